@@ -51,8 +51,9 @@ static bool is_shared(const request *r) {
 
 /* Has rank 0 alone write what all ranks know. */
 static void be_silent(request *r) {
-    r->report = r->recipe_out = NULL;
-    r->progress = 0, r->quiet = true, r->json = r->verbose = false;
+    for (size_t i = 0; i < r->n_given; i++)
+        if (r->given[i].option->commands & ONE_RANK) option_clear(r, r->given[i].option);
+    r->quiet = true;
 }
 
 static int command_main(const request *r) {

@@ -16,7 +16,7 @@
 /* Returns the file of scores as the library has it; NULL: none. A folder's own is beside its model. */
 static const char *evaluation_scores_file(const request *r) {
     if (!r->scores_file) return r->command == CMD_PUBLISH ? "" : NULL;
-    return strcmp(r->scores_file, "none") != 0 ? r->scores_file : NULL;
+    return *r->scores_file ? r->scores_file : NULL;
 }
 
 bool evaluation_ask(const request *r, gq_evaluation_request *to, gq_error *e) {
@@ -70,8 +70,7 @@ static bool evaluate_check_request(const request *r, gq_error *e) {
                "of log-probabilities with --base; --speed alone tells how fast models are here");
     if (r->kinds.n && r->base)
         return gq_fail_usage(e, "--kind: a base file has one text; name the original in its place");
-    return report_check(r, e) && (!r->logits || report_check_file(r, "logits", r->logits, e)) &&
-           (!r->base_out || report_check_file(r, "base-out", r->base_out, e));
+    return report_check(r, e);
 }
 
 static void print_evaluation(const report *r) {

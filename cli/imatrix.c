@@ -220,7 +220,6 @@ static void say_written(const char *path, bool legacy, size_t files, const gq_im
  * only the layout changes. */
 static bool merge_imatrices(const request *r, gq_error *e) {
     const char *out = r->arguments[r->n_arguments - 1], *dot = strrchr(out, '.');
-    if (!gq_check_inputs(out, r->arguments + 1, r->n_arguments - 2, e)) return gq_fail(e, "%s", e->text);
     gq_imatrix *sum = open_imatrix(r, r->arguments[1], e);
     bool ok = sum != NULL;
     for (size_t i = 2; ok && i + 1 < r->n_arguments; i++) ok = add_imatrix(r, sum, r->arguments[i], e);
@@ -233,11 +232,8 @@ static bool merge_imatrices(const request *r, gq_error *e) {
 
 /* Returns an option that was given and that only computing uses; NULL: none. */
 static const char *option_of_compute(const request *r) {
-    static const char *const names[] = {"context", "tokens",         "memory",  "ids",     "parse-special",
-                                        "part",    "process-output", "dry-run", "threads", "progress"};
     for (size_t i = 0; i < r->n_given; i++)
-        for (size_t k = 0; k < sizeof names / sizeof *names; k++)
-            if (strcmp(r->given[i].option->name, names[k]) == 0) return names[k];
+        if (r->given[i].option->commands & COMPUTE) return r->given[i].option->name;
     return NULL;
 }
 

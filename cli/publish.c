@@ -30,15 +30,11 @@ static char *publish_add_word(char *line, const char *word) {
     return line;
 }
 
-/* Whether an option belongs to the line: those that change no file do not. */
-static bool publish_says(const request *r, const char *option) {
-    static const char *const silent[] = {"quiet", "progress",     "force",  "threads",    "dry-run",
-                                         "reuse", "measure-file", "memory", "scores-file"};
-    /* The width of a calibration's groups follows from the memory. */
-    if ((r->calibrate || r->calibrate_ids) && !strcmp(option, "memory")) return true;
-    for (size_t i = 0; i < sizeof silent / sizeof *silent; i++)
-        if (!strcmp(option, silent[i])) return false;
-    return true;
+/* Whether an option belongs to the line: those that change no file do not. The width of a calibration's groups
+ * follows from the memory. */
+static bool publish_says(const request *r, const option_row *o) {
+    bool decides = (r->calibrate || r->calibrate_ids) && o->member == offsetof(request, memory);
+    return decides || !(o->commands & (NO_RESULT | SAME_FILES));
 }
 
 /* Returns the line that makes the folder again, without folders' names and without what changes no file;
@@ -48,8 +44,8 @@ static char *publish_line(const request *r) {
     for (size_t i = 1; i < r->n_arguments; i++) line = publish_add_word(line, r->arguments[i]);
     for (size_t i = 0; i < r->n_given; i++) {
         const struct given *g = &r->given[i];
-        bool path = g->option->hint == HINT_FILE || g->option->hint == HINT_FOLDER;
-        if (!publish_says(r, g->option->name)) continue;
+        bool path = option_is_file(g->option);
+        if (!publish_says(r, g->option)) continue;
         char *name = text_format("--%s", g->option->name);
         line = publish_add_word(line, name);
         free(name);
@@ -115,10 +111,11 @@ static void publish_say(const request *r, const gq_publication *p) {
     const gq_plan *plan = gq_publication_plan(p);
     warn_all(warnings, n);
     publish_print(r, p);
+    size_t files = gq_plan_outputs(plan);
+    for (gq_companion i = 0; i < GQ_COMPANIONS; i++) files += gq_publication_companion(p, i) != NULL;
     if (!r->dry_run)
         print_line(stdout, "%s: %zu of %zu files made, README.md, SHA256SUMS%s", r->out_dir,
-                   gq_publication_made(p), gq_plan_outputs(plan),
-                   gq_publication_evaluation(p) ? ", divergence.svg" : "");
+                   gq_publication_made(p), files, gq_publication_evaluation(p) ? ", divergence.svg" : "");
 }
 
 /* ---- the command ---- */

@@ -16,6 +16,7 @@
 #include "cli/commands.h"
 #include "cli/evaluate.h"
 #include "cli/input.h"
+#include "cli/options/paths.h"
 #include "cli/path.h"
 #include "cli/progress.h"
 #include "cli/projector.h"
@@ -77,13 +78,13 @@ static void say_plan(const request *r, const gq_plan *plan) {
 
 /* ---- --recipe-out ---- */
 
-/* Whether --recipe-out, if given, can be written to. */
+/* Whether --recipe-out, if given, is the name of a text. */
 static bool recipe_out_check(const request *r, gq_error *e) {
     const char *path = r->recipe_out;
     size_t n = path ? strlen(path) : 0;
     if (n > 5 && !strcasecmp(path + n - 5, ".gguf"))
         return gq_fail_usage(e, "--recipe-out %s: a recipe is a text, not a model", path);
-    return !path || report_check_file(r, "recipe-out", path, e);
+    return true;
 }
 
 /* FILE, or of several outputs FILE with the output's type or target before its extension. */
@@ -96,7 +97,7 @@ static char *recipe_path(const request *r, const gq_plan *plan, size_t output) {
 
 static bool write_recipe_of(const request *r, const gq_plan *plan, size_t output, const char *path,
                             gq_error *e) {
-    if (gq_plan_outputs(plan) > 1 && !report_check_file(r, "recipe-out", path, e)) return false;
+    if (gq_plan_outputs(plan) > 1 && !paths_check_written(r, "recipe-out", path, e)) return false;
     char *text = gq_plan_recipe(plan, output, e);
     bool ok = text && gq_write_whole(path, true, text, strlen(text), e);
     free(text);
@@ -182,7 +183,7 @@ static bool report_results(const request *r, const gq_plan *plan, const gq_resul
                            const gq_evaluation *evaluation, gq_error *e) {
     const gq_options *asked = &r->quantize;
     if (!r->dry_run && is_part(r)) { /* losses are known once all parts are joined */
-        if (!r->quiet)
+        if (results && !r->quiet)
             print_line(stdout,
                        "part %u of %u is done; when all are, the same command with --join in place of --part "
                        "finishes",
@@ -194,7 +195,7 @@ static bool report_results(const request *r, const gq_plan *plan, const gq_resul
     report_take_evaluation(&rep, evaluation);
     if (r->json)
         report_json(stdout, &rep);
-    else if (!r->quiet)
+    else if (!r->quiet && (results || r->dry_run || evaluation)) /* nothing is new of files that were there */
         print_report(&rep, rep.n_outputs == 1 || r->verbose);
     bool ok = report_write(&rep, r->report, e);
     report_free(&rep);
@@ -216,8 +217,9 @@ static void list_inputs(const request *r, gq_list *inputs) {
         if (r->files.items[i] != r->quantize.measure_file) list_add(inputs, r->files.items[i]);
 }
 
-/* Makes the plan, with progress: for a target it measures errors, which takes a while. */
-static gq_plan *quantize_make_plan(const request *r, gq_error *e) {
+/* Makes the plan, with progress: for a target it measures errors, which takes a while. dry: of outputs that may
+ * be there. */
+static gq_plan *quantize_make_plan(const request *r, bool dry, gq_error *e) {
     progress p;
     gq_calibration calibration;
     progress_start_measuring(
@@ -227,7 +229,8 @@ static gq_plan *quantize_make_plan(const request *r, gq_error *e) {
     gq_callbacks callbacks = progress_callbacks(&p);
     gq_options asked = r->quantize;
     asked.callbacks = &callbacks;
-    asked.dry_run = r->dry_run;
+    asked.dry_run = dry;
+    if (dry && !r->dry_run) asked.join = false, asked.part = asked.parts = 0;
     asked.sync_ms = sync_ms();
     asked.forecast = !r->quiet;
     asked.comm = r->comm, asked.read_once = r->read_once;
@@ -238,6 +241,59 @@ static gq_plan *quantize_make_plan(const request *r, gq_error *e) {
     free((void *)asked.other_inputs.items);
     progress_end(&p, plan ? NULL : e);
     return plan;
+}
+
+/* ---- outputs that are there ---- */
+
+/* Whether the files under all outputs' names are what the plan would write. */
+static bool quantize_check_whole(const request *r, const gq_plan *plan, gq_error *e) {
+    progress p;
+    size_t n = gq_plan_outputs(plan);
+    gq_found *found = need_memory(n, sizeof *found);
+    progress_start_phase(&p, r, "verify");
+    gq_callbacks callbacks = progress_callbacks(&p);
+    bool ok = gq_check_earlier(plan, found, &callbacks, e);
+    progress_end(&p, ok ? NULL : e);
+    size_t whole = 0;
+    const char *there = "";
+    for (size_t i = 0; ok && i < n; i++) {
+        const char *path = gq_plan_summary(plan, i)->path;
+        whole += found[i].is_whole;
+        if (found[i].is_there) there = path;
+        if (found[i].is_there && !found[i].is_whole)
+            ok = gq_fail_remedy(e, GQ_REMEDY_REPLACE,
+                                "%s is there already, and is not what would be written: %s", path,
+                                found[i].why.text);
+    }
+    ok = ok && (whole == n || gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s is there already", there));
+    free(found);
+    return ok;
+}
+
+/* Some output is there already. A run that was stopped behind its last name has left all of them whole; then
+ * nothing is left to do but what comes behind. Returns the plan of these; NULL: *e says what is there. */
+static gq_plan *quantize_plan_whole(const request *r, gq_error *e) {
+    if (r->comm || r->dry_run || e->remedy != GQ_REMEDY_REPLACE) return NULL;
+    gq_error why = {0};
+    interrupt_catch();
+    gq_plan *plan = quantize_make_plan(r, true, &why);
+    if (!plan || quantize_check_whole(r, plan, e)) {
+        for (size_t i = 0; plan && i < gq_plan_outputs(plan); i++) {
+            gq_clean_earlier(plan, i);
+            if (!r->quiet) print_line(stderr, "%s: there already, and whole", gq_plan_summary(plan, i)->path);
+        }
+        return plan;
+    }
+    gq_plan_free(plan);
+    return NULL;
+}
+
+/* What a run reports of losses is known to it alone. */
+static void say_losses_are_gone(const request *r) {
+    if (r->report || r->json)
+        say_warning(
+            "the report has no losses, which are measured when a file is made; gquant compare measures "
+            "them, too");
 }
 
 /* Refuses an output, named by the plan where the user gave no name, that is a file which an option names. */
@@ -318,9 +374,12 @@ static bool evaluate_and_report(const request *r, const gq_plan *plan, const gq_
     return false;
 }
 
-static bool run_plan(const request *r, const gq_plan *plan, gq_evaluation_request *asked, gq_error *e) {
+/* is_whole: the outputs are there. */
+static bool run_plan(const request *r, const gq_plan *plan, bool is_whole, gq_evaluation_request *asked,
+                     gq_error *e) {
     gq_results *results = NULL;
-    bool ok = recipe_out_write(r, plan, e) && (r->dry_run || run_with_progress(r, plan, &results, e)) &&
+    bool ok = recipe_out_write(r, plan, e) &&
+              (r->dry_run || is_whole || run_with_progress(r, plan, &results, e)) &&
               evaluate_and_report(r, plan, results, asked, e);
     gq_results_free(results);
     return ok;
@@ -342,12 +401,13 @@ int quantize_main(const request *r) {
     size_t made = 0;
     bool ok = report_check(r, &e) && recipe_out_check(r, &e) && ask_evaluation(r, &asked, &e) &&
               check_copies_early(r, &e) && quantize_make_folder(r, &made, &e);
-    gq_plan *plan = ok ? quantize_make_plan(r, &e) : NULL, *projector = NULL;
+    gq_plan *plan = ok ? quantize_make_plan(r, r->dry_run, &e) : NULL, *projector = NULL;
+    bool is_whole = ok && !plan && (plan = quantize_plan_whole(r, &e));
     ok = plan && (!r->text || is_part(r) || check_copies(plan, &e)) && quantize_check_names(r, plan, &e) &&
          projector_plan(r, plan, &projector, &e);
     if (ok && !r->dry_run) interrupt_catch();
-    if (ok && !r->quiet) say_plan(r, plan);
-    ok = ok && projector_run(r, projector, &e) && run_plan(r, plan, &asked, &e);
+    if (ok && !r->quiet) is_whole ? say_losses_are_gone(r) : say_plan(r, plan);
+    ok = ok && projector_run(r, projector, &e) && run_plan(r, plan, is_whole, &asked, &e);
     if (!ok && gq_comm_rank(r->comm) == 0)
         path_remove_folder(r->out_dir ? r->out_dir : "", made); /* only if it is empty */
     evaluation_free(&asked);

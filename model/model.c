@@ -73,6 +73,7 @@ uint64_t model_file_bytes(const model_source *m) {
 bool model_fingerprint(const model_source *m, uint32_t *times, uint32_t *content, gq_error *e) {
     for (uint32_t i = 0; i < m->n_files; i++) {
         const struct timespec *modified = &m->files[i]->modified;
+        if (model_file_is_text(m->files[i])) continue;
         uint64_t time[2] = {(uint64_t)modified->tv_sec, (uint64_t)modified->tv_nsec};
         *times = checksum_add(*times, time, sizeof time);
     }

@@ -181,9 +181,12 @@ uint64_t model_stored_at(const model_source *m, const model_tensor *t);
 /* ---- files ---- */
 
 uint64_t model_file_bytes(const model_source *m); /* of all files */
-/* Computes a model's fingerprint: folds its files' times into *times, and its headers with a little of its
- * weights into *content. Both are checksums to continue; 0 begins one. */
+/* Computes a model's fingerprint: folds into *times those of its files that hold weights, and into *content headers,
+ * a little of the weights, and all of the other files, whose times say nothing more. Both are checksums to continue; 0
+ * begins one. */
 bool model_fingerprint(const model_source *m, uint32_t *times, uint32_t *content, gq_error *e);
+/* Whether a file was read whole, as texts of a folder are, and is closed. */
+static inline bool model_file_is_text(const gq_file *f) { return f->fd < 0 && !f->bytes; }
 /* Whether none of its files has changed since the model was opened. */
 bool model_unchanged(const model_source *m, gq_error *e);
 /* Whether the file with this st_dev and st_ino is one of the model's: whatever its name, writing it would
@@ -198,6 +201,9 @@ bool model_mixed(const model_source *m, uint32_t *shard, uint32_t *other);
 /* A key of ours has three numbers for each tensor, in stored order: what it was made by, and checksums of the
  * weights it was made of and of its bytes (quantize/plan/identity.h). */
 #define GGUF_DIGESTS_KEY "gquant.digests"
+/* A key of ours has a checksum of all weights that an output with calibrated tensors was made of, which their digests
+ * do not tell: a layer is rounded by what the layers before it give. */
+#define GGUF_SOURCE_KEY "gquant.source"
 /* A key of ours says how a calibration multiplied where that was not in float32: "bf16". */
 #define GGUF_ARITHMETIC_KEY "gquant.calibration.arithmetic"
 /* A key of ours lists the names of tensors whose matrices are stored transposed, with ne[0] and ne[1]

@@ -128,6 +128,7 @@ static bool companion_make(gq_publication *p, gq_companion which, gq_error *e) {
     }
     gq_plan *plan = companion_plan_as(p, which, s->filetype, false, e);
     bool ok = plan && companion_warn(p, which, plan, e) && gq_run(plan, &none, &results, e);
+    p->companions_made += ok;
     size_t n = 0;
     const char *const *warnings = results ? gq_results_warnings(results, &n) : NULL;
     ok = ok && companion_tell(p, which, warnings, n, e);

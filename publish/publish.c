@@ -10,54 +10,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/sized.h"
-#include "publish/chart.h"
 #include "publish/companions.h"
+#include "publish/folder.h"
 #include "publish/ladder.h"
 #include "publish/outputs.h"
 #include "publish/table.h"
 
 /* Bytes of a shard at most: hubs take files of up to 50 GB. */
 static const uint64_t SHARD_BYTES = 48 * LADDER_GB;
-
-/* ---- what another hand wrote ---- */
-
-/* Returns a file of the folder as text, malloc'ed; NULL: there is none, or it cannot be one of ours.
- * *is_there: which of both. */
-static char *publication_read(const gq_publication *p, const char *name, bool *is_there, gq_error *e) {
-    enum { MOST = 1 << 20 }; /* ours are a few thousand bytes */
-    size_t n;
-    struct stat st;
-    char *path, *text = NULL;
-    *is_there = false;
-    if (asprintf(&path, "%s/%s", p->options.out_dir, name) < 0)
-        return gq_fail_memory(e, strlen(p->options.out_dir)), NULL;
-    *is_there = lstat(path, &st) == 0;
-    if (*is_there) text = gq_read_whole(path, MOST, &n, &(gq_error){0});
-    free(path);
-    return text;
-}
-
-/* Whether SHA256SUMS names files of these outputs alone: of ours, whose page somebody has removed. */
-static bool publication_is_sums(const gq_publication *p, const char *text) {
-    enum { BEFORE = 64 + 2 }; /* a sum and two spaces */
-    for (size_t n; *text; text += n + (text[n] == '\n')) {
-        bool named = false;
-        n = strcspn(text, "\n");
-        for (size_t i = 0; n > BEFORE && !named && i < p->n; i++) {
-            const char *name = page_file_name(p->outputs[i].path);
-            size_t stem = strlen(name) - strlen(".gguf");
-            named = n - BEFORE >= stem && !strncmp(text + BEFORE, name, stem) &&
-                    (text[BEFORE + stem] == '.' || text[BEFORE + stem] == '-');
-        }
-        named |= n > BEFORE && companion_is_named(text + BEFORE, p->stem);
-        if (!named) return false;
-    }
-    return true;
-}
 
 /* Whether a path leads to a file that is read. */
 static bool publication_reads(const gq_publication *p, const char *path) {
@@ -105,25 +70,6 @@ static bool publication_check_places(const gq_publication *p, gq_error *e) {
              gq_fail_usage(e, "%s is one of the inputs: writing it would destroy what is read",
                            p->outputs[i].path);
     return ok;
-}
-
-/* Refuses to replace what somebody else has written. A page of ours stands for its checksums, too. */
-static bool publication_check_page(const gq_publication *p, gq_error *e) {
-    bool has_page, has_sums, has_chart;
-    if (p->options.force || p->options.dry_run) return true;
-    char *page = publication_read(p, PUBLISH_PAGE, &has_page, e), *sums, *chart;
-    sums = publication_read(p, PUBLISH_SUMS, &has_sums, e);
-    chart = publication_read(p, PUBLISH_CHART, &has_chart, e);
-    bool ours = page && publication_is_page(page);
-    const char *foreign = NULL;
-    if (has_page && !ours) foreign = PUBLISH_PAGE;
-    if (!foreign && has_sums && !ours && !(sums && publication_is_sums(p, sums))) foreign = PUBLISH_SUMS;
-    if (!foreign && has_chart && p->request.evaluation && !(chart && page_is_chart(chart)))
-        foreign = PUBLISH_CHART;
-    free(page), free(sums), free(chart);
-    return !foreign ||
-           gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s/%s is there, and gquant publish has not made it",
-                          p->options.out_dir, foreign);
 }
 
 /* ---- plans and runs ---- */
@@ -231,16 +177,33 @@ static bool publication_evaluates_draft(gq_publication *p, gq_evaluation_request
                         why.text);
 }
 
+/* Whether the last of the copies, which an earlier call has made, can be evaluated beside the others. */
+static bool publication_runs_earlier(gq_publication *p, const gq_evaluation_request *asked, gq_error *e) {
+    gq_error why = {0};
+    gq_evaluation_request alone = *asked;
+    alone.copies += asked->n_copies, alone.n_copies = 1;
+    alone.draft = NULL, alone.forecast = false, alone.scores_file = NULL, alone.callbacks = NULL;
+    gq_evaluation *planned = gq_evaluation_plan(&alone, &why);
+    gq_evaluation_free(planned);
+    if (!planned)
+        warnings_add(&p->warnings, e, "%s is in the page without figures: %s", *alone.copies, why.text);
+    return planned;
+}
+
 static bool publication_evaluate(gq_publication *p, gq_error *e) {
     gq_evaluation_request asked;
     size_t n;
     if (!p->request.evaluation) return true;
     if (!SIZED_TAKE(asked, p->request.evaluation, e)) return false;
-    const char **paths = calloc(p->n, sizeof *paths);
-    if (!paths) return gq_fail_memory(e, p->n * sizeof *paths);
-    for (size_t i = 0; i < p->n; i++) paths[i] = gq_plan_summary(p->plan, i)->path;
-    asked.original = p->options.input, asked.copies = paths, asked.n_copies = p->n;
+    const char **paths = calloc(p->n_files, sizeof *paths);
+    if (!paths) return gq_fail_memory(e, p->n_files * sizeof *paths);
+    asked.original = p->options.input, asked.copies = paths, asked.n_copies = 0;
     asked.adapters = p->options.adapters;
+    for (size_t i = 0; i < p->n_files; i++) {
+        paths[asked.n_copies] = p->files[i].path;
+        if (i < p->n || publication_runs_earlier(p, &asked, e)) p->files[i].evaluated = ++asked.n_copies;
+        if (e->status) return free(paths), false;
+    }
     if (!publication_evaluates_draft(p, &asked, e)) return free(paths), false;
     if (asked.scores_file && !*asked.scores_file && publication_would_upload(p, GQ_SCORES_SUFFIX))
         asked.scores_file = NULL;
@@ -326,7 +289,8 @@ static bool publication_do(gq_publication *p, gq_error *e) {
     if (!asked.input) return gq_fail_usage(e, "there is no input");
     if (!asked.out_dir) return gq_fail_usage(e, "there is no folder for the files");
     if (!publication_check_template(r, e) || !publication_check_base(r, e) ||
-        !publication_open(p, &asked, e) || !publication_check_places(p, e) || !publication_check_page(p, e))
+        (!p->options.dry_run && !folder_lock(p, e)) || !publication_open(p, &asked, e) ||
+        !publication_check_places(p, e) || !folder_check(p, e))
         return false;
     p->plan = publication_plan(p, p->outputs, p->n, true, e);
     if (!p->plan || !publication_plan_companions(p, e) || !publication_check_speeds(p, e) ||
@@ -338,9 +302,11 @@ static bool publication_do(gq_publication *p, gq_error *e) {
     parts_predict(&p->parts, p->plan, p->options.force);
     gq_found *found = calloc(p->n, sizeof *found);
     bool ok = (found || gq_fail_memory(e, p->n * sizeof *found)) && publication_look(p, found, e) &&
-              publication_make_companions(p, e) && publication_make(p, found, e) &&
+              publication_make_companions(p, e) && publication_make(p, found, e) && folder_list_files(p, e) &&
               publication_evaluate(p, e) && publication_finish(p, e);
     for (size_t i = 0; ok && i < p->n; i++) gq_clean_earlier(p->plan, i); /* it would be uploaded, too */
+    for (gq_companion i = 0; ok && i < GQ_COMPANIONS; i++)
+        if (p->companions[i]) gq_clean_earlier(p->companions[i], 0);
     free(found);
     return ok;
 }
@@ -350,6 +316,7 @@ gq_publication *gq_publish(const gq_publish_request *r, gq_error *error) {
     gq_callbacks checked;
     gq_publication *p = calloc(1, sizeof *p);
     if (!p) return gq_fail_memory(error, sizeof *p), NULL;
+    p->folder_fd = -1;
     bool ok = SIZED_TAKE(p->request, r, &e) && SIZED_TAKE(p->options, p->request.options, &e) &&
               SIZED_TAKE(checked, p->request.callbacks, &e) && publication_do(p, &e);
     p->request = (gq_publish_request){0}, p->options = (gq_options){0}; /* which belong to the caller */
@@ -367,6 +334,9 @@ void gq_publication_free(gq_publication *p) {
     gq_model_close(p->model);
     for (size_t i = 0; i < p->n; i++) free((void *)p->outputs[i].path), free(p->labels[i]);
     free(p->outputs), free(p->labels), free(p->stem);
+    for (size_t i = 0; i < p->n_files; i++) free(p->files[i].path), free(p->files[i].label);
+    free(p->files);
+    if (p->folder_fd >= 0) close(p->folder_fd);
     speeds_free(&p->speeds);
     warnings_free(&p->warnings);
     free(p);
@@ -380,7 +350,7 @@ const gq_plan *gq_publication_companion(const gq_publication *p, gq_companion wh
 
 const gq_plan *gq_publication_plan(const gq_publication *p) { return p->plan; }
 
-size_t gq_publication_made(const gq_publication *p) { return p->made; }
+size_t gq_publication_made(const gq_publication *p) { return p->made + p->companions_made; }
 
 const gq_evaluation *gq_publication_evaluation(const gq_publication *p) { return p->evaluation; }
 

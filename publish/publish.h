@@ -6,6 +6,14 @@
 #include "publish/parts.h"
 #include "publish/speeds.h"
 
+/* A file of the page: an output, or what an earlier call has made of the same model. */
+typedef struct publish_file {
+    char *path, *label; /* malloc'ed */
+    uint64_t file_bytes;
+    double bits;      /* per weight */
+    size_t evaluated; /* its number in the evaluation; 0: it is not evaluated */
+} publish_file;
+
 struct gq_publication {
     gq_publish_request request;
     gq_options options; /* of all plans, without outputs */
@@ -14,7 +22,10 @@ struct gq_publication {
     gq_output *outputs; /* n of them; the paths are malloc'ed */
     char **labels;      /* what names say of each */
     size_t n, output_capacity, label_capacity;
-    size_t made;                        /* by this call */
+    size_t made, companions_made; /* by this call */
+    publish_file *files;          /* n_files of them: first the outputs, in their order */
+    size_t n_files, file_capacity;
+    int folder_fd;                      /* of the folder, locked; -1: it cannot be */
     gq_plan *plan;                      /* of all outputs */
     gq_plan *companions[GQ_COMPANIONS]; /* of each; NULL: there is none */
     gq_evaluation *evaluation;          /* NULL: there is none */

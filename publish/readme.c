@@ -7,8 +7,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "publish/chart.h"
+#include "publish/folder.h"
 #include "publish/publish.h"
 #include "publish/readme.h"
 #include "publish/sums.h"
@@ -122,7 +124,8 @@ static said readme_task(const gq_model *m) {
                        : NULL);
 }
 
-static void readme_write_front(FILE *to, const gq_publication *p) {
+static void readme_write_front(FILE *to, const void *what) {
+    const gq_publication *p = what;
     const gq_publish_request *r = &p->request;
     said base = readme_base_model(p), arch = model_says(p->model, "general.architecture");
     fputs("---\n", to);
@@ -134,7 +137,7 @@ static void readme_write_front(FILE *to, const gq_publication *p) {
     fputs("library_name: gguf\ntags:\n- gguf\n- quantized\n- gquant\n", to);
     if (arch.text) fputs("- ", to), readme_write_quoted(to, arch), fputc('\n', to);
     readme_write_pair(to, "quantized_by", said_of(r->quantized_by));
-    fputs("---\n\n", to);
+    fputs("---\n", to);
 }
 
 /* ---- the page ---- */
@@ -144,10 +147,7 @@ typedef struct readme {
     const gq_page *page;
 } readme;
 
-static const char readme_tag[] = "\n- gquant\n",
-                  readme_check[] = "`sha256sum -c SHA256SUMS` checks a download.";
-
-bool publication_is_page(const char *text) { return strstr(text, readme_tag) && strstr(text, readme_check); }
+static const char readme_check[] = "`sha256sum -c SHA256SUMS` checks a download.";
 
 /* Says how to get a file and what to do with it, with the first file's name. */
 static void readme_write_run(FILE *to, const gq_publication *p) {
@@ -201,9 +201,11 @@ static void readme_write_accepted(FILE *to, const gq_publication *p) {
     if (!p->evaluation || !gq_evaluation_drafted(p->evaluation, 0, &d)) return;
     fprintf(to, "\n| file | first choice accepted | tokens accepted of a draft of %d |\n|---|---:|---:|\n",
             GQ_DRAFTED);
-    for (size_t i = 0; i <= p->n && gq_evaluation_drafted(p->evaluation, i, &d); i++) {
+    for (size_t k = 0; k <= p->n_files; k++) {
+        const publish_file *f = k ? &p->files[k - 1] : NULL;
+        if ((f && !f->evaluated) || !gq_evaluation_drafted(p->evaluation, f ? f->evaluated : 0, &d)) continue;
         const gq_interval *length = &d.length[GQ_DRAFTED - 1];
-        const char *name = i ? page_file_name(gq_plan_summary(p->plan, i - 1)->path) : "the original";
+        const char *name = f ? page_file_name(f->path) : "the original";
         fputs("| ", to), page_write_text(to, name, strlen(name), false);
         fprintf(to, " | %.1f %% (%.1f to %.1f) | %.2f (%.2f to %.2f) |\n", 100 * d.first.value,
                 100 * d.first.low, 100 * d.first.high, length->value, length->low, length->high);
@@ -265,6 +267,8 @@ static void readme_write_how(FILE *to, const gq_publication *p) {
     } else {
         fprintf(to, "gquant %s (build %s) made them.\n", gq_version(), gq_build());
     }
+    if (p->n_files > p->n)
+        fputs("\nFiles of the table that this line does not name were made by earlier lines.\n", to);
     if (p->options.calibration)
         fputs("\nThe weights were rounded by what flows into them when the model runs on a text "
               "(calibration).\n",
@@ -274,12 +278,12 @@ static void readme_write_how(FILE *to, const gq_publication *p) {
     fprintf(to, "%s\n", readme_check);
 }
 
+/* Writes the text behind the front matter. */
 static void readme_write(FILE *to, const void *what) {
     const readme *all = what;
     const gq_publication *p = all->of;
     said name = model_says(p->model, "general.name"), base = readme_base_model(p);
     if (!name.text) name = said_of(p->stem);
-    readme_write_front(to, p);
     fputs("# ", to), page_write_text(to, name.text, name.n, false), fputs(" in GGUF\n\n", to);
     fputs("Files for llama.cpp and programs that are built on it", to);
     if (base.text) fputs(", quantized from ", to), page_write_text(to, base.text, base.n, false);
@@ -299,41 +303,68 @@ static void readme_write_chart(FILE *to, const void *what) {
     page_write_chart(to, ((const readme *)what)->page);
 }
 
-/* Fills the rows of the table, which are in the order of the outputs. */
+/* Fills the rows of the table, which are in the order of the files. */
 static bool readme_fill_rows(const gq_publication *p, gq_page_row *rows, gq_interval *intervals,
                              gq_error *e) {
-    for (size_t i = 0; i < p->n; i++) {
-        const gq_summary *s = gq_plan_summary(p->plan, i);
-        rows[i] = (gq_page_row){
-            .path = s->path, .type = p->labels[i], .file_bytes = s->file_bytes, .relative_error = NAN};
-        rows[i].bits = s->n_weights ? 8 * (double)s->out_bytes / (double)s->n_weights : 0;
-        if (p->evaluation && !gq_page_row_evaluated(&rows[i], p->evaluation, i + 1, &intervals[2 * i], e))
+    for (size_t i = 0; i < p->n_files; i++) {
+        const publish_file *f = &p->files[i];
+        rows[i] = (gq_page_row){.path = f->path,
+                                .type = f->label,
+                                .file_bytes = f->file_bytes,
+                                .bits = f->bits,
+                                .relative_error = NAN};
+        if (p->evaluation && f->evaluated &&
+            !gq_page_row_evaluated(&rows[i], p->evaluation, f->evaluated, &intervals[2 * i], e))
             return false;
     }
     return true;
 }
 
-bool publication_write_page(const gq_publication *p, gq_error *e) {
+/* Warns of figures that an earlier page had. */
+static bool readme_warn_chart(gq_publication *p, gq_error *e) {
+    struct stat st;
+    char *path = NULL;
+    if (p->evaluation) return true;
+    if (asprintf(&path, "%s/%s", p->options.out_dir, PUBLISH_CHART) < 0) return gq_fail_memory(e, 64);
+    bool ok =
+        lstat(path, &st) != 0 ||
+        warnings_add(&p->warnings, e,
+                     "%s is of an earlier evaluation, whose figures the page has no more: the same line with "
+                     "--evaluate puts them there again",
+                     path);
+    free(path);
+    return ok;
+}
+
+static bool readme_write_files(gq_publication *p, const readme *all, gq_error *e) {
+    size_t n;
+    char *front = page_text(readme_write_front, p, &n, e),
+         *text = front ? page_text(readme_write, all, &n, e) : NULL,
+         *chart = text && p->evaluation ? page_text(readme_write_chart, all, &n, e) : NULL;
+    bool ok = text && (chart || !p->evaluation) && (!chart || folder_write_chart(p, chart, e)) &&
+              folder_write_page(p, front, text, e) && readme_warn_chart(p, e) && publication_write_sums(p, e);
+    free(front), free(text), free(chart);
+    return ok;
+}
+
+bool publication_write_page(gq_publication *p, gq_error *e) {
     char *note = NULL;
     page_sorted sorted = {.rows = NULL};
     size_t n_models;
-    gq_page_row *rows = calloc(p->n, sizeof *rows);
-    gq_interval *intervals = calloc(2 * p->n, sizeof *intervals);
-    bool ok = ((rows && intervals) || gq_fail_memory(e, p->n * (sizeof *rows + 2 * sizeof *intervals))) &&
+    const size_t n = p->n_files;
+    gq_page_row *rows = calloc(n, sizeof *rows);
+    gq_interval *intervals = calloc(2 * n, sizeof *intervals);
+    bool ok = ((rows && intervals) || gq_fail_memory(e, n * (sizeof *rows + 2 * sizeof *intervals))) &&
               readme_fill_rows(p, rows, intervals, e);
-    ok = ok && (!p->request.speeds || speeds_take(&p->speeds, p->request.speeds, rows, p->n, &note, e));
-    gq_page page = {.size = sizeof page, .rows = rows, .n = p->n, .memory = p->memory, .speed_note = note};
+    ok = ok && (!p->request.speeds || speeds_take(&p->speeds, p->request.speeds, rows, n, &note, e));
+    gq_page page = {.size = sizeof page, .rows = rows, .n = n, .memory = p->memory, .speed_note = note};
     if (p->evaluation) {
         page.original = gq_evaluation_models(p->evaluation, &n_models);
         page.evaluation = gq_evaluation_summary(p->evaluation);
     }
     ok = ok && page_sort(&sorted, &page, e);
     readme all = {p, &sorted.page};
-    ok =
-        ok &&
-        (!p->evaluation || page_write_file(p->options.out_dir, PUBLISH_CHART, readme_write_chart, &all, e)) &&
-        page_write_file(p->options.out_dir, PUBLISH_PAGE, readme_write, &all, e) &&
-        publication_write_sums(p, e); /* behind the page, by which they are known as ours */
+    ok = ok && readme_write_files(p, &all, e);
     free(rows), free(intervals), free(sorted.rows), free(note);
     return ok;
 }

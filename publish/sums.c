@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/sha256.h"
+#include "publish/folder.h"
 #include "publish/sums.h"
 #include "publish/table.h"
 
@@ -57,25 +58,21 @@ static bool sums_write_model(FILE *to, const char *path, sums_progress *s, gq_er
     return ok;
 }
 
-static void sums_copy(FILE *to, const void *what) { fputs(what, to); }
-
-bool publication_write_sums(const gq_publication *p, gq_error *e) {
+bool publication_write_sums(gq_publication *p, gq_error *e) {
     char *text = NULL;
     size_t n = 0;
     FILE *to = open_memstream(&text, &n);
     sums_progress s = {.to = &p->parts.relay.own, .started = clock_seconds(), .now.size = sizeof s.now};
-    for (size_t i = 0; i < p->n; i++) s.now.bytes_total += gq_plan_summary(p->plan, i)->file_bytes;
+    for (size_t i = 0; i < p->n_files; i++) s.now.bytes_total += p->files[i].file_bytes;
     for (gq_companion i = 0; i < GQ_COMPANIONS; i++)
         if (p->companions[i]) s.now.bytes_total += gq_plan_summary(p->companions[i], 0)->file_bytes;
     bool ok = to || gq_fail_memory(e, n);
-    for (size_t i = 0; ok && i < p->n; i++)
-        ok = sums_write_model(to, gq_plan_summary(p->plan, i)->path, &s, e);
+    for (size_t i = 0; ok && i < p->n_files; i++) ok = sums_write_model(to, p->files[i].path, &s, e);
     for (gq_companion i = 0; ok && i < GQ_COMPANIONS; i++)
         if (p->companions[i]) ok = sums_write_file(to, gq_plan_summary(p->companions[i], 0)->path, &s, e);
     bool failed = to && ferror(to);
     failed = (to && fclose(to) != 0) || failed;
-    ok = ok && (!failed || gq_fail_memory(e, n)) &&
-         page_write_file(p->options.out_dir, PUBLISH_SUMS, sums_copy, text, e);
+    ok = ok && (!failed || gq_fail_memory(e, n)) && folder_write_sums(p, text, e);
     free(text);
     return ok;
 }

@@ -5,6 +5,6 @@
 #include "publish/publish.h"
 
 /* Writes SHA256SUMS of all files of the outputs. */
-bool publication_write_sums(const gq_publication *p, gq_error *e);
+bool publication_write_sums(gq_publication *p, gq_error *e);
 
 #endif

@@ -27,7 +27,7 @@ static int page_decimals(double least) {
 }
 
 /* Returns what `write` prints, malloc'ed, with its bytes in *n; NULL: no memory. */
-static char *page_text(void (*write)(FILE *to, const void *what), const void *what, size_t *n, gq_error *e) {
+char *page_text(void (*write)(FILE *to, const void *what), const void *what, size_t *n, gq_error *e) {
     char *text = NULL;
     FILE *to = open_memstream(&text, n);
     if (to) write(to, what);
@@ -35,18 +35,6 @@ static char *page_text(void (*write)(FILE *to, const void *what), const void *wh
     ok = to && fclose(to) == 0 && ok;
     if (!ok) gq_fail_memory(e, *n), free(text), text = NULL;
     return text;
-}
-
-bool page_write_file(const char *folder, const char *name, void (*write)(FILE *to, const void *what),
-                     const void *what, gq_error *e) {
-    char *path = NULL;
-    size_t n = 0;
-    char *text = page_text(write, what, &n, e);
-    bool ok = text &&
-              (asprintf(&path, "%s/%s", folder, name) >= 0 || (path = NULL, gq_fail_memory(e, strlen(name))));
-    ok = ok && gq_write_whole(path, true, text, n, e);
-    free(text), free(path);
-    return ok;
 }
 
 void page_write_text(FILE *to, const char *text, size_t n, bool html) {

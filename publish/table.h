@@ -22,8 +22,7 @@ void page_write_text(FILE *to, const char *text, size_t n, bool html);
 /* The path's last part; points into it. */
 const char *page_file_name(const char *path);
 
-/* Gives what `write` prints a name in a folder, in place of a file that is there. */
-bool page_write_file(const char *folder, const char *name, void (*write)(FILE *to, const void *what),
-                     const void *what, gq_error *e);
+/* Returns what `write` prints, of *n bytes, malloc'ed. */
+char *page_text(void (*write)(FILE *to, const void *what), const void *what, size_t *n, gq_error *e);
 
 #endif

@@ -5,6 +5,7 @@
  * target may be replaced (gq_check_target), and whether it or one of its hidden names is a file that the job
  * reads (files_check_inputs; device and inode tell, so that links do not deceive). The primitives are
  * base/safe_file.h's; outputs of a run are written by quantize/run/output.c. */
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -121,19 +122,69 @@ char *gq_kept_path(const char *model, const char *suffix, gq_error *e) {
     return input_kept_path(model, NULL, suffix, e);
 }
 
-/* If an input is a model, all its shards and its file of measurements are inputs, too. */
-bool gq_check_inputs_adapted(const char *path, const char *input, const gq_adapters *adapters, gq_error *e) {
-    model_source model;
-    gq_error unused;
-    char *kept = input_kept_path(input, adapters, GQ_MEASURE_SUFFIX, e);
-    if (!kept) return false;
-    bool ok = check_all_names(path, NULL, (const char *const[]){kept}, 1, GQ_USAGE, e);
-    if (ok && input_open_adapted(&model, input, adapters, &unused)) {
-        ok = check_all_names(path, &model, NULL, 0, GQ_USAGE, e);
-        model_close(&model);
+/* Whether a file lies in a folder, or in a folder within it, under any name. */
+static bool files_is_within(const char *path, const char *folder, bool deeper) {
+    DIR *d = opendir(folder);
+    bool is = false;
+    for (struct dirent *entry; d && !is && (entry = readdir(d));) {
+        char *name = NULL;
+        struct stat st;
+        if (entry->d_name[0] == '.' || asprintf(&name, "%s/%s", folder, entry->d_name) < 0) continue;
+        const char *const one = name;
+        is = gq_file_is_any(path, &one, 1) ||
+             (deeper && stat(name, &st) == 0 && S_ISDIR(st.st_mode) && files_is_within(path, name, false));
+        free(name);
     }
-    free(kept);
+    if (d) closedir(d);
+    return is;
+}
+
+/* Checks against the files of a model, and of its folder's projector. A folder that cannot be opened by itself,
+ * as a draft's is without its target, may be read with all that is in it. */
+static bool check_model_files(const char *path, const char *input, const gq_adapters *adapters, gq_error *e) {
+    model_source model, projector;
+    gq_error why = {0}, unused;
+    struct stat st;
+    bool is_folder = stat(input, &st) == 0 && S_ISDIR(st.st_mode);
+    bool is_open = input_open_adapted(&model, input, adapters, &why), ok;
+    if (is_open)
+        ok = check_all_names(path, &model, NULL, 0, GQ_USAGE, e);
+    else if (why.remedy == GQ_REMEDY_MEMORY)
+        ok = (*e = why, false);
+    else
+        ok = !is_folder || !files_is_within(path, input, true) ||
+             gq_fail_as(e, GQ_USAGE, "%s is in the folder %s, which is one of the inputs", path, input);
+    model_close(&model);
+    if (ok && is_folder && input_open_projector(&projector, input, adapters, &unused)) {
+        ok = check_all_names(path, &projector, NULL, 0, GQ_USAGE, e);
+        model_close(&projector);
+    }
     return ok;
+}
+
+/* Whether a file, or one of its hidden names, is there: what is not there is no input. */
+static bool files_has_any_name(const char *path) {
+    static const char *const suffixes[] = {FILES_NEW_SUFFIX, FILES_LOGITS_SUFFIX};
+    struct stat st;
+    bool has = stat(path, &st) == 0;
+    for (size_t i = 0; !has && i < sizeof suffixes / sizeof *suffixes; i++) {
+        char *name = safe_file_beside(path, suffixes[i]);
+        has = !name || stat(name, &st) == 0;
+        free(name);
+    }
+    return has;
+}
+
+/* If an input is a model, all its files are inputs, and what is kept beside it between runs. */
+bool gq_check_inputs_adapted(const char *path, const char *input, const gq_adapters *adapters, gq_error *e) {
+    static const char *const suffixes[] = {GQ_MEASURE_SUFFIX, GQ_SCORES_SUFFIX};
+    bool ok = true;
+    for (size_t i = 0; ok && i < sizeof suffixes / sizeof *suffixes; i++) {
+        char *kept = input_kept_path(input, adapters, suffixes[i], e);
+        ok = kept && check_all_names(path, NULL, (const char *const[]){kept}, 1, GQ_USAGE, e);
+        free(kept);
+    }
+    return ok && (!files_has_any_name(path) || check_model_files(path, input, adapters, e));
 }
 
 bool gq_check_inputs(const char *path, const char *const *inputs, size_t n, gq_error *e) {

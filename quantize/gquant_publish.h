@@ -110,7 +110,9 @@ typedef struct gq_publish_request {
 typedef enum gq_companion { GQ_PROJECTOR, GQ_MTP_FILE, GQ_DRAFT_FILE, GQ_COMPANIONS } gq_companion;
 typedef struct gq_publication gq_publication;
 /* Makes the files that are not there yet, evaluates all, and writes README.md, divergence.svg and SHA256SUMS
- * into the folder. A README.md that this library has not written is replaced only with options->force.
+ * into the folder. A README.md that this library has not written, or that was edited between its marks, is replaced only
+ * with options->force; what stands around the marks stays, as do files of the model that earlier calls have made and
+ * checksums of other files. One call at a time works in a folder.
  * NULL: *e says why; what is whole stays and counts the next time. */
 GQ_API gq_publication *gq_publish(const gq_publish_request *r, gq_error *e);
 GQ_API void gq_publication_free(gq_publication *p);

@@ -324,8 +324,8 @@ typedef struct gq_found {
 /* Says of each output of a plan, also of a dry run's, whether the file under its name is what gq_run would
  * write. Headers are compared; tensors, and the sources that they were made of, are read, and checked by the
  * digests, by the sources' own bytes, and by encoding a sixteenth of the weights; all of them where the file
- * has no digests. A calibrated or transposed tensor does not tell what weights it was made of: such a file
- * must be younger than the input's. found: one per output. false: memory or reading failed. */
+ * has no digests. Of calibrated tensors the file has a checksum of all the model's weights. A transposed tensor
+ * does not tell what weights it was made of: such a file must be younger than the input's. found: one per output. false: memory or reading failed. */
 GQ_API bool gq_check_earlier(const gq_plan *plan, gq_found *found, const gq_callbacks *callbacks,
                              gq_error *e);
 /* Removes what stopped runs have left beside an output that is whole: unfinished files, journals, states.

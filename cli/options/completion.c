@@ -38,14 +38,15 @@ static void print_efforts(void) { print_words(effort_names, 3); }
 static void print_mmproj_types(void) { print_words(mmproj_types, 4); }
 
 static const struct {
-    option_hint hint;
+    option_argument is;
     void (*print)(void);
-} lists[] = {
-    {HINT_TENSOR_TYPE, print_tensor_types}, {HINT_EFFORT, print_efforts}, {HINT_MMPROJ, print_mmproj_types}};
+} lists[] = {{ARGUMENT_TENSOR_TYPE, print_tensor_types},
+             {ARGUMENT_EFFORT, print_efforts},
+             {ARGUMENT_MMPROJ, print_mmproj_types}};
 
-static void (*words_for_hint(option_hint hint))(void) {
+static void (*words_for(option_argument is))(void) {
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        if (lists[i].hint == hint) return lists[i].print;
+        if (lists[i].is == is) return lists[i].print;
     return NULL;
 }
 
@@ -81,11 +82,11 @@ static void bash_argument(const option_row *o) {
     printf("        --%s", o->name);
     if (o->letter) printf(" | -%c", o->letter);
     fputs(option_is_optional(o) ? ") [[ $given ]] && COMPREPLY=(" : ") COMPREPLY=(", stdout);
-    void (*list)(void) = words_for_hint(o->hint);
-    if (o->hint == HINT_FILE) fputs("$(compgen -f -- \"$cur\")", stdout);
-    if (o->hint == HINT_FOLDER) fputs("$(compgen -d -- \"$cur\")", stdout);
-    const char *typed =
-        o->hint == HINT_TENSOR_TYPE || o->hint == HINT_MMPROJ ? "${cur^^}" : "$cur"; /* types in any case */
+    void (*list)(void) = words_for(o->is);
+    if (option_is_file(o)) printf("$(compgen -%c -- \"$cur\")", option_is_folder(o) ? 'd' : 'f');
+    const char *typed = o->is == ARGUMENT_TENSOR_TYPE || o->is == ARGUMENT_MMPROJ
+                            ? "${cur^^}"
+                            : "$cur"; /* types in any case */
     if (list) fputs("$(compgen -W '", stdout), list(), printf("' -- \"%s\")", typed);
     puts(option_is_optional(o) ? ") && return ;;" : "); return ;;");
 }
@@ -164,7 +165,8 @@ static void zsh_text(const char *text) {
 }
 
 static void zsh_option(const option_row *o) {
-    bool again = o->kind == OPTION_LIST || o->kind == OPTION_ITEMS || o->kind == OPTION_RECIPE;
+    bool again = o->kind == OPTION_LIST || o->kind == OPTION_PAIRS || o->kind == OPTION_ITEMS ||
+                 o->kind == OPTION_RECIPE;
     /* It may follow behind an equals sign or as the next word; one that may be left out only behind the sign. */
     const char *value = option_is_optional(o) ? "=-" : o->argument ? "=" : "";
     if (o->letter)
@@ -177,12 +179,13 @@ static void zsh_option(const option_row *o) {
         fputs(option_is_optional(o) ? "::" : ":", stdout);
         zsh_text(option_is_optional(o) ? "TYPE" : o->argument);
         putchar(':');
-        static const char *const actions[] = {[HINT_FILE] = "_files",
-                                              [HINT_FOLDER] = "_files -/",
-                                              [HINT_TENSOR_TYPE] = "_gquant_tensor_type",
-                                              [HINT_EFFORT] = "(fast default best)",
-                                              [HINT_MMPROJ] = "(F16 BF16 F32 Q8_0)"};
-        if (actions[o->hint]) fputs(actions[o->hint], stdout);
+        static const char *const actions[] = {[ARGUMENT_TENSOR_TYPE] = "_gquant_tensor_type",
+                                              [ARGUMENT_EFFORT] = "(fast default best)",
+                                              [ARGUMENT_MMPROJ] = "(F16 BF16 F32 Q8_0)"};
+        if (option_is_file(o))
+            fputs(option_is_folder(o) ? "_files -/" : "_files", stdout);
+        else if (actions[o->is])
+            fputs(actions[o->is], stdout);
     }
     puts("' \\");
 }
@@ -255,10 +258,9 @@ static void fish_option(const option_row *o) {
     printf("complete -c gquant -l %s", o->name);
     if (o->letter) printf(" -s %c", o->letter);
     fish_condition(o->commands);
-    if (o->argument && !option_is_optional(o))
-        fputs(o->hint == HINT_FILE || o->hint == HINT_FOLDER ? " -r" : " -x", stdout);
-    if (o->hint == HINT_FOLDER) fputs(" -a '(__fish_complete_directories)'", stdout);
-    void (*list)(void) = words_for_hint(o->hint);
+    if (o->argument && !option_is_optional(o)) fputs(option_is_file(o) ? " -r" : " -x", stdout);
+    if (option_is_folder(o)) fputs(" -a '(__fish_complete_directories)'", stdout);
+    void (*list)(void) = words_for(o->is);
     if (list) fputs(" -a '", stdout), list(), putchar('\'');
     fish_description(o->help);
 }

@@ -1,7 +1,8 @@
 /* The commands and their options: one table each, from which parsing, --help and completion follow.
  *
- * A new option is a member of `request` (or of gq_options) and a row of the table in option_table.c; the man
- * page needs its paragraph, which a test checks. A new command is a row there and one of mains[] in
+ * A new option is a member of `request` (or of gq_options) and a row of the table in option_table.c, which
+ * does not compile where the member's type is not that of the row's kind, or where the row does not say
+ * whether a file is read or written; the man page needs its paragraph, which a test checks. A new command is a row there and one of mains[] in
  * cli/command_line.c.
  */
 #ifndef GQ_CLI_OPTIONS_OPTION_TABLE_H
@@ -27,7 +28,9 @@ const char *command_nearest(const char *name);
 typedef enum option_kind {
     OPTION_FLAG,        /* bool */
     OPTION_TEXT,        /* const char * */
+    OPTION_KEPT,        /* const char *: a file; of 'none' it is "" */
     OPTION_LIST,        /* gq_list, appended to */
+    OPTION_PAIRS,       /* gq_list, appended to: KEY=TYPE:VALUE, of which a file may be the value */
     OPTION_ITEMS,       /* gq_list, appended to: PATTERN=TYPE,PATTERN=TYPE */
     OPTION_NUMBER,      /* int, from 0 */
     OPTION_COUNT,       /* uint64_t, from 1 */
@@ -46,27 +49,37 @@ typedef enum option_kind {
     OPTION_MMPROJ,   /* const char *: a type of projectors, F16 without an argument */
 } option_kind;
 
-/* The main job's --help only names the option, beside others; it has to fit a screen. */
-#define BRIEF (1u << 31)
+/* What else a row says of its option, beside the bits of the commands that take it. */
+#define BRIEF (1u << 31)      /* the main job's --help only names it, beside others; it has to fit a screen */
+#define ONE_RANK (1u << 30)   /* what it asks for the first of several ranks alone prints or writes */
+#define NO_RESULT (1u << 29)  /* neither files nor figures depend on it */
+#define SAME_FILES (1u << 28) /* no file that is made depends on it, though speed, memory or figures may */
+#define PROJECTOR (1u << 27)  /* of use where the projector is made alone */
+#define COMPUTE (1u << 26)    /* of imatrix: for its job compute alone */
 
-/* The words that completion offers for the argument. */
-typedef enum option_hint {
-    HINT_NONE,
-    HINT_FILE,
-    HINT_FOLDER,
-    HINT_TENSOR_TYPE,
-    HINT_EFFORT,
-    HINT_MMPROJ
-} option_hint;
+/* What an option's argument is: whether a file that it names is read or written, which paths.c checks for all
+ * commands, and the words that completion offers. */
+typedef enum option_argument {
+    ARGUMENT_WORD, /* no file */
+    ARGUMENT_TENSOR_TYPE,
+    ARGUMENT_EFFORT,
+    ARGUMENT_MMPROJ,
+    ARGUMENT_IN_FILE,
+    ARGUMENT_IN_FOLDER,
+    ARGUMENT_OLD_FILE, /* read, and an output may take its place */
+    ARGUMENT_OUT_FILE,
+    ARGUMENT_OUT_FOLDER,
+    ARGUMENT_KEPT_FILE, /* read and written */
+} option_argument;
 
 typedef struct option_row {
     const char *name;     /* NULL: a heading of --help, its text in `help` */
     char letter;          /* 0: none */
     const char *argument; /* NULL: none; "[=TYPE]": it may be left out, and stands behind an equals sign */
     option_kind kind;
-    option_hint hint;
+    option_argument is;
     size_t member;     /* offset in request */
-    unsigned commands; /* bits of `command`, and BRIEF */
+    unsigned commands; /* bits of `command`, and of what else the row says */
     const char *help;  /* NULL: an alias, not listed */
 } option_row;
 extern const option_row options[];
@@ -75,6 +88,17 @@ extern const size_t n_options;
 static inline bool option_is_optional(const option_row *o) { return o->argument && *o->argument == '['; }
 static inline const char *option_gap(const option_row *o) {
     return o->argument && !option_is_optional(o) ? " " : "";
+}
+static inline bool option_is_file(const option_row *o) { return o->is >= ARGUMENT_IN_FILE; }
+static inline bool option_is_folder(const option_row *o) {
+    return o->is == ARGUMENT_IN_FOLDER || o->is == ARGUMENT_OUT_FOLDER;
+}
+static inline bool option_is_read(const option_row *o) {
+    return o->is == ARGUMENT_IN_FILE || o->is == ARGUMENT_IN_FOLDER || o->is == ARGUMENT_OLD_FILE ||
+           o->is == ARGUMENT_KEPT_FILE;
+}
+static inline bool option_is_written(const option_row *o) {
+    return o->is == ARGUMENT_OUT_FILE || o->is == ARGUMENT_KEPT_FILE;
 }
 extern const char *const mmproj_types[]; /* NULL-terminated; the first is the default */
 extern const char *const effort_names[]; /* NULL-terminated; index is GQ_EFFORT_* */

@@ -3,7 +3,8 @@
  * same shape for all commands. getopt_long then reads the line with the options of that command, and
  * option_store turns each argument into a value by the kind in its row. After that shards of one model are
  * joined (path.c), arguments are counted, the main job's bare arguments are interpreted (positional.c), and
- * options that exclude each other are refused (conflicts.c). A misspelt option or command is answered with
+ * options that exclude each other are refused (conflicts.c), as are files that would be written over while
+ * they are read (paths.c). A misspelt option or command is answered with
  * the nearest known name.
  */
 #include "cli/options/options.h"
@@ -18,6 +19,7 @@
 #include <unistd.h>
 
 #include "cli/options/conflicts.h"
+#include "cli/options/paths.h"
 #include "cli/options/positional.h"
 #include "cli/path.h"
 #include "cli/recipe.h"
@@ -98,21 +100,6 @@ static bool progress_parse(const char *text, int *plus_one) {
     return fcntl((int)fd, F_GETFD) >= 0;
 }
 
-/* Whether the option names a file that the command writes, or that its output may replace. */
-static bool names_result(const option_row *o) {
-    return o->member == offsetof(request, quantize.reuse) || o->member == offsetof(request, report) ||
-           o->member == offsetof(request, recipe_out) || o->member == offsetof(request, output) ||
-           o->member == offsetof(request, logits) || o->member == offsetof(request, base_out);
-}
-
-const char *override_file(const option_row *o, const char *text) {
-    static const char type[] = "=file:";
-    const char *equals = text ? strchr(text, '=') : NULL;
-    bool is = o->member == offsetof(request, quantize.override_kv) && equals &&
-              strncmp(equals, type, sizeof type - 1) == 0;
-    return is ? equals + sizeof type - 1 : NULL;
-}
-
 /* Finds a type of projectors by its name, in any case; without one it is the first. "none": no projector. */
 static bool mmproj_parse(const char *text, const char **type) {
     const char *const *t = mmproj_types;
@@ -124,11 +111,9 @@ static bool mmproj_parse(const char *text, const char **type) {
 static bool option_store(request *r, const option_row *o, const char *text, gq_error *e) {
     void *to = (char *)r + o->member;
     uint64_t number;
-    if (o->member == offsetof(request, quantize.measure_file) && !strcmp(text, "none"))
-        text = ""; /* as the library has it */
-    else if (o->hint == HINT_FILE && !names_result(o) &&
-             (o->member != offsetof(request, scores_file) || strcmp(text, "none") != 0))
-        list_add(&r->files, text);
+    const char *read = path_of_given(&(struct given){o, text});
+    if (read && (option_is_read(o) || o->kind == OPTION_PAIRS) && o->is != ARGUMENT_OLD_FILE)
+        list_add(&r->files, read);
     switch (o->kind) {
     case OPTION_FLAG:
         *(bool *)to = true;
@@ -136,8 +121,11 @@ static bool option_store(request *r, const option_row *o, const char *text, gq_e
     case OPTION_TEXT:
         *(const char **)to = text;
         return true;
+    case OPTION_KEPT:
+        *(const char **)to = strcmp(text, "none") != 0 ? text : "";
+        return true;
+    case OPTION_PAIRS:
     case OPTION_LIST:
-        if (override_file(o, text)) list_add(&r->files, override_file(o, text));
         list_add(to, text);
         return true;
     case OPTION_NUMBER:
@@ -200,6 +188,16 @@ static bool option_store(request *r, const option_row *o, const char *text, gq_e
     return false;
 }
 
+void option_clear(request *r, const option_row *o) {
+    void *to = (char *)r + o->member;
+    if (o->kind == OPTION_FLAG)
+        *(bool *)to = false;
+    else if (o->kind == OPTION_TEXT)
+        *(const char **)to = NULL;
+    else
+        *(int *)to = 0;
+}
+
 /* Fills the tables of getopt_long: a long name has the value 256 + row, a short one its letter. `mode` is '-'
  * to get non-options in order, wherever they stand, and '+' to stop at the first. */
 static void getopt_tables(unsigned for_command, char mode, struct option *longs, char *shorts) {
@@ -260,7 +258,7 @@ static bool parse_options(request *r, int argc, char **argv, gq_error *e) {
         } else {
             r->given = need_next(r->given, r->n_given, sizeof *r->given);
             const option_row *o = option_of_value(value);
-            char *text = o->hint == HINT_FILE || o->hint == HINT_FOLDER ? path_typed(optarg) : optarg;
+            char *text = option_is_file(o) ? path_typed(optarg) : optarg;
             r->given[r->n_given++] = (struct given){o, text};
             if (!option_store(r, o, text, e)) return false;
         }
@@ -339,5 +337,5 @@ bool request_parse(request *r, int argc, char **argv, gq_error *e) {
     if (r->command & MODELS) path_join_shards(r->arguments, &r->n_arguments);
     place_named_arguments(r);
     return check_argument_count(r, e) && (r->command != CMD_QUANTIZE || request_outputs(r, e)) &&
-           request_check_conflicts(r, e);
+           request_check_conflicts(r, e) && paths_check(r, e);
 }

@@ -7,8 +7,6 @@
 /* Fill *r, which request_free releases in every case. False: bad usage (or an unreadable recipe file). */
 bool request_parse(request *r, int argc, char **argv, gq_error *e);
 
-/* Returns the path in the argument of an option that reads a text for metadata from a file; NULL: it reads
- * none. */
-const char *override_file(const option_row *o, const char *argument);
-
+/* Makes the member of an option that stores a flag, a number or a text what it is without the option. */
+void option_clear(request *r, const option_row *o);
 #endif

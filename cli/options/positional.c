@@ -139,8 +139,7 @@ static bool fail_several_types(const request *r, gq_error *e) {
     return true;
 }
 
-/* Refuses "-", because models are read and written at any offset of their file; a folder as an output; and an
- * output that is also a file named by an option. */
+/* Refuses "-", because models are read and written at any offset of their file, and a folder as an output. */
 static bool positional_check_names(const request *r, gq_error *e) {
     if (!strcmp(r->arguments[0], "-"))
         return gq_fail_usage(e,
@@ -154,9 +153,6 @@ static bool positional_check_names(const request *r, gq_error *e) {
         if (path_is_folder(out->path) && out->filetype)
             return gq_fail(e, "'%s' is a directory; to write into it: --out-dir %s in place of the name",
                            out->path, out->path);
-        for (size_t k = 0; k < r->files.n; k++)
-            if (path_same(out->path, r->files.items[k]))
-                return gq_fail_usage(e, "%s is named as the output and by an option, too", out->path);
     }
     return true;
 }
@@ -274,20 +270,10 @@ bool request_take_like(request *r, gq_error *e) {
     return ok;
 }
 
-/* Whether an option is of use where the projector is made alone. */
-static bool projector_takes(const option_row *o) {
-    static const char *const names[] = {"mmproj",     "out-dir",  "force",      "threads",
-                                        "dry-run",    "lora",     "quiet",      "verbose",
-                                        "full-paths", "progress", "no-digests", "lora-scale"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strcmp(o->name, names[i])) return true;
-    return false;
-}
-
 /* IN, with --mmproj: the projector alone. */
 static bool projector_output(request *r, gq_error *e) {
     for (size_t i = 0; i < r->n_given; i++)
-        if (!projector_takes(r->given[i].option))
+        if (!(r->given[i].option->commands & PROJECTOR))
             return gq_fail_usage(
                 e, "--%s is for the text model, whose file type is missing: gquant ... %s Q4_K_M",
                 r->given[i].option->name, r->arguments[0]);

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "cli/json.h"
-#include "cli/options/options.h"
+#include "cli/options/paths.h"
 #include "cli/report/report.h"
 #include "cli/report/report_calibration.h"
 #include "cli/report/report_evaluation.h"
@@ -120,20 +120,16 @@ static json_t *output_facts(const report *r, const report_output *output) {
 
 /* Appends the options of the command line, without those that have no effect on the outcome. */
 static void add_options(json_t *list, const report *r) {
-    static const size_t silent[] = {
-        offsetof(request, report),   offsetof(request, quiet),          offsetof(request, verbose),
-        offsetof(request, json),     offsetof(request, dry_run),        offsetof(request, full_paths),
-        offsetof(request, progress), offsetof(request, quantize.force), offsetof(request, logits)};
     for (size_t i = 0; i < r->request->n_given; i++) {
         const struct given *g = &r->request->given[i];
-        bool says = true, path = g->option->hint == HINT_FILE || g->option->hint == HINT_FOLDER;
-        for (size_t k = 0; k < sizeof silent / sizeof *silent; k++) says &= g->option->member != silent[k];
-        const char *argument = g->argument && path ? report_named(r, g->argument) : g->argument;
+        if (g->option->commands & NO_RESULT) continue;
+        const char *argument =
+            g->argument && option_is_file(g->option) ? report_named(r, g->argument) : g->argument;
         const char *file = override_file(g->option, argument);
         char *text = text_format("--%s%s%.*s%s", g->option->name, argument ? " " : "",
                                  file ? (int)(file - argument) : INT_MAX, argument ? argument : "",
                                  file ? report_named(r, file) : "");
-        if (says) json_array_append_new(list, json_of_text(text));
+        json_array_append_new(list, json_of_text(text));
         free(text);
     }
 }

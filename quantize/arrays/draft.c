@@ -127,7 +127,7 @@ bool gq_draft_copy(gq_draft *d, const gq_model *from, gq_error *e) {
     for (uint64_t i = 0; i < from->file.n_kv; i++) {
         const model_kv *kv = &from->file.kv[i];
         if (strncmp(kv->key, "split.", 6) == 0 || strcmp(kv->key, GGUF_SET_KEY) == 0 ||
-            strcmp(kv->key, GGUF_DIGESTS_KEY) == 0)
+            strcmp(kv->key, GGUF_DIGESTS_KEY) == 0 || strcmp(kv->key, GGUF_SOURCE_KEY) == 0)
             continue;
         if (!gguf_header_set(d->header, kv->key, kv->type, kv->value, kv->size, e)) return false;
     }

@@ -130,6 +130,19 @@ bool digests_await_run(const gq_plan *plan, const plan_output *out) {
     return false;
 }
 
+uint32_t digest_of_sources(const gq_plan *plan, const uint32_t *sources) {
+    return checksum_add(0, sources, plan->n_tensors * sizeof *sources);
+}
+
+/* Makes room for the checksum of all weights, which the run finds; a mere copy has the input's. */
+static bool digests_write_source(const gq_plan *plan, const plan_output *out, gguf_header *h, gq_error *e) {
+    const model_kv *kv = model_kv_find(plan->model.kv, plan->model.n_kv, GGUF_SOURCE_KEY);
+    if (plan_removed_has(&plan->removed, GGUF_SOURCE_KEY)) return true;
+    if (plan_any_calibrated(plan, out)) return gguf_header_set_u32(h, GGUF_SOURCE_KEY, 0, e);
+    return !kv || digests_await_run(plan, out) || plan->layers.n ||
+           gguf_header_set(h, kv->key, kv->type, kv->value, kv->size, e);
+}
+
 /* Fills the digests of a mere copy with the input's. *known: it has some. */
 static bool copy_digests(const gq_plan *plan, const plan_output *out, tensor_digest *to, bool *known,
                          gq_error *e) {
@@ -163,5 +176,5 @@ bool digests_write(const gq_plan *plan, const plan_output *out, gguf_header *h, 
     ok = ok && (!known || gguf_header_set_array(h, GGUF_DIGESTS_KEY, GGUF_U32, bytes / sizeof(uint32_t), all,
                                                 bytes, e));
     free(all);
-    return ok;
+    return ok && digests_write_source(plan, out, h, e);
 }

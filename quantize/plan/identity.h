@@ -46,6 +46,8 @@ bool digests_await_run(const gq_plan *plan, const plan_output *out);
 /* Adds the array to a header, with what is known before the run. A mere copy of the input gets the input's,
  * if it has any. */
 bool digests_write(const gq_plan *plan, const plan_output *out, gguf_header *h, gq_error *e);
+/* Returns the checksum of all weights, of those of each tensor in the plan's order. */
+uint32_t digest_of_sources(const gq_plan *plan, const uint32_t *sources);
 /* Returns the digests of a model's tensors, in stored order; NULL: it has none, or they cannot be right. They
  * need not be aligned: copy each. */
 const uint8_t *digests_find(const model_source *m);

@@ -148,6 +148,10 @@ static bool lay_shard(const gq_plan *plan, plan_output *out, uint32_t number, si
     if (number == 0)
         out->digests_at =
             digests_await_run(plan, out) ? gguf_header_value_offset(s->header, GGUF_DIGESTS_KEY) : 0;
+    if (number == 0)
+        out->source_at = out->digests_at && plan_any_calibrated(plan, out)
+                             ? gguf_header_value_offset(s->header, GGUF_SOURCE_KEY)
+                             : 0;
     s->size = s->head_size + data;
     for (size_t i = first; i < end; i++) {
         plan_place *p = &out->places[i];

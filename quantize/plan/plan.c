@@ -39,43 +39,57 @@ enum {
 
 /* ---- options that exclude each other ---- */
 
-/* A row of `conflicts` is all that a new pair takes: the plan refuses it with the words of `members`, and a
- * program that has asked gq_options_conflict refuses it with its own. */
+/* A row of `conflicts` is all that a new pair takes: the plan refuses it with the words of the members, and a
+ * program that has asked gq_options_conflict refuses it with its own. A row whose member is not in the list of
+ * members does not compile. */
 typedef enum member_kind { IS_FLAG, IS_POINTER, IS_COUNT, IS_SIZE, IS_LIST, IS_TARGET } member_kind;
 
-/* A member of gq_options that excludes others. */
-typedef struct member {
-    size_t offset;
-    member_kind kind; /* tells whether it is asked for */
-    const char *words;
-} member;
+/* Members of gq_options that exclude others, and the words for them. */
+#define MEMBERS(X) \
+    X(outputs, "a target") \
+    X(pure, "one type for all tensors") \
+    X(imatrix, "importance data") \
+    X(include_weights, "weights to include") \
+    X(exclude_weights, "weights to exclude") \
+    X(keep_split, "a split like the input's") \
+    X(split_max_size, "a largest size of shards") \
+    X(part, "doing a part") \
+    X(join, "joining all parts") \
+    X(calibration, "a calibration") \
+    X(transpose, "transposing tensors") \
+    X(prune_layers, "layers to leave out") \
+    X(no_mtp, "a model without prediction blocks") \
+    X(mtp_only, "prediction blocks alone") \
+    X(tensor_scales, "factors of tensors")
 
-#define MEMBER(name, kind, words) \
-    { offsetof(gq_options, name), kind, words }
-static const member members[] = {
-    MEMBER(outputs, IS_TARGET, "a target"),
-    MEMBER(pure, IS_FLAG, "one type for all tensors"),
-    MEMBER(imatrix, IS_POINTER, "importance data"),
-    MEMBER(include_weights, IS_LIST, "weights to include"),
-    MEMBER(exclude_weights, IS_LIST, "weights to exclude"),
-    MEMBER(keep_split, IS_FLAG, "a split like the input's"),
-    MEMBER(split_max_size, IS_SIZE, "a largest size of shards"),
-    MEMBER(part, IS_COUNT, "doing a part"),
-    MEMBER(join, IS_FLAG, "joining all parts"),
-    MEMBER(calibration, IS_POINTER, "a calibration"),
-    MEMBER(transpose, IS_LIST, "transposing tensors"),
-    MEMBER(prune_layers, IS_POINTER, "layers to leave out"),
-    MEMBER(no_mtp, IS_FLAG, "a model without prediction blocks"),
-    MEMBER(mtp_only, IS_FLAG, "prediction blocks alone"),
-    MEMBER(tensor_scales, IS_FLAG, "factors of tensors"),
-};
+#define MEMBER_ID(name, words) member_##name,
+typedef enum member_id { MEMBERS(MEMBER_ID) } member_id;
+#undef MEMBER_ID
+
+/* The kind, by the member's type, tells whether it is asked for. */
+#define KIND_OF(name) \
+    _Generic(((gq_options *)0)->name, \
+        bool: IS_FLAG, \
+        const char *: IS_POINTER, \
+        const gq_calibration *: IS_POINTER, \
+        uint32_t: IS_COUNT, \
+        uint64_t: IS_SIZE, \
+        gq_list: IS_LIST, \
+        const gq_output *: IS_TARGET)
+#define MEMBER(name, words) [member_##name] = {offsetof(gq_options, name), KIND_OF(name), words},
+static const struct {
+    size_t offset;
+    member_kind kind;
+    const char *words;
+} members[] = {MEMBERS(MEMBER)};
 #undef MEMBER
 
 #define CONFLICT(one, other, why) \
-    { \
-        offsetof(gq_options, one), offsetof(gq_options, other), why, { 0 } \
-    }
-static const gq_conflict conflicts[] = {
+    { {offsetof(gq_options, one), offsetof(gq_options, other), why, {0}}, member_##one, member_##other }
+static const struct {
+    gq_conflict public;
+    member_id first, second;
+} conflicts[] = {
     CONFLICT(outputs, pure, "a target mixes types"),
     CONFLICT(include_weights, exclude_weights, "name those to use or those to leave out"),
     CONFLICT(keep_split, split_max_size, "each says where shards end"),
@@ -99,15 +113,9 @@ static bool has_target(const gq_options *o) {
     return false;
 }
 
-static const member *member_at(size_t offset) {
-    const member *m = members;
-    while (m->offset != offset) m++;
-    return m;
-}
-
-static bool is_asked(const gq_options *o, size_t offset) {
-    const void *at = (const char *)o + offset;
-    switch (member_at(offset)->kind) {
+static bool is_asked(const gq_options *o, member_id id) {
+    const void *at = (const char *)o + members[id].offset;
+    switch (members[id].kind) {
     case IS_FLAG:
         return *(const bool *)at;
     case IS_POINTER:
@@ -128,14 +136,17 @@ const gq_conflict *gq_options_conflict(const gq_options *options) {
     gq_options o;
     if (!SIZED_TAKE(o, options, NULL)) return NULL;
     for (size_t i = 0; i < sizeof conflicts / sizeof *conflicts; i++)
-        if (is_asked(&o, conflicts[i].first) && is_asked(&o, conflicts[i].second)) return &conflicts[i];
+        if (is_asked(&o, conflicts[i].first) && is_asked(&o, conflicts[i].second))
+            return &conflicts[i].public;
     return NULL;
 }
 
 static bool conflicts_check(const gq_options *o, gq_error *e) {
-    const gq_conflict *c = gq_options_conflict(o);
-    return !c || gq_fail_usage(e, "%s and %s cannot be combined: %s", member_at(c->first)->words,
-                               member_at(c->second)->words, c->why);
+    for (size_t i = 0; i < sizeof conflicts / sizeof *conflicts; i++)
+        if (is_asked(o, conflicts[i].first) && is_asked(o, conflicts[i].second))
+            return gq_fail_usage(e, "%s and %s cannot be combined: %s", members[conflicts[i].first].words,
+                                 members[conflicts[i].second].words, conflicts[i].public.why);
+    return true;
 }
 
 /* ---- the request ---- */

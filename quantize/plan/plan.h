@@ -49,6 +49,7 @@ typedef struct plan_output {
     uint32_t n_shards;
     plan_shard *shards;
     uint64_t digest; /* written into each shard where there are several, to show that they belong together */
+    uint64_t source_at;  /* the same of the checksum of all weights (GGUF_SOURCE_KEY) */
     uint64_t digests_at; /* of the tensors' digests (identity.h) in the first shard's file; 0: it has none */
     struct reuse_offer *offers; /* per tensor; NULL: nothing is reused (reuse.h) */
     gq_tensor *tensors;         /* in output order, as `places` */

@@ -183,7 +183,9 @@ static bool earlier_compare_pairs(const gq_plan *plan, const plan_output *out, c
         return false;
     for (uint64_t i = 0; i < earlier->n_kv; i++) {
         const model_kv *is = &earlier->kv[i], *would = gguf_header_find(out->shards[0].header, is->key);
-        if (!strcmp(is->key, GGUF_DIGESTS_KEY) && would) continue;
+        if (would &&
+            (!strcmp(is->key, GGUF_DIGESTS_KEY) || (out->source_at && !strcmp(is->key, GGUF_SOURCE_KEY))))
+            continue;
         if (!would) return gq_fail(why, "its metadata have %s, which would not be there", is->key);
         if (!earlier_is_pair(is, would)) return gq_fail(why, "its %s is another", is->key);
     }
@@ -201,6 +203,7 @@ static void earlier_skip_digests(const gq_plan *plan, const plan_output *out, ui
         if (d.made_by) memset(at + offsetof(tensor_digest, source), 0, sizeof d.source);
         memset(at + offsetof(tensor_digest, bytes), 0, sizeof d.bytes);
     }
+    if (out->source_at) memset(bytes + out->source_at, 0, sizeof(uint32_t));
 }
 
 /* Compares a shard's header. *at: the first byte that differs. */
@@ -244,6 +247,7 @@ bool plan_compare_header(const gq_plan *plan, const plan_output *out, const mode
 bool plan_input_is_newer(const gq_plan *plan, const model_source *earlier) {
     for (uint32_t i = 0; i < plan->model.n_files; i++)
         for (uint32_t k = 0; k < earlier->n_files; k++) {
+            if (model_file_is_text(plan->model.files[i])) continue; /* the header says what it says */
             const struct timespec *in = &plan->model.files[i]->modified, *out = &earlier->files[k]->modified;
             if (in->tv_sec > out->tv_sec || (in->tv_sec == out->tv_sec && in->tv_nsec > out->tv_nsec))
                 return true;

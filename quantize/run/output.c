@@ -267,7 +267,8 @@ static bool write_digests(const output_set *set, size_t o, const gq_results *res
     }
     bool ok = output_write(set, o, 0, first, digests, plan->n_tensors * sizeof *digests, e);
     free(digests);
-    return ok;
+    uint32_t source = digest_of_sources(plan, results->sources);
+    return ok && (!out->source_at || output_write(set, o, 0, out->source_at, &source, sizeof source, e));
 }
 
 /* All headers before the first sync: the disk then writes on in one go. */

@@ -11,6 +11,7 @@
 #include "base/checksum.h"
 #include "base/safe_file.h"
 #include "base/sized.h"
+#include "model/value.h"
 #include "quantize/input.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/reuse.h"
@@ -202,8 +203,8 @@ gq_results *gq_reuse_check(const gq_plan *plan, const gq_callbacks *callbacks, g
 /* Whether the files under the outputs' names are what gq_run would write there: the one function that says
  * so. Sizes and headers are compared byte by byte (plan/reuse.c), the zeros behind tensors are looked at,
  * and tensors are proved by reading them and their sources, once for all outputs (run/reuse.c). A tensor that
- * was calibrated or transposed does not tell what weights it was made of, so the input's time of modification
- * decides there. */
+ * was calibrated was made of all the model's weights, whose checksum the file has. One that was transposed does
+ * not tell what weights it was made of, so the input's time of modification decides there. */
 
 /* An output's file while it is checked. */
 typedef struct earlier_file {
@@ -259,14 +260,29 @@ static bool earlier_open(const gq_plan *plan, const plan_output *out, earlier_fi
     return plan_compare_header(plan, out, &f->model, why) && earlier_check_padding(plan, out, &f->model, why);
 }
 
+/* Whether calibrated tensors were made of these weights. *known: the file says what it was made of. */
+static bool earlier_check_source(const reuse_reading *r, size_t output, const earlier_file *f, bool *known,
+                                 gq_error *why) {
+    const gq_plan *plan = r->plan;
+    const model_kv *kv = model_kv_find(f->model.kv, f->model.n_kv, GGUF_SOURCE_KEY);
+    uint32_t sum;
+    *known = plan->outputs[output].source_at && kv && kv->type == GGUF_U32;
+    if (!*known) return true;
+    memcpy(&sum, kv->value, sizeof sum);
+    return sum == digest_of_sources(plan, r->sources) ||
+           gq_fail(why, "it was calibrated on other weights than those of %s", plan_input(plan));
+}
+
 /* Whether the tensors that were read prove the file. */
 static bool earlier_proves(const reuse_reading *r, size_t output, const earlier_file *f, gq_error *why) {
     const gq_plan *plan = r->plan;
     const bool is_newer = plan_input_is_newer(plan, &f->model);
+    bool knows_source;
+    if (!earlier_check_source(r, output, f, &knows_source, why)) return false;
     for (size_t i = 0; i < plan->n_tensors; i++) {
         const gq_tensor *t = &plan->outputs[output].tensors[i];
         if (!reuse_proves(r, output, i, why)) return false;
-        if (is_newer && (t->calibrated || plan_transposes(&plan->sources[i])))
+        if (is_newer && ((t->calibrated && !knows_source) || plan_transposes(&plan->sources[i])))
             return gq_fail(why,
                            "%s was modified after it was made, and nothing tells whether its %s is of the "
                            "same weights",

@@ -337,7 +337,7 @@ static bool work_read_source(const work_tensor *t, const reuse_offer *const *off
     for (size_t o = 0; o < plan->n_outputs; o++) {
         const reuse_offer *offer = offers[o] ? &offers[o][t->number] : NULL;
         encodes |= work_encodes_offer(t, o, offer, first);
-        reads |= offer && offer->from && !work_offer_stands_alone(t, o);
+        reads |= offer && offer->from && !plan_transposes(t->source);
     }
     if (!reads) return true;
     if (!(encodes

@@ -168,7 +168,7 @@ TEST(wrong_requests_are_refused) {
     GQUANT_SAYS(1, "fewer than one window of 16", COMPUTE, path("short"), path("d.gguf"));
     GQUANT_SAYS(2, "977 KiB of memory is not enough", COMPUTE, path("text"), path("d.gguf"), "--memory",
                 "1M");
-    GQUANT_SAYS(1, "is there already", COMPUTE, path("text"), path("text"));
+    GQUANT_SAYS(1, "is one of the inputs", COMPUTE, path("text"), path("text"));
     GQUANT_SAYS(1, "text: ", "imatrix", "compute", path("text"), path("text"), path("d.gguf"));
     assert_false(exists(path("d.gguf")) || exists(path(".d.gguf.gquant-states")));
 }

@@ -7,6 +7,8 @@
 #include "tests/support/tiny_folder.h"
 
 #include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 static char *text_of(const char *name) { return (char *)read_whole(path(name), NULL); }
@@ -54,6 +56,20 @@ TEST(what_is_stale_is_not_kept) {
     gquant_says(0, "is there and whole", words);
     words[9] = path("two.txt");
     gquant_says(1, "is there already", words);
+    words[9] = path("one.txt");
+    /* Files that are touched are the same; other weights are others, however old they are. */
+    tiny_folder_text(path("Cal"), "README.md", "---\nlicense: mit\n---\n");
+    gquant_says(1, "its metadata lack general.license", words);
+    assert_int_equal(unlink(path("Cal/README.md")), 0);
+    static const char *const files[] = {"Cal/config.json", "Cal/model.safetensors"};
+    for (size_t i = 0; i < 2; i++) assert_int_equal(utimensat(AT_FDCWD, path(files[i]), NULL, 0), 0);
+    gquant_says(0, "is there and whole", words);
+    turn_bit("Cal/model.safetensors", 5000);
+    const struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    assert_int_equal(utimensat(AT_FDCWD, path("Cal/model.safetensors"), old, 0), 0);
+    gquant_says(1, "it was calibrated on other weights", words);
+    turn_bit("Cal/model.safetensors", 5000);
+    gquant_says(0, "is there and whole", words);
 }
 
 static void copy_file(const char *from, const char *to) {
@@ -252,18 +268,77 @@ TEST(files_of_another_hand_stay) {
     write_whole(path("hand/divergence.svg"), "<svg/>", 6);
     write_whole(path("hand/SHA256SUMS"), "my own\n", 7);
     gquant_says(1, "SHA256SUMS is there, and gquant publish has not made it", words);
-    snprintf(sums, sizeof sums, "%064d  draft-Other-Q8_0.gguf\n", 0); /* another model's */
+    snprintf(sums, sizeof sums, "%064d  draft-Other-Q8_0.gguf\n", 0); /* another model's stays */
     write_whole(path("hand/SHA256SUMS"), sums, strlen(sums));
-    gquant_says(1, "SHA256SUMS is there, and gquant publish has not made it", words);
-    snprintf(sums, sizeof sums, "%064d  draft-Hand-Q8_0.gguf\n", 0);
-    write_whole(path("hand/SHA256SUMS"), sums, strlen(sums));
-    gquant_says(1, "divergence.svg is there, and", words);
-    assert_int_equal(unlink(path("hand/SHA256SUMS")), 0);
     gquant_says(1, "divergence.svg is there, and gquant publish has not made it", words);
     assert_int_equal(unlink(path("hand/divergence.svg")), 0);
     free(gquant(0, words));
     assert_int_equal(unlink(path("hand/README.md")), 0); /* a stop before the page */
     free(gquant(0, words));
+    char *after = text_of("hand/SHA256SUMS");
+    says(after, sums), says(after, "  Hand-Q8_0.gguf\n");
+    free(after);
+    turn_bit("hand/divergence.svg", 100);
+    gquant_says(1, "divergence.svg is there, and was edited", words);
+}
+
+/* Puts text into a file, behind the first place where it has `at`. */
+static void edit(const char *name, const char *at, const char *text) {
+    char *old = text_of(name), *place = strstr(old, at), *now;
+    assert_non_null(place);
+    assert_true(asprintf(&now, "%.*s%s%s", (int)(place + strlen(at) - old), old, text, place + strlen(at)) >
+                0);
+    write_whole(path(name), now, strlen(now));
+    free(old), free(now);
+}
+
+/* Words of the page's owner stay where they stand, or stop the work; the page has all files of the model. */
+TEST(edits_and_earlier_files_stay) {
+    const char *words[] = {"publish", path("in.gguf"), "--out-dir", path("edit"), "Q4_0", NULL, NULL};
+    free(gquant(0, words));
+    edit("edit/README.md", "tags:\n", "- mine\n");
+    edit("edit/README.md", "\n---\n", "Above.\n\n");
+    edit("edit/README.md", "publish ends -->\n", "Below.\n");
+    edit("edit/SHA256SUMS", ".gguf\n",
+         "0000000000000000000000000000000000000000000000000000000000000000 *other.bin\n");
+    write_whole(path("edit/other.bin"), "other", 5);
+    words[4] = "Q8_0";
+    gquant_says(0, "its front matter was edited", words);
+    char *page = text_of("edit/README.md"), *sums = text_of("edit/SHA256SUMS");
+    static const char *const kept[] = {"\n- mine\n",         "\n---\nAbove.\n\n\n<!-- gquant",
+                                       "ends -->\nBelow.\n", "](in-Q4_0.gguf)",
+                                       "](in-Q8_0.gguf)",    "by earlier lines"};
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) says(page, kept[i]);
+    says(sums, " *other.bin\n"), says(sums, "  in-Q4_0.gguf\n"), says(sums, "  in-Q8_0.gguf\n");
+    free(gquant(0, words)); /* nothing is added the next time */
+    char *again = text_of("edit/README.md"), *sums_again = text_of("edit/SHA256SUMS");
+    assert_string_equal(page, again), assert_string_equal(sums, sums_again);
+    free(again), free(sums_again), free(page), free(sums);
+    edit("edit/README.md", "## Download and run\n", "Within.\n");
+    gquant_says(1, "was edited between the marks", words);
+    words[5] = "--force"; /* what is within goes, what is around stays */
+    free(gquant(0, words));
+    page = text_of("edit/README.md");
+    assert_null(strstr(page, "Within.")), says(page, "Above."), says(page, "Below.");
+    free(page);
+    words[5] = NULL;
+    edit("edit/README.md", "publish begins", "x");
+    gquant_says(1, "without the marks", words);
+}
+
+/* Another call at work in the folder is waited for. */
+TEST(two_calls_do_not_share_a_folder) {
+#ifdef _WIN32
+    skip(); /* folders have no locks there */
+#endif
+    mkdir(path("two"), 0777);
+    int fd = open(path("two"), O_RDONLY | O_DIRECTORY);
+    assert_int_equal(flock(fd, LOCK_EX), 0);
+    GQUANT_SAYS(1, "another gquant is publishing", "publish", path("in.gguf"), "--out-dir", path("two"),
+                "Q4_0");
+    GQUANT(0, "-q", "publish", path("in.gguf"), "--out-dir", path("two"), "Q4_0", "--dry-run");
+    close(fd);
+    GQUANT(0, "-q", "publish", path("in.gguf"), "--out-dir", path("two"), "Q4_0");
 }
 
 TEST(requests_that_are_refused) {

@@ -70,7 +70,8 @@ TEST(where_measurements_are_is_told) {
 
 TEST(recipes_replace_no_model) {
     const char *out = path("out.gguf");
-    GQUANT_SAYS(2, "is a text", "--dry-run", "--recipe-out", source, source, out, "Q8_0");
+    GQUANT_SAYS(2, "is a text", "--dry-run", "--recipe-out", path("other.gguf"), source, out, "Q8_0");
+    GQUANT_SAYS(2, "that this run reads or writes", "--dry-run", "--recipe-out", source, source, out, "Q8_0");
     GQUANT_SAYS(2, "that this run reads or writes", "--dry-run", "--recipe-out", matrix, "--imatrix", matrix,
                 source, out, "Q8_0");
     GQUANT_SAYS(1, "does not exist", "--dry-run", "--recipe-out", path("no/recipe"), source, out, "Q8_0");

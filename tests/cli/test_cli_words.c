@@ -166,7 +166,8 @@ TEST(test_out_dir_is_made) {
     assert_false(exists(first));
     GQUANT(0, "-q", "--out-dir", deep, source, "Q4_0", "x.gguf=Q8_0");
     assert_int_equal(count_files(deep), 2);
-    GQUANT_SAYS(1, "is there already", "--out-dir", deep, source, "Q4_0");
+    GQUANT_SAYS(0, "there already, and whole", "--out-dir", deep, source, "Q4_0");
+    GQUANT_SAYS(1, "is there already", "--out-dir", deep, source, "x.gguf=Q4_0");
     assert_int_equal(count_files(deep), 2);
     char *file;
     assert_true(asprintf(&file, "%s/x.gguf/sub", deep) > 0);

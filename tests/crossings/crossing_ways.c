@@ -56,7 +56,7 @@ void replace_in(const char *where, setting s) {
 
 void finish_in(const char *where, setting s) {
     outcome o = run(where, s, all_words(&at.options, any_threads()));
-    if (o.status != 0 && strstr(o.text, "is there already")) { /* it was stopped when all was done */
+    if (o.status != 0 && strstr(o.text, "is there already")) { /* importance data, stopped when all was done */
         same_outputs(where);
         replace_in(where, s);
         return;

@@ -41,7 +41,7 @@ static void remove_outputs(void) {
 }
 
 /* Killed at each call that removes a file: where the output has its name by then the same command says that
- * it is there, and leaves nothing beside it. */
+ * it is there and whole, and leaves nothing beside it. Nothing tells what importance data were made of. */
 static void cleaned_up_later(const char *what, size_t n_outputs, const char *const *words) {
     size_t killed = 0, left = 0;
     for (int n = 1;; n++) {
@@ -53,7 +53,9 @@ static void cleaned_up_later(const char *what, size_t n_outputs, const char *con
         killed++;
         if (exists(out)) left += count_files(folder) > inputs + n_outputs;
         status = run(words, NULL, &says);
-        if (status != 0 && !strstr(says, "is there already")) fail_msg("%s, %s: %s", what, fault, says);
+        bool is_importance = !strcmp(words[0], "imatrix");
+        if (status != 0 && !(is_importance && strstr(says, "is there already")))
+            fail_msg("%s, %s: %s", what, fault, says);
         if (count_files(folder) != inputs + n_outputs)
             fail_msg("%s, %s: %zu files, after: %s", what, fault, count_files(folder), says);
         free(says);
@@ -87,7 +89,7 @@ TEST(parts_that_were_joined_leave_nothing) {
         for (size_t i = 0; i < 2; i++) assert_int_equal(run(part[i], NULL, NULL), 0);
         assert_int_equal(run(join, n ? "unlink:2:kill" : "unlink:1:kill", NULL), 137);
         assert_true(exists(out) && count_files(folder) > inputs + 1);
-        assert_int_equal(run(join, NULL, NULL), 1);
+        assert_int_equal(run(join, NULL, NULL), 0); /* and says that all is there */
         assert_int_equal(count_files(folder), inputs + 1);
         remove_outputs();
     }

@@ -57,7 +57,8 @@ static bool is_split_key(const char *key) {
 
 /* Copies a pair, changed where layers are pruned, so that it is true of a model with fewer. */
 static bool copy_one(const gq_plan *plan, const model_kv *kv, gguf_header *h, gq_error *e) {
-    if (is_split_key(kv->key) || !strcmp(kv->key, GGUF_TRANSPOSED_KEY) || !strcmp(kv->key, GGUF_DIGESTS_KEY))
+    if (is_split_key(kv->key) || !strcmp(kv->key, GGUF_TRANSPOSED_KEY) ||
+        !strcmp(kv->key, GGUF_DIGESTS_KEY) || !strcmp(kv->key, GGUF_SOURCE_KEY))
         return true;
     if ((plan->layers.n || plan->layers.is_draft) && !strcmp(kv->key, "general.size_label"))
         return set_size_label(plan, h, e);

@@ -30,7 +30,8 @@ const char *plan_override_file(const char *item) {
 
 bool plan_key_is_layout(const char *key) {
     return !strcmp(key, "general.alignment") || !strncmp(key, "split.", 6) || !strcmp(key, GGUF_SET_KEY) ||
-           !strcmp(key, GGUF_TRANSPOSED_KEY) || !strcmp(key, GGUF_DIGESTS_KEY);
+           !strcmp(key, GGUF_TRANSPOSED_KEY) || !strcmp(key, GGUF_DIGESTS_KEY) ||
+           !strcmp(key, GGUF_SOURCE_KEY);
 }
 
 static bool is_integer(uint32_t type) { return type <= GGUF_INT32 || type == GGUF_U64 || type == GGUF_INT64; }
@@ -219,12 +220,13 @@ static const char *const own_keys[REMOVE_OWN_KEYS] = {
     "quantize.calibration.balanced",
     GGUF_ARITHMETIC_KEY,
     GGUF_DIGESTS_KEY,
+    GGUF_SOURCE_KEY,
 };
 
 /* Without the architecture no program knows what it reads; the others follow from the file's layout. Digests
  * do so, too, but are of use to gquant alone. */
 static bool key_has_to_stay(const char *key) {
-    return strcmp(key, GGUF_DIGESTS_KEY) != 0 &&
+    return strcmp(key, GGUF_DIGESTS_KEY) != 0 && strcmp(key, GGUF_SOURCE_KEY) != 0 &&
            (!strcmp(key, "general.architecture") || plan_key_is_layout(key));
 }
 

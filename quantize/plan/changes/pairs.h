@@ -24,7 +24,7 @@ const char *plan_override_file(const char *item);
 bool plan_key_is_layout(const char *key);
 void plan_overrides_free(plan_overrides *overrides);
 
-enum { REMOVE_OWN_KEYS = 10 }; /* that gquant writes whether the input has them or not */
+enum { REMOVE_OWN_KEYS = 11 }; /* that gquant writes whether the input has them or not */
 
 /* Zeros: nothing is left out. */
 typedef struct plan_removed {

@@ -1,0 +1,353 @@
+/* What a published folder holds before a call.
+ *
+ * README.md is a front matter, and between two marks the text that gquant makes anew each time. The first mark
+ * has checksums of both. Words above and below the marks are their owner's and stay. A text between them that
+ * is not the one that was written was edited, and stops the work; so does a page without marks. SHA256SUMS
+ * keeps the lines of all files that are not of this page, and divergence.svg has a checksum of its own. */
+#include "publish/folder.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/checksum.h"
+#include "base/fail.h"
+#include "base/memory.h"
+#include "base/safe_file.h"
+#include "publish/chart.h"
+#include "publish/companions.h"
+#include "publish/table.h"
+
+bool folder_lock(gq_publication *p, gq_error *e) {
+    p->folder_fd = open(p->options.out_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return p->folder_fd < 0 || safe_file_lock(p->folder_fd, SAFE_FILE_ALONE) ||
+           gq_fail(e, "%s: another gquant is publishing into this folder: wait until it is done",
+                   p->options.out_dir);
+}
+
+/* Returns a file of the folder as text, malloc'ed; NULL: there is none, or it cannot be one of ours.
+ * *is_there: which of both. */
+static char *folder_read(const gq_publication *p, const char *name, bool *is_there, gq_error *e) {
+    enum { MOST = 1 << 20 }; /* ours are a few thousand bytes */
+    size_t n;
+    struct stat st;
+    char *path, *text = NULL;
+    *is_there = false;
+    if (asprintf(&path, "%s/%s", p->options.out_dir, name) < 0)
+        return gq_fail_memory(e, strlen(p->options.out_dir)), NULL;
+    *is_there = lstat(path, &st) == 0;
+    if (*is_there) text = gq_read_whole(path, MOST, &n, &(gq_error){0});
+    free(path);
+    return text;
+}
+
+static bool folder_write(const gq_publication *p, const char *name, const char *text, gq_error *e) {
+    char *path = NULL;
+    bool ok = asprintf(&path, "%s/%s", p->options.out_dir, name) >= 0 ||
+              (path = NULL, gq_fail_memory(e, strlen(name)));
+    ok = ok && gq_write_whole(path, true, text, strlen(text), e);
+    free(path);
+    return ok;
+}
+
+/* ---- the page ---- */
+
+static const char BEGINS[] = "<!-- gquant publish begins ", ENDS[] = "<!-- gquant publish ends -->\n";
+
+/* A page that is there: where its parts end, and whether they are as they were written. */
+typedef struct page_there {
+    size_t front, before, begins,
+        text; /* behind the front matter; of the first mark; behind it; of the second */
+    bool front_is_ours, text_is_ours;
+} page_there;
+
+/* Finds the parts of a page. false: it has no marks. */
+static bool page_find(const char *page, page_there *to) {
+    const char *front = !strncmp(page, "---\n", 4) ? strstr(page + 3, "\n---\n") : NULL;
+    const char *first = strstr(page, BEGINS), *behind = first ? strchr(first, '\n') : NULL;
+    const char *last = behind ? strstr(behind, ENDS) : NULL;
+    unsigned of_front, of_text;
+    while (last && last[-1] != '\n') last = strstr(last + 1, ENDS);
+    if (!last || (first != page && first[-1] != '\n') ||
+        sscanf(first + sizeof BEGINS - 1, "%8x %8x", &of_front, &of_text) != 2)
+        return false;
+    *to = (page_there){.front = front && front < first ? (size_t)(front + 5 - page) : 0,
+                       .before = (size_t)(first - page),
+                       .begins = (size_t)(behind + 1 - page),
+                       .text = (size_t)(last - page)};
+    to->front_is_ours = checksum_add(0, page, to->front) == of_front;
+    to->text_is_ours = checksum_add(0, page + to->begins, to->text - to->begins) == of_text;
+    return true;
+}
+
+/* Whether a page is one that an earlier gquant has written. */
+static bool page_is_unmarked(const char *page) {
+    return strstr(page, "\n- gquant\n") && strstr(page, "`sha256sum -c SHA256SUMS` checks a download.");
+}
+
+static bool folder_check_page(const gq_publication *p, gq_error *e) {
+    bool is_there;
+    page_there there;
+    char *page = folder_read(p, PUBLISH_PAGE, &is_there, e);
+    const char *why = NULL;
+    if (is_there && !(page && page_find(page, &there)))
+        why = page && page_is_unmarked(page)
+                  ? "was made by an earlier gquant, without the marks that tell whether it was edited"
+                  : "is there, and gquant publish has not made it";
+    else if (is_there && !there.text_is_ours)
+        why = "was edited between the marks of gquant publish, where the text is made anew: move what you "
+              "wrote "
+              "above or below them";
+    free(page);
+    return !why || gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s/%s %s", p->options.out_dir, PUBLISH_PAGE, why);
+}
+
+bool folder_write_page(gq_publication *p, const char *front, const char *text, gq_error *e) {
+    bool is_there,
+        ok = p->options.force || folder_check_page(p, e); /* again: it may have changed meanwhile */
+    page_there at = {0};
+    if (!ok) return false;
+    char *old = folder_read(p, PUBLISH_PAGE, &is_there, e), *page = NULL;
+    bool is_ours = old && page_find(old, &at);
+    if (!is_ours) free(old), old = NULL;
+    bool keeps_front = is_ours && !at.front_is_ours;
+    if (keeps_front)
+        ok =
+            warnings_add(&p->warnings, e,
+                         "%s/%s: its front matter was edited, and is kept as it is; what this line would say "
+                         "there is not written",
+                         p->options.out_dir, PUBLISH_PAGE);
+    int n = asprintf(
+        &page,
+        "%.*s%s%.*s%s%08x %08x: what is between is made anew, your words go above or below -->\n%s%s%s",
+        keeps_front ? (int)at.front : 0, old ? old : "", keeps_front ? "" : front,
+        is_ours ? (int)(at.before - at.front) : 1, is_ours ? old + at.front : "\n", BEGINS,
+        (unsigned)checksum_add(0, front, strlen(front)), (unsigned)checksum_add(0, text, strlen(text)), text,
+        ENDS, is_ours ? old + at.text + strlen(ENDS) : "");
+    if (n < 0) page = NULL, ok = gq_fail_memory(e, strlen(text));
+    ok = ok && folder_write(p, PUBLISH_PAGE, page, e);
+    free(old), free(page);
+    return ok;
+}
+
+/* ---- the chart ---- */
+
+static const char CHART_MARK[] = "<!-- gquant ";
+
+static bool chart_is_ours(const char *chart) {
+    const char *mark = page_is_chart(chart) ? strstr(chart, CHART_MARK) : NULL;
+    unsigned sum;
+    return mark && sscanf(mark + sizeof CHART_MARK - 1, "%8x", &sum) == 1 &&
+           checksum_add(0, chart, (size_t)(mark - chart)) == sum && !strcmp(strchr(mark, '\n'), "\n");
+}
+
+static bool folder_check_chart(const gq_publication *p, gq_error *e) {
+    bool is_there;
+    char *chart = folder_read(p, PUBLISH_CHART, &is_there, e);
+    bool is_chart = chart && page_is_chart(chart), ok = !is_there || (chart && chart_is_ours(chart));
+    free(chart);
+    return ok ||
+           gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s/%s is there, and %s", p->options.out_dir, PUBLISH_CHART,
+                          is_chart ? "was edited, or made by an earlier gquant"
+                                   : "gquant publish has not made it");
+}
+
+bool folder_write_chart(const gq_publication *p, const char *chart, gq_error *e) {
+    char *marked = NULL;
+    if (asprintf(&marked, "%s%s%08x -->\n", chart, CHART_MARK,
+                 (unsigned)checksum_add(0, chart, strlen(chart))) < 0)
+        return gq_fail_memory(e, strlen(chart));
+    bool ok = (p->options.force || folder_check_chart(p, e)) && folder_write(p, PUBLISH_CHART, marked, e);
+    free(marked);
+    return ok;
+}
+
+/* ---- checksums ---- */
+
+enum { SUM_DIGITS = 64, BEFORE_NAME = SUM_DIGITS + 2 };
+
+/* Returns where the name of a line of n bytes begins; NULL: it is no line of sha256sum. */
+static const char *sums_name(const char *line, size_t n) {
+    size_t escape = *line == '\\';
+    bool is = n > BEFORE_NAME + escape && strspn(line + escape, "0123456789abcdefABCDEF") == SUM_DIGITS &&
+              line[escape + SUM_DIGITS] == ' ' && strchr(" *", line[escape + SUM_DIGITS + 1]);
+    return is ? line + escape + BEFORE_NAME : NULL;
+}
+
+static bool folder_check_sums(const gq_publication *p, gq_error *e) {
+    bool is_there;
+    char *sums = folder_read(p, PUBLISH_SUMS, &is_there, e);
+    bool ok = !is_there || sums;
+    for (const char *line = sums; ok && line && *line;) {
+        size_t n = strcspn(line, "\n");
+        ok = n == 0 || sums_name(line, n);
+        line += n + (line[n] == '\n');
+    }
+    free(sums);
+    return ok ||
+           gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s/%s is there, and gquant publish has not made it: %s",
+                          p->options.out_dir, PUBLISH_SUMS, "it has lines that are none of sha256sum's");
+}
+
+/* Whether one of the lines is that of a file. */
+static bool sums_have(const char *lines, const char *name, size_t n) {
+    for (const char *line = lines; *line;) {
+        size_t length = strcspn(line, "\n");
+        const char *its = sums_name(line, length);
+        if (its && (size_t)(line + length - its) == n && !memcmp(its, name, n)) return true;
+        line += length + (line[length] == '\n');
+    }
+    return false;
+}
+
+/* Warns of a file that a kept line names and that is not there: sha256sum -c would fail. */
+static bool sums_check_kept(gq_publication *p, const char *line, const char *name, size_t n, gq_error *e) {
+    struct stat st;
+    char *path = NULL;
+    if (*line == '\\') return true; /* a name with escapes */
+    if (asprintf(&path, "%s/%.*s", p->options.out_dir, (int)n, name) < 0) return gq_fail_memory(e, n);
+    bool ok = lstat(path, &st) == 0 || warnings_add(&p->warnings, e, "%s/%s names %.*s, which is not there",
+                                                    p->options.out_dir, PUBLISH_SUMS, (int)n, name);
+    free(path);
+    return ok;
+}
+
+bool folder_write_sums(gq_publication *p, const char *lines, gq_error *e) {
+    bool is_there, ok = p->options.force || folder_check_sums(p, e);
+    char *old = ok ? folder_read(p, PUBLISH_SUMS, &is_there, e) : NULL, *text = NULL;
+    size_t size = 0;
+    FILE *to = open_memstream(&text, &size);
+    if (to) fputs(lines, to);
+    for (const char *line = old; to && ok && line && *line;) {
+        size_t n = strcspn(line, "\n");
+        const char *name = sums_name(line, n);
+        if (name && !sums_have(lines, name, (size_t)(line + n - name))) {
+            ok = sums_check_kept(p, line, name, (size_t)(line + n - name), e);
+            fprintf(to, "%.*s\n", (int)n, line);
+        }
+        line += n + (line[n] == '\n');
+    }
+    bool failed = !to || ferror(to);
+    failed = (to && fclose(to) != 0) || failed;
+    ok = ok && (!failed || gq_fail_memory(e, size)) && folder_write(p, PUBLISH_SUMS, text, e);
+    free(text), free(old);
+    return ok;
+}
+
+bool folder_check(const gq_publication *p, gq_error *e) {
+    if (p->options.force || p->options.dry_run) return true;
+    return folder_check_page(p, e) && folder_check_sums(p, e) &&
+           (!p->request.evaluation || folder_check_chart(p, e));
+}
+
+/* ---- files of the page ---- */
+
+static bool folder_add_file(gq_publication *p, const char *path, const char *label, uint64_t bytes,
+                            double bits, gq_error *e) {
+    if (!memory_grow(&p->files, &p->file_capacity, p->n_files + 1, sizeof *p->files, e)) return false;
+    publish_file f = {strdup(path), strdup(label), bytes, bits, 0};
+    p->files[p->n_files++] = f;
+    return (f.path && f.label) || gq_fail_memory(e, strlen(path));
+}
+
+/* Whether two models have the same text, or both none, under a key. */
+static bool folder_same_text(const gq_model *a, const gq_model *b, const char *key) {
+    const gq_model *of[] = {a, b};
+    gq_value value[2];
+    bool has[2];
+    for (int i = 0; i < 2; i++) {
+        size_t n, at = gq_model_find_key(of[i], key);
+        const gq_metadata *all = gq_model_metadata(of[i], &n);
+        has[i] = at < n && !all[at].list && gq_metadata_values(&all[at], &value[i], 1) == 1 &&
+                 value[i].kind == GQ_TEXT;
+    }
+    return has[0] == has[1] && (!has[0] || (value[0].length == value[1].length &&
+                                            !memcmp(value[0].text, value[1].text, (size_t)value[0].length)));
+}
+
+/* What the page calls an earlier file: what its name has behind the model's, or its file type. */
+static const char *folder_label(const gq_publication *p, const gq_model *m, const char *name, char to[64]) {
+    size_t n = strlen(p->stem), length = strlen(name), count;
+    const char *shard = strstr(name, "-00001-of-");
+    size_t end = shard ? (size_t)(shard - name) : length - strlen(".gguf");
+    if (!strncmp(name, p->stem, n) && name[n] == '-' && end > n + 1 && end - n - 1 < 64)
+        return snprintf(to, 64, "%.*s", (int)(end - n - 1), name + n + 1), to;
+    gq_value id;
+    size_t at = gq_model_find_key(m, "general.file_type");
+    const gq_metadata *all = gq_model_metadata(m, &count);
+    bool has =
+        at < count && !all[at].list && gq_metadata_values(&all[at], &id, 1) == 1 && id.kind == GQ_UNSIGNED;
+    for (size_t i = 0; has && i < gq_filetype_count(); i++)
+        if (gq_filetype_id(i) == (int64_t)id.as_unsigned) return gq_filetype_name(i);
+    return "?";
+}
+
+/* Adds a file that an earlier call has made of the same model; warns of any other. */
+static bool folder_look_at(gq_publication *p, const char *name, gq_error *e) {
+    char *path = NULL, room[64];
+    if (asprintf(&path, "%s/%s", p->options.out_dir, name) < 0) return gq_fail_memory(e, strlen(name));
+    gq_model *m = companion_is_named(name, p->stem) ? NULL : gq_model_open(path, &(gq_error){0});
+    bool ok, is_same = m && folder_same_text(m, p->model, "general.architecture") &&
+                       folder_same_text(m, p->model, "general.name");
+    if (is_same) {
+        const gq_model_facts *f = gq_model_summary(m);
+        ok = folder_add_file(p, path, folder_label(p, m, name, room), f->file_bytes,
+                             f->n_weights ? 8 * (double)f->tensor_bytes / (double)f->n_weights : 0, e);
+    } else {
+        ok = warnings_add(&p->warnings, e, "%s is in the folder, and the page does not name it: %s", path,
+                          companion_is_named(name, p->stem) ? "an earlier line has made it"
+                          : m                               ? "it is of another model"
+                                                            : "it cannot be read as a model");
+    }
+    gq_model_close(m);
+    free(path);
+    return ok;
+}
+
+/* Whether a name is that of a model's first file, and of none that this call makes. */
+static bool folder_is_earlier(const gq_publication *p, const char *name) {
+    size_t n = strlen(name);
+    const char *shard = strstr(name, "-of-");
+    if (*name == '.' || n <= 5 || strcmp(name + n - 5, ".gguf") != 0) return false;
+    if (shard && shard - name > 6 && shard[-6] == '-' && strspn(shard - 5, "0123456789") == 5 &&
+        strncmp(shard - 5, "00001", 5) != 0)
+        return false;
+    for (size_t i = 0; i < p->n; i++)
+        if (!strcmp(name, page_file_name(gq_plan_summary(p->plan, i)->path))) return false;
+    for (gq_companion i = 0; i < GQ_COMPANIONS; i++)
+        if (p->companions[i] && !strcmp(name, page_file_name(gq_plan_summary(p->companions[i], 0)->path)))
+            return false;
+    return true;
+}
+
+static int folder_compare_names(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+bool folder_list_files(gq_publication *p, gq_error *e) {
+    char **names = NULL;
+    size_t n = 0, capacity = 0;
+    bool ok = true;
+    for (size_t i = 0; ok && i < p->n; i++) {
+        const gq_summary *s = gq_plan_summary(p->plan, i);
+        ok = folder_add_file(p, s->path, p->labels[i], s->file_bytes,
+                             s->n_weights ? 8 * (double)s->out_bytes / (double)s->n_weights : 0, e);
+    }
+    DIR *d = ok ? opendir(p->options.out_dir) : NULL;
+    for (struct dirent *entry; d && ok && (entry = readdir(d));) {
+        if (!folder_is_earlier(p, entry->d_name)) continue;
+        ok = memory_grow(&names, &capacity, n + 1, sizeof *names, e) &&
+             ((names[n] = strdup(entry->d_name)) || gq_fail_memory(e, strlen(entry->d_name)));
+        n += ok;
+    }
+    if (d) closedir(d);
+    if (n) qsort(names, n, sizeof *names, folder_compare_names);
+    for (size_t i = 0; ok && i < n; i++) ok = folder_look_at(p, names[i], e);
+    for (size_t i = 0; i < n; i++) free(names[i]);
+    free(names);
+    return ok;
+}

@@ -1,0 +1,24 @@
+/* What a published folder holds before a call: files of the model that earlier calls have made, a page with its
+ * owner's words, checksums of other files. All of it is kept, or stops the work. */
+#ifndef GQ_PUBLISH_FOLDER_H
+#define GQ_PUBLISH_FOLDER_H
+
+#include "publish/publish.h"
+
+/* Locks the folder against another call that makes files of it, until the publication is freed. */
+bool folder_lock(gq_publication *p, gq_error *e);
+/* Lists the files of the page: the outputs, and what earlier calls have made of the same model. Warns of models
+ * in the folder that the page does not name. */
+bool folder_list_files(gq_publication *p, gq_error *e);
+/* Whether all that is there can be kept: to be asked before the work. */
+bool folder_check(const gq_publication *p, gq_error *e);
+
+/* Writes README.md of its front matter and its text. What stands around the text in the file that is there is
+ * kept, and so is a front matter that somebody has changed. */
+bool folder_write_page(gq_publication *p, const char *front, const char *text, gq_error *e);
+/* Writes the chart, with a mark that tells whether it was changed. */
+bool folder_write_chart(const gq_publication *p, const char *chart, gq_error *e);
+/* Writes SHA256SUMS of lines; those of other files that are there already follow them. */
+bool folder_write_sums(gq_publication *p, const char *lines, gq_error *e);
+
+#endif
