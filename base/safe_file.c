@@ -88,6 +88,11 @@ bool safe_file_lock(int fd, safe_file_sharing sharing) {
 
 bool safe_file_lock_alone(int fd) { return flock(fd, LOCK_EX | LOCK_NB) == 0; }
 
+const char *safe_file_error(int error) {
+    return error == EWOULDBLOCK || error == EAGAIN ? "another gquant is using it, wait until it is done"
+                                                   : strerror(error);
+}
+
 /* While it is locked nobody else can have begun to write it. */
 static bool remove_left(int fd, const char *path) {
     return safe_file_lock_alone(fd) && safe_file_still_there(fd, path) && unlink(path) == 0;

@@ -44,6 +44,16 @@ char *gq_read_whole(const char *path, size_t most, size_t *n, gq_error *e) {
     return text;
 }
 
+bool files_begin_with(const char *path, const char *word) {
+    char begin[4096];
+    gq_file f;
+    if (!gq_file_open(&f, path, NULL)) return false;
+    size_t n = f.size < sizeof begin ? (size_t)f.size : sizeof begin;
+    bool is = gq_file_read(&f, 0, begin, n, NULL) && memmem(begin, n, word, strlen(word));
+    gq_file_close(&f);
+    return is;
+}
+
 bool files_lack_folder(const char *path) {
     struct stat st;
     char *folder = safe_file_folder(path);

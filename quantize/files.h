@@ -23,6 +23,8 @@ bool files_write(const char *path, bool replace, const file_piece *pieces, size_
 bool files_check_inputs(const char *path, const model_source *model, const char *const *others, size_t n,
                         gq_error *e);
 
+/* Whether the first kilobytes of a file have a word: of one that is damaged, whether it was one of ours. */
+bool files_begin_with(const char *path, const char *word);
 /* Whether the folder of a file is not there. Without memory to find out: false. */
 bool files_lack_folder(const char *path);
 /* The warning of a plan that is not run; %s is the file. */

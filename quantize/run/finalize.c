@@ -73,7 +73,7 @@ static bool finalize_read_record(finalize *r, gq_error *e) {
     bool is;
     if (!read_record(r, &is))
         return gq_fail(e, "cannot read %s, which says that all files are whole: %s; try again", r->path,
-                       strerror(errno));
+                       safe_file_error(errno));
     r->whole = is && all_there(r);
     return true;
 }
@@ -121,7 +121,7 @@ bool finalize_probe(const gq_plan *plan, const gq_options *options, finalize_lef
 }
 
 static bool fail_record(const finalize *r, const char *what, gq_error *e) {
-    return gq_fail(e, "cannot %s %s: %s", what, r->path, strerror(errno));
+    return gq_fail(e, "cannot %s %s: %s", what, r->path, safe_file_error(errno));
 }
 
 bool finalize_open(finalize *r, const output_set *set, gq_error *e) {
@@ -195,13 +195,13 @@ static bool finalize_rename(const finalize *r, size_t i, gq_error *e) {
     if (is_at(to, &r->files[i])) {
         /* If names are given by linking, a kill may have left both names. */
         return !is_at(from, &r->files[i]) || unlink(from) == 0 ||
-               gq_fail(e, "cannot remove %s: %s", from, strerror(errno));
+               gq_fail(e, "cannot remove %s: %s", from, safe_file_error(errno));
     }
     if (!is_at(from, &r->files[i]))
         return gq_fail(e, "cannot rename %s to %s: it was removed or replaced since it was written", from,
                        to);
     return safe_file_rename(from, to, r->set->plan->force) ||
-           gq_fail(e, "cannot rename %s to %s: %s", from, to, strerror(errno));
+           gq_fail(e, "cannot rename %s to %s: %s", from, to, safe_file_error(errno));
 }
 
 /* Removes the first shard of an older set, before any other of its shards is replaced. */
@@ -209,7 +209,7 @@ static bool take_name(const finalize *r, size_t i, gq_error *e) {
     const char *path = r->set->files[i].shard->path;
     struct stat st;
     if (!r->set->plan->force || is_at(path, &r->files[i]) || lstat(path, &st) != 0) return true;
-    if (unlink(path) != 0) return gq_fail(e, "cannot replace %s: %s", path, strerror(errno));
+    if (unlink(path) != 0) return gq_fail(e, "cannot replace %s: %s", path, safe_file_error(errno));
     return safe_file_sync_folder(path, e);
 }
 

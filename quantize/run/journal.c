@@ -99,7 +99,7 @@ static uint64_t slot_offset(const journal *j, uint64_t chunk_number) {
 /* ---- opening and closing ---- */
 
 static bool journal_fail(const journal *j, const char *what, gq_error *e) {
-    return gq_fail(e, "cannot %s the journal %s: %s", what, j->path, strerror(errno));
+    return gq_fail(e, "cannot %s the journal %s: %s", what, j->path, safe_file_error(errno));
 }
 
 static bool journal_lock(journal *j, gq_error *e) {
@@ -133,7 +133,7 @@ bool journal_open(journal *j, const gq_plan *plan, bool keep, gq_error *e) {
         j->unread = !safe_file_try_read(j->fd, 0, &found, sizeof found, &there);
         if (j->unread)
             return gq_fail(e, "cannot read the journal %s: %s; try again, or remove it to start afresh",
-                           j->path, strerror(errno));
+                           j->path, safe_file_error(errno));
         j->resumed = there && !journal_mismatch(&found, &wanted);
     }
     return j->resumed || journal_create(j, &wanted, e);
@@ -217,7 +217,7 @@ static bool for_each(const char *output,
     if (!folder)
         gq_fail_memory(e, strlen(output) + 64);
     else if (!ok)
-        gq_fail(e, "cannot look into the folder %s for journals: %s", folder, strerror(errno));
+        gq_fail(e, "cannot look into the folder %s for journals: %s", folder, safe_file_error(errno));
     for (struct dirent *entry; ok && (entry = readdir(dir));) {
         const char *base = strrchr(whole, '/') ? strrchr(whole, '/') + 1 : whole, *rest = entry->d_name;
         uint32_t part = 0, parts = 0;

@@ -24,7 +24,7 @@
 static bool fail_open(const output_file *f, gq_error *e) {
     const char *why = errno == EPERM || errno == ELOOP
                           ? "is in the way, and no earlier run of yours left it; remove it"
-                          : strerror(errno);
+                          : safe_file_error(errno);
     return gq_fail(e, "cannot write %s: %s: %s", f->shard->path, f->shard->temporary, why);
 }
 
@@ -226,8 +226,8 @@ static const output_file *file_of(const output_set *set, size_t output, uint32_t
 
 static bool write_all(const output_file *f, uint64_t offset, const void *bytes, size_t n, gq_error *e) {
     return safe_file_write(f->fd, offset, bytes, n) ||
-           gq_fail(e, "cannot write %s: %s (%zu bytes at offset %llu of %s)", f->shard->path, strerror(errno),
-                   n, (unsigned long long)offset, f->shard->temporary);
+           gq_fail(e, "cannot write %s: %s (%zu bytes at offset %llu of %s)", f->shard->path,
+                   safe_file_error(errno), n, (unsigned long long)offset, f->shard->temporary);
 }
 
 bool output_write(const output_set *set, size_t output, uint32_t shard, uint64_t offset, const void *bytes,
@@ -239,14 +239,15 @@ bool output_read(const output_set *set, size_t output, uint32_t shard, uint64_t 
                  gq_error *e) {
     const output_file *f = file_of(set, output, shard);
     size_t done = gq_read_at(f->fd, offset, to, n);
-    return done == n || gq_fail(e, "cannot read back %s: %s at offset %llu", f->shard->temporary,
-                                errno ? strerror(errno) : "it ends", (unsigned long long)(offset + done));
+    return done == n ||
+           gq_fail(e, "cannot read back %s: %s at offset %llu", f->shard->temporary,
+                   errno ? safe_file_error(errno) : "it ends", (unsigned long long)(offset + done));
 }
 
 bool output_sync(const output_set *set, gq_error *e) {
     for (size_t i = 0; i < set->n; i++)
         if (fdatasync(set->files[i].fd) != 0)
-            return gq_fail(e, "cannot write %s: %s", set->files[i].shard->path, strerror(errno));
+            return gq_fail(e, "cannot write %s: %s", set->files[i].shard->path, safe_file_error(errno));
     return true;
 }
 
@@ -281,7 +282,8 @@ bool output_complete(const output_set *set, const gq_results *results, gq_error 
         if (!write_digests(set, o, results, e)) return false;
     for (size_t i = 0; i < set->n; i++) {
         const output_file *f = &set->files[i];
-        if (fsync(f->fd) != 0) return gq_fail(e, "cannot write %s: %s", f->shard->path, strerror(errno));
+        if (fsync(f->fd) != 0)
+            return gq_fail(e, "cannot write %s: %s", f->shard->path, safe_file_error(errno));
     }
     return true;
 }
@@ -293,7 +295,7 @@ bool output_give_name(output_set *set, gq_error *e) {
         return gq_fail(e, "cannot rename %s to %s: it was removed or replaced while it was written", from,
                        to);
     if (!safe_file_rename(from, to, set->plan->force))
-        return gq_fail(e, "cannot rename %s to %s: %s", from, to, strerror(errno));
+        return gq_fail(e, "cannot rename %s to %s: %s", from, to, safe_file_error(errno));
     f->renamed = true;
     if (safe_file_sync_folder(to, e)) return true;
     /* A file that was replaced does not come back, so the new one, which is whole, stays. */

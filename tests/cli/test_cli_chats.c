@@ -68,6 +68,39 @@ TEST(conversations_go_where_texts_go) {
                 path("text"), path("chats.ids"), path("c.gguf"), "--context", "64");
 }
 
+/* The same lines with the ends that Windows gives them are the same conversations; another version is none. */
+TEST(files_of_other_ends_and_versions) {
+    size_t n, m = 0;
+    char *chats = (char *)read_whole(path("chats.ids"), &n), *ends = malloc(2 * n);
+    for (size_t i = 0; i < n; i++) {
+        if (chats[i] == '\n') ends[m++] = '\r';
+        ends[m++] = chats[i];
+    }
+    write_whole(path("crlf.ids"), ends, m);
+    chats[14] = '2';
+    write_whole(path("next.ids"), chats, n);
+    free(chats), free(ends);
+    char *out = PRINTED("evaluate", path("model-F16.gguf"), "--ids", path("crlf.ids"), "--context", "64");
+    says(out, "342 of them scored"), says(out, "12 conversations");
+    free(out);
+    GQUANT_SAYS(1, "conversations of version '2', expected '1'", "evaluate", path("model-F16.gguf"), "--ids",
+                path("next.ids"), "--context", "64");
+}
+
+/* Where no answer changed the interval has a width all the same; the time is of all that was asked. */
+TEST(nothing_changed_is_not_certain) {
+    char *out = PRINTED("evaluate", path("model-F16.gguf"), path("model-F16.gguf"), "--text", path("text"),
+                        "--context", "64", "--choices", path("questions.jsonl"), "--json"),
+         *table = PRINTED("evaluate", path("model-F16.gguf"), "--text", path("text"), "--context", "64",
+                          "--choices", path("questions.jsonl")),
+         *plain = PRINTED("evaluate", path("model-F16.gguf"), "--text", path("text"), "--context", "64");
+    char *more = strstr(out, "\"more\""), *low = more ? strstr(more, "\"low\":") : NULL;
+    assert_non_null(low);
+    assert_true(strtod(low + strlen("\"low\":"), NULL) < -.1);
+    assert_null(strstr(table, "tokens/s")), says(plain, "tokens/s");
+    free(out), free(table), free(plain);
+}
+
 TEST(sizes_are_chosen_by_weights) {
     size_t n;
     GQUANT(0, "-q", "--calibrate", path("chats.ids"), "--context", "64", "--target-bpw", "4.5", "-n",

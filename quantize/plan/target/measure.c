@@ -4,6 +4,7 @@
  * order. So the numbers are the same for any number of threads and on any processor. They are kept
  * beside the model; plan/target/target.c chooses by them. */
 #include "quantize/plan/target/measure.h"
+#include "quantize/files.h"
 
 #include <errno.h>
 #include <math.h>
@@ -316,7 +317,10 @@ bool measure_may_replace(const char *path, gq_error *e) {
     if (!gq_file_open(&file, path, e)) return false;
     bool readable = gguf_shard_read(&s, &file, NULL), ours = readable && model_kv_find(s.kv, s.n_kv, OF);
     if (readable) gguf_shard_free(&s);
-    return ours || gq_fail(e, "%s is there and holds no measurements; they need a name of their own", path);
+    if (ours) return true;
+    return files_begin_with(path, OF)
+               ? gq_fail(e, "%s holds measurements, and is damaged: remove it, and they are made anew", path)
+               : gq_fail(e, "%s is there and holds no measurements; they need a name of their own", path);
 }
 
 /* ---- writing the file ---- */

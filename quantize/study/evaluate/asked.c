@@ -251,11 +251,14 @@ static size_t question_choose(const asked_texts *t, const question_texts *q, con
     return chosen;
 }
 
-/* McNemar's interval of the difference of two paired shares. */
+/* The interval of the difference of two paired shares, with half an answer added to each of the four cells: without
+ * them no changed answer at all would be an interval of no width (Agresti and Min, Simple improved confidence
+ * intervals for comparing matched proportions, 2005). */
 static gq_interval mcnemar(uint64_t gained, uint64_t lost, uint64_t of) {
-    double n = (double)of, more = (double)gained - (double)lost, apart = (double)gained + (double)lost;
-    double value = more / n, half = NORMAL_95 * sqrt(fmax(0, apart - more * more / n)) / n;
-    return (gq_interval){value, fmax(-1, value - half), fmin(1, value + half), of};
+    double n = (double)of + 2, more = (double)gained - (double)lost,
+           apart = (double)gained + (double)lost + 1;
+    double middle = more / n, half = NORMAL_95 * sqrt(fmax(0, apart - more * more / n)) / n;
+    return (gq_interval){more / (double)of, fmax(-1, middle - half), fmin(1, middle + half), of};
 }
 
 static void questions_count(const asked_texts *t, const question_texts *q, const scores *s,

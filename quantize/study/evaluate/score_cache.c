@@ -1,4 +1,5 @@
 #include "quantize/study/evaluate/score_cache.h"
+#include "quantize/files.h"
 
 #include <errno.h>
 #include <math.h>
@@ -121,7 +122,7 @@ typedef struct state_cache_head {
 } state_cache_head;
 
 static bool state_cache_fail(state_cache *s, gq_error *e) {
-    gq_fail(e, "cannot keep states in %s: %s", s->path, strerror(errno));
+    gq_fail(e, "cannot keep states in %s: %s", s->path, safe_file_error(errno));
     state_cache_close(s);
     return false;
 }
@@ -177,7 +178,7 @@ state_slots state_cache_place(const state_cache *s) {
 bool state_cache_finish(state_cache *s, uint64_t sum, gq_error *e) {
     state_cache_head h = state_cache_head_of(s, sum);
     s->whole = fsync(s->fd) == 0 && safe_file_write(s->fd, 0, &h, sizeof h);
-    return s->whole || gq_fail(e, "cannot write %s: %s", s->path, strerror(errno));
+    return s->whole || gq_fail(e, "cannot write %s: %s", s->path, safe_file_error(errno));
 }
 
 void state_cache_close(state_cache *s) {
@@ -253,7 +254,9 @@ bool score_cache_open(score_cache *k, const char *path, const char *of, size_t p
     bool ok = k->header && (k->path || gq_fail_memory(e, strlen(path)));
     if (ok && lstat(path, &st) == 0)
         ok = score_cache_read(k) ||
-             gq_fail(e, "%s is there and holds no scores; they need a name of their own", path);
+             (files_begin_with(path, OF)
+                  ? gq_fail(e, "%s holds scores, and is damaged: remove it, and they are made anew", path)
+                  : gq_fail(e, "%s is there and holds no scores; they need a name of their own", path));
     if (ok && !cache_is_of(k->header, of)) {
         gguf_header_free(k->header);
         k->header = gguf_header_new(e);

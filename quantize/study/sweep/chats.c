@@ -37,7 +37,8 @@ bool ids_read_word(ids_reader *r, int c, char shown[IDS_SHOWN], uint64_t *id, bo
     return true;
 }
 
-static const char MAGIC[] = "#gquant-chats 1\n";
+/* How a file begins, and the version behind it, which ends with its line. */
+static const char MAGIC[] = "#gquant-chats ", VERSION[] = "1";
 enum {
     OPEN_WINDOWS = 64, /* that still take conversations: with more of them hardly less stays empty */
     MOST_IDS = 1 << 30,
@@ -48,6 +49,22 @@ bool chats_begin(const gq_file *file) {
     gq_error unused;
     return file->size >= sizeof begins && gq_file_read(file, 0, begins, sizeof begins, &unused) &&
            memcmp(begins, MAGIC, sizeof begins) == 0;
+}
+
+/* Fails for a file of another version. Its lines may end as those of Windows. */
+static bool chats_check_version(const gq_text *text, const gq_file *file, gq_error *e) {
+    enum { MOST = 32 };
+    char line[MOST + 1];
+    size_t n = file->size < MOST ? (size_t)file->size : MOST;
+    if (!gq_file_read(file, 0, line, n, e)) return false;
+    line[n] = 0;
+    char *version = line + sizeof MAGIC - 1;
+    version[strcspn(version, "\r\n")] = 0;
+    return !strcmp(version, VERSION) ||
+           gq_fail(e,
+                   "%s: has conversations of version '%s', expected '%s': gquant-chat of this gquant renders "
+                   "them anew",
+                   text->name ? text->name : "the conversations", version, VERSION);
 }
 
 /* The conversation that is read. What a window has no room for is counted alone, so that a line of any length
@@ -197,7 +214,7 @@ bool chats_read(text_windows *w, const gq_text *text, const gq_file *file, size_
     chats_packing p = {.to = {.w = w, .limits = limits}, .text = text, .vocabulary = vocabulary};
     chat c = {.ids = NULL};
     ids_reader *r = calloc(1, sizeof *r);
-    bool ok = r || gq_fail_memory(e, sizeof *r), more = true;
+    bool ok = (r || gq_fail_memory(e, sizeof *r)) && chats_check_version(text, file, e), more = true;
     if (r) r->file = file, r->line = 1;
     while (ok && more && !(text->tokens && w->text_tokens >= text->tokens)) {
         static const token_list asks = {.capacity = 1};

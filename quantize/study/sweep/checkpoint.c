@@ -63,14 +63,15 @@ uint64_t checkpoint_bytes(const checkpoint_head *h, uint64_t records) {
 }
 
 static bool checkpoint_fail(const checkpoint *c, const char *what, gq_error *e) {
-    return gq_fail(e, "cannot %s %s, which holds the finished layers: %s", what, c->path, strerror(errno));
+    return gq_fail(e, "cannot %s %s, which holds the finished layers: %s", what, c->path,
+                   safe_file_error(errno));
 }
 
 static bool checkpoint_fail_read(const checkpoint *c, gq_error *e) {
     return gq_fail(e,
                    "cannot read %s, which holds the finished layers: %s; try again, or remove it to start "
                    "afresh",
-                   c->path, strerror(errno));
+                   c->path, safe_file_error(errno));
 }
 
 /* ---- reading ---- */
@@ -276,7 +277,7 @@ bool checkpoint_join(checkpoint *c, const char *out, const checkpoint_head *h, s
     if (c->fd < 0)
         return gq_fail(e,
                        "cannot open %s, which rank 0 has made: %s; all ranks need one folder that they share",
-                       c->path, strerror(errno));
+                       c->path, safe_file_error(errno));
     if (!checkpoint_mismatch(c->fd, h, &why)) return checkpoint_fail_read(c, e);
     if (why) return gq_fail(e, "%s is not the file that another rank has opened: %s", c->path, why);
     c->finished = finished;
