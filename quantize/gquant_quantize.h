@@ -49,8 +49,8 @@ typedef struct gq_calibration {
     bool random;  /* in place of a text: tokens drawn from the vocabulary, the same for the same model. `text`
                      then has no bytes, but its context and tokens hold */
     /* Shares from 0 to 1. In these members 0 stands for the default, and a negative number for 0. */
-    float correction; /* share of earlier layers' errors that is compensated; default: what fits the held-out
-                         tokens of each matrix, at most T / (T + 3 n) for T tokens and n columns */
+    float correction; /* share of earlier layers' errors that is compensated; default: half of what fits the
+                         held-out tokens of each matrix, at most T / (T + 3 n) for T tokens and n columns */
     float damp;       /* share of a column's mean square that is added to it; default .01 */
     float shrink;     /* how far different columns' inputs are taken for independent; default .1 */
     uint64_t memory;  /* bytes of memory to stay within; 0: a quarter of the machine's. With little memory
