@@ -66,13 +66,13 @@ TEST(the_cache_follows_from_the_metadata) {
 
 static void other_head_sizes(model *m) {
     model_set_u32(m, "llama.attention.key_length", 96);
-    model_set_u32(m, "llama.attention.value_length", 64);
+    model_set_u32(m, "llama.attention.value_length", 96);
     model_set_array(m, "llama.attention.head_count_kv", GGUF_INT32, (int32_t[LAYERS]){2, 1, 4, 2}, LAYERS);
 }
 
 TEST(layers_may_differ) {
     write_model(other_head_sizes);
-    assert_int_equal(cache_of("100"), 100 * (2 + 1 + 4 + 2) * (96 + 64) * 2);
+    assert_int_equal(cache_of("100"), 100 * (2 + 1 + 4 + 2) * (96 + 96) * 2);
 }
 
 static void window(model *m) {
