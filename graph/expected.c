@@ -24,6 +24,7 @@ typedef struct expected_count {
 enum { LAYER_KINDS = MODEL_PARTS + 1 };
 
 #define EXPERT_LENGTH "expert_feed_forward_length"
+#define FFN_LENGTH "feed_forward_length"
 #define SHARED_LENGTH "expert_shared_feed_forward_length"
 /* Keys that say how many rows weights have, or of how many such parts their rows are. Of a weight's rows the first
  * whose key the model has counts. */
@@ -33,12 +34,12 @@ static const struct {
     uint64_t parts;
     const char *times; /* NULL, or a key whose number is a factor */
 } expected_rows[] = {
-    {WEIGHT_FFN_UP, "feed_forward_length", 1, NULL},
-    {WEIGHT_CHANNEL_MIX_KEY, "feed_forward_length", 1, NULL},
+    {WEIGHT_FFN_UP, FFN_LENGTH, 1, NULL},
+    {WEIGHT_CHANNEL_MIX_KEY, FFN_LENGTH, 1, NULL},
     {WEIGHT_FFN_UP_EXPS, EXPERT_LENGTH, 1, NULL},
-    {WEIGHT_FFN_UP_EXPS, "feed_forward_length", 1, NULL}, /* a share of it with arch_graph.experts_share */
-    {WEIGHT_FFN_GATE_UP_EXPS, EXPERT_LENGTH, 2, NULL},    /* gate and up in one */
-    {WEIGHT_FFN_GATE_UP_EXPS, "feed_forward_length", 2, NULL},
+    {WEIGHT_FFN_UP_EXPS, FFN_LENGTH, 1, NULL},         /* a share of it with arch_graph.experts_share */
+    {WEIGHT_FFN_GATE_UP_EXPS, EXPERT_LENGTH, 2, NULL}, /* gate and up in one */
+    {WEIGHT_FFN_GATE_UP_EXPS, FFN_LENGTH, 2, NULL},
     {WEIGHT_FFN_UP_SHEXP, SHARED_LENGTH, 1, "expert_shared_count"}, /* with arch_graph.shared_is_each */
     {WEIGHT_FFN_UP_SHEXP, EXPERT_LENGTH, 1, "expert_shared_count"},
     {WEIGHT_FFN_UP_CHEXPS, "expert_chunk_feed_forward_length", 1, NULL},
@@ -133,16 +134,31 @@ static uint64_t layer_number(tensor_finder *f, const key_list *list) {
     return n;
 }
 
+/* Without any length llama.cpp takes 0 and refuses the tensor. */
+static void require_length(tensor_finder *f, weight_slot s, const model_tensor *t) {
+    const expected_state *state = state_of(f);
+    bool is_ffn = false;
+    for (size_t i = 0; i < EXPECTED_ROWS; i++) {
+        if (expected_rows[i].slot != s) continue;
+        if (state->length_of[i].kv) return;
+        is_ffn = is_ffn || strcmp(expected_rows[i].key, FFN_LENGTH) == 0;
+    }
+    if (is_ffn && f->ok && state->kind != PART_OF_MODEL)
+        f->ok = gq_fail_remedy(f->e, GQ_REMEDY_PART, "%s: there is no key %s.%s, though there is tensor %s",
+                               f->m->path, f->m->arch->name, FFN_LENGTH, t->name);
+}
+
 static void expected_check_rows(tensor_finder *f, weight_slot s, const model_tensor *t) {
     const layer_part *ffn = f->l->ffn.part ? f->l->ffn.part->kind : NULL;
     const expected_state *state = state_of(f);
     /* Beside experts that have the only length its size is its own. */
     if (s == WEIGHT_FFN_UP && ffn == &ffn_experts && !model_fact(&state->facts, EXPERT_LENGTH)) return;
+    require_length(f, s, t);
     for (size_t i = 0; i < EXPECTED_ROWS; i++) {
         if (expected_rows[i].slot != s || !state->length_of[i].kv) continue;
         const char *times = expected_rows[i].times, *key = expected_rows[i].key;
         uint64_t n = layer_number(f, &state->length_of[i]) * expected_rows[i].parts, found = tensor_rows(t);
-        bool may_share = f->m->arch->graph.experts_share && strcmp(key, "feed_forward_length") == 0 &&
+        bool may_share = f->m->arch->graph.experts_share && strcmp(key, FFN_LENGTH) == 0 &&
                          (s == WEIGHT_FFN_UP_EXPS || s == WEIGHT_FFN_GATE_UP_EXPS);
         char why[128];
         if (!f->m->arch->graph.shared_is_each && strcmp(key, SHARED_LENGTH) == 0) times = NULL;
@@ -195,6 +211,21 @@ static void check_token_id(tensor_finder *f, const char *key, uint64_t tokens, b
               (unsigned long long)tokens);
 }
 
+/* Beside a list of tokens readers do not look at vocab_size. */
+static void check_vocabulary_size(tensor_finder *f, uint64_t tokens) {
+    const model_facts *facts = &state_of(f)->facts;
+    const model_kv *kv = model_fact(facts, "vocab_size");
+    bool is_set = kv && model_kv_find(facts->set, facts->n_set, kv->key) == kv;
+    int64_t size;
+    if (!f->ok || !model_kv_int(kv, &size) || (uint64_t)size == tokens) return;
+    if (is_set)
+        f->ok = gq_fail(f->e, "%s: %s is set to %lld, but there are %llu tokens", f->m->path, kv->key,
+                        (long long)size, (unsigned long long)tokens);
+    else
+        DOUBT(f, "%s is %lld, but there are %llu tokens", kv->key, (long long)size,
+              (unsigned long long)tokens);
+}
+
 static void check_vocabulary(tensor_finder *f) {
     const model_source *g = f->m->file;
     const model_tensor *t = model_tensor_named(g, "token_embd.weight");
@@ -203,6 +234,7 @@ static void check_vocabulary(tensor_finder *f) {
     uint64_t n = tokens_said(facts, &by), tokens = n ? n : t ? tensor_rows(t) : UINT64_MAX;
     if (t && n && n != tensor_rows(t))
         tensors_fail_shape(f, t, (tensor_shape){.ne = {t->ne[t->transposed ? 1 : 0], n}, .n = 2}, by);
+    if (tokens != UINT64_MAX) check_vocabulary_size(f, tokens);
     for (uint64_t i = 0; i < g->n_kv; i++) {
         if (!model_kv_find(facts->set, facts->n_set, g->kv[i].key))
             check_token_id(f, g->kv[i].key, tokens, false);
@@ -465,14 +497,28 @@ static bool warn_of_part(const tensor_finder *f) {
     return state->kind != PART_OF_MODEL ||
            warnings_add(f->m->expected->doubts, f->e,
                         "it is a part of a %s model, as general.type says, with %zu of the %zu tensors that "
-                        "one needs",
+                        "one needs; no shape is compared",
                         f->m->arch->name, f->n_required - state->lacks, f->n_required);
+}
+
+/* Blocks that predict are behind those that are layers. */
+static void check_predicting_names(tensor_finder *f) {
+    const model_source *g = f->m->file;
+    model_block b;
+    for (uint64_t i = 0; f->ok && f->m->arch->graph.extra_layers && i < g->n_tensors; i++)
+        if (model_block_leads(g->by_name[i]->name, &b) && b.number < f->m->sizes.layers &&
+            strncmp(b.rest, "nextn.", 6) == 0)
+            f->ok = gq_fail(f->e,
+                            "%s: tensor %s is of a block that predicts more tokens, but block_count and "
+                            "nextn_predict_layers of %s say that block %llu is a layer",
+                            model_file_path(g, g->by_name[i]), g->by_name[i]->name, f->m->arch->name,
+                            (unsigned long long)b.number);
 }
 
 static void find_and_check(tensor_finder *f) {
     const expected_state *state = state_of(f);
     int64_t blocks;
-    check_vocabulary(f), check_head(f);
+    check_vocabulary(f), check_head(f), check_predicting_names(f);
     if (!f->ok || !tensors_find_all(f)) return;
     if (f->m->arch->graph.extra_layers && !f->m->expected->without_blocks && state->kind != PART_OF_MODEL &&
         model_fact_int(&state->facts, "block_count", &blocks))
@@ -493,7 +539,7 @@ static bool check_model(forward_model *m, bool is_part, gq_error *e) {
     }
     const tensor_hooks hooks = {.name = expected_name,
                                 .may_lack = expected_may_lack,
-                                .check_rows = expected_check_rows,
+                                .check_rows = is_part ? NULL : expected_check_rows,
                                 .count_optional = expected_count_optional,
                                 .own = state};
     tensor_finder f = {.m = m, .e = e, .ok = true, .hooks = &hooks};

@@ -262,7 +262,7 @@ class Draft(Handle):
     """A new model: set metadata, add tensors, write the file. draft[key] = value is set(key, value).
 
     >>> with Draft() as d:
-    ...     d["general.architecture"] = "llama"
+    ...     d["general.architecture"], d["general.type"] = "llama", "part"
     ...     d.add("output.weight", weights, type="Q6_K")
     ...     d.write("small.gguf")
     """

@@ -22,7 +22,7 @@ FIXTURE(tear_down) {
 static bool rewritten(const char *key) {
     return !strcmp(key, "general.file_type") || !strcmp(key, "general.quantization_version") ||
            !strncmp(key, "split.", 6) || !strncmp(key, "quantize.imatrix.", 17) ||
-           !strcmp(key, "gquant.digests");
+           !strcmp(key, "gquant.digests") || !strcmp(key, "general.type");
 }
 
 static const char *kept_faithfully(const char *in_path, const char *out_path, gq_error *e) {
@@ -91,10 +91,24 @@ static bool try_case(const json *c) {
     snprintf(matrix, sizeof matrix, "%s/%s", corpus, imatrix ? imatrix : "");
     /* Ten seconds of processor time, so that a busy machine is not taken for a slow command; a hang ends too.
      */
-    const char *limited[] = {"timeout",        "-s",       "KILL",         "120",  "prlimit",
-                             "--as=536870912", "--cpu=10", command_path(), source, out,
-                             "Q8_0",           "2",        "--imatrix",    matrix, NULL};
-    if (!imatrix) limited[12] = NULL;
+    const char *limited[] = {"timeout",
+                             "-s",
+                             "KILL",
+                             "120",
+                             "prlimit",
+                             "--as=536870912",
+                             "--cpu=10",
+                             command_path(),
+                             source,
+                             out,
+                             "Q8_0",
+                             "2",
+                             "--override-kv",
+                             "general.type=str:part", /* no file has a whole model */
+                             "--imatrix",
+                             matrix,
+                             NULL};
+    if (!imatrix) limited[14] = NULL;
     if (SANITIZED) limited[5] = "--core=0", limited[6] = "--cpu=60";
     char *err;
     int status = run_command(limited, NULL, &err);

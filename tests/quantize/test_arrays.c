@@ -15,9 +15,11 @@ FIXTURE(make_arrays) {
     for (size_t i = 0; i < COLS; i++) importance[i] *= importance[i];
     gq_error e;
     gq_draft *d = gq_draft_new(&e);
-    const gq_value arch = {.kind = GQ_TEXT, .text = "llama", .length = 5};
+    const gq_value arch = {.kind = GQ_TEXT, .text = "llama", .length = 5},
+                   part = {.kind = GQ_TEXT, .text = "part", .length = 4};
     const uint64_t ne[] = {COLS, ROWS};
     assert_true(gq_draft_set(d, "general.architecture", "string", false, &arch, 1, &e) &&
+                gq_draft_set(d, "general.type", "string", false, &part, 1, &e) &&
                 gq_draft_add(d, "blk.0.ffn_up.weight", 2, ne, GGUF_F32, x, N * sizeof *x, &e) &&
                 gq_draft_write(d, path("in.gguf"), false, &e));
     gq_draft_free(d);

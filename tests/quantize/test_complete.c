@@ -244,8 +244,72 @@ TEST(a_plan_warns_of_what_may_be_right) {
     plan_warns("llama", "", ".", "a vocabulary alone");
     plan_warns("llama", ":general.architecture=s:wavtokenizer-dec", NULL,
                "architecture 'wavtokenizer-dec' has is not known here");
-    plan_warns("llama", "rope.scaling.type=s:dynamic", NULL, "are not compared with those of a llama model");
+    plan_warns("llama", ":general.type=s:part", "blk.1.ffn_up.weight", "it is a part of a llama model");
+    plan_warns("llama", ":tokenizer.ggml.eos_token_id=96", NULL,
+               "eos_token_id is 96, but there are 96 tokens");
     plan_warns("qwen35moe", "", "blk.2.nextn.shared_head_norm.weight", "blk.2.nextn.shared_head_norm.weight");
+}
+
+/* What no model can have, whatever its tensors are; and half a model that does not say that it is a part. */
+TEST(impossible_values_are_refused) {
+    static const char *const all[][2] = {{"block_count=0", "block_count is 0"},
+                                         {"block_count=3", "blk.2."},
+                                         {"block_count=1000000", "block_count is 1000000"},
+                                         {"embedding_length=0", "embedding_length is 0"},
+                                         {"embedding_length=34", "token_embd.weight has shape"},
+                                         {"attention.head_count=0", "head_count is 0"},
+                                         {"attention.head_count=3", "has shape"},
+                                         {"attention.head_count_kv=0", "head_count_kv is 0"},
+                                         {"attention.head_count_kv=77", "head_count_kv is 77"},
+                                         {"context_length=0", "context_length is 0"},
+                                         {"attention.layer_norm_rms_epsilon=f:-1", "epsilon is -1"},
+                                         {"attention.layer_norm_rms_epsilon=f:nan", "epsilon is nan"},
+                                         {"rope.freq_base=f:0", "freq_base is 0"},
+                                         {"rope.scaling.factor=f:0", "factor is 0"},
+                                         {"rope.scaling.type=s:dynamic", "type is 'dynamic'"},
+                                         {"rope.dimension_count=1000000", "dimension_count is 1000000"},
+                                         {"feed_forward_length=0", "feed_forward_length says"}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        gq_error e;
+        plan_refuses("llama", all[i][0], NULL, all[i][1]);
+        model_source g = open_model(path("in.gguf"));
+        assert_null(forward_model_new(&g, &e));
+        model_close(&g);
+    }
+    plan_refuses("llama", "", ".ffn_", "there is no tensor blk.0.ffn_");
+    plan_refuses("llama", "", ".attn_", "there is no tensor blk.0.attn_");
+    plan_refuses("qwen35moe", "nextn_predict_layers=0", NULL, "blk.");
+}
+
+/* What is left out counts as missing, and what is set must be right. */
+TEST(changes_of_metadata_count) {
+    static const char *const removed[] = {"^llama\\.attention\\.head_count$",
+                                          "^llama\\.feed_forward_length$"};
+    static const char *const set[] = {"tokenizer.ggml.eos_token_id=int:96", "llama.vocab_size=int:95",
+                                      "llama.context_length=int:0"};
+    static const char *const says[] = {"eos_token_id is set to 96", "vocab_size", "context_length is 0"};
+    gq_output out;
+    write_variant("llama", "", NULL, "in.gguf");
+    for (size_t i = 0; i < 5; i++) {
+        gq_options o = copy_of("in.gguf", &out);
+        if (i < 2)
+            o.remove_kv = (gq_list){&removed[i], 1};
+        else
+            o.override_kv = (gq_list){&set[i - 2], 1};
+        const char *why = failure(&o), *text = i < 2 ? "there is no key llama." : says[i - 2];
+        if (!strstr(why, text)) fail_msg("%s: expected '%s'", why, text);
+    }
+}
+
+TEST(what_is_not_whole_is_not_sound) {
+    gq_error e;
+    size_t n;
+    write_variant("llama", "", "blk.1.ffn_up.weight", "in.gguf");
+    gq_verification *v = gq_verify(path("in.gguf"), NULL, 0, 1, NULL, &e);
+    assert_non_null(v);
+    assert_non_null(
+        strstr(gq_verification_verdicts(v, &n)->problem, "there is no tensor blk.1.ffn_up.weight"));
+    gq_verification_free(v);
 }
 
 TEST(tensors_may_be_missing_by_name) {

@@ -34,6 +34,7 @@ TEST(metadata_keep_their_order_and_bytes) {
         "llama.attention.head_count_kv",
         "odd.text",
         "odd.list",
+        "general.type",
         "general.quantization_version",
         "general.file_type",
         "odd.new",
@@ -271,18 +272,25 @@ static model_source without(const char *const *patterns, size_t n, const char *s
 
 TEST(pairs_can_be_left_out) {
     static const char *const few[] = {"^general\\.tags$", "imatrix", "chat_template"};
-    static const char *const left[] = {
-        "general.architecture",          "llama.block_count", "llama.attention.head_count",
-        "llama.attention.head_count_kv", "general.name",      "general.alignment",
-        "general.quantization_version",  "general.file_type", "gquant.digests"};
+    static const char *const left[] = {"general.architecture",
+                                       "llama.block_count",
+                                       "llama.attention.head_count",
+                                       "llama.attention.head_count_kv",
+                                       "general.name",
+                                       "general.alignment",
+                                       "general.type",
+                                       "general.quantization_version",
+                                       "general.file_type",
+                                       "gquant.digests"};
     model_source done = without(few, 3, NULL, 0);
     check_order(&done, left, sizeof left / sizeof *left);
     model_close(&done);
     /* What no file can do without stays, whatever the pattern; what is set by name is wanted. */
-    static const char *const all[] = {"."};
-    static const char *const wanted[] = {"general.architecture", "general.alignment", "general.file_type"};
+    static const char *const all[] = {"^(?!general\\.type$)"};
+    static const char *const wanted[] = {"general.architecture", "general.alignment", "general.type",
+                                         "general.file_type"};
     done = without(all, 1, "general.file_type=int:99", 0);
-    check_order(&done, wanted, 3);
+    check_order(&done, wanted, 4);
     assert_int_equal(int_of(&done, "general.file_type"), 99);
     model_close(&done);
     static const char *const idle[] = {"nothing", "^general\\.architecture$"};

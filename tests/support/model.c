@@ -19,6 +19,8 @@ struct model {
     size_t n;
     void **data;
     uint64_t *sizes;
+    bool
+        is_part; /* it lacks an epsilon, as models do that are not to be run, and nobody has said what it is */
 };
 
 static const tensor_type *known_type(uint32_t id) {
@@ -33,6 +35,7 @@ model *model_new(const char *arch, uint32_t blocks) {
     m->header = gguf_header_new(NULL);
     if (!arch) return m;
     model_set_string(m, "general.architecture", arch);
+    m->is_part = true;
     snprintf(key, sizeof key, "%s.block_count", arch);
     model_set_u32(m, key, blocks);
     return m;
@@ -45,12 +48,14 @@ void model_free(model *m) {
 }
 
 void model_set(model *m, const char *key, uint32_t type, const void *value, uint64_t size) {
+    if (strstr(key, "_epsilon")) m->is_part = false;
     assert_true(gguf_header_set(m->header, key, type, value, size, NULL));
 }
 
 void model_set_u32(model *m, const char *key, uint32_t value) { model_set(m, key, GGUF_U32, &value, 4); }
 
 void model_set_string(model *m, const char *key, const char *text) {
+    if (!strcmp(key, "general.type")) m->is_part = false;
     assert_true(gguf_header_set_string(m->header, key, text, NULL));
 }
 
@@ -111,6 +116,7 @@ void model_write(model *m, const char *path) {
     const uint8_t *head;
     uint64_t head_size, data_size;
     gq_error e;
+    if (m->is_part) model_set_string(m, "general.type", "part");
     if (!gguf_header_finish(m->header, &head, &head_size, &data_size, &e)) fail_msg("%s", e.text);
     uint8_t *file = calloc(1, head_size + data_size + 1);
     memcpy(file, head, head_size);

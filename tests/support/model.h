@@ -7,7 +7,8 @@
 #include "tests/support/support.h"
 
 typedef struct model model;
-/* With general.architecture and {arch}.block_count; NULL: without metadata, as later shards are. */
+/* With general.architecture and {arch}.block_count, and as a part of a model (general.type) unless it gets an
+ * epsilon, too; NULL: without metadata, as later shards are. */
 model *model_new(const char *arch, uint32_t blocks);
 void model_free(model *m);
 void model_set(model *m, const char *key, uint32_t type, const void *value, uint64_t size);
