@@ -105,16 +105,29 @@ DECODE(q3_k) {
     }
 }
 
+/* 32 bytes, shifted and masked as numbers of eight: of bytes x86 has no shifts. Loaded at once, since what two
+ * stores have written is slow to read as one. */
+typedef uint64_t codes_32 __attribute__((vector_size(32)));
+#define EACH_BYTE(mask) (0x0101010101010101u * (mask))
+
+INLINE void scaled_codes_32(const codes_32 *v, float scale, float min, float *x) {
+    uint8_t code[32];
+    memcpy(code, v, sizeof code);
+    for (int j = 0; j < 32; j++) x[j] = scale * (float)code[j] - min;
+}
+
 DECODE(q4_k) {
     EACH_BLOCK(Q4_K) {
         float d = half_at(b), dmin = half_at(b + 2);
         uint8_t sc[8], mn[8];
         six_bit_pairs(b + 4, sc, mn);
-        for (int s = 0; s < 8; s++) {
-            float scale = d * (float)sc[s], min = dmin * (float)mn[s];
-            const uint8_t *q = b + 16 + 32 * (s / 2);
-            int shift = s % 2 * 4;
-            for (int j = 0; j < 32; j++) x[32 * s + j] = scale * (float)(q[j] >> shift & 15) - min;
+        for (int s = 0; s < 8; s += 2) {
+            codes_32 q;
+            memcpy(&q, b + 16 + 16 * s, sizeof q);
+            for (int k = s; k < s + 2; k++, q >>= 4) {
+                codes_32 v = q & EACH_BYTE(15);
+                scaled_codes_32(&v, d * (float)sc[k], dmin * (float)mn[k], x + 32 * k);
+            }
         }
     }
 }
@@ -123,13 +136,15 @@ DECODE(q5_k) {
     EACH_BLOCK(Q5_K) {
         float d = half_at(b), dmin = half_at(b + 2);
         uint8_t sc[8], mn[8];
+        codes_32 q, fifth; /* bit 0 of each byte is that of the next sub-block */
         six_bit_pairs(b + 4, sc, mn);
-        for (int s = 0; s < 8; s++) {
-            float scale = d * (float)sc[s], min = dmin * (float)mn[s];
-            const uint8_t *q = b + 48 + 32 * (s / 2), *h = b + 16;
-            int shift = s % 2 * 4;
-            for (int j = 0; j < 32; j++)
-                x[32 * s + j] = scale * (float)((q[j] >> shift & 15) | (h[j] >> s & 1) << 4) - min;
+        memcpy(&fifth, b + 16, sizeof fifth);
+        for (int s = 0; s < 8; s += 2) {
+            memcpy(&q, b + 48 + 16 * s, sizeof q);
+            for (int k = s; k < s + 2; k++, q >>= 4, fifth >>= 1) {
+                codes_32 v = (q & EACH_BYTE(15)) | (fifth << 4 & EACH_BYTE(16));
+                scaled_codes_32(&v, d * (float)sc[k], dmin * (float)mn[k], x + 32 * k);
+            }
         }
     }
 }

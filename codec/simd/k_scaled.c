@@ -6,43 +6,50 @@
  *   3. per sub-block, scales around what the decoder would use;
  *   4. d by least squares over the super-block.
  */
-#include "codec/simd/scaled.h"
+#include "codec/simd/k_scaled_copy.h"
+
+/* What the search for a sub-block's scale works on: its floats, or a copy in 16 bits. */
+typedef enum k_scaled_copies { COPY_NONE, COPY_CLIPPED, COPY_WRAPPED } k_scaled_copies;
 
 typedef struct k_scaled_shape {
     int subs, length; /* sub-blocks of a super-block, and their length */
     scaled_grid grid;
     float lowest, highest; /* packed scales */
+    k_scaled_copies copies;
 } k_scaled_shape;
 
 typedef struct k_scaled_sub_block {
     const vf *x;
     const scaled_weight *w;
+    sub_block_copy copy; /* COPY_CLIPPED alone */
     scaled_sums f;
+    vf a; /* the scale that suits f best */
     vf sc;
 } k_scaled_sub_block;
 
 /* Error for scale a, without sum w x^2. */
 INLINE vf k_scaled_cost(const scaled_sums *f, vf a) { return a * (a * f->vv - 2.0f * f->vx); }
 
-/* The packed scale that suits the sums best: a parabola's lowest point, rounded. */
-INLINE vf k_scaled_packed(const scaled_sums *f, vf inv_d, const k_scaled_shape sh) {
-    return vf_clamp(vf_nearest(f->vx * vf_inverse(f->vv) * inv_d), vf_all(sh.lowest), vf_all(sh.highest));
+/* The scale that suits the sums best: a parabola's lowest point. */
+INLINE vf k_scaled_best(const scaled_sums *f) { return f->vx * vf_inverse(f->vv); }
+
+/* A scale packed. */
+INLINE vf k_scaled_packed(vf a, vf inv_d, const k_scaled_shape sh) {
+    return vf_clamp(vf_nearest(a * inv_d), vf_all(sh.lowest), vf_all(sh.highest));
 }
 
 /* Step 2. Both signs: the range of packed scales is one longer downward. */
 INLINE vf choose_factor(const batch *b, const k_scaled_sub_block *subs, const k_scaled_shape sh, int tries) {
     vf top = vf_all(0), best = vf_all(1e30f), chosen = vf_all(0);
-    for (int k = 0; k < sh.subs; k++) {
-        vf a = subs[k].f.vx * vf_inverse(subs[k].f.vv);
-        top = vf_pick(vf_less(vf_magnitude(top), vf_magnitude(a)), a, top);
-    }
+    for (int k = 0; k < sh.subs; k++)
+        top = vf_pick(vf_less(vf_magnitude(top), vf_magnitude(subs[k].a)), subs[k].a, top);
     for (int k = 0; k < tries; k++) {
         vf size = vf_magnitude(top) * ((1.0f + 0.01f * (float)(k / 2)) / (k % 2 ? sh.highest : -sh.lowest));
         vf d = as_stored(b, size), e = vf_all(0);
         d = vf_pick(vf_less(top, vf_all(0)), k % 2 ? -d : d, k % 2 ? d : -d);
         vf inv = vf_signed_inverse(d);
         for (int i = 0; i < sh.subs; i++)
-            e = e + k_scaled_cost(&subs[i].f, k_scaled_packed(&subs[i].f, inv, sh) * d);
+            e = e + k_scaled_cost(&subs[i].f, k_scaled_packed(subs[i].a, inv, sh) * d);
         vm better = vf_less(e, best);
         best = vf_pick(better, e, best), chosen = vf_pick(better, d, chosen);
     }
@@ -53,13 +60,17 @@ INLINE vf choose_factor(const batch *b, const k_scaled_sub_block *subs, const k_
 INLINE void pack_scale(k_scaled_sub_block *s, const k_scaled_shape sh, int moves, float step, bool weighted,
                        vf d) {
     vf inv_d = vf_signed_inverse(d);
-    s->sc = k_scaled_packed(&s->f, inv_d, sh);
-    vf best = k_scaled_cost(&s->f, s->sc * d);
+    s->sc = k_scaled_packed(s->a, inv_d, sh);
+    vf best = k_scaled_cost(&s->f, s->sc * d), around = vf_signed_inverse(s->sc * d);
     for (int k = 0; k < moves; k++) {
         float by = (float)((k + 1) / 2) * (k % 2 ? -step : step);
-        scaled_sums f = scaled_sum_codes(s->x, s->w, weighted, sh.length, sh.grid,
-                                         vf_signed_inverse(s->sc * d) * (1.0f + by));
-        vf sc = k_scaled_packed(&f, inv_d, sh), e = k_scaled_cost(&f, sc * d);
+        /* Those of a copy do not wait for each other. */
+        if (sh.copies == COPY_NONE) around = vf_signed_inverse(s->sc * d);
+        vf inv = around * (1.0f + by);
+        scaled_sums f = sh.copies == COPY_CLIPPED
+                            ? clipped_sum_codes(&s->copy, weighted, inv)
+                            : scaled_sum_codes(s->x, s->w, weighted, sh.length, sh.grid, inv);
+        vf sc = k_scaled_packed(k_scaled_best(&f), inv_d, sh), e = k_scaled_cost(&f, sc * d);
         vm better = vf_less(e, best);
         best = vf_pick(better, e, best), s->sc = vf_pick(better, sc, s->sc);
         s->f.vv = vf_pick(better, f.vv, s->f.vv), s->f.vx = vf_pick(better, f.vx, s->f.vx);
@@ -89,12 +100,17 @@ INLINE void k_scaled_prefer_lattice(const batch *b, const k_scaled_shape sh, boo
 INLINE void k_scaled_choose(const batch *b, const k_scaled_shape sh, const codec_search *search,
                             bool weighted, factors *f, sub_scales *out) {
     scaled_weight scratch[256];
-    const scaled_weight *w = weighted ? scaled_spread(b->w, 256, scratch) : NULL;
+    bool floats = sh.copies == COPY_NONE || (sh.copies == COPY_WRAPPED && search->moves);
+    const scaled_weight *w = weighted && floats ? scaled_spread(b->w, 256, scratch) : NULL;
     k_scaled_sub_block subs[16];
     for (int k = 0; k < sh.subs; k++) {
         k_scaled_sub_block *s = &subs[k];
-        s->x = b->x + k * sh.length, s->w = weighted ? w + k * sh.length : NULL;
-        s->f = start_scaled(s->x, s->w, weighted, sh.length, sh.grid, search).f;
+        const float *columns = b->w + k * sh.length;
+        s->x = b->x + k * sh.length, s->w = w ? w + k * sh.length : NULL;
+        s->f = sh.copies == COPY_CLIPPED   ? start_clipped(&s->copy, s->x, columns, weighted, search)
+               : sh.copies == COPY_WRAPPED ? start_wrapped(s->x, columns, weighted, sh.grid, search)
+                                           : start_scaled(s->x, s->w, weighted, sh.length, sh.grid, search).f;
+        s->a = k_scaled_best(&s->f);
     }
     vf d = choose_factor(b, subs, sh, search->factors), down = vf_all(0), across = vf_all(0);
     for (int k = 0; k < sh.subs; k++) {
@@ -172,33 +188,27 @@ static const codec_search searches_q3_k[3][2] = {
                                   .moves = 1,
                                   .move_step = 0.06f,
                                   .factors = 2}},
-    [EFFORT_DEFAULT] =
-        {{.lower = {-0.6f, 0.3f, 6}, .upper = {-0.3f, 0.3f, 4}, .moves = 4, .move_step = 0.06f, .factors = 8},
-         {.lower = {-0.5f, 0.4f, 9},
-          .upper = {-0.4f, 0.4f, 7},
-          .moves = 4,
-          .move_step = 0.06f,
-          .factors = 8}},
-    [EFFORT_BEST] = {{.lower = {-0.8f, 0.25f, 9},
-                      .upper = {-0.6f, 0.25f, 6},
+    [EFFORT_DEFAULT] = {{.lower = {-0.6f, 0.25f, 8},
+                         .upper = {-0.3f, 0.3f, 5},
+                         .moves = 3,
+                         .move_step = 0.08f,
+                         .factors = 12},
+                        {.lower = {-0.4f, 0.3f, 12}, .upper = {-0.1f, 0.3f, 10}, .factors = 8}},
+    [EFFORT_BEST] = {{.lower = {-0.8f, 0.25f, 11},
+                      .upper = {-0.6f, 0.25f, 8},
                       .moves = 6,
                       .move_step = 0.06f,
                       .factors = 12},
-                     {.lower = {-0.5f, 0.2f, 18},
-                      .upper = {-0.4f, 0.2f, 14},
+                     {.lower = {-0.5f, 0.2f, 24},
+                      .upper = {-0.4f, 0.2f, 20},
                       .moves = 8,
                       .move_step = 0.06f,
-                      .factors = 16}},
+                      .factors = 20}},
 };
 static const codec_search searches_q6_k[3][2] = {
-    [EFFORT_FAST] =
-        {[0 ... 1] = {.lower = {-1, 1, 2}, .upper = {0, 1, 1}, .moves = 1, .move_step = 0.02f, .factors = 2}},
-    [EFFORT_DEFAULT] = {[0 ... 1] = {.lower = {-5, 0.5f, 15}, .upper = {-4, 0.5f, 12}, .factors = 2}},
-    [EFFORT_BEST] = {[0 ... 1] = {.lower = {-6, 0.35f, 26},
-                                  .upper = {-5, 0.35f, 21},
-                                  .moves = 3,
-                                  .move_step = 0.02f,
-                                  .factors = 8}},
+    [EFFORT_FAST] = {[0 ... 1] = {.lower = {-3, 0.5f, 7}, .factors = 2}},
+    [EFFORT_DEFAULT] = {[0 ... 1] = {.lower = {-6, 0.5f, 14}, .factors = 2}},
+    [EFFORT_BEST] = {[0 ... 1] = {.lower = {-8, 0.25f, 34}, .moves = 3, .move_step = 0.02f, .factors = 8}},
 };
 static const codec_search searches_iq4_xs[3][2] = {
     [EFFORT_FAST] =
@@ -215,7 +225,7 @@ static const codec_search searches_iq4_xs[3][2] = {
                                   .factors = 32}},
 };
 
-static const k_scaled_shape q3_k_shape = {16, 16, {-4, 3, false}, -32, 31};
+static const k_scaled_shape q3_k_shape = {16, 16, {-4, 3, false}, -32, 31, COPY_CLIPPED};
 CHOOSE(q3_k) { k_scaled_choose(b, q3_k_shape, search, weighted, f, subs); }
 ROUND(q3_k) { return round_scaled(q3_k_shape.grid, s, x, code); }
 /* At three bits and with importance, where llama.cpp searches too, the whole gain costs more error than
@@ -229,7 +239,7 @@ INLINE vf gain_of_q3_k(const factors *f, bool weighted, const projection p) {
 #define GAIN gain_of_q3_k
 #include "codec/simd/encoder_of.h"
 
-static const k_scaled_shape q6_k_shape = {16, 16, {-32, 31, false}, -128, 127};
+static const k_scaled_shape q6_k_shape = {16, 16, {-32, 31, false}, -128, 127, COPY_WRAPPED};
 CHOOSE(q6_k) { k_scaled_choose(b, q6_k_shape, search, weighted, f, subs); }
 ROUND(q6_k) { return round_scaled(q6_k_shape.grid, s, x, code); }
 INLINE vf gain_in_one(const factors *f, bool weighted, const projection p) {
@@ -241,7 +251,7 @@ INLINE vf gain_in_one(const factors *f, bool weighted, const projection p) {
 #define GAIN gain_in_one
 #include "codec/simd/encoder_of.h"
 
-static const k_scaled_shape iq4_xs_shape = {8, 32, {-127, 113, true}, -32, 31};
+static const k_scaled_shape iq4_xs_shape = {8, 32, {-127, 113, true}, -32, 31, COPY_NONE};
 CHOOSE(iq4_xs) { k_scaled_choose(b, iq4_xs_shape, search, weighted, f, subs); }
 ROUND(iq4_xs) { return round_scaled(iq4_xs_shape.grid, s, x, code); }
 #define NAME iq4_xs
