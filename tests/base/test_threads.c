@@ -121,7 +121,7 @@ TEST(scans_go_on_with_fewer) {
     gq_verification *v = gq_verify(path("wanted.gguf"), NULL, 0, THREADS, NULL, &e);
     if (!v) fail_msg("%s", e.text);
     warnings = gq_verification_warnings(v, &n);
-    assert_true(n == 1 && has(warnings, n, "only 1 of 4 threads"));
+    assert_true(has(warnings, n, "only 1 of 4 threads"));
     gq_verification_free(v);
     gq_options o = options_for(THREADS);
     out.filetype = NULL, out.target.bpw = 6, o.measure_file = "";
@@ -132,8 +132,8 @@ TEST(scans_go_on_with_fewer) {
     gq_plan_free(plan);
     startable = -1;
     v = gq_verify(path("wanted.gguf"), NULL, 0, THREADS, NULL, &e);
-    gq_verification_warnings(v, &n);
-    assert_int_equal(n, 0);
+    warnings = gq_verification_warnings(v, &n);
+    assert_false(has(warnings, n, "threads"));
     gq_verification_free(v);
 }
 
