@@ -153,7 +153,8 @@ TEST(lines_of_quantize) {
         {"gquant-quantize m.gguf o20.gguf COPY", 0, "no weight has changed"},
         {"gquant-quantize --dry-run m.gguf o21.gguf Q4_K_M", 0, "o21.gguf: Q4_K_M"},
         {"gquant-quantize m.gguf o22.gguf IQ2_XS", 1, "needs importance data"},
-        {"gquant-quantize m.gguf o1.gguf Q4_K_M", 1, "--force replaces it"},
+        {"gquant-quantize m.gguf o1.gguf Q4_K_M", 0, "there already, and whole"},
+        {"gquant-quantize m.gguf o1.gguf Q4_K_S", 1, "--force replaces it"},
         {"gquant-quantize m.gguf o23.gguf Q4_K_X", 2, "did you mean Q4_K_"},
         {"gquant-quantize", 2, "usage: gquant"},
     };
