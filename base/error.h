@@ -39,6 +39,7 @@ typedef enum gq_remedy {
     GQ_REMEDY_TARGET_MODEL,  /* the folder of the model that a draft drafts for: gq_adapters.target */
     GQ_REMEDY_OTHER_PROGRAM, /* none: another program may do it, and the files may be right */
     GQ_REMEDY_PART,          /* that the input is a part of a model: its general.type, by override_kv */
+    GQ_REMEDY_IMPORTANCE,    /* importance data for a type that needs them: imatrix */
 } gq_remedy;
 
 typedef struct gq_error {

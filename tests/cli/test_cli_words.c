@@ -254,7 +254,9 @@ TEST(test_articles) {
                                                                                       "TQ1_0"};
     for (size_t i = 0; i < 4; i++) assert_string_equal(article(an[i]), "an");
     for (size_t i = 0; i < 3; i++) assert_string_equal(article(a[i]), "a");
-    GQUANT_SAYS(1, "in an IQ2_S file needs importance data", "-n", source, "IQ2_S");
+    GQUANT_SAYS(1,
+                "needs importance data, and none is given; gquant imatrix compute MODEL TEXT FILE makes them",
+                "-n", source, "IQ2_S");
 }
 
 /* Bytes of tensors and of files differ, and each is called what it is; sizes are in MiB. */
