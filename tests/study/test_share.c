@@ -249,7 +249,7 @@ TEST(checksums_before_an_evaluation_count) {
  * were rounded, a layer's feed-forward part would be two thirds of it. */
 TEST(a_calibration_counts_what_each_piece_costs) {
     told t;
-    gq_calibration c = {.size = sizeof c, .text = the_text(), .steps = "-random"};
+    gq_calibration c = {.size = sizeof c, .text = the_text(), .steps = "-random,-validation"};
     gq_output out = {.path = path("calibrated.gguf"), .filetype = "Q4_K_M"};
     gq_options o = options_for(path("model.gguf"), &out);
     o.calibration = &c, o.force = true;

@@ -6,7 +6,6 @@
  * So a run that is killed in between does both again. */
 #include "quantize/study/calibrate/validate.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -411,22 +410,8 @@ static double mean_of(const validation *v, size_t k) {
     return sum / weights;
 }
 
-/* The standard error of the difference of two variants' means. */
-static double error_of(const validation *v, size_t a, size_t b) {
-    size_t most = v->job.windows * v->job.context;
-    const double *x = v->divergence + (a - 1) * most, *y = v->divergence + (b - 1) * most;
-    double mean = mean_of(v, a) - mean_of(v, b), sum = 0, weights = 0;
-    for (size_t i = 0; i < v->positions; i++) {
-        double d = v->weight[i] * (x[i] - y[i] - mean);
-        sum += d * d, weights += v->weight[i];
-    }
-    return sqrt(sum) / weights;
-}
-
-/* Whether variant a is better than b by more than the standard error of the difference. False for NaN. */
-static bool is_better(const validation *v, size_t a, size_t b) {
-    return mean_of(v, b) - mean_of(v, a) > error_of(v, a, b);
-}
+/* Whether variant a is better than b. False for NaN. */
+static bool is_better(const validation *v, size_t a, size_t b) { return mean_of(v, a) < mean_of(v, b); }
 
 /* First all whole variants and those without one group, then, where groups fall back, what is left. */
 static bool decide(validation *v, validation_record *to, gq_error *e) {
@@ -435,17 +420,17 @@ static bool decide(validation *v, validation_record *to, gq_error *e) {
     if (!run_variants(v, e)) return false;
     *to = (validation_record){
         .positions = v->positions, .searched = mean_of(v, 1), .calibrated = mean_of(v, 2)};
-    to->written = to->calibrated, to->error = error_of(v, 1, 2);
+    to->written = to->calibrated;
     for (size_t g = 0; g < VALIDATION_GROUPS; g++)
         if (mean_of(v, 3 + g) < to->calibrated) to->fallback |= UINT64_C(1) << g;
     if (!to->fallback && is_better(v, 2, 1)) return true;
     if (to->fallback && to->fallback != ALL_GROUPS) {
         v->n = 4, v->groups[3] = to->fallback;
         if (!run_variants(v, e)) return false;
-        to->written = mean_of(v, 3), to->error = error_of(v, 1, 3);
+        to->written = mean_of(v, 3);
         if (is_better(v, 3, 1)) return true;
     }
-    to->fallback = ALL_GROUPS, to->written = to->searched, to->error = 0;
+    to->fallback = ALL_GROUPS, to->written = to->searched;
     return true;
 }
 

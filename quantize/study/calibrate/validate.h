@@ -5,7 +5,7 @@
  * other can add up to a worse model. So when all layers are rounded, the model is run on the held-out windows with
  * all of its layers as they were written, with all of them encoded by search alone, and with one group of layers
  * after another encoded by search alone. Groups without which the model does better fall back to search; where the
- * rest is not better than search by more than the standard error of the difference, all layers do.
+ * rest is not better than search, all layers do.
  *
  * The embedding and the output matrix take no part: the check of the latter is of the logits already, and the
  * former has a trial of its own where it is not the output matrix as well (embedding.h). */
@@ -23,7 +23,6 @@ typedef struct validation_record {
     uint64_t positions; /* that the divergences are means of; 0: nothing could be compared */
     uint64_t fallback;  /* bit g: group g is encoded by search alone */
     double searched, calibrated, written; /* mean KL divergence in nats */
-    double error;                         /* standard error of written - searched */
 } validation_record;
 
 /* The group of a tensor's layer; VALIDATION_GROUPS: it is in none. */
