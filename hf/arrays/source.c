@@ -118,7 +118,7 @@ static void source_scale_row(const hf_source *s, uint64_t column, uint64_t n, co
         end = min(n, i + s->scale_columns - (column + i) % s->scale_columns);
         for (uint64_t k = i; zeros && k < end; k++) x[k] -= *zeros;
         for (uint64_t k = i; k < end; k++) x[k] *= *scales;
-        zeros += zeros != NULL;
+        if (zeros) zeros++;
     }
 }
 
