@@ -106,7 +106,8 @@ static bool shape_fail(const hf_build *b, const shape_values *v, const arch_tens
     for (unsigned i = 0, k = 0; i < max(1, t->tensor.n_dims) && k < sizeof size; i++)
         k += (unsigned)snprintf(size + k, sizeof size - k, "%s%llu", i ? " x " : "",
                                 (unsigned long long)ne[i]);
-    char letter = s->dims[strcspn(s->dims, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")];
+    char letter =
+        !s->dims ? 0 : s->dims[strcspn(s->dims, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")];
     const hf_tensor *from = letter ? v->from[(unsigned char)letter] : NULL;
     if (expected && from)
         snprintf(why, sizeof why, ": %llu, by the size of %s", (unsigned long long)expected,
