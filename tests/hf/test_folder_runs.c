@@ -136,6 +136,23 @@ TEST(a_changed_folder_starts_afresh) {
     }
 }
 
+/* Of small files the contents decide, as of a folder that was downloaded again. */
+TEST(a_touched_config_changes_nothing) {
+    gq_output out = {.path = path("touched.gguf"), .filetype = "Q4_K_S"};
+    gq_options o = options_of(path("Changing"), &out);
+    gq_error e;
+    stopper first = {.after = 8}, last = {.after = 0};
+    tiny_folder_write(path("Changing"), LAYERS, EXPERTS, 5);
+    assert_int_equal(run_some(&o, &first, &e), GQ_INTERRUPTED);
+    give_another_time("config.json");
+    assert_true(announced(&o, "will be continued"));
+    assert_int_equal(run_some(&o, &last, &e), GQ_OK);
+    assert_true(last.resumed > 0);
+    quantize(path("Changing"), path("fresh.gguf"), "Q4_K_S", 2);
+    assert_same_file(path("fresh.gguf"), out.path);
+    remove_folder(strdup(path("Changing"))), unlink(out.path), unlink(path("fresh.gguf"));
+}
+
 static void touch_file(void *user, const gq_progress *p) {
     (void)p;
     assert_int_equal(utimensat(AT_FDCWD, user, NULL, 0), 0);
