@@ -199,26 +199,23 @@ static uint64_t layer_blocks_bytes(const gq_plan *plan, const plan_output *out, 
     return most;
 }
 
-/* Adds up the mean squares of the inputs of block `number`, of all outputs, which a record holds for the validation. */
-static uint64_t block_squares_bytes(const gq_plan *plan, uint64_t number) {
-    uint64_t sum = 0;
-    for (size_t i = 0; i < plan->n_tensors; i++) {
+/* Returns the most bytes of mean squares that a layer's inputs have in all outputs, which a record holds for the
+ * validation. UINT64_MAX: no memory. */
+static uint64_t layer_squares_bytes(const gq_plan *plan, const plan_calibration *c) {
+    uint64_t most = 0, blocks = forward_model_sizes(c->model)->blocks + forward_model_drafts(c->model);
+    uint64_t *sums = calloc(blocks + 1, sizeof *sums);
+    if (!sums) return UINT64_MAX;
+    for (size_t i = 0; calibration_does(&c->settings, CALIBRATE_VALIDATION) && i < plan->n_tensors; i++) {
         const model_tensor *t = plan->sources[i].tensor;
         uint64_t outputs = 0;
         model_block b;
         for (size_t o = 0; o < plan->n_outputs; o++) outputs += plan->outputs[o].tensors[i].calibrated;
-        if (outputs && model_block_in(t->name, &b) && b.number == number)
-            sum = add_sat(sum, mul_sat(mul_sat(t->ne[0], shape_matrices(t->ne)), outputs * sizeof(float)));
+        if (!outputs || !model_block_in(t->name, &b) || b.number >= blocks) continue;
+        uint64_t *sum = &sums[b.number];
+        *sum = add_sat(*sum, mul_sat(mul_sat(t->ne[0], shape_matrices(t->ne)), outputs * sizeof(float)));
+        most = max(most, *sum);
     }
-    return sum;
-}
-
-/* Returns the most of these of a layer. */
-static uint64_t layer_squares_bytes(const gq_plan *plan, const plan_calibration *c) {
-    uint64_t most = 0, blocks = calibration_does(&c->settings, CALIBRATE_VALIDATION)
-                                    ? forward_model_sizes(c->model)->blocks + forward_model_drafts(c->model)
-                                    : 0;
-    for (uint64_t i = 0; i < blocks; i++) most = max(most, block_squares_bytes(plan, i));
+    free(sums);
     return most;
 }
 

@@ -451,7 +451,7 @@ static bool decide(validation *v, validation_record *to, gq_error *e) {
         .positions = v->positions, .searched = mean_of(v, 1), .calibrated = mean_of(v, 2)};
     to->written = to->calibrated;
     for (size_t g = 0; g < VALIDATION_GROUPS; g++)
-        if (mean_of(v, 3 + g) < to->calibrated) to->fallback |= UINT64_C(1) << g;
+        if (is_better(v, 3 + g, 2)) to->fallback |= UINT64_C(1) << g;
     if (!to->fallback && is_better(v, 2, 1)) return true;
     if (to->fallback && to->fallback != ALL_GROUPS) {
         v->n = 4, v->groups[3] = to->fallback;
