@@ -230,9 +230,10 @@ TEST(values_are_counted) {
 /* ---- shapes ---- */
 
 static bytes shaped(const char *arch, uint32_t n_dims, const uint64_t *ne) {
-    bytes b = file_head(3, 1, 2);
+    bytes b = file_head(3, 1, 3);
     static const int32_t shape[] = {320, 4, 3, 3};
     put_key(&b, "general.architecture", GGUF_STRING), put_text(&b, arch);
+    put_key(&b, "general.type", GGUF_STRING), put_text(&b, "part");
     put_key(&b, "comfy.gguf.orig_shape.conv_in.weight", GGUF_ARRAY), put_array(&b, GGUF_INT32, 4);
     put(&b, shape, sizeof shape);
     put_tensor(&b, "blocks.0.modulation", n_dims, ne, GGUF_F32, 0);

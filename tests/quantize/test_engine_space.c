@@ -18,6 +18,7 @@ static void write_sparse(const char *to, uint32_t tensors, const uint64_t ne[4])
     uint64_t head_size, data_size;
     gguf_header *h = gguf_header_new(NULL);
     assert_true(gguf_header_set_string(h, "general.architecture", "llama", NULL));
+    assert_true(gguf_header_set_string(h, "general.type", "part", NULL));
     assert_true(gguf_header_set_u32(h, "llama.block_count", tensors, NULL));
     for (uint32_t i = 0; i < tensors; i++) {
         snprintf(name, sizeof name, "blk.%u.ffn_up.weight", i);
