@@ -69,7 +69,7 @@ TEST(wrong_keys_are_named) {
         {"llama", "rope.scaling.type=s:dynamic", "'dynamic'", "linear, none, yarn, longrope"},
         {"llama", "rope.scaling.type=u:1", "llama.rope.scaling.type has type u32", "string"},
         {"llama", "rope.scaling.factor=f:inf", "llama.rope.scaling.factor is inf", "expected 0.001 to"},
-        {"llama", "rope.scaling.factor=f:0.00001", "llama.rope.scaling.factor is 1e-05", "at least"},
+        {"llama", "rope.scaling.factor=f:0.00001", "llama.rope.scaling.factor is 1e-05", "expected 0.001"},
         {"granite", "logit_scale=s:no", "granite.logit_scale has type string", "floating"},
         {"cohere2", "attention.sliding_window=f:6", "cohere2.attention.sliding_window has type f32",
          "integer"},
