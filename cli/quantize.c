@@ -278,10 +278,8 @@ static gq_plan *quantize_plan_whole(const request *r, gq_error *e) {
     interrupt_catch();
     gq_plan *plan = quantize_make_plan(r, true, &why);
     if (!plan || quantize_check_whole(r, plan, e)) {
-        for (size_t i = 0; plan && i < gq_plan_outputs(plan); i++) {
-            gq_clean_earlier(plan, i);
-            if (!r->quiet) print_line(stderr, "%s: there already, and whole", gq_plan_summary(plan, i)->path);
-        }
+        for (size_t i = 0; plan && !r->quiet && i < gq_plan_outputs(plan); i++)
+            print_line(stderr, "%s: there already, and whole", gq_plan_summary(plan, i)->path);
         return plan;
     }
     gq_plan_free(plan);

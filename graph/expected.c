@@ -224,8 +224,9 @@ static bool is_padded(const tensor_finder *f, uint64_t size, uint64_t tokens) {
 static void check_vocabulary_size(tensor_finder *f, uint64_t tokens) {
     const model_facts *facts = &state_of(f)->facts;
     const model_kv *kv = model_fact(facts, "vocab_size");
-    bool is_set = kv && model_kv_find(facts->set, facts->n_set, kv->key) == kv;
     int64_t size;
+    if (!kv) return;
+    bool is_set = model_kv_find(facts->set, facts->n_set, kv->key) == kv;
     if (!f->ok || !model_kv_int(kv, &size) || (uint64_t)size == tokens) return;
     if (is_set)
         f->ok = gq_fail(f->e, "%s: %s is set to %lld, but there are %llu tokens", f->m->path, kv->key,

@@ -429,9 +429,9 @@ static bool weight_check_pair(const hf_build *b, const hf_tensor *w, gq_error *e
         const char *one = i % 2 ? bias_pairs[i / 2].other : bias_pairs[i / 2].one,
                    *other = i % 2 ? bias_pairs[i / 2].one : bias_pairs[i / 2].other;
         int n = snprintf(end, sizeof end, "%s.weight", one);
+        if (!name_ends(w->tensor.name, end)) continue;
         size_t before = strlen(w->tensor.name) - (size_t)n;
-        if (!name_ends(w->tensor.name, end) || (before && !strchr("._", w->tensor.name[before - 1])))
-            continue;
+        if (before && !strchr("._", w->tensor.name[before - 1])) continue;
         snprintf(name, sizeof name, "%.*s%s.weight", (int)before, w->tensor.name,
                  bias_pairs[i / 2].but ? bias_pairs[i / 2].but : "?");
         if (hf_build_find(b, name) || (bias_pairs[i / 2].one_way && i % 2 == 0)) continue;

@@ -106,7 +106,8 @@ static bool shape_fail(const hf_build *b, const shape_values *v, const arch_tens
     for (unsigned i = 0, k = 0; i < max(1, t->tensor.n_dims) && k < sizeof size; i++)
         k += (unsigned)snprintf(size + k, sizeof size - k, "%s%llu", i ? " x " : "",
                                 (unsigned long long)ne[i]);
-    char letter = s->dims[strcspn(s->dims, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")];
+    char letter =
+        !s->dims ? 0 : s->dims[strcspn(s->dims, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")];
     const hf_tensor *from = letter ? v->from[(unsigned char)letter] : NULL;
     if (expected && from)
         snprintf(why, sizeof why, ": %llu, by the size of %s", (unsigned long long)expected,
@@ -134,10 +135,11 @@ static bool shape_check(const hf_build *b, shape_values *v, const arch_tensor_si
     }
     if (!fits) return shape_fail(b, v, s, t, dim, expected, e);
     char bias[GGUF_MAX_NAME + 8];
+    if (!strchr(s->dims, '+') || s->dims[strlen(s->dims) - 1] != '+' || !name_ends(t->tensor.name, ".weight"))
+        return true;
     size_t n = strlen(t->tensor.name) - strlen(".weight");
     snprintf(bias, sizeof bias, "%.*s.bias", (int)n, t->tensor.name);
-    return !strchr(s->dims, '+') || s->dims[strlen(s->dims) - 1] != '+' ||
-           !name_ends(t->tensor.name, ".weight") || hf_build_find(b, bias) ||
+    return hf_build_find(b, bias) ||
            gq_fail(e,
                    "%s: tensor '%s' (%s): there is no %s beside it: part of the model was not saved or "
                    "downloaded",

@@ -100,6 +100,7 @@ INLINE void k_scaled_prefer_lattice(const batch *b, const k_scaled_shape sh, boo
 INLINE void k_scaled_choose(const batch *b, const k_scaled_shape sh, const codec_search *search,
                             bool weighted, factors *f, sub_scales *out) {
     scaled_weight scratch[256];
+    /* Moves need floats, and with importance over many powers of ten the copy is too coarse to begin them with. */
     bool floats = sh.copies == COPY_NONE || (sh.copies == COPY_WRAPPED && search->moves);
     const scaled_weight *w = weighted && floats ? scaled_spread(b->w, 256, scratch) : NULL;
     k_scaled_sub_block subs[16];
@@ -107,9 +108,9 @@ INLINE void k_scaled_choose(const batch *b, const k_scaled_shape sh, const codec
         k_scaled_sub_block *s = &subs[k];
         const float *columns = b->w + k * sh.length;
         s->x = b->x + k * sh.length, s->w = w ? w + k * sh.length : NULL;
-        s->f = sh.copies == COPY_CLIPPED   ? start_clipped(&s->copy, s->x, columns, weighted, search)
-               : sh.copies == COPY_WRAPPED ? start_wrapped(s->x, columns, weighted, sh.grid, search)
-                                           : start_scaled(s->x, s->w, weighted, sh.length, sh.grid, search).f;
+        s->f = sh.copies == COPY_CLIPPED ? start_clipped(&s->copy, s->x, columns, weighted, search)
+               : !floats                 ? start_wrapped(s->x, columns, weighted, sh.grid, search)
+                                         : start_scaled(s->x, s->w, weighted, sh.length, sh.grid, search).f;
         s->a = k_scaled_best(&s->f);
     }
     vf d = choose_factor(b, subs, sh, search->factors), down = vf_all(0), across = vf_all(0);
@@ -208,7 +209,11 @@ static const codec_search searches_q3_k[3][2] = {
 static const codec_search searches_q6_k[3][2] = {
     [EFFORT_FAST] = {[0 ... 1] = {.lower = {-3, 0.5f, 7}, .factors = 2}},
     [EFFORT_DEFAULT] = {[0 ... 1] = {.lower = {-6, 0.5f, 14}, .factors = 2}},
-    [EFFORT_BEST] = {[0 ... 1] = {.lower = {-8, 0.25f, 34}, .moves = 3, .move_step = 0.02f, .factors = 8}},
+    [EFFORT_BEST] = {[0 ... 1] = {.lower = {-6, 0.35f, 26},
+                                  .upper = {-5, 0.35f, 21},
+                                  .moves = 3,
+                                  .move_step = 0.02f,
+                                  .factors = 8}},
 };
 static const codec_search searches_iq4_xs[3][2] = {
     [EFFORT_FAST] =

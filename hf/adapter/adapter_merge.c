@@ -545,8 +545,8 @@ bool hf_adapters_check_used(const hf_adapters *a, const hf_build *b, gq_error *e
     for (size_t i = 0; a->n > 0 && i < b->n; i++)
         for (size_t k = 0; k < b->tensors[i].n_pieces; k++)
             if (b->tensors[i].pieces[k].source) used[b->tensors[i].pieces[k].source - b->sources] = true;
-    for (size_t i = b->n_sources; a->n > 0 && i-- > 0;)
-        if (!used[i] && !(b->sources[i].deltas.n && b->sources[i].deltas.items[0].was_read) &&
+    for (size_t i = a->n > 0 ? b->n_sources : 0; i > 0;)
+        if (!used[--i] && !(b->sources[i].deltas.n && b->sources[i].deltas.items[0].was_read) &&
             adapter_list_of(a, &b->sources[i]))
             first = i, n++;
     free(used);

@@ -118,7 +118,7 @@ static void source_scale_row(const hf_source *s, uint64_t column, uint64_t n, co
         end = min(n, i + s->scale_columns - (column + i) % s->scale_columns);
         for (uint64_t k = i; zeros && k < end; k++) x[k] -= *zeros;
         for (uint64_t k = i; k < end; k++) x[k] *= *scales;
-        zeros += zeros != NULL;
+        if (zeros) zeros++;
     }
 }
 
@@ -198,8 +198,8 @@ static bool zeros_read(const hf_source *s, uint64_t row, uint64_t groups, int32_
 
 static bool group_fail(const hf_source *s, uint64_t input, int32_t g, uint64_t groups, gq_error *e) {
     return gq_fail_as(e, GQ_BAD_WEIGHTS, "%s: tensor '%s': input %llu is in group %d of %llu",
-                      hf_list_path(s->list, s->group->file), s->group->name, (unsigned long long)input, g,
-                      (unsigned long long)groups);
+                      s->group ? hf_list_path(s->list, s->group->file) : "", s->group ? s->group->name : "",
+                      (unsigned long long)input, g, (unsigned long long)groups);
 }
 
 /* Sets the group of each of n columns. */

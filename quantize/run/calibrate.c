@@ -52,7 +52,8 @@ static bool read_decisions(const checkpoint *c, const calibrate_job *job, valida
     bool is_there = c->finished > swept && n == job->n_outputs * sizeof *to;
     if (is_there) memcpy(to, bytes, n);
     free(bytes);
-    return c->finished <= swept || is_there || gq_fail(e, "%s: the validation's record is damaged", c->path);
+    return c->finished <= swept || is_there ||
+           gq_fail(e, "%s: the validation's record is damaged; remove this file and start again", c->path);
 }
 
 /* Calls `at` for the entries that stand: a tensor that fell back has one behind the validation's record, or none yet.
@@ -164,28 +165,42 @@ static bool visit_entry(void *data, const calibrate_entry *entry, gq_error *e) {
     return tell_entry(entry, data), true;
 }
 
-/* Adds what the validation found for an output. */
-static bool tell_validation(const gq_plan *plan, const calibrate_job *job, size_t o,
-                            const validation_record *v, gq_results *results, gq_error *e) {
-    gq_step *s = results_step(results, o, CALIBRATE_VALIDATION);
-    if (!v->positions) return true;
-    for (size_t i = 0; i < job->n_tensors; i++) {
-        const gq_rounding *r = results_rounding(results, o, i);
-        if (!job->outputs[o][i].calibrated || validation_group(job, i) == VALIDATION_GROUPS) continue;
-        s->matrices += r->matrices, s->kept += validation_drops(v, job, i) ? 0 : r->matrices;
-    }
-    s->compared = 1, s->without = v->searched, s->with = v->written;
-    if (!v->fallback) return true;
+/* Warns of layers that fell back. */
+static bool tell_fallback(const gq_plan *plan, const calibrate_job *job, size_t o, const validation_record *v,
+                          gq_results *results, gq_error *e) {
+    bool embeds = validation_embeds(job);
     char *layers = validation_layers_text(v, job, e);
     bool ok =
         layers &&
         warnings_add(&results->warnings, e,
-                     "%s: calibrating layers %s did not lower the KL divergence on the held-out windows "
-                     "(%.5f nats calibrated, %.5f by search alone, %.5f as written), so they are encoded "
-                     "by search alone; more text may help",
-                     plan->outputs[o].path, layers, v->calibrated, v->searched, v->written);
+                     "%s: calibrating %s did not lower the %s on the held-out windows (%.5f%s "
+                     "calibrated, %.5f by search alone, %.5f as written), so they are encoded by search "
+                     "alone; more text may help",
+                     plan->outputs[o].path, layers, embeds ? "distance of embeddings" : "KL divergence",
+                     v->calibrated, embeds ? "" : " nats", v->searched, v->written);
     free(layers);
     return ok;
+}
+
+/* Adds what the validation found for an output. */
+static bool tell_validation(const gq_plan *plan, const calibrate_job *job, size_t o,
+                            const validation_record *v, gq_results *results, gq_error *e) {
+    gq_step *s = results_step(results, o, CALIBRATE_VALIDATION);
+    uint64_t matrices = 0, kept = 0;
+    for (size_t i = 0; i < job->n_tensors; i++) {
+        const gq_rounding *r = results_rounding(results, o, i);
+        if (!job->outputs[o][i].calibrated || validation_group(job, i) == VALIDATION_GROUPS) continue;
+        matrices += r->matrices, kept += validation_drops(v, job, i) ? 0 : r->matrices;
+    }
+    if (!v->positions)
+        return !matrices || !validation_is_done(job->settings) ||
+               warnings_add(&results->warnings, e,
+                            "%s: no token of the held-out windows counts, so the calibrated layers are not "
+                            "validated as a whole",
+                            plan->outputs[o].path);
+    s->matrices += matrices, s->kept += kept;
+    s->compared = 1, s->without = v->searched, s->with = v->written;
+    return !v->fallback || tell_fallback(plan, job, o, v, results, e);
 }
 
 static bool tell_results(const gq_plan *plan, const checkpoint *c, const calibrate_job *job,
@@ -195,7 +210,7 @@ static bool tell_results(const gq_plan *plan, const checkpoint *c, const calibra
     bool ok = decided
                   ? each_entry(c, job, &whole, visit_entry, results, e) && read_decisions(c, job, decided, e)
                   : gq_fail_memory(e, job->n_outputs * sizeof *decided);
-    for (size_t o = 0; ok && o < job->n_outputs; o++)
+    for (size_t o = 0; ok && o < job->n_outputs && c->finished > calibrator_sweep_steps(job); o++)
         ok = tell_validation(plan, job, o, &decided[o], results, e);
     free(decided);
     return ok;

@@ -69,5 +69,6 @@ bool calibration_cost(gq_plan *plan, bool measures, const gq_callbacks *callback
 double calibration_seconds_left(const plan_calibration *c) {
     const calibrate_costs *costs = &c->costs;
     size_t done = c->facts.layers_finished;
-    return calibrate_costs_begin(costs, costs->n_steps) - (done ? calibrate_costs_begin(costs, done) : 0);
+    return calibrate_costs_begin(costs, costs->n_steps) - (done ? calibrate_costs_begin(costs, done) : 0) +
+           costs->validation;
 }

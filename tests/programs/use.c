@@ -10,10 +10,12 @@ static unsigned char blocks[ROWS * 144];
 static gq_error e;
 
 static int make(const char *path) {
-    const gq_value llama = {.kind = GQ_TEXT, .text = "llama", .length = 5};
+    const gq_value llama = {.kind = GQ_TEXT, .text = "llama", .length = 5},
+                   part = {.kind = GQ_TEXT, .text = "part", .length = 4};
     const uint64_t ne[] = {COLUMNS, ROWS};
     gq_draft *d = gq_draft_new(&e);
     int ok = d && gq_draft_set(d, "general.architecture", "string", false, &llama, 1, &e) &&
+             gq_draft_set(d, "general.type", "string", false, &part, 1, &e) &&
              gq_draft_add(d, "blk.0.ffn_up.weight", 2, ne, 0, x, sizeof x, &e) &&
              gq_draft_write(d, path, true, &e);
     gq_draft_free(d);

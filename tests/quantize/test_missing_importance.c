@@ -141,7 +141,7 @@ TEST(a_plan_fails_or_raises) {
     /* Without any data it is another mistake. */
     o.imatrix = NULL;
     assert_null(gq_plan_new(&o, &e));
-    assert_int_equal(e.remedy, GQ_REMEDY_NONE);
+    assert_int_equal(e.remedy, GQ_REMEDY_IMPORTANCE);
     o.imatrix = path("imatrix.dat"), o.missing_importance = "Q9_K";
     assert_non_null(strstr(failure(&o), "no tensor type"));
 }

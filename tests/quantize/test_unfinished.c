@@ -127,8 +127,8 @@ static void finish(const job *j) {
 }
 
 /* Stopped when the first layers are finished. */
-static void stop_in_the_middle(const job *j, uint64_t layers) {
-    for (size_t at = 3;; at++) {
+static void stop_in_the_middle(const job *j, uint64_t layers, size_t step) {
+    for (size_t at = 3;; at += step) {
         outcome o = run_job(j, (moment){.at = at}, false);
         if (o.done) fail_msg("it was never stopped behind layer %d", (int)layers);
         assert_int_equal(o.e.status, GQ_INTERRUPTED);
@@ -168,7 +168,7 @@ TEST(damaged_states_are_not_used) {
         make_wanted(i, "model.gguf", "wanted");
         for (size_t k = 0; k < 3; k++) {
             job *j = job_of(i, "model.gguf", "damaged");
-            stop_in_the_middle(j, 1);
+            stop_in_the_middle(j, 1, 4);
             uint64_t finished = planned(j).finished;
             size_t stream = i == 0 ? 0 : k % 2; /* the original's, that of what is rounded */
             flip(states, (off_t)(SLOTS_AT + (2 * stream + finished % 2) * SLOT + places[k]));
@@ -190,7 +190,7 @@ TEST(other_slots_may_hold_anything) {
     for (size_t i = 0; i < JOBS; i++) {
         make_wanted(i, "model.gguf", "wanted");
         job *j = job_of(i, "model.gguf", "slots");
-        stop_in_the_middle(j, 1);
+        stop_in_the_middle(j, 1, 4);
         uint64_t finished = planned(j).finished;
         flip(states, (off_t)(SLOTS_AT + (finished + 1) % 2 * SLOT + 99));
         assert_int_equal(planned(j).finished, finished);
@@ -204,7 +204,7 @@ TEST(other_slots_may_hold_anything) {
 TEST(damaged_blocks_are_told_of) {
     make_wanted(1, "model.gguf", "wanted");
     job *j = job_of(1, "model.gguf", "blocks");
-    stop_in_the_middle(j, 1);
+    stop_in_the_middle(j, 1, 4);
     struct stat st;
     assert_int_equal(stat(path(".blocks.gquant"), &st), 0);
     for (off_t at = 0; at < st.st_size; at += 500) flip(path(".blocks.gquant"), at);
@@ -224,7 +224,7 @@ TEST(a_refused_run_removes_nothing) {
     for (size_t i = 0; i < JOBS; i++) {
         make_wanted(i, "model.gguf", "wanted");
         job *j = job_of(i, "model.gguf", "refused");
-        stop_in_the_middle(j, 1);
+        stop_in_the_middle(j, 1, 4);
         uint64_t finished = planned(j).finished;
         for (size_t k = i == 0 ? 2 : 0; k < 3; k++) {
             size_t files = files_there();
@@ -246,7 +246,7 @@ TEST(a_refused_run_removes_nothing) {
 /* Nor one whose output was not begun by it: only the states are another's. */
 TEST(states_of_a_run_at_work_stay) {
     job *j = job_of(1, "model.gguf", "work");
-    stop_in_the_middle(j, 1);
+    stop_in_the_middle(j, 1, 4);
     assert_int_equal(unlink(path(".work.gquant")), 0);
     int fd = open(path(".work.gquant-states"), O_RDWR);
     assert_int_equal(flock(fd, LOCK_EX), 0);
@@ -289,7 +289,7 @@ TEST(bad_input_leaves_nothing) {
         if (!strstr(o.e.text, "finite")) fail_msg("%s", o.e.text);
         if (strstr(o.e.text, "goes on")) fail_msg("%s", o.e.text);
         assert_int_equal(files_there(), files);
-        stop_in_the_middle(j, 1); /* and what an earlier run has left of the first layer goes as well */
+        stop_in_the_middle(j, 1, 1); /* and what an earlier run has left of the first layer goes as well */
         assert_false(run_job(j, (moment){0}, false).done);
         assert_int_equal(files_there(), files);
     }

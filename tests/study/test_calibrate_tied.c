@@ -64,7 +64,7 @@ static void calibrate(void *data, gq_comm *comm) {
         .size = sizeof calibration,
         .text = {.name = "ids", .bytes = text, .n = strlen(text), .ids = true, .context = CONTEXT},
         .steps = j->steps,
-        .correction = 0.5f, /* fixed, so that steps alone differ */
+        .correction = 0.8f, /* fixed, so that steps alone differ */
         .memory = j->memory};
     gq_output output = {.path = j->out, .filetype = "Q4_0"};
     gq_results *results = NULL;

@@ -1,4 +1,6 @@
 /* The validation of calibrated outputs on held-out windows: layers that do not lower the KL divergence fall back. */
+#include <math.h>
+
 #include "tests/support/calibrated_jobs.h"
 
 /* So few tokens for so strong a correction that calibrated layers do the model harm. */
@@ -56,7 +58,7 @@ TEST(layers_that_harm_fall_back) {
     assert_int_equal(s.compared, 1);
     assert_true(fallen > 0 && s.kept + fallen == s.matrices);
     assert_true(s.with <= s.without);
-    assert_true(warns_of(results, "did not lower the KL divergence"));
+    assert_true(warns_of(results, "calibrating layers 0 to 1 did not lower the KL divergence"));
     gq_results_free(results);
     job *j = harmful_job("model.gguf", "unchecked.gguf");
     j->calibration.steps = "-validation";
@@ -94,6 +96,60 @@ TEST(falls_back_alike_for_any_threads_and_memory) {
     j->calibration.memory = 0;
     just_run(j);
     assert_same_file(path("one.gguf"), path("two.gguf"));
+}
+
+/* Held-out windows in which no token that is predicted counts decide nothing, and that is told. */
+TEST(windows_without_counted_tokens_decide_nothing) {
+    enum { CHATS = 12 };
+    char chats[CHATS * 16];
+    size_t at = (size_t)snprintf(chats, sizeof chats, "#gquant-chats 1\n");
+    for (size_t c = 0; c < CHATS; c++)
+        at += (size_t)snprintf(chats + at, sizeof chats - at, "=1 %zu\n", 3 + 17 * c);
+    job *j = job_of("model.gguf", "uncounted.gguf", "Q4_0");
+    j->calibration.text.bytes = chats, j->calibration.text.n = at;
+    j->calibration.steps = "-random";
+    gq_results *results = run(j);
+    assert_true(warns_of(results, "no token of the held-out windows counts"));
+    assert_int_equal(validation_of(results).compared, 0);
+    assert_int_equal(fell_back(results), 0);
+    gq_results_free(results);
+}
+
+typedef struct last_told {
+    double least, most;
+} last_told;
+
+static void note_share(void *user, const gq_progress *p) {
+    last_told *t = user;
+    if (!p->tensor || !strstr(p->tensor, "validation")) return;
+    t->least = fmin(t->least, p->share), t->most = fmax(t->most, p->share);
+}
+
+TEST(progress_is_told) {
+    last_told t = {1, 0};
+    gq_plan *plan = must_plan(&harmful_job("model.gguf", "told.gguf")->options);
+    gq_error e;
+    assert_true(gq_run(
+        plan, &(gq_callbacks){.size = sizeof(gq_callbacks), .user = &t, .progress = note_share}, NULL, &e));
+    gq_plan_free(plan);
+    assert_true(t.most > t.least);
+}
+
+/* What the validation takes of memory does not depend on the order of outputs. */
+TEST(memory_counts_all_outputs) {
+    uint64_t memory[2];
+    if (SANITIZED) return; /* sanitizers take memory of their own, more and more of it */
+    for (size_t i = 0; i < 4; i++) {
+        job *j = job_of("experts.gguf", "a.gguf", i < 2 ? "F16" : "Q4_0");
+        j->outputs[1] = (gq_output){.path = lasting("b.gguf"), .filetype = i < 2 ? "Q4_0" : "F16"};
+        j->options.n_outputs = 2, j->calibration.steps = i % 2 ? "default" : "-validation";
+        gq_plan *plan = must_plan(&j->options);
+        uint64_t bytes = gq_plan_calibration(plan)->memory;
+        memory[i / 2] = i % 2 ? bytes - memory[i / 2] : bytes;
+        gq_plan_free(plan);
+    }
+    assert_true(memory[0] > 0);
+    assert_int_equal(memory[0], memory[1]);
 }
 
 int main(void) { return tests_run(start, folder_remove); }

@@ -378,8 +378,8 @@ static void calibration_describe(const gq_plan *plan, plan_calibration *c) {
     f->width = c->settings.width < f->columns ? c->settings.width : f->columns;
     f->windows_at_once = c->share.bounds.batch, f->experts_at_once = c->matrices_at_once;
     uint64_t ahead = calibration_runs_ahead(plan, c) && c->ahead.bounds.in_file ? c->ahead.bounds.states : 0;
-    f->disk = add_sat(checkpoint_bytes(&c->head, c->records),
-                      mul_sat(add_sat(c->keeps.file, ahead), (uint64_t)c->ranks));
+    uint64_t beside = mul_sat(add_sat(c->keeps.file, ahead), (uint64_t)c->ranks);
+    f->disk = add_sat(checkpoint_bytes(&c->head, c->records), max(beside, c->validation_states));
     f->inputs_memory = c->keeps.memory, f->inputs_disk = c->keeps.file;
     f->states_in_file = c->share.bounds.in_file;
     f->tokens_advised = (uint64_t)(ENOUGH / f->per_column * (double)f->tokens);
@@ -414,13 +414,13 @@ bool plan_announce_calibration(gq_plan *plan, bool whole, gq_error *e) {
     bool ok = checkpoint_peek(&kept, out, &c->head, e);
     if (!whole && !plan_outputs_are_there(plan)) kept.finished = 0; /* they held the rounded layers */
     size_t layers = min(kept.finished, c->facts.layers);
-    bool beyond = kept.finished > layers; /* the output matrix comes after the layers */
+    bool beyond = kept.finished > layers; /* behind the layers come the output matrix and the validation */
     c->facts.layers_finished = layers;
     if (kept.finished)
         ok = ok && warnings_add(&plan->warnings, e,
                                 "an unfinished calibration for %s will be continued: %zu layer%s%s done", out,
                                 layers, plural_suffix(layers),
-                                beyond        ? " and the output matrix are"
+                                beyond        ? " and more are"
                                 : layers == 1 ? " is"
                                               : " are");
     if (kept.why)

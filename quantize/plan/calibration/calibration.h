@@ -34,6 +34,7 @@ typedef struct plan_calibration {
     uint64_t extra_bytes;          /* bytes for moments, factors, held-back activations, blocks of a layer */
     uint64_t matrices_at_once;     /* experts whose moments fit beside each other */
     uint64_t validation_bytes;     /* of the process, besides the streams that are validated (validate.h) */
+    uint64_t validation_states;    /* bytes of these streams' states in a file; 0: they are in memory */
     probe_cache_plan keeps;        /* results of probes; without the folder */
     bool reads_blocks;             /* calibrate_job has it */
     uint64_t asked;                /* bytes of memory asked for; 0: no limit */

@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "base/safe_file.h"
+#include "graph/draft/draft.h"
 #include "imatrix/factor.h"
 #include "mixes/harm.h"
 #include "products/matmul.h"
@@ -198,17 +199,26 @@ static uint64_t layer_blocks_bytes(const gq_plan *plan, const plan_output *out, 
     return most;
 }
 
-/* Returns the bytes of the mean squares of a layer's inputs, which are kept for the validation. */
-static uint64_t layer_squares_bytes(const gq_plan *plan, const plan_calibration *c) {
-    uint64_t most = 0, sum = 0, layer = UINT64_MAX;
-    for (size_t i = 0; calibration_does(&c->settings, CALIBRATE_VALIDATION) && i < plan->n_tensors; i++) {
+/* Adds up the mean squares of the inputs of block `number`, of all outputs, which a record holds for the validation. */
+static uint64_t block_squares_bytes(const gq_plan *plan, uint64_t number) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
         const model_tensor *t = plan->sources[i].tensor;
+        uint64_t outputs = 0;
         model_block b;
-        if (!plan->outputs[0].tensors[i].calibrated || !model_block_in(t->name, &b)) continue;
-        if (b.number != layer) sum = 0, layer = b.number;
-        sum = add_sat(sum, mul_sat(mul_sat(t->ne[0], shape_matrices(t->ne)), sizeof(float)));
-        most = max(most, sum);
+        for (size_t o = 0; o < plan->n_outputs; o++) outputs += plan->outputs[o].tensors[i].calibrated;
+        if (outputs && model_block_in(t->name, &b) && b.number == number)
+            sum = add_sat(sum, mul_sat(mul_sat(t->ne[0], shape_matrices(t->ne)), outputs * sizeof(float)));
     }
+    return sum;
+}
+
+/* Returns the most of these of a layer. */
+static uint64_t layer_squares_bytes(const gq_plan *plan, const plan_calibration *c) {
+    uint64_t most = 0, blocks = calibration_does(&c->settings, CALIBRATE_VALIDATION)
+                                    ? forward_model_sizes(c->model)->blocks + forward_model_drafts(c->model)
+                                    : 0;
+    for (uint64_t i = 0; i < blocks; i++) most = max(most, block_squares_bytes(plan, i));
     return most;
 }
 
@@ -219,18 +229,19 @@ static uint64_t validation_peak(const gq_plan *plan, plan_calibration *c) {
     uint64_t blocks = 0, rows = 0;
     held.windows = calibration_held(&c->settings).n;
     held.loops = 1, held.probes = false, held.batch_tokens = 0;
-    if (!calibration_does(&c->settings, CALIBRATE_VALIDATION) || !held.windows || held.context < 2) return 0;
+    if (!validation_is_done(&c->settings)) return 0;
     for (size_t o = 0; o < plan->n_outputs; o++)
         blocks = max(blocks, layer_blocks_bytes(plan, &plan->outputs[o], c->reads_blocks));
     for (size_t i = 0; i < plan->n_tensors; i++)
         rows = max(
             rows, mul_sat(plan->sources[i].tensor->ne[0], CODEC_MOST_LANES * (sizeof(float) + STORED_BYTES)));
     uint64_t figures = mul_sat(held.windows * held.context, (VALIDATION_STREAMS + 1) * sizeof(double));
-    c->validation_bytes =
-        add_sat(add_sat(blocks, layer_squares_bytes(plan, c)),
-                add_sat(mul_sat(rows, (uint64_t)held.threads), add_sat(figures, c->resident)));
+    c->validation_bytes = add_sat(
+        add_sat(blocks, mul_sat(2, layer_squares_bytes(plan, c))), /* the record, and what is taken of it */
+        add_sat(mul_sat(rows, (uint64_t)held.threads), add_sat(figures, c->resident)));
     held.extra_bytes = c->validation_bytes;
     validation_streams(&held, c->model, VALIDATION_STREAMS, &bounds);
+    c->validation_states = bounds.in_file ? bounds.states : 0;
     return bounds.peak;
 }
 
@@ -243,7 +254,8 @@ static needs needs_of(const gq_plan *plan, const plan_calibration *c) {
                          tensor_type_of(plan->outputs[o].tensors[i].to), c->job.threads);
         n.blocks = max(n.blocks, layer_blocks_bytes(plan, &plan->outputs[o], c->reads_blocks));
     }
-    n.blocks = add_sat(n.blocks, mul_sat(layer_squares_bytes(plan, c), plan->n_outputs));
+    /* Of tensors at hand or in the record, which may have room for as much again, and in what the checkpoint writes. */
+    n.blocks = add_sat(n.blocks, mul_sat(3, layer_squares_bytes(plan, c)));
     return n;
 }
 

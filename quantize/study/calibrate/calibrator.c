@@ -191,7 +191,8 @@ static bool calibrator_keep_results(calibrator *c, gq_error *e) {
 }
 
 static bool calibrator_end_progress(calibrator *c, gq_error *e) {
-    sweep_progress_span(&c->told, c->told.work, c->told.work);
+    double end = c->told.work - c->per_second * c->of->costs.validation;
+    sweep_progress_span(&c->told, end, end);
     return sweep_ask(&c->sweep, e);
 }
 
@@ -217,8 +218,10 @@ static bool run_sweep(calibrator *c, const sweep_plan *plan, gq_error *e) {
 static double calibrator_start_progress(calibrator *c, const gq_callbacks *callbacks) {
     const calibrate_job *job = c->of;
     const calibrate_costs *costs = &job->costs;
-    double seconds = calibrate_costs_begin(costs, costs->n_steps), weights = calibrator_weights(job),
-           done = c->saved->finished ? calibrate_costs_begin(costs, c->saved->finished) : 0,
+    double seconds = calibrate_costs_begin(costs, costs->n_steps) + costs->validation,
+           weights = calibrator_weights(job),
+           done =
+               c->saved->finished ? calibrate_costs_begin(costs, min(c->saved->finished, costs->n_steps)) : 0,
            pass = forward_job_work(&job->text.job, job->streams[0], false) *
                   (double)forward_job_loops(&job->text.job) /
                   (double)forward_model_sizes(job->streams[0])->layers;
@@ -258,24 +261,19 @@ size_t calibrator_sweep_steps(const calibrate_job *job) {
     return job->n_layers + (head_calibrated(job) || drafts_calibrated(job));
 }
 
-/* Validates the outputs, where that is not done yet: the process does that has their files. */
-static bool calibrator_validate(const calibrate_job *job, checkpoint *saved, const gq_callbacks *callbacks,
-                                gq_error *e) {
-    sweep_progress told =
-        sweep_progress_start(callbacks, 1, 1, job->text.job.windows * job->text.job.context);
-    return job->sample || !comm_is_first(job->text.comm) ||
-           validate_outputs(job, saved, calibrator_sweep_steps(job), &told, e);
-}
-
 bool calibrator_run(const calibrate_job *job, checkpoint *saved, const gq_callbacks *callbacks,
                     threads_count *threads, gq_error *e) {
     calibrator c = {.of = job, .saved = saved};
+    size_t steps = calibrator_sweep_steps(job);
     *threads = (threads_count){.error = 0};
     bool ok = true;
-    if (saved->finished < calibrator_sweep_steps(job)) {
+    if (saved->finished < steps) {
         ok = calibrator_list_tensors(&c, e) && run_job(&c, callbacks, threads, e);
         embedding_metric_free(&c.embedding);
         calibrator_drop_tensors(&c), free(c.record.bytes);
+    } else {
+        calibrator_start_progress(&c, callbacks);
     }
-    return ok && calibrator_validate(job, saved, callbacks, e);
+    if (!ok || job->sample || !comm_is_first(job->text.comm)) return ok; /* the first rank has the files */
+    return validate_outputs(job, saved, steps, &c.told, e);
 }

@@ -72,8 +72,8 @@ static void costs_add_up(const calibrate_job *j, double trial, calibrate_costs *
     double until = to->ahead + to->embedding, streams = operations_streams(j);
     windows_held held = calibration_held(j->settings);
     if (calibration_does(j->settings, CALIBRATE_VALIDATION))
-        to->plain += (double)(j->n_outputs * VALIDATION_STREAMS * j->n_layers * held.n) /
-                     (double)max(j->text.all_windows, 1) * to->pass;
+        to->validation = (double)(j->n_outputs * VALIDATION_PASSES * j->n_layers * held.n) /
+                         (double)max(j->text.all_windows, 1) * to->pass;
     for (size_t step = 0; step < to->n_steps; step++) {
         if (step < j->n_layers) until += streams * to->pass + to->metrics;
         to->ends[step] = until += to->ends[step];

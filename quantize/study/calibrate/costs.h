@@ -24,7 +24,8 @@ typedef struct calibrate_costs {
      * the first step, `ahead` and `embedding`, is in all of them. */
     double *ends;
     size_t n_steps;
-    double plain; /* rounding what is not calibrated, which comes behind all that */
+    double validation; /* behind all steps */
+    double plain;      /* rounding what is not calibrated, which comes behind all that */
 } calibrate_costs;
 
 /* What a tensor of a sample took, for an output. The seconds of a site are with the first of its tensors. */

@@ -6,6 +6,7 @@
  * So a run that is killed in between does both again. */
 #include "quantize/study/calibrate/validate.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,9 @@ enum {
     ENCODED_ROWS = CODEC_MOST_LANES,           /* at a time */
     ALL_GROUPS = (1 << VALIDATION_GROUPS) - 1, /* set of all of them */
 };
+
+/* Of the progress, that of deciding. */
+static const double VALIDATION_SHARE = .9;
 
 /* ---- groups ---- */
 
@@ -38,7 +42,9 @@ static size_t layer_among_run(const calibrate_job *job, size_t tensor) {
 
 /* Layers that are run; of a model that runs its blocks several times, its blocks. */
 static size_t layers_grouped(const calibrate_job *job) {
-    return min(job->n_layers, forward_model_sizes(job->streams[0])->blocks);
+    size_t n = 0, blocks = forward_model_sizes(job->streams[0])->blocks;
+    for (size_t i = 0; i < job->n_layers; i++) n += (job->numbers ? job->numbers[i] : i) < blocks;
+    return n;
 }
 
 size_t validation_group(const calibrate_job *job, size_t tensor) {
@@ -53,17 +59,23 @@ bool validation_drops(const validation_record *v, const calibrate_job *job, size
 
 char *validation_layers_text(const validation_record *v, const calibrate_job *job, gq_error *e) {
     enum { EACH = 64 };
-    size_t n = layers_grouped(job);
-    char *text = calloc(VALIDATION_GROUPS, EACH);
-    if (!text) return gq_fail_memory(e, VALIDATION_GROUPS * EACH), NULL;
-    for (size_t g = 0, at = 0; g < VALIDATION_GROUPS; g++) {
-        size_t first = (g * n + VALIDATION_GROUPS - 1) / VALIDATION_GROUPS,
-               end = ((g + 1) * n + VALIDATION_GROUPS - 1) / VALIDATION_GROUPS;
-        if (v->fallback >> g & 1 && first < end)
-            at += (size_t)snprintf(text + at, EACH, "%s%zu to %zu", at ? ", " : "", first, end - 1);
+    size_t n = layers_grouped(job), at = 0, size = (VALIDATION_GROUPS + 1) * EACH;
+    char *text = calloc(1, size);
+    if (!text) return gq_fail_memory(e, size), NULL;
+    for (size_t first = 0, end; first < n; first = end + 1) {
+        for (end = first; end < n && v->fallback >> end * VALIDATION_GROUPS / n & 1;) end++;
+        if (end == first) continue;
+        at += (size_t)snprintf(text + at, size - at,
+                               at      ? ", %zu"
+                               : n > 1 ? "layers %zu"
+                                       : "layer %zu",
+                               first);
+        if (end > first + 1) at += (size_t)snprintf(text + at, size - at, " to %zu", end - 1);
     }
     return text;
 }
+
+bool validation_embeds(const calibrate_job *job) { return forward_model_sizes(job->streams[0])->embeds; }
 
 /* ---- the windows ---- */
 
@@ -77,12 +89,16 @@ static void *copy_held(const calibration_settings *s, const void *from, size_t e
     return to;
 }
 
+bool validation_is_done(const calibration_settings *s) {
+    return calibration_does(s, CALIBRATE_VALIDATION) && s->context > 1 && calibration_held(s).n;
+}
+
 bool validation_job_new(forward_job *to, const calibration_settings *s, const text_share *text, gq_error *e) {
     size_t n = calibration_held(s).n, before = text->first_window * s->context;
     *to = text->job;
     to->ids = NULL, to->marks = NULL, to->targets = NULL;
     to->windows = 0, to->loops = 1, to->probes = false, to->batch_tokens = 0;
-    if (!calibration_does(s, CALIBRATE_VALIDATION) || s->context < 2 || !n) return true;
+    if (!validation_is_done(s)) return true;
     to->ids = copy_held(s, text->job.ids - before, sizeof *to->ids, n, e);
     if (text->job.marks) to->marks = copy_held(s, text->job.marks - before, sizeof *to->marks, n, e);
     if (text->job.targets) to->targets = copy_held(s, text->job.targets - before, sizeof *to->targets, n, e);
@@ -106,6 +122,7 @@ typedef struct validation {
     forward_job job;
     sweep sweep;
     sweep_progress *told;
+    double told_each;  /* of it, for a unit of forward_job_work */
     uint64_t *records; /* per tensor: where the checkpoint has the record with its entry, and 0 */
     float **squares;   /* per tensor of the layer at hand: mean squares of its inputs, NULL: not known */
     uint8_t **blocks;  /* per tensor of the layer at hand */
@@ -159,10 +176,11 @@ static bool encode_rows(const validation *v, size_t tensor, uint64_t row, uint64
     return ok;
 }
 
-/* A whole tensor, in pieces that threads share. */
+/* Rows of a tensor, in pieces that threads share. */
 typedef struct encoded_tensor {
     const validation *v;
     size_t tensor;
+    uint64_t first, end;
     uint8_t *blocks;
     gq_error *errors; /* of each thread */
 } encoded_tensor;
@@ -171,22 +189,27 @@ static bool encode_piece(void *data, uint64_t piece, int thread) {
     const encoded_tensor *t = data;
     const model_tensor *from = t->v->of->tensors[t->tensor];
     const gq_tensor *to = &t->v->of->outputs[t->v->output][t->tensor];
-    uint64_t rows = shape_rows(from->ne), row = piece * ENCODED_ROWS;
-    return encode_rows(t->v, t->tensor, row, min(rows, row + ENCODED_ROWS),
-                       t->blocks + row * (to->out_bytes / rows), &t->errors[thread]);
+    uint64_t row = t->first + piece * ENCODED_ROWS;
+    return encode_rows(t->v, t->tensor, row, min(t->end, row + ENCODED_ROWS),
+                       t->blocks + (row - t->first) * (to->out_bytes / shape_rows(from->ne)),
+                       &t->errors[thread]);
 }
 
-static bool encode_tensor(const validation *v, size_t tensor, uint8_t *blocks, gq_error *e) {
-    threads_pool *pool = sweep_pool(&v->sweep);
-    encoded_tensor t = {v, tensor, blocks, calloc((size_t)threads_pool_most(pool), sizeof(gq_error))};
+static bool encode_with(const validation *v, threads_pool *pool, size_t tensor, uint64_t first, uint64_t end,
+                        uint8_t *blocks, gq_error *e) {
+    encoded_tensor t = {v,   tensor, first,
+                        end, blocks, calloc((size_t)threads_pool_most(pool), sizeof(gq_error))};
     if (!t.errors) return gq_fail_memory(e, (size_t)threads_pool_most(pool) * sizeof(gq_error));
     threads_outcome done = threads_try(
-        pool, &(threads_job){.end = ceil_div(shape_rows(v->of->tensors[tensor]->ne), ENCODED_ROWS),
-                             .work = encode_piece,
-                             .data = &t});
+        pool, &(threads_job){.end = ceil_div(end - first, ENCODED_ROWS), .work = encode_piece, .data = &t});
     if (done.result != THREADS_DONE && e) *e = t.errors[done.thread];
     free(t.errors);
     return done.result == THREADS_DONE;
+}
+
+static bool encode_tensor(const validation *v, size_t tensor, uint8_t *blocks, gq_error *e) {
+    return encode_with(v, sweep_pool(&v->sweep), tensor, 0, shape_rows(v->of->tensors[tensor]->ne), blocks,
+                       e);
 }
 
 /* ---- mean squares, which the records of the sweep have ---- */
@@ -375,7 +398,9 @@ static bool run_some(validation *v, const forward_bounds *bounds, gq_error *e) {
                     .numbers = of->numbers,
                     .n_layers = of->n_layers,
                     .folder = of->keeps.folder,
-                    .progress = v->told};
+                    .progress = v->told,
+                    .layer_work = v->told_each};
+    p.logits_work = p.layer_work;
     if (of->reads_blocks && !p.text.bounds.layer) p.text.bounds.layer = of->text.bounds.layer;
     const forward_predictions all = {.job = &v->job, .model = m, .at = add_position, .data = v};
     const forward_pooled pooled = {add_embeddings, v};
@@ -389,11 +414,11 @@ static bool run_some(validation *v, const forward_bounds *bounds, gq_error *e) {
     return ok;
 }
 
-/* Runs all variants, as many side by side as the memory holds; v->groups and v->n say which. */
-static bool run_variants(validation *v, gq_error *e) {
+/* Runs the variants from `first` on, as many side by side as the memory holds; v->groups and v->n say which. */
+static bool run_variants(validation *v, size_t first, gq_error *e) {
     forward_bounds bounds;
-    size_t most = validation_streams(&v->job, v->of->streams[0], v->n, &bounds);
-    for (v->first = 1; v->first < v->n; v->first += v->streams - 1) {
+    size_t most = validation_streams(&v->job, v->of->streams[0], v->n - first + 1, &bounds);
+    for (v->first = first; v->first < v->n; v->first += v->streams - 1) {
         v->streams = min(most, v->n - v->first + 1);
         if (!run_some(v, &bounds, e)) return false;
     }
@@ -410,14 +435,18 @@ static double mean_of(const validation *v, size_t k) {
     return sum / weights;
 }
 
-/* Whether variant a is better than b. False for NaN. */
-static bool is_better(const validation *v, size_t a, size_t b) { return mean_of(v, a) < mean_of(v, b); }
+/* Whether variant a is better than b. What is not finite is never better, and worse than what is. */
+static bool is_better(const validation *v, size_t a, size_t b) {
+    return isfinite(mean_of(v, a)) && !(mean_of(v, a) >= mean_of(v, b));
+}
 
 /* First all whole variants and those without one group, then, where groups fall back, what is left. */
 static bool decide(validation *v, validation_record *to, gq_error *e) {
     v->n = 3, v->groups[1] = ALL_GROUPS, v->groups[2] = 0;
     for (size_t g = 0; g < VALIDATION_GROUPS; g++) v->groups[v->n++] = UINT64_C(1) << g;
-    if (!run_variants(v, e)) return false;
+    if (!run_variants(v, 1, e)) return false;
+    *to = (validation_record){.positions = 0};
+    if (!v->positions) return true; /* no token of these windows counts */
     *to = (validation_record){
         .positions = v->positions, .searched = mean_of(v, 1), .calibrated = mean_of(v, 2)};
     to->written = to->calibrated;
@@ -426,7 +455,7 @@ static bool decide(validation *v, validation_record *to, gq_error *e) {
     if (!to->fallback && is_better(v, 2, 1)) return true;
     if (to->fallback && to->fallback != ALL_GROUPS) {
         v->n = 4, v->groups[3] = to->fallback;
-        if (!run_variants(v, e)) return false;
+        if (!run_variants(v, 3, e)) return false;
         to->written = mean_of(v, 3);
         if (is_better(v, 3, 1)) return true;
     }
@@ -466,10 +495,13 @@ static bool decide_all(const calibrate_job *job, checkpoint *saved, sweep_progre
     validation_record *records = calloc(job->n_outputs, sizeof *records);
     bool ok = records || gq_fail_memory(e, job->n_outputs * sizeof *records);
     size_t sweep_records = saved->finished;
+    double begin = told->done, share = VALIDATION_SHARE * (told->work - begin) / (double)job->n_outputs;
     for (size_t o = 0; ok && o < job->n_outputs; o++) {
         validation v;
         ok = validation_open(&v, job, saved, o, sweep_records, e);
-        v.told = told;
+        double work = VALIDATION_PASSES * forward_job_work(&v.job, job->streams[0], true);
+        v.told = told, v.told_each = work > 0 ? share / work : 0;
+        sweep_progress_span(told, begin + share * (double)o, begin + share * (double)(o + 1));
         if (ok && v.job.windows && is_validated(job, o)) ok = decide(&v, &records[o], e);
         validation_close(&v);
     }
@@ -481,15 +513,18 @@ static bool decide_all(const calibrate_job *job, checkpoint *saved, sweep_progre
 /* ---- falling back ---- */
 
 /* Writes a tensor anew, encoded by search alone, and adds its entry. */
-static bool fall_back(validation *v, const calibrate_entry *was, calibrate_record *to, gq_error *e) {
+static bool fall_back(validation *v, threads_pool *pool, const calibrate_entry *was, calibrate_record *to,
+                      gq_error *e) {
     const calibrate_job *of = v->of;
     size_t i = was->tensor;
     uint64_t rows = shape_rows(of->tensors[i]->ne), bytes = of->outputs[v->output][i].out_bytes / rows, n;
-    uint8_t *blocks = memory_lines(ENCODED_ROWS, bytes, e);
+    uint64_t most = mul_sat(ENCODED_ROWS, (uint64_t)threads_pool_most(pool));
+    uint8_t *blocks = memory_lines(min(most, rows), bytes, e);
     bool ok = blocks;
     for (uint64_t row = 0; ok && row < rows; row += n) {
-        n = min(ENCODED_ROWS, rows - row);
-        ok = encode_rows(v, i, row, row + n, blocks, e) &&
+        n = min(most, rows - row);
+        ok = sweep_progress_report(v->told, 0, of->outputs[v->output][i].name, e) &&
+             encode_with(v, pool, i, row, row + n, blocks, e) &&
              of->store.write(of->store.data, v->output, i, row * bytes, blocks, n * bytes, e);
     }
     free(blocks);
@@ -501,8 +536,8 @@ static bool fall_back(validation *v, const calibrate_entry *was, calibrate_recor
 }
 
 /* Goes through the records of the sweep. */
-static bool fall_back_output(validation *v, const validation_record *decided, size_t sweep_records,
-                             calibrate_record *to, gq_error *e) {
+static bool fall_back_output(validation *v, threads_pool *pool, const validation_record *decided,
+                             size_t sweep_records, calibrate_record *to, gq_error *e) {
     uint64_t at = 0, n;
     bool ok = true;
     for (size_t i = 0; ok && i < sweep_records; i++) {
@@ -512,19 +547,20 @@ static bool fall_back_output(validation *v, const validation_record *decided, si
         ok = bytes;
         for (uint64_t in = 0; ok && record_next(bytes, n, &in, v->of, &entry, &squares);)
             if (entry.output == v->output && validation_drops(decided, v->of, entry.tensor))
-                ok = take_squares(v, &entry, squares, e) && fall_back(v, &entry, to, e);
+                ok = take_squares(v, &entry, squares, e) && fall_back(v, pool, &entry, to, e);
         drop_squares(v);
         free(bytes);
     }
     return ok;
 }
 
-static bool fall_back_all(const calibrate_job *job, checkpoint *saved, gq_error *e) {
+static bool fall_back_all(const calibrate_job *job, checkpoint *saved, sweep_progress *told, gq_error *e) {
     size_t sweep_records = saved->finished - 1;
     calibrate_record written = {.n = 0};
     uint64_t at = 0, n;
     uint8_t *decided = NULL;
-    bool ok = true;
+    threads_pool *pool = threads_pool_new(job->text.job.threads);
+    bool ok = pool || gq_fail_memory(e, 0);
     for (size_t i = 0; ok && i <= sweep_records; i++)
         free(decided), ok = (decided = checkpoint_next(saved, &at, &n, e));
     for (size_t o = 0; ok && o < job->n_outputs; o++) {
@@ -532,18 +568,19 @@ static bool fall_back_all(const calibrate_job *job, checkpoint *saved, gq_error 
         validation v;
         memcpy(&of_output, decided + o * sizeof of_output, sizeof of_output);
         if (!of_output.fallback) continue;
-        ok = validation_open(&v, job, saved, o, sweep_records, e) &&
-             fall_back_output(&v, &of_output, sweep_records, &written, e);
+        ok = validation_open(&v, job, saved, o, sweep_records, e);
+        v.told = told;
+        ok = ok && fall_back_output(&v, pool, &of_output, sweep_records, &written, e);
         validation_close(&v);
     }
     ok = ok && record_sum_up(&written, job, e) && job->store.sync(job->store.data, e) &&
          checkpoint_add(saved, NULL, written.bytes, written.n, e);
-    free(written.bytes), free(decided);
+    free(written.bytes), free(decided), threads_pool_free(pool);
     return ok;
 }
 
 bool validate_outputs(const calibrate_job *job, checkpoint *saved, size_t swept, sweep_progress *told,
                       gq_error *e) {
     return (saved->finished > swept || decide_all(job, saved, told, e)) &&
-           (saved->finished > swept + 1 || fall_back_all(job, saved, e));
+           (saved->finished > swept + 1 || fall_back_all(job, saved, told, e));
 }

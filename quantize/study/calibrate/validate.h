@@ -17,6 +17,8 @@
 
 /* Groups of successive layers; the base model, the two whole ones and one variant for each group. */
 enum { VALIDATION_GROUPS = 4, VALIDATION_STREAMS = VALIDATION_GROUPS + 3 };
+/* Passes over the windows at most: behind these the base model and what is left, where some groups fall back. */
+enum { VALIDATION_PASSES = VALIDATION_STREAMS + 2 };
 
 /* What was decided for an output, as the checkpoint keeps it. */
 typedef struct validation_record {
@@ -30,9 +32,13 @@ size_t validation_group(const calibrate_job *job, size_t tensor);
 /* Whether the record has the tensor fall back. */
 bool validation_drops(const validation_record *v, const calibrate_job *job, size_t tensor);
 
-/* The layers that fall back, as a warning names them: "0 to 6, 14 to 20". malloc'ed; NULL: no memory. */
+/* Whether embeddings are compared, not predictions. */
+bool validation_embeds(const calibrate_job *job);
+/* The layers that fall back, as a warning names them: "layers 0 to 6, 14 to 20". malloc'ed; NULL: no memory. */
 char *validation_layers_text(const validation_record *v, const calibrate_job *job, gq_error *e);
 
+/* Whether the step is done, and there are windows for it. */
+bool validation_is_done(const calibration_settings *s);
 /* The held-out windows as a job of their own; windows 0: there are none, or the step is not done. Its ids, marks and
  * targets are malloc'ed, for validation_job_free. text: of all ranks. */
 bool validation_job_new(forward_job *to, const calibration_settings *s, const text_share *text, gq_error *e);
