@@ -211,6 +211,15 @@ static void check_token_id(tensor_finder *f, const char *key, uint64_t tokens, b
               (unsigned long long)tokens);
 }
 
+/* Whether there are more tokens only because the converter has added some up to a multiple, which vocab_size does not
+ * count; a folder's tokens were compared with its vocab_size as they were read. */
+static bool is_padded(const tensor_finder *f, uint64_t size, uint64_t tokens) {
+    const arch_tokenizer *t = &f->m->arch->folder.tokenizer;
+    if (!t->multiple || size > tokens) return false;
+    return f->m->file->version == 0 || (t->exceptions & TOKENS_MULTIPLE_IS_TOLD) ||
+           (tokens - size < t->multiple && tokens % t->multiple == 0);
+}
+
 /* Beside a list of tokens readers do not look at vocab_size. */
 static void check_vocabulary_size(tensor_finder *f, uint64_t tokens) {
     const model_facts *facts = &state_of(f)->facts;
@@ -222,7 +231,7 @@ static void check_vocabulary_size(tensor_finder *f, uint64_t tokens) {
     if (is_set)
         f->ok = gq_fail(f->e, "%s: %s is set to %lld, but there are %llu tokens", f->m->path, kv->key,
                         (long long)size, (unsigned long long)tokens);
-    else
+    else if (!is_padded(f, (uint64_t)size, tokens))
         DOUBT(f, "%s is %lld, but there are %llu tokens", kv->key, (long long)size,
               (unsigned long long)tokens);
 }

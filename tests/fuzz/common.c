@@ -124,6 +124,7 @@ static void set_metadata(gguf_header *h, gq_error *e) {
     static const char texts[] = "\10\0\0\0\2\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0a\2\0\0\0\0\0\0\0bc";
     static const char nested[] = "\11\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\7\10"; /* [[7, 8]] */
     bool ok = gguf_header_set_string(h, "general.architecture", "llama", e) &&
+              gguf_header_set_string(h, "general.type", "part", e) && /* it lacks most of a model */
               gguf_header_set_u32(h, "llama.block_count", 2, e) &&
               gguf_header_set_u32(h, "llama.attention.head_count", 4, e) &&
               gguf_header_set(h, "a.string", GGUF_STRING, text, sizeof text - 1, e) &&

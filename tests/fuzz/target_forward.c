@@ -107,11 +107,17 @@ static void write_seed(const char *folder, const seed *s) {
     static const struct {
         const char *name;
         uint32_t value;
-    } numbers[] = {{"embedding_length", 4},           {"context_length", 64},
-                   {"attention.head_count", 2},       {"block_count", 1},
-                   {"attention.sliding_window", 3},   {"rope.dimension_count", 2},
-                   {"attention.kv_lora_rank", 3},     {"attention.key_length_mla", 4},
-                   {"attention.value_length_mla", 2}, {"expert_count", 3},
+    } numbers[] = {{"embedding_length", 4},
+                   {"context_length", 64},
+                   {"feed_forward_length", 6},
+                   {"attention.head_count", 2},
+                   {"block_count", 1},
+                   {"attention.sliding_window", 3},
+                   {"rope.dimension_count", 2},
+                   {"attention.kv_lora_rank", 3},
+                   {"attention.key_length_mla", 4},
+                   {"attention.value_length_mla", 2},
+                   {"expert_count", 3},
                    {"expert_used_count", 2}};
     size_t n = sizeof numbers / sizeof *numbers - (s->experts ? 0 : 2);
     gguf_header *h = gguf_header_new(NULL);
