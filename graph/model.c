@@ -1,17 +1,10 @@
 /* Opens models: their keys, tensors and layers. */
 #include "base/checked.h"
-#include "graph/layer.h"
 #include "graph/layer_part.h"
-#include "graph/own_keys.h"
-#include "graph/pooling.h"
-#include "graph/states/coders.h"
 #include "graph/states/stacks.h"
 #include "graph/tensors.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Before shapes are looked at, which would be called wrong. */
 static bool refuse_transposed(const forward_model *m, gq_error *e) {

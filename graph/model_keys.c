@@ -1,15 +1,11 @@
 /* The numbers of a model and the parts of its layers, from its metadata. */
-#include "base/checked.h"
-#include "graph/layer.h"
 #include "graph/layer_part.h"
 #include "graph/own_keys.h"
 #include "graph/pooling.h"
 #include "graph/states/coders.h"
 #include "graph/states/stacks.h"
-#include "graph/tensors.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

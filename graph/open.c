@@ -1,6 +1,4 @@
 /* Opens a model that is to be run: it is whole, or refused. */
-#include <stdlib.h>
-
 #include "graph/layer_part.h"
 #include "graph/model.h"
 

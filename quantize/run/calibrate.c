@@ -39,33 +39,14 @@ static calibrate_store files_store(files *f, bool written) {
 
 /* ---- what is kept ---- */
 
-/* What the checkpoint says of the validation, a record per output; zeros where it has not got there. */
-static bool read_decisions(const checkpoint *c, const calibrate_job *job, validation_record *to,
-                           gq_error *e) {
-    uint64_t at = 0, n = 0;
-    size_t swept = calibrator_sweep_steps(job);
-    uint8_t *bytes = NULL;
-    for (size_t i = 0; i < c->finished && i <= swept; i++) {
-        free(bytes);
-        if (!(bytes = checkpoint_next(c, &at, &n, e))) return false;
-    }
-    bool is_there = c->finished > swept && n == job->n_outputs * sizeof *to;
-    if (is_there) memcpy(to, bytes, n);
-    free(bytes);
-    return c->finished <= swept || is_there ||
-           gq_fail(e, "%s: the validation's record is damaged; remove this file and start again", c->path);
-}
-
-/* Calls `at` for the entries that stand: a tensor that fell back has one behind the validation's record, or none yet.
- * *whole: all records are of this job. */
+/* Calls `visit` for the entries that stand: a tensor that fell back has one behind the validation's record, or none
+ * yet. decided: validation_records. *whole: all records are of this job. */
 typedef bool entry_visitor(void *data, const calibrate_entry *entry, gq_error *e);
-static bool each_entry(const checkpoint *c, const calibrate_job *job, bool *whole, entry_visitor *visit,
-                       void *data, gq_error *e) {
+static bool each_entry(const checkpoint *c, const calibrate_job *job, const validation_record *decided,
+                       bool *whole, entry_visitor *visit, void *data, gq_error *e) {
     uint64_t at = 0, n;
     size_t swept = calibrator_sweep_steps(job);
-    validation_record *decided = calloc(job->n_outputs, sizeof *decided);
-    bool ok =
-        decided ? read_decisions(c, job, decided, e) : gq_fail_memory(e, job->n_outputs * sizeof *decided);
+    bool ok = true;
     *whole = true;
     for (size_t i = 0; ok && i < c->finished; i++) {
         uint8_t *bytes = checkpoint_next(c, &at, &n, e);
@@ -77,7 +58,6 @@ static bool each_entry(const checkpoint *c, const calibrate_job *job, bool *whol
                 ok = visit(data, &entry, e);
         free(bytes);
     }
-    free(decided);
     return ok;
 }
 
@@ -95,8 +75,10 @@ static bool check_entry(void *data, const calibrate_entry *entry, gq_error *e) {
  * the checkpoint is let go, so that nobody removes it. */
 static bool calibrate_records_hold(checkpoint *c, const calibrate_job *job, bool *hold, gq_error *e) {
     entries_in_file f = {job, true};
-    bool whole, ok = each_entry(c, job, &whole, check_entry, &f, e);
+    validation_record *decided = validation_records(c, job, calibrator_sweep_steps(job), e);
+    bool whole = false, ok = decided && each_entry(c, job, decided, &whole, check_entry, &f, e);
     *hold = whole && f.hold;
+    free(decided);
     if (!ok) checkpoint_close(c);
     return ok;
 }
@@ -205,12 +187,10 @@ static bool tell_validation(const gq_plan *plan, const calibrate_job *job, size_
 
 static bool tell_results(const gq_plan *plan, const checkpoint *c, const calibrate_job *job,
                          gq_results *results, gq_error *e) {
-    bool whole;
-    validation_record *decided = calloc(job->n_outputs, sizeof *decided);
-    bool ok = decided
-                  ? each_entry(c, job, &whole, visit_entry, results, e) && read_decisions(c, job, decided, e)
-                  : gq_fail_memory(e, job->n_outputs * sizeof *decided);
-    for (size_t o = 0; ok && o < job->n_outputs && c->finished > calibrator_sweep_steps(job); o++)
+    size_t swept = calibrator_sweep_steps(job);
+    validation_record *decided = validation_records(c, job, swept, e);
+    bool whole, ok = decided && each_entry(c, job, decided, &whole, visit_entry, results, e);
+    for (size_t o = 0; ok && o < job->n_outputs && c->finished > swept; o++)
         ok = tell_validation(plan, job, o, &decided[o], results, e);
     free(decided);
     return ok;

@@ -6,8 +6,9 @@
  *
  *     a = sum E F / sum F F, within 0 and T / (T + 3 n) for T tokens and n columns,
  *
- * over all held-out tokens and some rows of the matrix, and half of that, as other texts differ more. A token whose E is far beyond the others' counts for no more
- * than CORRECTION_FAR times the median: the first tokens of texts can have a state a thousand times as large. */
+ * over all held-out tokens and some rows of the matrix, and half of that, as other texts differ more. A token whose
+ * E is far beyond the others' counts for no more than CORRECTION_FAR times the median: the first tokens of texts can
+ * have a state a thousand times as large. */
 #ifndef GQ_QUANTIZE_STUDY_CALIBRATE_CORRECTION_H
 #define GQ_QUANTIZE_STUDY_CALIBRATE_CORRECTION_H
 

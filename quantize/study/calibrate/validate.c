@@ -93,7 +93,15 @@ bool validation_is_done(const calibration_settings *s) {
     return calibration_does(s, CALIBRATE_VALIDATION) && s->context > 1 && calibration_held(s).n;
 }
 
-bool validation_job_new(forward_job *to, const calibration_settings *s, const text_share *text, gq_error *e) {
+static void validation_job_free(forward_job *j) {
+    free((void *)j->ids), free((void *)j->marks), free((void *)j->targets);
+    j->ids = NULL, j->marks = NULL, j->targets = NULL, j->windows = 0;
+}
+
+/* Makes the held-out windows a job of their own; windows 0: there are none, or the step is not done. text: of all
+ * ranks. */
+static bool validation_job_new(forward_job *to, const calibration_settings *s, const text_share *text,
+                               gq_error *e) {
     size_t n = calibration_held(s).n, before = text->first_window * s->context;
     *to = text->job;
     to->ids = NULL, to->marks = NULL, to->targets = NULL;
@@ -108,11 +116,6 @@ bool validation_job_new(forward_job *to, const calibration_settings *s, const te
     return ok;
 }
 
-void validation_job_free(forward_job *j) {
-    free((void *)j->ids), free((void *)j->marks), free((void *)j->targets);
-    j->ids = NULL, j->marks = NULL, j->targets = NULL, j->windows = 0;
-}
-
 /* ---- a run of variants ---- */
 
 typedef struct validation {
@@ -123,6 +126,7 @@ typedef struct validation {
     sweep sweep;
     sweep_progress *told;
     double told_each;  /* of it, for a unit of forward_job_work */
+    size_t *block;     /* per tensor: the block that it is calibrated in; SIZE_MAX: it takes no part */
     uint64_t *records; /* per tensor: where the checkpoint has the record with its entry, and 0 */
     float **squares;   /* per tensor of the layer at hand: mean squares of its inputs, NULL: not known */
     uint8_t **blocks;  /* per tensor of the layer at hand */
@@ -134,11 +138,22 @@ typedef struct validation {
     size_t positions;
 } validation;
 
-static bool in_layer(const validation *v, size_t tensor, size_t layer) {
+/* Finds the blocks of the output's tensors. Returns whether some take part. */
+static bool find_blocks(validation *v) {
     const calibrate_job *of = v->of;
-    size_t blocks = forward_model_sizes(of->streams[0])->blocks, own = layer_among_run(of, tensor);
-    return of->outputs[v->output][tensor].calibrated && own != SIZE_MAX &&
-           (of->numbers ? of->numbers[own] : own) % blocks == layer % blocks;
+    size_t blocks = forward_model_sizes(of->streams[0])->blocks;
+    bool any = false;
+    for (size_t i = 0; i < of->n_tensors; i++) {
+        bool is = of->outputs[v->output][i].calibrated && validation_group(of, i) < VALIDATION_GROUPS;
+        v->block[i] = is ? forward_layer_of(of->streams[0], of->tensors[i]->name) % blocks : SIZE_MAX;
+        any = any || is;
+    }
+    return any;
+}
+
+/* Whether a tensor is one of the layer at hand. */
+static bool at_hand(const validation *v, size_t tensor) {
+    return v->block[tensor] == v->sweep.layer % forward_model_sizes(v->of->streams[0])->blocks;
 }
 
 /* ---- encoding by search alone ---- */
@@ -308,14 +323,14 @@ static bool pass_with(validation *v, forward_layer *l, size_t group, bool search
     for (size_t k = 1; k < v->streams; k++) any = any || is_searched(v, k, group) == searched;
     if (!any) return true;
     for (size_t i = 0; ok && i < v->of->n_tensors; i++)
-        if (in_layer(v, i, v->sweep.layer)) ok = replace_tensor(v, l, i, &from, e);
+        if (at_hand(v, i)) ok = replace_tensor(v, l, i, &from, e);
     forward_layer_use(l, true);
     for (size_t k = 1; ok && k < v->streams; k++)
         if (is_searched(v, k, group) == searched)
             ok = forward_stream_pass(v->sweep.streams[k], l, FORWARD_WHOLE, NULL, e);
     forward_layer_use(l, false);
     for (size_t i = 0; i < v->of->n_tensors; i++) {
-        if (in_layer(v, i, v->sweep.layer)) forward_layer_replace(l, v->of->tensors[i], 0, NULL);
+        if (at_hand(v, i)) forward_layer_replace(l, v->of->tensors[i], 0, NULL);
         free(v->blocks[i]), v->blocks[i] = NULL;
     }
     return ok;
@@ -327,7 +342,7 @@ static bool on_layer(void *data, forward_layer *l, gq_error *e) {
     bool ok = true;
     sweep_name_phase(&v->sweep, "validation");
     for (size_t i = 0; ok && i < v->of->n_tensors; i++) {
-        if (!in_layer(v, i, v->sweep.layer)) continue;
+        if (!at_hand(v, i)) continue;
         group = validation_group(v->of, i);
         if (!v->squares[i]) ok = read_squares(v, v->records[i], e);
     }
@@ -465,30 +480,23 @@ static bool decide(validation *v, validation_record *to, gq_error *e) {
 
 static void validation_close(validation *v) {
     if (v->squares) drop_squares(v);
-    free(v->records), free(v->squares), free(v->blocks), free(v->divergence), free(v->weight);
+    free(v->block), free(v->records), free(v->squares), free(v->blocks), free(v->divergence), free(v->weight);
     validation_job_free(&v->job);
 }
 
 static bool validation_open(validation *v, const calibrate_job *job, const checkpoint *saved, size_t output,
-                            size_t sweep_records, gq_error *e) {
+                            sweep_progress *told, gq_error *e) {
     size_t n = job->n_tensors + 1;
-    *v = (validation){.of = job, .saved = saved, .output = output};
+    *v = (validation){.of = job, .saved = saved, .output = output, .told = told};
     if (!validation_job_new(&v->job, job->settings, &job->text, e)) return false;
     v->job.extra_bytes = job->validation_bytes;
     size_t positions = v->job.windows * v->job.context + 1;
+    v->block = calloc(n, sizeof *v->block);
     v->records = calloc(n, sizeof *v->records), v->squares = calloc(n, sizeof *v->squares);
     v->blocks = calloc(n, sizeof *v->blocks), v->weight = calloc(positions, sizeof *v->weight);
     v->divergence = calloc(VALIDATION_STREAMS * positions, sizeof *v->divergence);
-    if (!v->records || !v->squares || !v->blocks || !v->weight || !v->divergence)
-        return gq_fail_memory(e, n * 3 * sizeof(void *) + VALIDATION_STREAMS * positions * sizeof(double));
-    return find_records(v, sweep_records, e);
-}
-
-/* Whether the output has tensors that take part. */
-static bool is_validated(const calibrate_job *job, size_t output) {
-    for (size_t i = 0; i < job->n_tensors; i++)
-        if (job->outputs[output][i].calibrated && validation_group(job, i) < VALIDATION_GROUPS) return true;
-    return false;
+    return (v->block && v->records && v->squares && v->blocks && v->weight && v->divergence) ||
+           gq_fail_memory(e, n * 4 * sizeof(void *) + VALIDATION_STREAMS * positions * sizeof(double));
 }
 
 static bool decide_all(const calibrate_job *job, checkpoint *saved, sweep_progress *told, gq_error *e) {
@@ -498,11 +506,12 @@ static bool decide_all(const calibrate_job *job, checkpoint *saved, sweep_progre
     double begin = told->done, share = VALIDATION_SHARE * (told->work - begin) / (double)job->n_outputs;
     for (size_t o = 0; ok && o < job->n_outputs; o++) {
         validation v;
-        ok = validation_open(&v, job, saved, o, sweep_records, e);
+        ok = validation_open(&v, job, saved, o, told, e);
         double work = VALIDATION_PASSES * forward_job_work(&v.job, job->streams[0], true);
-        v.told = told, v.told_each = work > 0 ? share / work : 0;
+        v.told_each = work > 0 ? share / work : 0;
         sweep_progress_span(told, begin + share * (double)o, begin + share * (double)(o + 1));
-        if (ok && v.job.windows && is_validated(job, o)) ok = decide(&v, &records[o], e);
+        if (ok && v.job.windows && find_blocks(&v))
+            ok = find_records(&v, sweep_records, e) && decide(&v, &records[o], e);
         validation_close(&v);
     }
     ok = ok && checkpoint_add(saved, NULL, records, job->n_outputs * sizeof *records, e);
@@ -511,6 +520,25 @@ static bool decide_all(const calibrate_job *job, checkpoint *saved, sweep_progre
 }
 
 /* ---- falling back ---- */
+
+validation_record *validation_records(const checkpoint *saved, const calibrate_job *job, size_t swept,
+                                      gq_error *e) {
+    size_t size = job->n_outputs * sizeof(validation_record);
+    validation_record *to = calloc(job->n_outputs, sizeof *to);
+    uint64_t at = 0, n = 0;
+    uint8_t *bytes = NULL;
+    bool ok = to || gq_fail_memory(e, size);
+    for (size_t i = 0; ok && saved->finished > swept && i <= swept; i++)
+        free(bytes), ok = (bytes = checkpoint_next(saved, &at, &n, e));
+    if (ok && bytes)
+        ok = n == size ||
+             gq_fail(e, "%s: the validation's record is damaged; remove this file and start again",
+                     saved->path);
+    if (ok && bytes) memcpy(to, bytes, size);
+    free(bytes);
+    if (!ok) free(to), to = NULL;
+    return to;
+}
 
 /* Writes a tensor anew, encoded by search alone, and adds its entry. */
 static bool fall_back(validation *v, threads_pool *pool, const calibrate_entry *was, calibrate_record *to,
@@ -557,20 +585,14 @@ static bool fall_back_output(validation *v, threads_pool *pool, const validation
 static bool fall_back_all(const calibrate_job *job, checkpoint *saved, sweep_progress *told, gq_error *e) {
     size_t sweep_records = saved->finished - 1;
     calibrate_record written = {.n = 0};
-    uint64_t at = 0, n;
-    uint8_t *decided = NULL;
-    threads_pool *pool = threads_pool_new(job->text.job.threads);
-    bool ok = pool || gq_fail_memory(e, 0);
-    for (size_t i = 0; ok && i <= sweep_records; i++)
-        free(decided), ok = (decided = checkpoint_next(saved, &at, &n, e));
+    validation_record *decided = validation_records(saved, job, sweep_records, e);
+    threads_pool *pool = decided ? threads_pool_new(job->text.job.threads) : NULL;
+    bool ok = decided && (pool || gq_fail_memory(e, 0));
     for (size_t o = 0; ok && o < job->n_outputs; o++) {
-        validation_record of_output;
         validation v;
-        memcpy(&of_output, decided + o * sizeof of_output, sizeof of_output);
-        if (!of_output.fallback) continue;
-        ok = validation_open(&v, job, saved, o, sweep_records, e);
-        v.told = told;
-        ok = ok && fall_back_output(&v, pool, &of_output, sweep_records, &written, e);
+        if (!decided[o].fallback) continue;
+        ok = validation_open(&v, job, saved, o, told, e) &&
+             fall_back_output(&v, pool, &decided[o], sweep_records, &written, e);
         validation_close(&v);
     }
     ok = ok && record_sum_up(&written, job, e) && job->store.sync(job->store.data, e) &&

@@ -29,6 +29,10 @@ typedef struct validation_record {
 
 /* The group of a tensor's layer; VALIDATION_GROUPS: it is in none. */
 size_t validation_group(const calibrate_job *job, size_t tensor);
+/* What the checkpoint says of the outputs, one for each; zeros where it has not got so far. swept: records before
+ * these. malloc'ed; NULL: *e. */
+validation_record *validation_records(const checkpoint *saved, const calibrate_job *job, size_t swept,
+                                      gq_error *e);
 /* Whether the record has the tensor fall back. */
 bool validation_drops(const validation_record *v, const calibrate_job *job, size_t tensor);
 
@@ -39,17 +43,13 @@ char *validation_layers_text(const validation_record *v, const calibrate_job *jo
 
 /* Whether the step is done, and there are windows for it. */
 bool validation_is_done(const calibration_settings *s);
-/* The held-out windows as a job of their own; windows 0: there are none, or the step is not done. Its ids, marks and
- * targets are malloc'ed, for validation_job_free. text: of all ranks. */
-bool validation_job_new(forward_job *to, const calibration_settings *s, const text_share *text, gq_error *e);
-void validation_job_free(forward_job *j);
 /* How many streams of the model the job's memory holds side by side, at most so many and at least two, with their
  * bounds. */
 size_t validation_streams(const forward_job *j, const forward_model *m, size_t most, forward_bounds *bounds);
 
 /* Decides for all outputs and adds two records to the checkpoint: a validation_record for each output, then the
- * entries of the tensors that fell back, when they are written anew. swept: records before these. Continues where an earlier run was killed.
- * For the process that has the files. */
+ * entries of the tensors that fell back, when they are written anew. swept: as above. Continues where an earlier run
+ * was killed. For the process that has the files. */
 bool validate_outputs(const calibrate_job *job, checkpoint *saved, size_t swept, sweep_progress *told,
                       gq_error *e);
 #endif
