@@ -60,13 +60,13 @@ static int compare_stored(const void *a, const void *b) {
 }
 
 /* Changes all names, and warns where any did change. */
-static bool list_rename(hf_list *l, bool (*rename)(char *name), const char *what, gq_error *e) {
+static bool list_rename(hf_list *l, bool (*change)(char *name), const char *what, gq_error *e) {
     size_t n = 0;
     char first[256] = "";
     for (size_t i = 0; i < l->n; i++) {
         char was[256];
         snprintf(was, sizeof was, "%s", l->stored[i].name);
-        if (rename((char *)l->stored[i].name) && n++ == 0) memcpy(first, was, sizeof first);
+        if (change((char *)l->stored[i].name) && n++ == 0) memcpy(first, was, sizeof first);
     }
     if (n == 0) return true;
     qsort(l->stored, l->n, sizeof *l->stored, compare_stored);
