@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "arch/rows.h"
-#include "model/facts.h"
+#include "gguf/facts.h"
 
 static const architecture *const files[] = {
     arch_rows_llama,   arch_rows_qwen,     arch_rows_gemma,     arch_rows_latent,    arch_rows_kda,

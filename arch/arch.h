@@ -1,6 +1,6 @@
 /* What an architecture is, one row each: all that the rooms know by an architecture's name stands in its row, whole
  * and in one place, and nowhere else. Rows are data: they name parts, steps and kinds by members of the enums here, and
- * the rooms that read a row have their code (hf/ folders, graph/ layers, mixes/ types, quantize/plan what pruning cuts).
+ * the rooms that read a row have their code (hf/ folders, forward/graph/ layers, mixes/ types, quantize/plan what pruning cuts).
  *
  * An architecture that has no new part is a row in one of the files of families, and golden data (docs/internals/forward.md).
  * A row must be complete: a tensor or key that it leaves out is absent.
@@ -11,7 +11,7 @@
 #include "arch/folder.h"
 #include "arch/graph.h"
 
-struct model_facts; /* model/facts.h */
+struct model_facts; /* gguf/facts.h */
 
 /* What the number of layers itself decides. */
 typedef enum arch_by_number {

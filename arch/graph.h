@@ -1,5 +1,5 @@
 /* How a layer of an architecture computes: which parts it has, which optional tensors, where norms stand, how rope
- * turns. Read by graph/, which has the code of each part (docs/internals/forward.md). */
+ * turns. Read by forward/graph/, which has the code of each part (docs/internals/forward.md). */
 #ifndef GQ_ARCH_GRAPH_H
 #define GQ_ARCH_GRAPH_H
 
@@ -9,7 +9,7 @@
 
 #include "arch/weights.h"
 
-/* The parts that layers are made of: the member, and its code in graph/. */
+/* The parts that layers are made of: the member, and its code in forward/graph/. */
 #define ARCH_PARTS(P) \
     /* mixers */ \
     P(MIXER_ATTENTION, mixer_attention)   /* keys and values per head */ \
@@ -52,7 +52,7 @@ typedef enum arch_part { PART_NONE, ARCH_PARTS(ARCH_PART_MEMBER) ARCH_PART_LIMIT
 #undef ARCH_PART_MEMBER
 
 /* Keys that hardly another architecture has, or numbers that follow from others: read in this order after all
- * other keys (graph/own_keys.c). */
+ * other keys (forward/graph/own_keys.c). */
 #define ARCH_OWN_KEYS(K) \
     K(OWN_SCORE_CAP, own_read_score_cap) /* attn_logit_softcapping, or else score_cap */ \
     K(OWN_FINAL_CAP, own_read_final_cap) /* final_logit_softcapping, or else final_cap */ \
@@ -231,7 +231,7 @@ typedef enum rope_factors {
     FACTORS_GLOBAL,   /* rope_freqs, or the pair with type longrope, in layers without a window */
 } rope_factors;
 
-/* Blocks called enc.blk.N and dec.blk.N (graph/states/coders.h). */
+/* Blocks called enc.blk.N and dec.blk.N (forward/graph/states/coders.h). */
 typedef enum arch_coders { CODERS_NONE, CODERS_ENCODER, CODERS_BOTH } arch_coders;
 
 typedef enum tying { TIED_MAY, TIED_MUST, TIED_NO } tying; /* whether output.weight is absent */
@@ -280,9 +280,9 @@ typedef struct arch_graph {
     bool ends_mean;     /* behind the last layer TAIL_HYPER takes the mean of its streams, without weights */
     bool mixes_streams; /* TAIL_HYPER's streams flow into each other */
     arch_part bank;     /* earlier states that layers read together with the state */
-    arch_part switched; /* adapters in the file, of which tokens switch one on (graph/switched.h) */
+    arch_part switched; /* adapters in the file, of which tokens switch one on (forward/graph/switched.h) */
     arch_part
-        entry; /* what makes the state before the layer; only prediction blocks have one (graph/draft/draft.c) */
+        entry; /* what makes the state before the layer; only prediction blocks have one (forward/graph/draft/draft.c) */
     /* Layers from this one on use keys and values of earlier ones, whatever the key says; their own are in
      * the file and unused. 0: the key says it. */
     size_t own_kv_layers;

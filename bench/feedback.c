@@ -18,10 +18,10 @@
 #include "base/memory.h"
 #include "base/threads.h"
 #include "bench/turns.h"
-#include "imatrix/factor.h"
-#include "imatrix/moments.h"
-#include "products/matmul.h"
-#include "products/product.h"
+#include "forward/products/matmul.h"
+#include "forward/products/product.h"
+#include "study/inputs/factor.h"
+#include "study/inputs/moments.h"
 
 enum { TOKENS = 512, MOST_ROWS = 1 << 16 };
 

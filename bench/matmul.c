@@ -19,7 +19,7 @@
 
 #include "base/memory.h"
 #include "bench/turns.h"
-#include "products/matmul.h"
+#include "forward/products/matmul.h"
 
 enum { MOST_TURNS = 101 };
 typedef struct product_shape {

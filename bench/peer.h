@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "model/type.h"
+#include "gguf/type.h"
 
 typedef struct peer_codec {
     size_t (*rows)(const float *x, void *blocks, int64_t rows, int64_t cols, const float *importance);

@@ -10,11 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/comm/ranks.h"
 #include "codec/feedback.h"
 #include "codec/tile.h"
-#include "comm/ranks.h"
-#include "imatrix/moments.h"
 #include "quantize/gquant.h"
+#include "study/inputs/moments.h"
 #include "tests/support/ranks.h"
 
 typedef struct counted {

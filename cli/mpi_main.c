@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/comm/mpi.h"
 #include "cli/commands.h"
 #include "cli/say.h"
-#include "comm/mpi.h"
 
 static void turn_away_output(void) {
     int nowhere = open("/dev/null", O_WRONLY);

@@ -31,7 +31,7 @@ endif()
 file(GLOB headers CONFIGURE_DEPENDS quantize/gquant*.h)
 install(FILES ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gquant COMPONENT dev)
 install(FILES base/adapters.h base/callbacks.h base/error.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gquant/base COMPONENT dev)
-install(FILES comm/comm.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gquant/comm COMPONENT dev)
+install(FILES base/comm/comm.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gquant/base/comm COMPONENT dev)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/gquant.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
 install(FILES docs/gquant.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT command)
 file(GLOB pages CONFIGURE_DEPENDS docs/*.md) # those for users; what is for developers stays in the repository

@@ -1,9 +1,10 @@
 # Sums of vectors are checked lane by lane and products access by access, which takes three quarters of the time of all tests.
 option(GQUANT_SANITIZE_LESS "Under sanitizers, kernels' sums may overflow, pointers are checked by what they read, and products by ranges (codec/simd/chains.h)" OFF)
 
-# Every file of a room's simd/ is compiled once per ISA level; GQ_LEVEL names the level in symbols.
-function(gquant_kernels room level lanes)
-  file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${room}/simd/*.c)
+# Every file of a folder's simd/ is compiled once per ISA level; GQ_LEVEL names the level in symbols.
+function(gquant_kernels folder level lanes)
+  get_filename_component(room ${folder} NAME)
+  file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/simd/*.c)
   add_library(${room}_${level} OBJECT ${kernel_sources})
   target_include_directories(${room}_${level} PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(${room}_${level} PRIVATE GQ_LEVEL=${level} GQ_LANES=${lanes})
@@ -30,8 +31,9 @@ endif()
 
 # A level that the library has.
 function(gquant_level level lanes)
-  foreach(room codec graph)
-    gquant_kernels(${room} ${level} ${lanes} ${ARGN})
+  foreach(folder codec forward/graph)
+    get_filename_component(room ${folder} NAME)
+    gquant_kernels(${folder} ${level} ${lanes} ${ARGN})
     target_sources(gquant PRIVATE $<TARGET_OBJECTS:${room}_${level}>)
   endforeach()
   target_compile_definitions(gquant PRIVATE GQ_HAVE_${level})

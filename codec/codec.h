@@ -1,6 +1,6 @@
 /* Codecs of tensor types: one table row per type, one set of kernels per ISA level.
  *
- * A row of weights is cut into blocks of consecutive columns (model/type.h says how long); a block is encoded
+ * A row of weights is cut into blocks of consecutive columns (gguf/type.h says how long); a block is encoded
  * from its own weights and the importance of its own columns alone. So output bytes depend on nothing else:
  * not on the ISA level, the number of threads, or how rows and columns are grouped into calls. Callers own
  * all memory; nothing here allocates, fails or keeps state between calls.
@@ -16,7 +16,7 @@
 
 #include "codec/isa.h"
 #include "codec/tile.h"
-#include "model/type.h"
+#include "gguf/type.h"
 
 typedef enum codec_effort { EFFORT_FAST, EFFORT_DEFAULT, EFFORT_BEST } codec_effort;
 

@@ -2,7 +2,7 @@
  * good by those after it, as far as the inputs of the columns go together.
  *
  * A row w becomes q so that (q - t) H (q - t)^T is small: H, the moments of the inputs y that the rounded
- * matrix meets (damped, imatrix/factor.h), t = w + a w D H^-1 the row that fits best, D the mean of
+ * matrix meets (damped, study/inputs/factor.h), t = w + a w D H^-1 the row that fits best, D the mean of
  * (x - y) y^T, x the inputs that the row was trained for. With H = R R^T, R upper triangular, that is the sum
  * over columns c of r_c^2,
  *

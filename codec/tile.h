@@ -1,5 +1,5 @@
 /* The inner step of every product of matrices: y (+)= w x by the kernels of one arithmetic, a row of functions
- * that is chosen once (products/product.h). What is above it (products/, codec/feedback.h) cuts matrices into
+ * that is chosen once (forward/products/product.h). What is above it (forward/products/, codec/feedback.h) cuts matrices into
  * these.
  *
  * In float32 each output is one chain of fused multiply-adds in the order of columns, from 0 or from what y

@@ -13,7 +13,7 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "gguf/read.h"
-#include "model/value.h"
+#include "gguf/value.h"
 
 /* ---- what others may do with a model in GGUF files ---- */
 

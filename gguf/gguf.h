@@ -6,7 +6,7 @@
 #ifndef GQ_GGUF_GGUF_H
 #define GQ_GGUF_GGUF_H
 
-#include "model/model.h"
+#include "gguf/model.h"
 
 typedef struct gguf_shard {
     gq_file file;

@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "base/name_index.h"
 #include "gguf/header.h"
-#include "model/value.h"
+#include "gguf/value.h"
 
 struct gguf_header {
     model_kv *kv; /* key NULL: removed */

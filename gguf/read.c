@@ -14,7 +14,7 @@
 
 #include "base/checked.h"
 #include "gguf/header.h"
-#include "model/value.h"
+#include "gguf/value.h"
 
 /* ---- a cursor: reads a header front to back, piece by piece, and says where it is wrong ---- */
 

@@ -6,7 +6,7 @@
 #define GQ_HF_HF_H
 
 #include "base/adapters.h"
-#include "model/model.h"
+#include "gguf/model.h"
 
 /* Whether a path is a folder, or a file that is none of GGUF but of a folder or of safetensors: to be opened
  * here. */

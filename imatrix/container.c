@@ -11,10 +11,10 @@
 
 #include "gguf/gguf.h"
 #include "gguf/header.h"
+#include "gguf/model.h"
 #include "gguf/read.h"
+#include "gguf/value.h"
 #include "imatrix/entries.h"
-#include "model/model.h"
-#include "model/value.h"
 
 enum { SUMS, COUNTS, ACTIVATIONS, PARTS };
 static const char *const suffixes[PARTS] = {".in_sum2", ".counts", ".in_sum"};

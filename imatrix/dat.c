@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gguf/model.h"
 #include "imatrix/entries.h"
-#include "model/model.h"
 
 /* Name length, one byte of name, calls, number of values, one value. */
 enum { SMALLEST_ENTRY = 4 + 1 + 4 + 4 + 4 };

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "codec/codec.h"
-#include "model/model.h"
+#include "gguf/model.h"
 
 /* Statistics of one matrix: a tensor of two dimensions is one, a tensor of experts has one for each expert.
  */

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "model/type.h"
+#include "gguf/type.h"
 
 /* The types there are to choose from, besides the tensor's own. */
 enum { BUDGET_TYPES = 21 };

@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "model/facts.h"
-#include "model/type.h"
+#include "gguf/facts.h"
+#include "gguf/type.h"
 
 /* A file type: what the user names. */
 typedef struct mix_filetype {

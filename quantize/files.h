@@ -2,7 +2,7 @@
 #ifndef GQ_QUANTIZE_FILES_H
 #define GQ_QUANTIZE_FILES_H
 
-#include "model/model.h"
+#include "gguf/model.h"
 #include "quantize/gquant_common.h"
 
 typedef struct file_piece {

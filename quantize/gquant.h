@@ -29,7 +29,7 @@
  *     gquant_arrays.h    arrays encoded and decoded; a model written from arrays
  *     gquant_study.h     a model run on a text: tokens, importance data, perplexity and divergence
  *     gquant_publish.h   what fits a machine; a folder to publish; tables and charts
- *     base/error.h, base/callbacks.h, comm/comm.h
+ *     base/error.h, base/callbacks.h, base/comm/comm.h
  *                        failures; progress and stopping; several processes that do one job
  *
  * Later versions add to this interface in ways that break no program:

@@ -10,7 +10,7 @@
 #ifndef GQUANT_QUANTIZE_H
 #define GQUANT_QUANTIZE_H
 
-#include "comm/comm.h"
+#include "base/comm/comm.h"
 #include "gquant_common.h"
 
 #ifdef __cplusplus

@@ -2,7 +2,7 @@
 #ifndef GQ_QUANTIZE_INPUT_H
 #define GQ_QUANTIZE_INPUT_H
 
-#include "model/model.h"
+#include "gguf/model.h"
 #include "quantize/gquant_inspect.h"
 
 /* Opens a GGUF file, any shard of a split one, a Hugging Face folder, or an image model's safetensors.

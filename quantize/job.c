@@ -6,17 +6,17 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/comm/ranks.h"
 #include "base/relay.h"
 #include "base/sized.h"
-#include "comm/ranks.h"
-#include "quantize/plan/calibration/calibration.h"
 #include "quantize/plan/paths.h"
 #include "quantize/plan/plan.h"
 #include "quantize/run/finalize.h"
 #include "quantize/run/journal.h"
-#include "quantize/study/calibration_job.h"
-#include "quantize/study/sample.h"
-#include "quantize/study/trials.h"
+#include "study/calibrate/calibration.h"
+#include "study/calibrate/calibration_job.h"
+#include "study/sample.h"
+#include "study/trials.h"
 
 /* The states of a calibrated run are made beside its first output. */
 static bool check_states(const gq_plan *plan, const gq_options *options, gq_error *e) {

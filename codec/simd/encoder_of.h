@@ -1,7 +1,7 @@
 /* Makes an encoder (steps_of.h) of a type whose codes stand for one weight each. Included once per type,
  * after
  *
- *     NAME     in symbols: q4_k        TYPE  in model/type.h: Q4_K
+ *     NAME     in symbols: q4_k        TYPE  in gguf/type.h: Q4_K
  *     LENGTH   columns of a sub-block, which have a scale in common; without it, the block's
  *     GAIN     no_gain or a function like it: the gain that plain encoding finishes with; without it, whole_gain
  *

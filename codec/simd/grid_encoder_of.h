@@ -1,6 +1,6 @@
 /* Makes an encoder (steps_of.h) of a grid type. Included once per type, after
  *
- *     NAME     in symbols: iq2_xs      TYPE  in model/type.h: IQ2_XS
+ *     NAME     in symbols: iq2_xs      TYPE  in gguf/type.h: IQ2_XS
  *     GROUP    weights that are coded together, NAME_type.step
  *
  * and searches_NAME, NAME_type and pack_NAME(fields, words).

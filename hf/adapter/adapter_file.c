@@ -12,6 +12,7 @@
 
 #include "base/checked.h"
 #include "base/checksum.h"
+#include "gguf/model.h"
 #include "hf/adapter/adapter_target.h"
 #include "hf/arrays/coded.h"
 #include "hf/arrays/delta.h"
@@ -20,7 +21,6 @@
 #include "hf/metadata/general.h"
 #include "hf/metadata/metadata.h"
 #include "hf/tensors/build_tensor.h"
-#include "model/model.h"
 
 static const char INSTEAD[] =
     "llama.cpp's adapters have pairs of matrices alone; merge this one into its model as that is read";

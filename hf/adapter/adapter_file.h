@@ -3,7 +3,7 @@
 #define GQ_HF_ADAPTER_ADAPTER_FILE_H
 
 #include "base/adapters.h"
-#include "model/model.h"
+#include "gguf/model.h"
 
 /* Opens the adapter in `path` with the config of the model's folder `base`, whose weights need not be there:
  * a tensor TENSOR.lora_a and one TENSOR.lora_b for each matrix that it changes, as llama.cpp's

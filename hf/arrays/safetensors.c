@@ -13,8 +13,8 @@
 #include "base/checked.h"
 #include "base/checksum.h"
 #include "base/memory.h"
+#include "gguf/model.h"
 #include "hf/arrays/names.h"
-#include "model/model.h"
 
 enum {
     HEADER_MOST = 100000000, /* the format's own limit */

@@ -6,8 +6,8 @@
 #ifndef GQ_HF_ARRAYS_SOURCE_H
 #define GQ_HF_ARRAYS_SOURCE_H
 
+#include "gguf/type.h"
 #include "hf/arrays/safetensors.h"
-#include "model/type.h"
 
 typedef enum hf_coding {
     HF_PLAIN,

@@ -3,7 +3,7 @@
 #define GQ_HF_FOLDER_PAIRS_H
 
 #include "base/name_index.h"
-#include "model/model.h"
+#include "gguf/model.h"
 
 typedef struct hf_pairs {
     const char *prefix; /* for keys that begin with '.': the architecture */

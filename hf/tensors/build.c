@@ -8,13 +8,13 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "gguf/facts.h"
 #include "hf/arrays/coded.h"
 #include "hf/arrays/names.h"
 #include "hf/tensors/build_tensor.h"
 #include "hf/tensors/doubts.h"
 #include "hf/tensors/mlx.h"
 #include "hf/tensors/steps.h"
-#include "model/facts.h"
 
 enum { EXPERTS_MOST = 65536 };
 

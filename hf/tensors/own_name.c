@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gguf/facts.h"
 #include "hf/arrays/names.h"
 #include "hf/tensors/build.h"
 #include "hf/tensors/build_tensor.h"
-#include "model/facts.h"
 
 /* Writes a name with another layer's number in place of its own. False: it has none, or becomes too long. */
 static bool name_renumber(const char *name, uint64_t from, uint64_t to, char *text, size_t size) {

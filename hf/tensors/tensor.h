@@ -3,8 +3,8 @@
 #ifndef GQ_HF_TENSORS_TENSOR_H
 #define GQ_HF_TENSORS_TENSOR_H
 
+#include "gguf/model.h"
 #include "hf/arrays/view.h"
-#include "model/model.h"
 
 typedef enum hf_op_kind {
     HF_ADD,

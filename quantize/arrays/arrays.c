@@ -13,11 +13,11 @@
 #include "base/sized.h"
 #include "base/threads.h"
 #include "codec/vector.h"
-#include "imatrix/factor.h"
-#include "imatrix/moments.h"
 #include "quantize/gquant_arrays.h"
 #include "quantize/strips/schedule.h"
 #include "quantize/strips/strip.h"
+#include "study/inputs/factor.h"
+#include "study/inputs/moments.h"
 
 /* ---- encoding under second moments ---- */
 
@@ -27,7 +27,7 @@
  * search, with the diagonal as importance, and with error feedback (codec/feedback.h). For both the error v H
  * v^T of each row is computed from what the blocks decode to, and each row keeps the better blocks. So no row
  * is worse under H than search leaves it. H here is what the caller gave; damping and shrinking
- * (imatrix/moments.h) only serve the factoring. */
+ * (study/inputs/moments.h) only serve the factoring. */
 
 typedef struct feedback_encoder {
     strip_encoder search; /* the mean squares of the columns are its importance */

@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "gguf/gguf.h"
 #include "gguf/header.h"
-#include "model/value.h"
+#include "gguf/value.h"
 #include "quantize/files.h"
 #include "quantize/gquant_arrays.h"
 #include "quantize/input.h"

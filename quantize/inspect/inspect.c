@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/value.h"
+#include "gguf/value.h"
 #include "quantize/input.h"
 #include "quantize/strips/strip.h"
 

@@ -1,8 +1,8 @@
 /* Estimates the memory that llama.cpp takes for a model besides its weights. docs/internals/mixes.md has the reckoning.
  */
 #include "base/sized.h"
-#include "model/facts.h"
-#include "model/value.h"
+#include "gguf/facts.h"
+#include "gguf/value.h"
 #include "quantize/input.h"
 
 enum {

@@ -2,12 +2,12 @@
  * quantized already, names that other programs refuse. */
 #include "quantize/plan/advice.h"
 #include "arch/arch.h"
-#include "model/value.h"
+#include "gguf/value.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/forward.h"
+#include "forward/graph/forward.h"
 #include "mixes/patterns.h"
 
 enum { LLAMA_NAME = 63 }; /* bytes of a tensor's name that llama.cpp's ordinary build reads */

@@ -19,8 +19,8 @@
 #include "mixes/patterns.h"
 #include "mixes/recipe.h"
 #include "quantize/input.h"
-#include "quantize/plan/calibration/calibration.h"
 #include "quantize/plan/importance.h"
+#include "study/calibrate/calibration.h"
 
 static bool read_type(const char *name, const char *option, int64_t *type, gq_error *e) {
     uint32_t id;

@@ -4,7 +4,7 @@
 #ifndef GQ_QUANTIZE_PLAN_CHUNK_H
 #define GQ_QUANTIZE_PLAN_CHUNK_H
 
-#include "model/model.h"
+#include "gguf/model.h"
 
 enum {
     /* Elements of a chunk: whole rows where they fit, else part of one row. 2^20 is about 5 ms of encoding,

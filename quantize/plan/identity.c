@@ -8,8 +8,8 @@
 
 #include "base/checksum.h"
 #include "base/name_index.h"
-#include "model/value.h"
-#include "quantize/plan/calibration/calibration.h"
+#include "gguf/value.h"
+#include "study/calibrate/calibration.h"
 
 void plan_build(char to[24]) { snprintf(to, 24, "%.14s-%s", gq_version(), gq_build_id); }
 

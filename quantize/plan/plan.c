@@ -15,12 +15,11 @@
 #include "base/sized.h"
 #include "base/threads.h"
 #include "base/units.h"
+#include "gguf/value.h"
 #include "mixes/assign.h"
 #include "mixes/patterns.h"
-#include "model/value.h"
 #include "quantize/plan/advice.h"
 #include "quantize/plan/assign.h"
-#include "quantize/plan/calibration/calibration.h"
 #include "quantize/plan/changes/layer_keys.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/importance.h"
@@ -31,6 +30,7 @@
 #include "quantize/plan/target/target.h"
 #include "quantize/plan/target/tensor_scales.h"
 #include "quantize/strips/strip.h"
+#include "study/calibrate/calibration.h"
 
 enum {
     MAX_PARTS = 1 << 20,

@@ -4,12 +4,12 @@
 
 #include "base/warnings.h"
 #include "codec/codec.h"
+#include "gguf/facts.h"
 #include "gguf/gguf.h"
 #include "gguf/header.h"
 #include "imatrix/inputs.h"
 #include "mixes/mixes.h"
 #include "mixes/recipe.h"
-#include "model/facts.h"
 #include "quantize/gquant_quantize.h"
 #include "quantize/plan/changes/layers.h"
 #include "quantize/plan/changes/pairs.h"
@@ -86,7 +86,7 @@ struct gq_plan {
     gq_beside beside[MODEL_BESIDE];       /* what else the model's folder holds */
     bool model_is_lent;                   /* the caller's (gq_options.model) */
     model_inputs inputs;                  /* without entries: no importance data */
-    struct plan_calibration *calibration; /* plan/calibration/calibration.h; NULL: none */
+    struct plan_calibration *calibration; /* study/calibrate/calibration.h; NULL: none */
     const struct plan_studies *studies;   /* plan/target/target.h */
     plan_layers layers;
     plan_overrides overrides;

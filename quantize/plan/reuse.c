@@ -6,7 +6,7 @@
 
 #include "base/name_index.h"
 #include "gguf/header.h"
-#include "model/value.h"
+#include "gguf/value.h"
 #include "quantize/input.h"
 #include "quantize/plan/identity.h"
 

@@ -30,14 +30,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/comm/ranks.h"
 #include "base/fail.h"
 #include "base/relay.h"
 #include "base/sized.h"
-#include "comm/ranks.h"
-#include "quantize/plan/calibration/calibration.h"
 #include "quantize/plan/reuse.h"
 #include "quantize/run/cache.h"
-#include "quantize/run/calibrate.h"
 #include "quantize/run/finalize.h"
 #include "quantize/run/journal.h"
 #include "quantize/run/output.h"
@@ -45,7 +43,9 @@
 #include "quantize/run/syncer.h"
 #include "quantize/run/work.h"
 #include "quantize/strips/schedule.h"
-#include "quantize/study/calibration_job.h"
+#include "study/calibrate/calibrate.h"
+#include "study/calibrate/calibration.h"
+#include "study/calibrate/calibration_job.h"
 
 /* The mode of a run, decided once in engine_begin() by the request and the files beside the outputs. Only the
  * step to RUN_NAME follows, when all files are whole. */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/checksum.h"
-#include "quantize/plan/calibration/calibration.h"
+#include "study/calibrate/calibration.h"
 
 /* Names the steps of a calibration, of which nothing is known yet. False: no memory. */
 static bool results_name_steps(gq_results *r, const gq_plan *plan) {

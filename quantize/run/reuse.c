@@ -11,7 +11,7 @@
 #include "base/checksum.h"
 #include "base/safe_file.h"
 #include "base/sized.h"
-#include "model/value.h"
+#include "gguf/value.h"
 #include "quantize/input.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/reuse.h"
@@ -19,7 +19,7 @@
 #include "quantize/run/journal.h"
 #include "quantize/run/work.h"
 #include "quantize/strips/schedule.h"
-#include "quantize/study/sweep/checkpoint.h"
+#include "study/sweep/checkpoint.h"
 
 /* ---- reading ---- */
 

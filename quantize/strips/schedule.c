@@ -6,7 +6,7 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "base/relay.h"
-#include "model/type.h"
+#include "gguf/type.h"
 
 /* A thread's own state. */
 typedef struct schedule_thread {

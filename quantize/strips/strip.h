@@ -4,8 +4,8 @@
 #define GQ_QUANTIZE_STRIPS_STRIP_H
 
 #include "codec/codec.h"
+#include "gguf/model.h"
 #include "imatrix/inputs.h"
-#include "model/model.h"
 
 enum {
     /* Elements that are decoded at once, a multiple of every type's block: with 2^16 the buffers stay in a

@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 
 #include "gguf/gguf.h"
-#include "model/value.h"
+#include "gguf/value.h"
 #include "tests/support/command.h"
 
 static char *corpus, *outputs;

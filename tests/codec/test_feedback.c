@@ -3,8 +3,8 @@
 #include <math.h>
 
 #include "base/memory.h"
-#include "imatrix/factor.h"
-#include "products/product.h"
+#include "forward/products/product.h"
+#include "study/inputs/factor.h"
 #include "tests/support/codecs.h"
 
 enum { N = 512, ROWS = 20, TOKENS = 400, MOST_LANES = CODEC_MOST_LANES };

@@ -4,8 +4,8 @@
 #include <math.h>
 
 #include "base/memory.h"
-#include "imatrix/factor.h"
-#include "imatrix/moments.h"
+#include "study/inputs/factor.h"
+#include "study/inputs/moments.h"
 #include "tests/support/codecs.h"
 
 enum { N = 512, HEADS = 3, LENGTH = 8, STEP = LENGTH + 1, ROWS = HEADS * STEP, TOKENS = 600, SHARED = 4 };

@@ -2,8 +2,8 @@
 #include <math.h>
 
 #include "base/memory.h"
-#include "imatrix/factor.h"
-#include "imatrix/moments.h"
+#include "study/inputs/factor.h"
+#include "study/inputs/moments.h"
 #include "tests/support/codecs.h"
 
 enum { N = 512, ROWS = 48, TOKENS = 300 };

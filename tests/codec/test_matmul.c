@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "codec/reference.h"
-#include "products/matmul.h"
+#include "forward/products/matmul.h"
 #include "tests/support/codecs.h"
 
 #ifdef GQ_BLAS /* sums in an order of its own */

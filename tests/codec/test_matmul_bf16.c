@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #endif
 
-#include "products/matmul.h"
+#include "forward/products/matmul.h"
 #include "tests/support/codecs.h"
 #include "tests/support/tile_model.h"
 

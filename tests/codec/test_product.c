@@ -1,4 +1,4 @@
-/* Kernels of another library, which share out their work themselves (products/product.h): here plain C, a
+/* Kernels of another library, which share out their work themselves (forward/products/product.h): here plain C, a
  * stand-in for a BLAS or a device. Each output is the chain that our own kernels make, so all that is
  * multiplied by them has the bits of a level that fuses; and they get matrices as large as those who ask have
  * them. */
@@ -6,10 +6,10 @@
 
 #include "base/memory.h"
 #include "codec/feedback.h"
-#include "imatrix/factor.h"
-#include "imatrix/moments_sums.h"
-#include "products/matmul_scratch.h"
-#include "products/product.h"
+#include "forward/products/matmul_scratch.h"
+#include "forward/products/product.h"
+#include "study/inputs/factor.h"
+#include "study/inputs/moments_sums.h"
 #include "tests/support/codecs.h"
 
 /* ---- the kernels ---- */

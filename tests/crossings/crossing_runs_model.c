@@ -2,7 +2,7 @@
 #include <fcntl.h>
 #include <math.h>
 
-#include "graph/forward.h"
+#include "forward/graph/forward.h"
 #include "tests/crossings/crossing.h"
 #include "tests/support/forward_models.h"
 #include "tests/support/numbers.h"

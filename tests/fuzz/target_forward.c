@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "forward/graph/block.h"
+#include "forward/graph/forward.h"
+#include "forward/graph/layer.h"
 #include "gguf/header.h"
-#include "graph/block.h"
-#include "graph/forward.h"
-#include "graph/layer.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { CONTEXT = 7, WINDOWS = 2, TOKENS = CONTEXT * WINDOWS, TILE = 8 };

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "gguf/header.h"
-#include "model/value.h"
+#include "gguf/value.h"
 #include "tests/fuzz/fuzz.h"
 
 static void look_at_values(const gguf_shard *s) {

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "forward/tokens/tokenizer.h"
 #include "hf/folder/config_read.h"
 #include "hf/tokenizer/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
-#include "tokens/tokenizer.h"
 
 static const char *const architectures[] = {"LlamaForCausalLM", "Qwen3MoeForCausalLM", "Gemma4ForCausalLM",
                                             "Glm4MoeForCausalLM"};

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "forward/tokens/tokenizer.h"
 #include "gguf/header.h"
-#include "model/value.h"
+#include "gguf/value.h"
 #include "tests/fuzz/fuzz.h"
-#include "tokens/tokenizer.h"
 
 static void try_text(const tokenizer *t, uint64_t tokens, const char *text, size_t n, unsigned flags) {
     token_list first = {0}, second = {0};

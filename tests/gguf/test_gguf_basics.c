@@ -6,7 +6,7 @@
 #include <sys/un.h>
 
 #include "base/file.h"
-#include "model/type.h"
+#include "gguf/type.h"
 #include "tests/support/support.h"
 
 static void assert_shown(const char *text, const char *expected) {

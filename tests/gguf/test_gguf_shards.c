@@ -1,7 +1,7 @@
 /* Models of several shards: found from any of them, and checked against each other. */
 #include <sys/resource.h>
 
-#include "model/value.h"
+#include "gguf/value.h"
 #include "tests/support/folder.h"
 #include "tests/support/gguf_bytes.h"
 

@@ -2,11 +2,11 @@
  * with golden data by tests/hf/hf_golden; here is what these folders do not have. */
 #include <math.h>
 
+#include "gguf/value.h"
 #include "hf/folder/config_read.h"
 #include "hf/tensors/build.h"
 #include "hf/tensors/build_tensor.h"
 #include "hf/tensors/predicting.h"
-#include "model/value.h"
 #include "tests/support/folder.h"
 #include "tests/support/safetensors.h"
 

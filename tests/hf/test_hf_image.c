@@ -2,7 +2,7 @@
  * under their own names with the types and shapes that ComfyUI-GGUF reads. */
 #include <sys/stat.h>
 
-#include "model/value.h"
+#include "gguf/value.h"
 #include "quantize/input.h"
 #include "tests/support/command.h"
 #include "tests/support/folder.h"

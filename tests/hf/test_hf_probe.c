@@ -2,10 +2,10 @@
  * that would take forever. */
 #include <time.h>
 
+#include "forward/tokens/splitter.h"
 #include "hf/tokenizer/probe.h"
 #include "tests/support/pretokenizer_names.h"
 #include "tests/support/support.h"
-#include "tokens/splitter.h"
 
 static bool mark_word(void *user, const char *word, size_t n, gq_error *e) {
     (void)n, (void)e;

@@ -1,7 +1,7 @@
 /* Moments when memory runs out: an error each time, nothing lost, and what is made without one is whole. */
-#include "imatrix/factor.h"
-#include "imatrix/moments.h"
-#include "imatrix/output.h"
+#include "study/inputs/factor.h"
+#include "study/inputs/moments.h"
+#include "study/inputs/output.h"
 #include "tests/memory/memory.h"
 #include "tests/support/codecs.h"
 

@@ -1,6 +1,6 @@
 /* Whether a model is complete: every tensor of every architecture that is run, left out or of another shape,
  * and what a plan makes of it. */
-#include "graph/forward.h"
+#include "forward/graph/forward.h"
 #include "tests/support/folder.h"
 #include "tests/support/forward_models.h"
 #include "tests/support/model.h"

@@ -1,5 +1,5 @@
 /* What an output says of itself: metadata, overrides, and what pruning leaves of them. */
-#include "model/value.h"
+#include "gguf/value.h"
 #include "tests/support/folder.h"
 #include "tests/support/plans.h"
 

@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 
 #include "gguf/header.h"
-#include "model/value.h"
+#include "gguf/value.h"
 #include "tests/support/shards.h"
 
 enum { SHARDS = 4 };

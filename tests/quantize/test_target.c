@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "codec/codec.h"
-#include "model/value.h"
+#include "gguf/value.h"
 
 /* ---- helpers ---- */
 

@@ -1,6 +1,6 @@
 /* Rounding with what flows into each matrix of a running model: that it harms less, in models of all kinds. */
-#include "model/value.h"
-#include "quantize/study/calibrate/steps.h"
+#include "gguf/value.h"
+#include "study/calibrate/steps.h"
 #include "tests/support/calibrated_jobs.h"
 #include "tests/support/copy_divergence.h"
 

@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "pass/stream.h"
+#include "forward/stream/stream.h"
 #include "quantize/input.h"
 #include "tests/support/command.h"
 #include "tests/support/evaluation_model.h"

@@ -1,8 +1,8 @@
 /* Types for a size, where a text tells how much each tensor's error matters. */
-#include "quantize/plan/calibration/calibration.h"
 #include "quantize/plan/plan.h"
 #include "quantize/plan/target/measure.h"
-#include "quantize/study/trials.h"
+#include "study/calibrate/calibration.h"
+#include "study/trials.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
 #include "tests/support/plans.h"

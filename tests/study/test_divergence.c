@@ -2,8 +2,8 @@
  * what follows from them: means, errors, quantiles. */
 #include <math.h>
 
-#include "pass/divergence.h"
-#include "quantize/study/evaluate/figures.h"
+#include "forward/stream/divergence.h"
+#include "study/evaluate/figures.h"
 #include "tests/support/model.h"
 
 enum { VOCABULARY = 700, POSITIONS = 77, STRIDE = 80, MODELS = 3 };

@@ -1,5 +1,5 @@
 /* Numbers per entry and layer, and coverage of a model. */
-#include "quantize/study/importance.h"
+#include "study/importance.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
  * them. */
 #include "tests/support/ranks.h"
 
-#include "comm/fold.h"
+#include "base/comm/fold.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
 #include "tests/support/runs.h"

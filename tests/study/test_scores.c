@@ -1,14 +1,14 @@
 /* The metric of the scores, on small models of every architecture: errors of a made-up direction are put into
  * queries and keys, and the divergence of the weights that attention gives is what the metric says.
  */
-#include "graph/attention/scores.h"
+#include "forward/graph/attention/scores.h"
 
 #include <math.h>
 
-#include "graph/attention/attention.h"
-#include "graph/attention/rope.h"
-#include "graph/layer.h"
-#include "pass/stream.h"
+#include "forward/graph/attention/attention.h"
+#include "forward/graph/attention/rope.h"
+#include "forward/graph/layer.h"
+#include "forward/stream/stream.h"
 #include "tests/support/folder.h"
 #include "tests/support/forward_models.h"
 #include "tests/support/numbers.h"

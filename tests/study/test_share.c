@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/relay.h"
-#include "quantize/study/sweep/sweep.h"
+#include "study/sweep/sweep.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
 #include "tests/support/plans.h"

@@ -2,7 +2,7 @@
 #ifndef GQ_TEST_FED_H
 #define GQ_TEST_FED_H
 
-#include "graph/forward.h"
+#include "forward/graph/forward.h"
 
 typedef struct fed {
     char name[64];

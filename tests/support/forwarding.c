@@ -1,7 +1,7 @@
 #include "tests/support/forwarding.h"
-#include "graph/block.h"
-#include "graph/layer.h"
-#include "graph/pooling.h"
+#include "forward/graph/block.h"
+#include "forward/graph/layer.h"
+#include "forward/graph/pooling.h"
 
 #include <stdlib.h>
 

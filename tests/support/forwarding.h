@@ -2,7 +2,7 @@
 #ifndef GQ_TEST_FORWARDING_H
 #define GQ_TEST_FORWARDING_H
 
-#include "graph/forward.h"
+#include "forward/graph/forward.h"
 
 typedef struct forwarding {
     const uint32_t *ids;

@@ -12,7 +12,7 @@
 #include "codec/codec.h"
 #include "codec/reference.h"
 #include "gguf/header.h"
-#include "model/value.h"
+#include "gguf/value.h"
 
 struct model {
     gguf_header *header;

@@ -2,7 +2,7 @@
 #ifndef RANKS_H
 #define RANKS_H
 
-#include "comm/ranks.h"
+#include "base/comm/ranks.h"
 
 /* A rank's part of a test. Assertions of cmocka are for the main thread: it returns what is to be compared.
  */

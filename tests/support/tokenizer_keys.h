@@ -2,8 +2,8 @@
 #ifndef GQ_TEST_TOKENIZER_KEYS_H
 #define GQ_TEST_TOKENIZER_KEYS_H
 
+#include "forward/tokens/tokenizer.h"
 #include "tests/support/gguf_bytes.h"
-#include "tokens/tokenizer.h"
 
 static uint64_t random_state = 1;
 static inline unsigned random_below(unsigned n) {

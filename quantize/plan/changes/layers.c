@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "arch/arch.h"
+#include "gguf/facts.h"
 #include "mixes/patterns.h"
-#include "model/facts.h"
 #include "quantize/plan/plan.h"
 #include "quantize/strips/strip.h"
 

@@ -3,7 +3,7 @@
 #ifndef GQ_QUANTIZE_PLAN_CHANGES_LAYERS_H
 #define GQ_QUANTIZE_PLAN_CHANGES_LAYERS_H
 
-#include "model/model.h"
+#include "gguf/model.h"
 #include "quantize/gquant_quantize.h"
 
 /* Old numbers of the layers that stay, in order. n = 0: nothing is pruned. */

@@ -1,16 +1,16 @@
 /* The output's metadata: what is copied, what is set, and in which order (docs/internals/formats.md). */
 #include "quantize/plan/changes/meta.h"
+#include "forward/products/matmul.h"
 #include "gguf/gguf.h"
-#include "products/matmul.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/value.h"
-#include "quantize/plan/calibration/calibration.h"
+#include "gguf/value.h"
 #include "quantize/plan/changes/layer_keys.h"
 #include "quantize/plan/identity.h"
+#include "study/calibrate/calibration.h"
 
 enum { MAX_TEXT = 127 }; /* bytes of the texts that describe the importance data */
 

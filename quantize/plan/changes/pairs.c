@@ -3,7 +3,7 @@
  * may take the place of a list of numbers, for all layers. A text can be that of a file. A new key gets the
  * first of u32, i32, u64 and i64 that holds the value, or f32. Keys that follow from the file's layout
  * (alignment, shards, transposed tensors) are refused. The pairs stand in for the model's own in model_facts
- * (model/facts.h) and in the outputs' metadata (plan/changes/meta.c). */
+ * (gguf/facts.h) and in the outputs' metadata (plan/changes/meta.c). */
 #include "quantize/plan/changes/pairs.h"
 
 #include <errno.h>
@@ -12,9 +12,9 @@
 #include <string.h>
 
 #include "base/name_index.h"
+#include "gguf/value.h"
 #include "mixes/mixes.h"
 #include "mixes/patterns.h"
-#include "model/value.h"
 
 enum {
     MAX_KEY = 127,

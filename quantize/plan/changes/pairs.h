@@ -4,7 +4,7 @@
 
 #include "base/warnings.h"
 #include "gguf/header.h"
-#include "model/model.h"
+#include "gguf/model.h"
 #include "quantize/gquant_quantize.h"
 
 /* Key-value pairs to set, in order; keys and values are owned. */

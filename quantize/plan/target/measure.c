@@ -19,12 +19,12 @@
 #include "gguf/gguf.h"
 #include "gguf/header.h"
 #include "gguf/read.h"
-#include "model/value.h"
-#include "quantize/plan/calibration/calibration.h"
+#include "gguf/value.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/target/lattice.h"
 #include "quantize/strips/schedule.h"
 #include "quantize/strips/strip.h"
+#include "study/calibrate/calibration.h"
 
 bool measure_applies(const gq_plan *plan, size_t tensor, size_t type) {
     const plan_source *s = &plan->sources[tensor];

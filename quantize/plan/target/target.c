@@ -21,12 +21,12 @@
 #include "mixes/patterns.h"
 #include "mixes/recipe.h"
 #include "quantize/files.h"
-#include "quantize/plan/calibration/calibration.h"
 #include "quantize/plan/importance.h"
 #include "quantize/plan/layout.h"
 #include "quantize/plan/paths.h"
 #include "quantize/plan/target/lattice.h"
-#include "quantize/study/sweep/memory_budget.h"
+#include "study/calibrate/calibration.h"
+#include "study/sweep/memory_budget.h"
 
 static gq_target target_of(const gq_options *o, size_t output) { return o->outputs[output].target; }
 

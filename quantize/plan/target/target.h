@@ -18,7 +18,7 @@ typedef struct trials_forecast {
     double expected;             /* of all; 0: it was not measured */
 } trials_forecast;
 /* Runs of the model by which types are chosen where there is a calibration. A plan runs no models: whoever
- * makes it says what does (quantize/study/trials.h has the functions). */
+ * makes it says what does (study/trials.h has the functions). */
 typedef struct plan_studies {
     bool (*decide_layers)(const gq_plan *plan, const bool *wanted, size_t *layers, uint64_t *least,
                           gq_error *e);

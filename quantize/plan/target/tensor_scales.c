@@ -17,9 +17,9 @@
 #include "arch/arch.h"
 #include "base/checked.h"
 #include "base/checksum.h"
+#include "gguf/facts.h"
+#include "gguf/scales.h"
 #include "mixes/patterns.h"
-#include "model/facts.h"
-#include "model/scales.h"
 #include "quantize/plan/target/target.h"
 #include "quantize/strips/strip.h"
 

@@ -1,0 +1,28 @@
+/* The numbers of a DFlash draft, as its mixer (dflash.c) and its head (dflash_head.c) see them. */
+#ifndef GQ_FORWARD_GRAPH_DRAFT_DFLASH_NUMBERS_H
+#define GQ_FORWARD_GRAPH_DRAFT_DFLASH_NUMBERS_H
+
+#include "forward/graph/attention/attention.h"
+#include "forward/graph/layer_part.h"
+
+enum { DFLASH_CANDIDATES = 64 };
+
+typedef struct dflash_numbers {
+    attention_numbers attention;
+    size_t block; /* tokens that it was trained with */
+    size_t taps,
+        group;         /* of convolutions: tokens, and features that share what is added; 0: there are none */
+    size_t candidates; /* of which a selector takes one; 0: there is no selector */
+    uint32_t mask;     /* token */
+    bool is_causal;    /* tokens of a block do not see those behind them */
+    bool predicts_at_once; /* the anchor predicts, too */
+    /* DSpark: what is added to logits behind a token is markov_w2 (markov_w1 of the token). NULL: there is none */
+    const model_tensor *markov[2];
+    const model_tensor *previous, *next, *gate; /* the selector's */
+} dflash_numbers;
+
+static inline const dflash_numbers *dflash_numbers_of(const forward_model *m) {
+    return model_numbers(m, &mixer_dflash);
+}
+
+#endif

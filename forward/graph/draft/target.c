@@ -1,0 +1,55 @@
+#include "forward/graph/draft/target.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "forward/graph/attention/attention.h"
+#include "forward/graph/block.h"
+#include "forward/graph/draft/target_part.h"
+#include "forward/graph/layer_part.h"
+#include "gguf/value.h"
+
+const draft_sources *forward_draft_sources(const forward_model *draft) { return &draft->sources; }
+
+void forward_scores_keys(const forward_scores *s, float *rows, size_t stride) {
+    const attention_heads *h = s->heads;
+    const forward_batch *b = s->batch;
+    const float *from[] = {h->k, h->v};
+    size_t step[] = {h->k_step, h->v_step}, size[] = {h->head, h->value};
+    for (int of = 0; of < 2; of++)
+        for (size_t head = 0; head < h->kv_heads; head++)
+            for (size_t i = 0; i < size[of]; i++, rows += stride)
+                memcpy(rows, from[of] + (head * step[of] + i) * b->stride, b->tokens * sizeof *rows);
+}
+
+bool forward_draft_embed(const forward_model *draft, const uint32_t *ids, size_t n, float *y, size_t stride,
+                         gq_error *e) {
+    const model_tensor *t = draft->sizes.embedding;
+    size_t width = t->ne[0];
+    float *row = malloc(2 * width * sizeof *row); /* as it is stored, and behind that decoded */
+    bool ok = row || gq_fail_memory(e, 2 * width * sizeof *row);
+    for (size_t i = 0; ok && i < n; i++) {
+        uint64_t id = ids[i] < tensor_rows(t) ? ids[i] : 0; /* such a token is not the draft's to propose */
+        ok = model_read_row(draft, t, id, row, row + width, e);
+        for (size_t c = 0; ok && c < width; c++) y[c * stride + i] = row[width + c] * draft->embedding_scale;
+    }
+    free(row);
+    return ok;
+}
+
+bool forward_draft_fuse(forward_batch *b, const forward_layer *l, const float *x, size_t stride, float *g,
+                        size_t g_stride, gq_error *e) {
+    const forward_model *m = b->model;
+    size_t rows = m->sources.rows;
+    bool norms_before = l->plan->weight[WEIGHT_DRAFT_NORM] && !m->norms_fused;
+    float *normed = norms_before ? forward_activations(rows, b->stride, e) : NULL;
+    if (norms_before && !normed) return false;
+    b->layer = l;
+    if (normed) batch_norm_slot(b, WEIGHT_DRAFT_NORM, x, stride, rows, normed, b->stride);
+    draft_flow f = {normed ? normed : x, g, normed ? b->stride : stride, g_stride};
+    bool ok = draft_apply(b, l, WEIGHT_DRAFT_FC, &f, e);
+    if (m->norms_fused) batch_norm_slot(b, WEIGHT_DRAFT_NORM, g, g_stride, m->sizes.width, g, g_stride);
+    free(normed);
+    return ok;
+}

@@ -1,0 +1,67 @@
+/* Shared by the routed feed-forward part (experts.c), its router (router.c) and what runs its matrices
+ * (expert_set.c). */
+#ifndef GQ_FORWARD_GRAPH_EXPERTS_EXPERTS_H
+#define GQ_FORWARD_GRAPH_EXPERTS_EXPERTS_H
+
+#include "forward/graph/layer_part.h"
+
+typedef struct experts_numbers {
+    size_t experts, used;       /* used: experts per token */
+    size_t groups, groups_used; /* 0 or 1 groups: all experts are candidates */
+    router_function function;   /* makes weights of the router's values */
+    bool is_late;               /* of those of the chosen alone */
+    bool is_normalised;         /* the weights' sum is made 1 */
+    float scale;                /* of the weights; 1: none */
+    /* Small experts, one for each `chunk_group` experts, of which a token takes `chunks_used`; 0 chunks:
+     * there are none. What they give counts chunk_scale times. */
+    size_t chunks, chunks_used, chunk_group;
+    size_t chunk_repeats; /* times that a token may choose the same one */
+    float chunk_scale;
+    size_t tables;     /* the first layers, whose tables have the experts of each token id */
+    size_t vocabulary; /* rows of a table */
+} experts_numbers;
+
+typedef struct experts_layer {
+    size_t width; /* features that experts read and give: the model's, or of a smaller space */
+    size_t ff, shared_ff, dense_ff; /* rows of gate and up, also of what stands beside; 0: there is none */
+    size_t chunk_ff;
+    const model_tensor *table; /* [token id][used]; NULL: the router chooses */
+} experts_layer;
+
+/* Token t's k-th expert is chosen[t * used + k]. Sorted by expert, expert e has the places begin[e] to
+ * begin[e + 1] - 1 of `token` and `weight`. */
+typedef struct experts_choice {
+    uint32_t *chosen, *token, *begin;
+    float *chosen_weight, *weight;
+} experts_choice;
+
+typedef struct experts_scratch {
+    experts_choice routed, chunks;
+    float *group_score; /* [threads][groups] */
+    int32_t *table;     /* a layer's; NULL: there are none */
+    float *input;       /* [width][stride]: what experts read, where it is not the part's input; else NULL */
+} experts_scratch;
+
+/* Experts of a layer that read the same: their matrices, and the tokens that are sent to each of them. */
+typedef struct expert_set {
+    const experts_choice *choice;
+    weight_slot gate, up, both, down; /* both: gate and up in one, where the layer has that */
+    size_t experts, ff;
+} expert_set;
+
+/* A layer that is run. */
+typedef struct experts_run {
+    forward_batch *b;
+    const experts_numbers *n;
+    const experts_layer *l;
+    const experts_scratch *own;
+    const float *ids; /* of the tokens, where some layers have tables */
+    const float *in;  /* what experts read, and its stride */
+    size_t in_stride;
+    float *sum, *work; /* rows of what they give, which may be b->part; memory for a group of experts */
+} experts_run;
+
+/* Chooses the experts of all tokens from what flows into the router, and sorts the tokens by expert. */
+bool experts_route(experts_run *r, const float *x, size_t stride);
+
+#endif

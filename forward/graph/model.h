@@ -1,0 +1,211 @@
+/* A model that is set up, as the files of this folder see it; others use forward.h. */
+#ifndef GQ_FORWARD_GRAPH_MODEL_H
+#define GQ_FORWARD_GRAPH_MODEL_H
+
+#include <stddef.h>
+
+#include "arch/arch.h"
+#include "forward/graph/draft/target.h"
+#include "forward/graph/forward.h"
+#include "forward/graph/layer.h"
+#include "forward/graph/parts.h"
+#include "forward/graph/simd/kernels.h"
+#include "forward/products/matmul.h"
+#include "gguf/facts.h"
+
+/* A part of the architecture's row, and what it knows of this model. */
+typedef struct model_part {
+    const layer_part *kind;
+    size_t at;       /* its index in forward_model.parts */
+    void *numbers;   /* the part's own struct for the whole model */
+    uint8_t *layers; /* a struct of the part's for each layer */
+    size_t carried;  /* the first of its rows of the state */
+} model_part;
+
+/* The part that a layer has. */
+typedef struct part_spec {
+    const model_part *part; /* NULL: none */
+    void *numbers;          /* the part's struct for this layer */
+    weight_slot before;     /* norm that it reads through; WEIGHT_SLOTS: the state as it is */
+    weight_slot after;      /* norm of what it gives; WEIGHT_SLOTS: none */
+} part_spec;
+
+enum { SPEC_PARTS = 7 };
+
+/* The tensors (NULL: the layer has none) and parts that a layer is made of. */
+typedef struct layer_spec {
+    const model_tensor *weight[WEIGHT_SLOTS], *bias[WEIGHT_SLOTS];
+    const model_tensor
+        *factor[WEIGHT_SLOTS]; /* that a matrix's products are multiplied by, one for each matrix */
+    union {
+        struct {
+            part_spec mixer;
+            part_spec beside; /* a second mixer; its norms are the first one's */
+            part_spec ffn;
+            part_spec tail;     /* what changes the state behind both parts */
+            part_spec bank;     /* earlier states that the layer reads, too; it is not run (bank.h) */
+            part_spec switched; /* adds to products (switched.h); it is not run either */
+            part_spec entry;    /* what makes the state before the layer (draft.c) */
+        };
+        part_spec parts[SPEC_PARTS]; /* the same, in the order in which their tensors are found */
+    };
+    activation_rule act, experts_act; /* of dense parts and shared experts; of experts */
+    float end_scale;                  /* the state behind the layer times this; 0: 1 */
+    bool is_idle;                     /* it is not run, and its weights are not read */
+    bool is_parallel;                 /* the second part does not read the state that the first one leaves */
+    bool reads_given;                 /* the second part reads what the mixer gives, normed */
+    bool keeps_start;                 /* the second part reads it as well */
+    bool adds_start;                  /* the mixer's sum gets it once more, through attn_norm_2 */
+} layer_spec;
+_Static_assert(offsetof(layer_spec, entry) - offsetof(layer_spec, parts) ==
+                   (SPEC_PARTS - 1) * sizeof(part_spec),
+               "`parts` has all of them, up to the last");
+
+enum { MODEL_PARTS = 2 * ARCH_GRAPH_PARTS + 5 };
+
+enum { MODEL_MOST = INT32_MAX }; /* of any count: so products of two, and sums of them, fit 64 bits */
+
+struct forward_model {
+    const model_source *file;
+    const char *path;
+    const architecture *arch;
+    const layer_part *const *part_kinds; /* by arch_part */
+    /* Of a model that is only checked, which lacks kernels; NULL: it is run. */
+    const forward_expected *expected;
+    const kernels *codecs;
+    const forward_kernels *kernels;
+    const element_kernels *elements;
+    matmul_arithmetic arithmetic;
+    forward_sizes sizes;
+    layer_spec *layers;
+    const model_tensor *out_bias, *output_norm, *output_norm_bias;
+    const model_tensor *embedding_norm, *embedding_norm_bias, *positions, *kinds; /* NULL: none */
+    const model_tensor
+        *dense[FORWARD_MOST_DENSE], /* n_dense of them, by which what was pooled is multiplied */
+        *dense_bias;                /* of the first; NULL: none */
+    size_t n_dense;
+    model_part parts[MODEL_PARTS];
+    size_t n_parts;
+
+    bool lacks_key; /* reading keys failed as one is missing */
+    bool both_ways; /* tokens see those behind them */
+    bool centres;   /* norms are layer norms, which take the mean off */
+    float eps, eps_after, final_cap;
+    float final_scale; /* of what flows into the output matrix */
+    float embedding_scale, residual_scale;
+    /* A part's result is added to what the part has read, times this, and the sum takes the state's place; 0:
+     * it is added to the state. */
+    float input_scale;
+    size_t encoders;      /* layers of an encoder whose blocks have names of their own (coders.h) */
+    uint32_t start_token; /* that the decoder begins with */
+    size_t
+        lower_cycles; /* loops of two stacks, the last of which runs the upper one (stacks.h); 0: no stacks */
+    size_t loops;     /* times that all blocks are run, one after another */
+    bool norms_loops; /* between these the state passes output_norm */
+    bool is_swin;     /* norms stand as PLACE_SWIN has them */
+    bool parallel_own; /* both parts read the state, each through a norm of its own */
+
+    /* Prediction blocks (draft.h), models of their own that are freed with this one; of such a model: whose it is, its
+     * only layer, and its row, which is that of the architecture but for what such a block has in another way. */
+    forward_model **drafts;
+    size_t n_drafts;
+    const forward_model *target; /* of a draft that has a file of its own (target.h); NULL: it is none */
+    draft_sources sources;       /* what such a draft takes of it */
+    bool norms_fused; /* a norm follows the matrix that makes one state of these; else it may stand before */
+    size_t mixer_width;            /* of what flows into mixers; 0: the width */
+    const forward_model *draft_of; /* NULL: it is no prediction block */
+    size_t first;                  /* the first layer that has parts; others have none */
+    architecture *draft_row;
+    bool final_centres; /* the last norm takes the mean off, whatever others do */
+};
+
+/* Returns what a part has read from the model's metadata; NULL: the model's row has no such part. */
+static inline void *model_numbers(const forward_model *m, const layer_part *kind) {
+    for (size_t i = 0; i < m->n_parts; i++)
+        if (m->parts[i].kind == kind) return m->parts[i].numbers;
+    return NULL;
+}
+
+/* The file that has a tensor of the model's embedding or output matrix, which may be its target's. */
+static inline const model_source *model_file_of(const forward_model *m, const model_tensor *t) {
+    const forward_model *of = m->target;
+    return of && (t == of->sizes.out || t == of->sizes.embedding) ? of->file : m->file;
+}
+
+/* Returns what the part knows of layer i; NULL: the layer has another part. */
+static inline void *model_layer_numbers(const forward_model *m, const model_part *p, size_t i) {
+    for (const part_spec *of = m->layers[i].parts; of < m->layers[i].parts + SPEC_PARTS; of++)
+        if (of->part == p) return of->numbers;
+    return NULL;
+}
+
+/* The metadata, with pairs that count in place of the model's own where it is only checked. */
+static inline model_facts model_expected_facts(const forward_model *m) {
+    const forward_expected *x = m->expected;
+    return model_facts_of(m->file->kv, m->file->n_kv, x ? x->set : NULL, x ? x->n_set : 0);
+}
+
+/* What an error says behind the model's path. */
+const char *model_error_behind_path(const gq_error *e, const char *path);
+
+/* Sets up a model as one of this architecture. NULL: *e says why. */
+/* parts: the code of each arch_part. */
+forward_model *model_new_of(const model_source *g, const architecture *row, const layer_part *const *parts,
+                            gq_error *e);
+/* Reads metadata and finds tensors of a model whose file, row and parts are set. Returns it; NULL: it is freed, and *e
+ * says why. */
+forward_model *model_set_up(forward_model *m, gq_error *e);
+/* Read the metadata into numbers; then find the tensors, from which some numbers of rows follow. */
+bool model_read_keys(forward_model *m, gq_error *e);
+
+/* Reads and decodes the values of a small tensor; t NULL: does nothing. raw: memory for t->size bytes. */
+bool model_read_values(const forward_model *m, const model_tensor *t, void *raw, float *values, gq_error *e);
+/* The same of a row of a matrix, which may be the target's. raw: memory for it. */
+bool model_read_row(const forward_model *m, const model_tensor *t, uint64_t row, void *raw, float *values,
+                    gq_error *e);
+
+/* A weight of a layer in its stored type. Rows are counted through all of its matrices. */
+typedef struct layer_matrix {
+    const uint8_t *data; /* the rows that are in memory; NULL: there is no such weight */
+    uint32_t type;
+    uint64_t held;       /* rows in memory, from the first on; the others are read when they are multiplied */
+    forward_blocks from; /* where from; read NULL: they are the model's own */
+} layer_matrix;
+
+enum { LAYER_ALIGNMENT = 64 };
+
+struct forward_layer {
+    const forward_model *model;
+    const layer_spec *plan; /* NULL: nothing read so far */
+    size_t index;
+    bool ends_loop; /* see forward_layer_end_loop */
+    uint64_t most;  /* bytes that it may take; 0: any */
+    uint8_t *memory;
+    uint8_t *window; /* of these bytes, for rows that are read when they are multiplied */
+    uint64_t window_bytes;
+    layer_matrix own[WEIGHT_SLOTS], other[WEIGHT_SLOTS]; /* other: in place of its own where that is wanted */
+    bool replaced;
+    bool awaits[WEIGHT_SLOTS];                                     /* forward_layer_expect */
+    const float *values[WEIGHT_SLOTS], *bias_values[WEIGHT_SLOTS]; /* of vectors; NULL: not there */
+    const float *factor_values[WEIGHT_SLOTS];                      /* the same */
+};
+
+/* The matrix that products take: the layer's own, or one in its place. */
+static inline const layer_matrix *layer_matrix_used(const forward_layer *l, weight_slot s) {
+    return l->replaced && l->other[s].data ? &l->other[s] : &l->own[s];
+}
+
+/* Returns rows of a weight of the layer from row `first` on, in the type that products take: *n of them,
+ * which may be fewer than were asked for. They are valid until the next call. NULL: *e says why they could
+ * not be read. */
+const uint8_t *layer_rows(const forward_layer *l, weight_slot s, uint64_t first, uint64_t *n,
+                          threads_pool *pool, gq_error *e);
+
+struct forward_tile {
+    const forward_model *model;
+    size_t most, first, rows; /* rows 0: nothing read so far */
+    uint8_t *data;
+    float *bias;
+};
+
+#endif

@@ -1,0 +1,451 @@
+/* The mixers and the feed-forward part of RWKV 6 and 7. What flows into a matrix is a blend of the state's norm
+ * at a token and at the one before it; how much of either is a number per feature, which in RWKV 6 depends on
+ * the token as well. A head's state is a matrix from the features of keys to those of values, whose rows decay
+ * by numbers of the token. In RWKV 7 the state also forgets what a key stood for before it takes in the key's
+ * new value. Small matrices of low rank make decays and the like; no mix quantizes them.
+ */
+#include "forward/graph/recurrent/rwkv.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "forward/graph/recurrent/recurrence.h"
+
+typedef struct rwkv_numbers {
+    size_t heads, kv_heads, head; /* head: features */
+} rwkv_numbers;
+
+typedef struct rwkv_layer {
+    size_t low;    /* rows of the largest matrix of low rank */
+    size_t mix;    /* rows of a fifth of time_mix_w1 */
+    bool is_first; /* its values are what later layers mix theirs with */
+} rwkv_layer;
+
+#define GROUP_NORM_EPS 64e-5F
+
+typedef struct rwkv_blend_loop {
+    const forward_batch *b;
+    const rwkv_blend *l;
+} rwkv_blend_loop;
+
+static void rwkv_blend_row(void *data, size_t r, int thread) {
+    const rwkv_blend_loop *of = data;
+    const rwkv_blend *l = of->l;
+    const float *m = l->m ? l->m + r * of->b->stride : NULL;
+    (void)thread;
+    for (size_t i = 0; i < of->b->n_spans; i++) {
+        batch_span text = of->b->spans[i];
+        const float *x = l->x + r * l->x_stride + text.first;
+        float *y = l->y + r * of->b->stride + text.first;
+        for (size_t t = 0; t < text.tokens; t++) {
+            float share = l->lerp[r] + (m ? m[text.first + t] : 0);
+            y[t] = share * ((t ? x[t - 1] : 0) - x[t]) + x[t];
+        }
+    }
+}
+
+void rwkv_blend_rows(forward_batch *b, const rwkv_blend *l) {
+    threads_for(b->pool, b->model->sizes.width, THREADS_EVEN, rwkv_blend_row, &(rwkv_blend_loop){b, l});
+}
+
+/* ---- keys and tensors ---- */
+
+static void rwkv_read_keys(forward_model *m, key_reader *r, model_part *p) {
+    rwkv_numbers *n = p->numbers;
+    n->head = key_number_needed(r, "wkv.head_size", 1, MODEL_MOST);
+    n->heads = m->sizes.width / n->head;
+    if (n->heads * n->head != m->sizes.width || !n->heads) {
+        key_fail(r, "wkv.head_size", "is %zu, expected a divisor of embedding_length: %zu", n->head,
+                 m->sizes.width);
+        return;
+    }
+    n->kv_heads = key_number(r, "attention.head_count_kv", 0, 0, MODEL_MOST);
+    if (!n->kv_heads) n->kv_heads = n->heads;
+    /* Heads share keys and values in rwkv6qwen2 alone, which has no bonus for the first token. */
+    bool shares = p->kind == &mixer_rwkv6 && m->arch->graph.has[WEIGHT_TIME_MIX_FIRST] == ABSENT;
+    if (n->heads % n->kv_heads != 0 || (!shares && n->kv_heads != n->heads))
+        key_fail(r, "attention.head_count_kv", "is %zu, expected %s%zu heads", n->kv_heads,
+                 shares ? "a divisor of " : "", n->heads);
+    rwkv_layer *first = model_layer_numbers(m, p, 0);
+    if (first) first->is_first = true;
+}
+
+/* Takes two matrices of low rank, from the width and back. Those of values that are not used have the rank of
+ * the learning rate's. */
+static void rwkv_find_low(tensor_finder *f, rwkv_layer *l, weight_slot in, weight_slot out, presence is) {
+    uint64_t d = f->m->sizes.width, rank = tensors_rows(f, is == UNUSED ? WEIGHT_TIME_MIX_A1 : in);
+    tensors_take_weight(f, in, is, SHAPE(d, rank));
+    if (is == OPTIONAL) is = f->l->weight[in] ? REQUIRED : ABSENT;
+    tensors_take_weight(f, out, is, SHAPE(rank, d));
+    if (rank > l->low) l->low = rank;
+}
+
+static void rwkv_find_matrices(tensor_finder *f, const rwkv_numbers *n) {
+    uint64_t d = f->m->sizes.width, kv = (uint64_t)n->kv_heads * n->head;
+    presence bias = f->m->arch->graph.qkv_bias;
+    tensors_take_biased(f, WEIGHT_TIME_MIX_RECEPTANCE, REQUIRED, SHAPE(d, d), bias);
+    tensors_take_biased(f, WEIGHT_TIME_MIX_KEY, REQUIRED, SHAPE(d, kv), bias);
+    tensors_take_biased(f, WEIGHT_TIME_MIX_VALUE, REQUIRED, SHAPE(d, kv), bias);
+    tensors_take_biased(f, WEIGHT_TIME_MIX_LN, f->m->arch->graph.has[WEIGHT_TIME_MIX_LN], SHAPE(d), REQUIRED);
+    tensors_take_weight(f, WEIGHT_TIME_MIX_OUTPUT, REQUIRED, SHAPE(d, d));
+}
+
+/* The shares of the blends for decays, keys, values, queries and gates, where they are vectors of their own. */
+static const weight_slot rwkv6_lerps[] = {WEIGHT_TIME_MIX_LERP_W, WEIGHT_TIME_MIX_LERP_K,
+                                          WEIGHT_TIME_MIX_LERP_V, WEIGHT_TIME_MIX_LERP_R,
+                                          WEIGHT_TIME_MIX_LERP_G};
+enum { LERPS = sizeof rwkv6_lerps / sizeof *rwkv6_lerps };
+
+static void rwkv6_find_tensors(tensor_finder *f, const part_spec *p) {
+    const rwkv_numbers *n = p->part->numbers;
+    const presence *has = f->m->arch->graph.has;
+    rwkv_layer *l = p->numbers;
+    uint64_t d = f->m->sizes.width, rank = tensors_rows(f, WEIGHT_TIME_MIX_W1);
+    bool has_all = tensors_layer_has(f->m, f->index, WEIGHT_TIME_MIX_LERP_ALL);
+    l->mix = rank < LERPS ? 1 : rank / LERPS;
+    l->low = LERPS * l->mix;
+    tensors_take_weight(f, WEIGHT_TIME_MIX_LERP_X, REQUIRED, SHAPE(d));
+    tensors_take_weight(f, WEIGHT_TIME_MIX_LERP_ALL, has_all ? REQUIRED : ABSENT, SHAPE(d, 1, 1, LERPS));
+    for (size_t i = 0; i < LERPS; i++)
+        tensors_take_weight(f, rwkv6_lerps[i], has_all ? ABSENT : REQUIRED, SHAPE(d));
+    tensors_take_weight(f, WEIGHT_TIME_MIX_W1, REQUIRED, SHAPE(d, LERPS * l->mix));
+    tensors_take_weight(f, WEIGHT_TIME_MIX_W2, REQUIRED, SHAPE(l->mix, d, LERPS));
+    tensors_take_weight(f, WEIGHT_TIME_MIX_FIRST, has[WEIGHT_TIME_MIX_FIRST], SHAPE(n->head, n->heads));
+    tensors_take_weight(f, WEIGHT_TIME_MIX_DECAY, REQUIRED, SHAPE(d));
+    rwkv_find_low(f, l, WEIGHT_TIME_MIX_DECAY_W1, WEIGHT_TIME_MIX_DECAY_W2, REQUIRED);
+    tensors_take_weight(f, WEIGHT_TIME_MIX_GATE, REQUIRED, SHAPE(d, d));
+    rwkv_find_matrices(f, n);
+}
+
+static void rwkv7_find_tensors(tensor_finder *f, const part_spec *p) {
+    static const weight_slot vectors[] = {WEIGHT_TIME_MIX_W0, WEIGHT_TIME_MIX_A0, WEIGHT_TIME_MIX_K_K,
+                                          WEIGHT_TIME_MIX_K_A, WEIGHT_TIME_MIX_R_K};
+    const presence *has = f->m->arch->graph.has;
+    rwkv_layer *l = p->numbers;
+    uint64_t d = f->m->sizes.width;
+    presence later = l->is_first ? UNUSED : REQUIRED;
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
+        tensors_take_weight(f, vectors[i], REQUIRED, SHAPE(d));
+    rwkv_find_low(f, l, WEIGHT_TIME_MIX_W1, WEIGHT_TIME_MIX_W2, REQUIRED);
+    rwkv_find_low(f, l, WEIGHT_TIME_MIX_A1, WEIGHT_TIME_MIX_A2, REQUIRED);
+    tensors_take_weight(f, WEIGHT_TIME_MIX_V0, later, SHAPE(d));
+    rwkv_find_low(f, l, WEIGHT_TIME_MIX_V1, WEIGHT_TIME_MIX_V2, later);
+    rwkv_find_low(f, l, WEIGHT_TIME_MIX_G1, WEIGHT_TIME_MIX_G2, has[WEIGHT_TIME_MIX_G1]);
+    uint64_t lerps = f->l->weight[WEIGHT_TIME_MIX_G1] ? 6 : 5;
+    tensors_take_weight(f, WEIGHT_TIME_MIX_LERP_ALL, REQUIRED, SHAPE(d, 1, 1, lerps));
+    rwkv_find_matrices(f, p->part->numbers);
+}
+
+enum { RWKV6_ARRAYS = 10, RWKV7_ARRAYS = 9 }; /* of the width, in work */
+
+static uint64_t rwkv6_count_rows(const forward_model *m, const layer_spec *plan, const part_spec *p) {
+    const rwkv_numbers *n = p->part->numbers;
+    const rwkv_layer *l = p->numbers;
+    (void)plan;
+    return RWKV6_ARRAYS * (uint64_t)m->sizes.width + l->low + n->heads;
+}
+
+static uint64_t rwkv7_count_rows(const forward_model *m, const layer_spec *plan, const part_spec *p) {
+    const rwkv_layer *l = p->numbers;
+    (void)plan;
+    return RWKV7_ARRAYS * (uint64_t)m->sizes.width + l->low;
+}
+
+static void rwkv_lay_out(forward_batch *b, const model_part *p, scratch *s) {
+    const rwkv_numbers *n = p->numbers;
+    recurrence_take_scratch(b, p, s, max(recurrence_floats(n->head), forgetting_floats(n->head)));
+}
+
+/* ---- steps ---- */
+
+/* y = out low(in x), low: tanh, sigmoid, or nothing; plus a number for each row. */
+typedef enum rwkv_low_rank { LOW_PLAIN, LOW_TANH, LOW_SIGMOID } rwkv_low_rank;
+static void rwkv_multiply_low(forward_batch *b, weight_slot in, weight_slot out, weight_slot added,
+                              rwkv_low_rank kind, const float *x, float *low, float *y) {
+    size_t s = b->stride, rank = b->layer->plan->weight[in]->ne[1];
+    batch_multiply(b, in, 0, x, s, low, s, b->tokens);
+    if (kind == LOW_TANH) batch_change_rows(b, b->model->elements->cap, batch_rows(b, low, rank), 1);
+    if (kind == LOW_SIGMOID) batch_sigmoid_rows(b, low, rank);
+    batch_multiply(b, out, 0, low, s, y, s, b->tokens);
+    if (added != WEIGHT_SLOTS)
+        batch_affine_rows(b, batch_rows(b, y, b->model->sizes.width), NULL, b->layer->values[added]);
+}
+
+typedef struct rwkv_rows {
+    const forward_batch *b;
+    const rwkv_numbers *n;
+    float *x, *y, *z;
+    const float *u, *w;
+} rwkv_rows;
+
+/* x = e^(-e^x) */
+static void rwkv_decay_row(void *data, size_t r, int thread) {
+    const rwkv_rows *of = data;
+    float *x = of->x + r * of->b->stride;
+    (void)thread;
+    of->b->model->elements->exponential(x, of->b->tokens);
+    of->b->model->kernels->recurrence->decay(x, x, -1, of->b->tokens);
+}
+
+/* y = x of the token before, 0 before the first. */
+static void rwkv_shift_row(void *data, size_t r, int thread) {
+    const rwkv_rows *of = data;
+    (void)thread;
+    for (size_t i = 0; i < of->b->n_spans; i++) {
+        size_t at = r * of->b->stride + of->b->spans[i].first;
+        memcpy(of->y + at + 1, of->x + at, (of->b->spans[i].tokens - 1) * sizeof *of->y);
+        of->y[at] = 0;
+    }
+}
+
+static void rwkv_shift_rows(forward_batch *b, float *x, float *y) {
+    threads_for(b->pool, b->model->sizes.width, THREADS_EVEN, rwkv_shift_row,
+                &(rwkv_rows){.b = b, .x = x, .y = y});
+}
+
+/* z[value of head h] += y[the same] (sum over the head's features of x u w); u: a number per feature. */
+static void rwkv_add_bonus(void *data, size_t h, int thread) {
+    const rwkv_rows *of = data;
+    size_t s = of->b->stride, head = of->n->head, first = h * head;
+    (void)thread;
+    for (size_t t = 0; t < of->b->tokens; t++) {
+        float sum = 0;
+        for (size_t i = first; i < first + head; i++) sum += of->x[i * s + t] * of->u[i] * of->w[i * s + t];
+        for (size_t i = first; i < first + head; i++) of->z[i * s + t] += of->y[i * s + t] * sum;
+    }
+}
+
+/* x -= x y */
+static void rwkv_keep_rest(void *data, size_t r, int thread) {
+    const rwkv_rows *of = data;
+    size_t at = r * of->b->stride;
+    (void)thread;
+    for (size_t t = 0; t < of->b->tokens; t++) of->x[at + t] -= of->x[at + t] * of->y[at + t];
+}
+
+/* Heads of keys or values become as many as queries have, from the last on. */
+static void rwkv_spread_heads(const forward_batch *b, const rwkv_numbers *n, float *x) {
+    size_t share = n->heads / n->kv_heads, rows = n->head * b->stride;
+    for (size_t h = n->heads; share > 1 && h-- > 0;)
+        memmove(x + h * rows, x + h / share * rows, rows * sizeof *x);
+}
+
+static void rwkv_norm_heads(forward_batch *b, const rwkv_numbers *n, float *x) {
+    const float *weight = b->layer->values[WEIGHT_TIME_MIX_LN];
+    if (!weight) return;
+    batch_norm(b, &(norm_groups){.x = x,
+                                 .y = x,
+                                 .x_stride = b->stride,
+                                 .y_stride = b->stride,
+                                 .features = n->head,
+                                 .groups = n->heads,
+                                 .centres = true,
+                                 .eps = GROUP_NORM_EPS});
+    batch_affine_rows(b, batch_rows(b, x, b->model->sizes.width), weight,
+                      b->layer->bias_values[WEIGHT_TIME_MIX_LN]);
+}
+
+/* ---- RWKV 6 ---- */
+
+/* Blend number i of what flows in, by its share of the low-rank blends. */
+static void rwkv6_blend(forward_batch *b, const part_spec *p, size_t i, const float *x, size_t stride,
+                        const float *low, float *m, float *y) {
+    const rwkv_layer *l = p->numbers;
+    const float *all = b->layer->values[WEIGHT_TIME_MIX_LERP_ALL];
+    const float *lerp = all ? all + i * b->model->sizes.width : b->layer->values[rwkv6_lerps[i]];
+    batch_multiply(b, WEIGHT_TIME_MIX_W2, i, low + i * l->mix * b->stride, b->stride, m, b->stride,
+                   b->tokens);
+    rwkv_blend_rows(b, &(rwkv_blend){.x = x, .m = m, .lerp = lerp, .y = y, .x_stride = stride});
+}
+
+/* The states of all heads; what they give is in a[1]. a: queries, keys, values, gates, decays, then free. */
+static void rwkv6_recur(forward_batch *b, const part_spec *p, float *const *a, float *rate) {
+    const rwkv_numbers *n = p->part->numbers;
+    const float *first = b->layer->values[WEIGHT_TIME_MIX_FIRST];
+    size_t s = b->stride, d = b->model->sizes.width;
+    float *key = a[1], *value = a[2], *decay = a[4];
+    for (size_t h = 0; h < n->heads; h++)
+        for (size_t t = 0; t < b->tokens; t++) rate[h * s + t] = 1;
+    if (first) { /* a token's query reads the state that the token before it has left */
+        rwkv_shift_rows(b, a[1], key = a[5]), rwkv_shift_rows(b, a[2], value = a[6]);
+        rwkv_shift_rows(b, a[4], decay = a[7]);
+    } else {
+        rwkv_spread_heads(b, n, key), rwkv_spread_heads(b, n, value);
+        threads_for(b->pool, d, THREADS_EVEN, rwkv_keep_rest, &(rwkv_rows){.b = b, .x = key, .y = decay});
+    }
+    batch_recur(b, batch_own(b, p->part),
+                &(recurrent_heads){.key = key,
+                                   .query = a[0],
+                                   .decay = decay,
+                                   .rate = rate,
+                                   .value = value,
+                                   .heads = n->heads,
+                                   .key_heads = n->heads,
+                                   .rows = n->head,
+                                   .columns = n->head,
+                                   .scale = first ? 1 : (float)(1 / sqrt((double)n->head)),
+                                   .has_decays = true});
+    if (first)
+        threads_for(b->pool, n->heads, 1, rwkv_add_bonus,
+                    &(rwkv_rows){.b = b, .n = n, .x = a[0], .y = a[2], .z = value, .u = first, .w = a[1]});
+    memmove(a[1], value, d * s * sizeof *value);
+}
+
+static bool rwkv6_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
+    static const weight_slot matrices[] = {WEIGHT_TIME_MIX_KEY, WEIGHT_TIME_MIX_VALUE,
+                                           WEIGHT_TIME_MIX_RECEPTANCE, WEIGHT_TIME_MIX_GATE};
+    const rwkv_layer *l = p->numbers;
+    const float *const *values = b->layer->values;
+    size_t s = b->stride, d = b->model->sizes.width;
+    float *a[RWKV6_ARRAYS];
+    for (size_t i = 0; i < RWKV6_ARRAYS; i++) a[i] = b->work + i * d * s;
+    float *low = a[RWKV6_ARRAYS - 1] + d * s, *rate = low + l->low * s, *blend = a[8], *m = a[9];
+    float *to[] = {a[1], a[2], a[0], a[3]};
+    rwkv_blend_rows(
+        b, &(rwkv_blend){.x = x, .lerp = values[WEIGHT_TIME_MIX_LERP_X], .y = blend, .x_stride = stride});
+    batch_multiply(b, WEIGHT_TIME_MIX_W1, 0, blend, s, low, s, b->tokens);
+    batch_change_rows(b, b->model->elements->cap,
+                      batch_rows(b, low, b->layer->plan->weight[WEIGHT_TIME_MIX_W1]->ne[1]), 1);
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++) {
+        rwkv6_blend(b, p, i + 1, x, stride, low, m, blend);
+        if (!batch_apply(b, matrices[i], 0, blend, s, to[i], s)) return false;
+    }
+    rwkv6_blend(b, p, 0, x, stride, low, m, blend);
+    rwkv_multiply_low(b, WEIGHT_TIME_MIX_DECAY_W1, WEIGHT_TIME_MIX_DECAY_W2, WEIGHT_TIME_MIX_DECAY, LOW_TANH,
+                      blend, low, a[4]);
+    threads_for(b->pool, d, THREADS_EVEN, rwkv_decay_row, &(rwkv_rows){.b = b, .x = a[4]});
+    rwkv6_recur(b, p, a, rate);
+    if (values[WEIGHT_TIME_MIX_FIRST]) rwkv_norm_heads(b, p->part->numbers, a[1]);
+    batch_gate_states(b, a[3], a[1], d, !values[WEIGHT_TIME_MIX_FIRST]);
+    return batch_apply(b, WEIGHT_TIME_MIX_OUTPUT, 0, a[3], s, b->part, s);
+}
+
+/* ---- RWKV 7 ---- */
+
+/* The first layer's values are kept; a later one's become x + (kept - x) share. */
+static void rwkv7_mix_values(forward_batch *b, const part_spec *p, float *value, const float *share) {
+    const rwkv_layer *l = p->numbers;
+    for (size_t r = 0; r < b->model->sizes.width; r++) {
+        float *kept = batch_carried(b, p->part) + r * b->state_stride, *x = value + r * b->stride;
+        if (l->is_first) memcpy(kept, x, b->tokens * sizeof *x);
+        for (size_t t = 0; !l->is_first && t < b->tokens; t++)
+            x[t] += (kept[t] - x[t]) * share[r * b->stride + t];
+    }
+}
+
+/* x = (1 + (y - 1) u) x for a row, of whose keys y are the rates. */
+static void rwkv7_rate_row(void *data, size_t r, int thread) {
+    const rwkv_rows *of = data;
+    size_t at = r * of->b->stride;
+    (void)thread;
+    for (size_t t = 0; t < of->b->tokens; t++) {
+        float part = of->x[at + t] * of->u[r];
+        of->x[at + t] += of->y[at + t] * part - part;
+    }
+}
+
+/* x = -y, y = y z: what is removed, and what is put back by rate z. */
+static void rwkv7_split_row(void *data, size_t r, int thread) {
+    const rwkv_rows *of = data;
+    size_t at = r * of->b->stride;
+    (void)thread;
+    for (size_t t = 0; t < of->b->tokens; t++) {
+        float found = of->y[at + t];
+        of->x[at + t] = -found, of->y[at + t] = found * of->z[at + t];
+    }
+}
+
+/* a: queries, decays, keys, values, rates, gates, then three that are free. What heads give is in a[6]. */
+static void rwkv7_recur(forward_batch *b, const part_spec *p, float *const *a) {
+    const rwkv_numbers *n = p->part->numbers;
+    const float *const *values = b->layer->values;
+    size_t s = b->stride, d = b->model->sizes.width;
+    memcpy(a[7], a[2], d * s * sizeof **a);
+    batch_affine_rows(b, batch_rows(b, a[7], d), values[WEIGHT_TIME_MIX_K_K], NULL);
+    batch_unit_groups(b, a[7], n->head, n->heads, 1e-24F); /* of the square */
+    threads_for(b->pool, d, THREADS_EVEN, rwkv7_rate_row,
+                &(rwkv_rows){.b = b, .x = a[2], .y = a[4], .u = values[WEIGHT_TIME_MIX_K_A]});
+    threads_for(b->pool, d, THREADS_EVEN, rwkv7_split_row,
+                &(rwkv_rows){.b = b, .x = a[8], .y = a[7], .z = a[4]});
+    memcpy(a[6], a[3], d * s * sizeof **a);
+    batch_forget(b, batch_own(b, p->part),
+                 &(forgetting_heads){.key = a[2],
+                                     .query = a[0],
+                                     .decay = a[1],
+                                     .remove = a[8],
+                                     .restore = a[7],
+                                     .value = a[6],
+                                     .heads = n->heads,
+                                     .head = n->head});
+    rwkv_norm_heads(b, n, a[6]);
+    threads_for(
+        b->pool, n->heads, 1, rwkv_add_bonus,
+        &(rwkv_rows){
+            .b = b, .n = n, .x = a[2], .y = a[3], .z = a[6], .u = values[WEIGHT_TIME_MIX_R_K], .w = a[0]});
+}
+
+static void rwkv7_blend(forward_batch *b, size_t i, const float *x, size_t stride, float *y) {
+    const float *lerp = b->layer->values[WEIGHT_TIME_MIX_LERP_ALL] + i * b->model->sizes.width;
+    rwkv_blend_rows(b, &(rwkv_blend){.x = x, .lerp = lerp, .y = y, .x_stride = stride});
+}
+
+static bool rwkv7_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
+    enum { OF_RECEPTANCE, OF_DECAY, OF_KEY, OF_VALUE, OF_RATE, OF_GATE };
+    const rwkv_layer *l = p->numbers;
+    size_t s = b->stride, d = b->model->sizes.width;
+    float *a[RWKV7_ARRAYS];
+    bool has_gate = b->layer->plan->weight[WEIGHT_TIME_MIX_G1];
+    for (size_t i = 0; i < RWKV7_ARRAYS; i++) a[i] = b->work + i * d * s;
+    float *low = a[RWKV7_ARRAYS - 1] + d * s, *blend = a[8];
+    rwkv7_blend(b, OF_RECEPTANCE, x, stride, blend);
+    if (!batch_apply(b, WEIGHT_TIME_MIX_RECEPTANCE, 0, blend, s, a[0], s)) return false;
+    rwkv7_blend(b, OF_KEY, x, stride, blend);
+    if (!batch_apply(b, WEIGHT_TIME_MIX_KEY, 0, blend, s, a[2], s)) return false;
+    rwkv7_blend(b, OF_VALUE, x, stride, blend);
+    if (!batch_apply(b, WEIGHT_TIME_MIX_VALUE, 0, blend, s, a[3], s)) return false;
+    if (!l->is_first) {
+        rwkv_multiply_low(b, WEIGHT_TIME_MIX_V1, WEIGHT_TIME_MIX_V2, WEIGHT_TIME_MIX_V0, LOW_PLAIN, blend,
+                          low, a[7]);
+        batch_sigmoid_rows(b, a[7], d);
+    }
+    rwkv7_mix_values(b, p, a[3], a[7]);
+    rwkv7_blend(b, OF_DECAY, x, stride, blend);
+    rwkv_multiply_low(b, WEIGHT_TIME_MIX_W1, WEIGHT_TIME_MIX_W2, WEIGHT_TIME_MIX_W0, LOW_TANH, blend, low,
+                      a[1]);
+    batch_sigmoid_rows(b, a[1], d);
+    for (size_t r = 0; r < d; r++)
+        b->model->kernels->recurrence->decay(a[1] + r * s, a[1] + r * s, -0.606531F, b->tokens);
+    rwkv7_blend(b, OF_RATE, x, stride, blend);
+    rwkv_multiply_low(b, WEIGHT_TIME_MIX_A1, WEIGHT_TIME_MIX_A2, WEIGHT_TIME_MIX_A0, LOW_PLAIN, blend, low,
+                      a[4]);
+    batch_sigmoid_rows(b, a[4], d);
+    if (has_gate) {
+        rwkv7_blend(b, OF_GATE, x, stride, blend);
+        rwkv_multiply_low(b, WEIGHT_TIME_MIX_G1, WEIGHT_TIME_MIX_G2, WEIGHT_SLOTS, LOW_SIGMOID, blend, low,
+                          a[5]);
+    }
+    rwkv7_recur(b, p, a);
+    if (has_gate) batch_multiply_rows(b, batch_rows(b, a[6], d), a[5], b->stride);
+    return batch_apply(b, WEIGHT_TIME_MIX_OUTPUT, 0, a[6], s, b->part, s);
+}
+
+const layer_part mixer_rwkv6 = {
+    .model_bytes = sizeof(rwkv_numbers),
+    .layer_bytes = sizeof(rwkv_layer),
+    .read_keys = rwkv_read_keys,
+    .find_tensors = rwkv6_find_tensors,
+    .scratch_rows = rwkv6_count_rows,
+    .lay_out = rwkv_lay_out,
+    .run = rwkv6_run,
+};
+const layer_part mixer_rwkv7 = {
+    .model_bytes = sizeof(rwkv_numbers),
+    .layer_bytes = sizeof(rwkv_layer),
+    .read_keys = rwkv_read_keys,
+    .find_tensors = rwkv7_find_tensors,
+    .carried_rows = carries_state,
+    .scratch_rows = rwkv7_count_rows,
+    .lay_out = rwkv_lay_out,
+    .run = rwkv7_run,
+};

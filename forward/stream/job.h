@@ -1,0 +1,102 @@
+/* What is to be run: a text, threads and memory, and the bounds that follow from them before anything is read. */
+#ifndef GQ_FORWARD_STREAM_JOB_H
+#define GQ_FORWARD_STREAM_JOB_H
+
+#include <math.h>
+
+#include "forward/graph/forward.h"
+
+/* Tokens of a batch at most, unless a job asks for more: that makes decoding weights cheaper for experts
+ * alone, of which each sees a part of the tokens. */
+enum { FORWARD_BATCH_TOKENS = 2048 };
+
+/* What stands in the text at a token, and how much its prediction counts: 0 where it is not masked. */
+typedef struct forward_target {
+    uint32_t token;
+    float weight;
+} forward_target;
+
+/* The text, threads and memory of a run, the same for all its streams. Lives as long as the run. */
+typedef struct forward_job {
+    const uint32_t *ids; /* windows x context */
+    size_t windows, context;
+    /* Of the same tokens, where windows hold several texts or tokens count differently: observers are handed the
+     * inputs of tokens that count, times the root of their weight, so that squares and products of inputs
+     * are weighted sums. NULL: each window is one text, and all count alike. */
+    const forward_mark *marks;
+    /* Of the same tokens, where some are masked: these are predicted, and nothing else. NULL: each token's next one
+     * is, which the ids tell, and counts as much as the marks say. */
+    const forward_target *targets;
+    bool in_place;        /* logits at a mask tell what it stands for, not those at the token before it */
+    int threads;          /* threads to use, at most */
+    uint64_t memory;      /* bytes to stay within, as far as that can be done */
+    uint64_t extra_bytes; /* bytes that the caller takes meanwhile; they count */
+    /* Of a batch at most; fewer than FORWARD_BATCH_TOKENS count as these. Not 0: mixtures have states in a
+     * file before their experts have few tokens of a batch. */
+    size_t batch_tokens;
+    bool probes; /* forward_stream_probe will be called */
+    /* States of all windows are kept so many times: of one before each time that a model runs its blocks. 0:
+     * once. */
+    size_t loops;
+    /* Progress callback. `work` is what was done since the last call, in bytes of weights times windows; 0
+     * only asks whether to continue. Looks report no work. On false the call ends with the callback's error.
+     * May be NULL. */
+    bool (*progress)(void *data, double work, const char *what, gq_error *e);
+    /* Where one process reads the layers for all: hands the n bytes of a layer out, or fills them in. awaits:
+     * this process only gets them. NULL: layers are read here. */
+    bool (*share)(void *data, void *bytes, size_t n, gq_error *e);
+    bool awaits;
+    void *data;
+} forward_job;
+
+static inline size_t forward_job_loops(const forward_job *j) { return j->loops ? j->loops : 1; }
+/* The factor of a token's inputs. */
+static inline float forward_weight_root(uint32_t weight) { return sqrtf((float)weight / FORWARD_WEIGHT_ONE); }
+/* The marks of a window and those behind it; NULL: there are none. */
+static inline const forward_mark *forward_job_marks(const forward_job *j, size_t window) {
+    return j->marks ? j->marks + window * j->context : NULL;
+}
+/* The targets of a window and those behind it; NULL: there are none. */
+static inline const forward_target *forward_job_targets(const forward_job *j, size_t window) {
+    return j->targets ? j->targets + window * j->context : NULL;
+}
+/* What is right for the token of this number, counted over all windows. */
+static inline uint32_t forward_job_right(const forward_job *j, size_t token) {
+    return j->targets ? j->targets[token].token : j->ids[token];
+}
+/* Where a window has the logits of the token behind `from`. */
+static inline size_t forward_job_place(const forward_job *j, size_t from) { return from + j->in_place; }
+/* How much the prediction of a token counts, by its number over all windows, which is no window's first: as much as
+ * the token itself; 0 where it begins a text. */
+double forward_job_weight(const forward_job *j, size_t token);
+/* How many of the job's tokens count. */
+uint64_t forward_job_counted(const forward_job *j);
+/* The number of windows that so many tokens fill: at least one, and no more than there are. */
+size_t forward_job_windows(const forward_job *j, size_t tokens);
+/* Tokens of a batch with which a mixture's experts have enough for each time that they are decoded: what a
+ * job's batch_tokens can be where its caller takes little for each token. */
+size_t forward_batch_tokens(const forward_model *m);
+/* Windows of a batch at most, whatever memory there is. */
+size_t forward_job_batch(const forward_job *j);
+/* All work that progress will get of one stream: of its layers and, with `logits`, of its logits. */
+double forward_job_work(const forward_job *j, const forward_model *m, bool logits);
+
+/* Known before anything is read. */
+typedef struct forward_bounds {
+    size_t batch;    /* windows at once */
+    bool in_file;    /* states do not fit into memory, beside a batch of a size that is worth it */
+    uint64_t states; /* bytes of all streams' states, wherever they are */
+    uint64_t peak;   /* bytes that are taken at most, `extra_bytes` among them; beyond `memory` where a single
+                        window needs more. UINT64_MAX: more than can be counted */
+    uint64_t layer;  /* bytes that a layer may take at most (forward_layer_new), where a whole one does not
+                        fit; 0: it does */
+} forward_bounds;
+/* Memory bounds of a run with one stream per given model. logits: forward_run_head will be called. */
+forward_bounds forward_bounds_of(const forward_job *j, const forward_model *const *models, size_t n,
+                                 bool logits);
+
+/* The peak with so many windows at once and states in a file. layer: as forward_bounds has it. */
+uint64_t forward_peak_in_file(const forward_job *j, const forward_model *const *models, size_t n,
+                              size_t batch, uint64_t layer);
+
+#endif

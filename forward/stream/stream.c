@@ -1,0 +1,260 @@
+/* Streams: the states of a model's windows, taken through the layers batch by batch. A pass takes each batch's states,
+ * runs the layer or a part of it, and puts them into the next slot; a probe does the same to a copy: the states stay, what it brings may be kept.
+ * Slots are in states.c, what streams share in run.c, logits in head.c, bounds in job.c.
+ */
+#include "forward/stream/stream.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "forward/graph/batch.h"
+#include "forward/graph/block.h"
+#include "forward/graph/draft/draft.h"
+#include "forward/graph/layer.h"
+#include "forward/stream/probe_cache.h"
+#include "forward/stream/run.h"
+
+/* ---- a stream ---- */
+
+uint64_t forward_stream_bytes(const forward_model *m, size_t windows, size_t context) {
+    uint64_t floats, tokens = (uint64_t)windows * context;
+    return __builtin_mul_overflow(tokens, forward_model_state(m, context), &floats) ||
+                   floats > UINT64_MAX / 16
+               ? UINT64_MAX
+               : floats * sizeof(float);
+}
+
+forward_stream *forward_stream_new(forward_run *r, const forward_model *m, const state_slots *file,
+                                   gq_error *e) {
+    forward_stream *s = calloc(1, sizeof *s);
+    if (!s) return gq_fail_memory(e, sizeof *s), NULL;
+    *s = (forward_stream){.run = r, .model = m};
+    s->states = (states){.width = forward_model_state(m, r->job->context),
+                         .context = r->job->context,
+                         .windows = r->job->windows,
+                         .loops = forward_job_loops(r->job),
+                         .batch = r->bounds.batch};
+    if (states_new(&s->states, r->bounds.in_file, file, e)) return s;
+    forward_stream_free(s);
+    return NULL;
+}
+
+void forward_stream_free(forward_stream *s) {
+    if (s) states_free(&s->states);
+    free(s);
+}
+
+bool forward_stream_embed(forward_stream *s, const forward_rows *rows, gq_error *e) {
+    const forward_job *j = s->run->job;
+    forward_batch *b = run_batch(s->run, s->model, e);
+    s->states.slot = s->states.file.slots - 1, s->states.begun = false; /* the first is the next */
+    for (size_t i = 0; b && i < s->states.batches; i++) {
+        float *x = states_take(&s->states, i, true, e);
+        run_choose_windows(s->run, b, states_first(&s->states, i), states_windows(&s->states, i));
+        if (!forward_embed(b, rows, j->ids + states_first(&s->states, i) * j->context, x,
+                           states_stride(&s->states, i), e) ||
+            !states_put(&s->states, i, x, true, e) || !run_progress(s->run, 0, "embedding", e))
+            return false;
+    }
+    states_turn(&s->states, true);
+    return b;
+}
+
+void forward_stream_copy(forward_stream *s, const forward_stream *from) {
+    for (size_t i = 0; i < s->states.batches; i++)
+        memcpy(s->states.held[i], from->states.held[i],
+               s->states.width * states_stride(&s->states, i) * sizeof(float));
+}
+
+bool forward_stream_resume(forward_stream *s, unsigned slot, gq_error *e) {
+    return states_resume(&s->states, slot, e);
+}
+
+uint64_t forward_stream_sum(const forward_stream *s, size_t loop) { return s->states.sums[loop]; }
+
+size_t forward_stream_batches(const forward_stream *s) { return s->states.batches; }
+size_t forward_stream_windows(const forward_stream *s) { return states_windows(&s->states, 0); }
+size_t forward_stream_loop(const forward_stream *s, size_t batch) { return states_loop(&s->states, batch); }
+size_t forward_stream_first(const forward_stream *s, size_t batch) { return states_first(&s->states, batch); }
+
+const float *forward_stream_states(forward_stream *s, size_t batch, size_t *stride, gq_error *e) {
+    *stride = states_stride(&s->states, batch);
+    return states_take(&s->states, batch, false, e);
+}
+
+/* ---- prediction blocks ---- */
+
+void forward_stream_draft(forward_stream *s, const forward_model *draft) {
+    const forward_model *of = forward_draft_of(s->model);
+    s->model = draft ? draft : of ? of : s->model;
+}
+
+/* Returns what the block begins with for a batch; it may be changed. */
+static float *stream_enter_draft(forward_stream *s, size_t batch, gq_error *e) {
+    const forward_job *j = s->run->job;
+    size_t stride = states_stride(&s->states, batch);
+    float *y = run_copy(s->run, s->model, e), *x = y ? states_take(&s->states, batch, false, e) : NULL;
+    if (!x) return NULL;
+    run_choose_windows(s->run, s->run->batch, states_first(&s->states, batch),
+                       states_windows(&s->states, batch));
+    const uint32_t *ids = j->ids + states_first(&s->states, batch) * j->context;
+    return forward_draft_enter(s->run->batch, ids, x, stride, y, stride, e) ? y : NULL;
+}
+
+/* ---- layers ---- */
+
+/* Between the products of a layer progress is asked whether to go on; then the caller's observer, if any, gets
+ * the inputs. */
+typedef struct asking {
+    forward_run *run;
+    const forward_observer *observer;
+    size_t first;    /* the batch's first token among the stream's */
+    double work;     /* of the batch in hand; 0: it is not told */
+    double told;     /* of it */
+    double all, met; /* bytes of the weights that make this work, and of those that were multiplied */
+    char what[64];
+} asking;
+
+static asking asking_of(const forward_stream *s, const forward_observer *observer) {
+    asking a = {.run = s->run, .observer = observer, .what = "prediction block"};
+    if (forward_draft_of(s->model)) return a;
+    snprintf(a.what, sizeof a.what, "layer %zu of %zu", s->run->read + 1,
+             forward_model_sizes(s->model)->layers);
+    return a;
+}
+
+/* Tells the work of the weights before these inputs'. What is not a product is told with the last of them. */
+static bool stream_tell_met(asking *a, const forward_inputs *in, gq_error *e) {
+    static const double MOST = .9;
+    double done = a->work * fmin(MOST, a->all > 0 ? a->met / a->all : 0), more = fmax(0, done - a->told);
+    for (size_t i = 0; i < in->n_weights; i++) a->met += (double)in->weights[i]->size / (double)in->matrices;
+    a->told += more;
+    return run_progress(a->run, more, a->what, e);
+}
+
+static forward_answer stream_ask_to_go_on(void *data, const forward_inputs *in, gq_error *e) {
+    asking *a = data;
+    if (!stream_tell_met(a, in, e)) return FORWARD_FAILED;
+    if (!a->observer) return FORWARD_ON;
+    forward_inputs placed = *in;
+    placed.first = a->first;
+    return run_hand_inputs(a->run, a->observer, &placed, e);
+}
+
+static forward_answer stream_hand_scores(void *data, const forward_scores *scores, gq_error *e) {
+    const asking *a = data;
+    return a->observer->on_scores(a->observer->data, scores, e);
+}
+
+void forward_stream_cache(forward_stream *s, probe_cache *k, unsigned side) { s->cache = k, s->side = side; }
+
+bool forward_stream_skips(const forward_stream *s, size_t batch, const forward_layer *l) {
+    const forward_sizes *of = forward_model_sizes(s->model);
+    size_t number = forward_layer_number(l), last = of->layers - of->blocks;
+    if (forward_job_loops(s->run->job) > 1 && number >= last)
+        number += states_loop(&s->states, batch) * of->blocks - last;
+    return forward_layer_idles(s->model, number);
+}
+
+/* Runs a part of the layer on x: a batch's states, or a copy of them. probes: results are kept. */
+static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, forward_part part, float *x,
+                     bool probes, asking *a, gq_error *e) {
+    forward_batch *b = run_batch(s->run, s->model, e);
+    if (!b) return false;
+    if (forward_stream_skips(s, batch, l)) return true;
+    size_t windows = states_windows(&s->states, batch), tokens = windows * s->states.context;
+    if (probes && a->observer && a->observer->windows && a->observer->windows < windows)
+        windows = a->observer->windows;
+    run_choose_windows(s->run, b, states_first(&s->states, batch), windows);
+    a->first = states_first(&s->states, batch) * s->states.context;
+    forward_observer observer = {.on_inputs = stream_ask_to_go_on, .data = a};
+    if (a->observer && a->observer->on_scores) observer.on_scores = stream_hand_scores;
+    probe_cache_run cached = probe_cache_run_of(forward_draft_of(s->model) ? NULL : s->cache, s->side, batch,
+                                                tokens, probes && !observer.on_scores, a->observer);
+    b->results = cached.of ? &cached.results : NULL;
+    bool ok = forward_block(b, l, part, x, states_stride(&s->states, batch), &observer, e);
+    b->results = NULL;
+    return ok;
+}
+
+/* Lets all batches pass a prediction block. What flows into an output matrix of its own is reported behind it. */
+static bool stream_pass_draft(forward_stream *s, const forward_layer *l, asking *a, gq_error *e) {
+    const forward_observer observer = {.on_inputs = stream_ask_to_go_on, .data = a};
+    for (size_t i = 0; i < s->states.batches; i++) {
+        size_t stride = states_stride(&s->states, i);
+        float *y = stream_enter_draft(s, i, e);
+        a->all = (double)forward_model_sizes(s->model)->layer_bytes;
+        a->work = a->all * (double)states_windows(&s->states, i), a->told = a->met = 0;
+        if (!y || !run_part(s, i, l, FORWARD_WHOLE, y, false, a, e)) return false;
+        if (forward_draft_has_head(s->model) &&
+            !forward_final(s->run->batch, y, stride, y, stride, &observer, e))
+            return false;
+        if (!run_progress(s->run, fmax(0, a->work - a->told), a->what, e)) return false;
+    }
+    return true;
+}
+
+bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_part part,
+                         const forward_observer *observer, gq_error *e) {
+    asking a = asking_of(s, observer);
+    if (forward_draft_of(s->model)) return stream_pass_draft(s, l, &a, e);
+    bool done = part & FORWARD_FFN;
+    double share = part == FORWARD_WHOLE ? 1 : .5;
+    for (size_t i = 0; i < s->states.batches; i++) {
+        float *x = states_take(&s->states, i, false, e);
+        a.all = (double)forward_model_sizes(s->model)->layer_bytes * share;
+        a.work = a.all * (double)states_windows(&s->states, i), a.told = a.met = 0;
+        if (!x || !run_part(s, i, l, part, x, false, &a, e) || !states_put(&s->states, i, x, done, e) ||
+            !run_progress(s->run, a.work - a.told, a.what, e))
+            return false;
+    }
+    states_turn(&s->states, done);
+    probe_cache_forget(s->cache, s->side);
+    return true;
+}
+
+bool forward_stream_pass_loops(forward_stream *s, size_t loop, const forward_layer *l, gq_error *e) {
+    asking a = asking_of(s, NULL);
+    for (size_t i = 0; i < s->states.batches; i++) {
+        float *x = states_take(&s->states, i, false, e);
+        if (!x ||
+            (states_loop(&s->states, i) >= loop && !run_part(s, i, l, FORWARD_WHOLE, x, false, &a, e)) ||
+            !states_put(&s->states, i, x, true, e) || !run_progress(s->run, 0, a.what, e))
+            return false;
+    }
+    states_turn(&s->states, true);
+    return true;
+}
+
+bool forward_stream_follow(forward_stream *s, forward_stream *from, size_t loop, gq_error *e) {
+    for (size_t i = 0; i < s->states.batches; i++) {
+        bool follows = states_loop(&s->states, i) >= loop;
+        float *x = states_take(&s->states, i, follows, e), *y = x;
+        if (follows) y = states_take(&from->states, i, false, e);
+        if (!x || !y) return false;
+        if (follows) memcpy(x, y, s->states.width * states_stride(&s->states, i) * sizeof *x);
+        if (!states_put(&s->states, i, x, true, e)) return false;
+    }
+    states_turn(&s->states, true);
+    return true;
+}
+
+/* Returns a copy of a batch's states that may be changed. States from a file are a copy already. */
+static float *copy_of(forward_stream *s, size_t batch, gq_error *e) {
+    if (forward_draft_of(s->model)) return stream_enter_draft(s, batch, e);
+    size_t floats = s->states.width * states_stride(&s->states, batch);
+    float *x = states_take(&s->states, batch, false, e);
+    float *copy = x && s->states.held ? run_copy(s->run, s->model, e) : x;
+    return copy && copy != x ? memcpy(copy, x, floats * sizeof *x) : copy;
+}
+
+bool forward_stream_probe(forward_stream *s, size_t batch, const forward_layer *l, forward_part part,
+                          const forward_observer *observer, const float **after, gq_error *e) {
+    asking a = asking_of(s, observer);
+    float *x = copy_of(s, batch, e);
+    if (after) *after = x;
+    return x && run_part(s, batch, l, part, x, true, &a, e);
+}

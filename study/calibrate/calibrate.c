@@ -1,0 +1,251 @@
+#include "study/calibrate/calibrate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/safe_file.h"
+#include "study/calibrate/calibration_job.h"
+#include "study/calibrate/calibrator.h"
+#include "study/calibrate/validate.h"
+
+/* ---- the job ---- */
+
+/* The outputs' files as the calibrator sees them. outputs NULL: another rank has them. */
+typedef struct files {
+    const gq_plan *plan;
+    const output_set *outputs;
+} files;
+
+static bool write_file(void *data, size_t output, size_t tensor, uint64_t offset, const void *bytes, size_t n,
+                       gq_error *e) {
+    const files *f = data;
+    const plan_place *place = &f->plan->outputs[output].places[tensor];
+    return !f->outputs || output_write(f->outputs, output, place->shard, place->offset + offset, bytes, n, e);
+}
+
+static bool read_file(void *data, size_t output, size_t tensor, uint64_t offset, void *to, size_t n,
+                      gq_error *e) {
+    const files *f = data;
+    const plan_place *place = &f->plan->outputs[output].places[tensor];
+    return output_read(f->outputs, output, place->shard, place->offset + offset, to, n, e);
+}
+
+static bool sync_files(void *data, gq_error *e) { return output_sync(((const files *)data)->outputs, e); }
+
+/* written: the outputs' files are not read. */
+static calibrate_store files_store(files *f, bool written) {
+    return (calibrate_store){write_file, written ? NULL : read_file, sync_files, f};
+}
+
+/* ---- what is kept ---- */
+
+/* Calls `visit` for the entries that stand: a tensor that fell back has one behind the validation's record, or none
+ * yet. decided: validation_records. *whole: all records are of this job. */
+typedef bool entry_visitor(void *data, const calibrate_entry *entry, gq_error *e);
+static bool each_entry(const checkpoint *c, const calibrate_job *job, const validation_record *decided,
+                       bool *whole, entry_visitor *visit, void *data, gq_error *e) {
+    uint64_t at = 0, n;
+    size_t swept = calibrator_sweep_steps(job);
+    bool ok = true;
+    *whole = true;
+    for (size_t i = 0; ok && i < c->finished; i++) {
+        uint8_t *bytes = checkpoint_next(c, &at, &n, e);
+        uint64_t in = i == swept ? n : 0;
+        calibrate_entry entry;
+        if (!(ok = bytes)) break;
+        while (ok && in < n && (*whole = *whole && record_next(bytes, n, &in, job, &entry, NULL)))
+            if (i > swept || !validation_drops(&decided[entry.output], job, entry.tensor))
+                ok = visit(data, &entry, e);
+        free(bytes);
+    }
+    return ok;
+}
+
+typedef struct entries_in_file {
+    const calibrate_job *job;
+    bool hold;
+} entries_in_file;
+
+static bool check_entry(void *data, const calibrate_entry *entry, gq_error *e) {
+    entries_in_file *f = data;
+    return !f->hold || record_is_in_file(entry, f->job, &f->hold, e);
+}
+
+/* *hold: every record, in order, is of this job, and the files hold what it says. Where that cannot be told
+ * the checkpoint is let go, so that nobody removes it. */
+static bool calibrate_records_hold(checkpoint *c, const calibrate_job *job, bool *hold, gq_error *e) {
+    entries_in_file f = {job, true};
+    validation_record *decided = validation_records(c, job, calibrator_sweep_steps(job), e);
+    bool whole = false, ok = decided && each_entry(c, job, decided, &whole, check_entry, &f, e);
+    *hold = whole && f.hold;
+    free(decided);
+    if (!ok) checkpoint_close(c);
+    return ok;
+}
+
+/* Opens the checkpoint. One that does not fit the files is begun anew, and what is there then is looked at
+ * again; *why then says so, as the plan could not know it, else it is NULL. written: nothing is begun. */
+static bool open_saved(checkpoint *c, const gq_plan *plan, const calibrate_job *job, bool written,
+                       const char **why, gq_error *e) {
+    const plan_calibration *calibration = plan->calibration;
+    const char *out = plan->outputs[0].shards[0].path;
+    bool hold;
+    *why = NULL;
+    if (written) {
+        if (!checkpoint_open_old(c, out, &calibration->head, e)) return false;
+        if (c->fd >= 0 && !calibrate_records_hold(c, job, &hold, e)) return false;
+        if (c->fd >= 0 && !hold) c->finished = 0;
+        return true;
+    }
+    for (int attempts = 0; attempts < 2; attempts++) {
+        checkpoint_close(c);
+        if (!checkpoint_open(c, out, &calibration->head, calibration->records, e)) return false;
+        if (!*why && calibration->facts.layers_finished && !c->finished) *why = c->why;
+        if (!calibrate_records_hold(c, job, &hold, e)) return false;
+        if (hold) return true;
+        *why = "what it has rounded is not in the output's file";
+        checkpoint_remove(c);
+    }
+    gq_fail(e, "%s holds layers that are not in the output's file, and cannot be removed", c->path);
+    c->finished = 0; /* nothing of it is worth keeping */
+    return false;
+}
+
+/* Adds what the steps did to a tensor to the output's sums. Returns which of them were used on it. */
+static calibrate_step_mask tell_steps(const calibrate_entry *entry, gq_results *results) {
+    calibrate_step_mask used = 0;
+    for (calibrate_step i = 0; i < CALIBRATE_STEPS; i++) {
+        const calibrate_step_figures *f = &entry->figures.steps[i];
+        gq_step *s = results_step(results, entry->output, i);
+        s->matrices += f->matrices, s->kept += f->kept, s->compared += f->compared;
+        s->without += f->without, s->with += f->with;
+        if (f->kept) used |= calibrate_step_bit(i);
+    }
+    return used;
+}
+
+static void tell_entry(const calibrate_entry *entry, gq_results *results) {
+    const calibrate_figures *f = &entry->figures;
+    *results_rounding(results, entry->output, entry->tensor) =
+        (gq_rounding){.matrices = f->matrices,
+                      .plain = f->plain,
+                      .unchecked = f->unchecked,
+                      .power = f->power,
+                      .searched = f->searched,
+                      .written = f->written,
+                      .codes = f->codes,
+                      .ends = f->ends,
+                      .tokens = f->tokens,
+                      .width = f->width,
+                      .damp = f->damp,
+                      .why = round_reason_text((round_reason)entry->reason),
+                      .steps = tell_steps(entry, results)};
+}
+
+static bool visit_entry(void *data, const calibrate_entry *entry, gq_error *e) {
+    (void)e;
+    return tell_entry(entry, data), true;
+}
+
+/* Warns of layers that fell back. */
+static bool tell_fallback(const gq_plan *plan, const calibrate_job *job, size_t o, const validation_record *v,
+                          gq_results *results, gq_error *e) {
+    bool embeds = validation_embeds(job);
+    char *layers = validation_layers_text(v, job, e);
+    bool ok =
+        layers &&
+        warnings_add(&results->warnings, e,
+                     "%s: calibrating %s did not lower the %s on the held-out windows (%.5f%s "
+                     "calibrated, %.5f by search alone, %.5f as written), so they are encoded by search "
+                     "alone; more text may help",
+                     plan->outputs[o].path, layers, embeds ? "distance of embeddings" : "KL divergence",
+                     v->calibrated, embeds ? "" : " nats", v->searched, v->written);
+    free(layers);
+    return ok;
+}
+
+/* Adds what the validation found for an output. */
+static bool tell_validation(const gq_plan *plan, const calibrate_job *job, size_t o,
+                            const validation_record *v, gq_results *results, gq_error *e) {
+    gq_step *s = results_step(results, o, CALIBRATE_VALIDATION);
+    uint64_t matrices = 0, kept = 0;
+    for (size_t i = 0; i < job->n_tensors; i++) {
+        const gq_rounding *r = results_rounding(results, o, i);
+        if (!job->outputs[o][i].calibrated || validation_group(job, i) == VALIDATION_GROUPS) continue;
+        matrices += r->matrices, kept += validation_drops(v, job, i) ? 0 : r->matrices;
+    }
+    if (!v->positions)
+        return !matrices || !validation_is_done(job->settings) ||
+               warnings_add(&results->warnings, e,
+                            "%s: no token of the held-out windows counts, so the calibrated layers are not "
+                            "validated as a whole",
+                            plan->outputs[o].path);
+    s->matrices += matrices, s->kept += kept;
+    s->compared = 1, s->without = v->searched, s->with = v->written;
+    return !v->fallback || tell_fallback(plan, job, o, v, results, e);
+}
+
+static bool tell_results(const gq_plan *plan, const checkpoint *c, const calibrate_job *job,
+                         gq_results *results, gq_error *e) {
+    size_t swept = calibrator_sweep_steps(job);
+    validation_record *decided = validation_records(c, job, swept, e);
+    bool whole, ok = decided && each_entry(c, job, decided, &whole, visit_entry, results, e);
+    for (size_t o = 0; ok && o < job->n_outputs && c->finished > swept; o++)
+        ok = tell_validation(plan, job, o, &decided[o], results, e);
+    free(decided);
+    return ok;
+}
+
+/* What the first rank tells the others. */
+typedef struct calibrate_call {
+    uint64_t works; /* 0: there is nothing to do */
+    uint64_t finished;
+} calibrate_call;
+
+static bool calibrate_call_ranks(const gq_plan *plan, bool written, size_t finished, gq_error *e) {
+    calibrate_call call = {!written, finished};
+    return comm_broadcast(plan->calibration->share.comm, &call, sizeof call, e);
+}
+
+bool calibrate_follow(const gq_plan *plan, const gq_callbacks *callbacks, gq_error *e) {
+    const plan_calibration *calibration = plan->calibration;
+    calibrate_call call;
+    calibration_job of;
+    files f = {plan, NULL};
+    checkpoint saved = {.fd = -1};
+    threads_count threads;
+    if (!calibration || !calibration->share.comm) return true; /* there is none, or it is not shared */
+    if (!comm_broadcast(calibration->share.comm, &call, sizeof call, e)) return false;
+    if (!call.works) return true;
+    bool ok = calibration_job_new(&of, plan, e) &&
+              checkpoint_join(&saved, plan->outputs[0].shards[0].path, &calibration->head, call.finished, e);
+    char *folder = safe_file_folder(plan->outputs[0].shards[0].path);
+    of.job.store = files_store(&f, false), of.job.keeps.folder = folder;
+    ok = ok && calibrator_run(&of.job, &saved, callbacks, &threads, e);
+    checkpoint_close(&saved), calibration_job_free(&of);
+    free(folder);
+    return ok;
+}
+
+bool calibrate_run(const gq_plan *plan, const output_set *outputs, bool written, gq_results *results,
+                   const gq_callbacks *callbacks, checkpoint *saved, gq_error *e) {
+    const char *why = NULL;
+    calibration_job of;
+    files f = {plan, outputs};
+    threads_count threads = {.error = 0};
+    bool listed = calibration_job_new(&of, plan, e);
+    char *folder = safe_file_folder(plan->outputs[0].shards[0].path);
+    of.job.store = files_store(&f, written), of.job.keeps.folder = folder;
+    bool ok =
+        listed && open_saved(saved, plan, &of.job, written, &why, e) &&
+        (!why || warnings_add(&results->warnings, e, "an unfinished calibration for %s starts afresh: %s",
+                              plan->outputs[0].path, why));
+    ok = ok && calibrate_call_ranks(plan, written, saved->finished, e) &&
+         (written || calibrator_run(&of.job, saved, callbacks, &threads, e));
+    warnings_add_threads(&results->warnings, threads, NULL);
+    if (listed && saved->fd >= 0 && saved->finished &&
+        !tell_results(plan, saved, &of.job, results, ok ? e : NULL))
+        ok = false;
+    calibration_job_free(&of), free(folder);
+    return ok;
+}

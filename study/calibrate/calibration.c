@@ -1,0 +1,460 @@
+/* Plans a calibrated run before a weight is read, in three steps. Opening checks the request, makes the
+ * windows and fills the calibration_settings, which decide bytes and whose digest is part of the plan's
+ * identity; types are chosen after that, as they may depend on it. Bounding comes when all is laid out: it
+ * computes memory and disk space, and warns of a text or memory that is too small. Announcing looks beside
+ * the output for what an earlier run has left. The machine's memory decides no bytes: where no limit is asked
+ * for, the width of the moments follows from a fixed amount (calibration_memory.c). The rounding is
+ * calibrator.c's, started by calibrate.c. */
+#include "study/calibrate/calibration.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/checksum.h"
+#include "base/safe_file.h"
+#include "forward/graph/draft/draft.h"
+#include "forward/graph/experts/router_rows.h"
+#include "forward/products/matmul.h"
+#include "quantize/plan/identity.h"
+#include "quantize/plan/paths.h"
+#include "quantize/plan/target/lattice.h"
+#include "study/calibrate/calibration_memory.h"
+#include "study/calibrate/embedding.h"
+#include "study/calibrate/record.h"
+#include "study/inputs/factor.h"
+#include "study/sweep/masks.h"
+#include "study/sweep/memory_budget.h"
+#include "study/sweep/sweep.h"
+#include "study/sweep/windows.h"
+
+/* Tokens per column of a matrix. A measured model lost 29 % more at 2.7 than at 17; seven times as many as 17
+ * brought another 7 % (bench/results/calibration.md). Nothing was measured between 2.7 and 17. The default text has
+ * 4.6 tokens for each of 14,336 columns, the widest matrix of a usual model of 8 B weights. A published model of
+ * 1,536 columns ended above plain encoding with .67, and well below it with 1. */
+static const double HARMFUL = 1, LITTLE = 4, ENOUGH = 17;
+
+/* ---- the request ---- */
+
+static bool take_settings(plan_calibration *c, const gq_calibration *asked, gq_error *e) {
+    moments_settings m;
+    calibrate_step_mask steps;
+    if (!moments_settings_take(&m, asked->damp, asked->shrink, asked->correction, e)) return false;
+    c->settings.damp = m.damp, c->settings.shrink = m.shrink, c->settings.correction = m.correction;
+    if (!calibrate_steps_take(&steps, asked->steps, e)) return false;
+    c->settings.steps = steps;
+    matmul_arithmetic arithmetic;
+    if (!matmul_arithmetic_take(&arithmetic, asked->arithmetic, e)) return false;
+    c->settings.arithmetic = arithmetic;
+    return (c->steps = calibrate_steps_text(steps, e));
+}
+
+/* ---- the text ---- */
+
+static uint32_t ids_of(const plan_calibration *c) {
+    return windows_checksum(c->job.ids, c->job.marks, c->job.windows * c->job.context);
+}
+
+/* The mean weight of the texts' tokens. */
+static uint32_t calibration_mean_weight(const text_windows *w) {
+    uint64_t sum = 0, n = 0;
+    for (size_t i = 0; w->marks && i < w->n * w->context; i++)
+        if (w->marks[i].position != FORWARD_BEHIND_TEXT) sum += w->marks[i].weight, n++;
+    return n ? (uint32_t)max(1, (sum + n / 2) / n) : FORWARD_WEIGHT_ONE;
+}
+
+/* Draws one window in four at random, in place of the text there. A text of one kind leaves most directions
+ * of the inputs unseen, and errors are moved there; random tokens see them. Calibrated on C sources, Q4_K_S
+ * of model A then has .61 of llama.cpp's divergence on its usual text, in place of 1.01; calibrated on that
+ * text, Q4_K_M has .39 in place of .41 (bench/results/calibration.md). Windows that are held back stay as they are. Where tokens
+ * have weights, random ones have the texts' mean weight, so that they are no larger a share of what is summed. */
+static bool calibration_mix_random(text_windows *w, const model_source *model, size_t vocabulary,
+                                   gq_error *e) {
+    enum { ONE_IN = 4 };
+    windows_held held = windows_hold_back(w->n, w->context);
+    gq_text like = {.context = (uint32_t)w->context, .tokens = w->n * w->context};
+    uint32_t weight = calibration_mean_weight(w);
+    text_windows drawn;
+    if (!windows_draw(&drawn, &like, model, vocabulary, e)) return false;
+    for (size_t group = 0; (group + 1) * ONE_IN <= w->n; group++) {
+        size_t i = group * ONE_IN + windows_turn(group, ONE_IN);
+        if (windows_is_held(held, i)) i += i % ONE_IN ? -1 : 1; /* its neighbour in the group */
+        memcpy(w->ids + i * w->context, drawn.ids + i * w->context, w->context * sizeof *w->ids);
+        for (size_t t = 0; w->marks && t < w->context; t++)
+            w->marks[i * w->context + t] = (forward_mark){(uint32_t)t, weight};
+    }
+    free(drawn.ids), free(drawn.replaced);
+    return true;
+}
+
+static bool calibration_read_text(gq_plan *plan, plan_calibration *c, const gq_options *options,
+                                  gq_error *e) {
+    const gq_calibration *asked = options->calibration;
+    windows_limits limits = {comm_memory(options->comm, memory_budget_of(asked->memory)), options->callbacks};
+    text_windows w = {.n = 0};
+    gq_text text = asked->text;
+    size_t vocabulary = forward_model_sizes(c->model)->vocabulary;
+    const char *name = text.name ? text.name : "", *slash = strrchr(name, '/'); /* no folders */
+    if (!text.tokens) text.tokens = GQ_CALIBRATION_TOKENS;
+    if (!asked->random) {
+        c->text = strdup(slash ? slash + 1 : name);
+        if (!c->text) return gq_fail_memory(e, strlen(name));
+    }
+    bool ok = asked->random ? windows_draw(&w, &text, &plan->model, vocabulary, e)
+                            : windows_read(&w, &text, &plan->model, vocabulary, &limits, &plan->warnings, e);
+    if (!ok) return false;
+    free(w.replaced);
+    c->ids = w.ids, c->marks = w.marks;
+    if (!asked->random && calibration_does(&c->settings, CALIBRATE_RANDOM) &&
+        !calibration_mix_random(&w, &plan->model, vocabulary, e))
+        return false;
+    if (!masks_set(&w, &plan->model, vocabulary, MASKS_DRAWN, e)) return false;
+    c->targets = w.targets;
+    c->job = windows_job(&w);
+    c->settings.windows = w.n, c->settings.context = w.context;
+    c->settings.held_every = windows_hold_back(w.n, w.context).every;
+    c->settings.expert_held = EXPERT_HELD_TOKENS;
+    c->settings.ids = ids_of(c);
+    return true;
+}
+
+/* Warns if the machine has less memory than calibrating takes. The machine's memory decides no bytes, so
+ * nothing adapts to it. */
+static bool warn_of_machine(gq_plan *plan, const plan_calibration *c, gq_error *e) {
+    enum { MIB = 1 << 20 };
+    uint64_t has = memory_budget_machine();
+    return c->asked || c->share.bounds.peak <= has ||
+           warnings_add(
+               &plan->warnings, e,
+               "calibration takes %llu MiB, and this machine has %llu MiB; with a limit for the memory "
+               "it rounds fewer columns together and takes less",
+               (unsigned long long)(c->share.bounds.peak / MIB), (unsigned long long)(has / MIB));
+}
+
+static bool warn_of_text(gq_plan *plan, const plan_calibration *c, gq_error *e) {
+    const gq_calibration_facts *f = &c->facts;
+    if (!windows_warn_longer(c->job.context, forward_model_sizes(c->model)->trained, plan_input(plan),
+                             &plan->warnings, e))
+        return false;
+    if (f->held_back == 0 && !warnings_add(&plan->warnings, e,
+                                           "there is only one window, so none is held back to check the "
+                                           "calibration; take a text of %d windows or more",
+                                           HELD_BACK_ONE_IN))
+        return false;
+    return f->per_column >= LITTLE ||
+           warnings_add(
+               &plan->warnings, e,
+               "%llu tokens are few to calibrate with: %.2g per column of some matrices%s; take about %g "
+               "per column, here %llu tokens; more than that brings little",
+               (unsigned long long)f->tokens, f->per_column,
+               f->per_column < HARMFUL ? ", and with less than 1 a file may be worse than without" : "",
+               ENOUGH, (unsigned long long)(ENOUGH / f->per_column * (double)f->tokens));
+}
+
+/* ---- ranks: whose windows are whose, and a folder that all can write to ---- */
+
+/* Takes this rank's windows of the first n; where there are none it runs on the first one. */
+static text_share take_share(const plan_calibration *c, size_t n, const gq_options *options) {
+    text_share t = {.job = c->job};
+    t.job.windows = n;
+    text_share_take(&t, options->comm, options->read_once);
+    if (t.idle) t.job = c->job, t.job.windows = 1, t.first_window = 0;
+    return t;
+}
+
+/* Gives this rank its share of the windows, which are read. */
+static void calibration_share(plan_calibration *c, const gq_options *options) {
+    c->ranks = 1, c->share = take_share(c, c->job.windows, options);
+    c->ahead = (text_share){.job = c->job};
+    if (c->settings.ahead) c->ahead = take_share(c, c->settings.ahead, options);
+    c->ahead.job.loops = 1;
+}
+
+/* Looks for a file that rank 0 has just made. */
+static bool look_for_probe(const gq_comm *comm, const char *probe, gq_error *e) {
+    int fd = safe_file_open(probe);
+    if (fd >= 0) return close(fd), true;
+    return gq_fail(e,
+                   "rank %d cannot open %s, which rank 0 has made: %s; all ranks need one folder that they "
+                   "share and can write to",
+                   gq_comm_rank(comm), probe, strerror(errno));
+}
+
+static char *probe_path(const gq_plan *plan) {
+    return safe_file_beside(plan->outputs[0].path, ".gquant-ranks");
+}
+
+void calibration_clean_folder(const gq_plan *plan) {
+    char *probe = probe_path(plan);
+    if (probe) safe_file_clean(probe);
+    free(probe);
+}
+
+/* A collective: fails unless all ranks can open, to write, what rank 0 makes beside the first output.
+ * Choosing types for a target may take hours before that output is begun. dry_run: nothing is made. */
+static bool calibration_check_folder(const gq_plan *plan, const plan_calibration *c, bool dry_run,
+                                     gq_error *e) {
+    if (gq_comm_ranks(c->share.comm) == 1 || dry_run) return true;
+    char *probe = probe_path(plan);
+    bool ok = probe || gq_fail_memory(e, strlen(plan->outputs[0].path)),
+         is_first = comm_is_first(c->share.comm);
+    int fd = ok && is_first ? safe_file_renew(probe) : -1;
+    if (ok && is_first && fd < 0) ok = gq_fail(e, "cannot write %s: %s", probe, strerror(errno));
+    /* The others look between two meetings. */
+    ok = ok && comm_meet(c->share.comm, e) && (is_first || look_for_probe(c->share.comm, probe, e)) &&
+         comm_meet(c->share.comm, e);
+    if (fd >= 0) close(fd), unlink(probe);
+    free(probe);
+    return ok;
+}
+
+/* ---- identity ---- */
+
+static checkpoint_head head_of(const gq_plan *plan, const plan_calibration *c) {
+    checkpoint_head h = {.kind = CHECKPOINT_CALIBRATION,
+                         .times = plan->identity.input,
+                         .content = plan->identity.content,
+                         .ids = ids_of(c),
+                         .context = (uint32_t)c->job.context,
+                         .windows = c->job.windows,
+                         .slot =
+                             forward_stream_bytes(c->model, c->job.windows * c->job.loops, c->job.context),
+                         .streams = (uint32_t)plan->n_outputs + 1};
+    const uint32_t others[] = {plan->identity.options, plan->identity.layout};
+    h.settings = checksum_add(0, others, sizeof others);
+    plan_build(h.build);
+    checkpoint_seal(&h);
+    return h;
+}
+
+/* Lists the layers that are run: all, or those of the blocks that are written. */
+static bool calibration_list_layers(const gq_plan *plan, plan_calibration *c, gq_error *e) {
+    const forward_sizes *sizes = forward_model_sizes(c->model);
+    size_t n = 0;
+    c->facts.layers = sizes->layers;
+    if (!plan->layers.n) return true;
+    c->numbers = calloc(sizes->layers, sizeof *c->numbers);
+    if (!c->numbers) return gq_fail_memory(e, sizes->layers * sizeof *c->numbers);
+    for (size_t layer = 0; layer < sizes->layers; layer++)
+        for (size_t i = 0; i < plan->layers.n; i++)
+            if (plan->layers.kept[i] == forward_block_of(c->model, layer)) c->numbers[n++] = layer;
+    c->facts.layers = n;
+    return true;
+}
+
+bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e) {
+    const gq_calibration *asked = options->calibration;
+    if (!asked) return true;
+    plan_calibration *c = plan->calibration = calloc(1, sizeof *c);
+    if (!c) return gq_fail_memory(e, sizeof *c);
+    if (asked->random && asked->text.bytes)
+        return gq_fail_usage(e, "a text and tokens drawn at random cannot both be run on");
+    if (!take_settings(c, asked, e)) return false;
+    c->model = forward_model_new(&plan->model, e);
+    if (c->model) forward_model_set_arithmetic(c->model, calibration_arithmetic(&c->settings));
+    if (c->model && !forward_model_find_drafts(c->model, &plan->warnings, e)) return false;
+    const char *caution = matmul_arithmetic_caution(calibration_arithmetic(&c->settings), plan->kernels);
+    if (caution && !warnings_add(&plan->warnings, e, "%s", caution)) return false;
+    c->facts.size = sizeof c->facts;
+    c->streams = calloc(plan->n_outputs + 1, sizeof *c->streams);
+    if (!c->streams) return gq_fail_memory(e, (plan->n_outputs + 1) * sizeof *c->streams);
+    for (size_t i = 0; i <= plan->n_outputs; i++) c->streams[i] = c->model;
+    c->asked = asked->memory, c->resident = memory_budget_taken();
+    const model_tensor *factored = c->model ? forward_factored(c->model) : NULL;
+    if (factored)
+        return gq_fail(e, "%s: tensor %s has a factor beside it, which a calibration knows nothing of",
+                       plan_input(plan), factored->name);
+    if (!c->model || !calibration_read_text(plan, c, options, e)) return false;
+    if (calibration_does(&c->settings, CALIBRATE_BALANCE) &&
+        !balance_find(plan->kernels, &plan->model, c->model, &c->balance, e))
+        return false;
+    plan->model.scales = c->balance.scales; /* from now on */
+    const forward_sizes *sizes = forward_model_sizes(c->model);
+    size_t sample = forward_job_windows(&c->job, SAMPLE_TOKENS);
+    c->sums = collection_measure(&plan->model, sizes->blocks + forward_model_drafts(c->model),
+                                 sizes->out->name, collection_share_of(NULL, sample, c->job.context), NULL);
+    c->job.loops = c->settings.loops = sizes->layers / sizes->blocks;
+    if (calibration_does(&c->settings, CALIBRATE_SWEEPS))
+        c->settings.sweeps = (uint64_t)feedback_sweeps(plan->settings.effort);
+    if (calibration_does(&c->settings, CALIBRATE_TRIALS))
+        c->settings.trials = (uint64_t)feedback_trials(plan->settings.effort);
+    c->job.threads = plan->threads, c->job.probes = true;
+    if (calibration_does(&c->settings, CALIBRATE_EMBEDDING) && embedding_is_output(c->model))
+        c->settings.ahead = forward_job_windows(&c->job, AHEAD_TOKENS_PER_COLUMN * sizes->embedding->ne[0]);
+    calibration_share(c, options);
+    if (!calibration_check_folder(plan, c, options->dry_run, e) || !calibration_list_layers(plan, c, e))
+        return false;
+    calibration_set_width(plan, c);
+    c->settings.fused = head_of(plan, c).fused;
+    c->digest = calibration_settings_digest(&c->settings);
+    return true;
+}
+
+void plan_calibration_free(plan_calibration *c) {
+    if (!c) return;
+    forward_model_free(c->model);
+    model_scales_free(c->balance.scales);
+    free(c->streams), free(c->ids), free(c->marks), free(c->targets), free(c->text), free(c->steps),
+        free(c->numbers);
+    calibrate_costs_free(&c->costs);
+    free(c);
+}
+
+/* ---- tensors ---- */
+
+bool plan_can_calibrate(const gq_plan *plan, const plan_source *source) {
+    return plan->calibration && forward_feeds(plan->calibration->model, source->tensor);
+}
+
+/* Whether routers decide how the embedding is rounded, and the tensor is it. */
+static bool calibrates_embedding(const gq_plan *plan, size_t tensor) {
+    const plan_calibration *c = plan->calibration;
+    return c && calibration_does(&c->settings, CALIBRATE_EMBEDDING) &&
+           plan->sources[tensor].tensor == forward_model_sizes(c->model)->embedding &&
+           (c->ahead.all_windows || embedding_is_routed(c->model, c->numbers, c->facts.layers));
+}
+
+bool plan_calibrated(const gq_plan *plan, size_t output, size_t tensor) {
+    const gq_tensor *t = &plan->outputs[output].tensors[tensor];
+    const tensor_type *to = tensor_type_of(t->to);
+    return t->to != t->from && to && to->quantized && plan->kernels->codecs[t->to].steps &&
+           !plan_lattice_holds(&plan->sources[tensor], t->to) &&
+           (plan_can_calibrate(plan, &plan->sources[tensor]) || calibrates_embedding(plan, tensor));
+}
+
+void plan_calibrate_routers(gq_plan *plan, size_t output) {
+    const plan_calibration *c = plan->calibration;
+    if (!c || !calibration_does(&c->settings, CALIBRATE_ROUTER) ||
+        !plan_any_calibrated(plan, &plan->outputs[output]))
+        return;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        gq_tensor *t = &plan->outputs[output].tensors[i];
+        const tensor_type *to = tensor_type_of(t->to);
+        if (!to->quantized && plan->kernels->codecs[t->to].encode &&
+            forward_is_router(c->model, plan->sources[i].tensor))
+            t->calibrated = true;
+    }
+}
+
+/* ---- memory, disk and work ---- */
+
+/* Returns the bytes that the finished layers' records take at most: two entries per tensor with the mean squares of
+ * its inputs, and up to 64 KiB per layer besides. */
+static uint64_t calibration_record_bytes(const gq_plan *plan, const plan_calibration *c) {
+    enum { EACH = 64 << 10 };
+    uint64_t layers = forward_model_sizes(c->model)->layers + 1, tensors = plan->n_outputs * plan->n_tensors;
+    uint64_t squares = 0;
+    for (size_t i = 0; i < plan->n_tensors; i++) {
+        const uint64_t *ne = plan->sources[i].tensor->ne;
+        if (plan_can_calibrate(plan, &plan->sources[i]))
+            squares = add_sat(squares, mul_sat(mul_sat(ne[0], shape_matrices(ne)), sizeof(float)));
+    }
+    return add_sat(layers * EACH + 2 * tensors * sizeof(calibrate_entry), mul_sat(squares, plan->n_outputs));
+}
+
+/* Warns of overrides under the architecture's keys: calibration runs the model with the values in the file.
+ */
+static bool warn_of_overrides(gq_plan *plan, gq_error *e) {
+    size_t n = strlen(plan->facts.arch);
+    for (size_t i = 0; i < plan->overrides.n; i++) {
+        const char *key = plan->overrides.items[i].key;
+        if (strncmp(key, plan->facts.arch, n) == 0 && key[n] == '.')
+            return warnings_add(
+                &plan->warnings, e,
+                "calibration runs the model as it is in the file, without the new value of %s", key);
+    }
+    return true;
+}
+
+static void calibration_describe(const gq_plan *plan, plan_calibration *c) {
+    gq_calibration_facts *f = &c->facts;
+    f->text = c->text, f->steps = c->steps;
+    f->arithmetic = matmul_arithmetic_names[c->settings.arithmetic];
+    f->context = (uint32_t)c->job.context;
+    f->windows = c->job.windows, f->tokens = forward_job_counted(&c->job);
+    f->held_back = calibration_held_most(&c->settings, false) / (c->job.context * c->job.loops);
+    f->width = c->settings.width < f->columns ? c->settings.width : f->columns;
+    f->windows_at_once = c->share.bounds.batch, f->experts_at_once = c->matrices_at_once;
+    uint64_t ahead = calibration_runs_ahead(plan, c) && c->ahead.bounds.in_file ? c->ahead.bounds.states : 0;
+    uint64_t beside = mul_sat(add_sat(c->keeps.file, ahead), (uint64_t)c->ranks);
+    f->disk = add_sat(checkpoint_bytes(&c->head, c->records), max(beside, c->validation_states));
+    f->inputs_memory = c->keeps.memory, f->inputs_disk = c->keeps.file;
+    f->states_in_file = c->share.bounds.in_file;
+    f->tokens_advised = (uint64_t)(ENOUGH / f->per_column * (double)f->tokens);
+}
+
+bool plan_bound_calibration(gq_plan *plan, gq_error *e) {
+    plan_calibration *c = plan->calibration;
+    if (!c) return true;
+    c->head = head_of(plan, c), c->records = calibration_record_bytes(plan, c);
+    if (!calibration_bound(plan, c, e)) return false;
+    calibration_describe(plan, c);
+    size_t o = 0;
+    while (o < plan->n_outputs && !plan_any_calibrated(plan, &plan->outputs[o])) o++;
+    if (o == plan->n_outputs)
+        return warnings_add(&plan->warnings, e,
+                            "there is nothing to calibrate: no matrix that is run gets a quantized type");
+    if (c->facts.width < c->facts.columns &&
+        !warnings_add(
+            &plan->warnings, e,
+            "memory is short: the widest matrices have %llu columns, of which only %llu are rounded "
+            "together; more memory would make a better file",
+            (unsigned long long)c->facts.columns, (unsigned long long)c->facts.width))
+        return false;
+    return warn_of_machine(plan, c, e) && warn_of_text(plan, c, e) && warn_of_overrides(plan, e);
+}
+
+bool plan_announce_calibration(gq_plan *plan, bool whole, gq_error *e) {
+    plan_calibration *c = plan->calibration;
+    checkpoint kept;
+    if (!c) return true;
+    const char *out = plan->outputs[0].shards[0].path;
+    bool ok = checkpoint_peek(&kept, out, &c->head, e);
+    if (!whole && !plan_outputs_are_there(plan)) kept.finished = 0; /* they held the rounded layers */
+    size_t layers = min(kept.finished, c->facts.layers);
+    bool beyond = kept.finished > layers; /* behind the layers come the output matrix and the validation */
+    c->facts.layers_finished = layers;
+    if (kept.finished)
+        ok = ok && warnings_add(&plan->warnings, e,
+                                "an unfinished calibration for %s will be continued: %zu layer%s%s done", out,
+                                layers, plural_suffix(layers),
+                                beyond        ? " and more are"
+                                : layers == 1 ? " is"
+                                              : " are");
+    if (kept.why)
+        ok = ok && warnings_add(&plan->warnings, e, "an unfinished calibration for %s starts afresh: %s", out,
+                                kept.why);
+    checkpoint_close(&kept);
+    return ok;
+}
+
+/* ---- ranks: what all agree on ---- */
+
+bool plan_agree_calibration(gq_plan *plan, gq_error *e) {
+    plan_calibration *c = plan->calibration;
+    if (!c || !c->share.comm) return true;
+    gq_calibration_facts *f = &c->facts;
+    checkpoint_head first = c->head;
+    uint64_t batch = c->share.bounds.batch, ahead = c->ahead.bounds.batch,
+             most[] = {f->memory, f->states_in_file, f->layers_finished};
+    if (!comm_broadcast(c->share.comm, &first, sizeof first, e)) return false;
+    if (memcmp(&first, &c->head, sizeof first) != 0)
+        return gq_fail(e, "rank %d has another model, text, options or build than rank 0",
+                       gq_comm_rank(c->share.comm));
+    if (!comm_least(c->share.comm, &c->matrices_at_once, e) || !comm_least(c->share.comm, &batch, e) ||
+        !comm_least(c->share.comm, &ahead, e) ||
+        !comm_most(c->share.comm, most, sizeof most / sizeof *most, e) ||
+        !sweep_agree_layer(c->share.comm, c->share.read_once, &c->share.bounds.layer, e) ||
+        !sweep_agree_layer(c->share.comm, c->share.read_once, &c->ahead.bounds.layer, e))
+        return false;
+    c->share.bounds.batch = c->share.idle ? 1 : batch;
+    c->ahead.bounds.batch = c->ahead.idle ? 1 : ahead;
+    f->windows_at_once = batch;
+    f->experts_at_once = c->matrices_at_once * (uint64_t)(f->experts_at_once > 1 ? c->ranks : 1);
+    f->memory = most[0], f->states_in_file = most[1], f->layers_finished = most[2];
+    f->ranks = (uint32_t)c->ranks,
+    f->rank_windows = windows_share(c->share.comm, c->job.windows, c->job.context, 1);
+    return true;
+}

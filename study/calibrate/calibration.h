@@ -1,0 +1,83 @@
+/* Calibration in a plan: the windows of the text, the settings that decide bytes, and the memory and disk
+ * space it takes. The rounding itself happens in the run. */
+#ifndef GQ_STUDY_CALIBRATE_CALIBRATION_H
+#define GQ_STUDY_CALIBRATE_CALIBRATION_H
+
+#include "forward/stream/stream.h"
+#include "quantize/plan/plan.h"
+#include "study/calibrate/balance.h"
+#include "study/calibrate/job.h"
+#include "study/calibrate/settings.h"
+#include "study/inputs/collect.h"
+#include "study/sweep/checkpoint.h"
+
+/* Tokens of the input sample. Mean squares need far fewer than moments do; these are an eighth of the usual
+ * text. */
+enum { SAMPLE_TOKENS = 8192 };
+
+typedef struct plan_calibration {
+    forward_model *model;          /* of the plan's input */
+    const forward_model **streams; /* the same, once for the original and once per output */
+    uint32_t *ids;
+    forward_mark *marks;     /* NULL: all tokens count alike */
+    forward_target *targets; /* NULL: no token is masked */
+    forward_job job; /* ids, windows, context, threads, memory, extra_bytes; the progress is the run's */
+    /* This rank's windows of it; one without any has the first one, which counts nowhere. Bounds are those of
+     * 1 + outputs streams of the model. */
+    text_share share;
+    size_t taped; /* windows, of all loops, whose pairs a rank keeps at a time */
+    int ranks;    /* 1 while what decides bytes is computed */
+    /* A run of the original ahead, of some of the windows; its memory is within that of the rest. */
+    text_share ahead;
+    uint64_t *numbers;             /* in the model, of the layers that are run; NULL: all are */
+    calibration_settings settings; /* what decides bytes */
+    uint64_t extra_bytes;          /* bytes for moments, factors, held-back activations, blocks of a layer */
+    uint64_t matrices_at_once;     /* experts whose moments fit beside each other */
+    uint64_t validation_bytes;     /* of the process, besides the streams that are validated (validate.h) */
+    uint64_t validation_states;    /* bytes of these streams' states in a file; 0: they are in memory */
+    probe_cache_plan keeps;        /* results of probes; without the folder */
+    bool reads_blocks;             /* calibrate_job has it */
+    uint64_t asked;                /* bytes of memory asked for; 0: no limit */
+    uint64_t resident;        /* bytes that the process had when the calibration was opened, before anything
+                                 was measured; decides no bytes */
+    uint64_t deciding_memory; /* bytes by which width and trials are decided: what was asked for, or a fixed
+                                 number, so that the machine's own memory decides no bytes */
+    collection_sizes sums;    /* bytes of a sample of the inputs, by which types for a target are chosen */
+    uint32_t digest;          /* of the settings; identities have it, too */
+    checkpoint_head head;     /* of a stream of the original and one per output, in this order */
+    uint64_t records;         /* bytes of the checkpoint's, at most */
+    char *text;               /* its name; NULL: drawn at random */
+    char *steps;              /* names of the settings' steps */
+    balance_scales balance;   /* that the plan's input is read with */
+    calibrate_costs costs;    /* of the run's pieces (calibration_job.h); empty: not computed yet */
+    gq_calibration_facts facts;
+} plan_calibration;
+
+/* Checks the request, reads the text and sets what decides bytes. Called before types are chosen. Without a
+ * calibration in the options it does nothing. */
+bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e);
+/* Computes the memory and disk space of a calibrated run. Called when all is laid out and identified. */
+bool plan_bound_calibration(gq_plan *plan, gq_error *e);
+/* Warns that an earlier run's layers will be continued, or why not. whole: that run has finished all files,
+ * and only names may be missing. */
+bool plan_announce_calibration(gq_plan *plan, bool whole, gq_error *e);
+void plan_calibration_free(plan_calibration *c);
+
+/* The number in the model of the i-th layer that is run. */
+static inline size_t plan_run_layer(const gq_plan *plan, size_t i) {
+    return plan->layers.n ? plan->layers.kept[i] : i;
+}
+/* Whether running the model yields the tensor's inputs. */
+bool plan_can_calibrate(const gq_plan *plan, const plan_source *source);
+/* Whether the run calibrates a tensor. Types are chosen; the result goes into gq_tensor.calibrated. */
+bool plan_calibrated(const gq_plan *plan, size_t output, size_t tensor);
+/* Has the run fit the routers of an output in which some tensor is calibrated. */
+void plan_calibrate_routers(gq_plan *plan, size_t output);
+
+/* Of ranks: removes what those that were killed meanwhile have left in the folder of the first output. */
+void calibration_clean_folder(const gq_plan *plan);
+/* A collective, when the plan is made: checks that all ranks have the same, and agrees on what depends on a
+ * machine's memory. Without ranks, or a calibration, it does nothing. */
+bool plan_agree_calibration(gq_plan *plan, gq_error *e);
+
+#endif

@@ -1,0 +1,427 @@
+/* Rounds one matrix for one output. Up to CALIBRATION_ROWS rows at a time are read, decoded and rounded in
+ * several ways (round_way): by search alone with the inputs' mean squares as importance, with error feedback
+ * by the factored moments of the inputs (codec/feedback.h), and with sweeps behind it where the settings ask
+ * for them. All are multiplied with the held-back tokens and compared with the original's output
+ * (study/inputs/output.h). Which did best is known only behind the last row, for the matrix as a whole. So the
+ * last way's blocks are written meanwhile; if another one did better, or if these blocks decode to values
+ * that are not finite, all rows are read again and written that way. Where the moments are of no use (no
+ * token, no root, few tokens and none held back), search is used from the start. Rows are shared out to
+ * threads in fixed groups, so the bytes do not depend on the threads.
+ *
+ * Ranks have shares of the rows (rows.h), and go through these in steps. Then all get the errors span by
+ * span, which each adds in the same order, and choose the same way; only then does each send the blocks of
+ * its share, once. Who has a span more than others changes from layer to layer. */
+#include "study/calibrate/round.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "codec/feedback.h"
+#include "forward/products/product.h"
+#include "gguf/scales.h"
+#include "study/calibrate/rows.h"
+#include "study/inputs/output.h"
+
+const char *round_reason_text(round_reason r) {
+    static const char *const texts[ROUND_REASONS] = {
+        [ROUND_CALIBRATED] = "",
+        [ROUND_UNSEEN] = "no token reached it",
+        [ROUND_ROOTLESS] = "the second moments of its inputs could not be factored",
+        [ROUND_UNCHECKED] = "few tokens reached it, none of them held back",
+        [ROUND_WORSE] = "plain encoding did better on the held-back windows",
+        [ROUND_FELL_BACK] = "the model as a whole did better without calibrating its group of layers",
+    };
+    return texts[r];
+}
+
+enum { ROUND_FIGURES = 3 }; /* that ranks exchange: codes, ends, ways with values that are not finite */
+
+/* The rows at hand as groups of FEEDBACK_ROWS, which are shared out to all threads. */
+typedef struct round_groups {
+    const matrix_rows *rows;
+    round_way way;
+    size_t n;                     /* rows */
+    _Atomic uint64_t codes, ends; /* of feedback_sums */
+    _Atomic size_t done;          /* rows */
+    atomic_flag telling;
+} round_groups;
+
+static void round_tell(const matrix_rows *r, double share) {
+    if (r->task->told) r->task->told(r->task->data, r->told + share * r->at_hand);
+}
+
+/* Shares of rounding that its kinds of work usually have, for progress. */
+static const double SEARCH_SHARE = .1, FEEDBACK_SHARE = .6, CHECKS_SHARE = .3;
+
+/* Begins work that has such a share, for the rows at hand. */
+static void round_begin_work(matrix_rows *r, double share) {
+    double of = (double)rows_of_spans(r, r->share, r->share_end);
+    r->told += r->at_hand;
+    r->at_hand = of > 0 ? share * (double)rows_of_spans(r, r->span, r->span_end) / of : 0;
+}
+
+/* Called by threads when they have done so many rows. One of them tells it, the others go on. */
+static void round_add_done(void *data, size_t n) {
+    round_groups *g = data;
+    size_t done = atomic_fetch_add(&g->done, n) + n;
+    if (atomic_flag_test_and_set(&g->telling)) return;
+    round_tell(g->rows, (double)done / (double)g->n);
+    atomic_flag_clear(&g->telling);
+}
+
+static size_t groups_of(const round_groups *g) { return ceil_div(g->n, FEEDBACK_ROWS); }
+static size_t rows_of_group(const round_groups *g, size_t first) { return min(g->n - first, FEEDBACK_ROWS); }
+
+static void search_some(const matrix_rows *r, size_t row, size_t n) {
+    const calibrate_job *of = r->task->of;
+    codec_importance importance = {.column = r->task->inputs.mean_square};
+    of->kernels->codecs[r->to->id].encode(r->x + row * r->columns,
+                                          r->blocks[WAY_SEARCHED] + row * rows_to_bytes(r), n, r->columns,
+                                          importance.column ? &importance : NULL, of->encoding);
+}
+
+static void search_group(void *data, size_t i, int thread) {
+    const round_groups *g = data;
+    (void)thread;
+    search_some(g->rows, i * FEEDBACK_ROWS, rows_of_group(g, i * FEEDBACK_ROWS));
+    round_add_done(data, rows_of_group(g, i * FEEDBACK_ROWS));
+}
+
+static void search_span(void *data, size_t i, int thread) {
+    const round_groups *g = data;
+    chain_span s = rows_span(g->rows, g->rows->span + i);
+    (void)thread;
+    search_some(g->rows, rows_place(g->rows, &s), s.rows);
+    round_add_done(data, s.rows);
+}
+
+static void search_rows(matrix_rows *r) {
+    round_groups g = {.rows = r, .n = rows_count(r), .telling = ATOMIC_FLAG_INIT};
+    round_begin_work(r, SEARCH_SHARE);
+    if (r->metrics->n)
+        threads_for(r->pool, r->span_end - r->span, 1, search_span, &g);
+    else
+        threads_for(r->pool, groups_of(&g), 1, search_group, &g);
+}
+
+/* Rounds n rows from `row` on, or a chain's that begin there. Sweeps of a row change those that a chain has
+ * behind it, so a chain is always swept as it is the last way. */
+static void calibrate_some(round_groups *g, size_t row, size_t n, const feedback_chain *chain, int thread) {
+    const matrix_rows *r = g->rows;
+    const calibrate_job *of = r->task->of;
+    const moments_factored *f = r->task->inputs.factored;
+    size_t offset = row * rows_to_bytes(r);
+    round_way way = chain ? r->last : g->way;
+    bool swept = way == WAY_SWEPT;
+    feedback_sums sums = {0};
+    feedback_task task = {.kernels = of->kernels,
+                          .type = r->to->id,
+                          .effort = of->encoding->effort,
+                          .sweeps = swept ? (int)of->settings->sweeps : 0,
+                          .trials = (int)of->settings->trials,
+                          .unswept = swept ? r->blocks[WAY_PASS] + offset : NULL,
+                          .moments = f->runs,
+                          .n_moments = f->n_runs,
+                          .columns = r->columns,
+                          .scratch = r->scratches + r->scratch_bytes * (size_t)thread,
+                          .first_row = r->first + row,
+                          .matrix_rows = r->tensor->ne[1],
+                          .chain = chain,
+                          .told = round_add_done,
+                          .data = g,
+                          .by = product_kernels_for(of->kernels, f->runs->arithmetic)};
+    codec_feedback(&task, r->x + row * r->columns, n, r->blocks[way] + offset, &sums);
+    atomic_fetch_add(&g->codes, sums.codes), atomic_fetch_add(&g->ends, sums.ends);
+}
+
+static void calibrate_group(void *data, size_t i, int thread) {
+    round_groups *g = data;
+    calibrate_some(g, i * FEEDBACK_ROWS, rows_of_group(g, i * FEEDBACK_ROWS), NULL, thread);
+}
+
+static void calibrate_chain(void *data, size_t i, int thread) {
+    round_groups *g = data;
+    const chain_task *t = &g->rows->chains.tasks[i];
+    calibrate_some(g, t->first, t->rows, t->chain.heads ? &t->chain : NULL, thread);
+}
+
+static void calibrate_rows(matrix_rows *r, round_way way, calibrate_figures *sums) {
+    round_groups g = {.rows = r, .way = way, .n = rows_count(r), .telling = ATOMIC_FLAG_INIT};
+    round_begin_work(r, FEEDBACK_SHARE);
+    if (r->metrics->n)
+        threads_for(r->pool, r->chains.n_tasks, 1, calibrate_chain, &g);
+    else
+        threads_for(r->pool, groups_of(&g), 1, calibrate_group, &g);
+    sums->codes += g.codes, sums->ends += g.ends;
+}
+
+/* Whether blocks decode to finite numbers. Error feedback can drive values to infinity; such blocks are not
+ * used. */
+static bool decodes_to_numbers(const matrix_rows *r, const uint8_t *blocks) {
+    const kernels *k = r->task->of->kernels;
+    bool numbers = true;
+    for (size_t i = r->span, next; i < r->span_end; i = next) {
+        chain_span s = rows_together_from(r, i, r->span_end, &next);
+        size_t row = rows_place(r, &s), n = s.rows * r->columns;
+        float *x = r->x + row * r->columns;
+        codec_decode_rows(&k->codecs[r->to->id], blocks + row * rows_to_bytes(r), r->columns, x, n);
+        numbers = numbers && k->first_not_finite(x, n) == n;
+    }
+    return numbers;
+}
+
+static matmul_weights span_weights(const matrix_rows *r, const chain_span *s, const tensor_type *type,
+                                   const uint8_t *data) {
+    const uint8_t *first = data + rows_place(r, s) * gguf_row_bytes(type, r->columns);
+    return (matmul_weights){first, type->id, s->rows, r->columns};
+}
+
+/* Compares rows on the held-back tokens. errors: as output_compare takes them. Where the state is the target,
+ * the output wanted is that of the weights as they were with the rounded model's inputs, and what the state
+ * lacks besides. */
+static bool compare_span(const matrix_rows *r, const chain_span *s, round_way last, output_errors *errors,
+                         gq_error *e) {
+    const round_inputs *in = &r->task->inputs;
+    output_side rounded[ROUND_WAYS],
+        original = {.weights = span_weights(r, s, r->from, r->raw),
+                    .x = in->is_state ? in->rounded : in->original,
+                    .stride = in->stride,
+                    .more = in->is_state ? in->original + s->first * in->stride : NULL,
+                    .metric = s->metric};
+    for (round_way way = 0; way <= last; way++)
+        rounded[way] = (output_side){
+            .weights = span_weights(r, s, r->to, r->blocks[way]), .x = in->rounded, .stride = in->stride};
+    return output_compare(r->task->products, &original, rounded, last + 1, in->held, errors, e);
+}
+
+/* Notes the errors of the spans' outputs on held-back tokens, of each way up to `last`, by the rows' metrics.
+ * Beside rows with a metric a span may be as long as several without. */
+static bool compare_rows(matrix_rows *r, round_way last, gq_error *e) {
+    double began = clock_seconds();
+    round_begin_work(r, CHECKS_SHARE);
+    for (size_t i = r->span, next; i < r->span_end; i = next) {
+        chain_span s = rows_together_from(r, i, r->span_end, &next);
+        output_errors few[FEEDBACK_ROWS / OUTPUT_SPAN] = {0};
+        bool in_parts = r->metrics->n && !s.metric;
+        if (!compare_span(r, &s, last, in_parts ? few : &r->errors[i], e)) return false;
+        if (in_parts) output_errors_add(&r->errors[i], few, sizeof few / sizeof *few);
+        round_tell(r, (double)(next - r->span) / (double)(r->span_end - r->span));
+    }
+    if (r->task->timing) r->task->timing->checks += clock_seconds() - began;
+    return true;
+}
+
+static bool write_blocks(const matrix_rows *r, uint64_t row, const uint8_t *blocks, size_t n_rows,
+                         gq_error *e) {
+    const round_task *t = r->task;
+    const calibrate_store *store = &t->of->store;
+    size_t n = n_rows * rows_to_bytes(r);
+    if (t->blocks_copy) memcpy(t->blocks_copy + row * rows_to_bytes(r), blocks, n);
+    return store->write(store->data, t->output, t->tensor,
+                        (t->matrix * r->tensor->ne[1] + row) * rows_to_bytes(r), blocks, n, e);
+}
+
+/* ---- blocks of ranks ---- */
+
+/* Where the blocks of a step are among this rank's. */
+static uint8_t *own_blocks(const matrix_rows *r, size_t step) {
+    return r->own + step * r->most * rows_to_bytes(r);
+}
+
+/* Writes the blocks of the rows at hand; among ranks they wait until all know that these are the ones. */
+static bool finish_rows(const matrix_rows *r, size_t step, const uint8_t *blocks, gq_error *e) {
+    size_t bytes = rows_to_bytes(r);
+    if (!r->own) return write_blocks(r, r->first, blocks, rows_count(r), e);
+    uint8_t *to = own_blocks(r, step);
+    for (size_t i = r->span, next; i < r->span_end; i = next) {
+        chain_span s = rows_together_from(r, i, r->span_end, &next);
+        memcpy(to, blocks + rows_place(r, &s) * bytes, s.rows * bytes);
+        to += s.rows * bytes;
+    }
+    return true;
+}
+
+/* packed: a rank's rows of a step, one behind the other. */
+static bool write_packed(const matrix_rows *r, size_t step, int rank, const uint8_t *packed, gq_error *e) {
+    size_t end, bytes = rows_to_bytes(r);
+    for (size_t i = rows_step_spans(r, step, rank, &end), next; i < end; i = next) {
+        chain_span s = rows_together_from(r, i, end, &next);
+        if (!write_blocks(r, s.first, packed, s.rows, e)) return false;
+        packed += s.rows * bytes;
+    }
+    return true;
+}
+
+/* Gives all ranks the blocks of all, and has them write these. */
+static bool share_blocks(const matrix_rows *r, gq_error *e) {
+    gq_comm *comm = r->task->comm;
+    int ranks = gq_comm_ranks(comm), rank = gq_comm_rank(comm);
+    uint64_t *begins = r->begins;
+    for (size_t step = 0; r->own && step < r->steps; step++) {
+        begins[0] = 0;
+        for (int k = 0; k < ranks; k++) {
+            size_t end, begin = rows_step_spans(r, step, k, &end);
+            begins[k + 1] = begins[k] + rows_of_spans(r, begin, end) * rows_to_bytes(r);
+        }
+        memcpy(r->gathered + begins[rank], own_blocks(r, step), begins[rank + 1] - begins[rank]);
+        if (!comm_gather(comm, r->gathered, begins, e)) return false;
+        for (int k = 0; k < ranks; k++)
+            if (!write_packed(r, step, k, r->gathered + begins[k], e)) return false;
+    }
+    return true;
+}
+
+/* ---- a matrix ---- */
+
+static bool round_ask(const round_task *t, gq_error *e) { return !t->progress || t->progress(t->data, e); }
+
+/* What was found when all ways were tried. */
+typedef struct rounded_rows {
+    calibrate_figures figures; /* codes and ends of the last way */
+    output_errors errors;
+    bool infinite[ROUND_WAYS]; /* the way's blocks decode to values that are not finite */
+} rounded_rows;
+
+/* Adds what all ranks have seen. */
+static bool share_figures(const matrix_rows *r, rounded_rows *of, gq_error *e) {
+    enum { FIGURES = ROUND_FIGURES };
+    gq_comm *comm = r->task->comm;
+    size_t ranks = (size_t)gq_comm_ranks(comm);
+    uint64_t mine[FIGURES] = {of->figures.codes, of->figures.ends}, *all;
+    for (round_way way = 0; way < ROUND_WAYS; way++) mine[2] |= (uint64_t)of->infinite[way] << way;
+    if (ranks == 1) return true;
+    if (!(all = calloc(ranks, sizeof mine))) return gq_fail_memory(e, ranks * sizeof mine);
+    bool ok = comm_exchange(comm, mine, all, FIGURES, e);
+    of->figures.codes = of->figures.ends = 0;
+    for (size_t k = 0; ok && k < ranks; k++) {
+        of->figures.codes += all[k * FIGURES], of->figures.ends += all[k * FIGURES + 1];
+        for (round_way way = 0; way < ROUND_WAYS; way++)
+            of->infinite[way] = of->infinite[way] || all[k * FIGURES + 2] >> way & 1;
+    }
+    free(all);
+    return ok;
+}
+
+/* Adds the errors of all spans, in their order. */
+static bool share_errors(const matrix_rows *r, output_errors *sums, gq_error *e) {
+    for (int k = 0; r->begins && k <= gq_comm_ranks(r->task->comm); k++)
+        r->begins[k] = rows_spans_begin(r, k) * sizeof *r->errors;
+    if (r->begins && !comm_gather(r->task->comm, r->errors, r->begins, e)) return false;
+    output_errors_add(sums, r->errors, r->n_spans);
+    return true;
+}
+
+/* Rounds all rows one way. of: not NULL: goes all ways before it, too, and compares them. */
+static bool round_rows(matrix_rows *r, round_way way, rounded_rows *of, gq_error *e) {
+    calibrate_figures again = {0}; /* not to be counted twice */
+    for (size_t step = 0; step < r->steps; step++) {
+        if (!round_ask(r->task, e) || !rows_read(r, step, e)) return false;
+        if (of || way == WAY_SEARCHED) search_rows(r);
+        if (way != WAY_SEARCHED) calibrate_rows(r, way, of ? &of->figures : &again);
+        if ((of && !compare_rows(r, way, e)) || !finish_rows(r, step, r->blocks[way], e)) return false;
+        for (round_way each = WAY_PASS; of && each <= way; each++)
+            of->infinite[each] = of->infinite[each] || !decodes_to_numbers(r, r->blocks[each]);
+    }
+    return !of || (share_figures(r, of, e) && share_errors(r, &of->errors, e));
+}
+
+/* Returns the way with the least error on held-back tokens; of equal ones, the first. */
+static round_way best_way(const matrix_rows *r, const rounded_rows *of) {
+    round_way best = r->last;
+    for (round_way way = r->last; r->task->inputs.held && way-- > 0;)
+        if (!(of->errors.error[best] < of->errors.error[way])) best = way;
+    return of->infinite[best] ? WAY_SEARCHED : best;
+}
+
+/* Decides before the work whether error feedback is possible. ROUND_CALIBRATED: it is; whether it does better
+ * on held-back tokens is known later. */
+static round_reason reason_for_search(const round_task *t) {
+    const moments_factored *f = t->inputs.factored;
+    if (f->tokens == 0) return ROUND_UNSEEN;
+    if (f->n_runs == 0) return ROUND_ROOTLESS;
+    if (t->inputs.harms) return ROUND_WORSE;
+    uint64_t columns = t->of->tensors[t->tensor]->ne[0];
+    if (t->of->sample) return ROUND_CALIBRATED; /* a small text stands for a large one */
+    return t->inputs.held == 0 && f->tokens < columns ? ROUND_UNCHECKED : ROUND_CALIBRATED;
+}
+
+/* Goes all ways that are possible, and again the best one where that is not the last. Returns what was
+ * written in *way. */
+static bool round_best(matrix_rows *r, rounded_rows *of, round_way *way, gq_error *e) {
+    if (!round_rows(r, r->last, of, e)) return false;
+    *way = best_way(r, of);
+    return (*way == r->last || round_rows(r, *way, NULL, e)) && share_blocks(r, e);
+}
+
+/* Counts a matrix for a step. */
+static void count_step(calibrate_figures *sums, calibrate_step step, bool kept) {
+    sums->steps[step].matrices++, sums->steps[step].kept += kept;
+}
+
+/* Adds the errors without a step and with it. */
+static void count_errors(calibrate_figures *sums, calibrate_step step, const output_errors *errors,
+                         round_way without, round_way with) {
+    calibrate_step_figures *f = &sums->steps[step];
+    if (!(errors->power > 0)) return;
+    f->compared++;
+    f->without += errors->error[without] / errors->power, f->with += errors->error[with] / errors->power;
+}
+
+/* Adds to a tensor's figures what the steps did to a matrix. */
+static void count_steps(const matrix_rows *r, const output_errors *errors, round_way way,
+                        calibrate_figures *sums) {
+    const round_inputs *in = &r->task->inputs;
+    bool kept = way != WAY_SEARCHED, damps = calibration_does(r->task->of->settings, CALIBRATE_DAMPING);
+    if (model_scales_has(r->task->of->file->scales, r->tensor)) count_step(sums, CALIBRATE_BALANCE, true);
+    if (in->is_embedding) count_step(sums, CALIBRATE_EMBEDDING, kept);
+    if (in->is_embedding) count_errors(sums, CALIBRATE_EMBEDDING, errors, WAY_SEARCHED, way);
+    if (damps && !in->is_embedding) count_step(sums, CALIBRATE_DAMPING, kept);
+    if (in->is_state) count_step(sums, CALIBRATE_STATE, kept);
+    if (r->last != WAY_SEARCHED && r->task->of->settings->trials) count_step(sums, CALIBRATE_TRIALS, kept);
+    if (r->metrics->n) count_step(sums, CALIBRATE_ROWS, kept);
+    if (r->last != WAY_SWEPT) return;
+    count_step(sums, CALIBRATE_SWEEPS, way == WAY_SWEPT);
+    count_errors(sums, CALIBRATE_SWEEPS, errors, WAY_PASS, WAY_SWEPT);
+}
+
+void figures_add(calibrate_figures *to, const calibrate_figures *of) {
+    to->tokens = to->matrices ? min(to->tokens, of->tokens) : of->tokens;
+    to->width = of->width;
+    if (of->damp > to->damp) to->damp = of->damp;
+    to->matrices += of->matrices, to->plain += of->plain, to->unchecked += of->unchecked;
+    to->power += of->power, to->searched += of->searched, to->written += of->written;
+    to->codes += of->codes, to->ends += of->ends;
+    for (calibrate_step i = 0; i < CALIBRATE_STEPS; i++) {
+        calibrate_step_figures *step = &to->steps[i];
+        const calibrate_step_figures *more = &of->steps[i];
+        step->matrices += more->matrices, step->kept += more->kept, step->compared += more->compared;
+        step->without += more->without, step->with += more->with;
+    }
+}
+
+bool round_matrix(const round_task *t, calibrate_figures *sums, round_reason *why, gq_error *e) {
+    const moments_factored *f = t->inputs.factored;
+    round_reason reason = reason_for_search(t);
+    rounded_rows of = {.figures = {0}};
+    const output_errors *errors = &of.errors;
+    round_way way = WAY_SEARCHED;
+    matrix_rows r;
+    if (!rows_new(&r, t, reason == ROUND_CALIBRATED, e)) return false;
+    bool ok = round_best(&r, &of, &way, e);
+    if (reason == ROUND_CALIBRATED && way == WAY_SEARCHED) reason = ROUND_WORSE;
+    if (ok) count_steps(&r, errors, way, sums);
+    if (t->timing)
+        t->timing->rounded += r.n_rows * r.columns, t->timing->held = t->inputs.held,
+                                                    t->timing->chained = r.metrics->n > 0;
+    rows_free(&r);
+    sums->codes += of.figures.codes, sums->ends += of.figures.ends;
+    sums->matrices++, sums->plain += reason != ROUND_CALIBRATED, sums->unchecked += t->inputs.held == 0;
+    sums->power += errors->power, sums->searched += errors->error[WAY_SEARCHED];
+    sums->written += errors->error[way];
+    sums->tokens = f->tokens, sums->damp = f->damp;
+    if (*why == ROUND_CALIBRATED) *why = reason;
+    return ok;
+}

@@ -1,0 +1,69 @@
+/* Rounds a matrix by the moments of its inputs, and by search alone to compare; the result that does better
+ * on held-back tokens is written. */
+#ifndef GQ_STUDY_CALIBRATE_ROUND_H
+#define GQ_STUDY_CALIBRATE_ROUND_H
+
+#include "forward/products/matmul.h"
+#include "study/calibrate/job.h"
+#include "study/calibrate/metric.h"
+#include "study/inputs/moments.h"
+
+/* Why a matrix was rounded by search alone. */
+typedef enum round_reason {
+    ROUND_CALIBRATED,
+    ROUND_UNSEEN,    /* no token reached the matrix */
+    ROUND_ROOTLESS,  /* its moments have no root, however much they are damped */
+    ROUND_UNCHECKED, /* few tokens, and none held back */
+    ROUND_WORSE,
+    ROUND_FELL_BACK, /* validation of the whole model (validate.h) */
+    ROUND_REASONS
+} round_reason;
+const char *round_reason_text(round_reason r);
+
+/* The figures of a tensor's matrices, as in gq_rounding. */
+typedef struct calibrate_figures {
+    uint64_t matrices, plain, unchecked;
+    double power, searched, written;
+    uint64_t codes, ends, tokens, width;
+    float damp;
+    uint32_t unused; /* so that no byte of it is without a value */
+    calibrate_step_figures steps[CALIBRATE_STEPS];
+} calibrate_figures;
+
+typedef struct round_inputs {
+    const moments_factored *factored;
+    layer_metrics metrics;    /* of the matrix's rows; n 0: all rows count by themselves */
+    const float *mean_square; /* per column; NULL: no token was seen */
+    /* Held-back tokens: [features][stride], of which `held` are tokens; in the original model, and in the
+     * rounded one. */
+    const float *original, *rounded;
+    bool is_state;     /* `original` is what the output is to change by, [rows][stride] */
+    bool is_embedding; /* rows of routers stand in for tokens (embedding.h) */
+    bool harms;        /* what this leads to was tried already and did more harm than plain encoding */
+    size_t held, stride;
+} round_inputs;
+
+typedef struct round_task {
+    const calibrate_job *of;
+    matmul *products;
+    size_t output, tensor; /* numbers of the job */
+    uint64_t matrix;
+    round_inputs inputs;
+    gq_comm *comm;            /* ranks that share the rows; NULL: this process has all */
+    uint8_t *blocks_copy;     /* gets a copy of the matrix's blocks; NULL: none is made */
+    size_t rows;              /* the first rows of the matrix alone, at most; 0: all */
+    calibrate_timing *timing; /* gets what it took, and weights and tokens; NULL: nobody asks */
+    bool (*progress)(void *data, gq_error *e); /* asks whether to continue; may be NULL */
+    /* Called with the share that is done, by one thread at a time; may be NULL. */
+    void (*told)(void *data, double share);
+    void *data;
+} round_task;
+
+/* Adds the figures of a matrix to those of the tensor's matrices before it. */
+void figures_add(calibrate_figures *to, const calibrate_figures *of);
+
+/* Rounds and writes a matrix. *sums, which is zeros but for the width, gets its figures, *why the reason if
+ * it is not calibrated. */
+bool round_matrix(const round_task *t, calibrate_figures *sums, round_reason *why, gq_error *e);
+
+#endif

@@ -1,0 +1,192 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "forward/graph/draft/draft.h"
+#include "gguf/facts.h"
+#include "gguf/gguf.h"
+#include "gguf/value.h"
+#include "mixes/mixes.h"
+#include "quantize/input.h"
+#include "study/evaluate/base_file.h"
+#include "study/evaluate/compared.h"
+
+model_facts compared_facts(const model_source *m) { return model_facts_of(m->kv, m->n_kv, NULL, 0); }
+
+static const char *filetype_of(const model_source *m) {
+    int64_t id;
+    if (model_kv_int(model_kv_find(m->kv, m->n_kv, "general.file_type"), &id))
+        for (size_t i = 0; i < mix_n_filetypes; i++)
+            if (mix_filetypes[i].id == id) return mix_filetypes[i].name;
+    return "";
+}
+
+static void evaluated_fill_memory(gq_evaluated *to, const runner *r) {
+    const model_source *m = &r->file;
+    to->path = r->path;
+    to->filetype = filetype_of(m);
+    to->file_bytes = model_file_bytes(m);
+    for (uint64_t i = 0; i < m->n_tensors; i++) {
+        to->tensor_bytes += m->tensors[i]->size;
+        to->n_weights += shape_elements(m->tensors[i]->ne);
+    }
+}
+
+static bool name_runner(gq_evaluation *v, size_t i, const char *path, gq_error *e) {
+    v->runners[i].path = v->paths[i] = strdup(path);
+    return v->paths[i] || gq_fail_memory(e, strlen(path));
+}
+
+/* Makes the model of a runner whose file is open, and notes the file's figures. */
+static bool set_up_runner(gq_evaluation *v, size_t i, gq_error *e) {
+    runner *r = &v->runners[i];
+    warning_list unheard = {0}; /* the original's will do */
+    r->model = forward_model_new(&r->file, e);
+    if (!r->model) return false;
+    evaluated_fill_memory(&v->models[i], r);
+    bool ok = forward_model_find_drafts(r->model, i == v->first ? &v->warnings : &unheard, e);
+    warnings_free(&unheard);
+    return ok;
+}
+
+static bool open_runner(gq_evaluation *v, size_t i, const char *path, const gq_adapters *adapters,
+                        gq_error *e) {
+    runner *r = &v->runners[i];
+    if (!name_runner(v, i, path, e)) return false;
+    return input_open_adapted(&r->file, path, adapters, e) &&
+           warnings_join(&v->warnings, &r->file.warnings, e) && set_up_runner(v, i, e);
+}
+
+/* Opens a copy that does not exist yet, by the headers that it will have. */
+bool compared_open_planned(gq_evaluation *v, size_t i, const plan_output *out, gq_error *e) {
+    gguf_planned *shards = calloc(out->n_shards, sizeof *shards);
+    if (!shards) return gq_fail_memory(e, out->n_shards * sizeof *shards);
+    for (uint32_t s = 0; s < out->n_shards; s++) {
+        const plan_shard *p = &out->shards[s];
+        shards[s] = (gguf_planned){p->path, p->head, p->head_size, p->size};
+    }
+    bool ok = name_runner(v, i, out->shards[0].path, e) &&
+              gguf_model_planned(&v->runners[i].file, shards, out->n_shards, e) && set_up_runner(v, i, e);
+    free(shards);
+    return ok;
+}
+
+/* ---- checking copies ---- */
+
+static const model_kv *tokens_of(const runner *r) {
+    return model_kv_find(r->file.kv, r->file.n_kv, "tokenizer.ggml.tokens");
+}
+
+static bool same_tokens(const runner *a, const runner *b) {
+    const model_kv *x = tokens_of(a), *y = tokens_of(b);
+    return !x || !y || (x->size == y->size && memcmp(x->value, y->value, x->size) == 0);
+}
+
+/* Returns the model that all others must be copies of. */
+const runner *compared_reference(const gq_evaluation *v) { return &v->runners[v->first]; }
+
+bool compared_check(gq_evaluation *v, const runner *copy, gq_error *e) {
+    const runner *original = compared_reference(v);
+    size_t vocabulary = forward_model_sizes(original->model)->vocabulary,
+           of_copy = forward_model_sizes(copy->model)->vocabulary;
+    model_facts facts = compared_facts(&copy->file);
+    if (strcmp(facts.arch, v->architecture) != 0)
+        return gq_fail(e,
+                       "%s: is a model of architecture %s, and %s one of %s; only copies of an original can "
+                       "be compared with it",
+                       copy->path, facts.arch, original->path, v->architecture);
+    if (vocabulary != of_copy)
+        return gq_fail(e,
+                       "%s: has %zu tokens, and %s has %zu; only copies of an original can be compared with "
+                       "it",
+                       copy->path, of_copy, original->path, vocabulary);
+    const forward_sizes *a = forward_model_sizes(original->model), *b = forward_model_sizes(copy->model);
+    if (a->embedded != b->embedded || a->pooling != b->pooling)
+        return gq_fail(
+            e,
+            "%s: makes its embedding otherwise than %s (pooling_type, dense heads); only copies of an "
+            "original can be compared with it",
+            copy->path, original->path);
+    if (!same_tokens(original, copy))
+        return gq_fail(
+            e,
+            "%s: its vocabulary differs from that of %s; only copies of an original can be compared "
+            "with it",
+            copy->path, original->path);
+    return differing_warn(&original->file, &copy->file, &v->warnings, e);
+}
+
+static void note_architecture(gq_evaluation *v) {
+    snprintf(v->architecture, sizeof v->architecture, "%s",
+             compared_facts(&compared_reference(v)->file).arch);
+}
+
+static bool open_reference(gq_evaluation *v, const char *path, const gq_adapters *adapters, gq_error *e) {
+    if (!open_runner(v, v->first, path, adapters, e)) return false;
+    note_architecture(v);
+    return true;
+}
+
+/* Takes a plan's input as the original, which stays open. */
+bool compared_lend_reference(gq_evaluation *v, const gq_plan *plan, gq_error *e) {
+    if (!name_runner(v, 0, plan_input(plan), e)) return false;
+    v->runners[0].file = plan->model;
+    if (!set_up_runner(v, 0, e)) return false;
+    note_architecture(v);
+    return true;
+}
+
+void compared_return_reference(gq_evaluation *v) {
+    forward_model_free(v->runners[0].model);
+    v->runners[0].model = NULL, v->runners[0].file = (model_source){.path = NULL};
+}
+
+static bool open_base_file(gq_evaluation *v, size_t i, const char *path, gq_error *e) {
+    base_file *f = &v->bases[i];
+    if (!base_file_open(f, path, e) || !name_runner(v, i, path, e)) return false;
+    v->models[i] = (gq_evaluated){.path = v->paths[i], .filetype = "", .file_bytes = f->file.size};
+    return !f->windows_missing ||
+           warnings_add(&v->warnings, e, "%s: ends early: %zu of its %zu windows are used", f->file.path,
+                        f->windows, f->windows + f->windows_missing);
+}
+
+static bool open_base(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+    if (r->original || r->n_copies == 0 || r->base_out || r->logits)
+        return gq_fail_usage(e,
+                             "a base file takes the place of the original: name only the models to compare "
+                             "with it, and no file for the original's logits");
+    return open_base_file(v, 0, r->base, e);
+}
+
+static bool check_base(const gq_evaluation *v, gq_error *e) {
+    const runner *r = compared_reference(v);
+    size_t vocabulary = forward_model_sizes(r->model)->vocabulary;
+    return vocabulary == v->bases->vocabulary ||
+           gq_fail(e,
+                   "%s: has %zu tokens, and %s is of a model with %zu; only copies of that model can be "
+                   "compared with it",
+                   r->path, vocabulary, v->paths[0], v->bases->vocabulary);
+}
+
+/* Opens the copies where they are base files like the original: then no model is there. */
+static bool open_copies_of_base(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+    v->none_runs = true;
+    for (size_t i = 1; i < v->n; i++)
+        if (!open_base_file(v, i, r->copies[i - 1], e) || !base_scores_check(v->bases, &v->bases[i], e))
+            return false;
+    return true;
+}
+
+bool compared_open_all(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+    gq_adapters adapters = r->adapters;
+    if (r->draft) adapters.target = NULL; /* it is the draft's */
+    if (v->first && !open_base(v, r, e)) return false;
+    if (v->first && base_file_begins(r->copies[0])) return open_copies_of_base(v, r, e);
+    if (!open_reference(v, v->first ? r->copies[0] : r->original, v->first ? NULL : &adapters, e) ||
+        (v->first && !check_base(v, e)))
+        return false;
+    for (size_t i = v->first + 1; i < v->n; i++)
+        if (!open_runner(v, i, r->copies[i - 1], NULL, e) || !compared_check(v, &v->runners[i], e))
+            return false;
+    return true;
+}

@@ -1,0 +1,520 @@
+/* Makes the root of moments: H = R R^T, R upper triangular. Strips of columns are taken from the last one on.
+ * A strip first loses what later strips explain of it, then the same is done within it, part by part: a part
+ * loses what later parts explain, its small square gets a root in double, and the rows above are multiplied
+ * with the inverse of that root. All but these small roots are products of matrices, which the kernels do
+ * fast and threads share by rows. Before this H is divided by the tokens, shrunk towards its diagonal and
+ * damped. Where it has no root, ten times the damping is tried, up to 1.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "forward/products/product.h"
+#include "study/inputs/factor.h"
+#include "study/inputs/moments_sums.h"
+
+enum {
+    PART = MATMUL_MOST_PANEL, /* columns of a part */
+    PARTS = PASS_COLUMNS / PART,
+    UNIT = PASS_COLUMNS / 2, /* rows that a thread takes at a time */
+};
+
+typedef struct work {
+    const product_kernels *floats, *across; /* within a strip; over all that are later */
+    threads_pool *pool;
+    size_t strips;
+    float *root;
+    float *later;          /* a strip's tiles in later strips, transposed and negated, in panels */
+    product_piece *pieces; /* one for each of these */
+    float parts[PARTS]
+               [PASS_COLUMNS * PART]; /* the same within the strip's own tile: a part's rows in later parts */
+    float inverses[PARTS][PART * PART]; /* inverses of the parts' own roots, transposed, in panels */
+} work;
+
+static float *tile_at(const work *w, size_t row, size_t strip) {
+    return w->root + feedback_triangle(strip) + row * TILE;
+}
+
+/* Packs a matrix, its rows PASS_COLUMNS floats apart, times `sign` into panels in which its rows are columns.
+ */
+static void pack_turned(size_t panel, const float *from, size_t rows, size_t columns, float sign,
+                        float *packed) {
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = 0; c < columns; c++)
+            packed[r / panel * panel * columns + c * panel + r % panel] = sign * from[r * PASS_COLUMNS + c];
+}
+
+/* y = x times a packed matrix of PART rows and `columns`, or y += with `add`. x and y have n rows. */
+static void factor_multiply(const work *w, const float *x, size_t x_step, size_t n, const float *packed,
+                            size_t columns, float *y, bool add) {
+    size_t panel = w->floats->panel;
+    w->floats->multiply(&(product_tile){.w = {x, x_step, 1},
+                                        .x = packed,
+                                        .x_step = panel * columns,
+                                        .panel = panel,
+                                        .y = y,
+                                        .y_stride = PASS_COLUMNS,
+                                        .y_step = panel,
+                                        .rows = n,
+                                        .columns = columns,
+                                        .tokens = PART,
+                                        .width = panel,
+                                        .add = add});
+}
+
+/* A strip, whose rows all threads share. */
+typedef struct strip_work {
+    const work *w;
+    size_t strip;
+} strip_work;
+
+static void pack_later(void *data, size_t i, int thread) {
+    const strip_work *s = data;
+    const work *w = s->w;
+    (void)thread;
+    pack_turned(w->across->panel, tile_at(w, s->strip, s->strip + 1 + i), PASS_COLUMNS, PASS_COLUMNS, -1,
+                w->later + i * TILE);
+    w->pieces[i] = (product_piece){feedback_triangle(s->strip + 1 + i), i * TILE, PASS_COLUMNS, false};
+}
+
+static matrix_product take_off(const void *data, size_t i) {
+    const strip_work *s = data;
+    const work *w = s->w;
+    (void)i;
+    return (matrix_product){.w = w->root,
+                            .x = w->later,
+                            .row_step = PASS_COLUMNS,
+                            .x_step = w->across->panel * PASS_COLUMNS,
+                            .y = tile_at(w, 0, s->strip),
+                            .y_stride = PASS_COLUMNS,
+                            .rows = (s->strip + 1) * PASS_COLUMNS,
+                            .tokens = PASS_COLUMNS,
+                            .pieces = w->pieces,
+                            .n_pieces = w->strips - s->strip - 1,
+                            .add = true};
+}
+
+/* Subtracts the part that later strips explain. */
+static void take_off_later(strip_work *s) {
+    threads_for(s->w->pool, s->w->strips - s->strip - 1, 1, pack_later, s);
+    products_run(s->w->pool, s->w->across, 1, (s->strip + 1) * PASS_COLUMNS, take_off, s);
+}
+
+/* Subtracts from n rows of a strip, x being the first, what later parts explain of this part. */
+static void take_off_parts(const work *w, size_t part, float *x, size_t n) {
+    size_t end = (part + 1) * PART;
+    if (end < PASS_COLUMNS)
+        factor_multiply(w, x + end, PASS_COLUMNS, n, w->parts[part], PASS_COLUMNS - end, x + part * PART,
+                        true);
+}
+static void times_inverse(const work *w, size_t part, float *x, size_t n) {
+    float copy[PASS_COLUMNS * PART];
+    for (size_t r = 0; r < n; r++)
+        memcpy(copy + r * PART, x + r * PASS_COLUMNS + part * PART, sizeof(float) * PART);
+    factor_multiply(w, copy, PART, n, w->inverses[part], PART, x + part * PART, false);
+}
+
+/* Replaces a part's square by its root, and packs the inverse. False: it has no root. */
+static bool root_of_part(work *w, size_t part, float *square) {
+    double a[PART][PART], v[PART][PART] = {{0}};
+    float inverse[PART * PASS_COLUMNS];
+    for (size_t i = 0; i < PART; i++)
+        for (size_t j = i; j < PART; j++) a[i][j] = (double)square[i * PASS_COLUMNS + j];
+    for (size_t c = PART; c-- > 0;) {
+        if (!(a[c][c] > 0) || isinf(a[c][c])) return false;
+        a[c][c] = sqrt(a[c][c]);
+        for (size_t i = 0; i < c; i++) a[i][c] /= a[c][c];
+        for (size_t i = 0; i < c; i++)
+            for (size_t j = i; j < c; j++) a[i][j] -= a[i][c] * a[j][c];
+    }
+    for (size_t i = PART; i-- > 0;) {
+        v[i][i] = 1;
+        for (size_t k = i + 1; k < PART; k++)
+            for (size_t c = k; c < PART; c++) v[i][c] -= a[i][k] * v[k][c];
+        for (size_t c = i; c < PART; c++) v[i][c] /= a[i][i];
+    }
+    for (size_t i = 0; i < PART; i++)
+        for (size_t j = 0; j < PART; j++) {
+            square[i * PASS_COLUMNS + j] = j >= i ? (float)a[i][j] : 0;
+            inverse[i * PASS_COLUMNS + j] = (float)v[i][j];
+        }
+    pack_turned(w->floats->panel, inverse, PART, PART, 1, w->inverses[part]);
+    return true;
+}
+
+/* Factors the strip's tile on the diagonal, which gets zeros below the diagonal. False: it has no root. */
+static bool factor_own(work *w, float *own) {
+    for (size_t i = 1; i < PASS_COLUMNS; i++) memset(own + i * PASS_COLUMNS, 0, sizeof(float) * i);
+    for (size_t part = PARTS; part-- > 0;) {
+        size_t first = part * PART, end = first + PART;
+        pack_turned(w->floats->panel, own + first * PASS_COLUMNS + end, PART, PASS_COLUMNS - end, -1,
+                    w->parts[part]);
+        take_off_parts(w, part, own, end);
+        if (!root_of_part(w, part, own + first * PASS_COLUMNS + first)) return false;
+        times_inverse(w, part, own, first);
+    }
+    return true;
+}
+
+static void finish_unit(void *data, size_t unit, int thread) {
+    const strip_work *s = data;
+    float *rows = tile_at(s->w, 0, s->strip) + unit * UNIT * PASS_COLUMNS;
+    (void)thread;
+    for (size_t part = PARTS; part-- > 0;)
+        take_off_parts(s->w, part, rows, UNIT), times_inverse(s->w, part, rows, UNIT);
+}
+
+static bool factor_strip(work *w, size_t strip) {
+    strip_work s = {w, strip};
+    take_off_later(&s);
+    if (!factor_own(w, tile_at(w, strip, strip))) return false;
+    threads_for(w->pool, strip * PASS_COLUMNS / UNIT, 1, finish_unit, &s);
+    return true;
+}
+
+/* ---- H, damped and shrunk ---- Every column is damped by a share of its own square. In large models a few
+ * columns are 10 to 300 times larger than others; a share of the mean of all squares would be many times an
+ * ordinary column's own, so that these could make good no errors. A thousandth of what is usual is added for
+ * columns that were hardly seen. On model A of bench/results/small-models.md both dampings leave the same
+ * divergence; with such columns in it, its own leaves .65 of the other's (bench/results/calibration.md). */
+typedef struct prepared {
+    const moments_block *block;
+    double per_token, mean_square;
+    double usual; /* mean of the squares of columns that were seen, of each at most FACTOR_USUAL medians */
+    size_t unseen;
+} prepared;
+static const double FACTOR_USUAL = 4, FACTOR_FLOOR = 1e-3;
+
+static double moments_diagonal(const moments_block *b, size_t c) {
+    return (double)b->triangle[feedback_triangle(c / PASS_COLUMNS) + c * PASS_COLUMNS + c % PASS_COLUMNS];
+}
+
+static int square_by_size(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* seen: gets the squares of columns that are not zero. */
+static void factor_find_usual(prepared *p, float *seen) {
+    const moments_block *b = p->block;
+    size_t n = 0;
+    for (size_t c = 0; c < b->columns; c++)
+        if (moments_diagonal(b, c) > 0) seen[n++] = (float)(moments_diagonal(b, c) * p->per_token);
+    if (!n) return;
+    qsort(seen, n, sizeof *seen, square_by_size);
+    double most = FACTOR_USUAL * (double)seen[n / 2];
+    for (size_t i = 0; i < n; i++) p->usual += (double)seen[i] < most ? (double)seen[i] : most;
+    p->usual /= (double)n;
+}
+
+static prepared factor_prepare_block(const moments_block *b, uint64_t tokens, float *seen) {
+    prepared p = {.block = b, .per_token = 1 / (double)tokens};
+    for (size_t c = 0; c < b->columns; c++)
+        p.mean_square += moments_diagonal(b, c), p.unseen += moments_diagonal(b, c) == 0;
+    p.mean_square *= p.per_token / (double)b->columns;
+    factor_find_usual(&p, seen);
+    return p;
+}
+
+typedef struct factor_filling {
+    const work *w;
+    const prepared *p;
+    double own, added, kept; /* share of a column's square, and what is added besides; share of the sums */
+    float *tiles;
+} factor_filling;
+
+static void fill_strip(void *data, size_t strip, int thread) {
+    const factor_filling *f = data;
+    const work *w = f->w;
+    const moments_block *b = f->p->block;
+    size_t from = feedback_triangle(strip), rows = (strip + 1) * PASS_COLUMNS;
+    float *own = tile_at(w, strip, strip), *tile = f->tiles + strip * TILE;
+    (void)thread;
+    for (size_t i = 0; i < rows * PASS_COLUMNS; i++)
+        w->root[from + i] = (float)(f->kept * (double)b->triangle[from + i]);
+    for (size_t i = 0; i < PASS_COLUMNS; i++) {
+        size_t c = strip * PASS_COLUMNS + i;
+        double square = c < b->columns ? moments_diagonal(b, c) * f->p->per_token : 0;
+        double value = c < b->columns ? square + f->own * square + f->added : 1;
+        for (size_t j = 0; j < i; j++) tile[i * PASS_COLUMNS + j] = tile[j * PASS_COLUMNS + i];
+        own[i * PASS_COLUMNS + i] = (float)value;
+        memcpy(tile + i * PASS_COLUMNS + i, own + i * PASS_COLUMNS + i, sizeof(float) * (PASS_COLUMNS - i));
+    }
+}
+
+/* Puts H into the root's place, and its tiles on the diagonal, both halves of them, into `tiles`. Where no
+ * input was ever other than 0, the diagonal is 1 everywhere. */
+static void factor_fill(const work *w, const prepared *p, moments_settings s, double damp, float *tiles) {
+    factor_filling f = {w, p, 0, 1, (1 - (double)s.shrink) * p->per_token, tiles};
+    if (p->mean_square > 0 && s.mean_damping) f.added = damp * p->mean_square;
+    if (p->mean_square > 0 && !s.mean_damping) f.own = damp, f.added = damp * FACTOR_FLOOR * p->usual;
+    threads_for(w->pool, w->strips, 1, fill_strip, &f);
+}
+
+/* Returns the damping that is tried next. */
+static float larger_damp(float damp) {
+    float next = damp > 0 ? damp * 10 : 1e-4f;
+    return next < 1 ? next : 1;
+}
+
+/* Tiles that are multiplied for strips `first` to the last: each by all later ones, and by its own. */
+static double factor_tiles(const work *w, size_t first) {
+    double sum = 0;
+    for (size_t i = first; i < w->strips; i++) sum += (double)(i + 1) * (double)(w->strips - i);
+    return sum;
+}
+
+/* block: its number, of so many. */
+static bool factor_block(work *w, const prepared *p, moments_settings s, size_t block, size_t blocks,
+                         float *tiles, float *damp) {
+    double all = factor_tiles(w, 0);
+    while (true) {
+        size_t strip = w->strips;
+        factor_fill(w, p, s, (double)*damp, tiles);
+        while (strip > 0 && factor_strip(w, strip - 1)) {
+            strip--;
+            if (s.told) s.told(s.data, ((double)block + factor_tiles(w, strip) / all) / (double)blocks);
+        }
+        if (!strip) return true;
+        if (*damp >= 1) return false;
+        *damp = larger_damp(*damp);
+    }
+}
+
+/* ---- all blocks ---- */
+static bool take_share(float *to, float asked, const char *what, gq_error *e) {
+    if (!(asked <= 1))
+        return gq_fail_usage(e, "%s of %g: expected a number from 0 to 1", what, (double)asked);
+    if (asked != 0) *to = asked > 0 ? asked : 0;
+    return true;
+}
+
+bool moments_settings_take(moments_settings *s, float damp, float shrink, float correction, gq_error *e) {
+    *s = MOMENTS_DEFAULT;
+    return take_share(&s->correction, correction, "a correction", e) &&
+           take_share(&s->damp, damp, "a damping", e) && take_share(&s->shrink, shrink, "a shrinking", e);
+}
+
+float moments_correction(uint64_t tokens, size_t columns) {
+    return (float)((double)tokens / ((double)tokens + 3.0 * (double)columns));
+}
+
+static work *lay_out_work(moments_shape s, memory_ledger *l) {
+    size_t strips = feedback_strips(moments_block_columns(s, 0));
+    work *w = memory_take(l, 1, sizeof *w);
+    float *later = memory_take(l, strips * TILE, sizeof(float));
+    product_piece *pieces = memory_take(l, strips, sizeof *pieces);
+    if (w) w->later = later, w->pieces = pieces;
+    return w;
+}
+
+/* Takes memory for the runs' matrices. Differences need none: the moments' sums become means in place. */
+static void lay_out_runs(moments_shape s, moments_factored *f, memory_ledger *l) {
+    size_t n = moments_blocks(s);
+    f->runs = memory_take_zeros(l, n, sizeof *f->runs);
+    if (f->runs) f->n_runs = n;
+    for (size_t i = 0; i < n; i++) {
+        feedback_moments counted = {.columns = 0}, *run = f->runs ? &f->runs[i] : &counted;
+        size_t strips = feedback_strips(moments_block_columns(s, i));
+        run->columns = moments_block_columns(s, i);
+        run->root = memory_take(l, feedback_triangle(strips), sizeof(float));
+        run->diagonal = memory_take(l, strips * TILE, sizeof(float));
+    }
+}
+
+void moments_count_factoring(moments_shape s, memory_ledger *l) {
+    memory_ledger blocks = {.counts = true}, differences = blocks, made = blocks, runs = blocks;
+    moments m = {.shape = s};
+    moments_factored f = {.n_runs = 0};
+    if (!moments_countable(s)) {
+        memory_hold(l, UINT64_MAX);
+        return;
+    }
+    moments_lay_out_blocks(&m, &blocks), moments_lay_out_differences(&m, &differences);
+    lay_out_work(s, &made), lay_out_runs(s, &f, &runs);
+    memory_release(l, moments_bytes(s) - blocks.bytes - differences.bytes); /* the group at work */
+    memory_hold(l, made.bytes + runs.bytes);
+    memory_release(l, made.bytes + blocks.bytes);
+}
+
+typedef struct differences {
+    float *sums;
+    uint64_t tokens;
+} differences;
+
+static void divide_tile(void *data, size_t tile, int thread) {
+    const differences *d = data;
+    (void)thread;
+    for (size_t i = tile * TILE; i < (tile + 1) * TILE; i++)
+        d->sums[i] = (float)((double)d->sums[i] / (double)d->tokens);
+}
+
+/* Hands a run the sums of its block's differences, which become means in place. */
+static void divide_differences(const moments *m, moments_block *b, moments_settings s,
+                               feedback_moments *run) {
+    size_t strips = feedback_strips(b->columns), rows = feedback_strips(moments_second(m->shape, b->columns));
+    float *d = b->square;
+    b->square = NULL;
+    *(m->shape.lacking ? &run->lacking : &run->difference) = d;
+    run->correction = s.correction < 0 ? moments_correction(m->tokens, b->columns) : s.correction;
+    if (d) threads_for(m->pool, strips * rows, THREADS_EVEN, divide_tile, &(differences){d, m->tokens});
+}
+
+/* False: a block has no root. */
+static bool factor_all(moments *m, work *w, moments_settings s, moments_factored *f) {
+    bool found = true;
+    for (size_t i = 0; i < m->n_blocks && found; i++) {
+        moments_block *b = &m->blocks[i];
+        feedback_moments *run = &f->runs[i];
+        prepared p = factor_prepare_block(b, m->tokens, w->later);
+        float damp = s.damp;
+        f->unseen += p.unseen;
+        divide_differences(m, b, s, run);
+        w->strips = feedback_strips(b->columns), w->root = (float *)run->root;
+        found = factor_block(w, &p, s, i, m->n_blocks, (float *)run->diagonal, &damp);
+        if (damp > f->damp) f->damp = damp;
+        free(b->triangle), b->triangle = NULL;
+    }
+    return found;
+}
+
+bool moments_factor(moments *m, moments_settings s, moments_factored *f, gq_error *e) {
+    memory_ledger l = {.failed = false};
+    *f = (moments_factored){.tokens = m->tokens};
+    moments_settle(m);
+    if (!m->tokens) return true;
+    moments_drop_group(m);
+    work *w = lay_out_work(m->shape, &l);
+    lay_out_runs(m->shape, f, &l);
+    bool ok = memory_had(&l, e), found = false;
+    if (ok) {
+        w->floats = kernels_products(m->level, MATMUL_FLOAT32), w->pool = m->pool;
+        w->across = product_kernels_for(m->level, MATMUL_FLOAT32);
+        found = factor_all(m, w, s, f);
+    }
+    if (w) free(w->later), free(w->pieces);
+    free(w);
+    if (!found) {
+        moments_factored kept = *f;
+        moments_factored_free(f);
+        f->tokens = kept.tokens, f->unseen = kept.unseen, f->damp = kept.damp;
+    }
+    return ok;
+}
+
+static void factor_round_strip(void *data, size_t strip, int thread) {
+    (void)thread;
+    feedback_round_strip(data, strip);
+}
+
+void moments_round(moments_factored *f, matmul_arithmetic arithmetic, threads_pool *pool) {
+    for (size_t i = 0; arithmetic == MATMUL_BF16 && i < f->n_runs; i++) {
+        threads_for(pool, feedback_strips(f->runs[i].columns), 1, factor_round_strip, &f->runs[i]);
+        f->runs[i].arithmetic = MATMUL_BF16;
+    }
+}
+
+void moments_factored_free(moments_factored *f) {
+    for (size_t i = 0; f->runs && i < f->n_runs; i++) {
+        free((void *)f->runs[i].root), free((void *)f->runs[i].diagonal);
+        free((void *)f->runs[i].difference), free((void *)f->runs[i].lacking);
+    }
+    free(f->runs);
+    *f = (moments_factored){.n_runs = 0};
+}
+
+/* ---- weights that are not rounded ---- */
+
+/* Solves for the rows' targets one by one: z R^T = w D from the last column on, then u R = z from the first,
+ * and t = w + a u. Each sum is one chain in the order of columns. */
+typedef struct refit_span {
+    const feedback_moments *m;
+    size_t columns, strips;
+    float *w;
+    double *z;
+    size_t row_floats;    /* from a row to the next */
+    const uint64_t *rows; /* their numbers in the matrix, where P is given */
+    size_t row_tiles;     /* of all rows of the matrix */
+} refit_span;
+
+static const float *root_row(const refit_span *s, size_t row, size_t strip) {
+    return s->m->root + feedback_triangle(strip) + row * PASS_COLUMNS;
+}
+
+static size_t strip_end(const refit_span *s, size_t strip) {
+    size_t end = (strip + 1) * PASS_COLUMNS;
+    return end < s->columns ? end : s->columns;
+}
+
+/* z = p, the row of P: tiles have a column's rows side by side. tiles: of rows, in a strip of columns. */
+static void read_lacking(const refit_span *s, uint64_t row, size_t tiles, double *z) {
+    for (size_t c = 0; c < s->columns; c++) {
+        size_t tile = c / PASS_COLUMNS * tiles + row / PASS_COLUMNS;
+        z[c] = (double)s->m->lacking[tile * TILE + c % PASS_COLUMNS * PASS_COLUMNS + row % PASS_COLUMNS];
+    }
+}
+
+/* z = w D; tiles of D are turned. */
+static void multiply_moved(const refit_span *s, const float *w, double *z) {
+    for (size_t c = 0; c < s->columns; c++) {
+        size_t strip = c / PASS_COLUMNS;
+        const float *d = s->m->difference + feedback_square(s->m->columns, strip);
+        double sum = 0;
+        for (size_t k = 0; k < s->columns; k++)
+            sum += (double)w[k] *
+                   (double)d[k / PASS_COLUMNS * TILE + c % PASS_COLUMNS * PASS_COLUMNS + k % PASS_COLUMNS];
+        z[c] = sum;
+    }
+}
+
+/* z R^T = what z holds. */
+static void solve_turned(const refit_span *s, double *z) {
+    for (size_t r = s->columns; r-- > 0;) {
+        double sum = 0;
+        for (size_t strip = r / PASS_COLUMNS; strip < s->strips; strip++) {
+            size_t from = strip * PASS_COLUMNS, first = from > r ? from : r + 1;
+            const float *root = root_row(s, r, strip);
+            for (size_t c = first; c < strip_end(s, strip); c++) sum += z[c] * (double)root[c - from];
+        }
+        z[r] = (z[r] - sum) / (double)root_row(s, r, r / PASS_COLUMNS)[r % PASS_COLUMNS];
+    }
+}
+
+/* z R = what z holds. */
+static void solve_straight(const refit_span *s, double *z) {
+    for (size_t r = 0; r < s->columns; r++) {
+        z[r] /= (double)root_row(s, r, r / PASS_COLUMNS)[r % PASS_COLUMNS];
+        for (size_t strip = r / PASS_COLUMNS; strip < s->strips; strip++) {
+            size_t from = strip * PASS_COLUMNS, first = from > r ? from : r + 1;
+            const float *root = root_row(s, r, strip);
+            for (size_t c = first; c < strip_end(s, strip); c++) z[c] -= z[r] * (double)root[c - from];
+        }
+    }
+}
+
+static void refit_row(void *data, size_t row, int thread) {
+    const refit_span *s = data;
+    float *w = s->w + row * s->row_floats;
+    double *z = s->z + row * s->row_floats;
+    (void)thread;
+    if (s->m->difference)
+        multiply_moved(s, w, z);
+    else
+        read_lacking(s, s->rows[row], s->row_tiles, z);
+    solve_turned(s, z), solve_straight(s, z);
+    for (size_t c = 0; c < s->columns; c++) w[c] += (float)((double)s->m->correction * z[c]);
+}
+
+void refit_rows(const moments_factored *f, threads_pool *pool, const refit_place *at, float *w, size_t n,
+                double *z) {
+    size_t all = 0;
+    for (size_t i = 0; i < f->n_runs; i++) all += f->runs[i].columns;
+    for (size_t i = 0, first = 0; i < f->n_runs; first += f->runs[i++].columns) {
+        const feedback_moments *m = &f->runs[i];
+        refit_span s = {m, m->columns, feedback_strips(m->columns), w + first, z + first, all, NULL, 0};
+        if (at) s.rows = at->rows, s.row_tiles = feedback_strips(at->matrix_rows);
+        if ((m->difference || (m->lacking && at)) && m->correction > 0)
+            threads_for(pool, n, 1, refit_row, &s);
+    }
+}

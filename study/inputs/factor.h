@@ -1,0 +1,36 @@
+/* The root of second moments, by which rounding errors are made good. */
+#ifndef GQ_STUDY_INPUTS_FACTOR_H
+#define GQ_STUDY_INPUTS_FACTOR_H
+
+#include "study/inputs/moments.h"
+
+/* Counts what moments_factor does, in a ledger that has counted the moments: its own matrices join them, then
+ * all but these and the sums of differences is released. */
+void moments_count_factoring(moments_shape shape, memory_ledger *l);
+
+/* Fills settings from a request: 0 stands for the default, a negative number for none. */
+bool moments_settings_take(moments_settings *s, float damp, float shrink, float correction, gq_error *e);
+
+/* With little text D is noise: T / (T + 3 n) for T tokens and n columns. */
+float moments_correction(uint64_t tokens, size_t columns);
+
+/* Uses up the moments, which after that can only be freed, before f or after it. False: no memory. */
+bool moments_factor(moments *m, moments_settings settings, moments_factored *f, gq_error *e);
+/* Makes ready for products over several strips in this arithmetic: for bf16 what they take is rounded in place
+ * (codec/feedback.h), and refit_rows cannot go by it after that. */
+void moments_round(moments_factored *f, matmul_arithmetic arithmetic, threads_pool *pool);
+void moments_factored_free(moments_factored *f);
+
+/* Which rows of a matrix are fitted, where P is given in place of D. */
+typedef struct refit_place {
+    const uint64_t *rows; /* their numbers */
+    uint64_t matrix_rows;
+} refit_place;
+/* Fits weights that are not rounded to the inputs that they get now: t = w + a u, the target that rounding has
+ * (codec/feedback.h), in double precision; u = w D H^-1 or p H^-1. w: n rows of all columns, replaced by t. z: as many
+ * doubles, gets u. at: NULL where D is given. Rows are shared out to the pool's threads; what comes out does not depend
+ * on them. */
+void refit_rows(const moments_factored *f, threads_pool *pool, const refit_place *at, float *w, size_t n,
+                double *z);
+
+#endif

@@ -1,0 +1,239 @@
+#include "study/trial_figures.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "forward/graph/draft/draft.h"
+#include "forward/stream/predictions.h"
+#include "quantize/strips/schedule.h"
+
+/* ---- coarse blocks ---- */
+
+typedef struct coarse {
+    const gq_plan *plan;
+    const plan_source *source;
+    const tensor_type *type;
+    uint8_t *blocks;
+} coarse;
+
+static bool encode_piece(void *arg, work_piece *p, gq_error *e) {
+    const coarse *c = arg;
+    strip_pair *scratch = p->scratch;
+    const model_tensor *t = c->source->tensor;
+    uint64_t piece = strip_whole(t, STRIP_PIECE), at = p->number * piece;
+    uint64_t end = min(shape_elements(t->ne), at + piece);
+    strip_encoder to = {.kernels = c->plan->kernels, .type = c->type, .settings = &c->plan->settings};
+    while (at < end) {
+        strip s = strip_from(t->ne, at, end - at < STRIP_ELEMENTS ? end : at + STRIP_ELEMENTS);
+        size_t n = s.rows * s.cols;
+        codec_error sum = {0};
+        to.importance = strip_importance(&s, &c->source->inputs);
+        if (!strip_read_decoded(c->plan->kernels, &c->plan->model, t, at, n, scratch->stored[0],
+                                scratch->decoded[0], e))
+            return false;
+        size_t held = strip_encode(&to, scratch->decoded[0], s.rows, s.cols, scratch->stored[1],
+                                   scratch->decoded[1], &sum);
+        if (held < n)
+            return strip_fail_to_hold(&to, &c->plan->model, t, at + held, scratch->decoded[0][held], e);
+        memcpy(c->blocks + tensor_type_bytes(c->type, t->ne[0], at), scratch->stored[1],
+               tensor_type_bytes(c->type, s.cols, n));
+        at += n;
+    }
+    return true;
+}
+
+uint8_t *trial_encode(const trials *t, const trial *of, size_t k, gq_error *e) {
+    coarse c = {t->plan, &t->plan->sources[of->tensor[k]], tensor_type_of(budget_types[of->type[k]]), NULL};
+    const uint64_t *ne = c.source->tensor->ne, n = shape_elements(ne),
+                   bytes = tensor_type_bytes(c.type, ne[0], n);
+    schedule s = {.pool = NULL};
+    c.blocks = malloc(bytes);
+    if (!c.blocks) return gq_fail_memory(e, bytes), NULL;
+    bool ok =
+        schedule_start(&s, t->job.threads, sizeof(strip_pair), NULL, e) &&
+        schedule_run(
+            &s, &(schedule_job){.end = strip_pieces(c.source->tensor), .work = encode_piece, .arg = &c}, e);
+    schedule_end(&s);
+    if (!ok) free(c.blocks), c.blocks = NULL;
+    return c.blocks;
+}
+
+bool trial_replace(const trials *t, trial *of, forward_layer *l, gq_error *e) {
+    bool ok = true;
+    for (size_t k = 0; ok && k < of->n; k++) {
+        ok = (of->blocks[k] = trial_encode(t, of, k, e)) != NULL;
+        forward_layer_replace(l, t->plan->sources[of->tensor[k]].tensor, budget_types[of->type[k]],
+                              of->blocks[k]);
+    }
+    forward_layer_use(l, true);
+    return ok;
+}
+
+void trial_restore(const trials *t, trial *of, forward_layer *l) {
+    forward_layer_use(l, false);
+    for (size_t k = 0; k < of->n; k++) {
+        forward_layer_replace(l, t->plan->sources[of->tensor[k]].tensor, budget_types[of->type[k]], NULL);
+        free(of->blocks[k]), of->blocks[k] = NULL;
+    }
+}
+
+/* ---- divergences ---- */
+
+/* sum h_j W_vj^2 of a row of the output matrix. */
+static bool row_power(const trials *t, size_t output, uint32_t row, double *power, gq_error *e) {
+    const plan_source *s = &t->plan->sources[output];
+    const float *h = tensor_inputs_matrix(&s->inputs, 0).mean_square;
+    uint64_t n = s->tensor->ne[0];
+    const float *w = t->scratch->decoded[0];
+    *power = 0;
+    for (uint64_t at = 0; at < n; at += STRIP_ELEMENTS) {
+        size_t part = n - at < STRIP_ELEMENTS ? n - at : STRIP_ELEMENTS;
+        if (!strip_read_decoded(t->plan->kernels, &t->plan->model, s->tensor, row * n + at, part,
+                                t->scratch->stored[0], t->scratch->decoded[0], e))
+            return false;
+        for (size_t i = 0; i < part; i++) *power += (double)h[at + i] * w[i] * w[i];
+    }
+    return true;
+}
+
+/* The tensor that makes the logits, where its harm is wanted: the model's, or a block's own. */
+static size_t wanted_output(const trials *t, const forward_model *m) {
+    size_t i = 0;
+    const forward_sizes *s = forward_model_sizes(m);
+    if (s->embeds || (forward_draft_of(m) && !forward_draft_has_head(m))) return t->plan->n_tensors;
+    while (i < t->plan->n_tensors &&
+           !(t->wanted[i] && t->plan->sources[i].tensor == s->out && t->plan->sources[i].inputs.columns))
+        i++;
+    return i;
+}
+
+static bool add_figures(void *data, const divergence *d, size_t position, size_t next, double weight,
+                        gq_error *e) {
+    trials *t = data;
+    double power = 0;
+    t->pass.places += weight;
+    for (size_t k = 0; k < t->pass.n; k++)
+        t->tried[t->pass.first + k].divergence += weight * divergence_at(d, position, k + 1).divergence;
+    if (t->pass.output < t->plan->n_tensors &&
+        !row_power(t, t->pass.output, forward_job_right(&t->job, next), &power, e))
+        return false;
+    t->pass.surprise += -weight * expm1(divergence_at(d, position, 0).log_p) * power;
+    return true;
+}
+
+/* The same of embeddings: a window's divergence is their cosine distance. */
+static bool add_distances(void *data, size_t first_window, size_t windows, const double *const *vectors,
+                          gq_error *e) {
+    trials *t = data;
+    size_t n = forward_model_sizes(t->calibration->model)->embedded;
+    (void)first_window, (void)e;
+    t->pass.places += (double)windows;
+    for (size_t w = 0; w < windows; w++)
+        for (size_t k = 0; k < t->pass.n; k++)
+            t->tried[k].divergence += forward_distance(vectors[0] + w * n, vectors[k + 1] + w * n, n);
+    return true;
+}
+
+/* Stream 0 is the original's, and the trials of a block run by turns on its states. */
+static bool use_coarse_block(void *data, size_t stream, forward_layer *l, bool is_done, gq_error *e) {
+    trials *t = data;
+    if (stream == 0) return true;
+    trial *of = &t->tried[t->pass.first + stream - 1];
+    if (!is_done) return trial_replace(t, of, l, e);
+    trial_restore(t, of, l);
+    return true;
+}
+
+/* Adds the harm of the output matrix by the logits of a pass. */
+static void add_output_harm(trials *t) {
+    const trial_pass *p = &t->pass;
+    double factor = forward_model_sizes(p->model)->logit_factor;
+    if (p->output < t->plan->n_tensors && p->surprise > 0 && isfinite(p->surprise))
+        t->found[p->output].harm =
+            fmax(t->found[p->output].harm, 0) + .5 * factor * factor * p->surprise / p->places;
+}
+
+static bool find_figures(trials *t, gq_error *e) {
+    const forward_pooled pooled = {.windows = add_distances, .data = t};
+    const forward_predictions all = {.job = &t->job,
+                                     .model = t->calibration->model,
+                                     .at = add_figures,
+                                     .block = use_coarse_block,
+                                     .data = t};
+    t->streams[0] = t->sweep.streams[0];
+    for (size_t i = 0; i < t->pass.n; i++) {
+        forward_stream *own = t->tried[t->pass.first + i].stream;
+        t->streams[1 + i] = own ? own : t->streams[0];
+    }
+    if (forward_model_sizes(t->pass.model)->embeds)
+        return forward_run_embeddings(t->sweep.run, t->streams, 1 + t->pass.n, &pooled, e);
+    return forward_run_predictions(t->sweep.run, t->streams, 1 + t->pass.n, &all, e);
+}
+
+bool trials_find_figures(trials *t, gq_error *e) {
+    const forward_model *m = t->calibration->model;
+    bool ok = true;
+    for (size_t k = 0; ok && k < forward_model_drafts(m); k++) {
+        const forward_model *block = forward_model_draft(m, k);
+        t->pass = (trial_pass){.model = block, .output = wanted_output(t, block)};
+        t->pass.n = trials_of_block(t, block, &t->pass.first);
+        if (!t->pass.n && t->pass.output == t->plan->n_tensors) continue;
+        forward_stream_draft(t->sweep.streams[0], block);
+        ok = find_figures(t, e);
+        forward_stream_draft(t->sweep.streams[0], NULL);
+        if (ok) add_output_harm(t);
+    }
+    t->pass = (trial_pass){.model = m, .output = wanted_output(t, m)};
+    t->pass.n = trials_of_block(t, NULL, &t->pass.first);
+    return ok && find_figures(t, e);
+}
+
+/* ---- harm ---- */
+
+/* Sets the nats per relative squared error of a trial's tensors: the same for each. */
+static void set_trial_harm(const trials *t, const trial *of, double places) {
+    double mean = of->divergence / places, error = 0;
+    for (size_t k = 0; k < of->n; k++) {
+        const measured *m = &t->found[of->tensor[k]];
+        if (m->weighted > 0) error += m->error[of->type[k]] / m->weighted;
+    }
+    for (size_t k = 0; k < of->n && isfinite(mean) && error > 0; k++)
+        if (t->found[of->tensor[k]].weighted > 0) t->found[of->tensor[k]].harm = fmax(mean, 0) / error;
+}
+
+/* Takes over the harm of a trial's tensor of the same name where that layer is nearer than those so far. */
+static void take_nearer_harm(const trials *t, const trial *of, const model_block *own, uint64_t *nearest,
+                             double *harm) {
+    model_block other;
+    for (size_t k = 0; k < of->n; k++) {
+        const measured *tried = &t->found[of->tensor[k]];
+        if (tried->harm < 0 || !model_block_in(t->plan->sources[of->tensor[k]].tensor->name, &other) ||
+            strcmp(own->rest, other.rest))
+            continue;
+        uint64_t far = own->number > other.number ? own->number - other.number : other.number - own->number;
+        if (far < *nearest) *nearest = far, *harm = tried->harm;
+    }
+}
+
+/* A layer without a trial uses the result of the nearest layer's tensor of the same name, but not that of a prediction
+ * block, whose logits are others. */
+static void spread_harm(const trials *t) {
+    for (size_t i = 0; i < t->plan->n_tensors; i++) {
+        model_block own;
+        uint64_t nearest = UINT64_MAX;
+        if (!t->wanted[i] || t->found[i].harm >= 0 || !model_block_in(t->plan->sources[i].tensor->name, &own))
+            continue;
+        double harm = t->found[i].harm;
+        for (size_t k = 0; k < t->n && !t->tried[k].block; k++)
+            take_nearer_harm(t, &t->tried[k], &own, &nearest, &harm);
+        t->found[i].harm = harm;
+    }
+}
+
+void trials_set_harm(trials *t) {
+    for (size_t i = 0; i < t->n; i++) set_trial_harm(t, &t->tried[i], t->pass.places);
+    add_output_harm(t);
+    spread_harm(t);
+}
