@@ -5,8 +5,7 @@
  * An architecture that has no new part is a row in one of the files of families, and golden data (docs/internals/forward.md).
  * A row must be complete: a tensor or key that it leaves out is absent.
  */
-#ifndef GQ_ARCH_ARCH_H
-#define GQ_ARCH_ARCH_H
+#pragma once
 
 #include "arch/folder.h"
 #include "arch/graph.h"
@@ -118,5 +117,3 @@ static inline bool arch_chooses_by_number(const architecture *a, uint64_t contex
 static inline bool arch_layer_chooses(uint64_t layer) { return layer < 3 || layer % 4 == 2; }
 /* Whether a number of layers decides it so. */
 bool arch_is_by_number(const architecture *a, arch_by_number what, uint64_t layers);
-
-#endif

@@ -1,7 +1,6 @@
 /* An architecture's folders from Hugging Face: their classes, the pairs that their configs become, the tensors that
  * their arrays become, their tokenizer's files. Read by hf/. */
-#ifndef GQ_ARCH_FOLDER_H
-#define GQ_ARCH_FOLDER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -244,5 +243,3 @@ typedef struct arch_folder {
     const char *rope_type;   /* of rope, that needs nothing in the file */
     bool may_judge;          /* some models are a text's judge, with another head */
 } arch_folder;
-
-#endif

@@ -1,7 +1,6 @@
 /* How a layer of an architecture computes: which parts it has, which optional tensors, where norms stand, how rope
  * turns. Read by forward/graph/, which has the code of each part (docs/internals/forward.md). */
-#ifndef GQ_ARCH_GRAPH_H
-#define GQ_ARCH_GRAPH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -401,5 +400,3 @@ typedef struct arch_graph {
     presence logit_bias;
     arch_unsaid unsaid;
 } arch_graph;
-
-#endif

@@ -1,8 +1,7 @@
 /* The metadata of a model as its config has them: lists of items, each of which sets a pair, or a few that belong
  * together. Later items replace the pairs of earlier ones, so that a list can begin with what others have and
  * state only what differs. */
-#ifndef GQ_ARCH_PAIRS_H
-#define GQ_ARCH_PAIRS_H
+#pragma once
 
 /* What an item does (hf/): the member, and its function. */
 #define ARCH_MAKES(M) \
@@ -237,5 +236,3 @@ struct arch_item {
     U32(".attention.indexer.head_count", "index_n_heads"), \
         U32(".attention.indexer.key_length", "index_head_dim"), \
         U32(".attention.indexer.top_k", "index_topk")
-
-#endif

@@ -3,8 +3,7 @@
  * "vision." and "audio." are the objects of config.json that the row names, "text." the text model's numbers as they
  * are for the architectures, "root." config.json itself, and "pre." preprocessor_config.json with
  * processor_config.json over it. Read by hf/. */
-#ifndef GQ_ARCH_PROJECTOR_H
-#define GQ_ARCH_PROJECTOR_H
+#pragma once
 
 #include "arch/folder.h"
 
@@ -59,5 +58,3 @@ typedef struct arch_projector {
 
 /* Row i; NULL behind the last. Rows are static. */
 const arch_projector *arch_projector_at(size_t i);
-
-#endif

@@ -1,6 +1,5 @@
 /* The files of projectors' rows, and what many rows share. */
-#ifndef GQ_ARCH_PROJECTORS_H
-#define GQ_ARCH_PROJECTORS_H
+#pragma once
 
 #include "arch/projector.h"
 #include "arch/rows.h"
@@ -142,5 +141,3 @@ extern const arch_rule qwen2_rules[], qwen3_rules[];
 #define BATCH_NORM(from, to) \
     RULE(from ".weight", to, STEP_BATCH_NORM), RULE(from ".bias", to, STEP_BATCH_NORM), \
         RULE(from ".running_mean", to, STEP_BATCH_NORM), RULE(from ".running_var", to, STEP_BATCH_NORM)
-
-#endif

@@ -1,6 +1,5 @@
 /* The files of rows, and what many rows share. */
-#ifndef GQ_ARCH_ROWS_H
-#define GQ_ARCH_ROWS_H
+#pragma once
 
 #include "arch/arch.h"
 #include "arch/pairs.h"
@@ -86,5 +85,3 @@ extern const arch_rename arch_backbone_renames[];
     }
 #define ROUTING_GROUPS_SOFT_ONE \
     { .function = ROUTER_SOFTMAX, .sum = SUM_IS_ONE, .has_groups = true }
-
-#endif

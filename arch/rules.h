@@ -1,6 +1,5 @@
 /* How the arrays of a folder become tensors: names by rules, shapes and order by steps. */
-#ifndef GQ_ARCH_RULES_H
-#define GQ_ARCH_RULES_H
+#pragma once
 
 #include <stddef.h>
 
@@ -183,5 +182,3 @@ typedef struct arch_rename {
     const char *from, *to;
     enum { ANYWHERE, AT_END, AT_BEGIN } where;
 } arch_rename;
-
-#endif

@@ -1,6 +1,5 @@
 /* The weights that layers of models may have, by their names in GGUF. */
-#ifndef GQ_ARCH_WEIGHTS_H
-#define GQ_ARCH_WEIGHTS_H
+#pragma once
 
 /* The kinds of weights. A small one (a norm, a kernel, a bias alone) is kept decoded and has no inputs; its name may
  * lack ".weight", and that of a bare one always does. A matrix stays as it is stored; what flows into it is reported. A
@@ -212,5 +211,3 @@
 /* WEIGHT_SLOTS: their number; it ends lists, and says that there is none. */
 typedef enum weight_slot { ARCH_WEIGHTS(ARCH_WEIGHT_MEMBER) WEIGHT_SLOTS } weight_slot;
 #undef ARCH_WEIGHT_MEMBER
-
-#endif

@@ -3,8 +3,7 @@
  * An adapter is a folder with adapter_config.json and adapter_model.safetensors. Its changes are added to the
  * weights of the folder that it belongs to while these are read; no merged copy is written anywhere.
  */
-#ifndef GQ_ADAPTERS_H
-#define GQ_ADAPTERS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -33,6 +32,4 @@ typedef struct gq_adapters {
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

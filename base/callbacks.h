@@ -3,8 +3,7 @@
  * A request names its gq_callbacks, which are needed until the call returns. They are called from threads of
  * the library. The gq_progress is the library's, and good during the callback.
  */
-#ifndef GQ_CALLBACKS_H
-#define GQ_CALLBACKS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,6 +55,4 @@ typedef struct gq_callbacks {
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -1,6 +1,5 @@
 /* Arithmetic on sizes that no size can wrap: UINT64_MAX, more than can be counted, stays what it is. */
-#ifndef GQ_BASE_CHECKED_H
-#define GQ_BASE_CHECKED_H
+#pragma once
 
 #include <stdint.h>
 
@@ -22,5 +21,3 @@ static inline uint64_t ceil_div(uint64_t n, uint64_t part) { return n / part + (
 static inline uint64_t round_up(uint64_t n, uint64_t alignment) {
     return (n + alignment - 1) & ~(alignment - 1);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* CRC-32 of bytes, as in gzip and PNG. It finds damage and change, but not malice. */
-#ifndef GQ_BASE_CHECKSUM_H
-#define GQ_BASE_CHECKSUM_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -13,5 +12,3 @@ uint32_t checksum_add_text(uint32_t sum, const char *text);
 /* The checksum of two runs of bytes, one behind the other, from theirs and the length of the second. With
  * second = 0 it is the first one's share: shares of all runs, combined by exclusive or, are the whole's. */
 uint32_t checksum_join(uint32_t first, uint32_t second, uint64_t second_bytes);
-
-#endif

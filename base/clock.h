@@ -1,6 +1,5 @@
 /* Time that only goes on, whatever the system's date is set to. */
-#ifndef GQ_BASE_CLOCK_H
-#define GQ_BASE_CLOCK_H
+#pragma once
 
 #include <time.h>
 
@@ -10,5 +9,3 @@ static inline double clock_seconds(void) {
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
-
-#endif

@@ -4,8 +4,7 @@
  * offset or element, what was found and what was expected; it holds no control characters, whatever the file
  * held.
  */
-#ifndef GQ_ERROR_H
-#define GQ_ERROR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -89,6 +88,4 @@ GQ_API const char *gq_nearest(const char *text, const char *const *words, size_t
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -1,7 +1,6 @@
 /* Failures of a kind, and adding to a failure what was being done; for this library's own files. What a
  * program needs of errors is in base/error.h. */
-#ifndef GQ_BASE_FAIL_H
-#define GQ_BASE_FAIL_H
+#pragma once
 
 #include "base/error.h"
 
@@ -17,6 +16,4 @@ static inline const char *gq_error_text(const gq_error *e) { return e ? e->text 
 #ifdef __clang_analyzer__ /* as in base/error.h */
 #define gq_fail_as(...) (gq_fail_as(__VA_ARGS__), false)
 #define gq_fail_again(...) (gq_fail_again(__VA_ARGS__), false)
-#endif
-
 #endif

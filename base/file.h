@@ -1,6 +1,5 @@
 /* A file that is only read: an open descriptor or bytes in memory, with its size taken once. */
-#ifndef GQ_BASE_FILE_H
-#define GQ_BASE_FILE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -51,5 +50,3 @@ void gq_file_dont_need(const gq_file *f, uint64_t offset, uint64_t n);
 bool gq_file_is_cold(const gq_file *f, uint64_t offset, uint64_t n);
 /* Also of a file that failed to open, or a zeroed one. */
 void gq_file_close(gq_file *f);
-
-#endif

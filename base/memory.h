@@ -1,6 +1,5 @@
 /* Memory aligned for vectors, and arrays that grow. free() releases both. */
-#ifndef GQ_BASE_MEMORY_H
-#define GQ_BASE_MEMORY_H
+#pragma once
 
 #include "base/error.h"
 
@@ -36,5 +35,3 @@ void *memory_pages(uint64_t n, uint64_t size, gq_error *e);
  * which is NULL at first. *capacity: the elements that there is room for; it doubles at least, so that adding
  * elements one by one takes time in proportion to them. On failure the array stays as it was. */
 bool memory_grow(void *items, size_t *capacity, uint64_t n, size_t size, gq_error *e);
-
-#endif

@@ -4,8 +4,7 @@
  * table holds record numbers, five to eleven bytes a record. Hashes are keyed with random bits, so that no
  * file can be made whose names all meet in one place.
  */
-#ifndef GQ_BASE_NAME_INDEX_H
-#define GQ_BASE_NAME_INDEX_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -30,5 +29,3 @@ bool name_index_all(name_index *x, const void *records, size_t size, uint64_t n,
 /* Number of the record of this name; of several, any. False: none has it. */
 bool name_index_find(const name_index *x, const void *records, size_t size, const char *name, uint64_t *i);
 void name_index_free(name_index *x); /* becomes empty */
-
-#endif

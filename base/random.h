@@ -1,6 +1,5 @@
 /* Numbers that look random and are the same everywhere. */
-#ifndef GQ_BASE_RANDOM_H
-#define GQ_BASE_RANDOM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -11,5 +10,3 @@ static inline uint64_t random_step(uint64_t *state) {
     z = (z ^ z >> 27) * 0x94d049bb133111eb;
     return z ^ z >> 31;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Callbacks that a job hands to the calls which do its parts, in place of its caller's: what a part tells of
  * itself becomes what is told of the whole. */
-#ifndef GQ_BASE_RELAY_H
-#define GQ_BASE_RELAY_H
+#pragma once
 
 #include "base/callbacks.h"
 
@@ -56,5 +55,3 @@ void job_progress_begin(job_progress *j, const gq_callbacks *to, double all);
 const gq_callbacks *job_progress_stage(job_progress *j, double own);
 /* Tells that all is done, if anything was told before. Not after a failure. */
 void job_progress_end(job_progress *j);
-
-#endif

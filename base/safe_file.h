@@ -1,8 +1,7 @@
 /* Files that are written: made where nobody else's is touched, filled whatever interrupts, named when they
  * are whole, and safe from a power cut then. For reading there is base/file.h.
  */
-#ifndef GQ_BASE_SAFE_FILE_H
-#define GQ_BASE_SAFE_FILE_H
+#pragma once
 
 #include "base/file.h"
 
@@ -54,5 +53,3 @@ bool safe_file_reserve(int fd, uint64_t size);
  * moment. false and errno. */
 bool safe_file_rename(const char *from, const char *to, bool replace);
 bool safe_file_sync_folder(const char *path, gq_error *e); /* of a file's path */
-
-#endif

@@ -1,6 +1,5 @@
 /* SHA-256 (FIPS 180-4): for looking up what others have published under such digests, and for publishing. */
-#ifndef GQ_BASE_SHA256_H
-#define GQ_BASE_SHA256_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -16,5 +15,3 @@ void sha256_print(const uint8_t digest[SHA256_BYTES], char text[SHA256_TEXT]);
  * work by false (NULL: not called). */
 bool sha256_file(const char *path, char text[SHA256_TEXT], bool (*each)(void *data, size_t n, gq_error *e),
                  void *data, gq_error *e);
-
-#endif

@@ -1,7 +1,6 @@
 /* Structs of the public header that begin with their size: the caller may be built with an older or a newer
  * version of them. */
-#ifndef GQ_BASE_SIZED_H
-#define GQ_BASE_SIZED_H
+#pragma once
 
 #include <stddef.h>
 
@@ -15,5 +14,3 @@ bool sized_take(void *to, size_t own, const void *from, const char *name, gq_err
 void sized_give(void *to, const void *from, size_t own);
 
 #define SIZED_TAKE(to, from, e) sized_take(&(to), sizeof(to), from, #from, e)
-
-#endif

@@ -18,8 +18,7 @@
  * A function that takes a pool also takes NULL: the caller's thread alone. Loops cannot be nested: what a
  * loop calls must not use the same pool.
  */
-#ifndef GQ_BASE_THREADS_H
-#define GQ_BASE_THREADS_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -84,5 +83,3 @@ threads_outcome threads_try(threads_pool *p, const threads_job *job);
  * left them awake. Thread numbers are below threads_pool_most. */
 typedef void threads_work(void *data, int thread);
 void threads_together(threads_pool *p, size_t n, threads_work *work, void *data);
-
-#endif

@@ -1,8 +1,7 @@
 /* The threads of a pool, by one of two files: threads_openmp.c, or threads_pthread.c where the compiler has
  * no OpenMP or -DGQUANT_OPENMP=OFF is given. For threads.c and these two files alone.
  */
-#ifndef GQ_BASE_THREADS_TEAM_H
-#define GQ_BASE_THREADS_TEAM_H
+#pragma once
 
 #include "base/threads.h"
 
@@ -13,5 +12,3 @@ typedef struct threads_team threads_team;
 threads_team *threads_team_start(int n, threads_work *enter, void *arg, int *started, int *error);
 /* Waits until all have returned from `enter`, and ends them. */
 void threads_team_end(threads_team *t);
-
-#endif

@@ -1,6 +1,5 @@
 /* Sizes in messages: in the largest unit of 1024 that they reach. */
-#ifndef GQ_BASE_UNITS_H
-#define GQ_BASE_UNITS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -9,5 +8,3 @@ enum { UNITS_TEXT_BYTES = 32 };
 char *units_bytes(char to[UNITS_TEXT_BYTES], uint64_t bytes);
 /* Writes two sizes that a message compares: as bytes where they would read alike. */
 void units_compared(char a[UNITS_TEXT_BYTES], uint64_t first, char b[UNITS_TEXT_BYTES], uint64_t second);
-
-#endif

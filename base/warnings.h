@@ -1,7 +1,6 @@
 /* A growing list of sentences. Zero is an empty list; warnings_free releases it. False from a function: no
  * memory. */
-#ifndef GQ_BASE_WARNINGS_H
-#define GQ_BASE_WARNINGS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -30,5 +29,3 @@ static inline const char *const *warnings_texts(const warning_list *l, size_t *n
 }
 void warnings_cut(warning_list *l, size_t n); /* keeps the first n */
 void warnings_free(warning_list *l);
-
-#endif

@@ -3,8 +3,7 @@
  * A row's numbers depend on the seed, the tensor and the row's number alone, so that a GGUF file and a folder
  * from the same options hold the same weights.
  */
-#ifndef GQ_BENCH_MADE_H
-#define GQ_BENCH_MADE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -58,5 +57,3 @@ const tensor_type *made_type_of(const made_model *m, const made_weight *w);
 int made_word(char *to, size_t size, uint64_t n);
 /* Writes a folder as Hugging Face has them, in so many files of weights. */
 void made_write_folder(const made_model *m, const char *path, uint64_t shards);
-
-#endif

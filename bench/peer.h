@@ -1,6 +1,5 @@
 /* llama.cpp's row encoders and decoders, taken from its release library, to measure ours beside them. */
-#ifndef GQ_PEER_H
-#define GQ_PEER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,5 +20,3 @@ bool peer_codec_of(void *library, const tensor_type *type, peer_codec *codec);
 /* importance: one value per column, or NULL: all the same, which types that demand some are told. */
 void peer_encode(const peer_codec *codec, const float *x, void *blocks, size_t rows, size_t cols,
                  const float *importance);
-
-#endif

@@ -1,6 +1,5 @@
 /* Functions shared by programs that measure types in turns. */
-#ifndef GQ_BENCH_TURNS_H
-#define GQ_BENCH_TURNS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -10,5 +9,3 @@ double turns_cpu_seconds(void);
 double turns_median(double *v, int n);
 /* Whether a list of names between commas has this one, in any case; NULL has all. */
 bool turns_is_listed(const char *names, const char *name);
-
-#endif

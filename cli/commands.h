@@ -1,6 +1,5 @@
 /* The commands, each in a file of its own. They return the exit status. */
-#ifndef GQ_CLI_COMMANDS_H
-#define GQ_CLI_COMMANDS_H
+#pragma once
 
 #include "cli/options/request.h"
 
@@ -23,5 +22,3 @@ int completion_main(const request *r);               /* completion.c */
 int help_main(const request *r);                     /* help.c */
 int hint_main(void);                                 /* short usage, for a command line without words */
 int version_main(const request *r);
-
-#endif

@@ -1,6 +1,5 @@
 /* Running models on a text, for the command `evaluate` and behind a run. */
-#ifndef GQ_CLI_EVALUATE_H
-#define GQ_CLI_EVALUATE_H
+#pragma once
 
 #include "cli/options/request.h"
 
@@ -11,5 +10,3 @@ void evaluation_free(gq_evaluation_request *asked);
 /* Runs the models of the request, with progress and warnings. The caller frees the result; NULL: *e says why.
  */
 gq_evaluation *evaluation_run(const request *r, gq_evaluation_request *asked, gq_error *e);
-
-#endif

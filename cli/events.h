@@ -3,8 +3,7 @@
  *
  * A line is made in a buffer and written with one call, so that lines never mix and nothing is allocated:
  * some are written from callbacks. A reader that has gone is not missed. */
-#ifndef GQ_CLI_EVENTS_H
-#define GQ_CLI_EVENTS_H
+#pragma once
 
 #include "quantize/gquant_common.h"
 
@@ -20,5 +19,3 @@ void event_text(event *v, const char *key, const char *text);
 void event_count(event *v, const char *key, uint64_t n);
 void event_number(event *v, const char *key, double value); /* NaN and infinity: null */
 void event_send(event *v, int fd);
-
-#endif

@@ -1,6 +1,5 @@
 /* Texts that the command is given. */
-#ifndef GQ_CLI_INPUT_H
-#define GQ_CLI_INPUT_H
+#pragma once
 
 #include "cli/options/request.h"
 
@@ -14,5 +13,3 @@ bool input_text(const char *path, uint64_t memory, gq_text *to, gq_error *e);
 bool input_calibration(const request *r, gq_calibration *room, const gq_calibration **to, gq_error *e);
 /* Frees what these have read. */
 void input_free(gq_text *text);
-
-#endif

@@ -6,8 +6,7 @@
  * Names in a model may be any bytes, and a JSON text is Unicode: a byte that is not UTF-8, 0x80 to 0xFF, is
  * written as U+EF80 to U+EFFF, which are for private use. A name that has one of these itself is taken for
  * bytes there, so that reading gives back what was written, whatever it was. */
-#ifndef GQ_CLI_JSON_H
-#define GQ_CLI_JSON_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -51,5 +50,3 @@ json_t *set_array(json_t *object, const char *key); /* empty; belongs to the obj
 /* Reads a text of n bytes from anywhere, within bounds for depth and memory; `name` is for messages. The
  * caller releases the value; NULL: *e says where and why. */
 json_t *json_read(const char *text, size_t n, const char *name, gq_error *e);
-
-#endif

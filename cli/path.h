@@ -1,6 +1,5 @@
 /* The kind of file that a path leads to. */
-#ifndef GQ_CLI_PATH_H
-#define GQ_CLI_PATH_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -26,5 +25,3 @@ void path_join_shards(const char **arguments, size_t *n);
 bool path_make_folder(const char *folder, size_t *made, gq_error *e);
 /* Removes those folders again, from the last one up, as far as they are empty. made 0: does nothing. */
 void path_remove_folder(const char *folder, size_t made);
-
-#endif

@@ -1,6 +1,5 @@
 /* Messages while a run works: a progress line on a terminal, a line per tensor with --verbose; and Ctrl-C. */
-#ifndef GQ_CLI_PROGRESS_H
-#define GQ_CLI_PROGRESS_H
+#pragma once
 
 #include "cli/report/report.h"
 
@@ -50,5 +49,3 @@ double progress_weights(const gq_progress *now);
 /* From here on the first SIGINT or SIGTERM is only noted; a second one ends the program. */
 void interrupt_catch(void);
 int interrupt_signal(void); /* the one noted, 0: none */
-
-#endif

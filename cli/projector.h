@@ -1,6 +1,5 @@
 /* What a folder's model sees and hears by: said to the user, and with --mmproj written beside the outputs. */
-#ifndef GQ_CLI_PROJECTOR_H
-#define GQ_CLI_PROJECTOR_H
+#pragma once
 
 #include "cli/options/request.h"
 
@@ -13,5 +12,3 @@ bool projector_plan(const request *r, const gq_plan *main, gq_plan **plan, gq_er
 bool projector_run(const request *r, const gq_plan *plan, gq_error *e);
 /* The main job where the projector is made alone. */
 int projector_main(const request *r);
-
-#endif

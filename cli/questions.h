@@ -1,6 +1,5 @@
 /* Questions with several choices, from a file with one JSON object a line. */
-#ifndef GQ_CLI_QUESTIONS_H
-#define GQ_CLI_QUESTIONS_H
+#pragma once
 
 #include <jansson.h>
 
@@ -16,5 +15,3 @@ typedef struct questions {
  * for the first one, or its text. False: *e names the line. */
 bool questions_read(questions *q, const char *path, gq_error *e);
 void questions_free(questions *q); /* also one of zeros */
-
-#endif

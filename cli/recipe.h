@@ -1,6 +1,5 @@
 /* --tensor-type and --tensor-type-file: items for gq_options.tensor_types. */
-#ifndef GQ_CLI_RECIPE_H
-#define GQ_CLI_RECIPE_H
+#pragma once
 
 #include "cli/options/request.h"
 
@@ -8,5 +7,3 @@
  * is for messages; NULL: the text is no file. */
 bool recipe_add(request *r, gq_list *list, const char *name, const char *text, size_t n, gq_error *e);
 bool recipe_add_file(request *r, gq_list *list, const char *path, gq_error *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* Errors and warnings, on standard error. */
-#ifndef GQ_CLI_SAY_H
-#define GQ_CLI_SAY_H
+#pragma once
 
 #include "base/error.h"
 
@@ -10,5 +9,3 @@ int say_failure(const gq_error *e);
 const gq_error *say_last_failure(void);
 void say_warning(const char *text);
 void warn_all(const char *const *texts, size_t n); /* the first dozen at most, and how many more there are */
-
-#endif

@@ -1,7 +1,6 @@
 /* Small helpers of the command: memory that is there or ends the program, formatted text, numbers with units,
  * the nearest of some words. */
-#ifndef GQ_CLI_TEXT_H
-#define GQ_CLI_TEXT_H
+#pragma once
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -44,5 +43,3 @@ bool number_parse(const char *text, uint64_t min, uint64_t max, uint64_t *value)
 
 /* The word that takes the fewest edits (case ignored) to become `text`; NULL when none is near. */
 const char *text_nearest_word(const char *text, const char *const *words, size_t n);
-
-#endif

@@ -8,8 +8,7 @@
  * Rows of weights are contiguous float32, in the tensor's own unit; their length is a multiple of the
  * block's. As stored they are a head, where the type has one, and their blocks, one row after another.
  */
-#ifndef GQ_CODEC_CODEC_H
-#define GQ_CODEC_CODEC_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -195,5 +194,3 @@ struct kernels {
     uint64_t (*read)(const uint8_t *bytes, size_t n);
 };
 enum { CODEC_MOST_LANES = 16 };
-
-#endif

@@ -31,8 +31,7 @@
  *
  * which adds the same sum of (t_j - q_j) R to its z. Lanes are rows of different heads.
  */
-#ifndef GQ_CODEC_FEEDBACK_H
-#define GQ_CODEC_FEEDBACK_H
+#pragma once
 
 #include "codec/codec.h"
 
@@ -134,5 +133,3 @@ uint64_t feedback_most_bytes(size_t columns, matmul_arithmetic arithmetic);
  * blocks begin with its first head's first row. */
 void codec_feedback(const feedback_task *t, const float *x, size_t rows, uint8_t *blocks,
                     feedback_sums *sums);
-
-#endif

@@ -1,7 +1,6 @@
 /* The layout of the scratch of a pass of codec/feedback.h: floats; where moments are rounded what is
  * multiplied with them; then the blocks' state of the type's steps. */
-#ifndef GQ_CODEC_FEEDBACK_SCRATCH_H
-#define GQ_CODEC_FEEDBACK_SCRATCH_H
+#pragma once
 
 #include "codec/feedback.h"
 
@@ -21,5 +20,3 @@ static inline uint64_t feedback_parts(size_t columns) {
     return (2 * (uint64_t)feedback_padded(columns) + PASS_COLUMNS) * FEEDBACK_ROWS;
 }
 static inline size_t feedback_state_bytes(const codec_steps *s) { return (s->state_bytes + 63) / 64 * 64; }
-
-#endif

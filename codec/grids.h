@@ -1,7 +1,6 @@
 /* The grids of the types that code 8 or 4 weights by one index: IQ1_S to IQ3_S. codec/make_grids has written
  * the entries, in grids.inc; codec/simd/grid_search.h finds the entry nearest to some weights. */
-#ifndef GQ_CODEC_GRIDS_H
-#define GQ_CODEC_GRIDS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -22,5 +21,3 @@
     extern const int8_t grid_##name[entries][weights]; \
     extern const uint16_t grid_digits_##name[entries], grid_index_##name[ways];
 GQ_GRIDS(GQ_DECLARE_GRID)
-
-#endif

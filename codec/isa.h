@@ -1,6 +1,5 @@
 /* The kernels of this processor: the levels that are built in, and which of them runs here. */
-#ifndef GQ_CODEC_ISA_H
-#define GQ_CODEC_ISA_H
+#pragma once
 
 #include <stddef.h>
 
@@ -25,5 +24,3 @@ const char *kernels_level_name(size_t i);
  * they are x86-64-v4's, whose bytes are the same. From then on the system refuses signal stacks that are too
  * small for tiles; so this is called for bf16 only by who multiplies in it. */
 const product_kernels *kernels_products(const kernels *k, matmul_arithmetic arithmetic);
-
-#endif

@@ -5,8 +5,7 @@
  * In float32 each output is one chain of fused multiply-adds in the order of columns, from 0 or from what y
  * held (of multiplications and additions at x86-64-v2, which has no fused one).
  */
-#ifndef GQ_CODEC_TILE_H
-#define GQ_CODEC_TILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -101,5 +100,3 @@ static inline const uint16_t *product_parts(const float *tile, bool turned) {
 
 /* How products are computed: by chains of floats, or in bf16. */
 typedef enum matmul_arithmetic { MATMUL_FLOAT32, MATMUL_BF16, MATMUL_ARITHMETICS } matmul_arithmetic;
-
-#endif

@@ -12,8 +12,7 @@
  * How near a result is to the exact sum of exact products of what the type's decoder returns,
  * codec_dot_tolerance says. x must be finite and below 2^100.
  */
-#ifndef GQ_CODEC_VECTOR_H
-#define GQ_CODEC_VECTOR_H
+#pragma once
 
 #include "codec/codec.h"
 
@@ -41,5 +40,3 @@ static inline double codec_dot_tolerance(const tensor_type *type, size_t cols, d
     const double rounded = type->block_elements > 1 ? 0x1.02p-16 : 0;
     return (rounded + ((double)cols / 8 + 16) * 0x1p-24) * sum + (double)cols * 0x1p-148;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* Facts from a model's metadata: its architecture, values under its architecture's keys, and the block in a
  * tensor's name.
  */
-#ifndef GQ_GGUF_FACTS_H
-#define GQ_GGUF_FACTS_H
+#pragma once
 
 #include "gguf/model.h"
 
@@ -47,5 +46,3 @@ int64_t model_block_number(const char *name);
  * value: the first few with both values. Of a copy with another number of layers, lists and counts of layers are
  * not compared. A copy of another architecture is none of it. */
 bool differing_warn(const model_source *original, const model_source *copy, warning_list *to, gq_error *e);
-
-#endif

@@ -3,8 +3,7 @@
  * Reading trusts nothing: every count, length and offset is compared with the bytes that are left before it
  * is used. The limits and their reasons are in docs/internals/formats.md.
  */
-#ifndef GQ_GGUF_GGUF_H
-#define GQ_GGUF_GGUF_H
+#pragma once
 
 #include "gguf/model.h"
 
@@ -41,5 +40,3 @@ typedef struct gguf_planned {
 bool gguf_model_planned(model_source *m, const gguf_planned *shards, uint32_t n, gq_error *e);
 /* Fails if GGUF_TRANSPOSED_KEY holds anything but names of matrices. Opening a model ignores such entries. */
 bool gguf_model_check_transposed(const model_source *m, gq_error *e);
-
-#endif

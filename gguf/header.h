@@ -1,6 +1,5 @@
 /* The header of a GGUF file to be written: its metadata and the table of its tensors. */
-#ifndef GQ_GGUF_HEADER_H
-#define GQ_GGUF_HEADER_H
+#pragma once
 
 #include "gguf/gguf.h"
 
@@ -67,5 +66,3 @@ bool model_tensor_measure(model_tensor *t, gq_error *e);
 /* No key and no tensor name is there twice. */
 bool gguf_check_names(const model_kv *kv, uint64_t n_kv, const model_tensor *tensors, uint64_t n_tensors,
                       const char *file, gq_error *e);
-
-#endif

@@ -2,8 +2,7 @@
  * be read in any order. A container (gguf/, a folder of another kind) fills it; how it stores what it
  * delivers is known to the container alone.
  */
-#ifndef GQ_GGUF_MODEL_H
-#define GQ_GGUF_MODEL_H
+#pragma once
 
 #include "base/file.h"
 #include "base/warnings.h"
@@ -222,5 +221,3 @@ typedef struct sample_range {
  * large model. `range_of` returns range number i. */
 bool sample_fold(uint64_t n, sample_range (*range_of)(const void *user, uint64_t i), const void *user,
                  uint32_t *content, gq_error *e);
-
-#endif

@@ -2,8 +2,7 @@
  * a model can be seen with scales moved from one tensor to another (study/calibrate/balance.h). Tensors
  * are of F32, F16 or BF16, whose values stay exact but where F16 has no room for them: those become infinite,
  * or lose bits. */
-#ifndef GQ_GGUF_SCALES_H
-#define GQ_GGUF_SCALES_H
+#pragma once
 
 #include "gguf/model.h"
 
@@ -24,5 +23,3 @@ bool model_scales_has(const model_scales *s, const model_tensor *t);
 void model_scales_values(const tensor_type *type, void *values, uint64_t n, int by);
 /* Scales n elements from `first` on, as they were read. */
 void model_scales_apply(const model_scales *s, const model_tensor *t, uint64_t first, uint64_t n, void *to);
-
-#endif

@@ -1,6 +1,5 @@
 /* The tensor types of GGUF: numbers, names and sizes. What the bytes mean is known to codec/ alone. */
-#ifndef GQ_GGUF_TYPE_H
-#define GQ_GGUF_TYPE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -137,5 +136,3 @@ static inline uint64_t tensor_type_bytes(const tensor_type *type, uint64_t colum
     uint64_t heads = type->head_bytes ? n / columns + (n % columns > 0) : 0;
     return heads * type->head_bytes + n / type->block_elements * type->block_bytes;
 }
-
-#endif

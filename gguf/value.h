@@ -1,6 +1,5 @@
 /* Values of metadata: their types, and pairs read as numbers and texts. */
-#ifndef GQ_GGUF_VALUE_H
-#define GQ_GGUF_VALUE_H
+#pragma once
 
 #include "gguf/model.h"
 
@@ -25,5 +24,3 @@ bool model_kv_string(const model_kv *kv, const char **text, uint64_t *length);
 bool model_kv_is_text(const model_kv *kv, const char *text);
 /* Reads an array's head: the type and number of its elements. *elements points to the first of them. */
 bool model_kv_array(const model_kv *kv, uint32_t *element_type, uint64_t *count, const uint8_t **elements);
-
-#endif

@@ -2,8 +2,7 @@
  * as the GGUF that llama.cpp's converter would make of them; and safetensors of image models, as ComfyUI-GGUF
  * has them (docs/hugging-face.md).
  */
-#ifndef GQ_HF_HF_H
-#define GQ_HF_HF_H
+#pragma once
 
 #include "base/adapters.h"
 #include "gguf/model.h"
@@ -23,5 +22,3 @@ bool hf_projector_open(model_source *m, const char *path, const gq_adapters *ada
 char *hf_model_stem(const char *path, gq_error *e);
 /* Returns what a folder is called, without the folders above it. malloc'ed; NULL: no memory. */
 char *hf_model_name(const char *path, gq_error *e);
-
-#endif

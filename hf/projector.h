@@ -1,7 +1,6 @@
 /* The projector of a folder: what its model sees and hears by, as the file that llama.cpp's converter makes with
  * --mmproj. */
-#ifndef GQ_HF_PROJECTOR_H
-#define GQ_HF_PROJECTOR_H
+#pragma once
 
 #include "arch/projector.h"
 #include "hf/tensors/build.h"
@@ -13,5 +12,3 @@ bool hf_projector_find(const arch_projector **row, hf_config *c, gq_error *e);
  * are none of the projector's leave the list. On failure, too, hf_build_free has to be called. */
 bool hf_projector_build(hf_build *b, const arch_projector *row, const hf_config *c, hf_list *l,
                         hf_pairs *pairs, hf_build_change *change, const void *user, gq_error *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* Whether a projector's tensors are as large as those of its kind. */
-#ifndef GQ_HF_PROJECTOR_SHAPES_H
-#define GQ_HF_PROJECTOR_SHAPES_H
+#pragma once
 
 #include "arch/projector.h"
 #include "hf/tensors/build.h"
@@ -9,5 +8,3 @@
 bool hf_projector_check_counts(const hf_config *c, const arch_projector *row, gq_error *e);
 /* `p`: the metadata that are set. */
 bool hf_projector_check_shapes(const hf_build *b, const arch_projector *row, const hf_pairs *p, gq_error *e);
-
-#endif

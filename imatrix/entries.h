@@ -1,6 +1,5 @@
 /* Building the data structure: what layouts and merging are made with. Knows nothing of either. */
-#ifndef GQ_IMATRIX_ENTRIES_H
-#define GQ_IMATRIX_ENTRIES_H
+#pragma once
 
 #include "imatrix/imatrix.h"
 
@@ -25,5 +24,3 @@ bool imatrix_warn(imatrix *im, gq_error *e, const char *format, ...) __attribute
 uint32_t imatrix_chunk(const imatrix *im);
 /* Largest count of an entry, tokens or (legacy) calls. */
 float imatrix_most(const imatrix_entry *entry);
-
-#endif

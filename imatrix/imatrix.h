@@ -4,8 +4,7 @@
  * one (formats, rules and limits: docs/internals/formats.md). Structure is checked while reading, values by
  * imatrix_check, so that a bad entry can be filtered away first.
  */
-#ifndef GQ_IMATRIX_IMATRIX_H
-#define GQ_IMATRIX_IMATRIX_H
+#pragma once
 
 #include "base/file.h"
 
@@ -69,5 +68,3 @@ bool imatrix_write_gguf(const imatrix *im, uint8_t **bytes, uint64_t *size, gq_e
 /* Adds `b`, which passed imatrix_check, to `a` (rules: docs/internals/formats.md, merging); `path` is where b came from, for
  * messages. On failure `a` is good for imatrix_free only. */
 bool imatrix_merge(imatrix *a, const imatrix *b, const char *path, gq_error *e);
-
-#endif

@@ -2,8 +2,7 @@
  * changed after. Filters, normalising and what stands in for experts that no token reached are dealt with
  * while it is made.
  */
-#ifndef GQ_IMATRIX_INPUTS_H
-#define GQ_IMATRIX_INPUTS_H
+#pragma once
 
 #include "base/error.h"
 #include "codec/codec.h"
@@ -68,5 +67,3 @@ uint32_t tensor_inputs_digest(const tensor_inputs *t);
 matrix_inputs tensor_inputs_matrix(const tensor_inputs *t, uint64_t matrix);
 /* The view of encoders and error measures, from a column on. */
 codec_importance matrix_inputs_at(matrix_inputs m, uint64_t column);
-
-#endif

@@ -1,6 +1,5 @@
 /* Each tensor's type, by rules, patterns and options. */
-#ifndef GQ_MIXES_ASSIGN_H
-#define GQ_MIXES_ASSIGN_H
+#pragma once
 
 #include "mixes/mixes.h"
 
@@ -23,5 +22,3 @@ bool mix_assign(const mix_model *model, const mix_options *options, const mix_te
 
 /* The file type that a file is called by whose types were chosen otherwise: that of most weights. */
 const mix_filetype *mix_prevalent(const mix_tensor *tensors, const mix_choice *choices, size_t n);
-
-#endif

@@ -1,7 +1,6 @@
 /* A size instead of a name: one type per tensor so that the sizes fit a budget and the errors add up to as
  * little as possible. Pure arithmetic on sizes and errors that the caller has measured. */
-#ifndef GQ_MIXES_BUDGET_H
-#define GQ_MIXES_BUDGET_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -41,5 +40,3 @@ typedef struct budget_result {
  * that are negative or no numbers. */
 bool budget_choose(const budget_tensor *tensors, size_t n, uint64_t budget, size_t *choice,
                    budget_result *result, gq_error *e);
-
-#endif

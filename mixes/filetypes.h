@@ -1,6 +1,5 @@
 /* File types by name, number and size. */
-#ifndef GQ_MIXES_FILETYPES_H
-#define GQ_MIXES_FILETYPES_H
+#pragma once
 
 #include "mixes/mixes.h"
 
@@ -16,5 +15,3 @@ const char *mix_filetype_nearest(const char *name);
 /* Tensor type of a name in any case. Fails with the nearest known one in the message, which begins with
  * `where`. */
 bool mix_type_named(const char *name, const char *where, uint32_t *type, gq_error *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* How much harm an error does in one tensor or another, and where importance data may lack. */
-#ifndef GQ_MIXES_HARM_H
-#define GQ_MIXES_HARM_H
+#pragma once
 
 #include "mixes/mixes.h"
 
@@ -34,5 +33,3 @@ typedef struct mix_uses {
     bool tied;                      /* no output tensor */
 } mix_uses;
 double mix_harm(const char *name, double outlet_power, const mix_uses *uses);
-
-#endif

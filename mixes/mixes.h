@@ -1,8 +1,7 @@
 /* Chooses the type of each tensor: a file type (a named mix), facts about the model, a list of tensors in, a
  * type per tensor out. Pure functions and tables; the rules are those of docs/internals/mixes.md.
  */
-#ifndef GQ_MIXES_MIXES_H
-#define GQ_MIXES_MIXES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -90,5 +89,3 @@ typedef struct mix_choice {
  * first that the model has, from i = 0 on, is meant. Puts the name it would have into `outlet`; false: there
  * are no more, or the tensor acts by itself. */
 enum { MIX_OUTLETS = 2 };
-
-#endif

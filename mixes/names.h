@@ -1,6 +1,5 @@
 /* A tensor's name: its role, and whether it is on the list of tensors that are left alone. */
-#ifndef GQ_MIXES_NAMES_H
-#define GQ_MIXES_NAMES_H
+#pragma once
 
 #include "mixes/rules.h"
 
@@ -21,5 +20,3 @@ bool mix_family_keeps(const char *const *keeps, const char *name);
 /* Whether an architecture is one of the image and video models, whose readers want shapes as they were made:
  * a [64, 1] there is no [64]. */
 bool mix_is_image_model(const char *name);
-
-#endif

@@ -1,6 +1,5 @@
 /* Items PATTERN=TYPE: which tensors they name, and which of them did nothing. */
-#ifndef GQ_MIXES_PATTERNS_H
-#define GQ_MIXES_PATTERNS_H
+#pragma once
 
 #include "base/warnings.h"
 #include "mixes/mixes.h"
@@ -31,5 +30,3 @@ typedef struct mix_idle_patterns {
 bool mix_patterns_warn(warning_list *to, size_t n, const char *first, const char *why, gq_error *e);
 bool mix_patterns_idle(const mix_pattern *p, const mix_choice *choices, size_t n, mix_idle_patterns *idle,
                        gq_error *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* Recipes: files of items PATTERN=TYPE, read and written, and those that have a name. */
-#ifndef GQ_MIXES_RECIPE_H
-#define GQ_MIXES_RECIPE_H
+#pragma once
 
 #include "mixes/mixes.h"
 
@@ -29,5 +28,3 @@ typedef struct mix_named_recipe {
 extern const mix_named_recipe mix_named_recipes[];
 extern const size_t mix_n_named_recipes;
 const mix_named_recipe *mix_recipe_named(const char *name); /* in any case; NULL: there is none */
-
-#endif

@@ -1,7 +1,6 @@
 /* The policy as tables, for the files of mixes/ only. docs/internals/mixes.md says in words what they say in
  * rows. */
-#ifndef GQ_MIXES_RULES_H
-#define GQ_MIXES_RULES_H
+#pragma once
 
 #include "mixes/mixes.h"
 
@@ -104,5 +103,3 @@ uint32_t mix_replacement(uint32_t type);
 /* The limit of steps for matching all tensors of an output, which take seconds. 2000 patterns, one for each
  * of 2000 tensors, take 33 million. */
 enum { MIX_PATTERN_STEPS = 200000000 };
-
-#endif

@@ -1,6 +1,5 @@
 /* The chart of a page's files. */
-#ifndef GQ_PUBLISH_CHART_H
-#define GQ_PUBLISH_CHART_H
+#pragma once
 
 #include <stdio.h>
 
@@ -9,5 +8,3 @@
 void page_write_chart(FILE *to, const gq_page *p);
 /* Whether page_write_chart has written a text. */
 bool page_is_chart(const char *text);
-
-#endif

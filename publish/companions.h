@@ -1,7 +1,6 @@
 /* The files of a published folder that belong to all files of its table: the projector that the model sees and hears by,
  * its prediction blocks in a file of their own, and a draft. */
-#ifndef GQ_PUBLISH_COMPANIONS_H
-#define GQ_PUBLISH_COMPANIONS_H
+#pragma once
 
 #include "publish/publish.h"
 
@@ -12,5 +11,3 @@ bool publication_plan_companions(gq_publication *p, gq_error *e);
 bool publication_make_companions(gq_publication *p, gq_error *e);
 /* Whether a file's name begins as one of them does, of a model of that name. stem: "": any model's. */
 bool companion_is_named(const char *file, const char *stem);
-
-#endif

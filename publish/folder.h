@@ -1,7 +1,6 @@
 /* What a published folder holds before a call: files of the model that earlier calls have made, a page with its
  * owner's words, checksums of other files. All of it is kept, or stops the work. */
-#ifndef GQ_PUBLISH_FOLDER_H
-#define GQ_PUBLISH_FOLDER_H
+#pragma once
 
 #include "publish/publish.h"
 
@@ -20,5 +19,3 @@ bool folder_write_page(gq_publication *p, const char *front, const char *text, g
 bool folder_write_chart(const gq_publication *p, const char *chart, gq_error *e);
 /* Writes SHA256SUMS of lines; those of other files that are there already follow them. */
 bool folder_write_sums(gq_publication *p, const char *lines, gq_error *e);
-
-#endif

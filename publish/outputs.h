@@ -1,6 +1,5 @@
 /* The outputs of a publication: their names, and which there are. */
-#ifndef GQ_PUBLISH_OUTPUTS_H
-#define GQ_PUBLISH_OUTPUTS_H
+#pragma once
 
 #include "publish/publish.h"
 
@@ -9,5 +8,3 @@ bool publication_check_template(const gq_publish_request *r, gq_error *e);
 bool publication_name_model(gq_publication *p, gq_error *e);
 /* Lists all that was asked for: p->outputs and p->labels. */
 bool publication_list(gq_publication *p, const gq_options *asked, gq_error *e);
-
-#endif

@@ -2,8 +2,7 @@
  * The call that does a part tells what is left of its own; the parts to come stand behind it, by the seconds
  * that they are predicted to take. While files are planned nothing is known of these.
  */
-#ifndef GQ_PUBLISH_PARTS_H
-#define GQ_PUBLISH_PARTS_H
+#pragma once
 
 #include "base/relay.h"
 #include "quantize/gquant_study.h"
@@ -37,5 +36,3 @@ const gq_callbacks *parts_begin(publication_parts *p, publication_part part, con
 void parts_leave(publication_parts *p);
 /* Tells that the whole is done, if anything was told before. */
 void parts_end(publication_parts *p);
-
-#endif

@@ -1,6 +1,5 @@
 /* A folder of a model's files with their page. */
-#ifndef GQ_PUBLISH_PUBLISH_H
-#define GQ_PUBLISH_PUBLISH_H
+#pragma once
 
 #include "base/warnings.h"
 #include "publish/parts.h"
@@ -39,5 +38,3 @@ struct gq_publication {
 #define PUBLISH_PAGE "README.md"
 #define PUBLISH_SUMS "SHA256SUMS"
 #define PUBLISH_CHART "divergence.svg"
-
-#endif

@@ -1,6 +1,5 @@
 /* The page of a folder of models. */
-#ifndef GQ_PUBLISH_README_H
-#define GQ_PUBLISH_README_H
+#pragma once
 
 #include "publish/publish.h"
 
@@ -8,5 +7,3 @@
 bool publication_write_page(gq_publication *p, gq_error *e);
 /* Whether a text is a hub's OWNER/NAME. */
 bool publication_is_repository(const char *text, size_t n);
-
-#endif

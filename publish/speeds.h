@@ -1,6 +1,5 @@
 /* Speeds that llama-bench measured, read from its output: a column of a published page. */
-#ifndef GQ_PUBLISH_SPEEDS_H
-#define GQ_PUBLISH_SPEEDS_H
+#pragma once
 
 #include "quantize/gquant_publish.h"
 
@@ -23,5 +22,3 @@ void speeds_free(speed_table *t);
  * no row has. */
 bool speeds_take(const speed_table *t, const char *path, gq_page_row *rows, size_t n, char **note,
                  gq_error *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* The table of a page's files, and texts within a page. */
-#ifndef GQ_PUBLISH_TABLE_H
-#define GQ_PUBLISH_TABLE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -24,5 +23,3 @@ const char *page_file_name(const char *path);
 
 /* Returns what `write` prints, of *n bytes, malloc'ed. */
 char *page_text(void (*write)(FILE *to, const void *what), const void *what, size_t *n, gq_error *e);
-
-#endif

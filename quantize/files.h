@@ -1,6 +1,5 @@
 /* Writes files whole from memory, and checks that no job writes over what it reads. */
-#ifndef GQ_QUANTIZE_FILES_H
-#define GQ_QUANTIZE_FILES_H
+#pragma once
 
 #include "gguf/model.h"
 #include "quantize/gquant_common.h"
@@ -33,5 +32,3 @@ bool files_lack_folder(const char *path);
 /* Whether the file or folder of that very name is one of these inputs, whose names may be NULL. Allocates
  * nothing. */
 bool files_is_input(const char *path, const model_source *model, const char *const *others, size_t n);
-
-#endif

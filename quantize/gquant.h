@@ -39,8 +39,7 @@
  * - A struct that is handed out in arrays has room for more members in `reserved`, which is 0 till then.
  * - All other structs stay as they are.
  */
-#ifndef GQUANT_H
-#define GQUANT_H
+#pragma once
 
 #include "gquant_arrays.h"
 #include "gquant_common.h"
@@ -48,5 +47,3 @@
 #include "gquant_publish.h"
 #include "gquant_quantize.h"
 #include "gquant_study.h"
-
-#endif

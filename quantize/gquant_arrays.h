@@ -13,8 +13,7 @@
  * Arrays are the caller's. x has rows x cols floats, row after row.
  * Errors, ownership and threads are as gquant.h says.
  */
-#ifndef GQUANT_ARRAYS_H
-#define GQUANT_ARRAYS_H
+#pragma once
 
 #include "gquant_inspect.h"
 
@@ -79,6 +78,4 @@ GQ_API bool gq_draft_write(gq_draft *d, const char *path, bool replace, gq_error
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -5,8 +5,7 @@
  * as GGUF has them, file types are indices below gq_filetype_count().
  * Errors, ownership and threads are as gquant.h says.
  */
-#ifndef GQUANT_COMMON_H
-#define GQUANT_COMMON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -179,6 +178,4 @@ GQ_API void gq_free(void *memory);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -10,8 +10,7 @@
  * Whatever a model, a comparison, a verification or a speed hands out is good until that is freed.
  * Errors, ownership and threads are as gquant.h says.
  */
-#ifndef GQUANT_INSPECT_H
-#define GQUANT_INSPECT_H
+#pragma once
 
 #include "gquant_common.h"
 
@@ -216,6 +215,4 @@ GQ_API const char *const *gq_speed_warnings(const gq_speed *v, size_t *n);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -9,8 +9,7 @@
  * Bytes of memory are those that llama.cpp takes.
  * Errors, ownership and threads are as gquant.h says.
  */
-#ifndef GQUANT_PUBLISH_H
-#define GQUANT_PUBLISH_H
+#pragma once
 
 #include "gquant_study.h"
 
@@ -159,6 +158,4 @@ GQ_API char *gq_page_chart(const gq_page *page, gq_error *e);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

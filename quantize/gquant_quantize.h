@@ -7,8 +7,7 @@
  * again.
  * Errors, ownership and threads are as gquant.h says.
  */
-#ifndef GQUANT_QUANTIZE_H
-#define GQUANT_QUANTIZE_H
+#pragma once
 
 #include "base/comm/comm.h"
 #include "gquant_common.h"
@@ -354,6 +353,4 @@ GQ_API const char *const *gq_results_warnings(const gq_results *r, size_t *n);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

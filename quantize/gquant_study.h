@@ -14,8 +14,7 @@
  * for any number of threads and ranks.
  * Errors, ownership and threads are as gquant.h says.
  */
-#ifndef GQUANT_STUDY_H
-#define GQUANT_STUDY_H
+#pragma once
 
 #include "gquant_inspect.h"
 #include "gquant_quantize.h"
@@ -380,6 +379,4 @@ GQ_API bool gq_evaluation_check(const gq_plan *plan, gq_error *e);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -1,6 +1,5 @@
 /* Opens a model by its path, whatever container it is in, and says what it has. */
-#ifndef GQ_QUANTIZE_INPUT_H
-#define GQ_QUANTIZE_INPUT_H
+#pragma once
 
 #include "gguf/model.h"
 #include "quantize/gquant_inspect.h"
@@ -32,5 +31,3 @@ struct gq_model {
 const gq_origin *model_origin_show(const model_tensor *t, gq_origin *to);
 /* Returns the bytes that a tensor takes in the model's files. */
 uint64_t model_stored_bytes(const model_tensor *t);
-
-#endif

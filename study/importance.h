@@ -1,6 +1,5 @@
 /* Makes importance data an object of the public header. */
-#ifndef GQ_STUDY_IMPORTANCE_H
-#define GQ_STUDY_IMPORTANCE_H
+#pragma once
 
 #include "imatrix/imatrix.h"
 #include "quantize/gquant_study.h"
@@ -16,5 +15,3 @@ bool importance_statistics(const imatrix *im, gq_imatrix_row *rows, gq_error *e)
 /* Fills what the entries say of n weights, whose names, columns and matrices are set. used[im->n_entries]: whether an entry
  * belongs to any of them. */
 void importance_cover(const imatrix *im, gq_imatrix_cover *weights, size_t n, bool *used);
-
-#endif

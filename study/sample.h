@@ -1,7 +1,6 @@
 /* Samples the matrices' inputs on a part of the calibration's text, so that types can be chosen by what
  * errors cost before anything is rounded. */
-#ifndef GQ_STUDY_SAMPLE_H
-#define GQ_STUDY_SAMPLE_H
+#pragma once
 
 #include "forward/stream/stream.h"
 #include "quantize/plan/target/target.h"
@@ -18,5 +17,3 @@ bool sample_run(const gq_plan *plan, model_inputs *inputs, const gq_callbacks *c
  * those of a usual processor. */
 trials_forecast calibration_forecast_trials(const plan_calibration *c, size_t n, size_t windows,
                                             bool measures);
-
-#endif

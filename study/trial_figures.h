@@ -1,6 +1,5 @@
 /* Tensors of a trial in their coarse types, what its logits are from the original's, and the harm that follows from it. */
-#ifndef GQ_STUDY_TRIAL_FIGURES_H
-#define GQ_STUDY_TRIAL_FIGURES_H
+#pragma once
 
 #include "study/trial_list.h"
 
@@ -16,5 +15,3 @@ void trial_restore(const trials *t, trial *of, forward_layer *l);
 bool trials_find_figures(trials *t, gq_error *e);
 /* Sets `harm` of all that was tried and of what counts as such a tensor. */
 void trials_set_harm(trials *t);
-
-#endif

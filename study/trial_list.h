@@ -1,7 +1,6 @@
 /* Which tensors are tried together, and in which layers: a trial is a stream with one tensor, or some that go
  * together, in a coarse type (trials.h). */
-#ifndef GQ_STUDY_TRIAL_LIST_H
-#define GQ_STUDY_TRIAL_LIST_H
+#pragma once
 
 #include "quantize/strips/strip.h"
 #include "study/calibrate/calibration.h"
@@ -66,5 +65,3 @@ bool trials_in_layer(const trials *t, size_t i, int64_t layer);
 
 /* The trials of a prediction block; NULL: those of layers. *first: the number of their first one. */
 size_t trials_of_block(const trials *t, const forward_model *block, size_t *first);
-
-#endif

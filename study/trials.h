@@ -2,8 +2,7 @@
  * one tensor at a time in a coarse type, or in models of many layers with some tensors that go together, and
  * the divergence from the original is measured. Types for a target are chosen by it, before anything is
  * rounded. */
-#ifndef GQ_STUDY_TRIALS_H
-#define GQ_STUDY_TRIALS_H
+#pragma once
 
 #include "quantize/plan/target/measure.h"
 #include "study/sample.h"
@@ -22,5 +21,3 @@ trials_forecast trials_forecast_seconds(const gq_plan *plan, const bool *wanted,
  * before are dropped. Importance is that of the sources. seconds: for progress. */
 bool trials_run(const gq_plan *plan, const bool *wanted, size_t layers, measured *found,
                 const gq_callbacks *callbacks, const trials_forecast *seconds, gq_error *e);
-
-#endif

@@ -13,8 +13,7 @@
  * error of the lowest rank that did, with its number if that is not 0, and the comm is over: every later call
  * with it fails at once.
  */
-#ifndef GQ_COMM_H
-#define GQ_COMM_H
+#pragma once
 
 #include "base/error.h"
 
@@ -58,6 +57,4 @@ GQ_API uint64_t gq_comm_bytes_sent(const gq_comm *comm);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

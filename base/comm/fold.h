@@ -8,8 +8,7 @@
  * that do not belong together yet: at most one per level of the tree where the share begins with leaf 0, else
  * two. fold_append joins the folds of neighbouring shares.
  */
-#ifndef GQ_BASE_COMM_FOLD_H
-#define GQ_BASE_COMM_FOLD_H
+#pragma once
 
 #include "base/error.h"
 
@@ -41,5 +40,3 @@ bool fold_append(fold *f, uint64_t first, const double *sums, gq_error *e);
 void fold_end(fold *f, uint64_t end);
 /* Returns the sums of all leaves of a share that begins with leaf 0; NULL: there was no leaf. */
 const double *fold_total(fold *f);
-
-#endif

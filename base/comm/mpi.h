@@ -1,6 +1,5 @@
 /* Ranks of MPI. Only gquant-mpi has this; the library never links MPI. */
-#ifndef GQ_BASE_COMM_MPI_H
-#define GQ_BASE_COMM_MPI_H
+#pragma once
 
 #include "base/comm/comm.h"
 
@@ -14,5 +13,3 @@ typedef struct mpi_ranks {
 bool mpi_start(mpi_ranks *r, int *argc, char ***argv);
 /* Ends MPI, on all ranks; where a call failed it ends them all with this status. */
 void mpi_stop(const mpi_ranks *r, int status);
-
-#endif

@@ -12,8 +12,7 @@
  * 3. Which collectives follow must be the same on all ranks as long as none fails. Heads say which collective
  *    it is; where ranks differ, all of them fail.
  */
-#ifndef GQ_BASE_COMM_RANKS_H
-#define GQ_BASE_COMM_RANKS_H
+#pragma once
 
 #include "base/comm/comm.h"
 
@@ -79,5 +78,3 @@ bool comm_collect(gq_comm *c, const comm_parcel *parcel, gq_error *e);
 /* Has a rank's `number`-th collective, from 0 on, fail before it begins or after it has ended. */
 void comm_fail_at(gq_comm *c, uint64_t number, bool after);
 uint64_t comm_collectives(const gq_comm *c); /* so far */
-
-#endif

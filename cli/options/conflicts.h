@@ -1,10 +1,7 @@
-#ifndef GQ_CLI_OPTIONS_CONFLICTS_H
-#define GQ_CLI_OPTIONS_CONFLICTS_H
+#pragma once
 
 #include "cli/options/request.h"
 
 /* Whether the options that were given go together. What excludes each other in the library is its own table;
  * here it gets the options' names. */
 bool request_check_conflicts(const request *r, gq_error *e);
-
-#endif

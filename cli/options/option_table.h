@@ -5,8 +5,7 @@
  * whether a file is read or written; the man page needs its paragraph, which a test checks. A new command is a row there and one of mains[] in
  * cli/command_line.c.
  */
-#ifndef GQ_CLI_OPTIONS_OPTION_TABLE_H
-#define GQ_CLI_OPTIONS_OPTION_TABLE_H
+#pragma once
 
 #include "cli/options/request.h"
 
@@ -102,5 +101,3 @@ static inline bool option_is_written(const option_row *o) {
 }
 extern const char *const mmproj_types[]; /* NULL-terminated; the first is the default */
 extern const char *const effort_names[]; /* NULL-terminated; index is GQ_EFFORT_* */
-
-#endif

@@ -1,6 +1,5 @@
 /* Words of a command line -> a request, by the tables of option_table.h. */
-#ifndef GQ_CLI_OPTIONS_OPTIONS_H
-#define GQ_CLI_OPTIONS_OPTIONS_H
+#pragma once
 
 #include "cli/options/option_table.h"
 
@@ -9,4 +8,3 @@ bool request_parse(request *r, int argc, char **argv, gq_error *e);
 
 /* Makes the member of an option that stores a flag, a number or a text what it is without the option. */
 void option_clear(request *r, const option_row *o);
-#endif

@@ -5,8 +5,7 @@
  *
  * gquant-quantize needs no translation: the main job takes the words of llama-quantize.
  */
-#ifndef GQ_CLI_OPTIONS_OTHER_TOOLS_H
-#define GQ_CLI_OPTIONS_OTHER_TOOLS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,5 +27,3 @@ typedef struct tool_lines {
  * options that mean nothing here has been printed. Free with tool_lines_free. */
 bool other_tool_lines(tool_lines *to, int argc, char **argv, gq_error *e);
 void tool_lines_free(tool_lines *l);
-
-#endif

@@ -1,7 +1,6 @@
 /* What a line of the command reads and what it writes: no file that is read is written over, whichever of the
  * line's options and arguments name it. */
-#ifndef GQ_CLI_OPTIONS_PATHS_H
-#define GQ_CLI_OPTIONS_PATHS_H
+#pragma once
 
 #include "cli/options/option_table.h"
 
@@ -16,5 +15,3 @@ const char *path_of_given(const struct given *g);
 /* Returns the path in the argument of an option that reads a text for metadata from a file; NULL: it reads
  * none. */
 const char *override_file(const option_row *o, const char *argument);
-
-#endif

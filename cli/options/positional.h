@@ -1,6 +1,5 @@
 /* The meaning of the bare arguments. */
-#ifndef GQ_CLI_OPTIONS_POSITIONAL_H
-#define GQ_CLI_OPTIONS_POSITIONAL_H
+#pragma once
 
 #include "cli/options/request.h"
 
@@ -17,5 +16,3 @@ bool filetype_known(const char *text);
 /* Takes the types of --like's file: as items behind the user's own, and as the file type where none is given.
  */
 bool request_take_like(request *r, gq_error *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* The request of a command line. Lists, outputs and texts made while parsing belong to the request. */
-#ifndef GQ_CLI_OPTIONS_REQUEST_H
-#define GQ_CLI_OPTIONS_REQUEST_H
+#pragma once
 
 #include "quantize/gquant_publish.h"
 
@@ -67,5 +66,3 @@ void list_add(gq_list *list, const char *text);
 /* Hand a malloc'ed text to the request, which frees it at its end. */
 char *own_text(request *r, char *text);
 void request_free(request *r);
-
-#endif

@@ -1,6 +1,5 @@
 /* The checksums in a JSON report. */
-#ifndef GQ_CLI_REPORT_CHECKSUMS_H
-#define GQ_CLI_REPORT_CHECKSUMS_H
+#pragma once
 
 #include "quantize/gquant_inspect.h"
 
@@ -16,5 +15,3 @@ bool checksums_read(checksum_list *list, const char *report, const char *model, 
 bool checksums_parse(checksum_list *list, const char *text, size_t n, const char *report, const char *model,
                      bool by_name, gq_error *e);
 void checksums_free(checksum_list *list);
-
-#endif

@@ -1,6 +1,5 @@
 /* Figures of an evaluation as text, malloc'ed, and as JSON. */
-#ifndef GQ_CLI_REPORT_FIGURE_TEXT_H
-#define GQ_CLI_REPORT_FIGURE_TEXT_H
+#pragma once
 
 #include "cli/report/report.h"
 
@@ -15,5 +14,3 @@ char *interval_text(const gq_interval *i, double factor);
 gq_interval interval_of(const gq_evaluation *v, gq_statistic of, size_t a, size_t b);
 json_t *json_of_interval(const gq_interval *i);
 void set_interval(json_t *object, const char *name, const gq_interval *i);
-
-#endif

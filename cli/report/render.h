@@ -1,7 +1,6 @@
 /* Files that the command writes, through the library, which gives them their names when they are whole; and cells of
  * CSV in them. */
-#ifndef GQ_CLI_REPORT_RENDER_H
-#define GQ_CLI_REPORT_RENDER_H
+#pragma once
 
 #include <stdio.h>
 
@@ -12,5 +11,3 @@ bool render_file(const char *path, void (*write)(FILE *to, const void *what), co
 
 /* Writes a cell of CSV in quotes. One that a spreadsheet would take for a formula gets an apostrophe in front. */
 void csv_quoted(FILE *to, const char *value);
-
-#endif

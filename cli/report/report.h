@@ -1,6 +1,5 @@
 /* The report of a run or a plan: tables for people, JSON and CSV for programs. */
-#ifndef GQ_CLI_REPORT_REPORT_H
-#define GQ_CLI_REPORT_REPORT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -85,5 +84,3 @@ const char *report_named(const report *r, const char *path);
 /* ---- formats ---- */
 void report_json(FILE *to, const report *r);
 void report_csv(FILE *to, const report *r);
-
-#endif

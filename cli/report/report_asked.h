@@ -1,7 +1,6 @@
 /* The parts of an evaluation's report about depths, and about what copies were asked besides the text: prompts
  * to continue, questions to choose answers of, a draft's tokens to accept. */
-#ifndef GQ_CLI_REPORT_REPORT_ASKED_H
-#define GQ_CLI_REPORT_REPORT_ASKED_H
+#pragma once
 
 #include "cli/report/report.h"
 
@@ -13,5 +12,3 @@ void report_print_drafted(FILE *to, const report *r, const gq_evaluated *models,
 /* Members of a model's JSON object. */
 void report_set_depths(json_t *o, const gq_evaluation *v, size_t model);
 void report_set_asked(json_t *o, const gq_evaluation *v, size_t model);
-
-#endif

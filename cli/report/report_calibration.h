@@ -1,6 +1,5 @@
 /* What a calibration takes and what it has brought. */
-#ifndef GQ_CLI_REPORT_REPORT_CALIBRATION_H
-#define GQ_CLI_REPORT_REPORT_CALIBRATION_H
+#pragma once
 
 #include "cli/report/report.h"
 
@@ -18,5 +17,3 @@ report_roundings report_roundings_of(const report_output *o);
 json_t *report_calibration_json(const gq_calibration_facts *f);
 json_t *report_rounding_json(const report_output *o, const gq_rounding *r);
 json_t *report_steps_json(const report_output *o);
-
-#endif

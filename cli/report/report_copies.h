@@ -1,6 +1,5 @@
 /* Several copies of a model side by side. */
-#ifndef GQ_CLI_REPORT_REPORT_COPIES_H
-#define GQ_CLI_REPORT_REPORT_COPIES_H
+#pragma once
 
 #include "cli/report/report.h"
 
@@ -8,5 +7,3 @@
 void report_rank_copies(report *r);
 /* Prints them side by side, for people; they have been ranked. */
 void report_copies(FILE *to, const report *r);
-
-#endif

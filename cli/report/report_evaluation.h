@@ -1,6 +1,5 @@
 /* The part of a report about models that were run on a text. */
-#ifndef GQ_CLI_REPORT_REPORT_EVALUATION_H
-#define GQ_CLI_REPORT_REPORT_EVALUATION_H
+#pragma once
 
 #include "cli/report/report.h"
 
@@ -15,5 +14,3 @@ void report_evaluation(FILE *to, const report *r);
 json_t *report_evaluation_facts(const gq_evaluation_facts *f, bool only_planned);
 json_t *report_evaluation_json(const report *r);
 void report_evaluation_csv(FILE *to, const report *r);
-
-#endif

@@ -1,6 +1,5 @@
 /* Tensors that come from a folder's arrays; an origin may be NULL. */
-#ifndef GQ_CLI_REPORT_REPORT_ORIGIN_H
-#define GQ_CLI_REPORT_REPORT_ORIGIN_H
+#pragma once
 
 #include "cli/report/report.h"
 
@@ -10,5 +9,3 @@ char *report_origin_type(uint32_t type, const gq_origin *o);
 char *report_origin_text(const gq_origin *o);
 json_t *report_origin_json(const gq_origin *o);       /* not NULL */
 void report_origin_csv(FILE *to, const gq_origin *o); /* three columns, with a comma before each */
-
-#endif

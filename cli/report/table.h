@@ -1,6 +1,5 @@
 /* Columns that line up, whatever is in them, and that fit a terminal. */
-#ifndef GQ_CLI_REPORT_TABLE_H
-#define GQ_CLI_REPORT_TABLE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -45,5 +44,3 @@ void print_wrapped_behind(FILE *to, size_t used, const char *text);
 
 /* A malloc'ed copy of a text from a file, fit for a terminal. */
 char *text_shown(const char *text);
-
-#endif

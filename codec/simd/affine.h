@@ -1,7 +1,6 @@
 /* Sub-blocks with a scale and a minimum: x' = a q - m, q = 0..top, m >= 0. The search for a and m, each lane
  * one sub-block. */
-#ifndef GQ_CODEC_SIMD_AFFINE_H
-#define GQ_CODEC_SIMD_AFFINE_H
+#pragma once
 
 #include "codec/simd/copy.h"
 #include "codec/simd/encoder.h"
@@ -102,5 +101,3 @@ INLINE vf start_affine(affine_search *s, const vf *x, const float *w, const affi
     }
     return best;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * Codes count from the middle one here, -2^(bits-1) .. 2^(bits-1) - 1, and weights from the middle of their
  * range: additions that stop at the ends of 16 bits keep codes within theirs. Which codes are best follows
  * from what their least-squares scale and minimum explain. Neither is computed before it is needed. */
-#ifndef GQ_CODEC_SIMD_AFFINE_COPY_H
-#define GQ_CODEC_SIMD_AFFINE_COPY_H
+#pragma once
 
 #include "codec/simd/affine.h"
 
@@ -95,5 +94,3 @@ INLINE void affine_copy_choose(const batch *b, int bits, const codec_search *sea
     vf a = c.across / c.det, y = (c.sum_wy - a * c.q) * c.per_w, unit = c.half * (0x1p15f / 32767);
     *scale = a * unit, *minimum = c.middle + (y - middle * a) * unit;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* A batch: the same block of columns of GQ_LANES rows, a row per lane; and what all searches make of it. */
-#ifndef GQ_CODEC_SIMD_BATCH_H
-#define GQ_CODEC_SIMD_BATCH_H
+#pragma once
 
 #include "codec/codec.h"
 #include "codec/simd/lanes.h"
@@ -67,5 +66,3 @@ INLINE vf vf_inverse(vf a) {
 }
 /* 1 / a for a of either sign, 0 for 0. */
 INLINE vf vf_signed_inverse(vf a) { return vf_pick(vf_less(a, vf_all(0)), -vf_inverse(-a), vf_inverse(a)); }
-
-#endif

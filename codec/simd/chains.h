@@ -4,8 +4,7 @@
  * AddressSanitizer checks every access by itself, which takes ten times as long as the products. With GQ_CHECK_RANGES, what
  * chains may read and write is checked as whole ranges before they run, and their own accesses are UNCHECKED. Other builds
  * have nothing of it. */
-#ifndef GQ_CODEC_SIMD_CHAINS_H
-#define GQ_CODEC_SIMD_CHAINS_H
+#pragma once
 
 #include "codec/simd/lanes.h"
 #include "codec/tile.h"
@@ -60,5 +59,3 @@ static inline void chains_run(chains_of *run, const product_tile *t, size_t row,
     run(t, w, copy, whole);
     for (size_t r = 0; r < rows; r++) memcpy(y + r * t->y_stride, copy + r * whole, sizeof *y * t->tokens);
 }
-
-#endif

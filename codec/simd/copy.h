@@ -1,7 +1,6 @@
 /* A block as 16-bit numbers, for comparing ways of coding it: twice as many weights per instruction, exact
  * sums. */
-#ifndef GQ_CODEC_SIMD_COPY_H
-#define GQ_CODEC_SIMD_COPY_H
+#pragma once
 
 #include "codec/simd/pairs.h"
 
@@ -83,5 +82,3 @@ INLINE code_sums copy_sum_codes(const block_copy *c, int n, int bits, bool weigh
     if (!weighted) q = vp_dot(lone, vp_all(1));
     return (code_sums){vi_to_float(q), vi_to_float(qq), copy_sum_y(qy, weighted), c->sum_w, c->sum_wy};
 }
-
-#endif

@@ -5,8 +5,7 @@
  * bits, two neighbours added up per lane, to floats, times scale. Compared with x as floats that takes half
  * the instructions, and memory rather than the processor is what rows of 4 bits have to wait for.
  */
-#ifndef GQ_CODEC_SIMD_DOT_H
-#define GQ_CODEC_SIMD_DOT_H
+#pragma once
 
 #include "codec/simd/kernels.h"
 #include "codec/simd/pairs.h"
@@ -244,5 +243,3 @@ enum { AHEAD_BYTES = 2048 };
             out[r] = row_total(&sum); \
         } \
     }
-
-#endif

@@ -1,6 +1,5 @@
 /* An encoder: what a type brings, and what all have in common. */
-#ifndef GQ_CODEC_SIMD_ENCODER_H
-#define GQ_CODEC_SIMD_ENCODER_H
+#pragma once
 
 #include "codec/simd/batch.h"
 #include "codec/simd/kernels.h"
@@ -111,5 +110,3 @@ INLINE void store_blocks(const vi *words, int n_words, size_t bytes, uint8_t *ou
     }
     for (size_t k = 0; k < rows; k++) memcpy(out + k * stride, flat[k], bytes);
 }
-
-#endif

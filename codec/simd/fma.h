@@ -1,7 +1,6 @@
 /* a b + c for vectors and for numbers: fused, one rounding, where the level can; every level but x86-64-v2
  * and generic can. */
-#ifndef GQ_CODEC_SIMD_FMA_H
-#define GQ_CODEC_SIMD_FMA_H
+#pragma once
 
 #include "codec/simd/lanes.h"
 
@@ -19,6 +18,4 @@ INLINE vf vf_fused(vf a, vf b, vf c) { return a * b + c; }
 INLINE float float_fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 #else
 INLINE float float_fused(float a, float b, float c) { return a * b + c; }
-#endif
-
 #endif

@@ -7,8 +7,7 @@
  * the codes;
  *   3. codes at the packed scales, which rounding chooses anew.
  */
-#ifndef GQ_CODEC_SIMD_GRID_ENCODE_H
-#define GQ_CODEC_SIMD_GRID_ENCODE_H
+#pragma once
 
 #include "codec/simd/grid_search.h"
 
@@ -257,5 +256,3 @@ INLINE void finish_grid(const grid_type t, const grid_state *s, vf gain, grid_fi
     for (int k = 0; k < 256 / t.length; k++) f->s[k] = (vf_to_int(s->sc[k])) >> 1, f->down[k] = s->down[k];
     f->d = half_bits(s->f.d[0] * s->sign * gain * s->f.unit);
 }
-
-#endif

@@ -8,8 +8,7 @@
  * digits it is the cost of, each in a place of its own: adding costs joins digits, and a minimum brings along
  * what it is the minimum of.
  */
-#ifndef GQ_CODEC_SIMD_GRID_SEARCH_H
-#define GQ_CODEC_SIMD_GRID_SEARCH_H
+#pragma once
 
 #include "codec/grids.h"
 #include "codec/simd/encoder.h"
@@ -246,5 +245,3 @@ INLINE vi index_of(const grid_type t, vi digits) {
     for (int k = 0; k < L; k++) found[k] = t.index[digits[k]];
     return found;
 }
-
-#endif

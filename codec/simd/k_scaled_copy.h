@@ -5,8 +5,7 @@
  *                 that saturate at the ends of 16 bits, which are the ends of the codes
  *     wrapped_    codes of many bits, where it clips none: no codes are computed at all, see there
  */
-#ifndef GQ_CODEC_SIMD_K_SCALED_COPY_H
-#define GQ_CODEC_SIMD_K_SCALED_COPY_H
+#pragma once
 
 #include "codec/simd/copy.h"
 #include "codec/simd/scaled.h"
@@ -166,5 +165,3 @@ INLINE scaled_sums start_wrapped(const vf *x, const float *w, bool weighted, con
     vf unit = vf_all(weighted ? c.unit : 1.0f / WRAPPED_WEIGHT);
     return (scaled_sums){unit * 0x1p-17f * (at * (qy - yr_at) + rr), unit * 0.5f * qy * c.x_per_y};
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Functions that the files of this folder offer each other at one ISA level, and the list of codecs. */
-#ifndef GQ_CODEC_SIMD_KERNELS_H
-#define GQ_CODEC_SIMD_KERNELS_H
+#pragma once
 
 #include "codec/codec.h"
 #include "codec/simd/lanes.h"
@@ -66,5 +65,3 @@ void LEVEL(feedback)(const struct feedback_task *t, const float *x, size_t rows,
 size_t LEVEL(first_not_finite)(const float *x, size_t n);
 uint64_t LEVEL(read)(const uint8_t *bytes, size_t n);
 extern const kernels LEVEL(kernels);
-
-#endif

@@ -15,8 +15,7 @@
  *   vm_  masks, the results of comparisons
  *   vp_  pairs of integers of 16 bits, two per lane (codec/simd/pairs.h)
  */
-#ifndef GQ_CODEC_SIMD_LANES_H
-#define GQ_CODEC_SIMD_LANES_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -259,6 +258,4 @@ INLINE void vf_transpose(vf r[L]) {
         for (int i = 0; i < L; i++) r[i] = t[i];
     }
 }
-#endif
-
 #endif

@@ -5,8 +5,7 @@
  * weights, so the trial costs them little. Each lane one (sub-)block.
  *
  * What is found counts only where the decoded block is nearer to its weights than the search's. */
-#ifndef GQ_CODEC_SIMD_LATTICE_H
-#define GQ_CODEC_SIMD_LATTICE_H
+#pragma once
 
 #include "codec/simd/encoder.h"
 
@@ -68,5 +67,3 @@ INLINE int lattice_most(float low, float high) {
     float most = -low > high ? -low : high;
     return most < LATTICE_MOST ? (int)most : LATTICE_MOST;
 }
-
-#endif

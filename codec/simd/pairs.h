@@ -2,8 +2,7 @@
  * passes that are made many times over the same elements to compare ways of coding them. Integers, hence the
  * same on every CPU in any order.
  */
-#ifndef GQ_CODEC_SIMD_PAIRS_H
-#define GQ_CODEC_SIMD_PAIRS_H
+#pragma once
 
 #include "codec/simd/lanes.h"
 
@@ -69,6 +68,4 @@ INLINE vp vp_sum(vp a, vp b) {
 /* The masks of 16-bit comparisons are all ones or zero. */
 INLINE vp vp_smaller(vp a, vp b) { return (a & (vp)(a < b)) | (b & (vp)(a >= b)); }
 INLINE vp vp_beyond(vp a, vp b) { return (a - b) & (vp)(a > b); }
-#endif
-
 #endif

@@ -1,8 +1,7 @@
 /* A pass of codec/feedback.h and what its steps share. Rows are lanes: of a panel of them, as wide as
  * products of matrices like it, column c is `panel` floats, one behind the other.
  */
-#ifndef GQ_CODEC_SIMD_PASS_H
-#define GQ_CODEC_SIMD_PASS_H
+#pragma once
 
 #include "codec/feedback_scratch.h"
 #include "codec/simd/fma.h"
@@ -185,5 +184,3 @@ typedef struct pass_position {
 uint64_t LEVEL(round_block)(const feedback_pass *s, const pass_position *b, size_t p);
 /* Once a span's codes are chosen: those of a strip again, all others given; strips from last to first. */
 void LEVEL(descend)(const feedback_pass *s, const pass_span *u, size_t strip);
-
-#endif

@@ -1,6 +1,5 @@
 /* Little-endian fields of a block, and binary16, one at a time. */
-#ifndef GQ_CODEC_SIMD_SCALAR_H
-#define GQ_CODEC_SIMD_SCALAR_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -28,5 +27,3 @@ static inline float half_to_float(uint16_t h) {
     return float_of(sign | u);
 }
 static inline float half_at(const uint8_t *p) { return half_to_float(block_u16(p)); }
-
-#endif

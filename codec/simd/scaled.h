@@ -1,7 +1,6 @@
 /* Blocks with a scale alone: x' = a v, v from a grid of code values. The search for a, each lane one
  * (sub-)block. */
-#ifndef GQ_CODEC_SIMD_SCALED_H
-#define GQ_CODEC_SIMD_SCALED_H
+#pragma once
 
 #include "codec/simd/lattice.h"
 
@@ -153,5 +152,3 @@ INLINE void choose_scaled(const batch *b, int n, const scaled_grid g, const code
     s->scale = f->d[0] = as_stored(b, best.f.vx * vf_inverse(best.f.vv));
     s->inv = vf_signed_inverse(s->scale);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* The search of codec/simd/scaled.h on 16-bit numbers: twice as many weights per instruction, exact sums. For
  * blocks with a scale alone whose codes fill `bits` bits. */
-#ifndef GQ_CODEC_SIMD_SCALED_COPY_H
-#define GQ_CODEC_SIMD_SCALED_COPY_H
+#pragma once
 
 #include "codec/simd/copy.h"
 #include "codec/simd/scaled.h"
@@ -93,5 +92,3 @@ INLINE void choose_copied(const batch *b, int n, int bits, const scaled_grid g, 
     s->scale = f->d[0] = scaled_prefer_lattice(b, n, g, weighted, scale);
     s->inv = vf_signed_inverse(s->scale);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The meaning of stored bytes beyond formulas: code books and packed scales. */
-#ifndef GQ_CODEC_SIMD_STORED_H
-#define GQ_CODEC_SIMD_STORED_H
+#pragma once
 
 #include "codec/simd/lanes.h"
 #include "codec/simd/scalar.h"
@@ -65,5 +64,3 @@ INLINE float half_e4m3(uint8_t c) {
     if ((c & 0x7f) == 0x7f) return c == 0x7f ? 0 : 240.0f;
     return e ? (float)(8 + m) * float_of((uint32_t)(e - 11 + 127) << 23) : (float)m * 0x1p-10f;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Temporaries of a batch, and what the parts of the graph do with them. */
-#ifndef GQ_FORWARD_GRAPH_BATCH_H
-#define GQ_FORWARD_GRAPH_BATCH_H
+#pragma once
 
 #include <stddef.h>
 
@@ -156,5 +155,3 @@ static inline float *batch_carried(forward_batch *b, const model_part *p) {
 
 /* The struct of a part; it fits batch_own_bytes. */
 static inline void *batch_own(forward_batch *b, const model_part *p) { return b->own[p->at].bytes; }
-
-#endif

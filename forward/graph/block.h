@@ -1,7 +1,6 @@
 /* Running one layer on a batch, and both ends of a model: the embedding before the first layer, the final norm
  * and the logits behind the last. */
-#ifndef GQ_FORWARD_GRAPH_BLOCK_H
-#define GQ_FORWARD_GRAPH_BLOCK_H
+#pragma once
 
 #include "forward/graph/layer.h"
 
@@ -32,5 +31,3 @@ bool forward_norm_last(forward_batch *b, const forward_model *of, const float *x
  * forward_final left them. */
 bool forward_logits(forward_batch *b, const forward_tile *t, const float *normed, size_t normed_stride,
                     size_t tokens, float *z, size_t stride, gq_error *e);
-
-#endif

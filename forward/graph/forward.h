@@ -26,8 +26,7 @@
  * Except for forward_model_new and those that return nothing, all calls may be made by several threads at
  * once as long as each has batch, layer and tile of its own.
  */
-#ifndef GQ_FORWARD_GRAPH_FORWARD_H
-#define GQ_FORWARD_GRAPH_FORWARD_H
+#pragma once
 
 #include "base/memory.h"
 #include "base/threads.h"
@@ -210,5 +209,3 @@ typedef struct forward_observer {
     forward_answer (*on_scores)(void *data, const forward_scores *scores, gq_error *e);
     size_t windows; /* forward_stream_probe runs no more than so many, the batch's first; 0: all */
 } forward_observer;
-
-#endif

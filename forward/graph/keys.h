@@ -4,8 +4,7 @@
  * The first value that is wrong sets the error and clears `ok`; values read after it are defaults. So a
  * caller looks at `ok` once, when it has read all.
  */
-#ifndef GQ_FORWARD_GRAPH_KEYS_H
-#define GQ_FORWARD_GRAPH_KEYS_H
+#pragma once
 
 #include "gguf/facts.h"
 
@@ -46,5 +45,3 @@ size_t key_choice(key_reader *r, const char *name, const char *const *texts, siz
 
 /* A fault of a key's value that its reader found: "found" is what the text says of it. */
 void key_fail(key_reader *r, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
-
-#endif

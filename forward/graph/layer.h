@@ -1,6 +1,5 @@
 /* Weights in memory: those of one layer, and a tile of the output matrix. layer.c says how they lie there. */
-#ifndef GQ_FORWARD_GRAPH_LAYER_H
-#define GQ_FORWARD_GRAPH_LAYER_H
+#pragma once
 
 #include "forward/graph/forward.h"
 
@@ -58,5 +57,3 @@ forward_tile *forward_tile_new(const forward_model *m, size_t most, gq_error *e)
 uint64_t forward_tile_bytes(const forward_model *m, size_t most);
 bool forward_tile_read(forward_tile *t, size_t first, size_t rows, gq_error *e);
 void forward_tile_free(forward_tile *t);
-
-#endif

@@ -6,8 +6,7 @@
  * What a part reads from a model, what it knows of a layer and what it needs in a batch are structs of its
  * own, which nobody else looks into.
  */
-#ifndef GQ_FORWARD_GRAPH_LAYER_PART_H
-#define GQ_FORWARD_GRAPH_LAYER_PART_H
+#pragma once
 
 #include "base/checked.h"
 #include "forward/graph/attention/scores.h"
@@ -88,5 +87,3 @@ static inline bool carries_embedding(forward_batch *b, const model_part *p, cons
 static inline size_t model_streams(const forward_model *m, const model_part *tail) {
     return tail ? max(1, tail->kind->carried_rows(m, tail, 0) / m->sizes.width) : 1;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* A model that is set up, as the files of this folder see it; others use forward.h. */
-#ifndef GQ_FORWARD_GRAPH_MODEL_H
-#define GQ_FORWARD_GRAPH_MODEL_H
+#pragma once
 
 #include <stddef.h>
 
@@ -207,5 +206,3 @@ struct forward_tile {
     uint8_t *data;
     float *bias;
 };
-
-#endif

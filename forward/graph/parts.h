@@ -1,7 +1,6 @@
 /* The parts that a layer of a model is made of. A new one is added to ARCH_PARTS (arch/graph.h), and what it is
  * stands in forward/graph/layer_part.h. */
-#ifndef GQ_FORWARD_GRAPH_PARTS_H
-#define GQ_FORWARD_GRAPH_PARTS_H
+#pragma once
 
 #include "arch/graph.h"
 #include "forward/graph/weights.h"
@@ -14,5 +13,3 @@ ARCH_PARTS(LAYER_PART_DECLARE)
 
 /* By arch_part; that of PART_NONE is NULL (model.c). */
 extern const layer_part *const layer_parts[ARCH_PART_LIMIT];
-
-#endif

@@ -1,6 +1,5 @@
 /* What a model that gives embeddings makes of the states behind its last layer: a vector for each window. */
-#ifndef GQ_FORWARD_GRAPH_POOLING_H
-#define GQ_FORWARD_GRAPH_POOLING_H
+#pragma once
 
 #include "forward/graph/keys.h"
 #include "forward/graph/model.h"
@@ -12,5 +11,3 @@ void pooling_read_keys(forward_model *m, key_reader *r);
 /* Pools each window of the batch: `normed` is what forward_final gave. Then the model's dense matrices follow, in
  * binary64. to: [windows][forward_sizes.embedded]; a vector's length says nothing. */
 bool forward_pool(forward_batch *b, const float *normed, size_t stride, double *to, gq_error *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* Steps that treat rows of activations one by one: the pool's threads share them out. */
-#ifndef GQ_FORWARD_GRAPH_ROWS_H
-#define GQ_FORWARD_GRAPH_ROWS_H
+#pragma once
 
 #include "forward/graph/batch.h"
 
@@ -39,5 +38,3 @@ void batch_sigmoid_rows(forward_batch *b, float *x, size_t rows);
 void batch_softplus_rows(forward_batch *b, float *x, const float *bias, size_t rows);
 /* decay = e^(factor rate) of each row. */
 void batch_decay_rows(forward_batch *b, float *decay, const float *rate, const float *factor, size_t rows);
-
-#endif

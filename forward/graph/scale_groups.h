@@ -1,7 +1,6 @@
 /* Tensors between which scales can be moved: whatever a column of some matrices is multiplied by, and the
  * weights that make what it reads divided by, logits stay the same, bit for bit with powers of two. */
-#ifndef GQ_FORWARD_GRAPH_SCALE_GROUPS_H
-#define GQ_FORWARD_GRAPH_SCALE_GROUPS_H
+#pragma once
 
 #include "forward/graph/forward.h"
 
@@ -30,5 +29,3 @@ typedef struct forward_scale_group {
  * many there are. Parts of which it is not known have none. */
 size_t forward_scale_groups(const forward_model *m, size_t i,
                             forward_scale_group groups[FORWARD_SCALE_GROUPS]);
-
-#endif

@@ -1,7 +1,6 @@
 /* Finds tensors by name and checks their shapes. The first fault sets *e and clears `ok`; later calls do
  * nothing. */
-#ifndef GQ_FORWARD_GRAPH_TENSORS_H
-#define GQ_FORWARD_GRAPH_TENSORS_H
+#pragma once
 
 #include "forward/graph/model.h"
 #include "gguf/facts.h"
@@ -82,5 +81,3 @@ void tensors_take_biased(tensor_finder *f, weight_slot s, presence p, tensor_sha
 void tensors_take_bias(tensor_finder *f, weight_slot s, presence p, tensor_shape of);
 
 bool model_find_tensors(forward_model *m, gq_error *e);
-
-#endif

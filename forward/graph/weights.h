@@ -1,6 +1,5 @@
 /* The facts of each weight that a layer may have (arch/weights.h). */
-#ifndef GQ_FORWARD_GRAPH_WEIGHTS_H
-#define GQ_FORWARD_GRAPH_WEIGHTS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -15,5 +14,3 @@ typedef struct weight_facts {
     bool is_helper;
 } weight_facts;
 extern const weight_facts weight_facts_of[WEIGHT_SLOTS];
-
-#endif

@@ -16,8 +16,7 @@
  * overlaps neither w nor x. Floats of y beyond the tokens asked for stay as they were; strides and addresses
  * may be any, multiples of 16 floats are fastest.
  */
-#ifndef GQ_FORWARD_PRODUCTS_MATMUL_H
-#define GQ_FORWARD_PRODUCTS_MATMUL_H
+#pragma once
 
 #include "base/error.h"
 #include "base/threads.h"
@@ -66,5 +65,3 @@ typedef struct matmul_product {
 /* The same product by the calling thread alone, inside a loop of the caller's, which gave it
  * this number. */
 void matmul_within(matmul *m, int thread, const matmul_product *p);
-
-#endif

@@ -1,6 +1,5 @@
 /* Sizes and panels that the files behind matmul.h share. */
-#ifndef GQ_FORWARD_PRODUCTS_MATMUL_SCRATCH_H
-#define GQ_FORWARD_PRODUCTS_MATMUL_SCRATCH_H
+#pragma once
 
 #include "base/checked.h"
 #include "codec/codec.h"
@@ -36,5 +35,3 @@ struct matmul {
 typedef void matmul_run_by(matmul *m, const matmul_weights *w, const float *x, size_t x_stride, float *y,
                            size_t y_stride, size_t tokens);
 matmul_run_by matmul_run_tiles, matmul_run_whole;
-
-#endif

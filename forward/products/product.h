@@ -4,8 +4,7 @@
  * Who asks for a product says nothing of how it is done: here it is cut into tiles for all threads, or, where
  * kernels share out their work themselves (`whole`: a BLAS, a device), handed over with all rows and tokens.
  * Kernels of another library are a file beside product_blas.c and a line of product_kernels_for. */
-#ifndef GQ_FORWARD_PRODUCTS_PRODUCT_H
-#define GQ_FORWARD_PRODUCTS_PRODUCT_H
+#pragma once
 
 #include "base/threads.h"
 #include "codec/codec.h"
@@ -39,5 +38,3 @@ typedef struct matrix_product {
 typedef matrix_product matrix_product_at(const void *data, size_t i);
 void products_run(threads_pool *pool, const product_kernels *by, size_t n, size_t most_rows,
                   matrix_product_at *at, const void *data);
-
-#endif

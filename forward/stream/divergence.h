@@ -15,8 +15,7 @@
  * All in binary64, each position by itself and the vocabulary in order: the same figures for any number of
  * threads, and on any machine.
  */
-#ifndef GQ_FORWARD_STREAM_DIVERGENCE_H
-#define GQ_FORWARD_STREAM_DIVERGENCE_H
+#pragma once
 
 #include "base/error.h"
 #include "base/threads.h"
@@ -45,5 +44,3 @@ typedef struct divergence_figures {
 } divergence_figures;
 /* To be called when all of the vocabulary has passed. */
 divergence_figures divergence_at(const divergence *d, size_t position, size_t model);
-
-#endif

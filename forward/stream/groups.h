@@ -20,8 +20,7 @@
  * chains, that of a group and that over the groups; docs/internals/forward.md has them beside those of a single chain.
  * Each group costs one addition per element of the sum and, between processes, its transfer.
  */
-#ifndef GQ_FORWARD_STREAM_GROUPS_H
-#define GQ_FORWARD_STREAM_GROUPS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -32,5 +31,3 @@ static inline size_t token_group_windows(size_t context) {
 }
 /* All tokens of a group. Token t of the text is in group t / token_group_size. */
 static inline size_t token_group_size(size_t context) { return token_group_windows(context) * context; }
-
-#endif

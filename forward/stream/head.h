@@ -1,7 +1,6 @@
 /* What streams give behind the last layer: what flows into the output matrix, and logits of all windows, of
  * several models side by side. */
-#ifndef GQ_FORWARD_STREAM_HEAD_H
-#define GQ_FORWARD_STREAM_HEAD_H
+#pragma once
 
 #include "forward/stream/stream.h"
 
@@ -45,5 +44,3 @@ bool forward_run_head(forward_run *r, forward_stream *const *streams, size_t n, 
                       gq_error *e);
 /* Bytes that this takes for these models, beside the states. */
 uint64_t forward_head_bytes(const forward_job *j, const forward_model *const *models, size_t n, size_t batch);
-
-#endif

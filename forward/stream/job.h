@@ -1,6 +1,5 @@
 /* What is to be run: a text, threads and memory, and the bounds that follow from them before anything is read. */
-#ifndef GQ_FORWARD_STREAM_JOB_H
-#define GQ_FORWARD_STREAM_JOB_H
+#pragma once
 
 #include <math.h>
 
@@ -98,5 +97,3 @@ forward_bounds forward_bounds_of(const forward_job *j, const forward_model *cons
 /* The peak with so many windows at once and states in a file. layer: as forward_bounds has it. */
 uint64_t forward_peak_in_file(const forward_job *j, const forward_model *const *models, size_t n,
                               size_t batch, uint64_t layer);
-
-#endif

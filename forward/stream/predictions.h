@@ -1,7 +1,6 @@
 /* What streams predict for the next token, compared with what the first of them does: at each position of a text from which
  * its model predicts one (forward_predicts_from), windows in order. */
-#ifndef GQ_FORWARD_STREAM_PREDICTIONS_H
-#define GQ_FORWARD_STREAM_PREDICTIONS_H
+#pragma once
 
 #include "forward/stream/divergence.h"
 #include "forward/stream/head.h"
@@ -18,5 +17,3 @@ typedef struct forward_predictions {
 /* n: streams, the first of which the others are compared with. The states stay. */
 bool forward_run_predictions(forward_run *r, forward_stream *const *streams, size_t n,
                              const forward_predictions *to, gq_error *e);
-
-#endif

@@ -7,8 +7,7 @@
  * a name. What does not fit, or cannot be read again, is computed again: nothing that is written depends on
  * how much is kept. Nothing is kept once a run has used a weight that will be replaced, or has skipped an
  * expert whose output it needed. A file that takes longer than computing is used no more. */
-#ifndef GQ_FORWARD_STREAM_PROBE_CACHE_H
-#define GQ_FORWARD_STREAM_PROBE_CACHE_H
+#pragma once
 
 #include "forward/graph/batch.h"
 #include "forward/stream/stream.h"
@@ -32,5 +31,3 @@ probe_cache_run probe_cache_run_of(probe_cache *k, unsigned side, size_t batch, 
                                    bool is_observed);
 /* Forgets what a stream's batches have kept. */
 void probe_cache_forget(probe_cache *k, unsigned side);
-
-#endif

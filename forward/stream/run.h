@@ -1,6 +1,5 @@
 /* A run as stream.c and head.c see it. */
-#ifndef GQ_FORWARD_STREAM_RUN_H
-#define GQ_FORWARD_STREAM_RUN_H
+#pragma once
 
 #include "forward/graph/layer.h"
 #include "forward/stream/states.h"
@@ -47,5 +46,3 @@ void run_drop_layer(forward_run *r);
 float *run_lay_out_copy(const forward_model *m, const forward_job *j, size_t batch, memory_ledger *l);
 float *run_copy(forward_run *r, const forward_model *m, gq_error *e);
 bool run_progress(const forward_run *r, double work, const char *what, gq_error *e);
-
-#endif

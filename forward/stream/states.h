@@ -1,6 +1,5 @@
 /* The states of all windows of a stream, in memory or in slots of a file. */
-#ifndef GQ_FORWARD_STREAM_STATES_H
-#define GQ_FORWARD_STREAM_STATES_H
+#pragma once
 
 #include "forward/stream/stream.h"
 
@@ -41,5 +40,3 @@ bool states_put(states *s, size_t batch, const float *x, bool done, gq_error *e)
  * become the present ones. */
 void states_turn(states *s, bool done);
 bool states_resume(states *s, unsigned slot, gq_error *e);
-
-#endif

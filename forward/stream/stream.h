@@ -15,8 +15,7 @@
  * can be done to them: what flows can be looked at first, batch by batch and as often as wanted, and weights
  * be replaced by what was learned from it. Values depend neither on batches, nor on where states are.
  */
-#ifndef GQ_FORWARD_STREAM_STREAM_H
-#define GQ_FORWARD_STREAM_STREAM_H
+#pragma once
 
 #include "forward/graph/block.h"
 #include "forward/graph/forward.h"
@@ -135,5 +134,3 @@ void forward_stream_cache(forward_stream *s, probe_cache *k, unsigned side);
 /* ---- logits ---- */
 
 enum { HEAD_ROWS = 1024 }; /* tokens of the vocabulary at once, at most */
-
-#endif

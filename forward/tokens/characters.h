@@ -1,6 +1,5 @@
 /* Characters as vocabularies of words see them: tables that a range or character of 0 ends, in ascending order. */
-#ifndef GQ_FORWARD_TOKENS_CHARACTERS_H
-#define GQ_FORWARD_TOKENS_CHARACTERS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -19,5 +18,3 @@ extern const character_case characters_cases[];
 /* Characters that are made of others; and the first one that each of them is made of, in the same order. */
 extern const character_range characters_composed[];
 extern const uint32_t characters_bases[];
-
-#endif

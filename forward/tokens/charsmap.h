@@ -2,8 +2,7 @@
  * takes its place, as `tokenizer.ggml.precompiled_charsmap` has it. The map is walked where it lies, and every place is checked on
  * the way, as the file may be anybody's.
  */
-#ifndef GQ_FORWARD_TOKENS_CHARSMAP_H
-#define GQ_FORWARD_TOKENS_CHARSMAP_H
+#pragma once
 
 #include "base/error.h"
 
@@ -28,5 +27,3 @@ typedef struct normal_form {
 bool charsmap_open(charsmap *m, const uint8_t *bytes, uint64_t n, gq_error *e);
 /* Finds the normal form of what n bytes, more than none, begin with. last: nothing follows them. */
 bool charsmap_find(const charsmap *m, const char *text, size_t n, bool last, normal_form *form, gq_error *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* Joining neighbours: the one step that all vocabularies by merging share. */
-#ifndef GQ_FORWARD_TOKENS_JOIN_H
-#define GQ_FORWARD_TOKENS_JOIN_H
+#pragma once
 
 #include "forward/tokens/vocabulary.h"
 
@@ -38,5 +37,3 @@ bool join_all(const vocabulary *v, const char *word, join_scratch *r, gq_error *
  * *end: bytes of the certain symbols, which are those of the whole word; nothing joins across that place. */
 bool join_beginning(const vocabulary *v, const char *word, size_t n, join_scratch *r, size_t *end,
                     gq_error *e);
-
-#endif

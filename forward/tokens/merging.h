@@ -1,6 +1,5 @@
 /* Words as ids: the symbols of a word are joined, and what is no token in the end is written byte by byte. */
-#ifndef GQ_FORWARD_TOKENS_MERGING_H
-#define GQ_FORWARD_TOKENS_MERGING_H
+#pragma once
 
 #include "forward/tokens/join.h"
 #include "forward/tokens/token_list.h"
@@ -39,5 +38,3 @@ bool merging_add_word(merging *m, const char *word, size_t n);
 /* Appends the ids of as much of a word's beginning as is certain whatever comes behind its n bytes, and adds
  * its bytes to *done; the rest is a word of its own. Less than a window is left as it is. */
 bool merging_add_beginning(merging *m, const char *word, size_t n, size_t *done);
-
-#endif

@@ -1,6 +1,5 @@
 /* The tables that tokenizing looks into: strings by number, which two of them merge, and texts as a tree. */
-#ifndef GQ_FORWARD_TOKENS_PIECES_H
-#define GQ_FORWARD_TOKENS_PIECES_H
+#pragma once
 
 #include "base/error.h"
 
@@ -68,5 +67,3 @@ void tree_free(text_tree *t);
 uint32_t tree_step(const text_tree *t, uint32_t node, uint8_t byte);
 /* The value of the text that ends at a node of the tree; TREE_NONE: none does. */
 static inline uint32_t tree_value(const text_tree *t, uint32_t node) { return t->values[node] - 1; }
-
-#endif

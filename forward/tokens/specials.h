@@ -1,6 +1,5 @@
 /* Special tokens that stand in a text. */
-#ifndef GQ_FORWARD_TOKENS_SPECIALS_H
-#define GQ_FORWARD_TOKENS_SPECIALS_H
+#pragma once
 
 #include "forward/tokens/vocabulary.h"
 
@@ -33,5 +32,3 @@ typedef struct special_cuts {
  * may go on. control: control tokens are found as well. */
 bool specials_cut(const specials *s, const vocabulary *v, const char *text, size_t n, bool last, bool control,
                   special_cuts *to, gq_error *e);
-
-#endif

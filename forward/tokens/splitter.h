@@ -1,6 +1,5 @@
 /* Words: how a vocabulary by rank on bytes cuts a text before it merges, by its `tokenizer.ggml.pre`. */
-#ifndef GQ_FORWARD_TOKENS_SPLITTER_H
-#define GQ_FORWARD_TOKENS_SPLITTER_H
+#pragma once
 
 #include "base/error.h"
 
@@ -36,5 +35,3 @@ typedef bool split_word(void *user, const char *word, size_t length, gq_error *e
  * behind; *done: their bytes. The rest, with what comes behind, is cut by itself into the other words. */
 bool splitter_run(const splitter *s, const char *subject, const char *text, size_t n, size_t *done,
                   split_word *word, void *user, gq_error *e);
-
-#endif

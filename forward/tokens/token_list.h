@@ -1,6 +1,5 @@
 /* The ids of a text, and how many of them may be held. */
-#ifndef GQ_FORWARD_TOKENS_TOKEN_LIST_H
-#define GQ_FORWARD_TOKENS_TOKEN_LIST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,5 +31,3 @@ bool token_limits_hold(const token_limits *limits, const token_list *list, uint6
                        gq_error *e);
 
 bool token_list_add(token_list *l, uint32_t id, gq_error *e);
-
-#endif

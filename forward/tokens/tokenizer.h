@@ -9,8 +9,7 @@
  * characters (`gemma4`); those of words (`bert`) and of unigrams (`t5`). docs/internals/formats.md says what is done to a text; an uncovered kind is an error naming
  * it.
  */
-#ifndef GQ_FORWARD_TOKENS_TOKENIZER_H
-#define GQ_FORWARD_TOKENS_TOKENIZER_H
+#pragma once
 
 #include "base/file.h"
 #include "forward/tokens/token_list.h"
@@ -44,5 +43,3 @@ bool tokenizer_run(const tokenizer *t, const char *text, size_t n, unsigned flag
 /* The lengths of the words that the vocabulary's pre-tokenizer cuts a text into (cleaned: a broken byte
  * counts three), as a list of numbers; only vocabularies by rank on bytes have one. */
 bool tokenizer_words(const tokenizer *t, const char *text, size_t n, token_list *lengths, gq_error *e);
-
-#endif

@@ -1,8 +1,7 @@
 /* Texts as vocabularies of unigrams see them: made normal (charsmap.h), with U+2581 for spaces, and cut into the tokens whose scores
  * have the largest sum. A character that is no token counts as the unknown token, far below all others; neighbours of that kind are one.
  */
-#ifndef GQ_FORWARD_TOKENS_UNIGRAM_H
-#define GQ_FORWARD_TOKENS_UNIGRAM_H
+#pragma once
 
 #include "forward/tokens/charsmap.h"
 #include "forward/tokens/merging.h"
@@ -41,5 +40,3 @@ bool unigram_normalize(unigram_work *w, const unigram *u, const char *text, size
 /* Appends the ids of a text in its normal form, and adds to *done how many bytes were taken: without `last` those whose tokens
  * do not depend on what follows. */
 bool unigram_cut(unigram_work *w, merging *m, const char *text, size_t n, bool last, size_t *done);
-
-#endif

@@ -1,6 +1,5 @@
 /* Texts as vocabularies by rank see them, and the symbols that words consist of. */
-#ifndef GQ_FORWARD_TOKENS_UTF8_H
-#define GQ_FORWARD_TOKENS_UTF8_H
+#pragma once
 
 #include "forward/tokens/vocabulary.h"
 
@@ -24,5 +23,3 @@ size_t symbol_of_byte(uint8_t byte, char to[2]);
 
 /* Bytes of the symbol that a word of `left` bytes begins with. */
 size_t symbol_length(vocabulary_kind kind, const char *at, size_t left);
-
-#endif

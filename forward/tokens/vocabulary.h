@@ -1,6 +1,5 @@
 /* A model's vocabulary from its metadata, in the form that tokenizing needs. */
-#ifndef GQ_FORWARD_TOKENS_VOCABULARY_H
-#define GQ_FORWARD_TOKENS_VOCABULARY_H
+#pragma once
 
 #include "forward/tokens/pieces.h"
 #include "forward/tokens/splitter.h"
@@ -45,5 +44,3 @@ typedef struct vocabulary {
 
 bool vocabulary_read(vocabulary *v, const char *file, const model_kv *kv, uint64_t n_kv, gq_error *e);
 void vocabulary_free(vocabulary *v);
-
-#endif

@@ -1,8 +1,7 @@
 /* An adapter as PEFT saves it: adapter_config.json, and pairs of narrow matrices for modules of a model. Its
  * arrays are sorted by what they are for; hf/adapter/adapter_merge.h brings them to the arrays of the model.
  */
-#ifndef GQ_HF_ADAPTER_ADAPTER_H
-#define GQ_HF_ADAPTER_ADAPTER_H
+#pragma once
 
 #include "base/adapters.h"
 #include "hf/arrays/safetensors.h"
@@ -58,5 +57,3 @@ bool hf_adapter_names(const hf_adapter *a, const char *key, const char *module);
 bool hf_module_ends(const char *module, const char *end);
 /* Fails with a sentence about adapter_config.json: its path goes in front. */
 #define hf_adapter_fail(a, e, format, ...) gq_fail(e, "%s: " format, (a)->file, ##__VA_ARGS__)
-
-#endif

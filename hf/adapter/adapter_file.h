@@ -1,6 +1,5 @@
 /* An adapter's folder as the GGUF file that llama.cpp loads beside a model (--lora). */
-#ifndef GQ_HF_ADAPTER_ADAPTER_FILE_H
-#define GQ_HF_ADAPTER_ADAPTER_FILE_H
+#pragma once
 
 #include "base/adapters.h"
 #include "gguf/model.h"
@@ -9,5 +8,3 @@
  * a tensor TENSOR.lora_a and one TENSOR.lora_b for each matrix that it changes, as llama.cpp's
  * convert_lora_to_gguf.py has them. */
 bool hf_adapter_file_open(model_source *m, const char *path, const char *base, gq_error *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* Adapters brought to the arrays of a model's folder. */
-#ifndef GQ_HF_ADAPTER_ADAPTER_MERGE_H
-#define GQ_HF_ADAPTER_ADAPTER_MERGE_H
+#pragma once
 
 #include "hf/adapter/adapter.h"
 #include "hf/tensors/build.h"
@@ -29,5 +28,3 @@ bool hf_adapters_check_used(const hf_adapters *a, const hf_build *b, gq_error *e
 bool hf_adapters_pair(const hf_adapters *a, const hf_build *b, hf_pairs *pairs, gq_error *e);
 /* Folds all that decides the merged weights into a checksum. */
 bool hf_adapters_fold(const hf_adapters *a, uint32_t *content, gq_error *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* The arrays of a model that an adapter's modules are. */
-#ifndef GQ_HF_ADAPTER_ADAPTER_TARGET_H
-#define GQ_HF_ADAPTER_ADAPTER_TARGET_H
+#pragma once
 
 #include "hf/adapter/adapter.h"
 #include "hf/tensors/build.h"
@@ -58,5 +57,3 @@ typedef struct hf_expert_parts {
     unsigned n;
 } hf_expert_parts;
 extern const hf_expert_parts hf_expert_part_rows[]; /* the last has no parameter */
-
-#endif

@@ -1,7 +1,6 @@
 /* The arrays of a folder without their coding: scales, words and blocks that belong together become one
  * source. */
-#ifndef GQ_HF_ARRAYS_CODED_H
-#define GQ_HF_ARRAYS_CODED_H
+#pragma once
 
 #include "hf/arrays/source.h"
 #include "hf/folder/config.h"
@@ -9,5 +8,3 @@
 /* Makes a source of each array, in the list's order; those that only serve another are none. */
 bool hf_sources_find(const hf_config *c, const hf_list *l, hf_source **sources, size_t *n, gq_error *e);
 void hf_sources_free(hf_source *sources, size_t n);
-
-#endif

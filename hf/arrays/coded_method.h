@@ -1,6 +1,5 @@
 /* The method by which a folder's weights are quantized, and the arrays that belong to it. */
-#ifndef GQ_HF_ARRAYS_CODED_METHOD_H
-#define GQ_HF_ARRAYS_CODED_METHOD_H
+#pragma once
 
 #include "hf/arrays/coded.h"
 
@@ -31,5 +30,3 @@ bool stored_is_f8(const hf_stored *t);
 bool coded_find_method(coded_find *c, gq_error *e);
 /* Warns of the scales of activations that were left out. */
 bool coded_warn_left_out(const coded_find *c, gq_error *e);
-
-#endif

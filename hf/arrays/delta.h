@@ -7,8 +7,7 @@
  * that is read nor the processor. With DoRA the sum is then multiplied by a magnitude over the norm of w plus
  * the change, along the row or, where outputs are columns, along the column.
  */
-#ifndef GQ_HF_ARRAYS_DELTA_H
-#define GQ_HF_ARRAYS_DELTA_H
+#pragma once
 
 #include "hf/arrays/source.h"
 
@@ -23,5 +22,3 @@ bool hf_factor_read(const hf_delta *d, const hf_factor *f, uint64_t m, uint64_t 
 bool hf_delta_set_magnitude(const hf_source *s, hf_delta *d, const hf_stored *magnitude, gq_error *e);
 void hf_delta_free(hf_delta *d);
 void hf_deltas_free(hf_deltas *d);
-
-#endif

@@ -1,7 +1,6 @@
 /* Which image or video model a list of arrays is, whatever stands before their names, and what else the list
  * holds or lacks. */
-#ifndef GQ_HF_ARRAYS_IMAGE_KIND_H
-#define GQ_HF_ARRAYS_IMAGE_KIND_H
+#pragma once
 
 #include "arch/arch.h"
 #include "hf/arrays/safetensors.h"
@@ -27,5 +26,3 @@ const char *hf_image_own_name(const hf_image_kind *k, const char *name, const ch
 bool hf_image_is_last_block(const hf_list *l, const char *name);
 /* Warns of arrays that were left out, and of blocks that lack an array of their neighbours. */
 bool hf_image_warn(const hf_image_kind *k, const hf_list *l, gq_error *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* Beginnings and ends of names. */
-#ifndef GQ_HF_ARRAYS_NAMES_H
-#define GQ_HF_ARRAYS_NAMES_H
+#pragma once
 
 #include <stdbool.h>
 #include <string.h>
@@ -39,5 +38,3 @@ static inline bool hf_names_match(const char *const *list, const char *name) {
         if (**list == '^' ? name_begins(name, *list + 1) : strstr(name, *list) != NULL) return true;
     return false;
 }
-
-#endif

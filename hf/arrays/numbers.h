@@ -1,6 +1,5 @@
 /* The small floats of weights' files, one at a time. */
-#ifndef GQ_HF_ARRAYS_NUMBERS_H
-#define GQ_HF_ARRAYS_NUMBERS_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -55,5 +54,3 @@ static inline float number_from_e5m2(uint8_t b) { return number_from_f16((uint16
 static inline float number_from_e8m0(uint8_t b) {
     return number_of_bits(b == 255 ? 0x7fc00000 : b == 0 ? 0x00400000 : (uint32_t)b << 23);
 }
-
-#endif

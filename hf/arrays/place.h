@@ -1,7 +1,6 @@
 /* The place that a path leads to where it is no GGUF file: the files to read, and what the model is called.
  */
-#ifndef GQ_HF_ARRAYS_PLACE_H
-#define GQ_HF_ARRAYS_PLACE_H
+#pragma once
 
 #include "hf/folder/folder.h"
 
@@ -25,5 +24,3 @@ const char *hf_path_last(const char *path);
 /* Takes the model's name from a folder's path: *id with its organization where the hub's cache says it
  * ("Qwen/Qwen3-8B"), *stem as above. Both are malloc'ed. */
 bool hf_folder_names(const char *path, char **id, char **stem, gq_error *e);
-
-#endif

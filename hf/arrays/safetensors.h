@@ -1,6 +1,5 @@
 /* The weights as safetensors files have them: headers read and checked, elements left alone. */
-#ifndef GQ_HF_ARRAYS_SAFETENSORS_H
-#define GQ_HF_ARRAYS_SAFETENSORS_H
+#pragma once
 
 #include "base/name_index.h"
 #include "hf/folder/folder.h"
@@ -71,5 +70,3 @@ const char *hf_list_path(const hf_list *l, uint32_t file);
 /* Fails with a sentence about a tensor: its file and name go in front. */
 #define hf_list_fail(l, t, e, format, ...) \
     gq_fail(e, "%s: tensor '%s': " format, hf_list_path(l, (t)->file), (t)->name, ##__VA_ARGS__)
-
-#endif

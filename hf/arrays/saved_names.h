@@ -1,6 +1,5 @@
 /* Names that training tools, compilers and adapters leave in a folder's arrays. */
-#ifndef GQ_HF_ARRAYS_SAVED_NAMES_H
-#define GQ_HF_ARRAYS_SAVED_NAMES_H
+#pragma once
 
 #include "hf/arrays/safetensors.h"
 
@@ -14,5 +13,3 @@ bool hf_name_fail(const hf_list *l, const hf_stored *t, const char *arch, const 
                   const char *nearest, gq_error *e);
 /* The same for an array of codes that no rule of a quantization reads. */
 bool hf_codes_fail(const hf_list *l, const hf_stored *t, const char *method, gq_error *e);
-
-#endif

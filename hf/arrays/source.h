@@ -3,8 +3,7 @@
  * Its last dimension is a row; all others together count the rows. A GPTQ matrix is seen as it is stored,
  * with inputs as rows, and MXFP4 in units of a block of 32 elements.
  */
-#ifndef GQ_HF_ARRAYS_SOURCE_H
-#define GQ_HF_ARRAYS_SOURCE_H
+#pragma once
 
 #include "gguf/type.h"
 #include "hf/arrays/safetensors.h"
@@ -87,5 +86,3 @@ const tensor_type *hf_source_type(const hf_source *s);
  * F32, one row behind the other. The caller has checked that they are there. */
 bool hf_source_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n_columns,
                     const tensor_type *as, void *to, gq_error *e);
-
-#endif

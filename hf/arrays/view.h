@@ -2,8 +2,7 @@
  * dimension, outermost first, has a count and a stride in units of the source, as an array of numpy's has.
  * All that rules do to a tensor but arithmetic (split, cut, reorder, transpose) is a view.
  */
-#ifndef GQ_HF_ARRAYS_VIEW_H
-#define GQ_HF_ARRAYS_VIEW_H
+#pragma once
 
 #include "hf/arrays/source.h"
 
@@ -28,5 +27,3 @@ void hf_view_swap(hf_view *v, uint32_t a, uint32_t b);
 bool hf_view_cut(hf_view *v, uint32_t dim, uint64_t first, uint64_t count, uint64_t step);
 /* Drop dimensions of one entry, and join those that follow one another without a gap. */
 void hf_view_simplify(hf_view *v);
-
-#endif

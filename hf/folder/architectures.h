@@ -1,6 +1,5 @@
 /* From a folder's class name to an architecture. */
-#ifndef GQ_HF_FOLDER_ARCHITECTURES_H
-#define GQ_HF_FOLDER_ARCHITECTURES_H
+#pragma once
 
 #include "hf/folder/config.h"
 
@@ -22,5 +21,3 @@ uint64_t hf_deci_kv_heads(const hf_config *c, uint64_t heads, uint64_t kv_heads,
 /* Returns what a classifier's outputs are called, an object by their numbers; NULL: the config does not say, or only
  * what transformers makes up for two. */
 const json_t *hf_classifier_labels(const hf_config *c);
-
-#endif

@@ -1,6 +1,5 @@
 /* config.json: which architecture, and its numbers by any of the names that models give them. */
-#ifndef GQ_HF_FOLDER_CONFIG_H
-#define GQ_HF_FOLDER_CONFIG_H
+#pragma once
 
 #include "arch/arch.h"
 #include "hf/folder/folder.h"
@@ -60,5 +59,3 @@ typedef struct hf_sizes {
 } hf_sizes;
 /* Sizes that a model has no use for may be missing: 0. */
 bool hf_config_sizes(const hf_config *c, hf_sizes *s, gq_error *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* config.json of a folder, read and brought into the form that the rules look at. */
-#ifndef GQ_HF_FOLDER_CONFIG_READ_H
-#define GQ_HF_FOLDER_CONFIG_READ_H
+#pragma once
 
 #include "hf/folder/config.h"
 
@@ -12,5 +11,3 @@ bool hf_config_read_like(hf_config *c, hf_folder *f, const hf_config *like, gq_e
 void hf_config_free(hf_config *c);
 /* Returns rope's full_attention, where that is there, else rope itself. */
 const json_t *hf_config_rope_full(const hf_config *c);
-
-#endif

@@ -1,6 +1,5 @@
 /* Drafts, and the folder of the model that a draft drafts for: its target. */
-#ifndef GQ_HF_FOLDER_DRAFT_H
-#define GQ_HF_FOLDER_DRAFT_H
+#pragma once
 
 #include "hf/folder/config.h"
 
@@ -21,5 +20,3 @@ bool hf_target_refuse(const char *target, const char *path, gq_error *e);
 uint64_t hf_draft_tokens(const hf_config *c);
 /* Returns how many numbers of the target's states a draft takes in at each token; 0: it is not known. */
 uint64_t hf_draft_states(const hf_config *c);
-
-#endif

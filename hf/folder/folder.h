@@ -1,6 +1,5 @@
 /* The files of a model's folder but the weights: looked up by name, read whole, bounded. */
-#ifndef GQ_HF_FOLDER_FOLDER_H
-#define GQ_HF_FOLDER_FOLDER_H
+#pragma once
 
 #include "base/error.h"
 #include "base/file.h"
@@ -54,5 +53,3 @@ bool hf_folder_list(const hf_folder *f, const char *begin, const char *end, char
                     gq_error *e);
 void hf_names_free(char **names, size_t n);
 void hf_names_sort(char **names, size_t n); /* by bytes */
-
-#endif

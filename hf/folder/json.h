@@ -1,6 +1,5 @@
 /* JSON from files that nobody vouches for, read by jansson within bounds. */
-#ifndef GQ_HF_FOLDER_JSON_H
-#define GQ_HF_FOLDER_JSON_H
+#pragma once
 
 #include <jansson.h>
 
@@ -24,5 +23,3 @@ void hf_json_join_pairs(char *text, size_t n, const char *key);
 const char *hf_json_text(const json_t *v);
 /* Whether a value is this text. */
 bool hf_json_is(const json_t *v, const char *text);
-
-#endif

@@ -1,6 +1,5 @@
 /* Metadata that is being made: pairs in the order in which they were first set. */
-#ifndef GQ_HF_FOLDER_PAIRS_H
-#define GQ_HF_FOLDER_PAIRS_H
+#pragma once
 
 #include "base/name_index.h"
 #include "gguf/model.h"
@@ -34,5 +33,3 @@ bool hf_pairs_array(hf_pairs *p, const char *key, uint32_t element_type, gq_erro
 const model_kv *hf_pairs_find(const hf_pairs *p, const char *key);
 void hf_pairs_remove(hf_pairs *p, const char *key);
 void hf_pairs_free(hf_pairs *p);
-
-#endif

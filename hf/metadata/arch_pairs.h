@@ -1,6 +1,5 @@
 /* The pairs that a row's list of items describes (arch/pairs.h): each item sets one, or a few that belong together. */
-#ifndef GQ_HF_METADATA_ARCH_PAIRS_H
-#define GQ_HF_METADATA_ARCH_PAIRS_H
+#pragma once
 
 #include <string.h>
 
@@ -43,5 +42,3 @@ bool arch_layer_list(const hf_config *c, const char *name, const json_t **list, 
 static inline bool arch_layer_is(const json_t *list, uint64_t layer, const char *kind) {
     return hf_json_is(json_array_get(list, layer), kind);
 }
-
-#endif

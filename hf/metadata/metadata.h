@@ -1,6 +1,5 @@
 /* general.* and the architecture's own pairs. */
-#ifndef GQ_HF_METADATA_METADATA_H
-#define GQ_HF_METADATA_METADATA_H
+#pragma once
 
 #include "hf/folder/config.h"
 #include "hf/folder/pairs.h"
@@ -19,5 +18,3 @@ typedef struct hf_counts {
 bool hf_items_set(const struct arch_item *list, const hf_config *c, hf_pairs *p, gq_error *e);
 /* The architecture's pairs, from the config alone. */
 bool hf_arch_pairs(const hf_config *c, hf_pairs *pairs, gq_error *e);
-
-#endif

@@ -1,7 +1,6 @@
 /* Takes a model's id apart: "Qwen/Qwen2.5-0.5B-Instruct" has an organization, a name, and in the name a
  * basename, a size and what it was tuned for. */
-#ifndef GQ_HF_METADATA_MODEL_ID_H
-#define GQ_HF_METADATA_MODEL_ID_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,5 +19,3 @@ bool hf_model_id_parse(hf_model_id *m, const char *id, uint64_t weights);
 /* Writes a name for people: "qwen2.5-0.5B" becomes "Qwen2.5 0.5B". The text has less than HF_ID_MOST bytes.
  */
 void hf_model_title(char title[HF_ID_MOST], const char *name);
-
-#endif

@@ -1,7 +1,6 @@
 /* The modules of a sentence transformer, which modules.json lists: how states are pooled, and dense heads behind that.
  */
-#ifndef GQ_HF_METADATA_MODULES_H
-#define GQ_HF_METADATA_MODULES_H
+#pragma once
 
 #include "hf/arrays/safetensors.h"
 #include "hf/folder/config.h"
@@ -12,5 +11,3 @@
 bool hf_modules_add(hf_list *l, hf_config *c, gq_error *e);
 /* Adds the pooling that modules.json has to the pairs of a decoder, whose list of items has none. */
 bool hf_modules_pair(const hf_config *c, hf_pairs *p, gq_error *e);
-
-#endif

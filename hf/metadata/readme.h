@@ -1,6 +1,5 @@
 /* The front matter and the title of a model's README.md. */
-#ifndef GQ_HF_METADATA_README_H
-#define GQ_HF_METADATA_README_H
+#pragma once
 
 #include "hf/folder/folder.h"
 
@@ -8,5 +7,3 @@
  * with json_decref. There may be no file and no front matter: then the object is empty. What is not
  * understood is skipped. "#", which can be no key, has the first heading behind the front matter. */
 bool hf_readme_front(hf_folder *f, json_t **front, gq_error *e);
-
-#endif

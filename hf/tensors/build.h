@@ -1,6 +1,5 @@
 /* Makes delivered tensors of a folder's arrays: names by tables of rules, shapes and order by steps. */
-#ifndef GQ_HF_TENSORS_BUILD_H
-#define GQ_HF_TENSORS_BUILD_H
+#pragma once
 
 #include "arch/rules.h"
 #include "hf/folder/config.h"
@@ -74,5 +73,3 @@ extern const arch_rule hf_common_rules[];
 
 /* Fails with a sentence about the array: file and name go in front. */
 #define hf_found_fail(f, e, ...) hf_list_fail((f)->source->list, (f)->source->stored, e, __VA_ARGS__)
-
-#endif

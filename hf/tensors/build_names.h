@@ -1,6 +1,5 @@
 /* The rule that an array's name has. */
-#ifndef GQ_HF_TENSORS_BUILD_NAMES_H
-#define GQ_HF_TENSORS_BUILD_NAMES_H
+#pragma once
 
 #include "arch/projector.h"
 #include "hf/tensors/build.h"
@@ -24,5 +23,3 @@ bool hf_names_replace(char *name, size_t size, const arch_rename *list);
 bool hf_names_warn(const hf_build *b, gq_error *e);
 /* Fails for an array whose name is unknown. */
 bool hf_names_fail(const hf_build *b, const hf_source *s, gq_error *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* Tensors in the making, found or made by name, with pieces that are set once. */
-#ifndef GQ_HF_TENSORS_BUILD_TENSOR_H
-#define GQ_HF_TENSORS_BUILD_TENSOR_H
+#pragma once
 
 #include "hf/tensors/build.h"
 
@@ -57,5 +56,3 @@ hf_tensor *hf_build_find(const hf_build *b, const char *name);
 /* Finds an array by the end of its name in the folder, of several that with the shortest name; *found NULL:
  * none. */
 bool hf_build_source(hf_build *b, const char *name, const hf_source **found, gq_error *e);
-
-#endif

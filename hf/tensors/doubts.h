@@ -1,6 +1,5 @@
 /* Checks the tensors of a folder, once all are made, and tells what config.json asks for and the GGUF will not have. */
-#ifndef GQ_HF_TENSORS_DOUBTS_H
-#define GQ_HF_TENSORS_DOUBTS_H
+#pragma once
 
 #include "hf/tensors/build.h"
 
@@ -8,5 +7,3 @@
 bool hf_build_doubt(const hf_build *b, gq_error *e);
 /* Whether the config says that the embedding does not serve as the head, too. */
 bool hf_build_needs_head(const hf_build *b);
-
-#endif

@@ -1,6 +1,5 @@
 /* Granite's projectors: which layers of what sees they read, and which of the text model they go to. */
-#ifndef GQ_HF_TENSORS_GRANITE_PROJECTORS_H
-#define GQ_HF_TENSORS_GRANITE_PROJECTORS_H
+#pragma once
 
 #include <jansson.h>
 
@@ -18,5 +17,3 @@ typedef struct granite_projector {
 
 /* Reads deepstack_layer_map and spatial_target_layers; *n: how many there are. */
 bool granite_projectors(const hf_config *c, granite_projector list[GRANITE_MOST], size_t *n, gq_error *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* Folders that MLX has saved: what it changes in a model's arrays. */
-#ifndef GQ_HF_TENSORS_MLX_H
-#define GQ_HF_TENSORS_MLX_H
+#pragma once
 
 #include "hf/tensors/steps.h"
 
@@ -9,5 +8,3 @@
 bool hf_mlx_find(hf_build *b, gq_error *e);
 /* Names that MLX gives to arrays. */
 extern const arch_rule hf_mlx_rules[];
-
-#endif

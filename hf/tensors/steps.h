@@ -1,6 +1,5 @@
 /* Steps that rules name (arch/rules.h), and what some folders need when all tensors are known (arch/folder.h). */
-#ifndef GQ_HF_TENSORS_STEPS_H
-#define GQ_HF_TENSORS_STEPS_H
+#pragma once
 
 #include "hf/tensors/build.h"
 
@@ -16,5 +15,3 @@ ARCH_FINISHES(FINISH_DECLARE)
 
 extern const arch_rename hf_common_renames[];
 extern const char *const *const hf_common_left_out;
-
-#endif

@@ -1,7 +1,6 @@
 /* A delivered tensor: pieces one behind the other, each a view of a source, with arithmetic on its elements;
  * or numbers that a rule has computed, or zeros. */
-#ifndef GQ_HF_TENSORS_TENSOR_H
-#define GQ_HF_TENSORS_TENSOR_H
+#pragma once
 
 #include "gguf/model.h"
 #include "hf/arrays/view.h"
@@ -52,5 +51,3 @@ bool hf_tensor_read(const hf_tensor *t, uint64_t first, uint64_t n, void *to, gq
 void hf_tensor_ranges(const hf_tensor *t, uint64_t first, uint64_t n,
                       void (*visit)(void *user, const gq_file *f, uint64_t offset, uint64_t bytes),
                       void *user);
-
-#endif

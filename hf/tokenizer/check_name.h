@@ -1,6 +1,5 @@
 /* The name of a pre-tokenizer by the ids that the folder's own tokenizer gives one text. */
-#ifndef GQ_HF_TOKENIZER_CHECK_NAME_H
-#define GQ_HF_TOKENIZER_CHECK_NAME_H
+#pragma once
 
 #include "hf/tokenizer/tokenizer_vocabulary.h"
 
@@ -11,5 +10,3 @@ bool hf_check_name(const hf_tokenizer *t, const char *lines, const char **name, 
 
 /* Writes the visible character that stands for a byte in vocabularies of bytes; returns its bytes, 1 or 2. */
 size_t hf_byte_character(uint8_t byte, char *to);
-
-#endif

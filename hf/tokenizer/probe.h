@@ -1,6 +1,5 @@
 /* Recognizes how a folder cuts texts by what its regular expressions make of one text. */
-#ifndef GQ_HF_TOKENIZER_PROBE_H
-#define GQ_HF_TOKENIZER_PROBE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -43,5 +42,3 @@ bool hf_probe_cut(const char *lines, const char *text, size_t n, hf_probe_cuts *
                   gq_error *e);
 /* Cuts the probe's text; *name NULL: no group cuts it so, or the steps cannot be run. */
 bool hf_probe_run(const char *lines, const char **name, gq_error *e);
-
-#endif

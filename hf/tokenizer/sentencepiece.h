@@ -1,6 +1,5 @@
 /* tokenizer.model: the vocabulary of a sentencepiece model, a message of Protocol Buffers. */
-#ifndef GQ_HF_TOKENIZER_SENTENCEPIECE_H
-#define GQ_HF_TOKENIZER_SENTENCEPIECE_H
+#pragma once
 
 #include "base/error.h"
 
@@ -34,5 +33,3 @@ typedef struct hf_pieces {
 /* Reads n bytes, which must stay as long as the pieces. `name` is the file, for messages. */
 bool hf_pieces_read(hf_pieces *p, const char *name, const void *bytes, size_t n, gq_error *e);
 void hf_pieces_free(hf_pieces *p);
-
-#endif

@@ -1,7 +1,6 @@
 /* tokenizer.ggml.*: a vocabulary, its special ids, chat templates, and the name of how a text is cut before
  * it is encoded, from tokenizer.json or tokenizer.model and the files beside them. */
-#ifndef GQ_HF_TOKENIZER_TOKENIZER_H
-#define GQ_HF_TOKENIZER_TOKENIZER_H
+#pragma once
 
 #include "hf/folder/config.h"
 #include "hf/folder/pairs.h"
@@ -11,5 +10,3 @@
  * pre-tokenizer that no name is known for; then tokenizer.ggml.pre is missing, and the caller decides. */
 bool hf_tokenizer_pairs(hf_folder *f, const hf_config *c, hf_pairs *pairs, uint64_t *n_tokens,
                         char **unknown_cut, gq_error *e);
-
-#endif

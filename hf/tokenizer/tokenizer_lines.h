@@ -1,6 +1,5 @@
 /* Vocabularies that have a token a line: PLaMo's, Qwen 1's bytes in the order of their ranks, and RWKV's. */
-#ifndef GQ_HF_TOKENIZER_TOKENIZER_LINES_H
-#define GQ_HF_TOKENIZER_TOKENIZER_LINES_H
+#pragma once
 
 #include "hf/tokenizer/tokenizer_vocabulary.h"
 
@@ -10,5 +9,3 @@ bool hf_lines_write(hf_tokenizer *t, gq_error *e);
 bool hf_ranks_write(hf_tokenizer *t, gq_error *e);
 /* The same of rwkv_vocab_v20230424.txt. */
 bool hf_world_write(hf_tokenizer *t, gq_error *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* Vocabularies and merges of tokenizer.json. */
-#ifndef GQ_HF_TOKENIZER_TOKENIZER_MERGES_H
-#define GQ_HF_TOKENIZER_TOKENIZER_MERGES_H
+#pragma once
 
 #include "hf/tokenizer/tokenizer_vocabulary.h"
 
@@ -22,5 +21,3 @@ typedef struct hf_merge {
 bool hf_merge_split(const json_t *merge, hf_merge *m);
 /* Writes the merges of tokenizer.json, or of merges.txt. */
 bool hf_merges_write(hf_tokenizer *t, gq_error *e);
-
-#endif

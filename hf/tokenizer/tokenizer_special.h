@@ -1,6 +1,5 @@
 /* Ids of special tokens, and whether they are added to texts. */
-#ifndef GQ_HF_TOKENIZER_TOKENIZER_SPECIAL_H
-#define GQ_HF_TOKENIZER_TOKENIZER_SPECIAL_H
+#pragma once
 
 #include "hf/tokenizer/tokenizer_vocabulary.h"
 
@@ -42,5 +41,3 @@ bool hf_specials_set_text(hf_specials *s, const hf_tokenizer *t, hf_special_type
  * it. */
 bool hf_specials_set_first_end(hf_specials *s, const hf_tokenizer *t, gq_error *e);
 bool hf_specials_write(const hf_specials *s, hf_pairs *pairs, gq_error *e);
-
-#endif

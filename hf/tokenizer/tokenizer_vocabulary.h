@@ -1,8 +1,7 @@
 /* A vocabulary in the making, and the folder's files that it is made from: tokens set by number, and written when all are
  * known. Callers outside include hf/tokenizer/tokenizer.h.
  */
-#ifndef GQ_HF_TOKENIZER_TOKENIZER_VOCABULARY_H
-#define GQ_HF_TOKENIZER_TOKENIZER_VOCABULARY_H
+#pragma once
 
 #include "hf/folder/config.h"
 #include "hf/folder/pairs.h"
@@ -123,5 +122,3 @@ bool hf_spiece_write(hf_tokenizer *t, gq_error *e);
 
 /* Writes the templates by which messages become a text. */
 bool hf_templates_write(hf_tokenizer *t, gq_error *e);
-
-#endif

@@ -1,7 +1,6 @@
 /* Vocabularies of tokenizer.json whose words are cut into the longest tokens (WordPiece), or whose tokens have scores, the
  * largest sum of which decides (unigrams). */
-#ifndef GQ_HF_TOKENIZER_TOKENIZER_WORDS_H
-#define GQ_HF_TOKENIZER_TOKENIZER_WORDS_H
+#pragma once
 
 #include "hf/tokenizer/tokenizer_vocabulary.h"
 
@@ -14,5 +13,3 @@ bool hf_words_write(hf_tokenizer *t, gq_error *e);
 bool hf_json_has_unigrams(const hf_tokenizer *t);
 /* Reads and writes the vocabulary, the map of characters, and the number of kinds of tokens. */
 bool hf_json_unigrams_write(hf_tokenizer *t, gq_error *e);
-
-#endif

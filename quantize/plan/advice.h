@@ -1,6 +1,5 @@
 /* Checks and warnings about a model before the work. */
-#ifndef GQ_QUANTIZE_PLAN_ADVICE_H
-#define GQ_QUANTIZE_PLAN_ADVICE_H
+#pragma once
 
 #include "quantize/plan/plan.h"
 
@@ -13,5 +12,3 @@ bool plan_advise(gq_plan *plan, gq_error *e);
 /* Fails where a tensor is missing, or has another shape than the metadata say; what may be right, and what
  * options->allow_missing lets pass, becomes a warning. Reads no weight. */
 bool plan_check_complete(gq_plan *plan, const gq_options *options, gq_error *e);
-
-#endif

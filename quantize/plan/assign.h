@@ -1,6 +1,5 @@
 /* Gives the tensors of outputs their types, by the mixes. */
-#ifndef GQ_QUANTIZE_PLAN_ASSIGN_H
-#define GQ_QUANTIZE_PLAN_ASSIGN_H
+#pragma once
 
 #include "quantize/plan/plan.h"
 
@@ -28,5 +27,3 @@ bool plan_warn_patterns(gq_plan *plan, const plan_assignment *a, gq_error *e);
 
 /* Sets the output's file type, and the recipe of its name if that has one. */
 bool plan_open_filetype(plan_output *out, const char *name, gq_error *e);
-
-#endif

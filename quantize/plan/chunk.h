@@ -1,8 +1,7 @@
 /* Cuts the work into chunks: a chunk is a span of one tensor's elements, and the unit that workers take and
  * journals record. The cut depends on shapes alone, never on the number of threads.
  */
-#ifndef GQ_QUANTIZE_PLAN_CHUNK_H
-#define GQ_QUANTIZE_PLAN_CHUNK_H
+#pragma once
 
 #include "gguf/model.h"
 
@@ -43,5 +42,3 @@ void chunk_map_free(chunk_map *map);
 /* Return the tensor of chunk i, and the chunk. ne: the dimensions of that tensor. */
 size_t chunk_tensor(const chunk_map *map, uint64_t i);
 chunk chunk_at(const chunk_map *map, uint64_t i, const uint64_t ne[GGUF_MAX_DIMS]);
-
-#endif

@@ -1,7 +1,6 @@
 /* Checksums by which a plan is recognised: whoever continues work or uses measurements again compares them.
  */
-#ifndef GQ_QUANTIZE_PLAN_IDENTITY_H
-#define GQ_QUANTIZE_PLAN_IDENTITY_H
+#pragma once
 
 #include "gguf/header.h"
 #include "quantize/plan/plan.h"
@@ -51,5 +50,3 @@ uint32_t digest_of_sources(const gq_plan *plan, const uint32_t *sources);
 /* Returns the digests of a model's tensors, in stored order; NULL: it has none, or they cannot be right. They
  * need not be aligned: copy each. */
 const uint8_t *digests_find(const model_source *m);
-
-#endif

@@ -1,6 +1,5 @@
 /* Importance data in a plan. */
-#ifndef GQ_QUANTIZE_PLAN_IMPORTANCE_H
-#define GQ_QUANTIZE_PLAN_IMPORTANCE_H
+#pragma once
 
 #include "quantize/plan/plan.h"
 
@@ -18,5 +17,3 @@ bool plan_cover(gq_plan *plan, const gq_options *options, gq_error *e);
 /* Warns of entries that the model has no tensor for, with the first of their names. */
 bool importance_warn_unknown(const model_inputs *inputs, const model_source *model, warning_list *warnings,
                              gq_error *e);
-
-#endif

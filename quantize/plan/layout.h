@@ -1,6 +1,5 @@
 /* Lays out an output's files. */
-#ifndef GQ_QUANTIZE_PLAN_LAYOUT_H
-#define GQ_QUANTIZE_PLAN_LAYOUT_H
+#pragma once
 
 #include "quantize/plan/plan.h"
 
@@ -8,5 +7,3 @@
  * earlier call is freed. */
 bool plan_layout(gq_plan *plan, plan_output *out, const gq_options *options, gq_error *e);
 void plan_layout_free(plan_output *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Names of outputs and of their shards, and whether they and what lies beside them may be written. */
-#ifndef GQ_QUANTIZE_PLAN_PATHS_H
-#define GQ_QUANTIZE_PLAN_PATHS_H
+#pragma once
 
 #include "quantize/plan/plan.h"
 
@@ -22,5 +21,3 @@ bool plan_check_targets(const gq_plan *plan, const gq_options *options, const bo
 bool plan_warn_missing_folder(gq_plan *plan, const gq_options *options, gq_error *e);
 /* Whether all files of an unfinished run are there, so that it can be continued. */
 bool plan_outputs_are_there(const gq_plan *plan);
-
-#endif

@@ -1,6 +1,5 @@
 /* A plan from the inside: what plan_make works out and gq_run carries out. */
-#ifndef GQ_QUANTIZE_PLAN_PLAN_H
-#define GQ_QUANTIZE_PLAN_PLAN_H
+#pragma once
 
 #include "base/warnings.h"
 #include "codec/codec.h"
@@ -125,5 +124,3 @@ static inline bool plan_any_calibrated(const gq_plan *plan, const plan_output *o
 gq_plan *plan_make(const gq_options *options, const struct plan_studies *studies, gq_error *e);
 /* Path of the input as given, for messages. */
 static inline const char *plan_input(const gq_plan *plan) { return plan->model.path; }
-
-#endif

@@ -1,7 +1,6 @@
 /* Tensors of earlier outputs that a run may copy instead of making them again. The plan compares digests,
  * types and shapes, which costs nothing; run/reuse.c then reads both the sources and the copies. */
-#ifndef GQ_QUANTIZE_PLAN_REUSE_H
-#define GQ_QUANTIZE_PLAN_REUSE_H
+#pragma once
 
 #include "quantize/plan/plan.h"
 
@@ -24,5 +23,3 @@ bool plan_compare_header(const gq_plan *plan, const plan_output *out, const mode
                          gq_error *why);
 /* Whether a file of the input was modified after one of an earlier output. */
 bool plan_input_is_newer(const gq_plan *plan, const model_source *earlier);
-
-#endif

@@ -4,8 +4,7 @@
  * that it no longer needs: input that was not cached before the run, output once it is safe on disk. A run
  * that is small leaves both cached, since whoever quantizes a model mostly goes on to use it.
  */
-#ifndef GQ_QUANTIZE_RUN_CACHE_H
-#define GQ_QUANTIZE_RUN_CACHE_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -27,5 +26,3 @@ void cache_ahead(cache *c, uint64_t i);
 void cache_read(const cache *c, uint64_t i);
 /* The outputs' bytes of chunk i are on disk: they may be given back. */
 void cache_written(const cache *c, const output_set *outputs, uint64_t i);
-
-#endif

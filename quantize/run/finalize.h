@@ -6,8 +6,7 @@
  * name before the others, and the new first shard gets its name last: a first shard never leads to shards of
  * two sets.
  */
-#ifndef GQ_QUANTIZE_RUN_FINALIZE_H
-#define GQ_QUANTIZE_RUN_FINALIZE_H
+#pragma once
 
 #include "quantize/run/output.h"
 
@@ -48,5 +47,3 @@ void finalize_clean(const char *output);
 /* Removes the record for good, when all files have their names. false: it may still be there, so that
  * journals have to stay. */
 bool finalize_remove(const finalize *r);
-
-#endif

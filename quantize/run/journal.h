@@ -4,8 +4,7 @@
  * chunk, in chunk order. A slot that is not written reads as zeros. Each has a CRC of its own, so a torn one
  * counts as not done. The caller syncs the chunk's bytes before its slot is written.
  */
-#ifndef GQ_QUANTIZE_RUN_JOURNAL_H
-#define GQ_QUANTIZE_RUN_JOURNAL_H
+#pragma once
 
 #include "quantize/plan/plan.h"
 #include "quantize/run/results.h"
@@ -69,5 +68,3 @@ bool journal_check_names(const gq_plan *plan, const gq_options *options, gq_erro
 /* When the plan is made: warn that an earlier run will be continued, or why it will not. whole: it has
  * finished all files. */
 bool journal_announce(const gq_plan *plan, bool whole, warning_list *warnings, gq_error *e);
-
-#endif

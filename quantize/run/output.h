@@ -1,7 +1,6 @@
 /* The files of all outputs while they are made: temporary ones beside their targets, locked, with their space
  * reserved; renamed when they are whole. */
-#ifndef GQ_QUANTIZE_RUN_OUTPUT_H
-#define GQ_QUANTIZE_RUN_OUTPUT_H
+#pragma once
 
 #include "quantize/run/results.h"
 
@@ -55,5 +54,3 @@ bool output_give_name(output_set *set, gq_error *e);
 bool output_still_there(const output_set *set);
 /* Remove the temporary files that this run made; with `old` those of an earlier run too. */
 void output_remove(output_set *set, bool old);
-
-#endif

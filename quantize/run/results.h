@@ -1,8 +1,7 @@
 /* The results of a run, for its caller. They are apart from the plan, which does not change. Error sums of
  * chunks are folded into them in chunk order, whatever order they come in, so that reports do not depend on
  * the number of threads. */
-#ifndef GQ_QUANTIZE_RUN_RESULTS_H
-#define GQ_QUANTIZE_RUN_RESULTS_H
+#pragma once
 
 #include "quantize/plan/plan.h"
 
@@ -57,5 +56,3 @@ bool error_sums_new(error_sums *t, const gq_plan *plan, gq_results *results, con
 void error_sums_free(error_sums *t);
 /* Adds a chunk's sums, one per output; each chunk once, in any order. */
 bool error_sums_add(error_sums *t, uint64_t chunk_number, const chunk_sum *sums, gq_error *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* Finds out, before the work, which tensors a run may copy from earlier outputs (plan/reuse.h). */
-#ifndef GQ_QUANTIZE_RUN_REUSE_H
-#define GQ_QUANTIZE_RUN_REUSE_H
+#pragma once
 
 #include "quantize/run/results.h"
 
@@ -8,5 +7,3 @@
  * The results get the sums. */
 bool *reuse_check(const gq_plan *plan, uint64_t begin, uint64_t end, const gq_callbacks *callbacks,
                   gq_results *results, gq_error *e);
-
-#endif

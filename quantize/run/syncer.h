@@ -1,8 +1,7 @@
 /* Makes finished chunks safe in the background: now and then syncs the outputs, then records in the journal
  * the chunks that were finished before that sync. Where the system starts no thread for that, the worker that
  * adds a chunk does it when it is time. */
-#ifndef GQ_QUANTIZE_RUN_SYNCER_H
-#define GQ_QUANTIZE_RUN_SYNCER_H
+#pragma once
 
 #include <pthread.h>
 
@@ -30,5 +29,3 @@ void syncer_start(syncer *k, const output_set *outputs, const journal *j, const 
 bool syncer_add(syncer *k, uint64_t chunk_number, const chunk_sum *sums, gq_error *e);
 /* Ends the thread. record: what is left is made safe first. */
 bool syncer_stop(syncer *k, bool record, gq_error *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* A worker's steps for a chunk: read, decode, and for each output encode, measure the error and write. */
-#ifndef GQ_QUANTIZE_RUN_WORK_H
-#define GQ_QUANTIZE_RUN_WORK_H
+#pragma once
 
 #include "quantize/run/output.h"
 #include "quantize/strips/strip.h"
@@ -62,5 +61,3 @@ bool work_check_offers(const work_tensor *t, const struct reuse_offer *const *of
  * run that is told is counted by them, as types are encoded at speeds that differ by ten times and more, and a
  * copy costs next to nothing. reused: per output and tensor, or NULL. */
 double run_cost_per_weight(const gq_plan *plan, size_t tensor, const bool *reused);
-
-#endif

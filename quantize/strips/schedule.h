@@ -2,8 +2,7 @@
  * verifying have in common. Pieces are handed out in order and those in hand are finished, so the lowest
  * piece that fails is the same for any number of threads; its error is the one reported.
  */
-#ifndef GQ_QUANTIZE_STRIPS_SCHEDULE_H
-#define GQ_QUANTIZE_STRIPS_SCHEDULE_H
+#pragma once
 
 #include "base/callbacks.h"
 #include "base/error.h"
@@ -67,5 +66,3 @@ static const double SPEED_DECODE = .7e-9, SPEED_BYTE = .4e-9;
 static inline double speed_read(uint64_t bytes, uint64_t weights) {
     return (double)bytes * SPEED_BYTE + (double)weights * SPEED_DECODE;
 }
-
-#endif

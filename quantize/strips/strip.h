@@ -1,7 +1,6 @@
 /* A strip is the part of a tensor that is in memory at once. Here it is read, decoded and checked; and
  * encoded, decoded again, and its error measured. */
-#ifndef GQ_QUANTIZE_STRIPS_STRIP_H
-#define GQ_QUANTIZE_STRIPS_STRIP_H
+#pragma once
 
 #include "codec/codec.h"
 #include "gguf/model.h"
@@ -91,5 +90,3 @@ uint64_t transposed_element(const model_tensor *stored, uint64_t i);
  * rows * cols floats. */
 bool transposed_read(const kernels *k, const model_source *m, const model_tensor *stored, const strip *s,
                      uint8_t *bytes, float *decoded, float *x, gq_error *e);
-
-#endif

@@ -5,8 +5,7 @@
  * or a multiple of what they are. Multiplied by a power of two, with what makes the inputs divided by it, the
  * model gives the same logits, and the column is like the others (forward/graph/scale_groups.h has what makes
  * what). */
-#ifndef GQ_STUDY_CALIBRATE_BALANCE_H
-#define GQ_STUDY_CALIBRATE_BALANCE_H
+#pragma once
 
 #include "codec/codec.h"
 #include "forward/graph/forward.h"
@@ -21,5 +20,3 @@ typedef struct balance_scales {
  * frees what is found. */
 bool balance_find(const kernels *k, const model_source *source, const forward_model *m, balance_scales *found,
                   gq_error *e);
-
-#endif

@@ -1,7 +1,6 @@
 /* Rounds a plan's calibrated tensors, layer by layer, into the outputs' files. This comes before the engine's
  * pass over all chunks, which reads the blocks of these tensors back. */
-#ifndef GQ_STUDY_CALIBRATE_CALIBRATE_H
-#define GQ_STUDY_CALIBRATE_CALIBRATE_H
+#pragma once
 
 #include "quantize/run/output.h"
 #include "quantize/run/results.h"
@@ -17,5 +16,3 @@
 bool calibrate_run(const gq_plan *plan, const output_set *outputs, bool written, gq_results *results,
                    const gq_callbacks *callbacks, checkpoint *saved, gq_error *e);
 bool calibrate_follow(const gq_plan *plan, const gq_callbacks *callbacks, gq_error *e);
-
-#endif

@@ -1,7 +1,6 @@
 /* Calibration in a plan: the windows of the text, the settings that decide bytes, and the memory and disk
  * space it takes. The rounding itself happens in the run. */
-#ifndef GQ_STUDY_CALIBRATE_CALIBRATION_H
-#define GQ_STUDY_CALIBRATE_CALIBRATION_H
+#pragma once
 
 #include "forward/stream/stream.h"
 #include "quantize/plan/plan.h"
@@ -79,5 +78,3 @@ void calibration_clean_folder(const gq_plan *plan);
 /* A collective, when the plan is made: checks that all ranks have the same, and agrees on what depends on a
  * machine's memory. Without ranks, or a calibration, it does nothing. */
 bool plan_agree_calibration(gq_plan *plan, gq_error *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* A plan's calibration as the calibrator takes it, and what it is predicted to take. */
-#ifndef GQ_STUDY_CALIBRATE_CALIBRATION_JOB_H
-#define GQ_STUDY_CALIBRATE_CALIBRATION_JOB_H
+#pragma once
 
 #include "study/calibrate/calibration.h"
 
@@ -20,5 +19,3 @@ void calibration_job_free(calibration_job *job); /* also one of zeros */
 bool calibration_cost(gq_plan *plan, bool measures, const gq_callbacks *callbacks, gq_error *e);
 /* Returns the seconds of these costs that are left to do, in layers and before them. */
 double calibration_seconds_left(const plan_calibration *c);
-
-#endif

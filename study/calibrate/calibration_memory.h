@@ -1,6 +1,5 @@
 /* Computes the memory of a calibrated run. */
-#ifndef GQ_STUDY_CALIBRATE_CALIBRATION_MEMORY_H
-#define GQ_STUDY_CALIBRATE_CALIBRATION_MEMORY_H
+#pragma once
 
 #include "study/calibrate/calibration.h"
 
@@ -18,5 +17,3 @@ bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e);
  * output.
  */
 bool calibration_runs_ahead(const gq_plan *plan, const plan_calibration *c);
-
-#endif

@@ -1,6 +1,5 @@
 /* The layers of a model, rounded one after another for all outputs. */
-#ifndef GQ_STUDY_CALIBRATE_CALIBRATOR_H
-#define GQ_STUDY_CALIBRATE_CALIBRATOR_H
+#pragma once
 
 #include "study/calibrate/record.h"
 #include "study/sweep/checkpoint.h"
@@ -12,5 +11,3 @@ size_t calibrator_sweep_steps(const calibrate_job *job);
  * be NULL. *threads: how many threads worked. */
 bool calibrator_run(const calibrate_job *job, checkpoint *saved, const gq_callbacks *callbacks,
                     threads_count *threads, gq_error *e);
-
-#endif

@@ -9,8 +9,7 @@
  * over all held-out tokens and some rows of the matrix, and half of that, as other texts differ more. A token whose
  * E is far beyond the others' counts for no more than CORRECTION_FAR times the median: the first tokens of texts can
  * have a state a thousand times as large. */
-#ifndef GQ_STUDY_CALIBRATE_CORRECTION_H
-#define GQ_STUDY_CALIBRATE_CORRECTION_H
+#pragma once
 
 #include "study/calibrate/site.h"
 
@@ -20,5 +19,3 @@ bool correction_choose(const calibrate_job *job, const site *s, uint64_t matrix,
                        const moments_factored *f, threads_pool *pool, gq_error *e);
 /* Bytes that this takes for a weight, with so many held-out tokens. */
 uint64_t correction_bytes(const model_tensor *t, size_t held);
-
-#endif

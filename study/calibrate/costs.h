@@ -1,8 +1,7 @@
 /* What a calibration is predicted to take, piece by piece: what its progress is counted by, and the seconds
  * that a forecast gives. Either the calibrator itself has been timed on a sample of the model's layers, or
  * operations are counted and taken at the speed of a usual processor. */
-#ifndef GQ_STUDY_CALIBRATE_COSTS_H
-#define GQ_STUDY_CALIBRATE_COSTS_H
+#pragma once
 
 #include "base/callbacks.h"
 #include "gguf/model.h"
@@ -64,5 +63,3 @@ void calibrate_costs_free(calibrate_costs *c);
 static inline double calibrate_costs_begin(const calibrate_costs *c, size_t step) {
     return !c->tensors ? 0 : step ? c->ends[step - 1] : c->ahead + c->embedding;
 }
-
-#endif

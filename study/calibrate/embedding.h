@@ -19,8 +19,7 @@
  * written. Held-back tokens stand for H_out there. Where only routers decide the whole model is asked besides
  * (embedding_try). An embedding that is neither is encoded by search alone.
  */
-#ifndef GQ_STUDY_CALIBRATE_EMBEDDING_H
-#define GQ_STUDY_CALIBRATE_EMBEDDING_H
+#pragma once
 
 #include "study/calibrate/round.h"
 #include "study/calibrate/site.h"
@@ -93,5 +92,3 @@ bool embedding_is_tried(const forward_model *m, const uint64_t *numbers, size_t 
  * all get the same. */
 bool embedding_try(const calibrate_job *job, size_t output, size_t number, const uint8_t *kept, bool *harms,
                    gq_error *e);
-
-#endif

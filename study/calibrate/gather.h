@@ -10,8 +10,7 @@
  * whose output is multiplied by a gate g, of those of all matrices that it meets, sum G, counts as g y with
  * g / G r: each matrix answers for its share, so that together they make up for all of it.
  */
-#ifndef GQ_STUDY_CALIBRATE_GATHER_H
-#define GQ_STUDY_CALIBRATE_GATHER_H
+#pragma once
 
 #include "forward/graph/block.h"
 #include "forward/stream/stream.h"
@@ -41,5 +40,3 @@ typedef struct site_search {
 /* Runs both streams and gathers one site; s->n_weights is 0 where none is left. The caller frees *s, also on
  * failure. */
 bool site_gather(site *s, const site_search *search, gq_error *e);
-
-#endif

@@ -1,7 +1,6 @@
 /* The calibrator's input: the tensors, the text, and where blocks go. All it points to is the caller's and
  * does not change while the calibrator runs. */
-#ifndef GQ_STUDY_CALIBRATE_JOB_H
-#define GQ_STUDY_CALIBRATE_JOB_H
+#pragma once
 
 #include "codec/codec.h"
 #include "forward/stream/stream.h"
@@ -73,5 +72,3 @@ static inline bool calibrate_job_uses(const calibrate_job *j, size_t output) {
         if (j->outputs[output][i].calibrated) return true;
     return false;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* A layer of a calibration, or what flows into the output matrix: the story of layer.c, and what its steps have
  * in common with the job around it. */
-#ifndef GQ_STUDY_CALIBRATE_LAYER_H
-#define GQ_STUDY_CALIBRATE_LAYER_H
+#pragma once
 
 #include "study/calibrate/embedding.h"
 #include "study/calibrate/record.h"
@@ -54,5 +53,3 @@ bool calibrator_record(calibrator *c, size_t output, size_t number, gq_error *e)
 /* Rounds what is left of a layer, or of the output matrix (NULL), for all outputs, and lets all streams pass
  * it. */
 bool calibrator_do_layer(calibrator *c, forward_layer *l, gq_error *e);
-
-#endif

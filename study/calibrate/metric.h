@@ -1,8 +1,7 @@
 /* The metrics by which rows of a layer's queries, keys and values count together, gathered from the original
  * model's stream. They are made of a fixed choice of positions in the first windows that are not held back,
  * so they depend on nothing but the model, the text and its windows. */
-#ifndef GQ_STUDY_CALIBRATE_METRIC_H
-#define GQ_STUDY_CALIBRATE_METRIC_H
+#pragma once
 
 #include "forward/graph/attention/scores.h"
 #include "forward/graph/block.h"
@@ -32,5 +31,3 @@ void layer_metrics_free(layer_metrics *m);
 
 /* Bytes of the metrics of a layer's groups, and those that gathering takes with them. */
 uint64_t layer_metrics_bytes(const forward_row_group *groups, size_t n, size_t context, int threads);
-
-#endif

@@ -1,7 +1,6 @@
 /* What a calibration does with a tensor, counted: tokens, columns, times, floating-point operations. A tensor
  * is its number in the job. */
-#ifndef GQ_STUDY_CALIBRATE_OPERATIONS_H
-#define GQ_STUDY_CALIBRATE_OPERATIONS_H
+#pragma once
 
 #include "study/calibrate/job.h"
 
@@ -33,5 +32,3 @@ typedef struct tensor_work {
     double gather, factor, round;
 } tensor_work;
 tensor_work operations_of(const calibrate_job *j, size_t output, size_t i);
-
-#endif

@@ -1,8 +1,7 @@
 /* Records of finished steps, which a checkpoint keeps with the streams' hidden states: which tensors are rounded,
  * their figures, checksums of their blocks in the outputs' files, and the mean squares of their inputs, by
  * which they could be encoded by search alone. */
-#ifndef GQ_STUDY_CALIBRATE_RECORD_H
-#define GQ_STUDY_CALIBRATE_RECORD_H
+#pragma once
 
 #include "study/calibrate/round.h"
 
@@ -30,5 +29,3 @@ bool record_next(const uint8_t *bytes, uint64_t n, uint64_t *at, const calibrate
                  calibrate_entry *entry, const uint8_t **squares);
 /* Whether the output's file has the entry's checksum. false: *e says why that is not known. */
 bool record_is_in_file(const calibrate_entry *entry, const calibrate_job *job, bool *holds, gq_error *e);
-
-#endif

@@ -1,7 +1,6 @@
 /* Rounds a matrix by the moments of its inputs, and by search alone to compare; the result that does better
  * on held-back tokens is written. */
-#ifndef GQ_STUDY_CALIBRATE_ROUND_H
-#define GQ_STUDY_CALIBRATE_ROUND_H
+#pragma once
 
 #include "forward/products/matmul.h"
 #include "study/calibrate/job.h"
@@ -65,5 +64,3 @@ void figures_add(calibrate_figures *to, const calibrate_figures *of);
 /* Rounds and writes a matrix. *sums, which is zeros but for the width, gets its figures, *why the reason if
  * it is not calibrated. */
 bool round_matrix(const round_task *t, calibrate_figures *sums, round_reason *why, gq_error *e);
-
-#endif

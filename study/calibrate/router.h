@@ -2,8 +2,7 @@
  * is not rounded: no mix quantizes it, and its bytes are few. Whether the fit is written is decided on
  * held-back tokens, by the share of the original's choice that is kept: the sum over tokens and experts of
  * the lesser of the two gates. */
-#ifndef GQ_STUDY_CALIBRATE_ROUTER_H
-#define GQ_STUDY_CALIBRATE_ROUTER_H
+#pragma once
 
 #include "forward/graph/block.h"
 #include "forward/graph/layer.h"
@@ -21,5 +20,3 @@ typedef struct router_task {
 uint64_t router_bytes(const calibration_settings *s, const model_tensor *tensor, size_t windows);
 /* Writes the router, fitted or as it was. */
 bool router_refit(const router_task *t, calibrate_figures *sums, round_reason *why, gq_error *e);
-
-#endif

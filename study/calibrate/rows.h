@@ -3,8 +3,7 @@
  *
  * A matrix is a list of spans of rows. Ranks have contiguous shares of them and go through these in steps, as
  * many as the largest share needs. */
-#ifndef GQ_STUDY_CALIBRATE_ROWS_H
-#define GQ_STUDY_CALIBRATE_ROWS_H
+#pragma once
 
 #include "codec/feedback.h"
 #include "study/calibrate/metric.h"
@@ -107,5 +106,3 @@ size_t rows_place(const matrix_rows *r, const chain_span *s);
 size_t rows_of_spans(const matrix_rows *r, size_t begin, size_t end);
 /* Rows at hand. */
 size_t rows_count(const matrix_rows *r);
-
-#endif

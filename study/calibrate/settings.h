@@ -2,8 +2,7 @@
  * them from here and nowhere else, and the digest is that of all of it: what is not in it cannot change
  * bytes.
  */
-#ifndef GQ_STUDY_CALIBRATE_SETTINGS_H
-#define GQ_STUDY_CALIBRATE_SETTINGS_H
+#pragma once
 
 #include "base/checksum.h"
 #include "study/calibrate/steps.h"
@@ -59,5 +58,3 @@ static inline uint64_t calibration_held_most(const calibration_settings *s, bool
     uint64_t all = calibration_held(s).n * s->context * s->loops;
     return is_routed && all > s->expert_held ? s->expert_held : all;
 }
-
-#endif

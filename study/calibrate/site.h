@@ -1,8 +1,7 @@
 /* A site of a layer, where activations flow into weights, and its inputs in two streams, the original model's
  * and that of the model rounded so far: moments of the pairs for each matrix, and the pairs themselves of
  * windows that are held back. gather.h fills it. */
-#ifndef GQ_STUDY_CALIBRATE_SITE_H
-#define GQ_STUDY_CALIBRATE_SITE_H
+#pragma once
 
 #include "forward/graph/layer.h"
 #include "study/calibrate/job.h"
@@ -74,4 +73,3 @@ typedef struct site_weight {
 } site_weight;
 site_sizes site_sizes_of(const calibration_settings *s, const forward_model *m, const site_weight *w,
                          size_t batch_windows);
-#endif

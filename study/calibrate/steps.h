@@ -1,8 +1,7 @@
 /* The steps of a calibration that can be switched on and off one by one, to measure what each brings. A new
  * step is a member of calibrate_step and a row in steps.c. The place that carries it out asks
  * calibration_does (settings.h), and adds what came of it to calibrate_figures (round.h). */
-#ifndef GQ_STUDY_CALIBRATE_STEPS_H
-#define GQ_STUDY_CALIBRATE_STEPS_H
+#pragma once
 
 #include "base/error.h"
 
@@ -47,5 +46,3 @@ typedef struct calibrate_step_figures {
     uint64_t compared;    /* of these, whose error with and without it was measured on held-back tokens: */
     double without, with; /* sums of relative squared errors, in the metric that the step makes small */
 } calibrate_step_figures;
-
-#endif

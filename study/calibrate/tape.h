@@ -2,8 +2,7 @@
  * (forward/stream/groups.h), and each rank has some windows of it. So a rank first records the pairs that its own
  * batches give, and then all ranks play all records in the order of the text: each gets every pair, and adds
  * it to its share of the moments. */
-#ifndef GQ_STUDY_CALIBRATE_TAPE_H
-#define GQ_STUDY_CALIBRATE_TAPE_H
+#pragma once
 
 #include "base/comm/ranks.h"
 
@@ -34,5 +33,3 @@ bool tape_record(tape *t, uint64_t matrix, uint64_t window, const site_pairs *p,
 /* A collective: has every rank play the entries of all, those of rank 0 first. Empties the tape. */
 typedef bool tape_player(void *data, const tape_entry *entry, const site_pairs *p, gq_error *e);
 bool tape_play(tape *t, gq_comm *comm, tape_player *player, void *data, gq_error *e);
-
-#endif

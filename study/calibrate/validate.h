@@ -9,8 +9,7 @@
  *
  * The embedding and the output matrix take no part: the check of the latter is of the logits already, and the
  * former has a trial of its own where it is not the output matrix as well (embedding.h). */
-#ifndef GQ_STUDY_CALIBRATE_VALIDATE_H
-#define GQ_STUDY_CALIBRATE_VALIDATE_H
+#pragma once
 
 #include "study/calibrate/record.h"
 #include "study/sweep/checkpoint.h"
@@ -52,4 +51,3 @@ size_t validation_streams(const forward_job *j, const forward_model *m, size_t m
  * was killed. For the process that has the files. */
 bool validate_outputs(const calibrate_job *job, checkpoint *saved, size_t swept, sweep_progress *told,
                       gq_error *e);
-#endif

@@ -1,6 +1,5 @@
 /* How often a prediction block's first choice is the model's own: what drafting tokens with it is worth. */
-#ifndef GQ_STUDY_EVALUATE_ACCEPTANCE_H
-#define GQ_STUDY_EVALUATE_ACCEPTANCE_H
+#pragma once
 
 #include "forward/stream/stream.h"
 #include "study/evaluate/figures.h"
@@ -17,5 +16,3 @@ bool acceptance_run(forward_run *r, forward_stream *s, const forward_model *m, c
                     gq_error *e);
 /* Bytes of a model's `scored` positions, and of a batch's. */
 uint64_t acceptance_bytes(size_t scored, size_t batch);
-
-#endif

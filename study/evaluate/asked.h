@@ -1,8 +1,7 @@
 /* What copies are asked besides a text: to continue prompts as the original does, and to choose answers; drafts are tried on
  * such texts, too (drafted.h). They are packed into windows of their own, as conversations are (study/sweep/chats.h),
  * with weights only where models are asked, and run as the evaluation's text is. */
-#ifndef GQ_STUDY_EVALUATE_ASKED_H
-#define GQ_STUDY_EVALUATE_ASKED_H
+#pragma once
 
 #include "study/evaluate/side_by_side.h"
 #include "study/sweep/chats.h"
@@ -35,5 +34,3 @@ bool asked_bounds(const side_by_side *s, size_t prompts, const gq_question *ques
  * array with one for each model, malloc'ed; NULL: *e says why. */
 gq_continued *asked_continue(const side_by_side *s, size_t prompts, gq_error *e);
 gq_chosen *asked_choose(const side_by_side *s, const gq_question *questions, size_t n, gq_error *e);
-
-#endif

@@ -10,8 +10,7 @@
  * the others has. The ids are those of the text: where a vocabulary begins texts with BOS, a model sees BOS
  * in place of each window's first, but the file keeps what stood there.
  */
-#ifndef GQ_STUDY_EVALUATE_BASE_FILE_H
-#define GQ_STUDY_EVALUATE_BASE_FILE_H
+#pragma once
 
 #include "base/file.h"
 #include "base/memory.h"
@@ -104,5 +103,3 @@ uint64_t base_scores_bytes(size_t n, size_t positions);
  * (log p - log q) over the probabilities p that the original's file has. */
 bool base_scores_run(const base_file *files, size_t n, const uint32_t *ids, size_t windows, int threads,
                      const gq_callbacks *callbacks, scores *to, gq_error *e);
-
-#endif

@@ -1,8 +1,7 @@
 /* side_by_side_run with what earlier evaluations have kept (score_cache.h): models whose scores are there are not
  * run. The others are run a few copies at a time, and what they gave is kept at once; so an evaluation that
  * is stopped loses the copies at work alone. */
-#ifndef GQ_STUDY_EVALUATE_CACHED_RUN_H
-#define GQ_STUDY_EVALUATE_CACHED_RUN_H
+#pragma once
 
 #include "study/evaluate/side_by_side.h"
 
@@ -16,5 +15,3 @@ typedef struct cached_run_request {
 /* Fills the scores of all. *seconds_expected: 0 where nothing is run or was not measured. */
 bool cached_run(const cached_run_request *r, scores *to, double *seconds_expected, warning_list *warnings,
                 gq_error *e);
-
-#endif

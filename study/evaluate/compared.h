@@ -1,7 +1,6 @@
 /* An evaluation: what is known of its models, which are opened here and checked to be copies of one original, and from what
  * its figures are made. */
-#ifndef GQ_STUDY_EVALUATE_COMPARED_H
-#define GQ_STUDY_EVALUATE_COMPARED_H
+#pragma once
 
 #include "gguf/facts.h"
 #include "quantize/plan/plan.h"
@@ -45,5 +44,3 @@ void compared_return_reference(gq_evaluation *v);
 bool compared_open_planned(gq_evaluation *v, size_t i, const plan_output *out, gq_error *e);
 /* Fails where the copy is none; warns where its metadata differ. */
 bool compared_check(gq_evaluation *v, const runner *copy, gq_error *e);
-
-#endif

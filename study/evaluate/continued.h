@@ -1,8 +1,7 @@
 /* Drafts that continue what a target computes (forward/graph/draft/target.h). The target runs on the pieces, as many windows at a time as
  * memory holds what is taken of them; a batch after the other then goes to the method of the draft's kind, which fills
  * choices and proposals. */
-#ifndef GQ_STUDY_EVALUATE_CONTINUED_H
-#define GQ_STUDY_EVALUATE_CONTINUED_H
+#pragma once
 
 #include "study/evaluate/drafted.h"
 
@@ -14,5 +13,3 @@ uint64_t continued_bytes(const model_source *file, const runner *target, uint64_
 double continued_usual_seconds(const draft_texts *t, const side_by_side *s, const drafter *d);
 /* Fills choices and proposals of the pieces by what the first model of s computes. */
 bool continued_propose(draft_texts *t, const side_by_side *s, const drafter *d, gq_error *e);
-
-#endif

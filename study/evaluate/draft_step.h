@@ -1,8 +1,7 @@
 /* The text that drafts are tried on, cut into pieces; the ways to draft by what is taken of a target (continued.h), and what
  * they have in common. Behind each piece a draft proposes GQ_DRAFTED tokens; then the models are run once on all pieces with
  * what was proposed behind them, as programs verify drafts. */
-#ifndef GQ_STUDY_EVALUATE_DRAFT_STEP_H
-#define GQ_STUDY_EVALUATE_DRAFT_STEP_H
+#pragma once
 
 #include "forward/graph/draft/target.h"
 #include "study/evaluate/asked.h"
@@ -88,5 +87,3 @@ bool draft_step_predict(draft_step *s, const continued_run *r, const float *norm
                         gq_error *e);
 /* Keeps these as choices and proposals. */
 void draft_step_keep(const draft_step *s, const continued_run *r, size_t k);
-
-#endif

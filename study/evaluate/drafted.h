@@ -1,7 +1,6 @@
 /* What a smaller model drafts and how much of it the evaluated models accept, both greedily: the draft proposes its
  * likeliest tokens one after another, and a model accepts them as long as they are its own likeliest ones. */
-#ifndef GQ_STUDY_EVALUATE_DRAFTED_H
-#define GQ_STUDY_EVALUATE_DRAFTED_H
+#pragma once
 
 #include "study/evaluate/draft_step.h"
 
@@ -24,5 +23,3 @@ double drafted_share(const side_by_side *s, const drafter *d);
 /* s: how models are run, with the windows of the text. Returns an array with one for each model, malloc'ed; NULL: *e
  * says why. */
 gq_drafted *drafted_run(const side_by_side *s, const drafter *d, gq_error *e);
-
-#endif

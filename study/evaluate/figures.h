@@ -3,8 +3,7 @@
  *
  * Errors are standard errors of a mean over positions, which are taken for independent samples.
  */
-#ifndef GQ_STUDY_EVALUATE_FIGURES_H
-#define GQ_STUDY_EVALUATE_FIGURES_H
+#pragma once
 
 #include "forward/stream/job.h"
 #include "quantize/gquant_study.h"
@@ -71,5 +70,3 @@ gq_level figures_level(const gq_interval *apart, const gq_interval *flips);
 /* Fills the figures of model m by depth; from: the first position of a window's that is scored. Returns how
  * many depths have positions. */
 size_t figures_depths(const scores *s, size_t m, size_t from, gq_depth to[GQ_DEPTHS]);
-
-#endif

@@ -1,7 +1,6 @@
 /* Writes logits to a file: binary32 in the machine's byte order, [position][token of the vocabulary]. The
  * file gets its name when it is whole. base_file.h begins and ends its files in the same way. */
-#ifndef GQ_STUDY_EVALUATE_LOGITS_FILE_H
-#define GQ_STUDY_EVALUATE_LOGITS_FILE_H
+#pragma once
 
 #include "base/error.h"
 
@@ -27,5 +26,3 @@ bool logits_file_add(logits_file *f, size_t position, size_t n, size_t first_row
 bool logits_file_end(logits_file *f, bool ok, bool names, gq_error *e);
 /* Fails with errno, as a write that failed. */
 bool logits_file_fail(const logits_file *f, gq_error *e);
-
-#endif

@@ -7,8 +7,7 @@
  * array for each model, whose key is the checksum of the model's content. Each array has a checksum. States
  * are in a file beside it, whose head is written when they are whole. Both files can be removed at any time.
  */
-#ifndef GQ_STUDY_EVALUATE_SCORE_CACHE_H
-#define GQ_STUDY_EVALUATE_SCORE_CACHE_H
+#pragma once
 
 #include "base/callbacks.h"
 #include "forward/stream/stream.h"
@@ -72,5 +71,3 @@ void score_cache_close(score_cache *k); /* also one of zeros */
 bool score_cache_find(const score_cache *k, const content_sum *model, model_scores *to);
 /* Adds a model's scores and writes the file. */
 bool score_cache_add(score_cache *k, const content_sum *model, const model_scores *from, gq_error *e);
-
-#endif

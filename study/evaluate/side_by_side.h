@@ -1,7 +1,6 @@
 /* An original and its copies run on the same windows, layer by layer, and compared at each scored position;
  * no more logits are held than those of a batch's positions for some tokens of the vocabulary. */
-#ifndef GQ_STUDY_EVALUATE_SIDE_BY_SIDE_H
-#define GQ_STUDY_EVALUATE_SIDE_BY_SIDE_H
+#pragma once
 
 #include "forward/stream/stream.h"
 #include "study/evaluate/base_file.h"
@@ -62,5 +61,3 @@ double side_by_side_usual_seconds(const side_by_side *s);
 void side_by_side_forecast(side_by_side *s);
 /* Fills the scores of all windows, on every rank. Adds a warning where threads could not be started. */
 bool side_by_side_run(const side_by_side *s, scores *to, warning_list *warnings, gq_error *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* Importance data in the making: sums of squares of what flows into the weights of a running model. */
-#ifndef GQ_STUDY_INPUTS_COLLECT_H
-#define GQ_STUDY_INPUTS_COLLECT_H
+#pragma once
 
 #include "base/comm/ranks.h"
 #include "forward/graph/forward.h"
@@ -39,5 +38,3 @@ typedef struct collection_sizes {
 } collection_sizes;
 collection_sizes collection_measure(const model_source *m, size_t layers, const char *output,
                                     collection_share share, const gq_comm *comm);
-
-#endif

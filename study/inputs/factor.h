@@ -1,6 +1,5 @@
 /* The root of second moments, by which rounding errors are made good. */
-#ifndef GQ_STUDY_INPUTS_FACTOR_H
-#define GQ_STUDY_INPUTS_FACTOR_H
+#pragma once
 
 #include "study/inputs/moments.h"
 
@@ -32,5 +31,3 @@ typedef struct refit_place {
  * on them. */
 void refit_rows(const moments_factored *f, threads_pool *pool, const refit_place *at, float *w, size_t n,
                 double *z);
-
-#endif

@@ -15,8 +15,7 @@
  * where a window is longer than MOMENTS_TOKENS, and so a group, does it have its own: as large as the
  * total's.
  */
-#ifndef GQ_STUDY_INPUTS_MOMENTS_H
-#define GQ_STUDY_INPUTS_MOMENTS_H
+#pragma once
 
 #include "base/comm/ranks.h"
 #include "base/error.h"
@@ -80,5 +79,3 @@ typedef struct moments_factored {
     size_t unseen; /* columns that were always zero; they meet no feedback */
     float damp;    /* the damping that H took, the largest of its blocks' */
 } moments_factored;
-
-#endif

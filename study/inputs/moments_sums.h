@@ -1,6 +1,5 @@
 /* The sums that moments.c makes and factor.c reads. */
-#ifndef GQ_STUDY_INPUTS_MOMENTS_SUMS_H
-#define GQ_STUDY_INPUTS_MOMENTS_SUMS_H
+#pragma once
 
 #include "base/memory.h"
 #include "study/inputs/moments.h"
@@ -67,5 +66,3 @@ void moments_lay_out_blocks(moments *m, memory_ledger *l);
 void moments_lay_out_differences(moments *m, memory_ledger *l);
 /* Frees what only the group at work needs. */
 void moments_drop_group(moments *m);
-
-#endif

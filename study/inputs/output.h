@@ -1,6 +1,5 @@
 /* The error of a matrix's output after rounding, on tokens that it was not calibrated with. */
-#ifndef GQ_STUDY_INPUTS_OUTPUT_H
-#define GQ_STUDY_INPUTS_OUTPUT_H
+#pragma once
 
 #include "forward/products/matmul.h"
 
@@ -32,5 +31,3 @@ bool output_compare(matmul *m, const output_side *original, const output_side *r
 void output_errors_add(output_errors *to, const output_errors *spans, size_t n);
 /* Bytes that output_compare takes meanwhile. most_rows: of the largest metric; 0: there is none. */
 uint64_t output_bytes(size_t most_rows);
-
-#endif

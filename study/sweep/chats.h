@@ -1,7 +1,6 @@
 /* Files of token ids: words between white space. Conversations that were rendered outside, as gquant-chat writes them: ids with
  * a weight for each token (docs/formats.md). */
-#ifndef GQ_STUDY_SWEEP_CHATS_H
-#define GQ_STUDY_SWEEP_CHATS_H
+#pragma once
 
 #include "base/file.h"
 #include "study/sweep/windows.h"
@@ -45,5 +44,3 @@ bool chats_begin(const gq_file *file);
  * whose tokens count nothing is left out. w->context is set before. */
 bool chats_read(text_windows *w, const gq_text *text, const gq_file *file, size_t vocabulary,
                 const token_limits *limits, warning_list *warnings, gq_error *e);
-
-#endif

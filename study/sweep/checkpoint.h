@@ -6,8 +6,7 @@
  * A record is written when the states after its layer are safe on disk, and holds their checksums. A torn
  * record counts as not there. If the states do not have the last record's checksums, the run starts afresh.
  */
-#ifndef GQ_STUDY_SWEEP_CHECKPOINT_H
-#define GQ_STUDY_SWEEP_CHECKPOINT_H
+#pragma once
 
 #include "base/file.h"
 
@@ -78,5 +77,3 @@ bool checkpoint_sync(const checkpoint *c, gq_error *e);
 bool checkpoint_add(checkpoint *c, const uint64_t *sums, const void *bytes, uint64_t n, gq_error *e);
 /* Records in order: *at is 0 before the first. malloc'ed. */
 uint8_t *checkpoint_next(const checkpoint *c, uint64_t *at, uint64_t *n, gq_error *e);
-
-#endif

@@ -2,8 +2,7 @@
  * through one layer of each kind, and through some rows of the output matrix. It takes about a second, or
  * some seconds where layers are large and threads few, and decides no bytes.
  */
-#ifndef GQ_STUDY_SWEEP_FORECAST_H
-#define GQ_STUDY_SWEEP_FORECAST_H
+#pragma once
 
 #include "base/callbacks.h"
 #include "base/error.h"
@@ -38,5 +37,3 @@ static const double FORECAST_USUAL_PRODUCT = 2.5e-11;
 double forecast_work(const forecast_request *r);
 
 bool forecast_measure(const forecast_request *r, forecast_pace *to, gq_error *e);
-
-#endif

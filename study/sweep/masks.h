@@ -1,7 +1,6 @@
 /* Masked windows, for diffusion language models (dream, llada, llada-moe, rnd1): such a model predicts what masks stand
  * for, and is trained and used on nothing else. */
-#ifndef GQ_STUDY_SWEEP_MASKS_H
-#define GQ_STUDY_SWEEP_MASKS_H
+#pragma once
 
 #include "study/sweep/windows.h"
 
@@ -17,5 +16,3 @@ bool masks_check(const model_source *model, size_t vocabulary, gq_error *e);
  * which follows from the number of the text among the windows alone, so it is the same for any threads, ranks and
  * parts. If one token in four is masked, each counts as four: a text counts the same, whatever share is masked. */
 bool masks_set(text_windows *w, const model_source *model, size_t vocabulary, masks_share share, gq_error *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* The memory that running a model may take, and what the process has taken already. All in bytes. */
-#ifndef GQ_STUDY_SWEEP_MEMORY_BUDGET_H
-#define GQ_STUDY_SWEEP_MEMORY_BUDGET_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@ void memory_budget_give_back(void);
  * enough for, behind a space; may be "". */
 bool memory_budget_fail(const gq_comm *comm, uint64_t asked, const char *to, size_t context, uint64_t taken,
                         gq_error *e);
-
-#endif

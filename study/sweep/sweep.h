@@ -8,8 +8,7 @@
  *     ...                                       // logits, from s.run and s.streams
  *     sweep_close(&s);
  */
-#ifndef GQ_STUDY_SWEEP_SWEEP_H
-#define GQ_STUDY_SWEEP_SWEEP_H
+#pragma once
 
 #include "forward/graph/layer.h"
 #include "forward/stream/stream.h"
@@ -154,5 +153,3 @@ void sweep_name_phase(sweep *s, const char *phase);
 /* Returns how many threads worked. */
 threads_count sweep_threads(const sweep *s);
 void sweep_close(sweep *s);
-
-#endif

@@ -1,6 +1,5 @@
 /* A text, or ids that stand for one, as windows of tokens that a model runs on, each from position 0 on. */
-#ifndef GQ_STUDY_SWEEP_WINDOWS_H
-#define GQ_STUDY_SWEEP_WINDOWS_H
+#pragma once
 
 #include "base/comm/ranks.h"
 #include "base/warnings.h"
@@ -103,5 +102,3 @@ static inline bool windows_is_held(windows_held h, size_t window) {
     size_t group = window / h.every;
     return group < h.n && window % h.every == windows_turn(group, h.every);
 }
-
-#endif

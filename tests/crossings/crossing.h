@@ -1,7 +1,6 @@
 /* Random models and random sets of options, for test_crossings and test_crossings_runs. All draw from
  * tests/support/numbers.h, so that one seed makes one case. */
-#ifndef GQ_TEST_CROSSING_H
-#define GQ_TEST_CROSSING_H
+#pragma once
 
 #include "tests/support/support.h"
 
@@ -100,5 +99,3 @@ void crossing_run_aspect_draw(crossing_options *o, enum crossing_aspect aspect, 
 enum crossing_aspect crossing_aspect_any(const crossing_options *o);
 void crossing_options_copy(crossing_options *to, const crossing_options *from);
 void crossing_options_free(crossing_options *o);
-
-#endif

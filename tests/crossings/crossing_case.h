@@ -1,6 +1,5 @@
 /* The case at hand: what is drawn, how the command is run for it, and what all runs must have in common. */
-#ifndef GQ_TEST_CROSSING_CASE_H
-#define GQ_TEST_CROSSING_CASE_H
+#pragma once
 
 #include "tests/crossings/crossing.h"
 #include "tests/crossings/crossing_run.h"
@@ -64,5 +63,3 @@ void same_outcome(const char *where, const outcome *o);
 void same_report(const char *where);
 /* Fails the case if a run has left a hidden file beside inputs and reports. */
 void no_leftovers(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* Folders as they were at a moment, and damage to files. */
-#ifndef GQ_TEST_CROSSING_DAMAGE_H
-#define GQ_TEST_CROSSING_DAMAGE_H
+#pragma once
 
 #include "tests/support/support.h"
 
@@ -26,5 +25,3 @@ void snapshot_write(const snapshot *s, const char *folder);
 
 /* Change a file at random: a bit, a stretch of bytes, its length. Says how, in a static text. */
 const char *damage_file(const char *path);
-
-#endif

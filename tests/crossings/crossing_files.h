@@ -1,6 +1,5 @@
 /* What runs leave behind, compared. Texts that are handed out are malloc'ed; NULL: there is no difference. */
-#ifndef GQ_TEST_CROSSING_FILES_H
-#define GQ_TEST_CROSSING_FILES_H
+#pragma once
 
 #include "tests/support/support.h"
 
@@ -27,5 +26,3 @@ char *reports_difference(const char *run, const char *comparison);
 char *sizes_difference(const char *folder, const char *plan);
 /* A shard of more bytes and more than one tensor. */
 char *shards_above(const char *folder, uint64_t most);
-
-#endif

@@ -1,6 +1,5 @@
 /* Runs of the command in folders of their own, stopped or hindered where that is asked for. */
-#ifndef GQ_TEST_CROSSING_RUN_H
-#define GQ_TEST_CROSSING_RUN_H
+#pragma once
 
 #include "tests/crossings/crossing.h"
 
@@ -44,5 +43,3 @@ bool start_in(started *run, const char *where, const setting *s, const arguments
 outcome end_started(started *run, bool killed);
 /* The command lines so far. */
 const char *run_log(void);
-
-#endif

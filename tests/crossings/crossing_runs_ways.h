@@ -1,9 +1,6 @@
 /* Ways for jobs that run a model. */
-#ifndef GQ_TEST_CROSSING_RUNS_WAYS_H
-#define GQ_TEST_CROSSING_RUNS_WAYS_H
+#pragma once
 
 #include "tests/crossings/crossing_case.h"
 
 const crossing_way *crossing_runs_ways(size_t *n);
-
-#endif

@@ -1,6 +1,5 @@
 /* Ways to do the work of a case that any job knows, and what other ways are made of. */
-#ifndef GQ_TEST_CROSSING_WAYS_H
-#define GQ_TEST_CROSSING_WAYS_H
+#pragma once
 
 #include "tests/crossings/crossing_case.h"
 
@@ -43,5 +42,3 @@ void replace_in(const char *where, setting s);
 bool leave_unfinished(const char *where, arguments a);
 /* Checks that the job does not go on from what another run has left. may_refuse: it may end with an error. */
 void not_mixed(const char *where, bool may_refuse);
-
-#endif

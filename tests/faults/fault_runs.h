@@ -1,7 +1,6 @@
 /* Runs of the command with tests/faults/faults.c preloaded, for tests with a folder: calls that fail, kills, what
  * was called. */
-#ifndef GQ_TEST_FAULT_RUNS_H
-#define GQ_TEST_FAULT_RUNS_H
+#pragma once
 
 #include "tests/support/folder.h"
 
@@ -28,5 +27,3 @@ static inline long calls_counted(const char *kind) {
     fclose(f);
     return found;
 }
-
-#endif

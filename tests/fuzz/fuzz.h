@@ -4,8 +4,7 @@
  * errors are the sanitizers' to find), fuzz_seeds writes inputs to start from. Linked with libFuzzer it
  * searches; linked with driver.c it replays files: the regressions, or what another fuzzer feeds it.
  */
-#ifndef GQ_FUZZ_H
-#define GQ_FUZZ_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -54,5 +53,3 @@ void fuzz_seed_behind(const char *folder, const char *name, const void *head, si
 uint8_t *fuzz_model(const tensor_type *type, uint64_t columns, size_t *n);
 /* Importance data for it in the legacy layout, or in the GGUF layout. */
 uint8_t *fuzz_importance(uint64_t columns, bool legacy, size_t *n);
-
-#endif

@@ -1,8 +1,5 @@
 /* What the two importance targets do with a matrix: all that the room offers. */
-#ifndef GQ_FUZZ_IMPORTANCE_H
-#define GQ_FUZZ_IMPORTANCE_H
+#pragma once
 
 /* Takes over `bytes` (malloc'ed). */
 void fuzz_try_importance(unsigned char *bytes, unsigned long n);
-
-#endif

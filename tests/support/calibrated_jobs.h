@@ -1,6 +1,5 @@
 /* For tests of calibrated runs: small models, jobs on them, and runs that are killed. */
-#ifndef GQ_TEST_CALIBRATED_JOBS_H
-#define GQ_TEST_CALIBRATED_JOBS_H
+#pragma once
 
 #include <signal.h>
 
@@ -89,5 +88,3 @@ static inline bool run_until(const job *j, size_t at) {
     }
     return run_finished(child);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* For tests of conversations: small models, and files as gquant-chat writes them. */
-#ifndef GQ_TEST_CHATS_H
-#define GQ_TEST_CHATS_H
+#pragma once
 
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
@@ -49,5 +48,3 @@ static inline gq_evaluation_request request_of(gq_text text, const char *const *
                                    .text = text,
                                    .threads = 1};
 }
-
-#endif

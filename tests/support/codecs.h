@@ -1,7 +1,6 @@
 /* What the tests of codecs share: the ISA levels of this machine, made-up weights, and encoding that is
  * checked to give the same bytes at each of these levels. */
-#ifndef GQ_TEST_CODECS_H
-#define GQ_TEST_CODECS_H
+#pragma once
 
 #include "codec/codec.h"
 #include "tests/support/numbers.h"
@@ -52,5 +51,3 @@ float *through(const tensor_type *type, const float *x, size_t rows, size_t cols
 bool all_finite(const float *x, size_t n);
 /* sqrt(sum w (x - y)^2 / sum w x^2); 0 for zeros that stayed zeros. */
 double relative_error(const float *x, const float *y, size_t rows, size_t cols, const float *importance);
-
-#endif

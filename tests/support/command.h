@@ -1,6 +1,5 @@
 /* For tests of the command: made-up models, runs with checked exit status, reports. */
-#ifndef GQ_TEST_COMMAND_H
-#define GQ_TEST_COMMAND_H
+#pragma once
 
 #include "tests/support/json.h"
 #include "tests/support/model.h"
@@ -47,5 +46,3 @@ json *plan_report(const char *folder, const char *const *words);
 const json *report_tensor(const json *report, const char *name);
 /* Its member "to". */
 const char *report_type(const json *report, const char *name);
-
-#endif

@@ -1,6 +1,5 @@
 /* Small random models with prediction blocks: those of tests/support/forward_models.h with layers more that are such blocks. */
-#ifndef GQ_TEST_DRAFT_MODELS_H
-#define GQ_TEST_DRAFT_MODELS_H
+#pragma once
 
 #include "tests/support/forward_models.h"
 
@@ -28,5 +27,3 @@ model *target_new(const char *name);
 const draft_model *draft_model_at(size_t i); /* NULL behind the last */
 const draft_model *draft_model_named(const char *name);
 model *draft_model_new(const draft_model *d, uint32_t type);
-
-#endif

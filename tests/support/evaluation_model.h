@@ -1,6 +1,5 @@
 /* A small model that can be run, with letters as tokens. */
-#ifndef GQ_TEST_EVALUATION_MODEL_H
-#define GQ_TEST_EVALUATION_MODEL_H
+#pragma once
 
 #include "tests/support/token_model.h"
 
@@ -112,5 +111,3 @@ static inline void write_run_models(const char *plain, uint32_t blocks, const ch
     m = expert_model();
     model_save(m, experts);
 }
-
-#endif

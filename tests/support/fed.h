@@ -1,6 +1,5 @@
 /* What flows into each weight of a model that is run: rows of all its matrices, and the sum of their squares. */
-#ifndef GQ_TEST_FED_H
-#define GQ_TEST_FED_H
+#pragma once
 
 #include "forward/graph/forward.h"
 
@@ -18,5 +17,3 @@ typedef struct fed_list {
 fed *fed_of(fed_list *l, const char *name);
 /* A forward_observer's on_inputs; data: a fed_list. */
 forward_answer fed_take(void *data, const forward_inputs *in, gq_error *e);
-
-#endif

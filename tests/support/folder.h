@@ -1,6 +1,5 @@
 /* A folder for the files of a test program: made before its tests, gone behind them. */
-#ifndef GQ_TEST_FOLDER_H
-#define GQ_TEST_FOLDER_H
+#pragma once
 
 #include "tests/support/model.h"
 
@@ -35,5 +34,3 @@ static inline int folder_remove(void **state) {
     remove_folder(folder);
     return 0;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Small random models of every architecture that is run, with every optional feature that it can have. */
-#ifndef GQ_TEST_FORWARD_MODELS_H
-#define GQ_TEST_FORWARD_MODELS_H
+#pragma once
 
 #include "tests/support/model.h"
 
@@ -85,5 +84,3 @@ typedef struct variant_layer {
 void variant_add_mixer(const variant_layer *l, uint64_t width, char kind);
 /* The i-th id of the text that models are run on. */
 uint32_t variant_id(size_t i);
-
-#endif

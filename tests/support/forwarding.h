@@ -1,6 +1,5 @@
 /* Running whole models for tests: all logits of some windows of ids. */
-#ifndef GQ_TEST_FORWARDING_H
-#define GQ_TEST_FORWARDING_H
+#pragma once
 
 #include "forward/graph/forward.h"
 
@@ -19,5 +18,3 @@ typedef struct forwarding {
 
 /* Logits of each token, vocabulary after vocabulary; malloc'ed. NULL: e says why. */
 float *forward_whole(const model_source *g, const forwarding *f, size_t *vocabulary, gq_error *e);
-
-#endif

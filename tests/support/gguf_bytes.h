@@ -1,7 +1,6 @@
 /* GGUF files written byte by byte, right or wrong, for tests that
  * cannot use the writer they are about. */
-#ifndef GQ_TEST_GGUF_BYTES_H
-#define GQ_TEST_GGUF_BYTES_H
+#pragma once
 
 #include "gguf/gguf.h"
 #include "tests/support/support.h"
@@ -93,5 +92,3 @@ static inline void assert_refused(bytes b, const char *first, const char *second
     free(copy);
     free(b.data);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Metadata that are made of a folder written on the spot, and what they are compared with. */
-#ifndef GQ_TEST_HF_PAIRS_H
-#define GQ_TEST_HF_PAIRS_H
+#pragma once
 
 #include "hf/folder/config_read.h"
 #include "hf/metadata/metadata.h"
@@ -89,5 +88,3 @@ static inline void expect_array(const char *key, uint32_t type, const void *valu
                  sizeof(const int32_t[]){__VA_ARGS__} / sizeof(int32_t))
 #define expect_flags(key, ...) \
     expect_array(key, GGUF_BOOL, (const uint8_t[]){__VA_ARGS__}, sizeof(const uint8_t[]){__VA_ARGS__})
-
-#endif

@@ -1,6 +1,5 @@
 /* Small folders with tokenizers, and what becomes of them. Every test has a folder of its own. */
-#ifndef GQ_TEST_HF_TOKENIZERS_H
-#define GQ_TEST_HF_TOKENIZERS_H
+#pragma once
 
 #include <sys/stat.h>
 
@@ -151,5 +150,3 @@ static inline void assert_list(const char *key, const char *expected) {
     }
     assert_string_equal(text, expected);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Importance data made on the spot, byte by byte, so that they can be as wrong as a test needs. */
-#ifndef GQ_TEST_IMATRIX_FILES_H
-#define GQ_TEST_IMATRIX_FILES_H
+#pragma once
 
 #include <zlib.h>
 
@@ -149,5 +148,3 @@ static inline void check_refuses(blob b, const char *text1, const char *text2) {
     if (!holds(e.text, "matrix") || !holds(e.text, text1) || !holds(e.text, text2))
         fail_msg("'%s' does not hold '%s' and '%s'", e.text, text1, text2);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* JSON for tests: the whole text as a tree that is easily looked into. Malformed text fails the test. */
-#ifndef GQ_TEST_JSON_H
-#define GQ_TEST_JSON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ double json_number(const json *j, const char *key, double absent);
 bool json_yes(const json *j, const char *key);
 /* The element of a list whose member is this text; NULL: there is none, or no list. */
 const json *json_named(const json *list, const char *key, const char *name);
-
-#endif

@@ -1,6 +1,5 @@
 /* Models made on the spot for tests: metadata and tensors in, a GGUF file out; and looking into files. */
-#ifndef GQ_TEST_MODEL_H
-#define GQ_TEST_MODEL_H
+#pragma once
 
 #include "gguf/gguf.h"
 #include "quantize/gquant.h"
@@ -55,5 +54,3 @@ void assert_same_file(const char *a, const char *b);
 size_t count_files(const char *folder);
 /* "FOLDER/name" in a static buffer, one of 64. */
 const char *in_folder(const char *folder, const char *name);
-
-#endif

@@ -1,6 +1,5 @@
 /* Made-up weights: the same numbers on every machine, since no library function is involved. */
-#ifndef GQ_TEST_NUMBERS_H
-#define GQ_TEST_NUMBERS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -12,5 +11,3 @@ float random_normal(void);  /* near enough: a sum of twelve uniform numbers */
 void fill_normal(float *x, size_t n, float deviation);
 /* Importance as models have it: over several powers of ten. */
 void fill_importance(float *w, size_t n);
-
-#endif

@@ -1,6 +1,5 @@
 /* For tests that all look at one made-up model: its folder and files, and their set-up and tear-down. */
-#ifndef GQ_TEST_ONE_MODEL_H
-#define GQ_TEST_ONE_MODEL_H
+#pragma once
 
 #include "tests/support/command.h"
 
@@ -21,5 +20,3 @@ static int tear_down(void **state) {
     remove_folder(folder);
     return 0;
 }
-
-#endif

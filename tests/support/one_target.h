@@ -1,6 +1,5 @@
 /* For tests of targets: a folder with one small model, and options with one output that has a target. */
-#ifndef GQ_TEST_ONE_TARGET_H
-#define GQ_TEST_ONE_TARGET_H
+#pragma once
 
 #include "tests/support/folder.h"
 #include "tests/support/target_model.h"
@@ -31,5 +30,3 @@ static gq_options options_for(const char *to) {
                         .force = true,
                         .effort = GQ_EFFORT_DEFAULT};
 }
-
-#endif

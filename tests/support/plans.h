@@ -1,6 +1,5 @@
 /* Plans made to be looked at, and files for them. */
-#ifndef GQ_TEST_PLANS_H
-#define GQ_TEST_PLANS_H
+#pragma once
 
 #include "tests/support/model.h"
 
@@ -15,5 +14,3 @@ void write_importance(const char *to, uint32_t blocks);
 gq_options options_for(const char *in, const gq_output *out);
 /* No plan can be made: the status, and what the message contains. */
 void must_refuse(const gq_options *options, gq_status status, const char *says);
-
-#endif

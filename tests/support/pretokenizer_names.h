@@ -1,6 +1,5 @@
 /* A name, as tokenizer.ggml.pre has it, of every way to split a text that is known. */
-#ifndef GQ_TEST_PRETOKENIZER_NAMES_H
-#define GQ_TEST_PRETOKENIZER_NAMES_H
+#pragma once
 
 static const char *const pretokenizer_names[] = {"gpt-2",
                                                  "llama-bpe",
@@ -31,5 +30,3 @@ static const char *const pretokenizer_names[] = {"gpt-2",
                                                  "afmoe",
                                                  "chameleon",
                                                  "granite-embed-multi-97m"};
-
-#endif

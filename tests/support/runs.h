@@ -1,6 +1,5 @@
 /* Runs that are stopped before their end, and what the next plan says of them. */
-#ifndef GQ_TEST_RUNS_H
-#define GQ_TEST_RUNS_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -27,5 +26,3 @@ pid_t start_run(const gq_options *o);
 int run_as_asked(char **arguments);
 /* Wait for a process that does a run and ends with 0, or is killed meanwhile: whether it ended. */
 bool run_finished(pid_t child);
-
-#endif

@@ -1,6 +1,5 @@
 /* Files of weights as Hugging Face has them, made by tests: an array at a time, or with any header. */
-#ifndef GQ_TEST_SAFETENSORS_H
-#define GQ_TEST_SAFETENSORS_H
+#pragma once
 
 #include <stdint.h>
 #include <stdio.h>
@@ -73,5 +72,3 @@ static inline void safetensors_write(const safetensors *s, const char *path) {
     snprintf(header, sizeof header, "%s}", *s->header ? s->header : "{");
     safetensors_write_header(path, header, s->data, s->n);
 }
-
-#endif

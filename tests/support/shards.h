@@ -1,6 +1,5 @@
 /* A model cut into shards, in the folder of a test program. */
-#ifndef GQ_TEST_SHARDS_H
-#define GQ_TEST_SHARDS_H
+#pragma once
 
 #include "tests/support/command.h"
 #include "tests/support/folder.h"
@@ -24,5 +23,3 @@ static inline void write_shards(const char *whole, const char *cut, uint32_t n, 
     snprintf(name, sizeof name, "%s-%05u-of-%05u.gguf", cut, n, n);
     assert_true(exists(path(name)));
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* What the tests share: cmocka with its includes and what nearly all use of the C library, paths of test material,
  * temporary folders, running the command. */
-#ifndef GQ_TEST_SUPPORT_H
-#define GQ_TEST_SUPPORT_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -82,6 +81,4 @@ int run_command(const char *const *argv, char **out, char **err);
     (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer))
 #else
 #define SANITIZED 0
-#endif
-
 #endif

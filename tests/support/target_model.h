@@ -1,6 +1,5 @@
 /* A small model for tests of targets, and plans for it. */
-#ifndef GQ_TEST_TARGET_MODEL_H
-#define GQ_TEST_TARGET_MODEL_H
+#pragma once
 
 #include "tests/support/model.h"
 
@@ -14,5 +13,3 @@ gq_plan *plan_for(gq_options o, bool *measured);
 char *types_of(const gq_plan *plan, size_t output);
 /* Of the first output; frees the plan. */
 void assert_types(gq_plan *plan, const char *wanted);
-
-#endif

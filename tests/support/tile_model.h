@@ -1,7 +1,6 @@
 /* The tiles of AMX in plain C, as spec'd by measurement: what codec/amx/matmul_bf16.c is compiled with where
  * it is to run without them. */
-#ifndef GQ_TEST_TILE_MODEL_H
-#define GQ_TEST_TILE_MODEL_H
+#pragma once
 
 #include "codec/tile.h"
 
@@ -16,5 +15,3 @@ float tile_model_output(const uint16_t *a, const uint16_t *b, size_t b_step, siz
 uint16_t tile_model_part(float x);
 /* How often tiles were configured and not released. */
 int tile_model_configured(void);
-
-#endif

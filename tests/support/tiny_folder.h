@@ -1,6 +1,5 @@
 /* A Hugging Face folder written on the spot: a small llama, or a mixtral. */
-#ifndef GQ_TEST_TINY_FOLDER_H
-#define GQ_TEST_TINY_FOLDER_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -13,5 +12,3 @@ void tiny_folder_write(const char *folder, int layers, int experts, unsigned see
 void tiny_adapter_write(const char *folder, bool dora);
 /* Replaces a file of the folder by a text. */
 void tiny_folder_text(const char *folder, const char *name, const char *text);
-
-#endif

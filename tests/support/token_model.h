@@ -1,6 +1,5 @@
 /* A vocabulary for models made on the spot: letters a to h are tokens 0 to 7, <s> is token 8. */
-#ifndef GQ_TEST_TOKEN_MODEL_H
-#define GQ_TEST_TOKEN_MODEL_H
+#pragma once
 
 #include "tests/support/model.h"
 
@@ -31,5 +30,3 @@ static inline void token_model_letters(model *m, bool begins, uint64_t rows) {
     model_set(m, "tokenizer.ggml.add_bos_token", GGUF_BOOL, &add, 1);
     free(texts), free(types);
 }
-
-#endif

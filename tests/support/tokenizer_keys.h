@@ -1,6 +1,5 @@
 /* Metadata of a vocabulary, made by hand. */
-#ifndef GQ_TEST_TOKENIZER_KEYS_H
-#define GQ_TEST_TOKENIZER_KEYS_H
+#pragma once
 
 #include "forward/tokens/tokenizer.h"
 #include "tests/support/gguf_bytes.h"
@@ -67,5 +66,3 @@ static inline void free_keys(keys *k) {
     for (size_t i = 0; i < k->n; i++) free(k->values[i].data);
     *k = (keys){0};
 }
-
-#endif

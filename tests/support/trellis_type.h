@@ -5,8 +5,7 @@
  * A row is a float, then blocks of 32 columns in 9 bytes: a scale, as so many 255ths of the head, and codes
  * of two bits. A path has four states and begins in state 0 in each block; from every state two sets of
  * levels can be reached, of which each has two of the eight levels -3.5, -2.5, ... 3.5. */
-#ifndef GQ_TEST_TRELLIS_TYPE_H
-#define GQ_TEST_TRELLIS_TYPE_H
+#pragma once
 
 #include "codec/codec.h"
 
@@ -19,5 +18,3 @@ typedef enum trellis_way { TRELLIS_TOGETHER, TRELLIS_EACH, TRELLIS_GREEDY } trel
 const kernels *trellis_kernels(const kernels *k, trellis_way way);
 /* What kernels_select() returns from now on. */
 void trellis_use(trellis_way way);
-
-#endif

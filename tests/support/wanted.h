@@ -1,6 +1,5 @@
 /* For tests of runs that do not go through at once: a model, and the file that all of them must end with. */
-#ifndef GQ_TEST_WANTED_H
-#define GQ_TEST_WANTED_H
+#pragma once
 
 #include "tests/support/folder.h"
 #include "tests/support/runs.h"
@@ -23,5 +22,3 @@ static int set_up(void **state) {
 }
 
 static gq_options options_for(const gq_output *out) { return run_options(path("in.gguf"), out, 2); }
-
-#endif

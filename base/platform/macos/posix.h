@@ -2,8 +2,7 @@
  * source, so that none of them knows of macOS. Functions do what Linux's manual says, as far as the sources ask for
  * it; each says what is different. Sources: Apple's manual pages of the functions that are called.
  */
-#ifndef GQ_MACOS_POSIX_H
-#define GQ_MACOS_POSIX_H
+#pragma once
 
 #include <errno.h>
 #include <fcntl.h>
@@ -161,5 +160,3 @@ static inline int macos_cond_timedwait(pthread_cond_t *wake, pthread_mutex_t *lo
     return pthread_cond_timedwait_relative_np(wake, lock, &(struct timespec){left / SECOND, left % SECOND});
 }
 #define pthread_cond_timedwait macos_cond_timedwait
-
-#endif

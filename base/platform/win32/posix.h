@@ -5,8 +5,7 @@
  * An open file can be renamed and removed, as everywhere else: all are opened so that they share that
  * (FILE_SHARE_DELETE). Sources: learn.microsoft.com, the pages of the functions that base/platform/win32/ calls.
  */
-#ifndef GQ_WIN32_POSIX_H
-#define GQ_WIN32_POSIX_H
+#pragma once
 
 #define tell win32_tell /* <io.h> takes the name */
 #include <dirent.h>
@@ -238,5 +237,3 @@ static inline int sigtimedwait(const sigset_t *set, void *info, const struct tim
 static inline int pthread_sigmask(int how, const sigset_t *set, sigset_t *old) {
     return (void)how, (void)set, (void)old, 0;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Between the UTF-8 of the sources and what Windows' functions take. */
-#ifndef GQ_WIN32_WIDE_H
-#define GQ_WIN32_WIDE_H
+#pragma once
 
 #include <stdbool.h>
 #include <wchar.h>
@@ -15,5 +14,3 @@ int wide_fail(void);
 /* A file for a moment, which goes when it is closed (tmpfile() there puts it where few may write); NULL and
  * errno. */
 FILE *wide_file(void);
-
-#endif

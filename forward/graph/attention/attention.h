@@ -1,6 +1,5 @@
 /* Sizes of heads, windows, scale and rope: shared by all mixers that compare queries with keys. */
-#ifndef GQ_FORWARD_GRAPH_ATTENTION_ATTENTION_H
-#define GQ_FORWARD_GRAPH_ATTENTION_ATTENTION_H
+#pragma once
 
 #include "forward/graph/attention/rope.h"
 #include "forward/graph/batch.h"
@@ -152,5 +151,3 @@ attention_block attention_score(forward_batch *b, const part_spec *p, const atte
 /* Makes weights of them: 0 for keys that a query does not see. */
 void attention_weigh(forward_batch *b, const part_spec *p, const attention_heads *h,
                      const attention_block *s);
-
-#endif

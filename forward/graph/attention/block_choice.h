@@ -1,7 +1,6 @@
 /* Sparse attention by blocks of keys: for each head of keys a token attends to the blocks of the largest
  * scores. */
-#ifndef GQ_FORWARD_GRAPH_ATTENTION_BLOCK_CHOICE_H
-#define GQ_FORWARD_GRAPH_ATTENTION_BLOCK_CHOICE_H
+#pragma once
 
 #include "forward/graph/attention/attention.h"
 #include "forward/graph/layer_part.h"
@@ -19,5 +18,3 @@ const uint64_t *block_choice_make(forward_batch *b, const part_spec *p, const fl
                                   float *work);
 /* The choice of a head of keys takes so many words. */
 size_t block_choice_step(const forward_batch *b, const part_spec *p);
-
-#endif

@@ -1,6 +1,5 @@
 /* The choice of keys in sparse attention: each token attends to the `top` keys of the largest scores. */
-#ifndef GQ_FORWARD_GRAPH_ATTENTION_INDEXER_H
-#define GQ_FORWARD_GRAPH_ATTENTION_INDEXER_H
+#pragma once
 
 #include "forward/graph/attention/attention.h"
 #include "forward/graph/layer_part.h"
@@ -54,5 +53,3 @@ typedef struct indexer_task {
     size_t scores_each;
 } indexer_task;
 void indexer_choose(forward_batch *b, const part_spec *p, const indexer_task *t);
-
-#endif

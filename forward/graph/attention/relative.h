@@ -1,7 +1,6 @@
 /* Scores that get a number by the distance of query and key and by the head (t5): near distances have one each, farther
  * ones share it, and all from 128 on have the last. */
-#ifndef GQ_FORWARD_GRAPH_ATTENTION_RELATIVE_H
-#define GQ_FORWARD_GRAPH_ATTENTION_RELATIVE_H
+#pragma once
 
 #include "forward/graph/attention/attention.h"
 #include "forward/graph/layer_part.h"
@@ -14,5 +13,3 @@ void relative_lay_out(forward_batch *b, const model_part *p, scratch *s);
 void relative_prepare(forward_batch *b, const model_part *p);
 /* Adds a block's numbers to its scores, where the layer has some. */
 void relative_add(forward_batch *b, const part_spec *p, const attention_heads *h, const attention_block *s);
-
-#endif

@@ -1,6 +1,5 @@
 /* Rotary positions: what a model says of them, and tables of sines and cosines. */
-#ifndef GQ_FORWARD_GRAPH_ATTENTION_ROPE_H
-#define GQ_FORWARD_GRAPH_ATTENTION_ROPE_H
+#pragma once
 
 #include "forward/graph/batch.h"
 #include "forward/graph/keys.h"
@@ -70,5 +69,3 @@ typedef struct rope_columns {
 void batch_rope_columns(forward_batch *b, const part_spec *p, const rope_columns *c);
 /* Rows times the temperature of each position, where the model has one. */
 void batch_temper(forward_batch *b, const part_spec *p, float *x, size_t rows);
-
-#endif

@@ -15,8 +15,7 @@
  *
  * Queries and keys at every n-th position of a window are added up, in float64 and in a fixed order.
  */
-#ifndef GQ_FORWARD_GRAPH_ATTENTION_SCORES_H
-#define GQ_FORWARD_GRAPH_ATTENTION_SCORES_H
+#pragma once
 
 #include "forward/graph/forward.h"
 
@@ -47,5 +46,3 @@ bool forward_scores_add_values(const forward_scores *s, const forward_row_group 
 /* Bytes that either call takes at most. */
 uint64_t forward_scores_bytes(const forward_row_group *groups, size_t n, size_t context, size_t every,
                               int threads);
-
-#endif

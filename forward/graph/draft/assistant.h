@@ -1,6 +1,5 @@
 /* Drafts that read the keys and values of a target's last layers: Gemma 4's assistants. */
-#ifndef GQ_FORWARD_GRAPH_DRAFT_ASSISTANT_H
-#define GQ_FORWARD_GRAPH_DRAFT_ASSISTANT_H
+#pragma once
 
 #include "forward/graph/layer.h"
 
@@ -12,5 +11,3 @@ bool forward_assistant_leave(forward_batch *b, const forward_layer *l, const flo
                              float *h, size_t h_stride, gq_error *e);
 /* Lets no position of the batch's texts see its own keys; to be called when they are cut (forward_batch_cut). */
 void forward_assistant_cut(forward_batch *b);
-
-#endif

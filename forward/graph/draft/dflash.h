@@ -4,8 +4,7 @@
  * that stands in its place; with DSpark's anchors that predict, each position predicts the one behind it.
  *
  * A batch has one window: states of the target, of position 0 on, and blocks behind them. */
-#ifndef GQ_FORWARD_GRAPH_DRAFT_DFLASH_H
-#define GQ_FORWARD_GRAPH_DRAFT_DFLASH_H
+#pragma once
 
 #include "forward/graph/draft/target.h"
 #include "forward/graph/layer.h"
@@ -41,5 +40,3 @@ enum { DFLASH_NONE = UINT32_MAX }; /* a token that the target cannot have */
 /* tokens[blocks][drafted]. t: a tile of the draft's. */
 bool forward_dflash_choose(forward_batch *b, forward_tile *t, const dflash_ends *of, uint32_t *tokens,
                            gq_error *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* The numbers of a DFlash draft, as its mixer (dflash.c) and its head (dflash_head.c) see them. */
-#ifndef GQ_FORWARD_GRAPH_DRAFT_DFLASH_NUMBERS_H
-#define GQ_FORWARD_GRAPH_DRAFT_DFLASH_NUMBERS_H
+#pragma once
 
 #include "forward/graph/attention/attention.h"
 #include "forward/graph/layer_part.h"
@@ -24,5 +23,3 @@ typedef struct dflash_numbers {
 static inline const dflash_numbers *dflash_numbers_of(const forward_model *m) {
     return model_numbers(m, &mixer_dflash);
 }
-
-#endif

@@ -7,8 +7,7 @@
  * A block is a forward_model of one layer: it is run with the functions of block.h and layer.h. Where a model has several
  * blocks each is run with the model's own states, as llama.cpp feeds them a text.
  */
-#ifndef GQ_FORWARD_GRAPH_DRAFT_DRAFT_H
-#define GQ_FORWARD_GRAPH_DRAFT_DRAFT_H
+#pragma once
 
 #include "forward/graph/block.h"
 #include "forward/graph/forward.h"
@@ -29,5 +28,3 @@ bool forward_draft_has_head(const forward_model *draft);
  * layer. */
 bool forward_draft_enter(forward_batch *b, const uint32_t *ids, const float *x, size_t stride, float *y,
                          size_t y_stride, gq_error *e);
-
-#endif

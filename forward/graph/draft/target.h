@@ -12,8 +12,7 @@
  * Assistants of Gemma 4 (assistant.c): at position p the embedding of its token and the target's state behind its last
  * norm at p - 1 become one state of width D. Layers attend to the target's keys and values of the positions before p.
  * What they leave predicts the token of p + 1, and a state for the next token, which is drafted at the same position. */
-#ifndef GQ_FORWARD_GRAPH_DRAFT_TARGET_H
-#define GQ_FORWARD_GRAPH_DRAFT_TARGET_H
+#pragma once
 
 #include "forward/graph/attention/scores.h"
 #include "forward/graph/layer.h"
@@ -39,5 +38,3 @@ bool forward_draft_fuse(forward_batch *b, const forward_layer *l, const float *x
 /* y: the embeddings of n tokens, of as many columns as its matrix has. Ids that it lacks are as 0. */
 bool forward_draft_embed(const forward_model *draft, const uint32_t *ids, size_t n, float *y, size_t stride,
                          gq_error *e);
-
-#endif

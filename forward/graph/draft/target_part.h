@@ -1,6 +1,5 @@
 /* What the parts of drafts that continue a target's states (target.h) have in common. */
-#ifndef GQ_FORWARD_GRAPH_DRAFT_TARGET_PART_H
-#define GQ_FORWARD_GRAPH_DRAFT_TARGET_PART_H
+#pragma once
 
 #include "forward/graph/keys.h"
 #include "forward/graph/model.h"
@@ -17,5 +16,3 @@ typedef struct draft_flow {
     size_t stride, y_stride;
 } draft_flow;
 bool draft_apply(forward_batch *b, const forward_layer *l, weight_slot s, const draft_flow *f, gq_error *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* A set of experts of a layer, run on the tokens that meet each of them. */
-#ifndef GQ_FORWARD_GRAPH_EXPERTS_EXPERT_SET_H
-#define GQ_FORWARD_GRAPH_EXPERTS_EXPERT_SET_H
+#pragma once
 
 #include "forward/graph/experts/experts.h"
 
@@ -8,5 +7,3 @@
 bool experts_run_set(const experts_run *r, const expert_set *set);
 /* gate = act(gate) up, whose rows stand behind the gates'; act(gate) where experts have no gates. */
 void experts_gate_rows(forward_batch *b, const activation_rule *act, batch_values gate);
-
-#endif

@@ -1,7 +1,6 @@
 /* Shared by the routed feed-forward part (experts.c), its router (router.c) and what runs its matrices
  * (expert_set.c). */
-#ifndef GQ_FORWARD_GRAPH_EXPERTS_EXPERTS_H
-#define GQ_FORWARD_GRAPH_EXPERTS_EXPERTS_H
+#pragma once
 
 #include "forward/graph/layer_part.h"
 
@@ -63,5 +62,3 @@ typedef struct experts_run {
 
 /* Chooses the experts of all tokens from what flows into the router, and sorts the tokens by expert. */
 bool experts_route(experts_run *r, const float *x, size_t stride);
-
-#endif

@@ -1,6 +1,5 @@
 /* The rows by which routers choose experts, for callers that compare experts' inputs. */
-#ifndef GQ_FORWARD_GRAPH_EXPERTS_ROUTER_ROWS_H
-#define GQ_FORWARD_GRAPH_EXPERTS_ROUTER_ROWS_H
+#pragma once
 
 #include "forward/graph/forward.h"
 
@@ -11,5 +10,3 @@ size_t forward_router_rows(const forward_model *m, size_t i);
 /* rows[forward_router_rows][width] of layer i: what a state gives, but for its length, by which the router
  * chooses experts. The norm's weights before the router are in it, and only differences of experts. */
 bool forward_router_read(const forward_model *m, size_t i, float *rows, gq_error *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* The numbers of KDA, some of which only the keys of one architecture say (own_keys.c). */
-#ifndef GQ_FORWARD_GRAPH_RECURRENT_KDA_H
-#define GQ_FORWARD_GRAPH_RECURRENT_KDA_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,5 +17,3 @@ typedef struct kda_numbers {
 typedef struct kda_layer {
     size_t heads;
 } kda_layer;
-
-#endif

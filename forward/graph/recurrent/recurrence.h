@@ -1,6 +1,5 @@
 /* Steps that mixers with a convolution or a state share. Rows are those of the batch's temporaries. */
-#ifndef GQ_FORWARD_GRAPH_RECURRENT_RECURRENCE_H
-#define GQ_FORWARD_GRAPH_RECURRENT_RECURRENCE_H
+#pragma once
 
 #include "forward/graph/batch.h"
 #include "forward/graph/keys.h"
@@ -45,5 +44,3 @@ typedef struct forgetting_heads {
     size_t heads, head;
 } forgetting_heads;
 void batch_forget(forward_batch *b, const recurrence_scratch *r, const forgetting_heads *h);
-
-#endif

@@ -1,6 +1,5 @@
 /* Shared by the mixers and the feed-forward part of RWKV. */
-#ifndef GQ_FORWARD_GRAPH_RECURRENT_RWKV_H
-#define GQ_FORWARD_GRAPH_RECURRENT_RWKV_H
+#pragma once
 
 #include "forward/graph/layer_part.h"
 
@@ -12,5 +11,3 @@ typedef struct rwkv_blend {
     size_t x_stride;
 } rwkv_blend;
 void rwkv_blend_rows(forward_batch *b, const rwkv_blend *l);
-
-#endif

@@ -3,8 +3,7 @@
  * Tokens are the lanes, so no sum runs across a vector, and results do not depend on its width. Only
  * exponentials use fused products.
  */
-#ifndef GQ_FORWARD_GRAPH_SIMD_ELEMENTS_H
-#define GQ_FORWARD_GRAPH_SIMD_ELEMENTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -68,5 +67,3 @@ typedef struct element_kernels {
     void (*scale)(float *x, float factor, size_t n);
     void (*multiply)(float *x, const float *y, size_t n);
 } element_kernels;
-
-#endif

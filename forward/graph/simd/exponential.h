@@ -1,6 +1,5 @@
 /* exp, tanh and ln(1 + e^x) of vectors: libm's differ from machine to machine. */
-#ifndef GQ_FORWARD_GRAPH_SIMD_EXPONENTIAL_H
-#define GQ_FORWARD_GRAPH_SIMD_EXPONENTIAL_H
+#pragma once
 
 #include "codec/simd/fma.h"
 
@@ -46,5 +45,3 @@ INLINE vf lanes_softplus(vf x) {
     p = vf_fused(p, s2, vf_all(1.0f / 3.0f));
     return vf_larger(vf_all(0.0f), x) + 2.0f * vf_fused(p * s2, s, s);
 }
-
-#endif

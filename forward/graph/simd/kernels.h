@@ -1,6 +1,5 @@
 /* The functions of this folder that are compiled once per ISA level. */
-#ifndef GQ_FORWARD_GRAPH_SIMD_KERNELS_H
-#define GQ_FORWARD_GRAPH_SIMD_KERNELS_H
+#pragma once
 
 #include "codec/codec.h"
 #include "forward/graph/simd/elements.h"
@@ -13,5 +12,3 @@ typedef struct forward_kernels {
 
 /* Returns the functions of the same ISA level as k. */
 const forward_kernels *forward_kernels_of(const kernels *k);
-
-#endif

@@ -5,8 +5,7 @@
  * is never mixed with another, and the sum over the rows of a state is one chain in their order: results do
  * not depend on a vector's width, or on how columns are cut into tasks.
  */
-#ifndef GQ_FORWARD_GRAPH_SIMD_RECURRENCE_H
-#define GQ_FORWARD_GRAPH_SIMD_RECURRENCE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -81,5 +80,3 @@ typedef struct recurrence_kernels {
     void (*decay)(float *y, const float *x, float factor, size_t n);
     void (*forget)(const forgetting_task *t);
 } recurrence_kernels;
-
-#endif

@@ -1,7 +1,6 @@
 /* The bank of kimi-k3: states from before earlier layers, which a layer reads together with the state itself.
  */
-#ifndef GQ_FORWARD_GRAPH_STATES_BANK_H
-#define GQ_FORWARD_GRAPH_STATES_BANK_H
+#pragma once
 
 #include "forward/graph/batch.h"
 
@@ -11,5 +10,3 @@
 const float *bank_read(forward_batch *b, weight_slot score, const float *x, size_t *stride);
 /* Lets the bank take x where the layer does so; x is then 0, so the layer's mixer begins it anew. */
 void bank_take(forward_batch *b, float *x, size_t stride);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Models of such an encoder alone (t5encoder) have the same names, and each layer runs on all tokens.
  */
-#ifndef GQ_FORWARD_GRAPH_STATES_CODERS_H
-#define GQ_FORWARD_GRAPH_STATES_CODERS_H
+#pragma once
 
 #include "forward/graph/batch.h"
 #include "forward/graph/keys.h"
@@ -42,5 +41,3 @@ bool coders_report_encoder(forward_batch *b, const float *x, size_t stride, cons
 void coders_pick_decoder(forward_batch *b, forward_inputs *in);
 /* The id whose embedding a token of the batch gets. */
 uint32_t coders_id(const forward_batch *b, const uint32_t *ids, size_t token);
-
-#endif

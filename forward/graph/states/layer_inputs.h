@@ -5,8 +5,7 @@
  *
  * x is what was embedded. The inputs of all layers are carried from the embedding on. llama.cpp does not
  * quantize per_layer_model_proj, so what flows into it is not reported. */
-#ifndef GQ_FORWARD_GRAPH_STATES_LAYER_INPUTS_H
-#define GQ_FORWARD_GRAPH_STATES_LAYER_INPUTS_H
+#pragma once
 
 #include "forward/graph/layer_part.h"
 
@@ -30,5 +29,3 @@ bool layer_inputs_embed(forward_batch *b, const layer_inputs *n, const layer_inp
 /* b->part = rmsnorm(proj (act(inp_gate x) * e), post_norm); e: the layer's rows of the state. Takes n rows of
  * work. */
 bool layer_inputs_run(forward_batch *b, const layer_inputs *n, const float *e, const float *x, size_t stride);
-
-#endif

@@ -1,7 +1,6 @@
 /* What a table has for the last tokens: rows that are found by a hash of them, which streams of a token take in (gated.c).
  */
-#ifndef GQ_FORWARD_GRAPH_STATES_NGRAMS_H
-#define GQ_FORWARD_GRAPH_STATES_NGRAMS_H
+#pragma once
 
 #include "forward/graph/layer_part.h"
 
@@ -32,5 +31,3 @@ void ngrams_lay_out(const ngram_numbers *n, ngram_scratch *own, scratch *s);
 /* Adds it to the streams, rows of the state, behind which the tokens' ids stand. False: b->e, or the site's answer. */
 bool ngrams_add(forward_batch *b, const ngram_numbers *n, const ngram_scratch *own, size_t streams,
                 float *state);
-
-#endif

@@ -1,6 +1,5 @@
 /* Two stacks of blocks by turns. */
-#ifndef GQ_FORWARD_GRAPH_STATES_STACKS_H
-#define GQ_FORWARD_GRAPH_STATES_STACKS_H
+#pragma once
 
 #include "forward/graph/layer_part.h"
 
@@ -9,5 +8,3 @@
 void stacks_read_keys(forward_model *m, key_reader *r, uint64_t blocks);
 /* Marks the layers that are not run, when all loops have theirs. Does nothing in other models. */
 void stacks_rest(forward_model *m);
-
-#endif

@@ -1,6 +1,5 @@
 /* Metadata that speak of layers, as they read after some were pruned (gq_options.prune_layers). */
-#ifndef GQ_QUANTIZE_PLAN_CHANGES_LAYER_KEYS_H
-#define GQ_QUANTIZE_PLAN_CHANGES_LAYER_KEYS_H
+#pragma once
 
 #include "gguf/gguf.h"
 #include "gguf/header.h"
@@ -17,5 +16,3 @@ bool plan_layer_key_copy(const gq_plan *plan, const model_kv *kv, gguf_header *h
 bool plan_layer_lists_write(const gq_plan *plan, gguf_header *h, gq_error *e);
 /* Writes the number of layers that are left. */
 bool plan_layer_count_write(const gq_plan *plan, gguf_header *h, gq_error *e);
-
-#endif

@@ -1,7 +1,6 @@
 /* The layers that stay (gq_options.prune_layers, no_mtp, mtp_only), and the tensors that are written transposed
  * (transpose). */
-#ifndef GQ_QUANTIZE_PLAN_CHANGES_LAYERS_H
-#define GQ_QUANTIZE_PLAN_CHANGES_LAYERS_H
+#pragma once
 
 #include "gguf/model.h"
 #include "quantize/gquant_quantize.h"
@@ -31,5 +30,3 @@ bool plan_layers_rename(const plan_layers *layers, const char *name, char to[GGU
 /* Makes the sources that the options name be read transposed. Those that are stored transposed get their rows
  * and columns back. */
 bool plan_transpose(gq_plan *plan, const gq_options *options, gq_error *e);
-
-#endif

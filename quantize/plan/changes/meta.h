@@ -1,6 +1,5 @@
 /* The metadata of an output: the input's, as overrides, pruned layers and new types change them. */
-#ifndef GQ_QUANTIZE_PLAN_CHANGES_META_H
-#define GQ_QUANTIZE_PLAN_CHANGES_META_H
+#pragma once
 
 #include "gguf/header.h"
 #include "quantize/plan/plan.h"
@@ -8,5 +7,3 @@
 /* Writes all pairs except those about shards into a header. */
 bool plan_meta_write(const gq_plan *plan, const plan_output *out, const gq_options *options, gguf_header *h,
                      gq_error *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* Metadata that is set in the outputs (gq_options.override_kv), and what is left out (remove_kv). */
-#ifndef GQ_QUANTIZE_PLAN_CHANGES_PAIRS_H
-#define GQ_QUANTIZE_PLAN_CHANGES_PAIRS_H
+#pragma once
 
 #include "base/warnings.h"
 #include "gguf/header.h"
@@ -43,5 +42,3 @@ model_kv *plan_removed_rest(const plan_removed *removed, const model_source *mod
 bool plan_removed_has(const plan_removed *removed, const char *key);
 /* Takes gquant's own pairs out of a header, but not those that are overridden. */
 void plan_removed_apply(const plan_removed *removed, const plan_overrides *overrides, gguf_header *h);
-
-#endif

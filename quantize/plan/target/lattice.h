@@ -1,6 +1,5 @@
 /* Finds tensors whose weights lie on a lattice of few bits. */
-#ifndef GQ_QUANTIZE_PLAN_TARGET_LATTICE_H
-#define GQ_QUANTIZE_PLAN_TARGET_LATTICE_H
+#pragma once
 
 #include "quantize/plan/plan.h"
 
@@ -14,5 +13,3 @@ static inline bool plan_lattice_holds(const plan_source *s, uint32_t type) {
 }
 /* Warns of tensors on a lattice, and of outputs whose types do not hold it. Called when these are chosen. */
 bool plan_warn_lattices(gq_plan *plan, gq_error *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* Measures the error of each type for each tensor, on a sample of its rows. */
-#ifndef GQ_QUANTIZE_PLAN_TARGET_MEASURE_H
-#define GQ_QUANTIZE_PLAN_TARGET_MEASURE_H
+#pragma once
 
 #include "mixes/budget.h"
 #include "quantize/plan/plan.h"
@@ -46,5 +45,3 @@ bool measure_may_replace(const char *path, gq_error *e);
 /* Writes the file, in place of an older one, in one step. */
 bool measure_write(const gq_plan *plan, const char *path, const char *key, const measured *found,
                    gq_error *e);
-
-#endif

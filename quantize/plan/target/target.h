@@ -1,6 +1,5 @@
 /* Gives tensors their types so that the output has a size asked for (gq_target). */
-#ifndef GQ_QUANTIZE_PLAN_TARGET_TARGET_H
-#define GQ_QUANTIZE_PLAN_TARGET_TARGET_H
+#pragma once
 
 #include "quantize/plan/assign.h"
 #include "quantize/plan/target/measure.h"
@@ -31,5 +30,3 @@ typedef struct plan_studies {
 /* Gives the tensors of all outputs with a target their types: measures errors, or reads an earlier run's
  * measurements, and chooses. */
 bool plan_targets(gq_plan *plan, plan_assignment *a, const gq_options *options, gq_error *e);
-
-#endif
