@@ -74,7 +74,7 @@ INLINE scaled_sums clipped_sums(const sub_block_copy *c, bool weighted, scaled_s
 /* Tries scales that put the largest weight at code `at`, and `step` further each. */
 INLINE void clipped_climb(const sub_block_copy *c, bool weighted, float at, float step, int tries,
                           clipped_fit *kept) {
-    const float one = 32768.0f / 4; /* y of the largest weight as t: four codes */
+    const float one = 32767.0f / 4; /* y of the largest weight as t: four codes */
     vp t[COPY_PAIRS], by[COPY_PAIRS];
     for (int i = 0; i < COPY_PAIRS; i++) {
         t[i] = vp_times(c->y[i], vp_all((int)(at * one)));
