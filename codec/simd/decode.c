@@ -113,7 +113,19 @@ typedef uint64_t codes_32 __attribute__((vector_size(32)));
 INLINE void scaled_codes_32(const codes_32 *v, float scale, float min, float *x) {
     uint8_t code[32];
     memcpy(code, v, sizeof code);
+#if GQ_LANES == 16 && defined(__AVX512F__) /* gcc 12 goes by way of 16 bits */
+    for (int j = 0; j < 32; j += L) {
+        vi q = (vi)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(code + j)));
+        vf_store(x + j, scale * vi_to_float(q) - min);
+    }
+#elif GQ_LANES == 8 && defined(__AVX2__)
+    for (int j = 0; j < 32; j += L) {
+        vi q = (vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(code + j)));
+        vf_store(x + j, scale * vi_to_float(q) - min);
+    }
+#else
     for (int j = 0; j < 32; j++) x[j] = scale * (float)code[j] - min;
+#endif
 }
 
 DECODE(q4_k) {

@@ -10,7 +10,7 @@
 #include "codec/simd/copy.h"
 #include "codec/simd/scaled.h"
 
-enum { COPY_LENGTH = 16, COPY_PAIRS = COPY_LENGTH / 2 };
+enum { COPY_LENGTH = 16, COPY_PAIRS = COPY_LENGTH / 2, COPY_LEAST_WEIGHT = 8 };
 
 /* y = x per, whole numbers, the largest of them -most. Importance as whole numbers. */
 typedef struct sub_block_copy {
@@ -26,6 +26,9 @@ INLINE void copy_sub_block(sub_block_copy *c, const vf *x, const float *w, bool 
     int32_t whole[COPY_LENGTH];
     vf low, high;
     c->unit = weighted ? copy_weights(w, COPY_LENGTH, most_weight, whole, c->w) : 1.0f;
+    if (weighted) /* products with less would be rounded to nothing */
+        for (int i = 0; i < COPY_PAIRS; i++)
+            c->w[i] = vp_all(COPY_LEAST_WEIGHT) + vp_beyond(c->w[i], vp_all(COPY_LEAST_WEIGHT));
     vf_extremes(x, COPY_LENGTH, &low, &high);
     vm down = vf_less(high, -low);
     vf top = vf_pick(down, low, high);
@@ -70,7 +73,7 @@ INLINE scaled_sums clipped_sums(const sub_block_copy *c, bool weighted, scaled_s
 /* Tries scales that put the largest weight at code `at`, and `step` further each. */
 INLINE void clipped_climb(const sub_block_copy *c, bool weighted, float at, float step, int tries,
                           clipped_fit *kept) {
-    const float one = 32768.0f / 4; /* y of the largest weight as t: four codes */
+    const float one = 32767.0f / 4; /* y of the largest weight as t: four codes */
     vp t[COPY_PAIRS], by[COPY_PAIRS];
     for (int i = 0; i < COPY_PAIRS; i++) {
         t[i] = vp_times(c->y[i], vp_all((int)(at * one)));
