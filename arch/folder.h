@@ -74,7 +74,7 @@ typedef struct arch_tokenizer {
 
 /* ---- classes ---- */
 
-/* Adds tensors that no array has (hf/tensors/finish.c). */
+/* Adds tensors that no array has (hf/tensors/computed.c). */
 #define ARCH_FINISHES(F) \
     F(FINISH_ROPE, hf_finish_rope)                 /* rope_freqs, where the rotation's type is llama3 */ \
     F(FINISH_ROPE_16, hf_finish_rope_16)           /* the same; without a factor it is 16, not 8 */ \
@@ -213,7 +213,7 @@ typedef struct arch_shape {
 
 /* ---- what is particular ---- */
 
-/* Pairs that tensors decide (hf/tensors/build_pairs.c). */
+/* Pairs that tensors decide (hf/metadata/metadata.c). */
 typedef enum arch_tensor_pairs {
     TENSOR_PAIRS_NONE,
     TENSOR_PAIRS_XIELU,        /* four numbers of each layer's activation */

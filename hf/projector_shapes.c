@@ -10,7 +10,7 @@
 
 #include "base/checked.h"
 #include "hf/arrays/names.h"
-#include "hf/tensors/build_tensor.h"
+#include "hf/tensors/builder.h"
 
 enum { LETTERS = 128, WORD_BYTES = 16 };
 

@@ -1,17 +1,18 @@
-/* Whether the tensors are those of such a model, in the shapes that its config says; and what config.json asks for and
- * the GGUF will not have. A reader of the file computes something else then, and nothing in the file shows it: so it is
- * told.
+/* Stage 4, checks: whether the tensors are those of such a model, in the shapes that its config says; and what config.json
+ * asks for and the GGUF will not have. A reader of the file computes something else then, and nothing in the file shows it:
+ * so there is a warning.
  */
-#include "hf/tensors/doubts.h"
-
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "gguf/facts.h"
 #include "hf/arrays/names.h"
 #include "hf/folder/config_read.h"
 #include "hf/folder/draft.h"
-#include "hf/tensors/build_tensor.h"
+#include "hf/tensors/builder.h"
+#include "hf/tensors/names.h"
 
 #define DOUBT(b, e, ...) hf_folder_warn((b)->list->folder, "config.json", e, __VA_ARGS__)
 
@@ -394,7 +395,7 @@ static bool shape_counts(const hf_build *b, const arch_shape *s) {
 
 static bool shape_fail_missing(const hf_build *b, const char *name, gq_error *e) {
     char own[512] = "";
-    bool is_known = hf_build_own_name(b, name, own, sizeof own);
+    bool is_known = hf_names_find_source(b, name, own, sizeof own);
     return hf_config_fail(b->config, e, "no array becomes %s%s%s%s: such a model has one", name,
                           is_known ? " (" : "", own, is_known ? ")" : "");
 }
@@ -444,8 +445,41 @@ static bool shapes_check(const hf_build *b, gq_error *e) {
                           missing);
 }
 
-bool hf_build_doubt(const hf_build *b, gq_error *e) {
-    return doubt_head(b, e) && shapes_check(b, e) && check_vocabulary(b, e) && doubt_rope(b, e) &&
-           doubt_activation(b, e) && doubt_number(b, e) && doubt_list_lengths(b, e) &&
-           doubt_layer_kinds(b, e) && doubt_turned_layers(b, e) && doubt_said(b, e);
+/* ---- all ---- */
+
+/* Arrays that are turned leave it open whether those are whose shape does not tell. */
+static bool build_check_turned(const hf_build *b, gq_error *e) {
+    if (!b->turned) return true;
+    if (b->square)
+        return hf_list_fail(b->square->list, b->square->stored, e,
+                            "its matrices are as high as wide, and those of '%s' have rows and columns "
+                            "exchanged: nothing tells whether these have, too; convert the folder with the "
+                            "program that made it",
+                            b->turned->name);
+    return hf_folder_warn(b->list->folder, "", e,
+                          "matrices of experts such as '%s' have rows and columns exchanged: they are turned",
+                          b->turned->name);
+}
+
+static bool build_check_layers(const hf_build *b, gq_error *e) {
+    uint64_t blocks = hf_config_blocks(b->config);
+    bool *has = calloc(blocks + 1, sizeof *has), ok = has || gq_fail_memory(e, blocks);
+    for (size_t i = 0; ok && i < b->n; i++) {
+        model_block block;
+        if (model_block_in(b->tensors[i].tensor.name, &block) && block.number < blocks)
+            has[block.number] = true;
+    }
+    for (uint64_t i = 0; ok && i < blocks; i++)
+        if (!has[i] && !b->config->row->graph.lacks_parts)
+            ok = hf_config_fail(b->config, e, "no array belongs to layer %llu of %llu", (unsigned long long)i,
+                                (unsigned long long)blocks);
+    free(has);
+    return ok;
+}
+
+bool hf_build_check(const hf_build *b, gq_error *e) {
+    return build_check_turned(b, e) && build_check_layers(b, e) && doubt_head(b, e) && shapes_check(b, e) &&
+           check_vocabulary(b, e) && doubt_rope(b, e) && doubt_activation(b, e) && doubt_number(b, e) &&
+           doubt_list_lengths(b, e) && doubt_layer_kinds(b, e) && doubt_turned_layers(b, e) &&
+           doubt_said(b, e);
 }
