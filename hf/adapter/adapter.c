@@ -16,7 +16,7 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "hf/arrays/names.h"
-#include "hf/tensors/build_names.h"
+#include "hf/tensors/names.h"
 
 static const char CONFIG[] = "adapter_config.json", WEIGHTS[] = "adapter_model.safetensors";
 static const char INSTEAD[] = "merge it with peft (merge_and_unload), and name the folder that this saves";
