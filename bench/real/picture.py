@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Draws size against divergence from the table of a results page: picture.py RESULTS.md OUT.svg
+"""Draws size against KL divergence from the table of a results page: picture.py RESULTS.md OUT.svg
 
-The page's table "In the picture" has a row per file: size in MB, divergence, and whose it is. One colour per maker, the
-same on light and dark pages; sizes and divergences on logarithmic scales.
+The page's table "In the picture" has a row per file: size in MB, KL divergence, and its maker. One colour per maker, the
+same on light and dark pages; both axes are logarithmic.
 """
 import math
 import pathlib

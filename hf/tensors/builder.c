@@ -1,4 +1,7 @@
-/* Tensors in the making, as steps see them: found or made by name, with pieces that are set once. */
+/* Tensors under construction, as steps see them: found or made by name, with pieces that are set once. */
+#include "hf/tensors/builder.h"
+
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,11 +11,18 @@
 #include "base/memory.h"
 #include "hf/arrays/coded.h"
 #include "hf/arrays/names.h"
-#include "hf/tensors/build.h"
-#include "hf/tensors/build_tensor.h"
-#include "hf/tensors/origin.h"
 
-/* ---- tensors ---- */
+bool hf_found_fail_shape(const hf_found *f, gq_error *e, const char *expected, ...) {
+    char shape[128] = "", what[256];
+    va_list args;
+    va_start(args, expected);
+    vsnprintf(what, sizeof what, expected, args);
+    va_end(args);
+    for (uint32_t i = 0, n = 0; i < f->source->n_dims && n < 100; i++)
+        n +=
+            (uint32_t)snprintf(shape + n, sizeof shape - n, "%s%" PRIu64, i ? ", " : "", f->source->shape[i]);
+    return hf_found_fail(f, e, "shape [%s], expected %s", shape, what);
+}
 
 bool hf_pattern_write(const char *pattern, uint64_t layer, uint64_t expert, const char *end, char *to,
                       size_t size) {
@@ -241,7 +251,7 @@ bool hf_build_complete(const hf_build *b, hf_type_setter *set_type, const void *
         hf_tensor *t = &b->tensors[i];
         if (!tensor_check_pieces(b, t, e) || !set_type(b, user, t, e)) return false;
         if (!hf_tensor_join(t, e)) return gq_fail_again(e, e, "%s: %s", b->config->file, gq_error_text(e));
-        if (!hf_origin_describe(t, e)) return false;
+        if (!hf_tensor_describe(t, e)) return false;
     }
     return true;
 }
@@ -286,7 +296,7 @@ void hf_build_free(hf_build *b) {
         hf_tensor *t = &b->tensors[i];
         for (size_t k = 0; k < t->n_pieces; k++)
             free((float *)t->pieces[k].numbers), free((int64_t *)t->pieces[k].ids);
-        hf_origin_free(t);
+        hf_tensor_free(t);
         free(t->pieces), free((char *)t->tensor.name);
     }
     hf_sources_free(b->sources, b->n_sources);

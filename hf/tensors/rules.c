@@ -1,5 +1,27 @@
-/* Names that mean the same in every architecture that has them. */
-#include "hf/tensors/build.h"
+/* Stage 2, rules: names that mean the same in every architecture that has them. A row's own rules (arch/) go before. */
+#include "hf/tensors/names.h"
+
+const arch_rename hf_common_renames[] = {
+    {"e_score_correction_bias", "e_score_correction.bias", AT_END},
+    {"language_model.", "", ANYWHERE},
+    {".dt_bias", ".dt_proj.bias", AT_END},
+    {".expert_bias", ".expert_bias.bias", AT_END},
+    {".moe.router_bias", ".moe.router_bias.bias", AT_END},
+    {"experts.gate_up_proj", "experts.gate_up_proj.weight", AT_END},
+    {"experts.down_proj", "experts.down_proj.weight", AT_END},
+    {"experts.gate_up_proj_bias", "experts.gate_up_proj.bias", AT_END},
+    {"experts.down_proj_bias", "experts.down_proj.bias", AT_END},
+    {".sinks", ".sinks.weight", AT_END},
+    {"attention_sink_bias", "attention_sink_bias.weight", AT_END},
+    {0},
+};
+
+/* Towers that see, hear and speak, and what joins them to the text model. */
+const char *const *const hf_common_left_out =
+    NAMES("^mlp", "^vit.", "^vpm.", "^siglip2.", "^conformer.", "^merger.", "^resampler.", "^sound_encoder.",
+          "^sound_projection.", "^speech_embeddings.", "visual.", "vision.", "audio.", "talker.", "vision_",
+          "audio_", "token2wav.", "code2wav.", "projector.", "pre_mm_projector_norm", "image_newline",
+          "view_seperator", "patch_embed", "patch_merger.", "patch_merge_mlp", "model.connector.");
 
 const arch_rule hf_common_rules[] = {
     RULE("model.embed_tokens", "token_embd"),
@@ -70,5 +92,26 @@ const arch_rule hf_common_rules[] = {
     RULE("mtp.pre_fc_norm_embedding", "blk.#.nextn.enorm", STEP_SHARED_NEXT),
     RULE("mtp.pre_fc_norm_hidden", "blk.#.nextn.hnorm", STEP_SHARED_NEXT),
     RULE("mtp.norm", "blk.#.nextn.shared_head_norm", STEP_SHARED_NEXT),
+    {0},
+};
+
+/* Names that MLX gives to tensors (hf/tensors/mlx.c). */
+const arch_rule hf_mlx_rules[] = {
+    FFN_RULES(P, "mlp.switch_mlp.", "_proj", "_exps"),
+    FFN_RULES(P, "block_sparse_moe.switch_mlp.", "_proj", "_exps"),
+    FFN_RULES(P, "feed_forward.switch_mlp.", "_proj", "_exps"),
+    P("mlp.experts.gate_proj", "ffn_gate_exps"),
+    P("mlp.experts.up_proj", "ffn_up_exps"),
+    P("feed_forward.experts.gate_proj", "ffn_gate_exps"),
+    P("feed_forward.experts.up_proj", "ffn_up_exps"),
+    RULE("backbone.layers.#.mixer.switch_mlp.fc1", "blk.#.ffn_up_exps"),
+    RULE("backbone.layers.#.mixer.switch_mlp.fc2", "blk.#.ffn_down_exps"),
+    P("mlp.gate.gate_proj", "ffn_gate_inp"),
+    P("mlp.gate.gate", "ffn_gate_inp"),
+    P("mlp.gate.router_bias", "exp_probs_b.bias"),
+    FFN_RULES(P, "mlp.share_expert.", "_proj", "_shexp"),
+    QKV_RULES(P, "self_attn.", "_conv.conv", "ssm_conv1d_", STEP_CONV_3),
+    P("self_attn.embed_q", "attn_k_b"),
+    P("self_attn.unembed_out", "attn_v_b"),
     {0},
 };

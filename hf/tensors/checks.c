@@ -1,17 +1,18 @@
-/* Whether the tensors are those of such a model, in the shapes that its config says; and what config.json asks for and
- * the GGUF will not have. A reader of the file computes something else then, and nothing in the file shows it: so it is
- * told.
+/* Stage 4, checks: whether the tensors are those of such a model, in the shapes that its config says; and what config.json
+ * asks for and the GGUF will not have. A reader of the file computes something else then, and nothing in the file shows it:
+ * so there is a warning.
  */
-#include "hf/tensors/doubts.h"
-
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "gguf/facts.h"
 #include "hf/arrays/names.h"
 #include "hf/folder/config_read.h"
 #include "hf/folder/draft.h"
-#include "hf/tensors/build_tensor.h"
+#include "hf/tensors/builder.h"
+#include "hf/tensors/names.h"
 
 #define DOUBT(b, e, ...) hf_folder_warn((b)->list->folder, "config.json", e, __VA_ARGS__)
 
@@ -265,23 +266,6 @@ static bool doubt_head(const hf_build *b, gq_error *e) {
 
 /* ---- shapes ---- */
 
-/* Checks tensors by a row's list (arch_shape). What a letter of a shape stands for:
- *
- *     D  width                      Q  heads x their width           V  tokens
- *     E  twice the width            K  heads of keys x their width   v  tokens of the draft
- *     B  width of the target        H  width of a head               C  states of the target that go in
- *     P  twice that                 A  heads                         F  width of the feed-forward part
- *     M  rank of DSpark's head      R  rank of DFlash's selector     O, G  its convolutions' length and rows
- *     L  low rank of queries        N  experts                       X  their width
- *     T  streams of the state       S  the width of all           W  weights that mix them
- *     Y  width of shared experts    I, J  columns and rows of the matrices that groups of heads have
- *     p  width of a decoder of sounds, f  of its feed-forward part
- *     o  output_size, or elements of the bias of the output
- *     1, 2, 3  themselves           *  any
- *
- * A size that the config does not say is any.
- */
-
 /* Reads an integer that may be missing, or of another kind: 0. */
 static uint64_t shapes_number(const hf_config *c, const char *names) {
     uint32_t n = 0;
@@ -307,86 +291,92 @@ static uint64_t shapes_kernels(const hf_build *b) {
     return group ? 2 * length * (b->sizes.width / group) : 0;
 }
 
-/* Letters that stand for a number of the config, or for two multiplied. */
-static const struct {
-    char letter;
-    const char *names, *times;
-} shapes_numbers[] = {
-    {'B', "backbone_hidden_size", NULL},
-    {'F', "intermediate_size", NULL},
-    {'M', "markov_rank", NULL},
-    {'R', "dflash_config.selector_rank", NULL},
-    {'O', "dflash_config.conv_kernel_size", NULL},
-    {'L', "q_lora_rank", NULL},
-    {'N', "n_routed_experts", NULL},
-    {'X', "moe_intermediate_size", NULL},
-    {'Y', "moe_intermediate_size", "n_shared_experts"},
-    {'J', "o_groups", "o_lora_rank"},
-    {'T', "hc_mult", NULL},
-    {'p', "posnet.n_embd", NULL},
-    {'f', "n_ff", NULL},
-};
-
 static uint64_t shapes_bias(const hf_build *b) {
     const hf_tensor *t = hf_build_find(b, "output.bias");
     return t ? t->tensor.ne[0] : 0;
 }
 
-/* Returns the size that a letter stands for; 0: any. */
-static uint64_t shapes_size(const hf_build *b, char letter, uint64_t layer) {
+/* Returns the size that the config gives for a dimension; 0: any. */
+static uint64_t shapes_size(const hf_build *b, arch_dim dim, uint64_t layer) {
     const hf_config *c = b->config;
     const hf_sizes *s = &b->sizes;
     uint64_t tokens = b->n_tokens == UINT64_MAX ? 0 : b->n_tokens, streams = shapes_number(c, "hc_mult"),
              groups = shapes_number(c, "o_groups"), q = s->heads * shapes_head(b, layer);
-    for (size_t i = 0; i < sizeof shapes_numbers / sizeof *shapes_numbers; i++)
-        if (shapes_numbers[i].letter == letter)
-            return shapes_number(c, shapes_numbers[i].names) *
-                   (shapes_numbers[i].times ? shapes_number(c, shapes_numbers[i].times) : 1);
-    switch (letter) {
-    case 'D':
-        return s->width;
-    case 'E':
-        return 2ull * s->width;
-    case 'P':
-        return 2 * shapes_number(c, "backbone_hidden_size");
-    case 'Q':
-        return q;
-    case 'I':
-        return groups ? q / groups : 0;
-    case 'K':
-        return shapes_of_layer(b, layer, "num_global_key_value_heads", s->kv_heads) * shapes_head(b, layer);
-    case 'H':
-        return shapes_head(b, layer);
-    case 'A':
-        return s->heads;
-    case 'V':
-        return tokens;
-    case 'v':
-        return hf_draft_tokens(c) ? hf_draft_tokens(c) : tokens;
-    case 'C':
-        return hf_draft_states(c);
-    case 'G':
-        return shapes_kernels(b);
-    case 'S':
-        return streams * s->width;
-    case 'W': /* what goes into the part, what comes back, and each stream from each */
-        return streams * (2 + streams);
-    case 'o':
-        return hf_config_has(c, "output_size") ? shapes_number(c, "output_size") : shapes_bias(b);
-    case '1':
-    case '2':
-    case '3':
-        return (uint64_t)(letter - '0');
-    default:
+    switch (dim) { /* without a default: the compiler names a member that is missing */
+    case DIM_ANY:
         return 0;
+    case DIM_NONE:
+    case DIM_1:
+        return 1;
+    case DIM_2:
+        return 2;
+    case DIM_3:
+        return 3;
+    case DIM_WIDTH:
+        return s->width;
+    case DIM_TWO_WIDTHS:
+        return 2ull * s->width;
+    case DIM_TARGET_WIDTH:
+        return shapes_number(c, "backbone_hidden_size");
+    case DIM_TWO_TARGET_WIDTHS:
+        return 2 * shapes_number(c, "backbone_hidden_size");
+    case DIM_TARGET_STATES:
+        return hf_draft_states(c);
+    case DIM_TOKENS:
+        return tokens;
+    case DIM_DRAFT_TOKENS:
+        return hf_draft_tokens(c) ? hf_draft_tokens(c) : tokens;
+    case DIM_HEADS:
+        return s->heads;
+    case DIM_HEAD_WIDTH:
+        return shapes_head(b, layer);
+    case DIM_QUERIES:
+        return q;
+    case DIM_KEYS:
+        return shapes_of_layer(b, layer, "num_global_key_value_heads", s->kv_heads) * shapes_head(b, layer);
+    case DIM_QUERY_RANK:
+        return shapes_number(c, "q_lora_rank");
+    case DIM_GROUP_WIDTH:
+        return groups ? q / groups : 0;
+    case DIM_GROUPS_RANK:
+        return groups * shapes_number(c, "o_lora_rank");
+    case DIM_FEED_FORWARD:
+        return shapes_number(c, "intermediate_size");
+    case DIM_EXPERTS:
+        return shapes_number(c, "n_routed_experts");
+    case DIM_EXPERT_WIDTH:
+        return shapes_number(c, "moe_intermediate_size");
+    case DIM_SHARED_EXPERT_WIDTH:
+        return shapes_number(c, "moe_intermediate_size") * shapes_number(c, "n_shared_experts");
+    case DIM_STREAMS:
+        return streams;
+    case DIM_ALL_STREAMS:
+        return streams * s->width;
+    case DIM_STREAM_MIX: /* what goes into the part, what comes back, and each stream from each */
+        return streams * (2 + streams);
+    case DIM_MARKOV_RANK:
+        return shapes_number(c, "markov_rank");
+    case DIM_SELECTOR_RANK:
+        return shapes_number(c, "dflash_config.selector_rank");
+    case DIM_CONV_LENGTH:
+        return shapes_number(c, "dflash_config.conv_kernel_size");
+    case DIM_CONV_ROWS:
+        return shapes_kernels(b);
+    case DIM_POSNET_WIDTH:
+        return shapes_number(c, "posnet.n_embd");
+    case DIM_CONVNEXT_INNER:
+        return shapes_number(c, "n_ff");
+    case DIM_OUTPUTS:
+        return hf_config_has(c, "output_size") ? shapes_number(c, "output_size") : shapes_bias(b);
     }
+    return 0;
 }
 
 static bool shape_fits(const hf_build *b, const arch_shape *s, uint64_t layer, const hf_tensor *t,
                        gq_error *e) {
-    size_t dims = strlen(s->shape);
+    _Static_assert((int)ARCH_DIMS == (int)GGUF_MAX_DIMS, "a row has a size for each dimension");
     for (size_t i = 0; i < GGUF_MAX_DIMS; i++) {
-        uint64_t expected = i < dims ? shapes_size(b, s->shape[i], layer) : 1, found = t->tensor.ne[i];
+        uint64_t expected = shapes_size(b, s->shape[i], layer), found = t->tensor.ne[i];
         if (expected && found != expected)
             return hf_config_fail(
                 b->config, e, "tensor '%s' becomes %s with %llu %s, expected %llu by the config",
@@ -397,18 +387,15 @@ static bool shape_fits(const hf_build *b, const arch_shape *s, uint64_t layer, c
 }
 
 static bool shape_counts(const hf_build *b, const arch_shape *s) {
-    if (!s->with) return true;
-    if (*s->with == '<') {
-        uint64_t n = shapes_number(b->config, s->with + 1);
-        return n && n < shapes_number(b->config, "vocab_size");
-    }
-    if (*s->with == '?') return json_is_true(hf_config_get(b->config, s->with + 1));
-    return hf_build_find(b, s->with);
+    uint64_t n = s->if_fewer ? shapes_number(b->config, s->if_fewer) : 0;
+    return (!s->with || hf_build_find(b, s->with)) &&
+           (!s->if_true || json_is_true(hf_config_get(b->config, s->if_true))) &&
+           (!s->if_fewer || (n && n < shapes_number(b->config, "vocab_size")));
 }
 
 static bool shape_fail_missing(const hf_build *b, const char *name, gq_error *e) {
     char own[512] = "";
-    bool is_known = hf_build_own_name(b, name, own, sizeof own);
+    bool is_known = hf_names_find_source(b, name, own, sizeof own);
     return hf_config_fail(b->config, e, "no array becomes %s%s%s%s: such a model has one", name,
                           is_known ? " (" : "", own, is_known ? ")" : "");
 }
@@ -458,8 +445,41 @@ static bool shapes_check(const hf_build *b, gq_error *e) {
                           missing);
 }
 
-bool hf_build_doubt(const hf_build *b, gq_error *e) {
-    return doubt_head(b, e) && shapes_check(b, e) && check_vocabulary(b, e) && doubt_rope(b, e) &&
-           doubt_activation(b, e) && doubt_number(b, e) && doubt_list_lengths(b, e) &&
-           doubt_layer_kinds(b, e) && doubt_turned_layers(b, e) && doubt_said(b, e);
+/* ---- all ---- */
+
+/* Arrays that are turned leave it open whether those are whose shape does not tell. */
+static bool build_check_turned(const hf_build *b, gq_error *e) {
+    if (!b->turned) return true;
+    if (b->square)
+        return hf_list_fail(b->square->list, b->square->stored, e,
+                            "its matrices are as high as wide, and those of '%s' have rows and columns "
+                            "exchanged: nothing tells whether these have, too; convert the folder with the "
+                            "program that made it",
+                            b->turned->name);
+    return hf_folder_warn(b->list->folder, "", e,
+                          "matrices of experts such as '%s' have rows and columns exchanged: they are turned",
+                          b->turned->name);
+}
+
+static bool build_check_layers(const hf_build *b, gq_error *e) {
+    uint64_t blocks = hf_config_blocks(b->config);
+    bool *has = calloc(blocks + 1, sizeof *has), ok = has || gq_fail_memory(e, blocks);
+    for (size_t i = 0; ok && i < b->n; i++) {
+        model_block block;
+        if (model_block_in(b->tensors[i].tensor.name, &block) && block.number < blocks)
+            has[block.number] = true;
+    }
+    for (uint64_t i = 0; ok && i < blocks; i++)
+        if (!has[i] && !b->config->row->graph.lacks_parts)
+            ok = hf_config_fail(b->config, e, "no array belongs to layer %llu of %llu", (unsigned long long)i,
+                                (unsigned long long)blocks);
+    free(has);
+    return ok;
+}
+
+bool hf_build_check(const hf_build *b, gq_error *e) {
+    return build_check_turned(b, e) && build_check_layers(b, e) && doubt_head(b, e) && shapes_check(b, e) &&
+           check_vocabulary(b, e) && doubt_rope(b, e) && doubt_activation(b, e) && doubt_number(b, e) &&
+           doubt_list_lengths(b, e) && doubt_layer_kinds(b, e) && doubt_turned_layers(b, e) &&
+           doubt_said(b, e);
 }

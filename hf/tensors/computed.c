@@ -1,4 +1,5 @@
-/* Tensors that no array has: factors of the rotation, and vectors that are products of two. */
+/* Tensors that no source tensor has are computed when all others are there (ARCH_FINISHES, arch/folder.h): factors of the
+ * rotation, and vectors that are products of two. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +7,7 @@
 
 #include "hf/arrays/delta.h"
 #include "hf/folder/config_read.h"
-#include "hf/tensors/build_tensor.h"
+#include "hf/tensors/builder.h"
 #include "hf/tensors/steps.h"
 
 static float *numbers_new(uint64_t n, gq_error *e) {
@@ -100,8 +101,11 @@ static bool finish_rope(hf_build *b, uint64_t dim, double factor, bool is_partia
 }
 
 bool hf_finish_rope(hf_build *b, gq_error *e) { return finish_rope(b, b->sizes.head_width, 8, false, e); }
+
 bool hf_finish_rope_16(hf_build *b, gq_error *e) { return finish_rope(b, b->sizes.head_width, 16, false, e); }
+
 bool hf_finish_rope_even(hf_build *b, gq_error *e) { return finish_rope(b, even_head(b), 8, false, e); }
+
 bool hf_finish_rope_partial(hf_build *b, gq_error *e) {
     return finish_rope(b, b->sizes.head_width, 8, true, e);
 }
@@ -278,4 +282,12 @@ bool hf_finish_tasks(hf_build *b, gq_error *e) {
                       "the matrices of low rank of %zu tasks (lora_adaptations) are left out: llama.cpp's "
                       "converter makes an adapter of each, to be loaded beside this file",
                       n));
+}
+
+bool hf_build_finish(hf_build *b, gq_error *e) {
+#define FINISH(member, function) [member] = (function),
+    static hf_finish *const finishes[ARCH_FINISH_LIMIT] = {ARCH_FINISHES(FINISH)};
+#undef FINISH
+    arch_finish finish = b->config->class_row->finish ? b->config->class_row->finish : b->arch->finish;
+    return !finish || finishes[finish](b, e);
 }

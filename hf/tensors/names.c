@@ -1,18 +1,22 @@
-/* Finds the rule of an array. A name is cleaned of what differs between releases of one model, and looked up
- * in the rules of its architecture and then in those that all share. Saving a part of a model leaves out how
- * its names begin, saving a model as a part of another puts something in front: both are undone where that
- * makes a name that has a rule.
+/* Stage 1, names: finds the rule of a source tensor. A name is cleaned of what differs between releases of one model,
+ * and looked up in the rules of its architecture and then in those that all share (hf/tensors/rules.c). Saving a part of a
+ * model leaves out how its names begin, saving a model as a part of another puts something in front: both are undone where
+ * that makes a name that has a rule.
+ *
+ * MTP layers (multi-token prediction): some models number them on from the main layers, others keep them under "mtp.":
+ * those names are brought into the first form. A folder may announce layers that it does not have; then there are none.
  */
-#include "hf/tensors/build_names.h"
+#include "hf/tensors/names.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "gguf/facts.h"
 #include "hf/arrays/names.h"
-#include "hf/arrays/saved_names.h"
-#include "hf/tensors/mlx.h"
-#include "hf/tensors/predicting.h"
-#include "hf/tensors/steps.h"
+#include "hf/tensors/builder.h"
+
+enum { PREDICTING_MOST = 64 };
 
 enum { NAME_BYTES = 512 };
 
@@ -73,6 +77,99 @@ bool hf_names_replace(char *name, size_t size, const arch_rename *list) {
     for (const arch_rename *r = list; r && r->from; r++)
         if (!name_replace(name, size, r)) return false;
     return true;
+}
+
+/* ---- MTP layers ---- */
+
+/* The key of the config that says how many there are; NULL: none does. */
+static const char *predicting_key(const hf_config *c) {
+    return c->class_row->predicting_key ? c->class_row->predicting_key : c->row->folder.predicting.key;
+}
+
+static bool model_predicts(const hf_config *c) {
+    if (c->class_row->drops_predicting) return false;
+    return predicting_key(c) || c->row->folder.predicting.fixed;
+}
+
+/* Returns what follows "mtp.layers.I." and sets I; NULL: the name is no such name. */
+static const char *mtp_layer(const char *name, unsigned long long *i) {
+    int n = 0;
+    const char *rest = name_behind(name, "model.mtp.");
+    if (!rest) rest = name_behind(name, "mtp.");
+    return rest && sscanf(rest, "layers.%9llu.%n", i, &n) == 1 && n > 0 ? rest + n : NULL;
+}
+
+static bool name_write(char *name, size_t size, const char *family, uint64_t layer, const char *rest) {
+    char copy[512];
+    return snprintf(copy, sizeof copy, "%s.layers.%llu.%s", family, (unsigned long long)layer, rest) <
+               (int)sizeof copy &&
+           snprintf(name, size, "%s", copy) < (int)size;
+}
+
+bool hf_predicting_rename(const hf_config *c, char *name, size_t size) {
+    unsigned long long i = 0;
+    if (c->class_row->drops_predicting && (name_behind(name, "mtp.") || name_behind(name, "model.mtp.")))
+        return false;
+    bool is_one = c->row->folder.predicting.is_one, predicts = model_predicts(c);
+    const char *rest = predicts || is_one ? mtp_layer(name, &i) : NULL;
+    if (!rest) {
+        if (predicts && name_behind(name, "model.mtp.")) memmove(name, name + 6, strlen(name + 6) + 1);
+        return !(c->predicting == 0 && predicts && name_behind(name, "mtp."));
+    }
+    if (c->predicting == 0) return false;
+    if (!is_one) return name_write(name, size, "model", c->layers + i, rest);
+    if (i == 1 && name_behind(rest, "norm."))
+        return name_write(name, size, "backbone", c->layers, "post_attention_layernorm.weight");
+    return name_write(name, size, "backbone", c->layers, rest);
+}
+
+/* Whether any array is of a layer from `first` on; *last: the largest number of an "mtp." layer, and one. */
+static bool list_has_layer(const hf_list *l, uint64_t first, uint64_t *last) {
+    bool has = false;
+    *last = 0;
+    for (size_t i = 0; i < l->n; i++) {
+        unsigned long long n;
+        const char *at = strstr(l->stored[i].name, "layers.");
+        if (mtp_layer(l->stored[i].name, &n)) {
+            has = true;
+            if (n + 1 > *last) *last = n + 1;
+        } else if (at && sscanf(at, "layers.%9llu.", &n) == 1) {
+            has |= n >= first;
+        }
+    }
+    return has;
+}
+
+/* The config of such a draft is its target's: its own layers are those that there are arrays of. */
+static bool stages_count(hf_config *c, const hf_list *l, gq_error *e) {
+    unsigned long long n;
+    c->layers = 0;
+    for (size_t i = 0; i < l->n; i++)
+        if (sscanf(l->stored[i].name, "mtp.%9llu.", &n) == 1 && n >= c->layers) c->layers = n + 1;
+    return (c->layers > 0 && c->layers <= PREDICTING_MOST) ||
+           hf_config_fail(c, e, "a %s has 1 to %d layers, but the numbers of arrays under 'mtp.' give %llu",
+                          c->class_name, PREDICTING_MOST, (unsigned long long)c->layers);
+}
+
+bool hf_predicting_find(hf_config *c, const hf_list *l, gq_error *e) {
+    const arch_predicting *r = &c->row->folder.predicting;
+    const char *key = predicting_key(c);
+    uint32_t n = r->fixed;
+    uint64_t counted;
+    c->predicting = 0;
+    if (c->class_row->has_stages) return stages_count(c, l, e);
+    if (!model_predicts(c)) return true;
+    if (key && !hf_config_u32_or(c, key, 0, &n, e)) return false;
+    bool has = list_has_layer(l, c->layers, &counted);
+    if (n == 0 && r->counts && counted <= PREDICTING_MOST) n = (uint32_t)counted;
+    if (n > PREDICTING_MOST)
+        return hf_config_fail(c, e, "%s is %u, expected at most %d", key, n, PREDICTING_MOST);
+    if (r->most && n > r->most) return hf_config_fail(c, e, "%s is %u, expected at most %u", key, n, r->most);
+    c->predicting = has ? n : 0;
+    return has || n == 0 || !key ||
+           hf_folder_warn(l->folder, "", e,
+                          "%s is %u, but no array belongs to such a block: the model is made without it", key,
+                          n);
 }
 
 /* ---- one spelling of a name ---- */
@@ -159,6 +256,93 @@ hf_name_result hf_names_find_projector_rule(const arch_projector *row, const cha
         taken = true;
     }
     return taken ? HF_NAME_LEFT_OUT : HF_NAME_UNKNOWN;
+}
+
+/* ---- from a tensor back to its source ---- */
+
+/* Writes a name with another layer's number in place of its own. False: it has none, or becomes too long. */
+static bool name_renumber(const char *name, uint64_t from, uint64_t to, char *text, size_t size) {
+    char number[32];
+    int n = snprintf(number, sizeof number, ".%llu.", (unsigned long long)from);
+    const char *at = strstr(name, number);
+    return at && snprintf(text, size, "%.*s.%llu.%s", (int)(at - name), name, (unsigned long long)to,
+                          at + n) < (int)size;
+}
+
+static const char *tensor_names(const hf_tensor *t) {
+    return t->origin.names && *t->origin.names ? t->origin.names : t->stored_name;
+}
+
+/* Writes a name with another end. False: it ends with something else, or becomes too long. */
+static bool name_end_with(const char *name, const char *end, const char *other, char *to, size_t size) {
+    size_t n = strlen(name);
+    return name_ends(name, end) &&
+           snprintf(to, size, "%.*s%s", (int)(n - strlen(end)), name, other) < (int)size;
+}
+
+static bool name_of_half(const hf_build *b, const char *name, char *to, size_t size) {
+    static const char *const ends[] = {".weight", ".bias"};
+    char other[GGUF_MAX_NAME + 8];
+    for (int i = 0; i < 2; i++) {
+        if (!name_end_with(name, ends[i], ends[1 - i], other, sizeof other)) continue;
+        const hf_tensor *t = hf_build_find(b, other);
+        const char *names = t ? tensor_names(t) : NULL;
+        if (names && name_end_with(names, ends[1 - i], ends[i], to, size)) return true;
+    }
+    return false;
+}
+
+static bool name_of_sibling(const hf_build *b, const char *name, char *to, size_t size) {
+    model_block block;
+    char other[2 * GGUF_MAX_NAME];
+    if (!model_block_in(name, &block)) return false;
+    for (uint64_t i = 0; i < hf_config_blocks(b->config); i++) {
+        snprintf(other, sizeof other, "%.*s%llu.%s", (int)(block.digits - name), name, (unsigned long long)i,
+                 block.rest);
+        const hf_tensor *t = hf_build_find(b, other);
+        const char *names = t ? tensor_names(t) : NULL;
+        if (names && name_renumber(names, i, block.number, to, size)) return true;
+    }
+    return false;
+}
+
+/* Compares a name with one part of a rule's, up to '|'. *length: bytes of the name that fit. */
+static bool part_match(const char *part, const char *name, size_t *length, uint64_t *layer) {
+    enum { DIGITS = 9 };
+    size_t at = 0;
+    for (; *part && *part != '|'; part++) {
+        size_t n = *part == '#' ? strspn(name + at, "0123456789") : name[at] == *part;
+        if (n == 0 || n > DIGITS) return false;
+        if (*part == '#') *layer = strtoull(name + at, NULL, 10);
+        at += n;
+    }
+    *length = at;
+    return true;
+}
+
+static bool name_of_rules(const arch_rule *rules, const char *name, char *to, size_t size) {
+    for (; rules && rules->from; rules++)
+        for (const char *part = rules->to; part; part = strchr(part, '|')) {
+            uint64_t layer = 0;
+            size_t length;
+            if (*part == '|') part++;
+            if (!part_match(part, name, &length, &layer)) continue;
+            const char *rest = name + length;
+            if (!*rest || !strcmp(rest, ".weight") || !strcmp(rest, ".bias"))
+                return hf_pattern_write(rules->from, layer, UINT64_MAX, rest, to, size);
+        }
+    return false;
+}
+
+bool hf_names_find_source(const hf_build *b, const char *name, char *to, size_t size) {
+    const hf_tensor *t = hf_build_find(b, name);
+    const char *names = t ? tensor_names(t) : NULL;
+    if (names) return snprintf(to, size, "%s", names) < (int)size;
+    return name_of_half(b, name, to, size) || name_of_sibling(b, name, to, size) ||
+           (b->arch &&
+            (name_of_rules(b->config->class_row->rules, name, to, size) ||
+             name_of_rules(b->arch->rules, name, to, size) || name_of_rules(b->arch->more, name, to, size) ||
+             name_of_rules(hf_common_rules, name, to, size)));
 }
 
 /* ---- messages ---- */
