@@ -18,7 +18,7 @@
 #include "base/threads.h"
 #include "codec/codec.h"
 #include "gguf/gguf.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 
 #ifdef __x86_64__
 #define FAST __attribute__((target_clones("fma", "default")))

@@ -11,7 +11,7 @@
 
 #include "bench/made.h"
 #include "codec/codec.h"
-#include "gguf/header.h"
+#include "gguf/gguf.h"
 #include "imatrix/imatrix.h"
 
 static gq_error error;

@@ -10,9 +10,7 @@
 #include "base/threads.h"
 #include "codec/codec.h"
 #include "hf/hf.h"
-#include "mixes/filetypes.h"
 #include "mixes/mixes.h"
-#include "mixes/recipe.h"
 #include "quantize/gquant_quantize.h"
 
 extern const char gq_build_id[9]; /* cmake/build-id.cmake */

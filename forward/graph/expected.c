@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 
 /* A part of a model lacks so much that nothing is doubted of it. */
 #define DOUBT(f, ...) \

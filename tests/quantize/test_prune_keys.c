@@ -1,7 +1,7 @@
 /* Metadata that speak of layers, after pruning: lists, numbers of first and last layers, periods; and what is
  * said where nothing can be written. tests/peer/pruned_table runs such models in llama.cpp.
  */
-#include "gguf/value.h"
+#include "gguf/model.h"
 #include "tests/support/folder.h"
 #include "tests/support/plans.h"
 

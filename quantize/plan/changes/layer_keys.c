@@ -8,7 +8,7 @@
  */
 #include "quantize/plan/changes/layer_keys.h"
 #include "arch/arch.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>

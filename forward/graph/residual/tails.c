@@ -5,12 +5,12 @@
  * tail_embedding adds what was embedded, times a number of the layer, so it is carried through all layers. Such
  * layers may have numbers for the results of both parts, too (block.c).
  *
- * tail_per_layer has inputs of each layer's own (layer_inputs.h). Behind its feed-forward part a layer adds
+ * tail_per_layer has inputs of each layer's own (residual.h). Behind its feed-forward part a layer adds
  * what they let through, and the state is multiplied by layer_output_scale where the layer has one.
  */
 #include <string.h>
 
-#include "forward/graph/states/layer_inputs.h"
+#include "forward/graph/residual/residual.h"
 
 /* ---- a number of the layer ---- */
 

@@ -1,8 +1,12 @@
 /* Steps that mixers with a convolution or a state share. Rows are those of the batch's temporaries. */
 #pragma once
 
+#include <stdbool.h>
+#include <stddef.h>
+
 #include "forward/graph/batch.h"
 #include "forward/graph/keys.h"
+#include "forward/graph/layer_part.h"
 
 /* Each row of x along the tokens of each window (simd/recurrence.h). */
 typedef struct convolved_rows {
@@ -44,3 +48,30 @@ typedef struct forgetting_heads {
     size_t heads, head;
 } forgetting_heads;
 void batch_forget(forward_batch *b, const recurrence_scratch *r, const forgetting_heads *h);
+
+/* The numbers of KDA, some of which only the keys of one architecture say (own_keys.c). */
+
+typedef struct kda_numbers {
+    size_t taps;                 /* tokens that a convolution sees */
+    size_t head;                 /* features of a head */
+    bool is_flat;                /* ssm_a has one dimension */
+    bool has_bound, is_positive; /* decays have a lower bound; ssm_a is stored positive */
+    float bound;
+    float
+        unit_eps; /* beside the sum of squares where queries and keys get unit length; 0: the eps of norms */
+} kda_numbers;
+
+typedef struct kda_layer {
+    size_t heads;
+} kda_layer;
+
+/* Shared by the mixers and the feed-forward part of RWKV. */
+
+/* y = x + (m + lerp) (x of the token before - x) for each row and window; before the first token x is 0. m:
+ * rows of the batch's stride, or NULL: 0. lerp: a number for each row. */
+typedef struct rwkv_blend {
+    const float *x, *m, *lerp;
+    float *y;
+    size_t x_stride;
+} rwkv_blend;
+void rwkv_blend_rows(forward_batch *b, const rwkv_blend *l);

@@ -10,7 +10,7 @@
  *     gated = value e sigmoid(sign(s) sqrt(max(|s|, 1e-6)))
  *     stream += gated + silu(a convolution of norm(gated), over tokens that are as far apart as n-grams are long)
  */
-#include "forward/graph/states/ngrams.h"
+#include "forward/graph/residual/residual.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Four streams per token, of which a layer runs the first and corrects all by what it has become (gemma3n).
  * Stream 0 is the state; the others are carried behind it, and behind them the inputs that each layer has of
- * its own (layer_inputs.h). |v| is the root of the sum of squares over a token's features.
+ * its own (residual.h). |v| is the root of the sum of squares over a token's features.
  *
  *     embedding:   X_k = v |X_0| / |v|, v = altup_proj_k X_0                             k = 1, 2, 3
  *     modal(v)     tanh(altup_router (rmsnorm(v, altup_router_norm) / width)), four values
@@ -16,7 +16,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "forward/graph/states/layer_inputs.h"
+#include "forward/graph/residual/residual.h"
 
 enum { STREAMS = 4, OTHERS = STREAMS - 1, INPUTS = 256 /* of each layer; no key says it */ };
 

@@ -1,8 +1,8 @@
-/* The bank of states from before earlier layers (bank.h). Every `every`-th layer puts the state into it
+/* The bank of states from before earlier layers (residual.h). Every `every`-th layer puts the state into it
  * before its mixer, and the mixer's result alone becomes the new state. The bank is carried with the state
  * from layer to layer. Tokens are taken in spans, with sums over features in double.
  */
-#include "forward/graph/states/bank.h"
+#include "forward/graph/residual/residual.h"
 
 #include <math.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  * A loop of the model is one run of the lower stack and one of the upper stack, which is idle in all but the last of such
  * loops. So each state passes the blocks in their order, as in any model that runs them several times.
  */
-#include "forward/graph/states/stacks.h"
+#include "forward/graph/residual/residual.h"
 
 static size_t stack_length(const forward_model *m) { return m->sizes.blocks / 2; }
 

@@ -1,4 +1,4 @@
-#include "forward/graph/states/coders.h"
+#include "forward/graph/residual/residual.h"
 
 #include <string.h>
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "forward/graph/states/ngrams.h"
+#include "forward/graph/residual/residual.h"
 
 typedef struct gated_numbers {
     size_t streams, rank;

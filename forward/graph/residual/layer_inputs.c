@@ -1,6 +1,6 @@
 /* Inputs that each layer gets besides the state: made once, when the tokens are embedded, and carried to
  * the layers. */
-#include "forward/graph/states/layer_inputs.h"
+#include "forward/graph/residual/residual.h"
 
 #include <math.h>
 #include <string.h>
