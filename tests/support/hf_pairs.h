@@ -1,7 +1,7 @@
 /* Metadata that are made of a folder written on the spot, and what they are compared with. */
 #pragma once
 
-#include "hf/folder/config_read.h"
+#include "hf/folder/folder.h"
 #include "hf/metadata/metadata.h"
 #include "tests/support/folder.h"
 
