@@ -3,13 +3,12 @@
  * of arch/ know the published keys, so these are made again here, once, by model_type. The classes are in
  * transformers/models/NAME/configuration_NAME.py; tests/hf/hf_resaved saves the golden folders' configs with them.
  */
-#include "hf/folder/config_saved.h"
+#include "hf/folder/folder.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "arch/pairs.h"
-#include "hf/folder/json.h"
 
 /* ---- names ---- */
 

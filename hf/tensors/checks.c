@@ -8,11 +8,9 @@
 #include <strings.h>
 
 #include "gguf/facts.h"
-#include "hf/arrays/names.h"
-#include "hf/folder/config_read.h"
-#include "hf/folder/draft.h"
-#include "hf/tensors/builder.h"
-#include "hf/tensors/names.h"
+#include "hf/folder/folder.h"
+#include "hf/sources/sources.h"
+#include "hf/tensors/tensors.h"
 
 #define DOUBT(b, e, ...) hf_folder_warn((b)->list->folder, "config.json", e, __VA_ARGS__)
 

@@ -8,8 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "hf/tokenizer/tokenizer_special.h"
-#include "hf/tokenizer/tokenizer_vocabulary.h"
+#include "hf/tokenizer/tokenizer.h"
 
 static const struct {
     const char *name; /* in the folder's files */

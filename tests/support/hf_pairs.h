@@ -1,7 +1,7 @@
 /* Metadata converted from a synthetic folder, and comparisons with expected key-value pairs. */
 #pragma once
 
-#include "hf/folder/config_read.h"
+#include "hf/folder/folder.h"
 #include "hf/metadata/metadata.h"
 #include "tests/support/folder.h"
 

@@ -3,7 +3,7 @@
 
 #include <sys/stat.h>
 
-#include "hf/folder/config_read.h"
+#include "hf/folder/folder.h"
 #include "hf/tokenizer/tokenizer.h"
 #include "tests/support/folder.h"
 

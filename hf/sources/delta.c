@@ -1,14 +1,13 @@
 /* Adds changes of low rank to what is read of an array. The factors are read anew for each rectangle: they
  * are narrow, and the system keeps them in its cache, so that memory does not grow with the adapter.
  */
-#include "hf/arrays/delta.h"
+#include "hf/sources/sources.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
-#include "hf/arrays/numbers.h"
 
 enum {
     DELTA_COLUMNS = 256, /* whose sums are in the first cache at once, 1 KiB */

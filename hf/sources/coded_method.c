@@ -4,8 +4,7 @@
  */
 #include <string.h>
 
-#include "hf/arrays/coded_method.h"
-#include "hf/arrays/names.h"
+#include "hf/sources/sources.h"
 
 const char *coded_text(const coded_find *c, const char *key) {
     return json_string_value(json_object_get(c->settings, key));

@@ -3,14 +3,13 @@
  * quantizers leave arrays that mean something, which no rule here knows: those are refused by the tool's
  * name, as what to do depends on it.
  */
-#include "hf/arrays/saved_names.h"
+#include "hf/sources/sources.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "arch/rules.h"
-#include "hf/arrays/names.h"
 
 /* ---- wrappers ---- */
 

@@ -1,11 +1,10 @@
-#include "hf/arrays/image_kind.h"
+#include "hf/sources/sources.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
-#include "hf/arrays/names.h"
 
 /* ---- which architecture ---- */
 

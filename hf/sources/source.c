@@ -1,14 +1,13 @@
 /* Reads rectangles of arrays that may be coded. What belongs to several rows (a row of scales, a word that
  * holds some inputs of every output) is read once for them.
  */
-#include "hf/arrays/source.h"
+#include "hf/sources/sources.h"
 
 #include <float.h>
 #include <stdlib.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "hf/arrays/numbers.h"
 
 enum {
     PIECE_ELEMENTS = 65536, /* that are converted at a time */

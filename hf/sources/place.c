@@ -3,7 +3,7 @@
  * parts, of which one is the model itself; or a file of weights alone. Everything else is refused with what
  * to give instead.
  */
-#include "hf/arrays/place.h"
+#include "hf/sources/sources.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,9 +11,6 @@
 #include <sys/stat.h>
 
 #include "arch/rules.h"
-#include "hf/arrays/image_kind.h"
-#include "hf/arrays/names.h"
-#include "hf/arrays/safetensors.h"
 
 static const char DIFFUSION[] = "diffusion_pytorch_model", WEIGHTS[] = ".safetensors";
 

@@ -1,4 +1,4 @@
-#include "hf/arrays/view.h"
+#include "hf/sources/sources.h"
 
 #include "base/checked.h"
 

@@ -3,7 +3,7 @@
  * before it is used; the elements stay where they are. The files are those that the index names, or all that
  * are called model*.safetensors.
  */
-#include "hf/arrays/safetensors.h"
+#include "hf/sources/sources.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,7 +14,6 @@
 #include "base/checksum.h"
 #include "base/memory.h"
 #include "gguf/model.h"
-#include "hf/arrays/names.h"
 
 enum {
     HEADER_MOST = 100000000, /* the format's own limit */

@@ -2,17 +2,13 @@
  * the parts are the weight's with an ending of the method's own. Every part's shape is compared with the
  * others here, so that reading need not.
  */
-#include "hf/arrays/coded.h"
+#include "hf/sources/sources.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
-#include "hf/arrays/coded_method.h"
-#include "hf/arrays/delta.h"
-#include "hf/arrays/names.h"
-#include "hf/arrays/saved_names.h"
 
 /* Names a source after its array, with the last `cut` characters replaced. */
 static bool source_set_name(hf_source *s, size_t cut, const char *end, gq_error *e) {
