@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "forward/graph/bounds.h"
 #include "gguf/value.h"
 
 /* A part of a model lacks so much that nothing is doubted of it. */
@@ -612,6 +613,7 @@ bool forward_model_check(const model_source *g, const forward_expected *expected
         return warnings_add(
             expected->doubts, e,
             "the model has no tensors: it is a vocabulary alone, and so is what is made of it");
+    if (!bounds_check(&facts, g->path, e)) return false;
     if (is_no_model(g, &own, arch_of_facts(&own))) return true;
     if (!arch_can_run(row))
         return !*facts.arch ||

@@ -269,7 +269,12 @@ TEST(impossible_values_are_refused) {
                                          {"rope.scaling.factor=f:0", "factor is 0"},
                                          {"rope.scaling.type=s:dynamic", "type is 'dynamic'"},
                                          {"rope.dimension_count=1000000", "dimension_count is 1000000"},
-                                         {"feed_forward_length=0", "feed_forward_length says"}};
+                                         {"feed_forward_length=0", "feed_forward_length says"},
+                                         {"attention.layer_norm_epsilon=f:-1", "epsilon is -1"},
+                                         {"rope.freq_base_swa=f:0", "freq_base_swa is 0"},
+                                         {"rope.scaling.yarn_beta_slow=f:-1", "beta_slow is -1"},
+                                         {"embedding_scale=f:-1", "embedding_scale is -1"},
+                                         {"pooling_type=7", "pooling_type is 7"}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         gq_error e;
         plan_refuses("llama", all[i][0], NULL, all[i][1]);
@@ -281,6 +286,7 @@ TEST(impossible_values_are_refused) {
     plan_refuses("llama", "", ".attn_", "there is no tensor blk.0.attn_");
     plan_refuses("qwen35moe", "nextn_predict_layers=0", NULL, "blk.");
     plan_refuses("qwen35moe", "block_count=2", NULL, "blk.2.");
+    plan_refuses("glm-dsa", "attention.key_length=7", NULL, "attention.key_length is 7");
 }
 
 /* What is left out counts as missing, and what is set must be right. */
