@@ -85,7 +85,7 @@ TEST(wrong_keys_are_named) {
         {"deepseek2", "expert_group_used_count=u:4", "expert_group_used_count is 4", "expected 1 to 3"},
         {"deepseek2", "expert_used_count=u:5", "deepseek2.expert_used_count is 5", "have 4 experts"},
         {"deepseek2", "leading_dense_block_count=u:0", "leading_dense_block_count is 0", "ffn_gate_inp"},
-        {"deepseek2", "attention.kv_lora_rank=u:13", "attn_kv_a_mqa.weight has shape", "expected [32, 19]"},
+        {"deepseek2", "attention.kv_lora_rank=u:13", "attention.key_length is 18", "expected 19"},
         {"granitemoe", "expert_shared_feed_forward_length=u:0", "expert_shared_feed_forward_length is 0",
          "ffn_up_shexp"},
         {"olmoe", "attention.head_count_kv=u:2", "olmoe.attention.head_count_kv is 2", "4"},

@@ -577,6 +577,7 @@ def doubtful_cases(cases):
     rotation = "its rotation is of the type"
     for kind in ("foo", "dynamic", "linear", "yarn"):
         cases.same("rotation: " + kind, "llama", lambda f, k=kind: configure(f, rope_scaling={"rope_type": k}), f"{rotation} '{kind}'", lambda f: configure(f, rope_scaling=None))
+    cases.same("rotation: of no type", "llama", lambda f: configure(f, rope_scaling={"factor": 4.0}), "has a factor of 4, but no rope_type", lambda f: configure(f, rope_scaling=None))
     llama3 = {"rope_type": "llama3", "factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 8192}
     cases.same("rotation: of another architecture", "qwen3", lambda f: configure(f, rope_scaling=llama3), rotation + " 'llama3'", lambda f: configure(f, rope_scaling=None))
     cases.same("rotation: in capitals", "llama", lambda f: configure(f, rope_scaling={**read(f, "config.json")["rope_scaling"], "rope_type": "LLAMA3"}))
@@ -685,7 +686,7 @@ def resaved_cases(cases):
 def defaults_cases(cases):
     """Keys that are left out, which the class has"""
     for variant, key in (("deepseek4", "swiglu_limit"), ("glm5-next", "swiglu_limit"), ("modern-bert", "local_rope_theta"), ("hrm-text", "prefix_lm"), ("mixtral", "num_experts_per_tok"), ("mixtral", "rms_norm_eps"),
-                         ("cohere2", "layer_norm_eps"), ("glm4moe", "norm_topk_prob"), ("olmo3", "sliding_window"), ("gpt-oss", "max_position_embeddings"), ("gpt-oss", "rope_theta"), ("lfm2", "rope_theta"), ("command-r", "rope_theta"), ("ernie4-5", "rope_theta"), ("modern-bert", "global_rope_theta")):
+                         ("cohere2", "layer_norm_eps"), ("glm4moe", "norm_topk_prob"), ("olmo3", "sliding_window"), ("gpt-oss", "max_position_embeddings"), ("gpt-oss", "rope_theta"), ("lfm2", "rope_theta"), ("apertus", "rope_theta"), ("ernie4-5", "rope_theta"), ("modern-bert", "global_rope_theta")):
         cases.alike(f"left out: {variant}: {key}", variant, resaved(key))
     for value, words in ((1.05, None), (1, None), ("x", "repetition_penalty is no number")):
         cases.says(f"repetition_penalty: {value}", "qwen3", lambda f, v=value: make_hf.write(f.path, "generation_config.json", {"repetition_penalty": v}), {"general.sampling.penalty_repeat": value if value == 1.05 else None}, words)
