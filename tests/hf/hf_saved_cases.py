@@ -523,6 +523,8 @@ def other_cases(cases):
     cases.same("ends: a list", "qwen3", lambda f: without_end(f, eos_token_id=[7, 9]), told + "|7 of it|eos_token_id=int:ID", first)
     cases.same("ends: a list of one", "qwen3", lambda f: without_end(f, eos_token_id=[7]), told, first)
     cases.same("ends: a list whose first is none", "qwen3", lambda f: without_end(f, eos_token_id=[-1, 10**6, 7]), told, first)
+    cases.same("ends: a list of none", "qwen3", lambda f: without_end(f, eos_token_id=[-1, 10**6]), "none of it is an id", lambda f: without_end(f, eos_token_id=None))
+    cases.says("ends: beyond all pieces", "gemma", lambda f: configure(f, eos_token_id=10**6), {"tokenizer.ggml.eos_token_id": None}, "eos_token_id is 1000000, but there are")
     cases.same("ends: an empty list", "qwen3", lambda f: without_end(f, eos_token_id=[]), None, lambda f: without_end(f, eos_token_id=None))
     cases.same("ends: a list beside a known one", "qwen3", lambda f: configure(f, eos_token_id=[7, 9]))
     cases.same("no merges", "qwen3", without_merges, "tokenizer.json|no merges", without_merges)
