@@ -247,6 +247,7 @@ TEST(a_plan_warns_of_what_may_be_right) {
     plan_warns("llama", ":general.type=s:part", "blk.1.ffn_up.weight", "it is a part of a llama model");
     plan_warns("llama", ":tokenizer.ggml.eos_token_id=96", NULL,
                "eos_token_id is 96, but there are 96 tokens");
+    plan_warns("t5", "decoder_start_token_id=4097", NULL, "decoder_start_token_id is 4097, but there are");
     plan_warns("qwen35moe", "", "blk.2.nextn.shared_head_norm.weight", "blk.2.nextn.shared_head_norm.weight");
 }
 
@@ -286,6 +287,7 @@ TEST(impossible_values_are_refused) {
     plan_refuses("llama", "", ".attn_", "there is no tensor blk.0.attn_");
     plan_refuses("qwen35moe", "nextn_predict_layers=0", NULL, "blk.");
     plan_refuses("qwen35moe", "block_count=2", NULL, "blk.2.");
+    plan_refuses("gemma-embedding-dense", "dense_2_feat_in=7", NULL, "dense_2_feat_in is not");
     plan_refuses("glm-dsa", "attention.key_length=7", NULL, "attention.key_length is 7");
 }
 
