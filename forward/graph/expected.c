@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "forward/graph/bounds.h"
 #include "gguf/model.h"
 
 /* A part of a model lacks so much that nothing is doubted of it. */
@@ -193,22 +194,20 @@ static uint64_t tokens_said(const model_facts *facts, const char **by) {
 /* llama.cpp takes its default in place of an id that no token has, and its converter writes such ids: those of a file are
  * doubts, which folders have told already; one that is set is a slip. */
 static void check_token_id(tensor_finder *f, const char *key, uint64_t tokens, bool is_set) {
-    static const char before[] = "tokenizer.ggml.", behind[] = "_token_id";
+    static const char behind[] = "_token_id";
+    bool is_tokenizers = strncmp(key, "tokenizer.ggml.", 15) == 0;
     size_t n = strlen(key);
-    long long id;
     int64_t value;
-    if (!f->ok || strncmp(key, before, sizeof before - 1) != 0 || n < sizeof before + sizeof behind ||
-        strcmp(key + n - (sizeof behind - 1), behind) != 0 ||
+    if (!f->ok || n < sizeof behind || strcmp(key + n - (sizeof behind - 1), behind) != 0 ||
         !model_kv_int(model_facts_find(&state_of(f)->facts, key), &value) ||
         (value >= 0 && (uint64_t)value < tokens))
         return;
-    id = value;
     if (is_set)
-        f->ok = gq_fail(f->e, "%s: %s is set to %lld, but there are only %llu tokens", f->m->path, key, id,
-                        (unsigned long long)tokens);
-    else if (f->m->file->version != 0)
-        DOUBT(f, "%s is %lld, but there are %llu tokens: llama.cpp takes its default instead", key, id,
-              (unsigned long long)tokens);
+        f->ok = gq_fail(f->e, "%s: %s is set to %lld, but there are only %llu tokens", f->m->path, key,
+                        (long long)value, (unsigned long long)tokens);
+    else if (!is_tokenizers || f->m->file->version != 0)
+        DOUBT(f, "%s is %lld, but there are %llu tokens%s", key, (long long)value, (unsigned long long)tokens,
+              is_tokenizers ? ": llama.cpp takes its default instead" : "");
 }
 
 /* Whether there are more tokens only because the converter has added some up to a multiple, which vocab_size does not
@@ -612,6 +611,7 @@ bool forward_model_check(const model_source *g, const forward_expected *expected
         return warnings_add(
             expected->doubts, e,
             "the model has no tensors: it is a vocabulary alone, and so is what is made of it");
+    if (!bounds_check(&facts, g->path, e)) return false;
     if (is_no_model(g, &own, arch_of_facts(&own))) return true;
     if (!arch_can_run(row))
         return !*facts.arch ||
