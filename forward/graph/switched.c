@@ -64,7 +64,7 @@ static void switched_read_tokens(switched_numbers *n, key_reader *r) {
         uint64_t count = 0;
         lists[k] = key_list_needed(r, names[k]);
         if (lists[k].kv && (!key_list_counts(&lists[k], &count) || count != n->adapters))
-            key_fail(r, names[k], "is no list of adapters.count tokens, %zu", n->adapters);
+            key_fail(r, names[k], "is not an array of adapters.count tokens, %zu", n->adapters);
     }
     for (size_t i = 0; i < n->adapters && r->ok; i++)
         n->tokens[i] =

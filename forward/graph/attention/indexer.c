@@ -44,7 +44,7 @@ void indexer_read_keys(indexer_numbers *n, const forward_model *m, key_reader *r
                      "is %zu, expected a multiple of attention.indexer.kpool: %zu", n->top, n->pool);
         if (!key_bool(r, "attention.indexer.kpool_select_tail", true))
             key_fail(r, "attention.indexer.kpool_select_tail",
-                     "is false: models whose tokens do not see the ones right before them are not run");
+                     "is false: attention without the most recent tokens is not supported");
         n->eps = (float)key_float(r, "attention.layer_norm_epsilon", 1e-38, 0, 1);
         return;
     }

@@ -86,7 +86,7 @@ static void latent_read_indexer(latent_numbers *n, forward_model *m, key_reader 
         if (!l->chooses) n->shares_choice = true;
         if (!l->chooses && i == 0)
             key_fail(r, "attention.indexer.types",
-                     "begins with 0, but the first layer has none before it whose choice it could use");
+                     "begins with 0, but no layer before the first has an indexer to share");
     }
 }
 

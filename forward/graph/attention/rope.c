@@ -24,7 +24,7 @@ void rope_read_sections(rope_numbers *n, key_reader *r, rope_sections kind) {
     key_list l = key_list_needed(r, "rope.dimension_sections");
     uint64_t count = 1, sum = 0;
     if (!key_list_counts(&l, &count) || count < 3)
-        key_fail(r, l.name, "has %llu values, expected a list of 4", (unsigned long long)count);
+        key_fail(r, l.name, "has %llu values, expected an array of 4", (unsigned long long)count);
     for (size_t i = 0; i < 4 && i < count; i++)
         sum += n->sections[i] = key_number_at(r, &l, i, 0, 0, MODEL_MOST);
     if (r->ok && sum == 0) key_fail(r, l.name, "has only zeros, expected the pairs of each section");

@@ -88,8 +88,8 @@ static void experts_read_used(const forward_model *m, key_reader *r, model_part 
             key_fail(r, l.name, "is 0 or missing for layer %zu, expected 1 to expert_count: %zu", i,
                      n->experts);
         else if (n->used && n->used != used && !m->expected)
-            key_fail(r, l.name, "is %zu for one layer and %llu for layer %zu, which is not run here", n->used,
-                     (unsigned long long)used, i);
+            key_fail(r, l.name, "is %zu for one layer and %llu for layer %zu, which is not supported",
+                     n->used, (unsigned long long)used, i);
         n->used = used;
     }
 }
