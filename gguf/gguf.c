@@ -46,10 +46,7 @@ static bool access_is_cold(const model_source *m, const model_tensor *t, uint64_
     return gq_file_is_cold(access_file(m, t), t->offset + model_bytes(t, first), model_bytes(t, n));
 }
 
-static uint64_t access_stored_at(const model_source *m, const model_tensor *t) {
-    (void)m;
-    return t->offset;
-}
+static uint64_t access_stored_at(const model_source *, const model_tensor *t) { return t->offset; }
 
 /* ---- what the files hold, as a checksum ---- */
 

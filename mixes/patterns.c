@@ -136,9 +136,8 @@ void mix_patterns_free(mix_pattern *p) {
 /* ---- matching ---- */
 
 /* Called before each item of a pattern. */
-static int pattern_count_step(pcre2_callout_block *at, void *matcher) {
+static int pattern_count_step(pcre2_callout_block *, void *matcher) {
     mix_matcher *m = matcher;
-    (void)at;
     return m->steps && --m->steps ? 0 : PCRE2_ERROR_CALLOUT;
 }
 

@@ -295,12 +295,11 @@ typedef struct logit_rows {
     size_t stride, tokens;
 } logit_rows;
 
-static void finish_logits(void *data, size_t r, int thread) {
+static void finish_logits(void *data, size_t r, int) {
     const logit_rows *l = data;
     const forward_model *m = l->model;
     const element_kernels *k = m->elements;
     float *row = l->z + r * l->stride;
-    (void)thread;
     if (l->tile->bias) k->add(row, l->tile->bias[l->tile->first + r], l->tokens);
     if (m->sizes.logit_factor != 1) k->scale(row, m->sizes.logit_factor, l->tokens);
     if (m->final_cap != 0) k->cap(row, m->final_cap, l->tokens);

@@ -16,10 +16,7 @@ static bool unknown_architecture(const char *path, const char *name, const archi
                          : "");
 }
 
-static bool none_may_lack(void *user, const char *tensor) {
-    (void)user, (void)tensor;
-    return false;
-}
+static bool none_may_lack(void *, const char *) { return false; }
 
 /* What no other command lets pass is not run either, though running may not read it: a token's id, rows that the metadata
  * name. What is doubtful is nothing that stops a run. */

@@ -194,8 +194,7 @@ static bool add_lines(tokenizing *r, const char *text, size_t n, bool last, size
     return true;
 }
 
-static bool add_split_word(void *user, const char *word, size_t n, gq_error *e) {
-    (void)e;
+static bool add_split_word(void *user, const char *word, size_t n, gq_error *) {
     return merging_add_word(user, word, n);
 }
 
@@ -365,8 +364,7 @@ bool tokenizer_run(const tokenizer *t, const char *text, size_t n, unsigned flag
     return ok;
 }
 
-static bool add_length(void *user, const char *word, size_t n, gq_error *e) {
-    (void)word;
+static bool add_length(void *user, const char *, size_t n, gq_error *e) {
     return token_list_add(user, (uint32_t)n, e);
 }
 

@@ -324,16 +324,14 @@ bool attention_make_low_queries(forward_batch *b, size_t rank, const float *x, s
     return true;
 }
 
-static void attention_open_row(void *data, size_t r, int thread) {
+static void attention_open_row(void *data, size_t r, int) {
     const attention_gates *g = data;
-    (void)thread;
     g->open(g->gates + (r / g->each * g->step + r % g->each) * g->b->stride, g->b->tokens);
 }
 
-static void attention_gate_row(void *data, size_t r, int thread) {
+static void attention_gate_row(void *data, size_t r, int) {
     const attention_gates *g = data;
     size_t s = g->b->stride, own = g->each == 1 ? 0 : r % g->value;
-    (void)thread;
     g->b->model->elements->multiply(g->o + r * s, g->gates + (r / g->value * g->step + own) * s,
                                     g->b->tokens);
 }

@@ -46,8 +46,7 @@ static void attention_share_keys(forward_model *m, key_reader *r, model_part *p)
 }
 
 /* Rows for the keys and values that are kept. */
-static uint64_t attention_carried_rows(const forward_model *m, const model_part *p, size_t context) {
-    (void)context;
+static uint64_t attention_carried_rows(const forward_model *m, const model_part *p, size_t) {
     uint64_t rows = 0;
     for (size_t i = 0; i < m->sizes.layers; i++) {
         const attention_layer *l = model_layer_numbers(m, p, i);

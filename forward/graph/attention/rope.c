@@ -242,12 +242,11 @@ static float *pair_rows(const turned_heads *t, size_t pair, float **other) {
     return first;
 }
 
-static void turn_pair(void *data, size_t j, int thread) {
+static void turn_pair(void *data, size_t j, int) {
     const turned_heads *t = data;
     const forward_batch *b = t->b;
     const rope_tables *tables = t->tables;
     float *v, *u = pair_rows(t, j, &v);
-    (void)thread;
     for (size_t w = 0; w < b->n_spans; w++) {
         const batch_span *text = &b->spans[w];
         size_t row = rope_rows_of(tables, text, t->pairs) + j % t->pairs * tables->turn_stride;
@@ -265,12 +264,11 @@ void batch_rope_pairs(forward_batch *b, const part_spec *p, float *x, size_t hea
     rope_turn(b, p, &(rope_columns){.x = x, .heads = heads, .head = step}, neox, turn_pair);
 }
 
-static void turn_column_pair(void *data, size_t j, int thread) {
+static void turn_column_pair(void *data, size_t j, int) {
     const turned_heads *t = data;
     const rope_columns *of = t->of;
     float *v, *u = pair_rows(t, j, &v);
     const rope_tables *tables = t->tables;
-    (void)thread;
     for (size_t w = 0; w < t->b->n_spans; w++) {
         const batch_span *text = &t->b->spans[w];
         size_t row = rope_rows_of(tables, text, t->pairs) + j % t->pairs * tables->turn_stride;
@@ -294,10 +292,9 @@ typedef struct tempered_rows {
     const float *temperature;
 } tempered_rows;
 
-static void temper_row(void *data, size_t r, int thread) {
+static void temper_row(void *data, size_t r, int) {
     const tempered_rows *t = data;
     const forward_batch *b = t->b;
-    (void)thread;
     for (size_t i = 0; i < b->n_spans; i++)
         b->model->elements->multiply(t->x + r * b->stride + b->spans[i].first, t->temperature,
                                      b->spans[i].tokens);

@@ -86,9 +86,8 @@ static void assistant_find_tensors(tensor_finder *f, const part_spec *p) {
     f->l->weight[WEIGHT_DRAFT_POST] = tensors_take(f, "nextn.post_projection.weight", REQUIRED, SHAPE(d, of));
 }
 
-static uint64_t assistant_carried_rows(const forward_model *m, const model_part *p, size_t context) {
+static uint64_t assistant_carried_rows(const forward_model *, const model_part *p, size_t) {
     const assistant_numbers *n = p->numbers;
-    (void)m, (void)context;
     return n->rows[0] + n->rows[1];
 }
 

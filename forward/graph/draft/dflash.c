@@ -260,11 +260,10 @@ typedef struct dflash_rows {
 } dflash_rows;
 
 /* A sum over the tokens of the block up to the own one, from its last token on, so that it can take their place. */
-static void dflash_convolve_row(void *data, size_t c, int thread) {
+static void dflash_convolve_row(void *data, size_t c, int) {
     const dflash_rows *of = data;
     const forward_batch *b = of->b;
     float *x = of->x + c * b->stride;
-    (void)thread;
     for (size_t t = b->tokens; t-- > 0;) {
         size_t begin = of->own->begin[t];
         if (begin == NO_BLOCK) continue;
