@@ -396,7 +396,7 @@ static void refuse_others(tensor_finder *f) {
         if (f->taken[i] || tensors_in_extra_block(f, g->by_name[i]->name, &b)) continue;
         if (f->m->draft_of && (!model_block_leads(g->by_name[i]->name, &b) || b.number != f->m->first))
             continue;
-        f->ok = gq_fail(f->e, "%s: tensor %s is none that a model of architecture %s is known to have here",
+        f->ok = gq_fail(f->e, "%s: tensor %s is unknown for architecture %s",
                         model_file_path(g, g->by_name[i]), g->by_name[i]->name, f->m->arch->name);
     }
 }

@@ -720,7 +720,7 @@ def shape_cases(cases):
     for variant in ("gemma3", "cohere2"):
         cases.same(f"{variant}: an equal head, and no key of it", variant, other_head(True), "is the embedding once more", lambda f: configure(f, tie_word_embeddings=None))
     cases.says("gemma3: another head, and no key of it", "gemma3", other_head(False), {}, "is kept as the head|transformers ties them")
-    cases.no("gemma2: another head, and no key of it", "gemma2", other_head(False), "a head that gemma2 models do not have")
+    cases.no("gemma2: another head, and no key of it", "gemma2", other_head(False), "which gemma2 models use as their output matrix")
     for variant in ("gemma4", "gemma4-unified"):
         make = make_hf2.V2.get(variant) or hf_class_folders.FOLDERS[variant]
         cases.says(f"{variant}: global heads narrower than local ones", variant, lambda f, m=make: (f.t.clear(), m(f, hd=16, hds=32)), {"attention.key_length": 16, "attention.key_length_swa": 32})

@@ -241,9 +241,9 @@ TEST(rows_of_small_matrices_are_those_of_the_metadata) {
 TEST(a_plan_warns_of_what_may_be_right) {
     plan_warns("llama-bias", "", "blk.1.attn_q.bias", "there is no tensor blk.1.attn_q.bias");
     plan_warns("qwen2", "", ".bias", "nor another bias of queries, keys");
-    plan_warns("llama", "", ".", "a vocabulary alone");
+    plan_warns("llama", "", ".", "only a vocabulary");
     plan_warns("llama", ":general.architecture=s:wavtokenizer-dec", NULL,
-               "architecture 'wavtokenizer-dec' has is not known here");
+               "architecture 'wavtokenizer-dec' are not known");
     plan_warns("llama", ":general.type=s:part", "blk.1.ffn_up.weight", "it is a part of a llama model");
     plan_warns("llama", ":tokenizer.ggml.eos_token_id=96", NULL,
                "eos_token_id is 96, but there are 96 tokens");
