@@ -32,6 +32,8 @@ const command_row commands[] = {
     {CMD_PUBLISH, "publish", "MODEL --out-dir DIR [TYPE...] [--ladder]",
      "make a folder of files with a page about them", 1, SIZE_MAX,
      "gquant publish Qwen3-8B/ --out-dir Qwen3-8B-GGUF Q4_K_M Q6_K"},
+    {CMD_TEXT, "text", "--calibration OUT | --held-out OUT", "write a text to calibrate or to evaluate with",
+     0, 0, "gquant text --calibration text.txt --held-out held-out.txt"},
     {CMD_TYPES, "types", "[RECIPE]", "list the file types, or print a recipe", 0, 1, "gquant types Q4_K_L"},
     {CMD_COMPLETION, "completion", "bash|zsh|fish", "print a completion script for a shell", 1, 1,
      "gquant completion bash > /etc/bash_completion.d/gquant"},
@@ -77,7 +79,8 @@ enum {
     T = CMD_TOKENIZE,
     E = CMD_EVALUATE,
     B = CMD_PUBLISH,
-    ALL = 2 * CMD_PUBLISH - 1
+    X = CMD_TEXT,
+    ALL = 2 * CMD_TEXT - 1
 };
 #define HEADING(text) \
     { .help = (text) }
@@ -233,7 +236,11 @@ const option_row options[] = {
     VALUE("type", 0, "TYPE", TEXT, WORD, type, Q | BRIEF, "in place of the argument TYPE"),
     VALUE("out-dir", 0, "DIR", TEXT, OUT_FOLDER, out_dir, Q | B | PROJECTOR,
           "one file per TYPE (or NAME=TYPE), one read"),
-    FLAG("force", 0, quantize.force, Q | M | E | B | NO_RESULT | PROJECTOR, "replace an existing OUT"),
+    VALUE("calibration", 0, "OUT", TEXT, OUT_FILE, calibration_text, X,
+          "mixed text, over 50,000 tokens, for imatrix and --calibrate"),
+    VALUE("held-out", 0, "OUT", TEXT, OUT_FILE, held_out_text, X,
+          "other texts, over 10,000 tokens, for evaluate"),
+    FLAG("force", 0, quantize.force, Q | M | E | B | X | NO_RESULT | PROJECTOR, "replace an existing OUT"),
     FLAG("imatrix-path", 0, quantize.imatrix_path, Q | BRIEF,
          "store the path of --imatrix, not only its name"),
     FLAG("keep-split", 0, quantize.keep_split, Q | BRIEF, "write as many shards as IN has"),
@@ -267,7 +274,7 @@ const option_row options[] = {
     VALUE("progress", 0, "json[:FD]", PROGRESS, WORD, progress,
           Q | C | V | E | M | B | ONE_RANK | NO_RESULT | PROJECTOR | COMPUTE,
           "progress as JSON lines on standard error or FD"),
-    FLAG("json", 0, json, Q | I | M | P | C | V | E | T | CMD_TYPES | BRIEF | ONE_RANK | NO_RESULT,
+    FLAG("json", 0, json, Q | I | M | P | C | V | E | T | X | CMD_TYPES | BRIEF | ONE_RANK | NO_RESULT,
          "print JSON"),
     FLAG("full-paths", 0, full_paths, Q | C | E | B | BRIEF | NO_RESULT | PROJECTOR,
          "whole paths in reports, not only file names"),
