@@ -245,6 +245,8 @@ const option_row options[] = {
     FLAG("ladder", 0, ladder, B, "a file for each common size of memory"),
     VALUE("base-model", 0, "ID", TEXT, WORD, base_model, B, "the page's base_model: OWNER/NAME"),
     VALUE("license", 0, "ID", TEXT, WORD, license, B, "the page's license, in place of the model's"),
+    VALUE("title", 0, "TEXT", TEXT, WORD, title, B, "the card's title; default: the base model's name"),
+    VALUE("repo", 0, "OWNER/NAME", TEXT, WORD, repo, B, "where it is uploaded, for the card's commands"),
     VALUE("quantized-by", 0, "NAME", TEXT, WORD, quantized_by, B, "the page's quantized_by"),
     VALUE("speeds", 0, "FILE", TEXT, IN_FILE, speeds, B, "a column of speed from llama-bench -o json"),
     HEADING("Run:"),
