@@ -20,5 +20,6 @@ int tokenize_main(const request *r);                 /* tokenize.c */
 int types_main(const request *r);                    /* types.c */
 int completion_main(const request *r);               /* completion.c */
 int help_main(const request *r);                     /* help.c */
+void classes_print(void);                            /* classes.c, of help classes */
 int hint_main(void);                                 /* short usage, for a command line without words */
 int version_main(const request *r);

@@ -1,7 +1,6 @@
 #include <string.h>
 
 #include "codec/feedback.h"
-#include "codec/feedback_scratch.h"
 
 uint64_t feedback_bytes(const kernels *k, uint32_t type, size_t columns, matmul_arithmetic arithmetic) {
     if (columns > UINT32_MAX) return UINT64_MAX;

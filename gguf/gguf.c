@@ -12,8 +12,8 @@
 #include "base/checksum.h"
 #include "base/fail.h"
 #include "base/memory.h"
-#include "gguf/read.h"
-#include "gguf/value.h"
+#include "gguf/gguf.h"
+#include "gguf/model.h"
 
 /* ---- what others may do with a model in GGUF files ---- */
 

@@ -19,10 +19,8 @@
 #include "hf/metadata/metadata.h"
 #include "hf/metadata/modules.h"
 #include "hf/projector.h"
-#include "hf/tensors/build_names.h"
-#include "hf/tensors/build_tensor.h"
-#include "hf/tensors/doubts.h"
-#include "hf/tensors/predicting.h"
+#include "hf/tensors/names.h"
+#include "hf/tensors/builder.h"
 #include "hf/tensors/steps.h"
 #include "hf/tokenizer/tokenizer.h"
 
@@ -86,7 +84,7 @@ static bool container_fold_content(const model_source *m, uint32_t *content, gq_
 
 static bool container_own_name(const model_source *m, const char *name, char *to, size_t size) {
     const hf_container *c = m->state;
-    return hf_build_own_name(&c->build, name, to, size);
+    return hf_names_find_source(&c->build, name, to, size);
 }
 
 static void container_close(void *state) {
@@ -135,7 +133,7 @@ static bool open_metadata(hf_container *c, uint64_t n_tokens, gq_error *e) {
                                   (unsigned long long)t->ne[1], (unsigned long long)n_tokens);
     }
     return hf_general_pairs(&c->folder, &c->config, &counts, &c->pairs, e) &&
-           hf_arch_pairs(&c->config, &c->pairs, e) && hf_build_pairs(&c->build, &c->pairs, e);
+           hf_arch_pairs(&c->config, &c->pairs, e) && hf_tensor_pairs(&c->build, &c->pairs, e);
 }
 
 static int compare_file_places(const void *a, const void *b) {

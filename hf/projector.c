@@ -14,8 +14,8 @@
 #include "hf/metadata/arch_pairs.h"
 #include "hf/metadata/metadata.h"
 #include "hf/projector_check.h"
-#include "hf/tensors/build_names.h"
-#include "hf/tensors/build_tensor.h"
+#include "hf/tensors/names.h"
+#include "hf/tensors/builder.h"
 
 enum { NAME_BYTES = 512 };
 

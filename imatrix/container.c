@@ -10,11 +10,8 @@
 #include <string.h>
 
 #include "gguf/gguf.h"
-#include "gguf/header.h"
 #include "gguf/model.h"
-#include "gguf/read.h"
-#include "gguf/value.h"
-#include "imatrix/entries.h"
+#include "imatrix/imatrix.h"
 
 enum { SUMS, COUNTS, ACTIVATIONS, PARTS };
 static const char *const suffixes[PARTS] = {".in_sum2", ".counts", ".in_sum"};

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "gguf/model.h"
-#include "imatrix/entries.h"
+#include "imatrix/imatrix.h"
 
 /* Name length, one byte of name, calls, number of values, one value. */
 enum { SMALLEST_ENTRY = 4 + 1 + 4 + 4 + 4 };

@@ -10,11 +10,7 @@
 #include <string.h>
 
 #include "arch/arch.h"
-#include "mixes/assign.h"
-#include "mixes/filetypes.h"
-#include "mixes/harm.h"
-#include "mixes/names.h"
-#include "mixes/patterns.h"
+#include "mixes/mixes.h"
 #include "mixes/rules.h"
 
 /* ---- order ---- */

@@ -18,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mixes/assign.h"
 #include "mixes/mixes.h"
 
 /* Search limits: at most this many tensors, and partial choices kept after each. Beyond them the result is

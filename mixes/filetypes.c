@@ -3,7 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "mixes/filetypes.h"
+#include "mixes/mixes.h"
 #include "mixes/rules.h"
 
 #define ROW(name, id, base, bits, summary) [FT_##name] = {#name, id, GGUF_##base, bits, summary},

@@ -7,10 +7,7 @@
 
 #include "base/memory.h"
 #include "gguf/facts.h"
-#include "mixes/assign.h"
 #include "mixes/mixes.h"
-#include "mixes/patterns.h"
-#include "mixes/recipe.h"
 #include "mixes/rules.h"
 
 static bool recipe_is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }

@@ -86,6 +86,8 @@ int help_main(const request *r) {
     gq_error e = {0};
     char *text = NULL;
     size_t n = 0;
+    if (r->command == CMD_HELP && r->n_arguments == 1 && strcmp(r->arguments[0], "classes") == 0)
+        return classes_print(), GQ_OK;
     const command_row *c = command_asked(r, &e);
     if (!c) return say_failure(&e);
     FILE *to = open_memstream(&text, &n);

@@ -36,8 +36,9 @@ const command_row commands[] = {
     {CMD_TYPES, "types", "[RECIPE]", "list the file types, or print a recipe", 0, 1, "gquant types Q4_K_L"},
     {CMD_COMPLETION, "completion", "bash|zsh|fish", "print a completion script for a shell", 1, 1,
      "gquant completion bash > /etc/bash_completion.d/gquant"},
-    {CMD_HELP, "help", "[COMMAND | all]", "print the options of a command, or all options", 0, 2,
-     "gquant help imatrix"},
+    {CMD_HELP, "help", "[COMMAND | all | classes]",
+     "print the options of a command, all options, or the classes of Hugging Face folders that can be read",
+     0, 2, "gquant help imatrix"},
     {CMD_VERSION, "version", "", NULL, 0, 0, NULL},
 };
 const size_t n_commands = sizeof commands / sizeof *commands;

@@ -255,9 +255,9 @@ static uint64_t work_rows(const forward_model *m) {
     return most;
 }
 
-static bool keeps_start(const forward_model *m) {
+static bool uses_start(const forward_model *m) {
     for (size_t i = 0; i < m->sizes.layers; i++)
-        if (m->layers[i].keeps_start || m->layers[i].adds_start) return true;
+        if (m->layers[i].ffn_needs_start || m->layers[i].adds_start) return true;
     return false;
 }
 
@@ -272,8 +272,8 @@ static void lay_out_batch(forward_batch *b, scratch *s) {
     b->normed = scratch_take(s, m->sizes.width, stride, sizeof(float));
     b->part = scratch_take(s, m->sizes.width, stride, sizeof(float));
     b->work = scratch_take(s, work_rows(m), stride, sizeof(float));
-    if (m->arch->graph.beside) b->first = scratch_take(s, m->sizes.width, stride, sizeof(float));
-    if (keeps_start(m)) b->start = scratch_take(s, m->sizes.width, stride, sizeof(float));
+    if (m->arch->graph.beside) b->first_mixed = scratch_take(s, m->sizes.width, stride, sizeof(float));
+    if (uses_start(m)) b->start = scratch_take(s, m->sizes.width, stride, sizeof(float));
     if (m->sizes.halves) {
         b->half = scratch_take(s, m->sizes.width, stride, sizeof(float));
         for (int i = 0; i < 2; i++) b->half_tokens[i] = scratch_take(s, 1, stride, sizeof(uint32_t));

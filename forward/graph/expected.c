@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 
 /* A part of a model lacks so much that nothing is doubted of it. */
 #define DOUBT(f, ...) \
@@ -525,10 +525,25 @@ static void check_predicting_names(tensor_finder *f) {
                             (unsigned long long)b.number);
 }
 
+/* block_count has all blocks, those that predict, too. Programs that read a file refuse what is beyond. */
+static void check_block_numbers(tensor_finder *f) {
+    const model_source *g = f->m->file;
+    const model_kv *count = model_fact(&state_of(f)->facts, "block_count");
+    int64_t blocks;
+    model_block b;
+    if (!count || !model_kv_int(count, &blocks) || f->m->expected->without_blocks) return;
+    for (uint64_t i = 0; f->ok && i < g->n_tensors; i++)
+        if (model_block_leads(g->by_name[i]->name, &b) && b.number >= (uint64_t)blocks)
+            f->ok = gq_fail(f->e, "%s: tensor %s is of block %llu, and blocks count from 0, but %s is %lld",
+                            model_file_path(g, g->by_name[i]), g->by_name[i]->name,
+                            (unsigned long long)b.number, count->key, (long long)blocks);
+}
+
 static void find_and_check(tensor_finder *f) {
     const expected_state *state = state_of(f);
     int64_t blocks;
     check_vocabulary(f), check_head(f), check_predicting_names(f);
+    if (f->ok && state->kind != PART_OF_MODEL) check_block_numbers(f);
     if (!f->ok || !tensors_find_all(f)) return;
     if (f->m->arch->graph.extra_layers && !f->m->expected->without_blocks && state->kind != PART_OF_MODEL &&
         model_fact_int(&state->facts, "block_count", &blocks))

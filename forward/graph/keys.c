@@ -1,5 +1,5 @@
 #include "forward/graph/keys.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -1,9 +1,9 @@
-#include "forward/graph/own_keys.h"
+#include "forward/graph/model.h"
 
 #include <math.h>
 
 #include "forward/graph/attention/attention.h"
-#include "forward/graph/recurrent/kda.h"
+#include "forward/graph/recurrent/recurrent.h"
 
 static attention_numbers *attention_of(const forward_model *m) { return model_numbers(m, &mixer_attention); }
 

@@ -1,4 +1,4 @@
-#include "forward/graph/rows.h"
+#include "forward/graph/layer_part.h"
 
 #include <string.h>
 

@@ -3,14 +3,13 @@
  * that token's. Its number is carried with the state. For a product tokens are sorted by their numbers, and those of
  * one number are multiplied side by side.
  */
-#include "forward/graph/switched.h"
+#include "forward/graph/layer_part.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #include "forward/graph/attention/attention.h"
-#include "forward/graph/layer_part.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 
 enum { SWITCHED_MOST = 4096 }; /* adapters, and rows of A, as in llama.cpp */
 

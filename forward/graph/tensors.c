@@ -13,7 +13,7 @@
 #include "forward/graph/keys.h"
 #include "forward/graph/layer.h"
 #include "forward/graph/layer_part.h"
-#include "forward/graph/states/coders.h"
+#include "forward/graph/residual/residual.h"
 #include "forward/graph/tensors.h"
 #include "gguf/facts.h"
 
@@ -182,7 +182,7 @@ static const struct {
     {WEIGHT_SSM_BETA, WEIGHT_SLOTS},
 };
 
-/* A tail that adds the embedding has gains of both parts under these names (forward/graph/states/tails.c). */
+/* A tail that adds the embedding has gains of both parts under these names (forward/graph/residual/tails.c). */
 static bool has_own_factor(const architecture *a, weight_slot own) {
     return own != WEIGHT_SLOTS &&
            (a->graph.has[own] || (a->graph.tail == TAIL_EMBEDDING && own != WEIGHT_FFN_DOWN_SCALE));
@@ -270,8 +270,10 @@ static void find_norms(tensor_finder *f) {
             s.before_mixer = WEIGHT_ATTN_NORM_2;
     }
     l->mixer.before = s.before_mixer, l->mixer.after = s.after_mixer;
-    l->reads_given = has_both && f->m->is_swin;
-    l->is_parallel = has_both && (f->m->parallel_own || l->reads_given || l->ffn.before == WEIGHT_ATTN_NORM);
+    bool is_parallel = has_both && (f->m->parallel_own || l->ffn.before == WEIGHT_ATTN_NORM);
+    l->ffn_reads = has_both && f->m->is_swin ? FFN_READS_MIXER
+                   : is_parallel             ? FFN_READS_START
+                                             : FFN_READS_SUM;
 }
 
 static void find_layer(tensor_finder *f, size_t i) {

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "forward/products/matmul_scratch.h"
+#include "forward/products/matmul.h"
 #include "forward/products/product.h"
 
 static void lay_out_matmul(matmul *m, int threads, memory_ledger *l) {

@@ -2,7 +2,7 @@
  *
  * A step is a range of columns and of tokens whose activations are packed; all rows go through it, in units.
  */
-#include "forward/products/matmul_scratch.h"
+#include "forward/products/matmul.h"
 
 enum { PACKED_COLUMNS = 32 }; /* at once: as many pages as a core finds without a search */
 _Static_assert((int)PACKED_COLUMNS % (int)MATMUL_BF16_GROUP == 0, "groups are packed whole");

@@ -1,4 +1,4 @@
-#include "forward/stream/predictions.h"
+#include "forward/stream/divergence.h"
 
 typedef struct predicting {
     const forward_predictions *to;

@@ -1,4 +1,4 @@
-#include "forward/stream/probe_cache.h"
+#include "forward/stream/run.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -10,7 +10,6 @@
 #include "base/memory.h"
 #include "base/safe_file.h"
 #include "forward/graph/layer_part.h"
-#include "forward/stream/states.h"
 #include "forward/stream/stream.h"
 
 typedef struct cached_result {

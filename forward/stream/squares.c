@@ -1,4 +1,4 @@
-#include "forward/stream/squares.h"
+#include "forward/stream/stream.h"
 
 enum { ROWS = 8 }; /* chains that go on side by side */
 

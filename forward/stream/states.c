@@ -1,4 +1,4 @@
-#include "forward/stream/states.h"
+#include "forward/stream/run.h"
 
 #include <errno.h>
 #include <fcntl.h>

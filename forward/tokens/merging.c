@@ -4,8 +4,7 @@
  * needed makes words repeat and leaves the ids as they are. A word that is longer than a window is joined
  * window by window, each from the first symbol that the one before could not be certain of.
  */
-#include "forward/tokens/merging.h"
-#include "forward/tokens/utf8.h"
+#include "forward/tokens/tokens.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
  * a whole, and is refused where it is longer.
  */
 #include "forward/tokens/tokenizer.h"
-#include "forward/tokens/words.h"
+#include "forward/tokens/tokens.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,10 +18,6 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "base/units.h"
-#include "forward/tokens/merging.h"
-#include "forward/tokens/specials.h"
-#include "forward/tokens/unigram.h"
-#include "forward/tokens/utf8.h"
 
 struct tokenizer {
     vocabulary vocabulary;
@@ -87,7 +83,7 @@ typedef struct tokenizing {
     buffer marked, stand_in;
     special_cuts cuts;
     bool in_text;  /* a stretch between special tokens has begun and not ended */
-    bool odd;      /* some of its characters need stand-ins (utf8.h) */
+    bool odd;      /* some of its characters need stand-ins (tokens.h) */
     bool newlines; /* `text` begins in the middle of a run of newlines */
     gq_error *e;
 } tokenizing;

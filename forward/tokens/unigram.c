@@ -2,8 +2,7 @@
  * plus its score (Viterbi). Sums run on from one window of the text to the next, so that they are rounded as if there were one window.
  * A window that is not the text's last is cut where all ways that are still open come from.
  */
-#include "forward/tokens/unigram.h"
-#include "forward/tokens/utf8.h"
+#include "forward/tokens/tokens.h"
 
 #include <float.h>
 #include <math.h>

@@ -6,10 +6,8 @@
  * holds. The file's reader has checked lengths; here types and numbers of elements are.
  */
 #include "forward/tokens/vocabulary.h"
-#include "forward/tokens/specials.h"
-#include "forward/tokens/unigram.h"
-#include "forward/tokens/utf8.h"
-#include "gguf/value.h"
+#include "forward/tokens/tokens.h"
+#include "gguf/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>

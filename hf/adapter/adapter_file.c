@@ -20,7 +20,7 @@
 #include "hf/folder/config_read.h"
 #include "hf/metadata/general.h"
 #include "hf/metadata/metadata.h"
-#include "hf/tensors/build_tensor.h"
+#include "hf/tensors/builder.h"
 
 static const char INSTEAD[] =
     "llama.cpp's adapters have pairs of matrices alone; merge this one into its model as that is read";

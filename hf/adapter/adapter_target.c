@@ -9,7 +9,7 @@
 
 #include "base/memory.h"
 #include "hf/arrays/names.h"
-#include "hf/tensors/build_names.h"
+#include "hf/tensors/names.h"
 #include "hf/tensors/steps.h"
 
 /* Names are looked up in a copy of the build: that of an adapter counts as no name of the folder's. */

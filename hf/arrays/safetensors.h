@@ -6,6 +6,8 @@
 
 enum { HF_DIMS = 8 };
 
+/* The order counts: types that weights are published in (up to HF_BF16), floats of 8 bits, powers of two (HF_E8M0, which
+ * are no weights without a coding), then integers (from HF_I64 on). */
 typedef enum hf_dtype {
     HF_F64,
     HF_F32,

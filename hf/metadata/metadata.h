@@ -5,6 +5,7 @@
 #include "hf/folder/pairs.h"
 
 struct arch_item; /* arch/pairs.h */
+struct hf_build;  /* hf/tensors/build.h */
 
 /* Counts over the tensors of the model to be, for general.size_label; weights 0: it has none of these. */
 typedef struct hf_counts {
@@ -18,3 +19,5 @@ typedef struct hf_counts {
 bool hf_items_set(const struct arch_item *list, const hf_config *c, hf_pairs *p, gq_error *e);
 /* The architecture's pairs, from the config alone. */
 bool hf_arch_pairs(const hf_config *c, hf_pairs *pairs, gq_error *e);
+/* Adds what tensors decide: numbers that GGUF has as metadata. */
+bool hf_tensor_pairs(struct hf_build *b, hf_pairs *pairs, gq_error *e);

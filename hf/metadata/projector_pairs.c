@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "hf/metadata/arch_pairs.h"
-#include "hf/tensors/granite_projectors.h"
+#include "hf/folder/architectures.h"
 
 enum { FLOATS_MOST = 4096, MARKS_MOST = 4096 };
 

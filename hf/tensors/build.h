@@ -1,4 +1,4 @@
-/* Makes delivered tensors of a folder's arrays: names by tables of rules, shapes and order by steps. */
+/* Makes the tensors of a GGUF from the source tensors of a folder: names by tables of rules, shapes and order by steps. */
 #pragma once
 
 #include "arch/rules.h"
@@ -59,17 +59,10 @@ bool hf_build_changed_tensors(hf_build *b, const hf_config *c, const hf_list *l,
  * has others is not looked at. */
 bool hf_build_arrays(hf_build *b, const hf_config *c, const hf_list *l, hf_source *sources, size_t n,
                      gq_error *e);
-/* Do what a rule says for an array, and what an architecture's folders need in the end. */
-bool hf_build_step(hf_build *b, const hf_found *f, gq_error *e);
-bool hf_build_finish(hf_build *b, gq_error *e);
-/* Adds the pairs that tensors decide: numbers that GGUF has as metadata. */
-bool hf_build_pairs(hf_build *b, hf_pairs *pairs, gq_error *e);
-/* Writes the name of the array, or the pattern of several, that a tensor of this name is made of, or would
- * be. False: it is not known. */
-bool hf_build_own_name(const hf_build *b, const char *name, char *to, size_t size);
-extern const arch_rule hf_common_rules[];
-
-/* ---- for steps ---- */
-
-/* Fails with a sentence about the array: file and name go in front. */
-#define hf_found_fail(f, e, ...) hf_list_fail((f)->source->list, (f)->source->stored, e, __VA_ARGS__)
+/* Checks the tensors of a text model (hf/tensors/checks.c), and warns of what the GGUF will not have as the config says. */
+bool hf_build_check(const hf_build *b, gq_error *e);
+/* Whether a model must have a head of its own. */
+bool hf_build_needs_head(const hf_build *b);
+/* Finds what MLX has done to the source tensors, by their shapes and names (hf/tensors/mlx.c); convolutions get the shape
+ * of the original. Warns where anything is found. What cannot be undone is an error. */
+bool hf_mlx_find(hf_build *b, gq_error *e);

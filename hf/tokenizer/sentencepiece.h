@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 
+/* The numbers of ModelProto.SentencePiece.Type: the order counts. */
 typedef enum hf_piece_type {
     HF_PIECE_NORMAL = 1,
     HF_PIECE_UNKNOWN,

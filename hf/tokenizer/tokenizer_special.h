@@ -3,6 +3,8 @@
 
 #include "hf/tokenizer/tokenizer_vocabulary.h"
 
+/* The order counts: the files of a folder name those before HF_EOT, and those up to HF_UNK have an id in every vocabulary
+ * that has a token a line. */
 typedef enum hf_special_type {
     HF_BOS,
     HF_EOS,

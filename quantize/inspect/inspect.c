@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gguf/value.h"
+#include "gguf/model.h"
 #include "quantize/input.h"
 #include "quantize/strips/strip.h"
 

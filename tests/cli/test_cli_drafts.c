@@ -1,7 +1,7 @@
 /* Prediction blocks by the command: their importance data, calibration, acceptance, and files without or with them alone. */
 #include <math.h>
 
-#include "gguf/value.h"
+#include "gguf/model.h"
 #include "tests/support/command.h"
 #include "tests/support/draft_models.h"
 #include "tests/support/folder.h"

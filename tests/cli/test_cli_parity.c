@@ -1,6 +1,6 @@
 /* The options that llama-quantize has, each by what it does to the plan or the file. */
 #include "gguf/gguf.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 #include "tests/support/one_model.h"
 
 static void assert_type(const json *plan, const char *name, const char *type) {

@@ -1,5 +1,5 @@
 /* Files with matrices that are stored transposed, as the commands see them. */
-#include "gguf/value.h"
+#include "gguf/model.h"
 #include "tests/support/command.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"

@@ -52,6 +52,19 @@ TEST(test_help_is_a_command) {
     GQUANT_SAYS(2, "there is no command 'zzzzzzzz'", "help", "zzzzzzzz");
 }
 
+/* The list has a model, a draft model, a projector and a class that is refused. */
+TEST(test_help_lists_the_classes_of_folders) {
+    char *list = PRINTED("help", "classes");
+    says(list, "\nQwen3ForCausalLM ");
+    says(list, " model                             qwen3\n");
+    says(list, "DFlashDraftModel");
+    says(list, "draft model, with --target-model  dflash\n");
+    says(list, "projector, with --mmproj          qwen3tts_spkenc, qwen3tts_gen\n");
+    says(list, "PocketTTSModel");
+    says(list, "not read                          its projector cannot be made");
+    free(list);
+}
+
 TEST(test_nothing_is_asked) {
     char *out, *err;
     assert_int_equal(run_command((const char *const[]){NULL, NULL}, &out, &err), 2);

@@ -7,8 +7,8 @@
 
 #include "hf/folder/config_read.h"
 #include "hf/image.h"
-#include "hf/tensors/build_tensor.h"
-#include "hf/tensors/predicting.h"
+#include "hf/tensors/builder.h"
+#include "hf/tensors/names.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/safetensors.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gguf/value.h"
+#include "gguf/model.h"
 #include "hf/folder/config_read.h"
 #include "hf/metadata/general.h"
 #include "hf/metadata/metadata.h"

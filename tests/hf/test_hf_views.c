@@ -2,7 +2,7 @@
  * hand gives, in ranges of any beginning and length. */
 #include <math.h>
 
-#include "hf/tensors/build_tensor.h"
+#include "hf/tensors/builder.h"
 #include "hf/tensors/steps.h"
 #include "hf/tensors/tensor.h"
 #include "tests/support/folder.h"

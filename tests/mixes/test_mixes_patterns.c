@@ -2,11 +2,7 @@
  * default. */
 #include <pthread.h>
 
-#include "mixes/assign.h"
-#include "mixes/filetypes.h"
 #include "mixes/mixes.h"
-#include "mixes/patterns.h"
-#include "mixes/recipe.h"
 #include "tests/support/support.h"
 
 static const mix_model unknown = {.n_blocks = -1};

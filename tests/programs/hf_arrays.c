@@ -11,8 +11,8 @@
 #include "hf/folder/draft.h"
 #include "hf/metadata/modules.h"
 #include "hf/tensors/build.h"
-#include "hf/tensors/build_tensor.h"
-#include "hf/tensors/predicting.h"
+#include "hf/tensors/builder.h"
+#include "hf/tensors/names.h"
 
 /* Turns n elements of a type into floats, in place from behind. */
 static void widen(uint8_t *bytes, const tensor_type *type, uint64_t n) {

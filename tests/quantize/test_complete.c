@@ -254,6 +254,7 @@ TEST(a_plan_warns_of_what_may_be_right) {
 TEST(impossible_values_are_refused) {
     static const char *const all[][2] = {{"block_count=0", "block_count is 0"},
                                          {"block_count=3", "blk.2."},
+                                         {"block_count=1", "blk.1."},
                                          {"block_count=1000000", "block_count is 1000000"},
                                          {"embedding_length=0", "embedding_length is 0"},
                                          {"embedding_length=34", "token_embd.weight has shape"},
@@ -279,6 +280,7 @@ TEST(impossible_values_are_refused) {
     plan_refuses("llama", "", ".ffn_", "there is no tensor blk.0.ffn_");
     plan_refuses("llama", "", ".attn_", "there is no tensor blk.0.attn_");
     plan_refuses("qwen35moe", "nextn_predict_layers=0", NULL, "blk.");
+    plan_refuses("qwen35moe", "block_count=2", NULL, "blk.2.");
 }
 
 /* What is left out counts as missing, and what is set must be right. */

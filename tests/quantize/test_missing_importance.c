@@ -1,8 +1,6 @@
 /* Tensors whose type demands importance data that are not there: an error, or the type for such cases. */
 #include "tests/support/target_model.h"
 
-#include "mixes/assign.h"
-#include "mixes/filetypes.h"
 #include "mixes/mixes.h"
 #include "tests/support/command.h"
 #include "tests/support/folder.h"

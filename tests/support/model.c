@@ -10,9 +10,8 @@
 #include <math.h>
 
 #include "codec/codec.h"
-#include "codec/reference.h"
-#include "gguf/header.h"
-#include "gguf/value.h"
+#include "gguf/gguf.h"
+#include "gguf/model.h"
 
 struct model {
     gguf_header *header;

@@ -5,14 +5,13 @@
  * scores of its own, so results do not depend on the number of threads.
  */
 #include "forward/graph/attention/attention.h"
-#include "forward/graph/attention/relative.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "forward/graph/layer_part.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 
 /* ---- keys and tensors ---- */
 

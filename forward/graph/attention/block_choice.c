@@ -19,7 +19,7 @@
  * So the last block may be cut: then it attends to its first tokens, where llama.cpp takes those that its sort
  * happens to leave.
  */
-#include "forward/graph/attention/block_choice.h"
+#include "forward/graph/attention/attention.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,9 +2,7 @@
  * attends (attention.c), and multiplies with attn_output.
  */
 #include "forward/graph/attention/attention.h"
-#include "forward/graph/attention/block_choice.h"
-#include "forward/graph/attention/relative.h"
-#include "forward/graph/states/coders.h"
+#include "forward/graph/residual/residual.h"
 
 #include <math.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 
 #include "forward/graph/attention/attention.h"
 #include "forward/graph/attention/rope.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 
 /* ---- keys and tensors ---- */
 

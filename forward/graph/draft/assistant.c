@@ -1,11 +1,11 @@
-/* Assistants of Gemma 4 (target.h): attention to keys and values of the target's last two layers, the last but one in
+/* Assistants of Gemma 4 (draft.h): attention to keys and values of the target's last two layers, the last but one in
  * layers with a window. They stand behind the state, those of layers with a window first. */
 #include <math.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "forward/graph/attention/attention.h"
-#include "forward/graph/draft/assistant.h"
+#include "forward/graph/draft/draft.h"
 #include "forward/graph/draft/target_part.h"
 #include "forward/graph/layer_part.h"
 

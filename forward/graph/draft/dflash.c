@@ -1,14 +1,13 @@
 /* The mixer of DFlash drafts is attention (multi_head.c): of states of the target keys and values are made as they are,
  * of tokens behind the layer's norm. Which keys a token sees, and where it stands, is placed before a layer is run.
  * DFlash 2 has convolutions over a block's tokens on both sides of both parts. */
-#include "forward/graph/draft/dflash.h"
+#include "forward/graph/draft/draft.h"
+#include "forward/graph/draft/target_part.h"
 
 #include <string.h>
 
 #include "base/checked.h"
-#include "forward/graph/draft/dflash_numbers.h"
-#include "forward/graph/draft/target_part.h"
-#include "forward/graph/experts/ffn.h"
+#include "forward/graph/experts/experts.h"
 
 typedef struct dflash_layer {
     attention_layer attention;

@@ -7,8 +7,8 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "forward/graph/block.h"
-#include "forward/graph/draft/dflash.h"
-#include "forward/graph/draft/dflash_numbers.h"
+#include "forward/graph/draft/draft.h"
+#include "forward/graph/draft/target_part.h"
 
 /* Products with a matrix of the whole model, a run of rows at a time. */
 typedef struct head_matrix {

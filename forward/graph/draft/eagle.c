@@ -1,5 +1,6 @@
-/* EAGLE-3 drafts (target.h). */
+/* EAGLE-3 drafts (draft.h). */
 #include "base/fail.h"
+#include "forward/graph/draft/draft.h"
 #include "forward/graph/draft/target_part.h"
 #include "forward/graph/layer_part.h"
 

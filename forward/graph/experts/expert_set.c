@@ -5,7 +5,6 @@
  * them. */
 #include <string.h>
 
-#include "forward/graph/experts/expert_set.h"
 #include "forward/graph/experts/experts.h"
 
 /* Successive experts whose tokens stand side by side, each expert's from a multiple of a vector's lanes on.

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "forward/graph/experts/expert_set.h"
 #include "forward/graph/experts/experts.h"
 
 /* ---- keys and tensors ---- */

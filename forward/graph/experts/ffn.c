@@ -1,7 +1,7 @@
 /* The dense feed-forward parts: gated by two matrices or by one that holds both, or plain. */
 #include <math.h>
 
-#include "forward/graph/experts/ffn.h"
+#include "forward/graph/experts/experts.h"
 
 /* A part that runs this one (dflash.c) is gated. */
 static arch_part ffn_form(const part_spec *p) {

@@ -1,7 +1,6 @@
 /* RWKV's feed-forward part: channel_mix_value max(0, channel_mix_key k)^2, where k blends what flows in with that of
  * the token before. In RWKV 6 the sigmoid of channel_mix_receptance, times a blend of its own, is a factor. */
-#include "forward/graph/recurrent/recurrence.h"
-#include "forward/graph/recurrent/rwkv.h"
+#include "forward/graph/recurrent/recurrent.h"
 
 typedef struct channel_layer {
     size_t ff;

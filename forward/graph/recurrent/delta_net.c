@@ -7,7 +7,7 @@
 #include <math.h>
 
 #include "forward/graph/layer_part.h"
-#include "forward/graph/recurrent/recurrence.h"
+#include "forward/graph/recurrent/recurrent.h"
 
 typedef struct delta_numbers {
     size_t taps;                   /* tokens that a convolution sees */

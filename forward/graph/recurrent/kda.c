@@ -6,8 +6,7 @@
 #include <math.h>
 
 #include "forward/graph/layer_part.h"
-#include "forward/graph/recurrent/kda.h"
-#include "forward/graph/recurrent/recurrence.h"
+#include "forward/graph/recurrent/recurrent.h"
 
 static void kda_read_keys(forward_model *m, key_reader *r, model_part *p) {
     kda_numbers *n = p->numbers;

@@ -9,7 +9,7 @@
 #include <math.h>
 
 #include "forward/graph/layer_part.h"
-#include "forward/graph/recurrent/recurrence.h"
+#include "forward/graph/recurrent/recurrent.h"
 
 typedef struct lightning_numbers {
     size_t heads, head; /* head: features of a query, a key, a value */

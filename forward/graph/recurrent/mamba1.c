@@ -6,7 +6,7 @@
 #include "base/checked.h"
 #include "forward/graph/layer.h"
 #include "forward/graph/layer_part.h"
-#include "forward/graph/recurrent/recurrence.h"
+#include "forward/graph/recurrent/recurrent.h"
 
 typedef struct mamba1_numbers {
     size_t taps;          /* tokens that a convolution sees */

@@ -4,7 +4,7 @@
  * normed per group.
  */
 #include "forward/graph/layer_part.h"
-#include "forward/graph/recurrent/recurrence.h"
+#include "forward/graph/recurrent/recurrent.h"
 
 typedef struct mamba2_numbers {
     size_t taps;          /* tokens that a convolution sees */

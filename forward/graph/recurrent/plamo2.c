@@ -3,7 +3,7 @@
  * heads share, and a step of low rank, all of which are normed; ssm_dt makes each head's step of the latter.
  */
 #include "forward/graph/layer_part.h"
-#include "forward/graph/recurrent/recurrence.h"
+#include "forward/graph/recurrent/recurrent.h"
 
 typedef struct plamo2_numbers {
     size_t taps;         /* tokens that a convolution sees */

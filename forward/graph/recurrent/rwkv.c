@@ -4,13 +4,12 @@
  * by numbers of the token. In RWKV 7 the state also forgets what a key stood for before it takes in the key's
  * new value. Small matrices of low rank make decays and the like; no mix quantizes them.
  */
-#include "forward/graph/recurrent/rwkv.h"
+#include "forward/graph/recurrent/recurrent.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/checked.h"
-#include "forward/graph/recurrent/recurrence.h"
 
 typedef struct rwkv_numbers {
     size_t heads, kv_heads, head; /* head: features */

@@ -3,7 +3,7 @@
  * window, or where attention sees to both sides as many before it as behind it.
  */
 #include "forward/graph/layer_part.h"
-#include "forward/graph/recurrent/recurrence.h"
+#include "forward/graph/recurrent/recurrent.h"
 
 typedef struct shortconv_numbers {
     size_t taps; /* tokens that a convolution sees */
