@@ -14,7 +14,7 @@
 #include "imatrix/entries.h"
 #include "mixes/assign.h"
 #include "mixes/mixes.h"
-#include "study/importance.h"
+#include "quantize/inspect/importance.h"
 
 struct gq_imatrix {
     imatrix data;
