@@ -573,7 +573,7 @@ static bool check_model(forward_model *m, bool is_part, gq_error *e) {
 }
 
 /* A part may lack keys as well as tensors, but what it has must be right. */
-static bool check_as(const model_source *g, const forward_expected *expected, const architecture *row,
+static bool check_as(const model_source *g, const model_expected *expected, const architecture *row,
                      bool is_part, gq_error *e) {
     gq_error why;
     forward_model *m = calloc(1, sizeof *m);
@@ -603,7 +603,7 @@ static bool is_no_model(const model_source *g, const model_facts *facts, const a
     return false;
 }
 
-bool forward_model_check(const model_source *g, const forward_expected *expected, gq_error *e) {
+bool forward_model_check(const model_source *g, const model_expected *expected, gq_error *e) {
     model_facts own = model_facts_of(g->kv, g->n_kv, NULL, 0),
                 facts = model_facts_of(g->kv, g->n_kv, expected->set, expected->n_set);
     const architecture *row = arch_of_facts(&facts);

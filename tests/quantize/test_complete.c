@@ -20,7 +20,7 @@ static bool nothing_may_lack(void *user, const char *tensor) {
 /* Checks a model; false: *e says why not. Says how many doubts there were. */
 static bool checked(const model_source *g, size_t *doubts, gq_error *e) {
     warning_list list = {0};
-    bool ok = forward_model_check(g, &(forward_expected){.may_lack = nothing_may_lack, .doubts = &list}, e);
+    bool ok = forward_model_check(g, &(model_expected){.may_lack = nothing_may_lack, .doubts = &list}, e);
     *doubts = list.n;
     warnings_free(&list);
     return ok;
