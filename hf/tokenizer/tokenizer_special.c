@@ -82,8 +82,9 @@ static void specials_find_texts(hf_specials *s, const hf_tokenizer *t) {
 /* Old files have -1 for padding, which means none; all else that is negative is a mistake. */
 static bool special_warn_negative(const hf_tokenizer *t, hf_special_type type, json_int_t id, gq_error *e) {
     return (type == HF_PAD && id == -1) ||
-           hf_folder_warn(t->folder, "config.json", e, "%s_token_id is %lld, which is no id; it is left out",
-                          types[type].name, (long long)id);
+           hf_folder_warn(t->folder, "config.json", e,
+                          "%s_token_id is %lld, which is not an id; it is left out", types[type].name,
+                          (long long)id);
 }
 
 /* By the ids of config.json. */
@@ -115,11 +116,10 @@ bool hf_specials_set_first_end(hf_specials *s, const hf_tokenizer *t, gq_error *
         if (!json_is_integer(id) || json_integer_value(id) < 0 || (uint64_t)json_integer_value(id) >= t->n)
             continue;
         specials_set(s, HF_EOS, (uint32_t)json_integer_value(id));
-        return hf_folder_warn(
-            t->folder, "config.json", e,
-            "eos_token_id is a list, and a file has one token that ends texts: %lld of it is written; "
-            "--override-kv tokenizer.ggml.eos_token_id=int:ID sets another",
-            (long long)json_integer_value(id));
+        return hf_folder_warn(t->folder, "config.json", e,
+                              "eos_token_id is a list, but a GGUF has one end-of-text token: %lld is "
+                              "written; --override-kv tokenizer.ggml.eos_token_id=int:ID sets another",
+                              (long long)json_integer_value(id));
     }
     return true;
 }
