@@ -164,7 +164,7 @@ static bool image_add(hf_build *b, const hf_source *s, hf_image_kind *k, hf_pair
     if (s->coding == HF_PLAIN && s->stored->dtype >= HF_E8M0)
         return hf_list_fail(s->list, s->stored, e,
                             "elements of type %s: weights quantized by another program are not supported; "
-                            "use the 16-bit file",
+                            "use the file in 16 bits",
                             hf_dtype_name(s->stored->dtype));
     if (row.parts) return image_add_part(b, s, image, &row, name, e);
     hf_tensor *made = hf_build_add(b, name, 1, e);

@@ -67,7 +67,7 @@ static bool config_check_keys(hf_adapter *a, gq_error *e) {
 }
 
 /* Ways to begin training that take a part out of the model's own weights first. */
-static bool config_check_beginning(const hf_adapter *a, gq_error *e) {
+static bool config_check_beginning(hf_adapter *a, gq_error *e) {
     static const char *const changing[] = {"pissa", "olora", "corda", "loftq", "lora_ga", NULL};
     const char *begun = hf_json_text(json_object_get(a->config, "init_lora_weights"));
     for (size_t i = 0; begun && changing[i]; i++)
@@ -77,7 +77,11 @@ static bool config_check_beginning(const hf_adapter *a, gq_error *e) {
                 "init_lora_weights is '%s', which changed the base model's weights before training: save the "
                 "adapter with path_initial_model_for_weight_conversion, or %s",
                 begun, INSTEAD);
-    return true;
+    return !begun || name_is_one(begun, NAMES("gaussian", "eva", "orthogonal")) ||
+           hf_folder_warn(&a->folder, CONFIG, e,
+                          "init_lora_weights is '%.40s', which is not known: if it changed the model's own "
+                          "weights before training, the result is wrong",
+                          begun);
 }
 
 static bool config_number(const hf_adapter *a, const char *key, double *value, gq_error *e) {
@@ -380,7 +384,7 @@ static bool adapted_check(const hf_adapter *a, const hf_adapted *m, gq_error *e)
     if (m->base && !m->a && !m->embed_a)
         return hf_list_fail(
             &a->list, m->base, e,
-            "the model's array below a change, but its module has no lora_A: download the whole adapter");
+            "a tensor of the base layer, but its module has no lora_A: download the whole adapter");
     if (a->has_bias && m->a && !m->bias)
         return hf_list_fail(
             &a->list, m->a, e,

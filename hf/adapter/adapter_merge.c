@@ -170,7 +170,8 @@ static bool delta_begin(const hf_targets *t, const hf_source *s, const hf_stored
     if (s->coding == HF_MXFP4)
         return hf_list_fail(
             &t->adapter->list, of, e,
-            "'%s' is MXFP4, into which an adapter cannot be merged: use the model's 16-bit folder", s->name);
+            "'%s' is MXFP4, into which an adapter cannot be merged: use the model's folder in 16 bits",
+            s->name);
     *d = (hf_delta){.list = &t->adapter->list, .scale = (float)scale};
     return true;
 }
@@ -548,7 +549,7 @@ bool hf_adapters_check_used(const hf_adapters *a, const hf_build *b, gq_error *e
                      l->folder->path, b->sources[first].name,
                      "merge it with peft (merge_and_unload), and convert the folder that it saves");
     return ok && hf_folder_warn(l->folder, "", e,
-                                "it changes %zu array%s, such as '%s', that no tensor of the GGUF is made "
+                                "it changes %zu tensor%s, such as '%s', that no tensor of the GGUF is made "
                                 "of: the change is left out",
                                 n, plural_suffix(n), b->sources[first].name);
 }

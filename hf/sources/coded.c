@@ -127,7 +127,7 @@ static bool source_set_scale_blocks(const coded_find *c, hf_source *s, const jso
             c->list, s->stored, e,
             "'%s' has scales of blocks of rows and columns, quantized by %s, and config.json does not say "
             "their size: expected quantization_config.weight_block_size, most often [128, 128]; get the "
-            "config.json that belongs to these weights, or use the model's 16-bit folder",
+            "config.json that belongs to these weights, or use the model's folder in 16 bits",
             scale->name, c->method ? c->method : "an FP8 tool that config.json does not name");
     bool fits = scale->n == wanted && (same_dims || is_spread || !has_blocks) &&
                 (!same_dims || s->n_dims == 0 || scale->shape[s->n_dims - 1] == wide) &&
@@ -323,7 +323,7 @@ static bool coded_check_alone(const coded_find *c, const hf_stored *t, size_t cu
     if (!more && !has_zeros) more = coded_sibling(c, t->name, cut, "_zero_point");
     return !more || !coded_method_is(c, "compressed-tensors") ||
            hf_list_fail(c->list, more, e,
-                        "not supported beside weights of this format; use the model's 16-bit folder");
+                        "not supported beside weights of this format; use the model's folder in 16 bits");
 }
 
 /* The formats of compressed-tensors whose arrays end in _packed: words of integers, or codes of 4 bits with
@@ -461,7 +461,7 @@ static bool coded_check_scale(const coded_find *c, const hf_stored *t, const hf_
     const hf_stored *beside = t->dtype <= HF_BF16 && !scale ? coded_scale_beside(c, t) : NULL;
     return !beside || hf_list_fail(c->list, t, e,
                                    "elements of type %s with '%s' beside them, and config.json does not say "
-                                   "what it is for: use the model's 16-bit folder",
+                                   "what it is for: use the model's folder in 16 bits",
                                    hf_dtype_name(t->dtype), beside->name);
 }
 

@@ -53,7 +53,7 @@ static bool list_is_coded(const hf_list *l) {
 
 static bool coded_fail_method(const coded_find *c, const char *format, gq_error *e) {
     return hf_config_fail(c->config, e,
-                          "weights quantized by %s%s%s are not supported; use the model's 16-bit folder",
+                          "weights quantized by %s%s%s are not supported; use the model's folder in 16 bits",
                           c->method, format ? ", format " : "", format ? format : "");
 }
 
@@ -90,7 +90,7 @@ static bool coded_check_rotations(const coded_find *c, gq_error *e) {
             if (!where || strncmp(where, "weight_", 7) != 0)
                 return hf_config_fail(c->config, e,
                                       "transform_config.%s rotates %s at run time, which llama.cpp does not "
-                                      "support; use the model's 16-bit folder",
+                                      "support; use the model's folder in 16 bits",
                                       name, where ? where : "something");
         }
     }

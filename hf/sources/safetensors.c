@@ -159,7 +159,7 @@ static bool header_check_words(const hf_list *l, uint32_t file, json_t *head, gq
         if (l->is_mlx || json_object_get(head, scales))
             return gq_fail(e,
                            "%s: tensor '%s': elements of type U32, quantized by MLX, are not supported; use "
-                           "the model's 16-bit folder",
+                           "the model's folder in 16 bits",
                            hf_list_path(l, file), name);
     }
     return true;

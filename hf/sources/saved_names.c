@@ -135,7 +135,7 @@ static const char *quantizer_find(const char *name) {
 bool hf_codes_fail(const hf_list *l, const hf_stored *t, const char *method, gq_error *e) {
     const char *tool = quantizer_find(t->name);
     return hf_list_fail(
-        l, t, e, "elements of type %s, quantized by %s, are not supported; use the model's 16-bit folder",
+        l, t, e, "elements of type %s, quantized by %s, are not supported; use the model's folder in 16 bits",
         hf_dtype_name(t->dtype),
         method ? method
         : tool ? tool

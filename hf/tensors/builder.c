@@ -104,9 +104,10 @@ hf_tensor *hf_build_tensor(hf_build *b, const hf_found *f, unsigned which, size_
 /* Integers that no coding explains would become weights of their size. */
 static bool source_check_numbers(const hf_source *s, gq_error *e) {
     return s->coding != HF_PLAIN || s->stored->dtype < HF_E8M0 ||
-           hf_list_fail(s->list, s->stored, e,
-                        "elements of type %s, expected floating-point numbers: use the model's 16-bit folder",
-                        hf_dtype_name(s->stored->dtype));
+           hf_list_fail(
+               s->list, s->stored, e,
+               "elements of type %s, expected floating-point numbers: use the model's folder in 16 bits",
+               hf_dtype_name(s->stored->dtype));
 }
 
 hf_piece *hf_build_piece(const hf_found *f, hf_tensor *t, size_t i, const hf_view *v, gq_error *e) {

@@ -2,13 +2,13 @@
  * quantized already, names that other programs refuse. */
 #include "quantize/plan/advice.h"
 #include "arch/arch.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "forward/graph/forward.h"
-#include "mixes/patterns.h"
+#include "mixes/mixes.h"
 
 enum { LLAMA_NAME = 63 }; /* bytes of a tensor's name that llama.cpp's ordinary build reads */
 

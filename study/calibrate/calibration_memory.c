@@ -12,7 +12,7 @@
 #include "base/safe_file.h"
 #include "forward/graph/draft/draft.h"
 #include "forward/products/matmul.h"
-#include "mixes/harm.h"
+#include "mixes/mixes.h"
 #include "quantize/strips/strip.h"
 #include "study/calibrate/correction.h"
 #include "study/calibrate/embedding.h"

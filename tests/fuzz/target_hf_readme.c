@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gguf/value.h"
+#include "gguf/model.h"
 #include "hf/folder/folder.h"
 #include "hf/metadata/metadata.h"
 #include "hf/tokenizer/tokenizer.h"

@@ -2,7 +2,7 @@
  * with golden data by tests/hf/hf_golden; here is what these folders do not have. */
 #include <math.h>
 
-#include "gguf/value.h"
+#include "gguf/model.h"
 #include "hf/folder/folder.h"
 #include "hf/tensors/tensors.h"
 #include "tests/support/folder.h"

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "gguf/gguf.h"
-#include "gguf/header.h"
 #include "hf/folder/folder.h"
 #include "hf/tokenizer/tokenizer.h"
 
