@@ -21,7 +21,7 @@ static bool step_stack(hf_build *b, const hf_found *f, uint64_t n, gq_error *e) 
     if (n <= b->n_sources && !t) return false;
     if (b->n > had) b->n_stacked += n;
     if (!t || b->n_stacked > b->n_sources)
-        return hf_found_fail(f, e, "the config has %llu experts, but the folder %zu arrays",
+        return hf_found_fail(f, e, "the config has %llu experts, but the folder has %zu tensors",
                              (unsigned long long)n, b->n_sources);
     return hf_build_piece(f, t, f->expert, &v, e) != NULL;
 }

@@ -411,8 +411,7 @@ static bool codebook_follows(hf_build *b, const hf_found *f, gq_error *e) {
     const hf_source *before;
     if (!codebook_find(b, f, (unsigned)f->layer - 1, &before, e)) return false;
     return before ||
-           hf_found_fail(f, e, "codebook %u is missing: part of the model was not saved or downloaded",
-                         (unsigned)f->layer - 1);
+           hf_found_fail(f, e, "codebook %u is missing: download the whole model", (unsigned)f->layer - 1);
 }
 
 /* The first codebook brings all. How many rows each has goes into the config, for the pairs. */
@@ -435,8 +434,7 @@ bool hf_step_codebooks(hf_build *b, const hf_found *f, gq_error *e) {
     uint32_t wanted = 0;
     ok = ok && hf_config_u32_or(b->config, "audio.num_quantizers", 0, &wanted, e) &&
          (n >= wanted ||
-          hf_found_fail(f, e, "%zu codebooks, expected %u: part of the model was not saved or downloaded", n,
-                        wanted));
+          hf_found_fail(f, e, "%zu codebooks, expected %u: download the whole model", n, wanted));
     for (size_t i = 0; ok && i < n; i++) shorter += of[i].source->shape[0] < most;
     uint64_t columns = ok ? f->source->shape[1] : 0;
     hf_tensor *t = ok ? hf_build_tensor(b, f, 0, n + shorter, 3, (uint64_t[]){columns, most, n}, e) : NULL;
