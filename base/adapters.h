@@ -14,7 +14,7 @@ extern "C" {
 
 typedef struct gq_adapter {
     const char *path;
-    double scale; /* factor of its changes, besides the one that its own config has; 0: 1 */
+    double scale; /* factor of its changes, in addition to the one in its own config; 0: 1 */
     uint64_t reserved[2];
 } gq_adapter;
 

@@ -1,8 +1,7 @@
-/* How a call that takes long tells how far it is and asks whether to go on.
+/* How a long call reports its progress and asks whether to continue.
  *
  * A request names its gq_callbacks, which are needed until the call returns. They are called from threads of
- * the library. The gq_progress is the library's, and good during the callback.
- */
+ * the library. The gq_progress is the library's, and good during the callback. */
 #pragma once
 
 #include <stdbool.h>

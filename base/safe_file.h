@@ -17,7 +17,7 @@ char *safe_file_beside(const char *path, const char *suffix);
 int safe_file_open(const char *path);
 int safe_file_create(const char *path);
 /* Makes a locked file under a name that is always the same, in place of what a killed run has left there.
- * Returns the descriptor, or -1 and errno; EEXIST: another process has the file locked, or nobody can tell.
+ * Returns the descriptor, or -1 and errno; EEXIST: another process has the file locked, or that is not known.
  */
 int safe_file_renew(const char *path);
 /* Removes what a killed run has left under such a name, if anything. */

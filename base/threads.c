@@ -32,7 +32,7 @@ _Static_assert(THREADS_MAX <= 0xffff, "all threads may be inside");
 struct threads_pool {
     _Atomic uint64_t gate;
     _Atomic int asleep;
-    int most, started;  /* started: besides the caller's */
+    int most, started;  /* started: without the caller's */
     int wanted, error;  /* of threads_count */
     threads_team *team; /* NULL: none were started */
     int pauses;

@@ -170,7 +170,7 @@ static size_t stack_bytes(const char *text) {
 }
 #endif
 
-/* Bytes of stack that the runtime was told to give its threads; 0: nothing, they get the process's default. */
+/* Bytes of stack that the runtime's settings give its threads; 0: nothing, they get the process's default. */
 static size_t stack_asked(void) {
 #ifdef KMP_VERSION_MAJOR /* libomp's omp.h */
     return kmp_get_stacksize_s();

@@ -1,6 +1,5 @@
-/* Making entries of importance data, whatever layout they come in. An entry's arrays and its name are one
- * allocation, which begins with the sums.
- */
+/* Builds imatrix entries, whichever format they come from. An entry's arrays and its name are one allocation,
+ * which begins with the sums. */
 #include "imatrix/imatrix.h"
 
 #include <stdarg.h>

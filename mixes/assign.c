@@ -1,11 +1,10 @@
-/* Gives each tensor its type, by the rules that docs/internals/mixes.md states. Tensors are visited in the order in
- * which the rules count them, since a rule may depend on a tensor's place among those of its role. For each
- * one: some keep their type whatever is asked for; then the user's patterns and options decide, and where
- * there are none the tables of rules.c by role, file type and facts. A type whose blocks do not fit the rows
- * falls back to another one, and a type that demands importance data which are missing is raised or flagged.
+/* Gives each tensor its type, by the rules that docs/internals/mixes.md states. Tensors are visited in the
+ * order in which the rules count them, since a rule may depend on a tensor's place among those of its role.
+ * For each one: some keep their type whatever is asked for; then the user's patterns and options decide, and
+ * where there are none the tables of rules.c by role, file type and facts. A type whose blocks do not fit the
+ * rows falls back to another one, and a type that requires an imatrix that is missing is raised or flagged.
  * Types that a target has chosen come in through mix_options.types in place of the tables (budget.c chooses
- * them).
- */
+ * them). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,7 +70,7 @@ typedef struct run {
     uint64_t filetype;        /* one bit */
     uint32_t facts;           /* those that are the same for every tensor */
     bool tied;                /* no output tensor: the embedding serves as one */
-    bool is_projector;        /* what a model sees and hears by */
+    bool is_projector;        /* multimodal projectors (mmproj) */
     bool big;                 /* a model of the size where V of 3 or 4 bits costs too much */
     int64_t n_v;              /* tensors of role V, those left alone included */
     int64_t seen_v, seen_down, seen_up, seen_gate;
@@ -264,8 +263,8 @@ static bool by_name(const mix_tensor *t, int64_t type, const char *why, mix_choi
                          (unsigned long long)t->ne[0], tensor_type_of(c->type)->block_elements);
 }
 
-/* Types that must not be chosen without importance data. Embeddings and output are spared, since the data do
- * not cover them, except for three types that no encoder makes without data. */
+/* Types that must not be chosen without an imatrix. Embeddings and output are exempt, since imatrix files do
+ * not cover them, except for three types that no encoder makes without one. */
 static const struct {
     uint32_t type;
     bool always; /* holds for embeddings and output, too */
@@ -310,7 +309,7 @@ static bool meet_demand(const run *r, const mix_tensor *t, mix_choice *c, gq_err
     return true;
 }
 
-/* Fails if the type for tensors without importance data demands such data itself. */
+/* Fails if the type for tensors without an imatrix requires one itself. */
 static bool check_missing_type(const run *r, gq_error *e) {
     int64_t type = r->options->missing_type;
     return type < 0 || demanding_row("", (uint32_t)type, n_demanding(r)) == n_demanding(r) ||

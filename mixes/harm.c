@@ -1,4 +1,5 @@
-/* How much harm an error does in one tensor or another, and where data may lack: docs/internals/target-size.md. */
+/* How much an error in a tensor costs the model, and which tensors an imatrix may lack:
+ * docs/internals/target-size.md. */
 #include <string.h>
 
 #include "mixes/mixes.h"

@@ -115,8 +115,8 @@ INLINE void flip_sign(const grid_type t, grid_step *s, vi bit) {
     s->flipped = bit;
 }
 
-/* Weights as entries see them. Where an odd number is negative, one weight gets the wrong sign: the one that
- * this harms least, or in *second, if that is not NULL, second least. */
+/* Weights as entries see them. Where an odd number is negative, one weight gets the wrong sign: the one with
+ * the least loss by this, or in *second, if that is not NULL, the second least. */
 INLINE void start_step(const grid_type t, const vf *x, const float *w, vf a, grid_step *s,
                        grid_step *second) {
     vf harm[8], xx = vf_all(0);

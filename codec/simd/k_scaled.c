@@ -245,7 +245,7 @@ INLINE void pack_scale(k_scaled_sub_block *s, const k_scaled_shape sh, int moves
     }
 }
 
-/* Takes the scales of a lattice that all weights lie on where they are better than the search's. */
+/* Takes the scales of a quantization grid that all weights lie on where they are better than the search's. */
 INLINE void k_scaled_prefer_lattice(const batch *b, const k_scaled_shape sh, bool weighted, vf *d,
                                     k_scaled_sub_block *subs) {
     vf steps[16], sc[16], e = vf_all(0), least = vf_all(0);
@@ -401,8 +401,8 @@ static const codec_search searches_iq4_xs[3][2] = {
 static const k_scaled_shape q3_k_shape = {16, 16, {-4, 3, false}, -32, 31, COPY_CLIPPED};
 CHOOSE(q3_k) { k_scaled_choose(b, q3_k_shape, search, weighted, f, subs); }
 ROUND(q3_k) { return round_scaled(q3_k_shape.grid, s, x, code); }
-/* At three bits and with importance, where llama.cpp searches too, the whole gain costs more error than
- * the search wins on some tensors; six tenths bring five sixths of what it is worth in divergence. */
+/* At three bits and with importance, where llama.cpp searches too, the whole gain costs more error than the
+ * search wins on some tensors; six tenths bring five sixths of the gain in KL divergence. */
 INLINE vf gain_of_q3_k(const factors *f, bool weighted, const projection p) {
     return gain_in_part(f, weighted, p, (weighted ? 0.6f : 1.0f));
 }

@@ -114,8 +114,8 @@ INLINE vf pair_error(const batch *b, float top, bool weighted, const vf d[2]) {
     return e;
 }
 
-/* Takes the pair of a lattice that the weights lie on where it is better than the search's: code 0 stands for
- * the middle multiple or for the lowest one that occurs. */
+/* Takes the pair of a quantization grid that the weights lie on where it is better than the search's: code 0
+ * stands for the middle multiple or for the lowest one that occurs. */
 INLINE void pair_prefer_lattice(const batch *b, int bits, bool weighted, vf d[2]) {
     const float top = (float)((1 << bits) - 1);
     vm on = vf_less(vf_all(-1), vf_all(0));

@@ -183,7 +183,7 @@ static bool embed_some(forward_batch *b, const forward_rows *rows, const uint32_
     return true;
 }
 
-/* Adds the rows of the positions to the state of each text. */
+/* Adds the rows of the positions to the hidden states of each text. */
 static bool embed_positions(forward_batch *b, float *x, size_t stride, gq_error *e) {
     const forward_model *m = b->model;
     size_t width = m->sizes.width;
@@ -246,7 +246,7 @@ bool forward_embed(forward_batch *b, const forward_rows *rows, const uint32_t *i
            embed_carried(b, ids, x, stride, e);
 }
 
-/* Lets a tail make one state of all that it has carried, in y; *x then is y. */
+/* Lets a tail combine all that it has carried into one hidden state, in y; *x then is y. */
 static bool finish_carried(forward_batch *b, const float **x, size_t *stride, float *y, size_t y_stride) {
     for (size_t i = 0; i < b->model->n_parts; i++) {
         const model_part *p = &b->model->parts[i];

@@ -190,8 +190,8 @@ static uint64_t tokens_said(const model_facts *facts, const char **by) {
     return model_fact_int(facts, "vocab_size", &size) && size > 0 ? (uint64_t)size : 0;
 }
 
-/* llama.cpp takes its default in place of an id that no token has, and its converter writes such ids: those of a file are
- * doubts, which folders have told already; one that is set is a slip. */
+/* llama.cpp takes its default in place of an id that no token has, and its converter writes such ids: those
+ * of a file are doubts, which folders have reported already; one that is set is a slip. */
 static void check_token_id(tensor_finder *f, const char *key, uint64_t tokens, bool is_set) {
     static const char before[] = "tokenizer.ggml.", behind[] = "_token_id";
     size_t n = strlen(key);
@@ -488,8 +488,8 @@ static void check_extra_blocks(tensor_finder *f, size_t blocks) {
 
 /* ---- the whole ---- */
 
-/* A file of prediction blocks alone, as llama.cpp's converter makes one for drafting: it has tensors of these and none
- * of the layers. */
+/* A file of MTP layers alone, as llama.cpp's converter makes one for drafting: it has tensors of these and
+ * none of the layers. */
 static bool has_predictions_alone(const forward_model *m) {
     bool predicts = false;
     model_block b;

@@ -163,7 +163,7 @@ static void own_halve_turned(forward_model *m, key_reader *r) {
         key_fail(r, "rope.dimension_count", "is %zu, expected a multiple of 4", n->angles[1].turned);
 }
 
-/* Limits of what flows into the experts' last matrix, and into that of the shared expert and dense layers. */
+/* Limits of the inputs of the experts' last matrix and of that of the shared expert and dense layers. */
 static void own_read_gate_limits(forward_model *m, key_reader *r) {
     key_list experts = key_list_of(r, "swiglu_clamp_exp"), others = key_list_of(r, "swiglu_clamp_shexp");
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
@@ -218,7 +218,7 @@ static void kda_read_bound(const forward_model *m, key_reader *r) {
 
 static void own_read_kda_bound(forward_model *m, key_reader *r) {
     kda_numbers *n = model_numbers(m, &mixer_kda);
-    if (!n) return; /* a prediction block */
+    if (!n) return; /* an MTP layer */
     kda_read_bound(m, r);
     n->unit_eps = 1e-6f;
 }
@@ -235,7 +235,7 @@ static void own_read_kda_flat(forward_model *m, key_reader *r) {
 
 static void own_read_kda_positive(forward_model *m, key_reader *r) {
     kda_numbers *n = model_numbers(m, &mixer_kda);
-    if (!n) return; /* a prediction block */
+    if (!n) return; /* an MTP layer */
     n->is_positive = n->has_bound = true;
     n->bound = (float)key_float_needed(r, "kda.gate_lower_bound", -1e6, 1e6);
 }

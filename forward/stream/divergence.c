@@ -21,7 +21,7 @@ enum { LANES = 32 };
 typedef struct lanes {
     double max[LANES];
     double sum[LANES];   /* of e^(z - max) */
-    double cross[LANES]; /* of e^(z - max) (z - w), where z and max are the original's */
+    double cross[LANES]; /* of e^(z - max) (z - w), where z and max are the base model's */
     double right[LANES]; /* the right token's logit */
     int64_t top[LANES];
 } lanes;

@@ -1,4 +1,5 @@
-/* Compares the logits of an original and its copies, for a batch of positions in a text.
+/* Compares the logits of a base model and its quants at a batch of positions of a text, as llama-perplexity
+ * --kl-divergence does.
  *
  *     divergence *d = divergence_new(positions, copies, pool, &e);
  *     divergence_start(d, positions, right);             // the token that stands there, for each
@@ -7,14 +8,13 @@
  *     divergence_figures f = divergence_at(d, position, model);
  *
  * Nobody needs all logits at once: per position and model a running maximum and sums relative to it are kept.
- * With z and w for the original's and a copy's logits, p for the original's probabilities, and Z, W for the
- * logarithms of their sums of exponentials, the divergence is
+ * With z and w for the base model's and a quant's logits, p for the base model's probabilities, and Z, W for
+ * the logarithms of their sums of exponentials, the KL divergence is
  *
  *     sum p (log p - log q) = sum p (z - w) - Z + W
  *
  * All in binary64, each position by itself and the vocabulary in order: the same figures for any number of
- * threads, and on any machine.
- */
+ * threads, and on any machine. */
 #pragma once
 
 #include "base/error.h"
@@ -25,7 +25,7 @@
 typedef struct divergence divergence;
 
 /* For at most `positions` positions, by the threads of a pool (NULL: the caller's alone), which lives as
- * long. Model 0 is the original, 1 to `copies` are its copies. NULL: no memory. */
+ * long. Model 0 is the base model, 1 to `copies` are its quants. NULL: no memory. */
 divergence *divergence_new(size_t positions, size_t copies, threads_pool *pool, gq_error *e);
 uint64_t divergence_bytes(size_t positions, size_t copies); /* bytes that divergence_new takes */
 void divergence_free(divergence *d);
@@ -40,7 +40,7 @@ void divergence_tile(divergence *d, uint32_t first, uint32_t rows, const float *
 typedef struct divergence_figures {
     double log_p;      /* logarithm of the probability of the right token */
     double log_sum;    /* logarithm of the sum of the exponentials of all logits */
-    double divergence; /* from the original, in nats; 0 for the original. NaN: logits were not finite */
+    double divergence; /* from the base model, in nats; 0 for the base model. NaN: logits were not finite */
     uint32_t top;      /* the likeliest token */
 } divergence_figures;
 /* To be called when all of the vocabulary has passed. */
@@ -58,6 +58,6 @@ typedef struct forward_predictions {
     bool (*block)(void *data, size_t i, forward_layer *l, bool is_done, gq_error *e); /* as in forward_head */
     void *data;
 } forward_predictions;
-/* n: streams, the first of which the others are compared with. The states stay. */
+/* n: streams, the first of which the others are compared with. The hidden states stay. */
 bool forward_run_predictions(forward_run *r, forward_stream *const *streams, size_t n,
                              const forward_predictions *to, gq_error *e);

@@ -23,15 +23,15 @@ typedef struct forward_job {
      * inputs of tokens that count, times the root of their weight, so that squares and products of inputs
      * are weighted sums. NULL: each window is one text, and all count alike. */
     const forward_mark *marks;
-    /* Of the same tokens, where some are masked: these are predicted, and nothing else. NULL: each token's next one
-     * is, which the ids tell, and counts as much as the marks say. */
+    /* Of the same tokens, where some are masked: these are predicted, and nothing else. NULL: each token's
+     * next one is, given by the ids, with the weight that the marks give. */
     const forward_target *targets;
-    bool in_place;        /* logits at a mask tell what it stands for, not those at the token before it */
+    bool in_place;        /* the logits at a mask predict its token, not those at the token before it */
     int threads;          /* threads to use, at most */
     uint64_t memory;      /* bytes to stay within, as far as that can be done */
     uint64_t extra_bytes; /* bytes that the caller takes meanwhile; they count */
-    /* Of a batch at most; fewer than FORWARD_BATCH_TOKENS count as these. Not 0: mixtures have states in a
-     * file before their experts have few tokens of a batch. */
+    /* Of a batch at most; fewer than FORWARD_BATCH_TOKENS count as these. Not 0: mixtures have hidden states
+     * in a file before their experts have few tokens of a batch. */
     size_t batch_tokens;
     bool probes; /* forward_stream_probe will be called */
     /* States of all windows are kept so many times: of one before each time that a model runs its blocks. 0:
@@ -83,8 +83,8 @@ double forward_job_work(const forward_job *j, const forward_model *m, bool logit
 /* Known before anything is read. */
 typedef struct forward_bounds {
     size_t batch;    /* windows at once */
-    bool in_file;    /* states do not fit into memory, beside a batch of a size that is worth it */
-    uint64_t states; /* bytes of all streams' states, wherever they are */
+    bool in_file;    /* hidden states do not fit into memory, beside a batch of a size that is worth it */
+    uint64_t states; /* bytes of all streams' hidden states, wherever they are */
     uint64_t peak;   /* bytes that are taken at most, `extra_bytes` among them; beyond `memory` where a single
                         window needs more. UINT64_MAX: more than can be counted */
     uint64_t layer;  /* bytes that a layer may take at most (forward_layer_new), where a whole one does not
@@ -94,6 +94,6 @@ typedef struct forward_bounds {
 forward_bounds forward_bounds_of(const forward_job *j, const forward_model *const *models, size_t n,
                                  bool logits);
 
-/* The peak with so many windows at once and states in a file. layer: as forward_bounds has it. */
+/* The peak with so many windows at once and hidden states in a file. layer: as forward_bounds has it. */
 uint64_t forward_peak_in_file(const forward_job *j, const forward_model *const *models, size_t n,
                               size_t batch, uint64_t layer);

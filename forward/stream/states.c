@@ -33,8 +33,8 @@ static float *take_batch(const states *s, size_t batch, memory_ledger *l) {
     return forward_activations_take(l, s->width, states_stride(s, batch));
 }
 
-/* Takes the states of all batches. For counting, all but the last of a loop are alike: there may be very
- * many. */
+/* Takes the hidden states of all batches. For counting, all but the last of a loop are alike: there may be
+ * very many. */
 static void lay_out_held(states *s, memory_ledger *l) {
     s->held = memory_take_zeros(l, s->batches, sizeof *s->held);
     if (s->held)
@@ -101,7 +101,7 @@ static int open_nameless(const char *folder) {
     return fd;
 }
 
-/* Returns the bytes that are free on an open file's disk; UINT64_MAX: that cannot be told. */
+/* Returns the bytes that are free on an open file's disk; UINT64_MAX: not known. */
 static uint64_t disk_free(int fd) {
     struct statvfs fs;
     return fstatvfs(fd, &fs) == 0 ? mul_sat(fs.f_bavail, fs.f_frsize) : UINT64_MAX;

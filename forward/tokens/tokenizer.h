@@ -40,7 +40,7 @@ typedef struct token_limits {
 /* Whether nobody has asked to stop, and the list may become longer; asks now and then. */
 bool token_limits_allow(const token_limits *limits, const token_list *list, gq_error *e);
 
-/* Whether a list of so many ids may be held besides other bytes. */
+/* Whether a list of so many ids may be held beside other bytes. */
 bool token_limits_hold(const token_limits *limits, const token_list *list, uint64_t ids, uint64_t others,
                        gq_error *e);
 

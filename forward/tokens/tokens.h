@@ -101,7 +101,7 @@ typedef struct merging {
     gq_error *e;
 } merging;
 
-/* Bytes that a merging takes at most besides the list, while it joins `window` bytes at once. */
+/* Bytes that a merging takes at most beside the list, while it joins `window` bytes at once. */
 uint64_t merging_bytes(size_t window);
 
 /* n: bytes of the text. */

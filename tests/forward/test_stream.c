@@ -433,7 +433,7 @@ TEST(what_cannot_be_kept_is_said) {
     forward_stream *s = forward_stream_new(r, small, &keep, &e);
     assert_true(forward_stream_embed(s, NULL, &e) && ftruncate(keep.fd, 12345) == 0);
     assert_false(forward_stream_pass(s, forward_run_layer(r, small, 0, &e), FORWARD_WHOLE, NULL, &e));
-    assert_non_null(strstr(e.text, "FILE: states cannot be read"));
+    assert_non_null(strstr(e.text, "FILE: hidden states cannot be read"));
     forward_stream_free(s), forward_run_free(r);
     close(keep.fd);
 }

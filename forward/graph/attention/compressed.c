@@ -200,7 +200,7 @@ static void compress_row(void *data, size_t c, int) {
     for (size_t i = 0; i < of->b->n_spans; i++) compress_text(of, &of->b->spans[i], c);
 }
 
-/* Makes a compressor's keys of what flows in; work: twice the rows of its matrices. */
+/* Makes a compressor's keys of the input; work: twice the rows of its matrices. */
 static void compress(forward_batch *b, const part_spec *p, const compressor *c, size_t head, const float *x,
                      size_t stride, float *keys, float *work) {
     const compressed_numbers *n = p->part->numbers;

@@ -352,7 +352,7 @@ static experts_inputs experts_choose_inputs(const experts_run *r, const float *x
     return in;
 }
 
-/* Reports what flows into the router and into what stands beside the experts; together where it is one. */
+/* Reports the inputs of the router and of what runs beside the experts; together where it is one. */
 static bool experts_report(forward_batch *b, const experts_inputs *in, const float *x, size_t stride) {
     const weight_slot all[] = {WEIGHT_FFN_ROUTER,      WEIGHT_FFN_SHARED_GATE, WEIGHT_FFN_GATE_SHEXP,
                                WEIGHT_FFN_UP_SHEXP,    WEIGHT_FFN_GATE,        WEIGHT_FFN_UP,

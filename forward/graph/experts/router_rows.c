@@ -1,4 +1,5 @@
-/* A model's routers as matrices of the state: what an error of the state does to the choice of experts. */
+/* A model's routers as matrices that multiply the hidden state: how an error of the hidden state changes the
+ * routing. */
 #include <stdlib.h>
 
 #include "forward/graph/experts/experts.h"
@@ -20,7 +21,7 @@ bool forward_is_router(const forward_model *m, const model_tensor *t) {
     return l && l->weight[WEIGHT_FFN_ROUTER] == t;
 }
 
-/* Returns the weights of the norm that the router reads the state through; NULL: there are none. */
+/* Returns the weights of the router's norm; NULL: there are none. */
 static const model_tensor *router_gain(const forward_model *m, const layer_spec *l) {
     if (m->arch->graph.routing.reads_start) return NULL;
     if (l->weight[WEIGHT_FFN_ROUTER_SCALE]) return l->weight[WEIGHT_FFN_ROUTER_SCALE];
@@ -50,7 +51,7 @@ bool forward_router_read(const forward_model *m, size_t i, float *rows, gq_error
     bool ok = (raw && by) || gq_fail_memory(e, raw_bytes + width * sizeof *by);
     ok = ok && model_read_values(m, t, raw, rows, e) && model_read_values(m, gain, raw, by, e);
     if (ok && gain) multiply_columns(rows, n, width, by);
-    /* Only differences of rows choose; and a norm may take the state's mean from it. */
+    /* Only differences of rows choose; and a norm may subtract the mean. */
     for (size_t c = 0; ok && c < width; c++) take_mean_off(rows + c, n, width);
     for (size_t r = 0; ok && m->centres && r < n; r++) take_mean_off(rows + r * width, width, 1);
     free(raw), free(by);

@@ -110,7 +110,7 @@ static kda_rows kda_place_rows(const forward_batch *b, size_t rows, size_t heads
         at, at + each, at + 2 * each, at + 3 * each, at + 4 * each, at + 5 * each, at + 5 * each + heads * s};
 }
 
-/* Products with what flows in; false as batch_report_inputs. */
+/* Products with the input; false as batch_report_inputs. */
 static bool kda_multiply_in(forward_batch *b, const kda_rows *r, const float *x, size_t stride) {
     static const weight_slot in[] = {WEIGHT_ATTN_Q,  WEIGHT_ATTN_K,   WEIGHT_ATTN_V, WEIGHT_SSM_F_A,
                                      WEIGHT_SSM_G_A, WEIGHT_SSM_BETA, WEIGHT_SSM_G,  WEIGHT_SLOTS};
