@@ -32,9 +32,9 @@ typedef struct gq_progress {
      * finished. */
     double share, share_resumed;
     double seconds_left; /* by the time that this run's share took, at first by the forecast; NaN: unknown */
-    /* Of ranks, where models are run: bytes that this one sent for the first layer that it did in this call,
-     * by its own counter (gq_comm_bytes_sent). Others of its shape take about as many. 0: none is done yet,
-     * or there is one process. */
+    /* Bytes that this rank sent for the first layer that it ran in this call, by its own counter
+     * (gq_comm_bytes_sent). Others of its shape take about as many. 0: none is done yet, or there is one
+     * process. */
     uint64_t sent_layer;
 } gq_progress;
 

@@ -36,7 +36,7 @@ bool safe_file_lock(int fd, safe_file_sharing sharing);
 /* Whether nobody else has the file locked, for sure: false also where it cannot be locked. A shared lock
  * becomes one alone, or is lost. */
 bool safe_file_lock_alone(int fd);
-/* What an errno says of such a file: strerror, but for one that another process has locked. */
+/* Text of an errno for such a file: strerror, except for a file that another process has locked. */
 const char *safe_file_error(int error);
 /* Write or read back all n bytes, whatever interrupts; false and errno, ENODATA where the file ends. */
 bool safe_file_write(int fd, uint64_t offset, const void *bytes, size_t n);

@@ -27,7 +27,7 @@
 enum { THREADS_MAX = 4096 };
 enum { THREADS_STACK = 2 << 20 }; /* bytes, whatever the limit of the caller's stack is, tiny or huge */
 
-/* What loops run on: "OpenMP" or "POSIX threads". */
+/* The implementation of loops: "OpenMP" or "POSIX threads". */
 const char *threads_kind(void);
 /* Processors that this process may use. */
 int threads_available(void);

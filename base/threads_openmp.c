@@ -88,7 +88,7 @@ static void wait_until_gone(pid_t id) { (void)id; }
 
 /* ---- how many threads can be started ---- */
 
-/* Where trials wait until all were started. */
+/* Trial threads wait here until all were started. */
 typedef struct trial_room {
     pthread_mutex_t lock; /* over what follows */
     pthread_cond_t came, over;
@@ -182,7 +182,7 @@ static size_t stack_asked(void) {
 #endif
 }
 
-/* What a thread of the runtime's gets for its stack. */
+/* Sets the stack size of the runtime's threads. */
 static void trial_attributes(pthread_attr_t *attributes) {
     pthread_attr_init(attributes);
     size_t bytes = stack_asked();

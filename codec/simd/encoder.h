@@ -70,7 +70,7 @@ INLINE vf vf_inverse(vf a) {
 /* 1 / a for a of either sign, 0 for 0. */
 INLINE vf vf_signed_inverse(vf a) { return vf_pick(vf_less(a, vf_all(0)), -vf_inverse(-a), vf_inverse(a)); }
 
-/* What a block has in common, fixed once its scales are chosen. */
+/* Factors of a whole block, fixed once its scales are chosen. */
 typedef struct factors {
     vf unit, per_unit; /* the batch's */
     vf d[2];           /* factors that the file stores, in this unit, before the gain; [1]: of minimums */

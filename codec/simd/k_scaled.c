@@ -176,7 +176,7 @@ INLINE scaled_sums start_wrapped(const vf *x, const float *w, bool weighted, con
     return (scaled_sums){unit * 0x1p-17f * (at * (qy - yr_at) + rr), unit * 0.5f * qy * c.x_per_y};
 }
 
-/* What the search for a sub-block's scale works on: its floats, or a copy in 16 bits. */
+/* Input of the search for a sub-block's scale: its floats, or a 16-bit copy. */
 typedef enum k_scaled_copies { COPY_NONE, COPY_CLIPPED, COPY_WRAPPED } k_scaled_copies;
 
 typedef struct k_scaled_shape {
@@ -232,7 +232,7 @@ INLINE void pack_scale(k_scaled_sub_block *s, const k_scaled_shape sh, int moves
     vf best = k_scaled_cost(&s->f, s->sc * d), around = vf_signed_inverse(s->sc * d);
     for (int k = 0; k < moves; k++) {
         float by = (float)((k + 1) / 2) * (k % 2 ? -step : step);
-        /* Those of a copy do not wait for each other. */
+        /* The inverses of a 16-bit copy do not wait for each other. */
         if (sh.copies == COPY_NONE) around = vf_signed_inverse(s->sc * d);
         vf inv = around * (1.0f + by);
         scaled_sums f = sh.copies == COPY_CLIPPED

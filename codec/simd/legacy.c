@@ -22,8 +22,8 @@ typedef struct affine_copy {
     vp y[AFFINE_COPY_ELEMENTS / 2], w[AFFINE_COPY_ELEMENTS / 2];
     vf middle, half;
     vf sum_w, sum_wy, per_w;
-    /* Of the best codes so far: their sum, with importance; their least-squares scale is across / det, and
-     * across^2 / det tells how much that explains. */
+    /* The best codes so far: their sum, with importance. Their least-squares scale is across / det, which
+     * explains across^2 / det of the weights' power. */
     vf q, across, det, square;
 } affine_copy;
 

@@ -21,7 +21,7 @@ _Static_assert((int)CHAIN_ROWS <= (int)CHAINS_MOST_ROWS, "room for a copy");
 
 /* ---- parts ---- */
 
-/* As matmul_bf16_part, with zeros for the lower half. */
+/* Vector form of matmul_bf16_part, with zeros in the lower half. */
 INLINE vf vf_bf16(vf x) {
     enum { TINY = (127 - 56) << 23, INFINITE = 0x7f800000, USUAL_NAN = 0x7fc00000 };
     vi bits = vf_bits(x), magnitude = bits & 0x7fffffff;

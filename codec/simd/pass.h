@@ -34,8 +34,8 @@ typedef struct feedback_pass {
      * the columns were met; and v as the scales of blocks are chosen for, and as did best. */
     float *sum, *trial, *trial_error, *trial_rest, *value, *aim, *best;
     float *turned; /* a tile, its columns one after another */
-    /* Of products over more than a strip, and operands of theirs: the weights, a z, w - q; and a strip, which
-     * only what is rounded has a place for. */
+    /* Kernels of products over more than a strip, and their operands: the weights, a z, w - q; and a strip,
+     * only where operands are rounded. */
     const product_kernels *by;
     pass_operand of_w, of_target, of_error, of_strip;
     uint8_t *states; /* of a batch of lanes, all its blocks, then of the next one */

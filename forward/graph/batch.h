@@ -25,15 +25,14 @@ typedef union batch_own_bytes {
     uint8_t bytes[BATCH_OWN_BYTES];
 } batch_own_bytes;
 
-/* What may be cached of a weight's matrix: its input, in place of all that led to it; its output; the summed
- * output of all experts of a set, by the slot of their last matrix. */
+/* Values of a weight's matrix that may be cached: its input, in place of all that led to it; its output; the
+ * summed output of all experts of a set, by the slot of their last matrix. */
 typedef enum result_kind { RESULT_INPUTS, RESULT_OUTPUT, RESULT_SUM } result_kind;
 typedef struct batch_values {
     float *x;
     size_t rows, stride, tokens;
 } batch_values;
-/* Whoever runs a batch may have results of its earlier runs in place of computing them again
- * (forward/stream/run.h). */
+/* Cached results of a batch's earlier runs, which replace computing them again (forward/stream/run.h). */
 typedef struct batch_results {
     bool (*recall)(forward_batch *b, weight_slot s, size_t matrix, result_kind what, const batch_values *v);
     void (*store)(forward_batch *b, weight_slot s, size_t matrix, result_kind what, const batch_values *v);
@@ -61,8 +60,8 @@ struct forward_batch {
     float *work;          /* [rows][stride]: inside a part */
     float *first_mixed;   /* [width][stride]: output of the first of two mixers; NULL: there is one */
     float *start;         /* [width][stride]: the layer's input, where layer_spec has uses for it */
-    /* Of a model whose layers run on halves of windows (residual.h), [width][stride]: these side by side; which tokens of
-     * the batch they are, of either half. */
+    /* For layers that run on halves of windows (residual.h): [width][stride], the halves side by side; and
+     * their tokens of the batch, for either half. */
     float *half;
     uint32_t *half_tokens[2];
     batch_own_bytes own[MODEL_PARTS]; /* a struct of each of the model's parts */

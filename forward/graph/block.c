@@ -30,7 +30,7 @@ bool forward_model_splits(const forward_model *m) {
     return true;
 }
 
-/* What a part reads: [width][stride]. */
+/* The input of a part: [width][stride]. */
 typedef struct part_input {
     const float *x;
     size_t stride;

@@ -54,7 +54,7 @@ static const struct {
 };
 enum { EXPECTED_ROWS = sizeof expected_rows / sizeof *expected_rows };
 
-/* What a file says that it has of a model. */
+/* The kind of model that a file claims to be. */
 typedef enum expected_kind {
     WHOLE_MODEL,
     PART_OF_MODEL,    /* some tensors, as its metadata say */
@@ -252,7 +252,7 @@ static void check_vocabulary(tensor_finder *f) {
     for (uint64_t i = 0; i < facts->n_set; i++) check_token_id(f, facts->set[i].key, tokens, true);
 }
 
-/* Where the head has to be the embedding, no program reads another one. */
+/* Refuses an output matrix in models with tied embeddings: no program would read it. */
 static void check_head(tensor_finder *f) {
     const char *name = "output.weight";
     char own[TENSOR_OWN_NAME];
@@ -377,7 +377,7 @@ static void extra_require(tensor_finder *f, size_t block, const char *rest) {
     if (f->ok && !extra_has(f, block, rest)) tensors_fail_missing(f, extra_name(block, rest, name));
 }
 
-/* What a block has and lacks of one part of a layer. */
+/* Tensors that a block has and lacks of one part of a layer. */
 typedef struct extra_likeness {
     size_t has, lacks;
     const char *first; /* that it lacks */

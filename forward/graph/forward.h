@@ -56,7 +56,7 @@ bool forward_sees_ahead(const model_source *g);
 /* Whether models of this architecture predict what masks stand for, in place of the next token. */
 bool forward_fills_masks(const model_source *g);
 
-/* What a model is compared with that is not run. */
+/* Expectations that a model is checked against without being run. */
 typedef struct forward_expected {
     const model_kv *set; /* pairs that count in place of the model's own */
     uint64_t n_set;
@@ -144,10 +144,10 @@ static inline size_t forward_stride(size_t tokens) { return (tokens + 15) & ~(si
 float *forward_activations_take(memory_ledger *l, size_t features, size_t stride);
 float *forward_activations(size_t features, size_t stride, gq_error *e);
 
-/* Where a token of a packed window stands: windows may hold several texts, one after another, each of which
- * begins at a multiple of FORWARD_TEXT_STEP tokens of its window and has position 0 there. What fills the window behind
- * a text has position FORWARD_BEHIND_TEXT and weight 0. weight: how much the
- * token counts in what is learnt from the text, in FORWARD_WEIGHT_ONE-ths. */
+/* The position of a token in a packed window. Windows may hold several texts, one after another, each of
+ * which begins at a multiple of FORWARD_TEXT_STEP tokens of its window and has position 0 there. What fills
+ * the window behind a text has position FORWARD_BEHIND_TEXT and weight 0. weight: how much the token counts
+ * in what is learnt from the text, in FORWARD_WEIGHT_ONE-ths. */
 enum { FORWARD_TEXT_STEP = 64, FORWARD_WEIGHT_ONE = 256 };
 #define FORWARD_BEHIND_TEXT UINT32_MAX
 typedef struct forward_mark {
@@ -183,8 +183,8 @@ typedef struct forward_inputs {
     bool late;               /* and they read what other experts of the layer give */
     const float *x;
     size_t features, tokens, stride;
-    /* Which tokens of the batch, ascending; NULL: all in order. A stream's inputs may have no token at all. Late experts may see a token several times,
-     * so that there are more tokens than in the batch. */
+    /* Tokens of the batch, ascending; NULL: all in order. A stream's inputs may have no token at all. Late
+     * experts may see a token several times, so that there are more tokens than in the batch. */
     const uint32_t *token;
     size_t first;    /* the batch's first token among all of the stream's; 0 without a stream */
     uint64_t weight; /* of all these tokens together, in FORWARD_WEIGHT_ONE-ths; 0 without a stream */
@@ -203,7 +203,7 @@ typedef enum forward_answer {
 typedef struct forward_scores forward_scores;
 /* Called by the thread that called forward_block or forward_final. */
 typedef struct forward_observer {
-    /* Of a stream it may be NULL: all goes on. */
+    /* May be NULL for a stream: all continues. */
     forward_answer (*on_inputs)(void *data, const forward_inputs *inputs, gq_error *e);
     void *data;
     /* Called right before a layer attends, where it has forward_row_groups; NULL: not asked for. */

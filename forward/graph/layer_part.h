@@ -99,8 +99,8 @@ struct layer_part {
     bool (*finish)(forward_batch *b, const model_part *p, const float *x, size_t stride, float *y,
                    size_t y_stride);
 
-    /* For what adds to products (switched.c): y += what stands beside a matrix of the layer gives for x, of all tokens
-     * of the batch. */
+    /* For a part that adds to products (LoRA adapters in the file, switched.c): y += the output of the
+     * matrices beside a weight of the layer for x, for all tokens of the batch. */
     void (*add)(forward_batch *b, const part_spec *p, weight_slot s, const float *x, size_t x_stride,
                 float *y, size_t y_stride);
 

@@ -56,7 +56,7 @@ typedef struct part_spec {
     weight_slot after;      /* norm of what it gives; WEIGHT_SLOTS: none */
 } part_spec;
 
-/* What the feed-forward part (FFN) of a layer with a mixer reads, through its own norm if it has one. */
+/* Input of the feed-forward part (FFN) of a layer with a mixer; the FFN's own norm follows, if it has one. */
 typedef enum ffn_input {
     FFN_READS_SUM,   /* the residual stream, to which the mixer's output has been added */
     FFN_READS_START, /* the layer's input, as the mixer does: parallel attention and FFN (GPT-J, PaLM) */
@@ -105,7 +105,7 @@ struct forward_model {
     const char *path;
     const architecture *arch;
     const layer_part *const *part_kinds; /* by arch_part */
-    /* Of a model that is only checked, which lacks kernels; NULL: it is run. */
+    /* Set for a model that is only checked, which has no kernels; NULL: it is run. */
     const forward_expected *expected;
     const kernels *codecs;
     const forward_kernels *kernels;
@@ -181,7 +181,7 @@ static inline model_facts model_expected_facts(const forward_model *m) {
     return model_facts_of(m->file->kv, m->file->n_kv, x ? x->set : NULL, x ? x->n_set : 0);
 }
 
-/* What an error says behind the model's path. */
+/* Text of an error behind the model's path. */
 const char *model_error_behind_path(const gq_error *e, const char *path);
 
 /* Sets up a model as one of this architecture. NULL: *e says why. */

@@ -28,7 +28,7 @@ typedef struct switched_scratch {
     float *in, *middle, *out; /* of one adapter's tokens */
 } switched_scratch;
 
-/* Where a pair belongs. Those of one matrix follow one another in its rows. */
+/* The weight that a LoRA pair belongs to. Pairs of one matrix follow one another in its rows. */
 static const struct {
     weight_slot into, a, b;
 } switched_pairs[] = {

@@ -421,8 +421,8 @@ uint64_t forward_model_state(const forward_model *m, size_t context) {
     return rows;
 }
 
-/* Of a draft: what it does not have is its target's. One that is tied has an output matrix that is its embedding; where it
- * must be, what is embedded is the target's. */
+/* Finds a draft's embedding and output matrix: a missing one is the target's. One that is tied has an output
+ * matrix that is its embedding; where it must be, what is embedded is the target's. */
 static void find_draft_head(tensor_finder *f) {
     forward_model *m = f->m;
     const forward_sizes *of = &m->target->sizes;

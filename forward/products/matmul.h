@@ -27,7 +27,7 @@ typedef struct matmul matmul;
 /* "float32" or "bf16"; NULL: float32. */
 bool matmul_arithmetic_take(matmul_arithmetic *to, const char *name, gq_error *e);
 extern const char *const matmul_arithmetic_names[];
-/* What is to be known of an arithmetic at this level, a sentence; NULL: nothing. */
+/* A caution about an arithmetic at this level, a sentence; NULL: none. */
 const char *matmul_arithmetic_caution(matmul_arithmetic arithmetic, const kernels *k);
 
 /* For the threads of a pool, which lives as long, with the kernels of this level. NULL: no memory. */

@@ -46,8 +46,8 @@ typedef struct divergence_figures {
 /* To be called when all of the vocabulary has passed. */
 divergence_figures divergence_at(const divergence *d, size_t position, size_t model);
 
-/* What streams predict for the next token, compared with what the first of them does: at each position of a text from which
- * its model predicts one (forward_predicts_from), windows in order. */
+/* Compares the streams' predictions of the next token with the first stream's, at each position of a text
+ * from which its model predicts one (forward_predicts_from), windows in order. */
 
 typedef struct forward_predictions {
     const forward_job *job;

@@ -1,4 +1,4 @@
-/* What streams give behind the last layer: the output matrix's input, and logits of all windows, of several
+/* Outputs of streams after the last layer: the output matrix's input, and logits of all windows, of several
  * models side by side. */
 #pragma once
 
@@ -33,8 +33,7 @@ typedef struct forward_head {
     bool (*tile)(void *data, size_t first, size_t rows, const float *const *logits, size_t stride,
                  gq_error *e);
     bool (*end)(void *data, gq_error *e);
-    /* Where what is next is an MTP layer: called with its layer before stream i runs it, and then behind that
-     * (is_done), also where that fails. */
+    /* Called for an MTP layer before stream i runs it, and again afterwards (is_done), also if that fails. */
     bool (*block)(void *data, size_t i, forward_layer *l, bool is_done, gq_error *e);
     void *data;
 } forward_head;

@@ -24,7 +24,7 @@ enum {
     OVERHEAD = 128 << 10, /* bytes per thread beside those that are counted */
 };
 
-/* What bounds are tried with. */
+/* A trial of bounds. */
 typedef struct bounds_trial {
     const forward_job *job;
     const forward_model *const *models;

@@ -89,10 +89,10 @@ float *run_lay_out_copy(const forward_model *m, const forward_job *j, size_t bat
 float *run_copy(forward_run *r, const forward_model *m, gq_error *e);
 bool run_progress(const forward_run *r, double work, const char *what, gq_error *e);
 
-/* What probes of a layer keep for the probes and the pass that follow: results of its products, which are the
- * same each time while the hidden states before the layer and the weights that led to them stay. Of attention
- * and feed-forward parts these are the inputs of their last matrix, so that nothing before it is run again;
- * of other parts what each product gives.
+/* Results of a layer's products that probes keep for later probes and for the pass. They are the same each
+ * time while the hidden states before the layer and the weights that led to them stay. Of attention and
+ * feed-forward parts these are the inputs of their last matrix, so that nothing before it is run again; of
+ * other parts what each product gives.
  *
  * Each batch of a stream has a fixed number of bytes, in memory as long as that lasts, else in a file without
  * a name. What does not fit, or cannot be read again, is computed again: nothing that is written depends on

@@ -86,7 +86,7 @@ void states_free(states *s) {
 
 static unsigned next_slot(const states *s) { return (s->slot + 1) % s->file.slots; }
 
-/* What is kept between probes is worth no full disk: one byte in so many stays free. */
+/* One byte in so many of the disk stays free: cached results are not worth a full disk. */
 enum { KEPT_LEAVES_FREE = 8 };
 
 /* Opens a file without a name. Where the file system cannot make such files it has a name for a moment. */

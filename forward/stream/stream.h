@@ -142,7 +142,7 @@ bool forward_stream_probe(forward_stream *s, size_t batch, const forward_layer *
 
 /* ---- results that are kept ---- */
 
-/* What probes of a part of a layer keep for later probes and for the pass through it, so that products are
+/* Cache of products that probes of a part of a layer keep for later probes and for the pass, so that they are
  * not computed again for each site: in memory, and beyond that in a file without a name. It serves two sides
  * at a time, a stream of the base model and one of a quant. Values do not depend on it. */
 typedef struct probe_cache probe_cache;
@@ -159,7 +159,7 @@ void probe_cache_sizes(const forward_model *m, uint64_t experts_used,
 /* Bytes that a file in this folder may take, with part of the disk left free; as many as can be counted where
  * that is not known. */
 uint64_t probe_cache_room(const char *folder);
-/* What of its memory or file cannot be had it does without. NULL: *e says why. */
+/* Works without the memory or file that it cannot get. NULL: *e says why. */
 probe_cache *probe_cache_new(const probe_cache_plan *p, gq_error *e);
 void probe_cache_free(probe_cache *k);
 /* From now on the stream's probes keep their results there. side 0: weights are never replaced in this

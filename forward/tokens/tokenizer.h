@@ -28,7 +28,7 @@ typedef struct token_list {
     uint64_t dropped; /* bytes of the text that no token of the vocabulary stands for */
 } token_list;
 
-/* What a run may take, and when it stops. */
+/* Limits of a run, and when it stops. */
 typedef struct token_limits {
     uint64_t tokens;               /* stop soon after so many, without an error; 0: at the end of the text */
     uint64_t memory;               /* bytes for ids and all that making them takes; 0: as many as it takes */

@@ -135,7 +135,7 @@ typedef struct charsmap {
     size_t n_texts;
 } charsmap;
 
-/* What takes the place of `taken` bytes. taken 0: that depends on what follows. */
+/* The replacement of `taken` bytes. taken 0: it depends on the bytes that follow. */
 typedef struct normal_form {
     const char *text; /* of the map, or of the text itself */
     size_t length, taken;
@@ -167,7 +167,8 @@ void unigram_free(unigram *u);
 
 typedef struct unigram_step unigram_step;
 
-/* What one text after another is cut with. Zero it at first; unigram_work_free frees the steps alone. */
+/* Work memory of cutting texts, one after another. Zero it at first; unigram_work_free frees only the steps.
+ */
 typedef struct unigram_work {
     unigram_step *steps; /* per byte */
     size_t capacity;

@@ -1,9 +1,8 @@
-/* What mixers that attend have in common: they read heads, windows and the layers that use rope from the metadata; and
- * attention proper. batch_attend cuts the work into blocks of QUERIES queries of one head in
- * one window. For a block the scores of all keys that any of its queries sees are computed as [key][query], softmax masks
- * the keys that a query must not see, and the values are mixed with the result. A block belongs to one thread, which has
- * scores of its own, so results do not depend on the number of threads.
- */
+/* Attention: heads, windows and the layers that use rope, read from the metadata, and the computation that
+ * all attention mixers share. batch_attend cuts the work into blocks of QUERIES queries of one head in one
+ * window. For a block the scores of all keys that any of its queries sees are computed as [key][query],
+ * softmax masks the keys that a query must not see, and the values are mixed with the result. A block belongs
+ * to one thread, which has scores of its own, so results do not depend on the number of threads. */
 #include "forward/graph/attention/attention.h"
 
 #include <math.h>

@@ -64,7 +64,7 @@ static void latent_read_local(latent_numbers *n, const forward_model *m, key_rea
     n->local_rank = key_number_needed(r, "attention.kv_lora_rank_swa", 1, MODEL_MOST);
 }
 
-/* What the layers have of both sizes. */
+/* Gives each layer its sizes: local layers may have others. */
 static void latent_share_sizes(forward_model *m, model_part *p) {
     const latent_numbers *n = p->numbers;
     attention_share_sizes(m, p);

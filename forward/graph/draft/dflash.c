@@ -105,7 +105,7 @@ static void dflash_find_selector(tensor_finder *f, dflash_numbers *n) {
     n->next = tensors_take(f, "selector_successor.weight", is, SHAPE(rank, of->vocabulary));
 }
 
-/* What logits are multiplied by and limited to matters where a selector adds to them. */
+/* The scale and cap of logits matter here, as a selector adds to them. */
 static void dflash_find_model_tensors(tensor_finder *f, model_part *p) {
     dflash_numbers *n = p->numbers;
     forward_model *m = f->m;

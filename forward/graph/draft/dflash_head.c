@@ -1,5 +1,6 @@
-/* What blocks propose: at each place the likeliest token; with DSpark the likeliest behind the one before, whose own part
- * of the logits is added; with DFlash 2 that of the likeliest few which a selector values most behind the one before. */
+/* The tokens that a block proposes: at each place the most likely one; with DSpark the most likely after the
+ * previous one, whose own part of the logits is added; with DFlash 2 the one of the most likely few with the
+ * highest score of a selector after the previous one. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -31,8 +31,8 @@
  * positions before p. What they leave predicts the token of p + 1, and a state for the next token, which is
  * drafted at the same position. */
 
-/* What is taken of each token: the hidden state before a layer of the target, or behind its last one where
- * `layer` is their number; or keys, and values behind them, of a layer. */
+/* A source of the draft's input for each token: the hidden state before a layer of the target, or after its
+ * last one if `layer` is the number of layers; or the keys, followed by the values, of a layer. */
 typedef struct draft_source {
     bool is_keys;
     size_t layer, rows;
@@ -83,7 +83,7 @@ typedef struct dflash_shape {
     size_t first;           /* the position in a block that predicts the first of them */
     uint32_t mask;
 } dflash_shape;
-/* Of drafts of `most` tokens, or of fewer where the model was not made for so many. */
+/* The shape of blocks of `most` tokens, or of fewer if the model was not trained for so many. */
 dflash_shape forward_dflash_shape(const forward_model *draft, size_t most);
 
 /* Places `states` hidden states and, behind them, a block of `tokens` tokens for each anchor's
@@ -99,7 +99,7 @@ void forward_dflash_place(forward_batch *b, const dflash_blocks *p);
 void forward_dflash_enter(forward_batch *b, const dflash_blocks *p, const float *g, size_t g_stride, float *x,
                           size_t stride);
 
-/* What blocks propose. */
+/* The tokens that blocks propose. */
 typedef struct dflash_ends {
     const float *normed; /* [D][stride]: column i * step + j predicts the i-th token of block j */
     size_t stride, step, blocks, drafted;
@@ -113,7 +113,7 @@ bool forward_dflash_choose(forward_batch *b, forward_tile *t, const dflash_ends 
 
 /* Drafts that read the keys and values of a target's last layers: Gemma 4's assistants. */
 
-/* Of an assistant, whose first layer l is: x[D], its state, of both[2 W], embeddings and hidden states of the
+/* The input x[D] of an assistant, whose first layer is l, from both[2 W], embeddings and hidden states of the
  * target. */
 bool forward_assistant_enter(forward_batch *b, const forward_layer *l, const float *both, size_t stride,
                              float *x, size_t x_stride, gq_error *e);

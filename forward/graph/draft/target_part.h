@@ -1,4 +1,4 @@
-/* What the parts of draft models (draft.h) share. */
+/* Shared by the parts of draft models (draft.h). */
 #pragma once
 
 #include "forward/graph/attention/attention.h"

@@ -32,8 +32,8 @@ static void lightning_find_tensors(tensor_finder *f, const part_spec *p) {
     tensors_take_weight(f, WEIGHT_ATTN_OUTPUT, REQUIRED, SHAPE(rows, d));
 }
 
-/* What attn_qkv gives, sorted into queries, keys and values; the gate takes the place of the former. Rates
- * and decays of each head. */
+/* Rows for the output of attn_qkv, sorted into queries, keys and values, whose unsorted rows the gate reuses,
+ * and for rates and decays of each head. */
 static uint64_t lightning_count_rows(const forward_model *, const layer_spec *, const part_spec *p) {
     const lightning_numbers *n = p->part->numbers;
     return 6 * lightning_rows(n) + 2 * (uint64_t)n->heads;

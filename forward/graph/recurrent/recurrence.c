@@ -62,7 +62,7 @@ void recurrence_take_scratch(forward_batch *b, const model_part *p, scratch *s, 
     r->floats = scratch_take(s, r->each, s->threads, sizeof(float));
 }
 
-/* Of all heads in all texts; a task has a share of a head's columns. */
+/* A loop over all heads in all texts; a task has a share of a head's columns. */
 typedef struct recurrence_loop {
     const forward_batch *b;
     const recurrence_scratch *r;

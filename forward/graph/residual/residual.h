@@ -35,7 +35,7 @@ void coders_read_keys(forward_model *m, key_reader *r, uint64_t blocks);
 /* Takes the feed-forward parts away from layers that have none. */
 void coders_choose_parts(forward_model *m);
 
-/* Where a layer's half of each window stands, side by side, while it runs. */
+/* A layer's half of each window, side by side, while the layer runs. */
 typedef struct coder_half {
     float *x; /* the batch's hidden states, to which they go back */
     size_t stride, context;
@@ -46,7 +46,7 @@ void coders_leave(forward_batch *b, size_t layer, const coder_half *whole);
 
 /* Writes what the encoder gives to y[width], normed, while a layer runs that reads it. */
 void coders_read_encoder(forward_batch *b, float *y, size_t stride);
-/* As batch_report_inputs, of what the encoder gives. */
+/* batch_report_inputs for the encoder's output. */
 bool coders_report_encoder(forward_batch *b, const float *x, size_t stride, const weight_slot *slots);
 /* Has inputs of all tokens, behind the last layer, become those of the decoder's. */
 void coders_pick_decoder(forward_batch *b, forward_inputs *in);
@@ -82,8 +82,8 @@ bool layer_inputs_embed(forward_batch *b, const layer_inputs *n, const layer_inp
  * rows of work. */
 bool layer_inputs_run(forward_batch *b, const layer_inputs *n, const float *e, const float *x, size_t stride);
 
-/* What a table has for the last tokens: rows that are found by a hash of them, which streams of a token take in (gated.c).
- */
+/* N-gram embeddings: rows of a table, found by a hash of the last tokens, which the streams of a token
+ * receive (gated.c). */
 
 enum { NGRAM_MOST = 8, NGRAM_MOST_HEADS = 64 };
 
