@@ -34,7 +34,14 @@ int threads_available(void);
 /* Returns the number of threads to use: those asked for, at most THREADS_MAX; 0: one per processor. */
 int threads_asked(int threads);
 /* pthread_create with a stack of our own size, for the few threads that do something beside a call. */
-int threads_start(pthread_t *thread, void *(*enter)(void *arg), void *arg);
+static inline int threads_start(pthread_t *thread, void *(*enter)(void *arg), void *arg) {
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, THREADS_STACK);
+    int error = pthread_create(thread, &attributes, enter, arg);
+    pthread_attr_destroy(&attributes);
+    return error;
+}
 
 /* ---- pools ---- */
 

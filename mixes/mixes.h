@@ -214,4 +214,4 @@ typedef struct mix_uses {
     int64_t n_expert, experts_used; /* by one token; 0: unknown */
     bool tied;                      /* no output tensor */
 } mix_uses;
-double mix_harm(const char *name, double outlet_power, const mix_uses *uses);
+double mix_sensitivity(const char *name, double outlet_power, const mix_uses *uses);
