@@ -77,16 +77,13 @@ typedef struct run {
     mix_matcher *matcher;
 } run;
 
-static bool is_big(const mix_model *m, const arch_mix *a) {
-    return a->big_blocks && m->n_blocks == a->big_blocks && (!a->big_if_grouped || m->n_head != m->n_head_kv);
-}
-
 static run run_new(const mix_model *m, const mix_options *o, const mix_tensor *tensors, size_t n) {
     static const arch_mix usual;
     const architecture *a = m->arch ? arch_named(m->arch) : NULL;
     const arch_mix *arch = a ? &a->mix : &usual;
     run r = {.model = m, .options = o, .tensors = tensors, .tied = true};
-    r.keeps = a ? a->image.keeps : NULL, r.big = is_big(m, arch);
+    r.keeps = a ? a->image.keeps : NULL, r.big = arch->big_blocks && m->n_blocks == arch->big_blocks &&
+                                                 (!arch->big_if_grouped || m->n_head != m->n_head_kv);
     r.is_projector = a && a->is_projector;
     r.filetype = UINT64_C(1) << (o->filetype - mix_filetypes);
     if (m->n_head > 0 && m->n_head_kv > 0 && m->n_head / m->n_head_kv >= 4) r.facts |= IF_GQA4;

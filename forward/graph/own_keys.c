@@ -7,11 +7,6 @@
 
 static attention_numbers *attention_of(const forward_model *m) { return model_numbers(m, &mixer_attention); }
 
-static size_t heads_of_layer(const forward_model *m, size_t i) {
-    const attention_layer *l = m->layers[i].mixer.numbers;
-    return l->heads;
-}
-
 /* ---- scores and logits ---- */
 
 /* The row's scale of scores, in place of the part's own. */
@@ -28,7 +23,7 @@ static void own_set_score_scale(forward_model *m) {
         n->score_scale = (float)scales[by];
     else if (arch_is_by_number(m->arch, BY_NUMBER_SCORES, m->sizes.layers)) {
         /* The largest models; the share of a head is rounded down, as llama.cpp does. */
-        size_t share = m->sizes.width / heads_of_layer(m, 0);
+        size_t share = m->sizes.width / ((const attention_layer *)m->layers[0].mixer.numbers)->heads;
         n->score_scale = (float)(1 / sqrt((double)share));
     }
 }

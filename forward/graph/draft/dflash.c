@@ -52,12 +52,6 @@ static void dflash_read_activation(forward_model *m, key_reader *r) {
     for (size_t i = 0; i < m->sizes.layers; i++) m->layers[i].act.act = act;
 }
 
-static void dflash_read_scales(key_reader *r, dflash_numbers *n) {
-    double scores = key_float(r, "attention.scale", 0, 0, 1e6);
-    n->attention.output_scale = (float)key_scale(r, "attention.value_scale", 1);
-    if (scores != 0) n->attention.score_scale = (float)scores;
-}
-
 static void dflash_read_keys(forward_model *m, key_reader *r, model_part *p) {
     dflash_numbers *n = p->numbers;
     bool has_markov = model_tensor_named(m->file, "markov_w1.weight");
@@ -77,7 +71,10 @@ static void dflash_read_keys(forward_model *m, key_reader *r, model_part *p) {
     n->predicts_at_once = has_markov && key_bool(r, "sample_from_anchor", true);
     n->block = key_number(r, "block_size", 16, n->predicts_at_once ? 1 : 2, 1 << 20);
     dflash_read_convolutions(m, r, n), dflash_check_sections(r);
-    dflash_read_activation(m, r), dflash_read_scales(r, n);
+    dflash_read_activation(m, r);
+    double scores = key_float(r, "attention.scale", 0, 0, 1e6);
+    n->attention.output_scale = (float)key_scale(r, "attention.value_scale", 1);
+    if (scores != 0) n->attention.score_scale = (float)scores;
     n->attention.blocks.is_given = true;
     for (size_t i = 0; i < m->sizes.layers; i++) {
         dflash_layer *l = model_layer_numbers(m, p, i);

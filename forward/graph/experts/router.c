@@ -240,11 +240,6 @@ static const model_tensor *router_gain(const forward_model *m, const layer_spec 
     return l->ffn.before == WEIGHT_SLOTS ? NULL : l->weight[l->ffn.before];
 }
 
-static void multiply_columns(float *rows, size_t n, size_t width, const float *gain) {
-    for (size_t r = 0; r < n; r++)
-        for (size_t c = 0; c < width; c++) rows[r * width + c] *= gain[c];
-}
-
 /* Takes from n values, `step` floats apart, their mean. */
 static void take_mean_off(float *x, size_t n, size_t step) {
     double sum = 0;
@@ -261,7 +256,7 @@ bool forward_router_read(const forward_model *m, size_t i, float *rows, gq_error
     float *by = malloc(width * sizeof *by);
     bool ok = (raw && by) || gq_fail_memory(e, raw_bytes + width * sizeof *by);
     ok = ok && model_read_values(m, t, raw, rows, e) && model_read_values(m, gain, raw, by, e);
-    if (ok && gain) multiply_columns(rows, n, width, by);
+    for (size_t i = 0; ok && gain && i < n * width; i++) rows[i] *= by[i % width];
     /* Only differences of rows choose; and a norm may subtract the mean. */
     for (size_t c = 0; ok && c < width; c++) take_mean_off(rows + c, n, width);
     for (size_t r = 0; ok && m->centres && r < n; r++) take_mean_off(rows + r * width, width, 1);
