@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "forward/graph/bounds.h"
 #include "gguf/model.h"
 
 /* A part of a model lacks so much that nothing is doubted of it. */
@@ -193,22 +194,20 @@ static uint64_t tokens_said(const model_facts *facts, const char **by) {
 /* llama.cpp takes its default in place of an id that no token has, and its converter writes such ids: those
  * of a file are doubts, which folders have reported already; one that is set is a slip. */
 static void check_token_id(tensor_finder *f, const char *key, uint64_t tokens, bool is_set) {
-    static const char before[] = "tokenizer.ggml.", behind[] = "_token_id";
+    static const char behind[] = "_token_id";
+    bool is_tokenizers = strncmp(key, "tokenizer.ggml.", 15) == 0;
     size_t n = strlen(key);
-    long long id;
     int64_t value;
-    if (!f->ok || strncmp(key, before, sizeof before - 1) != 0 || n < sizeof before + sizeof behind ||
-        strcmp(key + n - (sizeof behind - 1), behind) != 0 ||
+    if (!f->ok || n < sizeof behind || strcmp(key + n - (sizeof behind - 1), behind) != 0 ||
         !model_kv_int(model_facts_find(&state_of(f)->facts, key), &value) ||
         (value >= 0 && (uint64_t)value < tokens))
         return;
-    id = value;
     if (is_set)
-        f->ok = gq_fail(f->e, "%s: %s is set to %lld, but there are only %llu tokens", f->m->path, key, id,
-                        (unsigned long long)tokens);
-    else if (f->m->file->version != 0)
-        DOUBT(f, "%s is %lld, but there are %llu tokens: llama.cpp takes its default instead", key, id,
-              (unsigned long long)tokens);
+        f->ok = gq_fail(f->e, "%s: %s is set to %lld, but there are only %llu tokens", f->m->path, key,
+                        (long long)value, (unsigned long long)tokens);
+    else if (!is_tokenizers || f->m->file->version != 0)
+        DOUBT(f, "%s is %lld, but there are %llu tokens%s", key, (long long)value, (unsigned long long)tokens,
+              is_tokenizers ? ": llama.cpp takes its default instead" : "");
 }
 
 /* Whether there are more tokens only because the converter has added some up to a multiple, which vocab_size does not
@@ -525,10 +524,25 @@ static void check_predicting_names(tensor_finder *f) {
                             (unsigned long long)b.number);
 }
 
+/* block_count has all blocks, those that predict, too. Programs that read a file refuse what is beyond. */
+static void check_block_numbers(tensor_finder *f) {
+    const model_source *g = f->m->file;
+    const model_kv *count = model_fact(&state_of(f)->facts, "block_count");
+    int64_t blocks;
+    model_block b;
+    if (!count || !model_kv_int(count, &blocks) || f->m->expected->without_blocks) return;
+    for (uint64_t i = 0; f->ok && i < g->n_tensors; i++)
+        if (model_block_leads(g->by_name[i]->name, &b) && b.number >= (uint64_t)blocks)
+            f->ok = gq_fail(f->e, "%s: tensor %s is of block %llu, and blocks count from 0, but %s is %lld",
+                            model_file_path(g, g->by_name[i]), g->by_name[i]->name,
+                            (unsigned long long)b.number, count->key, (long long)blocks);
+}
+
 static void find_and_check(tensor_finder *f) {
     const expected_state *state = state_of(f);
     int64_t blocks;
     check_vocabulary(f), check_head(f), check_predicting_names(f);
+    if (f->ok && state->kind != PART_OF_MODEL) check_block_numbers(f);
     if (!f->ok || !tensors_find_all(f)) return;
     if (f->m->arch->graph.extra_layers && !f->m->expected->without_blocks && state->kind != PART_OF_MODEL &&
         model_fact_int(&state->facts, "block_count", &blocks))
@@ -596,6 +610,7 @@ bool forward_model_check(const model_source *g, const forward_expected *expected
     if (g->n_tensors == 0)
         return warnings_add(expected->doubts, e,
                             "the model has no tensors: it is only a vocabulary, and so is the output");
+    if (!bounds_check(&facts, g->path, e)) return false;
     if (is_no_model(g, &own, arch_of_facts(&own))) return true;
     if (!arch_can_run(row))
         return !*facts.arch || warnings_add(expected->doubts, e,

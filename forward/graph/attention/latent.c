@@ -90,6 +90,20 @@ static void latent_read_indexer(latent_numbers *n, forward_model *m, key_reader 
     }
 }
 
+/* Readers size the cache of keys and values by the lengths that heads have once they are multiplied out: the rank, and what
+ * turns beside it. */
+static void latent_check_cache(key_reader *r, uint64_t rank, uint64_t turned, uint64_t value) {
+    uint64_t key = key_number(r, "attention.key_length", rank + turned, 0, UINT64_MAX),
+             found = key_number(r, "attention.value_length", rank, 0, UINT64_MAX);
+    if (!key_there(r, "attention.key_length_mla")) return;
+    if (key != rank + turned)
+        key_fail(r, "attention.key_length", "is %llu, expected %llu: attention.kv_lora_rank and what turns",
+                 (unsigned long long)key, (unsigned long long)(rank + turned));
+    if (found != rank && found != value)
+        key_fail(r, "attention.value_length", "is %llu, expected %llu, as attention.kv_lora_rank says",
+                 (unsigned long long)found, (unsigned long long)rank);
+}
+
 static void latent_read_keys(forward_model *m, key_reader *r, model_part *p) {
     latent_numbers *n = p->numbers;
     attention_numbers *a = &n->attention;
@@ -103,6 +117,7 @@ static void latent_read_keys(forward_model *m, key_reader *r, model_part *p) {
     latent_share_sizes(m, p);
     if (!r->ok) return;
     rope_read_keys(&a->rope, m, r, a->head < a->local_head ? a->head : a->local_head, a->local_head, true);
+    latent_check_cache(r, n->rank, a->rope.angles[0].turned, a->value);
     latent_set_score_scale(a);
     latent_read_indexer(n, m, r, p);
     indexer_check_head(&n->indexer, r, a->rope.angles[0].turned);
