@@ -2,8 +2,7 @@
  *
  * A call returns false (or NULL) and fills the caller's gq_error. The text names the file, the tensor, the
  * offset or element, what was found and what was expected; it holds no control characters, whatever the file
- * held.
- */
+ * held. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,6 +1,5 @@
 /* Files that are written: made where nobody else's is touched, filled whatever interrupts, named when they
- * are whole, and safe from a power cut then. For reading there is base/file.h.
- */
+ * are whole, and safe from a power cut then. For reading there is base/file.h. */
 #pragma once
 
 #include "base/file.h"

@@ -6,8 +6,7 @@
  * all memory; nothing here allocates, fails or keeps state between calls.
  *
  * Rows of weights are contiguous float32, in the tensor's own unit; their length is a multiple of the
- * block's. As stored they are a head, where the type has one, and their blocks, one row after another.
- */
+ * block's. As stored they are a head, where the type has one, and their blocks, one row after another. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,6 +1,5 @@
 /* Facts from a model's metadata: its architecture, values under its architecture's keys, and the block in a
- * tensor's name.
- */
+ * tensor's name. */
 #pragma once
 
 #include "gguf/model.h"

@@ -3,8 +3,7 @@
  * the names of the others follow from it. Each of them is read and must agree with the given one. Then the
  * tensors of all shards become one list in the order of shards and offsets, the first shard's metadata become
  * the model's, names are indexed, and matrices that are stored transposed are marked. Models in memory, and
- * models that are only planned, go the same way. A single container is read in read.c.
- */
+ * models that are only planned, go the same way. A single container is read in read.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

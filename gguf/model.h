@@ -1,7 +1,6 @@
 /* A model as every other folder sees it: metadata, and tensors with a delivered type and shape whose rows can
  * be read in any order. A container (gguf/, a folder of another kind) fills it; how it stores what it
- * delivers is known to the container alone.
- */
+ * delivers is known to the container alone. */
 #pragma once
 
 #include "base/file.h"

@@ -2,8 +2,7 @@
  *
  * Two layouts are read, found by content, each plain or gzip-compressed: the legacy .dat and the GGUF-based
  * one (formats, rules and limits: docs/internals/formats.md). Structure is checked while reading, values by
- * imatrix_check, so that a bad entry can be filtered away first.
- */
+ * imatrix_check, so that a bad entry can be filtered away first. */
 #pragma once
 
 #include "base/error.h"

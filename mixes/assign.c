@@ -187,8 +187,7 @@ static bool expert_block(const run *r, const mix_tensor *t, int64_t *block, gq_e
                    t->name, (long long)*block, (long long)n);
 }
 
-/* Determines the tensor's position among those of its role. The counters advance by one for each tensor.
- */
+/* Determines the tensor's position among those of its role. The counters advance by one for each tensor. */
 static bool count_role(run *r, const mix_tensor *t, mix_role role, uint32_t *facts, gq_error *e) {
     if (role & (ROLE_V | ROLE_IMAGE_V)) {
         int64_t i = r->seen_v++;

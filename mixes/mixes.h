@@ -1,6 +1,5 @@
 /* Chooses the type of each tensor: a file type (a named mix), facts about the model, a list of tensors in, a
- * type per tensor out. Pure functions and tables; the rules are those of docs/internals/mixes.md.
- */
+ * type per tensor out. Pure functions and tables; the rules are those of docs/internals/mixes.md. */
 #pragma once
 
 #include <stddef.h>

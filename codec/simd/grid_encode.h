@@ -5,8 +5,7 @@
  *   1. per sub-block, scales around one that moments of its weights suggest;
  *   2. d: sizes around the largest scale over the largest packed one, judged by what packed scales make of
  * the codes;
- *   3. codes at the packed scales, which rounding chooses anew.
- */
+ *   3. codes at the packed scales, which rounding chooses anew. */
 #pragma once
 
 #include "codec/simd/grid_search.h"

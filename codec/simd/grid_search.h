@@ -6,8 +6,7 @@
  * grid_least.inc, straight-line code that codec/make_grids writes, needs 0.3 additions and minimums per digit
  * of each entry in the smallest grid, and 0.06 in the largest. A cost is an integer whose lower bits hold the
  * digits it is the cost of, each in a place of its own: adding costs joins digits, and a minimum brings along
- * what it is the minimum of.
- */
+ * what it is the minimum of. */
 #pragma once
 
 #include "codec/grids.h"

@@ -7,8 +7,7 @@
  * scales and minimums make of the best codes (their quadratic form: no pass over the data);
  *   3. per sub-block, packed scales and minimums around the settled ones, each judged by the codes that suit
  * it;
- *   4. d and dmin by least squares over the super-block.
- */
+ *   4. d and dmin by least squares over the super-block. */
 #include "codec/simd/affine.h"
 #include "codec/simd/lattice.h"
 

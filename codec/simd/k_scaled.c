@@ -4,18 +4,16 @@
  *   1. per sub-block, the best of several scales with least squares after each;
  *   2. d: a few sizes, judged by what the packed scales make of the best codes;
  *   3. per sub-block, scales around what the decoder would use;
- *   4. d by least squares over the super-block.
- */
+ *   4. d by least squares over the super-block. */
 #include "codec/simd/copy.h"
 #include "codec/simd/scaled.h"
 
-/* Searches for the scale of a sub-block of 16 weights on 16-bit numbers, for super-blocks of sub-blocks with a
- * scale alone: twice as many weights per instruction as floats, and exact sums. Each lane one sub-block.
+/* Searches for the scale of a sub-block of 16 weights on 16-bit numbers, for super-blocks of sub-blocks with
+ * a scale alone: twice as many weights per instruction as floats, and exact sums. Each lane one sub-block.
  *
  *     clipped_    codes of few bits, where the best scale clips some weights: codes are computed in numbers
  *                 that saturate at the ends of 16 bits, which are the ends of the codes
- *     wrapped_    codes of many bits, where it clips none: no codes are computed at all, see there
- */
+ *     wrapped_    codes of many bits, where it clips none: no codes are computed at all, see there */
 
 enum { COPY_LENGTH = 16, COPY_PAIRS = COPY_LENGTH / 2, COPY_LEAST_WEIGHT = 8 };
 

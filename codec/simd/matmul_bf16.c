@@ -2,8 +2,7 @@
  * that hold bf16.
  *
  * Each output has two chains, of even and of odd columns, so half as many rows as in matmul.c share the
- * registers. A group of columns is summed up in them and then added to y.
- */
+ * registers. A group of columns is summed up in them and then added to y. */
 #include "codec/simd/chains.h"
 #include "codec/simd/fma.h"
 #include "codec/simd/kernels.h"

@@ -1,6 +1,5 @@
 /* A pass of codec/feedback.h and what its steps share. Rows are lanes: of a panel of them, as wide as
- * products of matrices like it, column c is `panel` floats, one behind the other.
- */
+ * products of matrices like it, column c is `panel` floats, one behind the other. */
 #pragma once
 
 #include "codec/feedback.h"

@@ -1,13 +1,12 @@
-/* Runs one layer on a batch, and both ends of a model: the embedding before the first layer, the final norm and the
- * logits after the last. A layer is a mixer and a feed-forward part (FFN). Each reads the residual stream x, or a norm of
- * it, and its output, or a norm of that, is added to x:
+/* Runs one layer on a batch, and both ends of a model: the embedding before the first layer, the final norm
+ * and the logits after the last. A layer is a mixer and a feed-forward part (FFN). Each reads the residual
+ * stream x, or a norm of it, and its output, or a norm of that, is added to x:
  *
  *     run_mixer   input = norm(x);  x += mixer(input);  returns what the FFN reads, where that is not x (ffn_input)
  *     run_ffn     input = what run_mixer returned, or norm(x);  x += ffn(input)
  *
- * A layer whose FFN does not read x alone can only be run whole. Norms and parts were chosen when the model was set up
- * (find_norms in tensors.c); the parts themselves are behind layer_part.h.
- */
+ * A layer whose FFN does not read x alone can only be run whole. Norms and parts were chosen when the model
+ * was set up (find_norms in tensors.c); the parts themselves are behind layer_part.h. */
 #include <float.h>
 #include <string.h>
 

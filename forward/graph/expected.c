@@ -1,8 +1,7 @@
 /* Compares a model that is not run with what its architecture's row expects. Names and shapes are those that
  * running it looks for, in the same functions (tensors.c); here is what is asked beyond that: numbers of rows
  * that running a model takes from its tensors, the vocabulary, the blocks that predict more tokens and are
- * not run, and optional tensors that only some layers of a kind have.
- */
+ * not run, and optional tensors that only some layers of a kind have. */
 #include "forward/graph/layer_part.h"
 
 #include <stdio.h>

@@ -17,15 +17,14 @@
  * Activations are feature-major: feature c of token t is x[c * stride + t]. Rows begin at multiples of 64
  * bytes: the first one is aligned so, and the stride is a multiple of 16 floats, at least the number of
  * tokens (forward_stride). What is behind the last token of a row is overwritten and means nothing. A batch
- * holds whole windows of `context` tokens, one after another; each is a text of its own from position 0 on, or
- * holds several of them (forward_batch_cut).
+ * holds whole windows of `context` tokens, one after another; each is a text of its own from position 0 on,
+ * or holds several of them (forward_batch_cut).
  *
  * Values do not depend on the number of threads, on how windows are put together into batches, or on the ISA
  * level (except that x86-64-v2, which has no fused multiply-add, differs in last bits).
  *
  * Except for forward_model_new and those that return nothing, all calls may be made by several threads at
- * once as long as each has batch, layer and tile of its own.
- */
+ * once as long as each has batch, layer and tile of its own. */
 #pragma once
 
 #include "base/memory.h"
@@ -226,9 +225,8 @@ typedef struct forward_scale_group {
     size_t n_readers;
     size_t n_judged; /* the first readers, by which columns are judged: others are helpers (arch/weights.h) */
     size_t columns;
-    /* A norm's weights and bias, one value per column for all readers; or a matrix, of which row
-     * first_row + c makes column c. Then matrix i of the one reader reads what matrix i of the maker gives.
-     */
+    /* A norm's weights and bias, one value per column for all readers; or a matrix, of which row first_row +
+     * c makes column c. Then matrix i of the one reader reads what matrix i of the maker gives. */
     const model_tensor *makers[FORWARD_GROUP_MAKERS];
     size_t n_makers;
     bool of_rows;

@@ -1,11 +1,10 @@
 /* The interface of a part of a layer. A layer is a mixer (attention and what does its work: tokens see each
  * other) and a feed-forward part (each token by itself); either may be missing.
  *
- * A part is a file of its own that ends with one of these structs. A row of arch/ names the parts
- * that its models have, and each layer has one of them, which the part itself chooses by keys or tensors.
- * What a part reads from a model, what it knows of a layer and what it needs in a batch are structs of its
- * own, which nobody else looks into.
- */
+ * A part is a file of its own that ends with one of these structs. A row of arch/ names the parts that its
+ * models have, and each layer has one of them, which the part itself chooses by keys or tensors. What a part
+ * reads from a model, what it knows of a layer and what it needs in a batch are structs of its own, which
+ * nobody else looks into. */
 #pragma once
 
 #include "base/checked.h"

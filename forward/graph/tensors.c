@@ -3,8 +3,7 @@
  * two parts, each by its own find_tensors. Some sizes, such as the rows of an expert, follow only from the
  * tensors. Every tensor that is found is marked as taken, and in the end one that nobody took is an error:
  * its effect would be missing from the logits. What running a layer needs to know stands in the layer's plan
- * afterwards. tensors.h says how the first fault ends all this.
- */
+ * afterwards. tensors.h says how the first fault ends all this. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -62,8 +62,7 @@ typedef struct matmul_product {
     bool transposed; /* w's element (row, column) is at w[column * w_stride + row] instead */
 } matmul_product;
 
-/* The same product by the calling thread alone, inside a loop of the caller's, which gave it
- * this number. */
+/* The same product by the calling thread alone, inside a loop of the caller's, which gave it this number. */
 void matmul_within(matmul *m, int thread, const matmul_product *p);
 
 /* Sizes and panels that the files behind matmul.h share. */

@@ -3,8 +3,7 @@
  * through twice: the first time finds the new maximum of each position and scales what has been summed to it,
  * the second adds the exponentials relative to that maximum, so that none overflows. A group belongs to one
  * thread and no sum runs across positions; exp is our own. That is why figures are the same for any number of
- * threads and on any machine.
- */
+ * threads and on any machine. */
 #include "forward/stream/divergence.h"
 
 #include <float.h>

@@ -3,8 +3,7 @@
  * tokens form one tree over bytes, kept as a hash table of edges, so a text is searched for all of them at
  * once. Of the occurrences found, longer tokens take their bytes first, and an occurrence that has lost a
  * byte is dropped. What is left cuts the text into fragments: special tokens, and the stretches between them,
- * of which tokenizer.c makes ids.
- */
+ * of which tokenizer.c makes ids. */
 #include "forward/tokens/tokens.h"
 
 #include <stdio.h>

@@ -6,9 +6,8 @@
  *     free(ids.ids), tokenizer_free(t);
  *
  * Covered are the vocabularies that merge: by score (`llama`), by rank on bytes (`gpt2`) and by rank on
- * characters (`gemma4`); those of words (`bert`) and of unigrams (`t5`). docs/internals/formats.md says what is done to a text; an uncovered kind is an error naming
- * it.
- */
+ * characters (`gemma4`); those of words (`bert`) and of unigrams (`t5`). docs/internals/formats.md says what
+ * is done to a text; an uncovered kind is an error naming it. */
 #pragma once
 
 #include <stdbool.h>

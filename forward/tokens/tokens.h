@@ -119,10 +119,9 @@ bool merging_add_word(merging *m, const char *word, size_t n);
  * its bytes to *done; the rest is a word of its own. Less than a window is left as it is. */
 bool merging_add_beginning(merging *m, const char *word, size_t n, size_t *done);
 
-/* The normal form of a text for vocabularies of unigrams: sentencepiece's compiled map from what a text begins with to what
- * takes its place, as `tokenizer.ggml.precompiled_charsmap` has it. The map is walked where it lies, and every place is checked on
- * the way, as the file may be anybody's.
- */
+/* The normal form of a text for vocabularies of unigrams: sentencepiece's compiled map from what a text
+ * begins with to what takes its place, as `tokenizer.ggml.precompiled_charsmap` has it. The map is walked
+ * where it lies, and every place is checked on the way, as the file may be anybody's. */
 
 /* Bytes of the longest beginning that is replaced, and of the longest text in its place; real maps have some twenty and forty. */
 enum { CHARSMAP_LONGEST = 1024 };

@@ -1,8 +1,7 @@
-/* Sums of forward/graph/attention/scores.h. A thread takes a head of the keys at a time, with all heads of queries that it
- * serves, so nothing is shared. The weights of a head are computed a block of queries at a time, exactly as
- * attention does (attention.c); of these, the rows and columns at the positions that are looked at are kept.
- * Then each of these positions makes one product of a matrix with itself.
- */
+/* Sums of forward/graph/attention/scores.h. A thread takes a head of the keys at a time, with all heads of
+ * queries that it serves, so nothing is shared. The weights of a head are computed a block of queries at a
+ * time, exactly as attention does (attention.c); of these, the rows and columns at the positions that are
+ * looked at are kept. Then each of these positions makes one product of a matrix with itself. */
 #include "forward/graph/attention/scores.h"
 
 #include <math.h>

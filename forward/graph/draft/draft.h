@@ -86,9 +86,8 @@ typedef struct dflash_shape {
 /* The shape of blocks of `most` tokens, or of fewer if the model was not trained for so many. */
 dflash_shape forward_dflash_shape(const forward_model *draft, size_t most);
 
-/* Places `states` hidden states and, behind them, a block of `tokens` tokens for each anchor's
- * position, which is at most `states`. The batch's context has room for all and is longer than any
- * position. */
+/* Places `states` hidden states and, behind them, a block of `tokens` tokens for each anchor's position,
+ * which is at most `states`. The batch's context has room for all and is longer than any position. */
 typedef struct dflash_blocks {
     size_t states, tokens, n;
     const uint32_t *positions;

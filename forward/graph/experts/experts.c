@@ -2,8 +2,7 @@
  * the router (router.c) has chosen, tokens are sorted by expert, and the experts run one after another
  * (expert_set.c). In some models small experts, one for each group of experts, then work on the sum of what
  * the experts give. The shared expert, or a dense part that stands beside the experts, comes last. Experts
- * and their router may read something else than the part's own input; experts_choose_inputs has the cases.
- */
+ * and their router may read something else than the part's own input; experts_choose_inputs has the cases. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 /* The router: which experts each token is sent to, and with what weights. Its values become weights by
  * softmax or another function, before the choice or behind it. A token takes its `used` best experts, where
- * the row says so only from the best groups, or with a bias that counts for the choice alone.
- */
+ * the row says so only from the best groups, or with a bias that counts for the choice alone. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>

@@ -4,8 +4,7 @@
  * is normed together and multiplied by the sigmoid of a gate.
  *
  * The decay of head h of n is e^-(a^(h + 1) s), a = 2^(-8 / n), where s falls from 1 in the first layer to
- * nearly 0 in the last.
- */
+ * nearly 0 in the last. */
 #include <math.h>
 
 #include "forward/graph/layer_part.h"

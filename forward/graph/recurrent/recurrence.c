@@ -1,6 +1,5 @@
 /* Steps of mixers that go along the tokens. A batch holds whole texts, so a row of a text, or a head in a
- * text with a few of its state's columns, is a task of one thread, and begins and ends within a call.
- */
+ * text with a few of its state's columns, is a task of one thread, and begins and ends within a call. */
 #include "forward/graph/recurrent/recurrent.h"
 
 #include "base/checked.h"

@@ -13,15 +13,14 @@ const float *bank_read(forward_batch *b, weight_slot score, const float *x, size
 /* Lets the bank take x where the layer does so; x is then 0, so the layer's mixer begins it anew. */
 void bank_take(forward_batch *b, float *x, size_t stride);
 
-/* Models with an encoder and a decoder (t5). The encoder's blocks are layers as in any encoder. A block of the decoder
- * is two layers: one whose tokens see those before them, and one whose tokens see what the encoder gives, with a
- * feed-forward part. In a window of n tokens the first n / 2 are the encoder's text. The decoder reads as many behind
- * them, with the token that it starts with in place of the first; one that is left over is only predicted. So a token
- * has one state as in other models, and each layer runs on the half that is its own, whose columns are put side by side
- * first.
+/* Models with an encoder and a decoder (t5). The encoder's blocks are layers as in any encoder. A block of
+ * the decoder is two layers: one whose tokens see those before them, and one whose tokens see what the
+ * encoder gives, with a feed-forward part. In a window of n tokens the first n / 2 are the encoder's text.
+ * The decoder reads as many behind them, with the token that it starts with in place of the first; one that
+ * is left over is only predicted. So a token has one state as in other models, and each layer runs on the
+ * half that is its own, whose columns are put side by side first.
  *
- * Models of such an encoder alone (t5encoder) have the same names, and each layer runs on all tokens.
- */
+ * Models of such an encoder alone (t5encoder) have the same names, and each layer runs on all tokens. */
 
 typedef enum coder_kind { CODER_NONE, CODER_ENCODER, CODER_DECODER, CODER_CROSS } coder_kind;
 typedef struct coder_layer {
