@@ -3,8 +3,8 @@
 #include <zlib.h>
 
 #include "forward/graph/layer.h"
-#include "forward/stream/divergence.h"
 #include "forward/stream/head.h"
+#include "forward/stream/kld.h"
 #include "forward/stream/stream.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
@@ -376,7 +376,7 @@ typedef struct counted {
 } counted;
 
 /* Notes that a prediction counts as much as the token that is predicted, of the second half of a window. */
-static bool prediction_counts(void *data, const divergence *d, size_t position, size_t next, double weight,
+static bool prediction_counts(void *data, const kld *d, size_t position, size_t next, double weight,
                               gq_error *e) {
     counted *c = data;
     (void)d, (void)position, (void)e;
