@@ -21,8 +21,8 @@
 #include "forward/graph/block.h"
 #include "forward/graph/draft/draft.h"
 #include "forward/graph/layer.h"
-#include "forward/stream/divergence.h"
 #include "forward/stream/head.h"
+#include "forward/stream/kld.h"
 #include "forward/stream/stream.h"
 #include "quantize/strips/strip.h"
 #include "study/calibrate/calibration.h"
@@ -56,7 +56,7 @@ static forward_bounds bounds_of(trials *t, int threads, uint64_t process) {
     t->job.threads = threads;
     size_t batch = forward_job_batch(&t->job), first, streams = trials_of_block(t, NULL, &first);
     uint64_t positions = mul_sat(batch, t->job.context - 1);
-    t->job.extra_bytes = add_sat(add_sat(largest_blocks(t), process), divergence_bytes(positions, t->n));
+    t->job.extra_bytes = add_sat(add_sat(largest_blocks(t), process), kld_bytes(positions, t->n));
     if (t->n > streams) /* with one of them a prediction block is counted */
         t->job.extra_bytes =
             add_sat(t->job.extra_bytes, forward_head_bytes(&t->job, t->models, t->n - streams, batch));

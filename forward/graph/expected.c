@@ -1,8 +1,7 @@
 /* Compares a model that is not run with what its architecture's row expects. Names and shapes are those that
  * running it looks for, in the same functions (tensors.c); here is what is asked beyond that: numbers of rows
  * that running a model takes from its tensors, the vocabulary, the blocks that predict more tokens and are
- * not run, and optional tensors that only some layers of a kind have.
- */
+ * not run, and optional tensors that only some layers of a kind have. */
 #include "forward/graph/layer_part.h"
 
 #include <stdio.h>
@@ -55,7 +54,7 @@ static const struct {
 };
 enum { EXPECTED_ROWS = sizeof expected_rows / sizeof *expected_rows };
 
-/* What a file says that it has of a model. */
+/* The kind of model that a file claims to be. */
 typedef enum expected_kind {
     WHOLE_MODEL,
     PART_OF_MODEL,    /* some tensors, as its metadata say */
@@ -191,8 +190,8 @@ static uint64_t tokens_said(const model_facts *facts, const char **by) {
     return model_fact_int(facts, "vocab_size", &size) && size > 0 ? (uint64_t)size : 0;
 }
 
-/* llama.cpp takes its default in place of an id that no token has, and its converter writes such ids: those of a file are
- * doubts, which folders have told already; one that is set is a slip. */
+/* llama.cpp takes its default in place of an id that no token has, and its converter writes such ids: those
+ * of a file are doubts, which folders have reported already; one that is set is a slip. */
 static void check_token_id(tensor_finder *f, const char *key, uint64_t tokens, bool is_set) {
     static const char behind[] = "_token_id";
     bool is_tokenizers = strncmp(key, "tokenizer.ggml.", 15) == 0;
@@ -251,7 +250,7 @@ static void check_vocabulary(tensor_finder *f) {
     for (uint64_t i = 0; i < facts->n_set; i++) check_token_id(f, facts->set[i].key, tokens, true);
 }
 
-/* Where the head has to be the embedding, no program reads another one. */
+/* Refuses an output matrix in models with tied embeddings: no program would read it. */
 static void check_head(tensor_finder *f) {
     const char *name = "output.weight";
     char own[TENSOR_OWN_NAME];
@@ -376,7 +375,7 @@ static void extra_require(tensor_finder *f, size_t block, const char *rest) {
     if (f->ok && !extra_has(f, block, rest)) tensors_fail_missing(f, extra_name(block, rest, name));
 }
 
-/* What a block has and lacks of one part of a layer. */
+/* Tensors that a block has and lacks of one part of a layer. */
 typedef struct extra_likeness {
     size_t has, lacks;
     const char *first; /* that it lacks */
@@ -487,8 +486,8 @@ static void check_extra_blocks(tensor_finder *f, size_t blocks) {
 
 /* ---- the whole ---- */
 
-/* A file of prediction blocks alone, as llama.cpp's converter makes one for drafting: it has tensors of these and none
- * of the layers. */
+/* A file of MTP layers alone, as llama.cpp's converter makes one for drafting: it has tensors of these and
+ * none of the layers. */
 static bool has_predictions_alone(const forward_model *m) {
     bool predicts = false;
     model_block b;

@@ -8,7 +8,7 @@
 #include "base/random.h"
 #include "forward/graph/block.h"
 #include "forward/graph/experts/experts.h"
-#include "forward/stream/divergence.h"
+#include "forward/stream/kld.h"
 #include "quantize/strips/strip.h"
 #include "study/calibrate/gather.h"
 #include "study/inputs/factor.h"
@@ -338,12 +338,11 @@ static bool trial_embed(void *data, gq_error *e) {
            embedding_start(t->of, t->output, t->number, t->kept, false, t->sweep.streams[2], e);
 }
 
-static bool trial_add(void *data, const divergence *d, size_t position, size_t next, double weight,
-                      gq_error *e) {
+static bool trial_add(void *data, const kld *d, size_t position, size_t next, double weight, gq_error *e) {
     embedding_trial *t = data;
     (void)next, (void)e;
     for (size_t k = 1; k < EMBEDDING_TRIAL_STREAMS; k++)
-        t->divergence[k] += weight * divergence_at(d, position, k).divergence;
+        t->divergence[k] += weight * kld_at(d, position, k).divergence;
     return true;
 }
 

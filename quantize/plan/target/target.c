@@ -297,7 +297,7 @@ static double power_of(const target *t, size_t i) {
 /* Through what a tensor's errors act on the rest of the model, and how often: where nothing was tried. */
 static double presumed_harm(const target *t, size_t i) {
     double outlet = power_of(t, t->outlets[i]);
-    return mix_harm(t->plan->sources[i].name, outlet > 0 ? outlet : power_of(t, i), &t->uses);
+    return mix_sensitivity(t->plan->sources[i].name, outlet > 0 ? outlet : power_of(t, i), &t->uses);
 }
 
 /* Nats and what is presumed are different units: the presumed of those that are known in both, over what they
