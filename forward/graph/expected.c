@@ -613,9 +613,13 @@ bool forward_model_check(const model_source *g, const forward_expected *expected
             "the model has no tensors: it is a vocabulary alone, and so is what is made of it");
     if (!bounds_check(&facts, g->path, e)) return false;
     if (is_no_model(g, &own, arch_of_facts(&own))) return true;
+    if (!*facts.arch)
+        return warnings_add(
+            expected->doubts, e,
+            "general.architecture is missing: no tensor is missed, and llama.cpp does not load "
+            "such a file");
     if (!arch_can_run(row))
-        return !*facts.arch ||
-               warnings_add(expected->doubts, e,
+        return warnings_add(expected->doubts, e,
                             "which tensors a model of architecture '%s' has is not known here: none is "
                             "missed",
                             facts.arch);
