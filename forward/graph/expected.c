@@ -611,10 +611,15 @@ bool forward_model_check(const model_source *g, const model_expected *expected, 
                             "the model has no tensors: it is only a vocabulary, and so is the output");
     if (!bounds_check(&facts, g->path, e)) return false;
     if (is_no_model(g, &own, arch_of_facts(&own))) return true;
+    if (!*facts.arch)
+        return warnings_add(
+            expected->doubts, e,
+            "general.architecture is missing: no tensor is missed, and llama.cpp does not load "
+            "such a file");
     if (!arch_can_run(row))
-        return !*facts.arch || warnings_add(expected->doubts, e,
-                                            "the tensors of architecture '%s' are not known: the model was "
-                                            "not checked for missing ones",
-                                            facts.arch);
+        return warnings_add(expected->doubts, e,
+                            "the tensors of architecture '%s' are not known: the model was "
+                            "not checked for missing ones",
+                            facts.arch);
     return check_as(g, expected, row, model_fact_is(&facts, "general.type", "part"), e);
 }
