@@ -16,7 +16,7 @@ static const struct {
     double harm; /* nats per token */
     const char *purpose;
 } purposes[] = {
-    {"Q8_0", 0, "as good as the original, in half its bytes"},
+    {"Q8_0", 0, "as good as F16, in half its bytes"},
     {"Q6_K", .00021, "where there is room for it"},
     {"Q5_K_M", 0, "between Q4_K_M and Q6_K"},
     {"Q5_K_S", .00052, "nearly that, a little smaller"},
@@ -27,7 +27,7 @@ static const struct {
     {"IQ3_M", .0047, "as Q3_K_M, in fewer bytes"},
     {"IQ3_XXS", .012, "where 3 bits just fit"},
     {"IQ2_M", .015, "large models in little memory"},
-    {"Q2_K", .020, "without a grid; IQ2_M has less harm"},
+    {"Q2_K", .020, "without a grid; IQ2_M loses less"},
     {"IQ2_XXS", .041, "where nothing else fits"},
     {"IQ1_M", .064, "the smallest there are"},
     {"IQ1_S", .075, "the smallest there are"},
@@ -84,7 +84,7 @@ int types_main(const request *r) {
     table t;
     if (r->n_arguments) return types_print_recipe(r->arguments[0]);
     if (r->json) return types_print_json(), GQ_OK;
-    table_start(&t, "lr2r1rl", (const char *const[]){"TYPE", "number", "bpw", "harm", ""});
+    table_start(&t, "lr2r1rl", (const char *const[]){"TYPE", "number", "bpw", "KLD", ""});
     for (size_t i = 0; i < gq_filetype_count(); i++) {
         const char *name = gq_filetype_name(i), *about = gq_filetype_summary(i),
                    *purpose = types_purpose_text(name);
@@ -104,7 +104,7 @@ int types_main(const request *r) {
         table_row(&t, (const char *const[]){named->name, "-", "-", "-", named->summary});
     table_end(&t, stdout);
     print_wrapped(stdout,
-                  "bpw: bits per weight of a whole model, about. harm: divergence of a small model with "
-                  "importance data, in nats; it tells types apart (bench/results/small-models.md)");
+                  "bpw: bits per weight of a whole model, about. KLD: KL divergence of a small model with "
+                  "an imatrix, in nats; it orders the types (bench/results/small-models.md)");
     return GQ_OK;
 }

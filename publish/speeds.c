@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "publish/table.h"
+#include "publish/text.h"
 
 /* ---- a test ---- */
 
