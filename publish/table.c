@@ -1,5 +1,5 @@
 /* The table of files, in Markdown or HTML: a row of columns[] for each column, and the notes below it from the
- * template card/notes.md. Names come from files and may hold anything, so markup in them is escaped.
+ * template card/notes.template. Names come from files and may hold anything, so markup in them is escaped.
  */
 #include "publish/table.h"
 
