@@ -17,6 +17,7 @@ int speed_main(const request *r);                    /* speed.c, of evaluate --s
 int imatrix_main(const request *r);                  /* imatrix.c */
 bool imatrix_compute(const request *r, gq_error *e); /* importance.c */
 int tokenize_main(const request *r);                 /* tokenize.c */
+int text_main(const request *r);                     /* sample_text.c */
 int types_main(const request *r);                    /* types.c */
 int completion_main(const request *r);               /* completion.c */
 int help_main(const request *r);                     /* help.c */

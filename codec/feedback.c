@@ -78,7 +78,7 @@ static void round_root_tile(float *tile) {
     memcpy((uint8_t *)tile + sizeof turned, turned, sizeof turned);
 }
 
-void feedback_round_strip(const feedback_moments *m, size_t strip) {
+void feedback_round_strip(const feedback_hessian *m, size_t strip) {
     float *root = (float *)m->root + feedback_triangle(strip);
     for (size_t i = 0; i < strip; i++) round_root_tile(root + i * TILE);
     if (!m->difference) return;

@@ -5,11 +5,8 @@
 
 #include "arch/arch.h"
 #include "base/checked.h"
-#include "hf/arrays/coded.h"
-#include "hf/arrays/image_kind.h"
-#include "hf/arrays/names.h"
-#include "hf/tensors/builder.h"
-#include "hf/tensors/tensor.h"
+#include "hf/sources/sources.h"
+#include "hf/tensors/tensors.h"
 
 enum {
     SMALL_ELEMENTS = 1024, /* at most: such arrays are F32 */

@@ -1,17 +1,15 @@
 /* Nothing runs a projector here, so what it must have is told by four things: all layers are alike, the config says how
  * wide they are, sizes agree with one another (hf/projector_shapes.h), and each rule of the row has an array, but for
  * those that the row says some projectors lack. */
-#include "hf/projector_check.h"
+#include "hf/projector.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/checked.h"
-#include "hf/arrays/names.h"
-#include "hf/projector_shapes.h"
-#include "hf/tensors/names.h"
-#include "hf/tensors/builder.h"
+#include "hf/sources/sources.h"
+#include "hf/tensors/tensors.h"
 
 enum { BLOCKS_MOST = 4096 };
 

@@ -2,15 +2,15 @@
  * metadata or from the first tensor that has them; all others have to agree. A table says it for all kinds, since a
  * tensor of one name is of one size in terms of the others; a row has what differs.
  */
-#include "hf/projector_shapes.h"
+#include "hf/projector.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
-#include "hf/arrays/names.h"
-#include "hf/tensors/builder.h"
+#include "hf/sources/sources.h"
+#include "hf/tensors/tensors.h"
 
 enum { LETTERS = 128, WORD_BYTES = 16 };
 

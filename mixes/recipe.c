@@ -42,7 +42,7 @@ bool mix_recipe_read(mix_recipe *r, const char *name, const char *text, size_t n
            at = n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0; /* editors on Windows write a BOM */
     *r = (mix_recipe){0};
     const char *nul = memchr(text, 0, n);
-    bool ok = !nul || fail_here(name, text, (size_t)(nul - text), "a zero byte; this is no text file", e);
+    bool ok = !nul || fail_here(name, text, (size_t)(nul - text), "a zero byte; this is not a text file", e);
     while (ok && at < n) {
         if (recipe_is_space(text[at]) || text[at] == ',') {
             at++;

@@ -175,7 +175,7 @@ static bool embed_some(forward_batch *b, const forward_rows *rows, const uint32_
     float *read = b->normed;
     for (size_t i = 0; i < n; i++)
         if (ids[i] >= m->sizes.vocabulary)
-            return gq_fail(e, "%s: token %u is none of the vocabulary's %zu", m->path, ids[i],
+            return gq_fail(e, "%s: token id %u is out of range, expected less than %zu", m->path, ids[i],
                            m->sizes.vocabulary);
     if (!rows->read(rows->data, ids, n, read, e)) return false;
     for (size_t c = 0; c < width; c++)
@@ -275,7 +275,7 @@ bool forward_final(forward_batch *b, const float *x, size_t stride, float *norme
         !forward_norm_last(b, m, x, stride, normed, normed_stride, e))
         return b->answer == FORWARD_END;
     if (m->sizes.embeds)
-        return batch_finite(b, "what is pooled", NULL, normed, normed_stride, width, b->tokens);
+        return batch_finite(b, "the pooled hidden state", NULL, normed, normed_stride, width, b->tokens);
     if (m->final_scale != 1) batch_scale(b, normed, normed_stride, width, m->final_scale);
     forward_inputs in = {.weights = {m->sizes.out},
                          .n_weights = 1,
@@ -295,12 +295,11 @@ typedef struct logit_rows {
     size_t stride, tokens;
 } logit_rows;
 
-static void finish_logits(void *data, size_t r, int thread) {
+static void finish_logits(void *data, size_t r, int) {
     const logit_rows *l = data;
     const forward_model *m = l->model;
     const element_kernels *k = m->elements;
     float *row = l->z + r * l->stride;
-    (void)thread;
     if (l->tile->bias) k->add(row, l->tile->bias[l->tile->first + r], l->tokens);
     if (m->sizes.logit_factor != 1) k->scale(row, m->sizes.logit_factor, l->tokens);
     if (m->final_cap != 0) k->cap(row, m->final_cap, l->tokens);

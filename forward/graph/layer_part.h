@@ -109,13 +109,11 @@ struct layer_part {
 };
 
 /* What a part may have that carries one state more: its rows, and the embedding in them. */
-static inline uint64_t carries_state(const forward_model *m, const model_part *p, size_t context) {
-    (void)p, (void)context;
+static inline uint64_t carries_state(const forward_model *m, const model_part *, size_t) {
     return m->sizes.width;
 }
-static inline bool carries_embedding(forward_batch *b, const model_part *p, const uint32_t *ids,
-                                     const float *x, float *carried, size_t stride) {
-    (void)p, (void)ids;
+static inline bool carries_embedding(forward_batch *b, const model_part *, const uint32_t *, const float *x,
+                                     float *carried, size_t stride) {
     batch_copy(b, carried, stride, x, stride, b->model->sizes.width);
     return true;
 }

@@ -340,7 +340,8 @@ static void find_classifier(tensor_finder *f) {
 /* Finds the matrices behind the pooling, the first of which reads the width. */
 static void find_dense(tensor_finder *f) {
     static const char *const names[FORWARD_MOST_DENSE] = {"dense_2.weight", "dense_3.weight"},
-                             *const sizes[FORWARD_MOST_DENSE] = {"dense_2_feat_out", "dense_3_feat_out"};
+                             *const sizes[FORWARD_MOST_DENSE] = {"dense_2_feat_out", "dense_3_feat_out"},
+                             *const takes[FORWARD_MOST_DENSE] = {"dense_2_feat_in", "dense_3_feat_in"};
     forward_model *m = f->m;
     key_reader r = {.facts = model_expected_facts(m), .file = m->path, .e = f->e, .ok = true};
     m->sizes.embedded = m->sizes.width;
@@ -352,6 +353,8 @@ static void find_dense(tensor_finder *f) {
         if (t) rows = key_number(&r, sizes[i], rows, 1, MODEL_MOST);
         t = tensors_take(f, names[i], OPTIONAL, SHAPE(m->sizes.embedded, rows));
         if (!t) continue;
+        if (f->ok && r.ok && key_number(&r, takes[i], t->ne[0], 0, UINT64_MAX) != t->ne[0])
+            key_fail(&r, takes[i], "is not %llu, the width of what goes in", (unsigned long long)t->ne[0]);
         m->dense[m->n_dense++] = t, m->sizes.embedded = tensor_rows(t);
         if (m->arch->of_embeddings && i == 0)
             m->dense_bias = tensors_take(f, "dense_2.bias", OPTIONAL, SHAPE(m->sizes.embedded));
@@ -393,7 +396,7 @@ static void refuse_others(tensor_finder *f) {
         if (f->taken[i] || tensors_in_extra_block(f, g->by_name[i]->name, &b)) continue;
         if (f->m->draft_of && (!model_block_leads(g->by_name[i]->name, &b) || b.number != f->m->first))
             continue;
-        f->ok = gq_fail(f->e, "%s: tensor %s is none that a model of architecture %s is known to have here",
+        f->ok = gq_fail(f->e, "%s: tensor %s is unknown for architecture %s",
                         model_file_path(g, g->by_name[i]), g->by_name[i]->name, f->m->arch->name);
     }
 }

@@ -20,10 +20,9 @@ typedef struct square_sums {
     double *sums;
 } square_sums;
 
-static void add_squares_of_rows(void *data, size_t i, int thread) {
+static void add_squares_of_rows(void *data, size_t i, int) {
     const square_sums *to = data;
     const forward_inputs *in = to->in;
-    (void)thread;
     add_rows(in->x + i * ROWS * in->stride, in->stride, in->tokens, to->sums + i * ROWS);
 }
 

@@ -55,7 +55,7 @@ bool merging_goes_on(merging *m) {
     m->enough = l->tokens && m->to->n >= l->tokens;
     if (m->enough) return false;
     return !l->cancelled || !l->cancelled(l->user) ||
-           gq_fail_as(m->e, GQ_INTERRUPTED, "stopped while the text was turned into tokens");
+           gq_fail_as(m->e, GQ_INTERRUPTED, "stopped while the text was tokenized");
 }
 
 /* ---- symbols ---- */

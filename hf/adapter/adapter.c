@@ -15,8 +15,8 @@
 #include "base/checksum.h"
 #include "base/fail.h"
 #include "base/memory.h"
-#include "hf/arrays/names.h"
-#include "hf/tensors/names.h"
+#include "hf/sources/sources.h"
+#include "hf/tensors/tensors.h"
 
 static const char CONFIG[] = "adapter_config.json", WEIGHTS[] = "adapter_model.safetensors";
 static const char INSTEAD[] = "merge it with peft (merge_and_unload), and name the folder that this saves";

@@ -2,13 +2,13 @@
  * is written shows it. The config says what was trained: modules by the ends of their names or an expression, in all layers
  * or some, modules saved whole, parameters, rows of tokens, biases. What it names, and the model has, must be changed.
  */
-#include "hf/adapter/adapter_check.h"
+#include "hf/adapter/adapter.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/arrays/names.h"
+#include "hf/sources/sources.h"
 
 static const char WHOLE[] = "take the whole adapter";
 static const char DIGITS[] = "0123456789";

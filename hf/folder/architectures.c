@@ -1,7 +1,7 @@
 /* The class names of a config's "architectures", which the rows of arch/ have. Names that llama.cpp's converter knows and
  * that no row has are refused like all others.
  */
-#include "hf/folder/architectures.h"
+#include "hf/folder/folder.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,11 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "hf/arrays/names.h"
-#include "hf/metadata/arch_pairs.h"
-#include "hf/metadata/modules.h"
-#include "hf/tensors/builder.h"
-#include "hf/tokenizer/tokenizer_vocabulary.h"
+#include "hf/sources/sources.h"
+#include "hf/tensors/tensors.h"
+#include "hf/tokenizer/tokenizer.h"
 
 enum { BLOCKS_MOST = 8192 }; /* main and predicting; hf_config_read allows 4096 of the former */
 

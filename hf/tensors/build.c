@@ -8,19 +8,22 @@
  *
  * builder.c has the tensors meanwhile, mlx.c what MLX changes before. Here is the loop over source tensors.
  */
-#include "hf/tensors/build.h"
+#include "hf/tensors/tensors.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
-#include "hf/arrays/coded.h"
-#include "hf/arrays/names.h"
-#include "hf/tensors/builder.h"
-#include "hf/tensors/names.h"
-#include "hf/tensors/steps.h"
+#include "hf/sources/sources.h"
 
 enum { EXPERTS_MOST = 65536 };
+
+bool hf_build_step(hf_build *b, const hf_found *f, gq_error *e) {
+#define STEP(member, function) [member] = (function),
+    static hf_step *const steps[ARCH_STEP_LIMIT] = {ARCH_STEPS(STEP)};
+#undef STEP
+    return steps[f->rule->step](b, f, e);
+}
 
 static bool build_layer_fits(const hf_build *b, const hf_found *f) {
     return !strchr(f->rule->from, '#') || f->layer < hf_config_blocks(b->config);

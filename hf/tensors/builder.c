@@ -1,5 +1,5 @@
 /* Tensors under construction, as steps see them: found or made by name, with pieces that are set once. */
-#include "hf/tensors/builder.h"
+#include "hf/tensors/tensors.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,8 +9,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/memory.h"
-#include "hf/arrays/coded.h"
-#include "hf/arrays/names.h"
+#include "hf/sources/sources.h"
 
 bool hf_found_fail_shape(const hf_found *f, gq_error *e, const char *expected, ...) {
     char shape[128] = "", what[256];

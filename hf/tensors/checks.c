@@ -8,11 +8,9 @@
 #include <strings.h>
 
 #include "gguf/facts.h"
-#include "hf/arrays/names.h"
-#include "hf/folder/config_read.h"
-#include "hf/folder/draft.h"
-#include "hf/tensors/builder.h"
-#include "hf/tensors/names.h"
+#include "hf/folder/folder.h"
+#include "hf/sources/sources.h"
+#include "hf/tensors/tensors.h"
 
 #define DOUBT(b, e, ...) hf_folder_warn((b)->list->folder, "config.json", e, __VA_ARGS__)
 
@@ -35,7 +33,14 @@ static bool doubt_rope(const hf_build *b, gq_error *e) {
     static const char *const by_factor[] = {"linear", "yarn", NULL};
     const json_t *rope = hf_config_rope_full(b->config), *factor = json_object_get(rope, "factor");
     const char *type = json_string_value(json_object_get(rope, "rope_type"));
-    if (!type || rope_needs_nothing(b, type)) return true;
+    if (!type)
+        return !json_is_number(factor) || json_number_value(factor) == 1 ||
+               DOUBT(
+                   b, e,
+                   "its rotation has a factor of %g, but no rope_type says of what kind: it is left out, and "
+                   "long texts may come out worse than in the original",
+                   json_number_value(factor));
+    if (rope_needs_nothing(b, type)) return true;
     if (text_is_one_of(type, by_factor) && json_is_number(factor)) return true;
     if (strcasecmp(type, "llama3") == 0 && hf_build_find(b, "rope_freqs.weight")) return true;
     return DOUBT(

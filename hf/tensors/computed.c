@@ -5,10 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/arrays/delta.h"
-#include "hf/folder/config_read.h"
-#include "hf/tensors/builder.h"
-#include "hf/tensors/steps.h"
+#include "hf/folder/folder.h"
+#include "hf/sources/sources.h"
+#include "hf/tensors/tensors.h"
 
 static float *numbers_new(uint64_t n, gq_error *e) {
     float *x = malloc((n ? n : 1) * sizeof *x);

@@ -11,8 +11,8 @@
  */
 #include <string.h>
 
-#include "hf/arrays/names.h"
-#include "hf/tensors/names.h"
+#include "hf/sources/sources.h"
+#include "hf/tensors/tensors.h"
 
 /* ---- marks ---- */
 

@@ -6,15 +6,14 @@
  * MTP layers (multi-token prediction): some models number them on from the main layers, others keep them under "mtp.":
  * those names are brought into the first form. A folder may announce layers that it does not have; then there are none.
  */
-#include "hf/tensors/names.h"
+#include "hf/tensors/tensors.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "gguf/facts.h"
-#include "hf/arrays/names.h"
-#include "hf/tensors/builder.h"
+#include "hf/sources/sources.h"
 
 enum { PREDICTING_MOST = 64 };
 

@@ -1,27 +1,18 @@
 /* Stage 3, steps: what becomes of a source tensor whose name has a rule (ARCH_STEPS, arch/rules.h). A step makes a view
- * of it (split, swap, cut: hf/arrays/view.h), in which the last dimension is a row, and gives the view to one tensor or to
+ * of it (split, swap, cut: hf/sources/view.h), in which the last dimension is a row, and gives the view to one tensor or to
  * several. Sizes on which the config and a source tensor disagree are found by a split or a cut that does not work out.
  *
- * Here are the table and the steps that many kinds of tensors need; steps_attention.c, steps_experts.c,
+ * Here are those that many kinds of tensors need; steps_attention.c, steps_experts.c,
  * steps_recurrent.c, steps_vocabulary.c and steps_projector.c have those of one kind.
  */
-#include "hf/tensors/steps.h"
+#include "hf/tensors/tensors.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
-#include "hf/arrays/delta.h"
-#include "hf/arrays/names.h"
-#include "hf/tensors/builder.h"
-
-bool hf_build_step(hf_build *b, const hf_found *f, gq_error *e) {
-#define STEP(member, function) [member] = (function),
-    static hf_step *const steps[ARCH_STEP_LIMIT] = {ARCH_STEPS(STEP)};
-#undef STEP
-    return steps[f->rule->step](b, f, e);
-}
+#include "hf/sources/sources.h"
 
 static bool step_finish_piece(hf_build *b, const hf_found *f, hf_piece *p, gq_error *e) {
     if (!p) return false;

@@ -11,12 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/tokenizer/pretokenizer.h"
-#include "hf/tokenizer/tokenizer_lines.h"
-#include "hf/tokenizer/tokenizer_merges.h"
-#include "hf/tokenizer/tokenizer_special.h"
-#include "hf/tokenizer/tokenizer_vocabulary.h"
-#include "hf/tokenizer/tokenizer_words.h"
 
 static const arch_tokenizer *kind_find(const hf_config *c) {
     return *c->class_row->tokenizer.files ? &c->class_row->tokenizer : &c->row->folder.tokenizer;

@@ -17,6 +17,7 @@ typedef struct plan_source {
     const model_tensor *tensor;   /* as it will be written, but for its type */
     const model_tensor *stored;   /* as it is in the input; another than `tensor`: plan_transposes */
     model_tensor view;            /* `tensor` points here then; its weights are read from `stored` */
+    uint64_t number;              /* of `stored` among the model's */
     bool transposed;              /* in the outputs */
     gq_origin origin;             /* of `stored`, if it has one */
     char name[GGUF_MAX_NAME + 1]; /* in the outputs */

@@ -3,10 +3,8 @@
 #include <math.h>
 
 #include "gguf/model.h"
-#include "hf/folder/config_read.h"
-#include "hf/tensors/build.h"
-#include "hf/tensors/builder.h"
-#include "hf/tensors/names.h"
+#include "hf/folder/folder.h"
+#include "hf/tensors/tensors.h"
 #include "tests/support/folder.h"
 #include "tests/support/safetensors.h"
 

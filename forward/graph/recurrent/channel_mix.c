@@ -19,9 +19,8 @@ static void channel_find_tensors(tensor_finder *f, const part_spec *p) {
 }
 
 /* A blend, what the key gives, and the receptance. */
-static uint64_t channel_count_rows(const forward_model *m, const layer_spec *plan, const part_spec *p) {
+static uint64_t channel_count_rows(const forward_model *m, const layer_spec *, const part_spec *p) {
     const channel_layer *l = p->numbers;
-    (void)plan;
     return 2 * (uint64_t)m->sizes.width + l->ff;
 }
 
