@@ -56,7 +56,7 @@ const architecture arch_rows_others[] = {
         .name = "wavtokenizer-dec",
         .kind = "a decoder of audio",
         .folder = {CLASSES(CLASS("WavTokenizerDec")),
-                   .pairs = PAIRS(
+                   .metadata = METADATA(
                        LIST(arch_base), U32(".vocab_size", "vocab_size"),
                        U32(".features_length", "n_embd_features"), U32(".feed_forward_length", "n_ff"),
                        FLOAT(".attention.group_norm_epsilon", "group_norm_epsilon"),

@@ -2,12 +2,12 @@
 #pragma once
 
 #include "arch/arch.h"
-#include "arch/pairs.h"
+#include "arch/kv.h"
 #include "arch/rules.h"
 
 /* Lists that stand in a row. */
 /* clang-format off */
-#define PAIRS(...) (const arch_item[]) { __VA_ARGS__, END }
+#define METADATA(...) (const arch_item[]) { __VA_ARGS__, END }
 #define RULES(...) (const arch_rule[]) { __VA_ARGS__, { .from = NULL } }
 #define RENAMES(...) (const arch_rename[]) { __VA_ARGS__, { .from = NULL } }
 #define MARKS(...) (const arch_image_mark[]) { __VA_ARGS__, { .has = { NULL } } }

@@ -28,9 +28,10 @@
     S(STEP_GLM_HALVES, hf_step_glm_halves) /* rows of each head from pairs to halves, in models that see */ \
     S(STEP_STACK_PAIRS, hf_step_stack_pairs) /* matrix '*' of a tensor of one for each two experts */ \
     S(STEP_EXPERT_ROWS, hf_step_expert_rows) /* [E n, d]: rows of all experts become a tensor of matrices */ \
-    S(STEP_EXPERT_ROWS_TURNED, hf_step_expert_rows_turned) /* the same, and each matrix transposed */ \
-    S(STEP_TURNED, hf_step_turned)                         /* each matrix transposed */ \
-    S(STEP_TURNED_HALVES, hf_step_turned_halves)           /* [E, d, 2 n]: transposed, and then halves */ \
+    S(STEP_EXPERT_ROWS_TRANSPOSED, \
+      hf_step_expert_rows_transposed)                    /* the same, and each matrix transposed */ \
+    S(STEP_TRANSPOSED, hf_step_transposed)               /* each matrix transposed */ \
+    S(STEP_TRANSPOSED_HALVES, hf_step_transposed_halves) /* [E, d, 2 n]: transposed, and then halves */ \
     S(STEP_INTERLEAVED, \
       hf_step_interleaved)     /* even and odd rows, or columns of a turned matrix, become two */ \
     S(STEP_KV_B, hf_step_kv_b) /* [K (n + v), r] becomes attn_k_b, transposed, and attn_v_b */ \

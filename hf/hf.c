@@ -25,7 +25,7 @@ typedef struct hf_container {
     hf_target target; /* of a draft */
     hf_list list;
     hf_build build;
-    hf_pairs pairs;
+    hf_metadata pairs;
     char *path;        /* of the folder, or of the only file that is read */
     bool is_projector; /* what is read is not the text model */
     char *unknown_cut; /* a sentence; NULL: the pre-tokenizer is known */
@@ -85,7 +85,7 @@ static void container_close(void *state) {
     hf_build_free(&c->build);
     hf_list_free(&c->list);
     hf_config_free(&c->config), hf_target_close(&c->target);
-    hf_pairs_free(&c->pairs);
+    hf_metadata_free(&c->pairs);
     hf_adapters_close(&c->adapters);
     hf_folder_close(&c->folder), hf_place_free(&c->place);
     free(c->path), free(c->unknown_cut), free(c);
@@ -125,8 +125,8 @@ static bool open_metadata(hf_container *c, uint64_t n_tokens, gq_error *e) {
             return hf_config_fail(&c->config, e, "the embedding has %llu rows, but the tokenizer %llu tokens",
                                   (unsigned long long)t->ne[1], (unsigned long long)n_tokens);
     }
-    return hf_general_pairs(&c->folder, &c->config, &counts, &c->pairs, e) &&
-           hf_arch_pairs(&c->config, &c->pairs, e) && hf_tensor_pairs(&c->build, &c->pairs, e);
+    return hf_general_metadata(&c->folder, &c->config, &counts, &c->pairs, e) &&
+           hf_arch_metadata(&c->config, &c->pairs, e) && hf_tensor_metadata(&c->build, &c->pairs, e);
 }
 
 static int compare_file_places(const void *a, const void *b) {
@@ -168,7 +168,7 @@ static void beside_find(model_source *m, const hf_config *c, const hf_list *l) {
     }
     for (size_t k = KINDS; k > 0; k--)
         if (found[k - 1].n) m->beside[m->n_beside++] = found[k - 1];
-    if (c->predicting) m->beside[m->n_beside++] = (model_beside){"prediction", c->predicting, 0, true};
+    if (c->mtp) m->beside[m->n_beside++] = (model_beside){"prediction", c->mtp, 0, true};
 }
 
 /* Lists tensors, files and pairs as the model's. A target's files stand behind those that tensors are in. */
@@ -220,8 +220,8 @@ char *hf_model_stem(const char *path, gq_error *e) {
 static bool open_tokenizer(hf_container *c, hf_folder *own, uint64_t *n_tokens, gq_error *e) {
     hf_target *t = &c->target;
     if (!c->config.target)
-        return hf_tokenizer_pairs(own, &c->config, &c->pairs, n_tokens, &c->unknown_cut, e);
-    return (hf_tokenizer_pairs(&t->folder, &t->tokens, &c->pairs, n_tokens, &c->unknown_cut, e) ||
+        return hf_tokenizer_metadata(own, &c->config, &c->pairs, n_tokens, &c->unknown_cut, e);
+    return (hf_tokenizer_metadata(&t->folder, &t->tokens, &c->pairs, n_tokens, &c->unknown_cut, e) ||
             gq_fail_again(e, e, "%s: the target's vocabulary: %s", c->config.file, gq_error_text(e))) &&
            warnings_join(&c->folder.warnings, &t->folder.warnings, e);
 }
@@ -257,7 +257,7 @@ static bool open_language(hf_container *c, const char *target, gq_error *e) {
     bool ok = hf_config_read(&c->config, &c->folder, e) && hf_target_open(&c->target, target, &c->config, e);
     c->pairs.prefix = c->config.arch;
     return ok && hf_list_read(&c->list, &c->folder, e) && hf_list_unwrap(&c->list, e) &&
-           hf_modules_add(&c->list, &c->config, e) && hf_predicting_find(&c->config, &c->list, e) &&
+           hf_modules_add(&c->list, &c->config, e) && hf_mtp_find(&c->config, &c->list, e) &&
            hf_adapters_settle_tokens(&c->adapters, &c->config, &c->list, &tokens, e) &&
            draft_check_tokens(c, tokens, e) && open_tokenizer(c, tokens, &n_tokens, e) &&
            hf_build_changed_tensors(&c->build, &c->config, &c->list, n_tokens, attach_adapters, &c->adapters,
@@ -328,8 +328,8 @@ static bool open_projector(hf_container *c, gq_error *e) {
         !hf_adapters_check_used(&c->adapters, &c->build, e))
         return false;
     hf_counts counts = count_weights(&c->build);
-    return hf_general_pairs(&c->folder, &c->config, &counts, &c->pairs, e) &&
-           hf_pairs_text(&c->pairs, "general.type", "mmproj", e) &&
+    return hf_general_metadata(&c->folder, &c->config, &counts, &c->pairs, e) &&
+           hf_metadata_text(&c->pairs, "general.type", "mmproj", e) &&
            hf_adapters_pair(&c->adapters, &c->build, &c->pairs, e);
 }
 

@@ -80,15 +80,15 @@ static bool tensor_set_shape(model_tensor *m, const hf_source *s, bool folds, bo
 }
 
 /* Notes the shape that a tensor has for its readers. */
-static bool pairs_add_shape(hf_pairs *pairs, const char *name, const hf_source *s, gq_error *e) {
+static bool pairs_add_shape(hf_metadata *pairs, const char *name, const hf_source *s, gq_error *e) {
     char key[GGUF_MAX_NAME + 32];
     snprintf(key, sizeof key, "comfy.gguf.orig_shape.%s", name);
     for (uint32_t i = 0; i < s->n_dims; i++) {
         if (s->shape[i] > INT32_MAX)
             return hf_list_fail(s->list, s->stored, e, "a dimension is larger than 2^31 - 1");
-        if (!hf_pairs_add_i32(pairs, (int32_t)s->shape[i], e)) return false;
+        if (!hf_metadata_add_i32(pairs, (int32_t)s->shape[i], e)) return false;
     }
-    return hf_pairs_array(pairs, key, GGUF_INT32, e);
+    return hf_metadata_array(pairs, key, GGUF_INT32, e);
 }
 
 /* Sets both pieces of a tensor to the halves of an array's rows, the second half first. */
@@ -98,7 +98,7 @@ static bool tensor_set_halves(hf_tensor *t, const hf_source *s, gq_error *e) {
         uint64_t rows = s->n_dims ? s->shape[0] / 2 : 0;
         if (rows == 0 || s->shape[0] % 2 || !hf_view_cut(&half, 0, i ? 0 : rows, rows, 1))
             return hf_list_fail(s->list, s->stored, e, "rows that have no two halves");
-        if (!hf_build_piece(&(hf_found){.source = s}, t, i, &half, e)) return false;
+        if (!hf_build_piece(&(hf_match){.source = s}, t, i, &half, e)) return false;
     }
     return true;
 }
@@ -148,10 +148,10 @@ static bool image_add_part(hf_build *b, const hf_source *s, const arch_image *im
                             name);
     m->ne[s->n_dims - 1] = add_sat(m->ne[s->n_dims - 1], s->shape[0]);
     return row->turn ? tensor_set_halves(t, s, e)
-                     : hf_build_piece(&(hf_found){.source = s}, t, row->part, &whole, e) != NULL;
+                     : hf_build_piece(&(hf_match){.source = s}, t, row->part, &whole, e) != NULL;
 }
 
-static bool image_add(hf_build *b, const hf_source *s, hf_image_kind *k, hf_pairs *pairs, gq_error *e) {
+static bool image_add(hf_build *b, const hf_source *s, hf_image_kind *k, hf_metadata *pairs, gq_error *e) {
     const arch_image *image = &k->arch->image;
     const char *begins, *stored = hf_image_own_name(k, s->name, &begins);
     char name[GGUF_MAX_NAME + 1];
@@ -225,15 +225,15 @@ static bool image_warn_needs(const hf_build *b, const arch_image_mark *mark, gq_
                                           first, missing > 1 ? ", and more" : "");
 }
 
-bool hf_image_build(hf_build *b, const hf_config *c, const hf_list *l, hf_pairs *pairs, gq_error *e) {
+bool hf_image_build(hf_build *b, const hf_config *c, const hf_list *l, hf_metadata *pairs, gq_error *e) {
     hf_image_kind k;
     *b = (hf_build){.config = c, .list = l};
-    if (!hf_image_recognise(&k, l, e) || !hf_pairs_text(pairs, "general.architecture", k.arch->name, e) ||
+    if (!hf_image_recognise(&k, l, e) || !hf_metadata_text(pairs, "general.architecture", k.arch->name, e) ||
         !hf_sources_find(c, l, &b->sources, &b->n_sources, e))
         return false;
     for (size_t i = 0; i < b->n_sources; i++)
         if (!image_add(b, &b->sources[i], &k, pairs, e)) return false;
-    if (l->config && !hf_pairs_text(pairs, "config", l->config, e)) return false;
+    if (l->config && !hf_metadata_text(pairs, "config", l->config, e)) return false;
     if (!image_join(b, e) || !image_warn_needs(b, k.mark, e)) return false;
     for (size_t i = 0; i < b->n; i++)
         if (!hf_tensor_describe(&b->tensors[i], e)) return false;

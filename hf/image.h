@@ -7,4 +7,4 @@
 
 /* Makes the tensors of all arrays of the model, and its pairs. On failure, too, hf_build_free has to be
  * called. */
-bool hf_image_build(hf_build *b, const hf_config *c, const hf_list *l, hf_pairs *pairs, gq_error *e);
+bool hf_image_build(hf_build *b, const hf_config *c, const hf_list *l, hf_metadata *pairs, gq_error *e);

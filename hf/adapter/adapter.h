@@ -152,6 +152,6 @@ bool hf_adapters_attach(const hf_adapters *a, hf_build *b, gq_error *e);
 bool hf_adapters_check_used(const hf_adapters *a, const hf_build *b, gq_error *e);
 /* Adds a pair that says what was merged: names of folders, factors and checksums. A projector has it where they change it.
  */
-bool hf_adapters_pair(const hf_adapters *a, const hf_build *b, hf_pairs *pairs, gq_error *e);
+bool hf_adapters_pair(const hf_adapters *a, const hf_build *b, hf_metadata *pairs, gq_error *e);
 /* Folds all that decides the merged weights into a checksum. */
 bool hf_adapters_fold(const hf_adapters *a, uint32_t *content, gq_error *e);

@@ -50,7 +50,7 @@ typedef struct adapter_container {
     hf_config config;
     hf_list list; /* of the matrices that modules stand for: shapes without elements */
     hf_build build;
-    hf_pairs pairs;
+    hf_metadata pairs;
     adapter_tensor *tensors;
     size_t n;
 } adapter_container;
@@ -116,7 +116,7 @@ static void container_close(void *state) {
     free(c->tensors);
     hf_build_free(&c->build);
     hf_list_free(&c->list);
-    hf_pairs_free(&c->pairs);
+    hf_metadata_free(&c->pairs);
     hf_config_free(&c->config);
     hf_folder_close(&c->base), hf_place_free(&c->place);
     hf_adapter_close(&c->adapter);
@@ -333,12 +333,12 @@ static bool adapter_pairs(adapter_container *c, gq_error *e) {
     hf_config config = c->config;
     config.folder = &c->adapter.folder;
     c->pairs.prefix = c->config.arch;
-    if (!hf_general_pairs(&c->adapter.folder, &config, &counts, &c->pairs, e)) return false;
-    hf_pairs_remove(&c->pairs, "general.size_label");
-    return hf_pairs_text(&c->pairs, "general.type", "adapter", e) &&
-           hf_pairs_text(&c->pairs, "adapter.type", "lora", e) &&
-           hf_pairs_f32(&c->pairs, "adapter.lora.alpha", (float)(c->adapter.alpha * c->adapter.given_scale),
-                        e);
+    if (!hf_general_metadata(&c->adapter.folder, &config, &counts, &c->pairs, e)) return false;
+    hf_metadata_remove(&c->pairs, "general.size_label");
+    return hf_metadata_text(&c->pairs, "general.type", "adapter", e) &&
+           hf_metadata_text(&c->pairs, "adapter.type", "lora", e) &&
+           hf_metadata_f32(&c->pairs, "adapter.lora.alpha",
+                           (float)(c->adapter.alpha * c->adapter.given_scale), e);
 }
 
 static bool adapter_gather(model_source *m, adapter_container *c, gq_error *e) {

@@ -560,7 +560,7 @@ bool hf_adapters_fold(const hf_adapters *a, uint32_t *content, gq_error *e) {
     return true;
 }
 
-bool hf_adapters_pair(const hf_adapters *a, const hf_build *b, hf_pairs *pairs, gq_error *e) {
+bool hf_adapters_pair(const hf_adapters *a, const hf_build *b, hf_metadata *pairs, gq_error *e) {
     bool changes = !b->projector;
     for (size_t i = 0; i < b->n_sources; i++) changes |= adapter_list_of(a, &b->sources[i]) != NULL;
     if (!changes) return true;
@@ -573,7 +573,7 @@ bool hf_adapters_pair(const hf_adapters *a, const hf_build *b, hf_pairs *pairs, 
         int n = snprintf(text, sizeof text, "%.300s, factor %g, %08x", hf_path_last(id),
                          a->items[i].given_scale, content);
         free(id), free(stem);
-        if (!hf_pairs_add_string(pairs, text, (size_t)n, e)) return false;
+        if (!hf_metadata_add_string(pairs, text, (size_t)n, e)) return false;
     }
-    return a->n == 0 || hf_pairs_array(pairs, "gquant.adapters", GGUF_STRING, e);
+    return a->n == 0 || hf_metadata_array(pairs, "gquant.adapters", GGUF_STRING, e);
 }

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "arch/pairs.h"
+#include "arch/kv.h"
 
 /* ---- names ---- */
 

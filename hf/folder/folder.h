@@ -98,12 +98,12 @@ typedef struct hf_config {
     const arch_class *class_row;    /* of class_name, in this row */
     const arch_folder *like;        /* whose pairs and rules the folder has: the row's, or another one's */
     uint64_t layers;                /* main blocks */
-    uint64_t predicting;            /* blocks behind them that predict further tokens */
+    uint64_t mtp;                   /* MTP layers (multi-token prediction) behind them */
     const struct hf_config *target; /* of a draft: the model that it drafts for; else NULL */
     bool is_lent;                   /* a target's, for the tokenizer of a draft */
 } hf_config;
 
-static inline uint64_t hf_config_blocks(const hf_config *c) { return c->layers + c->predicting; }
+static inline uint64_t hf_config_blocks(const hf_config *c) { return c->layers + c->mtp; }
 
 /* Values of `merged`. `names`: one name, or several with '|' between them, of which the first that is a key
  * counts, even if its value is null. NULL: no such key, or null. A name may go into objects:
@@ -149,7 +149,7 @@ bool hf_architecture_decide(hf_config *c, gq_error *e);
 /* Whether a layer of Granite's hybrid models has attention; others are recurrent. */
 bool hf_granite_has_attention(const hf_config *c, uint64_t layer);
 
-/* bailingmoe3: whether a layer has full attention, not a linear one; predicting blocks have. */
+/* bailingmoe3: whether a layer has full attention, not a linear one; MTP layers have. */
 bool hf_bailing3_is_full(const hf_config *c, uint64_t layer);
 
 /* Returns how many heads of keys a layer of DeciLM's has, of a model with `heads` and, where no layer has its own number,
@@ -213,32 +213,32 @@ uint64_t hf_draft_states(const hf_config *c);
 
 /* ---- pairs.c: metadata that is being made: pairs in the order in which they were first set. ---- */
 
-typedef struct hf_pairs {
+typedef struct hf_metadata {
     const char *prefix; /* for keys that begin with '.': the architecture */
     model_kv *kv;       /* key and value are malloc'ed */
     size_t n, capacity;
     uint8_t *open; /* the array that is being made */
     size_t open_bytes, open_capacity;
     uint64_t open_count;
-} hf_pairs;
+} hf_metadata;
 
 /* Each sets a pair; a key that is there already gets the new value. A key that begins with '.' gets the
  * prefix in front. */
-bool hf_pairs_u32(hf_pairs *p, const char *key, uint32_t value, gq_error *e);
-bool hf_pairs_i32(hf_pairs *p, const char *key, int32_t value, gq_error *e);
-bool hf_pairs_f32(hf_pairs *p, const char *key, float value, gq_error *e);
-bool hf_pairs_bool(hf_pairs *p, const char *key, bool value, gq_error *e);
-bool hf_pairs_string(hf_pairs *p, const char *key, const char *text, size_t n, gq_error *e);
-bool hf_pairs_text(hf_pairs *p, const char *key, const char *text, gq_error *e); /* NUL-terminated */
+bool hf_metadata_u32(hf_metadata *p, const char *key, uint32_t value, gq_error *e);
+bool hf_metadata_i32(hf_metadata *p, const char *key, int32_t value, gq_error *e);
+bool hf_metadata_f32(hf_metadata *p, const char *key, float value, gq_error *e);
+bool hf_metadata_bool(hf_metadata *p, const char *key, bool value, gq_error *e);
+bool hf_metadata_string(hf_metadata *p, const char *key, const char *text, size_t n, gq_error *e);
+bool hf_metadata_text(hf_metadata *p, const char *key, const char *text, gq_error *e); /* NUL-terminated */
 /* An array: its elements are added one by one, raw (numbers, little-endian; a bool is a byte) or as strings;
  * then the pair is set. An array without elements sets nothing. */
-bool hf_pairs_add(hf_pairs *p, const void *element, size_t size, gq_error *e);
-bool hf_pairs_add_i32(hf_pairs *p, int32_t value, gq_error *e);
-bool hf_pairs_add_f32(hf_pairs *p, float value, gq_error *e);
-bool hf_pairs_add_bool(hf_pairs *p, bool value, gq_error *e);
-bool hf_pairs_add_string(hf_pairs *p, const char *text, size_t n, gq_error *e);
-bool hf_pairs_array(hf_pairs *p, const char *key, uint32_t element_type, gq_error *e);
+bool hf_metadata_add(hf_metadata *p, const void *element, size_t size, gq_error *e);
+bool hf_metadata_add_i32(hf_metadata *p, int32_t value, gq_error *e);
+bool hf_metadata_add_f32(hf_metadata *p, float value, gq_error *e);
+bool hf_metadata_add_bool(hf_metadata *p, bool value, gq_error *e);
+bool hf_metadata_add_string(hf_metadata *p, const char *text, size_t n, gq_error *e);
+bool hf_metadata_array(hf_metadata *p, const char *key, uint32_t element_type, gq_error *e);
 /* NULL: no such pair. */
-const model_kv *hf_pairs_find(const hf_pairs *p, const char *key);
-void hf_pairs_remove(hf_pairs *p, const char *key);
-void hf_pairs_free(hf_pairs *p);
+const model_kv *hf_metadata_find(const hf_metadata *p, const char *key);
+void hf_metadata_remove(hf_metadata *p, const char *key);
+void hf_metadata_free(hf_metadata *p);

@@ -16,7 +16,7 @@
 
 /* ---- marks ---- */
 
-static bool array_is_convolution(const hf_source *s) {
+static bool tensor_is_convolution(const hf_source *s) {
     return s->n_dims == 3 && (name_ends(s->name, "conv1d.weight") || name_ends(s->name, ".conv.weight"));
 }
 
@@ -31,11 +31,11 @@ static bool name_is_mlx(const char *name) {
 }
 
 /* Matrices that the architecture's rules turn, and MLX has turned already. */
-static bool array_is_turned(const hf_build *b, const hf_source *s) {
+static bool tensor_is_transposed(const hf_build *b, const hf_source *s) {
     uint32_t mlx = b->config->row->folder.mlx;
-    if (mlx & MLX_TURNS_QKV)
+    if (mlx & MLX_TRANSPOSES_QKV)
         return name_ends(s->name, "attn.c_attn.weight") && s->n_dims == 2 && s->rows == 3 * s->columns;
-    return (mlx & MLX_TURNS_EXPERTS) && s->n_dims == 3 &&
+    return (mlx & MLX_TRANSPOSES_EXPERTS) && s->n_dims == 3 &&
            name_ends(s->name, "feed_forward.experts.gate_proj.weight");
 }
 
@@ -50,9 +50,9 @@ static mlx_marks marks_find(hf_build *b) {
     for (size_t i = 0; i < b->n_sources; i++) {
         hf_source *s = &b->sources[i];
         m.has_names |= name_is_mlx(s->name);
-        m.has_turned_matrices |= array_is_turned(b, s);
+        m.has_turned_matrices |= tensor_is_transposed(b, s);
         m.predicts |= strstr(s->name, "mtp.") != NULL;
-        if (!array_is_convolution(s)) continue;
+        if (!tensor_is_convolution(s)) continue;
         *(convolution_is_turned(s) ? &m.turned : &m.upright) = s;
     }
     return m;
@@ -62,7 +62,7 @@ static mlx_marks marks_find(hf_build *b) {
 static void convolutions_set_upright(hf_build *b) {
     for (size_t i = 0; i < b->n_sources; i++) {
         hf_source *s = &b->sources[i];
-        if (s->coding != HF_PLAIN || !array_is_convolution(s) || !convolution_is_turned(s)) continue;
+        if (s->coding != HF_PLAIN || !tensor_is_convolution(s) || !convolution_is_turned(s)) continue;
         s->shape[2] = s->shape[1], s->shape[1] = 1;
         s->rows = s->shape[0], s->columns = s->shape[2], s->matrix_rows = 1;
     }
@@ -95,7 +95,7 @@ bool hf_mlx_find(hf_build *b, gq_error *e) {
         return hf_config_fail(b->config, e,
                               "the weights were saved by MLX, which multiplies them by some of the config's "
                               "multipliers: use the model's original folder");
-    b->is_turned = m.has_turned_matrices;
+    b->is_transposed = m.has_turned_matrices;
     convolutions_set_upright(b);
     return norms_find(b, &m, e) &&
            hf_folder_warn(

@@ -33,7 +33,7 @@ typedef struct hf_token {
 typedef struct hf_tokenizer {
     hf_folder *folder;
     const hf_config *config;
-    hf_pairs *pairs;
+    hf_metadata *pairs;
     char **unknown_cut;
     json_t *json;            /* tokenizer.json; NULL: there is none. So the next two */
     json_t *settings;        /* tokenizer_config.json; an empty object counts as none */
@@ -104,7 +104,7 @@ const json_t *hf_token_content(const json_t *token);
 
 typedef enum hf_added_rule {
     HF_ADDED_BY_LOOKS,  /* what looks special is; U+2581 of others become spaces */
-    HF_ADDED_AS_TOLD,   /* phi3: `special` alone decides; tokenizer.json's follow */
+    HF_ADDED_AS_SET,    /* phi3: `special` alone decides; tokenizer.json's follow */
     HF_ADDED_APPENDED,  /* internlm2: as told; added_tokens.json goes behind the pieces */
     HF_ADDED_REDEFINED, /* arctic: as told by tokenizer_config.json alone, special ones in place of pieces */
 } hf_added_rule;
@@ -219,8 +219,8 @@ void hf_pieces_free(hf_pieces *p);
 /* Adds the pairs; *n_tokens is the length of the vocabulary, which the embedding must have rows for.
  * *unknown_cut (the caller frees it; may become NULL): a sentence with the regular expression of a
  * pre-tokenizer that no name is known for; then tokenizer.ggml.pre is missing, and the caller decides. */
-bool hf_tokenizer_pairs(hf_folder *f, const hf_config *c, hf_pairs *pairs, uint64_t *n_tokens,
-                        char **unknown_cut, gq_error *e);
+bool hf_tokenizer_metadata(hf_folder *f, const hf_config *c, hf_metadata *pairs, uint64_t *n_tokens,
+                           char **unknown_cut, gq_error *e);
 
 /* ---- tokenizer_lines.c: vocabularies that have a token a line: PLaMo's, Qwen 1's bytes in the order of their ranks, and RWKV's. ---- */
 
@@ -293,7 +293,7 @@ bool hf_specials_set_text(hf_specials *s, const hf_tokenizer *t, hf_special_type
 /* Sets the end of texts, where none is known, to the first of several that config.json lists, and warns of
  * it. */
 bool hf_specials_set_first_end(hf_specials *s, const hf_tokenizer *t, gq_error *e);
-bool hf_specials_write(const hf_specials *s, hf_pairs *pairs, gq_error *e);
+bool hf_specials_write(const hf_specials *s, hf_metadata *pairs, gq_error *e);
 
 /* ---- tokenizer_words.c: vocabularies of tokenizer.json whose words are cut into the longest tokens (WordPiece), or whose tokens have scores, the largest sum of which decides (unigrams). ---- */
 
