@@ -1,4 +1,5 @@
-/* Drafts: small models that propose tokens for a larger one, their target, whose states and vocabulary they use. */
+/* Draft models: small models that propose tokens for a larger one, their target, whose states and vocabulary they
+ * use. */
 #include "arch/rows.h"
 
 #define DRAFT_KIND "a draft, which continues another model's states"

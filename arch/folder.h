@@ -1,5 +1,5 @@
-/* An architecture's folders from Hugging Face: their classes, the pairs that their configs become, the tensors that
- * their arrays become, their tokenizer's files. Read by hf/. */
+/* An architecture's folders from Hugging Face: their classes, the metadata that their configs become, the tensors
+ * that their source tensors become, their tokenizer's files. Read by hf/. */
 #pragma once
 
 #include <stdbool.h>
@@ -74,23 +74,23 @@ typedef struct arch_tokenizer {
 
 /* ---- classes ---- */
 
-/* Adds tensors that no array has (hf/tensors/computed.c). */
+/* Adds tensors that no source tensor has (hf/tensors/computed.c). */
 #define ARCH_FINISHES(F) \
     F(FINISH_ROPE, hf_finish_rope)                 /* rope_freqs, where the rotation's type is llama3 */ \
     F(FINISH_ROPE_16, hf_finish_rope_16)           /* the same; without a factor it is 16, not 8 */ \
     F(FINISH_ROPE_EVEN, hf_finish_rope_even)       /* the same, for heads of width / heads */ \
-    F(FINISH_ROPE_PARTIAL, hf_finish_rope_partial) /* the same, where layers turn parts of a head */ \
+    F(FINISH_ROPE_PARTIAL, hf_finish_rope_partial) /* the same, where layers rotate parts of a head */ \
     F(FINISH_FACTORS, hf_finish_factors) /* rope_factors_long and _short, where the config has them */ \
     F(FINISH_FACTORS_WHOLE, hf_finish_factors_whole)   /* the same, for whole heads */ \
     F(FINISH_FACTORS_LATENT, hf_finish_factors_latent) /* the same, for qk_rope_head_dim */ \
     F(FINISH_PROPORTIONAL, hf_finish_proportional)     /* gemma 4's rope_freqs */ \
     F(FINISH_RESIDUALS, hf_finish_residuals)           /* kimi-k3: products of a norm and a projection */ \
-    F(FINISH_KINDS, hf_finish_kinds)                   /* tells of encoders without kinds of tokens */ \
+    F(FINISH_KINDS, hf_finish_kinds)                   /* warns of encoders without kinds of tokens */ \
     F(FINISH_JUDGE, hf_finish_judge)                   /* the same, and of the matrix before a classifier */ \
-    F(FINISH_TASKS, hf_finish_tasks)                   /* tells of adapters that are left out */ \
+    F(FINISH_TASKS, hf_finish_tasks)                   /* warns of adapters that are left out */ \
     F(FINISH_QUERY_SCALE, hf_finish_query_scale)       /* muse-glimmer: norms of queries and keys */ \
     F(FINISH_SINUSOIDS, hf_finish_sinusoids)           /* positions of sounds: sines and cosines */ \
-    F(FINISH_DRAFT_GEMMA4, hf_finish_draft_gemma4) /* the same as for gemma 4, unless all of a head turns */
+    F(FINISH_DRAFT_GEMMA4, hf_finish_draft_gemma4) /* the same as for gemma 4, unless all of a head is rotated */
 
 #define ARCH_FINISH_MEMBER(member, function) member,
 typedef enum arch_finish { FINISH_NOTHING, ARCH_FINISHES(ARCH_FINISH_MEMBER) ARCH_FINISH_LIMIT } arch_finish;
@@ -113,9 +113,9 @@ typedef struct arch_class {
     const char *name; /* NULL ends a list */
     arch_when when;
     const char *text;
-    const char *like;         /* the architecture whose pairs and rules its folders have; NULL: this one */
+    const char *like;         /* the architecture whose metadata and rules its folders have; NULL: this one */
     bool is_root;             /* the root's class decides, whatever text_config says of itself */
-    bool turns;               /* rope turns, though there are recurrent layers */
+    bool turns;               /* RoPE rotates, though there are recurrent layers */
     const char *mtp_key;      /* in place of the row's */
     arch_tokenizer tokenizer; /* in place of the row's; no files: the row's */
     const struct arch_item *metadata; /* the same; NULL: the row's */
@@ -142,12 +142,12 @@ typedef struct arch_refusal {
 } arch_refusal;
 extern const arch_refusal arch_refused[];
 
-/* ---- drafts ---- */
+/* ---- draft models ---- */
 
 /* What a folder needs of that of its target, the model that it drafts for. */
 typedef enum arch_target {
     TARGET_NONE,
-    TARGET_FILES, /* its tokenizer's files, which the draft's row reads */
+    TARGET_FILES, /* its tokenizer's files, which the draft model's row reads */
     TARGET_WHOLE, /* its tokenizer, as the target's own class has it */
 } arch_target;
 
@@ -213,7 +213,7 @@ typedef struct arch_shape {
 
 /* ---- what is particular ---- */
 
-/* Pairs that tensors decide (hf/metadata/metadata.c). */
+/* Metadata that tensors decide (hf/metadata/metadata.c). */
 typedef enum arch_tensor_metadata {
     TENSOR_METADATA_NONE,
     TENSOR_METADATA_XIELU,        /* four numbers of each layer's activation */
@@ -227,22 +227,22 @@ typedef enum arch_tensor_metadata {
 
 /* What MLX does to the folders that it saves (hf/tensors/mlx.c). */
 enum {
-    MLX_NO_NAMES = 1 << 0,             /* its names are not looked up: experts are fused and not turned */
-    MLX_TRANSPOSES_QKV = 1 << 1,       /* c_attn is turned already */
-    MLX_TRANSPOSES_EXPERTS = 1 << 2,   /* experts are turned already */
+    MLX_NO_NAMES = 1 << 0,             /* its names are not looked up: experts are fused and not transposed */
+    MLX_TRANSPOSES_QKV = 1 << 1,       /* c_attn is transposed already */
+    MLX_TRANSPOSES_EXPERTS = 1 << 2,   /* experts are transposed already */
     MLX_NORMS_BY_CONVOLUTION = 1 << 3, /* a convolution of its shape shows that norms have 1 added */
     MLX_NORMS_BY_NAMES = 1 << 4,       /* its names show it */
     MLX_MULTIPLIES = 1 << 5,           /* it puts some of the config's multipliers into weights */
 };
 
-/* Blocks that predict further tokens. */
+/* MTP layers (multi-token prediction). */
 typedef struct arch_mtp {
     const char *key; /* of the config: how many */
     uint32_t fixed;  /* without a key; both absent: there are none */
     uint32_t most;   /* 0: 64 */
-    bool counts;     /* where the key is 0 or missing, the arrays say how many */
-    bool is_one;     /* all arrays under "mtp." are of one block, under "backbone." */
-    bool for_each;   /* what belongs to the whole prediction is in each block */
+    bool counts;     /* where the key is 0 or missing, the source tensors say how many */
+    bool is_one;     /* all source tensors under "mtp." are of one block, under "backbone." */
+    bool for_each;   /* what all MTP layers share is in each block */
 } arch_mtp;
 
 /* Members that a row does not name are absent, empty or false. */
@@ -252,9 +252,9 @@ typedef struct arch_folder {
     const struct arch_rule *rules;    /* before the common ones */
     const struct arch_rule *more;     /* between both: a family's */
     const struct arch_rename *renames;
-    const char *const *left_out; /* arrays whose name contains one of these; "^" in front: begins with it */
+    const char *const *left_out; /* source tensors whose name contains one of these; "^" in front: begins with it */
     const char *const
-        *kept; /* the same: arrays that a text model has, though their names say that they see */
+        *kept; /* the same: source tensors that a text model has, though their names are like a vision encoder's */
     const char *expert_count; /* the config's key, in place of the usual ones */
     arch_tokenizer tokenizer;
     arch_mtp mtp;
@@ -268,7 +268,7 @@ typedef struct arch_folder {
     const char *stack;        /* the config's key of the layers of each of two stacks; NULL: there is one */
     bool first_heads;         /* A_log has more heads than the model */
     bool has_layer_configs;   /* per_layer_config is checked */
-    arch_target target;       /* of a draft */
+    arch_target target;       /* of a draft model */
     const arch_shape *shapes; /* NULL: none is checked */
 
     /* the head */

@@ -1,5 +1,5 @@
-/* The metadata of a model as its config has them: lists of items, each of which sets a pair, or a few that belong
- * together. Later items replace the pairs of earlier ones, so that a list can begin with what others have and
+/* The metadata of a model as its config has them: lists of items, each of which sets a key, or a few that belong
+ * together. Later items replace the metadata of earlier ones, so that a list can begin with what others have and
  * state only what differs. */
 #pragma once
 
@@ -7,7 +7,7 @@
 #define ARCH_MAKES(M) \
     /* items that any list may have */ \
     M(KV_LIST, kv_list)                   /* all items of another list */ \
-    M(KV_REMOVE, kv_remove)               /* takes a pair away again */ \
+    M(KV_REMOVE, kv_remove)               /* takes a key away again */ \
     M(KV_U32, kv_u32)                     /* an integer */ \
     M(KV_LENGTHS, kv_lengths)             /* an integer, or an array of them, one for each layer */ \
     M(KV_FLOAT, kv_float)                 /* a number */ \
@@ -15,7 +15,7 @@
     M(KV_TEXT, kv_text)                   /* `names` itself */ \
     M(KV_COPY_TEXT, kv_copy_text)         /* a text, where there is one */ \
     M(KV_BLOCKS, kv_blocks)               /* the number of blocks */ \
-    M(KV_PREDICT, kv_predict)             /* the number of predicting blocks; IF: where there is a name */ \
+    M(KV_PREDICT, kv_predict)             /* the number of MTP layers; IF: where there is a name */ \
     M(KV_FIRST, kv_first)                 /* the first entry of a list of equal integers, or an integer */ \
     M(KV_COUNT, kv_count)                 /* the number of a list's entries; 0 without a list */ \
     M(KV_ZEROS, kv_zeros)                 /* the number of zeros that a list begins with */ \
@@ -107,7 +107,7 @@
     M(KV_OWN_ARWKV7, own_arwkv7)         /* whether there is a gate */ \
     M(KV_OWN_HRM, own_hrm)               /* hrm_text: runs of all blocks, and blocks of a stack */ \
     M(KV_OWN_MINIMAX_01, own_minimax_01) /* checks that all residual scales are one */ \
-    /* of drafts */ \
+    /* of draft models */ \
     M(KV_DRAFT_EAGLE, draft_eagle)       /* which layers' states go in, and how wide they are */ \
     M(KV_DRAFT_LAYERS, draft_layers)     /* which layers' states go in, and the mask's token */ \
     M(KV_DRAFT_WINDOW, draft_window)     /* value 1: whatever use_sliding_window says */ \
@@ -148,15 +148,15 @@ typedef enum arch_make { MAKE_END, ARCH_MAKES(ARCH_MAKE_MEMBER) ARCH_MAKE_LIMIT 
 /* The meaning of a missing value; null counts as missing. */
 typedef enum arch_need {
     NEEDED,      /* an error */
-    IF,          /* no pair */
-    IF_NOT_ZERO, /* no pair, and 0 counts as missing, too */
+    IF,          /* no key */
+    IF_NOT_ZERO, /* no key, and 0 counts as missing, too */
     OR,          /* the item's `value` */
     OR_NOT_ZERO, /* the item's `value`, also in place of 0 */
 } arch_need;
 
 typedef struct arch_item arch_item;
 struct arch_item {
-    const char *key; /* of the pair; NULL where the function knows it */
+    const char *key; /* in the GGUF; NULL where the function knows it */
     arch_make make;  /* MAKE_END ends a list */
     /* The place of the value: a key of the config, or several with '|' between them. A name that begins with
      * "rope." is looked up in the completed parameters of the rotation, with "local." in those of layers with a window, with "full." in those of layers with full
@@ -184,7 +184,7 @@ struct arch_item {
     "score_function|scoring_func|score_func|moe_router_activation|moe_router_activation_func|" \
     "expert_selection_fn"
 
-/* Items of the usual kinds: the pair's key, then where its value is, then what stands in for it. Those that
+/* Items of the usual kinds: the key, then where its value is, then what stands in for it. Those that
  * end in _NOT_ZERO take 0 for a missing value. */
 #define ITEM(k, m) \
     { .key = (k), .make = (m) }

@@ -8,7 +8,8 @@ static const arch_item list_exaone4[] = {
     END,
 };
 
-/* Common rules have these, too; here they are first, as a message takes an array's name from the first rule. */
+/* Common rules have these, too; here they are first, as a message takes a source tensor's name from the first
+ * rule. */
 static const arch_rule exaone_next_rules[] = {
     RULE("mtp.fc", "blk.#.nextn.eh_proj", STEP_SHARED_NEXT),
     RULE("mtp.pre_fc_norm_embedding", "blk.#.nextn.enorm", STEP_SHARED_NEXT),

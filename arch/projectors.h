@@ -8,11 +8,11 @@
 extern const arch_projector arch_projectors_vision[], arch_projectors_audio[], arch_projectors_both[],
     arch_projectors_more[];
 
-/* Items that all projectors have that see; the same without the size of images, and without that of the feed-forward
- * part, too; and those of all that hear. */
+/* Items that all projectors of vision encoders have; the same without the size of images, and without that of the
+ * feed-forward part, too; and those of all audio encoders. */
 extern const arch_item clip_vision[], clip_vision_sized[], clip_vision_core[], clip_audio[];
 
-/* Qwen 2.5's, which its models that hear have, too; and what their configs may leave out. */
+/* Qwen 2.5's, which its models with an audio encoder have, too; and what their configs may leave out. */
 extern const arch_item qwen25_pairs[], qwen3_pairs[];
 extern const arch_rule qwen2_rules[], qwen3_rules[];
 #define QWEN25_MISSING \
@@ -60,7 +60,7 @@ extern const arch_rule qwen2_rules[], qwen3_rules[];
     LIST(clip_vision_core), U32_OR(".vision.image_size", "vision.image_size", 560), \
         EPS_OR("root.rms_norm_eps", 1e-6)
 
-/* A layer that sees, whose arrays are under p, a name with '#'. */
+/* A layer of a vision encoder, whose source tensors are under p, a name with '#'. */
 #define VISION_LAYER(p, from, to, ...) RULE(p from, "v.blk.#." to, __VA_ARGS__)
 #define VISION_QKV(p, q, k, v) \
     VISION_LAYER(p, q, "attn_q"), VISION_LAYER(p, k, "attn_k"), VISION_LAYER(p, v, "attn_v")
@@ -77,7 +77,7 @@ extern const arch_rule qwen2_rules[], qwen3_rules[];
         RULE(p "embeddings.position_embedding", "v.position_embd"), RULE(p "post_layernorm", "v.post_ln"), \
         VISION_CLIP_LAYERS(p)
 
-/* Whisper's encoder, whose arrays are under p. */
+/* Whisper's encoder, whose source tensors are under p. */
 #define WHISPER_LAYER(p, from, to) RULE(p "layers.#." from, "a.blk.#." to)
 /* But for the first matrix of the feed-forward part. */
 #define WHISPER_LAYERS(p) \
@@ -100,7 +100,7 @@ extern const arch_rule qwen2_rules[], qwen3_rules[];
         WHISPER("audio_tower.")
 #define QWEN3_AUDIO_F16 "a.conv2d.1.weight", "a.conv2d.2.weight", "a.conv2d.3.weight", "a.conv_out.weight"
 
-/* A layer that asks what is seen or heard (Q-Former), whose arrays are under p. */
+/* A layer that asks what is seen or heard (Q-Former), whose source tensors are under p. */
 #define QFORMER(p, to, ...) \
     RULE(p "attention.attention.query", to "self_attn_q", __VA_ARGS__), \
         RULE(p "attention.attention.key", to "self_attn_k", __VA_ARGS__), \
@@ -116,7 +116,7 @@ extern const arch_rule qwen2_rules[], qwen3_rules[];
         RULE(p "output_query.dense", to "ffn_down", __VA_ARGS__), \
         RULE(p "output_query.LayerNorm", to "ffn_norm", __VA_ARGS__)
 
-/* A conformer's layer, whose arrays are under p. */
+/* A conformer's layer, whose source tensors are under p. */
 #define CONFORMER_LAYER(p, from, to, ...) RULE(p "layers.#." from, "a.blk.#." to, __VA_ARGS__)
 #define CONFORMER(p, q, k, v, out, pos, bias_u, bias_v) \
     CONFORMER_LAYER(p, "norm_feed_forward1", "ffn_norm"), \

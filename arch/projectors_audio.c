@@ -1,4 +1,4 @@
-/* Projectors of models that hear. */
+/* Projectors of models with an audio encoder. */
 #include "arch/projectors.h"
 
 static const char *const takes_audio[] = {"^audio_tower.", "^multi_modal_projector.", NULL};

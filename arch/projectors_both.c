@@ -1,4 +1,4 @@
-/* Projectors of models that see and hear. */
+/* Projectors of models with both a vision and an audio encoder. */
 #include "arch/projectors.h"
 
 /* ---- Gemma ---- */
@@ -45,7 +45,7 @@ static const arch_rule gemma4_rules[] = {
     FFN_RULES(GEMMA4_LAYER, "mlp.", "_proj", ""),
     GEMMA4_LAYER("layer_scalar", "out_scale.weight"),
     RULE("model.embed_vision.embedding_projection", "mm.input_projection"),
-    /* what hears */
+    /* the audio encoder */
     RULE("model.audio_tower.subsample_conv_projection.layer0.conv", "a.conv1d.0"),
     RULE("model.audio_tower.subsample_conv_projection.layer1.conv", "a.conv1d.1"),
     RULE("model.audio_tower.subsample_conv_projection.layer0.norm", "a.conv1d.0.norm"),
@@ -67,7 +67,7 @@ static const arch_rule gemma4_rules[] = {
     {.from = NULL},
 };
 
-/* Gemma 4's models without layers that see or hear. */
+/* Gemma 4's models without layers of a vision or audio encoder. */
 static const arch_rule gemma4_unified_rules[] = {
     RULE("model.vision_embedder.pos_embedding", "v.position_embd.weight", STEP_SWAPPED_ROWS),
     RULE("model.vision_embedder.pos_norm", "v.patch_norm.3"),
@@ -121,7 +121,7 @@ static const arch_rule gemma3n_rules[] = {
     MOBILE("attn.value.norm"),
     MOBILE("norm"),
     EMBEDS("embed_vision", "mm"),
-    /* what hears */
+    /* the audio encoder */
     RULE("model.audio_tower.subsample_conv_projection.conv_0.conv", "a.conv1d.0"),
     RULE("model.audio_tower.subsample_conv_projection.conv_1.conv", "a.conv1d.1"),
     RULE("model.audio_tower.subsample_conv_projection.conv_#.norm", "a.conv1d.#.norm"),

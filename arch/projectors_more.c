@@ -1,4 +1,5 @@
-/* Projectors of models that see, of the less common families; and classes whose projectors are not made here. */
+/* Projectors of models with a vision encoder, of the less common families; and classes whose projectors are not
+ * made here. */
 #include "arch/projectors.h"
 
 #define DOTS_LAYER(from, to) VISION_LAYER("vision_tower.blocks.#.", from, to)

@@ -1,4 +1,4 @@
-/* Projectors of models that see. */
+/* Projectors of models with a vision encoder. */
 #include "arch/projectors.h"
 
 /* Newer programs save what transformers' classes hold under "model.". */
@@ -31,7 +31,7 @@
 #define QWEN_LAYER(from, to, ...) VISION_LAYER("visual.blocks.#.", from, to, __VA_ARGS__)
 #define QWEN_LAYERS \
     QWEN_LAYER("attn.proj", "attn_out"), QWEN_LAYER("norm1", "ln1"), QWEN_LAYER("norm2", "ln2")
-/* The same array under a model's name, or under that of a thinking part of several. */
+/* The same source tensor under a model's name, or under that of a thinking part of several. */
 #define VISUAL RENAMES({"thinker.visual.", "visual.", AT_BEGIN}, {"model.visual.", "visual.", AT_BEGIN})
 #define TAKES_VISUAL NAMES("^visual.", "^model.visual.", "^thinker.visual.")
 

@@ -50,7 +50,7 @@ static const arch_shape lfm2_sounds[] = {SHAPED("dense_2.weight", DIMS(DIM_WIDTH
                                               .qkv_bias = OPTIONAL, .window = WINDOW_OPTIONAL, \
                                               .final_norm = "token_embd_norm.weight"
 
-/* Pairs of both kinds of Mamba, which have neither attention nor a limit of the context. */
+/* Metadata of both kinds of Mamba, which have neither attention nor a limit of the context. */
 static const arch_item list_mamba_both[] = {
     LIST(arch_core),
     U32_IS(".context_length", 1 << 20),

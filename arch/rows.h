@@ -50,7 +50,7 @@ extern const arch_rule arch_permuted_rules[];  /* queries and keys whose pairs a
 extern const arch_rule arch_after_attention[]; /* the norm behind attention is called by its place */
 extern const arch_rename arch_backbone_renames[];
 
-/* ---- names of arrays under which a layer has its own ---- */
+/* ---- names of source tensors under which a layer has its own ---- */
 
 #define FALCON(from, to, ...) RULE("transformer.h.#." from, "blk.#." to, __VA_ARGS__)
 #define MAMBA(prefix, a) \

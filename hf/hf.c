@@ -1,7 +1,6 @@
-/* Puts a model's parts together: files are listed, arrays become tensors, and the config, the tokenizer and
- * the README become metadata. Reading goes through hf/tensors/tensor.c; what the files hold is told by a checksum of
- * the texts that were read whole, the places of all arrays, and a sample of the weights.
- */
+/* Puts a model's parts together: files are listed, source tensors become tensors, and the config, the tokenizer
+ * and the README become metadata. Reading goes through hf/tensors/tensor.c; what the files hold is summed up by a
+ * checksum of the texts that were read whole, the places of all source tensors, and a sample of the weights. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +21,7 @@ typedef struct hf_container {
     hf_folder folder;
     hf_adapters adapters;
     hf_config config;
-    hf_target target; /* of a draft */
+    hf_target target; /* of a draft model */
     hf_list list;
     hf_build build;
     hf_metadata pairs;
@@ -144,9 +143,9 @@ static uint32_t list_first_file(const hf_container *c, const hf_list *l) {
     return 0;
 }
 
-/* What a folder holds besides the text model that is made of it, told by the names of its arrays: those that see, hear
- * and speak, which the text model leaves out (hf/tensors/steps.c), and blocks that predict further tokens.
- * Kinds in the order in which a name is asked for them; what is left is vision. */
+/* What a folder holds besides the text model that is made of it, known by the names of its source tensors: encoders
+ * and speech decoders, which the text model leaves out (hf/tensors/rules.c), and MTP layers. Kinds in the
+ * order in which a name is asked for them; what is left is vision. */
 static const struct {
     const char *name, *const marks[8];
 } beside_kinds[] = {
@@ -171,7 +170,7 @@ static void beside_find(model_source *m, const hf_config *c, const hf_list *l) {
     if (c->mtp) m->beside[m->n_beside++] = (model_beside){"prediction", c->mtp, 0, true};
 }
 
-/* Lists tensors, files and pairs as the model's. A target's files stand behind those that tensors are in. */
+/* Lists tensors, files and metadata as the model's. A target's files stand behind those that tensors are in. */
 static bool model_gather(model_source *m, hf_container *c, gq_error *e) {
     hf_folder *target = &c->target.folder;
     size_t n_files = c->folder.n_files + target->n_files;
@@ -216,7 +215,7 @@ char *hf_model_stem(const char *path, gq_error *e) {
     return stem;
 }
 
-/* A draft's is its target's, for as many tokens as the draft has. */
+/* A draft model's is its target's, for as many tokens as the draft model has. */
 static bool open_tokenizer(hf_container *c, hf_folder *own, uint64_t *n_tokens, gq_error *e) {
     hf_target *t = &c->target;
     if (!c->config.target)
@@ -226,7 +225,7 @@ static bool open_tokenizer(hf_container *c, hf_folder *own, uint64_t *n_tokens, 
            warnings_join(&c->folder.warnings, &t->folder.warnings, e);
 }
 
-/* An adapter's vocabulary cannot take the place of a target's, whose tokens a draft proposes. */
+/* An adapter's vocabulary cannot take the place of a target's, whose tokens a draft model proposes. */
 static bool draft_check_tokens(const hf_container *c, const hf_folder *tokens, gq_error *e) {
     return !c->config.target || tokens == &c->folder ||
            gq_fail(e,
@@ -250,7 +249,7 @@ char *hf_model_name(const char *path, gq_error *e) {
     return name;
 }
 
-/* A language model: config.json says what its arrays are. */
+/* A language model: config.json says what its source tensors are. */
 static bool open_language(hf_container *c, const char *target, gq_error *e) {
     uint64_t n_tokens = 0;
     hf_folder *tokens = &c->folder;
@@ -292,7 +291,7 @@ static bool warn_parts(hf_container *c, gq_error *e) {
     return true;
 }
 
-/* An image model: its arrays say what it is. A config.json beside them tells how they are coded. */
+/* An image model: its source tensors say what it is. A config.json beside them tells how they are coded. */
 static bool open_image(hf_container *c, const char *target, gq_error *e) {
     const char *file = c->place.file;
     if (!hf_target_refuse(target, c->path, e) ||
@@ -314,7 +313,7 @@ static bool open_adapters(hf_container *c, const gq_adapters *given, gq_error *e
     return hf_adapters_open(&c->adapters, given, e);
 }
 
-/* What the model sees and hears by. */
+/* The multimodal projector. */
 static bool open_projector(hf_container *c, gq_error *e) {
     const arch_projector *row;
     c->is_projector = true;

@@ -9,7 +9,7 @@
 #include "hf/tensors/tensors.h"
 
 enum {
-    SMALL_ELEMENTS = 1024, /* at most: such arrays are F32 */
+    SMALL_ELEMENTS = 1024, /* at most: such source tensors are F32 */
     FOLDED_LEAST = 512,    /* elements of an array that is stored as rows of 256 */
     FOLDED_ROW = 256,
 };
@@ -57,9 +57,9 @@ static bool name_find_row(const hf_source *s, const arch_image_mark *mark, const
 
 /* ---- tensors ---- */
 
-/* Sets a tensor's dimensions, row length first. GGUF has four: the outermost of a larger array are one there.
- * Arrays of UNets whose rows fit no block are stored as rows of 256. Returns whether the shape is another than
- * readers expect. */
+/* Sets a tensor's dimensions, row length first. GGUF has four: the outermost of a larger source tensor are one
+ * there. Source tensors of UNets whose rows fit no block are stored as rows of 256. Returns whether the shape is
+ * another than readers expect. */
 static bool tensor_set_shape(model_tensor *m, const hf_source *s, bool folds, bool is_flat) {
     uint32_t n = s->n_dims;
     if (is_flat) {
@@ -91,7 +91,7 @@ static bool pairs_add_shape(hf_metadata *pairs, const char *name, const hf_sourc
     return hf_metadata_array(pairs, key, GGUF_INT32, e);
 }
 
-/* Sets both pieces of a tensor to the halves of an array's rows, the second half first. */
+/* Sets both pieces of a tensor to the halves of a source tensor's rows, the second half first. */
 static bool tensor_set_halves(hf_tensor *t, const hf_source *s, gq_error *e) {
     for (uint64_t i = 0; i < 2; i++) {
         hf_view half = hf_view_of(s);
@@ -103,7 +103,7 @@ static bool tensor_set_halves(hf_tensor *t, const hf_source *s, gq_error *e) {
     return true;
 }
 
-/* Sets the type of a tensor made of an array: parameters that are no layer's weights are F32, as readers take
+/* Sets the type of a tensor made of a source tensor: parameters that are no layer's weights are F32, as readers take
  * them as they are, and know no BF16. */
 static void tensor_set_type(model_tensor *m, const hf_source *s, const arch_image *image) {
     const hf_stored *t = s->stored;
@@ -113,7 +113,8 @@ static void tensor_set_type(model_tensor *m, const hf_source *s, const arch_imag
     if (!wide && (t->dtype == HF_E4M3 || t->dtype == HF_E5M2)) m->kept_type = tensor_type_of(GGUF_F16);
 }
 
-/* Whether an array has the type of the other parts of a tensor that are there, and keys have as many rows as values. */
+/* Whether a source tensor has the type of the other parts of a tensor that are there, and keys have as many rows
+ * as values. */
 static bool is_like_parts(const hf_tensor *t, const hf_source *s, size_t part) {
     enum { KEYS = 1, VALUES = 2 };
     for (size_t i = 0; i < t->n_pieces; i++) {
@@ -127,7 +128,7 @@ static bool is_like_parts(const hf_tensor *t, const hf_source *s, size_t part) {
     return true;
 }
 
-/* Adds an array to the tensor that several make up, or all of an array whose halves change places. */
+/* Adds a source tensor to the tensor that several make up, or all of a source tensor whose halves change places. */
 static bool image_add_part(hf_build *b, const hf_source *s, const arch_image *image,
                            const arch_image_rename *row, const char *name, gq_error *e) {
     hf_view whole = hf_view_of(s);

@@ -1,8 +1,8 @@
-/* Makes projector files of folders. A class of models has a row (arch/projector.h), found by config.json, whose lists
- * say which arrays belong to the projector, what they become, and where its numbers are. All arrays of the text model
- * are dropped before anything else is looked at, so that it does not matter how they are coded. Types follow from names
- * and shapes, as in llama.cpp's converter: some tensors stay F32 or F16 whatever is asked for.
- */
+/* Makes projector files of folders. A class of models has a row (arch/projector.h), found by config.json, whose
+ * lists say which source tensors belong to the projector, what they become, and where its numbers are. All source
+ * tensors of the text model are dropped before anything else is looked at, so that it does not matter how they are
+ * coded. Types follow from names and shapes, as in llama.cpp's converter: some tensors stay F32 or F16 whatever is
+ * asked for. */
 #include "hf/projector.h"
 
 #include <stdio.h>
@@ -184,7 +184,7 @@ static bool projector_finish(const hf_build *b, const arch_projector *row, gq_er
                b->config->file, b->config->class_name);
 }
 
-/* Drops the arrays that do not belong to the projector from the list. */
+/* Drops the source tensors that do not belong to the projector from the list. */
 static bool projector_keep(hf_list *l, const arch_projector *row, const hf_config *c, gq_error *e) {
     static const char *const buffers[] = {"position_ids", ".inv_freq", NULL};
     char last[128] = "";
@@ -225,7 +225,7 @@ static bool projector_sizes(hf_build *b, const hf_config *c, gq_error *e) {
     return true;
 }
 
-/* Adds the arrays of the folder that the row names. */
+/* Adds the tensors of the folder that the row names. */
 static bool projector_add_beside(hf_list *l, const arch_projector *row, gq_error *e) {
     char file[NAME_BYTES], to[NAME_BYTES];
     if (!row->beside) return true;

@@ -1,6 +1,6 @@
-/* Nothing runs a projector here, so what it must have is told by four things: all layers are alike, the config says how
- * wide they are, sizes agree with one another (hf/projector_shapes.h), and each rule of the row has an array, but for
- * those that the row says some projectors lack. */
+/* Nothing runs a projector here, so what it must have is reported by four things: all layers are alike, the config
+ * says how wide they are, sizes agree with one another (hf/projector_shapes.h), and each rule of the row has a
+ * source tensor, but for those that the row says some projectors lack. */
 #include "hf/projector.h"
 
 #include <ctype.h>
@@ -216,8 +216,8 @@ static bool widths_check(const hf_build *b, const char *prefix, const layer_widt
     return true;
 }
 
-/* Whether the config itself has this number for what sees or hears, under one of several names. Numbers that stand for
- * missing ones, and those that files of a kind always have, say nothing of a folder's arrays. */
+/* Whether the config itself has this number for the multimodal projector, under one of several names. Numbers that
+ * stand for missing ones, and those that files of a kind always have, say nothing of a folder's source tensors. */
 static bool config_says(const hf_build *b, const char *part, const char *const *names, uint32_t number) {
     for (; part && number && *names; names++) {
         char key[128];
@@ -318,7 +318,7 @@ static bool names_differ_by_number(const char *a, const char *b) {
     return n > 0 && a[n - 1] == '.' && x > n && y > n && a[x] == '.' && strcmp(a + x, b + y) == 0;
 }
 
-/* Whether two tensors, made of arrays whose names differ by one number as well, are of one kind. */
+/* Whether two tensors, made of source tensors whose names differ by one number as well, are of one kind. */
 static bool weights_are_alike(const hf_tensor *a, const hf_tensor *b) {
     return a->tensor.n_dims == b->tensor.n_dims && a->stored_name && b->stored_name &&
            names_differ_by_number(a->tensor.name, b->tensor.name) &&

@@ -18,7 +18,7 @@ enum { LETTERS = 128, WORD_BYTES = 16 };
 typedef struct shape_values {
     uint64_t value[LETTERS];        /* 0: not known yet */
     const hf_tensor *from[LETTERS]; /* whose size it is; NULL: the config's */
-    uint64_t kv_heads;              /* of what sees, by the config; 0: not known */
+    uint64_t kv_heads;              /* of the vision encoder, by the config; 0: not known */
 } shape_values;
 
 /* ---- one word ---- */

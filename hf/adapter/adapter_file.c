@@ -131,7 +131,7 @@ static const model_container container = {
 
 /* ---- the matrices that modules stand for ---- */
 
-/* Copies of the model's own arrays below a change are left out; a GGUF model has them. */
+/* Copies of the model's own tensors below a change are left out; a GGUF model has them. */
 static bool module_check(const hf_adapter *a, const hf_adapted *m, gq_error *e) {
     const hf_stored *others[] = {m->weight, m->own_bias, m->bias, m->magnitude, m->rows};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -197,7 +197,7 @@ static bool tensor_fail(const hf_tensor *t, gq_error *e) {
 }
 
 /* Parts a piece's view into what it takes of the source's rows and of its columns; those that come first are
- * the tensor's rows. *turned: these are columns of the source. */
+ * the tensor's rows. *transposed: these are columns of the source. */
 static bool piece_part(const hf_piece *p, adapter_lines *outer, adapter_lines *inner, bool *turned) {
     const hf_view *v = &p->view;
     uint64_t columns = p->source->columns;

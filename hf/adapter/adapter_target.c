@@ -1,5 +1,5 @@
-/* Finds a model's arrays by an adapter's names: as they are, or else by the rule and the numbers of the name,
- * which all spellings of one array share.
+/* Finds a model's tensors by an adapter's names: as they are, or else by the rule and the numbers of the name,
+ * which all spellings of one tensor share.
  */
 #include "hf/adapter/adapter.h"
 
@@ -68,7 +68,7 @@ void hf_targets_free(hf_targets *t) {
 
 /* ---- finding ---- */
 
-/* Several arrays may have one rule and the same numbers, as parts of one tensor: then the rule does not tell.
+/* Several tensors may have one rule and the same numbers, as parts of one tensor: then the rule does not tell.
  */
 static hf_source *find_by_rule(const hf_targets *t, const hf_match *f) {
     hf_target_rule key = {f->rule->to, f->suffix, f->layer, f->expert, 0};

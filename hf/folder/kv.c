@@ -15,7 +15,7 @@ const model_kv *hf_metadata_find(const hf_metadata *p, const char *key) {
     return NULL;
 }
 
-/* Sets a pair and takes over its value, which is malloc'ed. */
+/* Sets a key and takes over its value, which is malloc'ed. */
 static bool pairs_set(hf_metadata *p, const char *key, uint32_t type, uint8_t *value, uint64_t size,
                       gq_error *e) {
     model_kv *kv = (model_kv *)hf_metadata_find(p, key);

@@ -65,7 +65,7 @@ static bool general_fill(hf_metadata *p, const char *key, const char *text, gq_e
     return !text || !*text || hf_metadata_find(p, key) || hf_metadata_text(p, key, text, e);
 }
 
-/* Sets a pair to a list's texts with commas between, or to the one text. */
+/* Sets a key to a list's texts with commas between, or to the one text. */
 static bool general_fill_joined(hf_metadata *p, const char *key, const json_t *v, gq_error *e) {
     if (!json_is_array(v)) return general_fill(p, key, json_string_value(v), e);
     size_t n = 1, to = 0, i;
@@ -133,7 +133,7 @@ static bool general_set_names(const hf_folder *f, const hf_config *c, uint64_t w
     return ok;
 }
 
-/* Fails for a text's judge: such a model has the class and the arrays of one that writes, and only its names
+/* Fails for a text's judge: such a model has the class and the source tensors of one that writes, and only its names
  * tell. llama.cpp's converter gives it another head. */
 static bool general_check_judge(const hf_folder *f, const hf_config *c, const json_t *front, gq_error *e) {
     static const char *const judges[] = {"qwen3-reranker", "qwen3-vl-reranker"};
@@ -156,7 +156,7 @@ static bool general_check_judge(const hf_folder *f, const hf_config *c, const js
 
 /* ---- what it was made of ---- */
 
-/* Sets the pairs of one model or data set: KIND.N.name and so on. */
+/* Sets the metadata of one model or data set: KIND.N.name and so on. */
 static bool general_set_source(hf_metadata *p, const char *kind, size_t i, const char *id, uint64_t weights,
                                gq_error *e) {
     char key[96], url[HF_ID_MOST + 32], title[HF_ID_MOST], organization[HF_ID_MOST];
@@ -177,7 +177,7 @@ static bool general_set_source(hf_metadata *p, const char *kind, size_t i, const
 
 static bool general_set_sources(const json_t *v, hf_metadata *p, const char *kind, uint64_t weights,
                                 gq_error *e) {
-    enum { SOURCES_MOST = 256 }; /* of a few pairs each */
+    enum { SOURCES_MOST = 256 }; /* of a few keys each */
     char key[64];
     size_t n = json_is_string(v) ? 1 : json_array_size(v);
     if (n == 0) return true;
@@ -191,7 +191,7 @@ static bool general_set_sources(const json_t *v, hf_metadata *p, const char *kin
     return true;
 }
 
-/* Sets a pair to the texts of two keys. */
+/* Sets a key to the texts of two keys. */
 static bool general_set_texts(const json_t *front, hf_metadata *p, const char *key,
                               const char *const names[2], gq_error *e) {
     for (size_t k = 0; k < 2; k++) {

@@ -1,4 +1,4 @@
-/* The architecture's own metadata. Lists in arch/ say for each architecture which pairs it has and under
+/* The architecture's own metadata. Lists in arch/ say for each architecture which metadata it has and under
  * which names models keep their values; the functions here are the kinds of items that any list may have.
  *
  * All integers are checked to be of 32 bits when they are read, so sums and products of two fit 64 bits. */
@@ -266,7 +266,7 @@ bool kv_kv_heads(const arch_item *i, const hf_config *c, hf_metadata *p, gq_erro
 
 /* ---- parts of widths ---- */
 
-/* Sets a pair to floor(width x factor) / divisor. */
+/* Sets a key to floor(width x factor) / divisor. */
 static bool share_set(const arch_item *i, const hf_config *c, hf_metadata *p, const char *names,
                       uint32_t width, uint32_t divisor, gq_error *e) {
     double factor;

@@ -1,4 +1,4 @@
-/* Pairs of drafts: which states of their target they take in, and how. */
+/* Metadata of draft models: which states of their target they take in, and how. */
 #include <math.h>
 
 #include "hf/metadata/metadata.h"
@@ -81,7 +81,7 @@ bool draft_causal(const arch_item *i, const hf_config *c, hf_metadata *p, gq_err
     return hf_config_bool(c, names, &causal, e) && hf_metadata_bool(p, i->key, causal, e);
 }
 
-/* A draft turns by time alone. */
+/* A draft model turns by time alone. */
 bool draft_sections(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     hf_sizes s;
     if (!c->target || !json_object_get(c->target->rope, "mrope_section")) return true;
@@ -104,7 +104,7 @@ bool draft_ratios(const arch_item *i, const hf_config *c, hf_metadata *p, gq_err
     return hf_metadata_array(p, i->key, GGUF_INT32, e);
 }
 
-/* What readers of such drafts take for granted; and the factor of the embedding, which is the target's. */
+/* What readers of such draft models take for granted; and the factor of the embedding, which is the target's. */
 bool draft_gemma4(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     uint32_t width, tokens = 0, own = 0;
     double cap;

@@ -208,7 +208,7 @@ static char nemotron_letter(const hf_config *c, const char *letters, const json_
     return arch_layer_is(kinds, layer, "moe") ? 'E' : 'M';
 }
 
-/* Blocks that predict have both attention and experts. */
+/* MTP layers have both attention and experts. */
 bool layers_nemotron(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const char *letters = hf_config_text(c, "hybrid_override_pattern");
     const json_t *kinds = NULL;

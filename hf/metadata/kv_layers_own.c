@@ -95,7 +95,7 @@ static bool step_check_rotation(const hf_config *c, const json_t *kinds, gq_erro
     return true;
 }
 
-/* Lists may end before the blocks that predict, which have full attention then. */
+/* Lists may end before the MTP layers, which have full attention then. */
 bool layers_step(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const json_t *kinds = arch_value(c, "layer_types");
     (void)i;
@@ -125,7 +125,7 @@ bool layers_step_clamp(const arch_item *i, const hf_config *c, hf_metadata *p, g
 
 /* ---- mimo ---- */
 
-/* Blocks that predict have a window. */
+/* MTP layers have a window. */
 bool layers_mimo(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const char *name = "hybrid_layer_pattern";
     const json_t *list;

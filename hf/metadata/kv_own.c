@@ -1,4 +1,4 @@
-/* Pairs of single architectures that no kind of item describes, and checks of what readers take for granted.
+/* Metadata of single architectures that no kind of item describes, and checks of what readers take for granted.
  */
 #include <limits.h>
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Pairs of projectors, which see and hear: numbers that their configs and preprocessors have in other forms than GGUF.
- */
+/* Metadata of projectors: numbers that their configs and preprocessors have in other forms
+ * than GGUF. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -47,7 +47,7 @@ bool kv_triple(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error 
     return hf_metadata_array(p, i->key, GGUF_FLOAT32, e);
 }
 
-/* Sets a pair to a number rounded down. */
+/* Sets a key to a number rounded down. */
 static bool projector_set_floor(const arch_item *i, const hf_config *c, hf_metadata *p, double value,
                                 gq_error *e) {
     if (!(value >= 0 && value <= UINT32_MAX))
@@ -253,7 +253,7 @@ bool clip_gemma3n_patch(const arch_item *i, const hf_config *c, hf_metadata *p, 
                   : hf_config_fail(c, e, "image_seq_length is 0");
 }
 
-/* Which layers that hear see a window: all but the last of each group; without groups none does. */
+/* Which layers of the audio encoder have a window: all but the last of each group; without groups none does. */
 bool clip_mimo_windows(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     uint32_t layers, group;
     bool is_hybrid;

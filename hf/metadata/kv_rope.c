@@ -106,7 +106,7 @@ bool rope_phi(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *
     return hf_metadata_f32(p, i->key, (float)factor, e);
 }
 
-/* Sets the pairs of a model that runs with a larger base instead of one that changes with the length. */
+/* Sets the metadata of a model that runs with a larger base instead of one that changes with the length. */
 static bool rope_set_hunyuan(const hf_config *c, hf_metadata *p, double alpha, double dims, bool dynamic,
                              gq_error *e) {
     enum { TRAINED = 32 << 10, STRETCHED = 256 << 10 };

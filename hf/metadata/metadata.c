@@ -31,7 +31,7 @@ bool kv_list_if(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error
     return !arch_value(c, i->names) || hf_items_set(i->list, c, p, e);
 }
 
-/* Adds the pairs that no reader can do without; a config that lacks their values is refused. */
+/* Adds the metadata that no reader can do without; a config that lacks their values is refused. */
 static bool arch_complete(const hf_config *c, hf_metadata *p, gq_error *e) {
     static const arch_item needed[] = {U32(".embedding_length", "hidden_size"),
                                        U32(".attention.head_count", "num_attention_heads"),
@@ -53,7 +53,7 @@ bool hf_arch_metadata(const hf_config *c, hf_metadata *p, gq_error *e) {
 
 /* ---- what tensors decide ---- */
 
-/* Finds the array of a layer's number; NULL: the layer has none. */
+/* Finds the source tensor of a layer's number; NULL: the layer has none. */
 static bool number_find(hf_build *b, uint64_t layer, const char *number, const hf_source **found,
                         gq_error *e) {
     char name[96];
@@ -97,7 +97,7 @@ static bool pairs_set_shared_width(const hf_build *b, hf_metadata *pairs, gq_err
     return !width || hf_metadata_u32(pairs, ".expert_shared_feed_forward_length", (uint32_t)width, e);
 }
 
-/* Reads the first element of an array. *found: it is there. */
+/* Reads the first element of a source tensor. *found: it is there. */
 static bool first_read(hf_build *b, const char *name, bool *found, float *x, gq_error *e) {
     const hf_source *s;
     if (!hf_build_source(b, name, &s, e)) return false;
@@ -127,7 +127,7 @@ static bool pairs_set_logit_scale(hf_build *b, hf_metadata *pairs, gq_error *e) 
            (!found || hf_metadata_f32(pairs, ".logit_scale", gain, e));
 }
 
-/* Of drafts, only DSpark's have such a head, and know by a pair what they sample from. */
+/* Of draft models, only DSpark's have such a head, and know by a key what they sample from. */
 static bool pairs_set_confidence(const hf_build *b, hf_metadata *pairs, gq_error *e) {
     return !hf_metadata_find(pairs, ".sample_from_anchor") ||
            hf_metadata_bool(pairs, ".has_confidence_head", hf_build_find(b, "conf_proj.weight") != NULL, e);
@@ -189,7 +189,7 @@ static bool row_is_zeros(const hf_source *s, uint64_t row, uint64_t width, bool 
 static bool pairs_set_untrained(hf_build *b, hf_metadata *pairs, gq_error *e) {
     const hf_source *s;
     const model_kv *types = hf_metadata_find(pairs, "tokenizer.ggml.token_type");
-    enum { ARRAY_HEAD = 12 }; /* of a pair's value: the elements' type, and their number */
+    enum { ARRAY_HEAD = 12 }; /* of a key's value: the elements' type, and their number */
     if (!hf_build_source(b, "embed_tokens.weight", &s, e)) return false;
     if (!s || !types || s->n_dims != 2 || s->coding != HF_PLAIN) return true;
     for (uint32_t i = 0; i < s->rows && ARRAY_HEAD + 4 * ((uint64_t)i + 1) <= types->size; i++) {

@@ -73,7 +73,7 @@ static bool pooling_unknown(const hf_config *c, const char *path, bool is_missin
                           what);
 }
 
-/* Sets a pair to the pooling that modules.json has, if any. */
+/* Sets a key to the pooling that modules.json has, if any. */
 static bool pooling_set(const hf_config *c, const char *key, hf_metadata *p, gq_error *e) {
     json_t *config = NULL, *module;
     const char *path;

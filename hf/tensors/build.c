@@ -72,7 +72,7 @@ static bool found_is_head(const hf_match *f) {
            (strcmp(f->rule->from, "lm_head") == 0 || strcmp(f->rule->to, "output") == 0);
 }
 
-/* Some programs save experts that are in one array with rows and columns exchanged. The side that has the
+/* Some programs save experts that are in one source tensor with rows and columns exchanged. The side that has the
  * model's width tells, unless both have it: then they are taken as published. */
 static void build_transpose_experts(hf_build *b, hf_match *f) {
     const hf_source *s = f->source;
@@ -88,7 +88,8 @@ static void build_transpose_experts(hf_build *b, hf_match *f) {
     if (n[at] == n[other]) b->square = s;
 }
 
-/* Arrays of blocks that predict are numbered on from the layers, and only their count in the config makes room for them. */
+/* Source tensors of MTP layers are numbered on from the layers, and only their count in the config makes room for
+ * them. */
 static bool build_fail_layer(const hf_build *b, const hf_match *f, gq_error *e) {
     const hf_config *c = b->config;
     const char *key = c->row->folder.mtp.key;

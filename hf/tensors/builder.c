@@ -200,7 +200,7 @@ bool hf_build_numbers_shaped(hf_build *b, const char *name, float *numbers, uint
     return t != NULL;
 }
 
-/* Arrays of integers are read whole: they are tables of tokens. */
+/* Source tensors of integers are read whole: they are tables of tokens. */
 int64_t *hf_ids_read(const hf_match *f, gq_error *e) {
     const hf_stored *s = f->source->stored;
     const gq_file *file = &f->source->list->folder->files[s->file].file;

@@ -418,7 +418,7 @@ static void missing_add(char *missing, size_t size, const char *name) {
     snprintf(missing + n, size - n, "%s%s", n ? ", " : "", name);
 }
 
-/* missing: the names of tensors of whose absence is told. */
+/* missing: the names of tensors of whose absence is reported. */
 static bool shape_check(const hf_build *b, const arch_shape *s, char *missing, size_t size, gq_error *e) {
     char name[GGUF_MAX_NAME + 1];
     uint64_t n = strchr(s->tensor, '#') ? b->config->layers : 1;
@@ -444,7 +444,7 @@ static bool shapes_check(const hf_build *b, gq_error *e) {
 
 /* ---- all ---- */
 
-/* Arrays that are turned leave it open whether those are whose shape does not tell. */
+/* Source tensors that are turned leave it open whether those are whose shape does not tell. */
 static bool check_transposed(const hf_build *b, gq_error *e) {
     if (!b->turned) return true;
     if (b->square)

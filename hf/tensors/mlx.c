@@ -1,12 +1,12 @@
-/* MLX loads a published model, puts its arrays in the order that suits it, and saves them so. A depthwise
+/* MLX loads a published model, puts its source tensors in the order that suits it, and saves them so. A depthwise
  * convolution [C, 1, w] becomes [C, w, 1], experts are stacked under names of their own, the two halves of
- * latent attention are stored apart, and matrices that others turn are turned already. None of that loses
+ * latent attention are stored apart, and matrices that others turn are transposed already. None of that loses
  * anything.
  *
  * Some models keep their norms as differences from 1. Where MLX's own model adds 1 as it runs, as for Gemma,
  * Nemotron and MiniMax M3, the saved norms are the published ones. Where it adds 1 as it loads, the saved
- * norms have it: Qwen3-Next and Qwen 3.5 together with the turned convolutions, Step 3.5 together with the
- * stacked experts' names. A folder of these whose arrays are not changed so is read as published, by MLX and
+ * norms have it: Qwen3-Next and Qwen 3.5 together with the transposed convolutions, Step 3.5 together with the
+ * stacked experts' names. A folder of these whose source tensors are not changed so is read as published, by MLX and
  * here.
  */
 #include <string.h>
@@ -30,7 +30,7 @@ static bool name_is_mlx(const char *name) {
            name_ends(name, ".mlp.gate.gate_proj.weight");
 }
 
-/* Matrices that the architecture's rules turn, and MLX has turned already. */
+/* Matrices that the architecture's rules turn, and MLX has transposed already. */
 static bool tensor_is_transposed(const hf_build *b, const hf_source *s) {
     uint32_t mlx = b->config->row->folder.mlx;
     if (mlx & MLX_TRANSPOSES_QKV)
@@ -39,7 +39,7 @@ static bool tensor_is_transposed(const hf_build *b, const hf_source *s) {
            name_ends(s->name, "feed_forward.experts.gate_proj.weight");
 }
 
-/* What the arrays of a folder show. */
+/* What the tensors of a folder show. */
 typedef struct mlx_marks {
     const hf_source *turned, *upright; /* convolutions of MLX's shape, and of the original's; the last ones */
     bool has_names, has_turned_matrices, predicts;

@@ -122,7 +122,7 @@ bool hf_mtp_rename(const hf_config *c, char *name, size_t size) {
     return name_write(name, size, "backbone", c->layers, rest);
 }
 
-/* Whether any array is of a layer from `first` on; *last: the largest number of an "mtp." layer, and one. */
+/* Whether any source tensor is of a layer from `first` on; *last: the largest number of an "mtp." layer, and one. */
 static bool list_has_layer(const hf_list *l, uint64_t first, uint64_t *last) {
     bool has = false;
     *last = 0;
@@ -139,7 +139,7 @@ static bool list_has_layer(const hf_list *l, uint64_t first, uint64_t *last) {
     return has;
 }
 
-/* The config of such a draft is its target's: its own layers are those that there are arrays of. */
+/* The config of such a draft model is its target's: its own layers are those that there are source tensors of. */
 static bool stages_count(hf_config *c, const hf_list *l, gq_error *e) {
     unsigned long long n;
     c->layers = 0;
@@ -349,7 +349,7 @@ bool hf_names_find_source(const hf_build *b, const char *name, char *to, size_t 
 
 bool hf_names_warn(const hf_build *b, gq_error *e) {
     const hf_respelled *more = &b->completed, *less = &b->shortened;
-    /* The class of a trunk says by its own name that its arrays begin so. */
+    /* The class of a trunk says by its own name that its source tensors begin so. */
     bool is_trunk = name_ends(b->config->class_name, "Model") || b->config->target;
     return (more->n == 0 || is_trunk ||
             hf_folder_warn(b->list->folder, "", e,
@@ -380,7 +380,7 @@ static bool name_as_pattern(const char *name, char *to, size_t size, const char 
     return k + 1 < size;
 }
 
-/* Writes a rule's name with the numbers of an array's. */
+/* Writes a rule's name with the numbers of a source tensor's. */
 static void rule_spell(const char *from, const char *const numbers[2], char *to, size_t size) {
     size_t k = 0;
     for (; *from && k + 24 < size; from++) {
@@ -393,7 +393,7 @@ static void rule_spell(const char *from, const char *const numbers[2], char *to,
     to[k] = 0;
 }
 
-/* Finds the rule whose name is most like an array's. NULL: none is. */
+/* Finds the rule whose name is most like a source tensor's. NULL: none is. */
 static const char *rule_nearest(const hf_build *b, const char *pattern) {
     enum { FAR = 25 }; /* some twelve letters: names have 20 to 60 */
     const arch_rule *const lists[] = {b->config->class_row->rules, b->arch->rules, b->arch->more,

@@ -1,5 +1,5 @@
 /* Stage 3, steps: what becomes of a source tensor whose name has a rule (ARCH_STEPS, arch/rules.h). A step makes a view
- * of it (split, swap, cut: hf/sources/view.h), in which the last dimension is a row, and gives the view to one tensor or to
+ * of it (split, swap, cut: hf/sources/view.c), in which the last dimension is a row, and gives the view to one tensor or to
  * several. Sizes on which the config and a source tensor disagree are found by a split or a cut that does not work out.
  *
  * Here are those that many kinds of tensors need; steps_attention.c, steps_experts.c,
@@ -133,7 +133,7 @@ bool hf_step_norm_plamo(hf_build *b, const hf_match *f, gq_error *e) {
     return hf_build_with_op(b, f, HF_ADD, added, e);
 }
 
-/* The mean of an array's absolute values. Sums are of binary64: the converter's differ in the last place. */
+/* The mean of a source tensor's absolute values. Sums are of binary64: the converter's differ in the last place. */
 static bool mean_absolute(const hf_source *s, float *mean, gq_error *e) {
     enum { STRIP_ELEMENTS = 1 << 16 };
     float *x = malloc(STRIP_ELEMENTS * sizeof *x);

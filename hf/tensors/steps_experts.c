@@ -15,7 +15,7 @@ static bool step_stack(hf_build *b, const hf_match *f, uint64_t n, gq_error *e) 
     if (v.n_dims == 0 || v.n_dims > 2)
         return hf_match_fail(f, e, "%u dimensions, expected a matrix", v.n_dims);
     uint64_t ne[3] = {v.count[v.n_dims - 1] * hf_source_unit(f->source), v.n_dims > 1 ? v.count[0] : n, n};
-    /* Each piece is an array of its own: a config must not ask for more than there are. */
+    /* Each piece is a source tensor of its own: a config must not ask for more than there are. */
     size_t had = b->n;
     hf_tensor *t = n <= b->n_sources ? hf_build_tensor(b, f, 0, n, v.n_dims + 1, ne, e) : NULL;
     if (n <= b->n_sources && !t) return false;
@@ -92,7 +92,7 @@ bool hf_step_down_experts(hf_build *b, const hf_match *f, gq_error *e) {
                                                                     : hf_step_transposed)(b, f, e);
 }
 
-/* Where a tensor has gate and up of each expert, one behind the other, and the folder has two arrays. */
+/* Where a tensor has gate and up of each expert, one behind the other, and the folder has two source tensors. */
 static bool step_fused(hf_build *b, const hf_match *f, size_t half, gq_error *e) {
     hf_view whole = hf_view_of(f->source);
     uint64_t n = b->n_experts;

@@ -303,7 +303,8 @@ bool hf_step_without_first(hf_build *b, const hf_match *f, gq_error *e) {
 
 /* ---- batch norms ---- */
 
-/* Finds what stands beside one of a norm's arrays under the same name with another end, of as many numbers. */
+/* Finds what stands beside one of a norm's source tensors under the same name with another end, of as many
+ * numbers. */
 static bool norm_find(hf_build *b, const hf_match *f, const char *end, const hf_source **found, gq_error *e) {
     char name[NAME_BYTES];
     const char *own = strrchr(f->source->name, '.');
@@ -322,7 +323,8 @@ static bool norm_add(hf_build *b, const hf_match *f, const char *end, float *num
     return hf_build_numbers(b, name, numbers, n, e);
 }
 
-/* Rules have the norm's four arrays under the name of one tensor, without its end: the weight's makes both. */
+/* Rules have the norm's four source tensors under the name of one tensor, without its end: the weight's makes
+ * both. */
 bool hf_step_batch_norm(hf_build *b, const hf_match *f, gq_error *e) {
     static const char *const ends[] = {".weight", ".bias", ".running_mean", ".running_var"};
     const float epsilon = 1e-5f;
@@ -414,7 +416,7 @@ static bool codebook_follows(hf_build *b, const hf_match *f, gq_error *e) {
            hf_match_fail(f, e, "codebook %u is missing: download the whole model", (unsigned)f->layer - 1);
 }
 
-/* The first codebook brings all. How many rows each has goes into the config, for the pairs. */
+/* The first codebook brings all. How many rows each has goes into the config, for the metadata. */
 bool hf_step_codebooks(hf_build *b, const hf_match *f, gq_error *e) {
     enum { CODEBOOKS_MOST = 256 };
     hf_match of[CODEBOOKS_MOST];

@@ -212,7 +212,7 @@ bool hf_step_lerp(hf_build *b, const hf_match *f, gq_error *e) {
     bool gate;
     if (!hf_config_bool_or(b->config, "wkv_has_gate", true, &gate, e)) return false;
     uint64_t n = strlen(order) - (*order == 'r' && !gate), elements = f->source->rows * f->source->columns;
-    if (name_ends(name, "x_x")) { /* all of them are in one array */
+    if (name_ends(name, "x_x")) { /* all of them are in one source tensor */
         hf_view v = hf_view_squeezed(f->source);
         if (v.n_dims != 2 || v.count[0] != n)
             return hf_match_fail(f, e, "its shape is not that of %llu vectors", (unsigned long long)n);

@@ -11,7 +11,7 @@
 
 /* ---- the head beside the embedding ---- */
 
-/* Compares the stored bytes of two arrays. */
+/* Compares the stored bytes of two source tensors. */
 static bool sources_same(const hf_source *a, const hf_source *b, bool *same, gq_error *e) {
     enum { PIECE = 1 << 16 };
     /* A head that an adapter changes is a matrix of its own. */
@@ -246,7 +246,7 @@ static int ids_compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Each token of the draft is another one of the target's. */
+/* Each token of the draft model is another one of the target's. */
 static bool ids_check(const hf_match *f, const int64_t *ids, uint64_t n, uint64_t tokens, gq_error *e) {
     int64_t *sorted = malloc((n ? n : 1) * sizeof *sorted), twice = -1;
     if (!sorted) return gq_fail_memory(e, n * sizeof *sorted);

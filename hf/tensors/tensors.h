@@ -66,7 +66,7 @@ void hf_tensor_free(hf_tensor *t);
 
 typedef struct hf_build hf_build;
 
-/* An array whose name has fitted a rule. */
+/* A source tensor whose name has fitted a rule. */
 typedef struct hf_match {
     const hf_source *source;
     const arch_rule *rule;
@@ -100,7 +100,7 @@ struct hf_build {
     bool keeps_ones; /* dimensions of 1 at the end of a tensor's */
     bool norms_have_one; /* 1 has been added to what the architecture's norms lack it in (hf/tensors/mlx.c) */
     bool is_transposed;  /* matrices that the architecture's rules turn are turned already */
-    /* An array of experts whose matrices were turned, and one whose shape does not tell; NULL: none. */
+    /* A source tensor of experts whose matrices were turned, and one whose shape does not tell; NULL: none. */
     const hf_source *turned, *square;
     hf_tensor *tensors;
     size_t n, capacity;
@@ -113,7 +113,7 @@ bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_
 typedef bool hf_build_change(const void *user, hf_build *b, gq_error *e);
 bool hf_build_changed_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_t n_tokens,
                               hf_build_change *change, const void *user, gq_error *e);
-/* Makes tensors of some arrays alone, whose sources the build takes over, also on failure; whether a model
+/* Makes tensors of some source tensors alone, whose sources the build takes over, also on failure; whether a model
  * has others is not looked at. */
 bool hf_build_arrays(hf_build *b, const hf_config *c, const hf_list *l, hf_source *sources, size_t n,
                      gq_error *e);
@@ -153,27 +153,27 @@ hf_piece *hf_build_view(hf_build *b, const hf_match *f, unsigned which, const hf
 /* The same with a shape of its own. */
 hf_piece *hf_build_shaped(hf_build *b, const hf_match *f, unsigned which, const hf_view *v, uint32_t n_dims,
                           const uint64_t *ne, gq_error *e);
-/* A tensor of one piece, the whole array; the same with an operation. */
+/* A tensor of one piece, the whole source tensor; the same with an operation. */
 hf_piece *hf_build_whole(hf_build *b, const hf_match *f, gq_error *e);
 bool hf_build_with_op(hf_build *b, const hf_match *f, hf_op_kind kind, double value, gq_error *e);
-/* Finds or makes a tensor of n pieces that has the array's shape, as hf_build_tensor does. */
+/* Finds or makes a tensor of n pieces that has the source tensor's shape, as hf_build_tensor does. */
 hf_tensor *hf_build_parts(hf_build *b, const hf_match *f, size_t n, gq_error *e);
-/* A tensor of one piece that has the array's shape and its elements in another order. */
+/* A tensor of one piece that has the source tensor's shape and its elements in another order. */
 hf_piece *hf_build_reordered(hf_build *b, const hf_match *f, const hf_view *v, gq_error *e);
 /* Returns how many names the rule has in GGUF, with '|' between them. */
 unsigned hf_match_names(const hf_match *f);
 /* Makes n tensors of equal parts of a dimension, which n divides. */
 bool hf_build_equal_parts(hf_build *b, const hf_match *f, uint32_t dim, unsigned n, gq_error *e);
-/* The array as the rule sees it: turned, where the rule expects the contrary. */
+/* The source tensor as the rule sees it: turned, where the rule expects the contrary. */
 hf_view hf_match_view(const hf_match *f);
 /* A tensor of numbers, which it takes over; also on failure. */
 bool hf_build_numbers(hf_build *b, const char *name, float *numbers, uint64_t n, gq_error *e);
 /* The same with a shape, which fails where it is not that of n numbers. */
 bool hf_build_numbers_shaped(hf_build *b, const char *name, float *numbers, uint64_t n, uint32_t n_dims,
                              const uint64_t *ne, gq_error *e);
-/* Reads an array of I64 or I32. The caller frees it; NULL: *e says why. */
+/* Reads a source tensor of I64 or I32. The caller frees it; NULL: *e says why. */
 int64_t *hf_ids_read(const hf_match *f, gq_error *e);
-/* Makes a tensor of an array's n integers, of GGUF_I64 or GGUF_I32, in so many rows. It takes `ids` over, also
+/* Makes a tensor of a source tensor's n integers, of GGUF_I64 or GGUF_I32, in so many rows. It takes `ids` over, also
  * on failure. */
 bool hf_build_ids(hf_build *b, const hf_match *f, uint32_t type, int64_t *ids, uint64_t n, uint64_t rows,
                   gq_error *e);
@@ -183,7 +183,7 @@ typedef bool hf_type_setter(const hf_build *b, const void *user, hf_tensor *t, g
 bool hf_build_complete(const hf_build *b, hf_type_setter *set_type, const void *user, gq_error *e);
 /* NULL: no such tensor. Valid until the next one is made. */
 hf_tensor *hf_build_find(const hf_build *b, const char *name);
-/* Finds an array by the end of its name in the folder, of several that with the shortest name; *found NULL:
+/* Finds a source tensor by the end of its name in the folder, of several that with the shortest name; *found NULL:
  * none. */
 bool hf_build_source(hf_build *b, const char *name, const hf_source **found, gq_error *e);
 

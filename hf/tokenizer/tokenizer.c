@@ -303,7 +303,7 @@ static bool specials_write(hf_tokenizer *t, const arch_tokenizer *kind, arch_fil
 /* ---- other exceptions ---- */
 
 /* Whether a space goes in front of texts, where an architecture's files say so. Readers add one to pieces
- * unless they are told not to, so the converter's files of a tokenizer.json without one are read otherwise
+ * unless they are reported not to, so the converter's files of a tokenizer.json without one are read otherwise
  * than the model does. */
 static bool space_write(hf_tokenizer *t, uint32_t exceptions, arch_file file, gq_error *e) {
     static const char KEY[] = "tokenizer.ggml.add_space_prefix";

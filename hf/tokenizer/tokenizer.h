@@ -106,7 +106,7 @@ typedef enum hf_added_rule {
     HF_ADDED_BY_LOOKS,  /* what looks special is; U+2581 of others become spaces */
     HF_ADDED_AS_SET,    /* phi3: `special` alone decides; tokenizer.json's follow */
     HF_ADDED_APPENDED,  /* internlm2: as told; added_tokens.json goes behind the pieces */
-    HF_ADDED_REDEFINED, /* arctic: as told by tokenizer_config.json alone, special ones in place of pieces */
+    HF_ADDED_REDEFINED, /* arctic: as known by tokenizer_config.json alone, special ones in place of pieces */
 } hf_added_rule;
 
 /* Reads the vocabulary of tokenizer.model, which is there. */
@@ -206,7 +206,7 @@ typedef struct hf_pieces {
     bool trims;      /* spaces at its ends, and all but one between words, are left out */
     bool is_unigram; /* a text is cut into the pieces of the largest sum of scores; else pieces are merged */
     const uint8_t
-        *characters; /* what becomes of characters before, n_characters bytes; NULL: nothing is told */
+        *characters; /* what becomes of characters before, n_characters bytes; NULL: nothing is reported */
     size_t n_characters;
 } hf_pieces;
 
@@ -216,7 +216,7 @@ void hf_pieces_free(hf_pieces *p);
 
 /* ---- tokenizer.c: tokenizer.ggml.*: a vocabulary, its special ids, chat templates, and the name of how a text is cut before it is encoded, from tokenizer.json or tokenizer.model and the files beside them. ---- */
 
-/* Adds the pairs; *n_tokens is the length of the vocabulary, which the embedding must have rows for.
+/* Adds the metadata; *n_tokens is the length of the vocabulary, which the embedding must have rows for.
  * *unknown_cut (the caller frees it; may become NULL): a sentence with the regular expression of a
  * pre-tokenizer that no name is known for; then tokenizer.ggml.pre is missing, and the caller decides. */
 bool hf_tokenizer_metadata(hf_folder *f, const hf_config *c, hf_metadata *pairs, uint64_t *n_tokens,
@@ -224,9 +224,9 @@ bool hf_tokenizer_metadata(hf_folder *f, const hf_config *c, hf_metadata *pairs,
 
 /* ---- tokenizer_lines.c: vocabularies that have a token a line: PLaMo's, Qwen 1's bytes in the order of their ranks, and RWKV's. ---- */
 
-/* Reads tokenizer.jsonl and writes all pairs of the tokenizer but its template. */
+/* Reads tokenizer.jsonl and writes all metadata of the tokenizer but its template. */
 bool hf_lines_write(hf_tokenizer *t, gq_error *e);
-/* Reads qwen.tiktoken and writes all pairs of the tokenizer. */
+/* Reads qwen.tiktoken and writes all metadata of the tokenizer. */
 bool hf_ranks_write(hf_tokenizer *t, gq_error *e);
 /* The same of rwkv_vocab_v20230424.txt. */
 bool hf_world_write(hf_tokenizer *t, gq_error *e);

@@ -1,15 +1,16 @@
 /* Vocabularies that have a token a line.
  *
- * PLaMo's tokenizer.jsonl: an array of text, score, kind, and more that readers have no use for. Ids are the lines'
- * numbers. Special tokens are named by their texts in tokenizer_config.json.
+ * PLaMo's tokenizer.jsonl: a source tensor of text, score, kind, and more that readers have no use for. Ids are the
+ * lines' numbers. Special tokens are named by their texts in tokenizer_config.json.
  *
  * Qwen 1's qwen.tiktoken: a token's bytes in base64 and its rank, from 0 on. The rank is the id, and says which
- * neighbours are joined first; a file of GGUF lists the pairs that are joined. The pair of a token is what is left of it
- * when its bytes are joined by all smaller ranks. Special tokens follow, as the program in the folder numbers them.
+ * neighbours are joined first; a file of GGUF lists the pairs that are joined. The pair of a token is what is left of
+ * it when its bytes are joined by all smaller ranks. Special tokens follow, as the program in the folder numbers
+ * them.
  *
- * RWKV's rwkv_vocab_v20230424.txt: a token's number from 1 on, a literal of Python (a text or bytes), and how many bytes
- * it stands for. Tokens in the file are spelled as Python spells bytes: what is no printable character of ASCII is an
- * escape. Token 0 ends texts.
+ * RWKV's rwkv_vocab_v20230424.txt: a token's number from 1 on, a literal of Python (a text or bytes), and how many
+ * bytes it stands for. Tokens in the file are spelled as Python spells bytes: what is no printable character of
+ * ASCII is an escape. Token 0 ends texts.
  */
 #include "hf/tokenizer/tokenizer.h"
 
@@ -185,8 +186,8 @@ static uint64_t rank_of(const hf_tokenizer *t, const name_index *by_text, const 
     return name_index_find(by_text, t->tokens, sizeof *t->tokens, piece, &rank) ? rank : UINT64_MAX;
 }
 
-/* Joins the bytes of token `id` by smaller ranks, and adds the pair that is left. at[i] is where part i begins, join[i]
- * the rank of parts i and i + 1 together. */
+/* Joins the bytes of token `id` by smaller ranks, and adds the key that is left. at[i] is where part i begins,
+ * join[i] the rank of parts i and i + 1 together. */
 static bool rank_add_pair(const hf_tokenizer *t, const name_index *by_text, uint64_t id, gq_error *e) {
     const hf_token *token = &t->tokens[id];
     uint16_t at[LINE_BYTES_MOST + 2];

@@ -199,7 +199,7 @@ static void template_between(hf_specials *s, const json_t *pair, const json_t *f
     s->of[HF_SEP].flag = is_sep && !last;
 }
 
-/* A processor that has its two tokens as pairs of text and id. */
+/* A processor that has its two tokens as metadata of text and id. */
 static void template_roberta(hf_specials *s, const json_t *processor) {
     const json_t *cls = json_array_get(json_object_get(processor, "cls"), 0),
                  *sep = json_array_get(json_object_get(processor, "sep"), 0);

@@ -5,7 +5,7 @@
 
 #include "hf/tokenizer/tokenizer.h"
 
-enum { TEMPLATES_MOST = 256 }; /* each is a pair, which are looked up one by one */
+enum { TEMPLATES_MOST = 256 }; /* each is a key, which are looked up one by one */
 static const char ALONE[] = "tokenizer.chat_template", NAMES[] = "tokenizer.chat_templates";
 static const char MORE[] = "additional_chat_templates";
 

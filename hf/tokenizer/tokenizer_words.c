@@ -114,8 +114,8 @@ static bool words_write_normalizer(hf_tokenizer *t, const json_t *step, gq_error
     return true;
 }
 
-/* Programs that read such files cut words at spaces and punctuation, and let each Chinese character stand alone: no pair
- * says otherwise. */
+/* Programs that read such files cut words at spaces and punctuation, and let each Chinese character stand alone:
+ * no key says otherwise. */
 static bool words_warn_cuts(const hf_tokenizer *t, gq_error *e) {
     const json_t *cut = json_object_get(t->json, "pre_tokenizer"),
                  *normalizer = json_object_get(t->json, "normalizer");
