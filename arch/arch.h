@@ -86,7 +86,8 @@ typedef struct architecture {
     /* Of one that cannot be run: what it is, if it gives no probabilities for the next token of a text, for
      * which other programs could run it; else NULL. */
     const char *kind;
-    bool is_projector; /* the multimodal projector for a model; llama.cpp does not read how many blocks it has */
+    bool
+        is_projector; /* the multimodal projector for a model; llama.cpp does not read how many blocks it has */
     /* Layers behind the blocks that have no tensors, and that block_count leaves out: configs of folders count them, and
      * so do llama.cpp's rules of types. */
     uint32_t bare_layers;

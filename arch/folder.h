@@ -90,7 +90,8 @@ typedef struct arch_tokenizer {
     F(FINISH_TASKS, hf_finish_tasks)                   /* warns of adapters that are left out */ \
     F(FINISH_QUERY_SCALE, hf_finish_query_scale)       /* muse-glimmer: norms of queries and keys */ \
     F(FINISH_SINUSOIDS, hf_finish_sinusoids)           /* positions of sounds: sines and cosines */ \
-    F(FINISH_DRAFT_GEMMA4, hf_finish_draft_gemma4) /* the same as for gemma 4, unless all of a head is rotated */
+    F(FINISH_DRAFT_GEMMA4, \
+      hf_finish_draft_gemma4) /* the same as for gemma 4, unless all of a head is rotated */
 
 #define ARCH_FINISH_MEMBER(member, function) member,
 typedef enum arch_finish { FINISH_NOTHING, ARCH_FINISHES(ARCH_FINISH_MEMBER) ARCH_FINISH_LIMIT } arch_finish;
@@ -252,9 +253,10 @@ typedef struct arch_folder {
     const struct arch_rule *rules;    /* before the common ones */
     const struct arch_rule *more;     /* between both: a family's */
     const struct arch_rename *renames;
-    const char *const *left_out; /* source tensors whose name contains one of these; "^" in front: begins with it */
     const char *const
-        *kept; /* the same: source tensors that a text model has, though their names are like a vision encoder's */
+        *left_out; /* source tensors whose name contains one of these; "^" in front: begins with it */
+    const char *const *
+        kept; /* the same: source tensors that a text model has, though their names are like a vision encoder's */
     const char *expert_count; /* the config's key, in place of the usual ones */
     arch_tokenizer tokenizer;
     arch_mtp mtp;

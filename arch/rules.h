@@ -25,7 +25,8 @@
     S(STEP_ADAPTERS, hf_step_adapters)     /* [N, 1, r, c] as [N + 1, r, c]: zeros first, for no adapter */ \
     S(STEP_ADAPTERS_Q, hf_step_adapters_q) /* the same, and rows permuted */ \
     S(STEP_ADAPTERS_K, hf_step_adapters_k) \
-    S(STEP_GLM_HALVES, hf_step_glm_halves) /* rows of each head from pairs to halves, in models with a vision encoder */ \
+    S(STEP_GLM_HALVES, \
+      hf_step_glm_halves) /* rows of each head from pairs to halves, in models with a vision encoder */ \
     S(STEP_STACK_PAIRS, hf_step_stack_pairs) /* matrix '*' of a tensor of one for each two experts */ \
     S(STEP_EXPERT_ROWS, hf_step_expert_rows) /* [E n, d]: rows of all experts become a tensor of matrices */ \
     S(STEP_EXPERT_ROWS_TRANSPOSED, \
@@ -65,11 +66,11 @@
     S(STEP_CUT_ROWS, hf_step_cut_rows)             /* rows up to the number of tokens */ \
     S(STEP_CUT_POSITIONS, hf_step_cut_positions)   /* without RoBERTa's first rows */ \
     S(STEP_DOWN_EXPERTS, hf_step_down_experts)     /* gpt-oss: transposed, unless it is MXFP4 or a bias */ \
-    S(STEP_SHARED_NEXT, hf_step_shared_next) /* the shared MTP tensor, for each MTP layer */ \
-    S(STEP_EXPERT_FIRST, hf_step_expert_first)         /* a layer of one expert has it as a plain part */ \
-    S(STEP_CONV_3, hf_step_conv_3)                     /* [C, 1, w] or [C, w] as [w, 1, C, 1] */ \
-    S(STEP_FIRST_HEADS, hf_step_first_heads)           /* kimi-k3's A_log */ \
-    S(STEP_STACK_ALTUP, hf_step_stack_altup)           /* one of three matrices of gemma 3n */ \
+    S(STEP_SHARED_NEXT, hf_step_shared_next)       /* the shared MTP tensor, for each MTP layer */ \
+    S(STEP_EXPERT_FIRST, hf_step_expert_first)     /* a layer of one expert has it as a plain part */ \
+    S(STEP_CONV_3, hf_step_conv_3)                 /* [C, 1, w] or [C, w] as [w, 1, C, 1] */ \
+    S(STEP_FIRST_HEADS, hf_step_first_heads)       /* kimi-k3's A_log */ \
+    S(STEP_STACK_ALTUP, hf_step_stack_altup)       /* one of three matrices of gemma 3n */ \
     S(STEP_HEAD_UNLESS_SAME, hf_step_head_unless_same) /* left out where its bytes are the embedding's */ \
     S(STEP_SHARED_HALVES, hf_step_shared_halves) /* the shared expert, or without experts the only part */ \
     S(STEP_SHARED, hf_step_shared) \
@@ -78,8 +79,9 @@
     S(STEP_HEADS_COLUMN, hf_step_heads_column)   /* kimi: -exp, [1, 1, H, 1] as [1, H] */ \
     S(STEP_GATE_OF_LAYER, hf_step_gate_of_layer) /* kimi: a gate of linear or of full attention */ \
     S(STEP_LERP, hf_step_lerp) /* rwkv: one of several vectors of a tensor, by its name's last letter */ \
-    S(STEP_RESCALED, hf_step_rescaled)       /* rwkv6: halved every few layers */ \
-    S(STEP_SHIFT_ORDER, hf_step_shift_order) /* rwkv6qwen2: transposed, and its five parts in rwkv6's order */ \
+    S(STEP_RESCALED, hf_step_rescaled) /* rwkv6: halved every few layers */ \
+    S(STEP_SHIFT_ORDER, \
+      hf_step_shift_order) /* rwkv6qwen2: transposed, and its five parts in rwkv6's order */ \
     S(STEP_LOW_RANK, \
       hf_step_low_rank) /* rwkv7: transposed; the first layer has none of values, and gets another's */ \
     S(STEP_INDEX_QK, hf_step_index_qk)     /* qwen4exp: rows of an indexer's queries, then of its keys */ \

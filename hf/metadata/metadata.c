@@ -73,7 +73,7 @@ static bool pairs_add_layers(hf_build *b, hf_metadata *pairs, const char *number
         whole = whole && s;
     }
     for (uint64_t i = 0; whole && i < b->config->layers; i++)
-        if (!number_find(b, i, number, &s, e) || !hf_list_floats(s->list, s->stored, 0, 1, &x, e) ||
+        if (!number_find(b, i, number, &s, e) || !hf_build_floats(s, 0, 1, &x, e) ||
             !hf_metadata_add_f32(pairs, x, e))
             return false;
     snprintf(name, sizeof name, "xielu.%s", number);

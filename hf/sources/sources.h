@@ -120,7 +120,8 @@ typedef struct hf_delta {
     /* DoRA: the norms, as the bits of floats; owned. 0: not known yet. Whoever computes one gets the same. */
     _Atomic uint32_t *norms;
     bool outputs_are_columns;
-    bool was_read; /* by somebody who computes numbers of the source tensor, or by a tensor: written by any thread */
+    bool
+        was_read; /* by somebody who computes numbers of the source tensor, or by a tensor: written by any thread */
     /* In place of all that: rows of columns.stored, sorted by row; owned. NULL: none. */
     hf_own_row *own_rows;
     size_t n_own_rows;
@@ -180,10 +181,11 @@ typedef struct coded_find {
     const hf_list *list;
     const json_t *settings; /* quantization_config; NULL: none */
     json_t *own;            /* what was read from hf_quant_config.json; NULL: nothing */
-    const char *method;     /* its quant_method, or what stands for one; NULL: none, or no source tensor is coded */
-    bool has_scales;        /* some source tensor of F8 has a scale beside it */
-    size_t n_left_out;      /* scales of activations */
-    const char *left_out;   /* the first of them */
+    const char
+        *method;     /* its quant_method, or what stands for one; NULL: none, or no source tensor is coded */
+    bool has_scales; /* some source tensor of F8 has a scale beside it */
+    size_t n_left_out;    /* scales of activations */
+    const char *left_out; /* the first of them */
 } coded_find;
 
 /* Returns a text of the settings; NULL: no such key, or no text. */

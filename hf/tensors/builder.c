@@ -110,6 +110,14 @@ static bool source_check_numbers(const hf_source *s, gq_error *e) {
                hf_dtype_name(s->stored->dtype));
 }
 
+bool hf_build_floats(const hf_source *s, uint64_t first, uint64_t n, float *to, gq_error *e) {
+    if (s->coding != HF_PLAIN)
+        return hf_list_fail(
+            s->list, s->stored, e,
+            "it is quantized, which is not supported for this tensor: use the model's folder in 16 bits");
+    return source_check_numbers(s, e) && hf_list_floats(s->list, s->stored, first, n, to, e);
+}
+
 hf_piece *hf_build_piece(const hf_match *f, hf_tensor *t, size_t i, const hf_view *v, gq_error *e) {
     hf_piece *p = &t->pieces[i];
     if (f->source->coding == HF_MXFP4 && v->n_dims > 0 && v->stride[v->n_dims - 1] != 1) {
