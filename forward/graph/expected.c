@@ -214,7 +214,7 @@ static void check_token_id(tensor_finder *f, const char *key, uint64_t tokens, b
 static bool is_padded(const tensor_finder *f, uint64_t size, uint64_t tokens) {
     const arch_tokenizer *t = &f->m->arch->folder.tokenizer;
     if (!t->multiple || size > tokens) return false;
-    return f->m->file->version == 0 || (t->exceptions & TOKENS_MULTIPLE_IS_TOLD) ||
+    return f->m->file->version == 0 || (t->exceptions & TOKENS_MULTIPLE_IS_SET) ||
            (tokens - size < t->multiple && tokens % t->multiple == 0);
 }
 
