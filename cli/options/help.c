@@ -101,6 +101,9 @@ static void help_print(FILE *to, const command_row *c) {
         fputs("\nQuantizes a GGUF model: F16, BF16 or F32 in, a file for llama.cpp out, and a\n"
               "report of what was lost. OUT defaults to IN's name with TYPE in place of F16.\n",
               to);
+#ifdef GQ_NO_FORWARD
+        fputs("This build has no forward pass: commands and options that run models are refused.\n", to);
+#endif
     } else {
         fprintf(to, "\n%s\n\n", c->summary ? c->summary : "");
     }
