@@ -19,7 +19,7 @@ const architecture arch_rows_diffusion[] = {
                    .pairs = PAIRS(LIST(arch_base), ITEM(".pooling_type", PAIR_OWN_POOLING),
                                   BOOL_IS(".attention.causal", false),
                                   U32_IF("tokenizer.ggml.mask_token_id", "mask_token_id")),
-                   .tokenizer = {.files = "mb"}},
+                   .tokenizer = {.files = {FILE_MODEL, FILE_BYTES}}},
         .graph = {ATTENTION_AND(FFN_GATED), .neox = true, .both_ways = true, .logit_bias = UNUSED},
     },
     {

@@ -12,21 +12,23 @@ struct arch_rename; /* the same */
 
 /* ---- tokenizers ---- */
 
-/* Files to read a vocabulary from. */
-enum {
-    FILE_MODEL = 'm',   /* tokenizer.model */
-    FILE_PIECES = 'p',  /* tokenizer.json that holds a sentencepiece model */
-    FILE_BYTES = 'b',   /* tokenizer.json with merges of bytes */
-    FILE_GEMMA4 = 'g',  /* tokenizer.json with merges of characters */
-    FILE_LINES = 'l',   /* tokenizer.jsonl of PLaMo, a token a line */
-    FILE_UNIGRAM = 'u', /* sentencepiece.bpe.model of XLM-RoBERTa */
-    FILE_SCORES = 'v',  /* tokenizer.json: unigrams */
-    FILE_SPIECE = 's',  /* spiece.model or tokenizer.model of T5, pieces that are cut by their scores */
-    FILE_WORDS = 'w',   /* tokenizer.json that cuts words into the longest tokens (WordPiece) */
-    FILE_WORLD = 'r',   /* rwkv_vocab_v20230424.txt, a token a line */
-    FILE_RANKS = 't',   /* qwen.tiktoken, bytes of a token a line */
-    FILE_NONE = 'n',    /* no vocabulary */
-};
+/* The file that a vocabulary is read from. */
+typedef enum arch_file {
+    FILE_UNSET,   /* ends a list */
+    FILE_MODEL,   /* tokenizer.model */
+    FILE_PIECES,  /* tokenizer.json that holds a SentencePiece model */
+    FILE_BYTES,   /* tokenizer.json with byte-level BPE merges */
+    FILE_GEMMA4,  /* tokenizer.json with merges of characters */
+    FILE_LINES,   /* tokenizer.jsonl of PLaMo, one token a line */
+    FILE_UNIGRAM, /* sentencepiece.bpe.model of XLM-RoBERTa */
+    FILE_SCORES,  /* tokenizer.json with a unigram model */
+    FILE_SPIECE,  /* spiece.model or tokenizer.model of T5, a unigram model */
+    FILE_WORDS,   /* tokenizer.json with WordPiece */
+    FILE_WORLD,   /* rwkv_vocab_v20230424.txt, one token a line */
+    FILE_RANKS,   /* qwen.tiktoken, the bytes of one token a line */
+    FILE_NONE,    /* the model has no vocabulary */
+} arch_file;
+enum { ARCH_FILES = 4 }; /* the longest list, and its end */
 
 /* Exceptions. */
 enum {
@@ -63,8 +65,8 @@ enum {
 };
 
 typedef struct arch_tokenizer {
-    const char *files; /* FILE_*, in the order of preference; NULL: "b" */
-    uint32_t multiple; /* which the number of tokens is rounded up to; 0: 1 */
+    arch_file files[ARCH_FILES]; /* in the order of preference; none: FILE_BYTES */
+    uint32_t multiple;           /* which the number of tokens is rounded up to; 0: 1 */
     uint32_t exceptions;
     const char
         *chat; /* the name that llama.cpp has for the chat template of folders without one; NULL: none */
@@ -72,7 +74,7 @@ typedef struct arch_tokenizer {
 
 /* ---- classes ---- */
 
-/* Adds tensors that no array has (hf/tensors/finish.c). */
+/* Adds tensors that no array has (hf/tensors/computed.c). */
 #define ARCH_FINISHES(F) \
     F(FINISH_ROPE, hf_finish_rope)                 /* rope_freqs, where the rotation's type is llama3 */ \
     F(FINISH_ROPE_16, hf_finish_rope_16)           /* the same; without a factor it is 16, not 8 */ \
@@ -115,7 +117,7 @@ typedef struct arch_class {
     bool is_root;               /* the root's class decides, whatever text_config says of itself */
     bool turns;                 /* rope turns, though there are recurrent layers */
     const char *predicting_key; /* in place of the row's */
-    arch_tokenizer tokenizer;   /* in place of the row's; files NULL: the row's */
+    arch_tokenizer tokenizer;   /* in place of the row's; no files: the row's */
     const struct arch_item *pairs;   /* the same; NULL: the row's */
     const struct arch_rule *rules;   /* before the row's */
     const char *const *left_out;     /* besides the row's */
@@ -156,19 +158,62 @@ typedef enum arch_presence {
     SHAPE_FREE, /* in all layers or in none */
 } arch_presence;
 
-/* A tensor that such folders have. Shapes are checked for models that cannot be run; those that can are known by their
- * graph. It counts only where the tensor `with` is there; "?KEY": where that is true in the config; "<KEY": where it is
- * less than vocab_size; NULL: always. */
+/* The size of one dimension of a tensor, which the config gives (hf/tensors/checks.c). A size that a config does not give
+ * is not checked. */
+typedef enum arch_dim {
+    DIM_NONE, /* the tensor has no such dimension: 1 */
+    DIM_ANY,
+    DIM_1,
+    DIM_2,
+    DIM_3,
+    DIM_WIDTH, /* of hidden states */
+    DIM_TWO_WIDTHS,
+    DIM_TARGET_WIDTH, /* of the target's hidden states */
+    DIM_TWO_TARGET_WIDTHS,
+    DIM_TARGET_STATES, /* all of the target's hidden states that a draft model reads for one token */
+    DIM_TOKENS,
+    DIM_DRAFT_TOKENS, /* of a draft model with a smaller vocabulary */
+    DIM_HEADS,
+    DIM_HEAD_WIDTH,
+    DIM_QUERIES,     /* all query heads */
+    DIM_KEYS,        /* all key heads */
+    DIM_QUERY_RANK,  /* low rank of queries */
+    DIM_GROUP_WIDTH, /* columns of the output matrix that each group of heads has */
+    DIM_GROUPS_RANK, /* rows of all groups' matrices */
+    DIM_FEED_FORWARD,
+    DIM_EXPERTS,
+    DIM_EXPERT_WIDTH,
+    DIM_SHARED_EXPERT_WIDTH,
+    DIM_STREAMS,       /* hyper-connections: residual streams */
+    DIM_ALL_STREAMS,   /* their widths together */
+    DIM_STREAM_MIX,    /* weights that mix them */
+    DIM_MARKOV_RANK,   /* DSpark's head */
+    DIM_SELECTOR_RANK, /* DFlash's selector */
+    DIM_CONV_LENGTH,   /* DFlash's convolutions: kernel length */
+    DIM_CONV_ROWS,     /* rows of the projection that makes their kernels */
+    DIM_POSNET_WIDTH,  /* an audio decoder's hidden states */
+    DIM_CONVNEXT_INNER,
+    DIM_OUTPUTS, /* output_size, else the elements of the output's bias */
+} arch_dim;
+/* The member `shape`: a size for each dimension, the row length first. */
+#define DIMS(...) \
+    { __VA_ARGS__ }
+enum { ARCH_DIMS = 4 }; /* GGUF_MAX_DIMS */
+
+/* A tensor that such folders have. Shapes are checked for models that cannot be run; those that can are checked by
+ * their graph. Each condition that is set must hold for the row to count. */
 typedef struct arch_shape {
     const char *tensor; /* '#': of every layer; NULL ends a list */
-    const char *shape;  /* a letter for each dimension, the row length first (hf/tensors/doubts.c) */
+    arch_dim shape[ARCH_DIMS];
     arch_presence when;
-    const char *with;
+    const char *with;     /* this tensor is there */
+    const char *if_true;  /* this key of the config is true */
+    const char *if_fewer; /* this key of the config is less than vocab_size */
 } arch_shape;
 
 /* ---- what is particular ---- */
 
-/* Pairs that tensors decide (hf/tensors/build_pairs.c). */
+/* Pairs that tensors decide (hf/metadata/metadata.c). */
 typedef enum arch_tensor_pairs {
     TENSOR_PAIRS_NONE,
     TENSOR_PAIRS_XIELU,        /* four numbers of each layer's activation */

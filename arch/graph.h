@@ -230,7 +230,7 @@ typedef enum rope_factors {
     FACTORS_GLOBAL,   /* rope_freqs, or the pair with type longrope, in layers without a window */
 } rope_factors;
 
-/* Blocks called enc.blk.N and dec.blk.N (forward/graph/states/coders.h). */
+/* Blocks called enc.blk.N and dec.blk.N (forward/graph/residual/residual.h). */
 typedef enum arch_coders { CODERS_NONE, CODERS_ENCODER, CODERS_BOTH } arch_coders;
 
 typedef enum tying { TIED_MAY, TIED_MUST, TIED_NO } tying; /* whether output.weight is absent */
@@ -279,7 +279,7 @@ typedef struct arch_graph {
     bool ends_mean;     /* behind the last layer TAIL_HYPER takes the mean of its streams, without weights */
     bool mixes_streams; /* TAIL_HYPER's streams flow into each other */
     arch_part bank;     /* earlier states that layers read together with the state */
-    arch_part switched; /* adapters in the file, of which tokens switch one on (forward/graph/switched.h) */
+    arch_part switched; /* adapters in the file, of which tokens switch one on (forward/graph/layer_part.h) */
     arch_part
         entry; /* what makes the state before the layer; only prediction blocks have one (forward/graph/draft/draft.c) */
     /* Layers from this one on use keys and values of earlier ones, whatever the key says; their own are in

@@ -18,30 +18,35 @@ const arch_refusal arch_refused[] = {
 #define CONVNEXT(from, to) RULE("backbone.convnext.#." from, "convnext.#." to)
 #define BOTH(name, size, bias) SHAPED(name ".weight", size), SHAPED(name ".bias", bias)
 #define CONVOLUTIONS(n) \
-    BOTH("posnet." n ".norm1", "1p", "1p"), BOTH("posnet." n ".conv1", "*pp", "1p"), \
-        BOTH("posnet." n ".norm2", "1p", "1p"), BOTH("posnet." n ".conv2", "*pp", "1p")
+    BOTH("posnet." n ".norm1", DIMS(DIM_1, DIM_POSNET_WIDTH), DIMS(DIM_1, DIM_POSNET_WIDTH)), \
+        BOTH("posnet." n ".conv1", DIMS(DIM_ANY, DIM_POSNET_WIDTH, DIM_POSNET_WIDTH), \
+             DIMS(DIM_1, DIM_POSNET_WIDTH)), \
+        BOTH("posnet." n ".norm2", DIMS(DIM_1, DIM_POSNET_WIDTH), DIMS(DIM_1, DIM_POSNET_WIDTH)), \
+        BOTH("posnet." n ".conv2", DIMS(DIM_ANY, DIM_POSNET_WIDTH, DIM_POSNET_WIDTH), \
+             DIMS(DIM_1, DIM_POSNET_WIDTH))
 
 static const arch_shape wavtokenizer_shapes[] = {
-    SHAPED("token_embd.weight", "DV"),
-    BOTH("conv1d", "*Dp", "1p"),
-    BOTH("token_embd_norm", "p", "p"),
+    SHAPED("token_embd.weight", DIMS(DIM_WIDTH, DIM_TOKENS)),
+    BOTH("conv1d", DIMS(DIM_ANY, DIM_WIDTH, DIM_POSNET_WIDTH), DIMS(DIM_1, DIM_POSNET_WIDTH)),
+    BOTH("token_embd_norm", DIMS(DIM_POSNET_WIDTH), DIMS(DIM_POSNET_WIDTH)),
     CONVOLUTIONS("0"),
     CONVOLUTIONS("1"),
-    BOTH("posnet.2.attn_norm", "1p", "1p"),
-    BOTH("posnet.2.attn_q", "1pp", "1p"),
-    BOTH("posnet.2.attn_k", "1pp", "1p"),
-    BOTH("posnet.2.attn_v", "1pp", "1p"),
-    BOTH("posnet.2.attn_output", "1pp", "1p"),
+    BOTH("posnet.2.attn_norm", DIMS(DIM_1, DIM_POSNET_WIDTH), DIMS(DIM_1, DIM_POSNET_WIDTH)),
+    BOTH("posnet.2.attn_q", DIMS(DIM_1, DIM_POSNET_WIDTH, DIM_POSNET_WIDTH), DIMS(DIM_1, DIM_POSNET_WIDTH)),
+    BOTH("posnet.2.attn_k", DIMS(DIM_1, DIM_POSNET_WIDTH, DIM_POSNET_WIDTH), DIMS(DIM_1, DIM_POSNET_WIDTH)),
+    BOTH("posnet.2.attn_v", DIMS(DIM_1, DIM_POSNET_WIDTH, DIM_POSNET_WIDTH), DIMS(DIM_1, DIM_POSNET_WIDTH)),
+    BOTH("posnet.2.attn_output", DIMS(DIM_1, DIM_POSNET_WIDTH, DIM_POSNET_WIDTH),
+         DIMS(DIM_1, DIM_POSNET_WIDTH)),
     CONVOLUTIONS("3"),
     CONVOLUTIONS("4"),
-    BOTH("posnet.5.attn_norm", "1p", "1p"),
-    BOTH("convnext.#.dw", "*1p", "1p"),
-    BOTH("convnext.#.norm", "p", "p"),
-    BOTH("convnext.#.pw1", "pf", "f"),
-    BOTH("convnext.#.pw2", "fp", "p"),
-    SHAPED("convnext.#.gamma.weight", "p"),
-    BOTH("output_norm", "p", "p"),
-    BOTH("output", "po", "o"),
+    BOTH("posnet.5.attn_norm", DIMS(DIM_1, DIM_POSNET_WIDTH), DIMS(DIM_1, DIM_POSNET_WIDTH)),
+    BOTH("convnext.#.dw", DIMS(DIM_ANY, DIM_1, DIM_POSNET_WIDTH), DIMS(DIM_1, DIM_POSNET_WIDTH)),
+    BOTH("convnext.#.norm", DIMS(DIM_POSNET_WIDTH), DIMS(DIM_POSNET_WIDTH)),
+    BOTH("convnext.#.pw1", DIMS(DIM_POSNET_WIDTH, DIM_CONVNEXT_INNER), DIMS(DIM_CONVNEXT_INNER)),
+    BOTH("convnext.#.pw2", DIMS(DIM_CONVNEXT_INNER, DIM_POSNET_WIDTH), DIMS(DIM_POSNET_WIDTH)),
+    SHAPED("convnext.#.gamma.weight", DIMS(DIM_POSNET_WIDTH)),
+    BOTH("output_norm", DIMS(DIM_POSNET_WIDTH), DIMS(DIM_POSNET_WIDTH)),
+    BOTH("output", DIMS(DIM_POSNET_WIDTH, DIM_OUTPUTS), DIMS(DIM_OUTPUTS)),
     {.tensor = NULL},
 };
 
@@ -69,7 +74,8 @@ const architecture arch_rows_others[] = {
                        CONVNEXT("pwconv1", "pw1"), CONVNEXT("pwconv2", "pw2"), CONVNEXT("gamma", "gamma"),
                        RULE("backbone.final_layer_norm", "output_norm"), RULE("head.out", "output")),
                    .left_out = NAMES("codebook.cluster_size", "codebook.embed_avg", "codebook.inited"),
-                   .tokenizer = {.files = "n"}, .stays = "norm1|norm2", .shapes = wavtokenizer_shapes},
+                   .tokenizer = {.files = {FILE_NONE}}, .stays = "norm1|norm2",
+                   .shapes = wavtokenizer_shapes},
         .graph = {.lacks_parts = true}, /* no array is called by a block */
     },
     {.name = "qwen3tts", .kind = "a model whose tokens are sounds"},

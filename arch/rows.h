@@ -14,11 +14,13 @@
 /* clang-format on */
 /* A tensor that folders have, its sizes, then other members. */
 #define SHAPED(name, sizes, ...) \
-    { .tensor = (name), .shape = (sizes), __VA_ARGS__ }
+    { .tensor = (name), .shape = sizes, __VA_ARGS__ }
 
 #define SHAPED_FFN \
-    SHAPED("blk.#.ffn_norm.weight", "D"), SHAPED("blk.#.ffn_gate.weight", "DF"), \
-        SHAPED("blk.#.ffn_up.weight", "DF"), SHAPED("blk.#.ffn_down.weight", "FD")
+    SHAPED("blk.#.ffn_norm.weight", DIMS(DIM_WIDTH)), \
+        SHAPED("blk.#.ffn_gate.weight", DIMS(DIM_WIDTH, DIM_FEED_FORWARD)), \
+        SHAPED("blk.#.ffn_up.weight", DIMS(DIM_WIDTH, DIM_FEED_FORWARD)), \
+        SHAPED("blk.#.ffn_down.weight", DIMS(DIM_FEED_FORWARD, DIM_WIDTH))
 
 #define MIXERS(...) .mixers = {__VA_ARGS__}
 /* What most rows have: attention in all layers, whose queries, keys and values may have a bias, and these
@@ -30,7 +32,7 @@
 #define MUST_HAVE(weight) [weight] = REQUIRED
 /* Files of a vocabulary as Llama's. */
 #define TOKENIZER_LLAMA \
-    { .files = "mpb", .exceptions = TOKENS_LLAMA }
+    { .files = {FILE_MODEL, FILE_PIECES, FILE_BYTES}, .exceptions = TOKENS_LLAMA }
 
 /* A file's rows; the last one's name is NULL. */
 extern const architecture arch_rows_llama[], arch_rows_qwen[], arch_rows_gemma[], arch_rows_latent[],

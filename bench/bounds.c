@@ -1,10 +1,10 @@
-/* bench-bounds: the smallest error each type could have on the reference data, were its scales (and minimums)
- * free real numbers, one for each sub-block. No encoder gets below; how near one comes is its quality.
+/* bench-bounds: the smallest relative error of each type on the reference data if its scales (and minimums)
+ * were free real numbers, one per sub-block: a lower bound for every encoder.
  *
  *     bench-bounds [TYPE...]
  *
- * Prints the rows of bench/bounds.inc, of these types or of all. That takes a quarter of an hour. Those of
- * IQ1_S to IQ3_S come from another program: all entries of the grids at 144 scales per sub-block.
+ * Prints the rows of bench/bounds.inc, of these types or of all, in a quarter of an hour. The rows of IQ1_S
+ * to IQ3_S come from another program, which tries all grid entries at 144 scales per sub-block.
  */
 #include <math.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static float x[N], importance[COLS], ones[COLS];
 /* ---- a scale alone: x' = a v, v from a list of levels ----
  * Exact. As s = 1 / a grows from 0, each weight passes the middles between its levels one by one; between two
  * such events no code changes, and the best scale for these codes is least squares. So all codings that any
- * scale can give are looked at.
+ * scale can give are tried.
  */
 typedef struct levels {
     int n;

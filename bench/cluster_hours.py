@@ -4,7 +4,7 @@
     bench/cluster_hours.py BUILD [--launch "mpirun -n"] [--ranks 1,4,16,64] [--moments R] [--root R] [--rounding R]
 
 Work and memory are the engine's own: gquant-mpi --dry-run, with so many ranks, on sparse models that make-model writes.
-The rates of moments, their root and rounding are shares of that of products, as bench-feedback measures them. A rank
+The rates of Hessians, Cholesky factors and rounding are shares of that of products, as bench-feedback measures them. A rank
 receives what the others send, and reads the model's weights over the same network; nothing overlaps.
 """
 
@@ -26,7 +26,7 @@ MODELS = {
 
 
 def site_of(name):
-    """Return the name of the inputs that a tensor shares with others."""
+    """Return the name of the linear-layer input that a tensor shares with others."""
     head, _, tail = name.partition(".attn_")
     if tail[:1] in "qkv" and tail[1:2] == ".":
         return head + ".attn_qkv"
@@ -34,7 +34,7 @@ def site_of(name):
 
 
 def kinds_of_work(calibration, tensors, used):
-    """Return operations: products, moments, rounding, roots that ranks share, and roots that all make alike."""
+    """Return operations: products, Hessians, rounding, Cholesky factors that ranks share, and those that all compute."""
     moments = rounding = dealt = alike = 0
     sites = set()
     for t in tensors:
@@ -57,7 +57,7 @@ def kinds_of_work(calibration, tensors, used):
 
 
 def bytes_sent(tensors, used, ranks):
-    """Return what a rank sends, about: inputs of its tokens, its share of moments, and of blocks (docs/internals/ranks.md)."""
+    """Return what a rank sends, about: inputs of its tokens, its share of the Hessians, and of blocks (docs/internals/ranks.md)."""
     sent, sites = 0, set()
     for t in tensors:
         if not t["calibrated"]:

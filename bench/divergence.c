@@ -1,14 +1,13 @@
-/* bench-divergence: how far quantized copies of a small model are from the original, in next-token
- * probabilities.
+/* bench-divergence: KL divergence of next-token probabilities of quantized models from a small base model, as
+ * llama-perplexity --kl-divergence computes it.
  *
  * The tokens (16-bit, little-endian) are cut into windows of 128, each of which starts with BOS instead of
- * its first token; the second half of a window is scored. Original and copy run in binary32 from weights that
- * our decoders read. Printed per copy: perplexity, mean KL(original || copy) with its standard error, how
- * often the likeliest token is the same, and by how much the KL differs from that of the copy before it in
- * the list, with the standard error of that difference (paired, over windows: tokens of one window are not
- * independent).
+ * its first token; the second half of a window is scored. Base model and quant run in binary32 from weights that
+ * our decoders read. Printed per quant: perplexity, mean KL(base || quant) in nats with its standard error, the
+ * share of equal top-1 tokens, and the difference of the KL from that of the quant before it in the list, with
+ * the standard error of that difference (paired, over windows: tokens of one window are not independent).
  *
- * Knows dense models of the llama architecture, of any shape.
+ * Runs dense models of the llama architecture, of any shape.
  */
 #include <math.h>
 #include <stdio.h>
@@ -19,7 +18,7 @@
 #include "base/threads.h"
 #include "codec/codec.h"
 #include "gguf/gguf.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 
 #ifdef __x86_64__
 #define FAST __attribute__((target_clones("fma", "default")))
@@ -228,8 +227,8 @@ static void rotate_heads(const llama_model *m, float *x, int heads) {
     }
 }
 
-/* Scores of one head's queries, masked and made probabilities, and with them its values mixed. Keys lie in
- * columns and loops run over all the window, so that they are vectors'. */
+/* Causal attention of one head. Keys lie in columns and loops run over the whole window, so that the compiler
+ * vectorizes them. */
 FAST static void attend_head(const float *q, const float *keys, const float *v, float *out, int n, int all,
                              int kv) {
     float scale = 1 / sqrtf((float)n);
@@ -263,7 +262,7 @@ static void add_states(float *x, const float *y, int n) {
     for (int i = 0; i < n; i++) x[i] += y[i];
 }
 
-/* States behind the last norm, of the window's second half: HALF_TOKENS x width. */
+/* Hidden states after the last norm, of the window's second half: HALF_TOKENS x width. */
 static void run_llama(const llama_model *m, const int *ids, float *states) {
     int d = m->width, all = m->heads * m->head, kv = m->kv_heads * m->head,
         rows = WINDOW_TOKENS + PANEL_TOKENS;
@@ -314,7 +313,7 @@ static void compare_logits(const float *p, const float *q, int n, int next, sums
     }
     double kl = cross / sum_p + log(sum_q / sum_p);
     s->kl += kl, s->kl2 += kl * kl, s->same += tp == tq;
-    /* cppcheck-suppress invalidFunctionArg ; n is at least 1, and the likeliest adds 1 to each sum */
+    /* cppcheck-suppress invalidFunctionArg ; n is at least 1, and the top-1 token adds 1 to each sum */
     s->nll -= (double)q[next] - (double)q[tq] - log(sum_q);
 }
 
@@ -338,7 +337,7 @@ static void run_window(void *data, size_t w, int thread) {
     run_llama(r->m, r->t->ids + w * WINDOW_TOKENS, r->states + states_of_window(r->m) * w);
 }
 
-/* States of all windows: windows x HALF_TOKENS x width. With room behind for products of PANEL_TOKENS rows.
+/* Hidden states of all windows: windows x HALF_TOKENS x width, padded for products of PANEL_TOKENS rows.
  */
 static float *states_of(const llama_model *m, const text *t) {
     size_t room = (size_t)(PANEL_TOKENS * m->width);

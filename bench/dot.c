@@ -1,5 +1,5 @@
-/* bench-dot: rows times a vector, from stored blocks, beside nothing but reading the same bytes. Both are
- * done in turn by all threads, so that clock rates and company are the same for both.
+/* bench-dot: rows times a vector from stored blocks, compared with reading the same bytes. All threads do
+ * both in turn, so that clock rate and load are equal.
  *
  * Each thread has a matrix of its own, of the same type and size. Printed per type and level are the medians
  * of both rates, of the share of reading in the time of the product, and the weights that are multiplied per
@@ -62,7 +62,7 @@ static void *take_turn(void *arg) {
 }
 
 /* ---- a type at a level ---- */
-/* Some encoded rows, over and over. Without an encoder: any bytes that are sound numbers. */
+/* Some encoded rows, over and over. Without an encoder: any bytes that decode to finite numbers. */
 static void fill_encoded_rows(const codec *c, uint8_t *blocks, size_t row_bytes, size_t rows) {
     static float weights[ENCODED_ROWS * COLS];
     uint32_t u = 1;

@@ -1,14 +1,14 @@
 #!/bin/sh
-# How whole runs grow with the model and with threads, and where their time goes. (Beside llama.cpp: whole.sh.)
+# Time and memory of whole runs by model size and threads, with a profile. (Compared with llama.cpp: whole.sh.)
 #
 #     sh bench/engine.sh BUILD-FOLDER WORK-FOLDER [GB...]      sizes of F16 models, default 0.1 1 10
 #
-# Set in the environment: TYPES (Q8_0 Q4_0 Q4_K_M), THREADS (1 2), CACHE (warm; cold: the input's pages are let go
+# Set in the environment: TYPES (Q8_0 Q4_0 Q4_K_M), THREADS (1 2), CACHE (warm; cold: the input's pages are dropped
 # before each run), PROFILE (set: profile with perf, which may need root, instead of timing). Needs GNU time or perf;
 # WORK-FOLDER should have room for two and a half times the largest size.
 #
-# Times hold on a busy machine, too: workers are asked how long they ran, how long they waited for a CPU, and how long
-# they slept, which is what the engine made them wait for: disk, locks, each other.
+# Times are valid on a busy machine: per worker the kernel's counts of running, waiting for a CPU, and sleeping
+# (disk, locks, other workers).
 set -eu
 [ $# -ge 2 ] || { sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 build=$1 work=$2
@@ -16,7 +16,7 @@ shift 2
 [ $# -gt 0 ] || set -- 0.1 1 10
 out=$work/engine-out.gguf
 
-# What the kernel knows of each thread, every 20 ms until the process ends.
+# The kernel's statistics of each thread, every 20 ms until the process ends.
 watch_threads() { # PID
     while grep -H . /proc/uptime "/proc/$1/task"/*/schedstat 2>/dev/null; do sleep 0.02; done
 }
@@ -61,7 +61,7 @@ time_run() { # IN TYPE THREADS LABEL
     printf '| %s, %s, %s | %s | %s |\n' "$4" "$2" "$3" "$(cat "$work/engine-time")" "$workers"
 }
 
-# Samples by what they were taken in: system calls by name, the rest by function.
+# Samples by system call or function.
 profile_run() { # IN TYPE THREADS LABEL
     prepare "$1"
     perf record -q -F 499 -g -o "$work/engine-perf" "$build/gquant" -q -t "$3" "$1" "$out" "$2"

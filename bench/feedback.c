@@ -1,14 +1,14 @@
-/* bench-feedback: what rounding with error feedback takes, beside products of matrices in the same run.
+/* bench-feedback: speed of GPTQ-style error feedback, compared with matrix products in the same run.
  *
  *     bench-feedback [--isa LEVEL] [--threads N] [--type TYPE] [--effort 0..2] [--trials N] [--sweeps N]
  *         [--rows N] [--heads N] [COLUMNS...]
  *
- * Moments are of made-up activations. Printed per width are GFLOP/s, and their ratio to that of a product of
- * COLUMNS x COLUMNS weights (F32) with 512 tokens, measured before and after each: of the moments of two
- * streams (2 T n^2 + T n^2 operations for T tokens and n columns), the same in bf16, of their root (n^3 / 3),
- * and of the pass over rows, by float32 and by moments in bf16 (2 n^2 per row; with a second stream, which
- * moves the target, 5 n^2). One thread's time is that of its processor. With --heads rows are those of so
- * many heads, in chains of up to FEEDBACK_ROWS heads whose rows are rounded one after another.
+ * Activations are random. Printed per width are GFLOP/s, and the ratio to a product of COLUMNS x COLUMNS
+ * weights (F32) with 512 tokens, measured before and after each: of the Hessian of two streams (2 T n^2 + T n^2
+ * operations for T tokens and n columns), the same in bf16, of its Cholesky factor (n^3 / 3), and of the pass
+ * over rows with a Hessian in float32 and in bf16 (2 n^2 per row; 5 n^2 with the GPTAQ term of a second
+ * stream). With one thread the time is CPU time. With --heads the rows are those of so many heads, in chains of
+ * up to FEEDBACK_ROWS heads whose rows are rounded one after another.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,7 +84,7 @@ static void print_rate(bench_site *s, const char *what, double seconds, double o
 
 typedef struct bench_pass {
     const bench_site *s;
-    const feedback_moments *runs;
+    const feedback_hessian *runs;
     size_t n_runs, room;
     uint8_t *rooms, *blocks;
     size_t heads; /* of a chain */
@@ -129,7 +129,7 @@ static void pass_over_chain(void *data, size_t i, int thread) {
                    p->blocks + row * gguf_row_bytes(tensor_type_of(type), n), &sums);
 }
 
-static double pass_seconds(const bench_site *s, const feedback_moments *runs, size_t n_runs) {
+static double pass_seconds(const bench_site *s, const feedback_hessian *runs, size_t n_runs) {
     bench_pass p = {
         .s = s, .runs = runs, .n_runs = n_runs, .room = feedback_bytes(k, type, s->n, MATMUL_BF16)};
     p.rooms = allocate_lines((size_t)threads * p.room);

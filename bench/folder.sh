@@ -1,13 +1,13 @@
 #!/bin/sh
-# Folders from Hugging Face beside the same models as one GGUF each, in turn, with two threads: a plain model in four
-# files of BF16, a mixture of experts of 4096 x 12288, and matrices of FP8 with scales of 128 x 128.
+# Hugging Face folders compared with the same models as one GGUF each, in turn, with two threads: a dense BF16 model in
+# four files, a mixture of experts of 4096 x 12288, and FP8 matrices with scales per 128 x 128 block.
 #
 #     sh bench/folder.sh BUILD-FOLDER WORK-FOLDER
 #
 # WEIGHTS (1e9; of the mixture 2.6 times as many), TYPE (Q4_K_M), THREADS (2), ROUNDS (3) and KINDS (plain experts fp8)
 # can be set in the environment. Prints medians over the rounds of seconds and of seconds of processors, and the largest
-# peak of memory; then the same for a copy in BF16, beside cp of the folder. Needs GNU time, and 14 bytes of disk per
-# weight of the mixture at once; folders and files are left for the next time. The page cache is warm if memory allows.
+# peak of memory; then the same for a conversion to BF16, and for cp of the folder. Needs GNU time, and 14 bytes of disk per
+# weight of the mixture at once; folders and files stay for the next run. The page cache is warm if memory allows.
 set -eu
 build=$1 work=$2
 weights=${WEIGHTS:-1e9} type=${TYPE:-Q4_K_M} threads=${THREADS:-2} rounds=${ROUNDS:-3} kinds=${KINDS:-plain experts fp8}

@@ -1,9 +1,8 @@
 /* bench-kernels: speed and error of every encoder and decoder on the reference data, one thread.
  *
- * A line is a type at an effort, without and with importance data. Its speeds are medians of some turns, in
- * processor time; beside its error stands the smallest that any encoder could reach (bench/bounds.inc). When
- * llama.cpp's library is given, its encoder and decoder are measured in the same turns, and the line has the
- * medians of the turns' ratios, too. */
+ * A line is a type at an effort, without and with an imatrix. Speeds are medians of CPU time over turns; next
+ * to the error is the lower bound of any encoder (bench/bounds.inc). With llama.cpp's library, its encoder and
+ * decoder are measured in the same turns, and the line also has the medians of the turns' ratios. */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -52,7 +51,7 @@ static uint8_t blocks[4 * N];
 
 /* ---- one job, timed ---- */
 typedef struct job {
-    const codec *codec; /* NULL: the peer's */
+    const codec *codec; /* NULL: llama.cpp's */
     peer_codec peer;
     codec_effort effort;
     const float *importance;
@@ -105,7 +104,7 @@ static void measure_turn(job j, int repeat, figures *f) {
     if (repeat == 0) f->error = relative_error(j.importance);
 }
 
-/* Neighbours in time have the same clock rate and company: ratios of turns vary less than ratios of medians.
+/* Runs close in time have the same clock rate and load: ratios of turns vary less than ratios of medians.
  */
 static void compare_turns(figures *f, const figures *peer, int repeat) {
     f->encode_ratio[repeat] = f->encode[repeat] / peer->encode[repeat];
@@ -119,7 +118,7 @@ static void summarise_figures(figures *f, int repeats) {
 
 static const char *const efforts[] = {"fast", "default", "best"};
 
-/* Figures of a line, in order; the last six only with llama.cpp beside. */
+/* Figures of a line, in order; the last six only with llama.cpp. */
 static const struct {
     const char *name;
     int width, digits;

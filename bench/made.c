@@ -1,4 +1,4 @@
-/* Shapes and numbers of made-up models. Weights are normal with a scale per row and one outlier in a
+/* Shapes and weights of synthetic models. Weights are normal with a scale per row and one outlier in a
  * thousand.
  */
 #include "bench/made.h"

@@ -1,7 +1,7 @@
-/* Writes a made-up model as a folder from Hugging Face: config.json, a tokenizer.json with merges of bytes,
- * and safetensors files with every array where the format wants it. All places are known before a weight is
- * made, so weights go to the disk row by row. The converter reorders rows of attn_q and attn_k (halves of a
- * head become pairs); the folder has them in the order before, so that it gives the weights of the GGUF file.
+/* Writes a synthetic model as a Hugging Face folder: config.json, a byte-level BPE tokenizer.json, and
+ * safetensors files. All offsets are known before a weight is made, so weights are written row by row. The
+ * converter reorders rows of attn_q and attn_k (halves of a head become pairs); the folder has them in the order
+ * before, so that it converts to the weights of the GGUF file.
  */
 #include <errno.h>
 #include <math.h>
@@ -14,7 +14,7 @@
 
 enum { FP8_BLOCK = 128 }; /* rows and columns that share a scale */
 
-/* A matrix of the folder: a tensor, or that of one expert; with a scale array behind it where it is FP8. */
+/* A matrix of the folder: a tensor, or that of one expert; followed by a scale tensor where it is FP8. */
 typedef struct made_array {
     const made_weight *weight;
     uint64_t expert;
@@ -38,7 +38,7 @@ static FILE *folder_create(const made_folder *f, const char *name, char *path, s
     return made_create(path);
 }
 
-/* ---- arrays ---- */
+/* ---- safetensors tensors ---- */
 
 /* GGUF's names in a layer, and the folder's; of experts where the second is set. */
 static const struct {
@@ -91,7 +91,7 @@ static made_array array_of(const made_model *m, const made_weight *w, uint64_t e
     return a;
 }
 
-/* Lists the arrays and gives each its place: files of about the same size, in order. */
+/* Lists the safetensors tensors and assigns their offsets: files of about the same size, in order. */
 static void folder_lay_out(made_folder *f, uint64_t shards) {
     const made_model *m = f->model;
     size_t n = 0;
@@ -115,7 +115,7 @@ static void folder_lay_out(made_folder *f, uint64_t shards) {
 
 /* ---- weights ---- */
 
-/* The row of a tensor that becomes row `row` of an array. */
+/* The row of a GGUF tensor that becomes row `row` of a safetensors tensor. */
 static uint64_t array_row(const made_model *m, const made_array *a, uint64_t row) {
     if (!strstr(a->name, "q_proj") && !strstr(a->name, "k_proj")) return a->expert * a->weight->ne[1] + row;
     uint64_t head = m->shape.width / m->shape.heads, in = row % head;
@@ -299,7 +299,7 @@ static void write_byte(FILE *to, unsigned byte) {
 
 static const char SPACE[] = "\xc4\xa0"; /* the character of byte 32 */
 
-/* Special tokens, the 256 bytes, then made-up words in pairs: alone, and behind a space. */
+/* Special tokens, the 256 bytes, then synthetic words in pairs: alone, and after a space. */
 static void write_vocabulary(FILE *to, uint64_t n) {
     static const char *const special[] = {"<s>", "</s>"};
     char word[32];

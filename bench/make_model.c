@@ -1,8 +1,8 @@
-/* make-model: writes a llama-shaped model of any size with made-up weights, as a GGUF file or a folder from
- * Hugging Face, and importance data that fit it. `usage` below tells how.
+/* make-model: writes a synthetic llama of any size with random weights, as a GGUF file or a Hugging Face folder,
+ * and an imatrix for it; `usage` below lists the options.
  *
- * For trying the quantizer, for tests and benchmarks without a download. The same options give the same
- * bytes. llama.cpp loads the file and talks nonsense. Memory does not grow with the model.
+ * For experiments, tests and benchmarks without a download. The same options give the same bytes. llama.cpp
+ * loads the file. Memory does not grow with the model.
  */
 #include <getopt.h>
 #include <math.h>
@@ -11,7 +11,7 @@
 
 #include "bench/made.h"
 #include "codec/codec.h"
-#include "gguf/header.h"
+#include "gguf/gguf.h"
 #include "imatrix/imatrix.h"
 
 static gq_error error;
@@ -29,7 +29,7 @@ static void header_set_array(gguf_header *h, const char *key, uint32_t type, uin
     exit_unless(gguf_header_set_array(h, key, type, n, bytes, size, &error));
 }
 
-/* Piece i of the vocabulary: three control tokens, the 256 bytes, then made-up syllables, every other one at
+/* Piece i of the vocabulary: three control tokens, the 256 bytes, then random syllables, every other one at
  * the start of a word. */
 static int vocabulary_piece(char *to, size_t size, uint64_t i) {
     static const char *const control[] = {"<unk>", "<s>", "</s>"};
@@ -128,7 +128,7 @@ static void write_model(const made_model *m, const char *path) {
 
 enum { CHUNKS = 100 };
 
-/* Mean squared activations as they come: over some decades, a few columns far above the rest. */
+/* Mean squared activations as real models have them: over some decades, a few columns far above the rest. */
 static void write_importance(const made_model *m, const char *path) {
     imatrix im = {.entries = made_allocate(m->n, sizeof *im.entries), .chunk_count = CHUNKS, .legacy = true};
     char *dataset = "made-up activations";
@@ -139,7 +139,7 @@ static void write_importance(const made_model *m, const char *path) {
         const made_weight *w = &m->weights[i];
         if (w->norm) norm = i;
         if (!w->input) continue;
-        /* Weights behind the same norm meet the same activations. */
+        /* Weights after the same norm have the same input activations. */
         bool own = strstr(w->name, "attn_output") || strstr(w->name, "ffn_down");
         imatrix_entry *entry = &im.entries[im.n_entries++];
         *entry = (imatrix_entry){

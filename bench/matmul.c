@@ -1,13 +1,13 @@
-/* bench-matmul: products of matrices beside OpenBLAS' sgemm, in the same run on the same data.
+/* bench-matmul: matrix products compared with OpenBLAS' sgemm, in the same run on the same data.
  *
  *     bench-matmul [--isa LEVEL] [--threads N] [--turns N] [--arithmetic bf16] [ROWSxCOLUMNSxTOKENS...]
  *
  * Both take turns; printed are the medians of all turns in GFLOP/s and the median of the turns' ratios, which
  * is what a busy machine disturbs least. OpenBLAS gets the weights as floats and kernels of the same level;
  * ours are F32, F16 and Q4_K. Without shapes: those of an 8 B model's matrices, and the two products of a
- * head of attention, by one thread and without what later tokens would see.
+ * head of attention, by one thread, causal.
  *
- * With --arithmetic bf16 our own products in float32 stand in OpenBLAS's place, and there are no heads, whose
+ * With --arithmetic bf16 the comparison is with our own float32 products, and there are no heads, whose
  * products are always in float32.
  */
 #include <dlfcn.h>
@@ -33,10 +33,10 @@ enum { ROW_MAJOR = 101, AS_IT_IS = 111, TRANSPOSED = 112 };
 
 static const kernels *k;
 static matmul *m;
-static sgemm_of *sgemm; /* NULL: bf16 beside float32 */
+static sgemm_of *sgemm; /* NULL: bf16 compared with float32 */
 static int turns = 9;
 
-/* One thread's time is that of its processor, which others on the machine do not count into. */
+/* With one thread the time is CPU time, which other load does not change. */
 static double matmul_seconds(void) {
     struct timespec t;
     clock_gettime(threads_pool_most(matmul_pool(m)) == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
@@ -138,7 +138,7 @@ static void compare_head(size_t width, size_t tokens) {
     free(a), free(b), free(c);
 }
 
-/* The library, with the kernels of that level; both are told before it is loaded. */
+/* The library, with the kernels of that level; both are set in the environment before it is loaded. */
 static void load_openblas(const char *isa, int threads) {
     bool avx512 = !strcmp(isa, "x86-64-v4") || !strcmp(isa, "amx");
     const char *core = avx512 ? "SkylakeX" : !strcmp(isa, "x86-64-v3") ? "Haswell" : "Nehalem";

@@ -1,5 +1,5 @@
-# Commands measured in turn, for the scripts that read this file. They set $out, which each command makes, $times, a
-# file of figures, and $log, what the last command said. Needs GNU time.
+# Measures commands in turn, for scripts that source this file. They set $out (each command's output), $times (a file of
+# figures) and $log (messages of the last command). Needs GNU time.
 
 measure() { # name, input (a file or a folder), command...
     name=$1 input=$2
@@ -13,7 +13,7 @@ measure() { # name, input (a file or a folder), command...
     }
 }
 
-print_medians() { # prints a table; with a name, how many times that one's figures the others are, too
+print_medians() { # prints a table; with a name, also the ratio of the others' figures to that one's
     awk -v other="${1-}" '
     function median(list,    n, v, i, j, t) {
         n = split(list, v, " ")

@@ -24,7 +24,7 @@ bool peer_codec_of(void *library, const tensor_type *type, peer_codec *codec) {
     size_t n = 0;
     void (*make_tables)(int);
     bool (*demands)(int);
-    /* In its symbols names are in lower case, but for the K of "Q4_K". */
+    /* Its symbols have type names in lower case, except for the K of "Q4_K". */
     for (; type->name[n] && n + 1 < sizeof name; n++)
         name[n] = (char)(type->name[n] == 'K' ? 'K' : tolower((unsigned char)type->name[n]));
     name[n] = 0;

@@ -1,4 +1,4 @@
-/* llama.cpp's row encoders and decoders, taken from its release library, to measure ours beside them. */
+/* llama.cpp's row encoders and decoders from its release library, for comparisons. */
 #pragma once
 
 #include <stdbool.h>
@@ -17,6 +17,6 @@ typedef struct peer_codec {
 void *peer_open(const char *folder);
 /* false: the library has no encoder for the type. */
 bool peer_codec_of(void *library, const tensor_type *type, peer_codec *codec);
-/* importance: one value per column, or NULL: all the same, which types that demand some are told. */
+/* importance: one value per column; NULL: all equal (types that require an imatrix get ones). */
 void peer_encode(const peer_codec *codec, const float *x, void *blocks, size_t rows, size_t cols,
                  const float *importance);

@@ -1,22 +1,22 @@
 #!/bin/sh
-# Divergence of gquant's files beside that of llama.cpp's: same model, file type and importance data.
+# KL divergence of gquant's files compared with llama.cpp's: same model, file type and imatrix.
 #
 #     sh bench/quality.sh BUILD-FOLDER WORK-FOLDER PEER-FOLDER MODEL.gguf TOKENS.u16 IMATRIX.dat [TYPE...]
 #
-# PEER-FOLDER is what ../shared/peer/setup.sh has filled. Each TYPE (those of bench/results/small-models.md, unless told) is made
-# four times: by either, without importance data and with it. Prints mean KL divergence from the original, the ratio
+# PEER-FOLDER is what ../shared/peer/setup.sh has filled. Each TYPE (default: those of bench/results/small-models.md) is made
+# four times: by either, without and with the imatrix. Prints mean KL divergence from the base model, the ratio
 # and its standard error, and the difference in its own standard errors (paired: over the same windows of text), above
 # 0 where gquant's is less. EFFORT (default) and TOKENS (40000) can be set in the environment. With CALIBRATE, a file
 # of decimal ids, each TYPE is made once more, calibrated on these in windows of CONTEXT (128) tokens, and compared
-# with llama.cpp's file with importance data. STEPS is a list for --calibrate-steps.
+# with llama.cpp's file with an imatrix. STEPS is a list for --calibrate-steps.
 #
 # With OUTLIERS, a seed and a number ("7 300"), all is measured on a model of the same function that is harder to
 # round, as large models are: 1 % of the columns at every norm, at ffn_down and at output are 10 to 300 times larger
-# (../shared/models/make_outliers.py, which needs numpy; MODEL is a dense llama). Importance data of it are computed on
+# (../shared/models/make_outliers.py, which needs numpy; MODEL is a dense llama). Its imatrix is computed on
 # the tokens of CALIBRATE.
 #
 # bench-divergence runs dense llamas only. For other architectures, and for windows of another size, EVALUATE is the
-# tokens of a window: `gquant evaluate` then measures, and jq takes the figures from what it prints.
+# tokens of a window: `gquant evaluate` then measures, and jq reads the figures.
 set -eu
 build=$1 work=$2 peer=$3 model=$4 tokens=$5 importance=$6
 shift 6
@@ -61,8 +61,8 @@ done
 build=$(realpath "$build") model=$(realpath "$model") tokens=$(realpath "$tokens")
 cd "$work"
 
-# Prints for each file: name, perplexity, divergence, its error, share of same tops, and by how much the divergence
-# differs from that of the file before it, with the error of that.
+# Prints for each file: name, perplexity, KL divergence, its standard error, share of equal top-1 tokens, and the
+# difference of the KL from that of the file before it, with its standard error.
 # shellcheck disable=SC2086 # names made above
 evaluate() {
     if [ ! "${EVALUATE:-}" ]; then

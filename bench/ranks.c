@@ -1,7 +1,7 @@
 /* Counts what each rank does and sends when ranks share a calibration. Ranks are threads of this process with
- * a thread each. The kernels that multiply, round and encode are put aside, as that work follows from sizes:
- * they note how much there would be, and give numbers with which the run goes on. So the files that come out
- * mean nothing, and models far too large to be calibrated here can be looked at.
+ * a thread each. Kernels that multiply, round and encode are replaced, as their work follows from sizes: the
+ * replacements count operations and return numbers with which the run continues. Output files are meaningless,
+ * and models far too large to be calibrated here can be counted.
  *
  *     bench-ranks MODEL.gguf TYPE TOKENS CONTEXT RANKS...
  */
@@ -48,7 +48,7 @@ static void count_feedback(const feedback_task *t, const float *x, size_t rows, 
     }
 }
 
-/* An encoder is not told its type. */
+/* An encoder does not know its type. */
 #define ENCODER(name, type) \
     static void name(const float *x, uint8_t *blocks, size_t rows, size_t columns, \
                      const codec_importance *importance, const encode_settings *settings) { \

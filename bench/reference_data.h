@@ -1,5 +1,5 @@
 /* The weights that encoders are measured on: the same numbers on every machine with an IEEE math library of
- * the usual quality, and the same as those llama.cpp's recorded figures stand for. */
+ * the usual quality, and the data of llama.cpp's recorded figures. */
 #pragma once
 
 enum { REFERENCE_ROWS = 256, REFERENCE_COLS = 4096 };

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Divergence of named mixes, and of targets of exactly their sizes.
+# KL divergence of named mixes, and of --target-size with exactly their sizes.
 #
 #     sh bench/target.sh BUILD-FOLDER WORK-FOLDER MODEL-F16.gguf TOKENS.u16 [IMATRIX]
 #
-# For a model that bench-divergence knows. TYPES and N (tokens to score) may be set.
+# For a model that bench-divergence runs. TYPES and N (tokens to score) may be set.
 set -eu
 build=$1 work=$2 in=$2/target-in.gguf imatrix=${5:+--imatrix=$5}
 cp -L "$3" "$in" # the measurements are kept beside it

@@ -1,10 +1,10 @@
 #!/bin/sh
-# What loops cost by what they run on: builds with OpenMP and without, in turn.
+# Cost of parallel loops by threading runtime: builds with OpenMP and without, in turn.
 #
 #     sh bench/threads.sh WORK-FOLDER MODEL IDS COMMAND...
 #
-# WORK-FOLDER has room for two bytes per weight. MODEL is a small one, say ../shared/models/tiny-f16.gguf, and IDS a file of its tokens
-# numbers. COMMANDs are builds of gquant (-DGQUANT_OPENMP=OFF makes the one without), and build/make-model lies beside
+# WORK-FOLDER has room for two bytes per weight. MODEL is a small one, say ../shared/models/tiny-f16.gguf, and IDS a file of its token
+# ids. COMMANDs are builds of gquant (-DGQUANT_OPENMP=OFF makes the one without), and build/make-model lies beside
 # the first of them. WEIGHTS (1e8), THREADS (2), ROUNDS (5) and HOGS (2), which are at work beside the evaluation, can be
 # set in the environment. Medians of seconds, and their ratio to the first. Needs GNU time.
 set -eu

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""train_draft.py GGUF_PY TEXT_FOLDER OUT_FOLDER SECONDS: trains a small model with a prediction block, for bench/results/prediction-blocks.md
+"""train_draft.py GGUF_PY TEXT_FOLDER OUT_FOLDER SECONDS: trains a small model with an MTP layer, for bench/results/prediction-blocks.md
 
-The model is of architecture hy_v3 without experts: 256 wide, 2 layers and a block, 8 heads on 2, bytes as tokens. It is trained on the files *.py
-below TEXT_FOLDER, for so many seconds: on the next byte and, with a weight of 0.3, on the block's prediction. Writes model-F16.gguf, and held-out.txt
+The model is of architecture hy_v3 without experts: 256 wide, 2 layers and an MTP layer, 8 heads on 2, bytes as tokens. It is trained on the files *.py
+below TEXT_FOLDER, for so many seconds: on the next byte and, with a weight of 0.3, on the MTP layer's prediction. Writes model-F16.gguf, and held-out.txt
 and text.txt with ids of bytes that it has not seen. Python needs torch; GGUF_PY is llama.cpp's gguf-py.
 """
 import math

@@ -3,8 +3,8 @@
  *
  * A try encodes rows of the reference data step by step with these numbers, decodes the blocks again, and
  * takes the relative error and the least processor time per weight of a few repetitions. Tries are sorted by
- * cost; a star marks one that no cheaper try equals. With --order it makes a list of pairs instead: each time
- * the pair that lowers the error most after those already in the list. */
+ * cost; a star marks one that no cheaper try equals. With --order it makes a list of scale pairs instead:
+ * each time the pair that lowers the error most after those already in the list. */
 #include <getopt.h>
 #include <math.h>
 #include <stddef.h>
@@ -69,7 +69,7 @@ static const search_member *member_named(const char *name, size_t length) {
     return NULL;
 }
 
-/* ---- what a search costs and brings ---- */
+/* ---- cost and error of a search ---- */
 typedef struct tuner {
     const kernels *kernels;
     const tensor_type *type;

@@ -1,11 +1,11 @@
 #!/bin/sh
-# The whole command beside llama.cpp's and beside cp, in turn: Q4_K_M with importance data, two threads.
+# The whole command compared with llama-quantize and cp, in turn: Q4_K_M with an imatrix, two threads.
 #
 #     sh bench/whole.sh BUILD-FOLDER WORK-FOLDER [PEER-FOLDER]
 #
-# PEER-FOLDER is what ../shared/peer/setup.sh has filled; without it llama.cpp is left out. WEIGHTS (1e9), TYPE
-# (Q4_K_M), THREADS (2) and ROUNDS (3) can be set in the environment. Prints medians over the rounds, and how many
-# times gquant's they are. Needs GNU time, three bytes of disk and of memory per weight: the page cache is warm.
+# PEER-FOLDER is what ../shared/peer/setup.sh has filled; without it llama.cpp is skipped. WEIGHTS (1e9), TYPE
+# (Q4_K_M), THREADS (2) and ROUNDS (3) can be set in the environment. Prints medians over the rounds, and their ratio
+# to gquant's. Needs GNU time, three bytes of disk and of memory per weight: the page cache is warm.
 # gquant's output is on the disk when it ends and that of cp is not, hence the line of cp with sync.
 set -eu
 build=$1 work=$2 peer=${3-}

@@ -36,6 +36,7 @@ static const struct {
     {CMD_IMATRIX, imatrix_main},
     {CMD_EVALUATE, evaluate_main},
     {CMD_TOKENIZE, tokenize_main},
+    {CMD_TEXT, text_main},
     {CMD_TYPES, types_main},
     {CMD_PUBLISH, publish_main},
     {CMD_COMPLETION, completion_main},

@@ -17,8 +17,10 @@ int speed_main(const request *r);                    /* speed.c, of evaluate --s
 int imatrix_main(const request *r);                  /* imatrix.c */
 bool imatrix_compute(const request *r, gq_error *e); /* importance.c */
 int tokenize_main(const request *r);                 /* tokenize.c */
+int text_main(const request *r);                     /* sample_text.c */
 int types_main(const request *r);                    /* types.c */
 int completion_main(const request *r);               /* completion.c */
 int help_main(const request *r);                     /* help.c */
+void classes_print(void);                            /* classes.c, of help classes */
 int hint_main(void);                                 /* short usage, for a command line without words */
 int version_main(const request *r);

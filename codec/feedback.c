@@ -1,7 +1,6 @@
 #include <string.h>
 
 #include "codec/feedback.h"
-#include "codec/feedback_scratch.h"
 
 uint64_t feedback_bytes(const kernels *k, uint32_t type, size_t columns, matmul_arithmetic arithmetic) {
     if (columns > UINT32_MAX) return UINT64_MAX;
@@ -79,7 +78,7 @@ static void round_root_tile(float *tile) {
     memcpy((uint8_t *)tile + sizeof turned, turned, sizeof turned);
 }
 
-void feedback_round_strip(const feedback_moments *m, size_t strip) {
+void feedback_round_strip(const feedback_hessian *m, size_t strip) {
     float *root = (float *)m->root + feedback_triangle(strip);
     for (size_t i = 0; i < strip; i++) round_root_tile(root + i * TILE);
     if (!m->difference) return;

@@ -1,5 +1,5 @@
 /* Lists the ISA levels that are built in and chooses one. */
-#include "codec/isa.h"
+#include "codec/codec.h"
 
 #if defined GQ_HAVE_v2 || defined GQ_HAVE_v3 || defined GQ_HAVE_v4
 #define HAVE_X86
@@ -14,8 +14,6 @@
 #endif
 #include <stdlib.h>
 #include <string.h>
-
-#include "codec/codec.h"
 
 extern const kernels kernels_v2, kernels_v3, kernels_v4, kernels_amx, kernels_neon, kernels_generic;
 

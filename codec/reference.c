@@ -1,11 +1,10 @@
 /* Scalar decoders, one element at a time, as the format description puts them. Slow and plain on purpose:
  * they share no code with the kernels that they check. */
-#include "codec/reference.h"
+#include "codec/codec.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "codec/codec.h"
 #include "codec/grids.h"
 
 static unsigned low_nibble(uint8_t b) { return b & 15; }

@@ -1,6 +1,6 @@
 #include "gguf/facts.h"
 #include "base/name_index.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -12,8 +12,8 @@
 #include "base/checksum.h"
 #include "base/fail.h"
 #include "base/memory.h"
-#include "gguf/read.h"
-#include "gguf/value.h"
+#include "gguf/gguf.h"
+#include "gguf/model.h"
 
 /* ---- what others may do with a model in GGUF files ---- */
 
@@ -46,10 +46,7 @@ static bool access_is_cold(const model_source *m, const model_tensor *t, uint64_
     return gq_file_is_cold(access_file(m, t), t->offset + model_bytes(t, first), model_bytes(t, n));
 }
 
-static uint64_t access_stored_at(const model_source *m, const model_tensor *t) {
-    (void)m;
-    return t->offset;
-}
+static uint64_t access_stored_at(const model_source *, const model_tensor *t) { return t->offset; }
 
 /* ---- what the files hold, as a checksum ---- */
 
@@ -275,14 +272,15 @@ bool gguf_model_check_transposed(const model_source *m, gq_error *e) {
     uint64_t n, marked = 0;
     const uint8_t *names;
     if (!kv) return true;
-    if (!transposed_names(m, &n, &names)) return gq_fail(e, "%s: %s is no list of texts", path, kv->key);
+    if (!transposed_names(m, &n, &names))
+        return gq_fail(e, "%s: %s is not an array of strings", path, kv->key);
     for (uint64_t i = 1; i <= n; i++) {
         const model_tensor *t = next_tensor(m, &names);
         if (!t)
-            return gq_fail(e, "%s: %s: entry %llu of %llu is the name of no tensor", path, kv->key,
+            return gq_fail(e, "%s: %s: entry %llu of %llu is not the name of a tensor", path, kv->key,
                            (unsigned long long)i, (unsigned long long)n);
         if (!shape_is_matrix(t->ne))
-            return gq_fail(e, "%s: %s names %s, which is no matrix", path, kv->key, t->name);
+            return gq_fail(e, "%s: %s names %s, which is not a matrix", path, kv->key, t->name);
     }
     for (uint64_t i = 0; i < m->n_tensors; i++) marked += m->tensors[i]->transposed;
     return marked == n ||

@@ -12,8 +12,8 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "base/name_index.h"
-#include "gguf/header.h"
-#include "gguf/value.h"
+#include "gguf/gguf.h"
+#include "gguf/model.h"
 
 struct gguf_header {
     model_kv *kv; /* key NULL: removed */

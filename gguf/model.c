@@ -21,7 +21,7 @@ bool model_index_names(model_source *m, gq_error *e) {
     for (uint64_t i = 1; i < m->n_tensors; i++) {
         const model_tensor *a = m->by_name[i - 1], *b = m->by_name[i];
         if (strcmp(a->name, b->name) == 0)
-            return gq_fail(e, "%s: tensor '%s' is in %s, too", m->files[b->shard]->path, b->name,
+            return gq_fail(e, "%s: tensor '%s' is also in %s", m->files[b->shard]->path, b->name,
                            m->files[a->shard]->path);
     }
     return true;

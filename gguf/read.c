@@ -5,7 +5,7 @@
  * offsets become positions in the file, which must lie in it and not overlap. A file of another format gets
  * advice instead of a bare error. Shards are put together in gguf.c; the limits are in
  * docs/internals/formats.md. */
-#include "gguf/read.h"
+#include "gguf/gguf.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,8 +13,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "gguf/header.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 
 /* ---- a cursor: reads a header front to back, piece by piece, and says where it is wrong ---- */
 

@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "gguf/value.h"
+#include "gguf/model.h"
 
 static const struct {
     const char *name;

@@ -7,23 +7,14 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "hf/adapter/adapter_merge.h"
-#include "hf/arrays/names.h"
-#include "hf/arrays/place.h"
-#include "hf/arrays/saved_names.h"
-#include "hf/folder/config_read.h"
-#include "hf/folder/draft.h"
+#include "hf/adapter/adapter.h"
+#include "hf/sources/sources.h"
+#include "hf/folder/folder.h"
 #include "hf/hf.h"
 #include "hf/image.h"
-#include "hf/metadata/general.h"
 #include "hf/metadata/metadata.h"
-#include "hf/metadata/modules.h"
 #include "hf/projector.h"
-#include "hf/tensors/build_names.h"
-#include "hf/tensors/build_tensor.h"
-#include "hf/tensors/doubts.h"
-#include "hf/tensors/predicting.h"
-#include "hf/tensors/steps.h"
+#include "hf/tensors/tensors.h"
 #include "hf/tokenizer/tokenizer.h"
 
 typedef struct hf_container {
@@ -86,7 +77,7 @@ static bool container_fold_content(const model_source *m, uint32_t *content, gq_
 
 static bool container_own_name(const model_source *m, const char *name, char *to, size_t size) {
     const hf_container *c = m->state;
-    return hf_build_own_name(&c->build, name, to, size);
+    return hf_names_find_source(&c->build, name, to, size);
 }
 
 static void container_close(void *state) {
@@ -135,7 +126,7 @@ static bool open_metadata(hf_container *c, uint64_t n_tokens, gq_error *e) {
                                   (unsigned long long)t->ne[1], (unsigned long long)n_tokens);
     }
     return hf_general_pairs(&c->folder, &c->config, &counts, &c->pairs, e) &&
-           hf_arch_pairs(&c->config, &c->pairs, e) && hf_build_pairs(&c->build, &c->pairs, e);
+           hf_arch_pairs(&c->config, &c->pairs, e) && hf_tensor_pairs(&c->build, &c->pairs, e);
 }
 
 static int compare_file_places(const void *a, const void *b) {

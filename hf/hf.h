@@ -22,3 +22,20 @@ bool hf_projector_open(model_source *m, const char *path, const gq_adapters *ada
 char *hf_model_stem(const char *path, gq_error *e);
 /* Returns what a folder is called, without the folders above it. malloc'ed; NULL: no memory. */
 char *hf_model_name(const char *path, gq_error *e);
+
+/* A class that config.json may name under "architectures". */
+typedef enum hf_class_kind {
+    HF_CLASS_MODEL,
+    HF_CLASS_DRAFT,
+    HF_CLASS_PROJECTOR,
+    HF_CLASS_REFUSED
+} hf_class_kind;
+typedef struct hf_class {
+    const char *name;
+    /* The architecture, or the projector type, of the GGUF that is made of it, and a second projector type; of a class
+     * that is refused the reason. NULL: the config decides, or there is none. */
+    const char *makes, *also;
+    hf_class_kind kind;
+} hf_class;
+/* Gets row i of all classes; false: there are no more. A class that makes several architectures has several rows. */
+bool hf_class_at(size_t i, hf_class *to);

@@ -5,11 +5,8 @@
 
 #include "arch/arch.h"
 #include "base/checked.h"
-#include "hf/arrays/coded.h"
-#include "hf/arrays/image_kind.h"
-#include "hf/arrays/names.h"
-#include "hf/tensors/build_tensor.h"
-#include "hf/tensors/origin.h"
+#include "hf/sources/sources.h"
+#include "hf/tensors/tensors.h"
 
 enum {
     SMALL_ELEMENTS = 1024, /* at most: such arrays are F32 */
@@ -241,6 +238,6 @@ bool hf_image_build(hf_build *b, const hf_config *c, const hf_list *l, hf_pairs 
     if (l->config && !hf_pairs_text(pairs, "config", l->config, e)) return false;
     if (!image_join(b, e) || !image_warn_needs(b, k.mark, e)) return false;
     for (size_t i = 0; i < b->n; i++)
-        if (!hf_origin_describe(&b->tensors[i], e)) return false;
+        if (!hf_tensor_describe(&b->tensors[i], e)) return false;
     return hf_image_warn(&k, l, e);
 }

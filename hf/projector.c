@@ -9,13 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/arrays/coded.h"
-#include "hf/arrays/names.h"
-#include "hf/metadata/arch_pairs.h"
+#include "hf/sources/sources.h"
 #include "hf/metadata/metadata.h"
-#include "hf/projector_check.h"
-#include "hf/tensors/build_names.h"
-#include "hf/tensors/build_tensor.h"
+#include "hf/tensors/tensors.h"
 
 enum { NAME_BYTES = 512 };
 

@@ -1,17 +1,15 @@
 /* Nothing runs a projector here, so what it must have is told by four things: all layers are alike, the config says how
  * wide they are, sizes agree with one another (hf/projector_shapes.h), and each rule of the row has an array, but for
  * those that the row says some projectors lack. */
-#include "hf/projector_check.h"
+#include "hf/projector.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/checked.h"
-#include "hf/arrays/names.h"
-#include "hf/projector_shapes.h"
-#include "hf/tensors/build_names.h"
-#include "hf/tensors/build_tensor.h"
+#include "hf/sources/sources.h"
+#include "hf/tensors/tensors.h"
 
 enum { BLOCKS_MOST = 4096 };
 
@@ -22,7 +20,7 @@ enum { BLOCKS_MOST = 4096 };
 /* Fails for want of a tensor that goes with another one. */
 static bool check_fail_missing(const hf_build *b, const hf_tensor *beside, const char *name, gq_error *e) {
     char own[512] = "";
-    bool is_known = hf_build_own_name(b, name, own, sizeof own);
+    bool is_known = hf_names_find_source(b, name, own, sizeof own);
     return check_fail(b, beside, e,
                       "there is no %s%s%s%s beside it: part of the model was not saved or downloaded", name,
                       is_known ? " (" : "", own, is_known ? ")" : "");

@@ -2,15 +2,15 @@
  * metadata or from the first tensor that has them; all others have to agree. A table says it for all kinds, since a
  * tensor of one name is of one size in terms of the others; a row has what differs.
  */
-#include "hf/projector_shapes.h"
+#include "hf/projector.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
-#include "hf/arrays/names.h"
-#include "hf/tensors/build_tensor.h"
+#include "hf/sources/sources.h"
+#include "hf/tensors/tensors.h"
 
 enum { LETTERS = 128, WORD_BYTES = 16 };
 
@@ -43,6 +43,8 @@ static bool is_square(uint64_t n) {
     return root * root == n;
 }
 
+static bool is_letter(char c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }
+
 /* Compares a dimension with a sum of letters: at most one of them is not known yet, and gets what is left.
  * *expected: the sum, 0: it has no value. */
 static bool sum_fits(shape_values *v, const char *word, uint64_t n, const hf_tensor *t, uint64_t *expected) {
@@ -53,6 +55,7 @@ static bool sum_fits(shape_values *v, const char *word, uint64_t n, const hf_ten
         uint64_t factor = strtoull(word, &at, 10), known;
         bool is_number = at != word && (*at == 0 || *at == '+');
         if (at == word) factor = 1;
+        if (!is_number && !is_letter(*at)) return false; /* no word of arch/projector.h: nothing fits */
         known = is_number ? 1 : letter_value(v, *at);
         if (!known) unknown = *at, factor_of_unknown = factor;
         sum += factor * known;
@@ -72,6 +75,7 @@ static bool word_fits(shape_values *v, const char *word, uint64_t n, const hf_te
     if (*word == '?') return true;
     if (*word == '@') return is_square(n) || is_square(n - 1);
     if (*word != '*' && *word != '^') return sum_fits(v, word, n, t, expected);
+    if (!is_letter(word[1])) return false;
     uint64_t of = letter_value(v, word[1]);
     if (of == 0) return true;
     if (n % of == 0 && (*word == '*' || is_square(n / of))) return true;

@@ -1,7 +1,7 @@
 /* Making entries of importance data, whatever layout they come in. An entry's arrays and its name are one
  * allocation, which begins with the sums.
  */
-#include "imatrix/entries.h"
+#include "imatrix/imatrix.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -2,15 +2,13 @@
  * normalising them. Entries are sorted by name and each name is there once, so finding is a binary search.
  * Values are checked after filtering and not while reading, so that a user can filter a bad entry away. The
  * layouts are in dat.c and container.c, merging is in merge.c; they build entries with the functions of
- * entries.h.
+ * imatrix.h.
  */
 #include "imatrix/imatrix.h"
 
 #include <float.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "imatrix/entries.h"
 
 void imatrix_free(imatrix *im) {
     for (uint64_t i = 0; i < im->n_entries; i++) imatrix_entry_free(&im->entries[i]);

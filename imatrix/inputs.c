@@ -1,10 +1,9 @@
-#include "imatrix/inputs.h"
+#include "imatrix/imatrix.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checksum.h"
-#include "imatrix/imatrix.h"
 
 /* In place: of large mixtures of experts the data are gigabytes. Sums are means from here on. */
 static void entry_to_mean_squares(imatrix_entry *x) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "imatrix/entries.h"
+#include "imatrix/imatrix.h"
 
 static void scale_by(float *to, const float *x, uint64_t n, float scale) {
     for (uint64_t i = 0; i < n; i++) to[i] = x[i] * scale;

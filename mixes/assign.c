@@ -10,11 +10,7 @@
 #include <string.h>
 
 #include "arch/arch.h"
-#include "mixes/assign.h"
-#include "mixes/filetypes.h"
-#include "mixes/harm.h"
-#include "mixes/names.h"
-#include "mixes/patterns.h"
+#include "mixes/mixes.h"
 #include "mixes/rules.h"
 
 /* ---- order ---- */
@@ -245,8 +241,9 @@ static bool fall_back_by_row(const run *r, const mix_tensor *t, mix_choice *c, g
     unsigned block = tensor_type_of(c->wanted)->block_elements;
     c->type = mix_replacement(c->wanted);
     if (c->type == GGUF_TYPE_LIMIT)
-        return gq_fail(e, "tensor '%s': rows of %llu are no multiple of %u, and no type stands in for %s",
-                       t->name, (unsigned long long)t->ne[0], block, tensor_type_name(c->wanted));
+        return gq_fail(
+            e, "tensor '%s': row length %llu is not a multiple of %u, and there is no fallback type for %s",
+            t->name, (unsigned long long)t->ne[0], block, tensor_type_name(c->wanted));
     c->reason = MIX_FALLBACK;
     c->why = block == 256  ? "fallback: row length is no multiple of 256"
              : block == 64 ? "fallback: row length is no multiple of 64"
@@ -262,9 +259,9 @@ static bool fall_back_by_row(const run *r, const mix_tensor *t, mix_choice *c, g
 static bool by_name(const mix_tensor *t, int64_t type, const char *why, mix_choice *c, gq_error *e) {
     *c = (mix_choice){.type = (uint32_t)type, .wanted = (uint32_t)type, .reason = MIX_OPTION, .why = why};
     if (type_fits_row(t, c->type)) return true;
-    return gq_fail_usage(e, "tensor '%s': %s asks for %s, but rows of %llu are no multiple of %u", t->name,
-                         why + strlen("by "), tensor_type_name(c->type), (unsigned long long)t->ne[0],
-                         tensor_type_of(c->type)->block_elements);
+    return gq_fail_usage(e, "tensor '%s': %s requests %s, but row length %llu is not a multiple of %u",
+                         t->name, why + strlen("by "), tensor_type_name(c->type),
+                         (unsigned long long)t->ne[0], tensor_type_of(c->type)->block_elements);
 }
 
 /* Types that must not be chosen without importance data. Embeddings and output are spared, since the data do
@@ -317,7 +314,7 @@ static bool meet_demand(const run *r, const mix_tensor *t, mix_choice *c, gq_err
 static bool check_missing_type(const run *r, gq_error *e) {
     int64_t type = r->options->missing_type;
     return type < 0 || demanding_row("", (uint32_t)type, n_demanding(r)) == n_demanding(r) ||
-           gq_fail_usage(e, "%s cannot stand in where importance data are missing: it needs them itself",
+           gq_fail_usage(e, "%s cannot replace types that lack an imatrix: it requires one itself",
                          tensor_type_name((uint32_t)type));
 }
 

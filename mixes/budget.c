@@ -18,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mixes/assign.h"
 #include "mixes/mixes.h"
 
 /* Search limits: at most this many tensors, and partial choices kept after each. Beyond them the result is
@@ -87,7 +86,7 @@ static bool check_tensors(const search *s, gq_error *e) {
         for (size_t k = 0; k < s->tensors[t].n; k++) {
             const budget_candidate *c = &s->tensors[t].candidates[k];
             if (!(c->error >= 0 && c->error <= 1e300))
-                return gq_fail(e, "tensor %zu, candidate %zu: error %g is no finite number >= 0", t, k,
+                return gq_fail(e, "tensor %zu, candidate %zu: error %g is not a finite number >= 0", t, k,
                                c->error);
             if (c->bytes < low) low = c->bytes;
             if (c->bytes > high) high = c->bytes;

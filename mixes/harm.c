@@ -1,8 +1,7 @@
 /* How much harm an error does in one tensor or another, and where data may lack: docs/internals/target-size.md. */
 #include <string.h>
 
-#include "mixes/harm.h"
-#include "mixes/names.h"
+#include "mixes/mixes.h"
 #include "mixes/rules.h"
 
 bool mix_is_late_experts(const char *name) { return strstr(name, "_chexps") != NULL; }

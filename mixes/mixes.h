@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/warnings.h"
 #include "gguf/facts.h"
 #include "gguf/type.h"
 
@@ -89,3 +90,130 @@ typedef struct mix_choice {
  * first that the model has, from i = 0 on, is meant. Puts the name it would have into `outlet`; false: there
  * are no more, or the tensor acts by itself. */
 enum { MIX_OUTLETS = 2 };
+
+/* File types by name, number and size. */
+
+/* Whether it may be recommended: COPY may. */
+bool mix_filetype_advised(const mix_filetype *f);
+const char *mix_filetype_made_for(const mix_filetype *f); /* "ternary models"; "": any */
+/* By name (any case, aliases Q3_K Q4_K Q5_K) or decimal number; by general.file_type; NULL: unknown. */
+const mix_filetype *mix_filetype_named(const char *name);
+const mix_filetype *mix_filetype_numbered(int64_t id);
+/* The known name nearest to `name`, for suggestions; NULL when none resembles it. */
+const char *mix_filetype_nearest(const char *name);
+
+/* Tensor type of a name in any case. Fails with the nearest known one in the message, which begins with
+ * `where`. */
+bool mix_type_named(const char *name, const char *where, uint32_t *type, gq_error *e);
+
+/* Items PATTERN=TYPE: which tensors they name, and which of them did nothing. */
+
+/* Parse "PATTERN=TYPE" items (TYPE absent for --keep: pass types = false) into one list, in order; PCRE2
+ * search, the pattern text is lower-cased first for --tensor-type as recipes expect. NULL and e on a
+ * malformed item. */
+mix_pattern *mix_patterns_new(const char *const *items, size_t n, bool types, gq_error *e);
+void mix_patterns_free(mix_pattern *p);
+/* Is this a well-formed PATTERN=TYPE? */
+bool mix_pattern_check(const char *item, gq_error *e);
+/* The changing state of matching patterns, one for each thread: the patterns themselves stay constant. It
+ * counts the steps that are left. NULL: no memory. */
+typedef struct mix_matcher mix_matcher;
+mix_matcher *mix_matcher_new(gq_error *e);
+void mix_matcher_free(mix_matcher *m);
+/* First pattern found in the name: its number and type, or MIX_NO_PATTERN. Fails when the matcher has no step
+ * left, or when a pattern takes too long by itself. */
+bool mix_patterns_find(const mix_pattern *p, mix_matcher *m, const char *name, size_t *number, uint32_t *type,
+                       gq_error *e);
+/* Patterns that did nothing in the n choices (of one mix_assign or of several): how many, and the first of
+ * them as given. */
+typedef struct mix_idle_patterns {
+    size_t unmatched, powerless; /* the first to match no tensor; or only tensors that they cannot change */
+    const char *first_unmatched, *first_powerless;
+} mix_idle_patterns;
+/* Warns of n such patterns, 0 of which are none: what they are for, why they do nothing, and the first. */
+bool mix_patterns_warn(warning_list *to, size_t n, const char *first, const char *why, gq_error *e);
+bool mix_patterns_idle(const mix_pattern *p, const mix_choice *choices, size_t n, mix_idle_patterns *idle,
+                       gq_error *e);
+
+/* Each tensor's type, by rules, patterns and options. */
+
+mix_model mix_model_of(const model_facts *f); /* arch is the facts' own */
+
+/* Whether an option may give the tensor another type. Norms, biases and the like always keep theirs. */
+bool mix_may_change(const mix_tensor *tensor);
+
+/* Whether the tensor must not get this type without importance data. */
+bool mix_demands_importance(const char *name, uint32_t type);
+
+/* The order in which the rules count tensors, and in which they are written: by (block number, name), or as
+ * given with keep_order. order[n] receives indices into tensors. */
+bool mix_order(const mix_tensor *tensors, size_t n, bool keep_order, uint32_t *order, gq_error *e);
+
+/* choices[i] is for tensors[i] (input order). Fails where the rules say that a run must not start, naming the
+ * tensor; missing importance data is only flagged (needs_imatrix). */
+bool mix_assign(const mix_model *model, const mix_options *options, const mix_tensor *tensors, size_t n,
+                const uint32_t *order, mix_choice *choices, gq_error *e);
+
+/* The file type that a file is called by whose types were chosen otherwise: that of most weights. */
+const mix_filetype *mix_prevalent(const mix_tensor *tensors, const mix_choice *choices, size_t n);
+
+/* Recipes: files of items PATTERN=TYPE, read and written, and those that have a name. */
+
+/* The items of a recipe file, ready for mix_patterns_new. White space separates them, and so does a comma
+ * behind a type; where an item would start, '#' makes the rest of the line a comment. Fails on the first item
+ * that is not PATTERN=TYPE, with its line and column and with `name`, the file's; NULL: the text is no file.
+ */
+typedef struct mix_recipe {
+    size_t n;
+    char **items;
+} mix_recipe;
+bool mix_recipe_read(mix_recipe *r, const char *name, const char *text, size_t n, gq_error *e);
+void mix_recipe_free(mix_recipe *r);
+/* The text of a recipe that gives each tensor its type (types[i], whose blocks fit its rows) where the file
+ * type quantizes; those that always keep theirs are not in it. The comment, one line, comes first. malloc'ed;
+ * NULL: no memory. */
+char *mix_recipe_write(const mix_tensor *tensors, const uint32_t *types, size_t n, const char *comment,
+                       gq_error *e);
+
+/* A recipe with a name: a file type, and items that go before its rules. */
+typedef struct mix_named_recipe {
+    const char *name, *filetype;
+    const char *items; /* as a recipe file has them */
+    const char *summary;
+} mix_named_recipe;
+extern const mix_named_recipe mix_named_recipes[];
+extern const size_t mix_n_named_recipes;
+const mix_named_recipe *mix_recipe_named(const char *name); /* in any case; NULL: there is none */
+
+/* How much harm an error does in one tensor or another, and where importance data may lack. */
+
+/* Whether importance data have a say in how a tensor is stored: blocks are made, of another type than its
+ * own.
+ */
+bool mix_uses_importance(uint32_t from, uint32_t to);
+
+/* Whether importance data that do not fit the tensor are passed over: those of an embedding, whose rows are
+ * looked up rather than multiplied, may be made otherwise. Elsewhere they are another model's. */
+bool mix_may_lack_importance(const char *name);
+
+/* Whether importance data lack the tensor by design: programs that collect them leave out embeddings, and the
+ * output unless asked. */
+bool mix_is_outside_importance(const char *name);
+
+/* Whether a tensor's matrices are the experts of a layer; a token meets only some of them. */
+bool mix_is_experts(const char *name);
+/* Whether they work on what other experts of the layer give: small ones, one for several of these. */
+bool mix_is_late_experts(const char *name);
+/* Returns how many experts of a layer a token meets; 0: unknown. */
+int64_t mix_experts_used(const model_facts *f);
+/* Returns how many of a tensor's matrices a token meets: of experts as many as are used, else all. */
+uint64_t mix_matrices_met(const char *name, const uint64_t ne[4], const model_facts *f);
+
+/* The factor of a tensor's relative error that makes errors of different tensors comparable: the power of its
+ * outlet's weights (mix_outlet), times the part of the experts that one token meets, times two for an
+ * embedding that serves as output as well. */
+typedef struct mix_uses {
+    int64_t n_expert, experts_used; /* by one token; 0: unknown */
+    bool tied;                      /* no output tensor */
+} mix_uses;
+double mix_harm(const char *name, double outlet_power, const mix_uses *uses);

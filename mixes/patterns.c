@@ -11,8 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mixes/filetypes.h"
-#include "mixes/patterns.h"
+#include "mixes/mixes.h"
 #include "mixes/rules.h"
 
 /* A name has at most 127 bytes. A pattern with three independent `.*` needs some 127^3 / 6 = 340,000 steps on
@@ -71,7 +70,7 @@ static bool item_compile(item *it, const char *text, size_t n, bool lower, gq_er
 static bool item_split(const char *text, size_t *pattern_length, uint32_t *type, gq_error *e) {
     const char *equals = strchr(text, '=');
     if (!equals) return gq_fail_usage(e, "'%s': expected PATTERN=TYPE", text);
-    if (equals == text) return gq_fail_usage(e, "'%s': nothing stands before the '='", text);
+    if (equals == text) return gq_fail_usage(e, "'%s': the pattern before the '=' is empty", text);
     const tensor_type *t = tensor_type_named(equals + 1);
     const mix_filetype *filetype = mix_filetype_named(equals + 1);
     if (!t && filetype && filetype->base < GGUF_TYPE_LIMIT)
@@ -137,9 +136,8 @@ void mix_patterns_free(mix_pattern *p) {
 /* ---- matching ---- */
 
 /* Called before each item of a pattern. */
-static int pattern_count_step(pcre2_callout_block *at, void *matcher) {
+static int pattern_count_step(pcre2_callout_block *, void *matcher) {
     mix_matcher *m = matcher;
-    (void)at;
     return m->steps && --m->steps ? 0 : PCRE2_ERROR_CALLOUT;
 }
 

@@ -7,10 +7,7 @@
 
 #include "base/memory.h"
 #include "gguf/facts.h"
-#include "mixes/assign.h"
 #include "mixes/mixes.h"
-#include "mixes/patterns.h"
-#include "mixes/recipe.h"
 #include "mixes/rules.h"
 
 static bool recipe_is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
@@ -45,7 +42,7 @@ bool mix_recipe_read(mix_recipe *r, const char *name, const char *text, size_t n
            at = n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0; /* editors on Windows write a BOM */
     *r = (mix_recipe){0};
     const char *nul = memchr(text, 0, n);
-    bool ok = !nul || fail_here(name, text, (size_t)(nul - text), "a zero byte; this is no text file", e);
+    bool ok = !nul || fail_here(name, text, (size_t)(nul - text), "a zero byte; this is not a text file", e);
     while (ok && at < n) {
         if (recipe_is_space(text[at]) || text[at] == ',') {
             at++;

@@ -193,8 +193,9 @@ bool speeds_take(const speed_table *t, const char *path, gq_page_row *rows, size
         }
     if (!taken) return gq_fail(e, "%s: names none of the files of the folder", path);
     char reads[64] = "", writes[64] = "";
-    if (prompt) snprintf(reads, sizeof reads, "reads: a prompt of %" PRIu64 " tokens; ", prompt);
-    if (answer) snprintf(writes, sizeof writes, "writes: an answer of %" PRIu64 " tokens; ", answer);
-    return asprintf(note, "Speed is what llama-bench measured (%s%s%s).", reads, writes, t->where) >= 0 ||
+    if (prompt) snprintf(reads, sizeof reads, "prompt: %" PRIu64 " tokens; ", prompt);
+    if (answer) snprintf(writes, sizeof writes, "generation: %" PRIu64 " tokens; ", answer);
+    return asprintf(note, "Speeds are those that llama-bench measured (%s%s%s).", reads, writes, t->where) >=
+               0 ||
            (*note = NULL, gq_fail_memory(e, strlen(t->where)));
 }

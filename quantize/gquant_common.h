@@ -54,6 +54,24 @@ GQ_API int gq_type_find(const char *name); /* by name, in any case; -1: unknown 
 GQ_API uint32_t gq_type_elements(uint32_t type);
 GQ_API uint32_t gq_type_bytes(uint32_t type);
 GQ_API bool gq_type_readable(uint32_t type); /* whether there is a decoder for it */
+/* ---- classes of Hugging Face folders, as config.json names them under "architectures" ---- */
+typedef enum gq_class_kind {
+    GQ_CLASS_MODEL,
+    GQ_CLASS_DRAFT,     /* a draft model, which needs the folder of its target */
+    GQ_CLASS_PROJECTOR, /* its vision or audio encoder becomes a projector file (mmproj) */
+    GQ_CLASS_REFUSED,
+} gq_class_kind;
+typedef struct gq_folder_class {
+    const char *name;
+    /* The architecture, or the projector type, of the GGUF file, and a second projector type; of a class that is refused
+     * the reason. NULL: the config decides, or there is none. */
+    const char *makes, *also;
+    gq_class_kind kind;
+    uint64_t reserved[2];
+} gq_folder_class;
+/* Gets row i of the list; false: there are no more. A class that makes several architectures has several rows. */
+GQ_API bool gq_folder_class_at(size_t i, gq_folder_class *to);
+
 /* How long scales of blocks are searched for. */
 enum { GQ_EFFORT_DEFAULT, GQ_EFFORT_FAST, GQ_EFFORT_BEST };
 

@@ -25,6 +25,9 @@ struct gq_model {
     gq_stored *tensors;
     gq_origin *origins; /* of the tensors */
     gq_model_facts facts;
+    /* Per tensor of `file`, what the first plan that was lent the model has found of the lattice that it lies on
+     * (plan/target/lattice.c); 0: nothing yet. It saves the others reading the weights again. */
+    _Atomic uint64_t *lattices;
 };
 
 /* Fills *to, if a tensor has an origin, and returns it; else NULL. Its texts are the model's. */

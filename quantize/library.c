@@ -9,9 +9,8 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "codec/codec.h"
-#include "mixes/filetypes.h"
+#include "hf/hf.h"
 #include "mixes/mixes.h"
-#include "mixes/recipe.h"
 #include "quantize/gquant_quantize.h"
 
 extern const char gq_build_id[9]; /* cmake/build-id.cmake */
@@ -50,6 +49,18 @@ double gq_filetype_bits(size_t i) { return mix_filetypes[i].bits; }
 int gq_filetype_id(size_t i) { return mix_filetypes[i].id; }
 const char *gq_filetype_made_for(size_t i) { return mix_filetype_made_for(&mix_filetypes[i]); }
 bool gq_filetype_advised(size_t i) { return mix_filetype_advised(&mix_filetypes[i]); }
+
+bool gq_folder_class_at(size_t i, gq_folder_class *to) {
+    static const gq_class_kind kinds[] = {[HF_CLASS_MODEL] = GQ_CLASS_MODEL,
+                                          [HF_CLASS_DRAFT] = GQ_CLASS_DRAFT,
+                                          [HF_CLASS_PROJECTOR] = GQ_CLASS_PROJECTOR,
+                                          [HF_CLASS_REFUSED] = GQ_CLASS_REFUSED};
+    hf_class c;
+    if (!hf_class_at(i, &c)) return false;
+    *to = (gq_folder_class){.name = c.name, .makes = c.makes, .also = c.also, .kind = kinds[c.kind]};
+    return true;
+}
+
 bool gq_type_quantized(uint32_t type) {
     const tensor_type *t = tensor_type_of(type);
     return t && t->quantized;

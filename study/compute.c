@@ -27,7 +27,7 @@
 #include "forward/products/matmul.h"
 #include "forward/stream/stream.h"
 #include "gguf/facts.h"
-#include "imatrix/entries.h"
+#include "imatrix/imatrix.h"
 #include "quantize/files.h"
 #include "quantize/input.h"
 #include "quantize/inspect/importance.h"

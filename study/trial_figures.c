@@ -6,7 +6,7 @@
 
 #include "base/checked.h"
 #include "forward/graph/draft/draft.h"
-#include "forward/stream/predictions.h"
+#include "forward/stream/divergence.h"
 #include "quantize/strips/schedule.h"
 
 /* ---- coarse blocks ---- */

@@ -22,8 +22,8 @@
 #include "forward/graph/draft/draft.h"
 #include "forward/graph/layer.h"
 #include "forward/stream/divergence.h"
-#include "forward/stream/groups.h"
 #include "forward/stream/head.h"
+#include "forward/stream/stream.h"
 #include "quantize/strips/strip.h"
 #include "study/calibrate/calibration.h"
 #include "study/calibrate/calibration_memory.h"
@@ -34,7 +34,7 @@
 /* So many predict a tensor's cost on another text within a third (docs/internals/mixes.md). */
 enum { HARM_TOKENS = 512 };
 
-/* Sums over places are one chain: all are of one group (forward/stream/groups.h). */
+/* Sums over places are one chain: all are of one group (forward/stream/stream.h). */
 _Static_assert((int)HARM_TOKENS <= (int)TOKEN_GROUP, "tokens of more than one group");
 
 /* ---- memory ---- */

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What data of chats bring: one model by data from prose, from chats and from both, judged on chats and on prose.
+"""Calibration data: one model with prose, chats and both, evaluated on chats and on prose.
 
     PYTHONPATH=python python3 bench/real/chats.py WORK --gquant build/gquant --peer build-peer --models smollm2 --types Q4_K_M
 
 WORK, models and texts are those of run.py. Chats are the same conversations, eight and more of them after another as the
-turns of one, rendered by gquant-chat with the model's own template; the assistant's tokens count 1, others --others. Chats
-are judged by the assistant's tokens alone. A ratio is a divergence over that of llama.cpp's file with importance data from
+turns of one, rendered by gquant-chat with the model's own template; the assistant's tokens have weight 1, others --others. On
+chats only assistant tokens are scored. A ratio is a KL divergence over that of llama.cpp's file with an imatrix from
 prose; in brackets one standard error of the paired difference. Needs jinja2 and what run.py needs, and libgquant.so beside
 --gquant.
 """
@@ -70,7 +70,7 @@ def data(bench, name, source, others):
 
 
 def make(bench, name, kind, side, source, others):
-    """Makes the file of a side if it is not there: llama.cpp's by importance data, or gquant's by a calibration."""
+    """Makes the file of a side if it is not there: llama.cpp's with an imatrix, or gquant's with a calibration."""
     ids, model = data(bench, name, source, others), bench.original(name)
     out = bench.work / "files" / f"{name}-{kind}-{side}-{source}-{others}-{bench.tokens}.gguf"
     if side == "llama.cpp":

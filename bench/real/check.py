@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks gquant against other people's programs on published models: logits, ids and conversion.
+"""Checks gquant against other programs on published models: logits, ids and conversion.
 
     python3 bench/real/check.py WORK --gquant build/gquant --models smollm2,gemma3
 
@@ -39,7 +39,7 @@ print(*tokenizer(open(text).read(), add_special_tokens=False)["input_ids"])
 
 
 def check_logits(bench, name, tokens):
-    """Divergence and largest difference between transformers' logits and ours over all kinds of text."""
+    """KL divergence and largest difference between transformers' logits and ours over all kinds of text."""
     import numpy as np
     work, worst = bench.work / "check", 0.0
     work.mkdir(exist_ok=True)

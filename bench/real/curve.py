@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What a calibration's tokens and steps bring for their seconds, on a published model: one line per way.
+"""KL divergence and time of a calibration by tokens and steps, on a published model: one line per way.
 
     python3 bench/real/curve.py WORK --gquant build/gquant --peer build-peer --models smollm2 --types Q4_K_M
 
-WORK, models, texts and the judging are those of run.py. A way is a number of tokens and options of gquant, as in
---ways "16384;16384 --calibrate-steps -trials;4096 --effort fast". Each way's ratio is its divergence over llama.cpp's with
-importance data from --importance tokens; in brackets one standard error of the paired difference.
+WORK, models, texts and the evaluation are those of run.py. A way is a number of tokens and options of gquant, as in
+--ways "16384;16384 --calibrate-steps -trials;4096 --effort fast". Each way's ratio is its KL divergence over llama.cpp's with
+an imatrix from --importance tokens; in brackets one standard error of the paired difference.
 """
 import argparse
 import hashlib

@@ -1,7 +1,7 @@
-"""The original as a Hugging Face folder: folder.py GGUF FOLDER. Needs torch, transformers and gguf.
+"""The base model as a Hugging Face folder: folder.py GGUF FOLDER. Needs torch, transformers and gguf.
 
 transformers reads the GGUF and writes the folder. It knows nothing of the pre-tokenizer that a GGUF names, so that of
-smollm, which cuts digits apart, is put into the tokenizer here; converters recognise a vocabulary by what it does.
+smollm, which cuts digits apart, is put into the tokenizer here; converters recognize a vocabulary by its tokens of a test text.
 """
 import pathlib
 import sys

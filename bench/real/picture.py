@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Draws size against divergence from the table of a results page: picture.py RESULTS.md OUT.svg
+"""Draws size against KL divergence from the table of a results page: picture.py RESULTS.md OUT.svg
 
-The page's table "In the picture" has a row per file: size in MB, divergence, and whose it is. One colour per maker, the
-same on light and dark pages; sizes and divergences on logarithmic scales.
+The page's table "In the picture" has a row per file: size in MB, KL divergence, and its maker. One colour per maker, the
+same on light and dark pages; both axes are logarithmic.
 """
 import math
 import pathlib
@@ -10,6 +10,8 @@ import re
 import sys
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 400, 64, 16, 36, 48
+LEGEND = {"llama.cpp": "llama.cpp, imatrix", "AutoRound": "AutoRound, not tuned", "gquant": "gquant, calibrated",
+          "gquant, by size": "the same, types by size"}
 COLOURS = {"llama.cpp": "#d9822b", "AutoRound": "#a35bd1", "gquant": "#1f8f5f", "gquant, by size": "#2b7cd9"}
 STYLE = """text{font:13px system-ui,sans-serif;fill:#333}.t{font-size:15px;font-weight:600}.g{stroke:#8884;stroke-width:1}
 @media (prefers-color-scheme:dark){text{fill:#ddd}}"""
@@ -34,8 +36,8 @@ def main():
     x = scale([size for _, _, size, _ in data], LEFT, WIDTH - RIGHT, 1.06)
     y = scale([kl for _, _, _, kl in data], HEIGHT - BOTTOM, TOP, 1.3)
     svg = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-           f'aria-label="Divergence against file size of SmolLM2 135M">', f"<style>{STYLE}</style>",
-           f'<text class="t" x="{LEFT}" y="20">SmolLM2 135M: divergence from the original, lower is better</text>']
+           f'aria-label="KL divergence against file size of SmolLM2 135M">', f"<style>{STYLE}</style>",
+           f'<text class="t" x="{LEFT}" y="20">SmolLM2 135M: KL divergence from the base model in nats, lower is better</text>']
     for tick in (.001, .002, .005, .01, .02, .05, .1, .2, .5):
         if HEIGHT - BOTTOM > y(tick) > TOP:
             svg += [f'<path class="g" d="M{LEFT} {y(tick):.1f}H{WIDTH - RIGHT}"/>',
@@ -55,7 +57,7 @@ def main():
                 svg.append(f'<text x="{a + 7:.1f}" y="{b - 7:.1f}">{kind}</text>')
         at = TOP + 14 + 20 * n
         svg += [f'<circle cx="{WIDTH - 190}" cy="{at}" r="4.5" fill="{colour}"/>',
-                f'<text x="{WIDTH - 178}" y="{at + 4}">{"gquant, types by size" if maker.endswith("size") else maker}</text>']
+                f'<text x="{WIDTH - 178}" y="{at + 4}">{LEGEND[maker]}</text>']
     out.write_text("\n".join(svg) + "\n</svg>\n")
 
 

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Published models beside llama.cpp: fetches, prepares, makes all files, measures, prints tables.
+"""Published models compared with llama.cpp: fetches, prepares, makes all files, measures, prints tables.
 
     python3 bench/real/run.py WORK --gquant build/gquant --peer build-peer
 
-WORK is a folder outside the repository: packages, models, files and scores stay there, and what is there is not done
-again, so that a run that was stopped goes on. Needs numpy and gguf (pip install numpy gguf), npm and apt-get; --peer is
+WORK is a folder outside the repository: packages, models, files and scores stay there, and existing files are kept,
+so that a repeated command resumes. Needs numpy and gguf (pip install numpy gguf), npm and apt-get; --peer is
 a folder that ../shared/peer/setup.sh has filled.
 
-A model's original is its published file in 16 bits with noise of half a step (material.py says why). Each side is given
-data from the same --tokens tokens of mixed text: prose, code, French and chats by turns. It is judged on other documents
-of each kind. A side's ratio is its divergence over llama.cpp's, means over all kinds; in brackets one standard error of
+A base model is its published file in 16 bits with noise of half a step (material.py says why). Each side gets the same
+--tokens tokens of mixed text: prose, code, French and chats by turns. It is evaluated on other documents of each kind.
+A side's ratio is its KL divergence over llama.cpp's, means over all kinds; in brackets one standard error of
 the paired difference.
 """
 import argparse
@@ -22,7 +22,7 @@ import sides
 
 
 def pooled(evaluations, i):
-    """Means over kinds of text of the i-th file's divergence and of the error of its difference from the first's."""
+    """Means over kinds of text of the i-th file's KL divergence and of the error of its difference from the first's."""
     n = len(evaluations)
     divergence = sum(e["models"][i]["divergence"] for e in evaluations) / n
     error = 0.0
@@ -32,7 +32,7 @@ def pooled(evaluations, i):
 
 
 def by_kind(evaluations, i):
-    """The i-th file's divergence over the first's, for each kind of text."""
+    """The i-th file's KL divergence over the first's, for each kind of text."""
     return ", ".join(f"{e['models'][i]['divergence'] / e['models'][1]['divergence']:.2f}" for e in evaluations)
 
 

@@ -1,4 +1,4 @@
-"""Files that gquant and its rivals make of one model, and what making them took."""
+"""Quants that gquant, llama.cpp, AutoRound and GPTQ make of one model, with time and memory."""
 import json
 import os
 import pathlib
@@ -9,7 +9,7 @@ import time
 
 import material
 
-# Each is given the same 16-bit original and data from the same tokens. AutoRound has its makers' three ways for GGUF:
+# Each gets the same 16-bit base model and the same tokens. AutoRound has its makers' three ways for GGUF:
 # iterations, and the rate of the quick one.
 TUNING = {"autoround": (0,), "autoround-light": (50, 5e-3), "autoround-tuned": (200,)}
 GPTQ = ["gptq", "gptaq"]
@@ -20,7 +20,7 @@ HERE = pathlib.Path(__file__).parent
 
 
 def measured(command, log, environment=None):
-    """Runs a command. Returns seconds by the clock, seconds of processors, and peak bytes."""
+    """Runs a command. Returns wall-clock seconds, CPU seconds, and peak bytes."""
     log.parent.mkdir(parents=True, exist_ok=True)
     begun = time.time()
     with open(log, "wb") as out:
@@ -57,7 +57,7 @@ class Bench:
         return path
 
     def rivals(self):
-        """A Python with what rivals need: some 6 GB."""
+        """A Python environment for AutoRound and GPTQ: some 6 GB."""
         python = self.work / "rivals" / "bin" / "python"
         if not python.exists():
             material.run(sys.executable, "-m", "venv", self.work / "rivals")
@@ -65,7 +65,7 @@ class Bench:
         return python
 
     def folder(self, name):
-        """The original as a Hugging Face folder."""
+        """The base model as a Hugging Face folder."""
         path = self.work / "folders" / name
         if not path.exists():
             part = path.with_suffix(".part")
@@ -87,7 +87,7 @@ class Bench:
         if out.exists() and cost.exists():
             return out
         out.parent.mkdir(parents=True, exist_ok=True)
-        making = self.work / "making" / out.stem  # of its own and new: what goes on after a stop has not its whole cost
+        making = self.work / "making" / out.stem  # a new folder: a resumed run does not show its whole cost
         shutil.rmtree(making, ignore_errors=True)
         making.mkdir(parents=True)
         part = making / out.name
@@ -139,7 +139,7 @@ class Bench:
         return next(line.split()[1] for line in lines if line.startswith(kind + " "))
 
     def evaluate(self, name, text, window, tokens, files):
-        """Divergences of files on a kind of text: gquant's JSON. What was scored before is not run again."""
+        """KL divergences of files on a kind of text: gquant's JSON. Cached scores are reused."""
         folder = self.work / "scores"
         folder.mkdir(parents=True, exist_ok=True)
         ids = material.tokens(self.work, name, self.gquant, text, True, tokens, window)

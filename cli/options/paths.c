@@ -47,6 +47,7 @@ static void paths_add(line_paths *to, line_path p) {
 static void paths_add_arguments(const request *r, line_paths *to) {
     size_t n = r->n_arguments;
     switch (r->command) {
+    case CMD_TEXT:
     case CMD_TYPES:
     case CMD_COMPLETION:
     case CMD_HELP:

@@ -17,6 +17,7 @@ typedef enum command {
     CMD_HELP = 1024,
     CMD_VERSION = 2048,
     CMD_PUBLISH = 4096,
+    CMD_TEXT = 8192,
 } command;
 
 typedef struct request {
@@ -36,14 +37,16 @@ typedef struct request {
     const char *draft_type, *mtp_file; /* types of files that publish makes of it, and of prediction blocks */
     const char *mmproj;                /* the type of the projector that is made, too; NULL: none */
     const char *scores_file;           /* "none": nowhere; NULL: not given */
-    const char *base, *base_out;       /* llama.cpp's files of log-probabilities: to read, to write */
+    const char *calibration_text, *held_out_text; /* of the command text: files to write */
+    const char *base, *base_out; /* llama.cpp's files of log-probabilities: to read, to write */
     const char *calibrate, *calibrate_ids;
     uint64_t calibrate_tokens;
     gq_calibration calibration; /* its numbers; text and memory are put in when they are read */
     gq_target *targets;         /* of --target-size and --target-bpw, in order, with room for each argument */
     const char **size_of;       /* of each target the file type whose size it is; NULL: none */
     const char *like;
-    const char *name, *base_model, *license, *quantized_by, *speeds; /* of publish; NULL: not given */
+    const char *name, *base_model, *license, *quantized_by, *speeds, *title,
+        *repo; /* of publish; NULL: not given */
     bool ladder;
     size_t n_targets; /* above 0: a size stands in place of a file type */
     uint64_t ram, reserve, context, tokens, stride, memory; /* 0: not given */

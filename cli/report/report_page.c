@@ -7,12 +7,13 @@
 #include "cli/report/report_page.h"
 #include "cli/text.h"
 
-extern const char page[]; /* page.html as text, made by the build (CMakeLists.txt); has @REPORT@ once */
+extern const unsigned char
+    page[]; /* page.html and a zero, by the build (CMakeLists.txt); has @REPORT@ once */
 
 void report_html(FILE *to, const report *r) {
     /* The document has no '<' (see emit), so nothing in it can end the script element it is put into. */
-    const char *place = strstr(page, "@REPORT@");
-    fwrite(page, 1, (size_t)(place - page), to);
+    const char *text = (const char *)page, *place = strstr(text, "@REPORT@");
+    fwrite(text, 1, (size_t)(place - text), to);
     report_json(to, r);
     fputs(place + strlen("@REPORT@"), to);
 }

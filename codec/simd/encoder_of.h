@@ -58,8 +58,7 @@ INLINE void OF(ends)(const OF(state) * s, int column, vf *low, vf *high) {
     *low = vf_smaller(down, up), *high = vf_larger(down, up);
 }
 
-INLINE bool OF(weigh)(const OF(state) * s, const float *importance, float *w) {
-    (void)s;
+INLINE bool OF(weigh)(const OF(state) *, const float *importance, float *w) {
     if (importance) batch_weigh(w, importance, SIZE(TYPE, ELEMENTS));
     return importance != NULL;
 }

@@ -19,8 +19,7 @@ typedef grid_state OF(state);
 static NOINLINE void OF(choose_block)(grid_state *s, const batch *b, const codec_search *search) {
     choose_grid(TYPE_OF, b, search, s);
 }
-INLINE void OF(round_group)(grid_state *s, int sub, int column, const vf *x, vf *y) {
-    (void)sub;
+INLINE void OF(round_group)(grid_state *s, int, int column, const vf *x, vf *y) {
     round_grid(TYPE_OF, s, column, x, y);
 }
 INLINE void OF(ends)(const grid_state *s, int column, vf *low, vf *high) {

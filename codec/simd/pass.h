@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "codec/feedback_scratch.h"
+#include "codec/feedback.h"
 #include "codec/simd/fma.h"
 #include "codec/simd/kernels.h"
 
@@ -147,7 +147,7 @@ INLINE product_rows turned_rows(const feedback_pass *s, size_t row, size_t first
 /* A span of columns, those of m: it begins at column `first`; the numbers of its strips, and the rows of its
  * matrices, count from there. */
 typedef struct pass_span {
-    const feedback_moments *m;
+    const feedback_hessian *m;
     size_t first, strips;
 } pass_span;
 INLINE const float *root_tile(const pass_span *u, size_t row_strip, size_t strip) {

@@ -1,6 +1,6 @@
 /* Encoders of the plain number types, and whether float32 values are finite. */
 #include "codec/simd/kernels.h"
-#include "codec/simd/scalar.h"
+#include "codec/simd/stored.h"
 
 #define ENCODE(name) \
     void LEVEL(encode_##name)(const float *x, uint8_t *b, size_t rows, size_t cols, \

@@ -9,7 +9,7 @@
 /* Whether nothing but a sum lies between a part's output and the state at the end of the call that runs it.
  */
 static bool is_added_plainly(const forward_model *m, const layer_spec *l, const part_spec *p) {
-    bool is_last = p == &l->ffn || l->is_parallel || forward_model_splits(m);
+    bool is_last = p == &l->ffn || layer_is_parallel(l) || forward_model_splits(m);
     const layer_part *tail = l->tail.part ? l->tail.part->kind : NULL;
     bool has_gain = l->weight[p == &l->ffn ? WEIGHT_FFN_GAIN : WEIGHT_MIXER_GAIN];
     return is_last && p->after == WEIGHT_SLOTS && !l->bank.part && !has_gain &&

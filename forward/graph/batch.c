@@ -90,10 +90,9 @@ typedef struct checked_rows {
     _Atomic size_t bad; /* the first row that is not finite */
 } checked_rows;
 
-static void check_row(void *data, size_t r, int thread) {
+static void check_row(void *data, size_t r, int) {
     checked_rows *c = data;
     size_t bad = c->bad;
-    (void)thread;
     if (r >= bad || c->kernels->first_not_finite(c->x + r * c->stride, c->tokens) == c->tokens) return;
     while (r < bad && !atomic_compare_exchange_weak(&c->bad, &bad, r)) {
     }
@@ -160,14 +159,13 @@ typedef struct normed_groups {
     size_t spans; /* of tokens */
 } normed_groups;
 
-static void norm_span(void *data, size_t i, int thread) {
+static void norm_span(void *data, size_t i, int) {
     const normed_groups *of = data;
     const norm_groups *g = of->g;
     const forward_model *m = of->b->model;
     size_t tokens = of->b->tokens, group = i / of->spans;
     size_t rows = group * (g->group_step ? g->group_step : g->features);
     size_t first = i % of->spans * ELEMENT_SPAN;
-    (void)thread;
     m->elements->norm(&(norm_task){
         .x = g->x + rows * g->x_stride + first,
         .y = g->y + rows * g->y_stride + first,
@@ -255,9 +253,9 @@ static uint64_t work_rows(const forward_model *m) {
     return most;
 }
 
-static bool keeps_start(const forward_model *m) {
+static bool uses_start(const forward_model *m) {
     for (size_t i = 0; i < m->sizes.layers; i++)
-        if (m->layers[i].keeps_start || m->layers[i].adds_start) return true;
+        if (m->layers[i].ffn_needs_start || m->layers[i].adds_start) return true;
     return false;
 }
 
@@ -272,8 +270,8 @@ static void lay_out_batch(forward_batch *b, scratch *s) {
     b->normed = scratch_take(s, m->sizes.width, stride, sizeof(float));
     b->part = scratch_take(s, m->sizes.width, stride, sizeof(float));
     b->work = scratch_take(s, work_rows(m), stride, sizeof(float));
-    if (m->arch->graph.beside) b->first = scratch_take(s, m->sizes.width, stride, sizeof(float));
-    if (keeps_start(m)) b->start = scratch_take(s, m->sizes.width, stride, sizeof(float));
+    if (m->arch->graph.beside) b->first_mixed = scratch_take(s, m->sizes.width, stride, sizeof(float));
+    if (uses_start(m)) b->start = scratch_take(s, m->sizes.width, stride, sizeof(float));
     if (m->sizes.halves) {
         b->half = scratch_take(s, m->sizes.width, stride, sizeof(float));
         for (int i = 0; i < 2; i++) b->half_tokens[i] = scratch_take(s, 1, stride, sizeof(uint32_t));

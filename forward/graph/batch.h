@@ -33,7 +33,7 @@ typedef struct batch_values {
     size_t rows, stride, tokens;
 } batch_values;
 /* Whoever runs a batch may have results of its earlier runs in place of computing them again
- * (forward/stream/probe_cache.h). */
+ * (forward/stream/run.h). */
 typedef struct batch_results {
     bool (*recall)(forward_batch *b, weight_slot s, size_t matrix, result_kind what, const batch_values *v);
     void (*store)(forward_batch *b, weight_slot s, size_t matrix, result_kind what, const batch_values *v);
@@ -57,11 +57,11 @@ struct forward_batch {
     threads_pool *pool;
     matmul *products;
     void *memory;         /* all below */
-    float *normed, *part; /* [width][stride]: what flows into a part of a layer, and what it gives */
+    float *normed, *part; /* [width][stride]: input of a part of a layer behind a norm, and its output */
     float *work;          /* [rows][stride]: inside a part */
-    float *first;         /* [width][stride]: what the first of two mixers gives; NULL: there is one */
-    float *start;         /* [width][stride]: the state before the layer, where its second part reads it */
-    /* Of a model whose layers run on halves of windows (coders.h), [width][stride]: these side by side; which tokens of
+    float *first_mixed;   /* [width][stride]: output of the first of two mixers; NULL: there is one */
+    float *start;         /* [width][stride]: the layer's input, where layer_spec has uses for it */
+    /* Of a model whose layers run on halves of windows (residual.h), [width][stride]: these side by side; which tokens of
      * the batch they are, of either half. */
     float *half;
     uint32_t *half_tokens[2];

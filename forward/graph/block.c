@@ -1,9 +1,12 @@
-/* Runs one layer on a batch, and both ends of a model: the embedding before the first layer, the final norm
- * and the logits after the last. A layer is a mixer and a feed-forward part; each reads the state x, or a
- * norm of it, and its result, or a norm of that, is added to x. Where both parts are parallel, the
- * feed-forward part reads the state from before the mixer, or what the mixer gives: run_mixer therefore leaves that part's input in
- * b->normed before it changes x, and such a layer can only be run whole. Which norms and parts a layer has
- * was decided when the model was set up (tensors.c); the parts themselves are behind layer_part.h.
+/* Runs one layer on a batch, and both ends of a model: the embedding before the first layer, the final norm and the
+ * logits after the last. A layer is a mixer and a feed-forward part (FFN). Each reads the residual stream x, or a norm of
+ * it, and its output, or a norm of that, is added to x:
+ *
+ *     run_mixer   input = norm(x);  x += mixer(input);  returns what the FFN reads, where that is not x (ffn_input)
+ *     run_ffn     input = what run_mixer returned, or norm(x);  x += ffn(input)
+ *
+ * A layer whose FFN does not read x alone can only be run whole. Norms and parts were chosen when the model was set up
+ * (find_norms in tensors.c); the parts themselves are behind layer_part.h.
  */
 #include <float.h>
 #include <string.h>
@@ -11,17 +14,15 @@
 #include "forward/graph/block.h"
 #include "forward/graph/layer.h"
 #include "forward/graph/layer_part.h"
-#include "forward/graph/states/bank.h"
-#include "forward/graph/states/coders.h"
-#include "forward/graph/switched.h"
+#include "forward/graph/residual/residual.h"
 
 static void begin_call(forward_batch *b, const forward_layer *l, const forward_observer *observer,
                        gq_error *e) {
     b->layer = l, b->observer = observer, b->e = e, b->answer = FORWARD_ON, b->unread = false;
 }
 
-/* Whether both parts have to be run in one call. */
-static bool is_whole(const layer_spec *l) { return l->is_parallel || l->keeps_start; }
+/* Whether both parts have to be run in one call: the FFN needs more than the residual stream behind the mixer. */
+static bool is_whole(const layer_spec *l) { return layer_is_parallel(l) || l->ffn_needs_start; }
 
 bool forward_model_splits(const forward_model *m) {
     for (size_t i = 0; i < m->sizes.layers; i++)
@@ -29,23 +30,28 @@ bool forward_model_splits(const forward_model *m) {
     return true;
 }
 
-/* Returns the input of a part: the state, or a norm of it. */
-static const float *norm_before(forward_batch *b, weight_slot norm, const float *x, size_t *stride) {
-    if (norm == WEIGHT_SLOTS) return x;
-    batch_norm_slot(b, norm, x, *stride, b->model->sizes.width, b->normed, b->stride);
-    *stride = b->stride;
-    return b->normed;
+/* What a part reads: [width][stride]. */
+typedef struct part_input {
+    const float *x;
+    size_t stride;
+} part_input;
+
+/* Returns a part's input behind its norm, in b->normed; without a norm the input itself. */
+static part_input norm_before(forward_batch *b, weight_slot norm, part_input in) {
+    if (norm == WEIGHT_SLOTS) return in;
+    batch_norm_slot(b, norm, in.x, in.stride, b->model->sizes.width, b->normed, b->stride);
+    return (part_input){b->normed, b->stride};
 }
 
-/* x += residual_scale * b->part, which passes a norm first where the layer has one, or the sum does; times the layer's
- * number for it. in: what the part has read. */
-static void close_part(forward_batch *b, weight_slot norm, weight_slot gain, float *x, size_t stride,
-                       const float *in, size_t in_stride) {
+/* x += residual_scale * gain * b->part. The layer's norm of the output is applied to b->part, or with PLACE_SUMS to the
+ * sum. in: what the part has read. */
+static void add_output(forward_batch *b, weight_slot norm, weight_slot gain, float *x, size_t stride,
+                       part_input in) {
     size_t width = b->model->sizes.width, s = b->stride;
     bool of_sum = b->model->arch->graph.place == PLACE_SUMS;
     const float *times = b->layer->plan->weight[gain] ? b->layer->values[gain] : NULL;
     if (b->model->input_scale != 0) {
-        batch_copy(b, x, stride, in, in_stride, width);
+        batch_copy(b, x, stride, in.x, in.stride, width);
         batch_scale(b, x, stride, width, b->model->input_scale);
     }
     if (norm != WEIGHT_SLOTS && !of_sum) batch_norm_part(b, norm);
@@ -53,61 +59,67 @@ static void close_part(forward_batch *b, weight_slot norm, weight_slot gain, flo
     if (of_sum) batch_norm_slot(b, norm, x, stride, width, x, stride);
 }
 
-/* Adds the state before the layer once more, and norms that sum. */
-static void add_start(forward_batch *b, float *x, size_t stride) {
-    size_t width = b->model->sizes.width;
-    batch_add(b, x, stride, b->start, b->stride, width, 1);
-    batch_norm_slot(b, WEIGHT_ATTN_NORM_2, x, stride, width, x, stride);
-}
-
-/* Adds what a second mixer makes of the same input. */
-static bool run_beside(forward_batch *b, const float *in, size_t stride) {
+/* b->part += the output of the layer's second mixer for the same input. */
+static bool run_beside(forward_batch *b, part_input in) {
     const part_spec *p = &b->layer->plan->beside;
     size_t width = b->model->sizes.width, s = b->stride;
-    memcpy(b->first, b->part, width * s * sizeof *b->first);
-    if (!p->part->kind->run(b, p, in, stride)) return false;
-    batch_add(b, b->part, s, b->first, s, width, 1);
+    memcpy(b->first_mixed, b->part, width * s * sizeof *b->first_mixed);
+    if (!p->part->kind->run(b, p, in.x, in.stride)) return false;
+    batch_add(b, b->part, s, b->first_mixed, s, width, 1);
     return true;
 }
 
-static bool run_mixer(forward_batch *b, float *x, size_t stride) {
+/* x becomes the residual stream behind the mixer. *ffn: what the FFN reads, where that is not x; else it stays. */
+static bool run_mixer(forward_batch *b, float *x, size_t stride, part_input *ffn) {
     const layer_spec *l = b->layer->plan;
-    const part_spec *p = &l->mixer;
-    const part_spec *tail = &l->tail;
-    size_t in_stride = stride;
+    const part_spec *p = &l->mixer, *tail = &l->tail;
+    size_t width = b->model->sizes.width, s = b->stride;
     if (l->entry.part && !l->entry.part->kind->begin(b, &l->entry, x, stride)) return false;
     if (!p->part) return true;
     if (tail->part && tail->part->kind->begin && !tail->part->kind->begin(b, tail, x, stride)) return false;
-    if (l->keeps_start || l->adds_start) batch_copy(b, b->start, b->stride, x, stride, b->model->sizes.width);
-    const float *in = bank_read(b, WEIGHT_ATTN_RES_SCORE, x, &in_stride);
-    in = norm_before(b, p->before, in, &in_stride);
+    if (l->ffn_needs_start || l->adds_start) batch_copy(b, b->start, s, x, stride, width);
+    part_input in = {x, stride};
+    in.x = bank_read(b, WEIGHT_ATTN_RES_SCORE, x, &in.stride);
+    in = norm_before(b, p->before, in);
     if (l->entry.part && l->entry.part->kind->flows_in)
-        in = l->entry.part->kind->flows_in(b, &l->entry, &in_stride);
-    if (!p->part->kind->run(b, p, in, in_stride)) return false;
-    if (l->beside.part && !run_beside(b, in, in_stride)) return false;
-    if (l->is_parallel && l->ffn.before != p->before) /* else b->normed holds it already */
-        batch_norm_slot(b, l->ffn.before, x, stride, b->model->sizes.width, b->normed, b->stride);
+        in.x = l->entry.part->kind->flows_in(b, &l->entry, &in.stride);
+    if (!p->part->kind->run(b, p, in.x, in.stride)) return false;
+    if (l->beside.part && !run_beside(b, in)) return false;
+    if (l->ffn_reads ==
+        FFN_READS_START) { /* before x changes; a norm that both parts share is in b->normed */
+        if (l->ffn.before != p->before) norm_before(b, l->ffn.before, (part_input){x, stride});
+        *ffn = (part_input){b->normed, s};
+    }
     bank_take(b, x, stride);
-    close_part(b, p->after, WEIGHT_MIXER_GAIN, x, stride, in, in_stride);
-    if (l->reads_given) batch_copy(b, b->normed, b->stride, b->part, b->stride, b->model->sizes.width);
-    if (l->adds_start) add_start(b, x, stride);
+    add_output(b, p->after, WEIGHT_MIXER_GAIN, x, stride, in);
+    if (l->ffn_reads == FFN_READS_MIXER) { /* the FFN writes b->part */
+        batch_copy(b, b->normed, s, b->part, s, width);
+        *ffn = (part_input){b->normed, s};
+    }
+    if (l->adds_start) {
+        batch_add(b, x, stride, b->start, s, width, 1);
+        batch_norm_slot(b, WEIGHT_ATTN_NORM_2, x, stride, width, x, stride);
+    }
     return !tail->part || !tail->part->kind->between || tail->part->kind->between(b, tail, x, stride);
 }
 
-static bool run_ffn(forward_batch *b, float *x, size_t stride) {
+/* x becomes the residual stream behind the layer. in: what the FFN reads; in.x NULL: x. */
+static bool run_ffn(forward_batch *b, float *x, size_t stride, part_input in) {
     const layer_spec *l = b->layer->plan;
     const part_spec *p = &l->ffn;
-    size_t in_stride = l->is_parallel ? b->stride : stride;
+    size_t width = b->model->sizes.width;
     if (!p->part) return true;
-    const float *in = b->normed;
-    if (!l->is_parallel)
-        in = norm_before(b, p->before, bank_read(b, WEIGHT_FFN_RES_SCORE, x, &in_stride), &in_stride);
-    if (!p->part->kind->run(b, p, in, in_stride)) return false;
-    close_part(b, p->after, WEIGHT_FFN_GAIN, x, stride, in, in_stride);
+    if (!in.x) {
+        in = (part_input){x, stride};
+        in.x = bank_read(b, WEIGHT_FFN_RES_SCORE, x, &in.stride);
+        in = norm_before(b, p->before, in);
+    }
+    if (!p->part->kind->run(b, p, in.x, in.stride)) return false;
+    add_output(b, p->after, WEIGHT_FFN_GAIN, x, stride, in);
     if (l->tail.part && !l->tail.part->kind->run(b, &l->tail, x, stride)) return false;
-    if (l->end_scale != 0) batch_scale(b, x, stride, b->model->sizes.width, l->end_scale);
+    if (l->end_scale != 0) batch_scale(b, x, stride, width, l->end_scale);
     if (b->layer->ends_loop && l->weight[WEIGHT_LOOP_NORM])
-        batch_norm_slot(b, WEIGHT_LOOP_NORM, x, stride, b->model->sizes.width, x, stride);
+        batch_norm_slot(b, WEIGHT_LOOP_NORM, x, stride, width, x, stride);
     return true;
 }
 
@@ -116,15 +128,15 @@ bool forward_block(forward_batch *b, const forward_layer *l, forward_part part, 
     const forward_model *m = b->model;
     if (!l->plan || l->model != m) return gq_fail(e, "%s: no layer of this model has been read", m->path);
     if (part != FORWARD_WHOLE && is_whole(l->plan))
-        return gq_fail(e, "%s: both parts of layer %zu read the state before it, so it has to be run whole",
-                       m->path, l->index);
+        return gq_fail(e, "%s: layer %zu cannot be run in two parts: both read its input", m->path, l->index);
     if (l->plan->is_idle) return true;
     begin_call(b, l, observer, e);
     b->state = x, b->state_stride = stride;
     coder_half whole = {.x = NULL};
     if (m->sizes.halves) whole = coders_enter(b, l->index, &x, &stride);
-    bool ok = ((!(part & FORWARD_ATTENTION) || run_mixer(b, x, stride)) &&
-               (!(part & FORWARD_FFN) || run_ffn(b, x, stride))) ||
+    part_input ffn = {.x = NULL};
+    bool ok = ((!(part & FORWARD_ATTENTION) || run_mixer(b, x, stride, &ffn)) &&
+               (!(part & FORWARD_FFN) || run_ffn(b, x, stride, ffn))) ||
               b->answer == FORWARD_END;
     if (m->sizes.halves) coders_leave(b, l->index, &whole);
     return ok && !b->unread;
@@ -163,7 +175,7 @@ static bool embed_some(forward_batch *b, const forward_rows *rows, const uint32_
     float *read = b->normed;
     for (size_t i = 0; i < n; i++)
         if (ids[i] >= m->sizes.vocabulary)
-            return gq_fail(e, "%s: token %u is none of the vocabulary's %zu", m->path, ids[i],
+            return gq_fail(e, "%s: token id %u is out of range, expected less than %zu", m->path, ids[i],
                            m->sizes.vocabulary);
     if (!rows->read(rows->data, ids, n, read, e)) return false;
     for (size_t c = 0; c < width; c++)
@@ -263,7 +275,7 @@ bool forward_final(forward_batch *b, const float *x, size_t stride, float *norme
         !forward_norm_last(b, m, x, stride, normed, normed_stride, e))
         return b->answer == FORWARD_END;
     if (m->sizes.embeds)
-        return batch_finite(b, "what is pooled", NULL, normed, normed_stride, width, b->tokens);
+        return batch_finite(b, "the pooled hidden state", NULL, normed, normed_stride, width, b->tokens);
     if (m->final_scale != 1) batch_scale(b, normed, normed_stride, width, m->final_scale);
     forward_inputs in = {.weights = {m->sizes.out},
                          .n_weights = 1,
@@ -283,12 +295,11 @@ typedef struct logit_rows {
     size_t stride, tokens;
 } logit_rows;
 
-static void finish_logits(void *data, size_t r, int thread) {
+static void finish_logits(void *data, size_t r, int) {
     const logit_rows *l = data;
     const forward_model *m = l->model;
     const element_kernels *k = m->elements;
     float *row = l->z + r * l->stride;
-    (void)thread;
     if (l->tile->bias) k->add(row, l->tile->bias[l->tile->first + r], l->tokens);
     if (m->sizes.logit_factor != 1) k->scale(row, m->sizes.logit_factor, l->tokens);
     if (m->final_cap != 0) k->cap(row, m->final_cap, l->tokens);

@@ -10,7 +10,8 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "gguf/value.h"
+#include "forward/graph/bounds.h"
+#include "gguf/model.h"
 
 /* A part of a model lacks so much that nothing is doubted of it. */
 #define DOUBT(f, ...) \
@@ -193,22 +194,20 @@ static uint64_t tokens_said(const model_facts *facts, const char **by) {
 /* llama.cpp takes its default in place of an id that no token has, and its converter writes such ids: those of a file are
  * doubts, which folders have told already; one that is set is a slip. */
 static void check_token_id(tensor_finder *f, const char *key, uint64_t tokens, bool is_set) {
-    static const char before[] = "tokenizer.ggml.", behind[] = "_token_id";
+    static const char behind[] = "_token_id";
+    bool is_tokenizers = strncmp(key, "tokenizer.ggml.", 15) == 0;
     size_t n = strlen(key);
-    long long id;
     int64_t value;
-    if (!f->ok || strncmp(key, before, sizeof before - 1) != 0 || n < sizeof before + sizeof behind ||
-        strcmp(key + n - (sizeof behind - 1), behind) != 0 ||
+    if (!f->ok || n < sizeof behind || strcmp(key + n - (sizeof behind - 1), behind) != 0 ||
         !model_kv_int(model_facts_find(&state_of(f)->facts, key), &value) ||
         (value >= 0 && (uint64_t)value < tokens))
         return;
-    id = value;
     if (is_set)
-        f->ok = gq_fail(f->e, "%s: %s is set to %lld, but there are only %llu tokens", f->m->path, key, id,
-                        (unsigned long long)tokens);
-    else if (f->m->file->version != 0)
-        DOUBT(f, "%s is %lld, but there are %llu tokens: llama.cpp takes its default instead", key, id,
-              (unsigned long long)tokens);
+        f->ok = gq_fail(f->e, "%s: %s is set to %lld, but there are only %llu tokens", f->m->path, key,
+                        (long long)value, (unsigned long long)tokens);
+    else if (!is_tokenizers || f->m->file->version != 0)
+        DOUBT(f, "%s is %lld, but there are %llu tokens%s", key, (long long)value, (unsigned long long)tokens,
+              is_tokenizers ? ": llama.cpp takes its default instead" : "");
 }
 
 /* Whether there are more tokens only because the converter has added some up to a multiple, which vocab_size does not
@@ -261,8 +260,8 @@ static void check_head(tensor_finder *f) {
     if (f->ok && t && f->m->arch->graph.tied == TIED_MUST)
         f->ok =
             gq_fail(f->e,
-                    "%s: tensor %s%s is a head that %s models do not have: theirs is the embedding, "
-                    "token_embd.weight, and this one is another; remove it if the embedding is right",
+                    "%s: tensor %s%s differs from token_embd.weight, which %s models use as their output "
+                    "matrix (tied embeddings); remove it if the embedding is right",
                     model_file_path(f->m->file, t), name, tensors_own_name(f, name, own), f->m->arch->name);
 }
 
@@ -506,8 +505,8 @@ static bool warn_of_part(const tensor_finder *f) {
     const expected_state *state = state_of(f);
     return state->kind != PART_OF_MODEL ||
            warnings_add(f->m->expected->doubts, f->e,
-                        "it is a part of a %s model, as general.type says, with %zu of the %zu tensors that "
-                        "one needs; no shape is compared",
+                        "general.type says that it is a part of a %s model; it has %zu of the %zu required "
+                        "tensors, and shapes were not verified",
                         f->m->arch->name, f->n_required - state->lacks, f->n_required);
 }
 
@@ -519,16 +518,31 @@ static void check_predicting_names(tensor_finder *f) {
         if (model_block_leads(g->by_name[i]->name, &b) && b.number < f->m->sizes.layers &&
             strncmp(b.rest, "nextn.", 6) == 0)
             f->ok = gq_fail(f->e,
-                            "%s: tensor %s is of a block that predicts more tokens, but block_count and "
-                            "nextn_predict_layers of %s say that block %llu is a layer",
+                            "%s: tensor %s belongs to an MTP layer, but by block_count and "
+                            "nextn_predict_layers of %s block %llu is an ordinary layer",
                             model_file_path(g, g->by_name[i]), g->by_name[i]->name, f->m->arch->name,
                             (unsigned long long)b.number);
+}
+
+/* block_count has all blocks, those that predict, too. Programs that read a file refuse what is beyond. */
+static void check_block_numbers(tensor_finder *f) {
+    const model_source *g = f->m->file;
+    const model_kv *count = model_fact(&state_of(f)->facts, "block_count");
+    int64_t blocks;
+    model_block b;
+    if (!count || !model_kv_int(count, &blocks) || f->m->expected->without_blocks) return;
+    for (uint64_t i = 0; f->ok && i < g->n_tensors; i++)
+        if (model_block_leads(g->by_name[i]->name, &b) && b.number >= (uint64_t)blocks)
+            f->ok = gq_fail(f->e, "%s: tensor %s is of block %llu, and blocks count from 0, but %s is %lld",
+                            model_file_path(g, g->by_name[i]), g->by_name[i]->name,
+                            (unsigned long long)b.number, count->key, (long long)blocks);
 }
 
 static void find_and_check(tensor_finder *f) {
     const expected_state *state = state_of(f);
     int64_t blocks;
     check_vocabulary(f), check_head(f), check_predicting_names(f);
+    if (f->ok && state->kind != PART_OF_MODEL) check_block_numbers(f);
     if (!f->ok || !tensors_find_all(f)) return;
     if (f->m->arch->graph.extra_layers && !f->m->expected->without_blocks && state->kind != PART_OF_MODEL &&
         model_fact_int(&state->facts, "block_count", &blocks))
@@ -569,10 +583,10 @@ static bool check_as(const model_source *g, const model_expected *expected, cons
     if (model_read_keys(m, &why))
         ok = check_model(m, is_part, e);
     else if (is_part && m->lacks_key)
-        ok =
-            warnings_add(expected->doubts, e,
-                         "it is a part of a %s model, as general.type says; its tensors are not compared: %s",
-                         row->name, model_error_behind_path(&why, g->path));
+        ok = warnings_add(
+            expected->doubts, e,
+            "general.type says that it is a part of a %s model; its tensors were not verified: %s", row->name,
+            model_error_behind_path(&why, g->path));
     else
         ok = gq_fail_remedy(e, m->lacks_key ? GQ_REMEDY_PART : GQ_REMEDY_NONE, "%s", why.text);
     forward_model_free(m);
@@ -594,15 +608,14 @@ bool forward_model_check(const model_source *g, const model_expected *expected, 
                 facts = model_facts_of(g->kv, g->n_kv, expected->set, expected->n_set);
     const architecture *row = arch_of_facts(&facts);
     if (g->n_tensors == 0)
-        return warnings_add(
-            expected->doubts, e,
-            "the model has no tensors: it is a vocabulary alone, and so is what is made of it");
+        return warnings_add(expected->doubts, e,
+                            "the model has no tensors: it is only a vocabulary, and so is the output");
+    if (!bounds_check(&facts, g->path, e)) return false;
     if (is_no_model(g, &own, arch_of_facts(&own))) return true;
     if (!arch_can_run(row))
-        return !*facts.arch ||
-               warnings_add(expected->doubts, e,
-                            "which tensors a model of architecture '%s' has is not known here: none is "
-                            "missed",
-                            facts.arch);
+        return !*facts.arch || warnings_add(expected->doubts, e,
+                                            "the tensors of architecture '%s' are not known: the model was "
+                                            "not checked for missing ones",
+                                            facts.arch);
     return check_as(g, expected, row, model_fact_is(&facts, "general.type", "part"), e);
 }

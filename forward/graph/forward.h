@@ -43,7 +43,7 @@ typedef struct forward_model forward_model;
  * without decoder or unknown to the architecture is an error that names it. g stays the caller's and open
  * until forward_model_free. */
 forward_model *forward_model_new(const model_source *g, gq_error *e);
-/* The same of a draft that continues a target's states (target.h), which its numbers have to fit. Both stay as long as
+/* The same of a draft that continues a target's states (draft.h), which its numbers have to fit. Both stay as long as
  * it. */
 forward_model *forward_model_new_draft(const model_source *g, const forward_model *target, gq_error *e);
 /* Whether a file is of such an architecture. */
@@ -85,7 +85,7 @@ typedef struct forward_sizes {
     float logit_factor;                  /* that logits are multiplied by */
     const model_tensor *embedding, *out; /* the same where the file has no output.weight */
     bool
-        halves; /* an encoder reads the first half of a window, a decoder the second (forward/graph/states/coders.h) */
+        halves; /* an encoder reads the first half of a window, a decoder the second (forward/graph/residual/residual.h) */
     bool embeds;             /* it gives no logits but a text's embedding (forward/graph/pooling.h) */
     forward_pooling pooling; /* of its states, if it does */
     size_t embedded;         /* features of that */
@@ -200,3 +200,32 @@ typedef struct forward_observer {
     forward_answer (*on_scores)(void *data, const forward_scores *scores, gq_error *e);
     size_t windows; /* forward_stream_probe runs no more than so many, the batch's first; 0: all */
 } forward_observer;
+
+/* Tensors between which scales can be moved: whatever a column of some matrices is multiplied by, and the
+ * weights that make what it reads divided by, logits stay the same, bit for bit with powers of two. */
+
+enum {
+    FORWARD_GROUP_READERS = 8,
+    FORWARD_GROUP_MAKERS = 2,
+    FORWARD_SCALE_GROUPS = 6, /* of a block, at most */
+};
+
+typedef struct forward_scale_group {
+    /* Matrices of `columns` columns each. */
+    const model_tensor *readers[FORWARD_GROUP_READERS];
+    size_t n_readers;
+    size_t n_judged; /* the first readers, by which columns are judged: others are helpers (arch/weights.h) */
+    size_t columns;
+    /* A norm's weights and bias, one value per column for all readers; or a matrix, of which row
+     * first_row + c makes column c. Then matrix i of the one reader reads what matrix i of the maker gives.
+     */
+    const model_tensor *makers[FORWARD_GROUP_MAKERS];
+    size_t n_makers;
+    bool of_rows;
+    size_t first_row;
+} forward_scale_group;
+
+/* Fills the groups of block i, those of the output matrix where i is the number of blocks, and returns how
+ * many there are. Parts of which it is not known have none. */
+size_t forward_scale_groups(const forward_model *m, size_t i,
+                            forward_scale_group groups[FORWARD_SCALE_GROUPS]);

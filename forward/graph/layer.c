@@ -254,10 +254,7 @@ static bool rows_read_piece(const rows_reading *r, uint64_t i, gq_error *e) {
                : model_read(r->layer->model->file, t, (r->first + row) * t->ne[0], n * t->ne[0], to, e);
 }
 
-static bool rows_try_piece(void *data, uint64_t i, int thread) {
-    (void)thread;
-    return rows_read_piece(data, i, NULL);
-}
+static bool rows_try_piece(void *data, uint64_t i, int) { return rows_read_piece(data, i, NULL); }
 
 /* Reads all pieces; where a thread fails the caller finds out why. */
 static bool rows_read(const rows_reading *r, threads_pool *pool, gq_error *e) {

@@ -12,8 +12,45 @@
 #include "forward/graph/attention/scores.h"
 #include "forward/graph/batch.h"
 #include "forward/graph/keys.h"
-#include "forward/graph/rows.h"
 #include "forward/graph/tensors.h"
+
+/* Steps that treat rows of activations one by one: the pool's threads share them out. */
+
+/* Rows of the batch's temporaries, for its tokens. */
+static inline batch_values batch_rows(const forward_batch *b, float *x, size_t rows) {
+    return (batch_values){x, rows, b->stride, b->tokens};
+}
+
+/* x += factor * y. */
+void batch_add(forward_batch *b, float *x, size_t x_stride, const float *y, size_t y_stride, size_t rows,
+               float factor);
+/* y = x. */
+void batch_copy(const forward_batch *b, float *y, size_t y_stride, const float *x, size_t x_stride,
+                size_t rows);
+/* Copies rows that stand in groups: of each group of `group` rows, `each` ones from `first` on. */
+typedef struct row_groups {
+    size_t groups, group, first, each;
+} row_groups;
+void batch_sort_rows(forward_batch *b, const float *from, float *to, const row_groups *g);
+
+/* x = f(x, number), f being a kernel: scaled, within -number and number, capped. */
+void batch_change_rows(forward_batch *b, void (*f)(float *x, float number, size_t n), batch_values x,
+                       float number);
+void batch_scale(forward_batch *b, float *x, size_t stride, size_t rows, float factor);
+/* Each row times a factor of its own, then plus a number of its own; either may be NULL. */
+void batch_affine_rows(forward_batch *b, batch_values x, const float *factors, const float *added);
+/* x *= y, element by element. y_stride 0: one row for all. */
+void batch_multiply_rows(forward_batch *b, batch_values x, const float *y, size_t y_stride);
+/* x = act(x) y; y NULL: x = act(x). */
+void batch_gate_rows(forward_batch *b, const activation_rule *act, batch_values x, const float *y,
+                     size_t y_stride);
+/* gate = silu(gate) x, or sigmoid(gate) x. */
+void batch_gate_states(forward_batch *b, float *gate, const float *x, size_t rows, bool is_sigmoid);
+void batch_sigmoid_rows(forward_batch *b, float *x, size_t rows);
+/* x = softplus(x + bias) of each row; bias NULL: 0. */
+void batch_softplus_rows(forward_batch *b, float *x, const float *bias, size_t rows);
+/* decay = e^(factor rate) of each row. */
+void batch_decay_rows(forward_batch *b, float *decay, const float *rate, const float *factor, size_t rows);
 
 struct layer_part {
     size_t model_bytes, layer_bytes; /* of its numbers: for the whole model, for each layer; zero at first */
@@ -29,7 +66,7 @@ struct layer_part {
     void (*find_tensors)(tensor_finder *f, const part_spec *p);
 
     /* For a mixer: what flows into attn_output is cached between probes, in place of each product
-     * (forward/stream/probe_cache.h). */
+     * (forward/stream/run.h). */
     bool keeps_inputs;
 
     /* Rows of the state, behind its width, that hold what later layers need of windows of `context` tokens;
@@ -62,7 +99,7 @@ struct layer_part {
     bool (*finish)(forward_batch *b, const model_part *p, const float *x, size_t stride, float *y,
                    size_t y_stride);
 
-    /* For what adds to products (switched.h): y += what stands beside a matrix of the layer gives for x, of all tokens
+    /* For what adds to products (switched.c): y += what stands beside a matrix of the layer gives for x, of all tokens
      * of the batch. */
     void (*add)(forward_batch *b, const part_spec *p, weight_slot s, const float *x, size_t x_stride,
                 float *y, size_t y_stride);
@@ -72,13 +109,11 @@ struct layer_part {
 };
 
 /* What a part may have that carries one state more: its rows, and the embedding in them. */
-static inline uint64_t carries_state(const forward_model *m, const model_part *p, size_t context) {
-    (void)p, (void)context;
+static inline uint64_t carries_state(const forward_model *m, const model_part *, size_t) {
     return m->sizes.width;
 }
-static inline bool carries_embedding(forward_batch *b, const model_part *p, const uint32_t *ids,
-                                     const float *x, float *carried, size_t stride) {
-    (void)p, (void)ids;
+static inline bool carries_embedding(forward_batch *b, const model_part *, const uint32_t *, const float *x,
+                                     float *carried, size_t stride) {
     batch_copy(b, carried, stride, x, stride, b->model->sizes.width);
     return true;
 }
@@ -87,3 +122,10 @@ static inline bool carries_embedding(forward_batch *b, const model_part *p, cons
 static inline size_t model_streams(const forward_model *m, const model_part *tail) {
     return tail ? max(1, tail->kind->carried_rows(m, tail, 0) / m->sizes.width) : 1;
 }
+
+/* Matrices with small ones beside them (graniteswitch): a pair for each adapter, and one for no adapter. A product
+ * x with a matrix gets B (A x) added, of the pair of the token's adapter. A token of a list switches its adapter on
+ * for itself and those behind it in its text; the embedding that it has is another token's. */
+
+/* The token whose embedding this one has. */
+uint32_t switched_id(const forward_model *m, uint32_t id);

@@ -1,7 +1,7 @@
 /* Opens models: their keys, tensors and layers. */
 #include "base/checked.h"
 #include "forward/graph/layer_part.h"
-#include "forward/graph/states/stacks.h"
+#include "forward/graph/residual/residual.h"
 #include "forward/graph/tensors.h"
 
 #include <stdlib.h>

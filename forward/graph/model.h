@@ -1,16 +1,43 @@
 /* A model that is set up, as the files of this folder see it; others use forward.h. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "arch/arch.h"
-#include "forward/graph/draft/target.h"
+#include "arch/graph.h"
+#include "arch/weights.h"
+#include "forward/graph/draft/draft.h"
 #include "forward/graph/forward.h"
+#include "forward/graph/keys.h"
 #include "forward/graph/layer.h"
-#include "forward/graph/parts.h"
 #include "forward/graph/simd/kernels.h"
 #include "forward/products/matmul.h"
 #include "gguf/facts.h"
+
+/* The facts of each weight that a layer may have (arch/weights.h). */
+
+typedef struct weight_facts {
+    const char *name; /* "blk.N." before it and ".weight" or ".bias" behind it make the tensor's */
+    bool is_decoded;
+    bool is_bare;
+    bool is_routed;
+    bool is_late;
+    bool is_helper;
+} weight_facts;
+extern const weight_facts weight_facts_of[WEIGHT_SLOTS];
+
+/* The parts that a layer of a model is made of. A new one is added to ARCH_PARTS (arch/graph.h), and what it is
+ * stands in forward/graph/layer_part.h. */
+
+typedef struct layer_part layer_part;
+
+#define LAYER_PART_DECLARE(member, part) extern const layer_part part;
+ARCH_PARTS(LAYER_PART_DECLARE)
+#undef LAYER_PART_DECLARE
+
+/* By arch_part; that of PART_NONE is NULL (model.c). */
+extern const layer_part *const layer_parts[ARCH_PART_LIMIT];
 
 /* A part of the architecture's row, and what it knows of this model. */
 typedef struct model_part {
@@ -29,6 +56,13 @@ typedef struct part_spec {
     weight_slot after;      /* norm of what it gives; WEIGHT_SLOTS: none */
 } part_spec;
 
+/* What the feed-forward part (FFN) of a layer with a mixer reads, through its own norm if it has one. */
+typedef enum ffn_input {
+    FFN_READS_SUM,   /* the residual stream, to which the mixer's output has been added */
+    FFN_READS_START, /* the layer's input, as the mixer does: parallel attention and FFN (GPT-J, PaLM) */
+    FFN_READS_MIXER, /* the mixer's output behind its norm, and no residual stream (Chameleon's swin_norm) */
+} ffn_input;
+
 enum { SPEC_PARTS = 7 };
 
 /* The tensors (NULL: the layer has none) and parts that a layer is made of. */
@@ -42,8 +76,8 @@ typedef struct layer_spec {
             part_spec beside; /* a second mixer; its norms are the first one's */
             part_spec ffn;
             part_spec tail;     /* what changes the state behind both parts */
-            part_spec bank;     /* earlier states that the layer reads, too; it is not run (bank.h) */
-            part_spec switched; /* adds to products (switched.h); it is not run either */
+            part_spec bank;     /* earlier states that the layer reads, too; it is not run (residual.h) */
+            part_spec switched; /* adds to products (switched.c); it is not run either */
             part_spec entry;    /* what makes the state before the layer (draft.c) */
         };
         part_spec parts[SPEC_PARTS]; /* the same, in the order in which their tensors are found */
@@ -51,14 +85,16 @@ typedef struct layer_spec {
     activation_rule act, experts_act; /* of dense parts and shared experts; of experts */
     float end_scale;                  /* the state behind the layer times this; 0: 1 */
     bool is_idle;                     /* it is not run, and its weights are not read */
-    bool is_parallel;                 /* the second part does not read the state that the first one leaves */
-    bool reads_given;                 /* the second part reads what the mixer gives, normed */
-    bool keeps_start;                 /* the second part reads it as well */
-    bool adds_start;                  /* the mixer's sum gets it once more, through attn_norm_2 */
+    ffn_input ffn_reads;
+    /* Uses of the layer's input, batch.start: */
+    bool ffn_needs_start; /* its router or the tail reads it, beside what ffn_reads says */
+    bool adds_start;      /* it is added to x a second time behind the mixer, and attn_norm_2 follows */
 } layer_spec;
 _Static_assert(offsetof(layer_spec, entry) - offsetof(layer_spec, parts) ==
                    (SPEC_PARTS - 1) * sizeof(part_spec),
                "`parts` has all of them, up to the last");
+
+static inline bool layer_is_parallel(const layer_spec *l) { return l->ffn_reads != FFN_READS_SUM; }
 
 enum { MODEL_PARTS = 2 * ARCH_GRAPH_PARTS + 5 };
 
@@ -95,20 +131,20 @@ struct forward_model {
     /* A part's result is added to what the part has read, times this, and the sum takes the state's place; 0:
      * it is added to the state. */
     float input_scale;
-    size_t encoders;      /* layers of an encoder whose blocks have names of their own (coders.h) */
+    size_t encoders;      /* layers of an encoder whose blocks have names of their own (residual.h) */
     uint32_t start_token; /* that the decoder begins with */
     size_t
-        lower_cycles; /* loops of two stacks, the last of which runs the upper one (stacks.h); 0: no stacks */
+        lower_cycles; /* loops of two stacks, the last of which runs the upper one (residual.h); 0: no stacks */
     size_t loops;     /* times that all blocks are run, one after another */
-    bool norms_loops; /* between these the state passes output_norm */
-    bool is_swin;     /* norms stand as PLACE_SWIN has them */
+    bool norms_loops;  /* between these the state passes output_norm */
+    bool is_swin;      /* norms stand as PLACE_SWIN has them */
     bool parallel_own; /* both parts read the state, each through a norm of its own */
 
     /* Prediction blocks (draft.h), models of their own that are freed with this one; of such a model: whose it is, its
      * only layer, and its row, which is that of the architecture but for what such a block has in another way. */
     forward_model **drafts;
     size_t n_drafts;
-    const forward_model *target; /* of a draft that has a file of its own (target.h); NULL: it is none */
+    const forward_model *target; /* of a draft that has a file of its own (draft.h); NULL: it is none */
     draft_sources sources;       /* what such a draft takes of it */
     bool norms_fused; /* a norm follows the matrix that makes one state of these; else it may stand before */
     size_t mixer_width;            /* of what flows into mixers; 0: the width */
@@ -206,3 +242,8 @@ struct forward_tile {
     uint8_t *data;
     float *bias;
 };
+
+/* Keys that hardly another architecture has, and numbers that follow from others: what a row names as `own`
+ * (arch/graph.h). All other keys are read before, without a fault, and each part knows its numbers and layers. */
+
+void own_keys_read(forward_model *m, key_reader *r);

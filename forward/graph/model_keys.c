@@ -1,9 +1,8 @@
 /* The numbers of a model and the parts of its layers, from its metadata. */
 #include "forward/graph/layer_part.h"
-#include "forward/graph/own_keys.h"
+#include "forward/graph/model.h"
 #include "forward/graph/pooling.h"
-#include "forward/graph/states/coders.h"
-#include "forward/graph/states/stacks.h"
+#include "forward/graph/residual/residual.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -47,8 +46,8 @@ static bool read_layers(forward_model *m, key_reader *r) {
     for (size_t i = 0; i < m->sizes.layers; i++) {
         layer_spec *l = &m->layers[i];
         l->act.act = l->experts_act.act = m->arch->graph.act;
-        l->keeps_start = m->arch->graph.routing.reads_start || m->arch->graph.has[WEIGHT_FFN_NORM_EXPS] ||
-                         (m->arch->graph.tail && m->part_kinds[m->arch->graph.tail]->begin);
+        l->ffn_needs_start = m->arch->graph.routing.reads_start || m->arch->graph.has[WEIGHT_FFN_NORM_EXPS] ||
+                             (m->arch->graph.tail && m->part_kinds[m->arch->graph.tail]->begin);
     }
     return true;
 }

@@ -6,21 +6,17 @@
 static bool unknown_architecture(const char *path, const char *name, const architecture *row, gq_error *e) {
     const char *kind = row ? row->kind : NULL;
     if (!*name) return gq_fail(e, "%s: there is no key general.architecture", path);
-    return gq_fail(
-        e,
-        "%s: architecture '%s' cannot be run%s%s; it can be quantized, also with importance data "
-        "that another program has computed for tensors of these names%s (docs/internals/forward.md lists "
-        "the architectures that can be run)",
-        path, name, kind ? ": it is " : "", kind ? kind : "",
-        !kind ? ", and log-probabilities that another program has written of it and of its "
-                "copies can be compared"
-              : "");
+    return gq_fail(e,
+                   "%s: architecture '%s' cannot be run%s%s; it can be quantized, also with an imatrix that "
+                   "another program computed for tensors of these names%s (docs/internals/forward.md lists "
+                   "the architectures that can be run)",
+                   path, name, kind ? ": it is " : "", kind ? kind : "",
+                   !kind ? ", and log-probabilities that another program has written of it and of its "
+                           "copies can be compared"
+                         : "");
 }
 
-static bool none_may_lack(void *user, const char *tensor) {
-    (void)user, (void)tensor;
-    return false;
-}
+static bool none_may_lack(void *, const char *) { return false; }
 
 /* What no other command lets pass is not run either, though running may not read it: a token's id, rows that the metadata
  * name. What is doubtful is nothing that stops a run. */

@@ -1,9 +1,9 @@
-#include "forward/graph/own_keys.h"
+#include "forward/graph/model.h"
 
 #include <math.h>
 
 #include "forward/graph/attention/attention.h"
-#include "forward/graph/recurrent/kda.h"
+#include "forward/graph/recurrent/recurrent.h"
 
 static attention_numbers *attention_of(const forward_model *m) { return model_numbers(m, &mixer_attention); }
 
@@ -63,8 +63,7 @@ static void own_read_scales_depth(forward_model *m, key_reader *r) {
     own_read_scales(m, r, 12, 1.4 / sqrt((double)m->sizes.layers), 256 / (double)m->sizes.width);
 }
 
-static void own_set_scales_depth(forward_model *m, key_reader *r) {
-    (void)r;
+static void own_set_scales_depth(forward_model *m, key_reader *) {
     m->embedding_scale = 12, m->residual_scale = (float)(1.4 / sqrt((double)m->sizes.layers));
     m->final_scale = (float)(256 / (double)m->sizes.width);
 }
@@ -134,9 +133,8 @@ static void own_read_sections(forward_model *m, key_reader *r) {
 }
 
 /* Positions are rope's in models of the size of the smaller one, and linear biases in the larger one. */
-static void own_set_positions(forward_model *m, key_reader *r) {
+static void own_set_positions(forward_model *m, key_reader *) {
     bool has_rope = arch_is_by_number(m->arch, BY_NUMBER_ROPE, m->sizes.layers);
-    (void)r;
     if (!arch_is_by_number(m->arch, BY_NUMBER_ALIBI, m->sizes.layers)) attention_of(m)->alibi = 0;
     for (size_t i = 0; i < m->sizes.layers; i++) {
         attention_layer *l = m->layers[i].mixer.numbers;
@@ -259,8 +257,7 @@ static void own_read_xielu(forward_model *m, key_reader *r) {
     }
 }
 
-static void own_set_ungated_relu(forward_model *m, key_reader *r) {
-    (void)r;
+static void own_set_ungated_relu(forward_model *m, key_reader *) {
     for (size_t i = 0; i < m->sizes.layers; i++)
         if (m->layers[i].ffn.part && m->layers[i].ffn.part->kind == &ffn_plain)
             m->layers[i].act.act = ACT_RELU;

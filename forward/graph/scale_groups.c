@@ -1,4 +1,4 @@
-#include "forward/graph/scale_groups.h"
+#include "forward/graph/forward.h"
 
 #include "forward/graph/experts/experts.h"
 
@@ -121,7 +121,8 @@ size_t forward_scale_groups(const forward_model *m, size_t i,
     size_t n = 0;
     if (i >= m->sizes.blocks) return group_output(&groups[0], m);
     const layer_spec *l = &m->layers[i];
-    bool is_alone = !l->beside.part && !l->tail.part && !l->bank.part && !l->is_parallel && !l->keeps_start;
+    bool is_alone =
+        !l->beside.part && !l->tail.part && !l->bank.part && !layer_is_parallel(l) && !l->ffn_needs_start;
     if (!is_alone || i < m->arch->graph.sparse_layers) return 0;
     if (m->input_scale == 0) { /* else the state goes on as a norm's result, too */
         n += group_part_inputs(&groups[n], l, &l->mixer);

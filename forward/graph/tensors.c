@@ -13,7 +13,7 @@
 #include "forward/graph/keys.h"
 #include "forward/graph/layer.h"
 #include "forward/graph/layer_part.h"
-#include "forward/graph/states/coders.h"
+#include "forward/graph/residual/residual.h"
 #include "forward/graph/tensors.h"
 #include "gguf/facts.h"
 
@@ -182,7 +182,7 @@ static const struct {
     {WEIGHT_SSM_BETA, WEIGHT_SLOTS},
 };
 
-/* A tail that adds the embedding has gains of both parts under these names (forward/graph/states/tails.c). */
+/* A tail that adds the embedding has gains of both parts under these names (forward/graph/residual/tails.c). */
 static bool has_own_factor(const architecture *a, weight_slot own) {
     return own != WEIGHT_SLOTS &&
            (a->graph.has[own] || (a->graph.tail == TAIL_EMBEDDING && own != WEIGHT_FFN_DOWN_SCALE));
@@ -270,8 +270,10 @@ static void find_norms(tensor_finder *f) {
             s.before_mixer = WEIGHT_ATTN_NORM_2;
     }
     l->mixer.before = s.before_mixer, l->mixer.after = s.after_mixer;
-    l->reads_given = has_both && f->m->is_swin;
-    l->is_parallel = has_both && (f->m->parallel_own || l->reads_given || l->ffn.before == WEIGHT_ATTN_NORM);
+    bool is_parallel = has_both && (f->m->parallel_own || l->ffn.before == WEIGHT_ATTN_NORM);
+    l->ffn_reads = has_both && f->m->is_swin ? FFN_READS_MIXER
+                   : is_parallel             ? FFN_READS_START
+                                             : FFN_READS_SUM;
 }
 
 static void find_layer(tensor_finder *f, size_t i) {
@@ -338,7 +340,8 @@ static void find_classifier(tensor_finder *f) {
 /* Finds the matrices behind the pooling, the first of which reads the width. */
 static void find_dense(tensor_finder *f) {
     static const char *const names[FORWARD_MOST_DENSE] = {"dense_2.weight", "dense_3.weight"},
-                             *const sizes[FORWARD_MOST_DENSE] = {"dense_2_feat_out", "dense_3_feat_out"};
+                             *const sizes[FORWARD_MOST_DENSE] = {"dense_2_feat_out", "dense_3_feat_out"},
+                             *const takes[FORWARD_MOST_DENSE] = {"dense_2_feat_in", "dense_3_feat_in"};
     forward_model *m = f->m;
     key_reader r = {.facts = model_expected_facts(m), .file = m->path, .e = f->e, .ok = true};
     m->sizes.embedded = m->sizes.width;
@@ -350,6 +353,8 @@ static void find_dense(tensor_finder *f) {
         if (t) rows = key_number(&r, sizes[i], rows, 1, MODEL_MOST);
         t = tensors_take(f, names[i], OPTIONAL, SHAPE(m->sizes.embedded, rows));
         if (!t) continue;
+        if (f->ok && r.ok && key_number(&r, takes[i], t->ne[0], 0, UINT64_MAX) != t->ne[0])
+            key_fail(&r, takes[i], "is not %llu, the width of what goes in", (unsigned long long)t->ne[0]);
         m->dense[m->n_dense++] = t, m->sizes.embedded = tensor_rows(t);
         if (m->arch->of_embeddings && i == 0)
             m->dense_bias = tensors_take(f, "dense_2.bias", OPTIONAL, SHAPE(m->sizes.embedded));
@@ -391,7 +396,7 @@ static void refuse_others(tensor_finder *f) {
         if (f->taken[i] || tensors_in_extra_block(f, g->by_name[i]->name, &b)) continue;
         if (f->m->draft_of && (!model_block_leads(g->by_name[i]->name, &b) || b.number != f->m->first))
             continue;
-        f->ok = gq_fail(f->e, "%s: tensor %s is none that a model of architecture %s is known to have here",
+        f->ok = gq_fail(f->e, "%s: tensor %s is unknown for architecture %s",
                         model_file_path(g, g->by_name[i]), g->by_name[i]->name, f->m->arch->name);
     }
 }

@@ -1,4 +1,4 @@
-#include "forward/graph/weights.h"
+#include "forward/graph/model.h"
 
 /* The kinds of weights (arch/weights.h). */
 #define WEIGHT_KIND_SMALL .is_decoded = true

@@ -2,7 +2,7 @@
  *
  * A step is a range of columns and of tokens whose activations are packed; all rows go through it, in units.
  */
-#include "forward/products/matmul_scratch.h"
+#include "forward/products/matmul.h"
 
 enum { PACKED_COLUMNS = 32 }; /* at once: as many pages as a core finds without a search */
 _Static_assert((int)PACKED_COLUMNS % (int)MATMUL_BF16_GROUP == 0, "groups are packed whole");
@@ -42,10 +42,9 @@ static size_t panel_tokens(const matmul_step *s, size_t panel) {
 }
 
 /* Some columns for all panels, so that x is read row by row. */
-static void pack_columns(void *data, size_t i, int thread) {
+static void pack_columns(void *data, size_t i, int) {
     const matmul_step *s = data;
     size_t column = i * PACKED_COLUMNS, columns = min(PACKED_COLUMNS, s->columns - column);
-    (void)thread;
     const float *x = s->x + (s->first_column + column) * s->x_stride + s->first_token;
     for (size_t panel = 0; panel * s->panel < s->tokens; panel++, x += s->panel)
         s->m->by->pack(x, s->x_stride, columns, panel_tokens(s, panel), packed_at(s, panel, column));
@@ -132,9 +131,8 @@ typedef struct decoded_rows {
     float *to;
 } decoded_rows;
 
-static void decode_whole_row(void *data, size_t r, int thread) {
+static void decode_whole_row(void *data, size_t r, int) {
     const decoded_rows *d = data;
-    (void)thread;
     d->from.decode(d->from.first + r * d->from.bytes, d->column, d->to + r * d->columns, d->columns);
 }
 

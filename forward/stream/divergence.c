@@ -195,9 +195,8 @@ typedef struct tile {
     size_t stride;
 } tile;
 
-static void add_groups_tile(void *data, size_t group, int thread) {
+static void add_groups_tile(void *data, size_t group, int) {
     const tile *t = data;
-    (void)thread;
     lanes_add_group(t->d, t->d->sums + group * t->d->models, group * LANES, t->first, t->rows, t->logits,
                     t->stride);
 }

@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "base/threads.h"
+#include "forward/stream/head.h"
 #include "forward/stream/job.h"
 
 typedef struct divergence divergence;
@@ -44,3 +45,19 @@ typedef struct divergence_figures {
 } divergence_figures;
 /* To be called when all of the vocabulary has passed. */
 divergence_figures divergence_at(const divergence *d, size_t position, size_t model);
+
+/* What streams predict for the next token, compared with what the first of them does: at each position of a text from which
+ * its model predicts one (forward_predicts_from), windows in order. */
+
+typedef struct forward_predictions {
+    const forward_job *job;
+    const forward_model *model;
+    /* Called for each position whose next token counts. position: its number for divergence_at; next: that of the token among
+     * the job's. */
+    bool (*at)(void *data, const divergence *d, size_t position, size_t next, double weight, gq_error *e);
+    bool (*block)(void *data, size_t i, forward_layer *l, bool is_done, gq_error *e); /* as in forward_head */
+    void *data;
+} forward_predictions;
+/* n: streams, the first of which the others are compared with. The states stay. */
+bool forward_run_predictions(forward_run *r, forward_stream *const *streams, size_t n,
+                             const forward_predictions *to, gq_error *e);

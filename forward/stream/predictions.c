@@ -1,4 +1,4 @@
-#include "forward/stream/predictions.h"
+#include "forward/stream/divergence.h"
 
 typedef struct predicting {
     const forward_predictions *to;
@@ -18,9 +18,8 @@ static bool predictions_start(void *data, size_t first_window, size_t windows, g
 }
 
 static bool predictions_tile(void *data, size_t first, size_t rows, const float *const *logits, size_t stride,
-                             gq_error *e) {
+                             gq_error *) {
     const predicting *p = data;
-    (void)e;
     divergence_tile(p->divergence, (uint32_t)first, (uint32_t)rows, logits, stride);
     return true;
 }

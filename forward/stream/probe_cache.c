@@ -1,4 +1,4 @@
-#include "forward/stream/probe_cache.h"
+#include "forward/stream/run.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -10,7 +10,6 @@
 #include "base/memory.h"
 #include "base/safe_file.h"
 #include "forward/graph/layer_part.h"
-#include "forward/stream/states.h"
 #include "forward/stream/stream.h"
 
 typedef struct cached_result {
@@ -108,12 +107,11 @@ typedef struct cache_rows {
     _Atomic bool failed;
 } cache_rows;
 
-static void cache_move_row(void *data, size_t r, int thread) {
+static void cache_move_row(void *data, size_t r, int) {
     cache_rows *k = data;
     size_t bytes = k->tokens * sizeof(float);
     uint64_t at = k->at + (uint64_t)r * bytes;
     float *x = k->x + r * k->stride;
-    (void)thread;
     if (!k->batch->in_file)
         memcpy(k->reads ? (void *)x : k->of->memory + at, k->reads ? k->of->memory + at : (void *)x, bytes);
     else if (!(k->reads ? safe_file_read(k->of->fd, at, x, bytes) : safe_file_write(k->of->fd, at, x, bytes)))

@@ -1,8 +1,49 @@
 /* A run as stream.c and head.c see it. */
 #pragma once
 
+#include "forward/graph/batch.h"
 #include "forward/graph/layer.h"
-#include "forward/stream/states.h"
+#include "forward/stream/stream.h"
+
+/* The states of all windows of a stream, in memory or in slots of a file. */
+
+typedef struct states {
+    size_t width, context, windows, batch; /* batch: windows of one, but for the last of a loop */
+    size_t loops;                          /* each has states of all windows; batches are within one */
+    size_t batches;
+    float **held;     /* per batch [width][stride]; NULL: states are in the file */
+    float *x;         /* states of the batch that was read from the file */
+    float *window;    /* a window on its way to or from the file; NULL: there is no file */
+    state_slots file; /* fd -1: nowhere */
+    unsigned slot;    /* that holds the states before the layer that is next, or was begun */
+    bool begun;       /* what there is now is what the layer's first part has left */
+    /* Per loop: CRC-32 of the bytes written so far to the slot after the present one; forward_stream_sum. */
+    uint64_t *running, *sums;
+} states;
+
+/* Windows in a batch, and the floats from one of its features to the next. */
+size_t states_windows(const states *s, size_t batch);
+/* The number of the batch's first window among those of its loop; and the number of the loop. */
+size_t states_first(const states *s, size_t batch);
+size_t states_loop(const states *s, size_t batch);
+size_t states_stride(const states *s, size_t batch);
+
+/* On failure *s is fit for states_free. */
+bool states_new(states *s, bool in_file, const state_slots *file, gq_error *e);
+void states_free(states *s);
+/* Bytes that states_new takes where states are written to a file as well; in_file: where they are only there.
+ */
+uint64_t states_bytes(uint64_t width, const forward_job *j, size_t batch, bool in_file);
+
+/* A batch's states to change or look at, valid until the next call; fresh: what they were does not matter. */
+float *states_take(states *s, size_t batch, bool fresh, gq_error *e);
+/* Keep what states_take has handed out and the caller changed, in the slot after the present one. done: they
+ * are those after a layer, and not only after its first part, for which memory will do. */
+bool states_put(states *s, size_t batch, const float *x, bool done, gq_error *e);
+/* To be called when all batches have been put: the next slot, or with done false the first part's states,
+ * become the present ones. */
+void states_turn(states *s, bool done);
+bool states_resume(states *s, unsigned slot, gq_error *e);
 
 /* Inputs of the tokens that count; grown as needed, empty where the job has no marks. */
 typedef struct run_weighted {
@@ -46,3 +87,33 @@ void run_drop_layer(forward_run *r);
 float *run_lay_out_copy(const forward_model *m, const forward_job *j, size_t batch, memory_ledger *l);
 float *run_copy(forward_run *r, const forward_model *m, gq_error *e);
 bool run_progress(const forward_run *r, double work, const char *what, gq_error *e);
+
+/* What probes of a layer keep for the probes and the pass that follow: results of its products, which are the
+ * same each time while the states before the layer and the weights that led to them stay. Of attention and
+ * feed-forward parts these are the inputs of their last matrix, so that nothing before it is run again; of
+ * other parts what each product gives.
+ *
+ * Each batch of a stream has a fixed number of bytes, in memory as long as that lasts, else in a file without
+ * a name. What does not fit, or cannot be read again, is computed again: nothing that is written depends on
+ * how much is kept. Nothing is kept once a run has used a weight that will be replaced, or has skipped an
+ * expert whose output it needed. A file that takes longer than computing is used no more. */
+
+/* Kept results of one batch of a stream. */
+typedef struct cached_batch cached_batch;
+
+/* A run of a batch, as what is kept sees it. */
+typedef struct probe_cache_run {
+    batch_results results; /* first: what the batch sees of it */
+    probe_cache *of;       /* NULL: nothing is kept */
+    cached_batch *batch;
+    bool adds;        /* a probe; a pass only recalls */
+    bool is_observed; /* somebody is told the inputs */
+    size_t within;    /* results being computed, one as part of another */
+    double started;   /* when the outermost of them was */
+} probe_cache_run;
+
+/* Begins a run of a batch: side 0 is the original's stream, 1 that of an output. */
+probe_cache_run probe_cache_run_of(probe_cache *k, unsigned side, size_t batch, uint64_t tokens, bool adds,
+                                   bool is_observed);
+/* Forgets what a stream's batches have kept. */
+void probe_cache_forget(probe_cache *k, unsigned side);

@@ -1,4 +1,4 @@
-#include "forward/stream/squares.h"
+#include "forward/stream/stream.h"
 
 enum { ROWS = 8 }; /* chains that go on side by side */
 
@@ -20,10 +20,9 @@ typedef struct square_sums {
     double *sums;
 } square_sums;
 
-static void add_squares_of_rows(void *data, size_t i, int thread) {
+static void add_squares_of_rows(void *data, size_t i, int) {
     const square_sums *to = data;
     const forward_inputs *in = to->in;
-    (void)thread;
     add_rows(in->x + i * ROWS * in->stride, in->stride, in->tokens, to->sums + i * ROWS);
 }
 

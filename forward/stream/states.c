@@ -1,4 +1,4 @@
-#include "forward/stream/states.h"
+#include "forward/stream/run.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -72,7 +72,7 @@ bool states_new(states *s, bool in_file, const state_slots *file, gq_error *e) {
     memory_ledger l = {.failed = false};
     s->file = file ? *file : (state_slots){.fd = -1, .slots = 1};
     if (in_file && s->file.fd < 0)
-        return gq_fail(e, "the states of %zu windows of %zu tokens do not fit into memory", s->windows,
+        return gq_fail(e, "the hidden states of %zu windows of %zu tokens do not fit in memory", s->windows,
                        s->context);
     lay_out_states(s, in_file, &l);
     return memory_had(&l, e);
@@ -109,11 +109,12 @@ static uint64_t disk_free(int fd) {
 
 int state_slots_open(const char *folder, uint64_t bytes, gq_error *e) {
     int fd = open_nameless(folder);
-    if (fd < 0) return gq_fail(e, "cannot make a file for states in %s: %s", folder, strerror(errno)), -1;
+    if (fd < 0)
+        return gq_fail(e, "cannot create a file for hidden states in %s: %s", folder, strerror(errno)), -1;
     bool fits = bytes <= disk_free(fd);
     if (!fits) errno = ENOSPC;
     if (fits && safe_file_reserve(fd, bytes)) return fd;
-    gq_fail(e, "cannot set aside %llu bytes for states in %s: %s", (unsigned long long)bytes, folder,
+    gq_fail(e, "cannot reserve %llu bytes for hidden states in %s: %s", (unsigned long long)bytes, folder,
             strerror(errno));
     close(fd);
     return -1;
@@ -145,7 +146,7 @@ static size_t states_place(const states *s, size_t batch) {
 }
 
 static bool states_fail(const states *s, const char *what, const char *why, gq_error *e) {
-    return gq_fail(e, "%s: states cannot be %s: %s", s->file.path, what, why);
+    return gq_fail(e, "%s: hidden states cannot be %s: %s", s->file.path, what, why);
 }
 
 static bool read_batch(states *s, size_t batch, float *x, gq_error *e) {

@@ -14,7 +14,6 @@
 #include "forward/graph/block.h"
 #include "forward/graph/draft/draft.h"
 #include "forward/graph/layer.h"
-#include "forward/stream/probe_cache.h"
 #include "forward/stream/run.h"
 
 /* ---- a stream ---- */

@@ -1,5 +1,5 @@
 /* Made by tests/make_characters of Unicode 14.0.0's data; change that. */
-#include "forward/tokens/characters.h"
+#include "forward/tokens/tokens.h"
 
 const character_range characters_punctuation[] = {
     {0x21, 0x23},       {0x25, 0x2a},       {0x2c, 0x2f},       {0x3a, 0x3b},       {0x3f, 0x40},

@@ -1,7 +1,7 @@
 /* The map is a double array (Kanda's XCDA): the child of node s by byte c is unit base(s) ^ c, if that unit's label is c. A node at
  * which a key ends says so, and the unit at its own base has where the key's text begins.
  */
-#include "forward/tokens/charsmap.h"
+#include "forward/tokens/tokens.h"
 
 #include <string.h>
 

@@ -7,8 +7,7 @@
  * rank than the last symbol's lowest one with anything, that symbol is given up, and the one before it is the
  * last. At the end the last symbol is one that joins with nothing behind it: the word is cut there.
  */
-#include "forward/tokens/join.h"
-#include "forward/tokens/utf8.h"
+#include "forward/tokens/tokens.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,7 @@
  * needed makes words repeat and leaves the ids as they are. A word that is longer than a window is joined
  * window by window, each from the first symbol that the one before could not be certain of.
  */
-#include "forward/tokens/merging.h"
-#include "forward/tokens/utf8.h"
+#include "forward/tokens/tokens.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +55,7 @@ bool merging_goes_on(merging *m) {
     m->enough = l->tokens && m->to->n >= l->tokens;
     if (m->enough) return false;
     return !l->cancelled || !l->cancelled(l->user) ||
-           gq_fail_as(m->e, GQ_INTERRUPTED, "stopped while the text was turned into tokens");
+           gq_fail_as(m->e, GQ_INTERRUPTED, "stopped while the text was tokenized");
 }
 
 /* ---- symbols ---- */

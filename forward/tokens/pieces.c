@@ -1,4 +1,4 @@
-#include "forward/tokens/pieces.h"
+#include "forward/tokens/vocabulary.h"
 
 #include <stdlib.h>
 #include <string.h>

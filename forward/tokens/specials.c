@@ -5,14 +5,14 @@
  * byte is dropped. What is left cuts the text into fragments: special tokens, and the stretches between them,
  * of which tokenizer.c makes ids.
  */
-#include "forward/tokens/specials.h"
+#include "forward/tokens/tokens.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 
 /* ---- which tokens are special ---- */
 

@@ -1,5 +1,5 @@
 /* The ids of a text, and how many of them may be held. */
-#include "forward/tokens/token_list.h"
+#include "forward/tokens/tokenizer.h"
 
 #include "base/checked.h"
 #include "base/fail.h"

@@ -9,7 +9,7 @@
  * a whole, and is refused where it is longer.
  */
 #include "forward/tokens/tokenizer.h"
-#include "forward/tokens/words.h"
+#include "forward/tokens/tokens.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,10 +18,6 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "base/units.h"
-#include "forward/tokens/merging.h"
-#include "forward/tokens/specials.h"
-#include "forward/tokens/unigram.h"
-#include "forward/tokens/utf8.h"
 
 struct tokenizer {
     vocabulary vocabulary;
@@ -87,7 +83,7 @@ typedef struct tokenizing {
     buffer marked, stand_in;
     special_cuts cuts;
     bool in_text;  /* a stretch between special tokens has begun and not ended */
-    bool odd;      /* some of its characters need stand-ins (utf8.h) */
+    bool odd;      /* some of its characters need stand-ins (tokens.h) */
     bool newlines; /* `text` begins in the middle of a run of newlines */
     gq_error *e;
 } tokenizing;
@@ -198,8 +194,7 @@ static bool add_lines(tokenizing *r, const char *text, size_t n, bool last, size
     return true;
 }
 
-static bool add_split_word(void *user, const char *word, size_t n, gq_error *e) {
-    (void)e;
+static bool add_split_word(void *user, const char *word, size_t n, gq_error *) {
     return merging_add_word(user, word, n);
 }
 
@@ -333,7 +328,7 @@ static bool add_file(tokenizing *r, const tokenizer *t, unsigned flags) {
 static bool add_end(tokenizing *r, bool wanted, uint32_t id, const char *what) {
     if (!wanted) return true;
     if (id != NO_PIECE) return token_list_add(r->merging.to, id, r->e);
-    return gq_fail(r->e, "the vocabulary wants every text to have %s token, and names none", what);
+    return gq_fail(r->e, "the vocabulary adds %s token to every text but defines none", what);
 }
 
 static void tokenizing_free(tokenizing *r) {
@@ -369,15 +364,15 @@ bool tokenizer_run(const tokenizer *t, const char *text, size_t n, unsigned flag
     return ok;
 }
 
-static bool add_length(void *user, const char *word, size_t n, gq_error *e) {
-    (void)word;
+static bool add_length(void *user, const char *, size_t n, gq_error *e) {
     return token_list_add(user, (uint32_t)n, e);
 }
 
 bool tokenizer_words(const tokenizer *t, const char *text, size_t n, token_list *lengths, gq_error *e) {
     tokenizing r = {.v = &t->vocabulary, .e = e};
     size_t done;
-    if (r.v->kind != VOCABULARY_BPE) return gq_fail(e, "only vocabularies by rank on bytes cut words");
+    if (r.v->kind != VOCABULARY_BPE)
+        return gq_fail(e, "only byte-level BPE vocabularies have a pre-tokenizer");
     bool ok = clean_text(&r, text, n, text, n, 0) && split_words(&r, true, add_length, lengths, &done);
     tokenizing_free(&r);
     return ok;

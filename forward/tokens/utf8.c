@@ -1,4 +1,4 @@
-#include "forward/tokens/utf8.h"
+#include "forward/tokens/tokens.h"
 
 #include <string.h>
 

@@ -1,12 +1,10 @@
-#include "forward/tokens/words.h"
+#include "forward/tokens/tokens.h"
 
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "forward/tokens/characters.h"
-#include "forward/tokens/utf8.h"
 
 static const char SPACE[] = "\xe2\x96\x81"; /* U+2581 */
 enum { SPACE_BYTES = sizeof SPACE - 1, HANGUL_FIRST = 0xac00, HANGUL_END = 0xd7a4, HANGUL_EACH = 588 };
@@ -74,7 +72,7 @@ static bool words_cut(words_maker *m) {
     }
     if (m->to->n > before) return true;
     return m->v->unknown == NO_PIECE
-               ? gq_fail(m->e, "a word has no tokens, and the vocabulary names none for unknown words")
+               ? gq_fail(m->e, "a word of the text has no tokens, and the vocabulary has no unknown token")
                : token_list_add(m->to, m->v->unknown, m->e);
 }
 

@@ -15,8 +15,8 @@
 #include "base/checksum.h"
 #include "base/fail.h"
 #include "base/memory.h"
-#include "hf/arrays/names.h"
-#include "hf/tensors/build_names.h"
+#include "hf/sources/sources.h"
+#include "hf/tensors/tensors.h"
 
 static const char CONFIG[] = "adapter_config.json", WEIGHTS[] = "adapter_model.safetensors";
 static const char INSTEAD[] = "merge it with peft (merge_and_unload), and name the folder that this saves";
@@ -68,7 +68,7 @@ static bool config_check_keys(hf_adapter *a, gq_error *e) {
 }
 
 /* Ways to begin training that take a part out of the model's own weights first. */
-static bool config_check_beginning(const hf_adapter *a, gq_error *e) {
+static bool config_check_beginning(hf_adapter *a, gq_error *e) {
     static const char *const changing[] = {"pissa", "olora", "corda", "loftq", "lora_ga", NULL};
     const char *begun = hf_json_text(json_object_get(a->config, "init_lora_weights"));
     for (size_t i = 0; begun && changing[i]; i++)
@@ -79,7 +79,11 @@ static bool config_check_beginning(const hf_adapter *a, gq_error *e) {
                 "training: save the adapter with path_initial_model_for_weight_conversion, "
                 "or %s",
                 begun, INSTEAD);
-    return true;
+    return !begun || name_is_one(begun, NAMES("gaussian", "eva", "orthogonal")) ||
+           hf_folder_warn(&a->folder, CONFIG, e,
+                          "init_lora_weights is '%.40s', which is not known: if it changed the model's own "
+                          "weights before training, the result is wrong",
+                          begun);
 }
 
 static bool config_number(const hf_adapter *a, const char *key, double *value, gq_error *e) {

@@ -2,13 +2,13 @@
  * is written shows it. The config says what was trained: modules by the ends of their names or an expression, in all layers
  * or some, modules saved whole, parameters, rows of tokens, biases. What it names, and the model has, must be changed.
  */
-#include "hf/adapter/adapter_check.h"
+#include "hf/adapter/adapter.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/arrays/names.h"
+#include "hf/sources/sources.h"
 
 static const char WHOLE[] = "take the whole adapter";
 static const char DIGITS[] = "0123456789";
@@ -314,23 +314,34 @@ static bool check_saved(const hf_targets *t, gq_error *e) {
 
 /* ---- parameters ---- */
 
+/* A path may be the last name alone: then it is of all experts. */
+static bool source_is_parameter(const hf_source *s, const char *path) {
+    const char *leaf = strrchr(path, '.');
+    char head[HF_TARGET_BYTES] = "experts";
+    if (leaf) snprintf(head, sizeof head, "%.*s", (int)(leaf - path), path);
+    return hf_module_ends(s->name, path) || hf_target_is_expert_of(s->name, head, leaf ? leaf + 1 : path);
+}
+
 static bool check_parameters(const hf_targets *t, gq_error *e) {
     const json_t *list = config_of(t, "target_parameters"), *v;
     size_t k;
+    if (t->build->projector) return true;
     json_array_foreach(list, k, v) {
-        const char *path = hf_json_text(v), *leaf = path ? strrchr(path, '.') : NULL;
-        char head[HF_TARGET_BYTES] = "";
-        if (!path) continue;
-        if (leaf) snprintf(head, sizeof head, "%.*s", (int)(leaf - path), path);
-        for (size_t i = 0; i < t->n_rules; i++) {
+        const char *path = hf_json_text(v);
+        size_t n = 0;
+        for (size_t i = 0; path && i < t->n_rules; i++) {
             const hf_source *s = source_at(t, i);
-            if (!s || hf_target_has_change(t, s) || t->build->projector) continue;
-            if (hf_module_ends(s->name, path) || (leaf && hf_target_is_expert_of(s->name, head, leaf + 1)))
+            if (!s || !source_is_parameter(s, path)) continue;
+            n++;
+            if (!hf_target_has_change(t, s))
                 return hf_adapter_fail(
                     t->adapter, e,
                     "target_parameters names '%.80s', but the adapter does not change '%s': %s", path,
                     s->name, WHOLE);
         }
+        if (path && n == 0 &&
+            !check_warn(t, e, "target_parameters names '%.80s', of which the model has none", path))
+            return false;
     }
     return true;
 }

@@ -5,7 +5,7 @@
  * llama.cpp knows one alpha for all matrices, and divides it by each one's rank. Where the config has another
  * scale for a matrix (patterns, rank-stabilized), its lora_b is multiplied by what is missing.
  */
-#include "hf/adapter/adapter_file.h"
+#include "hf/adapter/adapter.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,14 +13,10 @@
 #include "base/checked.h"
 #include "base/checksum.h"
 #include "gguf/model.h"
-#include "hf/adapter/adapter_target.h"
-#include "hf/arrays/coded.h"
-#include "hf/arrays/delta.h"
-#include "hf/arrays/place.h"
-#include "hf/folder/config_read.h"
-#include "hf/metadata/general.h"
+#include "hf/sources/sources.h"
+#include "hf/folder/folder.h"
 #include "hf/metadata/metadata.h"
-#include "hf/tensors/build_tensor.h"
+#include "hf/tensors/tensors.h"
 
 static const char INSTEAD[] =
     "llama.cpp's adapters have pairs of matrices alone; merge this one into its model as that is read";

@@ -3,7 +3,7 @@
  * spell names differently, but have the same rules. Experts that the training program had in one array, and
  * the folder one by one, get their part of the change.
  */
-#include "hf/adapter/adapter_merge.h"
+#include "hf/adapter/adapter.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,11 +12,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
-#include "hf/adapter/adapter_check.h"
-#include "hf/adapter/adapter_target.h"
-#include "hf/arrays/delta.h"
-#include "hf/arrays/names.h"
-#include "hf/arrays/place.h"
+#include "hf/sources/sources.h"
 
 bool hf_adapters_open(hf_adapters *a, const gq_adapters *given, gq_error *e) {
     *a = (hf_adapters){.items = calloc(given->n + 1, sizeof *a->items)};

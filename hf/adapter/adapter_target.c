@@ -1,16 +1,15 @@
 /* Finds a model's arrays by an adapter's names: as they are, or else by the rule and the numbers of the name,
  * which all spellings of one array share.
  */
-#include "hf/adapter/adapter_target.h"
+#include "hf/adapter/adapter.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "hf/arrays/names.h"
-#include "hf/tensors/build_names.h"
-#include "hf/tensors/steps.h"
+#include "hf/sources/sources.h"
+#include "hf/tensors/tensors.h"
 
 /* Names are looked up in a copy of the build: that of an adapter counts as no name of the folder's. */
 static hf_name_result rule_find(const hf_build *b, const char *name, hf_found *f) {

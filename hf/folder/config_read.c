@@ -3,14 +3,12 @@
  * one place. The parameters of the rotation have changed their place twice over the years: they are brought
  * into the newest form once, here.
  */
-#include "hf/folder/config_read.h"
+#include "hf/folder/folder.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/folder/architectures.h"
-#include "hf/folder/config_saved.h"
 
 enum { LAYERS_MOST = 4096 }; /* the largest published models have some 130 */
 

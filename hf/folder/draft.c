@@ -1,6 +1,5 @@
-#include "hf/folder/draft.h"
+#include "hf/folder/folder.h"
 
-#include "hf/folder/config_read.h"
 
 bool hf_target_refuse(const char *target, const char *path, gq_error *e) {
     return !target ||

@@ -1,7 +1,7 @@
 /* Pairs of drafts: which states of their target they take in, and how. */
 #include <math.h>
 
-#include "hf/metadata/arch_pairs.h"
+#include "hf/metadata/metadata.h"
 
 enum { DRAFT_LAYERS_MOST = 64, EAGLE_LAYERS = 3 };
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/folder/architectures.h"
-#include "hf/metadata/arch_pairs.h"
+#include "hf/folder/folder.h"
+#include "hf/metadata/metadata.h"
 
 /* ---- scales ---- */
 

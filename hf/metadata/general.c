@@ -1,6 +1,6 @@
 /* general.*: what catalogues and people look for. The README's front matter comes first, then what the
  * config's _name_or_path and the folder's own name say; each fills in what those before it left open. */
-#include "hf/metadata/general.h"
+#include "hf/metadata/metadata.h"
 
 #include <float.h>
 #include <math.h>
@@ -9,10 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "hf/arrays/place.h"
-#include "hf/metadata/metadata.h"
-#include "hf/metadata/model_id.h"
-#include "hf/metadata/readme.h"
+#include "hf/sources/sources.h"
 
 /* ---- sampling ---- */
 

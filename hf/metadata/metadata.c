@@ -1,8 +1,17 @@
-/* The pairs of one architecture: its list of items is found and set, and what every reader needs is
- * completed. */
+/* The metadata of one architecture: its list of items is found and set, what every reader needs is completed, and what the
+ * config does not have, or does not have right, is read from tensors.
+ *
+ * Apertus keeps four numbers of each layer's activation as tensors of one element; GGUF has them as metadata, without the
+ * architecture in front, each only if all layers have it. */
 #include "hf/metadata/metadata.h"
-#include "hf/metadata/arch_pairs.h"
-#include "hf/metadata/modules.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "hf/sources/sources.h"
+#include "hf/tensors/tensors.h"
+#include "hf/tokenizer/tokenizer.h"
 
 enum { BLOCKS_MOST = 8192 }; /* main and predicting; hf_config_read allows 4096 of the former */
 
@@ -40,4 +49,169 @@ bool hf_arch_pairs(const hf_config *c, hf_pairs *p, gq_error *e) {
                               (unsigned long long)c->layers, (unsigned long long)c->predicting, BLOCKS_MOST);
     return hf_items_set(c->class_row->pairs ? c->class_row->pairs : c->like->pairs, c, p, e) &&
            arch_complete(c, p, e) && hf_modules_pair(c, p, e);
+}
+
+/* ---- what tensors decide ---- */
+
+/* Finds the array of a layer's number; NULL: the layer has none. */
+static bool number_find(hf_build *b, uint64_t layer, const char *number, const hf_source **found,
+                        gq_error *e) {
+    char name[96];
+    snprintf(name, sizeof name, "layers.%llu.mlp.act_fn.%s", (unsigned long long)layer, number);
+    return hf_build_source(b, name, found, e) &&
+           (!*found || (*found)->stored->n == 1 ||
+            hf_list_fail((*found)->list, (*found)->stored, e, "expected one element"));
+}
+
+static bool pairs_add_layers(hf_build *b, hf_pairs *pairs, const char *number, gq_error *e) {
+    char name[96];
+    bool whole = true;
+    const hf_source *s;
+    float x;
+    for (uint64_t i = 0; i < b->config->layers; i++) {
+        if (!number_find(b, i, number, &s, e)) return false;
+        whole = whole && s;
+    }
+    for (uint64_t i = 0; whole && i < b->config->layers; i++)
+        if (!number_find(b, i, number, &s, e) || !hf_list_floats(s->list, s->stored, 0, 1, &x, e) ||
+            !hf_pairs_add_f32(pairs, x, e))
+            return false;
+    snprintf(name, sizeof name, "xielu.%s", number);
+    return hf_pairs_array(pairs, name, GGUF_FLOAT32, e);
+}
+
+/* ernie4_5-moe: how wide the shared experts are is in the tensors alone. The converter divides two numbers of
+ * the config, which gives the same for the published models. */
+static bool pairs_set_shared_width(const hf_build *b, hf_pairs *pairs, gq_error *e) {
+    uint64_t width = 0;
+    for (size_t i = 0; i < b->n; i++) {
+        const hf_tensor *t = &b->tensors[i];
+        if (!name_ends(t->tensor.name, ".ffn_up_shexp.weight")) continue;
+        if (width && t->tensor.ne[1] != width)
+            return hf_config_fail(b->config, e, "'%s' has %llu rows, those of other layers %llu",
+                                  t->stored_name, (unsigned long long)t->tensor.ne[1],
+                                  (unsigned long long)width);
+        width = t->tensor.ne[1];
+    }
+    if (width > UINT32_MAX) return hf_config_fail(b->config, e, "shared experts of 2^32 or more rows");
+    return !width || hf_pairs_u32(pairs, ".expert_shared_feed_forward_length", (uint32_t)width, e);
+}
+
+/* Reads the first element of an array. *found: it is there. */
+static bool first_read(hf_build *b, const char *name, bool *found, float *x, gq_error *e) {
+    const hf_source *s;
+    if (!hf_build_source(b, name, &s, e)) return false;
+    *found = s != NULL;
+    return !s || (s->stored->n > 0 ? hf_list_floats(s->list, s->stored, 0, 1, x, e)
+                                   : hf_list_fail(s->list, s->stored, e, "expected an element"));
+}
+
+/* The slopes of the heads' biases follow from the largest one; the folder has the slopes. */
+static bool pairs_set_alibi(hf_build *b, hf_pairs *pairs, gq_error *e) {
+    bool found;
+    float first;
+    double most = 8, power = 1;
+    if (!first_read(b, "relative_pe.slopes", &found, &first, e)) return false;
+    while (power * 2 <= b->sizes.heads) power *= 2;
+    if (found && !(first > 0))
+        return hf_config_fail(b->config, e, "relative_pe.slopes begins with %g, expected a number above 0",
+                              (double)first);
+    if (found) most = -rint(log2((double)first) * power);
+    return hf_pairs_f32(pairs, ".attention.max_alibi_bias", (float)most, e);
+}
+
+static bool pairs_set_logit_scale(hf_build *b, hf_pairs *pairs, gq_error *e) {
+    bool found;
+    float gain;
+    return first_read(b, "lm_head_gain.w_g", &found, &gain, e) &&
+           (!found || hf_pairs_f32(pairs, ".logit_scale", gain, e));
+}
+
+/* Of drafts, only DSpark's have such a head, and know by a pair what they sample from. */
+static bool pairs_set_confidence(const hf_build *b, hf_pairs *pairs, gq_error *e) {
+    return !hf_pairs_find(pairs, ".sample_from_anchor") ||
+           hf_pairs_bool(pairs, ".has_confidence_head", hf_build_find(b, "conf_proj.weight") != NULL, e);
+}
+
+/* Sets an array of so many 64-bit integers; floats would round them. */
+static bool pairs_set_wide(hf_build *b, hf_pairs *pairs, const char *name, const char *key, uint64_t expected,
+                           gq_error *e) {
+    const hf_stored *s = NULL;
+    uint64_t x[64];
+    for (size_t i = 0; i < b->list->n && !s; i++)
+        if (name_ends(b->list->stored[i].name, name)) s = &b->list->stored[i];
+    if (!s) return hf_config_fail(b->config, e, "no array is %s, by which n-grams are looked up", name);
+    if (s->dtype != HF_I64 || s->n != expected)
+        return hf_list_fail(
+            b->list, s, e, "%llu elements of type %s, expected %llu of I64 by ngram_size and heads_per_ngram",
+            (unsigned long long)s->n, hf_dtype_name(s->dtype), (unsigned long long)expected);
+    for (uint64_t at = 0, n; at < s->n; at += n) {
+        n = s->n - at < 64 ? s->n - at : 64;
+        if (!gq_file_read(&b->list->folder->files[s->file].file, s->offset + 8 * at, x, 8 * n, e))
+            return false;
+        for (uint64_t i = 0; i < n; i++)
+            if (!hf_pairs_add(pairs, &x[i], sizeof x[i], e)) return false;
+    }
+    return hf_pairs_array(pairs, key, GGUF_U64, e);
+}
+
+static bool pairs_set_ngrams(hf_build *b, hf_pairs *pairs, gq_error *e) {
+    static const char *const rows[][2] = {{"ple_embedding.layer_multipliers", ".ple.layer_multipliers"},
+                                          {"ple_embedding.ngram_heads_offsets", ".ple.head_offsets"},
+                                          {"ple_embedding.ngram_heads_vocab_sizes", ".ple.head_vocab_sizes"}};
+    const hf_tensor *table = hf_build_find(b, "per_layer_token_embd.weight");
+    uint32_t length, heads;
+    if (!hf_pairs_find(pairs, ".ple.layers")) return true;
+    if (!hf_config_u32(b->config, "ngram_size", &length, e) ||
+        !hf_config_u32(b->config, "heads_per_ngram", &heads, e))
+        return false;
+    /* Ids of an n-gram's places; n-grams of two tokens and more have heads. */
+    uint64_t all = (length ? length - 1 : 0) * (uint64_t)heads, n[] = {length, all, all};
+    if (!table || table->tensor.ne[0] > UINT32_MAX)
+        return hf_config_fail(b->config, e, "no array is a part of the table of n-grams");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!pairs_set_wide(b, pairs, rows[i][0], rows[i][1], n[i], e)) return false;
+    return hf_pairs_u32(pairs, ".embedding_length_per_layer_input", (uint32_t)table->tensor.ne[0], e);
+}
+
+static bool row_is_zeros(const hf_source *s, uint64_t row, uint64_t width, bool *zeros, gq_error *e) {
+    float x[256];
+    *zeros = true;
+    for (uint64_t at = 0, n; *zeros && at < width; at += n) {
+        n = width - at < 256 ? width - at : 256;
+        if (!hf_list_floats(s->list, s->stored, row * width + at, n, x, e)) return false;
+        for (uint64_t i = 0; i < n; i++) *zeros &= x[i] == 0;
+    }
+    return true;
+}
+
+/* Tokens that were added, and rows behind the vocabulary: those whose embedding is zeros would be likely ones. */
+static bool pairs_set_untrained(hf_build *b, hf_pairs *pairs, gq_error *e) {
+    const hf_source *s;
+    const model_kv *types = hf_pairs_find(pairs, "tokenizer.ggml.token_type");
+    enum { ARRAY_HEAD = 12 }; /* of a pair's value: the elements' type, and their number */
+    if (!hf_build_source(b, "embed_tokens.weight", &s, e)) return false;
+    if (!s || !types || s->n_dims != 2 || s->coding != HF_PLAIN) return true;
+    for (uint32_t i = 0; i < s->rows && ARRAY_HEAD + 4 * ((uint64_t)i + 1) <= types->size; i++) {
+        int32_t type;
+        bool zeros;
+        memcpy(&type, types->value + ARRAY_HEAD + 4 * (uint64_t)i, sizeof type);
+        if (type == HF_TOKEN_NORMAL) continue;
+        if (!row_is_zeros(s, i, s->columns, &zeros, e) || (zeros && !hf_pairs_add_i32(pairs, (int32_t)i, e)))
+            return false;
+    }
+    return hf_pairs_array(pairs, "tokenizer.ggml.suppress_tokens", GGUF_INT32, e);
+}
+
+bool hf_tensor_pairs(hf_build *b, hf_pairs *pairs, gq_error *e) {
+    arch_tensor_pairs kind = b->config->row->folder.tensor_pairs;
+    static const char *const numbers[] = {"alpha_p", "alpha_n", "beta", "eps"};
+    for (size_t i = 0; kind == TENSOR_PAIRS_XIELU && i < sizeof numbers / sizeof *numbers; i++)
+        if (!pairs_add_layers(b, pairs, numbers[i], e)) return false;
+    if (kind == TENSOR_PAIRS_ALIBI) return pairs_set_alibi(b, pairs, e);
+    if (kind == TENSOR_PAIRS_NGRAMS) return pairs_set_ngrams(b, pairs, e);
+    if (kind == TENSOR_PAIRS_UNTRAINED) return pairs_set_untrained(b, pairs, e);
+    if (kind == TENSOR_PAIRS_CONFIDENCE) return pairs_set_confidence(b, pairs, e);
+    if (kind == TENSOR_PAIRS_LOGIT_SCALE) return pairs_set_logit_scale(b, pairs, e);
+    return kind != TENSOR_PAIRS_SHARED_WIDTH || pairs_set_shared_width(b, pairs, e);
 }

@@ -1,11 +1,10 @@
-#include "hf/metadata/modules.h"
+#include "hf/metadata/metadata.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/folder/json.h"
-#include "hf/metadata/arch_pairs.h"
+#include "hf/folder/folder.h"
 
 enum { PATH_MOST = 64, NAME_MOST = PATH_MOST + 32 };
 

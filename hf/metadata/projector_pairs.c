@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "hf/metadata/arch_pairs.h"
-#include "hf/tensors/granite_projectors.h"
+#include "hf/metadata/metadata.h"
+#include "hf/folder/folder.h"
 
 enum { FLOATS_MOST = 4096, MARKS_MOST = 4096 };
 

@@ -2,7 +2,7 @@
  * that language: "key: text", a list in lines that begin with "- ", a list in brackets, quotes. The rest
  * (objects, texts of several lines, references) is skipped, so that no card can keep a model from being read.
  */
-#include "hf/metadata/readme.h"
+#include "hf/metadata/metadata.h"
 
 #include <stdlib.h>
 #include <string.h>

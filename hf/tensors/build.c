@@ -1,24 +1,29 @@
-/* Goes through the arrays of a folder in order. A name is cleaned of what differs between releases of one
- * model, looked up in the rules of its architecture and then in those that all share, and the rule's step
- * makes the tensor, or a piece of one. In the end every tensor must be complete.
+/* How the source tensors of a folder become those of a GGUF. Five stages, each in the file of its name:
+ *
+ * 1. names.c     the name of a source tensor is cleaned of what differs between releases of one model
+ * 2. rules.c     its rule is looked up: the architecture's (arch/), then those that all share
+ * 3. steps.c     the rule's step makes a tensor of it, or a piece of one; computed.c adds those that no source tensor has
+ * 4. checks.c    every tensor must be complete, of the shape that the config says, and none may be missing
+ * 5. tensor.c    a delivered tensor is read through its pieces
+ *
+ * builder.c has the tensors meanwhile, mlx.c what MLX changes before. Here is the loop over source tensors.
  */
-#include "hf/tensors/build_names.h"
+#include "hf/tensors/tensors.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
-#include "gguf/facts.h"
-#include "hf/arrays/coded.h"
-#include "hf/arrays/names.h"
-#include "hf/tensors/build_tensor.h"
-#include "hf/tensors/doubts.h"
-#include "hf/tensors/mlx.h"
-#include "hf/tensors/steps.h"
+#include "hf/sources/sources.h"
 
 enum { EXPERTS_MOST = 65536 };
 
-/* ---- all arrays ---- */
+bool hf_build_step(hf_build *b, const hf_found *f, gq_error *e) {
+#define STEP(member, function) [member] = (function),
+    static hf_step *const steps[ARCH_STEP_LIMIT] = {ARCH_STEPS(STEP)};
+#undef STEP
+    return steps[f->rule->step](b, f, e);
+}
 
 static bool build_layer_fits(const hf_build *b, const hf_found *f) {
     return !strchr(f->rule->from, '#') || f->layer < hf_config_blocks(b->config);
@@ -41,13 +46,6 @@ static const arch_rule *build_embedding_rule(const hf_build *b) {
         for (const arch_rule *r = lists[i]; r && r->from; r++)
             if (strcmp(r->to, "token_embd") == 0) return r->step == STEP_FACTORS ? NULL : r;
     return NULL;
-}
-
-bool hf_build_step(hf_build *b, const hf_found *f, gq_error *e) {
-#define STEP(member, function) [member] = (function),
-    static hf_step *const steps[ARCH_STEP_LIMIT] = {ARCH_STEPS(STEP)};
-#undef STEP
-    return steps[f->rule->step](b, f, e);
 }
 
 /* Adds the output's matrix; as the embedding, where both are one and it was saved under this name alone. */
@@ -89,20 +87,6 @@ static void build_turn_experts(hf_build *b, hf_found *f) {
     f->is_turned = n[at] != b->sizes.width && n[other] == b->sizes.width;
     if (f->is_turned) b->turned = s;
     if (n[at] == n[other]) b->square = s;
-}
-
-/* Arrays that are turned leave it open whether those are whose shape does not tell. */
-static bool build_check_turned(const hf_build *b, gq_error *e) {
-    if (!b->turned) return true;
-    if (b->square)
-        return hf_list_fail(b->square->list, b->square->stored, e,
-                            "its matrices are as high as wide, and those of '%s' have rows and columns "
-                            "exchanged: nothing tells whether these have, too; convert the folder with the "
-                            "program that made it",
-                            b->turned->name);
-    return hf_folder_warn(b->list->folder, "", e,
-                          "matrices of experts such as '%s' have rows and columns exchanged: they are turned",
-                          b->turned->name);
 }
 
 /* Arrays of blocks that predict are numbered on from the layers, and only their count in the config makes room for them. */
@@ -182,30 +166,6 @@ static bool tensor_set_type(const hf_build *b, const void *unused, hf_tensor *t,
     return tensor_check_blocks(t, e);
 }
 
-static bool build_check_layers(const hf_build *b, gq_error *e) {
-    uint64_t blocks = hf_config_blocks(b->config);
-    bool *has = calloc(blocks + 1, sizeof *has), ok = has || gq_fail_memory(e, blocks);
-    for (size_t i = 0; ok && i < b->n; i++) {
-        model_block block;
-        if (model_block_in(b->tensors[i].tensor.name, &block) && block.number < blocks)
-            has[block.number] = true;
-    }
-    for (uint64_t i = 0; ok && i < blocks; i++)
-        if (!has[i] && !b->config->row->graph.lacks_parts)
-            ok = hf_config_fail(b->config, e, "no array belongs to layer %llu of %llu", (unsigned long long)i,
-                                (unsigned long long)blocks);
-    free(has);
-    return ok;
-}
-
-bool hf_build_finish(hf_build *b, gq_error *e) {
-#define FINISH(member, function) [member] = (function),
-    static hf_finish *const finishes[ARCH_FINISH_LIMIT] = {ARCH_FINISHES(FINISH)};
-#undef FINISH
-    arch_finish finish = b->config->class_row->finish ? b->config->class_row->finish : b->arch->finish;
-    return !finish || finishes[finish](b, e);
-}
-
 static bool build_begin(hf_build *b, const hf_config *c, const hf_list *l, uint64_t n_tokens, gq_error *e) {
     uint32_t experts = 0;
     *b = (hf_build){.config = c, .list = l, .n_tokens = n_tokens, .arch = c->like};
@@ -237,11 +197,11 @@ bool hf_build_changed_tensors(hf_build *b, const hf_config *c, const hf_list *l,
         return false;
     for (size_t i = 0; i < b->n_sources; i++)
         if (!build_add_one(b, &b->sources[i], e)) return false;
-    if (!build_add_head(b, e) || !hf_names_warn(b, e) || !build_check_turned(b, e)) return false;
+    if (!build_add_head(b, e) || !hf_names_warn(b, e)) return false;
     if (!hf_build_finish(b, e)) return false;
     if (!hf_build_find(b, "token_embd.weight") && !c->target)
         return hf_config_fail(c, e, "no array is the embedding of tokens (model.embed_tokens.weight)");
-    return hf_build_complete(b, tensor_set_type, NULL, e) && build_check_layers(b, e) && hf_build_doubt(b, e);
+    return hf_build_complete(b, tensor_set_type, NULL, e) && hf_build_check(b, e);
 }
 
 bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_t n_tokens, gq_error *e) {

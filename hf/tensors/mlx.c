@@ -9,31 +9,10 @@
  * stacked experts' names. A folder of these whose arrays are not changed so is read as published, by MLX and
  * here.
  */
-#include "hf/tensors/mlx.h"
-
 #include <string.h>
 
-#include "hf/arrays/names.h"
-
-const arch_rule hf_mlx_rules[] = {
-    FFN_RULES(P, "mlp.switch_mlp.", "_proj", "_exps"),
-    FFN_RULES(P, "block_sparse_moe.switch_mlp.", "_proj", "_exps"),
-    FFN_RULES(P, "feed_forward.switch_mlp.", "_proj", "_exps"),
-    P("mlp.experts.gate_proj", "ffn_gate_exps"),
-    P("mlp.experts.up_proj", "ffn_up_exps"),
-    P("feed_forward.experts.gate_proj", "ffn_gate_exps"),
-    P("feed_forward.experts.up_proj", "ffn_up_exps"),
-    RULE("backbone.layers.#.mixer.switch_mlp.fc1", "blk.#.ffn_up_exps"),
-    RULE("backbone.layers.#.mixer.switch_mlp.fc2", "blk.#.ffn_down_exps"),
-    P("mlp.gate.gate_proj", "ffn_gate_inp"),
-    P("mlp.gate.gate", "ffn_gate_inp"),
-    P("mlp.gate.router_bias", "exp_probs_b.bias"),
-    FFN_RULES(P, "mlp.share_expert.", "_proj", "_shexp"),
-    QKV_RULES(P, "self_attn.", "_conv.conv", "ssm_conv1d_", STEP_CONV_3),
-    P("self_attn.embed_q", "attn_k_b"),
-    P("self_attn.unembed_out", "attn_v_b"),
-    {0},
-};
+#include "hf/sources/sources.h"
+#include "hf/tensors/tensors.h"
 
 /* ---- marks ---- */
 

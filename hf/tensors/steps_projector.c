@@ -1,31 +1,16 @@
-/* Steps of projectors, which see and hear. Their arrays are convolutions, tables of positions, and queries, keys and
- * values in one, in the orders that single families have.
- */
+/* Steps of multimodal projectors and their encoders. Their tensors are convolutions, tables of positions, fused queries,
+ * keys and values, and codebooks, in the orders that single families have. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "hf/arrays/delta.h"
-#include "hf/arrays/numbers.h"
-#include "hf/tensors/build_tensor.h"
-#include "hf/tensors/steps.h"
+#include "base/checked.h"
+#include "hf/folder/folder.h"
+#include "hf/sources/sources.h"
+#include "hf/tensors/tensors.h"
 
-static bool projector_fail_shape(const hf_found *f, const char *expected, gq_error *e) {
-    char shape[128] = "";
-    size_t n = 0;
-    for (uint32_t i = 0; i < f->source->n_dims && n < 100; i++)
-        n += (size_t)snprintf(shape + n, sizeof shape - n, "%s%llu", i ? ", " : "",
-                              (unsigned long long)f->source->shape[i]);
-    return hf_found_fail(f, e, "its shape is [%s], expected %s", shape, expected);
-}
-
-bool hf_step_add_one(hf_build *b, const hf_found *f, gq_error *e) {
-    return hf_build_with_op(b, f, HF_ADD, 1, e);
-}
-
-bool hf_step_softplus(hf_build *b, const hf_found *f, gq_error *e) {
-    return hf_build_with_op(b, f, HF_SOFTPLUS, 0, e);
-}
+enum { NAME_BYTES = 512 };
 
 /* ---- dimensions ---- */
 
@@ -41,7 +26,7 @@ bool hf_step_columns_2(hf_build *b, const hf_found *f, gq_error *e) { return pro
 
 bool hf_step_channels(hf_build *b, const hf_found *f, gq_error *e) {
     hf_view v = hf_view_of(f->source);
-    if (v.n_dims != 1) return projector_fail_shape(f, "one dimension", e);
+    if (v.n_dims != 1) return hf_found_fail_shape(f, e, "one dimension");
     hf_view all = {
         .n_dims = 4, .count = {1, v.count[0], 1, 1}, .stride = {1, v.stride[0], 1, 1}, .base = v.base};
     return hf_build_view(b, f, 0, &all, e);
@@ -51,27 +36,27 @@ bool hf_step_join_rows(hf_build *b, const hf_found *f, gq_error *e) {
     const hf_source *s = f->source;
     hf_view joined = {.n_dims = 2, .count = {s->rows, s->columns}, .stride = {s->columns, 1}};
     if (s->n_dims == 2) return hf_build_whole(b, f, e);
-    if (s->n_dims != 3) return projector_fail_shape(f, "three dimensions", e);
+    if (s->n_dims != 3) return hf_found_fail_shape(f, e, "three dimensions");
     return hf_build_view(b, f, 0, &joined, e);
 }
 
 bool hf_step_swapped_rows(hf_build *b, const hf_found *f, gq_error *e) {
     hf_view v = hf_view_of(f->source);
-    if (v.n_dims != 3) return projector_fail_shape(f, "three dimensions", e);
+    if (v.n_dims != 3) return hf_found_fail_shape(f, e, "three dimensions");
     hf_view_swap(&v, 0, 1);
     return hf_build_view(b, f, 0, &v, e);
 }
 
 bool hf_step_row(hf_build *b, const hf_found *f, gq_error *e) {
     hf_view v = hf_view_of(f->source);
-    if (v.n_dims != 1) return projector_fail_shape(f, "one dimension", e);
+    if (v.n_dims != 1) return hf_found_fail_shape(f, e, "one dimension");
     hf_view row = {.n_dims = 2, .count = {1, v.count[0]}, .stride = {1, v.stride[0]}, .base = v.base};
     return hf_build_view(b, f, 0, &row, e);
 }
 
 bool hf_step_depthwise(hf_build *b, const hf_found *f, gq_error *e) {
     hf_view v = hf_view_of(f->source);
-    if (v.n_dims != 3 || v.count[1] != 1) return projector_fail_shape(f, "[C, 1, width]", e);
+    if (v.n_dims != 3 || v.count[1] != 1) return hf_found_fail_shape(f, e, "[C, 1, width]");
     uint64_t ne[4] = {v.count[2], v.count[0], 1, 1};
     return hf_build_shaped(b, f, 0, &v, 4, ne, e) != NULL;
 }
@@ -80,8 +65,7 @@ bool hf_step_depthwise(hf_build *b, const hf_found *f, gq_error *e) {
 bool hf_step_count_rows(hf_build *b, const hf_found *f, gq_error *e) {
     json_t *sees = json_object_get(b->config->merged, "vision");
     uint64_t n = f->source->n_dims == 2 ? f->source->shape[0] : 0, side = (uint64_t)sqrt((double)n);
-    if (!n || n > UINT32_MAX || side * side != n)
-        return projector_fail_shape(f, "a square number of rows", e);
+    if (!n || n > UINT32_MAX || side * side != n) return hf_found_fail_shape(f, e, "a square number of rows");
     return (json_object_set_new(sees, "num_position_embeddings", json_integer((json_int_t)n)) == 0 ||
             gq_fail_memory(e, 0)) &&
            hf_step_plain(b, f, e);
@@ -93,10 +77,10 @@ bool hf_step_count_rows(hf_build *b, const hf_found *f, gq_error *e) {
 bool hf_step_frames(hf_build *b, const hf_found *f, gq_error *e) {
     unsigned frames = hf_found_names(f);
     if (f->source->n_dims != 5 || f->source->shape[2] != frames)
-        return projector_fail_shape(f, "[C, 3, frames, h, w] with two frames", e);
+        return hf_found_fail_shape(f, e, "[C, 3, frames, h, w] with two frames");
     for (unsigned i = 0; i < frames; i++) {
         hf_view v = hf_view_of(f->source);
-        if (!hf_view_cut(&v, 2, i, 1, 1)) return projector_fail_shape(f, "frames", e);
+        if (!hf_view_cut(&v, 2, i, 1, 1)) return hf_found_fail_shape(f, e, "frames");
         v.count[2] = v.count[3], v.stride[2] = v.stride[3], v.count[3] = v.count[4],
         v.stride[3] = v.stride[4];
         v.n_dims = 4;
@@ -110,7 +94,7 @@ bool hf_step_patches_last(hf_build *b, const hf_found *f, gq_error *e) {
     hf_view v = hf_view_of(f->source);
     uint64_t n = v.n_dims == 2 ? v.count[1] : 0, side = (uint64_t)sqrt((double)n / 3);
     if (n == 0 || 3 * side * side != n || !hf_view_split(&v, 1, 3) || !hf_view_split(&v, 1, side))
-        return projector_fail_shape(f, "[C, p p 3]", e);
+        return hf_found_fail_shape(f, e, "[C, p p 3]");
     hf_view_swap(&v, 1, 3);
     hf_view_swap(&v, 2, 3);
     return hf_build_view(b, f, 0, &v, e);
@@ -121,15 +105,57 @@ bool hf_step_patches_first(hf_build *b, const hf_found *f, gq_error *e) {
     hf_view v = hf_view_of(f->source);
     uint64_t n = v.n_dims == 2 ? v.count[1] : 0, side = (uint64_t)sqrt((double)n / 3);
     if (n == 0 || 3 * side * side != n || !hf_view_split(&v, 1, side * side) || !hf_view_split(&v, 2, side))
-        return projector_fail_shape(f, "[C, 3 p p]", e);
+        return hf_found_fail_shape(f, e, "[C, 3 p p]");
     return hf_build_view(b, f, 0, &v, e);
+}
+
+/* The last dimension holds p rows of p columns of three colours: the colours come first, as patches are cut. */
+bool hf_step_patch_colours(hf_build *b, const hf_found *f, gq_error *e) {
+    hf_view v = hf_view_of(f->source);
+    uint32_t last = v.n_dims ? v.n_dims - 1 : 0;
+    uint64_t n = v.count[last], side = (uint64_t)sqrt((double)n / 3);
+    if (v.n_dims < 1 || v.n_dims > 2 || 3 * side * side != n || !hf_view_split(&v, last, 3) ||
+        !hf_view_split(&v, last, side))
+        return hf_found_fail_shape(f, e, "p p 3 columns");
+    hf_view_swap(&v, last, last + 2);
+    hf_view_swap(&v, last + 1, last + 2);
+    return hf_build_reordered(b, f, &v, e);
+}
+
+/* Readers have one convolution for a single frame, whose like are all frames of an image. */
+bool hf_step_sum_frames(hf_build *b, const hf_found *f, gq_error *e) {
+    enum { SIDE_MOST = 4096 }; /* pixels: products of it do not wrap */
+    const hf_source *s = f->source;
+    uint32_t frames, side;
+    if (!hf_config_u32(b->config, "vision.patch_temporal", &frames, e) ||
+        !hf_config_u32(b->config, "vision.patch_size", &side, e))
+        return false;
+    uint64_t part = 3 * (uint64_t)side * side, outputs = s->n_dims ? s->shape[0] : 0;
+    if (s->coding != HF_PLAIN || !frames || !part || side > SIDE_MOST || !outputs ||
+        outputs > UINT64_MAX / 8 / part || frames > 16 || s->stored->n != outputs * frames * part)
+        return hf_found_fail_shape(f, e, "[C, frames 3 p p] of patch_temporal frames");
+    float *sum = malloc(outputs * part * sizeof *sum), *row = malloc(frames * part * sizeof *row);
+    bool ok = (sum && row) || gq_fail_memory(e, outputs * part * sizeof *sum);
+    for (uint64_t o = 0; ok && o < outputs; o++) {
+        ok = s->deltas.n ? hf_changed_read(s, o, 1, 0, s->columns, tensor_type_of(GGUF_F32), row, e)
+                         : hf_list_floats(s->list, s->stored, o * frames * part, frames * part, row, e);
+        for (uint64_t i = 0; ok && i < part; i++) {
+            float x = row[i];
+            for (uint32_t k = 1; k < frames; k++) x += row[k * part + i];
+            sum[o * part + i] = s->stored->dtype == HF_F16 && !s->deltas.n ? number_round_f16(x) : x;
+        }
+    }
+    free(row);
+    if (!ok) return free(sum), false;
+    return hf_build_numbers_shaped(b, f->rule->to, sum, outputs * part, 4,
+                                   (uint64_t[]){side, side, 3, outputs}, e);
 }
 
 /* ---- queries, keys and values ---- */
 
 /* Rows of three parts of one size become three tensors. */
 bool hf_step_thirds(hf_build *b, const hf_found *f, gq_error *e) {
-    if (hf_view_of(f->source).count[0] % 3) return projector_fail_shape(f, "rows of three parts", e);
+    if (hf_view_of(f->source).count[0] % 3) return hf_found_fail_shape(f, e, "rows of three parts");
     return hf_build_equal_parts(b, f, 0, 3, e);
 }
 
@@ -143,7 +169,7 @@ bool hf_step_kimi_qkv(hf_build *b, const hf_found *f, gq_error *e) {
     uint64_t width = heads ? rows / heads : 0;
     if (whole.n_dims < 1 || whole.n_dims > 2 || width == 0 || width % 4 || rows * 3 != whole.count[0] ||
         width * heads != rows)
-        return projector_fail_shape(f, "queries, keys and values of heads of a multiple of 4", e);
+        return hf_found_fail_shape(f, e, "queries, keys and values of heads of a multiple of 4");
     hf_tensor *t = hf_build_parts(b, f, 3, e);
     for (size_t i = 0; t && i < 3; i++) {
         hf_view v = whole;
@@ -151,7 +177,7 @@ bool hf_step_kimi_qkv(hf_build *b, const hf_found *f, gq_error *e) {
             hf_view_cut(&v, 0, i * rows, rows, 1) &&
             (i == 2 || (hf_view_split(&v, 0, width) && hf_view_split(&v, 1, 4) && hf_view_split(&v, 2, 2)));
         if (ok && i < 2) hf_view_swap(&v, 1, 2);
-        if (!ok) return projector_fail_shape(f, "heads", e);
+        if (!ok) return hf_found_fail_shape(f, e, "heads");
         if (!hf_build_piece(f, t, i, &v, e)) return false;
     }
     return t != NULL;
@@ -162,7 +188,7 @@ bool hf_step_minimax_axes(hf_build *b, const hf_found *f, gq_error *e) {
     hf_view whole = hf_view_of(f->source);
     uint64_t heads = b->sizes.heads, width = heads ? whole.count[0] / heads : 0, part = width / 2 * 2 / 3 / 2;
     if (whole.n_dims < 1 || whole.n_dims > 2 || width != 80 || width * heads != whole.count[0])
-        return projector_fail_shape(f, "heads of 80 rows", e);
+        return hf_found_fail_shape(f, e, "heads of 80 rows");
     hf_tensor *t = hf_build_parts(b, f, 2 * heads, e);
     for (uint64_t i = 0; t && i < 2 * heads; i++) {
         hf_view v = whole;
@@ -171,7 +197,7 @@ bool hf_step_minimax_axes(hf_build *b, const hf_found *f, gq_error *e) {
                         : hf_view_cut(&v, 0, first, 6 * part, 1) && hf_view_split(&v, 0, 3 * part) &&
                               hf_view_split(&v, 1, part);
         if (ok && i % 2 == 0) hf_view_swap(&v, 0, 1);
-        if (!ok) return projector_fail_shape(f, "heads of 80 rows", e);
+        if (!ok) return hf_found_fail_shape(f, e, "heads of 80 rows");
         if (!hf_build_piece(f, t, i, &v, e)) return false;
     }
     return t != NULL;
@@ -189,6 +215,24 @@ bool hf_step_deepstack(hf_build *b, const hf_found *f, gq_error *e) {
                              (unsigned long long)f->layer);
     own.layer = (uint64_t)at;
     return hf_step_plain(b, &own, e);
+}
+
+bool hf_step_granite(hf_build *b, const hf_found *f, gq_error *e) {
+    granite_projector list[GRANITE_MOST];
+    bool is_spatial = strstr(f->rule->from, "spatial_projectors") != NULL;
+    hf_found own = *f;
+    size_t n;
+    if (!granite_projectors(b->config, list, &n, e)) return false;
+    for (own.layer = 0; own.layer < n; own.layer++)
+        if (list[own.layer].is_spatial == is_spatial && list[own.layer].number == f->layer)
+            return hf_step_plain(b, &own, e);
+    return hf_found_fail(f, e, "the config has no projector of this number");
+}
+
+bool hf_step_next_number(hf_build *b, const hf_found *f, gq_error *e) {
+    hf_found next = *f;
+    next.layer++;
+    return hf_step_plain(b, &next, e);
 }
 
 /* Finds the number of a token by its text in a list of objects, or in an object by numbers. */
@@ -233,47 +277,18 @@ bool hf_step_img_break(hf_build *b, const hf_found *f, gq_error *e) {
     json_decref(config), json_decref(tokens);
     if (!ok || id == 0) return ok;
     if (v.n_dims != 2 || !view_take_row(&v, id))
-        return projector_fail_shape(f, "a row for the token [IMG_BREAK]", e);
+        return hf_found_fail_shape(f, e, "a row for the token [IMG_BREAK]");
     row.suffix = "";
     return hf_build_view(b, &row, 0, &v, e);
-}
-
-/* Readers have one convolution for a single frame, whose like are all frames of an image. */
-bool hf_step_sum_frames(hf_build *b, const hf_found *f, gq_error *e) {
-    enum { SIDE_MOST = 4096 }; /* pixels: products of it do not wrap */
-    const hf_source *s = f->source;
-    uint32_t frames, side;
-    if (!hf_config_u32(b->config, "vision.patch_temporal", &frames, e) ||
-        !hf_config_u32(b->config, "vision.patch_size", &side, e))
-        return false;
-    uint64_t part = 3 * (uint64_t)side * side, outputs = s->n_dims ? s->shape[0] : 0;
-    if (s->coding != HF_PLAIN || !frames || !part || side > SIDE_MOST || !outputs ||
-        outputs > UINT64_MAX / 8 / part || frames > 16 || s->stored->n != outputs * frames * part)
-        return projector_fail_shape(f, "[C, frames 3 p p] of patch_temporal frames", e);
-    float *sum = malloc(outputs * part * sizeof *sum), *row = malloc(frames * part * sizeof *row);
-    bool ok = (sum && row) || gq_fail_memory(e, outputs * part * sizeof *sum);
-    for (uint64_t o = 0; ok && o < outputs; o++) {
-        ok = s->deltas.n ? hf_changed_read(s, o, 1, 0, s->columns, tensor_type_of(GGUF_F32), row, e)
-                         : hf_list_floats(s->list, s->stored, o * frames * part, frames * part, row, e);
-        for (uint64_t i = 0; ok && i < part; i++) {
-            float x = row[i];
-            for (uint32_t k = 1; k < frames; k++) x += row[k * part + i];
-            sum[o * part + i] = s->stored->dtype == HF_F16 && !s->deltas.n ? number_round_f16(x) : x;
-        }
-    }
-    free(row);
-    if (!ok) return free(sum), false;
-    return hf_build_numbers_shaped(b, f->rule->to, sum, outputs * part, 4,
-                                   (uint64_t[]){side, side, 3, outputs}, e);
 }
 
 bool hf_step_rows(hf_build *b, const hf_found *f, gq_error *e) {
     unsigned rows = hf_found_names(f);
     if (f->source->n_dims != 2 || f->source->shape[0] != rows)
-        return projector_fail_shape(f, "another number of rows", e);
+        return hf_found_fail_shape(f, e, "another number of rows");
     for (unsigned i = 0; i < rows; i++) {
         hf_view v = hf_view_of(f->source);
-        if (!view_take_row(&v, i)) return projector_fail_shape(f, "rows", e);
+        if (!view_take_row(&v, i)) return hf_found_fail_shape(f, e, "rows");
         if (!hf_build_view(b, f, i, &v, e)) return false;
     }
     return true;
@@ -282,25 +297,204 @@ bool hf_step_rows(hf_build *b, const hf_found *f, gq_error *e) {
 bool hf_step_without_first(hf_build *b, const hf_found *f, gq_error *e) {
     hf_view v = hf_view_of(f->source);
     if (v.n_dims != 2 || v.count[0] < 2 || !hf_view_cut(&v, 0, 1, v.count[0] - 1, 1))
-        return projector_fail_shape(f, "a matrix of several rows", e);
+        return hf_found_fail_shape(f, e, "a matrix of several rows");
     return hf_build_view(b, f, 0, &v, e);
 }
 
-bool hf_step_next_number(hf_build *b, const hf_found *f, gq_error *e) {
-    hf_found next = *f;
-    next.layer++;
-    return hf_step_plain(b, &next, e);
+/* ---- batch norms ---- */
+
+/* Finds what stands beside one of a norm's arrays under the same name with another end, of as many numbers. */
+static bool norm_find(hf_build *b, const hf_found *f, const char *end, const hf_source **found, gq_error *e) {
+    char name[NAME_BYTES];
+    const char *own = strrchr(f->source->name, '.');
+    int before = own ? (int)(own - f->source->name) : 0;
+    if (snprintf(name, sizeof name, "%.*s%s", before, f->source->name, end) >= NAME_BYTES)
+        return hf_found_fail(f, e, "its name is too long");
+    if (!hf_build_source(b, name, found, e)) return false;
+    return (*found && (*found)->coding == HF_PLAIN && (*found)->stored->n == f->source->stored->n) ||
+           hf_found_fail(f, e, "there is no %s of as many numbers beside it", name);
 }
 
-/* The last dimension holds p rows of p columns of three colours: the colours come first, as patches are cut. */
-bool hf_step_patch_colours(hf_build *b, const hf_found *f, gq_error *e) {
-    hf_view v = hf_view_of(f->source);
-    uint32_t last = v.n_dims ? v.n_dims - 1 : 0;
-    uint64_t n = v.count[last], side = (uint64_t)sqrt((double)n / 3);
-    if (v.n_dims < 1 || v.n_dims > 2 || 3 * side * side != n || !hf_view_split(&v, last, 3) ||
-        !hf_view_split(&v, last, side))
-        return projector_fail_shape(f, "p p 3 columns", e);
-    hf_view_swap(&v, last, last + 2);
-    hf_view_swap(&v, last + 1, last + 2);
-    return hf_build_reordered(b, f, &v, e);
+static bool norm_add(hf_build *b, const hf_found *f, const char *end, float *numbers, uint64_t n,
+                     gq_error *e) {
+    char name[NAME_BYTES];
+    hf_pattern_write(f->rule->to, f->layer, UINT64_MAX, end, name, sizeof name);
+    return hf_build_numbers(b, name, numbers, n, e);
+}
+
+/* Rules have the norm's four arrays under the name of one tensor, without its end: the weight's makes both. */
+bool hf_step_batch_norm(hf_build *b, const hf_found *f, gq_error *e) {
+    static const char *const ends[] = {".weight", ".bias", ".running_mean", ".running_var"};
+    const float epsilon = 1e-5f;
+    const hf_source *parts[4];
+    uint64_t n = f->source->stored->n;
+    bool is_weight = name_ends(f->source->name, ".weight");
+    for (size_t k = 0; k < (is_weight ? 4 : 1); k++)
+        if (!norm_find(b, f, ends[k], &parts[k], e)) return false;
+    if (!is_weight) return true;
+    float *x[4] = {NULL};
+    bool ok = n > 0 || hf_found_fail(f, e, "it is empty");
+    for (size_t k = 0; ok && k < 4; k++)
+        ok = ((x[k] = malloc(n * sizeof *x[k])) || gq_fail_memory(e, n * sizeof *x[k])) &&
+             hf_list_floats(parts[k]->list, parts[k]->stored, 0, n, x[k], e);
+    for (uint64_t i = 0; ok && i < n; i++) {
+        x[0][i] /= sqrtf(x[3][i] + epsilon);
+        x[1][i] -= x[2][i] * x[0][i];
+    }
+    ok = ok && norm_add(b, f, ends[0], x[0], n, e);
+    if (ok) x[0] = NULL;
+    ok = ok && norm_add(b, f, ends[1], x[1], n, e);
+    if (ok) x[1] = NULL;
+    for (size_t k = 0; k < 4; k++) free(x[k]);
+    return ok;
+}
+
+/* ---- positions ---- */
+
+/* A side's row that lies behind `at`, and how near it is to the row after. */
+static uint64_t positions_between(float scale, uint64_t at, float *share) {
+    float x = scale * (float)at;
+    uint64_t row = (uint64_t)x;
+    *share = x - (float)row;
+    return row;
+}
+
+/* [1, n n, D]: positions of a square of n, of which those of images of another size are interpolated. */
+bool hf_step_radio_positions(hf_build *b, const hf_found *f, gq_error *e) {
+    enum { SIDE_MOST = 1024, LARGER_MOST = 8 }; /* published ones have a side 4 times as long */
+    const hf_source *s = f->source;
+    uint32_t image, patch;
+    if (!hf_config_u32_or(b->config, "root.force_image_size", 512, &image, e) ||
+        !hf_config_u32(b->config, "vision.patch_size", &patch, e))
+        return false;
+    uint64_t to = patch ? image / patch : 0, rows = s->n_dims == 3 ? s->shape[1] : 0,
+             from = (uint64_t)sqrt((double)rows), width = s->n_dims == 3 ? s->shape[2] : 0;
+    if (s->coding != HF_PLAIN || !from || from > SIDE_MOST || from * from != rows || !width || !to ||
+        to > SIDE_MOST || to > LARGER_MOST * from || s->stored->n != rows * width ||
+        width > UINT64_MAX / 8 / to / to)
+        return hf_found_fail(
+            f, e, "expected [1, n n, D] positions, and images of 1 to %d patches a side, and of %d n at most",
+            SIDE_MOST, LARGER_MOST);
+    if (to == from) return hf_step_plain(b, f, e);
+    float scale = to > 1 ? (float)(from - 1) / (float)(to - 1) : 0, *x = malloc(rows * width * sizeof *x),
+          *y = malloc(to * to * width * sizeof *y);
+    bool ok = (x && y) || gq_fail_memory(e, (rows + to * to) * width * sizeof *x);
+    ok = ok && hf_list_floats(s->list, s->stored, 0, rows * width, x, e);
+    for (uint64_t i = 0; ok && i < to * to; i++) {
+        float down, right;
+        uint64_t h = positions_between(scale, i / to, &down), w = positions_between(scale, i % to, &right);
+        const float *p = x + (h * from + w) * width, *next = p + (w + 1 < from ? width : 0);
+        uint64_t below = h + 1 < from ? from * width : 0;
+        float a = (1 - down) * (1 - right), c = (1 - down) * right, d = down * (1 - right), r = down * right;
+        for (uint64_t k = 0; k < width; k++)
+            y[i * width + k] = a * p[k] + c * next[k] + d * p[below + k] + r * next[below + k];
+    }
+    free(x);
+    if (!ok) return free(y), false;
+    return hf_build_numbers_shaped(b, f->rule->to, y, width * to * to, 3, (uint64_t[]){width, to * to, 1}, e);
+}
+
+/* ---- codebooks of audio ---- */
+
+/* Finds codebook i beside that of a rule; *found NULL: there is none. */
+static bool codebook_find(hf_build *b, const hf_found *f, unsigned i, const hf_source **found, gq_error *e) {
+    char name[NAME_BYTES];
+    hf_pattern_write(f->rule->from, i, UINT64_MAX, "", name, sizeof name);
+    if (!hf_build_source(b, name, found, e)) return false;
+    return !*found ||
+           ((*found)->n_dims == 2 && (*found)->shape[0] && (*found)->shape[1] == f->source->shape[1]) ||
+           hf_found_fail(f, e, "'%s' has other columns", name);
+}
+
+/* A codebook behind the first, which brings all, has one before it: else those behind a gap would be left out. */
+static bool codebook_follows(hf_build *b, const hf_found *f, gq_error *e) {
+    const hf_source *before;
+    if (!codebook_find(b, f, (unsigned)f->layer - 1, &before, e)) return false;
+    return before ||
+           hf_found_fail(f, e, "codebook %u is missing: part of the model was not saved or downloaded",
+                         (unsigned)f->layer - 1);
+}
+
+/* The first codebook brings all. How many rows each has goes into the config, for the pairs. */
+bool hf_step_codebooks(hf_build *b, const hf_found *f, gq_error *e) {
+    enum { CODEBOOKS_MOST = 256 };
+    hf_found of[CODEBOOKS_MOST];
+    json_t *sizes = json_array();
+    uint64_t most = 0;
+    size_t n = 0, shorter = 0, piece = 0;
+    if (f->layer > 0) return json_decref(sizes), codebook_follows(b, f, e);
+    bool ok = f->source->n_dims == 2 || hf_found_fail(f, e, "expected a matrix");
+    for (const hf_source *s = f->source, *next = NULL; ok && s; s = next, n++) {
+        if (n == CODEBOOKS_MOST) return json_decref(sizes), hf_found_fail(f, e, "more codebooks than %zu", n);
+        of[n] = *f, of[n].source = s;
+        most = s->shape[0] > most ? s->shape[0] : most;
+        ok = (json_array_append_new(sizes, json_integer((json_int_t)s->shape[0])) == 0 ||
+              gq_fail_memory(e, 0)) &&
+             codebook_find(b, f, (unsigned)n + 1, &next, e);
+    }
+    uint32_t wanted = 0;
+    ok = ok && hf_config_u32_or(b->config, "audio.num_quantizers", 0, &wanted, e) &&
+         (n >= wanted ||
+          hf_found_fail(f, e, "%zu codebooks, expected %u: part of the model was not saved or downloaded", n,
+                        wanted));
+    for (size_t i = 0; ok && i < n; i++) shorter += of[i].source->shape[0] < most;
+    uint64_t columns = ok ? f->source->shape[1] : 0;
+    hf_tensor *t = ok ? hf_build_tensor(b, f, 0, n + shorter, 3, (uint64_t[]){columns, most, n}, e) : NULL;
+    for (size_t i = 0; t && i < n; i++) {
+        hf_view v = hf_view_of(of[i].source);
+        if (!hf_build_piece(&of[i], t, piece++, &v, e)) t = NULL;
+        if (t && v.count[0] < most) t->pieces[piece++].n = mul_sat(most - v.count[0], columns);
+    }
+    ok = t && (json_object_set(json_object_get(b->config->merged, "audio"), "rvq_sizes", sizes) == 0 ||
+               gq_fail_memory(e, 0));
+    json_decref(sizes);
+    return ok;
+}
+
+/* Codes are kept as sums with how many each is of. The first codebook brings all: [codes, D], or [n, codes, D]. */
+bool hf_step_mean_codes(hf_build *b, const hf_found *f, gq_error *e) {
+    enum { CODEBOOKS_MOST = 256 };
+    const hf_source *sums[CODEBOOKS_MOST], *counts[CODEBOOKS_MOST];
+    const char *end = "cluster_usage";
+    size_t n = 0;
+    if (name_ends(f->source->name, end)) return true;
+    if (f->layer > 0) return codebook_follows(b, f, e);
+    if (f->source->n_dims != 2 || !f->source->stored->n) return hf_found_fail(f, e, "expected a matrix");
+    uint64_t rows = f->source->shape[0], columns = f->source->shape[1];
+    for (const hf_source *s = f->source; s; n++) {
+        char name[NAME_BYTES];
+        size_t before = strlen(s->name) - strlen("embedding_sum");
+        snprintf(name, sizeof name, "%.*s%s", (int)before, s->name, end);
+        if (n == CODEBOOKS_MOST) return hf_found_fail(f, e, "more codebooks than %zu", n);
+        sums[n] = s;
+        if (!hf_build_source(b, name, &counts[n], e)) return false;
+        if (!counts[n] || counts[n]->stored->n != rows || s->shape[0] != rows || s->coding != HF_PLAIN ||
+            counts[n]->coding != HF_PLAIN)
+            return hf_found_fail(f, e, "'%s' is missing, or is of another number of codes", name);
+        if (!codebook_find(b, f, (unsigned)n + 1, &s, e)) return false;
+    }
+    float *codes = malloc(n * rows * columns * sizeof *codes), *count = malloc(rows * sizeof *count);
+    bool ok = (codes && count) || gq_fail_memory(e, n * rows * columns * sizeof *codes);
+    for (size_t i = 0; ok && i < n; i++) {
+        float *x = codes + i * rows * columns;
+        ok = hf_list_floats(sums[i]->list, sums[i]->stored, 0, rows * columns, x, e) &&
+             hf_list_floats(counts[i]->list, counts[i]->stored, 0, rows, count, e);
+        for (uint64_t k = 0; ok && k < rows * columns; k++) x[k] /= fmaxf(count[k / columns], 1e-5f);
+    }
+    free(count);
+    if (!ok) return free(codes), false;
+    return hf_build_numbers_shaped(b, f->rule->to, codes, n * rows * columns, n > 1 ? 3 : 2,
+                                   (uint64_t[]){columns, rows, n}, e);
+}
+
+/* ---- activations ---- */
+
+bool hf_step_snake_alpha(hf_build *b, const hf_found *f, gq_error *e) {
+    return hf_build_with_op(b, f, HF_EXP, 0, e);
+}
+
+bool hf_step_snake_beta(hf_build *b, const hf_found *f, gq_error *e) {
+    hf_piece *p = hf_build_whole(b, f, e);
+    return p && hf_piece_add_op(p, HF_EXP, 0, e) && hf_piece_add_op(p, HF_ADD, 1e-9f, e) &&
+           hf_piece_add_op(p, HF_RECIPROCAL, 0, e);
 }

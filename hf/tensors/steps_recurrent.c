@@ -1,4 +1,4 @@
-/* The steps of recurrent mixers, RWKV among them, and of a few architectures with arithmetic of their own.
+/* Steps of recurrent mixers: Mamba, delta nets, RWKV.
  *
  * A delta net has fewer key heads (G) than value heads (V). The folder keeps the V / G value heads of a key
  * head together; llama.cpp repeats the key heads as a whole, so value head g V / G + j of the folder becomes
@@ -7,47 +7,17 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "hf/arrays/delta.h"
-#include "hf/arrays/names.h"
-#include "hf/tensors/build_tensor.h"
-#include "hf/tensors/steps.h"
+#include "hf/sources/sources.h"
+#include "hf/tensors/tensors.h"
 
-static bool step_fail_shape(const hf_found *f, const char *what, gq_error *e) {
-    return hf_found_fail(f, e, "its shape, %u dimensions with rows of %llu, does not fit %s",
-                         f->source->n_dims, (unsigned long long)f->source->columns, what);
-}
-
-/* ---- shapes ---- */
-
-bool hf_step_squeeze(hf_build *b, const hf_found *f, gq_error *e) {
-    hf_view v = hf_view_squeezed(f->source);
-    return hf_build_view(b, f, 0, &v, e) != NULL;
-}
-
-static hf_piece *build_column(hf_build *b, const hf_found *f, gq_error *e) {
-    hf_view v = hf_view_of(f->source);
-    if (v.n_dims < VIEW_DIMS) v.count[v.n_dims] = v.stride[v.n_dims] = 1, v.n_dims++;
-    return hf_build_view(b, f, 0, &v, e);
-}
-
-bool hf_step_column(hf_build *b, const hf_found *f, gq_error *e) { return build_column(b, f, e) != NULL; }
-
-bool hf_step_negative_exp_column(hf_build *b, const hf_found *f, gq_error *e) {
-    hf_piece *p = build_column(b, f, e);
-    return p && hf_piece_add_op(p, HF_NEGATIVE_EXP, 0, e);
-}
-
-bool hf_step_negative_exp(hf_build *b, const hf_found *f, gq_error *e) {
-    return hf_build_with_op(b, f, HF_NEGATIVE_EXP, 0, e);
-}
+/* ---- Mamba ---- */
 
 bool hf_step_norm_groups(hf_build *b, const hf_found *f, gq_error *e) {
     uint32_t groups;
     hf_view v = hf_view_of(f->source);
     if (!hf_config_u32_or(b->config, "mamba_n_groups|n_groups", 1, &groups, e)) return false;
     if (v.n_dims != 1 || groups == 0 || v.count[0] % groups || !hf_view_split(&v, 0, v.count[0] / groups))
-        return step_fail_shape(f, "the number of groups", e);
+        return hf_found_fail_shape(f, e, "what fits the number of groups");
     return hf_build_view(b, f, 0, &v, e) != NULL;
 }
 
@@ -63,97 +33,23 @@ bool hf_step_first_heads(hf_build *b, const hf_found *f, gq_error *e) {
     hf_view v = {.n_dims = 1, .count = {b->sizes.heads}, .stride = {1}};
     uint64_t ne[1] = {b->sizes.heads};
     if (b->sizes.heads == 0 || s->rows * s->columns < b->sizes.heads)
-        return step_fail_shape(f, "the number of heads", e);
+        return hf_found_fail_shape(f, e, "what fits the number of heads");
     hf_piece *p = hf_build_shaped(b, f, 0, &v, 1, ne, e);
     return p && hf_piece_add_op(p, HF_NEGATIVE_EXP, 0, e);
 }
 
-/* ---- delta nets ---- */
-
-typedef struct delta_heads {
-    uint32_t keys, values, key_width, value_width; /* heads, and elements of one */
-} delta_heads;
-
-static bool delta_read(const hf_build *b, delta_heads *d, gq_error *e) {
-    const hf_config *c = b->config;
-    if (!hf_config_u32(c, "linear_num_key_heads", &d->keys, e) ||
-        !hf_config_u32(c, "linear_num_value_heads", &d->values, e) ||
-        !hf_config_u32(c, "linear_key_head_dim", &d->key_width, e) ||
-        !hf_config_u32(c, "linear_value_head_dim", &d->value_width, e))
-        return false;
-    if (d->keys && d->values && d->values % d->keys == 0 && d->key_width && d->value_width) return true;
-    return hf_config_fail(c, e,
-                          "linear_num_value_heads is %u, no multiple of linear_num_key_heads, which is %u",
-                          d->values, d->keys);
-}
-
-/* Reorders a dimension of value heads, each of `width` entries. */
-static bool view_tile(hf_view *v, uint32_t dim, const delta_heads *d, uint64_t width) {
-    if (v->count[dim] != d->values * width || !hf_view_split(v, dim, width) ||
-        !hf_view_split(v, dim, d->values / d->keys))
-        return false;
-    hf_view_swap(v, dim, dim + 1);
-    return true;
-}
-
-/* Value heads of either one entry (a, b, A_log, dt_bias) or value_width (z). */
-static bool step_tile(hf_build *b, const hf_found *f, uint32_t dim, gq_error *e) {
-    delta_heads d;
+static bool step_column(hf_build *b, const hf_found *f, hf_op_kind op, gq_error *e) {
     hf_view v = hf_view_of(f->source);
-    if (v.n_dims == 0) return step_fail_shape(f, "the value heads", e);
-    if (!delta_read(b, &d, e)) return false;
-    if (v.n_dims > 2 || dim >= v.n_dims ||
-        !view_tile(&v, dim, &d, v.count[dim] == d.values ? 1 : d.value_width))
-        return step_fail_shape(f, "the value heads", e);
-    hf_piece *p = hf_build_reordered(b, f, &v, e);
-    return p && (!strstr(f->source->name, "A_log") || hf_piece_add_op(p, HF_NEGATIVE_EXP, 0, e));
+    uint64_t ne[2] = {1, f->source->rows * f->source->columns};
+    hf_piece *p = hf_build_shaped(b, f, 0, &v, 2, ne, e);
+    return p && hf_piece_add_op(p, op, 0, e);
 }
 
-bool hf_step_tile_heads(hf_build *b, const hf_found *f, gq_error *e) { return step_tile(b, f, 0, e); }
-bool hf_step_tile_columns(hf_build *b, const hf_found *f, gq_error *e) { return step_tile(b, f, 1, e); }
-
-/* Rows of queries and keys as they are, then those of values, tiled; also of the convolution [C, 1, w]. */
-bool hf_step_tile_qkv(hf_build *b, const hf_found *f, gq_error *e) {
-    delta_heads d;
-    const hf_source *s = f->source;
-    hf_view part[2] = {hf_view_of(s), hf_view_of(s)};
-    if (s->n_dims < 2) return step_fail_shape(f, "the value heads", e);
-    if (!delta_read(b, &d, e)) return false;
-    uint64_t rows = part[0].count[0], values = (uint64_t)d.values * d.value_width,
-             ne[2] = {part[0].count[s->n_dims - 1], rows};
-    if (rows <= values || (s->n_dims > 2 && s->rows != rows) ||
-        !hf_view_cut(&part[0], 0, 0, rows - values, 1) ||
-        !hf_view_cut(&part[1], 0, rows - values, values, 1) || !view_tile(&part[1], 0, &d, d.value_width))
-        return step_fail_shape(f, "the value heads", e);
-    hf_tensor *t = hf_build_tensor(b, f, 0, 2, 2, ne, e);
-    return t && hf_build_piece(f, t, 0, &part[0], e) && hf_build_piece(f, t, 1, &part[1], e);
+bool hf_step_heads_column(hf_build *b, const hf_found *f, gq_error *e) {
+    return b->arch->first_heads ? hf_step_first_heads(b, f, e) : step_column(b, f, HF_NEGATIVE_EXP, e);
 }
 
-/* Per key head: rows of q, of k, of its value heads' v, of their z. */
-bool hf_step_qkvz(hf_build *b, const hf_found *f, gq_error *e) {
-    delta_heads d;
-    const hf_source *s = f->source;
-    if (!delta_read(b, &d, e)) return false;
-    uint64_t values = (uint64_t)d.values / d.keys * d.value_width, group = 2ull * d.key_width + 2 * values;
-    const uint64_t first[4] = {0, d.key_width, 2ull * d.key_width, 2ull * d.key_width + values};
-    const uint64_t n[4] = {d.key_width, d.key_width, values, values};
-    hf_view whole = hf_view_of(s);
-    uint64_t ne[2] = {whole.count[1], (group - values) * d.keys};
-    if (whole.n_dims != 2 || whole.count[0] != group * d.keys) return step_fail_shape(f, "the heads", e);
-    hf_view part[4];
-    for (int i = 0; i < 4; i++) {
-        part[i] = hf_view_of(s);
-        if (!hf_view_split(&part[i], 0, group) || !hf_view_cut(&part[i], 1, first[i], n[i], 1))
-            return step_fail_shape(f, "the heads", e);
-    }
-    hf_tensor *t = hf_build_tensor(b, f, 0, 3, 2, ne, e);
-    for (size_t i = 0; t && i < 3; i++)
-        if (!hf_build_piece(f, t, i, &part[i], e)) return false;
-    ne[1] = values * d.keys;
-    return t && hf_build_shaped(b, f, 1, &part[3], 2, ne, e);
-}
-
-/* ---- arithmetic ---- */
+bool hf_step_exp_column(hf_build *b, const hf_found *f, gq_error *e) { return step_column(b, f, HF_EXP, e); }
 
 /* falcon-h1: factors that the model applies to activations are put into the weights. `index` >= 0: an entry
  * of a list. */
@@ -200,12 +96,13 @@ static bool step_factor_rows(hf_build *b, const hf_found *f, gq_error *e) {
     uint64_t n = (uint64_t)groups * state, rows = whole.count[0], first = 0;
     uint64_t size[5] = {inner, inner, n, n, rows - 2 * (uint64_t)inner - 2 * n};
     if (whole.n_dims != 2 || rows <= 2 * (uint64_t)inner + 2 * n)
-        return step_fail_shape(f, "mamba's sizes", e);
+        return hf_found_fail_shape(f, e, "what fits mamba's sizes");
     hf_tensor *t = hf_build_parts(b, f, 5, e);
     for (int i = 0; t && i < 5; first += size[i++]) {
         hf_view v = hf_view_of(f->source);
         double value;
-        if (!hf_view_cut(&v, 0, first, size[i], 1)) return step_fail_shape(f, "mamba's sizes", e);
+        if (!hf_view_cut(&v, 0, first, size[i], 1))
+            return hf_found_fail_shape(f, e, "what fits mamba's sizes");
         hf_piece *p = hf_build_piece(f, t, (size_t)i, &v, e);
         if (!p || !factors_add(b, f, p, e) || !factor_value(b, "ssm_multipliers", i, &value, e) ||
             !hf_piece_add_op(p, HF_MULTIPLY, value, e))
@@ -220,33 +117,91 @@ bool hf_step_factors(hf_build *b, const hf_found *f, gq_error *e) {
     return p && factors_add(b, f, p, e);
 }
 
-bool hf_step_zero(hf_build *b, const hf_found *f, gq_error *e) {
-    const hf_source *s = f->source;
-    (void)b;
-    for (uint64_t i = 0, n; i < s->columns; i += n) {
-        float x[256];
-        n = s->columns - i < 256 ? s->columns - i : 256;
-        if (s->n_dims != 1) return step_fail_shape(f, "a bias", e);
-        if (!hf_changed_read(s, 0, 1, i, n, tensor_type_of(GGUF_F32), x, e)) return false;
-        for (uint64_t k = 0; k < n; k++)
-            if (x[k] != 0)
-                return hf_found_fail(f, e, "element %llu is %g; GGUF has no such bias, so that it must be 0",
-                                     (unsigned long long)(i + k), (double)x[k]);
-    }
+/* ---- delta nets ---- */
+
+typedef struct delta_heads {
+    uint32_t keys, values, key_width, value_width; /* heads, and elements of one */
+} delta_heads;
+
+static bool delta_read(const hf_build *b, delta_heads *d, gq_error *e) {
+    const hf_config *c = b->config;
+    if (!hf_config_u32(c, "linear_num_key_heads", &d->keys, e) ||
+        !hf_config_u32(c, "linear_num_value_heads", &d->values, e) ||
+        !hf_config_u32(c, "linear_key_head_dim", &d->key_width, e) ||
+        !hf_config_u32(c, "linear_value_head_dim", &d->value_width, e))
+        return false;
+    if (d->keys && d->values && d->values % d->keys == 0 && d->key_width && d->value_width) return true;
+    return hf_config_fail(c, e,
+                          "linear_num_value_heads is %u, no multiple of linear_num_key_heads, which is %u",
+                          d->values, d->keys);
+}
+
+/* Reorders a dimension of value heads, each of `width` entries. */
+static bool view_tile(hf_view *v, uint32_t dim, const delta_heads *d, uint64_t width) {
+    if (v->count[dim] != d->values * width || !hf_view_split(v, dim, width) ||
+        !hf_view_split(v, dim, d->values / d->keys))
+        return false;
+    hf_view_swap(v, dim, dim + 1);
     return true;
 }
 
-bool hf_step_fill_rows(hf_build *b, const hf_found *f, gq_error *e) {
+/* Value heads of either one entry (a, b, A_log, dt_bias) or value_width (z). */
+static bool step_tile(hf_build *b, const hf_found *f, uint32_t dim, gq_error *e) {
+    delta_heads d;
+    hf_view v = hf_view_of(f->source);
+    if (v.n_dims == 0) return hf_found_fail_shape(f, e, "what fits the value heads");
+    if (!delta_read(b, &d, e)) return false;
+    if (v.n_dims > 2 || dim >= v.n_dims ||
+        !view_tile(&v, dim, &d, v.count[dim] == d.values ? 1 : d.value_width))
+        return hf_found_fail_shape(f, e, "what fits the value heads");
+    hf_piece *p = hf_build_reordered(b, f, &v, e);
+    return p && (!strstr(f->source->name, "A_log") || hf_piece_add_op(p, HF_NEGATIVE_EXP, 0, e));
+}
+
+bool hf_step_tile_heads(hf_build *b, const hf_found *f, gq_error *e) { return step_tile(b, f, 0, e); }
+
+bool hf_step_tile_columns(hf_build *b, const hf_found *f, gq_error *e) { return step_tile(b, f, 1, e); }
+
+/* Rows of queries and keys as they are, then those of values, tiled; also of the convolution [C, 1, w]. */
+bool hf_step_tile_qkv(hf_build *b, const hf_found *f, gq_error *e) {
+    delta_heads d;
     const hf_source *s = f->source;
-    uint32_t rows;
-    hf_view v = hf_view_of(s);
-    if (!hf_config_u32(b->config, "vocab_size", &rows, e)) return false;
-    uint64_t has = v.count[0], columns = v.count[1];
-    if (s->n_dims != 2 || has >= rows) return hf_build_whole(b, f, e);
-    hf_tensor *t = hf_build_tensor(b, f, 0, 2, 2, (uint64_t[]){columns, rows}, e);
-    if (!t || !hf_build_piece(f, t, 0, &v, e)) return false;
-    t->pieces[1].n = mul_sat(rows - has, columns);
-    return true;
+    hf_view part[2] = {hf_view_of(s), hf_view_of(s)};
+    if (s->n_dims < 2) return hf_found_fail_shape(f, e, "what fits the value heads");
+    if (!delta_read(b, &d, e)) return false;
+    uint64_t rows = part[0].count[0], values = (uint64_t)d.values * d.value_width,
+             ne[2] = {part[0].count[s->n_dims - 1], rows};
+    if (rows <= values || (s->n_dims > 2 && s->rows != rows) ||
+        !hf_view_cut(&part[0], 0, 0, rows - values, 1) ||
+        !hf_view_cut(&part[1], 0, rows - values, values, 1) || !view_tile(&part[1], 0, &d, d.value_width))
+        return hf_found_fail_shape(f, e, "what fits the value heads");
+    hf_tensor *t = hf_build_tensor(b, f, 0, 2, 2, ne, e);
+    return t && hf_build_piece(f, t, 0, &part[0], e) && hf_build_piece(f, t, 1, &part[1], e);
+}
+
+/* Per key head: rows of q, of k, of its value heads' v, of their z. */
+bool hf_step_qkvz(hf_build *b, const hf_found *f, gq_error *e) {
+    delta_heads d;
+    const hf_source *s = f->source;
+    if (!delta_read(b, &d, e)) return false;
+    uint64_t values = (uint64_t)d.values / d.keys * d.value_width, group = 2ull * d.key_width + 2 * values;
+    const uint64_t first[4] = {0, d.key_width, 2ull * d.key_width, 2ull * d.key_width + values};
+    const uint64_t n[4] = {d.key_width, d.key_width, values, values};
+    hf_view whole = hf_view_of(s);
+    uint64_t ne[2] = {whole.count[1], (group - values) * d.keys};
+    if (whole.n_dims != 2 || whole.count[0] != group * d.keys)
+        return hf_found_fail_shape(f, e, "what fits the heads");
+    hf_view part[4];
+    for (int i = 0; i < 4; i++) {
+        part[i] = hf_view_of(s);
+        if (!hf_view_split(&part[i], 0, group) || !hf_view_cut(&part[i], 1, first[i], n[i], 1))
+            return hf_found_fail_shape(f, e, "what fits the heads");
+    }
+    hf_tensor *t = hf_build_tensor(b, f, 0, 3, 2, ne, e);
+    for (size_t i = 0; t && i < 3; i++)
+        if (!hf_build_piece(f, t, i, &part[i], e)) return false;
+    ne[1] = values * d.keys;
+    return t && hf_build_shaped(b, f, 1, &part[3], 2, ne, e);
 }
 
 /* ---- RWKV ---- */
@@ -308,27 +263,4 @@ bool hf_step_low_rank(hf_build *b, const hf_found *f, gq_error *e) {
     if (v.n_dims == 2 && !strstr(f->source->name, "_lora.")) hf_view_swap(&v, 0, 1);
     return hf_build_view(b, f, 0, &v, e) &&
            (!first || !strchr(f->rule->to, '|') || hf_build_view(b, f, 1, &v, e));
-}
-
-/* A matrix has a row for each head. */
-bool hf_step_flat(hf_build *b, const hf_found *f, gq_error *e) {
-    hf_view v = hf_view_of(f->source);
-    uint32_t head = 0;
-    if (f->source->rows > 1 && !hf_config_u32(b->config, "head_size|head_dim", &head, e)) return false;
-    if (head && f->source->columns != head)
-        return hf_found_fail(f, e, "%llu columns, expected %u, the width of a head by the config",
-                             (unsigned long long)f->source->columns, head);
-    return hf_build_shaped(b, f, 0, &v, 1, (uint64_t[]){f->source->rows * f->source->columns}, e) != NULL;
-}
-
-bool hf_step_join_qkv(hf_build *b, const hf_found *f, gq_error *e) {
-    const char *at = strstr(f->source->name, "_proj");
-    const char *part = at && at > f->source->name ? memchr("qkv", at[-1], 3) : NULL;
-    hf_view v = hf_view_of(f->source);
-    if (!part || (v.n_dims != 1 && v.n_dims != 2))
-        return hf_found_fail(f, e, "expected a matrix of queries, keys or values, or its bias");
-    uint64_t rows = v.count[0], ne[2] = {v.n_dims == 2 ? v.count[1] : 3 * rows, 3 * rows};
-    hf_tensor *t = hf_build_tensor(b, f, 0, 3, v.n_dims, ne, e);
-    size_t i = at[-1] == 'q' ? 0 : at[-1] == 'k' ? 1 : 2;
-    return t && hf_build_piece(f, t, i, &v, e);
 }

@@ -2,14 +2,13 @@
  * is a row of fields: a number with the field's name and kind, then a number or a length and bytes. Nothing
  * is copied: texts point into the file's bytes.
  */
-#include "hf/tokenizer/sentencepiece.h"
+#include "hf/tokenizer/tokenizer.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "hf/tokenizer/tokenizer_vocabulary.h"
 
 /* Kinds of fields. */
 enum { PROTO_NUMBER = 0, PROTO_8_BYTES = 1, PROTO_BYTES = 2, PROTO_4_BYTES = 5 };

@@ -1,8 +1,8 @@
 /* Makes the metadata of a model's tokenizer: chooses the files to read, and adds what its architecture has
  * beyond them.
  *
- * The architecture's row, or that of the class of models, has the files in the order in which they are tried, one
- * letter each, and the exceptions (arch/folder.h). The vocabulary is read first, then written, then the ids of special tokens and the
+ * The architecture's row, or that of the class of models, has the files in the order in which they are tried,
+ * and the exceptions (arch/folder.h). The vocabulary is read first, then written, then the ids of special tokens and the
  * chat template follow; exceptions come last, so that their values win.
  */
 #include "hf/tokenizer/tokenizer.h"
@@ -11,35 +11,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/tokenizer/pretokenizer.h"
-#include "hf/tokenizer/tokenizer_lines.h"
-#include "hf/tokenizer/tokenizer_merges.h"
-#include "hf/tokenizer/tokenizer_special.h"
-#include "hf/tokenizer/tokenizer_vocabulary.h"
-#include "hf/tokenizer/tokenizer_words.h"
 
 static const arch_tokenizer *kind_find(const hf_config *c) {
-    return c->class_row->tokenizer.files ? &c->class_row->tokenizer : &c->row->folder.tokenizer;
+    return *c->class_row->tokenizer.files ? &c->class_row->tokenizer : &c->row->folder.tokenizer;
 }
 
 /* ---- which files ---- */
 
-static bool file_fails(const hf_tokenizer *t, const char *files, gq_error *e) {
+static bool files_have(const arch_file *files, arch_file file) {
+    for (; *files; files++)
+        if (*files == file) return true;
+    return false;
+}
+
+static bool file_fails(const hf_tokenizer *t, const arch_file *files, gq_error *e) {
     static const struct {
-        const char *files, *lacks,
-            *behind; /* the architecture stands between, but where nothing is behind it */
-    } rows[] = {
-        {"uv", HF_UNIGRAM_FILE " and no tokenizer.json of unigrams, one of which a ",
-         " model needs; get it from the model's repository"},
-        {"v", "tokenizer.json of unigrams, which a model of this class needs; transformers can save it", ""},
-        {"s", "spiece.model and no tokenizer.model, one of which a ", " model needs"},
-        {"m", "tokenizer.model, which a ", " model needs"}};
+        arch_file files[ARCH_FILES];
+        const char *lacks, *behind; /* the architecture stands between, but where nothing is behind it */
+    } rows[] = {{{FILE_UNIGRAM, FILE_SCORES},
+                 HF_UNIGRAM_FILE " and no tokenizer.json of unigrams, one of which a ",
+                 " model needs; get it from the model's repository"},
+                {{FILE_SCORES},
+                 "tokenizer.json of unigrams, which a model of this class needs; transformers can save it",
+                 ""},
+                {{FILE_SPIECE}, "spiece.model and no tokenizer.model, one of which a ", " model needs"},
+                {{FILE_MODEL}, "tokenizer.model, which a ", " model needs"}};
     const hf_folder *f = t->folder;
     const char *only = hf_folder_has(f, "tekken.json")  ? "; its tekken.json cannot be read"
                        : hf_folder_has(f, "vocab.json") ? "; it can be saved from vocab.json by transformers"
                                                         : "";
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (strcmp(files, rows[i].files) == 0)
+        if (memcmp(files, rows[i].files, sizeof rows[i].files) == 0)
             return gq_fail(e, "%s has no %s%s%s", f->path, rows[i].lacks,
                            *rows[i].behind ? t->config->arch : "", rows[i].behind);
     if (t->json)
@@ -48,31 +50,51 @@ static bool file_fails(const hf_tokenizer *t, const char *files, gq_error *e) {
                                  "without tokenizer.model needs",
                                  t->config->arch);
     return gq_fail(e, "%s has no tokenizer.json%s, which a %s model needs%s", f->path,
-                   strchr(files, FILE_MODEL) ? " and no tokenizer.model" : "", t->config->arch, only);
+                   files_have(files, FILE_MODEL) ? " and no tokenizer.model" : "", t->config->arch, only);
 }
 
-/* Chooses the first file that is there and of its kind. */
-static bool file_choose(const hf_tokenizer *t, const arch_tokenizer *kind, char *file, gq_error *e) {
-    const char *files = kind->files ? kind->files : "b";
+/* Whether a file is there and of its kind. */
+static bool file_fits(const hf_tokenizer *t, arch_file file) {
+    switch (file) { /* without a default: the compiler names a member that is missing */
+    case FILE_MODEL:
+        return hf_folder_has(t->folder, "tokenizer.model");
+    case FILE_UNIGRAM:
+        return hf_folder_has(t->folder, HF_UNIGRAM_FILE);
+    case FILE_PIECES:
+        return hf_json_has_pieces(t);
+    case FILE_WORDS:
+        return hf_json_has_words(t);
+    case FILE_SCORES:
+        return hf_json_has_unigrams(t);
+    case FILE_SPIECE:
+        return hf_spiece_file(t) != NULL;
+    case FILE_BYTES:
+    case FILE_GEMMA4:
+        return t->json != NULL;
+    case FILE_UNSET: /* the rest is read without a choice (tokenizer_make) */
+    case FILE_LINES:
+    case FILE_WORLD:
+    case FILE_RANKS:
+    case FILE_NONE:
+        break;
+    }
+    return false;
+}
+
+/* Chooses the first file that fits. */
+static bool file_choose(const hf_tokenizer *t, const arch_tokenizer *kind, arch_file *file, gq_error *e) {
+    static const arch_file bytes[ARCH_FILES] = {FILE_BYTES};
+    const arch_file *files = *kind->files ? kind->files : bytes;
     if ((kind->exceptions & TOKENS_PHI3) && t->settings) {
         const char *name = json_string_value(json_object_get(t->settings, "tokenizer_class"));
         if (!name)
             return hf_tokenizer_fail(t, "tokenizer_config.json", e,
                                      "no tokenizer_class, by which a %s model's files are chosen",
                                      t->config->arch);
-        if (strcmp(name, "GPT2Tokenizer") == 0) files = "b";
+        if (strcmp(name, "GPT2Tokenizer") == 0) files = bytes;
     }
-    for (size_t i = 0; files[i]; i++) {
-        bool fits = files[i] == FILE_MODEL     ? hf_folder_has(t->folder, "tokenizer.model")
-                    : files[i] == FILE_PIECES  ? hf_json_has_pieces(t)
-                    : files[i] == FILE_WORDS   ? hf_json_has_words(t)
-                    : files[i] == FILE_UNIGRAM ? hf_folder_has(t->folder, HF_UNIGRAM_FILE)
-                    : files[i] == FILE_SCORES  ? hf_json_has_unigrams(t)
-                    : files[i] == FILE_SPIECE  ? hf_spiece_file(t) != NULL
-                                               : t->json != NULL;
-        *file = files[i];
-        if (fits) return true;
-    }
+    for (const arch_file *f = files; *f; f++)
+        if (file_fits(t, *f)) return *file = *f, true;
     return file_fails(t, files, e);
 }
 
@@ -89,7 +111,7 @@ static bool write_model_kind(hf_tokenizer *t, const char *model, gq_error *e) {
     return hf_pairs_text(t->pairs, "tokenizer.ggml.model", model, e);
 }
 
-static bool read_pieces(hf_tokenizer *t, const arch_tokenizer *kind, char file, gq_error *e) {
+static bool read_pieces(hf_tokenizer *t, const arch_tokenizer *kind, arch_file file, gq_error *e) {
     uint32_t multiple;
     bool adds_space = true;
     hf_added_rule rule = kind->exceptions & TOKENS_PHI3        ? HF_ADDED_AS_TOLD
@@ -127,17 +149,25 @@ static bool read_bytes(hf_tokenizer *t, const arch_tokenizer *kind, gq_error *e)
            hf_merges_write(t, e);
 }
 
-static bool read_vocabulary(hf_tokenizer *t, const arch_tokenizer *kind, char file, gq_error *e) {
-    if (file == FILE_BYTES) return read_bytes(t, kind, e);
-    if (file == FILE_UNIGRAM) return hf_unigram_write(t, e);
-    if (file == FILE_SCORES) return hf_json_unigrams_write(t, e);
-    if (file == FILE_SPIECE) return hf_spiece_write(t, e);
-    if (file == FILE_WORDS)
+static bool read_vocabulary(hf_tokenizer *t, const arch_tokenizer *kind, arch_file file, gq_error *e) {
+    switch (file) {
+    case FILE_BYTES:
+        return read_bytes(t, kind, e);
+    case FILE_UNIGRAM:
+        return hf_unigram_write(t, e);
+    case FILE_SCORES:
+        return hf_json_unigrams_write(t, e);
+    case FILE_SPIECE:
+        return hf_spiece_write(t, e);
+    case FILE_WORDS:
         return hf_words_vocabulary(t, e) && write_model_kind(t, "bert", e) && hf_words_write(t, e) &&
                hf_tokenizer_write(t, false, e);
-    if (file != FILE_GEMMA4) return read_pieces(t, kind, file, e);
-    return hf_json_pieces_vocabulary(t, true, e) && write_model_kind(t, "gemma4", e) &&
-           hf_tokenizer_write(t, true, e) && hf_merges_write(t, e);
+    case FILE_GEMMA4:
+        return hf_json_pieces_vocabulary(t, true, e) && write_model_kind(t, "gemma4", e) &&
+               hf_tokenizer_write(t, true, e) && hf_merges_write(t, e);
+    default: /* FILE_MODEL, FILE_PIECES */
+        return read_pieces(t, kind, file, e);
+    }
 }
 
 /* ---- special tokens of an architecture ---- */
@@ -245,7 +275,7 @@ static bool write_suppressed(const hf_tokenizer *t, gq_error *e) {
     return ok;
 }
 
-static bool specials_write(hf_tokenizer *t, const arch_tokenizer *kind, char file, gq_error *e) {
+static bool specials_write(hf_tokenizer *t, const arch_tokenizer *kind, arch_file file, gq_error *e) {
     uint32_t exceptions = kind->exceptions;
     hf_specials s = {.below = file == FILE_MODEL || file == FILE_PIECES || file == FILE_UNIGRAM ||
                                       file == FILE_SPIECE || file == FILE_SCORES
@@ -275,7 +305,7 @@ static bool specials_write(hf_tokenizer *t, const arch_tokenizer *kind, char fil
 /* Whether a space goes in front of texts, where an architecture's files say so. Readers add one to pieces
  * unless they are told not to, so the converter's files of a tokenizer.json without one are read otherwise
  * than the model does. */
-static bool space_write(hf_tokenizer *t, uint32_t exceptions, char file, gq_error *e) {
+static bool space_write(hf_tokenizer *t, uint32_t exceptions, arch_file file, gq_error *e) {
     static const char KEY[] = "tokenizer.ggml.add_space_prefix";
     const json_t *told = json_object_get(t->settings, "add_prefix_space");
     if ((exceptions & TOKENS_GEMMA4) || ((exceptions & TOKENS_MODEL_NO_SPACE) && file == FILE_MODEL) ||
@@ -286,7 +316,7 @@ static bool space_write(hf_tokenizer *t, uint32_t exceptions, char file, gq_erro
     return file != FILE_PIECES || hf_json_adds_space(t) || hf_pairs_bool(t->pairs, KEY, false, e);
 }
 
-static bool exceptions_write(hf_tokenizer *t, uint32_t exceptions, char file, gq_error *e) {
+static bool exceptions_write(hf_tokenizer *t, uint32_t exceptions, arch_file file, gq_error *e) {
     enum { CODE_LLAMA_TOKENS = 32016, GRANITE_CODE_TOKENS = 49152 };
     uint32_t size = 0;
     if ((exceptions & TOKENS_LLAMA) && !hf_config_u32_or(t->config, "vocab_size", 0, &size, e)) return false;
@@ -313,17 +343,23 @@ static bool exceptions_write(hf_tokenizer *t, uint32_t exceptions, char file, gq
 /* ---- the whole ---- */
 
 static bool tokenizer_make(hf_tokenizer *t, const arch_tokenizer *kind, gq_error *e) {
-    char file = 0;
+    arch_file file = FILE_UNSET;
     if (!hf_folder_json(t->folder, "tokenizer.json", &t->json, e) ||
         !hf_folder_json(t->folder, "tokenizer_config.json", &t->settings, e))
         return false;
     if (json_object_size(t->settings) == 0) json_decref(t->settings), t->settings = NULL;
-    if (kind->files && *kind->files == FILE_LINES)
+    switch (*kind->files) {
+    case FILE_LINES:
         return hf_lines_write(t, e) && ((kind->exceptions & TOKENS_NO_TEMPLATE) || hf_templates_write(t, e));
-    if (kind->files && *kind->files == FILE_WORLD) return hf_world_write(t, e);
-    if (kind->files && *kind->files == FILE_NONE)
-        return hf_tokenizer_size(t, 0, 1, e) && hf_pairs_text(t->pairs, "tokenizer.ggml.model", "none", e);
-    if (kind->files && *kind->files == FILE_RANKS) return hf_ranks_write(t, e);
+    case FILE_WORLD:
+        return hf_world_write(t, e);
+    case FILE_RANKS:
+        return hf_ranks_write(t, e);
+    case FILE_NONE:
+        return hf_tokenizer_size(t, 0, 1, e) && write_model_kind(t, "none", e);
+    default:
+        break;
+    }
     return file_choose(t, kind, &file, e) && read_vocabulary(t, kind, file, e) &&
            specials_write(t, kind, file, e) && hf_templates_write(t, e) &&
            exceptions_write(t, kind->exceptions, file, e);

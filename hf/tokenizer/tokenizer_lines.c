@@ -11,15 +11,13 @@
  * it stands for. Tokens in the file are spelled as Python spells bytes: what is no printable character of ASCII is an
  * escape. Token 0 ends texts.
  */
-#include "hf/tokenizer/tokenizer_lines.h"
+#include "hf/tokenizer/tokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/name_index.h"
-#include "hf/tokenizer/check_name.h"
-#include "hf/tokenizer/tokenizer_special.h"
 
 static const char LINES_FILE[] = "tokenizer.jsonl", RANKS_FILE[] = "qwen.tiktoken",
                   WORLD_FILE[] = "rwkv_vocab_v20230424.txt";

@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/tokenizer/tokenizer_merges.h"
-#include "hf/tokenizer/tokenizer_vocabulary.h"
+#include "hf/tokenizer/tokenizer.h"
 
 static const char JSON_FILE[] = "tokenizer.json";
 enum { UNRANKED_SCORE = -1000 };

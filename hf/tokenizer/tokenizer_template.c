@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/tokenizer/tokenizer_vocabulary.h"
+#include "hf/tokenizer/tokenizer.h"
 
 enum { TEMPLATES_MOST = 256 }; /* each is a pair, which are looked up one by one */
 static const char ALONE[] = "tokenizer.chat_template", NAMES[] = "tokenizer.chat_templates";

@@ -4,7 +4,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
-#include "hf/tokenizer/tokenizer_vocabulary.h"
+#include "hf/tokenizer/tokenizer.h"
 
 enum { PLACEHOLDER_SCORE = -10000 };
 static const char META_SPACE[] = "\xe2\x96\x81"; /* U+2581, by which sentencepiece shows a space */

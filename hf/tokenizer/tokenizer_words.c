@@ -1,6 +1,6 @@
 /* Vocabularies of tokenizer.json without merges: words that are cut into the longest tokens (WordPiece), and unigrams,
  * which are a list of texts with scores by id, and sentencepiece's map of characters in base64. */
-#include "hf/tokenizer/tokenizer_words.h"
+#include "hf/tokenizer/tokenizer.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -27,6 +27,7 @@ _NAMES = {
     "_pages": "Reports",
     "arrays": "FileType Loss TensorType decode dot encode file_types tensor_type types",
     "chat": "",
+    "texts": "sample_text",
     "evaluations": "Chosen Continued Drafted Estimate Evaluated Evaluation Interval evaluate",
     "imatrices": "Entry Imatrix",
     "models": "Draft Metadata Model ModelFacts Origin Tensor Tokenizer",
@@ -43,6 +44,7 @@ if typing.TYPE_CHECKING:
     from .models import *
     from .plans import *
     from .runs import *
+    from .texts import *
 
 
 def __getattr__(name: str) -> typing.Any:

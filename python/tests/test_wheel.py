@@ -34,6 +34,7 @@ def test_compilers_are_limited(tmp_path, monkeypatch, level):
     with zipfile.ZipFile(tmp_path / made) as wheel:
         assert wheel.read("gquant/libgquant.so.0") == b"library\n"
         assert b"@REPORT@" in wheel.read("gquant/page.html")
+        assert wheel.read("gquant/held-out.text").decode() == gquant.sample_text("held-out")
 
 
 IMPORTS = """
@@ -54,6 +55,15 @@ def test_an_import_takes_less_than_50_ms(tmp_path):
                            capture_output=True).stdout.split() for _ in range(3)]
     assert all(run[1:] == ["False", gquant.__version__, "True"] for run in runs)
     assert min(float(run[0]) for run in runs) < 0.05 or "LD_PRELOAD" in os.environ  # of the processor; sanitizers take longer
+
+
+def test_texts_to_begin_with_are_there():
+    calibration, held_out = gquant.sample_text(), gquant.sample_text("held-out")
+    assert len(calibration) > 150_000 and len(held_out) > 30_000
+    long = {line for line in calibration.split("\n") if len(line) > 60}
+    assert not long & set(held_out.split("\n"))
+    with pytest.raises(ValueError, match="expected one of 'calibration', 'held-out'"):
+        gquant.sample_text("test")
 
 
 def test_all_names_are_there():

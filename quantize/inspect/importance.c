@@ -11,8 +11,7 @@
 
 #include "base/name_index.h"
 #include "gguf/facts.h"
-#include "imatrix/entries.h"
-#include "mixes/assign.h"
+#include "imatrix/imatrix.h"
 #include "mixes/mixes.h"
 #include "quantize/inspect/importance.h"
 

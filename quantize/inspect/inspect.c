@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gguf/value.h"
+#include "gguf/model.h"
 #include "quantize/input.h"
 #include "quantize/strips/strip.h"
 
@@ -73,7 +73,9 @@ gq_model *gq_model_open_adapted(const char *path, const gq_adapters *adapters, g
     gq_model *m = calloc(1, sizeof *m);
     if (!m) return gq_fail_memory(e, sizeof *m), NULL;
     if (input_open_adapted(&m->file, path, adapters, e) && model_warn_missing(m, e) &&
-        model_fill_tensors(m, e))
+        model_fill_tensors(m, e) &&
+        ((m->lattices = calloc(m->file.n_tensors + 1, sizeof *m->lattices)) ||
+         gq_fail_memory(e, m->file.n_tensors * sizeof *m->lattices)))
         return m;
     gq_model_close(m);
     return NULL;
@@ -82,7 +84,7 @@ gq_model *gq_model_open_adapted(const char *path, const gq_adapters *adapters, g
 void gq_model_close(gq_model *m) {
     if (!m) return;
     model_close(&m->file);
-    free(m->metadata), free(m->tensors), free(m->origins);
+    free(m->metadata), free(m->tensors), free(m->origins), free(m->lattices);
     free(m);
 }
 

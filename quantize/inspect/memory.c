@@ -2,7 +2,7 @@
  */
 #include "base/sized.h"
 #include "gguf/facts.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 #include "quantize/input.h"
 
 enum {

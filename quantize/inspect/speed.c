@@ -16,7 +16,6 @@
 #include "base/warnings.h"
 #include "codec/vector.h"
 #include "gguf/facts.h"
-#include "mixes/harm.h"
 #include "mixes/mixes.h"
 #include "quantize/gquant_inspect.h"
 #include "quantize/input.h"

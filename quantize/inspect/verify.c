@@ -15,7 +15,7 @@
 #include "base/relay.h"
 #include "base/sized.h"
 #include "base/warnings.h"
-#include "codec/reference.h"
+#include "codec/codec.h"
 #include "codec/vector.h"
 #include "gguf/gguf.h"
 #include "quantize/input.h"

@@ -2,12 +2,12 @@
  * quantized already, names that other programs refuse. */
 #include "quantize/plan/advice.h"
 #include "arch/arch.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "mixes/patterns.h"
+#include "mixes/mixes.h"
 #include "quantize/runners.h"
 
 enum { LLAMA_NAME = 63 }; /* bytes of a tensor's name that llama.cpp's ordinary build reads */

@@ -13,11 +13,8 @@
 #include <string.h>
 
 #include "arch/arch.h"
-#include "mixes/assign.h"
-#include "mixes/filetypes.h"
-#include "mixes/names.h"
-#include "mixes/patterns.h"
-#include "mixes/recipe.h"
+#include "mixes/mixes.h"
+#include "mixes/rules.h"
 #include "quantize/input.h"
 #include "quantize/plan/rounding.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/checksum.h"
 #include "base/name_index.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 #include "quantize/plan/rounding.h"
 
 void plan_build(char to[24]) { snprintf(to, 24, "%.14s-%s", gq_version(), gq_build_id); }

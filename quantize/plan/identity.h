@@ -2,7 +2,7 @@
  */
 #pragma once
 
-#include "gguf/header.h"
+#include "gguf/gguf.h"
 #include "quantize/plan/plan.h"
 
 extern const char gq_build_id[9]; /* of the sources that this was built from (cmake/build-id.cmake) */

@@ -6,7 +6,7 @@
  * tensor's columns are an error, except for tensors that may lack data. How files are read and normalised is
  * imatrix/'s. */
 #include "quantize/plan/importance.h"
-#include "mixes/harm.h"
+#include "mixes/mixes.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -8,7 +8,6 @@
 #include "quantize/plan/layout.h"
 #include "base/checked.h"
 #include "gguf/gguf.h"
-#include "gguf/header.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -16,9 +16,8 @@
 #include "base/sized.h"
 #include "base/threads.h"
 #include "base/units.h"
-#include "gguf/value.h"
-#include "mixes/assign.h"
-#include "mixes/patterns.h"
+#include "gguf/model.h"
+#include "mixes/mixes.h"
 #include "quantize/plan/advice.h"
 #include "quantize/plan/assign.h"
 #include "quantize/plan/changes/layer_keys.h"
@@ -215,7 +214,7 @@ static bool list_sources(gq_plan *plan, const gq_options *options, gq_error *e) 
         const model_tensor *t = plan->model.tensors[i];
         plan_source *s = &all[plan->n_tensors];
         if (!plan_layers_rename(&plan->layers, t->name, s->name)) continue;
-        s->tensor = s->stored = t, s->transposed = t->transposed;
+        s->tensor = s->stored = t, s->number = i, s->transposed = t->transposed;
         mix_tensor *m = &facts[plan->n_tensors++];
         m->name = s->name, m->type = t->type->id;
         memcpy(m->ne, t->ne, sizeof m->ne);

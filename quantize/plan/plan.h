@@ -5,10 +5,8 @@
 #include "codec/codec.h"
 #include "gguf/facts.h"
 #include "gguf/gguf.h"
-#include "gguf/header.h"
-#include "imatrix/inputs.h"
+#include "imatrix/imatrix.h"
 #include "mixes/mixes.h"
-#include "mixes/recipe.h"
 #include "quantize/gquant_quantize.h"
 #include "quantize/plan/changes/layers.h"
 #include "quantize/plan/changes/pairs.h"
@@ -19,6 +17,7 @@ typedef struct plan_source {
     const model_tensor *tensor;   /* as it will be written, but for its type */
     const model_tensor *stored;   /* as it is in the input; another than `tensor`: plan_transposes */
     model_tensor view;            /* `tensor` points here then; its weights are read from `stored` */
+    uint64_t number;              /* of `stored` among the model's */
     bool transposed;              /* in the outputs */
     gq_origin origin;             /* of `stored`, if it has one */
     char name[GGUF_MAX_NAME + 1]; /* in the outputs */

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/name_index.h"
-#include "gguf/header.h"
-#include "gguf/value.h"
+#include "gguf/gguf.h"
+#include "gguf/model.h"
 #include "quantize/input.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/rounding.h"

@@ -11,7 +11,7 @@
 #include "base/checksum.h"
 #include "base/safe_file.h"
 #include "base/sized.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 #include "quantize/input.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/reuse.h"

@@ -4,7 +4,7 @@
 
 #include "codec/codec.h"
 #include "gguf/model.h"
-#include "imatrix/inputs.h"
+#include "imatrix/imatrix.h"
 
 enum {
     /* Elements that are decoded at once, a multiple of every type's block: with 2^16 the buffers stay in a

@@ -3,7 +3,7 @@
  * Trained models have a few columns whose inputs are 10 to 300 times larger than the others and whose weights
  * are smaller by as much. A block has one scale for 16 or 32 columns, so such a column's weights become zero,
  * or a multiple of what they are. Multiplied by a power of two, with what makes the inputs divided by it, the
- * model gives the same logits, and the column is like the others (forward/graph/scale_groups.h has what makes
+ * model gives the same logits, and the column is like the others (forward/graph/forward.h has what makes
  * what). */
 #pragma once
 

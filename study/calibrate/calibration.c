@@ -16,7 +16,7 @@
 #include "base/checksum.h"
 #include "base/safe_file.h"
 #include "forward/graph/draft/draft.h"
-#include "forward/graph/experts/router_rows.h"
+#include "forward/graph/experts/experts.h"
 #include "forward/products/matmul.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/paths.h"

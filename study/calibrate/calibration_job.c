@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
-#include "mixes/harm.h"
+#include "mixes/mixes.h"
 #include "study/calibrate/operations.h"
 #include "study/sweep/forecast.h"
 

@@ -19,7 +19,7 @@
 
 #include "base/checked.h"
 #include "base/relay.h"
-#include "forward/graph/experts/router_rows.h"
+#include "forward/graph/experts/experts.h"
 #include "gguf/facts.h"
 #include "quantize/strips/schedule.h"
 #include "study/calibrate/calibrator.h"

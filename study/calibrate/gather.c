@@ -23,8 +23,8 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "forward/graph/layer.h"
-#include "forward/stream/groups.h"
 #include "forward/stream/head.h"
+#include "forward/stream/stream.h"
 #include "study/calibrate/tape.h"
 
 enum { NOWHERE = UINT32_MAX };

@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "forward/graph/block.h"
-#include "forward/graph/experts/router_rows.h"
+#include "forward/graph/experts/experts.h"
 #include "forward/graph/layer.h"
 #include "study/calibrate/correction.h"
 #include "study/calibrate/gather.h"

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "mixes/harm.h"
-#include "mixes/names.h"
+#include "mixes/mixes.h"
+#include "mixes/rules.h"
 #include "study/calibrate/embedding.h"
 #include "study/calibrate/site.h"
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
-#include "forward/stream/groups.h"
+#include "forward/stream/stream.h"
 #include "gguf/facts.h"
 
 float site_adds(const calibration_settings *s, const forward_model *m, const model_tensor *weight) {

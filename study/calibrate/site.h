@@ -10,7 +10,7 @@
 /* The gathered inputs of one matrix. */
 typedef struct site_inputs {
     moments *moments;
-    uint64_t group; /* the token group (forward/stream/groups.h) that was added last */
+    uint64_t group; /* the token group (forward/stream/stream.h) that was added last */
     /* Held-back tokens, one after another, `features` values each: in the original model, in the other. Where
      * the state is the target `original` holds r, of as many values as the weight has rows. */
     float *original, *rounded;

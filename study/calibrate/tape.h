@@ -1,5 +1,5 @@
 /* Pairs of inputs on their way between ranks. Sums over tokens are chains in the order of the text
- * (forward/stream/groups.h), and each rank has some windows of it. So a rank first records the pairs that its own
+ * (forward/stream/stream.h), and each rank has some windows of it. So a rank first records the pairs that its own
  * batches give, and then all ranks play all records in the order of the text: each gets every pair, and adds
  * it to its share of the moments. */
 #pragma once

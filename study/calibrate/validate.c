@@ -14,7 +14,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "forward/graph/layer.h"
-#include "forward/stream/predictions.h"
+#include "forward/stream/divergence.h"
 #include "quantize/strips/strip.h"
 #include "study/calibrate/embedding.h"
 

@@ -14,7 +14,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/memory.h"
-#include "forward/stream/groups.h"
+#include "forward/stream/stream.h"
 #include "study/sweep/masks.h"
 
 void asked_begin(asked_texts *t, const side_by_side *s, size_t context) {

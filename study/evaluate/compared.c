@@ -5,7 +5,7 @@
 #include "forward/graph/draft/draft.h"
 #include "gguf/facts.h"
 #include "gguf/gguf.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 #include "mixes/mixes.h"
 #include "quantize/input.h"
 #include "study/evaluate/base_file.h"

@@ -1,4 +1,4 @@
-/* Drafts that continue what a target computes (forward/graph/draft/target.h). The target runs on the pieces, as many windows at a time as
+/* Drafts that continue what a target computes (forward/graph/draft/draft.h). The target runs on the pieces, as many windows at a time as
  * memory holds what is taken of them; a batch after the other then goes to the method of the draft's kind, which fills
  * choices and proposals. */
 #pragma once

@@ -8,7 +8,7 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "forward/graph/block.h"
-#include "forward/graph/draft/dflash.h"
+#include "forward/graph/draft/draft.h"
 #include "forward/graph/layer.h"
 #include "study/evaluate/draft_step.h"
 

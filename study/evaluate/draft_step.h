@@ -3,7 +3,7 @@
  * what was proposed behind them, as programs verify drafts. */
 #pragma once
 
-#include "forward/graph/draft/target.h"
+#include "forward/graph/draft/draft.h"
 #include "study/evaluate/asked.h"
 #include "study/sweep/sweep.h"
 

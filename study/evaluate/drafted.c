@@ -7,7 +7,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "gguf/facts.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 #include "quantize/input.h"
 #include "study/evaluate/continued.h"
 

@@ -16,7 +16,7 @@
 #include "base/sized.h"
 #include "base/units.h"
 #include "forward/graph/draft/draft.h"
-#include "forward/stream/groups.h"
+#include "forward/stream/stream.h"
 #include "quantize/files.h"
 #include "quantize/input.h"
 #include "study/evaluate/asked.h"

@@ -31,7 +31,7 @@ typedef struct model_scores {
 
 typedef struct scores {
     size_t n, n_models; /* positions; the original, 0, and its copies */
-    size_t group;       /* positions of a group of windows (forward/stream/groups.h) */
+    size_t group;       /* positions of a group of windows (forward/stream/stream.h) */
     size_t of_window;   /* positions of a window */
     bool pools;         /* positions are windows, and divergences cosine distances of embeddings */
     model_scores *models;

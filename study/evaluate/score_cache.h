@@ -12,7 +12,6 @@
 #include "base/callbacks.h"
 #include "forward/stream/stream.h"
 #include "gguf/gguf.h"
-#include "gguf/header.h"
 #include "gguf/model.h"
 #include "study/evaluate/figures.h"
 #include "study/sweep/windows.h"

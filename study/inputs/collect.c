@@ -1,5 +1,5 @@
 /* Collects importance data from a running model: a site that adds the squares of what flows into weights.
- * Weights that share their inputs are one collected_site. A group of tokens (forward/stream/groups.h) is a leaf of
+ * Weights that share their inputs are one collected_site. A group of tokens (forward/stream/stream.h) is a leaf of
  * the fixed tree of base/comm/fold.h; a token's group follows from its number in the text. So the sums depend
  * neither on batches, nor on threads, nor on ranks. Experts count their own tokens; other weights count a
  * batch's tokens once, with their first matrix. collection_take makes an entry for each weight and begins
@@ -18,10 +18,9 @@
 #include "base/checked.h"
 #include "base/comm/fold.h"
 #include "base/memory.h"
-#include "forward/stream/groups.h"
-#include "forward/stream/squares.h"
+#include "forward/stream/stream.h"
 #include "gguf/facts.h"
-#include "imatrix/entries.h"
+#include "imatrix/imatrix.h"
 
 /* Weights that share what flows into them. */
 typedef struct collected_site {
@@ -98,7 +97,7 @@ static double *collection_group(fold *f, uint64_t number, gq_error *e) {
     return last && last->first == number ? last->sums : fold_begin_leaf(f, number, e);
 }
 
-/* Adds tokens, one group after another in the order of forward/stream/groups.h. */
+/* Adds tokens, one group after another in the order of forward/stream/stream.h. */
 static bool add_tokens(const collection *c, const collected_site *s, const forward_inputs *in, gq_error *e) {
     for (size_t begin = 0, end; begin < in->tokens; begin = end) {
         uint64_t number = (in->first + (in->token ? in->token[begin] : begin)) / c->group_tokens;

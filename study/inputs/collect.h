@@ -5,7 +5,7 @@
 #include "forward/graph/forward.h"
 #include "imatrix/imatrix.h"
 
-/* A share of a text: groups of tokens (forward/stream/groups.h) from `begin` to `end` - 1. A process alone has all.
+/* A share of a text: groups of tokens (forward/stream/stream.h) from `begin` to `end` - 1. A process alone has all.
  */
 typedef struct collection_share {
     size_t context; /* tokens of a window */

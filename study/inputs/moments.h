@@ -6,7 +6,7 @@
  *     P = mean of r y^T in place of it, r: what the matrix's output is to change by, of as many features as
  *         the matrix has rows.
  *
- * Sums are in float32, in the order of forward/stream/groups.h: a chain per group of tokens, and group after group.
+ * Sums are in float32, in the order of forward/stream/stream.h: a chain per group of tokens, and group after group.
  * They depend on that alone, not on calls, threads, or the level (but x86-64-v2). After 65,536 tokens they
  * were off by 7e-8 of what is added up without signs (docs/internals/forward.md); what is known of the mean after so
  * many is off by 4e-3.
@@ -22,7 +22,7 @@
 #include "base/memory.h"
 #include "base/threads.h"
 #include "codec/feedback.h"
-#include "forward/stream/groups.h"
+#include "forward/stream/stream.h"
 
 enum { MOMENTS_TOKENS = TOKEN_GROUP };
 
@@ -73,7 +73,7 @@ typedef struct moments_settings {
 #define MOMENTS_DEFAULT ((moments_settings){0.01f, 0.1f, -1, false, NULL, NULL})
 
 typedef struct moments_factored {
-    feedback_moments *runs; /* of columns: the blocks of the diagonal */
+    feedback_hessian *runs; /* of columns: the blocks of the diagonal */
     size_t n_runs;          /* 0: H has no root with any damping up to 1, or no token was seen */
     uint64_t tokens;
     size_t unseen; /* columns that were always zero; they meet no feedback */

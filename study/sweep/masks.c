@@ -8,7 +8,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/random.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 
 static const uint64_t GOLDEN = 0x9e3779b97f4a7c15; /* 2^64 by the golden ratio */
 

@@ -16,9 +16,9 @@
 #include "base/fail.h"
 #include "base/random.h"
 #include "forward/graph/forward.h"
-#include "forward/stream/groups.h"
+#include "forward/stream/stream.h"
 #include "forward/tokens/tokenizer.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 #include "study/sweep/chats.h"
 #include "study/sweep/memory_budget.h"
 

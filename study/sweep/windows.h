@@ -72,7 +72,7 @@ bool windows_warn_longer(size_t context, size_t trained, const char *model, warn
                          gq_error *e);
 
 /* A rank's share of n windows of `context` tokens begins with this one and ends before that of the next rank:
- * whole groups of tokens (forward/stream/groups.h). The last ranks may have none. */
+ * whole groups of tokens (forward/stream/stream.h). The last ranks may have none. */
 size_t windows_share(const gq_comm *comm, size_t n, size_t context, int rank);
 /* Gives all ranks what each has of its windows: `each` bytes of an array for a window. A collective of base/comm/ranks.h. */
 bool windows_gather(gq_comm *comm, size_t n, size_t context, void *array, size_t each, gq_error *e);

@@ -34,14 +34,14 @@ static char *without_backslashes(char *text) {
 
 TEST(test_options_everywhere) {
     char *man = without_backslashes((char *)read_whole(test_path("../docs/gquant.1"), NULL));
-    char *help = command_text("--help", NULL), *bash = command_text("completion", "bash");
+    char *help = command_text("help", "all"), *bash = command_text("completion", "bash");
     char *zsh = command_text("completion", "zsh"), *fish = command_text("completion", "fish");
     for (size_t i = 0; i < n_options; i++) {
         const option_row *o = &options[i];
         if (!o->name) continue;
         if (!holds_option(man, "--", o->name)) fail_msg("the man page lacks --%s", o->name);
         if (!o->help || !(o->commands & CMD_QUANTIZE)) continue;
-        if (!holds_option(help, "--", o->name)) fail_msg("--help lacks --%s", o->name);
+        if (!holds_option(help, "--", o->name)) fail_msg("help all lacks --%s", o->name);
         if (!holds_option(bash, "--", o->name)) fail_msg("completion for bash lacks --%s", o->name);
         if (!holds_option(zsh, "--", o->name)) fail_msg("completion for zsh lacks --%s", o->name);
         if (!holds_option(fish, "-l ", o->name)) fail_msg("completion for fish lacks --%s", o->name);

@@ -1,7 +1,7 @@
 /* Prediction blocks by the command: their importance data, calibration, acceptance, and files without or with them alone. */
 #include <math.h>
 
-#include "gguf/value.h"
+#include "gguf/model.h"
 #include "tests/support/command.h"
 #include "tests/support/draft_models.h"
 #include "tests/support/folder.h"
@@ -217,7 +217,7 @@ TEST(blocks_with_streams_are_run) {
 /* ---- blocks that are not run ---- */
 
 TEST(unknown_blocks_are_told_in_one_line) {
-    const char *told = "prediction blocks (MTP) of architecture 'exaone4' are left out of model runs";
+    const char *told = "MTP layers of architecture 'exaone4' are not supported and left out of model runs";
     GQUANT_SAYS(0, told, "evaluate", path("unknown.gguf"), WHERE);
     GQUANT_SAYS(0, told, "imatrix", "compute", path("unknown.gguf"), WHERE, "-o",
                 path("unknown-imatrix.gguf"));

@@ -2,7 +2,7 @@
  * from the GGUF file of it. That this file is right is for tests/hf/hf_convert. */
 #include <sys/stat.h>
 
-#include "gguf/value.h"
+#include "gguf/model.h"
 #include "tests/support/command.h"
 #include "tests/support/folder.h"
 #include "tests/support/safetensors.h"

@@ -94,12 +94,14 @@ TEST(ids_below_zero_are_warned_of) {
     char file[4096], text[2048];
     snprintf(file, sizeof file, "%s/config.json", from);
     char *config = (char *)read_whole(file, &n);
-    snprintf(text, sizeof text, "{\"bos_token_id\":-7,\"pad_token_id\":-1,\"eos_token_id\":8,%.*s",
+    snprintf(text, sizeof text,
+             "{\"bos_token_id\":-7,\"sep_token_id\":\"x\",\"pad_token_id\":-1,\"eos_token_id\":8,%.*s",
              (int)n - 1, config + 1);
     free(config);
     tiny_folder_text(from, "config.json", text);
     char *messages = gquant(0, (const char *const[]){"info", from, NULL});
     says(messages, "bos_token_id is -7, which is no id; it is left out");
+    says(messages, "sep_token_id is no integer; it is left out");
     says(messages, "eos_token_id is 8, but there are 8 tokens");
     assert_null(strstr(messages, "pad_token_id"));
     free(messages);

@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 
 #include "gguf/gguf.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 #include "tests/support/command.h"
 
 static char *corpus, *outputs;

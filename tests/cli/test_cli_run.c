@@ -4,7 +4,6 @@
 #include <zlib.h>
 
 #include "codec/codec.h"
-#include "codec/reference.h"
 #include "gguf/gguf.h"
 #include "mixes/mixes.h"
 #include "tests/support/one_model.h"

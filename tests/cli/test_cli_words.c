@@ -29,7 +29,14 @@ TEST(test_types_tell_what_they_are_for) {
 TEST(test_help_is_a_command) {
     char *of_all = PRINTED("help"), *as_option = PRINTED("--help");
     assert_string_equal(of_all, as_option);
-    says(of_all, ", help [COMMAND]");
+    says(of_all, "\n  help         "), says(of_all, "'gquant help all' lists all options");
+    size_t common = 0;
+    for (size_t i = 0; i < n_options; i++) common += (options[i].commands & COMMON) != 0;
+    assert_int_equal(common, 10);
+    free(of_all), free(as_option);
+    of_all = PRINTED("help", "all"), as_option = PRINTED("--help", "all");
+    assert_string_equal(of_all, as_option);
+    says(of_all, "Output:\n"), says(of_all, "--token-embedding-type TYPE");
     free(of_all), free(as_option);
     for (size_t i = 0; i < n_commands; i++) {
         if (!commands[i].name) continue;
@@ -43,6 +50,19 @@ TEST(test_help_is_a_command) {
     free(deeper);
     GQUANT_SAYS(2, "there is no command 'plane', did you mean 'gquant help plan'?", "help", "plane");
     GQUANT_SAYS(2, "there is no command 'zzzzzzzz'", "help", "zzzzzzzz");
+}
+
+/* The list has a model, a draft model, a projector and a class that is refused. */
+TEST(test_help_lists_the_classes_of_folders) {
+    char *list = PRINTED("help", "classes");
+    says(list, "\nQwen3ForCausalLM ");
+    says(list, " model                             qwen3\n");
+    says(list, "DFlashDraftModel");
+    says(list, "draft model, with --target-model  dflash\n");
+    says(list, "projector, with --mmproj          qwen3tts_spkenc, qwen3tts_gen\n");
+    says(list, "PocketTTSModel");
+    says(list, "not read                          its projector cannot be made");
+    free(list);
 }
 
 TEST(test_nothing_is_asked) {

@@ -1,6 +1,6 @@
 /* Decoders at every ISA level this CPU has, against golden vectors and against the scalar reference; what is
  * asked of rows beside that. */
-#include "codec/reference.h"
+#include "codec/codec.h"
 #include "tests/support/codecs.h"
 
 static void check_golden(const char *folder) {

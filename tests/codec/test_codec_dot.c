@@ -2,7 +2,7 @@
  * what codec.h says, for any length, scale and grouping of rows. */
 #include <math.h>
 
-#include "codec/reference.h"
+#include "codec/codec.h"
 #include "codec/vector.h"
 #include "tests/support/codecs.h"
 

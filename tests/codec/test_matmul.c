@@ -2,7 +2,7 @@
  * at every level that fuses. */
 #include <math.h>
 
-#include "codec/reference.h"
+#include "codec/codec.h"
 #include "forward/products/matmul.h"
 #include "tests/support/codecs.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 #include "codec/feedback.h"
-#include "forward/products/matmul_scratch.h"
+#include "forward/products/matmul.h"
 #include "forward/products/product.h"
 #include "study/inputs/factor.h"
 #include "study/inputs/moments_sums.h"

@@ -5,7 +5,7 @@
 
 #include "arch/arch.h"
 #include "codec/codec.h"
-#include "forward/graph/scale_groups.h"
+#include "forward/graph/forward.h"
 #include "gguf/scales.h"
 #include "tests/support/fed.h"
 #include "tests/support/folder.h"

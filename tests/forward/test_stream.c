@@ -3,8 +3,8 @@
 #include <zlib.h>
 
 #include "forward/graph/layer.h"
+#include "forward/stream/divergence.h"
 #include "forward/stream/head.h"
-#include "forward/stream/predictions.h"
 #include "forward/stream/stream.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"

@@ -1,7 +1,6 @@
 /* Ids and words against those of llama.cpp's library: every setting and text of the shared golden data. */
 #include "forward/tokens/tokenizer.h"
 #include "gguf/gguf.h"
-#include "gguf/header.h"
 #include "tests/support/pretokenizer_names.h"
 #include "tests/support/support.h"
 

@@ -4,7 +4,7 @@
  * that many texts in place of a few thousand, GQUANT_TEST_SEED others. And memory: what may be taken, and
  * what is told where that is not enough. */
 #include "base/error.h"
-#include "forward/tokens/merging.h"
+#include "forward/tokens/tokens.h"
 #include "tests/support/pretokenizer_names.h"
 #include "tests/support/tokenizer_keys.h"
 
@@ -36,7 +36,7 @@ static void made_add(made *m, const char *text, int32_t type) {
 static const char *const symbols[] = {"a", "b", "c", "1",        "\n",
                                       "!", "'", "s", "\xc3\xa9", "\xf0\x9f\x98\x80"};
 static const char *const of_bytes[] = {"a", "b", "c", "1", "\xc4\x8a", "!", "'", "s", "\xc4\xa0", "\xc3\x83"};
-static const char *const specials[] = {"<x>",    "aa", "aaa", "ab<x>", "\n\n",
+static const char *const special_texts[] = {"<x>",    "aa", "aaa", "ab<x>", "\n\n",
                                        "\n\n\n", "b!", " a",  "x>b",   "<|im_end|>"};
 
 /* Tokens that begin with a character that is none, and runs of newlines. */
@@ -68,8 +68,8 @@ static made make_up(vocabulary_kind kind, size_t longer) {
     }
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
         if (!mapped && random_below(2)) made_add(&m, plain[i], 1);
-    for (size_t i = 0; i < sizeof specials / sizeof *specials; i++)
-        if (random_below(3) == 0) made_add(&m, specials[i], random_below(3) ? 4 : 3);
+    for (size_t i = 0; i < sizeof special_texts / sizeof *special_texts; i++)
+        if (random_below(3) == 0) made_add(&m, special_texts[i], random_below(3) ? 4 : 3);
     for (size_t i = m.n_merges; i > 1 && random_below(2); i--) {
         char line[2 * ROOM];
         size_t k = random_below((unsigned)i);
@@ -143,7 +143,7 @@ static size_t draw_text(char *text) {
         unsigned kind = random_below(10), of = random_below(10), other = random_below(28);
         const char *part = kind < 5   ? symbols[kind < 3 ? of % 3 : of]
                            : kind < 8 ? others[other]
-                                      : specials[of];
+                                      : special_texts[of];
         size_t length = strlen(part),
                times = random_below(6) ? 1 : 1 + random_below(random_below(4) ? 30 : 150);
         if (random_below(40) == 0) part = "", length = 1; /* NUL */

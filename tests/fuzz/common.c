@@ -6,7 +6,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "gguf/header.h"
+#include "gguf/gguf.h"
 #include "imatrix/imatrix.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "codec/codec.h"
-#include "codec/reference.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {

@@ -8,7 +8,7 @@
 #include "forward/graph/block.h"
 #include "forward/graph/forward.h"
 #include "forward/graph/layer.h"
-#include "gguf/header.h"
+#include "gguf/gguf.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { CONTEXT = 7, WINDOWS = 2, TOKENS = CONTEXT * WINDOWS, TILE = 8 };

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gguf/header.h"
-#include "gguf/value.h"
+#include "gguf/gguf.h"
+#include "gguf/model.h"
 #include "tests/fuzz/fuzz.h"
 
 static void look_at_values(const gguf_shard *s) {

@@ -1,8 +1,7 @@
 /* Recipe files: what is accepted compiles, and every item is used on names. */
 #include <string.h>
 
-#include "mixes/patterns.h"
-#include "mixes/recipe.h"
+#include "mixes/mixes.h"
 #include "mixes/rules.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "forward/tokens/tokenizer.h"
-#include "gguf/header.h"
-#include "gguf/value.h"
+#include "gguf/gguf.h"
+#include "gguf/model.h"
 #include "tests/fuzz/fuzz.h"
 
 static void try_text(const tokenizer *t, uint64_t tokens, const char *text, size_t n, unsigned flags) {

@@ -1,7 +1,6 @@
 /* The malformed corpus at the level of the reader. What only the meaning of keys and weights makes wrong is
  * not the reader's business: such files have to open. */
 #include "gguf/gguf.h"
-#include "gguf/read.h"
 #include "tests/support/json.h"
 #include "tests/support/support.h"
 

@@ -1,6 +1,6 @@
 /* What a model says of itself: keys of its architecture, and blocks in names. */
 #include "gguf/facts.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 #include "tests/support/support.h"
 
 static const model_kv *text(model_kv *kv, uint8_t *room, const char *key, const char *value, uint64_t n) {

@@ -5,7 +5,7 @@
 #include <malloc.h>
 #include <sys/syscall.h>
 
-#include "gguf/header.h"
+#include "gguf/gguf.h"
 #include "tests/support/gguf_bytes.h"
 
 #if SANITIZED

@@ -1,8 +1,6 @@
 /* Names to records, and headers whose pairs are set, removed and set again. */
 #include "base/name_index.h"
 #include "gguf/gguf.h"
-#include "gguf/header.h"
-#include "gguf/read.h"
 #include "tests/support/support.h"
 
 enum { N = 20000 };

@@ -2,7 +2,7 @@
  * nothing else happens. */
 #include <sys/stat.h>
 
-#include "gguf/value.h"
+#include "gguf/model.h"
 #include "tests/support/gguf_bytes.h"
 
 /* A file with one pair, whose value the caller puts behind. */

@@ -1,7 +1,7 @@
 /* Models of several shards: found from any of them, and checked against each other. */
 #include <sys/resource.h>
 
-#include "gguf/value.h"
+#include "gguf/model.h"
 #include "tests/support/folder.h"
 #include "tests/support/gguf_bytes.h"
 

@@ -1,6 +1,6 @@
 /* The writer: what it lays out is what the reader reads, and nothing else gets written. */
-#include "gguf/header.h"
-#include "gguf/value.h"
+#include "gguf/gguf.h"
+#include "gguf/model.h"
 #include "tests/support/gguf_bytes.h"
 
 static gguf_header *new_header(void) {

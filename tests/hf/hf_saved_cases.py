@@ -523,6 +523,8 @@ def other_cases(cases):
     cases.same("ends: a list", "qwen3", lambda f: without_end(f, eos_token_id=[7, 9]), told + "|7 of it|eos_token_id=int:ID", first)
     cases.same("ends: a list of one", "qwen3", lambda f: without_end(f, eos_token_id=[7]), told, first)
     cases.same("ends: a list whose first is none", "qwen3", lambda f: without_end(f, eos_token_id=[-1, 10**6, 7]), told, first)
+    cases.same("ends: a list of none", "qwen3", lambda f: without_end(f, eos_token_id=[-1, 10**6]), "none of it is an id", lambda f: without_end(f, eos_token_id=None))
+    cases.says("ends: beyond all pieces", "gemma", lambda f: configure(f, eos_token_id=10**6), {"tokenizer.ggml.eos_token_id": None}, "eos_token_id is 1000000, but there are")
     cases.same("ends: an empty list", "qwen3", lambda f: without_end(f, eos_token_id=[]), None, lambda f: without_end(f, eos_token_id=None))
     cases.same("ends: a list beside a known one", "qwen3", lambda f: configure(f, eos_token_id=[7, 9]))
     cases.same("no merges", "qwen3", without_merges, "tokenizer.json|no merges", without_merges)
@@ -577,6 +579,7 @@ def doubtful_cases(cases):
     rotation = "its rotation is of the type"
     for kind in ("foo", "dynamic", "linear", "yarn"):
         cases.same("rotation: " + kind, "llama", lambda f, k=kind: configure(f, rope_scaling={"rope_type": k}), f"{rotation} '{kind}'", lambda f: configure(f, rope_scaling=None))
+    cases.same("rotation: of no type", "llama", lambda f: configure(f, rope_scaling={"factor": 4.0}), "has a factor of 4, but no rope_type", lambda f: configure(f, rope_scaling=None))
     llama3 = {"rope_type": "llama3", "factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 8192}
     cases.same("rotation: of another architecture", "qwen3", lambda f: configure(f, rope_scaling=llama3), rotation + " 'llama3'", lambda f: configure(f, rope_scaling=None))
     cases.same("rotation: in capitals", "llama", lambda f: configure(f, rope_scaling={**read(f, "config.json")["rope_scaling"], "rope_type": "LLAMA3"}))
@@ -685,7 +688,7 @@ def resaved_cases(cases):
 def defaults_cases(cases):
     """Keys that are left out, which the class has"""
     for variant, key in (("deepseek4", "swiglu_limit"), ("glm5-next", "swiglu_limit"), ("modern-bert", "local_rope_theta"), ("hrm-text", "prefix_lm"), ("mixtral", "num_experts_per_tok"), ("mixtral", "rms_norm_eps"),
-                         ("cohere2", "layer_norm_eps"), ("glm4moe", "norm_topk_prob"), ("olmo3", "sliding_window"), ("gpt-oss", "max_position_embeddings")):
+                         ("cohere2", "layer_norm_eps"), ("glm4moe", "norm_topk_prob"), ("olmo3", "sliding_window"), ("gpt-oss", "max_position_embeddings"), ("gpt-oss", "rope_theta"), ("lfm2", "rope_theta"), ("apertus", "rope_theta"), ("ernie4-5", "rope_theta"), ("modern-bert", "global_rope_theta")):
         cases.alike(f"left out: {variant}: {key}", variant, resaved(key))
     for value, words in ((1.05, None), (1, None), ("x", "repetition_penalty is no number")):
         cases.says(f"repetition_penalty: {value}", "qwen3", lambda f, v=value: make_hf.write(f.path, "generation_config.json", {"repetition_penalty": v}), {"general.sampling.penalty_repeat": value if value == 1.05 else None}, words)
@@ -717,7 +720,7 @@ def shape_cases(cases):
     for variant in ("gemma3", "cohere2"):
         cases.same(f"{variant}: an equal head, and no key of it", variant, other_head(True), "is the embedding once more", lambda f: configure(f, tie_word_embeddings=None))
     cases.says("gemma3: another head, and no key of it", "gemma3", other_head(False), {}, "is kept as the head|transformers ties them")
-    cases.no("gemma2: another head, and no key of it", "gemma2", other_head(False), "a head that gemma2 models do not have")
+    cases.no("gemma2: another head, and no key of it", "gemma2", other_head(False), "which gemma2 models use as their output matrix")
     for variant in ("gemma4", "gemma4-unified"):
         make = make_hf2.V2.get(variant) or hf_class_folders.FOLDERS[variant]
         cases.says(f"{variant}: global heads narrower than local ones", variant, lambda f, m=make: (f.t.clear(), m(f, hd=16, hds=32)), {"attention.key_length": 16, "attention.key_length_swa": 32})

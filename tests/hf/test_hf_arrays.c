@@ -2,11 +2,9 @@
  * with golden data by tests/hf/hf_golden; here is what these folders do not have. */
 #include <math.h>
 
-#include "gguf/value.h"
-#include "hf/folder/config_read.h"
-#include "hf/tensors/build.h"
-#include "hf/tensors/build_tensor.h"
-#include "hf/tensors/predicting.h"
+#include "gguf/model.h"
+#include "hf/folder/folder.h"
+#include "hf/tensors/tensors.h"
 #include "tests/support/folder.h"
 #include "tests/support/safetensors.h"
 
@@ -502,7 +500,7 @@ TEST_WITH(shared_experts_have_their_own_width, file_begin, NULL) {
     hf_pairs pairs = {.prefix = "ernie4_5-moe"};
     add("model.layers.0.mlp.shared_experts.up_proj.weight", "F32", "[6,4]", NULL, 96);
     write_folder(config);
-    bool ok = build(&b, &e) && hf_build_pairs(&b.build, &pairs, &e);
+    bool ok = build(&b, &e) && hf_tensor_pairs(&b.build, &pairs, &e);
     if (!ok) fail_msg("%s", e.text);
     const model_kv *kv = hf_pairs_find(&pairs, "ernie4_5-moe.expert_shared_feed_forward_length");
     int64_t width;

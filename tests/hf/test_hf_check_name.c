@@ -3,7 +3,7 @@
 #include <jansson.h>
 
 #include "gguf/gguf.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 #include "tests/support/hf_tokenizers.h"
 
 /* The cut of GPT-2 after one more, at a word that only the probe's text has: it cuts as none of llama.cpp's

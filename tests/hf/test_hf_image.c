@@ -2,7 +2,7 @@
  * under their own names with the types and shapes that ComfyUI-GGUF reads. */
 #include <sys/stat.h>
 
-#include "gguf/value.h"
+#include "gguf/model.h"
 #include "quantize/input.h"
 #include "tests/support/command.h"
 #include "tests/support/folder.h"

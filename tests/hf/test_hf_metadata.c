@@ -2,7 +2,7 @@
  * error. */
 #include <math.h>
 
-#include "hf/folder/config_read.h"
+#include "hf/folder/folder.h"
 #include "tests/support/hf_pairs.h"
 
 #define BASE "\"num_hidden_layers\":4,\"hidden_size\":64,\"num_attention_heads\":4"

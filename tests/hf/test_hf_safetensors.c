@@ -1,5 +1,5 @@
 /* Headers of safetensors and the index beside them: what is read, and each way in which they can be wrong. */
-#include "hf/arrays/safetensors.h"
+#include "hf/sources/sources.h"
 #include "tests/support/folder.h"
 #include "tests/support/safetensors.h"
 

@@ -1,5 +1,5 @@
 /* Plans for small models with the names of image and video models: types, shapes, what is kept. */
-#include "gguf/value.h"
+#include "gguf/model.h"
 #include "tests/support/folder.h"
 #include "tests/support/gguf_bytes.h"
 #include "tests/support/target_model.h"

@@ -1,6 +1,6 @@
 /* What is known of matrices' inputs: normalised, filtered, with a stand-in for experts without tokens, the
  * same from both layouts. */
-#include "imatrix/inputs.h"
+#include "imatrix/imatrix.h"
 
 #include <math.h>
 

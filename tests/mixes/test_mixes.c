@@ -1,8 +1,5 @@
 /* The rules that recorded models do not reach, and what must hold for any list of tensors. */
-#include "mixes/assign.h"
-#include "mixes/filetypes.h"
 #include "mixes/mixes.h"
-#include "mixes/patterns.h"
 #include "tests/support/support.h"
 
 static const mix_model unknown = {NULL, -1, 0, 0, 0, false};

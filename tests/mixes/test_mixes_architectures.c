@@ -2,8 +2,6 @@
  * every file type, with and without importance data. tests/peer/make_mixes_golden wrote the file and says what its
  * lines mean.
  */
-#include "mixes/assign.h"
-#include "mixes/filetypes.h"
 #include "mixes/mixes.h"
 #include "tests/support/support.h"
 

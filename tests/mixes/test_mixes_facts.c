@@ -1,10 +1,7 @@
 /* What is known of a model and its tensors beside the rules: facts of metadata, how errors compare, names of files and
  * outlets. */
-#include "mixes/assign.h"
-#include "mixes/filetypes.h"
-#include "mixes/harm.h"
 #include "mixes/mixes.h"
-#include "mixes/names.h"
+#include "mixes/rules.h"
 #include "tests/support/support.h"
 
 /* How errors of different tensors compare, and where data that do not fit are passed over. */

@@ -2,10 +2,7 @@
  * importance data, pure, and with the options that change types. */
 #include <dirent.h>
 
-#include "mixes/assign.h"
-#include "mixes/filetypes.h"
 #include "mixes/mixes.h"
-#include "mixes/patterns.h"
 #include "tests/support/json.h"
 #include "tests/support/support.h"
 

@@ -1,6 +1,6 @@
 /* Peak memory is that of the threads: it does not grow with the model, nor with one tensor. The bounds leave
  * out what a tensor or a row would take, 80 MiB and 2 GiB. */
-#include "gguf/header.h"
+#include "gguf/gguf.h"
 #include "tests/support/folder.h"
 #include "tests/support/model.h"
 

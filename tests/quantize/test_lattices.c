@@ -106,6 +106,57 @@ TEST(rows_in_turns_are_no_lattice) {
     gq_plan_free(plan);
 }
 
+/* What a plan has found of a model that it was lent serves later plans, but not those that search otherwise. */
+TEST(plans_share_what_was_found) {
+    static const int efforts[] = {GQ_EFFORT_DEFAULT, GQ_EFFORT_DEFAULT, GQ_EFFORT_FAST, GQ_EFFORT_DEFAULT};
+    gq_error e;
+    gq_output out = {.path = path("out.gguf"), .filetype = "Q4_0"};
+    gq_options o = options_of(path("rounded.gguf"), &out);
+    gq_model *m = gq_model_open(o.input, &e);
+    assert_non_null(m);
+    for (int i = 0; i < 4; i++) {
+        o.effort = efforts[i], o.model = NULL;
+        gq_plan *own = must_plan(&o);
+        o.model = m;
+        gq_plan *shared = must_plan(&o);
+        assert_true(plan_tensor(own, "blk.0.attn_k.weight")->lattice_types != 0);
+        for (size_t k = 0, n; k < (gq_plan_tensors(own, 0, &n), n); k++)
+            assert_true(gq_plan_tensors(own, 0, &n)[k].lattice_types ==
+                        gq_plan_tensors(shared, 0, &n)[k].lattice_types);
+        gq_plan_free(own), gq_plan_free(shared);
+    }
+    gq_model_close(m);
+}
+
+/* Zeros say nothing of a lattice, in rows between others and alone. */
+TEST(rows_of_zeros_are_no_sample) {
+    seed_random(7);
+    model *m = model_new("llama", 1);
+    float *x = calloc(WEIGHTS, sizeof *x);
+    model_add(m, "blk.0.attn_q.weight", GGUF_F32, (uint64_t[4]){COLUMNS, ROWS}, x);
+    for (int i = 0; i < WEIGHTS; i++) x[i] = i / COLUMNS % 3 ? 0 : 0x1p-6f * random_int4(i, 0);
+    model_add(m, "blk.0.attn_k.weight", GGUF_F32, (uint64_t[4]){COLUMNS, ROWS}, x);
+    free(x);
+    model_save(m, path("zeros.gguf"));
+    gq_output out = {.path = path("out.gguf"), .filetype = "Q4_0"};
+    gq_options o = options_of(path("zeros.gguf"), &out);
+    gq_plan *plan = must_plan(&o);
+    assert_holds(plan, "blk.0.attn_q.weight", "");
+    assert_holds(plan, "blk.0.attn_k.weight", "Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q4_K Q5_K Q6_K ");
+    gq_plan_free(plan);
+}
+
+static bool always(void *user) { return user == NULL; }
+
+TEST(a_plan_stops_on_request) {
+    gq_error e = {0};
+    gq_output out = {.path = path("out.gguf"), .filetype = "Q4_0"};
+    gq_options o = options_of(path("exact.gguf"), &out);
+    o.callbacks = &(gq_callbacks){.size = sizeof(gq_callbacks), .cancelled = always};
+    assert_null(gq_plan_new(&o, &e));
+    assert_int_equal(e.status, GQ_INTERRUPTED);
+}
+
 /* What fits a machine is listed with the same sentence, once. */
 TEST(a_survey_says_so_once) {
     gq_error e;

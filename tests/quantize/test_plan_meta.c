@@ -1,5 +1,5 @@
 /* What an output says of itself: metadata, overrides, and what pruning leaves of them. */
-#include "gguf/value.h"
+#include "gguf/model.h"
 #include "tests/support/folder.h"
 #include "tests/support/plans.h"
 

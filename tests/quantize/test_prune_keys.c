@@ -1,7 +1,7 @@
 /* Metadata that speak of layers, after pruning: lists, numbers of first and last layers, periods; and what is
  * said where nothing can be written. tests/peer/pruned_table runs such models in llama.cpp.
  */
-#include "gguf/value.h"
+#include "gguf/model.h"
 #include "tests/support/folder.h"
 #include "tests/support/plans.h"
 
@@ -66,6 +66,8 @@ static const pruning prunings[] = {
     {"glm-dsa", 5, ".attention.indexer.types=[1,1,0,0,1]", "1", ".attention.indexer.types=[1,0,0,1]",
      "layer 2 attends to the tokens that layer 1 chooses"},
     {"glm-dsa", 5, ".attention.indexer.types=[1,1,0,0,1]", "0,3", ".attention.indexer.types=[1,0,1]", NULL},
+    {"glm-dsa", 5, ".attention.indexer.types=[0,1,0,1,1] .attention.sliding_window_pattern=[1,0,1,0,0]", "1",
+     ".attention.indexer.types=[0,0,1,1] .attention.sliding_window_pattern=[1,1,0,0]", NULL},
     {"glm-dsa", 11, ".context_length=1048576", "3,7", ".attention.indexer.types=[1,1,1,0,0,1,0,0,1]", NULL},
     {"glm-dsa", 11, ".context_length=1048576", "6", ".attention.indexer.types=[1,1,1,0,0,0,0,0,0,1]",
      "layer 7 attends to the tokens that layer 6 chooses"},

@@ -3,7 +3,6 @@
 #include "tests/support/target_model.h"
 
 #include "codec/codec.h"
-#include "mixes/filetypes.h"
 #include "mixes/mixes.h"
 
 /* Besides the small model's tensors, names that patterns and recipe files could stumble over. */

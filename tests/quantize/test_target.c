@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "codec/codec.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 
 /* ---- helpers ---- */
 

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "codec/codec.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 #include "tests/support/folder.h"
 #include "tests/support/imatrix_files.h"
 #include "tests/support/numbers.h"

@@ -1,5 +1,5 @@
 /* Rounding with what flows into each matrix of a running model: that it harms less, in models of all kinds. */
-#include "gguf/value.h"
+#include "gguf/model.h"
 #include "study/calibrate/steps.h"
 #include "tests/support/calibrated_jobs.h"
 #include "tests/support/copy_divergence.h"

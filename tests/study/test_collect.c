@@ -1,4 +1,4 @@
-/* Importance data in the making: sums over tokens have the order of forward/stream/groups.h. */
+/* Importance data in the making: sums over tokens have the order of forward/stream/stream.h. */
 #include "study/inputs/collect.h"
 #include "tests/support/support.h"
 

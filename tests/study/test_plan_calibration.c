@@ -308,7 +308,7 @@ TEST(what_cannot_be_is_refused) {
     o = plain, o.calibration = &c;
     c.correction = 1.5f, must_refuse(&o, GQ_USAGE, "a correction of 1.5");
     c = good, c.damp = 2, must_refuse(&o, GQ_USAGE, "damping of 2");
-    c = good, c.arithmetic = "fp8", must_refuse(&o, GQ_USAGE, "'fp8' is no arithmetic");
+    c = good, c.arithmetic = "fp8", must_refuse(&o, GQ_USAGE, "'fp8' is not an arithmetic");
     c = good, c.shrink = NAN, must_refuse(&o, GQ_USAGE, "shrinking of");
     c = good, c.random = true, must_refuse(&o, GQ_USAGE, "cannot both");
     c = good, c.text.n = 0, must_refuse(&o, GQ_FAILED, "is empty");

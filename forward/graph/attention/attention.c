@@ -5,14 +5,13 @@
  * scores of its own, so results do not depend on the number of threads.
  */
 #include "forward/graph/attention/attention.h"
-#include "forward/graph/attention/relative.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "forward/graph/layer_part.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 
 /* ---- keys and tensors ---- */
 
@@ -84,7 +83,7 @@ void attention_read_windows(forward_model *m, key_reader *r, model_part *p) {
     uint64_t count;
     bool list = key_list_counts(&pattern, &count);
     if (n->window && a->pattern_list && !list)
-        key_fail(r, pattern.name, "is missing or no list, expected one with a value per layer");
+        key_fail(r, pattern.name, "is missing or not an array, expected one value per layer");
     for (size_t i = 0; n->window && i < layers && r->ok; i++) {
         attention_layer *l = model_layer_numbers(m, p, i);
         uint64_t period = key_number_at(r, &pattern, i, a->period_default, 0, list ? 1 : MODEL_MOST);
@@ -325,16 +324,14 @@ bool attention_make_low_queries(forward_batch *b, size_t rank, const float *x, s
     return true;
 }
 
-static void attention_open_row(void *data, size_t r, int thread) {
+static void attention_open_row(void *data, size_t r, int) {
     const attention_gates *g = data;
-    (void)thread;
     g->open(g->gates + (r / g->each * g->step + r % g->each) * g->b->stride, g->b->tokens);
 }
 
-static void attention_gate_row(void *data, size_t r, int thread) {
+static void attention_gate_row(void *data, size_t r, int) {
     const attention_gates *g = data;
     size_t s = g->b->stride, own = g->each == 1 ? 0 : r % g->value;
-    (void)thread;
     g->b->model->elements->multiply(g->o + r * s, g->gates + (r / g->value * g->step + own) * s,
                                     g->b->tokens);
 }

@@ -4,6 +4,7 @@
 #include "forward/graph/attention/rope.h"
 #include "forward/graph/batch.h"
 #include "forward/graph/keys.h"
+#include "forward/graph/layer_part.h"
 
 /* The choice of blocks of keys for each head of keys (block_choice.c). */
 typedef struct block_numbers {
@@ -24,7 +25,7 @@ typedef struct attention_numbers {
     bool has_chunks;                /* they see the tokens of their own chunk of so many, up to themselves */
     block_numbers blocks;
     float score_scale;  /* factor of the products of q and k */
-    size_t buckets;     /* of distances, with a number of each head (relative.h); 0: there are none */
+    size_t buckets;     /* of distances, with a number of each head (attention.h); 0: there are none */
     float score_cap;    /* cap of scores, cap tanh(s / cap); 0: none */
     float alibi;        /* the steepest slope of scores over distances is 2^-(this / heads); 0: none */
     float clamp;        /* q, k and v are within this and its negative; 0: any */
@@ -44,7 +45,7 @@ typedef struct attention_layer {
     bool has_rope;
     bool norms_qk;    /* where the row has unweighted norms of q and k */
     bool both_ways;   /* tokens see those behind them, too; in local layers window / 2 of either */
-    bool crosses;     /* keys and values are made of what the encoder gives (coders.h) */
+    bool crosses;     /* keys and values are made of what the encoder gives (residual.h) */
     bool is_tempered; /* queries are multiplied by the temperature of their position */
 } attention_layer;
 
@@ -151,3 +152,32 @@ attention_block attention_score(forward_batch *b, const part_spec *p, const atte
 /* Makes weights of them: 0 for keys that a query does not see. */
 void attention_weigh(forward_batch *b, const part_spec *p, const attention_heads *h,
                      const attention_block *s);
+
+/* Sparse attention by blocks of keys: for each head of keys a token attends to the blocks of the largest
+ * scores. */
+
+/* Reads the numbers of the choice, and which layers make one. Called when heads and rope are known. */
+void block_choice_read_keys(forward_model *m, key_reader *r, model_part *p);
+void block_choice_find_tensors(tensor_finder *f, const part_spec *p);
+/* Rows of `work` that a layer needs for it; floats for each query beside the scores of a window; and memory
+ * for the choice. */
+uint64_t block_choice_rows(const part_spec *p);
+size_t block_choice_scores(const forward_batch *b, const model_part *p);
+void block_choice_lay_out(forward_batch *b, const model_part *p, scratch *s);
+/* Makes the choice of what flows into the layer, x: see attention_heads. NULL: all keys are chosen. */
+const uint64_t *block_choice_make(forward_batch *b, const part_spec *p, const float *x, size_t stride,
+                                  float *work);
+/* The choice of a head of keys takes so many words. */
+size_t block_choice_step(const forward_batch *b, const part_spec *p);
+
+/* Scores that get a number by the distance of query and key and by the head (t5): near distances have one each, farther
+ * ones share it, and all from 128 on have the last. */
+
+void relative_read_keys(forward_model *m, key_reader *r, model_part *p);
+/* A layer without numbers of its own has those of the first one of its kind. */
+void relative_find_tensors(tensor_finder *f, const part_spec *p);
+/* Memory for which number each distance has; then it is filled. */
+void relative_lay_out(forward_batch *b, const model_part *p, scratch *s);
+void relative_prepare(forward_batch *b, const model_part *p);
+/* Adds a block's numbers to its scores, where the layer has some. */
+void relative_add(forward_batch *b, const part_spec *p, const attention_heads *h, const attention_block *s);

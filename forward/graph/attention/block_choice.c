@@ -19,7 +19,7 @@
  * So the last block may be cut: then it attends to its first tokens, where llama.cpp takes those that its sort
  * happens to leave.
  */
-#include "forward/graph/attention/block_choice.h"
+#include "forward/graph/attention/attention.h"
 
 #include <math.h>
 #include <string.h>
@@ -186,11 +186,10 @@ static void block_choice_run_block(void *data, size_t i, int thread) {
 /* ---- pooled ---- */
 
 /* Puts the means of a row's whole blocks into the first columns of each text. */
-static void pooled_mean_row(void *data, size_t row, int thread) {
+static void pooled_mean_row(void *data, size_t row, int) {
     const block_choice_run *r = data;
     const forward_batch *b = r->b;
     float share = 1 / (float)r->n->keys;
-    (void)thread;
     for (size_t w = 0; w < b->n_spans; w++) {
         float *x = r->k + row * b->stride + b->spans[w].first;
         for (size_t i = 0; i < b->spans[w].tokens / r->n->keys; i++) {

@@ -2,9 +2,7 @@
  * attends (attention.c), and multiplies with attn_output.
  */
 #include "forward/graph/attention/attention.h"
-#include "forward/graph/attention/block_choice.h"
-#include "forward/graph/attention/relative.h"
-#include "forward/graph/states/coders.h"
+#include "forward/graph/residual/residual.h"
 
 #include <math.h>
 #include <string.h>
@@ -39,7 +37,7 @@ static void attention_share_keys(forward_model *m, key_reader *r, model_part *p)
         attention_layer *l = model_layer_numbers(m, p, i);
         const attention_layer *from = kept[l->is_local];
         if (!from || from->kv_heads != l->kv_heads || from->head != l->head || from->value != l->value) {
-            key_fail(r, key, "is %zu, but keys and values of layer %zu are none that layer %zu could use",
+            key_fail(r, key, "is %zu, but layer %zu has no keys and values that layer %zu could share",
                      n->shared, own - (l->is_local ? 2 : 1), i);
             return;
         }
@@ -48,8 +46,7 @@ static void attention_share_keys(forward_model *m, key_reader *r, model_part *p)
 }
 
 /* Rows for the keys and values that are kept. */
-static uint64_t attention_carried_rows(const forward_model *m, const model_part *p, size_t context) {
-    (void)context;
+static uint64_t attention_carried_rows(const forward_model *m, const model_part *p, size_t) {
     uint64_t rows = 0;
     for (size_t i = 0; i < m->sizes.layers; i++) {
         const attention_layer *l = model_layer_numbers(m, p, i);

@@ -1,9 +1,9 @@
-#include "forward/graph/attention/relative.h"
+#include "forward/graph/attention/attention.h"
 
 #include <math.h>
 
 #include "base/fail.h"
-#include "forward/graph/states/coders.h"
+#include "forward/graph/residual/residual.h"
 
 enum { FARTHEST = 128 };
 

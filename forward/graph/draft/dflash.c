@@ -1,14 +1,13 @@
 /* The mixer of DFlash drafts is attention (multi_head.c): of states of the target keys and values are made as they are,
  * of tokens behind the layer's norm. Which keys a token sees, and where it stands, is placed before a layer is run.
  * DFlash 2 has convolutions over a block's tokens on both sides of both parts. */
-#include "forward/graph/draft/dflash.h"
+#include "forward/graph/draft/draft.h"
+#include "forward/graph/draft/target_part.h"
 
 #include <string.h>
 
 #include "base/checked.h"
-#include "forward/graph/draft/dflash_numbers.h"
-#include "forward/graph/draft/target_part.h"
-#include "forward/graph/experts/ffn.h"
+#include "forward/graph/experts/experts.h"
 
 typedef struct dflash_layer {
     attention_layer attention;
@@ -42,7 +41,7 @@ static void dflash_check_sections(key_reader *r) {
     key_list sections = key_list_of(r, "rope.dimension_sections");
     for (uint64_t i = 1; sections.kv && i < 4; i++)
         if (key_number_at(r, &sections, i, 0, 0, MODEL_MOST) && r->ok)
-            key_fail(r, sections.name, "has a section besides the first, which no draft has");
+            key_fail(r, sections.name, "has more than one section, expected one for a draft model");
 }
 
 static void dflash_read_activation(forward_model *m, key_reader *r) {
@@ -63,11 +62,12 @@ static void dflash_read_keys(forward_model *m, key_reader *r, model_part *p) {
     bool has_markov = model_tensor_named(m->file, "markov_w1.weight");
     if (key_there(r, "hyper_connection.count"))
         key_fail(r, "hyper_connection.count",
-                 "is that of a draft of DeepSeek V4, whose layers have streams, compressed keys and experts "
-                 "and are not run here; llama.cpp tells its acceptance");
+                 "belongs to a draft of DeepSeek V4, whose layers (hyper-connections, compressed keys, "
+                 "experts) are not supported; measure its acceptance with llama.cpp");
     mixer_attention.read_keys(m, r, p);
     if (r->ok && m->target->sizes.width != m->sizes.width)
-        key_fail(r, "embedding_length", "is %zu, and %s has states of %zu: it is a draft of another model",
+        key_fail(r, "embedding_length",
+                 "is %zu, but the hidden size of %s is %zu: the draft was made for another target model",
                  m->sizes.width, m->target->path, m->target->sizes.width);
     draft_read_layers(m, r);
     m->norms_fused = true;
@@ -260,11 +260,10 @@ typedef struct dflash_rows {
 } dflash_rows;
 
 /* A sum over the tokens of the block up to the own one, from its last token on, so that it can take their place. */
-static void dflash_convolve_row(void *data, size_t c, int thread) {
+static void dflash_convolve_row(void *data, size_t c, int) {
     const dflash_rows *of = data;
     const forward_batch *b = of->b;
     float *x = of->x + c * b->stride;
-    (void)thread;
     for (size_t t = b->tokens; t-- > 0;) {
         size_t begin = of->own->begin[t];
         if (begin == NO_BLOCK) continue;

@@ -7,8 +7,8 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "forward/graph/block.h"
-#include "forward/graph/draft/dflash.h"
-#include "forward/graph/draft/dflash_numbers.h"
+#include "forward/graph/draft/draft.h"
+#include "forward/graph/draft/target_part.h"
 
 /* Products with a matrix of the whole model, a run of rows at a time. */
 typedef struct head_matrix {
@@ -160,7 +160,9 @@ static bool head_set_up(dflash_head *h, gq_error *e) {
     const dflash_numbers *n = h->n;
     size_t most = h->tile->most;
     memory_ledger l = {.failed = false};
-    if (!n) return gq_fail(e, "%s: it is no draft that fills blocks", h->m->path);
+    if (!n)
+        return gq_fail(e, "%s: not a draft model that predicts blocks of tokens (DFlash, DSpark)",
+                       h->m->path);
     h->markov.t = n->markov[1], h->gate.t = n->gate;
     h->candidates = n->candidates ? n->candidates : 1;
     h->rank = n->gate ? n->gate->ne[1] : n->markov[0] ? n->markov[0]->ne[0] : 0;

@@ -62,18 +62,17 @@ bool forward_model_find_drafts(forward_model *m, warning_list *warnings, gq_erro
     gq_error why = {0};
     if (n == 0) return true;
     if (draft_is_new_kind(m->arch))
-        return warnings_add(warnings, e,
-                            "%s: prediction blocks (MTP) of architecture '%s' are left out of model runs: "
-                            "nobody has said how they are run",
-                            m->path, m->arch->name);
+        return warnings_add(
+            warnings, e, "%s: MTP layers of architecture '%s' are not supported and left out of model runs",
+            m->path, m->arch->name);
     m->drafts = calloc(n, sizeof(forward_model *));
     if (!m->drafts) return gq_fail_memory(e, n * sizeof(forward_model *));
     for (size_t i = 0; i < n; i++) {
         if (!(m->drafts[i] = draft_new(m, i, &why)) && why.remedy == GQ_REMEDY_MEMORY)
             return gq_fail_again(e, &why, "%s", why.text);
         if (!m->drafts[i])
-            return warnings_add(warnings, e, "%s: prediction block %zu (MTP) is left out of model runs: %s",
-                                m->path, m->sizes.layers + i, model_error_behind_path(&why, m->path));
+            return warnings_add(warnings, e, "%s: MTP layer %zu is left out of model runs: %s", m->path,
+                                m->sizes.layers + i, model_error_behind_path(&why, m->path));
         m->n_drafts++;
     }
     return true;

@@ -9,8 +9,47 @@
  */
 #pragma once
 
+#include "forward/graph/attention/scores.h"
 #include "forward/graph/block.h"
 #include "forward/graph/forward.h"
+#include "forward/graph/layer.h"
+
+/* Drafts that have a file of their own and continue what another model computes, their target: its states before some of
+ * its layers, or keys and values of some. Their layers are run with the functions of block.h and layer.h. Embedding and
+ * output matrix are the target's where a draft has none of its own.
+ *
+ * EAGLE-3 (eagle.c): one layer. At position p it reads one state of width D made of the target's states, and the
+ * embedding of the token of p + 1, which stands behind it: states of 2 D rows. Both pass a norm, and side by side they
+ * flow into queries, keys and values. What the layer leaves predicts the token of p + 2. When the draft goes on by
+ * itself, the state that its layer leaves takes the place of that made of the target's states.
+ *
+ * DFlash and DSpark (dflash.h): a block of tokens at once.
+ *
+ * Assistants of Gemma 4 (assistant.c): at position p the embedding of its token and the target's state behind its last
+ * norm at p - 1 become one state of width D. Layers attend to the target's keys and values of the positions before p.
+ * What they leave predicts the token of p + 1, and a state for the next token, which is drafted at the same position. */
+
+/* What is taken of each token: the state before a layer of the target, or behind its last one where `layer` is their
+ * number; or keys, and values behind them, of a layer. */
+typedef struct draft_source {
+    bool is_keys;
+    size_t layer, rows;
+} draft_source;
+enum { DRAFT_SOURCES = 64 };
+typedef struct draft_sources {
+    size_t n, rows; /* rows: of all, one source's behind another's */
+    draft_source of[DRAFT_SOURCES];
+} draft_sources;
+const draft_sources *forward_draft_sources(const forward_model *draft);
+
+/* Copies keys and values of the batch that a layer is run on, as an observer sees them: rows[n][stride] of its tokens. */
+void forward_scores_keys(const forward_scores *s, float *rows, size_t stride);
+/* g[D]: one state of x[rows of all sources]. */
+bool forward_draft_fuse(forward_batch *b, const forward_layer *l, const float *x, size_t stride, float *g,
+                        size_t g_stride, gq_error *e);
+/* y: the embeddings of n tokens, of as many columns as its matrix has. Ids that it lacks are as 0. */
+bool forward_draft_embed(const forward_model *draft, const uint32_t *ids, size_t n, float *y, size_t stride,
+                         gq_error *e);
 
 /* Sets up the blocks that the file has. Those of a kind that nobody has said how to run, or that cannot be run as their
  * tensors are, are left out with a warning; without memory it fails. To be called once. */
@@ -28,3 +67,53 @@ bool forward_draft_has_head(const forward_model *draft);
  * layer. */
 bool forward_draft_enter(forward_batch *b, const uint32_t *ids, const float *x, size_t stride, float *y,
                          size_t y_stride, gq_error *e);
+
+/* DFlash and DSpark drafts (target.h), which fill a block of tokens at once. A block begins with a token that is known,
+ * its anchor, and goes on with the token of masks. In each layer its tokens attend to keys and values made of the
+ * target's states of all positions before the anchor, one state of each, and to each other. Each mask predicts the token
+ * that stands in its place; with DSpark's anchors that predict, each position predicts the one behind it.
+ *
+ * A batch has one window: states of the target, of position 0 on, and blocks behind them. */
+
+typedef struct dflash_shape {
+    size_t tokens, drafted; /* of a block */
+    size_t first;           /* the position in a block that predicts the first of them */
+    uint32_t mask;
+} dflash_shape;
+/* Of drafts of `most` tokens, or of fewer where the model was not made for so many. */
+dflash_shape forward_dflash_shape(const forward_model *draft, size_t most);
+
+/* Places `states` states and, behind them, a block of `tokens` tokens for each anchor's position, which is at most
+ * `states`. The batch's context has room for all and is longer than any position. */
+typedef struct dflash_blocks {
+    size_t states, tokens, n;
+    const uint32_t *positions;
+} dflash_blocks;
+void forward_dflash_place(forward_batch *b, const dflash_blocks *p);
+/* The state before the first layer, x[2 D]: the blocks' tokens, as forward_draft_embed gives them, are in columns from
+ * `states` on; g[D]: the states. */
+void forward_dflash_enter(forward_batch *b, const dflash_blocks *p, const float *g, size_t g_stride, float *x,
+                          size_t stride);
+
+/* What blocks propose. */
+typedef struct dflash_ends {
+    const float *normed; /* [D][stride]: column i * step + j predicts the i-th token of block j */
+    size_t stride, step, blocks, drafted;
+    const uint32_t *anchors; /* the token that each block begins with */
+    const int64_t *ids;      /* the target's token of each of the draft's; NULL: the same */
+} dflash_ends;
+enum { DFLASH_NONE = UINT32_MAX }; /* a token that the target cannot have */
+/* tokens[blocks][drafted]. t: a tile of the draft's. */
+bool forward_dflash_choose(forward_batch *b, forward_tile *t, const dflash_ends *of, uint32_t *tokens,
+                           gq_error *e);
+
+/* Drafts that read the keys and values of a target's last layers: Gemma 4's assistants. */
+
+/* Of an assistant, whose first layer l is: x[D], its state, of both[2 W], embeddings and states of the target. */
+bool forward_assistant_enter(forward_batch *b, const forward_layer *l, const float *both, size_t stride,
+                             float *x, size_t x_stride, gq_error *e);
+/* h[W]: the states for the next tokens, of normed[D]. */
+bool forward_assistant_leave(forward_batch *b, const forward_layer *l, const float *normed, size_t stride,
+                             float *h, size_t h_stride, gq_error *e);
+/* Lets no position of the batch's texts see its own keys; to be called when they are cut (forward_batch_cut). */
+void forward_assistant_cut(forward_batch *b);

@@ -35,8 +35,7 @@ static void draft_find_tensors(tensor_finder *f, const part_spec *p) {
 }
 
 /* Rows for both, the token's first. */
-static uint64_t draft_scratch_rows(const forward_model *m, const layer_spec *l, const part_spec *p) {
-    (void)l, (void)p;
+static uint64_t draft_scratch_rows(const forward_model *m, const layer_spec *, const part_spec *) {
     return 2 * (uint64_t)m->sizes.width;
 }
 

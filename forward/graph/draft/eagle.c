@@ -1,5 +1,6 @@
-/* EAGLE-3 drafts (target.h). */
+/* EAGLE-3 drafts (draft.h). */
 #include "base/fail.h"
+#include "forward/graph/draft/draft.h"
 #include "forward/graph/draft/target_part.h"
 #include "forward/graph/layer_part.h"
 
@@ -23,7 +24,8 @@ static void eagle_read_keys(forward_model *m, key_reader *r, model_part *p) {
     n->has_normed_residual = key_bool(r, "norm_before_residual", false);
     n->norms_states = key_bool(r, "norm_before_fc", false);
     if (r->ok && width != of->width)
-        key_fail(r, "target_hidden_size", "is %zu, and %s has states of %zu: it is a draft of another model",
+        key_fail(r, "target_hidden_size",
+                 "is %zu, but the hidden size of %s is %zu: the draft was made for another target model",
                  width, m->target->path, of->width);
     draft_read_layers(m, r);
     if (r->ok && m->sources.n != EAGLE_LAYERS)

@@ -1,4 +1,5 @@
-#include "forward/graph/draft/target.h"
+#include "forward/graph/draft/draft.h"
+#include "forward/graph/draft/target_part.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -6,9 +7,8 @@
 #include "base/fail.h"
 #include "forward/graph/attention/attention.h"
 #include "forward/graph/block.h"
-#include "forward/graph/draft/target_part.h"
 #include "forward/graph/layer_part.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 
 const draft_sources *forward_draft_sources(const forward_model *draft) { return &draft->sources; }
 

@@ -1,7 +1,8 @@
 #include "forward/graph/draft/target_part.h"
+#include "forward/graph/draft/draft.h"
 
 #include "forward/graph/layer_part.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 
 void draft_take(forward_model *m, draft_source s) {
     draft_sources *to = &m->sources;

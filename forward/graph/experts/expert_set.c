@@ -5,7 +5,6 @@
  * them. */
 #include <string.h>
 
-#include "forward/graph/experts/expert_set.h"
 #include "forward/graph/experts/experts.h"
 
 /* Successive experts whose tokens stand side by side, each expert's from a multiple of a vector's lanes on.
@@ -28,11 +27,10 @@ typedef struct expert_rows {
 } expert_rows;
 
 /* Puts the columns of the experts' tokens side by side. */
-static void gather_row(void *data, size_t r, int thread) {
+static void gather_row(void *data, size_t r, int) {
     const expert_rows *g = data;
     const float *from = g->from + r * g->from_stride;
     float *to = g->to + r * g->to_stride;
-    (void)thread;
     for (size_t e = g->group->first; e < g->group->end; e++) {
         size_t begin = g->choice->begin[e], n = g->choice->begin[e + 1] - begin;
         const uint32_t *token = g->choice->token + begin;
@@ -41,11 +39,10 @@ static void gather_row(void *data, size_t r, int thread) {
     }
 }
 
-static void scatter_row(void *data, size_t r, int thread) {
+static void scatter_row(void *data, size_t r, int) {
     const expert_rows *s = data;
     const float *from = s->from + r * s->from_stride;
     float *to = s->to + r * s->to_stride;
-    (void)thread;
     for (size_t e = s->group->first; e < s->group->end; e++) {
         size_t begin = s->choice->begin[e], n = s->choice->begin[e + 1] - begin;
         const uint32_t *token = s->choice->token + begin;

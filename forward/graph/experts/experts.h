@@ -2,6 +2,7 @@
  * (expert_set.c). */
 #pragma once
 
+#include "forward/graph/forward.h"
 #include "forward/graph/layer_part.h"
 
 typedef struct experts_numbers {
@@ -62,3 +63,26 @@ typedef struct experts_run {
 
 /* Chooses the experts of all tokens from what flows into the router, and sorts the tokens by expert. */
 bool experts_route(experts_run *r, const float *x, size_t stride);
+
+/* A set of experts of a layer, run on the tokens that meet each of them. */
+
+/* Puts the sum of what the experts of a set make of r->in into r->sum. */
+bool experts_run_set(const experts_run *r, const expert_set *set);
+/* gate = act(gate) up, whose rows stand behind the gates'; act(gate) where experts have no gates. */
+void experts_gate_rows(forward_batch *b, const activation_rule *act, batch_values gate);
+
+/* The numbers of a dense feed-forward part, with which another part's begin that runs it (dflash.c). */
+
+typedef struct ffn_layer {
+    size_t ff; /* features in the middle */
+} ffn_layer;
+
+/* The rows by which routers choose experts, for callers that compare experts' inputs. */
+
+/* Whether t is the router of a layer, and the experts that layer i's router chooses from; 0: it has none. */
+bool forward_is_router(const forward_model *m, const model_tensor *t);
+size_t forward_router_rows(const forward_model *m, size_t i);
+
+/* rows[forward_router_rows][width] of layer i: what a state gives, but for its length, by which the router
+ * chooses experts. The norm's weights before the router are in it, and only differences of experts. */
+bool forward_router_read(const forward_model *m, size_t i, float *rows, gq_error *e);

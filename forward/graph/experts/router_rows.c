@@ -2,7 +2,6 @@
 #include <stdlib.h>
 
 #include "forward/graph/experts/experts.h"
-#include "forward/graph/experts/router_rows.h"
 
 /* Returns the plan of layer i's experts; NULL: it has none. */
 static const layer_spec *routed_layer(const forward_model *m, size_t i) {

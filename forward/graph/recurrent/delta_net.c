@@ -7,7 +7,7 @@
 #include <math.h>
 
 #include "forward/graph/layer_part.h"
-#include "forward/graph/recurrent/recurrence.h"
+#include "forward/graph/recurrent/recurrent.h"
 
 typedef struct delta_numbers {
     size_t taps;                   /* tokens that a convolution sees */
@@ -20,9 +20,8 @@ static uint64_t delta_value_rows(const delta_numbers *n) { return (uint64_t)n->v
 
 /* ---- keys and tensors ---- */
 
-static void delta_read_keys(forward_model *m, key_reader *r, model_part *p) {
+static void delta_read_keys(forward_model *, key_reader *r, model_part *p) {
     delta_numbers *n = p->numbers;
-    (void)m;
     n->taps = key_number_needed(r, "ssm.conv_kernel", 1, CONVOLUTION_TAPS);
     n->key = key_number_needed(r, "ssm.state_size", 1, MODEL_MOST);
     n->key_heads = key_number_needed(r, "ssm.group_count", 1, MODEL_MOST);
@@ -68,9 +67,8 @@ static uint64_t delta_unsorted_rows(const layer_spec *l, const delta_numbers *n)
 }
 
 /* Queries, keys, values, gates; rates and decays of each head. */
-static uint64_t delta_count_rows(const forward_model *m, const layer_spec *l, const part_spec *p) {
+static uint64_t delta_count_rows(const forward_model *, const layer_spec *l, const part_spec *p) {
     const delta_numbers *n = p->part->numbers;
-    (void)m;
     return 2 * (delta_query_rows(n) + delta_value_rows(n)) + 2 * (uint64_t)n->value_heads +
            delta_unsorted_rows(l, n);
 }

@@ -6,8 +6,7 @@
 #include <math.h>
 
 #include "forward/graph/layer_part.h"
-#include "forward/graph/recurrent/kda.h"
-#include "forward/graph/recurrent/recurrence.h"
+#include "forward/graph/recurrent/recurrent.h"
 
 static void kda_read_keys(forward_model *m, key_reader *r, model_part *p) {
     kda_numbers *n = p->numbers;
@@ -53,10 +52,9 @@ static void kda_find_tensors(tensor_finder *f, const part_spec *p) {
 }
 
 /* Queries, keys, values, decays, gates; rates; features between matrices of low rank. */
-static uint64_t kda_count_rows(const forward_model *m, const layer_spec *plan, const part_spec *p) {
+static uint64_t kda_count_rows(const forward_model *, const layer_spec *, const part_spec *p) {
     const kda_numbers *n = p->part->numbers;
     const kda_layer *l = p->numbers;
-    (void)m, (void)plan;
     return 5 * (uint64_t)l->heads * n->head + l->heads + n->head;
 }
 
@@ -84,12 +82,11 @@ typedef struct kda_decays {
 } kda_decays;
 
 /* A row of decays from what the matrices gave. */
-static void kda_decay_row(void *data, size_t r, int thread) {
+static void kda_decay_row(void *data, size_t r, int) {
     const kda_decays *d = data;
     const forward_batch *b = d->b;
     const element_kernels *k = b->model->elements;
     float *row = d->decay + r * b->stride, factor = b->layer->values[WEIGHT_SSM_A][r / d->n->head];
-    (void)thread;
     k->add(row, b->layer->bias_values[WEIGHT_SSM_DT][r], b->tokens);
     if (d->n->has_bound) {
         k->scale(row, d->n->is_positive ? factor : -factor, b->tokens);

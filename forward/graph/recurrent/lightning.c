@@ -9,7 +9,7 @@
 #include <math.h>
 
 #include "forward/graph/layer_part.h"
-#include "forward/graph/recurrent/recurrence.h"
+#include "forward/graph/recurrent/recurrent.h"
 
 typedef struct lightning_numbers {
     size_t heads, head; /* head: features of a query, a key, a value */
@@ -34,9 +34,8 @@ static void lightning_find_tensors(tensor_finder *f, const part_spec *p) {
 
 /* What attn_qkv gives, sorted into queries, keys and values; the gate takes the place of the former. Rates
  * and decays of each head. */
-static uint64_t lightning_count_rows(const forward_model *m, const layer_spec *l, const part_spec *p) {
+static uint64_t lightning_count_rows(const forward_model *, const layer_spec *, const part_spec *p) {
     const lightning_numbers *n = p->part->numbers;
-    (void)m, (void)l;
     return 6 * lightning_rows(n) + 2 * (uint64_t)n->heads;
 }
 

@@ -6,7 +6,7 @@
 #include "base/checked.h"
 #include "forward/graph/layer.h"
 #include "forward/graph/layer_part.h"
-#include "forward/graph/recurrent/recurrence.h"
+#include "forward/graph/recurrent/recurrent.h"
 
 typedef struct mamba1_numbers {
     size_t taps;          /* tokens that a convolution sees */
@@ -42,9 +42,8 @@ static void mamba1_find_tensors(tensor_finder *f, const part_spec *p) {
 }
 
 /* x and gates, what ssm_x gives, steps. */
-static uint64_t mamba1_count_rows(const forward_model *m, const layer_spec *l, const part_spec *p) {
+static uint64_t mamba1_count_rows(const forward_model *, const layer_spec *, const part_spec *p) {
     const mamba1_numbers *n = p->part->numbers;
-    (void)m, (void)l;
     return 3 * (uint64_t)n->inner + n->rank + 2 * (uint64_t)n->state;
 }
 

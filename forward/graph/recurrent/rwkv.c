@@ -4,13 +4,12 @@
  * by numbers of the token. In RWKV 7 the state also forgets what a key stood for before it takes in the key's
  * new value. Small matrices of low rank make decays and the like; no mix quantizes them.
  */
-#include "forward/graph/recurrent/rwkv.h"
+#include "forward/graph/recurrent/recurrent.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/checked.h"
-#include "forward/graph/recurrent/recurrence.h"
 
 typedef struct rwkv_numbers {
     size_t heads, kv_heads, head; /* head: features */
@@ -29,11 +28,10 @@ typedef struct rwkv_blend_loop {
     const rwkv_blend *l;
 } rwkv_blend_loop;
 
-static void rwkv_blend_row(void *data, size_t r, int thread) {
+static void rwkv_blend_row(void *data, size_t r, int) {
     const rwkv_blend_loop *of = data;
     const rwkv_blend *l = of->l;
     const float *m = l->m ? l->m + r * of->b->stride : NULL;
-    (void)thread;
     for (size_t i = 0; i < of->b->n_spans; i++) {
         batch_span text = of->b->spans[i];
         const float *x = l->x + r * l->x_stride + text.first;
@@ -139,16 +137,14 @@ static void rwkv7_find_tensors(tensor_finder *f, const part_spec *p) {
 
 enum { RWKV6_ARRAYS = 10, RWKV7_ARRAYS = 9 }; /* of the width, in work */
 
-static uint64_t rwkv6_count_rows(const forward_model *m, const layer_spec *plan, const part_spec *p) {
+static uint64_t rwkv6_count_rows(const forward_model *m, const layer_spec *, const part_spec *p) {
     const rwkv_numbers *n = p->part->numbers;
     const rwkv_layer *l = p->numbers;
-    (void)plan;
     return RWKV6_ARRAYS * (uint64_t)m->sizes.width + l->low + n->heads;
 }
 
-static uint64_t rwkv7_count_rows(const forward_model *m, const layer_spec *plan, const part_spec *p) {
+static uint64_t rwkv7_count_rows(const forward_model *m, const layer_spec *, const part_spec *p) {
     const rwkv_layer *l = p->numbers;
-    (void)plan;
     return RWKV7_ARRAYS * (uint64_t)m->sizes.width + l->low;
 }
 
@@ -180,18 +176,16 @@ typedef struct rwkv_rows {
 } rwkv_rows;
 
 /* x = e^(-e^x) */
-static void rwkv_decay_row(void *data, size_t r, int thread) {
+static void rwkv_decay_row(void *data, size_t r, int) {
     const rwkv_rows *of = data;
     float *x = of->x + r * of->b->stride;
-    (void)thread;
     of->b->model->elements->exponential(x, of->b->tokens);
     of->b->model->kernels->recurrence->decay(x, x, -1, of->b->tokens);
 }
 
 /* y = x of the token before, 0 before the first. */
-static void rwkv_shift_row(void *data, size_t r, int thread) {
+static void rwkv_shift_row(void *data, size_t r, int) {
     const rwkv_rows *of = data;
-    (void)thread;
     for (size_t i = 0; i < of->b->n_spans; i++) {
         size_t at = r * of->b->stride + of->b->spans[i].first;
         memcpy(of->y + at + 1, of->x + at, (of->b->spans[i].tokens - 1) * sizeof *of->y);
@@ -205,10 +199,9 @@ static void rwkv_shift_rows(forward_batch *b, float *x, float *y) {
 }
 
 /* z[value of head h] += y[the same] (sum over the head's features of x u w); u: a number per feature. */
-static void rwkv_add_bonus(void *data, size_t h, int thread) {
+static void rwkv_add_bonus(void *data, size_t h, int) {
     const rwkv_rows *of = data;
     size_t s = of->b->stride, head = of->n->head, first = h * head;
-    (void)thread;
     for (size_t t = 0; t < of->b->tokens; t++) {
         float sum = 0;
         for (size_t i = first; i < first + head; i++) sum += of->x[i * s + t] * of->u[i] * of->w[i * s + t];
@@ -217,10 +210,9 @@ static void rwkv_add_bonus(void *data, size_t h, int thread) {
 }
 
 /* x -= x y */
-static void rwkv_keep_rest(void *data, size_t r, int thread) {
+static void rwkv_keep_rest(void *data, size_t r, int) {
     const rwkv_rows *of = data;
     size_t at = r * of->b->stride;
-    (void)thread;
     for (size_t t = 0; t < of->b->tokens; t++) of->x[at + t] -= of->x[at + t] * of->y[at + t];
 }
 
@@ -335,10 +327,9 @@ static void rwkv7_mix_values(forward_batch *b, const part_spec *p, float *value,
 }
 
 /* x = (1 + (y - 1) u) x for a row, of whose keys y are the rates. */
-static void rwkv7_rate_row(void *data, size_t r, int thread) {
+static void rwkv7_rate_row(void *data, size_t r, int) {
     const rwkv_rows *of = data;
     size_t at = r * of->b->stride;
-    (void)thread;
     for (size_t t = 0; t < of->b->tokens; t++) {
         float part = of->x[at + t] * of->u[r];
         of->x[at + t] += of->y[at + t] * part - part;
@@ -346,10 +337,9 @@ static void rwkv7_rate_row(void *data, size_t r, int thread) {
 }
 
 /* x = -y, y = y z: what is removed, and what is put back by rate z. */
-static void rwkv7_split_row(void *data, size_t r, int thread) {
+static void rwkv7_split_row(void *data, size_t r, int) {
     const rwkv_rows *of = data;
     size_t at = r * of->b->stride;
-    (void)thread;
     for (size_t t = 0; t < of->b->tokens; t++) {
         float found = of->y[at + t];
         of->x[at + t] = -found, of->y[at + t] = found * of->z[at + t];

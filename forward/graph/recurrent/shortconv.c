@@ -3,7 +3,7 @@
  * window, or where attention sees to both sides as many before it as behind it.
  */
 #include "forward/graph/layer_part.h"
-#include "forward/graph/recurrent/recurrence.h"
+#include "forward/graph/recurrent/recurrent.h"
 
 typedef struct shortconv_numbers {
     size_t taps; /* tokens that a convolution sees */
@@ -24,8 +24,7 @@ static void shortconv_find_tensors(tensor_finder *f, const part_spec *p) {
     tensors_take_weight(f, WEIGHT_SHORTCONV_OUT, REQUIRED, SHAPE(d, d));
 }
 
-static uint64_t shortconv_count_rows(const forward_model *m, const layer_spec *plan, const part_spec *p) {
-    (void)plan, (void)p;
+static uint64_t shortconv_count_rows(const forward_model *m, const layer_spec *, const part_spec *) {
     return 3 * (uint64_t)m->sizes.width;
 }
 

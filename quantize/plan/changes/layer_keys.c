@@ -8,7 +8,7 @@
  */
 #include "quantize/plan/changes/layer_keys.h"
 #include "arch/arch.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -319,13 +319,17 @@ static bool warn_number(gq_plan *plan, const architecture *a, gq_error *e) {
     return true;
 }
 
+/* Layers with a window see all of it, and use nobody's choice. */
 static bool warn_choices(gq_plan *plan, gq_error *e) {
-    uint64_t chosen_by = 0;
+    const model_kv *windows = model_fact(&plan->facts, "attention.sliding_window_pattern");
+    uint64_t chosen_by = UINT64_MAX;
+    int64_t has_window;
     bool chooses;
     size_t at = 0; /* in the layers that are kept */
     for (uint64_t i = 0; i < layers_before(plan) && choice_at(plan, i, &chooses); i++) {
         while (at < plan->layers.n && plan->layers.kept[at] < i) at++;
         bool is_kept = at < plan->layers.n && plan->layers.kept[at] == i;
+        if (!chooses && windows && model_fact_at(windows, i, &has_window) && has_window) continue;
         if (chooses)
             chosen_by = is_kept ? UINT64_MAX : i;
         else if (is_kept && chosen_by != UINT64_MAX)

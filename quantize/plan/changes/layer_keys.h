@@ -2,7 +2,6 @@
 #pragma once
 
 #include "gguf/gguf.h"
-#include "gguf/header.h"
 #include "quantize/plan/plan.h"
 
 /* Fails where a tensor holds something for every layer, which cannot be cut; warns where the remaining layers

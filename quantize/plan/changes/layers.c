@@ -8,7 +8,7 @@
 
 #include "arch/arch.h"
 #include "gguf/facts.h"
-#include "mixes/patterns.h"
+#include "mixes/mixes.h"
 #include "quantize/plan/plan.h"
 #include "quantize/strips/strip.h"
 

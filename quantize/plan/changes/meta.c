@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gguf/value.h"
+#include "gguf/model.h"
 #include "quantize/plan/changes/layer_keys.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/rounding.h"

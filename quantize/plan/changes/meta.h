@@ -1,7 +1,7 @@
 /* The metadata of an output: the input's, as overrides, pruned layers and new types change them. */
 #pragma once
 
-#include "gguf/header.h"
+#include "gguf/gguf.h"
 #include "quantize/plan/plan.h"
 
 /* Writes all pairs except those about shards into a header. */

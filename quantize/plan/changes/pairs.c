@@ -12,9 +12,8 @@
 #include <string.h>
 
 #include "base/name_index.h"
-#include "gguf/value.h"
+#include "gguf/model.h"
 #include "mixes/mixes.h"
-#include "mixes/patterns.h"
 
 enum {
     MAX_KEY = 127,

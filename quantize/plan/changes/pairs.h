@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/warnings.h"
-#include "gguf/header.h"
+#include "gguf/gguf.h"
 #include "gguf/model.h"
 #include "quantize/gquant_quantize.h"
 

@@ -5,9 +5,12 @@
  * sample depends on shapes alone and codecs give the same bytes everywhere, so what is found does, too. */
 #include "quantize/plan/target/lattice.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/fail.h"
+#include "quantize/input.h"
 #include "quantize/plan/rounding.h"
 #include "quantize/plan/target/target.h"
 #include "quantize/strips/strip.h"
@@ -25,7 +28,8 @@ static const uint32_t lattice_types[] = {
 };
 #define HOLDS_ALL GGUF_Q5_0
 enum { LATTICE_TYPES = sizeof lattice_types / sizeof *lattice_types };
-_Static_assert((int)GGUF_TYPE_LIMIT <= 64, "a bit for each type");
+enum { LATTICE_MARK = 56 }; /* bits above are not of types, where a model keeps what was found */
+_Static_assert((int)GGUF_TYPE_LIMIT <= LATTICE_MARK, "a bit for each type");
 
 /* Whether decoded weights are the same but for the rounding to BF16, of 2^-8 at most and less in all: by blocks,
  * so that large weights do not speak for small ones. */
@@ -69,6 +73,14 @@ static uint64_t sample_row(uint64_t j, uint64_t rows) {
     return (uint64_t)((__uint128_t)at * rows / (SAMPLE_ROWS * SAMPLE_ROWS));
 }
 
+/* Counts the weights that are not 0. A row of zeros, which a sparse file has for each hole, is held by all types and
+ * needs no encoding. */
+static uint64_t row_count(const float *x, size_t columns) {
+    uint64_t n = 0;
+    for (size_t i = 0; i < columns; i++) n += x[i] != 0;
+    return n;
+}
+
 /* Returns the types that hold the rows of a tensor's sample; 0: it lies on no lattice. */
 static uint64_t tensor_types(const gq_plan *plan, const model_tensor *t, strip_pair *scratch) {
     uint64_t rows = shape_rows(t->ne), columns = t->ne[0], types = 0, some = 0;
@@ -83,8 +95,9 @@ static uint64_t tensor_types(const gq_plan *plan, const model_tensor *t, strip_p
         if (!strip_read_decoded(plan->kernels, &plan->model, t, row * columns, columns, scratch->stored[0], x,
                                 &ignored))
             return 0;
-        for (uint64_t i = 0; i < columns; i++) some += x[i] != 0;
-        types = row_types(plan, x, columns, types, scratch);
+        uint64_t n = row_count(x, columns);
+        if (n) types = row_types(plan, x, columns, types, scratch);
+        some += n;
     }
     return some < SAMPLE_LEAST ? 0 : types;
 }
@@ -105,16 +118,34 @@ static bool any_is_quantized(const gq_plan *plan, const gq_options *options) {
     return false;
 }
 
+/* The same as tensor_types, from what an earlier plan of the model has found with the same effort. */
+static uint64_t shared_types(const gq_plan *plan, const gq_options *options, const plan_source *s,
+                             strip_pair *scratch) {
+    const uint64_t mark = (uint64_t)(plan->settings.effort + 1) << LATTICE_MARK,
+                   types_below = (UINT64_C(1) << LATTICE_MARK) - 1;
+    _Atomic uint64_t *place =
+        options->model && s->tensor != &s->view ? &options->model->lattices[s->number] : NULL;
+    uint64_t known = place ? atomic_load(place) : 0;
+    if ((known & ~types_below) == mark) return known & types_below;
+    uint64_t types = tensor_types(plan, s->tensor, scratch);
+    if (place) atomic_store(place, mark | types);
+    return types;
+}
+
 bool plan_find_lattices(gq_plan *plan, const gq_options *options, gq_error *e) {
+    const gq_callbacks *to = options->callbacks;
     if (!any_is_quantized(plan, options)) return true;
     strip_pair *scratch = malloc(sizeof *scratch);
     if (!scratch) return gq_fail_memory(e, sizeof *scratch);
-    for (size_t i = 0; i < plan->n_tensors; i++) {
+    bool ok = true;
+    for (size_t i = 0; ok && i < plan->n_tensors; i++) {
         plan_source *s = &plan->sources[i];
-        if (can_be_found(plan, s)) s->lattice = tensor_types(plan, s->tensor, scratch);
+        if (can_be_found(plan, s)) s->lattice = shared_types(plan, options, s, scratch);
+        if (to && to->cancelled && !options->comm && to->cancelled(to->user))
+            ok = gq_fail_as(e, GQ_INTERRUPTED, "stopped on request");
     }
     free(scratch);
-    return true;
+    return ok;
 }
 
 /* ---- what the user is told ---- */

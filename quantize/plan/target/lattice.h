@@ -4,7 +4,7 @@
 #include "quantize/plan/plan.h"
 
 /* Sets plan_source.lattice of all tensors by a sample of their rows, where an output is quantized. Rows that cannot be read are none of a
- * lattice: the run will say why. False: no memory. */
+ * lattice: the run will say why. False: no memory, or the caller cancelled. */
 bool plan_find_lattices(gq_plan *plan, const gq_options *options, gq_error *e);
 /* Whether a tensor lies on a lattice that a type holds: encoding loses nothing then but what rounding to the
  * input's type has left. */

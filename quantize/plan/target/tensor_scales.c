@@ -19,7 +19,7 @@
 #include "base/checksum.h"
 #include "gguf/facts.h"
 #include "gguf/scales.h"
-#include "mixes/patterns.h"
+#include "mixes/mixes.h"
 #include "quantize/plan/target/target.h"
 #include "quantize/strips/strip.h"
 
