@@ -7,7 +7,7 @@
 
 /* A batch: the same block of columns of GQ_LANES rows, a row per lane; and what all searches make of it. */
 
-/* The encoders minimise the sum of w (x - x')^2, where w is the importance of the column, 1 without an
+/* The encoders minimize the sum of w (x - x')^2, where w is the importance of the column, 1 without an
  * imatrix. Other objectives were tried; by KL divergence of the next token this one is as good as any
  * (bench/results/small-models.md). batch_weigh() is the place. */
 typedef struct batch {

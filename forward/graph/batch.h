@@ -125,7 +125,7 @@ typedef struct norm_groups {
     size_t x_stride, y_stride, features, groups, weight_step;
     size_t group_step; /* rows from a group to the next; 0: features */
     bool one_weight;
-    bool centres; /* a layer norm, whatever the model's are */
+    bool centers; /* a layer norm, whatever the model's are */
     bool to_unit; /* unit length takes the place of the norm (simd/elements.h) */
     float eps;
 } norm_groups;

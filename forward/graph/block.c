@@ -259,7 +259,7 @@ static bool finish_carried(forward_batch *b, const float **x, size_t *stride, fl
 bool forward_norm_last(forward_batch *b, const forward_model *of, const float *x, size_t stride,
                        float *normed, size_t normed_stride, gq_error *e) {
     const norm_groups g = {
-        .x = x, .y = normed, .x_stride = stride, .y_stride = normed_stride, .centres = of->final_centres};
+        .x = x, .y = normed, .x_stride = stride, .y_stride = normed_stride, .centers = of->final_centers};
     if (!of->arch->graph.ends_bare) return norm_end(b, of->output_norm, of->output_norm_bias, g, e);
     if (normed != x) batch_copy(b, normed, normed_stride, x, stride, of->sizes.width);
     return true;

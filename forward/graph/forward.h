@@ -92,8 +92,7 @@ typedef struct forward_sizes {
     uint64_t layer_least;                /* the fewest that one can do with */
     float logit_factor;                  /* that logits are multiplied by */
     const model_tensor *embedding, *out; /* the same where the file has no output.weight */
-    bool
-        halves; /* an encoder reads the first half of a window, a decoder the second (forward/graph/residual/residual.h) */
+    bool halves;             /* an encoder reads the first half of a window, a decoder the second */
     bool embeds;             /* it gives no logits but a text's embedding (forward/graph/pooling.h) */
     forward_pooling pooling; /* of its hidden states, if it does */
     size_t embedded;         /* features of that */
@@ -146,7 +145,7 @@ float *forward_activations(size_t features, size_t stride, gq_error *e);
 /* The position of a token in a packed window. Windows may hold several texts, one after another, each of
  * which begins at a multiple of FORWARD_TEXT_STEP tokens of its window and has position 0 there. What fills
  * the window behind a text has position FORWARD_BEHIND_TEXT and weight 0. weight: how much the token counts
- * in what is learnt from the text, in FORWARD_WEIGHT_ONE-ths. */
+ * in what is learned from the text, in FORWARD_WEIGHT_ONE-ths. */
 enum { FORWARD_TEXT_STEP = 64, FORWARD_WEIGHT_ONE = 256 };
 #define FORWARD_BEHIND_TEXT UINT32_MAX
 typedef struct forward_mark {

@@ -124,7 +124,7 @@ struct forward_model {
 
     bool lacks_key; /* reading keys failed as one is missing */
     bool both_ways; /* tokens see those behind them */
-    bool centres;   /* norms are layer norms, which take the mean off */
+    bool centers;   /* norms are layer norms, which take the mean off */
     float eps, eps_after, final_cap;
     float final_scale; /* of the output matrix's input */
     float embedding_scale, residual_scale;
@@ -152,7 +152,7 @@ struct forward_model {
     const forward_model *draft_of; /* NULL: it is no MTP layer */
     size_t first;                  /* the first layer that has parts; others have none */
     architecture *draft_row;
-    bool final_centres; /* the last norm takes the mean off, whatever others do */
+    bool final_centers; /* the last norm takes the mean off, whatever others do */
 };
 
 /* Returns what a part has read from the model's metadata; NULL: the model's row has no such part. */

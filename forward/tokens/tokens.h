@@ -48,7 +48,7 @@ size_t symbol_length(vocabulary_kind kind, const char *at, size_t left);
 
 /* Joining neighbours: the one step that all vocabularies by merging share. */
 
-/* A stretch of a word; length 0: it was joined to its left neighbour. */
+/* A stretch of a word; length 0: it was joined to its left neighbor. */
 typedef struct symbol {
     uint32_t start, length; /* bytes of the word */
     uint32_t piece;         /* number of its text; NO_PIECE: no text of the vocabulary is this character */

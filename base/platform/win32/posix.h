@@ -146,7 +146,7 @@ char *realpath(const char *path, char *to);
 
 /* ---- memory (base/platform/win32/memory.c) ---- */
 
-/* Memory that is aligned comes from another place, which `free` recognises. */
+/* Memory that is aligned comes from another place, which `free` recognizes. */
 void *aligned_alloc(size_t alignment, size_t n);
 int posix_memalign(void **memory, size_t alignment, size_t n);
 void *reallocarray(void *old, size_t n, size_t size);

@@ -221,7 +221,7 @@ void indexer_choose(forward_batch *b, const part_spec *p, const indexer_task *t)
                                  .y_stride = s,
                                  .features = n->head,
                                  .groups = 1,
-                                 .centres = true,
+                                 .centers = true,
                                  .eps = n->eps});
     batch_multiply(b, WEIGHT_INDEXER_PROJ, 0, t->x, t->x_stride, weight, s, b->tokens);
     batch_scale(b, weight, s, n->heads, 1 / sqrtf((float)(n->head * n->heads)));

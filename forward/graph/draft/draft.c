@@ -40,7 +40,7 @@ static forward_model *draft_new(const forward_model *of, size_t i, gq_error *e) 
     draft_change_row(m->draft_row);
     m->file = of->file, m->path = of->path, m->arch = m->draft_row, m->part_kinds = of->part_kinds;
     m->draft_of = of, m->first = of->sizes.layers + i, m->arithmetic = of->arithmetic;
-    m->final_centres = of->arch->graph.draft.centres;
+    m->final_centers = of->arch->graph.draft.centers;
     return model_set_up(m, e);
 }
 

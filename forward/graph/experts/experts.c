@@ -100,8 +100,8 @@ static void experts_read_keys(forward_model *m, key_reader *r, model_part *p) {
     if (!n->experts) return; /* experts_find_tensors refuses a router then */
     experts_read_used(m, r, p);
     experts_read_function(n, by, r);
-    n->is_normalised = by->sum == SUM_IS_ONE;
-    if (by->sum == SUM_BY_KEY) n->is_normalised = key_bool(r, "expert_weights_norm", false);
+    n->is_normalized = by->sum == SUM_IS_ONE;
+    if (by->sum == SUM_BY_KEY) n->is_normalized = key_bool(r, "expert_weights_norm", false);
     if (by->has_chunks) experts_read_chunks(n, r);
     if (by->has_tables) n->tables = key_number_needed(r, "hash_layer_count", 0, MODEL_MOST);
     if (by->scale_key) n->scale = (float)key_scale(r, "expert_weights_scale", 1);

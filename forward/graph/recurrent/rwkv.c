@@ -232,7 +232,7 @@ static void rwkv_norm_heads(forward_batch *b, const rwkv_numbers *n, float *x) {
                                  .y_stride = b->stride,
                                  .features = n->head,
                                  .groups = n->heads,
-                                 .centres = true,
+                                 .centers = true,
                                  .eps = GROUP_NORM_EPS});
     batch_affine_rows(b, batch_rows(b, x, b->model->sizes.width), weight,
                       b->layer->bias_values[WEIGHT_TIME_MIX_LN]);
