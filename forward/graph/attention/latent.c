@@ -1,10 +1,11 @@
-/* Latent attention: each token has one latent vector of `rank` values, from which the keys and values of all
- * heads follow, and `turned` values with rope that the keys of all heads share. Files hold the matrices that
- * unfold a latent in one of two forms. With attn_kv_b, each head's keys and values are computed and attended
- * to as usual. With attn_k_b and attn_v_b no keys are made: attn_k_b takes a head's queries to the space of
- * the latents, where they are compared, and attn_v_b makes values of the latents that the head has mixed.
- * `work` holds in this order q, what the heads give, the low-rank queries, the latents, the rows of
- * attn_gate, whose sigmoids are factors of what the heads give, and what each form needs besides. */
+/* Multi-head latent attention (MLA, DeepSeek-V2, arXiv:2405.04434): each token has one latent vector of
+ * `rank` values, from which the keys and values of all heads follow, and `turned` values with rope that the
+ * keys of all heads share. Files hold the matrices that unfold a latent in one of two forms. With attn_kv_b,
+ * each head's keys and values are computed and attended to as usual. With attn_k_b and attn_v_b no keys are
+ * made: attn_k_b takes a head's queries to the space of the latents, where they are compared, and attn_v_b
+ * makes values of the latents that the head has mixed. `work` holds in this order q, what the heads give, the
+ * low-rank queries, the latents, the rows of attn_gate, whose sigmoids are factors of what the heads give,
+ * and what each form needs in addition. */
 #include <math.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
-/* Rotary positions: what a model's metadata and factor tensors say of them; tables of sines and cosines, in double, and
- * turning by them. */
+/* Rotary position embedding (RoPE, Su et al. 2021, arXiv:2104.09864) with its scalings, YaRN (Peng et al.
+ * 2023, arXiv:2309.00071) among them: parameters from metadata and factor tensors; tables of sines and
+ * cosines, in double; and the rotation. */
 #include <math.h>
 #include <stdlib.h>
 

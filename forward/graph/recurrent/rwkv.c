@@ -1,9 +1,9 @@
-/* The mixers and the feed-forward part of RWKV 6 and 7. A matrix's input is a blend of the norms of the
- * hidden states at a token and at the previous one; how much of either is a number per feature, which in RWKV
- * 6 depends on the token as well. A head's state is a matrix from the features of keys to those of values,
- * whose rows decay by numbers of the token. In RWKV 7 the state also forgets what a key stood for before it
- * takes in the key's new value. Small matrices of low rank make decays and the like; no mix quantizes them.
- */
+/* The mixers and the feed-forward part of RWKV 6 (Peng et al. 2024, arXiv:2404.05892) and 7
+ * (arXiv:2503.14456). A matrix's input is a blend of the norms of the hidden states at a token and at the
+ * previous one; how much of either is a number per feature, which in RWKV 6 depends on the token as well. A
+ * head's state is a matrix from the features of keys to those of values, whose rows decay by numbers of the
+ * token. In RWKV 7 the state also forgets what a key stood for before it takes in the key's new value. Small
+ * matrices of low rank make decays and the like; no mix quantizes them. */
 #include "forward/graph/recurrent/recurrent.h"
 
 #include <math.h>
