@@ -168,10 +168,10 @@ void forward_batch_windows(forward_batch *b, size_t windows);
 void forward_batch_cut(forward_batch *b, const forward_mark *marks);
 void forward_batch_free(forward_batch *b);
 
-/* The inputs of a matrix of weights, handed out right before it is used (docs/internals/forward.md has the list):
- * `features` rows of activations of `tokens` tokens. Weights that share inputs are reported together. A
- * weight of several matrices (experts, heads) is reported once per matrix and batch; an expert without tokens
- * in a batch is not reported. */
+/* The inputs of a matrix of weights, handed out right before it is used (docs/internals/forward.md has the
+ * list): `features` rows of activations of `tokens` tokens. Weights that share inputs are reported together.
+ * A weight of several matrices (experts, heads) is reported once per matrix and batch; an expert without
+ * tokens in a batch is not reported. */
 enum { FORWARD_MOST_WEIGHTS = 8 };
 typedef struct forward_inputs {
     const model_tensor *weights[FORWARD_MOST_WEIGHTS];

@@ -27,8 +27,8 @@ typedef struct weight_facts {
 } weight_facts;
 extern const weight_facts weight_facts_of[WEIGHT_SLOTS];
 
-/* The parts that a layer of a model is made of. A new one is added to ARCH_PARTS (arch/graph.h), and what it is
- * stands in forward/graph/layer_part.h. */
+/* The parts that a layer of a model is made of. A new one is added to ARCH_PARTS (arch/graph.h), and what it
+ * is stands in forward/graph/layer_part.h. */
 
 typedef struct layer_part layer_part;
 
@@ -133,12 +133,11 @@ struct forward_model {
     float input_scale;
     size_t encoders;      /* layers of an encoder whose blocks have names of their own (residual.h) */
     uint32_t start_token; /* that the decoder begins with */
-    size_t
-        lower_cycles; /* loops of two stacks, the last of which runs the upper one (residual.h); 0: no stacks */
-    size_t loops;     /* times that all blocks are run, one after another */
-    bool norms_loops;  /* output_norm is applied between two of them */
-    bool is_swin;      /* norms stand as PLACE_SWIN has them */
-    bool parallel_own; /* both parts read the layer's input, each through a norm of its own */
+    size_t lower_cycles;  /* loops of two stacks (residual.h), the last runs the upper one; 0: no stacks */
+    size_t loops;         /* times that all blocks are run, one after another */
+    bool norms_loops;     /* output_norm is applied between two of them */
+    bool is_swin;         /* norms stand as PLACE_SWIN has them */
+    bool parallel_own;    /* both parts read the layer's input, each through a norm of its own */
 
     /* MTP layers (draft.h), models of their own that are freed with this one; of such a model: whose it is,
      * its only layer, and its row, which is that of the architecture but for what such a block has in another
@@ -188,8 +187,8 @@ const char *model_error_behind_path(const gq_error *e, const char *path);
 /* parts: the code of each arch_part. */
 forward_model *model_new_of(const model_source *g, const architecture *row, const layer_part *const *parts,
                             gq_error *e);
-/* Reads metadata and finds tensors of a model whose file, row and parts are set. Returns it; NULL: it is freed, and *e
- * says why. */
+/* Reads metadata and finds tensors of a model whose file, row and parts are set. Returns it; NULL: it is
+ * freed, and *e says why. */
 forward_model *model_set_up(forward_model *m, gq_error *e);
 /* Read the metadata into numbers; then find the tensors, from which some numbers of rows follow. */
 bool model_read_keys(forward_model *m, gq_error *e);
@@ -245,6 +244,7 @@ struct forward_tile {
 };
 
 /* Keys that hardly another architecture has, and numbers that follow from others: what a row names as `own`
- * (arch/graph.h). All other keys are read before, without a fault, and each part knows its numbers and layers. */
+ * (arch/graph.h). All other keys are read before, without a fault, and each part knows its numbers and
+ * layers. */
 
 void own_keys_read(forward_model *m, key_reader *r);

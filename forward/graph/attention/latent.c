@@ -90,8 +90,8 @@ static void latent_read_indexer(latent_numbers *n, forward_model *m, key_reader 
     }
 }
 
-/* Readers size the cache of keys and values by the lengths that heads have once they are multiplied out: the rank, and what
- * turns beside it. */
+/* Readers size the cache of keys and values by the lengths that heads have once they are multiplied out: the
+ * rank, and what turns beside it. */
 static void latent_check_cache(key_reader *r, uint64_t rank, uint64_t turned, uint64_t value) {
     uint64_t key = key_number(r, "attention.key_length", rank + turned, 0, UINT64_MAX),
              found = key_number(r, "attention.value_length", rank, 0, UINT64_MAX);

@@ -257,7 +257,8 @@ typedef struct dflash_rows {
     size_t group, groups, taps, width;
 } dflash_rows;
 
-/* A sum over the tokens of the block up to the own one, from its last token on, so that it can take their place. */
+/* A sum over the tokens of the block up to the own one, from its last token on, so that it can take their
+ * place. */
 static void dflash_convolve_row(void *data, size_t c, int) {
     const dflash_rows *of = data;
     const forward_batch *b = of->b;

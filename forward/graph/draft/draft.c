@@ -21,7 +21,8 @@ static void draft_change_row(architecture *row) {
     if (a->draft.place != PLACE_PRE) a->place = a->draft.place;
 }
 
-/* Whether nobody has said how blocks of an architecture are run, or they would need a part that is not run for them. */
+/* Whether nobody has said how blocks of an architecture are run, or they would need a part that is not run
+ * for them. */
 static bool draft_is_new_kind(const architecture *row) {
     const arch_graph *a = &row->graph;
     return a->draft.state == DRAFT_UNKNOWN || a->beside || (a->tail && a->draft.state != DRAFT_STREAMS) ||

@@ -44,7 +44,8 @@ typedef struct draft_sources {
 } draft_sources;
 const draft_sources *forward_draft_sources(const forward_model *draft);
 
-/* Copies keys and values of the batch that a layer is run on, as an observer sees them: rows[n][stride] of its tokens. */
+/* Copies keys and values of the batch that a layer is run on, as an observer sees them: rows[n][stride] of
+ * its tokens. */
 void forward_scores_keys(const forward_scores *s, float *rows, size_t stride);
 /* g[D]: one state of x[rows of all sources]. */
 bool forward_draft_fuse(forward_batch *b, const forward_layer *l, const float *x, size_t stride, float *g,
@@ -53,8 +54,8 @@ bool forward_draft_fuse(forward_batch *b, const forward_layer *l, const float *x
 bool forward_draft_embed(const forward_model *draft, const uint32_t *ids, size_t n, float *y, size_t stride,
                          gq_error *e);
 
-/* Sets up the blocks that the file has. Those of a kind that nobody has said how to run, or that cannot be run as their
- * tensors are, are left out with a warning; without memory it fails. To be called once. */
+/* Sets up the blocks that the file has. Those of a kind that nobody has said how to run, or that cannot be
+ * run as their tensors are, are left out with a warning; without memory it fails. To be called once. */
 bool forward_model_find_drafts(forward_model *m, warning_list *warnings, gq_error *e);
 /* The blocks that are set up, and one of them, which is freed with the model. */
 size_t forward_model_drafts(const forward_model *m);
@@ -119,5 +120,6 @@ bool forward_assistant_enter(forward_batch *b, const forward_layer *l, const flo
 /* h[W]: the hidden states for the next tokens, of normed[D]. */
 bool forward_assistant_leave(forward_batch *b, const forward_layer *l, const float *normed, size_t stride,
                              float *h, size_t h_stride, gq_error *e);
-/* Lets no position of the batch's texts see its own keys; to be called when they are cut (forward_batch_cut). */
+/* Lets no position of the batch's texts see its own keys; to be called when they are cut (forward_batch_cut).
+ */
 void forward_assistant_cut(forward_batch *b);

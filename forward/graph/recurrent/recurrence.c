@@ -9,7 +9,8 @@ typedef struct convolution_loop {
     const convolved_rows *c;
 } convolution_loop;
 
-/* A window's row of n tokens; what lies beyond its ends counts as 0. `kept` are the tokens that were overwritten. */
+/* A window's row of n tokens; what lies beyond its ends counts as 0. `kept` are the tokens that were
+ * overwritten. */
 static void convolve_centered(float *x, const float *kernel, size_t taps, size_t n) {
     float kept[CONVOLUTION_TAPS];
     size_t side = taps / 2;
