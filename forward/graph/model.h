@@ -16,7 +16,6 @@
 #include "gguf/facts.h"
 
 /* The facts of each weight that a layer may have (arch/weights.h). */
-
 typedef struct weight_facts {
     const char *name; /* "blk.N." before it and ".weight" or ".bias" behind it make the tensor's */
     bool is_decoded;
@@ -27,16 +26,15 @@ typedef struct weight_facts {
 } weight_facts;
 extern const weight_facts weight_facts_of[WEIGHT_SLOTS];
 
-/* The parts that a layer of a model is made of. A new one is added to ARCH_PARTS (arch/graph.h), and what it
- * is stands in forward/graph/layer_part.h. */
-
+/* The parts that a layer of a model is made of: ARCH_PARTS (arch/graph.h) lists them, layer_part.h has their
+ * interface. */
 typedef struct layer_part layer_part;
 
 #define LAYER_PART_DECLARE(member, part) extern const layer_part part;
 ARCH_PARTS(LAYER_PART_DECLARE)
 #undef LAYER_PART_DECLARE
 
-/* By arch_part; that of PART_NONE is NULL (model.c). */
+/* By arch_part; that of PART_NONE is NULL (model_keys.c). */
 extern const layer_part *const layer_parts[ARCH_PART_LIMIT];
 
 /* A part of the architecture's row, and what it knows of this model. */
