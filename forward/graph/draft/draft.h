@@ -66,8 +66,8 @@ const forward_model *forward_draft_of(const forward_model *m);
 size_t forward_draft_layer(const forward_model *draft);
 /* Whether it has an output matrix of its own, in place of the model's. */
 bool forward_draft_has_head(const forward_model *draft);
-/* y[state]: the input of an MTP layer. b: a batch of its model; ids: its tokens; x[width]: hidden states after
- * the model's last layer. */
+/* y[state]: the input of an MTP layer. b: a batch of its model; ids: its tokens; x[width]: hidden states
+ * after the model's last layer. */
 bool forward_draft_enter(forward_batch *b, const uint32_t *ids, const float *x, size_t stride, float *y,
                          size_t y_stride, gq_error *e);
 
