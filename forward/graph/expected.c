@@ -572,7 +572,7 @@ static bool check_model(forward_model *m, bool is_part, gq_error *e) {
 }
 
 /* A part may lack keys as well as tensors, but what it has must be right. */
-static bool check_as(const model_source *g, const forward_expected *expected, const architecture *row,
+static bool check_as(const model_source *g, const model_expected *expected, const architecture *row,
                      bool is_part, gq_error *e) {
     gq_error why;
     forward_model *m = calloc(1, sizeof *m);
@@ -602,7 +602,7 @@ static bool is_no_model(const model_source *g, const model_facts *facts, const a
     return false;
 }
 
-bool forward_model_check(const model_source *g, const forward_expected *expected, gq_error *e) {
+bool forward_model_check(const model_source *g, const model_expected *expected, gq_error *e) {
     model_facts own = model_facts_of(g->kv, g->n_kv, NULL, 0),
                 facts = model_facts_of(g->kv, g->n_kv, expected->set, expected->n_set);
     const architecture *row = arch_of_facts(&facts);
@@ -611,10 +611,15 @@ bool forward_model_check(const model_source *g, const forward_expected *expected
                             "the model has no tensors: it is only a vocabulary, and so is the output");
     if (!bounds_check(&facts, g->path, e)) return false;
     if (is_no_model(g, &own, arch_of_facts(&own))) return true;
+    if (!*facts.arch)
+        return warnings_add(
+            expected->doubts, e,
+            "general.architecture is missing: no tensor is missed, and llama.cpp does not load "
+            "such a file");
     if (!arch_can_run(row))
-        return !*facts.arch || warnings_add(expected->doubts, e,
-                                            "the tensors of architecture '%s' are not known: the model was "
-                                            "not checked for missing ones",
-                                            facts.arch);
+        return warnings_add(expected->doubts, e,
+                            "the tensors of architecture '%s' are not known: the model was "
+                            "not checked for missing ones",
+                            facts.arch);
     return check_as(g, expected, row, model_fact_is(&facts, "general.type", "part"), e);
 }

@@ -31,7 +31,7 @@
 #include "base/threads.h"
 #include "base/warnings.h"
 #include "codec/tile.h"
-#include "gguf/model.h"
+#include "gguf/expected.h"
 
 /* ---- a model that can be run ---- */
 
@@ -55,19 +55,10 @@ bool forward_sees_ahead(const model_source *g);
 /* Whether models of this architecture predict what masks stand for, in place of the next token. */
 bool forward_fills_masks(const model_source *g);
 
-/* Expectations that a model is checked against without being run. */
-typedef struct forward_expected {
-    const model_kv *set; /* pairs that count in place of the model's own */
-    uint64_t n_set;
-    bool (*may_lack)(void *user, const char *tensor); /* whether a tensor may be missing */
-    void *user;
-    warning_list *doubts; /* sentences about what may be right, and about what cannot be compared */
-    bool without_blocks;  /* those that predict further tokens are not looked at: they are not wanted */
-} forward_expected;
 /* Fails where a model lacks a tensor that every model of its architecture has, or has one of another shape
  * than its metadata say: other programs would refuse it, or compute something else. An architecture outside
  * the table and metadata that cannot be read are doubts, not failures. */
-bool forward_model_check(const model_source *g, const forward_expected *expected, gq_error *e);
+bool forward_model_check(const model_source *g, const model_expected *expected, gq_error *e);
 /* How batches that are made from now on multiply weights with activations; at first in float32. */
 void forward_model_set_arithmetic(forward_model *m, matmul_arithmetic arithmetic);
 

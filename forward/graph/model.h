@@ -104,7 +104,7 @@ struct forward_model {
     const architecture *arch;
     const layer_part *const *part_kinds; /* by arch_part */
     /* Set for a model that is only checked, which has no kernels; NULL: it is run. */
-    const forward_expected *expected;
+    const model_expected *expected;
     const kernels *codecs;
     const forward_kernels *kernels;
     const element_kernels *elements;
@@ -174,7 +174,7 @@ static inline void *model_layer_numbers(const forward_model *m, const model_part
 
 /* The metadata, with pairs that count in place of the model's own where it is only checked. */
 static inline model_facts model_expected_facts(const forward_model *m) {
-    const forward_expected *x = m->expected;
+    const model_expected *x = m->expected;
     return model_facts_of(m->file->kv, m->file->n_kv, x ? x->set : NULL, x ? x->n_set : 0);
 }
 

@@ -22,7 +22,7 @@ static bool none_may_lack(void *, const char *) { return false; }
  * name. Doubts do not stop a run. */
 static bool model_is_whole(const model_source *g, gq_error *e) {
     warning_list doubts = {0};
-    bool ok = forward_model_check(g, &(forward_expected){.may_lack = none_may_lack, .doubts = &doubts}, e);
+    bool ok = forward_model_check(g, &(model_expected){.may_lack = none_may_lack, .doubts = &doubts}, e);
     if (!ok && e) e->remedy = GQ_REMEDY_NONE; /* there is none that a run knows */
     warnings_free(&doubts);
     return ok;

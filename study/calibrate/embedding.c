@@ -199,7 +199,7 @@ typedef struct embedding_rows {
 /* Reads the blocks that were written. */
 static bool read_written(void *data, const uint32_t *ids, size_t n, float *rows, gq_error *e) {
     const embedding_rows *m = data;
-    const calibrate_store *store = &m->of->store;
+    const rounding_store *store = &m->of->store;
     size_t width = m->from->ne[0], bytes = gguf_row_bytes(m->to, width);
     for (size_t i = 0; i < n; i++) {
         const uint8_t *of_row = m->blocks_copy ? m->blocks_copy + ids[i] * (uint64_t)bytes : m->blocks;
