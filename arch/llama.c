@@ -279,7 +279,7 @@ const architecture arch_rows_llama[] = {
                                   P("self_attn.k_norm", "attn_k_norm", STEP_FIRST_TURNED_K)),
                    .more = arch_permuted_rules, .left_out = NAMES("^model.vqmodel")},
         .graph = {ATTENTION_AND(FFN_GATED), .own = {OWN_SWIN}, .qk = QK_EACH, .qk_bias = OPTIONAL,
-                  .qk_centres = true, .qk_eps = 1e-5F, .unsaid = {4, 8196}},
+                  .qk_centers = true, .qk_eps = 1e-5F, .unsaid = {4, 8196}},
     },
     {
         .name = "hrm_text",

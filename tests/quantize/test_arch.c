@@ -148,7 +148,7 @@ static const char *graph_fault(const architecture *a) {
     if (g->first_global && !g->period_default) return "the first layer of no period";
     if (g->pattern_list && g->pattern_by_number) return "a list that must be there, and is not read";
     if (g->alibi > 0 && g->alibi_key) return "a slope that is fixed and read";
-    if (g->qk == QK_NONE && (g->qk_after_rope || g->qk_centres || g->qk_eps > 0))
+    if (g->qk == QK_NONE && (g->qk_after_rope || g->qk_centers || g->qk_eps > 0))
         return "norms of queries that are none";
     if (g->has_dense && !g->embeds) return "matrices behind a pooling that is none";
     if (g->rope_fixed && (g->rope_partial || g->turned_local)) return "whole heads turn, and parts";
