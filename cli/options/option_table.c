@@ -39,8 +39,7 @@ const command_row commands[] = {
     {CMD_COMPLETION, "completion", "bash|zsh|fish", "print a completion script for a shell", 1, 1,
      "gquant completion bash > /etc/bash_completion.d/gquant"},
     {CMD_HELP, "help", "[COMMAND | all | classes]",
-     "print the options of a command, all options, or the classes of Hugging Face folders that can be read",
-     0, 2, "gquant help imatrix"},
+     "print all options, those of a command, or Hugging Face classes", 0, 2, "gquant help imatrix"},
     {CMD_VERSION, "version", "", NULL, 0, 0, NULL},
 };
 const size_t n_commands = sizeof commands / sizeof *commands;
