@@ -18,6 +18,7 @@
 #include "publish/sums.h"
 #include "publish/table.h"
 #include "publish/template.h"
+#include "publish/text.h"
 
 /* ---- what the model's metadata say ---- */
 
@@ -172,7 +173,8 @@ static void card_add_recommended(fact_list *l, const gq_publication *p, const gq
     char *link = NULL, size[24];
     size_t n;
     fact_add(l, "repo", "%s", repo), fact_set(l, "has_repo", p->request.repo);
-    fact_add(l, "recommended", "%s", name), fact_add(l, "recommended_why", "%s", why);
+    fact_add(l, "recommended", "%s", name), fact_add(l, "recommended_type", "%s", row->type),
+        fact_add(l, "recommended_why", "%s", why);
     fact_add(l, "recommended_size", "%s", page_size(size, row->file_bytes));
     fact_set(l, "recommended_sharded", shard);
     FILE *to = open_memstream(&link, &n);

@@ -8,7 +8,7 @@
 #include "base/fail.h"
 #include "base/file.h"
 #include "publish/folder.h"
-#include "publish/table.h"
+#include "publish/text.h"
 
 /* Importance matrices are read into memory as a whole; those of models of 400 B take half a gigabyte. */
 static const size_t IMATRIX_MOST = (size_t)1 << 32;

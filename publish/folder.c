@@ -20,7 +20,7 @@
 #include "base/safe_file.h"
 #include "publish/chart.h"
 #include "publish/companions.h"
-#include "publish/table.h"
+#include "publish/text.h"
 
 bool folder_lock(gq_publication *p, gq_error *e) {
     p->folder_fd = open(p->options.out_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

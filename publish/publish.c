@@ -20,7 +20,6 @@
 #include "publish/folder.h"
 #include "publish/ladder.h"
 #include "publish/outputs.h"
-#include "publish/table.h"
 
 /* Bytes of a shard at most: hubs take files of up to 50 GB. */
 static const uint64_t SHARD_BYTES = 48 * LADDER_GB;

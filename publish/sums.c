@@ -9,7 +9,7 @@
 #include "base/sha256.h"
 #include "publish/folder.h"
 #include "publish/sums.h"
-#include "publish/table.h"
+#include "publish/text.h"
 
 /* Appends a name as sha256sum writes it: ends of lines and backslashes are escaped. */
 static void sums_write_name(FILE *to, const char *name) {

@@ -1,9 +1,8 @@
 /* The table of files, in Markdown or HTML: a row of columns[] for each column, and the notes below it from the
- * template card/notes.md. Names come from files and may hold anything, so markup in them is escaped.
+ * template card/notes.template. Names come from files and may hold anything, so markup in them is escaped.
  */
 #include "publish/table.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -12,52 +11,7 @@
 #include "base/sized.h"
 #include "publish/chart.h"
 #include "publish/template.h"
-
-/* ---- helpers of pages ---- */
-
-const char *page_file_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
-/* Decimals with which a number above 0 keeps three digits, at most 8. */
-static int page_decimals(double least) {
-    if (!(least > 0 && isfinite(least))) return 0;
-    double decimals = 2 - floor(log10(least));
-    return decimals < 0 ? 0 : decimals > 8 ? 8 : (int)decimals;
-}
-
-const char *page_size(char to[24], uint64_t bytes) {
-    double size = (double)bytes / (bytes < 1000000000 ? 1e6 : 1e9);
-    snprintf(to, 24, "%.*f %s", page_decimals(size), size, bytes < 1000000000 ? "MB" : "GB");
-    return to;
-}
-
-/* Returns what `write` prints, malloc'ed, with its bytes in *n; NULL: no memory. */
-char *page_text(void (*write)(FILE *to, const void *what), const void *what, size_t *n, gq_error *e) {
-    char *text = NULL;
-    FILE *to = open_memstream(&text, n);
-    if (to) write(to, what);
-    bool ok = to && !ferror(to);
-    ok = to && fclose(to) == 0 && ok;
-    if (!ok) gq_fail_memory(e, *n), free(text), text = NULL;
-    return text;
-}
-
-void page_write_text(FILE *to, const char *text, size_t n, bool html) {
-    for (const char *c = text; c < text + n; c++)
-        if (iscntrl((unsigned char)*c))
-            fputc(' ', to);
-        else if (html && strchr("<>&\"'", *c))
-            fprintf(to, "&#%d;", *c);
-        else
-            fprintf(to, !html && strchr("\\`*_{}[]<>#|&", *c) ? "\\%c" : "%c", *c);
-}
-
-void page_write_link(FILE *to, const char *name) {
-    for (const char *c = name; *c; c++)
-        fprintf(to, isalnum((unsigned char)*c) || strchr("-._~", *c) ? "%c" : "%%%02X", (unsigned char)*c);
-}
+#include "publish/text.h"
 
 static int page_compare_rows(const void *left, const void *right) {
     const gq_page_row *a = left, *b = right;
@@ -117,11 +71,12 @@ typedef struct table_cell {
     const gq_page_row *recommended; /* NULL: none is marked */
 } table_cell;
 
-/* The file's name; in Markdown it is a link to the file beside the page. */
+/* The file's name, or its type where all files are of one model; in Markdown it is a link to the file beside the page. */
 static void cell_file(const table_cell *c) {
-    const char *name = page_file_name(c->row->path);
+    const char *name = page_file_name(c->row->path), *type = c->row->type;
+    const char *shown = c->page->recommends && type && *type != '?' ? type : name;
     if (!c->html) fputc('[', c->to);
-    page_write_text(c->to, name, strlen(name), c->html);
+    page_write_text(c->to, shown, strlen(shown), c->html);
     if (!c->html) fputs("](", c->to), page_write_link(c->to, name), fputc(')', c->to);
 }
 
@@ -160,7 +115,9 @@ static void cell_changed(const table_cell *c) {
 }
 
 static void cell_perplexity(const table_cell *c) {
-    if (c->row->evaluated) cell_estimate(c, c->row->evaluated->perplexity, 3);
+    double error = c->row->evaluated ? c->row->evaluated->perplexity.error : 0;
+    if (c->row->evaluated)
+        cell_estimate(c, c->row->evaluated->perplexity, error > 0 ? page_decimals(error) : 3);
 }
 
 static void cell_drafts(const table_cell *c) {
@@ -202,6 +159,8 @@ static const struct {
     const char *head;
     void (*write)(const table_cell *c);
 } columns[] = {{HAS_FILES, false, "file", cell_file},
+               {HAS_QUALITY, false, "quality", cell_quality},
+               {HAS_MARK, false, "", cell_quality},
                {HAS_FILES, true, "size", cell_size},
                {HAS_MEMORY, true, "memory", cell_memory},
                {HAS_FILES, true, "bits per weight", cell_bits},
@@ -212,9 +171,7 @@ static const struct {
                {HAS_KLD, true, "perplexity", cell_perplexity},
                {HAS_DRAFTS, true, "MTP accepted", cell_drafts},
                {HAS_PROMPT_SPEED, true, "prompt, tokens/s", cell_prompt_speed},
-               {HAS_GENERATION_SPEED, true, "generation, tokens/s", cell_generation_speed},
-               {HAS_QUALITY, false, "quality", cell_quality},
-               {HAS_MARK, false, "", cell_quality}};
+               {HAS_GENERATION_SPEED, true, "generation, tokens/s", cell_generation_speed}};
 enum { COLUMNS = sizeof columns / sizeof *columns };
 
 static unsigned page_has(const gq_page *p) {
@@ -274,7 +231,7 @@ static void table_add_facts(fact_list *l, const gq_page *p, unsigned has) {
     if (p->speed_note) fact_add(l, "speed_note", "%s", p->speed_note);
     if (!p->evaluation) return;
     gq_estimate ppl = p->original->perplexity;
-    fact_add(l, "base_perplexity", isfinite(ppl.error) && ppl.error > 0 ? "%.3f ± %.3f" : "%.3f", ppl.value,
+    fact_add(l, "base_perplexity", isfinite(ppl.error) && ppl.error > 0 ? "%.2f ± %.2f" : "%.2f", ppl.value,
              ppl.error);
     fact_add(l, "tokens", "%" PRIu64, p->evaluation->tokens);
     fact_add(l, "scored", "%" PRIu64, p->evaluation->scored);

@@ -8,7 +8,7 @@
 
 #include "base/fail.h"
 #include "base/memory.h"
-#include "publish/table.h"
+#include "publish/text.h"
 
 /* ---- facts ---- */
 

@@ -14,7 +14,7 @@ TEST(a_folder_has_files_page_and_sums) {
     static const char *const expected[] = {"license: \"mit\"",
                                            "base_model: \"owner/small\"",
                                            "quantized_by: \"me\"",
-                                           "in-Q4\\_K\\_M.gguf",
+                                           "[Q4\\_K\\_M](in-Q4_K_M.gguf)",
                                            "(in-Q4_K_L.gguf)",
                                            "gquant publish in.gguf Q4_K_M q4_k_l",
                                            "SHA256SUMS"};
@@ -161,9 +161,9 @@ TEST(quality_follows_what_was_measured) {
         assert_non_null(table);
         for (size_t k = 0; k < 3; k++) {
             bool is = k == cases[i].recommended;
-            snprintf(line, sizeof line, "](%s) | %zu.00 MB | %.2f | %s%s%s |\n", names[k], 3 - k,
-                     cases[i].bits[k], cases[i].words[k], is && *cases[i].words[k] ? ", " : "",
-                     is ? "**recommended**" : "");
+            snprintf(line, sizeof line, "](%s) | %s%s%s | %zu.00 MB | %.2f |\n", names[k], cases[i].words[k],
+                     is && *cases[i].words[k] ? ", " : "", is ? "**recommended**" : "", 3 - k,
+                     cases[i].bits[k]);
             says(table, line);
         }
         free(table);
