@@ -255,7 +255,7 @@ bool forward_router_read(const forward_model *m, size_t i, float *rows, gq_error
     float *by = malloc(width * sizeof *by);
     bool ok = (raw && by) || gq_fail_memory(e, raw_bytes + width * sizeof *by);
     ok = ok && model_read_values(m, t, raw, rows, e) && model_read_values(m, gain, raw, by, e);
-    for (size_t i = 0; ok && gain && i < n * width; i++) rows[i] *= by[i % width];
+    for (size_t k = 0; ok && gain && k < n * width; k++) rows[k] *= by[k % width];
     /* Only differences of rows choose; and a norm may subtract the mean. */
     for (size_t c = 0; ok && c < width; c++) take_mean_off(rows + c, n, width);
     for (size_t r = 0; ok && m->centres && r < n; r++) take_mean_off(rows + r * width, width, 1);
