@@ -177,6 +177,7 @@ struct arch_item {
 #define NAMES_HEADS "num_attention_heads|n_head|n_heads"
 #define NAMES_KV_HEADS "num_key_value_heads|n_kv_heads"
 #define NAMES_FF "prefix_dense_intermediate_size|dense_intermediate_size|intermediate_size|n_inner|hidden_dim"
+#define NAMES_BASE "rope_theta|rope_parameters"
 #define NAMES_RMS "rms_norm_eps|norm_eps"
 #define NAMES_NORM "layer_norm_eps|layer_norm_epsilon|norm_epsilon"
 #define NAMES_EXPERTS "num_local_experts|num_experts|n_routed_experts"

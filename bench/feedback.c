@@ -84,7 +84,7 @@ static void print_rate(bench_site *s, const char *what, double seconds, double o
 
 typedef struct bench_pass {
     const bench_site *s;
-    const feedback_moments *runs;
+    const feedback_hessian *runs;
     size_t n_runs, room;
     uint8_t *rooms, *blocks;
     size_t heads; /* of a chain */
@@ -129,7 +129,7 @@ static void pass_over_chain(void *data, size_t i, int thread) {
                    p->blocks + row * gguf_row_bytes(tensor_type_of(type), n), &sums);
 }
 
-static double pass_seconds(const bench_site *s, const feedback_moments *runs, size_t n_runs) {
+static double pass_seconds(const bench_site *s, const feedback_hessian *runs, size_t n_runs) {
     bench_pass p = {
         .s = s, .runs = runs, .n_runs = n_runs, .room = feedback_bytes(k, type, s->n, MATMUL_BF16)};
     p.rooms = allocate_lines((size_t)threads * p.room);

@@ -71,7 +71,7 @@ static bool evaluate_check_request(const request *r, gq_error *e) {
             e, "nothing to run on: name a text with --text, ids of tokens with --ids, or a file "
                "of log-probabilities with --base; --speed alone tells how fast models are here");
     if (r->kinds.n && r->base)
-        return gq_fail_usage(e, "--kind: a base file has one text; name the original in its place");
+        return gq_fail_usage(e, "--kind: a base file has one text; name the base model in its place");
     return report_check(r, e);
 }
 

@@ -83,7 +83,7 @@ static void print_little(const request *r, const gq_importance_facts *f) {
     uint64_t parts = r->quantize.parts ? r->quantize.parts : 1, tokens = f->tokens * parts;
     if (tokens >= LITTLE) return;
     print_line(stdout,
-               "%" PRIu64 " tokens are little text for importance data, which then fit this "
+               "%" PRIu64 " tokens are little text for an imatrix, which then fits this "
                "text better than others; %d (100 windows of 512) are usual",
                tokens, (int)USUAL);
 }

@@ -79,7 +79,7 @@ static const gq_choice *recommended(const survey *s) {
 static char *note_of(const survey *s, const gq_choice *c) {
     if (is_copy(c)) return text_format("%sthe model as it is", c->fits ? "fits, " : "");
     if (*c->made_for) return text_format("for %s", c->made_for);
-    if (c->needs_importance) return text_format("%sneeds importance data", c->fits ? "fits, " : "");
+    if (c->needs_importance) return text_format("%sneeds an imatrix", c->fits ? "fits, " : "");
     return text_format("%s", c == recommended(s) ? "fits, recommended" : c->fits ? "fits" : "");
 }
 
@@ -89,7 +89,10 @@ static void plan_add_row(table *t, const survey *s, const gq_choice *c) {
     table_text(t, size_text(size, (double)c->file_bytes));
     table_cell(t, text_format("%.3f", c->bits));
     table_text(t, size_text(size, (double)c->memory_bytes));
-    if (s->tried) table_cell(t, isnan(c->expected) ? text_format("-") : text_format("%.4g", c->expected));
+    if (s->tried)
+        table_cell(t, isnan(c->expected) ? text_format("-")
+                                         : text_format("%.4g, %s", c->expected,
+                                                       gq_level_word(gq_level_of(c->expected, NAN))));
     table_cell(t, note_of(s, c));
 }
 
@@ -97,7 +100,7 @@ static void plan_add_row(table *t, const survey *s, const gq_choice *c) {
 static void print_table(const survey *s) {
     table t;
     table_start(&t, s->tried ? "lrrrrl" : "lrrrl",
-                (const char *const[]){"TYPE", "file", "bpw", "memory", s->tried ? "divergence" : "", ""});
+                (const char *const[]){"TYPE", "file", "bpw", "memory", s->tried ? "KL divergence" : "", ""});
     for (size_t i = 0; i < s->n; i++)
         if (!*s->choices[i].made_for) plan_add_row(&t, s, &s->choices[i]);
     for (size_t i = 0; i < s->n; i++)
@@ -152,23 +155,22 @@ static void print_advice(const survey *s) {
             stdout,
             "Nothing fits %s%s: the smallest file that --target-size can make has about %s, and %s is left "
             "for it.",
-            ram, with_data ? " without importance data" : "", size_text(more, (double)s->facts->smallest),
+            ram, with_data ? " without an imatrix" : "", size_text(more, (double)s->facts->smallest),
             s->facts->target ? target : "nothing");
     else
-        print_line(stdout, "Nothing fits %s%s.", ram, with_data ? " without importance data" : "");
+        print_line(stdout, "Nothing fits %s%s.", ram, with_data ? " without an imatrix" : "");
     if (with_data)
-        print_line(
-            stdout,
-            "With importance data %s fits: take a published file (--imatrix FILE), or make one by 'gquant "
-            "imatrix compute'.",
-            with_data->name);
+        print_line(stdout,
+                   "With an imatrix %s fits: take a published file (--imatrix FILE), or make one by 'gquant "
+                   "imatrix compute'.",
+                   with_data->name);
     free(target);
 }
 
 static void print_requantizing(const survey *s) {
     print_line(stdout,
                "The model is quantized already, most of it as %s. Making a smaller type of it "
-               "takes --allow-requantize and adds to what was lost; quantizing the original "
+               "takes --allow-requantize and adds to the quality loss; quantizing the base model "
                "gives a better file. Types that "
                "would not be smaller are left out.",
                s->facts->quantized);
@@ -177,14 +179,14 @@ static void print_requantizing(const survey *s) {
 static void print_dequantizing(const survey *s) {
     print_line(stdout,
                "Most of the folder is %s, which is dequantized before it gets another type. "
-               "Quantizing the original in 16 bits gives a better file.",
+               "Quantizing the base model in 16 bits gives a better file.",
                s->facts->dequantized);
 }
 
 static void print_curve(const survey *s) {
     table t;
     char size[UNIT_ROOM];
-    table_start(&t, "rrl", (const char *const[]){"--target-size", "divergence", ""});
+    table_start(&t, "rrl", (const char *const[]){"--target-size", "KL divergence", ""});
     for (size_t i = 0; i < s->n_curve; i++) {
         const gq_curve_point *p = &s->curve[i];
         table_cell(&t, text_format("%" PRIu64 "K", p->file_bytes / 1000));
@@ -219,9 +221,8 @@ static void print_survey(const survey *s) {
     if (s->facts->quantized) print_requantizing(s);
     if (s->facts->dequantized) print_dequantizing(s);
     if (s->tried) {
-        print_wrapped(stdout,
-                      "divergence: what is to be expected of plain encoding, in nats, by trials on the text; "
-                      "--calibrate makes it less");
+        print_wrapped(stdout, "KL divergence: expected of plain encoding, in nats, by trials on the text; "
+                              "--calibrate makes it less");
         if (s->n_curve) putchar('\n'), print_curve(s);
     }
     if (s->ram) print_advice(s);

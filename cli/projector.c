@@ -33,7 +33,7 @@ void projector_say_beside(const request *r, const gq_plan *plan) {
     }
     if (line)
         print_line(stderr, "the folder also holds: %s%s", line,
-                   more && !r->mmproj ? "; --mmproj writes what sees and hears" : "");
+                   more && !r->mmproj ? "; --mmproj writes the multimodal projector" : "");
     free(line);
 }
 

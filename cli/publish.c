@@ -104,6 +104,16 @@ static void publish_print(const request *r, const gq_publication *p) {
     table_end(&t, stdout);
 }
 
+/* Says which base model the page names, where it was found, or that it names none. */
+static void publish_say_base(const gq_publication *p) {
+    const char *source, *base = gq_publication_base_model(p, &source);
+    if (!base)
+        print_line(stdout,
+                   "base model: README.md names none, as MODEL does not; name it by --base-model OWNER/NAME");
+    else if (source)
+        print_line(stdout, "base model: %s, by %s; --base-model names another", base, source);
+}
+
 static void publish_say(const request *r, const gq_publication *p) {
     size_t n;
     if (r->quiet) return;
@@ -113,9 +123,14 @@ static void publish_say(const request *r, const gq_publication *p) {
     publish_print(r, p);
     size_t files = gq_plan_outputs(plan);
     for (gq_companion i = 0; i < GQ_COMPANIONS; i++) files += gq_publication_companion(p, i) != NULL;
-    if (!r->dry_run)
-        print_line(stdout, "%s: %zu of %zu files made, README.md, SHA256SUMS%s", r->out_dir,
-                   gq_publication_made(p), files, gq_publication_evaluation(p) ? ", divergence.svg" : "");
+    if (r->dry_run) return;
+    print_line(stdout, "%s: %zu of %zu files made, README.md, SHA256SUMS, .gitattributes%s", r->out_dir,
+               gq_publication_made(p), files, gq_publication_evaluation(p) ? ", divergence.svg" : "");
+    publish_say_base(p);
+    char *line =
+        text_add_word(text_format("upload: hf upload %s", r->repo ? r->repo : "OWNER/NAME"), r->out_dir);
+    print_line(stdout, "%s", line);
+    free(line);
 }
 
 /* ---- the command ---- */
@@ -150,6 +165,8 @@ static gq_publication *publish_do(const request *r, const gq_evaluation_request 
                                 .quantized_by = r->quantized_by,
                                 .evaluation = evaluation,
                                 .speeds = r->speeds,
+                                .title = r->title,
+                                .repo = r->repo,
                                 .projector = r->mmproj,
                                 .mtp_file = r->mtp_file,
                                 .draft = r->draft,

@@ -1,6 +1,6 @@
-/* The command `gquant types`: the file types, what each is for, and its typical harm. Harm is the divergence
- * from the original of model A in bench/results/small-models.md, with importance data; 0 where none was measured there. It
- * tells types apart, and is another one in other models.
+/* The command `gquant types`: the file types, what each is for, and a typical KL divergence: that of model A in
+ * bench/results/small-models.md from its base model, with an imatrix; 0 where none was measured. It orders types; other
+ * models have other values.
  */
 #include <stdio.h>
 #include <string.h>
@@ -13,10 +13,10 @@
 
 static const struct {
     const char *type;
-    double harm; /* nats per token */
+    double kld; /* nats per token */
     const char *purpose;
 } purposes[] = {
-    {"Q8_0", 0, "as good as the original, in half its bytes"},
+    {"Q8_0", 0, "nearly lossless, in half the bytes"},
     {"Q6_K", .00021, "where there is room for it"},
     {"Q5_K_M", 0, "between Q4_K_M and Q6_K"},
     {"Q5_K_S", .00052, "nearly that, a little smaller"},
@@ -27,7 +27,7 @@ static const struct {
     {"IQ3_M", .0047, "as Q3_K_M, in fewer bytes"},
     {"IQ3_XXS", .012, "where 3 bits just fit"},
     {"IQ2_M", .015, "large models in little memory"},
-    {"Q2_K", .020, "without a grid; IQ2_M has less harm"},
+    {"Q2_K", .020, "without a grid; IQ2_M has a lower KLD"},
     {"IQ2_XXS", .041, "where nothing else fits"},
     {"IQ1_M", .064, "the smallest there are"},
     {"IQ1_S", .075, "the smallest there are"},
@@ -46,9 +46,9 @@ static const char *types_purpose_text(const char *type) {
     return i < sizeof purposes / sizeof *purposes ? purposes[i].purpose : "";
 }
 
-static double types_harm(const char *type) {
+static double types_kld(const char *type) {
     size_t i = types_purpose(type);
-    return i < sizeof purposes / sizeof *purposes ? purposes[i].harm : 0;
+    return i < sizeof purposes / sizeof *purposes ? purposes[i].kld : 0;
 }
 
 static void types_print_json(void) {
@@ -60,7 +60,7 @@ static void types_print_json(void) {
         set_text(o, "name", name);
         if (gq_filetype_id(i) >= 0) set_count(o, "number", (uint64_t)gq_filetype_id(i));
         if (gq_filetype_bits(i) > 0) set_number(o, "bits_per_weight", gq_filetype_bits(i));
-        if (types_harm(name) > 0) set_number(o, "typical_divergence", types_harm(name));
+        if (types_kld(name) > 0) set_number(o, "typical_divergence", types_kld(name));
         set_bool(o, "advised", gq_filetype_advised(i));
         set_text(o, "summary", gq_filetype_summary(i));
         set_text(o, "purpose", types_purpose_text(name));
@@ -84,16 +84,16 @@ int types_main(const request *r) {
     table t;
     if (r->n_arguments) return types_print_recipe(r->arguments[0]);
     if (r->json) return types_print_json(), GQ_OK;
-    table_start(&t, "lr2r1rl", (const char *const[]){"TYPE", "number", "bpw", "harm", ""});
+    table_start(&t, "lr2r1rl", (const char *const[]){"TYPE", "number", "bpw", "KLD", ""});
     for (size_t i = 0; i < gq_filetype_count(); i++) {
         const char *name = gq_filetype_name(i), *about = gq_filetype_summary(i),
                    *purpose = types_purpose_text(name);
-        double harm = types_harm(name);
+        double kld = types_kld(name);
         table_text(&t, name);
         table_cell(&t, gq_filetype_id(i) < 0 ? text_format("-") : text_format("%d", gq_filetype_id(i)));
         table_cell(&t, gq_filetype_bits(i) > 0 ? text_format("%.2f", gq_filetype_bits(i)) : text_format("-"));
-        table_cell(&t, harm > 0 ? text_format("%.2g", harm) : text_format("-"));
-        /* Importance data are a condition, so that is said beside the purpose. */
+        table_cell(&t, kld > 0 ? text_format("%.2g", kld) : text_format("-"));
+        /* That a type requires an imatrix is said beside its purpose. */
         if (*purpose && strstr(about, "needs"))
             table_cell(&t, text_format("%s; %s", purpose, about));
         else
@@ -103,8 +103,9 @@ int types_main(const request *r) {
     for (size_t i = 0; (named = gq_named_recipe_at(i)); i++)
         table_row(&t, (const char *const[]){named->name, "-", "-", "-", named->summary});
     table_end(&t, stdout);
-    print_wrapped(stdout,
-                  "bpw: bits per weight of a whole model, about. harm: divergence of a small model with "
-                  "importance data, in nats; it tells types apart (bench/results/small-models.md)");
+    print_wrapped(
+        stdout,
+        "bpw: bits per weight of a whole model, about. KLD: KL divergence of a small model with an imatrix, "
+        "in nats; it orders types (bench/results/small-models.md)");
     return GQ_OK;
 }

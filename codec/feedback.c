@@ -54,9 +54,10 @@ void feedback_chain_factors(const float *metric, size_t n, size_t together, floa
     }
 }
 
-/* ---- moments in bf16 ---- */
+/* ---- Hessians in bf16 ---- */
 
-/* Rounds moments to product_parts, tile by tile, each in its own place: parts are half as long as floats. */
+/* Rounds a Hessian's factor to product_parts, tile by tile, each in its own place: parts are half as long as
+ * floats. */
 
 enum { TILE = PASS_COLUMNS * PASS_COLUMNS };
 
@@ -78,7 +79,7 @@ static void round_root_tile(float *tile) {
     memcpy((uint8_t *)tile + sizeof turned, turned, sizeof turned);
 }
 
-void feedback_round_strip(const feedback_moments *m, size_t strip) {
+void feedback_round_strip(const feedback_hessian *m, size_t strip) {
     float *root = (float *)m->root + feedback_triangle(strip);
     for (size_t i = 0; i < strip; i++) round_root_tile(root + i * TILE);
     if (!m->difference) return;

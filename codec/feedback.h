@@ -1,31 +1,31 @@
-/* Rounding with error feedback: rows are rounded column by column, and what rounding did to a column is made
- * good by those after it, as far as the inputs of the columns go together.
+/* GPTQ-style rounding with error feedback (Frantar et al. 2022, arXiv:2210.17323): a row is rounded column by column, and
+ * the rounding error of a column is compensated in the columns after it, as far as the columns' inputs are correlated.
  *
- * A row w becomes q so that (q - t) H (q - t)^T is small: H, the moments of the inputs y that the rounded
- * matrix meets (damped, study/inputs/factor.h), t = w + a w D H^-1 the row that fits best, D the mean of
- * (x - y) y^T, x the inputs that the row was trained for. With H = R R^T, R upper triangular, that is the sum
- * over columns c of r_c^2,
+ * A row w becomes q so that (q - t) H (q - t)^T is small. H = E[y y^T] is the Hessian, the second-moment matrix of the
+ * inputs y that the quantized matrix receives (damped, study/inputs/factor.h). t = w + a w D H^-1 is the row that fits
+ * best, D = E[(x - y) y^T], x the inputs in the base model: asymmetric calibration, the term of GPTAQ (Li et al. 2025,
+ * arXiv:2504.02692) and Qronos (arXiv:2505.11695), of which the factor a takes a share. With H = R R^T, R the upper
+ * triangular Cholesky factor, the loss is the sum over columns c of r_c^2,
  *
  *     r_c = R[c][c] (v_c - q_c),    v_c = w_c + (a z_c + sum over k < c of (w_k - q_k) R[k][c]) / R[c][c],
  *
- * z the solution of z R^T = w D, or of z R^T = p where p, the row of P, says by what the output is to change:
- * P = mean of r y^T, r the change wanted for a token. So q_c is the code nearest to v_c, and an error in
- * column c costs R[c][c]^2; a block's scales are chosen with these weights, for what v would be if its
- * columns were not rounded. (The usual form, with the triangular root of H^-1, gives the same v; this one
- * needs no inverse.)
+ * z the solution of z R^T = w D, or of z R^T = p where p, a row of P = E[r y^T], says how the output is to change: r is
+ * the change wanted for a token. So q_c is the code nearest to v_c, and an error in column c costs R[c][c]^2; a block's
+ * scales are chosen with these weights, for what v would be if its columns were not rounded. GPTQ's own form, with the
+ * Cholesky factor of H^-1, gives the same v; this one needs no inverse.
  *
- * Trials choose a block's scales again, for v as it was when its columns were rounded by the scales before.
- * Those are kept with which these columns add the least to the sum.
+ * Trials choose a block's scales again, for v as it was when its columns were rounded with the scales before. The scales
+ * with which these columns add the least to the loss are kept.
  *
- * Afterwards each row is scaled so that its projection on t, under H, is kept. Sweeps of descent, if wanted,
- * come before: each column's code is chosen again, all others given.
+ * Afterwards each row is scaled so that its projection on t, under H, is kept. Optional passes of coordinate descent come
+ * before that (`sweeps`): each column's code is chosen again, all others given.
  *
- * Rows are independent of each other, and all sums run in a fixed order, so that bytes depend neither on how
- * rows are put together nor on the level (but x86-64-v2, which has no fused multiply-add).
+ * Rows are independent of each other, and all sums run in a fixed order, so that bytes depend neither on how rows are
+ * grouped nor on the ISA level (except x86-64-v2, which has no fused multiply-add).
  *
- * In a chain rows are not independent: the errors e_i = t_i - q_i of a head's rows count together under a
- * metric G, and the sum over i and j of G_ij e_i H e_j^T is to be small. With S the metric after all rows
- * behind row k are eliminated, row k aims at
+ * In a chain rows are not independent: the errors e_i = t_i - q_i of a head's rows count together under a metric G, and
+ * the sum over i and j of G_ij e_i H e_j^T is to be small. With S the metric after all rows behind row k are eliminated,
+ * row k aims at
  *
  *     t_k + sum over finished rows j of (S_kj / S_kk) (t_j - q_j),
  *
@@ -49,23 +49,23 @@ static inline size_t feedback_square(size_t columns, size_t i) {
     return i * PASS_COLUMNS * feedback_padded(columns);
 }
 
-/* The second moments of a run of columns. */
-typedef struct feedback_moments {
+/* The Hessian of a run of columns, as its Cholesky factor, and the GPTAQ term. */
+typedef struct feedback_hessian {
     size_t columns;          /* a multiple of PASS_COLUMNS in all runs but the last */
-    const float *root;       /* triangle: R. 1 on the diagonal beyond the last column */
-    const float *diagonal;   /* PASS_COLUMNS x PASS_COLUMNS per strip: H there; for sweeps */
-    const float *difference; /* square: D; NULL: x = y */
-    float correction;        /* a, 0..1 */
+    const float *root;       /* triangle: R, the Cholesky factor. 1 on the diagonal beyond the last column */
+    const float *diagonal;   /* PASS_COLUMNS x PASS_COLUMNS per strip: H there; for coordinate descent */
+    const float *difference; /* square: D of the GPTAQ term; NULL: x = y */
+    float correction;        /* a, the factor of the GPTAQ term, 0..1 */
     const float *lacking;    /* P in place of D: all strips of the matrix's rows in each strip of columns, in
                                 tiles that have a column's rows side by side; NULL: none */
     matmul_arithmetic arithmetic; /* of products over more than a strip; in bf16 R and D are rounded
                                      (feedback_round_strip) */
-} feedback_moments;
+} feedback_hessian;
 
 /* Rounds what a strip has of R off its diagonal tile, and of D, neither of which need be const, to
  * product_parts, of D without the columns. What is within a strip, and P, stays in float32. Once all strips
  * are, the arithmetic is to be set. */
-void feedback_round_strip(const feedback_moments *m, size_t strip);
+void feedback_round_strip(const feedback_hessian *m, size_t strip);
 
 /* Rows that are rounded one after another. `together` rows of each head are rounded at once, as far from each
  * other as possible, and know nothing of each other. */
@@ -91,19 +91,19 @@ typedef struct feedback_task {
     const kernels *kernels;
     uint32_t type; /* of which these have steps */
     codec_effort effort;
-    int sweeps;                      /* of descent */
-    const feedback_moments *moments; /* of runs of columns, one after another; together they are all */
+    int sweeps;                      /* passes of coordinate descent */
+    const feedback_hessian *moments; /* of runs of columns, one after another; together they are all */
     size_t n_moments;
     size_t columns;                /* whole blocks of the type */
     void *scratch;                 /* feedback_bytes, aligned to 64; each thread its own */
     size_t first_row, matrix_rows; /* where P is given: the first row's number in the matrix, a multiple of
                                       FEEDBACK_ROWS, and how many rows that has */
-    uint8_t *unswept;              /* gets the blocks as they are without the sweeps; NULL: not wanted */
-    const feedback_chain *chain;   /* NULL: rows are independent. No P then */
-    int trials;                    /* of other scales per block */
+    uint8_t *unswept;            /* gets the blocks as they are before coordinate descent; NULL: not wanted */
+    const feedback_chain *chain; /* NULL: rows are independent. No P then */
+    int trials;                  /* of other scales per block */
     void (*told)(void *data, size_t rows); /* called when so many more rows are rounded; NULL: not called */
     void *data;
-    const product_kernels *by; /* of products over more than a strip, in the moments' arithmetic; NULL: the
+    const product_kernels *by; /* of products over more than a strip, in the Hessian's arithmetic; NULL: the
                                   level's own */
 } feedback_task;
 
@@ -113,14 +113,14 @@ typedef struct feedback_sums {
     uint64_t codes, ends; /* codes; and of these, ends of their range that a weight lay beyond */
 } feedback_sums;
 
-/* The sweeps of descent that an effort stands for. Two leave .94 of the divergence without them on model A of
- * bench/results/small-models.md, and .74 where a few columns are 10 to 300 times larger: such a column may
- * come late, where none behind it can make good its error. Four leave .72 there. */
+/* Passes of coordinate descent at an effort. Two lower the KL divergence by 6 % on model A of
+ * bench/results/small-models.md, and by 26 % where a few columns are 10 to 300 times larger: such a column may come late,
+ * where no later column can compensate its error. Four lower it by 28 % there. */
 static inline int feedback_sweeps(codec_effort effort) {
     return effort == EFFORT_FAST ? 0 : effort == EFFORT_BEST ? 4 : 2;
 }
 
-/* The trials of scales that an effort stands for: bench/results/calibration.md has what some numbers leave. */
+/* Trials of scales per block at an effort: bench/results/calibration.md has the KL divergence for some numbers. */
 static inline int feedback_trials(codec_effort effort) {
     return effort == EFFORT_FAST ? 0 : effort == EFFORT_BEST ? 12 : 6;
 }
@@ -134,8 +134,8 @@ uint64_t feedback_most_bytes(size_t columns, matmul_arithmetic arithmetic);
 void codec_feedback(const feedback_task *t, const float *x, size_t rows, uint8_t *blocks,
                     feedback_sums *sums);
 
-/* The layout of the scratch of a pass of codec/feedback.h: floats; where moments are rounded what is
- * multiplied with them; then the blocks' state of the type's steps. */
+/* The layout of the scratch of a pass of codec/feedback.h: floats; where they are rounded to bf16, the
+ * operands; then the blocks' state of the type's steps. */
 
 enum {
     FEEDBACK_ARRAYS = 5,       /* with all columns of all rows */

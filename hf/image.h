@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "hf/tensors/build.h"
+#include "hf/tensors/tensors.h"
 
 /* Makes the tensors of all arrays of the model, and its pairs. On failure, too, hf_build_free has to be
  * called. */

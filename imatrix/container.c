@@ -1,10 +1,9 @@
-/* The GGUF-based layout of importance data. An entry is two or three tensors that share a weight's name and
- * end in .in_sum2 (sums of squares), .counts, and where it is there .in_sum (plain sums). Reading sorts all
- * tensors with such an ending by the name before it, so that those of an entry stand side by side, and
- * ignores the others. Numbers of elements are checked and shapes are not: each count belongs to the same
- * number of sums. The keys imatrix.* are for reports only, so a strange one is worth a warning. Writing
- * converts data that count calls into tokens by the chunk size.
- */
+/* The GGUF format of an imatrix (llama.cpp's tools/imatrix). An entry is two or three tensors that share a
+ * weight's name and end in .in_sum2 (sums of squares), .counts, and where it is there .in_sum (plain sums).
+ * Reading sorts all tensors with such an ending by the name before it, so that those of an entry stand side
+ * by side, and ignores the others. Numbers of elements are checked and shapes are not: each count belongs to
+ * the same number of sums. The keys imatrix.* are for reports only, so a strange one is worth a warning.
+ * Writing converts data that count calls into tokens by the chunk size. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,8 +103,8 @@ static bool read_entries(imatrix *im, const gguf_shard *s, const container_part 
     uint64_t entries = 0;
     for (size_t i = 0; i < n; i++) entries += i == 0 || compare_base(&parts[i - 1], &parts[i]) != 0;
     if (entries == 0)
-        return gq_fail(e, "%s: not importance data: none of its %llu tensors is called *%s or *%s",
-                       s->file.path, (unsigned long long)s->n_tensors, suffixes[SUMS], suffixes[COUNTS]);
+        return gq_fail(e, "%s: not an imatrix: none of its %llu tensors is called *%s or *%s", s->file.path,
+                       (unsigned long long)s->n_tensors, suffixes[SUMS], suffixes[COUNTS]);
     if (entries > IMATRIX_MAX_ENTRIES)
         return gq_fail(e, "%s: %llu entries, expected at most %d", s->file.path, (unsigned long long)entries,
                        IMATRIX_MAX_ENTRIES);

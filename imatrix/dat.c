@@ -1,10 +1,9 @@
-/* The legacy layout of importance data, .dat: the number of entries; per entry the name's length, the name,
- * calls, the number of values, and the values; then, in newer files, the number of chunks and a data set's
- * name. Nothing marks such a file: whatever does not begin with "GGUF" is read as one, and its numbers must
- * fit the bytes that are there. A value is a mean times calls, and an entry has one count of calls for all
- * its matrices. Writing therefore takes the largest count of an entry, converts tokens into calls, and scales
- * each matrix's means to it; an entry without any data is left out.
- */
+/* The legacy imatrix format, .dat: the number of entries; per entry the name's length, the name, calls, the
+ * number of values, and the values; then, in newer files, the number of chunks and a data set's name. Nothing
+ * marks such a file: whatever does not begin with "GGUF" is read as one, and its numbers must fit the bytes
+ * that are there. A value is a mean times calls, and an entry has one count of calls for all its matrices.
+ * Writing therefore takes the largest count of an entry, converts tokens into calls, and scales each matrix's
+ * means to it; an entry without any data is left out. */
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -56,7 +55,7 @@ static bool dat_read_entry(imatrix *im, cursor *c, uint32_t index, gq_error *e) 
     if (calls < 0)
         return gq_fail(e, "%s: entry '%s': call count %d, expected 0 or more", c->file->path, name, calls);
     if (n < 1 || (uint64_t)n > cursor_bytes_left(c) / sizeof(float))
-        return gq_fail(e, "%s: entry '%s': %d values announced at offset %llu, where %llu bytes are left",
+        return gq_fail(e, "%s: entry '%s': %d values at offset %llu, but only %llu bytes are left",
                        c->file->path, name, n, (unsigned long long)(c->at - sizeof n),
                        (unsigned long long)cursor_bytes_left(c));
     imatrix_entry *entry = &im->entries[im->n_entries];
@@ -76,15 +75,16 @@ static bool read_trailer(imatrix *im, cursor *c, gq_error *e) {
                        (unsigned long long)(c->at - sizeof chunks), chunks);
     im->chunk_count = (uint32_t)chunks;
     if (cursor_bytes_left(c) == 0) return true;
-    if (!cursor_take_bytes(c, &length, sizeof length, "the length of the data set's name", e)) return false;
+    if (!cursor_take_bytes(c, &length, sizeof length, "the length of the dataset's name", e)) return false;
     if (length < 0 || (uint64_t)length > cursor_bytes_left(c))
-        return gq_fail(e, "%s: offset %llu: the data set's name is %d bytes long, where %llu bytes are left",
+        return gq_fail(e,
+                       "%s: offset %llu: the dataset's name is %d bytes long, but only %llu bytes are left",
                        c->file->path, (unsigned long long)(c->at - sizeof length), length,
                        (unsigned long long)cursor_bytes_left(c));
     if (length == 0) return true;
     char *text = malloc((size_t)length);
     if (!text) return gq_fail_memory(e, (unsigned long long)length);
-    bool ok = cursor_take_bytes(c, text, (size_t)length, "the data set's name", e) &&
+    bool ok = cursor_take_bytes(c, text, (size_t)length, "the dataset's name", e) &&
               imatrix_add_dataset(im, text, (uint64_t)length, e);
     free(text);
     return ok;
@@ -94,12 +94,12 @@ bool imatrix_read_dat(imatrix *im, const gq_file *file, gq_error *e) {
     cursor c = {file, 0};
     im->legacy = true;
     int32_t n;
-    if (file->size == 0) return gq_fail(e, "%s: the file is empty, expected importance data", file->path);
+    if (file->size == 0) return gq_fail(e, "%s: the file is empty, expected an imatrix", file->path);
     if (!cursor_take_bytes(&c, &n, sizeof n, "the number of entries", e)) return false;
     if (n < 1 || n > IMATRIX_MAX_ENTRIES || (uint64_t)n > cursor_bytes_left(&c) / SMALLEST_ENTRY)
         return gq_fail(e,
-                       "%s: not importance data: it does not begin with \"GGUF\", and read as the legacy "
-                       "layout it announces %d entries in %llu bytes",
+                       "%s: not an imatrix: it does not begin with \"GGUF\", and in the legacy format it "
+                       "would have %d entries in %llu bytes",
                        file->path, n, (unsigned long long)file->size);
     if (!imatrix_reserve(im, (uint64_t)n, e)) return false;
     for (uint32_t i = 0; i < (uint32_t)n; i++)
@@ -127,7 +127,7 @@ static uint8_t *put_i32(uint8_t *to, uint64_t value) {
 static bool entry_size(const imatrix *im, const imatrix_entry *x, uint64_t *size, gq_error *e) {
     *size = 0;
     if (calls_of(im, x) > INT32_MAX || x->n_values > INT32_MAX)
-        return gq_fail(e, "entry '%s': %g calls and %llu values, the legacy layout has room for %d each",
+        return gq_fail(e, "entry '%s': %g calls and %llu values, the legacy format has room for %d each",
                        x->name, calls_of(im, x), (unsigned long long)x->n_values, INT32_MAX);
     if (calls_of(im, x) > 0) *size = 3 * sizeof(int32_t) + strlen(x->name) + x->n_values * sizeof(float);
     return true;
@@ -164,7 +164,7 @@ static bool dat_measure_size(const imatrix *im, const char *dataset, uint64_t *n
         *n += bytes > 0;
     }
     if (*n == 0)
-        return gq_fail(e, "none of %llu entries has any data, nothing to write",
+        return gq_fail(e, "none of the %llu entries has data: there is nothing to write",
                        (unsigned long long)im->n_entries);
     return true;
 }

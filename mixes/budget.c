@@ -10,8 +10,7 @@
  *
  * where a candidate's regret is what it costs at this price beyond the tensor's best. All three terms are
  * known or not negative, so a choice can beat the one in hand only if its regrets stay below the gap between
- * that one and the bound. Few candidates do: the search is over those.
- */
+ * that one and the bound. Few candidates do: the search is over those. */
 #include "mixes/budget.h"
 
 #include <math.h>
@@ -86,7 +85,7 @@ static bool check_tensors(const search *s, gq_error *e) {
         for (size_t k = 0; k < s->tensors[t].n; k++) {
             const budget_candidate *c = &s->tensors[t].candidates[k];
             if (!(c->error >= 0 && c->error <= 1e300))
-                return gq_fail(e, "tensor %zu, candidate %zu: error %g is no finite number >= 0", t, k,
+                return gq_fail(e, "tensor %zu, candidate %zu: error %g is not a finite number >= 0", t, k,
                                c->error);
             if (c->bytes < low) low = c->bytes;
             if (c->bytes > high) high = c->bytes;

@@ -77,6 +77,6 @@ bool mix_type_named(const char *name, const char *where, uint32_t *type, gq_erro
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++)
         if (tensor_type_of(id)) known[n++] = tensor_type_name(id);
     const char *near = nearest_name(name, known, n);
-    if (near) return gq_fail_usage(e, "%s: '%s' is no tensor type, did you mean %s?", where, name, near);
-    return gq_fail_usage(e, "%s: '%s' is no tensor type", where, name);
+    if (near) return gq_fail_usage(e, "%s: '%s' is not a tensor type, did you mean %s?", where, name, near);
+    return gq_fail_usage(e, "%s: '%s' is not a tensor type", where, name);
 }

@@ -3,8 +3,7 @@
  * ECMAScript, which recipes are written for. They come from users and from recipes that people share, so none
  * may hang the program or take its memory. One match has limits for steps, depth and heap; all compiled
  * patterns together have one for bytes; and a matcher counts the steps of all matches of an output, by a
- * callout before each item of a pattern. mix_patterns_idle finds the patterns that had no effect.
- */
+ * callout before each item of a pattern. mix_patterns_idle finds the patterns that had no effect. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
@@ -70,7 +69,7 @@ static bool item_compile(item *it, const char *text, size_t n, bool lower, gq_er
 static bool item_split(const char *text, size_t *pattern_length, uint32_t *type, gq_error *e) {
     const char *equals = strchr(text, '=');
     if (!equals) return gq_fail_usage(e, "'%s': expected PATTERN=TYPE", text);
-    if (equals == text) return gq_fail_usage(e, "'%s': nothing stands before the '='", text);
+    if (equals == text) return gq_fail_usage(e, "'%s': the pattern before the '=' is empty", text);
     const tensor_type *t = tensor_type_named(equals + 1);
     const mix_filetype *filetype = mix_filetype_named(equals + 1);
     if (!t && filetype && filetype->base < GGUF_TYPE_LIMIT)
@@ -136,9 +135,8 @@ void mix_patterns_free(mix_pattern *p) {
 /* ---- matching ---- */
 
 /* Called before each item of a pattern. */
-static int pattern_count_step(pcre2_callout_block *at, void *matcher) {
+static int pattern_count_step(pcre2_callout_block *, void *matcher) {
     mix_matcher *m = matcher;
-    (void)at;
     return m->steps && --m->steps ? 0 : PCRE2_ERROR_CALLOUT;
 }
 

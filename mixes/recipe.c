@@ -42,7 +42,7 @@ bool mix_recipe_read(mix_recipe *r, const char *name, const char *text, size_t n
            at = n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0; /* editors on Windows write a BOM */
     *r = (mix_recipe){0};
     const char *nul = memchr(text, 0, n);
-    bool ok = !nul || fail_here(name, text, (size_t)(nul - text), "a zero byte; this is no text file", e);
+    bool ok = !nul || fail_here(name, text, (size_t)(nul - text), "a zero byte; this is not a text file", e);
     while (ok && at < n) {
         if (recipe_is_space(text[at]) || text[at] == ',') {
             at++;
@@ -152,9 +152,8 @@ char *mix_recipe_write(const mix_tensor *tensors, const uint32_t *types, size_t 
 
 /* ---- with names ---- */
 
-/* Recipes that publishers of models made common, by the names that their files have. docs/recipes.md says where
- * each is from. A recipe is a file type and patterns that go before its rules.
- */
+/* Recipes that publishers of models made common, by the names that their files have. docs/recipes.md says
+ * where each is from. A recipe is a file type and patterns that go before its rules. */
 
 #define LARGE_ENDS "^output\\.weight$=Q8_0\n^token_embd\\.weight$=Q8_0\n"
 const mix_named_recipe mix_named_recipes[] = {

@@ -1,4 +1,4 @@
-/* The chart of divergence, or else of the error of weights, against size, as SVG for light and dark pages.
+/* The chart of KL divergence, or else of the error of weights, against size, as SVG for light and dark pages.
  * Both axes are logarithmic. Names stand beside their points, where the next point leaves room.
  */
 #include <ctype.h>
@@ -27,13 +27,19 @@ static double harm_of_row(const gq_page_row *row) {
     return row->evaluated ? row->evaluated->divergence.value : row->relative_error;
 }
 
+/* The size of a file in the chart's unit: megabytes, where no file has a gigabyte. */
+static double size_of_row(const gq_page *p, const gq_page_row *row) {
+    bool has_gigabytes = p->rows[0].file_bytes >= 1000000000; /* the largest is first */
+    return (double)row->file_bytes / (has_gigabytes ? 1e9 : 1e6);
+}
+
 static bool is_drawn(const gq_page_row *row) { return harm_of_row(row) > 0 && row->file_bytes > 0; }
 
 /* Makes an axis that holds all drawn values, with a tenth of room on both sides. */
 static chart_axis axis_of(const gq_page *p, bool harm, double from, double to) {
     chart_axis a = {INFINITY, 0, from, to};
     for (size_t i = 0; i < p->n; i++) {
-        double value = harm ? harm_of_row(&p->rows[i]) : (double)p->rows[i].file_bytes / 1e9;
+        double value = harm ? harm_of_row(&p->rows[i]) : size_of_row(p, &p->rows[i]);
         if (is_drawn(&p->rows[i])) a.low = fmin(a.low, value), a.high = fmax(a.high, value);
     }
     double room = pow(fmax(a.high / a.low, 1.5), .1);
@@ -101,13 +107,13 @@ static void draw_points(FILE *to, const gq_page *p, const chart_axis *x, const c
     for (size_t i = p->n; i-- > 0;) { /* smallest first */
         const gq_page_row *row = &p->rows[i];
         if (!is_drawn(row)) continue;
-        double cx = axis_at(x, (double)row->file_bytes / 1e9), cy = axis_at(y, harm_of_row(row));
+        double cx = axis_at(x, size_of_row(p, row)), cy = axis_at(y, harm_of_row(row));
         /* Names stand right of their points: left near the edge, or where the next point lies; and below
          * where the last name is. */
         const gq_page_row *next = i > 0 ? row - 1 : NULL;
         bool near = fabs(cy - last_y) < NAME_HEIGHT && cx - last_x < NAME_WIDTH;
         bool crowded = next && is_drawn(next) && fabs(axis_at(y, harm_of_row(next)) - cy) < NAME_HEIGHT &&
-                       axis_at(x, (double)next->file_bytes / 1e9) - cx < NAME_WIDTH;
+                       axis_at(x, size_of_row(p, next)) - cx < NAME_WIDTH;
         bool left = cx > WIDTH - RIGHT - NAME_WIDTH || (crowded && !near);
         fprintf(to, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%d\"/><text class=\"name\" x=\"%.1f\" y=\"%.1f\"%s>",
                 cx, cy, POINT, cx + (left ? -10 : 10), cy + 5 + (near ? NAME_HEIGHT - 4 : 0),
@@ -133,11 +139,13 @@ void page_write_chart(FILE *to, const gq_page *p) {
         "@media(max-width:480px){text{font-size:22px}}" /* as wide as the picture is shown, so on a phone */
         "@media(prefers-color-scheme:dark){svg{background:#0d1117}text{fill:#b5bdc8}.name{fill:#f0f3f6}"
         ".grid{stroke:#30363d}circle{fill:#58a6ff}}</style>\n",
-        WIDTH, HEIGHT, WIDTH, p->evaluation ? "divergence" : "relative error", chart_mark);
+        WIDTH, HEIGHT, WIDTH, p->evaluation ? "KL divergence" : "relative error", chart_mark);
     fprintf(to, "<text x=\"%d\" y=\"22\">%s: lower is better</text>\n", LEFT - 72,
-            p->evaluation ? "Divergence from the original, nats" : "Relative error of the weights");
-    fprintf(to, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">size of the file, GB</text>\n", WIDTH - RIGHT,
-            HEIGHT - 12);
+            !p->evaluation                         ? "Relative error of the weights"
+            : isnan(p->original->perplexity.value) ? "Cosine distance from the base model"
+                                                   : "KL divergence from the base model, nats");
+    fprintf(to, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">file size, %s</text>\n", WIDTH - RIGHT,
+            HEIGHT - 12, p->n && p->rows[0].file_bytes < 1000000000 ? "MB" : "GB");
     if (drawn) {
         chart_axis x = axis_of(p, false, LEFT, WIDTH - RIGHT), y = axis_of(p, true, HEIGHT - BOTTOM, TOP);
         draw_grid(to, &x, false), draw_grid(to, &y, true);

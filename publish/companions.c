@@ -145,6 +145,7 @@ bool publication_make_companions(gq_publication *p, gq_error *e) {
 
 bool companion_is_named(const char *file, const char *stem) {
     size_t n = strlen(stem);
+    if (n && !strncmp(file, stem, n) && !strncmp(file + n, "-imatrix.", strlen("-imatrix."))) return true;
     for (gq_companion i = 0; i < GQ_COMPANIONS; i++) {
         size_t begins = strlen(companions[i].prefix);
         if (!strncmp(file, companions[i].prefix, begins) && !strncmp(file + begins, stem, n) &&

@@ -20,7 +20,7 @@
 #include "base/safe_file.h"
 #include "publish/chart.h"
 #include "publish/companions.h"
-#include "publish/table.h"
+#include "publish/text.h"
 
 bool folder_lock(gq_publication *p, gq_error *e) {
     p->folder_fd = open(p->options.out_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -244,6 +244,24 @@ bool folder_check(const gq_publication *p, gq_error *e) {
            (!p->request.evaluation || folder_check_chart(p, e));
 }
 
+/* ---- .gitattributes ---- */
+
+bool folder_write_attributes(const gq_publication *p, gq_error *e) {
+    static const char lines[] = "*.gguf filter=lfs diff=lfs merge=lfs -text\n"
+                                "*.dat filter=lfs diff=lfs merge=lfs -text\n"
+                                "*.gz filter=lfs diff=lfs merge=lfs -text\n";
+    bool is_there;
+    char *old = folder_read(p, PUBLISH_ATTRIBUTES, &is_there, e), *text = NULL;
+    if (is_there && !old) return gq_fail(e, "%s/%s cannot be read", p->options.out_dir, PUBLISH_ATTRIBUTES);
+    if (old && strstr(old, "*.gguf filter=lfs")) return free(old), true;
+    size_t n = old ? strlen(old) : 0;
+    bool ok = asprintf(&text, "%s%s%s", old ? old : "", n && old[n - 1] != '\n' ? "\n" : "", lines) >= 0 ||
+              (text = NULL, gq_fail_memory(e, n));
+    ok = ok && folder_write(p, PUBLISH_ATTRIBUTES, text, e);
+    free(text), free(old);
+    return ok;
+}
+
 /* ---- files of the page ---- */
 
 static bool folder_add_file(gq_publication *p, const char *path, const char *label, uint64_t bytes,
@@ -318,6 +336,7 @@ static bool folder_is_earlier(const gq_publication *p, const char *name) {
         return false;
     for (size_t i = 0; i < p->n; i++)
         if (!strcmp(name, page_file_name(gq_plan_summary(p->plan, i)->path))) return false;
+    if (p->imatrix_name && !strcmp(name, p->imatrix_name)) return false;
     for (gq_companion i = 0; i < GQ_COMPANIONS; i++)
         if (p->companions[i] && !strcmp(name, page_file_name(gq_plan_summary(p->companions[i], 0)->path)))
             return false;

@@ -19,3 +19,5 @@ bool folder_write_page(gq_publication *p, const char *front, const char *text, g
 bool folder_write_chart(const gq_publication *p, const char *chart, gq_error *e);
 /* Writes SHA256SUMS of lines; those of other files that are there already follow them. */
 bool folder_write_sums(gq_publication *p, const char *lines, gq_error *e);
+/* Has .gitattributes say that models go through LFS or Xet; other lines of it stay. */
+bool folder_write_attributes(const gq_publication *p, gq_error *e);

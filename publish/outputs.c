@@ -14,7 +14,7 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "publish/ladder.h"
-#include "publish/table.h"
+#include "publish/text.h"
 
 /* ---- names ---- */
 

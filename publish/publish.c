@@ -1,10 +1,11 @@
 /* A folder to upload. The steps: name the outputs by a template, plan all of them, leave out what is there
  * and whole, make the rest in one run, evaluate all, and write the page, its chart and the checksums
- * (readme.c, sums.c). Every step can be repeated: the same request goes on where it was stopped, and makes
+ * (card.c, sums.c). Every step can be repeated: the same request goes on where it was stopped, and makes
  * only what is missing.
  */
 #include "publish/publish.h"
-#include "publish/readme.h"
+#include "publish/card.h"
+#include "publish/extras.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,6 @@
 #include "publish/folder.h"
 #include "publish/ladder.h"
 #include "publish/outputs.h"
-#include "publish/table.h"
 
 /* Bytes of a shard at most: hubs take files of up to 50 GB. */
 static const uint64_t SHARD_BYTES = 48 * LADDER_GB;
@@ -54,7 +54,7 @@ static bool publication_check_folder(const gq_publication *p, gq_error *e) {
 /* Whether the page and what goes with it can be written: their places are free or hold files, none of which
  * is read. */
 static bool publication_check_places(const gq_publication *p, gq_error *e) {
-    static const char *const names[] = {PUBLISH_PAGE, PUBLISH_SUMS, PUBLISH_CHART};
+    static const char *const names[] = {PUBLISH_PAGE, PUBLISH_SUMS, PUBLISH_CHART, PUBLISH_ATTRIBUTES};
     bool ok = publication_check_folder(p, e);
     for (size_t i = 0; ok && !p->options.dry_run && i < sizeof names / sizeof *names; i++) {
         char *path = NULL;
@@ -254,15 +254,19 @@ static bool publication_check_speeds(const gq_publication *p, gq_error *e) {
 /* Writes the page, its chart and the checksums. */
 static bool publication_finish(gq_publication *p, gq_error *e) {
     publication_begin(p, PART_SUMS, NULL);
-    bool ok = publication_write_page(p, e);
+    bool ok = publication_write_extras(p, e) && publication_write_page(p, e);
     if (ok) parts_end(&p->parts);
     publication_end(p, ok ? NULL : e);
     return ok;
 }
 
-static bool publication_check_base(const gq_publish_request *r, gq_error *e) {
-    return !r->base_model || publication_is_repository(r->base_model, strlen(r->base_model)) ||
-           gq_fail_usage(e, "the base model '%s': expected OWNER/NAME, as a hub has it", r->base_model);
+static bool publication_check_ids(const gq_publish_request *r, gq_error *e) {
+    const char *const ids[][2] = {{"base model", r->base_model}, {"repository", r->repo}};
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+        if (ids[i][1] && !base_model_is_id(ids[i][1], strlen(ids[i][1])))
+            return gq_fail_usage(e, "the %s '%s': expected OWNER/NAME, as a hub has it", ids[i][0],
+                                 ids[i][1]);
+    return true;
 }
 
 /* ---- the whole ---- */
@@ -277,7 +281,8 @@ static bool publication_open(gq_publication *p, const gq_options *asked, gq_erro
     p->memory = memory.cache_bytes + memory.buffer_bytes, p->context = memory.context;
     if (!p->options.measure_file && publication_would_upload(p, GQ_MEASURE_SUFFIX))
         p->options.measure_file = "";
-    return publication_name_model(p, e) && publication_list(p, asked, e);
+    return publication_name_model(p, e) && publication_list(p, asked, e) &&
+           base_model_find(&p->base_model, p->request.base_model, p->options.input, p->model, p->stem, e);
 }
 
 static bool publication_do(gq_publication *p, gq_error *e) {
@@ -288,9 +293,9 @@ static bool publication_do(gq_publication *p, gq_error *e) {
     p->options.outputs = NULL, p->options.n_outputs = 0;
     if (!asked.input) return gq_fail_usage(e, "there is no input");
     if (!asked.out_dir) return gq_fail_usage(e, "there is no folder for the files");
-    if (!publication_check_template(r, e) || !publication_check_base(r, e) ||
+    if (!publication_check_template(r, e) || !publication_check_ids(r, e) ||
         (!p->options.dry_run && !folder_lock(p, e)) || !publication_open(p, &asked, e) ||
-        !publication_check_places(p, e) || !folder_check(p, e))
+        !publication_check_places(p, e) || !folder_check(p, e) || !publication_name_imatrix(p, e))
         return false;
     p->plan = publication_plan(p, p->outputs, p->n, true, e);
     if (!p->plan || !publication_plan_companions(p, e) || !publication_check_speeds(p, e) ||
@@ -302,8 +307,9 @@ static bool publication_do(gq_publication *p, gq_error *e) {
     parts_predict(&p->parts, p->plan, p->options.force);
     gq_found *found = calloc(p->n, sizeof *found);
     bool ok = (found || gq_fail_memory(e, p->n * sizeof *found)) && publication_look(p, found, e) &&
-              publication_make_companions(p, e) && publication_make(p, found, e) && folder_list_files(p, e) &&
-              publication_evaluate(p, e) && publication_finish(p, e);
+              publication_check_extras(p, e) && publication_make_companions(p, e) &&
+              publication_make(p, found, e) && folder_list_files(p, e) && publication_evaluate(p, e) &&
+              publication_finish(p, e);
     for (size_t i = 0; ok && i < p->n; i++) gq_clean_earlier(p->plan, i); /* it would be uploaded, too */
     for (gq_companion i = 0; ok && i < GQ_COMPANIONS; i++)
         if (p->companions[i]) gq_clean_earlier(p->companions[i], 0);
@@ -333,7 +339,7 @@ void gq_publication_free(gq_publication *p) {
     for (gq_companion i = 0; i < GQ_COMPANIONS; i++) gq_plan_free(p->companions[i]);
     gq_model_close(p->model);
     for (size_t i = 0; i < p->n; i++) free((void *)p->outputs[i].path), free(p->labels[i]);
-    free(p->outputs), free(p->labels), free(p->stem);
+    free(p->outputs), free(p->labels), free(p->stem), free(p->base_model.id), free(p->imatrix_name);
     for (size_t i = 0; i < p->n_files; i++) free(p->files[i].path), free(p->files[i].label);
     free(p->files);
     if (p->folder_fd >= 0) close(p->folder_fd);
@@ -353,6 +359,11 @@ const gq_plan *gq_publication_plan(const gq_publication *p) { return p->plan; }
 size_t gq_publication_made(const gq_publication *p) { return p->made + p->companions_made; }
 
 const gq_evaluation *gq_publication_evaluation(const gq_publication *p) { return p->evaluation; }
+
+const char *gq_publication_base_model(const gq_publication *p, const char **source) {
+    *source = p->base_model.source;
+    return p->base_model.id;
+}
 
 const char *const *gq_publication_warnings(const gq_publication *p, size_t *n) {
     return warnings_texts(&p->warnings, n);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/warnings.h"
+#include "publish/base_model.h"
 #include "publish/parts.h"
 #include "publish/speeds.h"
 
@@ -17,7 +18,9 @@ struct gq_publication {
     gq_publish_request request;
     gq_options options; /* of all plans, without outputs */
     gq_model *model;
-    char *stem;         /* the model's name in file names */
+    char *stem; /* the model's name in file names */
+    base_model base_model;
+    char *imatrix_name; /* of the importance matrix's file in the folder; NULL: there is none */
     gq_output *outputs; /* n of them; the paths are malloc'ed */
     char **labels;      /* what names say of each */
     size_t n, output_capacity, label_capacity;
@@ -38,3 +41,4 @@ struct gq_publication {
 #define PUBLISH_PAGE "README.md"
 #define PUBLISH_SUMS "SHA256SUMS"
 #define PUBLISH_CHART "divergence.svg"
+#define PUBLISH_ATTRIBUTES ".gitattributes"

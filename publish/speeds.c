@@ -14,48 +14,42 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "publish/table.h"
+#include "publish/text.h"
 
 /* ---- a test ---- */
 
-/* The members of a test that are read, as texts. */
-typedef enum speed_field {
-    SPEED_FILE,
-    SPEED_PROMPT,
-    SPEED_GEN,
-    SPEED_DEPTH,
-    SPEED_TOKENS,
-    SPEED_CPU,
-    SPEED_GPU,
-    SPEED_THREADS,
-    SPEED_BUILD,
-    SPEED_FIELDS
-} speed_field;
-static const char *const speed_names[SPEED_FIELDS] = {"model_filename", "n_prompt",  "n_gen",
-                                                      "n_depth",        "avg_ts",    "cpu_info",
-                                                      "gpu_info",       "n_threads", "build_commit"};
+static const char *speed_text(const json_t *test, const char *name) {
+    const char *text = json_string_value(json_object_get(test, name));
+    return text ? text : "";
+}
 
-static const char *speed_text(const char *text) { return text ? text : ""; }
+/* Returns a number, which CSV has as a text; 0: there is none. */
+static double speed_number(const json_t *test, const char *name) {
+    const json_t *value = json_object_get(test, name);
+    return json_is_string(value) ? strtod(json_string_value(value), NULL) : json_number_value(value);
+}
 
-static bool speeds_add(speed_table *t, const char *const fields[SPEED_FIELDS], const char *path,
-                       gq_error *e) {
-    const char *file = speed_text(fields[SPEED_FILE]), *end = "";
-    if (!*file || !fields[SPEED_TOKENS])
+static uint64_t speed_count(const json_t *test, const char *name) {
+    double n = speed_number(test, name);
+    return n >= 1 && n < 1e15 ? (uint64_t)n : 0;
+}
+
+static bool speeds_add(speed_table *t, const json_t *test, const char *path, gq_error *e) {
+    const char *file = speed_text(test, "model_filename"), *gpu = speed_text(test, "gpu_info");
+    if (!*file || !json_object_get(test, "avg_ts"))
         return gq_fail(e,
                        "%s: test %zu has no model_filename or no avg_ts; expected the output of llama-bench",
                        path, t->n + 1);
-    speed_row row = {.n_prompt = strtoull(speed_text(fields[SPEED_PROMPT]), NULL, 10),
-                     .n_gen = strtoull(speed_text(fields[SPEED_GEN]), NULL, 10),
-                     .tokens = strtod(fields[SPEED_TOKENS], (char **)&end)};
-    if (*end || !(row.tokens > 0 && isfinite(row.tokens)))
-        return gq_fail(e, "%s: %s has the speed '%s'; expected tokens per second", path, file,
-                       fields[SPEED_TOKENS]);
-    if (!row.n_prompt == !row.n_gen || strtoull(speed_text(fields[SPEED_DEPTH]), NULL, 10)) return true;
+    speed_row row = {.n_prompt = speed_count(test, "n_prompt"),
+                     .n_gen = speed_count(test, "n_gen"),
+                     .tokens = speed_number(test, "avg_ts")};
+    if (!(row.tokens > 0 && isfinite(row.tokens)))
+        return gq_fail(e, "%s: %s has the speed '%g'; expected tokens per second", path, file, row.tokens);
+    if (!row.n_prompt == !row.n_gen || speed_count(test, "n_depth")) return true;
     if (!memory_grow(&t->rows, &t->capacity, t->n + 1, sizeof *t->rows, e)) return false;
-    const char *gpu = speed_text(fields[SPEED_GPU]);
     if (!t->where &&
-        asprintf(&t->where, "%s%s%s, %s threads, build %s", speed_text(fields[SPEED_CPU]), *gpu ? ", " : "",
-                 gpu, speed_text(fields[SPEED_THREADS]), speed_text(fields[SPEED_BUILD])) < 0)
+        asprintf(&t->where, "%s%s%s, %.0f threads, build %s", speed_text(test, "cpu_info"), *gpu ? ", " : "",
+                 gpu, speed_number(test, "n_threads"), speed_text(test, "build_commit")) < 0)
         return t->where = NULL, gq_fail_memory(e, strlen(gpu));
     row.name = strdup(page_file_name(file));
     if (!row.name) return gq_fail_memory(e, strlen(file));
@@ -63,26 +57,7 @@ static bool speeds_add(speed_table *t, const char *const fields[SPEED_FIELDS], c
     return true;
 }
 
-/* ---- JSON ---- */
-
-/* Returns a member as a text: its own, or a number written into `room`. NULL: there is none. */
-static const char *speed_member(const json_t *test, speed_field field, char room[32]) {
-    const json_t *value = json_object_get(test, speed_names[field]);
-    if (json_is_string(value)) return json_string_value(value);
-    if (json_is_integer(value))
-        return snprintf(room, 32, "%" PRId64, (int64_t)json_integer_value(value)), room;
-    if (json_is_real(value)) return snprintf(room, 32, "%.9g", json_real_value(value)), room;
-    return NULL;
-}
-
-static bool speeds_add_json(speed_table *t, const json_t *test, const char *path, gq_error *e) {
-    char room[SPEED_FIELDS][32];
-    const char *fields[SPEED_FIELDS];
-    for (int i = 0; i < SPEED_FIELDS; i++) fields[i] = speed_member(test, (speed_field)i, room[i]);
-    return speeds_add(t, fields, path, e);
-}
-
-/* Reads one value after another: an array of tests, or tests. */
+/* Reads one value of JSON after another: an array of tests, or tests. */
 static bool speeds_read_json(speed_table *t, const char *text, size_t n, const char *path, gq_error *e) {
     bool ok = true;
     for (size_t at = strspn(text, " \t\r\n"); ok && at < n; at += strspn(text + at, " \t\r\n")) {
@@ -90,17 +65,15 @@ static bool speeds_read_json(speed_table *t, const char *text, size_t n, const c
         json_t *value = json_loadb(text + at, n - at, JSON_DISABLE_EOF_CHECK, &why);
         if (!value) return gq_fail(e, "%s: byte %zu: no JSON: %s", path, at + (size_t)why.position, why.text);
         at += (size_t)why.position;
-        if (!json_is_array(value)) ok = speeds_add_json(t, value, path, e);
+        if (!json_is_array(value)) ok = speeds_add(t, value, path, e);
         for (size_t i = 0; ok && i < json_array_size(value); i++)
-            ok = speeds_add_json(t, json_array_get(value, i), path, e);
+            ok = speeds_add(t, json_array_get(value, i), path, e);
         json_decref(value);
     }
     return ok;
 }
 
-/* ---- CSV ---- */
-
-/* Takes the next cell of a line apart, in place: quotes around it go, two quotes within become one. Returns
+/* Takes the next cell of a line of CSV apart, in place: quotes around it go, two quotes within become one. Returns
  * what is behind it; NULL: it was the line's last. */
 static char *csv_take_cell(char *at, char **cell) {
     char *to = *cell = at;
@@ -118,31 +91,28 @@ static char *csv_take_cell(char *at, char **cell) {
     return more ? at + 1 : NULL;
 }
 
+/* Reads CSV: a line of names, and a line for each test, which becomes an object of texts. */
 static bool speeds_read_csv(speed_table *t, char *text, const char *path, gq_error *e) {
     enum { COLUMNS = 256 };
-    unsigned char field_of[COLUMNS]; /* SPEED_FIELDS: a column that is not read */
-    bool ok = true, is_head = true;
+    char *heads[COLUMNS], *cell;
+    size_t n_heads = 0;
+    bool ok = true;
     for (char *next, *line = text; ok && line && *line; line = next) {
-        const char *fields[SPEED_FIELDS] = {NULL};
         next = strchr(line, '\n');
         if (next) *next++ = 0;
         line[strcspn(line, "\r")] = 0;
         if (!*line) continue;
-        char *cell;
-        for (size_t column = 0; line && column < COLUMNS; column++) {
-            line = csv_take_cell(line, &cell);
-            if (is_head) {
-                unsigned char field = 0;
-                while (field < SPEED_FIELDS && strcmp(cell, speed_names[field]) != 0) field++;
-                field_of[column] = field;
-            } else if (field_of[column] < SPEED_FIELDS) {
-                fields[field_of[column]] = cell;
-            }
-            if (is_head && !line)
-                for (size_t i = column + 1; i < COLUMNS; i++) field_of[i] = SPEED_FIELDS;
+        if (!n_heads) {
+            while (line && n_heads < COLUMNS) line = csv_take_cell(line, &heads[n_heads++]);
+            continue;
         }
-        ok = is_head || speeds_add(t, fields, path, e);
-        is_head = false;
+        json_t *test = json_object();
+        for (size_t i = 0; line && i < n_heads; i++) {
+            line = csv_take_cell(line, &cell);
+            json_object_set_new(test, heads[i], json_string(cell)); /* what is not UTF-8 is left out */
+        }
+        ok = (test || gq_fail_memory(e, sizeof test)) && speeds_add(t, test, path, e);
+        json_decref(test);
     }
     return ok;
 }
@@ -193,8 +163,9 @@ bool speeds_take(const speed_table *t, const char *path, gq_page_row *rows, size
         }
     if (!taken) return gq_fail(e, "%s: names none of the files of the folder", path);
     char reads[64] = "", writes[64] = "";
-    if (prompt) snprintf(reads, sizeof reads, "reads: a prompt of %" PRIu64 " tokens; ", prompt);
-    if (answer) snprintf(writes, sizeof writes, "writes: an answer of %" PRIu64 " tokens; ", answer);
-    return asprintf(note, "Speed is what llama-bench measured (%s%s%s).", reads, writes, t->where) >= 0 ||
+    if (prompt) snprintf(reads, sizeof reads, "prompt: %" PRIu64 " tokens; ", prompt);
+    if (answer) snprintf(writes, sizeof writes, "generation: %" PRIu64 " tokens; ", answer);
+    return asprintf(note, "Speeds are those that llama-bench measured (%s%s%s).", reads, writes, t->where) >=
+               0 ||
            (*note = NULL, gq_fail_memory(e, strlen(t->where)));
 }

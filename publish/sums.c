@@ -9,7 +9,7 @@
 #include "base/sha256.h"
 #include "publish/folder.h"
 #include "publish/sums.h"
-#include "publish/table.h"
+#include "publish/text.h"
 
 /* Appends a name as sha256sum writes it: ends of lines and backslashes are escaped. */
 static void sums_write_name(FILE *to, const char *name) {
@@ -70,6 +70,12 @@ bool publication_write_sums(gq_publication *p, gq_error *e) {
     for (size_t i = 0; ok && i < p->n_files; i++) ok = sums_write_model(to, p->files[i].path, &s, e);
     for (gq_companion i = 0; ok && i < GQ_COMPANIONS; i++)
         if (p->companions[i]) ok = sums_write_file(to, gq_plan_summary(p->companions[i], 0)->path, &s, e);
+    char *imatrix = NULL;
+    if (ok && p->imatrix_name)
+        ok = (asprintf(&imatrix, "%s/%s", p->options.out_dir, p->imatrix_name) >= 0 ||
+              (imatrix = NULL, gq_fail_memory(e, strlen(p->imatrix_name)))) &&
+             sums_write_file(to, imatrix, &s, e);
+    free(imatrix);
     bool failed = to && ferror(to);
     failed = (to && fclose(to) != 0) || failed;
     ok = ok && (!failed || gq_fail_memory(e, n)) && folder_write_sums(p, text, e);

@@ -104,12 +104,16 @@ typedef struct gq_publish_request {
      * A draft's folder that has no vocabulary takes that of the model's. With an evaluation the page tells how much of
      * it each file accepts. NULL: none. */
     const char *draft, *draft_type;
+    const char
+        *title; /* of the page: the model's name as people write it; NULL: that of its repository or files */
+    const char
+        *repo; /* OWNER/NAME that the folder is uploaded to, for the page's commands; NULL: not known */
 } gq_publish_request;
 /* Files that belong to all files of the table. */
 typedef enum gq_companion { GQ_PROJECTOR, GQ_MTP_FILE, GQ_DRAFT_FILE, GQ_COMPANIONS } gq_companion;
 typedef struct gq_publication gq_publication;
-/* Makes the files that are not there yet, evaluates all, and writes README.md, divergence.svg and SHA256SUMS
- * into the folder. A README.md that this library has not written, or that was edited between its marks, is replaced only
+/* Makes the files that are not there yet, evaluates all, and writes README.md, divergence.svg, SHA256SUMS,
+ * .gitattributes and a copy of the importance matrix into the folder. A README.md that this library has not written, or that was edited between its marks, is replaced only
  * with options->force; what stands around the marks stays, as do files of the model that earlier calls have made and
  * checksums of other files. One call at a time works in a folder.
  * NULL: *e says why; what is whole stays and counts the next time. */
@@ -121,6 +125,9 @@ GQ_API const gq_plan *gq_publication_projector(const gq_publication *p); /* NULL
 GQ_API const gq_plan *gq_publication_companion(const gq_publication *p, gq_companion which); /* likewise */
 GQ_API size_t gq_publication_made(const gq_publication *p);                     /* files made by this call */
 GQ_API const gq_evaluation *gq_publication_evaluation(const gq_publication *p); /* NULL: there is none */
+/* The base model that the page names, OWNER/NAME; NULL: none was found. *source: where it was found, such as a key of the
+ * metadata; NULL: it was given. */
+GQ_API const char *gq_publication_base_model(const gq_publication *p, const char **source);
 GQ_API const char *const *gq_publication_warnings(const gq_publication *p, size_t *n);
 
 /* ---- tables and charts of files ---- */
@@ -149,6 +156,7 @@ typedef struct gq_page {
     uint64_t memory;        /* bytes that a file takes besides itself to run; 0: no column of memory */
     bool errors;            /* a column of relative errors, where any is known */
     const char *speed_note; /* sentence on how speed was measured; NULL: none */
+    bool recommends;        /* the file to take is marked: the smallest of those that lose least */
 } gq_page;
 /* Returns the table in Markdown, or as a <table> of HTML, with notes on its columns below; malloc'ed. */
 GQ_API char *gq_page_table(const gq_page *page, bool html, gq_error *e);

@@ -300,13 +300,23 @@ typedef struct gq_depth {
 /* Fills to[] for a model; returns how many depths have scored positions. */
 GQ_API size_t gq_evaluation_depths(const gq_evaluation *v, size_t model, gq_depth to[GQ_DEPTHS]);
 
-/* What a copy's figures come to. The upper ends of the intervals decide, of divergence and flips;
- * gq_level_limits has what they may be at most. Without an interval the value itself decides. */
-typedef enum gq_level { GQ_INDISTINGUISHABLE, GQ_CLOSE, GQ_VISIBLE_LOSS } gq_level;
+/* The one scale of quality: what a quantized model's KL divergence from its base model and its share of changed
+ * top-1 tokens come to. The upper ends of the 95 % intervals decide; without an interval the value itself does. */
+typedef enum gq_level {
+    GQ_INDISTINGUISHABLE,
+    GQ_CLOSE,
+    GQ_VISIBLE_LOSS,
+    GQ_LARGE_LOSS,
+    GQ_SEVERE_LOSS,
+    GQ_LEVELS
+} gq_level;
 GQ_API bool gq_evaluation_level(const gq_evaluation *v, size_t model, gq_level *to, gq_error *e);
-/* What a level may have at most: a divergence in nats, and a share of flips. */
+/* The level of two figures; NaN: not measured. */
+GQ_API gq_level gq_level_of(double apart, double flips);
+/* What a level may have at most: a KL divergence in nats, and a share of changed top-1 tokens. */
 GQ_API void gq_level_limits(gq_level level, double *apart, double *flips);
-GQ_API const char *gq_level_text(gq_level level); /* "indistinguishable from the original on this text" */
+GQ_API const char *gq_level_text(gq_level level); /* "close to the base model on this text" */
+GQ_API const char *gq_level_word(gq_level level); /* for tables: "close" */
 
 /* Prompts that the original continues greedily, token after token, and whether a copy continues them so, too. */
 enum { GQ_CONTINUED = 32, GQ_PARTS = 33 }; /* tokens; numbers of them that can be the same */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "gguf/gguf.h"
-#include "hf/adapter/adapter_file.h"
+#include "hf/adapter/adapter.h"
 #include "hf/hf.h"
 
 const gq_origin *model_origin_show(const model_tensor *t, gq_origin *to) {

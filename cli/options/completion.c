@@ -60,9 +60,9 @@ static const char *first_words_of(const command_row *c) {
     if (c->id == CMD_IMATRIX) return "compute show merge convert";
     if (c->id == CMD_COMPLETION) return "bash zsh fish";
     if (c->id != CMD_HELP) return NULL;
-    for (size_t i = 0, n = 0; i < n_commands; i++)
+    for (size_t i = 0, n = (size_t)snprintf(names, sizeof names, "all"); i < n_commands; i++)
         if (commands[i].name && commands[i].id != CMD_HELP && n < sizeof names)
-            n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", n ? " " : "", commands[i].name);
+            n += (size_t)snprintf(names + n, sizeof names - n, " %s", commands[i].name);
     return names;
 }
 

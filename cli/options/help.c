@@ -17,41 +17,13 @@ static void option_line(FILE *to, const option_row *o) {
     fprintf(to, "  %-31s %s\n", left, o->help);
 }
 
-/* Options that are only named, several to a line. */
-static size_t name_option(FILE *to, const option_row *o, size_t used) {
-    enum { COLUMNS = 80, INDENT = 6 };
-    size_t n = strlen(o->name) + strlen(option_gap(o)) + (o->argument ? strlen(o->argument) : 0) + 2;
-    bool fits = used && used + 2 + n <= COLUMNS;
-    if (used && !fits) fputc('\n', to);
-    if (!fits)
-        used = (size_t)fprintf(to, "%*s", INDENT, "");
-    else
-        used += (size_t)fprintf(to, ", ");
-    fprintf(to, "--%s%s%s", o->name, option_gap(o), o->argument ? o->argument : "");
-    return used + n;
-}
-
-/* Rows under a heading of the main job: those with a line of their own, then those that are only named. */
-static void help_print_section(FILE *to, size_t first, size_t end) {
-    size_t used = 0;
-    for (int brief = 0; brief < 2; brief++)
-        for (size_t i = first; i < end; i++) {
-            const option_row *o = &options[i];
-            if (!o->help || !(o->commands & CMD_QUANTIZE) || brief != !!(o->commands & BRIEF)) continue;
-            if (brief)
-                used = name_option(to, o, used);
-            else
-                option_line(to, o);
-        }
-    if (used) fputc('\n', to);
-}
-
-static void help_print_sections(FILE *to) {
-    for (size_t i = 0, end; i < n_options; i = end) {
-        for (end = i + 1; end < n_options && options[end].name;) end++;
-        fprintf(to, "%s\n", options[i].help);
-        help_print_section(to, i + 1, end);
-    }
+/* Options of a command, with those rows' bits: the ten that most people use, or all under their headings. */
+static void help_print_options(FILE *to, unsigned bits, bool has_headings) {
+    for (size_t i = 0; i < n_options; i++)
+        if (!options[i].name && has_headings)
+            fprintf(to, "%s\n", options[i].help);
+        else if (options[i].name && options[i].help && (options[i].commands & bits) == bits)
+            option_line(to, &options[i]);
 }
 
 /* Usage of all that there is, on a few lines. */
@@ -66,10 +38,13 @@ int hint_main(void) {
     return GQ_USAGE;
 }
 
+/* Whether all options of the main job are asked for: `help all`, `--help all`. */
+static bool help_is_all(const request *r) { return r->n_arguments == 1 && !strcmp(r->arguments[0], "all"); }
+
 /* The command that help is asked about; NULL: there is none of that name. */
 static const command_row *command_asked(const request *r, gq_error *e) {
     if (r->command != CMD_HELP || r->help) return command_of(r->command);
-    if (r->n_arguments == 0) return command_of(CMD_QUANTIZE);
+    if (r->n_arguments == 0 || help_is_all(r)) return command_of(CMD_QUANTIZE);
     const char *name = r->arguments[0], *near = command_nearest(name);
     const command_row *c = command_named(name);
     if (!c && near)
@@ -79,34 +54,31 @@ static const command_row *command_asked(const request *r, gq_error *e) {
     return c;
 }
 
-/* Usage lines of the commands; those that take no model share one. */
-static void help_print_commands(FILE *to) {
-    enum { WITHOUT_MODEL = CMD_TYPES | CMD_COMPLETION | CMD_HELP };
-    const char *gap = "";
-    for (size_t i = 0; i < n_commands; i++) {
-        const command_row *c = &commands[i];
-        if (!c->name || !c->summary) continue;
-        bool joins = *gap && c->id & WITHOUT_MODEL && commands[i - 1].id & WITHOUT_MODEL;
-        fprintf(to, "%s%s%s%s%s", joins ? ", " : gap, joins ? "" : "       gquant ", c->name,
-                *c->arguments ? " " : "", c->arguments);
-        gap = "\n";
-    }
-    fputc('\n', to);
+static void help_print_main(FILE *to, bool all) {
+    fprintf(to, "usage: gquant %s\n       gquant COMMAND ...\n\n", command_of(CMD_QUANTIZE)->arguments);
+    fputs("Quantizes a model for llama.cpp: a GGUF in F16, BF16 or F32, or a Hugging Face\n"
+          "folder. OUT defaults to IN's name with TYPE, such as Q4_K_M, in place of F16.\n\n",
+          to);
+    if (!all) fputs("Options:\n", to);
+    help_print_options(to, CMD_QUANTIZE | (all ? 0 : COMMON), all);
+    fputs(all ? "\nCommands:\n"
+              : "'gquant help all' lists all options, 'gquant types' the types.\n\nCommands:\n",
+          to);
+    for (size_t i = 0; i < n_commands; i++)
+        if (commands[i].name && commands[i].summary)
+            fprintf(to, "  %-12s %s\n", commands[i].name, commands[i].summary);
+    fputs("'gquant help COMMAND' lists the options of a command.\n\n"
+          "example: gquant model-F16.gguf Q4_K_M\n",
+          to);
 }
 
-static void help_print(FILE *to, const command_row *c) {
-    fprintf(to, "usage: gquant %s%s%s\n", c->name ? c->name : "", c->name ? " " : "", c->arguments);
+static void help_print(FILE *to, const command_row *c, bool all) {
     if (c->id == CMD_QUANTIZE) {
-        help_print_commands(to);
-        fputs("\nQuantizes a GGUF model: F16, BF16 or F32 in, a file for llama.cpp out, and a\n"
-              "report of what was lost. OUT defaults to IN's name with TYPE in place of F16.\n",
-              to);
-    } else {
-        fprintf(to, "\n%s\n\n", c->summary ? c->summary : "");
+        help_print_main(to, all);
+        return;
     }
-    if (c->id == CMD_QUANTIZE) help_print_sections(to);
-    for (size_t i = 0; c->id != CMD_QUANTIZE && i < n_options; i++)
-        if (options[i].name && options[i].help && options[i].commands & c->id) option_line(to, &options[i]);
+    fprintf(to, "usage: gquant %s %s\n\n%s\n\n", c->name, c->arguments, c->summary ? c->summary : "");
+    help_print_options(to, c->id, false);
     if (c->example) fprintf(to, "\nexample: %s\n", c->example);
 }
 
@@ -119,7 +91,7 @@ int help_main(const request *r) {
     const command_row *c = command_asked(r, &e);
     if (!c) return say_failure(&e);
     FILE *to = open_memstream(&text, &n);
-    if (to) help_print(to, c);
+    if (to) help_print(to, c, help_is_all(r));
     if (!to || fclose(to) != 0) return gq_fail(&e, "not enough memory"), say_failure(&e);
     print_fitted(stdout, text);
     free(text);

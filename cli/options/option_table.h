@@ -49,7 +49,7 @@ typedef enum option_kind {
 } option_kind;
 
 /* What else a row says of its option, beside the bits of the commands that take it. */
-#define BRIEF (1u << 31)      /* the main job's --help only names it, beside others; it has to fit a screen */
+#define COMMON (1u << 31)     /* the main job's --help has it; `help all` has all */
 #define ONE_RANK (1u << 30)   /* what it asks for the first of several ranks alone prints or writes */
 #define NO_RESULT (1u << 29)  /* neither files nor figures depend on it */
 #define SAME_FILES (1u << 28) /* no file that is made depends on it, though speed, memory or figures may */

@@ -334,14 +334,14 @@ static void tool_print_help(tool t) {
     else
         print_fitted(stdout,
                      "usage: gquant perplexity -m MODEL -f TEXT [options]            as llama-perplexity\n"
-                     "       gquant perplexity -m COPY --kl-divergence --kl-divergence-base FILE\n\n"
+                     "       gquant perplexity -m QUANT --kl-divergence --kl-divergence-base FILE\n\n"
                      "  -c N, --chunks N           tokens of a window (512), windows to use\n"
                      "  --kl-divergence-base FILE  write MODEL's log-probabilities; with\n"
-                     "  --kl-divergence            compare a copy with them: no text is needed\n"
+                     "  --kl-divergence            compare a quantized model with them, without a text\n"
                      "  --ppl-stride N             a window of C + N/2 tokens every N tokens; its last N\n"
                      "                             are scored\n"
                      "  --parse-special, -t N\n\n"
-                     "The same in gquant's words: gquant evaluate MODEL COPY... --text TEXT.");
+                     "The same in gquant's words: gquant evaluate MODEL QUANT... --text TEXT.");
     print_fitted(stdout, "Options for GPUs, batches and caches are accepted, and mean nothing here.");
 }
 

@@ -45,7 +45,8 @@ typedef struct request {
     gq_target *targets;         /* of --target-size and --target-bpw, in order, with room for each argument */
     const char **size_of;       /* of each target the file type whose size it is; NULL: none */
     const char *like;
-    const char *name, *base_model, *license, *quantized_by, *speeds; /* of publish; NULL: not given */
+    const char *name, *base_model, *license, *quantized_by, *speeds, *title,
+        *repo; /* of publish; NULL: not given */
     bool ladder;
     size_t n_targets; /* above 0: a size stands in place of a file type */
     uint64_t ram, reserve, context, tokens, stride, memory; /* 0: not given */

@@ -184,7 +184,7 @@ static void print_sizes(FILE *to, const report *r, const report_output *o) {
         print_line(to, "fallbacks to other types: %" PRIu64 " (+%s)", s->n_fallbacks,
                    size_text(in, (double)s->fallback_bytes));
     if (s->n_without_importance)
-        print_line(to, "tensors without importance data: %" PRIu64, s->n_without_importance);
+        print_line(to, "tensors without imatrix data: %" PRIu64, s->n_without_importance);
     if (s->n_experts_unseen)
         print_line(to, "expert matrices that no calibration token reached: %" PRIu64, s->n_experts_unseen);
     free(path);
@@ -197,7 +197,7 @@ static char *tensor_remark(const gq_tensor *t) {
         return text_format("%s wanted, +%s; %s", gq_type_name(t->wanted),
                            size_text(cost, (double)t->fallback_bytes), t->why);
     if (*t->why) return text_format("%s", t->why);
-    return text_format("%s", t->importance == GQ_IMPORTANCE_MISSING ? "no importance data" : "");
+    return text_format("%s", t->importance == GQ_IMPORTANCE_MISSING ? "no imatrix data" : "");
 }
 
 /* The remark, whether the output stores the tensor transposed, and where a folder has it. */

@@ -16,9 +16,9 @@ void report_print_depths(FILE *to, const report *r, const gq_evaluated *models, 
     gq_depth depths[GQ_DEPTHS];
     table out;
     if (gq_evaluation_depths(r->evaluation, 0, depths) < 2) return;
-    table_start(
-        &out, "llrrrr",
-        (const char *const[]){"model", "tokens before", "scored", "perplexity", "divergence", "flips"});
+    table_start(&out, "llrrrr",
+                (const char *const[]){"model", "tokens before", "scored", "perplexity", "KL divergence",
+                                      "changed top-1"});
     for (size_t i = 0; i < n; i++)
         for (size_t d = 0, all = gq_evaluation_depths(r->evaluation, i, depths); d < all; d++) {
             table_name(&out, report_named(r, models[i].path));
@@ -36,7 +36,7 @@ void report_print_continued(FILE *to, const report *r, const gq_evaluated *model
     table out;
     if (n < 2 || !gq_evaluation_continued(r->evaluation, 1, &c)) return;
     table_start(&out, "lrrr",
-                (const char *const[]){"copy", "prompts", "the same 32 tokens, %",
+                (const char *const[]){"file", "prompts", "the same 32 tokens, %",
                                       "same tokens before parting, mean"});
     for (size_t i = 1; i < n && gq_evaluation_continued(r->evaluation, i, &c); i++) {
         table_name(&out, report_named(r, models[i].path));
@@ -53,7 +53,7 @@ void report_print_chosen(FILE *to, const report *r, const gq_evaluated *models, 
     if (!gq_evaluation_chosen(r->evaluation, 0, &c)) return;
     table_start(&out, "lrrrrr",
                 (const char *const[]){"model", "right", "accuracy, %", "lost", "gained",
-                                      "more than the original, points"});
+                                      "more than the base model, points"});
     for (size_t i = 0; i < n && gq_evaluation_chosen(r->evaluation, i, &c); i++) {
         table_name(&out, report_named(r, models[i].path));
         table_cell(&out, text_format("%" PRIu64 " of %" PRIu64, c.right, c.questions));

@@ -81,7 +81,7 @@ static void copies_print_tensors(FILE *to, const report *r, size_t first, size_t
     table_text(&out, "tensor"), table_text(&out, "shape");
     for (size_t i = first; i < end; i++) {
         table_text(&out, "type");
-        table_cell(&out, text_format("copy %zu ", i + 1));
+        table_cell(&out, text_format("file %zu ", i + 1));
     }
     for (size_t number; (number = copies_next_number(r, at)) != SIZE_MAX; pass_tensor(r, at, number)) {
         size_t any = 0;
@@ -111,7 +111,7 @@ static void copies_print_totals(FILE *to, const report *r) {
     table out;
     table_start(
         &out, "lr5r4r1r2r3r",
-        (const char *const[]){"copy", "file MiB", "bpw", "rel. error", "weighted", "SNR dB", "best in"});
+        (const char *const[]){"file", "file MiB", "bpw", "rel. error", "weighted", "SNR dB", "best in"});
     for (size_t i = 0; i < r->n_outputs; i++) {
         const report_output *o = &r->outputs[i];
         const gq_summary *s = o->summary;

@@ -91,7 +91,7 @@ static char *evaluation_advice(const report *r) {
     if (n == 2 && evaluation_times_text(models[1].divergence, KNOWN) > 1) {
         least = evaluation_times_text(models[1].divergence, KNOWN);
         which = text_format("to know the %s to a tenth",
-                            report_has_embeddings(models) ? "cosine distance" : "divergence");
+                            report_has_embeddings(models) ? "cosine distance" : "KL divergence");
     }
     order = evaluation_ranking(models, n);
     for (size_t i = 0; i + 2 < n; i++) {
@@ -152,7 +152,7 @@ static void print_ranking(FILE *to, const report *r, const gq_evaluated *models,
     size_t *order = evaluation_ranking(models, n);
     table out;
     table_start(&out, "llrr1l",
-                (const char *const[]){"nearer to the original", "than", "by", "95 % by windows", ""});
+                (const char *const[]){"nearer to the base model", "than", "by", "95 % by windows", ""});
     for (size_t i = 0; i + 2 < n; i++) {
         gq_estimate less;
         gq_evaluation_difference(r->evaluation, order[i + 1], order[i], &less);
@@ -206,7 +206,7 @@ static void print_models(FILE *to, const report *r, const gq_evaluated *models, 
 static void print_divergences(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
     table out;
     bool predicts = !report_has_embeddings(models);
-    const char *const heads[] = {"copy",       predicts ? "divergence" : "cosine distance",
+    const char *const heads[] = {"file",       predicts ? "KL divergence" : "cosine distance",
                                  "median",     "90 %",
                                  "95 %",       "99 %",
                                  "99.9 %",     "largest",
@@ -226,7 +226,7 @@ static void print_divergences(FILE *to, const report *r, const gq_evaluated *mod
 static void print_copy(FILE *to, const gq_evaluated *original, const gq_evaluated *copy) {
     char *before = perplexity_text(original->perplexity), *after = perplexity_text(copy->perplexity),
          *divergence = estimate_text(copy->divergence), *same = share_text(copy->same_top);
-    print_line(to, "perplexity %s -> %s, divergence %s, the same likeliest token in %s", before, after,
+    print_line(to, "perplexity %s -> %s, KL divergence %s, the same top-1 token in %s", before, after,
                divergence, same);
     free(before), free(after), free(divergence), free(same);
 }
@@ -243,9 +243,9 @@ static void print_intervals(FILE *to, const report *r, const gq_evaluated *model
     bool predicts = !report_has_embeddings(models);
     table out;
     table_start(&out, predicts ? "lrrl" : "lrl", NULL);
-    table_text(&out, "copy");
-    table_text(&out, predicts ? "divergence, 95 % by windows" : "cosine distance, 95 % by windows");
-    if (predicts) table_text(&out, "another first choice, %");
+    table_text(&out, "file");
+    table_text(&out, predicts ? "KL divergence, 95 % by windows" : "cosine distance, 95 % by windows");
+    if (predicts) table_text(&out, "changed top-1, %");
     table_text(&out, "");
     for (size_t i = 1; i < n; i++) {
         gq_interval divergence = interval_of(r->evaluation, GQ_DIVERGENCE, i, 0),
@@ -283,8 +283,8 @@ static void print_kinds(FILE *to, const report *r) {
     table out;
     if (!r->n_kinds) return;
     table_start(&out, "llr3r2rr1rl",
-                (const char *const[]){"text", "copy", "scored", "perplexity as multiple", "divergence",
-                                      "99 %", "flips, %", ""});
+                (const char *const[]){"text", "file", "scored", "perplexity as multiple", "KL divergence",
+                                      "99 %", "changed top-1, %", ""});
     table_add_kind(&out, r, report_text(r), r->evaluation);
     for (size_t i = 0; i < r->n_kinds; i++) table_add_kind(&out, r, r->request->kinds.items[i], r->kinds[i]);
     table_end_below(&out, to);
@@ -322,9 +322,7 @@ void report_evaluation(FILE *to, const report *r) {
     if (facts->texts)
         print_line(to, "%" PRIu64 " conversations, each with what stands before it alone", facts->texts);
     if (report_has_acceptance(models, n))
-        print_wrapped(
-            to,
-            "accepted: how often the first choice of a model's prediction block (MTP) is the model's own");
+        print_wrapped(to, "accepted: how often the first choice of a model's MTP layer is the model's own");
     if (n == 2 && predicts) print_copy(to, &models[0], &models[1]);
     if (report_few_places(facts)) print_wrapped(to, report_few_places(facts));
     if (r->advice) print_wrapped(to, r->advice);

@@ -6,8 +6,7 @@
  * (column / 2 * PANEL_TOKENS + token) * 2 + column % 2.
  *
  * Tiles belong to the thread, and 8 KiB more are saved with it as long as they are in use. So each call
- * configures them and releases them at its end, which takes about 80 ns together.
- */
+ * configures them and releases them at its end, which takes about 80 ns together. */
 #ifndef GQ_TILE_MODEL /* a test has functions in place of the instructions */
 #include <immintrin.h>
 #endif
@@ -56,8 +55,7 @@ static void amx_place(const float *x, size_t n, size_t column, void *panel, size
         to[(c / 2 * PANEL_TOKENS + token) * 2 + c % 2] = c - column < n ? matmul_bf16_part(x[c - column]) : 0;
 }
 
-static product_rows amx_tile(const float *tile, bool turned, float *scratch) {
-    (void)scratch;
+static product_rows amx_tile(const float *tile, bool turned, float *) {
     return (product_rows){product_parts(tile, turned), PASS_COLUMNS, 1};
 }
 

@@ -29,9 +29,7 @@ static inline void check_panel(const product_tile *t, size_t panel, size_t colum
 }
 #else
 #define UNCHECKED
-static inline void check_panel(const product_tile *t, size_t panel, size_t columns) {
-    (void)t, (void)panel, (void)columns;
-}
+static inline void check_panel(const product_tile *, size_t, size_t) {}
 #endif
 
 /* A loop over registers, which must go. */

@@ -8,8 +8,7 @@
  * and four of the type's own, always inlined, so that with NAME they become one loop over a batch:
  *
  *     searches_NAME[effort][weighted]                  the numbers that choose_NAME works with
- *     CHOOSE(NAME), ROUND(NAME), PACK(NAME)            as codec/simd/encoder.h has them
- */
+ *     CHOOSE(NAME), ROUND(NAME), PACK(NAME)            as codec/simd/encoder.h has them */
 #define OF(part) GQ_PASTE(part, NAME)
 #define SIZE_(type, what) GGUF_##type##_##what
 #define SIZE(type, what) SIZE_(type, what)
@@ -58,8 +57,7 @@ INLINE void OF(ends)(const OF(state) * s, int column, vf *low, vf *high) {
     *low = vf_smaller(down, up), *high = vf_larger(down, up);
 }
 
-INLINE bool OF(weigh)(const OF(state) * s, const float *importance, float *w) {
-    (void)s;
+INLINE bool OF(weigh)(const OF(state) *, const float *importance, float *w) {
     if (importance) batch_weigh(w, importance, SIZE(TYPE, ELEMENTS));
     return importance != NULL;
 }

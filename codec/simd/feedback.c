@@ -1,11 +1,11 @@
-/* The pass of codec/feedback.h over up to FEEDBACK_ROWS rows.
+/* GPTQ-style error feedback (codec/feedback.h) over up to FEEDBACK_ROWS rows.
  *
- * What earlier strips do to a strip is gathered when it is reached, by products of matrices; what earlier
- * slices of a strip do to a slice likewise; within a slice each column's error is pushed on at once. All add
- * up in the order of columns, one chain per row and column.
+ * As in GPTQ, errors are propagated lazily. A strip receives the errors of earlier strips when it is reached, by one matrix
+ * product, and so does a slice of a strip those of earlier slices; within a slice each column's error is propagated at
+ * once. All sums run in the order of columns, one chain per row and column.
  *
- * Of a chain some batches of rows go through a strip one after another: all that earlier strips do to them is
- * gathered at once, and only then does a batch see what is left of the rows before it.
+ * In a chain several batches of rows go through a strip one after another: the errors of earlier strips are gathered for
+ * all of them at once, and only then does a batch receive the remainder of the rows before it.
  */
 #include "codec/simd/pass.h"
 

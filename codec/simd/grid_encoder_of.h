@@ -3,8 +3,7 @@
  *     NAME     in symbols: iq2_xs      TYPE  in gguf/type.h: IQ2_XS
  *     GROUP    weights that are coded together, NAME_type.step
  *
- * and searches_NAME, NAME_type and pack_NAME(fields, words).
- */
+ * and searches_NAME, NAME_type and pack_NAME(fields, words). */
 #define OF(part) GQ_PASTE(part, NAME)
 #define TYPE_OF GQ_PASTE(NAME, type)
 #define SIZE_(type, what) GGUF_##type##_##what
@@ -19,8 +18,7 @@ typedef grid_state OF(state);
 static NOINLINE void OF(choose_block)(grid_state *s, const batch *b, const codec_search *search) {
     choose_grid(TYPE_OF, b, search, s);
 }
-INLINE void OF(round_group)(grid_state *s, int sub, int column, const vf *x, vf *y) {
-    (void)sub;
+INLINE void OF(round_group)(grid_state *s, int, int column, const vf *x, vf *y) {
     round_grid(TYPE_OF, s, column, x, y);
 }
 INLINE void OF(ends)(const grid_state *s, int column, vf *low, vf *high) {

@@ -1,6 +1,5 @@
 /* A pass of codec/feedback.h and what its steps share. Rows are lanes: of a panel of them, as wide as
- * products of matrices like it, column c is `panel` floats, one behind the other.
- */
+ * products of matrices like it, column c is `panel` floats, one behind the other. */
 #pragma once
 
 #include "codec/feedback.h"
@@ -34,8 +33,8 @@ typedef struct feedback_pass {
      * the columns were met; and v as the scales of blocks are chosen for, and as did best. */
     float *sum, *trial, *trial_error, *trial_rest, *value, *aim, *best;
     float *turned; /* a tile, its columns one after another */
-    /* Of products over more than a strip, and operands of theirs: the weights, a z, w - q; and a strip, which
-     * only what is rounded has a place for. */
+    /* Kernels of products over more than a strip, and their operands: the weights, a z, w - q; and a strip,
+     * only where operands are rounded. */
     const product_kernels *by;
     pass_operand of_w, of_target, of_error, of_strip;
     uint8_t *states; /* of a batch of lanes, all its blocks, then of the next one */
@@ -147,7 +146,7 @@ INLINE product_rows turned_rows(const feedback_pass *s, size_t row, size_t first
 /* A span of columns, those of m: it begins at column `first`; the numbers of its strips, and the rows of its
  * matrices, count from there. */
 typedef struct pass_span {
-    const feedback_moments *m;
+    const feedback_hessian *m;
     size_t first, strips;
 } pass_span;
 INLINE const float *root_tile(const pass_span *u, size_t row_strip, size_t strip) {

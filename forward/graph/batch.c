@@ -1,10 +1,9 @@
-/* Steps that all parts of a layer share: products with a weight of the layer, norms, adding to the state, and
- * reporting what flows into weights. Activations are feature-major, so a step is a loop of the pool over
- * rows, or over spans of tokens for norms; no sum runs across threads. Before inputs are reported they are
- * checked: a value that is not finite ends the call with an error naming the weight, the feature and the
+/* Steps that all parts of a layer share: products with a weight of the layer, norms, adding to the residual
+ * stream, and reporting the inputs of weights. Activations are feature-major, so a step is a loop of the pool
+ * over rows, or over spans of tokens for norms; no sum runs across threads. Before inputs are reported they
+ * are checked: a value that is not finite ends the call with an error naming the weight, the feature and the
  * token, because everything computed from it would mean nothing. It is always the lowest such feature,
- * whatever the number of threads. The kernels are in simd/elements.c and matmul.c.
- */
+ * whatever the number of threads. The kernels are in simd/elements.c and matmul.c. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -90,10 +89,9 @@ typedef struct checked_rows {
     _Atomic size_t bad; /* the first row that is not finite */
 } checked_rows;
 
-static void check_row(void *data, size_t r, int thread) {
+static void check_row(void *data, size_t r, int) {
     checked_rows *c = data;
     size_t bad = c->bad;
-    (void)thread;
     if (r >= bad || c->kernels->first_not_finite(c->x + r * c->stride, c->tokens) == c->tokens) return;
     while (r < bad && !atomic_compare_exchange_weak(&c->bad, &bad, r)) {
     }
@@ -160,14 +158,13 @@ typedef struct normed_groups {
     size_t spans; /* of tokens */
 } normed_groups;
 
-static void norm_span(void *data, size_t i, int thread) {
+static void norm_span(void *data, size_t i, int) {
     const normed_groups *of = data;
     const norm_groups *g = of->g;
     const forward_model *m = of->b->model;
     size_t tokens = of->b->tokens, group = i / of->spans;
     size_t rows = group * (g->group_step ? g->group_step : g->features);
     size_t first = i % of->spans * ELEMENT_SPAN;
-    (void)thread;
     m->elements->norm(&(norm_task){
         .x = g->x + rows * g->x_stride + first,
         .y = g->y + rows * g->y_stride + first,

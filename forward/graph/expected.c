@@ -1,8 +1,7 @@
 /* Compares a model that is not run with what its architecture's row expects. Names and shapes are those that
  * running it looks for, in the same functions (tensors.c); here is what is asked beyond that: numbers of rows
  * that running a model takes from its tensors, the vocabulary, the blocks that predict more tokens and are
- * not run, and optional tensors that only some layers of a kind have.
- */
+ * not run, and optional tensors that only some layers of a kind have. */
 #include "forward/graph/layer_part.h"
 
 #include <stdio.h>
@@ -10,6 +9,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "forward/graph/bounds.h"
 #include "gguf/model.h"
 
 /* A part of a model lacks so much that nothing is doubted of it. */
@@ -54,7 +54,7 @@ static const struct {
 };
 enum { EXPECTED_ROWS = sizeof expected_rows / sizeof *expected_rows };
 
-/* What a file says that it has of a model. */
+/* The kind of model that a file claims to be. */
 typedef enum expected_kind {
     WHOLE_MODEL,
     PART_OF_MODEL,    /* some tensors, as its metadata say */
@@ -190,25 +190,23 @@ static uint64_t tokens_said(const model_facts *facts, const char **by) {
     return model_fact_int(facts, "vocab_size", &size) && size > 0 ? (uint64_t)size : 0;
 }
 
-/* llama.cpp takes its default in place of an id that no token has, and its converter writes such ids: those of a file are
- * doubts, which folders have told already; one that is set is a slip. */
+/* llama.cpp takes its default in place of an id that no token has, and its converter writes such ids: those
+ * of a file are doubts, which folders have reported already; one that is set is a slip. */
 static void check_token_id(tensor_finder *f, const char *key, uint64_t tokens, bool is_set) {
-    static const char before[] = "tokenizer.ggml.", behind[] = "_token_id";
+    static const char behind[] = "_token_id";
+    bool is_tokenizers = strncmp(key, "tokenizer.ggml.", 15) == 0;
     size_t n = strlen(key);
-    long long id;
     int64_t value;
-    if (!f->ok || strncmp(key, before, sizeof before - 1) != 0 || n < sizeof before + sizeof behind ||
-        strcmp(key + n - (sizeof behind - 1), behind) != 0 ||
+    if (!f->ok || n < sizeof behind || strcmp(key + n - (sizeof behind - 1), behind) != 0 ||
         !model_kv_int(model_facts_find(&state_of(f)->facts, key), &value) ||
         (value >= 0 && (uint64_t)value < tokens))
         return;
-    id = value;
     if (is_set)
-        f->ok = gq_fail(f->e, "%s: %s is set to %lld, but there are only %llu tokens", f->m->path, key, id,
-                        (unsigned long long)tokens);
-    else if (f->m->file->version != 0)
-        DOUBT(f, "%s is %lld, but there are %llu tokens: llama.cpp takes its default instead", key, id,
-              (unsigned long long)tokens);
+        f->ok = gq_fail(f->e, "%s: %s is set to %lld, but there are only %llu tokens", f->m->path, key,
+                        (long long)value, (unsigned long long)tokens);
+    else if (!is_tokenizers || f->m->file->version != 0)
+        DOUBT(f, "%s is %lld, but there are %llu tokens%s", key, (long long)value, (unsigned long long)tokens,
+              is_tokenizers ? ": llama.cpp takes its default instead" : "");
 }
 
 /* Whether there are more tokens only because the converter has added some up to a multiple, which vocab_size does not
@@ -252,7 +250,7 @@ static void check_vocabulary(tensor_finder *f) {
     for (uint64_t i = 0; i < facts->n_set; i++) check_token_id(f, facts->set[i].key, tokens, true);
 }
 
-/* Where the head has to be the embedding, no program reads another one. */
+/* Refuses an output matrix in models with tied embeddings: no program would read it. */
 static void check_head(tensor_finder *f) {
     const char *name = "output.weight";
     char own[TENSOR_OWN_NAME];
@@ -261,8 +259,8 @@ static void check_head(tensor_finder *f) {
     if (f->ok && t && f->m->arch->graph.tied == TIED_MUST)
         f->ok =
             gq_fail(f->e,
-                    "%s: tensor %s%s is a head that %s models do not have: theirs is the embedding, "
-                    "token_embd.weight, and this one is another; remove it if the embedding is right",
+                    "%s: tensor %s%s differs from token_embd.weight, which %s models use as their output "
+                    "matrix (tied embeddings); remove it if the embedding is right",
                     model_file_path(f->m->file, t), name, tensors_own_name(f, name, own), f->m->arch->name);
 }
 
@@ -377,7 +375,7 @@ static void extra_require(tensor_finder *f, size_t block, const char *rest) {
     if (f->ok && !extra_has(f, block, rest)) tensors_fail_missing(f, extra_name(block, rest, name));
 }
 
-/* What a block has and lacks of one part of a layer. */
+/* Tensors that a block has and lacks of one part of a layer. */
 typedef struct extra_likeness {
     size_t has, lacks;
     const char *first; /* that it lacks */
@@ -488,8 +486,8 @@ static void check_extra_blocks(tensor_finder *f, size_t blocks) {
 
 /* ---- the whole ---- */
 
-/* A file of prediction blocks alone, as llama.cpp's converter makes one for drafting: it has tensors of these and none
- * of the layers. */
+/* A file of MTP layers alone, as llama.cpp's converter makes one for drafting: it has tensors of these and
+ * none of the layers. */
 static bool has_predictions_alone(const forward_model *m) {
     bool predicts = false;
     model_block b;
@@ -506,8 +504,8 @@ static bool warn_of_part(const tensor_finder *f) {
     const expected_state *state = state_of(f);
     return state->kind != PART_OF_MODEL ||
            warnings_add(f->m->expected->doubts, f->e,
-                        "it is a part of a %s model, as general.type says, with %zu of the %zu tensors that "
-                        "one needs; no shape is compared",
+                        "general.type says that it is a part of a %s model; it has %zu of the %zu required "
+                        "tensors, and shapes were not verified",
                         f->m->arch->name, f->n_required - state->lacks, f->n_required);
 }
 
@@ -519,8 +517,8 @@ static void check_predicting_names(tensor_finder *f) {
         if (model_block_leads(g->by_name[i]->name, &b) && b.number < f->m->sizes.layers &&
             strncmp(b.rest, "nextn.", 6) == 0)
             f->ok = gq_fail(f->e,
-                            "%s: tensor %s is of a block that predicts more tokens, but block_count and "
-                            "nextn_predict_layers of %s say that block %llu is a layer",
+                            "%s: tensor %s belongs to an MTP layer, but by block_count and "
+                            "nextn_predict_layers of %s block %llu is an ordinary layer",
                             model_file_path(g, g->by_name[i]), g->by_name[i]->name, f->m->arch->name,
                             (unsigned long long)b.number);
 }
@@ -574,7 +572,7 @@ static bool check_model(forward_model *m, bool is_part, gq_error *e) {
 }
 
 /* A part may lack keys as well as tensors, but what it has must be right. */
-static bool check_as(const model_source *g, const forward_expected *expected, const architecture *row,
+static bool check_as(const model_source *g, const model_expected *expected, const architecture *row,
                      bool is_part, gq_error *e) {
     gq_error why;
     forward_model *m = calloc(1, sizeof *m);
@@ -584,10 +582,10 @@ static bool check_as(const model_source *g, const forward_expected *expected, co
     if (model_read_keys(m, &why))
         ok = check_model(m, is_part, e);
     else if (is_part && m->lacks_key)
-        ok =
-            warnings_add(expected->doubts, e,
-                         "it is a part of a %s model, as general.type says; its tensors are not compared: %s",
-                         row->name, model_error_behind_path(&why, g->path));
+        ok = warnings_add(
+            expected->doubts, e,
+            "general.type says that it is a part of a %s model; its tensors were not verified: %s", row->name,
+            model_error_behind_path(&why, g->path));
     else
         ok = gq_fail_remedy(e, m->lacks_key ? GQ_REMEDY_PART : GQ_REMEDY_NONE, "%s", why.text);
     forward_model_free(m);
@@ -604,20 +602,24 @@ static bool is_no_model(const model_source *g, const model_facts *facts, const a
     return false;
 }
 
-bool forward_model_check(const model_source *g, const forward_expected *expected, gq_error *e) {
+bool forward_model_check(const model_source *g, const model_expected *expected, gq_error *e) {
     model_facts own = model_facts_of(g->kv, g->n_kv, NULL, 0),
                 facts = model_facts_of(g->kv, g->n_kv, expected->set, expected->n_set);
     const architecture *row = arch_of_facts(&facts);
     if (g->n_tensors == 0)
+        return warnings_add(expected->doubts, e,
+                            "the model has no tensors: it is only a vocabulary, and so is the output");
+    if (!bounds_check(&facts, g->path, e)) return false;
+    if (is_no_model(g, &own, arch_of_facts(&own))) return true;
+    if (!*facts.arch)
         return warnings_add(
             expected->doubts, e,
-            "the model has no tensors: it is a vocabulary alone, and so is what is made of it");
-    if (is_no_model(g, &own, arch_of_facts(&own))) return true;
+            "general.architecture is missing: no tensor is missed, and llama.cpp does not load "
+            "such a file");
     if (!arch_can_run(row))
-        return !*facts.arch ||
-               warnings_add(expected->doubts, e,
-                            "which tensors a model of architecture '%s' has is not known here: none is "
-                            "missed",
+        return warnings_add(expected->doubts, e,
+                            "the tensors of architecture '%s' are not known: the model was "
+                            "not checked for missing ones",
                             facts.arch);
     return check_as(g, expected, row, model_fact_is(&facts, "general.type", "part"), e);
 }

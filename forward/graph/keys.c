@@ -51,7 +51,7 @@ bool key_list_counts(const key_list *l, uint64_t *n) {
 static bool list_has(key_reader *r, const key_list *l, uint64_t i) {
     uint64_t count;
     if (!key_list_counts(l, &count) || i < count) return true;
-    key_fail(r, l->name, "is a list of %llu, expected one value per layer, and there is no value for %llu",
+    key_fail(r, l->name, "is an array of %llu, expected one value per layer, and layer %llu has none",
              (unsigned long long)count, (unsigned long long)i);
     return false;
 }

@@ -6,27 +6,23 @@
 static bool unknown_architecture(const char *path, const char *name, const architecture *row, gq_error *e) {
     const char *kind = row ? row->kind : NULL;
     if (!*name) return gq_fail(e, "%s: there is no key general.architecture", path);
-    return gq_fail(
-        e,
-        "%s: architecture '%s' cannot be run%s%s; it can be quantized, also with importance data "
-        "that another program has computed for tensors of these names%s (docs/internals/forward.md lists "
-        "the architectures that can be run)",
-        path, name, kind ? ": it is " : "", kind ? kind : "",
-        !kind ? ", and log-probabilities that another program has written of it and of its "
-                "copies can be compared"
-              : "");
+    return gq_fail(e,
+                   "%s: architecture '%s' cannot be run%s%s; it can be quantized, also with an imatrix that "
+                   "another program computed for tensors of these names%s (docs/internals/forward.md lists "
+                   "the architectures that can be run)",
+                   path, name, kind ? ": it is " : "", kind ? kind : "",
+                   !kind ? ", and log-probabilities that another program has written of it and of its "
+                           "copies can be compared"
+                         : "");
 }
 
-static bool none_may_lack(void *user, const char *tensor) {
-    (void)user, (void)tensor;
-    return false;
-}
+static bool none_may_lack(void *, const char *) { return false; }
 
-/* What no other command lets pass is not run either, though running may not read it: a token's id, rows that the metadata
- * name. What is doubtful is nothing that stops a run. */
+/* Refuses what all other commands refuse, even if a run does not read it: token ids, rows that the metadata
+ * name. Doubts do not stop a run. */
 static bool model_is_whole(const model_source *g, gq_error *e) {
     warning_list doubts = {0};
-    bool ok = forward_model_check(g, &(forward_expected){.may_lack = none_may_lack, .doubts = &doubts}, e);
+    bool ok = forward_model_check(g, &(model_expected){.may_lack = none_may_lack, .doubts = &doubts}, e);
     if (!ok && e) e->remedy = GQ_REMEDY_NONE; /* there is none that a run knows */
     warnings_free(&doubts);
     return ok;

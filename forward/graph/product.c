@@ -2,14 +2,12 @@
  * in. Tokens do not see each other in it. */
 #include "forward/graph/layer_part.h"
 
-static void product_find_tensors(tensor_finder *f, const part_spec *p) {
+static void product_find_tensors(tensor_finder *f, const part_spec *) {
     uint64_t d = f->m->sizes.width;
-    (void)p;
     tensors_take_biased(f, WEIGHT_ATTN_OUTPUT, REQUIRED, SHAPE(d, d), UNUSED);
 }
 
-static bool product_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
-    (void)p;
+static bool product_run(forward_batch *b, const part_spec *, const float *x, size_t stride) {
     return batch_apply(b, WEIGHT_ATTN_OUTPUT, 0, x, stride, b->part, b->stride);
 }
 

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* What is done to rows of x. */
+/* An operation on rows of x. */
 typedef struct row_step {
     batch_values x;
     const float *y; /* a row for each of x */
@@ -26,9 +26,8 @@ static const float *other_row_of(const row_step *s, size_t r) { return s->y + r 
 
 /* ---- with other rows ---- */
 
-static void row_add(void *data, size_t r, int thread) {
+static void row_add(void *data, size_t r, int) {
     const row_step *s = data;
-    (void)thread;
     s->m->elements->add_scaled(row_of(s, r), other_row_of(s, r), s->number, s->x.tokens);
 }
 
@@ -43,11 +42,10 @@ void batch_copy(const forward_batch *b, float *y, size_t y_stride, const float *
     for (size_t r = 0; r < rows; r++) memcpy(y + r * y_stride, x + r * x_stride, b->tokens * sizeof *y);
 }
 
-static void row_sort(void *data, size_t r, int thread) {
+static void row_sort(void *data, size_t r, int) {
     const row_step *s = data;
     const row_groups *g = s->groups;
     size_t from = r / g->each * g->group + g->first + r % g->each;
-    (void)thread;
     memcpy(row_of(s, r), other_row_of(s, from), s->x.tokens * sizeof *s->y);
 }
 
@@ -57,9 +55,8 @@ void batch_sort_rows(forward_batch *b, const float *from, float *to, const row_g
                  .x = batch_rows(b, to, g->groups * g->each), .y = from, .y_stride = b->stride, .groups = g});
 }
 
-static void row_multiply(void *data, size_t r, int thread) {
+static void row_multiply(void *data, size_t r, int) {
     const row_step *s = data;
-    (void)thread;
     if (s->each) s->each(row_of(s, r), s->x.tokens);
     s->m->elements->multiply(row_of(s, r), other_row_of(s, r), s->x.tokens);
 }
@@ -68,9 +65,8 @@ void batch_multiply_rows(forward_batch *b, batch_values x, const float *y, size_
     rows_run(b, row_multiply, (row_step){.x = x, .y = y, .y_stride = y_stride});
 }
 
-static void row_gate(void *data, size_t r, int thread) {
+static void row_gate(void *data, size_t r, int) {
     const row_step *s = data;
-    (void)thread;
     if (s->y)
         s->m->elements->gate(s->act, row_of(s, r), other_row_of(s, r), s->x.tokens);
     else
@@ -95,9 +91,8 @@ void batch_gate_states(forward_batch *b, float *gate, const float *x, size_t row
 
 /* ---- with numbers ---- */
 
-static void row_change(void *data, size_t r, int thread) {
+static void row_change(void *data, size_t r, int) {
     const row_step *s = data;
-    (void)thread;
     s->change(row_of(s, r), s->number, s->x.tokens);
 }
 
@@ -110,9 +105,8 @@ void batch_scale(forward_batch *b, float *x, size_t stride, size_t rows, float f
     batch_change_rows(b, b->model->elements->scale, (batch_values){x, rows, stride, b->tokens}, factor);
 }
 
-static void row_affine(void *data, size_t r, int thread) {
+static void row_affine(void *data, size_t r, int) {
     const row_step *s = data;
-    (void)thread;
     if (s->factors) s->m->elements->scale(row_of(s, r), s->factors[r], s->x.tokens);
     if (s->added) s->m->elements->add(row_of(s, r), s->added[r], s->x.tokens);
 }
@@ -121,9 +115,8 @@ void batch_affine_rows(forward_batch *b, batch_values x, const float *factors, c
     rows_run(b, row_affine, (row_step){.x = x, .factors = factors, .added = added});
 }
 
-static void row_decay(void *data, size_t r, int thread) {
+static void row_decay(void *data, size_t r, int) {
     const row_step *s = data;
-    (void)thread;
     s->m->kernels->recurrence->decay(row_of(s, r), other_row_of(s, r), s->factors[r], s->x.tokens);
 }
 
@@ -135,9 +128,8 @@ void batch_decay_rows(forward_batch *b, float *decay, const float *rate, const f
 
 /* ---- by themselves ---- */
 
-static void row_each(void *data, size_t r, int thread) {
+static void row_each(void *data, size_t r, int) {
     const row_step *s = data;
-    (void)thread;
     if (s->added) s->m->elements->add(row_of(s, r), s->added[r], s->x.tokens);
     s->each(row_of(s, r), s->x.tokens);
 }

@@ -1,8 +1,7 @@
-/* A token's adapter is the mean of those that its text has switched on so far, weighed by a softmax in which tokens
- * that switch count e^gain and others, which are none's, e^-gain; the mean is rounded. So behind one such token it is
- * that token's. Its number is carried with the state. For a product tokens are sorted by their numbers, and those of
- * one number are multiplied side by side.
- */
+/* A token's adapter is the mean of those that its text has switched on so far, weighed by a softmax in which
+ * tokens that switch count e^gain and others, which are none's, e^-gain; the mean is rounded. So behind one
+ * such token it is that token's. Its number is carried with the hidden state. For a product tokens are sorted
+ * by their numbers, and those of one number are multiplied side by side. */
 #include "forward/graph/layer_part.h"
 
 #include <math.h>
@@ -29,7 +28,7 @@ typedef struct switched_scratch {
     float *in, *middle, *out; /* of one adapter's tokens */
 } switched_scratch;
 
-/* Where a pair belongs. Those of one matrix follow one another in its rows. */
+/* The weight that a LoRA pair belongs to. Pairs of one matrix follow one another in its rows. */
 static const struct {
     weight_slot into, a, b;
 } switched_pairs[] = {
@@ -64,7 +63,7 @@ static void switched_read_tokens(switched_numbers *n, key_reader *r) {
         uint64_t count = 0;
         lists[k] = key_list_needed(r, names[k]);
         if (lists[k].kv && (!key_list_counts(&lists[k], &count) || count != n->adapters))
-            key_fail(r, names[k], "is no list of adapters.count tokens, %zu", n->adapters);
+            key_fail(r, names[k], "is not an array of adapters.count tokens, %zu", n->adapters);
     }
     for (size_t i = 0; i < n->adapters && r->ok; i++)
         n->tokens[i] =
@@ -76,9 +75,8 @@ static void switched_read_tokens(switched_numbers *n, key_reader *r) {
             key_fail(r, names[0], "has token %u twice: it cannot switch two adapters on", n->tokens[i].id);
 }
 
-static void switched_read_keys(forward_model *m, key_reader *r, model_part *p) {
+static void switched_read_keys(forward_model *, key_reader *r, model_part *p) {
     switched_numbers *n = p->numbers;
-    (void)m;
     n->adapters = key_number_needed(r, "adapters.count", 1, SWITCHED_MOST);
     n->rank = key_number_needed(r, "adapters.lora_rank", 1, SWITCHED_MOST);
     /* The bound is that of F16, in which llama.cpp keeps it. */
@@ -105,7 +103,7 @@ static void switched_find_tensors(tensor_finder *f, const part_spec *p) {
     const uint64_t fused[SWITCHED_FUSED] = {l->heads * l->head, keys, keys};
     for (size_t i = 0; i < SWITCHED_PAIRS; i++) {
         const model_tensor *t = f->l->weight[switched_pairs[i].into];
-        if (!t) continue; /* it is missing, which has been told */
+        if (!t) continue; /* it is missing, which has been reported */
         uint64_t columns = t->ne[t->transposed ? 1 : 0],
                  rows = i < SWITCHED_FUSED ? fused[i] : tensor_rows(t);
         tensors_take_weight(f, switched_pairs[i].a, REQUIRED, SHAPE(columns, n->rank, slots));
@@ -122,15 +120,11 @@ uint32_t switched_id(const forward_model *m, uint32_t id) {
 }
 
 /* A row with the number of each token's adapter. */
-static uint64_t switched_carried_rows(const forward_model *m, const model_part *p, size_t context) {
-    (void)m, (void)p, (void)context;
-    return 1;
-}
+static uint64_t switched_carried_rows(const forward_model *, const model_part *, size_t) { return 1; }
 
-static bool switched_embed(forward_batch *b, const model_part *p, const uint32_t *ids, const float *x,
-                           float *carried, size_t stride) {
+static bool switched_embed(forward_batch *b, const model_part *p, const uint32_t *ids, const float *,
+                           float *carried, size_t) {
     const switched_numbers *n = p->numbers;
-    (void)x, (void)stride;
     for (size_t i = 0; i < b->n_spans; i++) {
         double sum = 0, on = 0, others = 0;
         for (size_t t = b->spans[i].first; t < b->spans[i].first + b->spans[i].tokens; t++) {
@@ -186,15 +180,13 @@ typedef struct switched_columns {
     float *to;
 } switched_columns;
 
-static void switched_gather_row(void *data, size_t r, int thread) {
+static void switched_gather_row(void *data, size_t r, int) {
     const switched_columns *c = data;
-    (void)thread;
     for (size_t i = 0; i < c->n; i++) c->to[r * c->to_stride + i] = c->from[r * c->from_stride + c->token[i]];
 }
 
-static void switched_scatter_row(void *data, size_t r, int thread) {
+static void switched_scatter_row(void *data, size_t r, int) {
     const switched_columns *c = data;
-    (void)thread;
     for (size_t i = 0; i < c->n; i++)
         c->to[r * c->to_stride + c->token[i]] += c->from[r * c->from_stride + i];
 }

@@ -3,8 +3,7 @@
  * two parts, each by its own find_tensors. Some sizes, such as the rows of an expert, follow only from the
  * tensors. Every tensor that is found is marked as taken, and in the end one that nobody took is an error:
  * its effect would be missing from the logits. What running a layer needs to know stands in the layer's plan
- * afterwards. tensors.h says how the first fault ends all this.
- */
+ * afterwards. tensors.h says how the first fault ends all this. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -340,7 +339,8 @@ static void find_classifier(tensor_finder *f) {
 /* Finds the matrices behind the pooling, the first of which reads the width. */
 static void find_dense(tensor_finder *f) {
     static const char *const names[FORWARD_MOST_DENSE] = {"dense_2.weight", "dense_3.weight"},
-                             *const sizes[FORWARD_MOST_DENSE] = {"dense_2_feat_out", "dense_3_feat_out"};
+                             *const sizes[FORWARD_MOST_DENSE] = {"dense_2_feat_out", "dense_3_feat_out"},
+                             *const takes[FORWARD_MOST_DENSE] = {"dense_2_feat_in", "dense_3_feat_in"};
     forward_model *m = f->m;
     key_reader r = {.facts = model_expected_facts(m), .file = m->path, .e = f->e, .ok = true};
     m->sizes.embedded = m->sizes.width;
@@ -352,6 +352,8 @@ static void find_dense(tensor_finder *f) {
         if (t) rows = key_number(&r, sizes[i], rows, 1, MODEL_MOST);
         t = tensors_take(f, names[i], OPTIONAL, SHAPE(m->sizes.embedded, rows));
         if (!t) continue;
+        if (f->ok && r.ok && key_number(&r, takes[i], t->ne[0], 0, UINT64_MAX) != t->ne[0])
+            key_fail(&r, takes[i], "is not %llu, the width of what goes in", (unsigned long long)t->ne[0]);
         m->dense[m->n_dense++] = t, m->sizes.embedded = tensor_rows(t);
         if (m->arch->of_embeddings && i == 0)
             m->dense_bias = tensors_take(f, "dense_2.bias", OPTIONAL, SHAPE(m->sizes.embedded));
@@ -393,7 +395,7 @@ static void refuse_others(tensor_finder *f) {
         if (f->taken[i] || tensors_in_extra_block(f, g->by_name[i]->name, &b)) continue;
         if (f->m->draft_of && (!model_block_leads(g->by_name[i]->name, &b) || b.number != f->m->first))
             continue;
-        f->ok = gq_fail(f->e, "%s: tensor %s is none that a model of architecture %s is known to have here",
+        f->ok = gq_fail(f->e, "%s: tensor %s is unknown for architecture %s",
                         model_file_path(g, g->by_name[i]), g->by_name[i]->name, f->m->arch->name);
     }
 }
@@ -421,8 +423,8 @@ uint64_t forward_model_state(const forward_model *m, size_t context) {
     return rows;
 }
 
-/* Of a draft: what it does not have is its target's. One that is tied has an output matrix that is its embedding; where it
- * must be, what is embedded is the target's. */
+/* Finds a draft's embedding and output matrix: a missing one is the target's. One that is tied has an output
+ * matrix that is its embedding; where it must be, what is embedded is the target's. */
 static void find_draft_head(tensor_finder *f) {
     forward_model *m = f->m;
     const forward_sizes *of = &m->target->sizes;

@@ -41,7 +41,7 @@ bool matmul_arithmetic_take(matmul_arithmetic *to, const char *name, gq_error *e
     if (!name || !strcmp(name, matmul_arithmetic_names[MATMUL_FLOAT32])) return true;
     *to = MATMUL_BF16;
     return !strcmp(name, matmul_arithmetic_names[MATMUL_BF16]) ||
-           gq_fail_usage(e, "'%.32s' is no arithmetic of products; these are: float32, bf16", name);
+           gq_fail_usage(e, "'%.32s' is not an arithmetic; expected float32 or bf16", name);
 }
 
 const char *matmul_arithmetic_caution(matmul_arithmetic arithmetic, const kernels *k) {

@@ -58,11 +58,10 @@ typedef struct products {
     size_t units, unit_rows; /* units of a product, at most */
 } products;
 
-static void multiply_unit(void *data, size_t unit, int thread) {
+static void multiply_unit(void *data, size_t unit, int) {
     const products *s = data;
     matrix_product p = s->at(s->data, unit / s->units);
     size_t row = unit % s->units * s->unit_rows;
-    (void)thread;
     if (row >= p.rows) return;
     (p.apart ? multiply_apart : multiply_rows)(s->by, &p, row, min(s->unit_rows, p.rows - row));
 }

@@ -15,18 +15,15 @@ static void blas_round(const float *x, size_t n, size_t column, void *row) {
     memcpy((float *)row + column, x, sizeof *x * n);
 }
 
-static void blas_pack(const float *x, size_t stride, size_t columns, size_t tokens, void *panel) {
-    (void)tokens;
+static void blas_pack(const float *x, size_t stride, size_t columns, size_t, void *panel) {
     for (size_t c = 0; c < columns; c++) ((float *)panel)[c] = x[c * stride];
 }
 
-static void blas_place(const float *x, size_t n, size_t column, void *panel, size_t token) {
-    (void)token;
+static void blas_place(const float *x, size_t n, size_t column, void *panel, size_t) {
     blas_round(x, n, column, panel);
 }
 
-static product_rows blas_tile(const float *tile, bool turned, float *scratch) {
-    (void)scratch;
+static product_rows blas_tile(const float *tile, bool turned, float *) {
     return turned ? (product_rows){tile, 1, PASS_COLUMNS} : (product_rows){tile, PASS_COLUMNS, 1};
 }
 

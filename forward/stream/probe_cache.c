@@ -107,12 +107,11 @@ typedef struct cache_rows {
     _Atomic bool failed;
 } cache_rows;
 
-static void cache_move_row(void *data, size_t r, int thread) {
+static void cache_move_row(void *data, size_t r, int) {
     cache_rows *k = data;
     size_t bytes = k->tokens * sizeof(float);
     uint64_t at = k->at + (uint64_t)r * bytes;
     float *x = k->x + r * k->stride;
-    (void)thread;
     if (!k->batch->in_file)
         memcpy(k->reads ? (void *)x : k->of->memory + at, k->reads ? k->of->memory + at : (void *)x, bytes);
     else if (!(k->reads ? safe_file_read(k->of->fd, at, x, bytes) : safe_file_write(k->of->fd, at, x, bytes)))
@@ -156,12 +155,6 @@ static cached_result *cache_find(const probe_cache_run *run, weight_slot s, size
     return NULL;
 }
 
-/* The first recall of a result was counted when it was kept: at least the pass recalls it. */
-static void cache_count_recall(probe_cache *k, cached_result *r) {
-    if (r->recalled) k->saved += r->seconds;
-    r->recalled = true;
-}
-
 static bool cache_recall(forward_batch *b, weight_slot s, size_t matrix, result_kind what,
                          const batch_values *v) {
     probe_cache_run *run = cache_run_in(b);
@@ -170,7 +163,11 @@ static bool cache_recall(forward_batch *b, weight_slot s, size_t matrix, result_
     if (r && r->rows == v->rows && r->tokens == v->tokens && r->run != run->batch->runs &&
         !(what == RESULT_SUM && run->is_observed)) {
         r->run = run->batch->runs;
-        if (cache_move(b, r, v->x, v->stride, true)) return cache_count_recall(run->of, r), true;
+        if (cache_move(b, r, v->x, v->stride, true)) {
+            /* The first recall was counted when the result was stored: at least the pass recalls it. */
+            if (r->recalled) run->of->saved += r->seconds;
+            return r->recalled = true;
+        }
     }
     if (what != RESULT_SUM && run->within++ == 0) run->started = clock_seconds();
     return false;

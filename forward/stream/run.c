@@ -1,4 +1,4 @@
-/* The state that the streams of a run share: one model's layer and batch at a time. */
+/* The hidden state that the streams of a run share: one model's layer and batch at a time. */
 #include "forward/stream/run.h"
 #include "forward/graph/batch.h"
 #include "forward/graph/layer.h"
@@ -123,11 +123,10 @@ typedef struct weighted_rows {
 
 static size_t token_of(const forward_inputs *in, size_t i) { return in->token ? in->token[i] : i; }
 
-static void weigh_row(void *data, size_t f, int thread) {
+static void weigh_row(void *data, size_t f, int) {
     const weighted_rows *r = data;
     const float *x = r->in->x + f * r->in->stride;
     float *to = r->to + f * r->stride;
-    (void)thread;
     for (size_t i = 0; i < r->in->tokens; i++) {
         uint32_t weight = r->marks[token_of(r->in, i)].weight;
         if (weight) *to++ = weight == FORWARD_WEIGHT_ONE ? x[i] : forward_weight_root(weight) * x[i];

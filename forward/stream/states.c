@@ -33,8 +33,8 @@ static float *take_batch(const states *s, size_t batch, memory_ledger *l) {
     return forward_activations_take(l, s->width, states_stride(s, batch));
 }
 
-/* Takes the states of all batches. For counting, all but the last of a loop are alike: there may be very
- * many. */
+/* Takes the hidden states of all batches. For counting, all but the last of a loop are alike: there may be
+ * very many. */
 static void lay_out_held(states *s, memory_ledger *l) {
     s->held = memory_take_zeros(l, s->batches, sizeof *s->held);
     if (s->held)
@@ -72,7 +72,7 @@ bool states_new(states *s, bool in_file, const state_slots *file, gq_error *e) {
     memory_ledger l = {.failed = false};
     s->file = file ? *file : (state_slots){.fd = -1, .slots = 1};
     if (in_file && s->file.fd < 0)
-        return gq_fail(e, "the states of %zu windows of %zu tokens do not fit into memory", s->windows,
+        return gq_fail(e, "the hidden states of %zu windows of %zu tokens do not fit in memory", s->windows,
                        s->context);
     lay_out_states(s, in_file, &l);
     return memory_had(&l, e);
@@ -86,7 +86,7 @@ void states_free(states *s) {
 
 static unsigned next_slot(const states *s) { return (s->slot + 1) % s->file.slots; }
 
-/* What is kept between probes is worth no full disk: one byte in so many stays free. */
+/* One byte in so many of the disk stays free: cached results are not worth a full disk. */
 enum { KEPT_LEAVES_FREE = 8 };
 
 /* Opens a file without a name. Where the file system cannot make such files it has a name for a moment. */
@@ -101,7 +101,7 @@ static int open_nameless(const char *folder) {
     return fd;
 }
 
-/* Returns the bytes that are free on an open file's disk; UINT64_MAX: that cannot be told. */
+/* Returns the bytes that are free on an open file's disk; UINT64_MAX: not known. */
 static uint64_t disk_free(int fd) {
     struct statvfs fs;
     return fstatvfs(fd, &fs) == 0 ? mul_sat(fs.f_bavail, fs.f_frsize) : UINT64_MAX;
@@ -109,11 +109,12 @@ static uint64_t disk_free(int fd) {
 
 int state_slots_open(const char *folder, uint64_t bytes, gq_error *e) {
     int fd = open_nameless(folder);
-    if (fd < 0) return gq_fail(e, "cannot make a file for states in %s: %s", folder, strerror(errno)), -1;
+    if (fd < 0)
+        return gq_fail(e, "cannot create a file for hidden states in %s: %s", folder, strerror(errno)), -1;
     bool fits = bytes <= disk_free(fd);
     if (!fits) errno = ENOSPC;
     if (fits && safe_file_reserve(fd, bytes)) return fd;
-    gq_fail(e, "cannot set aside %llu bytes for states in %s: %s", (unsigned long long)bytes, folder,
+    gq_fail(e, "cannot reserve %llu bytes for hidden states in %s: %s", (unsigned long long)bytes, folder,
             strerror(errno));
     close(fd);
     return -1;
@@ -145,7 +146,7 @@ static size_t states_place(const states *s, size_t batch) {
 }
 
 static bool states_fail(const states *s, const char *what, const char *why, gq_error *e) {
-    return gq_fail(e, "%s: states cannot be %s: %s", s->file.path, what, why);
+    return gq_fail(e, "%s: hidden states cannot be %s: %s", s->file.path, what, why);
 }
 
 static bool read_batch(states *s, size_t batch, float *x, gq_error *e) {

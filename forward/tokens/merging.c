@@ -2,8 +2,7 @@
  * two of them merge (join.c). A symbol that is no token in the end is written byte by byte. Natural text
  * repeats its words, so the ids of recent words are kept for the length of a call; cutting more finely than
  * needed makes words repeat and leaves the ids as they are. A word that is longer than a window is joined
- * window by window, each from the first symbol that the one before could not be certain of.
- */
+ * window by window, each from the first symbol that the one before could not be certain of. */
 #include "forward/tokens/tokens.h"
 
 #include <stdlib.h>
@@ -55,7 +54,7 @@ bool merging_goes_on(merging *m) {
     m->enough = l->tokens && m->to->n >= l->tokens;
     if (m->enough) return false;
     return !l->cancelled || !l->cancelled(l->user) ||
-           gq_fail_as(m->e, GQ_INTERRUPTED, "stopped while the text was turned into tokens");
+           gq_fail_as(m->e, GQ_INTERRUPTED, "stopped while the text was tokenized");
 }
 
 /* ---- symbols ---- */

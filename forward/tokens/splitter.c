@@ -27,7 +27,7 @@ splitter *splitter_new(const split_rule *rule, gq_error *e) {
             return NULL;
         }
         s->codes[s->n] = c;
-        /* Where it cannot, the interpreter does the same, slower. */
+        /* If this fails the interpreter does the same, slower. */
         pcre2_jit_compile(c, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
     }
     return s;
@@ -63,8 +63,7 @@ static bool find_match(const splitting *w, size_t level, size_t start, size_t en
         *begin = start + pcre2_get_ovector_pointer(w->match)[0];
         return true;
     }
-    if (n < 0)
-        return gq_fail(w->e, "cutting the text into words fails at byte %zu (PCRE2 error %d)", from, n);
+    if (n < 0) return gq_fail(w->e, "pre-tokenizing the text failed at byte %zu (PCRE2 error %d)", from, n);
     const PCRE2_SIZE *at = pcre2_get_ovector_pointer(w->match);
     *begin = start + at[0], *behind = start + at[1];
     return true;

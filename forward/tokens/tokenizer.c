@@ -6,8 +6,7 @@
  * All of that is done a piece of the text at a time. Each step says up to which place its result does not
  * depend on what follows, and what is behind that place waits for the next piece. Where nothing is certain
  * more of the text is taken at once, as long as memory lasts: a word that patterns cut out has to be there as
- * a whole, and is refused where it is longer.
- */
+ * a whole, and is refused where it is longer. */
 #include "forward/tokens/tokenizer.h"
 #include "forward/tokens/tokens.h"
 
@@ -194,8 +193,7 @@ static bool add_lines(tokenizing *r, const char *text, size_t n, bool last, size
     return true;
 }
 
-static bool add_split_word(void *user, const char *word, size_t n, gq_error *e) {
-    (void)e;
+static bool add_split_word(void *user, const char *word, size_t n, gq_error *) {
     return merging_add_word(user, word, n);
 }
 
@@ -329,7 +327,7 @@ static bool add_file(tokenizing *r, const tokenizer *t, unsigned flags) {
 static bool add_end(tokenizing *r, bool wanted, uint32_t id, const char *what) {
     if (!wanted) return true;
     if (id != NO_PIECE) return token_list_add(r->merging.to, id, r->e);
-    return gq_fail(r->e, "the vocabulary wants every text to have %s token, and names none", what);
+    return gq_fail(r->e, "the vocabulary adds %s token to every text but defines none", what);
 }
 
 static void tokenizing_free(tokenizing *r) {
@@ -365,15 +363,15 @@ bool tokenizer_run(const tokenizer *t, const char *text, size_t n, unsigned flag
     return ok;
 }
 
-static bool add_length(void *user, const char *word, size_t n, gq_error *e) {
-    (void)word;
+static bool add_length(void *user, const char *, size_t n, gq_error *e) {
     return token_list_add(user, (uint32_t)n, e);
 }
 
 bool tokenizer_words(const tokenizer *t, const char *text, size_t n, token_list *lengths, gq_error *e) {
     tokenizing r = {.v = &t->vocabulary, .e = e};
     size_t done;
-    if (r.v->kind != VOCABULARY_BPE) return gq_fail(e, "only vocabularies by rank on bytes cut words");
+    if (r.v->kind != VOCABULARY_BPE)
+        return gq_fail(e, "only byte-level BPE vocabularies have a pre-tokenizer");
     bool ok = clean_text(&r, text, n, text, n, 0) && split_words(&r, true, add_length, lengths, &done);
     tokenizing_free(&r);
     return ok;

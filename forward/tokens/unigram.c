@@ -34,7 +34,7 @@ static bool read_tokens(unigram *u, const vocabulary *v, const char *file, const
         if (types) memcpy(&type, types + 4 * (size_t)i, sizeof type);
         if (scores) memcpy(&u->scores[i], scores + 4 * (size_t)i, sizeof *u->scores);
         if (!isfinite(u->scores[i]))
-            return gq_fail(e, "%s: the score of token %u is no finite number", file, i);
+            return gq_fail(e, "%s: the score of token %u is not a finite number", file, i);
         if (type == NORMAL) lowest = fminf(lowest, u->scores[i]);
         if (type == USER || v->classes[i] == TOKEN_USER) u->scores[i] = 0; /* comes first */
         if (type == USER && !tree_add(&u->own, p->text, p->length, i, e)) return false;
@@ -180,7 +180,8 @@ static bool emit_way(unigram_work *w, merging *m, size_t place) {
         uint32_t token = steps[at = steps[at].next].token;
         bool is_unknown = token == m->v->unknown;
         if (token == NO_PIECE)
-            return gq_fail(m->e, "a character has no token, and the vocabulary names none for unknown ones");
+            return gq_fail(m->e,
+                           "a character of the text has no token, and the vocabulary has no unknown token");
         if (!(is_unknown && w->after_unknown) && !token_list_add(m->to, token, m->e)) return false;
         w->after_unknown = is_unknown;
     }

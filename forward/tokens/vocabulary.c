@@ -3,8 +3,7 @@
  * that only merges have follow behind, so a piece below n_tokens is a token's id. Scores become ranks, so
  * that all kinds join the lowest first. Then come the classes, BOS and EOS, and what follows from the texts:
  * tokens of single bytes, and whether a text may be cut at spaces. Where a key is missing llama.cpp's default
- * holds. The file's reader has checked lengths; here types and numbers of elements are.
- */
+ * holds. The file's reader has checked lengths; here types and numbers of elements are. */
 #include "forward/tokens/vocabulary.h"
 #include "forward/tokens/tokens.h"
 #include "gguf/model.h"
@@ -47,7 +46,7 @@ static bool get_list(const source *s, const char *name, uint32_t type, uint64_t 
         return gq_fail(s->e, "%s: key " PREFIX "%s has %llu bytes, more than any vocabulary", s->file, name,
                        (unsigned long long)kv->size);
     if (model_kv_array(kv, &found, n, elements) && found == type) return true;
-    return gq_fail(s->e, "%s: key " PREFIX "%s is no list of %s", s->file, name, gguf_value_name(type));
+    return gq_fail(s->e, "%s: key " PREFIX "%s is not an array of %s", s->file, name, gguf_value_name(type));
 }
 
 static bool vocabulary_warn(vocabulary *v, const source *s, const char *text) {
@@ -68,9 +67,8 @@ static bool read_rule(vocabulary *v, const source *s, bool *no_pre) {
     *no_pre = !model_kv_string(vocabulary_find_pair(s, "pre"), &pre, &n);
     if (!split_rule_find(pre, n, &v->rule))
         return gq_fail(s->e,
-                       "%s: key " PREFIX
-                       "pre is '%.*s', a way to cut words that is not known here; the model "
-                       "can be quantized, but no text can be turned into its tokens",
+                       "%s: key " PREFIX "pre is '%.*s', an unknown pre-tokenizer; the model can be "
+                       "quantized, but texts cannot be tokenized for it",
                        s->file, (int)(n < 80 ? n : 80), pre);
     if (v->rule.raw) v->kind = VOCABULARY_RAW;
     return true;
@@ -93,14 +91,13 @@ static bool read_kind(vocabulary *v, const source *s) {
         v->rule.always_bos = v->rule.raw = v->kind == VOCABULARY_RAW;
         bool no_pre = false;
         if (v->kind == VOCABULARY_BPE && !read_rule(v, s, &no_pre)) return false;
-        return !no_pre || vocabulary_warn(
-                              v, s,
-                              "the file does not say how its vocabulary cuts words (key " PREFIX
-                              "pre); the default is taken, which may not be what the model was trained with");
+        return !no_pre || vocabulary_warn(v, s,
+                                          "the file does not name its pre-tokenizer (key " PREFIX
+                                          "pre); the default one is used, which may differ from the model's");
     }
     return gq_fail(s->e,
-                   "%s: key " PREFIX "model is '%.*s', a kind of vocabulary that is not covered; covered are "
-                   "llama, gpt2, gemma4, bert and t5",
+                   "%s: key " PREFIX
+                   "model is '%.*s', an unsupported tokenizer; expected llama, gpt2, gemma4, bert or t5",
                    s->file, (int)(n < 80 ? n : 80), model);
 }
 
@@ -201,7 +198,7 @@ static bool read_map(const source *s, charsmap *map) {
     gq_error e;
     if (!kv) return true;
     if (!model_kv_array(kv, &type, &n, &bytes) || (type != GGUF_U8 && type != GGUF_INT8))
-        return gq_fail(s->e, "%s: key " PREFIX "%s is no list of bytes", s->file, NAME);
+        return gq_fail(s->e, "%s: key " PREFIX "%s is not an array of bytes", s->file, NAME);
     return n == 0 /* none, as in llama.cpp */ || charsmap_open(map, bytes, n, &e) ||
            gq_fail(s->e, "%s: key " PREFIX "%s %s", s->file, NAME, e.text);
 }
@@ -259,7 +256,7 @@ static bool find_merges(const vocabulary *v, const source *s, uint64_t *n, const
     bool may = model_kv_string(vocabulary_find_pair(s, "pre"), &pre, &length) && length == 7 &&
                !memcmp(pre, "kimi-k2", 7);
     return may ||
-           gq_fail(s->e, "%s: key " PREFIX "merges is missing, without which its vocabulary is useless",
+           gq_fail(s->e, "%s: key " PREFIX "merges is missing: its vocabulary cannot tokenize without it",
                    s->file);
 }
 

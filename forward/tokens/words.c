@@ -72,7 +72,7 @@ static bool words_cut(words_maker *m) {
     }
     if (m->to->n > before) return true;
     return m->v->unknown == NO_PIECE
-               ? gq_fail(m->e, "a word has no tokens, and the vocabulary names none for unknown words")
+               ? gq_fail(m->e, "a word of the text has no tokens, and the vocabulary has no unknown token")
                : token_list_add(m->to, m->v->unknown, m->e);
 }
 

@@ -1,10 +1,12 @@
-/* An adapter as PEFT saves it: adapter_config.json, and pairs of narrow matrices for modules of a model. Its
- * arrays are sorted by what they are for; hf/adapter/adapter_merge.h brings them to the arrays of the model.
- */
+/* Adapters (LoRA): merged into the model as it is read, or made a file of their own. */
 #pragma once
 
 #include "base/adapters.h"
-#include "hf/arrays/safetensors.h"
+#include "gguf/model.h"
+#include "hf/sources/sources.h"
+#include "hf/tensors/tensors.h"
+
+/* ---- adapter.c: an adapter as PEFT saves it: adapter_config.json, and pairs of narrow matrices for modules of a model. Its arrays are sorted by what they are for; hf/adapter/adapter_merge.h brings them to the arrays of the model. ---- */
 
 /* The arrays of one module; NULL: it has no such array. */
 typedef struct hf_adapted {
@@ -57,3 +59,99 @@ bool hf_adapter_names(const hf_adapter *a, const char *key, const char *module);
 bool hf_module_ends(const char *module, const char *end);
 /* Fails with a sentence about adapter_config.json: its path goes in front. */
 #define hf_adapter_fail(a, e, format, ...) gq_fail(e, "%s: " format, (a)->file, ##__VA_ARGS__)
+
+/* ---- adapter_target.c: the arrays of a model that an adapter's modules are. ---- */
+
+enum { HF_TARGET_BYTES = 512 };
+
+/* A source with the rule and the numbers of its name. */
+typedef struct hf_target_rule {
+    const char *to, *suffix;
+    uint64_t layer, expert;
+    size_t source;
+} hf_target_rule;
+
+/* The sources of a build, to be found by an adapter's names. Pointers to sources are good until one is
+ * added. */
+typedef struct hf_targets {
+    const hf_adapter *adapter;
+    hf_build *build;
+    name_index by_name;
+    hf_target_rule *by_rule; /* sorted; n_rules of them */
+    size_t n_rules;
+    size_t n_left_out; /* modules of parts that the file does not have, and the first of them */
+    const char *left_out;
+} hf_targets;
+
+bool hf_targets_begin(hf_targets *t, gq_error *e);
+void hf_targets_free(hf_targets *t);
+/* Finds the source of a module's array; NULL: there is none. */
+hf_source *hf_target_find(const hf_targets *t, const char *module, const char *suffix);
+/* Whether a module without a source is of a part that this file does not have: a tower that sees, where the text model is
+ * made, the text model, where the projector is. Counts those that nothing else says of. */
+bool hf_target_is_elsewhere(hf_targets *t, const hf_adapted *m, const char *suffix);
+/* Whether this adapter changes or replaces a source. */
+bool hf_target_has_change(const hf_targets *t, const hf_source *s);
+/* Adds a source without an array. NULL: the model has no place for it, or there is no memory. */
+hf_source *hf_target_add(hf_targets *t, const char *module, const char *suffix, gq_error *e);
+/* Adds a source for the head `module`, which is the embedding in this model, with the embedding's array; if that is
+ * known. */
+bool hf_target_copy_embedding(hf_targets *t, const char *module, gq_error *e);
+/* Has a source read another array, of one dimension or more. */
+void hf_target_replace(hf_source *s, const hf_list *l, const hf_stored *by);
+/* Puts an adapter's rows of single tokens in the place of the embedding's. */
+bool hf_target_replace_rows(hf_targets *t, const hf_adapted *m, gq_error *e);
+/* Whether the name that a module and a suffix make becomes the tensor `tensor`, as rules name it. */
+bool hf_target_is(const hf_build *b, const char *module, const char *suffix, const char *tensor);
+/* Whether the rule of a source turns its matrices: they are stored with inputs as rows. */
+bool hf_target_turns(const hf_targets *t, const hf_source *s);
+/* Writes a module's name without ".base_layer" behind it, which nested changes have. */
+void hf_target_module(const char *name, char *to, size_t size);
+/* Whether a name is that of one expert's part of a parameter of all, in a module whose name ends with `head`. */
+bool hf_target_is_expert_of(const char *name, const char *head, const char *parameter);
+/* Names of one expert's matrices that lie one behind the other in an array of all; two spellings. */
+typedef struct hf_expert_parts {
+    const char *parameter, *parts[2][2];
+    unsigned n;
+} hf_expert_parts;
+extern const hf_expert_parts hf_expert_part_rows[]; /* the last has no parameter */
+
+/* ---- adapter_check.c: whether an adapter has all that its config names. ---- */
+
+/* Compares an attached adapter with its config: fails where arrays are missing that the config names, and where it names
+ * others than there are. Where the model may lack what a name stands for, it warns. */
+bool hf_adapter_check_complete(const hf_targets *t, gq_error *e);
+
+/* ---- adapter_file.c: an adapter's folder as the GGUF file that llama.cpp loads beside a model (--lora). ---- */
+
+/* Opens the adapter in `path` with the config of the model's folder `base`, whose weights need not be there:
+ * a tensor TENSOR.lora_a and one TENSOR.lora_b for each matrix that it changes, as llama.cpp's
+ * convert_lora_to_gguf.py has them. */
+bool hf_adapter_file_open(model_source *m, const char *path, const char *base, gq_error *e);
+
+/* ---- adapter_merge.c: adapters brought to the arrays of a model's folder. ---- */
+
+typedef struct hf_adapters {
+    hf_adapter *items; /* n of them, in the order in which they are merged */
+    size_t n;
+} hf_adapters;
+
+/* Opens all. On failure, too, hf_adapters_close has to be called. */
+bool hf_adapters_open(hf_adapters *a, const gq_adapters *given, gq_error *e);
+void hf_adapters_close(hf_adapters *a);
+/* Returns the folder whose tokenizer the merged model has: that of the last adapter that has one, which is
+ * told, or else the model's. Takes over the number of tokens where an adapter has resized the embedding. */
+bool hf_adapters_settle_tokens(hf_adapters *a, hf_config *c, const hf_list *l, hf_folder **tokens,
+                               gq_error *e);
+/* Notes which modules the model's folder has arrays of: where a projector is made, whose list loses the others. */
+void hf_adapters_find_modules(hf_adapters *a, const hf_list *l);
+/* Gives the sources of a build the changes of all adapters, and replaces or adds those that an adapter has in
+ * whole. Fails where an adapter is of another model, and for arrays that belong to nothing. */
+bool hf_adapters_attach(const hf_adapters *a, hf_build *b, gq_error *e);
+/* Looks, in a finished build, for changes of arrays that no tensor is made of: refused in a projector, told in a model. */
+bool hf_adapters_check_used(const hf_adapters *a, const hf_build *b, gq_error *e);
+/* Adds a pair that says what was merged: names of folders, factors and checksums. A projector has it where they change it.
+ */
+bool hf_adapters_pair(const hf_adapters *a, const hf_build *b, hf_pairs *pairs, gq_error *e);
+/* Folds all that decides the merged weights into a checksum. */
+bool hf_adapters_fold(const hf_adapters *a, uint32_t *content, gq_error *e);

@@ -1,4 +1,4 @@
-#include "hf/folder/config.h"
+#include "hf/folder/folder.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,13 +3,12 @@
  * of arch/ know the published keys, so these are made again here, once, by model_type. The classes are in
  * transformers/models/NAME/configuration_NAME.py; tests/hf/hf_resaved saves the golden folders' configs with them.
  */
-#include "hf/folder/config_saved.h"
+#include "hf/folder/folder.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "arch/pairs.h"
-#include "hf/folder/json.h"
 
 /* ---- names ---- */
 
@@ -60,6 +59,7 @@ static const struct {
     {"first_k_dense_replace", "1", "exaone_moe|glm4_moe"},
     {NAMES_NORM, "1e-5", "cohere|cohere2|cohere2_moe|jais2|nemotron_h|starcoder2"},
     {NAMES_NORM, "1e-12", "bert"},
+    {"global_rope_theta|rope_parameters", "160000", "modernbert"},
     {"local_rope_theta|rope_parameters", "10000", "modernbert"},
     {NAMES_CONTEXT, "4096", "chameleon|nemotron|olmoe|stablelm|starcoder2"},
     {NAMES_CONTEXT, "8192", "eurobert|modernbert"},
@@ -84,8 +84,20 @@ static const struct {
      "afmoe|apertus|arcee|chameleon|ernie4_5|ernie4_5_moe|eurobert|exaone4|exaone_moe|glm4_moe|glm4v_text|"
      "glm5_next_text|glm_moe_dsa|glm_ocr_text|gpt_oss|granite_swa|hunyuan_v1_dense|hunyuan_v1_moe|hy_v3|"
      "kimi_linear|llama4_text|ministral3|mixtral|muse_glimmer_assistant|muse_glimmer_text|olmo3|solar_open"},
-    {"rope_theta|rope_parameters", "10000", "deepseek_v4"},
-    {"rope_theta|rope_parameters", "6000000", "bailing_hybrid"},
+    {NAMES_BASE, "10000", "deepseek_v4"},
+    {NAMES_BASE, "150000", "gpt_oss"},
+    {NAMES_BASE, "500000",
+     "bitnet|cohere|ernie4_5|ernie4_5_moe|exaone|llama4_text|muse_glimmer_assistant|olmo3|"
+     "paddleocr_vl_text|qwen3_vl_moe_text|qwen3_vl_text"},
+    {NAMES_BASE, "1000000",
+     "gemma3_text|gemma3n_text|lfm2|lfm2_moe|minimax|mixtral|phimoe|qwen2_5_omni_text|qwen2_5_vl_text|"
+     "qwen2_vl_text|qwen3_omni_moe_text|solar_open"},
+    {NAMES_BASE, "2000000", "smollm3"},
+    {NAMES_BASE, "5000000", "minimax_m2|minimax_m3_vl_text"},
+    {NAMES_BASE, "6000000", "bailing_hybrid"},
+    {NAMES_BASE, "8000000", "sarvam_moe"},
+    {NAMES_BASE, "11158840", "hy_v3"},
+    {NAMES_BASE, "12000000", "apertus"},
     {"routed_scaling_factor", "2.5", "deepseek_v3|deepseek_v32|glm_moe_dsa"},
     {"router_scaling_factor", "2.826", "hy_v3"},
     {"scoring_func", "\"sqrtsoftplus\"", "deepseek_v4"},
@@ -106,11 +118,22 @@ static bool is_one_of(const char *name, const char *names) {
     return false;
 }
 
+/* Whether a config has a base for its rotation: null is none. Objects within rope_parameters are of kinds of layers. */
+static bool has_base(const hf_config *c) {
+    json_t *rope = json_object_get(c->merged, "rope_parameters"), *v;
+    const char *key;
+    json_object_foreach(rope, key, v) {
+        if (json_is_object(v) || (strcmp(key, "rope_theta") == 0 && !json_is_null(v))) return true;
+    }
+    return hf_config_get(c, "rope_theta");
+}
+
 static bool defaults_restore(const hf_config *c, const char *type) {
     bool ok = true;
     for (size_t i = 0; ok && i < COUNT(class_defaults); i++) {
         const char *names = class_defaults[i].names;
-        if (!is_one_of(type, class_defaults[i].types) || hf_config_has(c, names)) continue;
+        bool is_there = strcmp(names, NAMES_BASE) == 0 ? has_base(c) : hf_config_has(c, names);
+        if (is_there || !is_one_of(type, class_defaults[i].types)) continue;
         json_t *value = json_loads(class_defaults[i].value, JSON_DECODE_ANY, NULL);
         ok = json_object_setn_new(c->merged, names, strcspn(names, "|"), value) == 0;
     }

@@ -1,4 +1,4 @@
-#include "hf/folder/json.h"
+#include "hf/folder/folder.h"
 
 #include <stdlib.h>
 #include <string.h>

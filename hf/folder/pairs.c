@@ -1,4 +1,4 @@
-#include "hf/folder/pairs.h"
+#include "hf/folder/folder.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "hf/folder/architectures.h"
-#include "hf/metadata/arch_pairs.h"
+#include "hf/folder/folder.h"
+#include "hf/metadata/metadata.h"
 
 /* ---- parts ---- */
 

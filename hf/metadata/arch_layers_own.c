@@ -2,8 +2,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "hf/folder/architectures.h"
-#include "hf/metadata/arch_pairs.h"
+#include "hf/folder/folder.h"
+#include "hf/metadata/metadata.h"
 
 /* ---- gemma ---- */
 

@@ -1,8 +1,53 @@
-/* general.* and the architecture's own pairs. */
+/* general.* and the architecture's own metadata. */
 #pragma once
 
-#include "hf/folder/config.h"
-#include "hf/folder/pairs.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "arch/pairs.h"
+#include "hf/folder/folder.h"
+#include "hf/sources/sources.h"
+
+/* ---- arch_pairs.c: the pairs that a row's list of items describes (arch/pairs.h): each item sets one, or a few that belong together. ---- */
+
+/* Sets the pairs of an item. */
+typedef bool pair_make(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e);
+
+#define PAIR_MAKE_DECLARE(member, function) pair_make function;
+ARCH_MAKES(PAIR_MAKE_DECLARE)
+#undef PAIR_MAKE_DECLARE
+
+/* Sets items that are integers, numbers, booleans and texts. */
+bool arch_plain_set(const arch_item *list, const hf_config *c, hf_pairs *p, gq_error *e);
+
+/* ---- values ---- */
+
+/* Copies what stands before the first of these signs, in a pair of names or "NAME=TEXT"; returns what is behind it. */
+enum { HF_NAMES_PART = 256 };
+const char *arch_names_part(char part[HF_NAMES_PART], const char *names, const char *signs);
+/* Finds the value of the first of the names that is a key; NULL: there is none, or it is null. */
+const json_t *arch_value(const hf_config *c, const char *names);
+/* Reads the number of an item whose value is `names`, or a part of its names. *missing: there is none, and
+ * the item's need says that it sets no pair then. */
+bool arch_u32(const arch_item *i, const hf_config *c, const char *names, uint32_t *value, bool *missing,
+              gq_error *e);
+bool arch_float(const arch_item *i, const hf_config *c, const char *names, double *value, bool *missing,
+                gq_error *e);
+/* Sets a pair to a number that was computed; what u32 cannot hold is an error that names the pair. */
+bool arch_set_u64(const arch_item *i, const hf_config *c, hf_pairs *p, uint64_t value, gq_error *e);
+/* Adds a number of a layer to an array in the making; what i32 cannot hold is an error. */
+bool arch_add_number(const hf_config *c, hf_pairs *p, uint64_t value, gq_error *e);
+/* Fails unless two keys have the same integer. */
+bool arch_check_same(const hf_config *c, const char *name, const char *other, gq_error *e);
+/* Finds an array with an entry for each layer: for all main blocks, or for these and the predicting ones.
+ * Another length is an error. *list NULL: there is no such key, or it is null. */
+bool arch_layer_list(const hf_config *c, const char *name, const json_t **list, gq_error *e);
+static inline bool arch_layer_is(const json_t *list, uint64_t layer, const char *kind) {
+    return hf_json_is(json_array_get(list, layer), kind);
+}
+
+/* ---- metadata.c: general.* and the architecture's own pairs. ---- */
 
 struct arch_item; /* arch/pairs.h */
 struct hf_build;  /* hf/tensors/build.h */
@@ -21,3 +66,41 @@ bool hf_items_set(const struct arch_item *list, const hf_config *c, hf_pairs *p,
 bool hf_arch_pairs(const hf_config *c, hf_pairs *pairs, gq_error *e);
 /* Adds what tensors decide: numbers that GGUF has as metadata. */
 bool hf_tensor_pairs(struct hf_build *b, hf_pairs *pairs, gq_error *e);
+
+/* ---- general.c: the pairs that describe a model: its name, makers, licence. ---- */
+
+/* general.*: config, generation_config.json, the README's front matter, the folder's name. */
+bool hf_general_pairs(hf_folder *f, const hf_config *c, const hf_counts *counts, hf_pairs *pairs,
+                      gq_error *e);
+
+/* ---- model_id.c: takes a model's id apart: "Qwen/Qwen2.5-0.5B-Instruct" has an organization, a name, and in the name a basename, a size and what it was tuned for. ---- */
+
+enum { HF_ID_MOST = 256 }; /* bytes of an id with its NUL; longer ones say nothing */
+
+/* "": the id does not say it. */
+typedef struct hf_model_id {
+    char name[HF_ID_MOST], organization[HF_ID_MOST]; /* as in the id */
+    char basename[HF_ID_MOST], finetune[HF_ID_MOST], version[HF_ID_MOST], size[HF_ID_MOST];
+} hf_model_id;
+
+/* weights: the model's own number of them, which a size in the name has to be near to. False: the id is
+ * empty or too long. */
+bool hf_model_id_parse(hf_model_id *m, const char *id, uint64_t weights);
+/* Writes a name for people: "qwen2.5-0.5B" becomes "Qwen2.5 0.5B". The text has less than HF_ID_MOST bytes.
+ */
+void hf_model_title(char title[HF_ID_MOST], const char *name);
+
+/* ---- modules.c: the modules of a sentence transformer, which modules.json lists: how states are pooled, and dense heads behind that. ---- */
+
+/* Reads modules.json and adds the arrays of dense modules to the list, as
+ * dense_2.weight and dense_3.weight, where the architecture has such heads. */
+bool hf_modules_add(hf_list *l, hf_config *c, gq_error *e);
+/* Adds the pooling that modules.json has to the pairs of a decoder, whose list of items has none. */
+bool hf_modules_pair(const hf_config *c, hf_pairs *p, gq_error *e);
+
+/* ---- readme.c: the front matter and the title of a model's README.md. ---- */
+
+/* Reads it into an object whose values are strings, or arrays of strings: *front, which the caller releases
+ * with json_decref. There may be no file and no front matter: then the object is empty. What is not
+ * understood is skipped. "#", which can be no key, has the first heading behind the front matter. */
+bool hf_readme_front(hf_folder *f, json_t **front, gq_error *e);

@@ -3,7 +3,7 @@
  * other mark are the basename, and what follows without a mark is what the model was tuned for. The rules are
  * those of llama.cpp's converter, so that catalogues find the same words in the files of both.
  */
-#include "hf/metadata/model_id.h"
+#include "hf/metadata/metadata.h"
 
 #include <math.h>
 #include <string.h>

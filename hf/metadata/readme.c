@@ -2,7 +2,7 @@
  * that language: "key: text", a list in lines that begin with "- ", a list in brackets, quotes. The rest
  * (objects, texts of several lines, references) is skipped, so that no card can keep a model from being read.
  */
-#include "hf/metadata/readme.h"
+#include "hf/metadata/metadata.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -150,7 +150,7 @@ bool hf_readme_front(hf_folder *f, json_t **front, gq_error *e) {
         if (whole && span_is(line, "---")) end = begin;
     }
     bool ok =
-        !begun || end || hf_folder_warn(f, "README.md", e, "the front matter has no end; it is left out");
+        !begun || end || hf_folder_warn(f, "README.md", e, "the front matter does not end; it is left out");
     size_t behind = end;
     while (whole && at < end && front_next(text, end, &at, &line)) front_line(*front, line, &list);
     while (front_next(text, n, &behind, &line))

@@ -1,5 +1,5 @@
 /* Stage 2, rules: names that mean the same in every architecture that has them. A row's own rules (arch/) go before. */
-#include "hf/tensors/names.h"
+#include "hf/tensors/tensors.h"
 
 const arch_rename hf_common_renames[] = {
     {"e_score_correction_bias", "e_score_correction.bias", AT_END},

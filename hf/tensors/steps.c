@@ -1,27 +1,18 @@
 /* Stage 3, steps: what becomes of a source tensor whose name has a rule (ARCH_STEPS, arch/rules.h). A step makes a view
- * of it (split, swap, cut: hf/arrays/view.h), in which the last dimension is a row, and gives the view to one tensor or to
+ * of it (split, swap, cut: hf/sources/view.h), in which the last dimension is a row, and gives the view to one tensor or to
  * several. Sizes on which the config and a source tensor disagree are found by a split or a cut that does not work out.
  *
- * Here are the table and the steps that many kinds of tensors need; steps_attention.c, steps_experts.c,
+ * Here are those that many kinds of tensors need; steps_attention.c, steps_experts.c,
  * steps_recurrent.c, steps_vocabulary.c and steps_projector.c have those of one kind.
  */
-#include "hf/tensors/steps.h"
+#include "hf/tensors/tensors.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
-#include "hf/arrays/delta.h"
-#include "hf/arrays/names.h"
-#include "hf/tensors/builder.h"
-
-bool hf_build_step(hf_build *b, const hf_found *f, gq_error *e) {
-#define STEP(member, function) [member] = (function),
-    static hf_step *const steps[ARCH_STEP_LIMIT] = {ARCH_STEPS(STEP)};
-#undef STEP
-    return steps[f->rule->step](b, f, e);
-}
+#include "hf/sources/sources.h"
 
 static bool step_finish_piece(hf_build *b, const hf_found *f, hf_piece *p, gq_error *e) {
     if (!p) return false;
@@ -159,9 +150,9 @@ static bool mean_absolute(const hf_source *s, float *mean, gq_error *e) {
     }
     free(x);
     *mean = (float)(sum / (double)s->stored->n);
-    return ok && (isfinite(sum) || hf_list_fail(s->list, s->stored, e,
-                                                "a weight is not finite, and with it the mean by which all "
-                                                "are divided: the file is damaged; download it again"));
+    return ok &&
+           (isfinite(sum) || hf_list_fail(s->list, s->stored, e,
+                                          "a weight is not finite: the file is damaged; download it again"));
 }
 
 bool hf_step_ternary(hf_build *b, const hf_found *f, gq_error *e) {
@@ -182,7 +173,7 @@ bool hf_step_zero(hf_build *b, const hf_found *f, gq_error *e) {
         if (!hf_changed_read(s, 0, 1, i, n, tensor_type_of(GGUF_F32), x, e)) return false;
         for (uint64_t k = 0; k < n; k++)
             if (x[k] != 0)
-                return hf_found_fail(f, e, "element %llu is %g; GGUF has no such bias, so that it must be 0",
+                return hf_found_fail(f, e, "element %llu is %g, expected 0: GGUFs have no such bias",
                                      (unsigned long long)(i + k), (double)x[k]);
     }
     return true;

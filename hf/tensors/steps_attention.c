@@ -4,10 +4,9 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "hf/arrays/names.h"
-#include "hf/folder/architectures.h"
-#include "hf/tensors/builder.h"
-#include "hf/tensors/steps.h"
+#include "hf/folder/folder.h"
+#include "hf/sources/sources.h"
+#include "hf/tensors/tensors.h"
 
 /* ---- rows in another order ---- */
 

@@ -7,9 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "hf/arrays/names.h"
-#include "hf/tensors/builder.h"
-#include "hf/tensors/steps.h"
+#include "hf/sources/sources.h"
+#include "hf/tensors/tensors.h"
 
 /* ---- Mamba ---- */
 

@@ -11,7 +11,7 @@
  *
  * Arithmetic is done on floats where they have arrived.
  */
-#include "hf/tensors/tensor.h"
+#include "hf/tensors/tensors.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -20,8 +20,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "hf/arrays/delta.h"
-#include "hf/arrays/numbers.h"
+#include "hf/sources/sources.h"
 
 enum {
     SHORT_RUN = 1024,       /* units; shorter ones are not worth a call of the system */

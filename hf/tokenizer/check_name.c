@@ -6,7 +6,7 @@
  * (hf/tokenizer/probe.h). Of the vocabulary's merges, half a million in the largest, only those matter
  * whose result is a part of the text; few are, and they are searched one by one.
  */
-#include "hf/tokenizer/check_name.h"
+#include "hf/tokenizer/tokenizer.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,10 +15,6 @@
 
 #include "base/memory.h"
 #include "base/sha256.h"
-#include "hf/tokenizer/probe.h"
-#include "hf/tokenizer/tokenizer_merges.h"
-#include "hf/tokenizer/tokenizer_special.h"
-#include "hf/tokenizer/tokenizer_vocabulary.h"
 
 enum {
     TEXT_MOST = HF_PROBE_MOST,

@@ -8,14 +8,11 @@
  * ones (1) or groups (0); B, to byte characters, after a cut by GPT-2's expression (1) or not (0); P, at
  * punctuation. Lines that begin with '?' are in no table.
  */
-#include "hf/tokenizer/pretokenizer.h"
+#include "hf/tokenizer/tokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "hf/tokenizer/check_name.h"
-#include "hf/tokenizer/probe.h"
 
 #define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define BLANKS "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"

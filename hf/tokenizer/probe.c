@@ -3,7 +3,7 @@
  * cuts that forward/tokens/pretokenizers.c makes; a test compares them. The expressions come from a file that nobody
  * vouches for: each match has a limit of steps and memory, and what exceeds it has no name.
  */
-#include "hf/tokenizer/probe.h"
+#include "hf/tokenizer/tokenizer.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>

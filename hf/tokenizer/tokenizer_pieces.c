@@ -1,8 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/tokenizer/sentencepiece.h"
-#include "hf/tokenizer/tokenizer_vocabulary.h"
+#include "hf/tokenizer/tokenizer.h"
 
 enum { ADDED_SCORE = -1000, REDEFINED_SCORE = -10000 };
 

@@ -8,8 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "hf/tokenizer/tokenizer_special.h"
-#include "hf/tokenizer/tokenizer_vocabulary.h"
+#include "hf/tokenizer/tokenizer.h"
 
 static const struct {
     const char *name; /* in the folder's files */
@@ -80,11 +79,20 @@ static void specials_find_texts(hf_specials *s, const hf_tokenizer *t) {
     }
 }
 
-/* Old files have -1 for padding, which means none; all else that is negative is a mistake. */
-static bool special_warn_negative(const hf_tokenizer *t, hf_special_type type, json_int_t id, gq_error *e) {
-    return (type == HF_PAD && id == -1) ||
-           hf_folder_warn(t->folder, "config.json", e, "%s_token_id is %lld, which is no id; it is left out",
-                          types[type].name, (long long)id);
+/* Warns of an id that cannot be written. Old files have -1 for padding, which means none. */
+static bool special_warn_left_out(const hf_specials *s, const hf_tokenizer *t, hf_special_type type,
+                                  const json_t *id, gq_error *e) {
+    const char *name = types[type].name;
+    long long value = json_integer_value(id);
+    if (!json_is_integer(id))
+        return hf_folder_warn(t->folder, "config.json", e, "%s_token_id is not an integer; it is left out",
+                              name);
+    return (type == HF_PAD && value == -1) ||
+           (value < 0 ? hf_folder_warn(t->folder, "config.json", e,
+                                       "%s_token_id is %lld, which is not an id; it is left out", name, value)
+                      : hf_folder_warn(t->folder, "config.json", e,
+                                       "%s_token_id is %lld, but there are %llu tokens; it is left out", name,
+                                       value, (unsigned long long)s->below));
 }
 
 /* By the ids of config.json. */
@@ -94,14 +102,17 @@ static bool specials_find_ids(hf_specials *s, const hf_tokenizer *t, gq_error *e
         hf_special_type type = (hf_special_type)i;
         const json_t *id = member_of(root, type, "%s_token_id");
         if (!id || json_is_null(id)) id = member_of(text, type, "%s_token_id");
-        if (!s->of[type].is_wanted || s->of[type].is_set || !json_is_integer(id)) continue;
-        if (json_integer_value(id) < 0) {
-            if (!special_warn_negative(t, type, json_integer_value(id), e)) return false;
+        if (!s->of[type].is_wanted || s->of[type].is_set || !id || json_is_null(id) || json_is_array(id) ||
+            !types[type].key)
             continue;
-        }
         if (json_integer_value(id) > UINT32_MAX)
             return hf_config_fail(t->config, e, "%s_token_id is %lld, expected below 4294967296",
                                   types[type].name, (long long)json_integer_value(id));
+        if (!json_is_integer(id) || json_integer_value(id) < 0 ||
+            (uint64_t)json_integer_value(id) >= s->below) {
+            if (!special_warn_left_out(s, t, type, id, e)) return false;
+            continue;
+        }
         specials_set(s, type, (uint32_t)json_integer_value(id));
     }
     return true;
@@ -116,13 +127,16 @@ bool hf_specials_set_first_end(hf_specials *s, const hf_tokenizer *t, gq_error *
         if (!json_is_integer(id) || json_integer_value(id) < 0 || (uint64_t)json_integer_value(id) >= t->n)
             continue;
         specials_set(s, HF_EOS, (uint32_t)json_integer_value(id));
-        return hf_folder_warn(
-            t->folder, "config.json", e,
-            "eos_token_id is a list, and a file has one token that ends texts: %lld of it is written; "
-            "--override-kv tokenizer.ggml.eos_token_id=int:ID sets another",
-            (long long)json_integer_value(id));
+        return hf_folder_warn(t->folder, "config.json", e,
+                              "eos_token_id is a list, but a GGUF has one end-of-text token: %lld is "
+                              "written; --override-kv tokenizer.ggml.eos_token_id=int:ID sets another",
+                              (long long)json_integer_value(id));
     }
-    return true;
+    return s->of[HF_EOS].is_set || json_array_size(ids) == 0 ||
+           hf_folder_warn(
+               t->folder, "config.json", e,
+               "eos_token_id is a list, but none of its ids is one of the %llu tokens; it is left out",
+               (unsigned long long)t->n);
 }
 
 /* Ids that no token has are written as llama.cpp's converter does, but programs stumble over them. */

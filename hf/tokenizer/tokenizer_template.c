@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/tokenizer/tokenizer_vocabulary.h"
+#include "hf/tokenizer/tokenizer.h"
 
 enum { TEMPLATES_MOST = 256 }; /* each is a pair, which are looked up one by one */
 static const char ALONE[] = "tokenizer.chat_template", NAMES[] = "tokenizer.chat_templates";
@@ -88,7 +88,7 @@ static bool template_compare(const hf_tokenizer *t, const char *file, const json
                              const char *taken, gq_error *e) {
     return !told || template_same(text, template_alone(told)) ||
            hf_folder_warn(t->folder, file, e,
-                          "the chat template is another than that of tokenizer_config.json%s: %s is written",
+                          "the chat template differs from tokenizer_config.json's%s: %s is written",
                           json_string_length(told) || json_array_size(told) ? "" : ", which is empty", taken);
 }
 

@@ -290,26 +290,32 @@ size_t figures_depths(const scores *s, size_t m, size_t from, gq_depth to[GQ_DEP
 
 /* ---- levels ---- */
 
-/* Limits of divergence in nats and of flips: docs/evaluate.md says how they were chosen. */
+/* Limits of KL divergence in nats and of changed top-1 tokens: docs/evaluate.md says how they were chosen. */
 static const struct {
     double apart, flips;
-    const char *text;
-} levels[] = {[GQ_INDISTINGUISHABLE] = {.001, .02, "indistinguishable from the original on this text"},
-              [GQ_CLOSE] = {.02, .06, "close to the original on this text"},
-              [GQ_VISIBLE_LOSS] = {INFINITY, 1, "visible loss on this text"}};
+    const char *word, *text;
+} levels[GQ_LEVELS] = {[GQ_INDISTINGUISHABLE] = {.001, .02, "indistinguishable",
+                                                 "indistinguishable from the base model on this text"},
+                       [GQ_CLOSE] = {.02, .06, "close", "close to the base model on this text"},
+                       [GQ_VISIBLE_LOSS] = {.1, .15, "visible loss", "visible loss on this text"},
+                       [GQ_LARGE_LOSS] = {.5, .35, "large loss", "large loss on this text"},
+                       [GQ_SEVERE_LOSS] = {INFINITY, 1, "severe loss", "severe loss on this text"}};
 
 void gq_level_limits(gq_level level, double *apart, double *flips) {
     *apart = levels[level].apart, *flips = levels[level].flips;
 }
 
 const char *gq_level_text(gq_level level) { return levels[level].text; }
+const char *gq_level_word(gq_level level) { return levels[level].word; }
+
+gq_level gq_level_of(double apart, double flips) {
+    gq_level level = GQ_INDISTINGUISHABLE; /* of NaN nothing is greater */
+    while (level < GQ_SEVERE_LOSS && (apart > levels[level].apart || flips > levels[level].flips)) level++;
+    return level;
+}
 
 static double upper_end(const gq_interval *i) { return isnan(i->high) ? i->value : i->high; }
 
 gq_level figures_level(const gq_interval *apart, const gq_interval *flips) {
-    gq_level level = GQ_INDISTINGUISHABLE;
-    while (level < GQ_VISIBLE_LOSS &&
-           (upper_end(apart) > levels[level].apart || upper_end(flips) > levels[level].flips))
-        level++;
-    return level;
+    return gq_level_of(upper_end(apart), upper_end(flips));
 }

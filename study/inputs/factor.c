@@ -315,7 +315,7 @@ static void lay_out_runs(moments_shape s, moments_factored *f, memory_ledger *l)
     f->runs = memory_take_zeros(l, n, sizeof *f->runs);
     if (f->runs) f->n_runs = n;
     for (size_t i = 0; i < n; i++) {
-        feedback_moments counted = {.columns = 0}, *run = f->runs ? &f->runs[i] : &counted;
+        feedback_hessian counted = {.columns = 0}, *run = f->runs ? &f->runs[i] : &counted;
         size_t strips = feedback_strips(moments_block_columns(s, i));
         run->columns = moments_block_columns(s, i);
         run->root = memory_take(l, feedback_triangle(strips), sizeof(float));
@@ -352,7 +352,7 @@ static void divide_tile(void *data, size_t tile, int thread) {
 
 /* Hands a run the sums of its block's differences, which become means in place. */
 static void divide_differences(const moments *m, moments_block *b, moments_settings s,
-                               feedback_moments *run) {
+                               feedback_hessian *run) {
     size_t strips = feedback_strips(b->columns), rows = feedback_strips(moments_second(m->shape, b->columns));
     float *d = b->square;
     b->square = NULL;
@@ -366,7 +366,7 @@ static bool factor_all(moments *m, work *w, moments_settings s, moments_factored
     bool found = true;
     for (size_t i = 0; i < m->n_blocks && found; i++) {
         moments_block *b = &m->blocks[i];
-        feedback_moments *run = &f->runs[i];
+        feedback_hessian *run = &f->runs[i];
         prepared p = factor_prepare_block(b, m->tokens, w->later);
         float damp = s.damp;
         f->unseen += p.unseen;
@@ -429,7 +429,7 @@ void moments_factored_free(moments_factored *f) {
 /* Solves for the rows' targets one by one: z R^T = w D from the last column on, then u R = z from the first,
  * and t = w + a u. Each sum is one chain in the order of columns. */
 typedef struct refit_span {
-    const feedback_moments *m;
+    const feedback_hessian *m;
     size_t columns, strips;
     float *w;
     double *z;
@@ -511,7 +511,7 @@ void refit_rows(const moments_factored *f, threads_pool *pool, const refit_place
     size_t all = 0;
     for (size_t i = 0; i < f->n_runs; i++) all += f->runs[i].columns;
     for (size_t i = 0, first = 0; i < f->n_runs; first += f->runs[i++].columns) {
-        const feedback_moments *m = &f->runs[i];
+        const feedback_hessian *m = &f->runs[i];
         refit_span s = {m, m->columns, feedback_strips(m->columns), w + first, z + first, all, NULL, 0};
         if (at) s.rows = at->rows, s.row_tiles = feedback_strips(at->matrix_rows);
         if ((m->difference || (m->lacking && at)) && m->correction > 0)

@@ -73,7 +73,7 @@ typedef struct moments_settings {
 #define MOMENTS_DEFAULT ((moments_settings){0.01f, 0.1f, -1, false, NULL, NULL})
 
 typedef struct moments_factored {
-    feedback_moments *runs; /* of columns: the blocks of the diagonal */
+    feedback_hessian *runs; /* of columns: the blocks of the diagonal */
     size_t n_runs;          /* 0: H has no root with any damping up to 1, or no token was seen */
     uint64_t tokens;
     size_t unseen; /* columns that were always zero; they meet no feedback */

@@ -217,7 +217,7 @@ TEST(blocks_with_streams_are_run) {
 /* ---- blocks that are not run ---- */
 
 TEST(unknown_blocks_are_told_in_one_line) {
-    const char *told = "prediction blocks (MTP) of architecture 'exaone4' are left out of model runs";
+    const char *told = "MTP layers of architecture 'exaone4' are not supported and left out of model runs";
     GQUANT_SAYS(0, told, "evaluate", path("unknown.gguf"), WHERE);
     GQUANT_SAYS(0, told, "imatrix", "compute", path("unknown.gguf"), WHERE, "-o",
                 path("unknown-imatrix.gguf"));

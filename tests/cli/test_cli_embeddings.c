@@ -27,7 +27,7 @@ TEST(copies_are_compared_by_their_embeddings) {
         PRINTED("evaluate", path("model.gguf"), path("q4.gguf"), path("cal.gguf"), path("q8.gguf"), IDS);
     says(out, "cosine distance"), says(out, "128 embeddings");
     assert_null(strstr(out, "perplexity")), assert_null(strstr(out, "nan"));
-    char *ranking = strstr(out, "nearer to the original");
+    char *ranking = strstr(out, "nearer to the base model");
     assert_non_null(ranking);
     char *q8 = strstr(ranking, "q8.gguf"), *cal = strstr(ranking, "cal.gguf"),
          *q4 = strstr(ranking, "q4.gguf");
@@ -78,7 +78,7 @@ TEST(a_decoder_predicts_the_second_half) {
     char *out =
         PRINTED("evaluate", path("t5.gguf"), path("t5-q4.gguf"), path("t5-cal.gguf"), IDS, "--tokens", "512");
     says(out, "perplexity"), says(out, "224 of them scored");
-    char *ranking = strstr(out, "nearer to the original");
+    char *ranking = strstr(out, "nearer to the base model");
     assert_non_null(ranking);
     char *cal = strstr(ranking, "t5-cal.gguf"), *q4 = strstr(ranking, "t5-q4.gguf");
     assert_true(cal && q4 && cal < q4);

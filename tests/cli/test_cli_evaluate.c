@@ -30,7 +30,7 @@ TEST(tables_tell_which_is_better) {
     says(out, "perplexity"), says(out, "divergence"), says(out, "99.9 %"), says(out, "Q4_K");
     says(out, "288 tokens in windows of 16, 126 of them scored");
     /* By divergence, whatever order they were named in. */
-    size_t from = place(out, "nearer to the original", 0), q8 = place(out, "q8.gguf", from);
+    size_t from = place(out, "nearer to the base model", 0), q8 = place(out, "q8.gguf", from);
     assert_true(q8 < place(out, "q4.gguf", from) &&
                 place(out, "q4.gguf", from) < place(out, "q2.gguf", from));
     place(out, "certain", from);
@@ -40,7 +40,7 @@ TEST(tables_tell_which_is_better) {
         fail_msg("%s", out + advice);
     free(out);
     out = PRINTED("evaluate", path("model.gguf"), path("q8.gguf"), "--text", path("text"), "--context", "16");
-    says(out, "the same likeliest token in");
+    says(out, "the same top-1 token in");
     free(out);
     out =
         PRINTED("evaluate", path("model.gguf"), "--text", path("text"), "--context", "16", "--tokens", "40");
@@ -191,7 +191,7 @@ TEST(a_run_is_evaluated) {
                                           path("model.gguf"), path("made.gguf"), "Q4_K_M", NULL},
                     &out, &err),
         0);
-    says(out, "the same likeliest token in");
+    says(out, "the same top-1 token in");
     free(out), free(err);
     char *file = (char *)read_whole(path("run.json"), NULL);
     json *report = json_parse(file);

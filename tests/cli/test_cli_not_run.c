@@ -58,7 +58,7 @@ TEST(what_can_be_done_is_said) {
         for (size_t k = 0; k < 3; k++) {
             char *said = gquant(1, runs[k]);
             says(said, archs[i].says);
-            says(said, "importance data that another program has computed for tensors of these names");
+            says(said, "an imatrix that another program computed for tensors of these names");
             assert_true(!strstr(said, "log-probabilities") == !archs[i].predicts);
             free(said);
             assert_false(exists(out));

@@ -99,7 +99,7 @@ TEST(lines_of_perplexity) {
         {"gquant perplexity -m m.gguf -f t.txt -c 64 --save-all-logits base", 0, "perplexity"},
         {"gquant perplexity -m q4.gguf --kl-divergence-base base --kl-divergence", 0, "divergence"},
         {"gquant perplexity -m q4.gguf --kl-divergence --kl-divergence-base base -f t.txt -c 64", 0,
-         "the same likeliest token in"},
+         "the same top-1 token in"},
         {"gquant perplexity -m m.gguf --kl-divergence-base base --kl-divergence", 0, "100.00 %"},
         {"gquant perplexity -m q4.gguf --kl-divergence", 2, "--kl-divergence-base FILE is missing"},
         {"gquant perplexity -m q4.gguf --kl-divergence-base t.txt --kl-divergence", 1, "_logits_"},

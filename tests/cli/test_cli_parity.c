@@ -34,7 +34,7 @@ TEST(test_output_and_embedding) {
     p = PLAN(folder, source, "--output-tensor-type", "Q5_K", "Q4_K_S");
     assert_type(p, "output.weight", "Q5_K");
     json_free(p);
-    GQUANT_SAYS(2, "'Q5_Z' is no tensor type, did you mean Q5_", source, "--output-tensor-type", "Q5_Z",
+    GQUANT_SAYS(2, "'Q5_Z' is not a tensor type, did you mean Q5_", source, "--output-tensor-type", "Q5_Z",
                 "Q4_K_S");
 }
 
@@ -197,8 +197,8 @@ TEST(test_slips) {
     assert_null(strstr(err, "for types"));
     free(err);
     GQUANT_SAYS(0, "of what to keep: no tensor matches", "-n", "--keep", "attn_z", source, out, "Q4_K_M");
-    GQUANT_SAYS(2, "error: attn_k=iq4_ks: 'iq4_ks' is no tensor type, did you mean IQ4_XS?", "--tensor-type",
-                "attn_k=iq4_ks", source, out, "Q4_K_M");
+    GQUANT_SAYS(2, "error: attn_k=iq4_ks: 'iq4_ks' is not a tensor type, did you mean IQ4_XS?",
+                "--tensor-type", "attn_k=iq4_ks", source, out, "Q4_K_M");
     GQUANT_SAYS(2, "no file type after", source, out);
     GQUANT(0, "-q", source, out, "Q8_0");
     GQUANT(0, "-q", "-n", source, out, "Q4_K_M"); /* in nobody's way */

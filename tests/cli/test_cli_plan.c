@@ -229,8 +229,8 @@ TEST(types_that_need_importance_data_are_listed) {
     char ram[32];
     snprintf(ram, sizeof ram, "%.0f", least + 50);
     char *text = plan_output((const char *const[]){"--ram", ram, "--reserve", "0", NULL});
-    says(line_of(text, "\nIQ2_XXS "), "fits, needs importance data");
-    says(text, "without importance data"), says(text, "With importance data IQ2_XXS fits");
+    says(line_of(text, "\nIQ2_XXS "), "fits, needs an imatrix");
+    says(text, "without an imatrix"), says(text, "With an imatrix IQ2_XXS fits");
     free(text);
 }
 

@@ -2,6 +2,7 @@
 #include "quantize/gquant_publish.h"
 #include "tests/support/command.h"
 #include "tests/support/folder.h"
+#include "tests/support/plans.h"
 #include "tests/support/tiny_folder.h"
 
 #include <math.h>
@@ -13,7 +14,7 @@ TEST(a_folder_has_files_page_and_sums) {
     static const char *const expected[] = {"license: \"mit\"",
                                            "base_model: \"owner/small\"",
                                            "quantized_by: \"me\"",
-                                           "in-Q4\\_K\\_M.gguf",
+                                           "[Q4\\_K\\_M](in-Q4_K_M.gguf)",
                                            "(in-Q4_K_L.gguf)",
                                            "gquant publish in.gguf Q4_K_M q4_k_l",
                                            "SHA256SUMS"};
@@ -102,7 +103,8 @@ TEST(losses_are_in_the_page) {
            "512");
     char *page = text_of("hf/README.md"), *chart = text_of("hf/divergence.svg");
     says(page, "on the same 512 tokens, of which "); /* of about 2,000 */
-    says(page, "(Q8_0-of-Tiny.gguf)"), says(page, "(Q5_0-size-of-Tiny.gguf)"), says(page, "same top token");
+    says(page, "(Q8_0-of-Tiny.gguf)"), says(page, "(Q5_0-size-of-Tiny.gguf)");
+    says(page, "changed top-1 tokens"), says(page, "Evaluated on `text.txt` (SHA-256 `");
     says(chart, ">Q8_0</text>"), says(chart, "prefers-color-scheme:dark");
     free(chart);
     /* The same line again: nothing is run, and the page is the same. What is kept is not in the folder. */
@@ -124,32 +126,46 @@ TEST(losses_are_in_the_page) {
     free(page), free(chart);
 }
 
-/* What a file is said to be for never contradicts what was measured, whatever bits its weights have. */
-TEST(purposes_follow_what_was_measured) {
+/* One scale, by the upper ends of both intervals; one file is recommended: the smallest that is close to the base model,
+ * else the smallest of the least loss, and without figures the smallest of usual size. */
+TEST(quality_follows_what_was_measured) {
     static const struct {
-        double bits, apart;
-        gq_level level;
-        const char *words;
-    } cases[] = {{5.46, .17, GQ_VISIBLE_LOSS, "| where memory is short; some is lost |"},
-                 {5.46, .0004, GQ_INDISTINGUISHABLE, "| as good as the original |"},
-                 {8.5, .015, GQ_CLOSE, "| little is lost; where memory allows |"},
-                 {8.5, .015, GQ_VISIBLE_LOSS, "| the usual choice |"},
-                 {3.1, 9, GQ_VISIBLE_LOSS, "| the last resort; much is lost |"},
-                 {16, .015, GQ_CLOSE, "| the original's precision, "}};
+        double bits[3], apart[3], flips; /* apart NaN: not measured */
+        const char *words[3];
+        size_t recommended;
+    } cases[] = {
+        {{8.5, 6.6, 4.9}, {.0004, .015, .09}, .01, {"indistinguishable", "close", "visible loss"}, 1},
+        {{8.5, 6.6, 4.9}, {.0004, .015, .09}, .05, {"close", "close", "visible loss"}, 1},
+        {{8.5, 4.9, 3.1}, {.07, .08, .4}, .01, {"visible loss", "visible loss", "large loss"}, 1},
+        {{16, 4.9, 3.1}, {.0004, 2, 9}, .01, {"indistinguishable", "severe loss", "severe loss"}, 2},
+        {{8.5, 6.6, 4.9}, {.0004, .0005, .0006}, .91, {"severe loss", "severe loss", "severe loss"}, 2},
+        {{8.5, 4.9, 3.1}, {NAN, NAN, NAN}, 0, {"", "", ""}, 1}};
+    static const char *const names[] = {"a.gguf", "b.gguf", "c.gguf"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        gq_interval apart = {cases[i].apart, cases[i].apart, cases[i].apart, 9}, flips = {.5, .4, .6, 9};
-        gq_page_row row = {.path = "m.gguf",
-                           .type = "T",
-                           .file_bytes = 1000,
-                           .bits = cases[i].bits,
-                           .relative_error = NAN,
-                           .apart = &apart,
-                           .flips = &flips,
-                           .level = gq_level_text(cases[i].level)};
+        gq_page_row rows[3];
+        gq_interval apart[3], flips = {cases[i].flips / 2, cases[i].flips / 3, cases[i].flips, 9};
+        for (size_t k = 0; k < 3; k++) {
+            bool is = !isnan(cases[i].apart[k]);
+            apart[k] = (gq_interval){cases[i].apart[k] / 2, 0, cases[i].apart[k], 9};
+            rows[k] = (gq_page_row){.path = names[k],
+                                    .type = "T",
+                                    .file_bytes = 1000000 * (3 - k),
+                                    .bits = cases[i].bits[k],
+                                    .relative_error = NAN,
+                                    .apart = is ? &apart[k] : NULL,
+                                    .flips = is ? &flips : NULL};
+        }
         gq_error e = {0};
-        char *table = gq_page_table(&(gq_page){.size = sizeof(gq_page), .rows = &row, .n = 1}, false, &e);
+        gq_page page = {.size = sizeof page, .rows = rows, .n = 3, .recommends = true};
+        char *table = gq_page_table(&page, false, &e), line[200];
         assert_non_null(table);
-        says(table, cases[i].words);
+        for (size_t k = 0; k < 3; k++) {
+            bool is = k == cases[i].recommended;
+            snprintf(line, sizeof line, "](%s) | %s%s%s | %zu.00 MB | %.2f |\n", names[k], cases[i].words[k],
+                     is && *cases[i].words[k] ? ", " : "", is ? "**recommended**" : "", 3 - k,
+                     cases[i].bits[k]);
+            says(table, line);
+        }
         free(table);
     }
 }
@@ -174,8 +190,8 @@ TEST(speeds_are_what_llama_bench_measured) {
     } cases[] = {
         {tests_json,
          0,
-         {"| 123 | 23.4 |", "reads: a prompt of 512 tokens; writes: an answer of 128", "Some \\<CPU\\>, 4"}},
-        {csv, 0, {" writes, tokens/s |", "| 5.50 |", "A \"fast\" one, big, GPU, 8 threads, build b2"}},
+         {"| 123 | 23.4 |", "prompt: 512 tokens; generation: 128 tokens", "Some \\<CPU\\>, 4"}},
+        {csv, 0, {" generation, tokens/s |", "| 5.50 |", "A \"fast\" one, big, GPU, 8 threads, build b2"}},
         {"{\"model_filename\":\"other\",\"n_gen\":1,\"avg_ts\":1}", 1, {"names none of the files"}},
         {"{\"model_filename\":\"in-Q4_0.gguf\",\"n_gen\":1,\"avg_ts\":-1}", 1, {"the speed '-1'"}},
         {"[{\"avg_ts\":1}]", 1, {"no model_filename"}},
@@ -228,8 +244,9 @@ TEST(pages_say_what_is_needed) {
            path("cal.txt"), "--context", "64", "--memory", "1G", "--evaluate", path("cal.txt"));
     char *page = text_of("page/README.md"), *chart = text_of("page/divergence.svg");
     says(page, "pipeline_tag: \"text-generation\"\n"), says(page, " --memory 1G ");
-    says(page, "    hf download REPOSITORY Page-Q8_0.gguf --local-dir .\n    llama-cli -m Page-Q8_0.gguf\n");
-    says(page, "(KL divergence, in nats): 0 is the same model");
+    says(page, "    hf download OWNER/NAME Page-Q8_0.gguf --local-dir .\n    llama-cli -m Page-Q8_0.gguf\n");
+    says(page, "calibrated on `cal.txt` (SHA-256 `");
+    assert_null(strstr(page, "{{")); /* no tag of the template is left */
     size_t across = 0, upright = 0;
     for (const char *at = chart; (at = strstr(at, "class=\"grid\" d=\"M")); at++)
         ++*(strchr(at + 14, 'H') && strcspn(at + 14, "H") < strcspn(at + 14, "V") ? &upright : &across);
@@ -240,6 +257,81 @@ TEST(pages_say_what_is_needed) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         GQUANT_SAYS(2, "expected OWNER/NAME", "publish", path("in.gguf"), "--out-dir", path("page"), "Q8_0",
                     "--base-model", names[i]);
+}
+
+/* What the folder's card and config say goes into the front matter; what the page names is told at the end. */
+TEST(cards_have_what_the_folder_says) {
+    static const char *const expected[] = {
+        "base_model: \"Owner/Small-1B\"\nbase_model_relation: quantized\nlicense: \"mit\"\n",
+        "language:\n- \"en\"\n- \"fr\"\n",
+        "datasets:\n- \"some/data\"\n",
+        "- \"poetry\"\n",
+        "# Small-1B GGUF\n",
+        "of [Owner/Small-1B](https://huggingface.co/Owner/Small-1B)",
+        "llama-cli -hf me/Small-GGUF:Q8_0"};
+    tiny_folder_write(path("Small-1B"), 1, 0, 1);
+    tiny_folder_text(
+        path("Small-1B"), "README.md",
+        "---\nlicense: mit\nlanguage:\n- en\n- fr\ndatasets: [some/data]\ntags: [poetry, safetensors]\n"
+        "base_model: Owner/Small-Base\n---\n");
+    char *config = text_of("Small-1B/config.json"), *with;
+    assert_true(asprintf(&with, "{\"_name_or_path\": \"Owner/Small-1B\", %s", strchr(config, '{') + 1) > 0);
+    tiny_folder_text(path("Small-1B"), "config.json", with);
+    char *out = PRINTED("publish", path("Small-1B"), "--out-dir", path("Small-GGUF"), "Q8_0", "--repo",
+                        "me/Small-GGUF");
+    says(out, "base model: Owner/Small-1B, by _name_or_path in config.json");
+    says(out, "upload: hf upload me/Small-GGUF ");
+    char *page = text_of("Small-GGUF/README.md"), *attributes = text_of("Small-GGUF/.gitattributes");
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) says(page, expected[i]);
+    assert_null(strstr(page, "- \"safetensors\"")), assert_null(strstr(page, "Small-Base"));
+    says(attributes, "*.gguf filter=lfs diff=lfs merge=lfs -text\n");
+    free(out), free(page), free(attributes), free(config);
+    /* A name that is another is what the model was made from. */
+    tiny_folder_write(path("Other"), 1, 0, 1);
+    tiny_folder_text(path("Other"), "config.json", with);
+    out = PRINTED("publish", path("Other"), "--out-dir", path("unnamed"), "Q8_0", "--title", "A *title*");
+    says(out, "base model: README.md names none"), says(out, "hf upload OWNER/NAME");
+    page = text_of("unnamed/README.md");
+    says(page, "# A \\*title\\* GGUF\n"), assert_null(strstr(page, "base_model"));
+    free(out), free(page), free(with);
+    GQUANT_SAYS(2, "the repository 'me': expected OWNER/NAME", "publish", path("in.gguf"), "--out-dir",
+                path("unnamed"), "Q8_0", "--repo", "me");
+}
+
+/* The importance matrix goes along, under the model's name, and another one does not take its place. */
+TEST(the_importance_matrix_is_published) {
+    write_importance(path("data.dat"), 1);
+    const char *const words[] = {"publish",   path("in.gguf"),  "--out-dir", path("matrix"), "Q4_0", "-q",
+                                 "--imatrix", path("data.dat"), NULL};
+    free(gquant(0, words));
+    assert_same_file(path("matrix/in-imatrix.dat"), path("data.dat"));
+    char *page = text_of("matrix/README.md"), *sums = text_of("matrix/SHA256SUMS"), sum[GQ_SHA256_TEXT];
+    assert_true(gq_file_sha256(path("data.dat"), sum, NULL));
+    says(page, "[`in-imatrix.dat`](in-imatrix.dat) (SHA-256 `"), says(page, sum), says(page, "- imatrix\n");
+    says(sums, sum), says(sums, "  in-imatrix.dat\n");
+    free(page), free(sums);
+    write_whole(path("matrix/in-imatrix.dat"), "other", 5);
+    gquant_says(1, "in-imatrix.dat is there, and is another importance matrix than", words);
+    GQUANT(0, "-q", "publish", path("in.gguf"), "--out-dir", path("matrix"),
+           "Q8_0"); /* without one it stays */
+}
+
+/* The prompt's form is told of chat templates that have all of its markers. */
+TEST(prompts_are_those_of_the_chat_template) {
+    static const char *const templates[][2] = {
+        {"{{'<|im_start|>' + role + content + '<|im_end|>'}}",
+         "```\n<|im_start|>system\n{system_prompt}<|im_end|>\n"},
+        {"<start_of_turn> <end_of_turn>", "{prompt}<end_of_turn>\n<start_of_turn>model\n```\n"},
+        {"{{something else}}", "## Prompt format\n\nThe chat template in each file makes the prompt"}};
+    for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {
+        char set[200];
+        snprintf(set, sizeof set, "tokenizer.chat_template=str:%s", templates[i][0]);
+        GQUANT(0, "-q", "--force", "--override-kv", set, path("in.gguf"), path("chat.gguf"), "COPY");
+        GQUANT(0, "-q", "--force", "publish", path("chat.gguf"), "--out-dir", path("chat"), "Q8_0");
+        char *page = text_of("chat/README.md");
+        says(page, templates[i][1]), says(page, "- conversational\n");
+        free(page);
+    }
 }
 
 int main(void) { return tests_run(folder_with_model, folder_remove); }

@@ -247,12 +247,12 @@ TEST(leftovers_of_finished_files_go) {
                                        "left/.in-Q4_0.gguf.gquant-journal-1-of-2"};
     for (int k = 0; k < 2; k++) {
         GQUANT(0, "-q", "publish", path("in.gguf"), "--out-dir", path("left"), "Q4_0");
-        assert_int_equal(files_in("left"), 3);
+        assert_int_equal(files_in("left"), 4);
         for (size_t i = 0; i < sizeof left / sizeof *left; i++) write_whole(path(left[i]), "left", 4);
     }
     write_whole(path("left/.mine"), "my own", 6);
     GQUANT(0, "-q", "publish", path("in.gguf"), "--out-dir", path("left"), "Q4_0");
-    assert_int_equal(files_in("left"), 4);
+    assert_int_equal(files_in("left"), 5);
 }
 
 /* Checksums and charts of another hand stay, also where there is no page. */
@@ -307,7 +307,7 @@ TEST(edits_and_earlier_files_stay) {
     char *page = text_of("edit/README.md"), *sums = text_of("edit/SHA256SUMS");
     static const char *const kept[] = {"\n- mine\n",         "\n---\nAbove.\n\n\n<!-- gquant",
                                        "ends -->\nBelow.\n", "](in-Q4_0.gguf)",
-                                       "](in-Q8_0.gguf)",    "by earlier lines"};
+                                       "](in-Q8_0.gguf)",    "by earlier commands"};
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) says(page, kept[i]);
     says(sums, " *other.bin\n"), says(sums, "  in-Q4_0.gguf\n"), says(sums, "  in-Q8_0.gguf\n");
     free(gquant(0, words)); /* nothing is added the next time */

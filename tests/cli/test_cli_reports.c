@@ -191,7 +191,7 @@ TEST(test_copies) {
     free(rows), json_free(j);
 
     char *text = OUTPUT(0, "compare", source, a, b, c);
-    assert_non_null(strstr(text, "copy 3"));
+    assert_non_null(strstr(text, "file 3"));
     assert_non_null(strstr(text, "1 model-Q4_0.gguf"));
     assert_non_null(strstr(text, "absent"));
     assert_non_null(strstr(text, "*\n"));

@@ -236,7 +236,7 @@ TEST(test_many_copies_fit) {
         char *text = on_terminal(words, columns[i], 0, &status);
         for (unsigned k = 1; k <= N; k++) {
             char head[16];
-            snprintf(head, sizeof head, "copy %u", k);
+            snprintf(head, sizeof head, "file %u", k);
             if (!strstr(text, head)) fail_msg("%u columns: no %s", columns[i], head);
         }
         free(text);
@@ -244,7 +244,7 @@ TEST(test_many_copies_fit) {
     char *text; /* where no terminal is, all are in one table */
     assert_int_equal(run_command(piped, &text, NULL), 0);
     assert_ptr_equal(strstr(text, "tensor "), text);
-    assert_true(strstr(text, "copy 9") < strchr(text, '\n'));
+    assert_true(strstr(text, "file 9") < strchr(text, '\n'));
     free(text);
     for (size_t k = 0; k < N; k++) unlink(words[2 + k]);
 }

@@ -122,15 +122,15 @@ TEST(verify_looks_at_names) {
     GQUANT(0, "verify", path("good.gguf"));
     GQUANT(0, "verify", path("q5.gguf"));
     write_marked("bad.gguf", GGUF_STRING, unknown, 2);
-    expect_problem("bad.gguf", "entry 2 of 2 is the name of no tensor");
+    expect_problem("bad.gguf", "entry 2 of 2 is not the name of a tensor");
     write_marked("bad.gguf", GGUF_STRING, (const char *const[]){name}, 1);
-    expect_problem("bad.gguf", "entry 1 of 1 is the name of no tensor");
+    expect_problem("bad.gguf", "entry 1 of 1 is not the name of a tensor");
     write_marked("bad.gguf", GGUF_STRING, twice, 2);
     expect_problem("bad.gguf", "has 2 names of 1 tensor");
     write_marked("bad.gguf", GGUF_STRING, vector, 1);
-    expect_problem("bad.gguf", "names blk.0.attn_norm.weight, which is no matrix");
+    expect_problem("bad.gguf", "names blk.0.attn_norm.weight, which is not a matrix");
     write_marked("bad.gguf", GGUF_U32, good, 1);
-    expect_problem("bad.gguf", "is no list of texts");
+    expect_problem("bad.gguf", "is not an array of strings");
 }
 
 /* ---- memory ---- */

@@ -29,7 +29,14 @@ TEST(test_types_tell_what_they_are_for) {
 TEST(test_help_is_a_command) {
     char *of_all = PRINTED("help"), *as_option = PRINTED("--help");
     assert_string_equal(of_all, as_option);
-    says(of_all, ", help [COMMAND | classes]");
+    says(of_all, "\n  help         "), says(of_all, "'gquant help all' lists all options");
+    size_t common = 0;
+    for (size_t i = 0; i < n_options; i++) common += (options[i].commands & COMMON) != 0;
+    assert_int_equal(common, 10);
+    free(of_all), free(as_option);
+    of_all = PRINTED("help", "all"), as_option = PRINTED("--help", "all");
+    assert_string_equal(of_all, as_option);
+    says(of_all, "Output:\n"), says(of_all, "--token-embedding-type TYPE");
     free(of_all), free(as_option);
     for (size_t i = 0; i < n_commands; i++) {
         if (!commands[i].name) continue;

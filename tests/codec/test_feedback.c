@@ -113,7 +113,7 @@ static errors reference_errors(const kernels *k, uint32_t type, const double *go
 
 /* ---- the library ---- */
 /* Rows from first on; returns the sums and, where decoded is not NULL, what will be read. */
-static feedback_sums run(const kernels *k, uint32_t type, const feedback_moments *m, size_t n_moments,
+static feedback_sums run(const kernels *k, uint32_t type, const feedback_hessian *m, size_t n_moments,
                          int sweeps, size_t first, size_t rows, uint8_t *blocks, float *decoded) {
     feedback_task t = {
         k, type, EFFORT_FAST, sweeps, m, n_moments, N,    NULL,
@@ -448,7 +448,7 @@ TEST(identity_is_plain_rounding) {
     size_t lanes = k->lanes;
     for (size_t c = 0; c < N; c++) identity[feedback_triangle(c / 256) + c * 256 + c % 256] = 1;
     for (size_t c = 0; c < 256; c++) importance[c] = 1;
-    feedback_moments m = {.columns = N, .root = identity};
+    feedback_hessian m = {.columns = N, .root = identity};
     EACH_ENCODER(type) {
         if (!type->quantized) continue;
         const codec_steps *steps = k->codecs[type->id].steps;
@@ -478,7 +478,7 @@ TEST(identity_is_plain_rounding) {
 }
 
 /* Nor on how rows are put together. */
-static void expect_the_same_at_all_levels(const tensor_type *type, const feedback_moments *m, int sweeps) {
+static void expect_the_same_at_all_levels(const tensor_type *type, const feedback_hessian *m, int sweeps) {
     static uint8_t first[ROWS * N * 4], here[ROWS * N * 4], part[ROWS * N * 4];
     size_t row_bytes = gguf_row_bytes(type, N);
     const kernels *before = NULL;
@@ -546,7 +546,7 @@ TEST(runs_of_columns_are_apart) {
     run(k, GGUF_MXFP4, s->factored[1].runs, 1, 0, 0, ROWS, blocks, q);
     for (size_t r = 0; r < ROWS; r++) whole += objective(s->goal + r * N, r, q + r * N);
     assert_true(whole < apart);
-    feedback_moments second = f.runs[1];
+    feedback_hessian second = f.runs[1];
     f.runs[1] = f.runs[0];
     feedback_sums twice = run(k, GGUF_MXFP4, f.runs, 2, 0, 0, ROWS, blocks, NULL);
     f.runs[1] = second;

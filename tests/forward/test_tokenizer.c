@@ -389,10 +389,10 @@ TEST(damaged_unigrams_are_named) {
     keys k = unigram_keys();
     k.n--, free(k.values[k.n].data), k.values[k.n] = (bytes){0};
     add_values(&k, "tokenizer.ggml.scores", GGUF_FLOAT32, infinite, sizeof infinite / sizeof *infinite);
-    fails(&k, "the score of token 6 is no finite number");
+    fails(&k, "the score of token 6 is not a finite number");
     k = unigram_keys();
     add_number(&k, "tokenizer.ggml.precompiled_charsmap", 1);
-    fails(&k, "tokenizer.ggml.precompiled_charsmap is no list of bytes");
+    fails(&k, "tokenizer.ggml.precompiled_charsmap is not an array of bytes");
 }
 
 TEST(what_is_missing_or_wrong_is_named) {
@@ -420,7 +420,7 @@ TEST(what_is_missing_or_wrong_is_named) {
     fails(&k, "1 scores for 2 tokens");
     add_text(&k, "tokenizer.ggml.model", "llama"), add_texts(&k, "tokenizer.ggml.tokens", two, 2);
     add_values(&k, "tokenizer.ggml.scores", GGUF_INT32, &one_type, 1);
-    fails(&k, "tokenizer.ggml.scores is no list of f32");
+    fails(&k, "tokenizer.ggml.scores is not an array of f32");
 }
 
 TEST(odd_numbers_are_warned_about) {

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "hf/adapter/adapter_file.h"
+#include "hf/adapter/adapter.h"
 #include "hf/hf.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/safetensors.h"

@@ -5,10 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/folder/config_read.h"
+#include "hf/folder/folder.h"
 #include "hf/image.h"
-#include "hf/tensors/builder.h"
-#include "hf/tensors/names.h"
+#include "hf/tensors/tensors.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/safetensors.h"
 

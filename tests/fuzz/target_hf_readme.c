@@ -6,10 +6,9 @@
 #include <string.h>
 
 #include "gguf/model.h"
-#include "hf/folder/config_read.h"
-#include "hf/metadata/general.h"
+#include "hf/folder/folder.h"
 #include "hf/metadata/metadata.h"
-#include "hf/tokenizer/tokenizer_vocabulary.h"
+#include "hf/tokenizer/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
 
 static void check_text(const char *key, const uint8_t *value) {

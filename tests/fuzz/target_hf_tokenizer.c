@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "forward/tokens/tokenizer.h"
-#include "hf/folder/config_read.h"
+#include "hf/folder/folder.h"
 #include "hf/tokenizer/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
 

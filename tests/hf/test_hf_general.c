@@ -1,7 +1,6 @@
 /* general.*: from the README, the config, the folder's name, generation_config.json and the weights' number.
  */
-#include "hf/metadata/general.h"
-#include "hf/metadata/model_id.h"
+#include "hf/metadata/metadata.h"
 #include "tests/support/hf_pairs.h"
 
 static const char *const config = "{\"architectures\":[\"LlamaForCausalLM\"],\"num_hidden_layers\":1}";

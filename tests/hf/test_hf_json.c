@@ -1,5 +1,5 @@
 /* JSON of folders: what Python writes and jansson does not read. */
-#include "hf/folder/json.h"
+#include "hf/folder/folder.h"
 #include "tests/support/support.h"
 
 static json_t *parsed(const char *text) {

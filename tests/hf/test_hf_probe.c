@@ -3,7 +3,7 @@
 #include <time.h>
 
 #include "forward/tokens/splitter.h"
-#include "hf/tokenizer/probe.h"
+#include "hf/tokenizer/tokenizer.h"
 #include "tests/support/pretokenizer_names.h"
 #include "tests/support/support.h"
 

@@ -2,9 +2,7 @@
  * hand gives, in ranges of any beginning and length. */
 #include <math.h>
 
-#include "hf/tensors/builder.h"
-#include "hf/tensors/steps.h"
-#include "hf/tensors/tensor.h"
+#include "hf/tensors/tensors.h"
 #include "tests/support/folder.h"
 
 enum { COLUMNS = 96, ROWS = 60, MATRICES = 4, ELEMENTS = MATRICES * ROWS * COLUMNS };

@@ -101,7 +101,7 @@ TEST(trailer_variants) {
     refused(b, "-1 chunks", NULL);
     b = two_entries();
     put32(&b, 40), put(&b, "abc", 3);
-    refused(b, "inside the length of the data set's name", NULL);
+    refused(b, "inside the length of the dataset's name", NULL);
     static const int64_t lengths[] = {-1, 4, INT32_MAX, INT32_MIN};
     for (size_t i = 0; i < 4; i++) {
         b = two_entries();
@@ -162,7 +162,7 @@ TEST(damage) {
     refused(b, "inside a name", NULL);
     b = good();
     b.bytes[0] = 1; /* the second entry taken for a trailer */
-    refused(b, "the data set's name", NULL);
+    refused(b, "the dataset's name", NULL);
 
     static const int64_t lengths[] = {0, -5, INT32_MIN, INT32_MAX, 128, 1000000000};
     for (size_t i = 0; i < 6; i++) {

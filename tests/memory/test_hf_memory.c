@@ -1,11 +1,9 @@
 /* Opening a folder and reading its arrays when memory runs out: an error each time, and then the same bytes
  * as ever. */
-#include "hf/adapter/adapter_file.h"
-#include "hf/folder/config_read.h"
+#include "hf/adapter/adapter.h"
+#include "hf/folder/folder.h"
 #include "hf/hf.h"
-#include "hf/tensors/build.h"
-#include "hf/tensors/builder.h"
-#include "hf/tensors/names.h"
+#include "hf/tensors/tensors.h"
 #include "tests/memory/memory.h"
 #include "tests/support/folder.h"
 #include "tests/support/safetensors.h"

@@ -77,10 +77,10 @@ TEST(malformed_items) {
     } cases[] = {
         {"attn_v", "PATTERN=TYPE"},
         {"=Q8_0", "before the '='"},
-        {"attn_v=", "no tensor type"},
+        {"attn_v=", "not a tensor type"},
         {"attn_v=Q9_X", "'Q9_X'"},
         {"attn_v=Q4_K_M", "Q4_K"},
-        {"attn_v=COPY", "no tensor type"},
+        {"attn_v=COPY", "not a tensor type"},
         {"attn_v=q8_0 ", "'q8_0 '"},
         {"(attn=Q8_0", "(attn"},
         {"a=b=Q8_0", "'b=Q8_0'"},

@@ -27,7 +27,7 @@ static void make_moments(void) {
     }
 }
 
-static bool print_digests(const kernels *k, const feedback_moments *m) {
+static bool print_digests(const kernels *k, const feedback_hessian *m) {
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++) {
         const tensor_type *type = tensor_type_of(id);
         if (!type || !k->codecs[id].steps) continue;
@@ -50,7 +50,7 @@ static bool print_digests(const kernels *k, const feedback_moments *m) {
 int main(void) {
     const kernels *k = kernels_select();
     if (!k || !strcmp(kernels_name(k), "x86-64-v2") || !strcmp(kernels_name(k), "generic")) return 77;
-    feedback_moments m = {COLUMNS, root, diagonal, difference, 0.5f, NULL, MATMUL_FLOAT32};
+    feedback_hessian m = {COLUMNS, root, diagonal, difference, 0.5f, NULL, MATMUL_FLOAT32};
     make_moments();
     if (!print_digests(k, &m)) return 1;
     for (size_t i = 0; i < STRIPS; i++) feedback_round_strip(&m, i);

@@ -6,13 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/arrays/numbers.h"
-#include "hf/folder/config_read.h"
-#include "hf/folder/draft.h"
-#include "hf/metadata/modules.h"
-#include "hf/tensors/build.h"
-#include "hf/tensors/builder.h"
-#include "hf/tensors/names.h"
+#include "hf/sources/sources.h"
+#include "hf/folder/folder.h"
+#include "hf/metadata/metadata.h"
+#include "hf/tensors/tensors.h"
 
 /* Turns n elements of a type into floats, in place from behind. */
 static void widen(uint8_t *bytes, const tensor_type *type, uint64_t n) {

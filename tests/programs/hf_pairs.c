@@ -4,8 +4,7 @@
 #include <stdlib.h>
 
 #include "gguf/gguf.h"
-#include "hf/folder/config_read.h"
-#include "hf/folder/draft.h"
+#include "hf/folder/folder.h"
 #include "hf/tokenizer/tokenizer.h"
 
 static bool pairs_write(const hf_pairs *pairs, const char *path, gq_error *e) {

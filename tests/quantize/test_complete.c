@@ -20,7 +20,7 @@ static bool nothing_may_lack(void *user, const char *tensor) {
 /* Checks a model; false: *e says why not. Says how many doubts there were. */
 static bool checked(const model_source *g, size_t *doubts, gq_error *e) {
     warning_list list = {0};
-    bool ok = forward_model_check(g, &(forward_expected){.may_lack = nothing_may_lack, .doubts = &list}, e);
+    bool ok = forward_model_check(g, &(model_expected){.may_lack = nothing_may_lack, .doubts = &list}, e);
     *doubts = list.n;
     warnings_free(&list);
     return ok;
@@ -241,12 +241,14 @@ TEST(rows_of_small_matrices_are_those_of_the_metadata) {
 TEST(a_plan_warns_of_what_may_be_right) {
     plan_warns("llama-bias", "", "blk.1.attn_q.bias", "there is no tensor blk.1.attn_q.bias");
     plan_warns("qwen2", "", ".bias", "nor another bias of queries, keys");
-    plan_warns("llama", "", ".", "a vocabulary alone");
+    plan_warns("llama", "", ".", "only a vocabulary");
     plan_warns("llama", ":general.architecture=s:wavtokenizer-dec", NULL,
-               "architecture 'wavtokenizer-dec' has is not known here");
+               "architecture 'wavtokenizer-dec' are not known");
+    plan_warns("llama", ":general.architecture=s:", NULL, "general.architecture is missing");
     plan_warns("llama", ":general.type=s:part", "blk.1.ffn_up.weight", "it is a part of a llama model");
     plan_warns("llama", ":tokenizer.ggml.eos_token_id=96", NULL,
                "eos_token_id is 96, but there are 96 tokens");
+    plan_warns("t5", "decoder_start_token_id=4097", NULL, "decoder_start_token_id is 4097, but there are");
     plan_warns("qwen35moe", "", "blk.2.nextn.shared_head_norm.weight", "blk.2.nextn.shared_head_norm.weight");
 }
 
@@ -269,7 +271,12 @@ TEST(impossible_values_are_refused) {
                                          {"rope.scaling.factor=f:0", "factor is 0"},
                                          {"rope.scaling.type=s:dynamic", "type is 'dynamic'"},
                                          {"rope.dimension_count=1000000", "dimension_count is 1000000"},
-                                         {"feed_forward_length=0", "feed_forward_length says"}};
+                                         {"feed_forward_length=0", "feed_forward_length says"},
+                                         {"attention.layer_norm_epsilon=f:-1", "epsilon is -1"},
+                                         {"rope.freq_base_swa=f:0", "freq_base_swa is 0"},
+                                         {"rope.scaling.yarn_beta_slow=f:-1", "beta_slow is -1"},
+                                         {"embedding_scale=f:-1", "embedding_scale is -1"},
+                                         {"pooling_type=7", "pooling_type is 7"}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         gq_error e;
         plan_refuses("llama", all[i][0], NULL, all[i][1]);
@@ -281,6 +288,8 @@ TEST(impossible_values_are_refused) {
     plan_refuses("llama", "", ".attn_", "there is no tensor blk.0.attn_");
     plan_refuses("qwen35moe", "nextn_predict_layers=0", NULL, "blk.");
     plan_refuses("qwen35moe", "block_count=2", NULL, "blk.2.");
+    plan_refuses("gemma-embedding-dense", "dense_2_feat_in=7", NULL, "dense_2_feat_in is not");
+    plan_refuses("glm-dsa", "attention.key_length=7", NULL, "attention.key_length is 7");
 }
 
 /* What is left out counts as missing, and what is set must be right. */

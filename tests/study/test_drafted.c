@@ -227,7 +227,7 @@ TEST(other_drafts_are_refused_by_name) {
     model *v4 = target_draft_new("dflash");
     model_set_u32(v4, "dflash.hyper_connection.count", 4);
     write_model("v4.gguf", v4);
-    assert_refused("v4.gguf", "is that of a draft of DeepSeek V4");
+    assert_refused("v4.gguf", "belongs to a draft of DeepSeek V4");
     model *short_blocks = target_draft_new("dspark-bonus"); /* a block's first token is the anchor alone */
     model_set_u32(short_blocks, "dflash.block_size", 1);
     write_model("short.gguf", short_blocks);

@@ -77,7 +77,7 @@ static double usual_square(size_t first, size_t columns) {
 }
 
 /* R R^T is H, damped and shrunk; D is as it was seen. */
-static void check_run(const feedback_moments *run, size_t first, size_t columns, bool both, bool by_mean) {
+static void check_run(const feedback_hessian *run, size_t first, size_t columns, bool both, bool by_mean) {
     double mean = 0, usual = usual_square(first, columns);
     assert_int_equal(run->columns, columns);
     for (size_t c = first; c < first + columns; c++)
@@ -389,7 +389,7 @@ static void check_waiting(const moments_shape shape, group_size *size) {
     assert_int_equal(a.n_runs, ceil_div(N, shape.width));
     assert_int_equal(b.n_runs, a.n_runs);
     for (size_t i = 0; i < a.n_runs; i++) {
-        const feedback_moments *of_a = &a.runs[i], *of_b = &b.runs[i];
+        const feedback_hessian *of_a = &a.runs[i], *of_b = &b.runs[i];
         size_t columns = of_a->columns, rows = shape.lacking ? shape.lacking : columns;
         assert_memory_equal(of_a->root, of_b->root,
                             feedback_triangle(feedback_strips(columns)) * sizeof(float));

@@ -22,7 +22,7 @@ static inline unsigned id_of(size_t chat, size_t token) {
 
 static inline size_t length_of(size_t chat) { return 17 + 11 * chat % 48; }
 
-/* Conversations, whose first tokens have a weight of their own. more: behind each, tokens that do not count. */
+/* Conversations whose first tokens have their own weight. more: after each, tokens of weight 0. */
 static inline const char *write_chats(const char *name, const char *first, const char *weight, bool more) {
     FILE *f = fopen(path(name), "w");
     assert_non_null(f);

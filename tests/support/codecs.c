@@ -25,10 +25,10 @@ const codec_known codecs_known[] = {
     {GGUF_IQ4_XS, 0.080f, 1 / 15.0f, 0.01f, 0.06f, .halves = {0, -1}},
     {GGUF_TQ1_0, 0.50f, 0.5f, HALF, HALF, .halves = {52, -1}},
     {GGUF_TQ2_0, 0.50f, 0.5f, HALF, HALF, .halves = {64, -1}},
-    /* 1 and 1.5 are the neighbours farthest apart: 0.25 / 1.25. */
+    /* 1 and 1.5 are the neighbors farthest apart: 0.25 / 1.25. */
     {GGUF_MXFP4, 0.117f, 0.11f, 0.2f, 0.2f, .halves = {-1, -1}, .exponents = 0, .n_exponents = 1},
     {GGUF_NVFP4, 0.092f, 0.11f, 0.05f, 0.06f, .halves = {-1, -1}, .exponents = 0, .n_exponents = 4},
-    /* Every weight gets the same magnitude; a weight alone drowns among its zeros. */
+    /* Every weight gets the same magnitude; a single weight among zeros is lost. */
     {GGUF_Q1_0, 0.64f, 0.55f, HALF, 1.5f, .halves = {0, -1}},
     {GGUF_Q2_0, 0.40f, 1 / 3.0f, HALF, HALF, .halves = {0, -1}},
     {GGUF_IQ1_S, 0.52f, 0.6f, 0.2f, 1.5f, .halves = {0, -1}},

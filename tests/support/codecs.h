@@ -1,5 +1,5 @@
-/* What the tests of codecs share: the ISA levels of this machine, made-up weights, and encoding that is
- * checked to give the same bytes at each of these levels. */
+/* Shared by the codec tests: the ISA levels of this machine, random weights, and encoding that is checked to
+ * give the same bytes at each level. */
 #pragma once
 
 #include "codec/codec.h"
@@ -16,11 +16,11 @@
         for (const tensor_type *type = encoder_of(id_); type; type = NULL)
 #define EACH_EFFORT(effort) for (codec_effort effort = EFFORT_FAST; effort <= EFFORT_BEST; effort++)
 
-/* What is known of each type that can be decoded. */
+/* Properties of each type that can be decoded. */
 typedef struct codec_known {
     uint32_t type;
     /* Largest relative errors that an encoder may leave. */
-    float normal;   /* normal weights: what the type is known to do, and 5 % */
+    float normal;   /* normal weights: the type's known error plus 5 % */
     float uniform;  /* uniform weights: levels evenly over the range of a row, 1 / (levels - 1) */
     float constant; /* all weights of a row equal */
     float alone;    /* one weight and zeros */
@@ -37,7 +37,7 @@ const codec_known *known_of(uint32_t type); /* fails the test where there is no 
 /* NULL where there is no encoder. */
 const tensor_type *encoder_of(uint32_t id);
 const char *effort_name(codec_effort effort);
-/* Whether a level's products are one rounding each; those that do give the same bits. */
+/* Whether a level has fused multiply-adds; those that have give the same bits. */
 bool fuses(const kernels *k);
 
 size_t encoded_size(const tensor_type *type, size_t rows, size_t cols);
@@ -45,7 +45,7 @@ size_t encoded_size(const tensor_type *type, size_t rows, size_t cols);
  * output. importance: cols values, or NULL. */
 uint8_t *encode_everywhere(const tensor_type *type, const float *x, size_t rows, size_t cols,
                            const float *importance, codec_effort effort);
-/* What the decoder makes of these blocks, malloc'ed. */
+/* The decoded blocks, malloc'ed. */
 float *through(const tensor_type *type, const float *x, size_t rows, size_t cols, const float *importance,
                codec_effort effort);
 bool all_finite(const float *x, size_t n);

@@ -51,8 +51,8 @@ void assert_plain(const char *text) {
     }
 }
 
-/* A small input may not make the command use more than this, nor more of the processor's time: not of the
- * clock's, so that a busy machine is not taken for a slow command. */
+/* Bounds of memory and CPU time for a small input. CPU time, not wall-clock time: a busy machine is not a slow
+ * command. */
 enum { LIMIT_KIB = 64 << 10, LIMIT_ADDRESSES = 512 << 20, SECONDS = 10, HANGS = 600 };
 
 static void run_limited(unsigned times, const char *in, const char *const *words) {

@@ -1,4 +1,4 @@
-/* For tests of the command: made-up models, runs with checked exit status, reports. */
+/* For tests of the command: synthetic models, runs with checked exit status, reports. */
 #pragma once
 
 #include "tests/support/json.h"

@@ -1,7 +1,7 @@
-/* How far a copy's predictions are from its original's. */
+/* KL divergence of a quantized model from its base model. */
 #pragma once
 
 #include <stdint.h>
 
-/* The mean divergence on decimal ids in windows of `context`, by one thread. */
+/* The mean KL divergence (nats) on decimal ids in windows of `context`, with one thread. */
 double copy_divergence(const char *original, const char *copy, const char *ids, uint32_t context);

@@ -4,7 +4,7 @@
 #include "tests/support/token_model.h"
 
 /* A tensor of random values; of one dimension: ones. In every 64th column a norm has `outlier` times that,
- * and a matrix behind it that much less: the same function, with a few inputs that are so many times larger.
+ * and the matrix after it that much less: the same function, with a few input columns that much larger.
  */
 static inline void add_outlier_weights(model *m, const char *name, float scale, uint64_t columns,
                                        uint64_t rows, float outlier) {
@@ -23,7 +23,7 @@ static inline void add_weights(model *m, const char *name, float scale, uint64_t
 
 /* A llama of 256 columns and 512 tokens, whose logits differ by a few units; the weights of one matrix, if it
  * is named, are a ten thousandth of the others'. outlier: as in add_outlier_weights, at all norms; 1: none.
- * Without the tensors behind the last block. */
+ * Without the tensors after the last block. */
 static inline model *evaluation_model_blocks(uint32_t blocks, const char *quiet, float outlier) {
     static const struct {
         const char *name;

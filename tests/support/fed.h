@@ -1,4 +1,4 @@
-/* What flows into each weight of a model that is run: rows of all its matrices, and the sum of their squares. */
+/* The input activations of each weight of a model that is run: all rows, and the sum of their squares. */
 #pragma once
 
 #include "forward/graph/forward.h"
@@ -13,7 +13,7 @@ typedef struct fed_list {
     size_t n;
 } fed_list;
 
-/* NULL: nothing told of a weight of that name. */
+/* NULL: no inputs were reported for a weight of that name. */
 fed *fed_of(fed_list *l, const char *name);
 /* A forward_observer's on_inputs; data: a fed_list. */
 forward_answer fed_take(void *data, const forward_inputs *in, gq_error *e);

@@ -1,4 +1,4 @@
-/* A folder for the files of a test program: made before its tests, gone behind them. */
+/* A folder for the files of a test program: made before its tests, removed after them. */
 #pragma once
 
 #include "tests/support/model.h"
@@ -7,7 +7,7 @@ static char *folder;
 
 static inline const char *path(const char *name) { return in_folder(folder, name); }
 
-/* The same, which stays until 64 others were asked for: for as long as a job is used. */
+/* The same, valid until 64 others were requested: as long as a job is used. */
 static inline const char *lasting(const char *name) {
     static char kept[64][4096];
     static size_t next;

@@ -1,5 +1,5 @@
-/* The models of tests/support/forward_models.c that are encoders. Their logits are what the states behind the last layer make
- * of the embedding: models of these architectures have no other output. */
+/* The encoders among the models of tests/support/forward_models.c. Their logits are the last hidden states times
+ * the embedding: models of these architectures have no other output. */
 #include "tests/support/forward_models.h"
 
 #define SUMS .no_pre = true, .inner = "", .post_names = {"attn_output_norm", "layer_output_norm"}, .last = ""

@@ -1,6 +1,6 @@
 /* Variants of architectures with other mixers than attention, and the tensors of those mixers. Sizes are
- * those that the variants' keys say: heads with states have STATE rows and columns, and convolutions see TAPS
- * tokens.
+ * those that the variants' keys say: heads with a recurrent state have STATE rows and columns, and convolutions span
+ * TAPS tokens.
  */
 #include <math.h>
 

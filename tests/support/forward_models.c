@@ -1,6 +1,6 @@
 /* Small random models of every architecture that is run: a table of variants, at least one per architecture
  * and more for its optional features, and the code that makes metadata and tensors of a row. Names, sizes and
- * keys are spelled out here and not taken from arch/, so that a slip there is not repeated
+ * keys are written out here and not taken from arch/, so that an error there is not repeated
  * in its tests. What a row leaves out is filled in by fill_in. Values come from a generator that is seeded
  * with the variant's name. A matrix's values have a range that makes its outputs about as large as its
  * inputs, times a gain.
@@ -291,7 +291,7 @@ uint32_t variant_id(size_t i) { return (uint32_t)((i * i * 7 + i * 31 + i / 3) %
 /* ---- metadata ---- */
 
 /* Sets a key to a list of integers, of numbers with a point, or of true and false, as the first one reads;
- * behind "l:", of integers of 64 bits. */
+ * after "l:", of 64-bit integers. */
 static void set_list(model *m, const char *key, const char *text) {
     enum { MOST = 48 };
     uint32_t whole[MOST], n = 0;
@@ -371,7 +371,7 @@ typedef struct maker {
     bool crosses;
 } maker;
 
-enum { DISTANCES = 12 }; /* numbers of distances that t5's heads have */
+enum { DISTANCES = 12 }; /* relative position buckets of t5's heads */
 
 static float uniform(uint64_t *random, float low, float high) {
     *random = *random * 6364136223846793005u + 1442695040888963407u;
@@ -445,7 +445,7 @@ static void add_latent(maker *k) {
     }
 }
 
-/* One key for all heads, compressed ones as attention.compress_ratios has it, and groups of heads. */
+/* One key for all heads, compressed keys by attention.compress_ratios, and groups of heads. */
 static void add_compressor(maker *k, const char *prefix, uint32_t ratio, uint32_t head) {
     static const char *const names[] = {"compressor_kv", "compressor_gate"};
     uint32_t rows = ratio == 4 ? 2 * head : head;
@@ -589,7 +589,7 @@ static void add_ffn(maker *k) {
     matrix(k, "ffn_down", v->ff, v->width, 0, 1.5f), bias(k, "ffn_down", v->width, 0, v->ffn_bias);
 }
 
-/* The norms of what the parts give. */
+/* The norms of the parts' outputs. */
 static void add_norms_after(maker *k) {
     static const char *const names[] = {"post_attention_norm", "post_ffw_norm"};
     for (int i = 0; i < 2 && (k->v.post || k->v.post_names[0]); i++) {
@@ -602,7 +602,7 @@ static void add_norms_after(maker *k) {
     }
 }
 
-/* Tensors that a variant lists: small ones, and matrices, whose values may have a bound behind '@'. Some
+/* Tensors that a variant lists: small ones, and matrices, whose values may have a bound after '@'. Some
  * matrices keep their type in all models. */
 static void add_listed(maker *k, const char *list) {
     char copy[1024], *save = NULL;
@@ -635,7 +635,7 @@ static void choose_sizes(maker *k) {
     if (*v->ff_at) v->ff = v->ff_at[k->layer];
 }
 
-/* The list of such sizes in place of a number. */
+/* A list of such sizes instead of a number. */
 static void set_sizes(maker *k, const char *arch, const char *name, const uint8_t *sizes) {
     uint32_t list[6];
     char key[128];
@@ -645,7 +645,7 @@ static void set_sizes(maker *k, const char *arch, const char *name, const uint8_
     model_set_array(k->m, key, GGUF_U32, list, k->v.layers);
 }
 
-/* The blocks of an encoder, or of the decoder that reads what it gives. */
+/* The blocks of an encoder, or of the decoder that reads its output. */
 static void add_coder(maker *k, const char *coder, uint32_t blocks) {
     const variant *v = &k->v;
     k->coder = coder;

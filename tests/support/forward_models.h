@@ -5,7 +5,7 @@
 
 enum { VARIANT_VOCABULARY = 96, VARIANT_CONTEXT = 20, VARIANT_IDS = 40 };
 
-/* Names of tensors and sizes are spelled out here, and not taken from the table that is tested. */
+/* Names of tensors and sizes are written out here, and not taken from the table under test. */
 typedef struct variant {
     const char *name, *arch; /* arch NULL: the name */
     /* 0: as in the first row of the list */
@@ -15,30 +15,31 @@ typedef struct variant {
     bool no_pre, no_length, sinks, expert_bias, choice_bias, shared_gate, fused_experts;
     bool no_norms, bare_norms, bare_choice; /* none; those after parts, exp_probs_b without a suffix */
     bool positions, embedding_norm, fused_shared, plain_experts;
-    uint32_t latents;                        /* features that experts work with; 0: the width */
-    bool routed_names;                       /* of ffn_routed_down, _norm and _up in place of ffn_latent_ */
+    uint32_t latents;                        /* the experts' width; 0: the model's */
+    bool routed_names;                       /* ffn_routed_down, _norm and _up instead of ffn_latent_ */
     uint32_t step;                           /* of layers, of which the last one is routed */
     uint32_t no_sinks;                       /* bit i: layer i has none */
     uint8_t heads_at[6], kv_at[6], ff_at[6]; /* per layer; first one 0: all layers alike */
     uint8_t head_at[6];
-    bool no_rotation;          /* rope turns nothing */
+    bool no_rotation;          /* no rope */
     bool dense_too;            /* routed layers have a dense part as well */
-    const char *post_names[2]; /* of the norms of what the parts give; NULL: as .post has them */
+    const char *post_names[2]; /* names of the norms of the parts' outputs; NULL: as .post has them */
     uint32_t own_kv;           /* layers that have keys and values; 0: all */
     uint32_t no_v;             /* bit i: layer i has no attn_v */
     /* "name=2;name=3x4": tensors of each layer, and of the model, beside those of the options */
-    const char *extra, *extra_model, *extra_last; /* last: behind all others */
+    const char *extra, *extra_model, *extra_last; /* last: after all others */
     uint32_t extra_at;                            /* bit i: layer i has an indexer of 12 heads of 64 */
     char
-        coders; /* e(ncoder): its blocks are called enc.blk.N; b(oth): and dec.blk.N, which see what it gives */
-    uint32_t decoders;  /* blocks of the decoder */
-    uint32_t mask;      /* tokenizer.ggml.mask_token_id; 0: it has none */
-    bool own_distances; /* every block has numbers of distances, not only the first of either */
-    char gate;          /* rows of attn_gate: one per h(ead) or v(alue) */
-    const char *inner;  /* name of the norm before the ffn; NULL: ffn_norm; "": none */
-    char qk;            /* norms of q and k: h(ead), f(ull), e(ach), s(caled) */
-    char ffn;           /* g(ate), f(used), p(lain), r(outed), c(hannel mix), n(o receptance); 0: gate */
-    char factors;       /* rope factors: f(reqs), l(ong and short) */
+        coders; /* e(ncoder): its blocks are called enc.blk.N; b(oth): and dec.blk.N, which attend to its output */
+    uint32_t decoders; /* blocks of the decoder */
+    uint32_t mask;     /* tokenizer.ggml.mask_token_id; 0: it has none */
+    bool
+        own_distances; /* every block has relative position biases, not only the first of encoder and decoder */
+    char gate;         /* rows of attn_gate: one per h(ead) or v(alue) */
+    const char *inner; /* name of the norm before the FFN; NULL: ffn_norm; "": none */
+    char qk;           /* norms of q and k: h(ead), f(ull), e(ach), s(caled) */
+    char ffn;          /* g(ate), f(used), p(lain), r(outed), c(hannel mix), n(o receptance); 0: gate */
+    char factors;      /* rope factors: f(reqs), l(ong and short) */
     /* A mixer per layer: a(ttention), c(onvolution); delta nets: d, b(oth rates in one matrix), o(ld files');
      * Mamba 1, 2; j(amba's), h: 2 without norm, p(lamo2's); KDA: k(imi's), l: without low rank, m: k3's, g: GLM's. t: lightning, x: a matrix.
      * RWKV 6, 7; q, r: those of Qwen's models.
@@ -61,7 +62,7 @@ typedef struct variant {
 /* The other parts of the list; they end with a row without a name. */
 extern const variant variants_more[], variants_mixers[], variants_newer[], variants_encoders[];
 
-const variant *variant_at(size_t i); /* NULL behind the last */
+const variant *variant_at(size_t i); /* NULL after the last */
 const variant *variant_named(const char *name);
 const char *variant_arch(const variant *v);
 

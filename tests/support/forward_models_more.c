@@ -1,5 +1,5 @@
-/* The second part of the list of variants: architectures whose rows stand in graph/rows_*.c. Numbers for
- * layers are lists where a model has other ones in each. */
+/* The second part of the list of variants: further architectures of arch/. Numbers that
+ * differ between layers are lists. */
 #include "tests/support/forward_models.h"
 
 #define YARN "rope.scaling.type=yarn;rope.scaling.factor=4.0;rope.scaling.original_context_length=16"

@@ -1,4 +1,4 @@
-/* Variants of architectures of late 2026, and of those that are no plain decoders. */
+/* Variants of architectures of late 2026, and of those that are not plain decoders. */
 #include "tests/support/forward_models.h"
 
 #define YARN "rope.scaling.type=yarn;rope.scaling.factor=4.0;rope.scaling.original_context_length=16"

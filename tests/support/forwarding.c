@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* The objects that a run needs, and the state of all of its tokens. */
+/* The objects that a run needs, and the hidden states of its tokens. */
 typedef struct running {
     forward_model *m;
     forward_layer *l;

@@ -11,9 +11,9 @@ typedef struct forwarding {
     int threads;
     uint64_t layer; /* bytes that a layer may take, as forward_layer_new has it */
     size_t tile;    /* rows of the output matrix at once; 0: all */
-    bool parts;     /* each layer's parts one after the other, where the model splits */
+    bool parts;     /* each layer's parts separately, where the model allows it */
     forward_observer *observer;
-    double *pooled; /* gets the embedding of each window, where the model gives some; NULL: not wanted */
+    double *pooled; /* receives the embedding of each window, if the model has one; NULL: not wanted */
 } forwarding;
 
 /* Logits of each token, vocabulary after vocabulary; malloc'ed. NULL: e says why. */

@@ -39,7 +39,7 @@ static inline bytes file_head(uint32_t version, uint64_t n_tensors, uint64_t n_k
     return b;
 }
 
-/* A key and the type of its value, which the caller puts behind it. */
+/* A key and the type of its value, which the caller appends. */
 static inline void put_key(bytes *b, const char *key, uint32_t type) {
     put_text(b, key);
     put_u32(b, type);

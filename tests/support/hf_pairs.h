@@ -1,7 +1,7 @@
-/* Metadata that are made of a folder written on the spot, and what they are compared with. */
+/* Metadata converted from a synthetic folder, and comparisons with expected key-value pairs. */
 #pragma once
 
-#include "hf/folder/config_read.h"
+#include "hf/folder/folder.h"
 #include "hf/metadata/metadata.h"
 #include "tests/support/folder.h"
 
@@ -19,7 +19,7 @@ static inline void write_text(const char *name, const char *text) {
     write_whole(path(name), text, strlen(text));
 }
 
-/* Reads the folder's config.json; the pairs are added by the caller. */
+/* Reads the folder's config.json; the caller adds the metadata. */
 static inline void pairs_begin(const char *config) {
     made = (made_pairs){.error = {.text = ""}};
     write_text("config.json", config);
@@ -74,7 +74,7 @@ static inline void expect_text(const char *key, const char *text) {
 
 static inline void expect_none(const char *key) { assert_null(hf_pairs_find(&made.pairs, key)); }
 
-/* Compares an array of numbers of 4 bytes, or of flags. */
+/* Compares an array of 4-byte numbers, or of booleans. */
 static inline void expect_array(const char *key, uint32_t type, const void *values, uint64_t n) {
     const model_kv *kv = pair_of(key, GGUF_ARRAY);
     size_t size = type == GGUF_BOOL ? 1 : 4;

@@ -1,13 +1,13 @@
-/* Small folders with tokenizers, and what becomes of them. Every test has a folder of its own. */
+/* Small folders with tokenizers, and their conversion. Every test has its own folder. */
 #pragma once
 
 #include <sys/stat.h>
 
-#include "hf/folder/config_read.h"
+#include "hf/folder/folder.h"
 #include "hf/tokenizer/tokenizer.h"
 #include "tests/support/folder.h"
 
-/* Two merges of bytes, and the cut of GPT-2; the closing brace is left to the caller. */
+/* Two byte merges, and GPT-2's pre-tokenizer; the caller adds the closing brace. */
 #define BYTES \
     "{'model':{'type':'BPE','vocab':{'a':0,'b':1,'ab':2},'merges':['a b']}," \
     "'pre_tokenizer':{'type':'ByteLevel','add_prefix_space':false},'decoder':{'type':'ByteLevel'}"
@@ -59,7 +59,7 @@ static inline void sp_piece(const char *text, size_t n, float score, uint8_t typ
     sp_n = (size_t)(to - sp_bytes);
 }
 
-/* <unk> <s> a <0x41>, a piece of the user's */
+/* <unk> <s> a <0x41>, a user-defined piece */
 static inline void sp_put(void) {
     sp_n = 0;
     sp_piece("<unk>", 5, 0, 2), sp_piece("<s>", 3, 0, 3), sp_piece("a", 1, -1.5f, 1);

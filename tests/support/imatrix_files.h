@@ -1,4 +1,4 @@
-/* Importance data made on the spot, byte by byte, so that they can be as wrong as a test needs. */
+/* imatrix files written byte by byte, right or wrong. */
 #pragma once
 
 #include <zlib.h>
@@ -52,12 +52,12 @@ typedef struct piece {
     const char *name;
     uint64_t ne[2];
     const float *data;
-    uint32_t type; /* GGUF type id; its elements are taken to be of 4 bytes */
+    uint32_t type; /* GGUF type id; its elements count as 4 bytes */
 } piece;
 
 enum { META_NONE = 0, META_DATASETS = 1, META_COUNT = 2, META_SIZE = 4, META_ALL = 7 };
 
-/* extra: further raw pairs, n_extra of them. */
+/* extra: further raw key-value pairs, n_extra of them. */
 static inline blob container(const piece *pieces, size_t n, unsigned meta, const blob *extra,
                              uint64_t n_extra) {
     blob b = {0};

@@ -1,4 +1,4 @@
-/* JSON for tests: the whole text as a tree that is easily looked into. Malformed text fails the test. */
+/* JSON for tests: the text as a tree. Malformed text fails the test. */
 #pragma once
 
 #include <stdbool.h>

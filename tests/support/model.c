@@ -1,8 +1,8 @@
-/* Models made on the spot, and helpers to plan, run, open and compare them. A model is a gguf_header and the
- * bytes of each tensor; model_write lays them out as a file. A tensor that is given no values gets ones that
- * depend on nothing but its name, close to normal with a few outliers as real weights are, so a model is the
- * same in every test that makes it. What must succeed is checked here: a failure of the library fails the
- * test with its message, and tests need no checks of their own.
+/* Synthetic models, and helpers to plan, run, open and compare them. A model is a gguf_header and the
+ * bytes of each tensor; model_write lays them out as a file. A tensor without given values gets values that
+ * depend only on its name, nearly normal with a few outliers like real weights, so a model is the same in every
+ * test that makes it. A failure of the library fails the test with its message, so tests need no checks of
+ * their own.
  */
 #include "tests/support/model.h"
 
@@ -18,8 +18,7 @@ struct model {
     size_t n;
     void **data;
     uint64_t *sizes;
-    bool
-        is_part; /* it lacks an epsilon, as models do that are not to be run, and nobody has said what it is */
+    bool is_part; /* no epsilon, so not meant to be run, and no general.type: written as a part */
 };
 
 static const tensor_type *known_type(uint32_t id) {

@@ -1,4 +1,4 @@
-/* Models made on the spot for tests: metadata and tensors in, a GGUF file out; and looking into files. */
+/* Synthetic models for tests: metadata and tensors in, a GGUF file out; and reading of files. */
 #pragma once
 
 #include "gguf/gguf.h"
@@ -33,7 +33,7 @@ gq_evaluation *must_evaluate(const gq_evaluation_request *r);
 void must_not_evaluate(const gq_evaluation_request *r, const char *says); /* the message contains the text */
 /* A tensor of the plan's first output, which has it. */
 const gq_tensor *plan_tensor(const gq_plan *plan, const char *name);
-/* Both; returns the results for a look at their numbers. */
+/* Both; returns the results. */
 gq_results *run_plan(const gq_options *options);
 /* That an output of one run and one of another have the same losses. */
 void assert_same_losses(const gq_results *a, size_t output_a, const gq_results *b, size_t output_b);
@@ -44,7 +44,7 @@ bool warned(const gq_plan *plan, const char *text);
 /* The plan or the run must fail; the text is the caller's until the next call. */
 const char *failure(const gq_options *options);
 
-/* Opened files, for looking inside; fails the test. */
+/* Opens a file to inspect it; fails the test. */
 model_source open_model(const char *path);
 /* A tensor's bytes, malloc'ed, and decoded values. */
 uint8_t *tensor_bytes(const model_source *m, const char *name, uint64_t *size);

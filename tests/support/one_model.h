@@ -1,4 +1,4 @@
-/* For tests that all look at one made-up model: its folder and files, and their set-up and tear-down. */
+/* For tests that share one synthetic model: its folder and files, set-up and tear-down. */
 #pragma once
 
 #include "tests/support/command.h"

@@ -1,10 +1,10 @@
-/* Plans made to be looked at, and files for them. */
+/* Plans to inspect, and files for them. */
 #pragma once
 
 #include "tests/support/model.h"
 
 void write_llama(const char *to, uint32_t blocks);
-/* Pieces of importance data in the .dat layout: an entry of n values like a model's, times scale. */
+/* Parts of an imatrix in the .dat layout: an entry of n values like a model's, times scale. */
 void write_bytes(FILE *f, const void *bytes, size_t n);
 void write_int(FILE *f, int32_t n);
 void write_entry(FILE *f, const char *name, int32_t calls, int32_t n, float scale);

@@ -1,4 +1,4 @@
-/* A name, as tokenizer.ggml.pre has it, of every way to split a text that is known. */
+/* A value of tokenizer.ggml.pre for each supported pre-tokenizer. */
 #pragma once
 
 static const char *const pretokenizer_names[] = {"gpt-2",

@@ -4,14 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* All calls of a transport meet here: a rank shows its bytes, all come, each copies, all leave. */
+/* Rendezvous of a transport's calls: a rank publishes its bytes, all arrive, each copies, all leave. */
 typedef struct board {
     pthread_barrier_t barrier;
     int n;
     const void *shown[RANKS_MOST];
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    const void *sent[RANKS_MOST][RANKS_MOST]; /* [from][to]; NULL: nothing, or it was taken */
+    const void *sent[RANKS_MOST][RANKS_MOST]; /* [from][to]; NULL: nothing, or already received */
 } board;
 
 typedef struct rank {

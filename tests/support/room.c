@@ -1,5 +1,5 @@
-/* The tests of a room as one program. A link to it runs the test of the link's name; room-NAME test_X runs
- * that one. groups.inc lists the tests. */
+/* The tests of a folder as one program. A link to it runs the test of the link's name; room-NAME test_X runs
+ * test_X. groups.inc lists the tests. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -39,6 +39,6 @@ int main(int argc, char **argv) {
         for (size_t i = 0; i < GROUPS; i++) fprintf(stderr, "  %s\n", groups[i].name);
         return 2;
     }
-    program_invocation_name = argv[0]; /* a test may start its program once more */
+    program_invocation_name = argv[0]; /* a test may start its program again */
     return asked->alone ? asked->alone() : asked->with_arguments(argc, argv);
 }

@@ -1,4 +1,4 @@
-/* Runs that are stopped before their end, and what the next plan says of them. */
+/* Runs that are interrupted, and what the next plan reports about them. */
 #pragma once
 
 #include <sys/types.h>
@@ -7,7 +7,7 @@
 
 typedef struct stopper {
     _Atomic uint64_t chunks; /* read by the callback `cancelled`, which any thread may call */
-    uint64_t after;          /* stop when so many chunks are done; 0: go on to the end */
+    uint64_t after;          /* stop when so many chunks are done; 0: run to the end */
     uint64_t resumed, done, total;
     gq_progress last;
 } stopper;

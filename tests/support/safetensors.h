@@ -1,4 +1,4 @@
-/* Files of weights as Hugging Face has them, made by tests: an array at a time, or with any header. */
+/* safetensors files made by tests: a tensor at a time, or with any header. */
 #pragma once
 
 #include <stdint.h>
@@ -39,7 +39,7 @@ static inline void safetensors_empty(safetensors *s) {
     *s = (safetensors){.n = 0};
 }
 
-/* Adds an array of n bytes and returns them; `shape` is JSON. `bytes` NULL: they count up from 0 to 63, again
+/* Adds a tensor of n bytes and returns them; `shape` is JSON. `bytes` NULL: they count up from 0 to 63, again
  * and again. */
 static inline uint8_t *safetensors_add(safetensors *s, const char *name, const char *dtype, const char *shape,
                                        const void *bytes, size_t n) {
@@ -54,7 +54,7 @@ static inline uint8_t *safetensors_add(safetensors *s, const char *name, const c
     return to;
 }
 
-/* Adds an array of small BF16 weights, other ones for each name. */
+/* Adds a tensor of small BF16 weights, different for each name. */
 static inline void safetensors_add_weights(safetensors *s, const char *name, const char *shape,
                                            size_t weights) {
     uint32_t x = 1;

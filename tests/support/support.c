@@ -15,7 +15,7 @@ void test_list_add(test_list *list, const char *name, CMUnitTestFunction run, CM
     list->items[list->n++] = (struct CMUnitTest){name, run, set_up, tear_down, NULL};
 }
 
-/* Leaves those tests whose names match a regular expression. */
+/* Keeps the tests whose names match a regular expression. */
 static void leave_matching(const char *asked, struct CMUnitTest *tests, size_t *n) {
     size_t all = *n;
     regex_t pattern;
@@ -26,7 +26,7 @@ static void leave_matching(const char *asked, struct CMUnitTest *tests, size_t *
     regfree(&pattern);
 }
 
-/* Removes those tests of which a file has a line: this program's name, and the test's. */
+/* Removes the tests that a file lists: per line this program's name and the test's. */
 static void remove_listed(const char *file, struct CMUnitTest *tests, size_t *n) {
     const char *slash = strrchr(program_invocation_name, '/');
     const char *program = slash ? slash + 1 : program_invocation_name;

@@ -1,5 +1,5 @@
-/* What the tests share: cmocka with its includes and what nearly all use of the C library, paths of test material,
- * temporary folders, running the command. */
+/* Shared by all tests: cmocka with its includes and common C headers, paths of test material, temporary folders,
+ * running the command. */
 #pragma once
 
 #include <setjmp.h>
@@ -27,9 +27,9 @@ int run_counting_skips(const char *name, const struct CMUnitTest *tests, size_t 
 #define cmocka_run_group_tests(tests, set_up, tear_down) \
     run_counting_skips(#tests, tests, sizeof(tests) / sizeof *(tests), set_up, tear_down)
 
-/* TEST(name) { ... } is a test, and TEST_WITH one with what is done before and behind it, NULL: nothing. The tests of
- * a file note themselves, in the order in which they stand, and its main() runs them all with tests_run. FIXTURE(name)
- * { ... } is what is done before or behind tests; it returns 0 where it went well. */
+/* TEST(name) { ... } is a test, and TEST_WITH one with a set-up and a tear-down (NULL: none). The tests of a file
+ * register themselves in their order, and its main() runs them with tests_run. FIXTURE(name) { ... } is a set-up or
+ * tear-down; it returns 0 on success. */
 #define TEST(name) TEST_WITH(name, NULL, NULL)
 #define TEST_WITH(name, set_up, tear_down) \
     static void name(void **state); \
@@ -59,14 +59,13 @@ const char *test_path(const char *relative);
 char *temporary_folder(void);   /* malloc'ed */
 void remove_folder(char *path); /* frees path */
 
-/* Whole file into memory (malloc'ed, NUL behind the end); fails the test when it cannot be read. */
+/* Whole file into memory (malloc'ed, NUL-terminated); fails the test when it cannot be read. */
 uint8_t *read_whole(const char *path, size_t *size);
 void write_whole(const char *path, const void *bytes, size_t size);
 bool exists(const char *path);
 void assert_near(double found, double expected, double most); /* most: of the expected one */
 
-/* The command that is tested: the one that was built, or another that stands in for it ($GQUANT_TEST_COMMAND,
- * as tests/win32 has it). */
+/* The command under test: the one that was built, or $GQUANT_TEST_COMMAND (tests/win32). */
 char *command_path(void);
 bool command_stands_in(void);
 /* Run argv (NULL-terminated; argv[0] NULL means the gquant command) without a shell. Returns the exit status,

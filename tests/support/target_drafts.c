@@ -117,7 +117,7 @@ static void add_heads(adding *to, const target_draft *d) {
         ADD("selector_hidden.weight", -.5F, d->width, d->selector);
     }
     if (!d->own_head) return;
-    float ids[OWN_TOKENS]; /* every other token of the target's, from the third on */
+    float ids[OWN_TOKENS]; /* every other token of the target, from the third on */
     for (size_t i = 0; i < OWN_TOKENS; i++) ids[i] = (float)(2 * i + 3);
     ADD("output.weight", -.5F, d->width, OWN_TOKENS);
     model_add(to->m, "d2t", GGUF_I64, (uint64_t[4]){OWN_TOKENS}, ids);

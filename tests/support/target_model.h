@@ -4,10 +4,10 @@
 #include "tests/support/model.h"
 
 /* in.gguf in the folder: tensors of several sizes; rows for short blocks only, rows for none, and experts.
- * Small: it is measured often. imatrix.dat has an entry for one of them. */
+ * Small, as it is measured often. imatrix.dat has an entry for one of them. */
 void target_model(const char *folder);
 
-/* A plan that must succeed; *measured: whether weights were looked at. */
+/* A plan that must succeed; *measured: whether weights were measured. */
 gq_plan *plan_for(gq_options o, bool *measured);
 /* Types of all tensors of an output as text, malloc'ed. */
 char *types_of(const gq_plan *plan, size_t output);

@@ -1,10 +1,10 @@
-/* The tiles of AMX in plain C, as spec'd by measurement: what codec/amx/matmul_bf16.c is compiled with where
- * it is to run without them. */
+/* AMX tiles in plain C, after measurements of the hardware: codec/amx/matmul_bf16.c is compiled with it to run
+ * without AMX. */
 #pragma once
 
 #include "codec/tile.h"
 
-/* codec/amx/matmul_bf16.c by the model. */
+/* codec/amx/matmul_bf16.c on the model. */
 extern const product_kernels products_bf16_model;
 
 /* One output of the product of tiles: c and `pairs` pairs of bf16; a[2 k + i], b[k * b_step + i]. Each step

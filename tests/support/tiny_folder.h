@@ -1,4 +1,4 @@
-/* A Hugging Face folder written on the spot: a small llama, or a mixtral. */
+/* A synthetic Hugging Face folder: a small llama, or a mixtral. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,9 +1,9 @@
-/* A vocabulary for models made on the spot: letters a to h are tokens 0 to 7, <s> is token 8. */
+/* A vocabulary for synthetic models: letters a to h are tokens 0 to 7, <s> is token 8. */
 #pragma once
 
 #include "tests/support/model.h"
 
-/* begins: texts begin with <s>. rows: of the embedding; tokens behind <s> are in no text. */
+/* begins: texts begin with <s>. rows: of the embedding; tokens after <s> are in no text. */
 static inline void token_model_letters(model *m, bool begins, uint64_t rows) {
     static const char *const tokens[] = {"a", "b", "c", "d", "e", "f", "g", "h", "<s>"};
     uint8_t merges[64] = {GGUF_STRING}, *texts = calloc(rows + 1, 32);

@@ -28,19 +28,19 @@ typedef struct trellis_path {
     uint8_t codes[TRELLIS_COLUMNS];
 } trellis_path;
 
-/* What errors cost: e costs |e root|^2. step 0: of root only the diagonal is there, one after another. */
+/* Cost of errors: |e R|^2, R the Cholesky factor `root`. step 0: root has only the diagonal, contiguous. */
 typedef struct trellis_costs {
     const float *root;
     size_t step;
 } trellis_costs;
 
-/* The best way to reach a state. */
+/* The best path to a state. */
 typedef struct trellis_arrival {
     double cost;
     int from, code;
 } trellis_arrival;
 
-/* Finds how each state is best reached at column c, weight x. */
+/* Finds the best path to each state at column c, weight x. */
 static void path_arrive(const trellis_path *at, size_t c, float x, float scale, float root,
                         trellis_arrival best[STATES]) {
     for (int s = 0; s < STATES; s++) best[s].cost = INFINITY;
@@ -53,8 +53,8 @@ static void path_arrive(const trellis_path *at, size_t c, float x, float scale, 
         }
 }
 
-/* Finds the path that costs least: per column and state the best of those that lead there. greedy: of all
- * states only the best goes on. */
+/* Viterbi: finds the path of least cost, per column and state the best of those that lead there. greedy: only
+ * the best state continues. */
 static trellis_path path_find(const float *x, size_t step, float scale, const trellis_costs *by,
                               bool greedy) {
     trellis_path at[STATES] = {{0}}, next[STATES];
@@ -92,7 +92,7 @@ static struct {
 /* A block of a batch. */
 typedef struct trellis_state {
     float head[CODEC_MOST_LANES],
-        weight[TRELLIS_COLUMNS]; /* weight: the roots of what errors cost by themselves */
+        weight[TRELLIS_COLUMNS]; /* weight: square roots of the columns' own costs */
     uint8_t scale[CODEC_MOST_LANES], codes[CODEC_MOST_LANES][TRELLIS_COLUMNS];
 } trellis_state;
 
@@ -116,7 +116,7 @@ static void begin(void *states, size_t state_step, const float *x, size_t step, 
     }
 }
 
-/* Rounds a lane. root NULL: errors cost by themselves. */
+/* Rounds a lane. root NULL: columns are independent. */
 static double round_lane(trellis_state *s, size_t lane, const float *x, const float *root, float *decoded) {
     trellis_costs by = {root ? root : s->weight, root ? PASS_COLUMNS : 0};
     size_t lanes = made.kernels.lanes;
@@ -200,7 +200,7 @@ static void decode(const uint8_t *row, size_t first, float *x, size_t n) {
         }
 }
 
-/* Plain encoding, made of the steps: a batch of rows, of which the last one is repeated. */
+/* Plain encoding by the steps: a batch of rows, padded with the last one. */
 static void encode(const float *x, uint8_t *to, size_t rows, size_t cols, const codec_importance *importance,
                    const encode_settings *settings) {
     size_t lanes = made.kernels.lanes, blocks = cols / TRELLIS_COLUMNS,
@@ -274,7 +274,7 @@ const char *__wrap_tensor_type_name(uint32_t id);
 
 void trellis_use(trellis_way way) {
     const kernels *k = __real_kernels_select();
-    /* A copy of these is not known as them, and only they ask for tiles. */
+    /* Kernels are recognized by address, so a copy never asks for tiles. */
     trellis_kernels(strcmp(kernels_name(k), "amx") ? k : kernels_level("x86-64-v4"), way);
 }
 

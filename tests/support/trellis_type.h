@@ -1,6 +1,6 @@
 /* A tensor type of the tests alone, as types with trellises are: rows have a head, the codes of a block are a
  * path and are chosen together. Linked in by wrapping the functions that name types and kernels
- * (tests/CMakeLists.txt), so that the whole library knows it.
+ * (tests/CMakeLists.txt), so that the whole library has it.
  *
  * A row is a float, then blocks of 32 columns in 9 bytes: a scale, as so many 255ths of the head, and codes
  * of two bits. A path has four states and begins in state 0 in each block; from every state two sets of

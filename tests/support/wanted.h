@@ -1,4 +1,4 @@
-/* For tests of runs that do not go through at once: a model, and the file that all of them must end with. */
+/* For tests of interrupted runs: a model, and the file that all of them must produce. */
 #pragma once
 
 #include "tests/support/folder.h"

@@ -186,11 +186,10 @@ static void block_choice_run_block(void *data, size_t i, int thread) {
 /* ---- pooled ---- */
 
 /* Puts the means of a row's whole blocks into the first columns of each text. */
-static void pooled_mean_row(void *data, size_t row, int thread) {
+static void pooled_mean_row(void *data, size_t row, int) {
     const block_choice_run *r = data;
     const forward_batch *b = r->b;
     float share = 1 / (float)r->n->keys;
-    (void)thread;
     for (size_t w = 0; w < b->n_spans; w++) {
         float *x = r->k + row * b->stride + b->spans[w].first;
         for (size_t i = 0; i < b->spans[w].tokens / r->n->keys; i++) {
@@ -252,7 +251,7 @@ static void pooled_run_block(void *data, size_t place, int thread) {
     }
 }
 
-/* Makes keys of what flows in, x, and chooses by them. */
+/* Makes keys of the input, x, and chooses by them. */
 static void pooled_choose(const block_choice_run *r, const part_spec *p, const float *x, size_t stride) {
     forward_batch *b = r->b;
     const block_numbers *c = r->n;

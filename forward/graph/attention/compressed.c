@@ -68,7 +68,7 @@ static void compressed_read_ratios(forward_model *m, key_reader *r, model_part *
             key_fail(r, ratios.name, "is %zu for layer %zu, expected 0, %d or %d", l->ratio, i,
                      RATIO_OVERLAPPING, RATIO_APART);
         if (l->ratio && m->draft_of)
-            key_fail(r, ratios.name, "is %zu for prediction block %zu, expected 0", l->ratio, i);
+            key_fail(r, ratios.name, "is %zu for MTP layer %zu, expected 0", l->ratio, i);
     }
 }
 
@@ -141,19 +141,14 @@ static void compressed_find_tensors(tensor_finder *f, const part_spec *p) {
 
 /* ---- memory ---- */
 
-/* Rows that the indexer needs: queries, weights and compressed keys. */
-static uint64_t compressed_indexer_rows(const compressed_numbers *n) {
-    return (uint64_t)n->indexer.heads * (n->indexer.head + 1) + n->indexer.head;
-}
-
-static uint64_t compressed_count_rows(const forward_model *m, const layer_spec *plan, const part_spec *p) {
+static uint64_t compressed_count_rows(const forward_model *, const layer_spec *, const part_spec *p) {
     const compressed_numbers *n = p->part->numbers;
     const compressed_layer *l = p->numbers;
     const attention_layer *a = &l->attention;
     uint64_t head = max(a->head, n->indexer.head), values = (uint64_t)a->heads * a->head;
-    uint64_t making = compressed_indexer_rows(n) + 4 * head;
+    /* The indexer's queries, weights and compressed keys, and what the compressors take. */
+    uint64_t making = (uint64_t)n->indexer.heads * (n->indexer.head + 1) + n->indexer.head + 4 * head;
     uint64_t groups = values / n->groups + (uint64_t)n->groups * n->rank;
-    (void)m, (void)plan;
     return 2 * values + l->q_rank + 2 * a->head + max(making, groups);
 }
 
@@ -196,13 +191,12 @@ static void compress_text(const compressing *of, const batch_span *text, size_t 
     }
 }
 
-static void compress_row(void *data, size_t c, int thread) {
+static void compress_row(void *data, size_t c, int) {
     const compressing *of = data;
-    (void)thread;
     for (size_t i = 0; i < of->b->n_spans; i++) compress_text(of, &of->b->spans[i], c);
 }
 
-/* Makes a compressor's keys of what flows in; work: twice the rows of its matrices. */
+/* Makes a compressor's keys of the input; work: twice the rows of its matrices. */
 static void compress(forward_batch *b, const part_spec *p, const compressor *c, size_t head, const float *x,
                      size_t stride, float *keys, float *work) {
     const compressed_numbers *n = p->part->numbers;

@@ -44,7 +44,7 @@ void indexer_read_keys(indexer_numbers *n, const forward_model *m, key_reader *r
                      "is %zu, expected a multiple of attention.indexer.kpool: %zu", n->top, n->pool);
         if (!key_bool(r, "attention.indexer.kpool_select_tail", true))
             key_fail(r, "attention.indexer.kpool_select_tail",
-                     "is false: models whose tokens do not see the ones right before them are not run");
+                     "is false: attention without the most recent tokens is not supported");
         n->eps = (float)key_float(r, "attention.layer_norm_epsilon", 1e-38, 0, 1);
         return;
     }
@@ -86,7 +86,7 @@ void indexer_lay_out(const indexer_numbers *n, indexer_scratch *own, const forwa
 
 /* ---- a choice between layers ---- */
 
-/* The halves of a key's bits for a block of queries are two rows of the state, in the key's column. */
+/* The halves of a key's bits for a block of queries are two rows of the hidden state, in the key's column. */
 uint64_t indexer_choice_rows(const indexer_numbers *n, size_t context) {
     return n->heads && context > n->top ? 2 * ceil_div(context, QUERIES) : 0;
 }
@@ -188,11 +188,10 @@ float indexer_mean(const element_kernels *k, const float *x, float *score, size_
 }
 
 /* One channel of all pools of the batch; a pool's key stands in the column of the text's token of its number. */
-static void indexer_pool_row(void *data, size_t c, int thread) {
+static void indexer_pool_row(void *data, size_t c, int) {
     const indexer_pooling *of = data;
     const forward_batch *b = of->b;
     const float *ape = b->layer->values[WEIGHT_INDEXER_COMPRESSOR_APE];
-    (void)thread;
     for (size_t i = 0; i < b->n_spans; i++) {
         float *x = of->k + c * b->stride + b->spans[i].first;
         const float *gate = of->gate + c * b->stride + b->spans[i].first;

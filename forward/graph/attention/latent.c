@@ -4,8 +4,7 @@
  * to as usual. With attn_k_b and attn_v_b no keys are made: attn_k_b takes a head's queries to the space of
  * the latents, where they are compared, and attn_v_b makes values of the latents that the head has mixed.
  * `work` holds in this order q, what the heads give, the low-rank queries, the latents, the rows of
- * attn_gate, whose sigmoids are factors of what the heads give, and what each form needs besides.
- */
+ * attn_gate, whose sigmoids are factors of what the heads give, and what each form needs besides. */
 #include <math.h>
 #include <string.h>
 
@@ -64,7 +63,7 @@ static void latent_read_local(latent_numbers *n, const forward_model *m, key_rea
     n->local_rank = key_number_needed(r, "attention.kv_lora_rank_swa", 1, MODEL_MOST);
 }
 
-/* What the layers have of both sizes. */
+/* Gives each layer its sizes: local layers may have others. */
 static void latent_share_sizes(forward_model *m, model_part *p) {
     const latent_numbers *n = p->numbers;
     attention_share_sizes(m, p);
@@ -86,8 +85,22 @@ static void latent_read_indexer(latent_numbers *n, forward_model *m, key_reader 
         if (!l->chooses) n->shares_choice = true;
         if (!l->chooses && i == 0)
             key_fail(r, "attention.indexer.types",
-                     "begins with 0, but the first layer has none before it whose choice it could use");
+                     "begins with 0, but no layer before the first has an indexer to share");
     }
+}
+
+/* Readers size the cache of keys and values by the lengths that heads have once they are multiplied out: the rank, and what
+ * turns beside it. */
+static void latent_check_cache(key_reader *r, uint64_t rank, uint64_t turned, uint64_t value) {
+    uint64_t key = key_number(r, "attention.key_length", rank + turned, 0, UINT64_MAX),
+             found = key_number(r, "attention.value_length", rank, 0, UINT64_MAX);
+    if (!key_there(r, "attention.key_length_mla")) return;
+    if (key != rank + turned)
+        key_fail(r, "attention.key_length", "is %llu, expected %llu: attention.kv_lora_rank and what turns",
+                 (unsigned long long)key, (unsigned long long)(rank + turned));
+    if (found != rank && found != value)
+        key_fail(r, "attention.value_length", "is %llu, expected %llu, as attention.kv_lora_rank says",
+                 (unsigned long long)found, (unsigned long long)rank);
 }
 
 static void latent_read_keys(forward_model *m, key_reader *r, model_part *p) {
@@ -103,6 +116,7 @@ static void latent_read_keys(forward_model *m, key_reader *r, model_part *p) {
     latent_share_sizes(m, p);
     if (!r->ok) return;
     rope_read_keys(&a->rope, m, r, a->head < a->local_head ? a->head : a->local_head, a->local_head, true);
+    latent_check_cache(r, n->rank, a->rope.angles[0].turned, a->value);
     latent_set_score_scale(a);
     latent_read_indexer(n, m, r, p);
     indexer_check_head(&n->indexer, r, a->rope.angles[0].turned);
@@ -156,14 +170,13 @@ static size_t latent_gate_rows(const layer_spec *plan) {
 }
 
 /* The weights' rows that make queries, and keys and values where attn_kv_b does. */
-static size_t latent_row_groups(const forward_model *m, const layer_spec *plan, const part_spec *p,
+static size_t latent_row_groups(const forward_model *, const layer_spec *plan, const part_spec *p,
                                 forward_row_group *groups) {
     const latent_layer *l = p->numbers;
     const attention_layer *a = &l->attention;
     size_t heads = a->heads, plain = latent_plain_values(p), step = plain + a->value;
     const model_tensor *q = plan->weight[l->q_rank ? WEIGHT_ATTN_Q_B : WEIGHT_ATTN_Q],
                        *kv = plan->weight[WEIGHT_ATTN_KV_B];
-    (void)m;
     if (!kv) return 0;
     groups[0] = (forward_row_group){q, ROWS_OF_QUERIES, 0, a->head, heads, a->head};
     groups[1] = (forward_row_group){kv, ROWS_OF_KEYS, 0, step, heads, plain};
@@ -171,7 +184,7 @@ static size_t latent_row_groups(const forward_model *m, const layer_spec *plan, 
     return 3;
 }
 
-static uint64_t latent_count_rows(const forward_model *m, const layer_spec *plan, const part_spec *p) {
+static uint64_t latent_count_rows(const forward_model *, const layer_spec *plan, const part_spec *p) {
     const latent_numbers *n = p->part->numbers;
     const latent_layer *l = p->numbers;
     const attention_layer *a = &l->attention;
@@ -180,7 +193,6 @@ static uint64_t latent_count_rows(const forward_model *m, const layer_spec *plan
     uint64_t rest =
         plan->weight[WEIGHT_ATTN_KV_B] ? heads * (latent_plain_values(p) + a->value) : 2 * l->rank + turned;
     uint64_t choice = indexer_count_rows(&n->indexer); /* which ends before the rest begins */
-    (void)m;
     return both + (rest > choice ? rest : choice);
 }
 
@@ -197,16 +209,14 @@ static void latent_lay_out(forward_batch *b, const model_part *p, scratch *s) {
 }
 
 /* Keys that layers choose, where others use the choice; they do nothing with it where windows are short. */
-static uint64_t latent_carried_rows(const forward_model *m, const model_part *p, size_t context) {
+static uint64_t latent_carried_rows(const forward_model *, const model_part *p, size_t context) {
     const latent_numbers *n = p->numbers;
-    (void)m;
     return n->shares_choice ? indexer_choice_rows(&n->indexer, context) : 0;
 }
 
 /* Before the first choice all keys are chosen. That matters where the layer that would choose is not run. */
-static bool latent_embed(forward_batch *b, const model_part *p, const uint32_t *ids, const float *x,
+static bool latent_embed(forward_batch *b, const model_part *p, const uint32_t *, const float *,
                          float *carried, size_t stride) {
-    (void)ids, (void)x;
     for (size_t r = 0; r < latent_carried_rows(b->model, p, b->context); r++)
         memset(carried + r * stride, 0xff, b->tokens * sizeof *carried);
     return true;

@@ -1,6 +1,5 @@
-/* The mixer with keys and values per head. A layer makes q, k and v of what flows in, normalises and rotates q and k,
- * attends (attention.c), and multiplies with attn_output.
- */
+/* The mixer with keys and values per head. A layer makes q, k and v of the input, normalises and rotates q
+ * and k, attends (attention.c), and multiplies with attn_output. */
 #include "forward/graph/attention/attention.h"
 #include "forward/graph/residual/residual.h"
 
@@ -37,7 +36,7 @@ static void attention_share_keys(forward_model *m, key_reader *r, model_part *p)
         attention_layer *l = model_layer_numbers(m, p, i);
         const attention_layer *from = kept[l->is_local];
         if (!from || from->kv_heads != l->kv_heads || from->head != l->head || from->value != l->value) {
-            key_fail(r, key, "is %zu, but keys and values of layer %zu are none that layer %zu could use",
+            key_fail(r, key, "is %zu, but layer %zu has no keys and values that layer %zu could share",
                      n->shared, own - (l->is_local ? 2 : 1), i);
             return;
         }
@@ -46,8 +45,7 @@ static void attention_share_keys(forward_model *m, key_reader *r, model_part *p)
 }
 
 /* Rows for the keys and values that are kept. */
-static uint64_t attention_carried_rows(const forward_model *m, const model_part *p, size_t context) {
-    (void)context;
+static uint64_t attention_carried_rows(const forward_model *m, const model_part *p, size_t) {
     uint64_t rows = 0;
     for (size_t i = 0; i < m->sizes.layers; i++) {
         const attention_layer *l = model_layer_numbers(m, p, i);
@@ -210,7 +208,7 @@ typedef struct attention_flow {
     float *q, *o;
 } attention_flow;
 
-/* Makes q, k and v, side by side, of what flows in. */
+/* Makes q, k and v, side by side, of the input. */
 static void attention_multiply_in(forward_batch *b, const attention_flow *of) {
     const part_spec *p = of->p;
     const float *x = of->x, *from = of->from;
@@ -266,7 +264,7 @@ static void attention_hand_on(forward_batch *b, const part_spec *p, float *k) {
     }
 }
 
-/* o: what all heads give, which flows into attn_output. */
+/* o: what all heads give, the input of attn_output. */
 static bool attention_make_heads(forward_batch *b, void *data) {
     const attention_flow *of = data;
     const part_spec *p = of->p;
@@ -312,7 +310,7 @@ static bool attention_make_heads(forward_batch *b, void *data) {
     return true;
 }
 
-/* Reports what flows in: the same to all, unless keys and values are the encoder's. */
+/* Reports the input: the same to all, unless keys and values are the encoder's. */
 static bool attention_report(forward_batch *b, const attention_flow *of) {
     static const weight_slot all[] = {WEIGHT_ATTN_Q,   WEIGHT_ATTN_K,    WEIGHT_ATTN_V,
                                       WEIGHT_ATTN_QKV, WEIGHT_ATTN_GATE, WEIGHT_SLOTS},

@@ -24,7 +24,7 @@ void rope_read_sections(rope_numbers *n, key_reader *r, rope_sections kind) {
     key_list l = key_list_needed(r, "rope.dimension_sections");
     uint64_t count = 1, sum = 0;
     if (!key_list_counts(&l, &count) || count < 3)
-        key_fail(r, l.name, "has %llu values, expected a list of 4", (unsigned long long)count);
+        key_fail(r, l.name, "has %llu values, expected an array of 4", (unsigned long long)count);
     for (size_t i = 0; i < 4 && i < count; i++)
         sum += n->sections[i] = key_number_at(r, &l, i, 0, 0, MODEL_MOST);
     if (r->ok && sum == 0) key_fail(r, l.name, "has only zeros, expected the pairs of each section");
@@ -242,12 +242,11 @@ static float *pair_rows(const turned_heads *t, size_t pair, float **other) {
     return first;
 }
 
-static void turn_pair(void *data, size_t j, int thread) {
+static void turn_pair(void *data, size_t j, int) {
     const turned_heads *t = data;
     const forward_batch *b = t->b;
     const rope_tables *tables = t->tables;
     float *v, *u = pair_rows(t, j, &v);
-    (void)thread;
     for (size_t w = 0; w < b->n_spans; w++) {
         const batch_span *text = &b->spans[w];
         size_t row = rope_rows_of(tables, text, t->pairs) + j % t->pairs * tables->turn_stride;
@@ -265,12 +264,11 @@ void batch_rope_pairs(forward_batch *b, const part_spec *p, float *x, size_t hea
     rope_turn(b, p, &(rope_columns){.x = x, .heads = heads, .head = step}, neox, turn_pair);
 }
 
-static void turn_column_pair(void *data, size_t j, int thread) {
+static void turn_column_pair(void *data, size_t j, int) {
     const turned_heads *t = data;
     const rope_columns *of = t->of;
     float *v, *u = pair_rows(t, j, &v);
     const rope_tables *tables = t->tables;
-    (void)thread;
     for (size_t w = 0; w < t->b->n_spans; w++) {
         const batch_span *text = &t->b->spans[w];
         size_t row = rope_rows_of(tables, text, t->pairs) + j % t->pairs * tables->turn_stride;
@@ -294,10 +292,9 @@ typedef struct tempered_rows {
     const float *temperature;
 } tempered_rows;
 
-static void temper_row(void *data, size_t r, int thread) {
+static void temper_row(void *data, size_t r, int) {
     const tempered_rows *t = data;
     const forward_batch *b = t->b;
-    (void)thread;
     for (size_t i = 0; i < b->n_spans; i++)
         b->model->elements->multiply(t->x + r * b->stride + b->spans[i].first, t->temperature,
                                      b->spans[i].tokens);

@@ -1,5 +1,5 @@
-/* Assistants of Gemma 4 (draft.h): attention to keys and values of the target's last two layers, the last but one in
- * layers with a window. They stand behind the state, those of layers with a window first. */
+/* Assistants of Gemma 4 (draft.h): attention to keys and values of the target's last two layers, the last but
+ * one in layers with a window. They stand behind the hidden state, those of layers with a window first. */
 #include <math.h>
 #include <string.h>
 
@@ -21,8 +21,8 @@ static const attention_layer *assistant_lender(const forward_model *m, key_reade
     const layer_spec *l = &m->target->layers[layer];
     if (l->mixer.part && l->mixer.part->kind == &mixer_attention) return l->mixer.numbers;
     key_fail(r, "attention.head_count",
-             "speaks of attention, and layer %zu of %s has none whose keys could be "
-             "used: it is a draft of another model",
+             "requires attention, but layer %zu of %s has no keys to share: the draft was made for another "
+             "target model",
              layer, m->target->path);
     return NULL;
 }
@@ -36,8 +36,8 @@ static void assistant_share_keys(forward_model *m, key_reader *r, model_part *p)
         if (!of) return;
         if (of->kv_heads != l->kv_heads || of->head != l->head || of->value != l->value)
             key_fail(r, "attention.head_count_kv",
-                     "is %zu, of %zu values, for layer %zu, and layer %zu of %s, whose keys it uses, has %zu "
-                     "heads of %zu: it is a draft of another model",
+                     "is %zu (heads of %zu) for layer %zu, but layer %zu of %s, whose keys it shares, has "
+                     "%zu (heads of %zu): the draft was made for another target model",
                      l->kv_heads, l->head, i, layers - (l->is_local ? 2 : 1), m->target->path, of->kv_heads,
                      of->head);
         n->rows[l->is_local] = l->kv_heads * (l->head + l->value);
@@ -56,10 +56,11 @@ static void assistant_read_keys(forward_model *m, key_reader *r, model_part *p) 
     mixer_attention.read_keys(m, r, p);
     if (r->ok && width != of->width)
         key_fail(r, "embedding_length_out",
-                 "is %zu, and %s has states of %zu: it is a draft of another model", width, m->target->path,
-                 of->width);
+                 "is %zu, but the hidden size of %s is %zu: the draft was made for another target model",
+                 width, m->target->path, of->width);
     if (r->ok && of->layers < 2)
-        key_fail(r, "block_count", "is of a draft, and %s has one layer alone", m->target->path);
+        key_fail(r, "block_count", "requires a target model of at least two layers, but %s has one",
+                 m->target->path);
     assistant_share_keys(m, r, p);
     if (!r->ok) return;
     n->attention.score_scale = 1, n->attention.blocks.is_given = true;
@@ -85,9 +86,8 @@ static void assistant_find_tensors(tensor_finder *f, const part_spec *p) {
     f->l->weight[WEIGHT_DRAFT_POST] = tensors_take(f, "nextn.post_projection.weight", REQUIRED, SHAPE(d, of));
 }
 
-static uint64_t assistant_carried_rows(const forward_model *m, const model_part *p, size_t context) {
+static uint64_t assistant_carried_rows(const forward_model *, const model_part *p, size_t) {
     const assistant_numbers *n = p->numbers;
-    (void)m, (void)context;
     return n->rows[0] + n->rows[1];
 }
 

@@ -1,6 +1,7 @@
-/* The mixer of DFlash drafts is attention (multi_head.c): of states of the target keys and values are made as they are,
- * of tokens behind the layer's norm. Which keys a token sees, and where it stands, is placed before a layer is run.
- * DFlash 2 has convolutions over a block's tokens on both sides of both parts. */
+/* The mixer of DFlash drafts is attention (multi_head.c): of hidden states of the target keys and values are
+ * made as they are, of tokens behind the layer's norm. Which keys a token sees, and where it stands, is
+ * placed before a layer is run. DFlash 2 has convolutions over a block's tokens on both sides of both parts.
+ */
 #include "forward/graph/draft/draft.h"
 #include "forward/graph/draft/target_part.h"
 
@@ -41,7 +42,7 @@ static void dflash_check_sections(key_reader *r) {
     key_list sections = key_list_of(r, "rope.dimension_sections");
     for (uint64_t i = 1; sections.kv && i < 4; i++)
         if (key_number_at(r, &sections, i, 0, 0, MODEL_MOST) && r->ok)
-            key_fail(r, sections.name, "has a section besides the first, which no draft has");
+            key_fail(r, sections.name, "has more than one section, expected one for a draft model");
 }
 
 static void dflash_read_activation(forward_model *m, key_reader *r) {
@@ -51,22 +52,17 @@ static void dflash_read_activation(forward_model *m, key_reader *r) {
     for (size_t i = 0; i < m->sizes.layers; i++) m->layers[i].act.act = act;
 }
 
-static void dflash_read_scales(key_reader *r, dflash_numbers *n) {
-    double scores = key_float(r, "attention.scale", 0, 0, 1e6);
-    n->attention.output_scale = (float)key_scale(r, "attention.value_scale", 1);
-    if (scores != 0) n->attention.score_scale = (float)scores;
-}
-
 static void dflash_read_keys(forward_model *m, key_reader *r, model_part *p) {
     dflash_numbers *n = p->numbers;
     bool has_markov = model_tensor_named(m->file, "markov_w1.weight");
     if (key_there(r, "hyper_connection.count"))
         key_fail(r, "hyper_connection.count",
-                 "is that of a draft of DeepSeek V4, whose layers have streams, compressed keys and experts "
-                 "and are not run here; llama.cpp tells its acceptance");
+                 "belongs to a draft of DeepSeek V4, whose layers (hyper-connections, compressed keys, "
+                 "experts) are not supported; measure its acceptance with llama.cpp");
     mixer_attention.read_keys(m, r, p);
     if (r->ok && m->target->sizes.width != m->sizes.width)
-        key_fail(r, "embedding_length", "is %zu, and %s has states of %zu: it is a draft of another model",
+        key_fail(r, "embedding_length",
+                 "is %zu, but the hidden size of %s is %zu: the draft was made for another target model",
                  m->sizes.width, m->target->path, m->target->sizes.width);
     draft_read_layers(m, r);
     m->norms_fused = true;
@@ -75,7 +71,10 @@ static void dflash_read_keys(forward_model *m, key_reader *r, model_part *p) {
     n->predicts_at_once = has_markov && key_bool(r, "sample_from_anchor", true);
     n->block = key_number(r, "block_size", 16, n->predicts_at_once ? 1 : 2, 1 << 20);
     dflash_read_convolutions(m, r, n), dflash_check_sections(r);
-    dflash_read_activation(m, r), dflash_read_scales(r, n);
+    dflash_read_activation(m, r);
+    double scores = key_float(r, "attention.scale", 0, 0, 1e6);
+    n->attention.output_scale = (float)key_scale(r, "attention.value_scale", 1);
+    if (scores != 0) n->attention.score_scale = (float)scores;
     n->attention.blocks.is_given = true;
     for (size_t i = 0; i < m->sizes.layers; i++) {
         dflash_layer *l = model_layer_numbers(m, p, i);
@@ -103,7 +102,7 @@ static void dflash_find_selector(tensor_finder *f, dflash_numbers *n) {
     n->next = tensors_take(f, "selector_successor.weight", is, SHAPE(rank, of->vocabulary));
 }
 
-/* What logits are multiplied by and limited to matters where a selector adds to them. */
+/* The scale and cap of logits matter here, as a selector adds to them. */
 static void dflash_find_model_tensors(tensor_finder *f, model_part *p) {
     dflash_numbers *n = p->numbers;
     forward_model *m = f->m;
@@ -259,11 +258,10 @@ typedef struct dflash_rows {
 } dflash_rows;
 
 /* A sum over the tokens of the block up to the own one, from its last token on, so that it can take their place. */
-static void dflash_convolve_row(void *data, size_t c, int thread) {
+static void dflash_convolve_row(void *data, size_t c, int) {
     const dflash_rows *of = data;
     const forward_batch *b = of->b;
     float *x = of->x + c * b->stride;
-    (void)thread;
     for (size_t t = b->tokens; t-- > 0;) {
         size_t begin = of->own->begin[t];
         if (begin == NO_BLOCK) continue;

@@ -10,7 +10,7 @@
 
 /* ---- setting up ---- */
 
-/* Changes a row to that of its prediction blocks, which attend with all keys and have both parts. */
+/* Changes a row to that of its MTP layers, which attend with all keys and have both parts. */
 static void draft_change_row(architecture *row) {
     arch_graph *a = &row->graph;
     for (size_t i = 0; i < ARCH_GRAPH_PARTS; i++)
@@ -44,7 +44,7 @@ static forward_model *draft_new(const forward_model *of, size_t i, gq_error *e) 
     return model_set_up(m, e);
 }
 
-/* The prediction blocks that the metadata speak of; 0 where the file has no tensor of them. */
+/* The MTP layers that the metadata speak of; 0 where the file has no tensor of them. */
 static size_t draft_count(const forward_model *m) {
     enum { MOST = 64 };
     model_facts facts = model_facts_of(m->file->kv, m->file->n_kv, NULL, 0);
@@ -62,18 +62,17 @@ bool forward_model_find_drafts(forward_model *m, warning_list *warnings, gq_erro
     gq_error why = {0};
     if (n == 0) return true;
     if (draft_is_new_kind(m->arch))
-        return warnings_add(warnings, e,
-                            "%s: prediction blocks (MTP) of architecture '%s' are left out of model runs: "
-                            "nobody has said how they are run",
-                            m->path, m->arch->name);
+        return warnings_add(
+            warnings, e, "%s: MTP layers of architecture '%s' are not supported and left out of model runs",
+            m->path, m->arch->name);
     m->drafts = calloc(n, sizeof(forward_model *));
     if (!m->drafts) return gq_fail_memory(e, n * sizeof(forward_model *));
     for (size_t i = 0; i < n; i++) {
         if (!(m->drafts[i] = draft_new(m, i, &why)) && why.remedy == GQ_REMEDY_MEMORY)
             return gq_fail_again(e, &why, "%s", why.text);
         if (!m->drafts[i])
-            return warnings_add(warnings, e, "%s: prediction block %zu (MTP) is left out of model runs: %s",
-                                m->path, m->sizes.layers + i, model_error_behind_path(&why, m->path));
+            return warnings_add(warnings, e, "%s: MTP layer %zu is left out of model runs: %s", m->path,
+                                m->sizes.layers + i, model_error_behind_path(&why, m->path));
         m->n_drafts++;
     }
     return true;
@@ -91,7 +90,7 @@ bool forward_draft_has_head(const forward_model *draft) {
 
 /* ---- a run ---- */
 
-/* The tail, whose rows of the state are the streams; NULL: the state is one. */
+/* The tail, whose rows of the hidden state are the streams; NULL: the hidden state is one. */
 static const model_part *draft_tail(const forward_model *m) {
     const layer_part *kind = m->part_kinds[m->arch->graph.tail];
     for (size_t i = 0; i < m->n_parts; i++)
@@ -99,7 +98,7 @@ static const model_part *draft_tail(const forward_model *m) {
     return NULL;
 }
 
-/* Moves all states of a text on by a position. */
+/* Moves all hidden states of a text on by a position. */
 static void draft_shift_row(const forward_batch *b, float *row) {
     for (size_t i = 0; i < b->n_spans; i++) {
         float *x = row + b->spans[i].first;

@@ -7,8 +7,8 @@
 enum { EAGLE_LAYERS = 3 };
 
 typedef struct eagle_numbers {
-    bool has_normed_residual; /* the state's norm is what results are added to */
-    bool norms_states;        /* the target's states pass a norm, all three as one */
+    bool has_normed_residual; /* the hidden state's norm is what results are added to */
+    bool norms_states;        /* the target's hidden states pass a norm, all three as one */
 } eagle_numbers;
 
 typedef struct eagle_scratch {
@@ -24,7 +24,8 @@ static void eagle_read_keys(forward_model *m, key_reader *r, model_part *p) {
     n->has_normed_residual = key_bool(r, "norm_before_residual", false);
     n->norms_states = key_bool(r, "norm_before_fc", false);
     if (r->ok && width != of->width)
-        key_fail(r, "target_hidden_size", "is %zu, and %s has states of %zu: it is a draft of another model",
+        key_fail(r, "target_hidden_size",
+                 "is %zu, but the hidden size of %s is %zu: the draft was made for another target model",
                  width, m->target->path, of->width);
     draft_read_layers(m, r);
     if (r->ok && m->sources.n != EAGLE_LAYERS)
@@ -66,7 +67,7 @@ static const float *eagle_flows_in(forward_batch *b, const part_spec *p, size_t 
 
 const layer_part part_eagle = {.model_bytes = sizeof(eagle_numbers),
                                .read_keys = eagle_read_keys,
-                               .carried_rows = carries_state, /* the token's embedding, behind the state */
+                               .carried_rows = carries_state, /* the token's embedding */
                                .find_tensors = eagle_find_tensors,
                                .lay_out = eagle_lay_out,
                                .begin = eagle_begin,

@@ -27,11 +27,10 @@ typedef struct expert_rows {
 } expert_rows;
 
 /* Puts the columns of the experts' tokens side by side. */
-static void gather_row(void *data, size_t r, int thread) {
+static void gather_row(void *data, size_t r, int) {
     const expert_rows *g = data;
     const float *from = g->from + r * g->from_stride;
     float *to = g->to + r * g->to_stride;
-    (void)thread;
     for (size_t e = g->group->first; e < g->group->end; e++) {
         size_t begin = g->choice->begin[e], n = g->choice->begin[e + 1] - begin;
         const uint32_t *token = g->choice->token + begin;
@@ -40,11 +39,10 @@ static void gather_row(void *data, size_t r, int thread) {
     }
 }
 
-static void scatter_row(void *data, size_t r, int thread) {
+static void scatter_row(void *data, size_t r, int) {
     const expert_rows *s = data;
     const float *from = s->from + r * s->from_stride;
     float *to = s->to + r * s->to_stride;
-    (void)thread;
     for (size_t e = s->group->first; e < s->group->end; e++) {
         size_t begin = s->choice->begin[e], n = s->choice->begin[e + 1] - begin;
         const uint32_t *token = s->choice->token + begin;
@@ -117,7 +115,7 @@ static size_t expert_stride(const experts_choice *c, size_t e) {
     return forward_stride(c->begin[e + 1] - c->begin[e]);
 }
 
-/* As many experts as r->work has room for: it has room for any one of them. */
+/* Takes as many experts as fit into r->work; any single one fits. */
 static expert_group experts_take_group(const experts_run *r, const expert_set *set, size_t first) {
     expert_group g = {.first = first, .end = first + 1, .stride = expert_stride(set->choice, first)};
     for (; g.end < set->experts && g.end - first < MOST_IN_GROUP; g.end++) {

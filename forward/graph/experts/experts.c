@@ -2,8 +2,7 @@
  * the router (router.c) has chosen, tokens are sorted by expert, and the experts run one after another
  * (expert_set.c). In some models small experts, one for each group of experts, then work on the sum of what
  * the experts give. The shared expert, or a dense part that stands beside the experts, comes last. Experts
- * and their router may read something else than the part's own input; experts_choose_inputs has the cases.
- */
+ * and their router may read something else than the part's own input; experts_choose_inputs has the cases. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,8 +13,7 @@
 /* ---- keys and tensors ---- */
 
 /* Claims the layers that have a router, or experts, which then lack one. */
-static void experts_choose_layers(const forward_model *m, key_reader *r, bool *is_own) {
-    (void)r;
+static void experts_choose_layers(const forward_model *m, key_reader *, bool *is_own) {
     for (size_t i = 0; i < m->sizes.layers; i++)
         is_own[i] =
             tensors_layer_has(m, i, WEIGHT_FFN_ROUTER) || tensors_layer_has(m, i, WEIGHT_FFN_DOWN_EXPS);
@@ -88,8 +86,8 @@ static void experts_read_used(const forward_model *m, key_reader *r, model_part 
             key_fail(r, l.name, "is 0 or missing for layer %zu, expected 1 to expert_count: %zu", i,
                      n->experts);
         else if (n->used && n->used != used && !m->expected)
-            key_fail(r, l.name, "is %zu for one layer and %llu for layer %zu, which is not run here", n->used,
-                     (unsigned long long)used, i);
+            key_fail(r, l.name, "is %zu for one layer and %llu for layer %zu, which is not supported",
+                     n->used, (unsigned long long)used, i);
         n->used = used;
     }
 }
@@ -261,15 +259,13 @@ static void experts_lay_out(forward_batch *b, const model_part *p, scratch *s) {
 }
 
 /* A row with the tokens' ids, for the tables: floats have all numbers below 2^24. */
-static uint64_t experts_carried_rows(const forward_model *m, const model_part *p, size_t context) {
+static uint64_t experts_carried_rows(const forward_model *, const model_part *p, size_t) {
     const experts_numbers *n = p->numbers;
-    (void)m, (void)context;
     return n->tables > 0;
 }
 
-static bool experts_embed(forward_batch *b, const model_part *p, const uint32_t *ids, const float *x,
-                          float *carried, size_t stride) {
-    (void)x, (void)stride;
+static bool experts_embed(forward_batch *b, const model_part *p, const uint32_t *ids, const float *,
+                          float *carried, size_t) {
     for (size_t t = 0; experts_carried_rows(b->model, p, b->context) && t < b->tokens; t++)
         carried[t] = (float)ids[t];
     return true;
@@ -355,7 +351,7 @@ static experts_inputs experts_choose_inputs(const experts_run *r, const float *x
     return in;
 }
 
-/* Reports what flows into the router and into what stands beside the experts; together where it is one. */
+/* Reports the inputs of the router and of what runs beside the experts; together where it is one. */
 static bool experts_report(forward_batch *b, const experts_inputs *in, const float *x, size_t stride) {
     const weight_slot all[] = {WEIGHT_FFN_ROUTER,      WEIGHT_FFN_SHARED_GATE, WEIGHT_FFN_GATE_SHEXP,
                                WEIGHT_FFN_UP_SHEXP,    WEIGHT_FFN_GATE,        WEIGHT_FFN_UP,

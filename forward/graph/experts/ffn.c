@@ -33,13 +33,12 @@ typedef struct sparse_columns {
     size_t ff;
 } sparse_columns;
 
-static void sparse_some(void *data, size_t block, int thread) {
+static void sparse_some(void *data, size_t block, int) {
     const sparse_columns *a = data;
     size_t first = block * SPARSE_TOKENS, left = a->b->tokens - first, s = a->b->stride,
            n = left < SPARSE_TOKENS ? left : SPARSE_TOKENS;
     double mean[SPARSE_TOKENS] = {0}, squares[SPARSE_TOKENS] = {0};
     float *x = a->x + first, least[SPARSE_TOKENS];
-    (void)thread;
     for (size_t r = 0; r < a->ff; r++)
         for (size_t t = 0; t < n; t++) mean[t] += (double)x[r * s + t];
     for (size_t t = 0; t < n; t++) mean[t] /= (double)a->ff;
@@ -64,7 +63,7 @@ typedef struct ffn_middle {
     arch_part form;
 } ffn_middle;
 
-/* b->work[ff]: what flows into ffn_down. */
+/* b->work[ff]: ffn_down's input. */
 static bool ffn_make_middle(forward_batch *b, void *data) {
     const ffn_middle *of = data;
     size_t s = b->stride, ff = of->ff;
@@ -92,9 +91,8 @@ static bool ffn_run(forward_batch *b, const part_spec *p, const float *x, size_t
            batch_apply(b, WEIGHT_FFN_DOWN, 0, b->work, s, b->part, s);
 }
 
-static uint64_t ffn_count_rows(const forward_model *m, const layer_spec *plan, const part_spec *p) {
+static uint64_t ffn_count_rows(const forward_model *, const layer_spec *, const part_spec *p) {
     const ffn_layer *l = p->numbers;
-    (void)m, (void)plan;
     return l->ff;
 }
 
@@ -103,9 +101,8 @@ static uint64_t ffn_count_both_rows(const forward_model *m, const layer_spec *pl
 }
 
 /* All layers are gated or none: so a gate that one of them lacks is missed. */
-static void ffn_choose_gated(const forward_model *m, key_reader *r, bool *is_own) {
+static void ffn_choose_gated(const forward_model *m, key_reader *, bool *is_own) {
     bool has_gates = false;
-    (void)r;
     for (size_t i = 0; i < m->sizes.layers; i++)
         has_gates = has_gates || tensors_layer_has(m, i, WEIGHT_FFN_GATE);
     for (size_t i = 0; i < m->sizes.layers; i++) is_own[i] = has_gates;

@@ -1,5 +1,6 @@
-/* RWKV's feed-forward part: channel_mix_value max(0, channel_mix_key k)^2, where k blends what flows in with that of
- * the token before. In RWKV 6 the sigmoid of channel_mix_receptance, times a blend of its own, is a factor. */
+/* RWKV's feed-forward part: channel_mix_value max(0, channel_mix_key k)^2, where k blends the input with that
+ * of the previous token. In RWKV 6 the sigmoid of channel_mix_receptance, times a blend of its own, is a
+ * factor. */
 #include "forward/graph/recurrent/recurrent.h"
 
 typedef struct channel_layer {
@@ -19,9 +20,8 @@ static void channel_find_tensors(tensor_finder *f, const part_spec *p) {
 }
 
 /* A blend, what the key gives, and the receptance. */
-static uint64_t channel_count_rows(const forward_model *m, const layer_spec *plan, const part_spec *p) {
+static uint64_t channel_count_rows(const forward_model *m, const layer_spec *, const part_spec *p) {
     const channel_layer *l = p->numbers;
-    (void)plan;
     return 2 * (uint64_t)m->sizes.width + l->ff;
 }
 

@@ -1,9 +1,8 @@
-/* The mixer of gated delta nets. What flows in becomes queries, keys and values, which pass a short
- * convolution, and per value head a decay and a rate. A head's state decays at each token, then moves towards
- * giving the token's value for its key, by the rate; what the query finds there is normed and gated. Older
- * files of qwen3next hold the rows of queries, keys, values and gates side by side per key head in one
- * matrix; they are sorted first.
- */
+/* The mixer of gated delta nets. The input becomes queries, keys and values, which pass a short convolution,
+ * and per value head a decay and a rate. A head's state decays at each token, then moves towards giving the
+ * token's value for its key, by the rate; what the query finds there is normed and gated. Older files of
+ * qwen3next hold the rows of queries, keys, values and gates side by side per key head in one matrix; they
+ * are sorted first. */
 #include <math.h>
 
 #include "forward/graph/layer_part.h"
@@ -20,9 +19,8 @@ static uint64_t delta_value_rows(const delta_numbers *n) { return (uint64_t)n->v
 
 /* ---- keys and tensors ---- */
 
-static void delta_read_keys(forward_model *m, key_reader *r, model_part *p) {
+static void delta_read_keys(forward_model *, key_reader *r, model_part *p) {
     delta_numbers *n = p->numbers;
-    (void)m;
     n->taps = key_number_needed(r, "ssm.conv_kernel", 1, CONVOLUTION_TAPS);
     n->key = key_number_needed(r, "ssm.state_size", 1, MODEL_MOST);
     n->key_heads = key_number_needed(r, "ssm.group_count", 1, MODEL_MOST);
@@ -68,9 +66,8 @@ static uint64_t delta_unsorted_rows(const layer_spec *l, const delta_numbers *n)
 }
 
 /* Queries, keys, values, gates; rates and decays of each head. */
-static uint64_t delta_count_rows(const forward_model *m, const layer_spec *l, const part_spec *p) {
+static uint64_t delta_count_rows(const forward_model *, const layer_spec *l, const part_spec *p) {
     const delta_numbers *n = p->part->numbers;
-    (void)m;
     return 2 * (delta_query_rows(n) + delta_value_rows(n)) + 2 * (uint64_t)n->value_heads +
            delta_unsorted_rows(l, n);
 }

@@ -1,8 +1,7 @@
 /* The mixer of KDA: a delta net whose state decays by a factor per row and not only per head. Queries, keys
  * and values pass short convolutions of their own. Decays and gates come from products of low rank, or from
  * one matrix each; the files of a model say which. A decay is e^(a softplus(f)) or, with a lower bound l,
- * e^(l sigmoid(-a f)), where a is a number of the head; a model may store it with the other sign.
- */
+ * e^(l sigmoid(-a f)), where a is a number of the head; a model may store it with the other sign. */
 #include <math.h>
 
 #include "forward/graph/layer_part.h"
@@ -52,10 +51,9 @@ static void kda_find_tensors(tensor_finder *f, const part_spec *p) {
 }
 
 /* Queries, keys, values, decays, gates; rates; features between matrices of low rank. */
-static uint64_t kda_count_rows(const forward_model *m, const layer_spec *plan, const part_spec *p) {
+static uint64_t kda_count_rows(const forward_model *, const layer_spec *, const part_spec *p) {
     const kda_numbers *n = p->part->numbers;
     const kda_layer *l = p->numbers;
-    (void)m, (void)plan;
     return 5 * (uint64_t)l->heads * n->head + l->heads + n->head;
 }
 
@@ -83,12 +81,11 @@ typedef struct kda_decays {
 } kda_decays;
 
 /* A row of decays from what the matrices gave. */
-static void kda_decay_row(void *data, size_t r, int thread) {
+static void kda_decay_row(void *data, size_t r, int) {
     const kda_decays *d = data;
     const forward_batch *b = d->b;
     const element_kernels *k = b->model->elements;
     float *row = d->decay + r * b->stride, factor = b->layer->values[WEIGHT_SSM_A][r / d->n->head];
-    (void)thread;
     k->add(row, b->layer->bias_values[WEIGHT_SSM_DT][r], b->tokens);
     if (d->n->has_bound) {
         k->scale(row, d->n->is_positive ? factor : -factor, b->tokens);
@@ -112,7 +109,7 @@ static kda_rows kda_place_rows(const forward_batch *b, size_t rows, size_t heads
         at, at + each, at + 2 * each, at + 3 * each, at + 4 * each, at + 5 * each, at + 5 * each + heads * s};
 }
 
-/* Products with what flows in; false as batch_report_inputs. */
+/* Products with the input; false as batch_report_inputs. */
 static bool kda_multiply_in(forward_batch *b, const kda_rows *r, const float *x, size_t stride) {
     static const weight_slot in[] = {WEIGHT_ATTN_Q,  WEIGHT_ATTN_K,   WEIGHT_ATTN_V, WEIGHT_SSM_F_A,
                                      WEIGHT_SSM_G_A, WEIGHT_SSM_BETA, WEIGHT_SSM_G,  WEIGHT_SLOTS};

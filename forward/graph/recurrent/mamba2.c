@@ -1,8 +1,7 @@
 /* The mixer of Mamba-2, a state space with a decay per head. ssm_in gives a gate z, values x with the vectors
  * B and C of each group, which pass a short convolution, and a step dt per head. A head's state decays by the
  * step, takes in dt B x^T and is read with C. What comes out is gated and, where the layer has ssm_norm,
- * normed per group.
- */
+ * normed per group. */
 #include "forward/graph/layer_part.h"
 #include "forward/graph/recurrent/recurrent.h"
 
@@ -17,9 +16,8 @@ static uint64_t mamba2_convolved_rows(const mamba2_numbers *n) {
     return n->inner + 2 * (uint64_t)n->groups * n->state;
 }
 
-static void mamba2_read_keys(forward_model *m, key_reader *r, model_part *p) {
+static void mamba2_read_keys(forward_model *, key_reader *r, model_part *p) {
     mamba2_numbers *n = p->numbers;
-    (void)m;
     n->taps = key_number_needed(r, "ssm.conv_kernel", 1, CONVOLUTION_TAPS);
     n->inner = key_number_needed(r, "ssm.inner_size", 1, MODEL_MOST);
     n->state = key_number_needed(r, "ssm.state_size", 1, MODEL_MOST);
@@ -47,9 +45,8 @@ static void mamba2_find_tensors(tensor_finder *f, const part_spec *p) {
 }
 
 /* Rows of what ssm_in gives, and the heads' decays. */
-static uint64_t mamba2_count_rows(const forward_model *m, const layer_spec *l, const part_spec *p) {
+static uint64_t mamba2_count_rows(const forward_model *, const layer_spec *, const part_spec *p) {
     const mamba2_numbers *n = p->part->numbers;
-    (void)m, (void)l;
     return n->inner + mamba2_convolved_rows(n) + 2 * (uint64_t)n->heads;
 }
 

@@ -39,9 +39,8 @@ static void plamo2_find_tensors(tensor_finder *f, const part_spec *p) {
 }
 
 /* Gates and values sorted, what ssm_x gives, steps and decays; gates and values as ssm_in gives them. */
-static uint64_t plamo2_count_rows(const forward_model *m, const layer_spec *l, const part_spec *p) {
+static uint64_t plamo2_count_rows(const forward_model *, const layer_spec *, const part_spec *p) {
     const plamo2_numbers *n = p->part->numbers;
-    (void)m, (void)l;
     return 4 * (uint64_t)n->inner + 2 * (uint64_t)n->state + n->rank + 2 * (uint64_t)n->heads;
 }
 

@@ -1,6 +1,5 @@
 /* Steps of mixers that go along the tokens. A batch holds whole texts, so a row of a text, or a head in a
- * text with a few of its state's columns, is a task of one thread, and begins and ends within a call.
- */
+ * text with a few of its state's columns, is a task of one thread, and begins and ends within a call. */
 #include "forward/graph/recurrent/recurrent.h"
 
 #include "base/checked.h"
@@ -26,12 +25,11 @@ static void convolve_centred(float *x, const float *kernel, size_t taps, size_t 
     }
 }
 
-static void convolve_row(void *data, size_t r, int thread) {
+static void convolve_row(void *data, size_t r, int) {
     const convolution_loop *l = data;
     const forward_batch *b = l->b;
     const convolved_rows *c = l->c;
     float *x = c->x + r * b->stride;
-    (void)thread;
     for (size_t i = 0; c->is_centred && i < b->n_spans; i++)
         convolve_centred(x + b->spans[i].first, c->kernel + r * c->taps, c->taps, b->spans[i].tokens);
     for (size_t i = 0; !c->is_centred && i < b->n_spans; i++)
@@ -63,7 +61,7 @@ void recurrence_take_scratch(forward_batch *b, const model_part *p, scratch *s, 
     r->floats = scratch_take(s, r->each, s->threads, sizeof(float));
 }
 
-/* Of all heads in all texts; a task has a share of a head's columns. */
+/* A loop over all heads in all texts; a task has a share of a head's columns. */
 typedef struct recurrence_loop {
     const forward_batch *b;
     const recurrence_scratch *r;

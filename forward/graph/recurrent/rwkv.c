@@ -1,8 +1,8 @@
-/* The mixers and the feed-forward part of RWKV 6 and 7. What flows into a matrix is a blend of the state's norm
- * at a token and at the one before it; how much of either is a number per feature, which in RWKV 6 depends on
- * the token as well. A head's state is a matrix from the features of keys to those of values, whose rows decay
- * by numbers of the token. In RWKV 7 the state also forgets what a key stood for before it takes in the key's
- * new value. Small matrices of low rank make decays and the like; no mix quantizes them.
+/* The mixers and the feed-forward part of RWKV 6 and 7. A matrix's input is a blend of the norms of the
+ * hidden states at a token and at the previous one; how much of either is a number per feature, which in RWKV
+ * 6 depends on the token as well. A head's state is a matrix from the features of keys to those of values,
+ * whose rows decay by numbers of the token. In RWKV 7 the state also forgets what a key stood for before it
+ * takes in the key's new value. Small matrices of low rank make decays and the like; no mix quantizes them.
  */
 #include "forward/graph/recurrent/recurrent.h"
 
@@ -28,11 +28,10 @@ typedef struct rwkv_blend_loop {
     const rwkv_blend *l;
 } rwkv_blend_loop;
 
-static void rwkv_blend_row(void *data, size_t r, int thread) {
+static void rwkv_blend_row(void *data, size_t r, int) {
     const rwkv_blend_loop *of = data;
     const rwkv_blend *l = of->l;
     const float *m = l->m ? l->m + r * of->b->stride : NULL;
-    (void)thread;
     for (size_t i = 0; i < of->b->n_spans; i++) {
         batch_span text = of->b->spans[i];
         const float *x = l->x + r * l->x_stride + text.first;
@@ -138,16 +137,14 @@ static void rwkv7_find_tensors(tensor_finder *f, const part_spec *p) {
 
 enum { RWKV6_ARRAYS = 10, RWKV7_ARRAYS = 9 }; /* of the width, in work */
 
-static uint64_t rwkv6_count_rows(const forward_model *m, const layer_spec *plan, const part_spec *p) {
+static uint64_t rwkv6_count_rows(const forward_model *m, const layer_spec *, const part_spec *p) {
     const rwkv_numbers *n = p->part->numbers;
     const rwkv_layer *l = p->numbers;
-    (void)plan;
     return RWKV6_ARRAYS * (uint64_t)m->sizes.width + l->low + n->heads;
 }
 
-static uint64_t rwkv7_count_rows(const forward_model *m, const layer_spec *plan, const part_spec *p) {
+static uint64_t rwkv7_count_rows(const forward_model *m, const layer_spec *, const part_spec *p) {
     const rwkv_layer *l = p->numbers;
-    (void)plan;
     return RWKV7_ARRAYS * (uint64_t)m->sizes.width + l->low;
 }
 
@@ -179,18 +176,16 @@ typedef struct rwkv_rows {
 } rwkv_rows;
 
 /* x = e^(-e^x) */
-static void rwkv_decay_row(void *data, size_t r, int thread) {
+static void rwkv_decay_row(void *data, size_t r, int) {
     const rwkv_rows *of = data;
     float *x = of->x + r * of->b->stride;
-    (void)thread;
     of->b->model->elements->exponential(x, of->b->tokens);
     of->b->model->kernels->recurrence->decay(x, x, -1, of->b->tokens);
 }
 
 /* y = x of the token before, 0 before the first. */
-static void rwkv_shift_row(void *data, size_t r, int thread) {
+static void rwkv_shift_row(void *data, size_t r, int) {
     const rwkv_rows *of = data;
-    (void)thread;
     for (size_t i = 0; i < of->b->n_spans; i++) {
         size_t at = r * of->b->stride + of->b->spans[i].first;
         memcpy(of->y + at + 1, of->x + at, (of->b->spans[i].tokens - 1) * sizeof *of->y);
@@ -204,10 +199,9 @@ static void rwkv_shift_rows(forward_batch *b, float *x, float *y) {
 }
 
 /* z[value of head h] += y[the same] (sum over the head's features of x u w); u: a number per feature. */
-static void rwkv_add_bonus(void *data, size_t h, int thread) {
+static void rwkv_add_bonus(void *data, size_t h, int) {
     const rwkv_rows *of = data;
     size_t s = of->b->stride, head = of->n->head, first = h * head;
-    (void)thread;
     for (size_t t = 0; t < of->b->tokens; t++) {
         float sum = 0;
         for (size_t i = first; i < first + head; i++) sum += of->x[i * s + t] * of->u[i] * of->w[i * s + t];
@@ -216,10 +210,9 @@ static void rwkv_add_bonus(void *data, size_t h, int thread) {
 }
 
 /* x -= x y */
-static void rwkv_keep_rest(void *data, size_t r, int thread) {
+static void rwkv_keep_rest(void *data, size_t r, int) {
     const rwkv_rows *of = data;
     size_t at = r * of->b->stride;
-    (void)thread;
     for (size_t t = 0; t < of->b->tokens; t++) of->x[at + t] -= of->x[at + t] * of->y[at + t];
 }
 
@@ -247,7 +240,7 @@ static void rwkv_norm_heads(forward_batch *b, const rwkv_numbers *n, float *x) {
 
 /* ---- RWKV 6 ---- */
 
-/* Blend number i of what flows in, by its share of the low-rank blends. */
+/* Blend number i of the input, by its share of the low-rank blends. */
 static void rwkv6_blend(forward_batch *b, const part_spec *p, size_t i, const float *x, size_t stride,
                         const float *low, float *m, float *y) {
     const rwkv_layer *l = p->numbers;
@@ -334,10 +327,9 @@ static void rwkv7_mix_values(forward_batch *b, const part_spec *p, float *value,
 }
 
 /* x = (1 + (y - 1) u) x for a row, of whose keys y are the rates. */
-static void rwkv7_rate_row(void *data, size_t r, int thread) {
+static void rwkv7_rate_row(void *data, size_t r, int) {
     const rwkv_rows *of = data;
     size_t at = r * of->b->stride;
-    (void)thread;
     for (size_t t = 0; t < of->b->tokens; t++) {
         float part = of->x[at + t] * of->u[r];
         of->x[at + t] += of->y[at + t] * part - part;
@@ -345,10 +337,9 @@ static void rwkv7_rate_row(void *data, size_t r, int thread) {
 }
 
 /* x = -y, y = y z: what is removed, and what is put back by rate z. */
-static void rwkv7_split_row(void *data, size_t r, int thread) {
+static void rwkv7_split_row(void *data, size_t r, int) {
     const rwkv_rows *of = data;
     size_t at = r * of->b->stride;
-    (void)thread;
     for (size_t t = 0; t < of->b->tokens; t++) {
         float found = of->y[at + t];
         of->x[at + t] = -found, of->y[at + t] = found * of->z[at + t];

@@ -1,7 +1,6 @@
 /* The mixer of short convolutions: (gate, factor, x) = shortconv.in_proj n, and what it gives is
  * shortconv.out_proj (factor * conv(gate * x)), where a channel's convolution sees the last few tokens of its
- * window, or where attention sees to both sides as many before it as behind it.
- */
+ * window, or where attention sees to both sides as many before it as behind it. */
 #include "forward/graph/layer_part.h"
 #include "forward/graph/recurrent/recurrent.h"
 
@@ -24,8 +23,7 @@ static void shortconv_find_tensors(tensor_finder *f, const part_spec *p) {
     tensors_take_weight(f, WEIGHT_SHORTCONV_OUT, REQUIRED, SHAPE(d, d));
 }
 
-static uint64_t shortconv_count_rows(const forward_model *m, const layer_spec *plan, const part_spec *p) {
-    (void)plan, (void)p;
+static uint64_t shortconv_count_rows(const forward_model *m, const layer_spec *, const part_spec *) {
     return 3 * (uint64_t)m->sizes.width;
 }
 

@@ -1,7 +1,7 @@
-/* The bank of states from before earlier layers (residual.h). Every `every`-th layer puts the state into it
- * before its mixer, and the mixer's result alone becomes the new state. The bank is carried with the state
- * from layer to layer. Tokens are taken in spans, with sums over features in double.
- */
+/* The bank of hidden states before earlier layers (residual.h). Every `every`-th layer adds the residual
+ * stream to it before its mixer, and the mixer's output alone becomes the new residual stream. The bank is
+ * carried with the hidden state from layer to layer. Tokens are taken in spans, with sums over features in
+ * double. */
 #include "forward/graph/residual/residual.h"
 
 #include <math.h>
@@ -25,9 +25,8 @@ static uint64_t bank_states(const forward_model *m, const bank_numbers *n) {
     return n->every ? ceil_div(m->sizes.layers, n->every) : 0;
 }
 
-static void bank_read_keys(forward_model *m, key_reader *r, model_part *p) {
+static void bank_read_keys(forward_model *, key_reader *r, model_part *p) {
     bank_numbers *n = p->numbers;
-    (void)m;
     n->every = key_number_needed(r, "attn_res.block_size", 0, MODEL_MOST);
 }
 
@@ -44,8 +43,7 @@ static void bank_find_tensors(tensor_finder *f, const part_spec *p) {
     tensors_take_weight(f, WEIGHT_FFN_RES_SCORE, REQUIRED, SHAPE(f->m->sizes.width));
 }
 
-static uint64_t bank_carried_rows(const forward_model *m, const model_part *p, size_t context) {
-    (void)context;
+static uint64_t bank_carried_rows(const forward_model *m, const model_part *p, size_t) {
     return m->sizes.width * bank_states(m, p->numbers);
 }
 

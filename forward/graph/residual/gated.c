@@ -67,17 +67,15 @@ static void gated_find_tensors(tensor_finder *f, const part_spec *p) {
 }
 
 /* The streams, and behind them the tokens' ids, where a table is read by them. */
-static uint64_t gated_carried_rows(const forward_model *m, const model_part *p, size_t context) {
+static uint64_t gated_carried_rows(const forward_model *m, const model_part *p, size_t) {
     const gated_numbers *n = p->numbers;
-    (void)context;
     return (uint64_t)n->streams * m->sizes.width + (n->ngrams.heads > 0);
 }
 
 /* The norms of all streams, their gates, what is between of low rank, and the weights for writing. */
-static uint64_t gated_count_rows(const forward_model *m, const layer_spec *l, const part_spec *p) {
+static uint64_t gated_count_rows(const forward_model *m, const layer_spec *, const part_spec *p) {
     const gated_numbers *n = p->part->numbers;
     uint64_t all = (uint64_t)n->streams * m->sizes.width;
-    (void)l;
     return max(2 * all + n->rank + n->streams, ngrams_count_rows(&n->ngrams, m, n->streams));
 }
 
@@ -109,11 +107,10 @@ typedef struct gated_rows {
 } gated_rows;
 
 /* x = the mean of the streams' norms times their gates */
-static void gated_read_row(void *data, size_t r, int thread) {
+static void gated_read_row(void *data, size_t r, int) {
     const gated_rows *g = data;
     size_t d = g->b->model->sizes.width, s = g->b->stride;
     float *x = g->x + r * g->x_stride, share = 1 / (float)g->n;
-    (void)thread;
     for (size_t t = 0; t < g->b->tokens; t++) {
         float sum = g->norms[r * s + t] * g->gates[r * s + t];
         for (size_t i = 1; i < g->n; i++)
@@ -123,11 +120,10 @@ static void gated_read_row(void *data, size_t r, int thread) {
 }
 
 /* each stream += x by its weight */
-static void gated_write_row(void *data, size_t r, int thread) {
+static void gated_write_row(void *data, size_t r, int) {
     const gated_rows *g = data;
     size_t d = g->b->model->sizes.width;
     const float *x = g->x + r * g->x_stride;
-    (void)thread;
     for (size_t i = 0; i < g->n; i++)
         for (size_t t = 0; t < g->b->tokens; t++)
             g->streams[(i * d + r) * g->stride + t] += x[t] * g->writes[i * g->b->stride + t];
@@ -190,8 +186,7 @@ static bool gated_between(forward_batch *b, const part_spec *p, float *x, size_t
     return gated_read(b, p, &gated_ffn, x, stride);
 }
 
-static bool gated_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
-    (void)x, (void)stride;
+static bool gated_run(forward_batch *b, const part_spec *p, const float *, size_t) {
     gated_write(b, p);
     return true;
 }

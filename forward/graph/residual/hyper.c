@@ -1,18 +1,17 @@
-/* Hyper-connections. A token has several streams of the width, all of them the embedding at first. A part of a layer
- * reads their sum by weights, and what it gives is added to each stream by a weight. The weights are made of the
- * norm of all streams together, r, by a matrix and sigmoids:
+/* Hyper-connections. A token has several streams of the width, all of them the embedding at first. A part of
+ * a layer reads their sum by weights, and what it gives is added to each stream by a weight. The weights are
+ * made of the norm of all streams together, r, by a matrix and sigmoids:
  *
  *     reads  = sigmoid(scale_0 fn r + base) + epsilon
  *     writes = magnitude sigmoid(scale_1 fn r + base) + epsilon
  *
- * Where streams are mixed, writes are 2 sigmoid(scale_1 fn r + base), and before a stream takes in what a part gives
- * it becomes a sum of all streams by weights: of scale_2 fn r + base, a matrix with a row for each stream from which
- * something flows, a softmax along each row, to which epsilon is added. Then columns and rows are divided by their
- * sums (and epsilon) by turns, a given number of rounds.
+ * Where streams are mixed, writes are 2 sigmoid(scale_1 fn r + base), and before a stream takes in what a
+ * part gives it becomes a sum of all streams by weights: of scale_2 fn r + base, a matrix with a row for each
+ * stream from which something flows, a softmax along each row, to which epsilon is added. Then columns and
+ * rows are divided by their sums (and epsilon) by turns, a given number of rounds.
  *
- * Behind the last layer the streams are summed up in the same way as for reading, or their mean is taken. They are carried behind the
- * width, whose rows hold what a part reads.
- */
+ * Behind the last layer the streams are summed up in the same way as for reading, or their mean is taken.
+ * They are carried behind the width, whose rows hold what a part reads. */
 #include <string.h>
 
 #include "base/checked.h"
@@ -76,16 +75,14 @@ static void hyper_find_tensors(tensor_finder *f, const part_spec *p) {
     }
 }
 
-static uint64_t hyper_carried_rows(const forward_model *m, const model_part *p, size_t context) {
+static uint64_t hyper_carried_rows(const forward_model *m, const model_part *p, size_t) {
     const hyper_numbers *n = p->numbers;
-    (void)context;
     return (uint64_t)n->streams * m->sizes.width;
 }
 
 /* The norm of all streams, and the weights for reading and writing. */
-static uint64_t hyper_count_rows(const forward_model *m, const layer_spec *l, const part_spec *p) {
+static uint64_t hyper_count_rows(const forward_model *m, const layer_spec *, const part_spec *p) {
     const hyper_numbers *n = p->part->numbers;
-    (void)l;
     return (uint64_t)n->streams * m->sizes.width + hyper_weights(n);
 }
 
@@ -99,11 +96,10 @@ static void hyper_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     if (n->fn) own->raw = scratch_take(s, n->fn->size + n->base->size + n->scale->size, 1, 1);
 }
 
-static bool hyper_embed(forward_batch *b, const model_part *p, const uint32_t *ids, const float *x,
+static bool hyper_embed(forward_batch *b, const model_part *p, const uint32_t *, const float *x,
                         float *carried, size_t stride) {
     const hyper_numbers *n = p->numbers;
     size_t d = b->model->sizes.width;
-    (void)ids;
     for (size_t i = 0; i < n->streams; i++) batch_copy(b, carried + i * d * stride, stride, x, stride, d);
     return true;
 }
@@ -116,11 +112,10 @@ typedef struct hyper_rows {
 } hyper_rows;
 
 /* x = the streams' sum by weights */
-static void hyper_sum_row(void *data, size_t r, int thread) {
+static void hyper_sum_row(void *data, size_t r, int) {
     const hyper_rows *h = data;
     size_t d = h->b->model->sizes.width;
     float *x = h->x + r * h->x_stride;
-    (void)thread;
     for (size_t t = 0; t < h->b->tokens; t++) {
         float sum = 0;
         for (size_t i = 0; i < h->n; i++)
@@ -130,11 +125,10 @@ static void hyper_sum_row(void *data, size_t r, int thread) {
 }
 
 /* each stream = the sum of all streams by the weights of the mix, and x by its weight */
-static void hyper_mix_row(void *data, size_t r, int thread) {
+static void hyper_mix_row(void *data, size_t r, int) {
     const hyper_rows *h = data;
     size_t d = h->b->model->sizes.width, s = h->b->stride;
     const float *x = h->x + r * h->x_stride;
-    (void)thread;
     for (size_t t = 0; t < h->b->tokens; t++) {
         float was[MOST_STREAMS];
         for (size_t i = 0; i < h->n; i++) was[i] = h->streams[(i * d + r) * h->stride + t];
@@ -147,11 +141,10 @@ static void hyper_mix_row(void *data, size_t r, int thread) {
 }
 
 /* each stream += x by its weight */
-static void hyper_spread_row(void *data, size_t r, int thread) {
+static void hyper_spread_row(void *data, size_t r, int) {
     const hyper_rows *h = data;
     size_t d = h->b->model->sizes.width;
     const float *x = h->x + r * h->x_stride;
-    (void)thread;
     for (size_t i = 0; i < h->n; i++)
         for (size_t t = 0; t < h->b->tokens; t++)
             h->streams[(i * d + r) * h->stride + t] += x[t] * h->weights[i * h->b->stride + t];
@@ -195,11 +188,10 @@ typedef struct hyper_columns {
 } hyper_columns;
 
 /* Makes weights for mixing of a span of tokens' values, whose softmax stands there already. */
-static void hyper_finish_mix_span(void *data, size_t span, int thread) {
+static void hyper_finish_mix_span(void *data, size_t span, int) {
     const hyper_columns *c = data;
     size_t n = c->n->streams, s = c->b->stride, first = span * ELEMENT_SPAN;
     size_t end = min(first + ELEMENT_SPAN, c->b->tokens);
-    (void)thread;
     for (size_t from = 0; from < n; from++)
         c->b->model->elements->softmax(&(softmax_task){
             .s = c->mix + from * n * s + first, .stride = s, .rows = n, .n = end - first, .scale = 1});
@@ -266,8 +258,7 @@ static bool hyper_between(forward_batch *b, const part_spec *p, float *x, size_t
     return hyper_read(b, p, &hyper_ffn, x, stride);
 }
 
-static bool hyper_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
-    (void)x, (void)stride;
+static bool hyper_run(forward_batch *b, const part_spec *p, const float *, size_t) {
     hyper_write(b, p);
     return true;
 }
@@ -293,7 +284,7 @@ static bool hyper_finish(forward_batch *b, const model_part *p, const float *x, 
         !model_read(m->file, n->fn, 0, n->streams * (uint64_t)all, own->raw, b->e))
         return false;
     hyper_norm(b, n, streams, stride);
-    /* Behind a prediction block it is the model's own matrix once more. */
+    /* Behind an MTP layer it is the model's own matrix once more. */
     if (!m->draft_of && !batch_inputs(b, &(forward_inputs){.weights = {n->fn},
                                                            .n_weights = 1,
                                                            .matrices = 1,

@@ -120,13 +120,12 @@ typedef struct ngram_run {
 } ngram_run;
 
 /* A stream's gates, of a span of tokens. */
-static void ngram_gate_span(void *data, size_t i, int thread) {
+static void ngram_gate_span(void *data, size_t i, int) {
     const ngram_run *r = data;
     size_t s = r->b->stride, d = r->b->model->sizes.width, spans = ceil_div(r->b->tokens, ELEMENT_SPAN);
     size_t first = i % spans * ELEMENT_SPAN, end = min(first + ELEMENT_SPAN, r->b->tokens),
            stream = i / spans;
     float *gates = r->gates + stream * s, root = 1 / sqrtf((float)d);
-    (void)thread;
     for (size_t t = first; t < end; t++) {
         float sum = 0;
         for (size_t c = stream * d; c < (stream + 1) * d; c++) sum += r->key[c * s + t] * r->query[c * s + t];
@@ -137,23 +136,21 @@ static void ngram_gate_span(void *data, size_t i, int thread) {
     r->b->model->elements->sigmoid(gates + first, end - first);
 }
 
-static void ngram_value_row(void *data, size_t r, int thread) {
+static void ngram_value_row(void *data, size_t r, int) {
     const ngram_run *of = data;
     size_t s = of->b->stride, d = of->b->model->sizes.width;
-    (void)thread;
     for (size_t t = 0; t < of->b->tokens; t++)
         of->key[r * s + t] = of->value[r % d * s + t] * of->gates[r / d * s + t];
 }
 
-/* Adds a row of gated values and of their convolution to the state. */
-static void ngram_add_row(void *data, size_t r, int thread) {
+/* Adds a row of gated values and of their convolution to the residual stream. */
+static void ngram_add_row(void *data, size_t r, int) {
     const ngram_run *of = data;
     const forward_batch *b = of->b;
     size_t s = b->stride, taps = of->n->taps, apart = of->n->size;
     const float *kernel = b->layer->values[WEIGHT_PLE_KERNEL] + r * taps, *norms = of->query + r * s;
     float *gated = of->key + r * s, *state = of->state + r * b->state_stride;
     float sums[ELEMENT_SPAN];
-    (void)thread;
     for (size_t t = 0; t < b->tokens; t += ELEMENT_SPAN) {
         size_t n = min(ELEMENT_SPAN, b->tokens - t);
         for (size_t i = 0; i < n; i++) {

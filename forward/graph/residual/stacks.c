@@ -1,10 +1,10 @@
-/* Two stacks of blocks by turns (hrm_text), each with a state of its own. A stack begins with the sum of both states, and
- * the norm of what it gives, which has no weights, is its state from then on. The lower stack is run several times, then
- * the upper one once, and so on.
+/* Two stacks of blocks by turns (hrm_text), each with a state of its own. A stack begins with the sum of both
+ * hidden states, and the norm of what it gives, which has no weights, is its state from then on. The lower
+ * stack is run several times, then the upper one once, and so on.
  *
- * A loop of the model is one run of the lower stack and one of the upper stack, which is idle in all but the last of such
- * loops. So each state passes the blocks in their order, as in any model that runs them several times.
- */
+ * A loop of the model is one run of the lower stack and one of the upper stack, which is idle in all but the
+ * last of such loops. So each state passes the blocks in their order, as in any model that runs them several
+ * times. */
 #include "forward/graph/residual/residual.h"
 
 static size_t stack_length(const forward_model *m) { return m->sizes.blocks / 2; }
@@ -45,17 +45,15 @@ static void stacks_find_model_tensors(tensor_finder *f, model_part *p) {
 }
 
 /* The upper stack's state, and the lower one's behind it. */
-static uint64_t stacks_carried_rows(const forward_model *m, const model_part *p, size_t context) {
-    (void)p, (void)context;
+static uint64_t stacks_carried_rows(const forward_model *m, const model_part *, size_t) {
     return 2 * (uint64_t)m->sizes.width;
 }
 
-static bool stacks_embed(forward_batch *b, const model_part *p, const uint32_t *ids, const float *x,
+static bool stacks_embed(forward_batch *b, const model_part *p, const uint32_t *, const float *x,
                          float *carried, size_t stride) {
     const stacks_numbers *n = p->numbers;
     size_t width = b->model->sizes.width;
     float *lower = carried + width * stride;
-    (void)ids;
     if (!model_read_values(b->model, n->first, b->normed, b->part, b->e)) return false;
     batch_copy(b, carried, stride, x, stride, width);
     for (size_t c = 0; c < width; c++)

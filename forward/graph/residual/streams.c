@@ -1,6 +1,6 @@
 /* Four streams per token, of which a layer runs the first and corrects all by what it has become (gemma3n).
- * Stream 0 is the state; the others are carried behind it, and behind them the inputs that each layer has of
- * its own (residual.h). |v| is the root of the sum of squares over a token's features.
+ * Stream 0 is the hidden state; the others are carried behind it, and behind them the inputs that each layer
+ * has of its own (residual.h). |v| is the root of the sum of squares over a token's features.
  *
  *     embedding:   X_k = v |X_0| / |v|, v = altup_proj_k X_0                             k = 1, 2, 3
  *     modal(v)     tanh(altup_router (rmsnorm(v, altup_router_norm) / width)), four values
@@ -11,8 +11,7 @@
  *                  X_k = X_k + what the layer's inputs let through of X_0 * altup_correct_scale
  *     at the end:  (X_0 + sum over k of v_k |X_0| / |v_k|) / 4, v_k = altup_unembd_proj_k X_k
  *
- * llama.cpp quantizes none of the matrices here, so what flows into them is not reported.
- */
+ * llama.cpp quantizes none of the matrices here, so their inputs are not reported. */
 #include <math.h>
 #include <string.h>
 
@@ -33,9 +32,8 @@ typedef struct streams_scratch {
     void *matrix;                /* one matrix of a stream, as stored */
 } streams_scratch;
 
-static void streams_read_keys(forward_model *m, key_reader *r, model_part *p) {
+static void streams_read_keys(forward_model *, key_reader *, model_part *p) {
     streams_numbers *n = p->numbers;
-    (void)m, (void)r;
     n->inputs.n = INPUTS;
 }
 
@@ -61,14 +59,12 @@ static void streams_find_tensors(tensor_finder *f, const part_spec *p) {
     layer_inputs_find_layer(f, &n->inputs);
 }
 
-static uint64_t streams_carried_rows(const forward_model *m, const model_part *p, size_t context) {
-    (void)p, (void)context;
+static uint64_t streams_carried_rows(const forward_model *m, const model_part *, size_t) {
     return OTHERS * m->sizes.width + INPUTS * m->sizes.layers;
 }
 
-static uint64_t streams_count_rows(const forward_model *m, const layer_spec *l, const part_spec *p) {
+static uint64_t streams_count_rows(const forward_model *, const layer_spec *l, const part_spec *) {
     uint64_t rank = l->weight[WEIGHT_LAUREL_L]->ne[1];
-    (void)m, (void)p;
     return rank > INPUTS ? rank : INPUTS;
 }
 
@@ -166,11 +162,10 @@ typedef struct streams_rows {
     const float *coefficients, *start;
 } streams_rows;
 
-static void streams_predict_row(void *data, size_t r, int thread) {
+static void streams_predict_row(void *data, size_t r, int) {
     const streams_rows *s = data;
     size_t step = s->b->stride, stride = s->b->state_stride, d = s->b->model->sizes.width;
     float *x[STREAMS] = {s->x + r * stride};
-    (void)thread;
     for (size_t k = 0; k < OTHERS; k++) x[k + 1] = s->others + (k * d + r) * stride;
     for (size_t t = 0; t < s->b->tokens; t++) {
         float q[STREAMS];
@@ -184,11 +179,10 @@ static void streams_predict_row(void *data, size_t r, int thread) {
     }
 }
 
-static void streams_correct_row(void *data, size_t r, int thread) {
+static void streams_correct_row(void *data, size_t r, int) {
     const streams_rows *s = data;
     size_t step = s->b->stride, stride = s->b->state_stride, d = s->b->model->sizes.width;
     float *x = s->x + r * stride, *others = s->others + r * stride;
-    (void)thread;
     for (size_t t = 0; t < s->b->tokens; t++) {
         float start = s->start[r * step + t], change = x[t] - start;
         x[t] = start + (1 + s->coefficients[t]) * change;
@@ -209,9 +203,8 @@ static bool streams_begin(forward_batch *b, const part_spec *p, float *x, size_t
     return true;
 }
 
-static bool streams_between(forward_batch *b, const part_spec *p, float *x, size_t stride) {
+static bool streams_between(forward_batch *b, const part_spec *, float *x, size_t stride) {
     size_t d = b->model->sizes.width, s = b->stride;
-    (void)p;
     batch_multiply(b, WEIGHT_LAUREL_L, 0, b->normed, s, b->work, s, b->tokens);
     batch_multiply(b, WEIGHT_LAUREL_R, 0, b->work, s, b->part, s, b->tokens);
     batch_norm_part(b, WEIGHT_LAUREL_POST_NORM);

@@ -1,28 +1,25 @@
-/* Tails: they change the state behind both parts of a layer.
+/* Tails: they change the residual stream behind both parts of a layer.
  *
  * tail_scale multiplies it by a number of the layer, where it has one.
  *
- * tail_embedding adds what was embedded, times a number of the layer, so it is carried through all layers. Such
- * layers may have numbers for the results of both parts, too (block.c).
+ * tail_embedding adds what was embedded, times a number of the layer, so it is carried through all layers.
+ * Such layers may have numbers for the results of both parts, too (block.c).
  *
- * tail_per_layer has inputs of each layer's own (residual.h). Behind its feed-forward part a layer adds
- * what they let through, and the state is multiplied by layer_output_scale where the layer has one.
- */
+ * tail_per_layer has inputs of each layer's own (residual.h). Behind its feed-forward part a layer adds what
+ * they let through, and the residual stream is multiplied by layer_output_scale where the layer has one. */
 #include <string.h>
 
 #include "forward/graph/residual/residual.h"
 
 /* ---- a number of the layer ---- */
 
-static void scale_find_tensors(tensor_finder *f, const part_spec *p) {
-    (void)p;
+static void scale_find_tensors(tensor_finder *f, const part_spec *) {
     tensors_take_weight(f, WEIGHT_LAYER_OUTPUT_SCALE, f->m->arch->graph.has[WEIGHT_LAYER_OUTPUT_SCALE],
                         SHAPE(1));
 }
 
-static bool scale_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
+static bool scale_run(forward_batch *b, const part_spec *, const float *, size_t stride) {
     const float *scale = b->layer->values[WEIGHT_LAYER_OUTPUT_SCALE];
-    (void)p, (void)x;
     if (scale) batch_scale(b, b->state, stride, b->model->sizes.width, *scale);
     return true;
 }
@@ -31,15 +28,13 @@ const layer_part tail_scale = {.find_tensors = scale_find_tensors, .run = scale_
 
 /* ---- what was embedded ---- */
 
-static void embedding_find_tensors(tensor_finder *f, const part_spec *p) {
-    (void)p;
+static void embedding_find_tensors(tensor_finder *f, const part_spec *) {
     tensors_take_weight(f, WEIGHT_LAYER_OUTPUT_SCALE, REQUIRED, SHAPE(1));
     tensors_take_weight(f, WEIGHT_MIXER_GAIN, OPTIONAL, SHAPE(1));
     tensors_take_weight(f, WEIGHT_FFN_GAIN, OPTIONAL, SHAPE(1));
 }
 
-static bool embedding_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
-    (void)x;
+static bool embedding_run(forward_batch *b, const part_spec *p, const float *, size_t stride) {
     batch_add(b, b->state, stride, batch_carried(b, p->part), stride, b->model->sizes.width,
               *b->layer->values[WEIGHT_LAYER_OUTPUT_SCALE]);
     return true;
@@ -54,9 +49,8 @@ const layer_part tail_embedding = {
 
 /* ---- inputs of each layer's own ---- */
 
-static void tail_read_keys(forward_model *m, key_reader *r, model_part *p) {
+static void tail_read_keys(forward_model *, key_reader *r, model_part *p) {
     layer_inputs *n = p->numbers;
-    (void)m;
     n->n = key_number_needed(r, "embedding_length_per_layer_input", 0, 1 << 20);
 }
 
@@ -67,15 +61,13 @@ static void tail_find_tensors(tensor_finder *f, const part_spec *p) {
     layer_inputs_find_layer(f, p->part->numbers);
 }
 
-static uint64_t tail_carried_rows(const forward_model *m, const model_part *p, size_t context) {
-    (void)context;
+static uint64_t tail_carried_rows(const forward_model *m, const model_part *p, size_t) {
     const layer_inputs *n = p->numbers;
     return n->n * m->sizes.layers;
 }
 
-static uint64_t tail_count_rows(const forward_model *m, const layer_spec *l, const part_spec *p) {
+static uint64_t tail_count_rows(const forward_model *, const layer_spec *, const part_spec *p) {
     const layer_inputs *n = p->part->numbers;
-    (void)m, (void)l;
     return n->n;
 }
 

@@ -1,0 +1,18 @@
+/* The repository of the model that was quantized, as a hub has it: OWNER/NAME. */
+#pragma once
+
+#include "quantize/gquant_publish.h"
+
+typedef struct base_model {
+    char *id;           /* malloc'ed; NULL: nothing names it */
+    const char *source; /* where it was found; NULL: it was given */
+} base_model;
+
+/* Finds it for a model of the folder or file `path`, whose name in file names is `stem`. asked: it was given; NULL: it
+ * was not. false: no memory. */
+bool base_model_find(base_model *to, const char *asked, const char *path, const gq_model *m, const char *stem,
+                     gq_error *e);
+/* Whether a text is a hub's OWNER/NAME. */
+bool base_model_is_id(const char *text, size_t n);
+/* Returns OWNER/NAME at the end of an address of huggingface.co, or the text itself if it is one; NULL: neither. */
+const char *base_model_of_url(const char *url);

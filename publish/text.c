@@ -1,0 +1,50 @@
+#include "publish/text.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+
+const char *page_file_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+int page_decimals(double least) {
+    if (!(least > 0 && isfinite(least))) return 0;
+    double decimals = 2 - floor(log10(least));
+    return decimals < 0 ? 0 : decimals > 8 ? 8 : (int)decimals;
+}
+
+const char *page_size(char to[24], uint64_t bytes) {
+    double size = (double)bytes / (bytes < 1000000000 ? 1e6 : 1e9);
+    snprintf(to, 24, "%.*f %s", page_decimals(size), size, bytes < 1000000000 ? "MB" : "GB");
+    return to;
+}
+
+char *page_text(void (*write)(FILE *to, const void *what), const void *what, size_t *n, gq_error *e) {
+    char *text = NULL;
+    FILE *to = open_memstream(&text, n);
+    if (to) write(to, what);
+    bool ok = to && !ferror(to);
+    ok = to && fclose(to) == 0 && ok;
+    if (!ok) gq_fail_memory(e, *n), free(text), text = NULL;
+    return text;
+}
+
+void page_write_text(FILE *to, const char *text, size_t n, bool html) {
+    for (const char *c = text; c < text + n; c++)
+        if (iscntrl((unsigned char)*c))
+            fputc(' ', to);
+        else if (html && strchr("<>&\"'", *c))
+            fprintf(to, "&#%d;", *c);
+        else
+            fprintf(to, !html && strchr("\\`*_{}[]<>#|&", *c) ? "\\%c" : "%c", *c);
+}
+
+void page_write_link(FILE *to, const char *name) {
+    for (const char *c = name; *c; c++)
+        fprintf(to, isalnum((unsigned char)*c) || strchr("-._~", *c) ? "%c" : "%%%02X", (unsigned char)*c);
+}
