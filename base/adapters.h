@@ -1,8 +1,7 @@
 /* Adapters that go with a model: fine-tunes as PEFT saves them, to be merged into its weights.
  *
  * An adapter is a folder with adapter_config.json and adapter_model.safetensors. Its changes are added to the
- * weights of the folder that it belongs to while these are read; no merged copy is written anywhere.
- */
+ * weights of the folder that it belongs to while these are read; no merged copy is written anywhere. */
 #pragma once
 
 #include <stddef.h>
@@ -14,7 +13,7 @@ extern "C" {
 
 typedef struct gq_adapter {
     const char *path;
-    double scale; /* factor of its changes, besides the one that its own config has; 0: 1 */
+    double scale; /* factor of its changes, in addition to the one in its own config; 0: 1 */
     uint64_t reserved[2];
 } gq_adapter;
 

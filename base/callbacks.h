@@ -1,8 +1,7 @@
-/* How a call that takes long tells how far it is and asks whether to go on.
+/* How a long call reports its progress and asks whether to continue.
  *
  * A request names its gq_callbacks, which are needed until the call returns. They are called from threads of
- * the library. The gq_progress is the library's, and good during the callback.
- */
+ * the library. The gq_progress is the library's, and good during the callback. */
 #pragma once
 
 #include <stdbool.h>
@@ -33,9 +32,9 @@ typedef struct gq_progress {
      * finished. */
     double share, share_resumed;
     double seconds_left; /* by the time that this run's share took, at first by the forecast; NaN: unknown */
-    /* Of ranks, where models are run: bytes that this one sent for the first layer that it did in this call,
-     * by its own counter (gq_comm_bytes_sent). Others of its shape take about as many. 0: none is done yet,
-     * or there is one process. */
+    /* Bytes that this rank sent for the first layer that it ran in this call, by its own counter
+     * (gq_comm_bytes_sent). Others of its shape take about as many. 0: none is done yet, or there is one
+     * process. */
     uint64_t sent_layer;
 } gq_progress;
 

@@ -77,7 +77,7 @@ static void error_set(gq_error *e, gq_status status, gq_remedy remedy, const cha
     snprintf(e->text, sizeof e->text, "%.*s%s%s", head, shown, gap, tail);
 }
 
-/* What the functions below have in common, which differ in what they are given. */
+/* Shared by the functions below, which differ in their arguments. */
 #define ERROR_SET(status, remedy) \
     va_list arguments; \
     va_start(arguments, format); \

@@ -97,12 +97,6 @@ bool gq_file_begun(gq_file *f, const char *name, const void *bytes, uint64_t n, 
     return true;
 }
 
-static void read_memory(const gq_file *f, uint64_t offset, uint8_t *to, size_t n) {
-    size_t left = offset < f->held ? f->held - offset : 0, held = n < left ? n : left;
-    if (held) memcpy(to, f->bytes + offset, held);
-    if (held < n) memset(to + held, 0, n - held);
-}
-
 size_t gq_read_at(int fd, uint64_t offset, void *to, size_t n) {
     size_t done = 0;
     while (done < n) {
@@ -121,7 +115,9 @@ bool gq_file_read(const gq_file *f, uint64_t offset, void *to, size_t n, gq_erro
                        (unsigned long long)offset, (unsigned long long)f->size);
     }
     if (f->fd < 0) {
-        read_memory(f, offset, to, n);
+        size_t left = offset < f->held ? f->held - offset : 0, held = n < left ? n : left;
+        if (held) memcpy(to, f->bytes + offset, held);
+        if (held < n) memset((uint8_t *)to + held, 0, n - held);
         return true;
     }
     size_t done = gq_read_at(f->fd, offset, to, n);

@@ -2,8 +2,7 @@
  *
  * A record is a struct that begins with a pointer to its name; NULL there means that the record has gone. The
  * table holds record numbers, five to eleven bytes a record. Hashes are keyed with random bits, so that no
- * file can be made whose names all meet in one place.
- */
+ * file can be made whose names all meet in one place. */
 #pragma once
 
 #include <stddef.h>

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 
-/* The most that is told before the end. */
+/* The highest share that is reported before the end. */
 static const double MOST_UNFINISHED = .9999;
 
 /* Members of gq_callbacks have one `user`, so the others are passed on here. */

@@ -1,5 +1,5 @@
-/* Callbacks that a job hands to the calls which do its parts, in place of its caller's: what a part tells of
- * itself becomes what is told of the whole. */
+/* Maps the progress of a subtask to the progress of the whole job: callbacks for the calls that do a job's
+ * parts, in place of its caller's. */
 #pragma once
 
 #include "base/callbacks.h"
@@ -8,28 +8,27 @@
 typedef struct progress_relay {
     gq_callbacks to, own; /* the caller's, and those for a part */
     double started;       /* by clock_seconds */
-    gq_progress last;     /* as it was told; size 0: nothing was told yet */
+    gq_progress last;     /* as last reported; size 0: nothing was reported yet */
 } progress_relay;
 
-/* Returns the callbacks for a part. on_progress: gets the relay, where the caller wants to be told at all;
- * all else is passed on as it is. */
+/* Returns the callbacks for a part. on_progress: gets the relay, where the caller wants progress at all;
+ * everything else is passed on unchanged. */
 const gq_callbacks *relay_callbacks(progress_relay *r,
                                     void (*on_progress)(void *relay, const gq_progress *of_part));
-/* Returns what a part tells, with the seconds of the whole. */
+/* Returns a part's progress, with the seconds of the whole job. */
 gq_progress relay_progress(const progress_relay *r, const gq_progress *of_part);
-/* Returns a share as it may be told before the end: it never falls, and is below 1. */
+/* Returns a share as it may be reported before the end: it never falls, and is below 1. */
 double relay_share(const progress_relay *r, double share);
 void relay_tell(progress_relay *r, const gq_progress *now);
-/* Tells that all is done, if anything was told before. */
+/* Reports that all is done, if anything was reported before. */
 void relay_end(progress_relay *r);
 
 /* ---- the share of the work that is done ---- */
 
 /* How far a call has come: the share of its work that is done, counted by the time that each part of it is
  * predicted to take, and the time left by that. A job has one or more stages, such as calibrating and
- * writing. Each stage tells gq_progress.share of its own; job_progress makes of these the share of the whole
- * call. The last call to the caller, and no other, has a share of 1.
- */
+ * writing. Each stage reports its own gq_progress.share; job_progress makes of these the share of the whole
+ * call. The last call to the caller, and no other, has a share of 1. */
 
 /* Sets the shares of *p, and seconds_left by them and its seconds. done, resumed: parts of `all`, of any
  * unit. */
@@ -53,5 +52,5 @@ typedef struct job_progress {
 void job_progress_begin(job_progress *j, const gq_callbacks *to, double all);
 /* Ends the stage at work, if any, and begins the next, which is handed these callbacks. */
 const gq_callbacks *job_progress_stage(job_progress *j, double own);
-/* Tells that all is done, if anything was told before. Not after a failure. */
+/* Reports that all is done, if anything was reported before. Not after a failure. */
 void job_progress_end(job_progress *j);

@@ -43,7 +43,7 @@ char *safe_file_beside(const char *path, const char *suffix) {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     size_t n = strlen(name), kept = n;
     char *beside = NULL, sum[CRC + 1] = "";
-    if (n > ROOM) { /* as much of it as fits, and its CRC to tell long names apart */
+    if (n > ROOM) { /* as much of it as fits, and its CRC to distinguish long names */
         kept = ROOM - CRC;
         while (kept > ROOM - CRC - 4 && (name[kept] & 0xC0) == 0x80) kept--; /* not within a UTF-8 sequence */
         snprintf(sum, sizeof sum, "-%08lx", name_checksum(name, n));

@@ -1,6 +1,5 @@
 /* Files that are written: made where nobody else's is touched, filled whatever interrupts, named when they
- * are whole, and safe from a power cut then. For reading there is base/file.h.
- */
+ * are whole, and safe from a power cut then. For reading there is base/file.h. */
 #pragma once
 
 #include "base/file.h"
@@ -17,7 +16,7 @@ char *safe_file_beside(const char *path, const char *suffix);
 int safe_file_open(const char *path);
 int safe_file_create(const char *path);
 /* Makes a locked file under a name that is always the same, in place of what a killed run has left there.
- * Returns the descriptor, or -1 and errno; EEXIST: another process has the file locked, or nobody can tell.
+ * Returns the descriptor, or -1 and errno; EEXIST: another process has the file locked, or that is not known.
  */
 int safe_file_renew(const char *path);
 /* Removes what a killed run has left under such a name, if anything. */
@@ -36,7 +35,7 @@ bool safe_file_lock(int fd, safe_file_sharing sharing);
 /* Whether nobody else has the file locked, for sure: false also where it cannot be locked. A shared lock
  * becomes one alone, or is lost. */
 bool safe_file_lock_alone(int fd);
-/* What an errno says of such a file: strerror, but for one that another process has locked. */
+/* Text of an errno for such a file: strerror, except for a file that another process has locked. */
 const char *safe_file_error(int error);
 /* Write or read back all n bytes, whatever interrupts; false and errno, ENODATA where the file ends. */
 bool safe_file_write(int fd, uint64_t offset, const void *bytes, size_t n);

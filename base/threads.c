@@ -10,8 +10,7 @@
  * Threads that have waited actively in vain sleep on `wake`, the caller on `done`. The order of what follows
  * is why no call to wake is lost: a thread counts itself as asleep, then looks at the gate; the caller opens
  * the gate, then looks whether somebody is asleep. Likewise AWAITED is set before the caller looks who is
- * inside.
- */
+ * inside. */
 #include "base/threads_team.h"
 
 #include <stdatomic.h>
@@ -32,7 +31,7 @@ _Static_assert(THREADS_MAX <= 0xffff, "all threads may be inside");
 struct threads_pool {
     _Atomic uint64_t gate;
     _Atomic int asleep;
-    int most, started;  /* started: besides the caller's */
+    int most, started;  /* started: without the caller's */
     int wanted, error;  /* of threads_count */
     threads_team *team; /* NULL: none were started */
     int pauses;

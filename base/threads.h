@@ -5,19 +5,18 @@
  *     threads_pool_free(p);
  *
  * A pool lives as long as one call of the library and is used by the thread that made it, which does a share
- * of every loop itself. So no thread outlives a call: a program may fork or unload the library afterwards.
- * A child that is forked between two loops of a call has none of the pool's threads; its loops are done by
- * the caller alone. A child that is forked within a loop must not return to it: the threads that have the
- * other indices in hand, and that the loop's end waits for, are not there.
+ * of every loop itself. So no thread outlives a call: a program may fork or unload the library afterwards. A
+ * child that is forked between two loops of a call has none of the pool's threads; its loops are done by the
+ * caller alone. A child that is forked within a loop must not return to it: the threads that have the other
+ * indices in hand, and that the loop's end waits for, are not there.
  *
  * Threads are started when a loop first has work for them. Where the system starts no more, the others do the
- * work, and threads_pool_count tells how many they are. Between two loops a thread waits actively for some
+ * work, and threads_pool_count reports how many there are. Between two loops a thread waits actively for some
  * microseconds and then sleeps. A loop ends when its work is done: nobody waits for a thread that is still
  * asleep.
  *
  * A function that takes a pool also takes NULL: the caller's thread alone. Loops cannot be nested: what a
- * loop calls must not use the same pool.
- */
+ * loop calls must not use the same pool. */
 #pragma once
 
 #include <pthread.h>
@@ -28,14 +27,21 @@
 enum { THREADS_MAX = 4096 };
 enum { THREADS_STACK = 2 << 20 }; /* bytes, whatever the limit of the caller's stack is, tiny or huge */
 
-/* What loops run on: "OpenMP" or "POSIX threads". */
+/* The implementation of loops: "OpenMP" or "POSIX threads". */
 const char *threads_kind(void);
 /* Processors that this process may use. */
 int threads_available(void);
 /* Returns the number of threads to use: those asked for, at most THREADS_MAX; 0: one per processor. */
 int threads_asked(int threads);
 /* pthread_create with a stack of our own size, for the few threads that do something beside a call. */
-int threads_start(pthread_t *thread, void *(*enter)(void *arg), void *arg);
+static inline int threads_start(pthread_t *thread, void *(*enter)(void *arg), void *arg) {
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, THREADS_STACK);
+    int error = pthread_create(thread, &attributes, enter, arg);
+    pthread_attr_destroy(&attributes);
+    return error;
+}
 
 /* ---- pools ---- */
 
@@ -70,7 +76,7 @@ typedef struct threads_job {
 } threads_job;
 typedef enum threads_result { THREADS_DONE, THREADS_FAILED, THREADS_CANCELLED } threads_result;
 typedef struct threads_outcome {
-    threads_result result; /* THREADS_FAILED also if the job was cancelled besides */
+    threads_result result; /* THREADS_FAILED even if the job was also canceled */
     uint64_t index;        /* the lowest that failed */
     int thread;            /* which did it; a thread does nothing more after a failure, so an error that it
                               has put aside for itself is still there */

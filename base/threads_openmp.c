@@ -88,7 +88,7 @@ static void wait_until_gone(pid_t id) { (void)id; }
 
 /* ---- how many threads can be started ---- */
 
-/* Where trials wait until all were started. */
+/* Trial threads wait here until all were started. */
 typedef struct trial_room {
     pthread_mutex_t lock; /* over what follows */
     pthread_cond_t came, over;
@@ -170,7 +170,7 @@ static size_t stack_bytes(const char *text) {
 }
 #endif
 
-/* Bytes of stack that the runtime was told to give its threads; 0: nothing, they get the process's default. */
+/* Bytes of stack that the runtime's settings give its threads; 0: nothing, they get the process's default. */
 static size_t stack_asked(void) {
 #ifdef KMP_VERSION_MAJOR /* libomp's omp.h */
     return kmp_get_stacksize_s();
@@ -182,7 +182,7 @@ static size_t stack_asked(void) {
 #endif
 }
 
-/* What a thread of the runtime's gets for its stack. */
+/* Sets the stack size of the runtime's threads. */
 static void trial_attributes(pthread_attr_t *attributes) {
     pthread_attr_init(attributes);
     size_t bytes = stack_asked();

@@ -1,6 +1,5 @@
 /* The threads of a pool, by one of two files: threads_openmp.c, or threads_pthread.c where the compiler has
- * no OpenMP or -DGQUANT_OPENMP=OFF is given. For threads.c and these two files alone.
- */
+ * no OpenMP or -DGQUANT_OPENMP=OFF is given. For threads.c and these two files alone. */
 #pragma once
 
 #include "base/threads.h"

@@ -6,8 +6,7 @@
  * all memory; nothing here allocates, fails or keeps state between calls.
  *
  * Rows of weights are contiguous float32, in the tensor's own unit; their length is a multiple of the
- * block's. As stored they are a head, where the type has one, and their blocks, one row after another.
- */
+ * block's. As stored they are a head, where the type has one, and their blocks, one row after another. */
 #pragma once
 
 #include <stdbool.h>
@@ -42,18 +41,18 @@ const product_kernels *kernels_products(const kernels *k, matmul_arithmetic arit
 typedef enum codec_effort { EFFORT_FAST, EFFORT_DEFAULT, EFFORT_BEST } codec_effort;
 
 /* All options that decide the bytes of a block of a type, and all of them that an encoder gets to see. What
- * is kept from one run to the next (journals, measurements, sets of shards) is told apart by their digest. */
+ * is kept from one run to the next (journals, measurements, sets of shards) is distinguished by their digest.
+ */
 typedef struct encode_settings {
     codec_effort effort;
-    uint32_t
-        importance; /* digest of the importance data that calls bring a part of each; 0: there are none */
+    uint32_t importance; /* digest of the imatrix of which each call gets a part; 0: there is none */
 } encode_settings;
 /* Added to `sum`. What is off adds nothing, so that a setting that joins leaves older digests as they were.
  */
 uint32_t encode_settings_digest(uint32_t sum, const encode_settings *settings);
 
-/* The importance of the columns of one matrix of a tensor. An object rather than a vector, so that second
- * moments can be added. */
+/* The importance of the columns of one matrix of a tensor. A struct rather than a pointer, so that a Hessian
+ * can be added. */
 typedef struct codec_importance {
     const float *column; /* one value >= 0 per column; NULL: all columns count the same */
 } codec_importance;

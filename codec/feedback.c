@@ -54,9 +54,10 @@ void feedback_chain_factors(const float *metric, size_t n, size_t together, floa
     }
 }
 
-/* ---- moments in bf16 ---- */
+/* ---- Hessians in bf16 ---- */
 
-/* Rounds moments to product_parts, tile by tile, each in its own place: parts are half as long as floats. */
+/* Rounds a Hessian's factor to product_parts, tile by tile, each in its own place: parts are half as long as
+ * floats. */
 
 enum { TILE = PASS_COLUMNS * PASS_COLUMNS };
 

@@ -103,7 +103,7 @@ typedef struct feedback_task {
     int trials;                  /* of other scales per block */
     void (*told)(void *data, size_t rows); /* called when so many more rows are rounded; NULL: not called */
     void *data;
-    const product_kernels *by; /* of products over more than a strip, in the moments' arithmetic; NULL: the
+    const product_kernels *by; /* of products over more than a strip, in the Hessian's arithmetic; NULL: the
                                   level's own */
 } feedback_task;
 
@@ -134,8 +134,8 @@ uint64_t feedback_most_bytes(size_t columns, matmul_arithmetic arithmetic);
 void codec_feedback(const feedback_task *t, const float *x, size_t rows, uint8_t *blocks,
                     feedback_sums *sums);
 
-/* The layout of the scratch of a pass of codec/feedback.h: floats; where moments are rounded what is
- * multiplied with them; then the blocks' state of the type's steps. */
+/* The layout of the scratch of a pass of codec/feedback.h: floats; where they are rounded to bf16, the
+ * operands; then the blocks' state of the type's steps. */
 
 enum {
     FEEDBACK_ARRAYS = 5,       /* with all columns of all rows */

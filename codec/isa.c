@@ -43,9 +43,8 @@ static const struct {
 enum { N_LEVELS = sizeof levels / sizeof *levels };
 
 #ifdef HAVE_X86
-/* What each level needs besides what those before it do: of the processor, by registers of cpuid, and of the
- * system, which has to save the state behind each of these bits of XCR0. __builtin_cpu_supports is of no use:
- * zig's says no to all. */
+/* Requirements of each level beyond those before it: cpuid bits of the processor, and bits of XCR0, as the
+ * system has to save these registers. __builtin_cpu_supports is of no use: zig's says no to all. */
 enum {
     YMM_STATES = 3 << 1,
     ZMM_STATES = 7 << 5,

@@ -1,10 +1,9 @@
-/* The inner step of every product of matrices: y (+)= w x by the kernels of one arithmetic, a row of functions
- * that is chosen once (forward/products/product.h). What is above it (forward/products/, codec/feedback.h) cuts matrices into
- * these.
+/* The inner step of every product of matrices: y (+)= w x by the kernels of one arithmetic, a row of
+ * functions that is chosen once (forward/products/product.h). What is above it (forward/products/,
+ * codec/feedback.h) cuts matrices into these.
  *
  * In float32 each output is one chain of fused multiply-adds in the order of columns, from 0 or from what y
- * held (of multiplications and additions at x86-64-v2, which has no fused one).
- */
+ * held (of multiplications and additions at x86-64-v2, which has no fused one). */
 #pragma once
 
 #include <stdbool.h>
@@ -17,10 +16,9 @@
  * Both operands are rounded to bf16, to nearest and to even, and whatever is below 2^-56 becomes 0. Products
  * of such numbers are exact in a float, and all sums are 0 or multiples of 2^-126, so that no denormal ever
  * occurs. Columns are taken in groups of MATMUL_BF16_GROUP, which begin at column 0 of the whole matrix: in a
- * group one chain of fused multiply-adds runs over its even columns and one over its odd ones, both from 0;
- * y becomes y + (even + odd). That is what the tile instruction of AMX does, and what every level does here:
- * the bytes are the same at all of them, x86-64-v2 included, as the products are exact.
- */
+ * group one chain of fused multiply-adds runs over its even columns and one over its odd ones, both from 0; y
+ * becomes y + (even + odd). That is what the tile instruction of AMX does, and what every level does here:
+ * the bytes are the same at all of them, x86-64-v2 included, as the products are exact. */
 enum { MATMUL_BF16_GROUP = 32 };
 
 /* The upper half of x's bits, rounded so. A NaN becomes the usual one. */

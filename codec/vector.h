@@ -10,8 +10,7 @@
  * may differ in last bits.
  *
  * How near a result is to the exact sum of exact products of what the type's decoder returns,
- * codec_dot_tolerance says. x must be finite and below 2^100.
- */
+ * codec_dot_tolerance says. x must be finite and below 2^100. */
 #pragma once
 
 #include "codec/codec.h"

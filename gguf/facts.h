@@ -1,6 +1,5 @@
 /* Facts from a model's metadata: its architecture, values under its architecture's keys, and the block in a
- * tensor's name.
- */
+ * tensor's name. */
 #pragma once
 
 #include "gguf/model.h"
@@ -42,7 +41,7 @@ int64_t model_block_number(const char *name);
 
 /* ---- what two models' metadata say otherwise of how they are run ---- */
 
-/* Warns, in one sentence, of keys of the original's architecture that the copy lacks, has besides or has with another
- * value: the first few with both values. Of a copy with another number of layers, lists and counts of layers are
- * not compared. A copy of another architecture is none of it. */
+/* Warns of metadata keys of the base model's architecture that the quant lacks, has in addition, or has with
+ * another value: the first few with both values. If the quant has another number of layers, arrays and counts
+ * of layers are not compared. A file of another architecture is no quant of the model. */
 bool differing_warn(const model_source *original, const model_source *copy, warning_list *to, gq_error *e);

@@ -3,8 +3,7 @@
  * the names of the others follow from it. Each of them is read and must agree with the given one. Then the
  * tensors of all shards become one list in the order of shards and offsets, the first shard's metadata become
  * the model's, names are indexed, and matrices that are stored transposed are marked. Models in memory, and
- * models that are only planned, go the same way. A single container is read in read.c.
- */
+ * models that are only planned, go the same way. A single container is read in read.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -315,13 +314,6 @@ static bool gather_tensors(model_source *m, gguf_container *c, gq_error *e) {
     return true;
 }
 
-static bool check_total(const model_source *m, const split *p, gq_error *e) {
-    if (p->count == 1 || m->n_tensors == (uint64_t)p->tensors)
-        return true; /* a negative one is 2^63 or more */
-    return gq_fail(e, "%s: split.tensors.count is %lld, but the shards hold %llu tensor%s", p->path,
-                   (long long)p->tensors, (unsigned long long)m->n_tensors, plural_suffix(m->n_tensors));
-}
-
 /* Opens the model that `file` is or belongs to, and takes `file` over. path NULL: other shards cannot be
  * found. */
 static bool gguf_open_first_shard(model_source *m, gq_file *file, const char *path, gq_error *e) {
@@ -336,7 +328,10 @@ static bool gguf_open_first_shard(model_source *m, gq_file *file, const char *pa
                      p.count);
     }
     ok = ok && (p.count > 1 ? add_split(c, &given, path, &p, e) : add_shard(c, &given, e)) &&
-         gather_tensors(m, c, e) && check_total(m, &p, e);
+         gather_tensors(m, c, e);
+    if (ok && p.count != 1 && m->n_tensors != (uint64_t)p.tensors) /* a negative one is 2^63 or more */
+        ok = gq_fail(e, "%s: split.tensors.count is %lld, but the shards hold %llu tensor%s", p.path,
+                     (long long)p.tensors, (unsigned long long)m->n_tensors, plural_suffix(m->n_tensors));
     gguf_shard_free(&given);
     if (!ok) model_close(m);
     return ok;

@@ -1,8 +1,7 @@
 /* The GGUF container: models read from one file or several shards, metadata, and headers to write.
  *
  * Reading trusts nothing: every count, length and offset is compared with the bytes that are left before it
- * is used. The limits and their reasons are in docs/internals/formats.md.
- */
+ * is used. The limits and their reasons are in docs/internals/formats.md. */
 #pragma once
 
 #include "gguf/model.h"

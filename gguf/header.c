@@ -3,8 +3,7 @@
  * pair only clears its key, so that numbers of pairs stay valid for the index; gaps are closed when the
  * header is measured. The index by key is built when a pair is first set or removed. gguf_header_finish
  * checks names, gives every tensor the next aligned offset and lays all of it out in one buffer. Offsets in
- * the table count from the data section, those in `tensors` from the start of the file.
- */
+ * the table count from the data section, those in `tensors` from the start of the file. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,6 @@
 /* A model as every other folder sees it: metadata, and tensors with a delivered type and shape whose rows can
  * be read in any order. A container (gguf/, a folder of another kind) fills it; how it stores what it
- * delivers is known to the container alone.
- */
+ * delivers is known to the container alone. */
 #pragma once
 
 #include "base/file.h"
@@ -70,7 +69,7 @@ typedef struct model_tensor {
     uint32_t shard;               /* number of the file that it, or its beginning, is in */
     const tensor_type *kept_type; /* that a copy gets where it is not quantized; NULL: its own */
     bool stays;                   /* it is kept whatever type a copy has: a converter would not touch it */
-    bool stays_16;                /* the same, but a copy of F16 has it in F16 */
+    bool stays_16;                /* the same, but a file type of F16 keeps it in F16 */
     bool transposed;              /* its matrices are stored with rows and columns exchanged */
     const model_origin *origin;   /* the container's; NULL: it is stored as it is delivered */
 } model_tensor;
@@ -104,8 +103,8 @@ typedef struct model_container {
     bool (*is_cold)(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n);
     /* Folds headers and a sample of the weights into a checksum. */
     bool (*fold_content)(const model_source *m, uint32_t *content, gq_error *e);
-    /* Finds two files that were not written together, as model_mixed does. NULL: the container cannot tell.
-     */
+    /* Finds two files that were not written together, as model_mixed does. NULL: not known for this
+     * container. */
     bool (*mixed)(const model_source *m, uint32_t *file, uint32_t *other);
     /* Returns the byte of its file at which a tensor's elements begin. NULL: its offset. */
     uint64_t (*stored_at)(const model_source *m, const model_tensor *t);
@@ -200,8 +199,8 @@ bool model_mixed(const model_source *m, uint32_t *shard, uint32_t *other);
 /* A key of ours has three numbers for each tensor, in stored order: what it was made by, and checksums of the
  * weights it was made of and of its bytes (quantize/plan/identity.h). */
 #define GGUF_DIGESTS_KEY "gquant.digests"
-/* A key of ours has a checksum of all weights that an output with calibrated tensors was made of, which their digests
- * do not tell: a layer is rounded by what the layers before it give. */
+/* A key of ours has a checksum of all weights that an output with calibrated tensors was made of, which their
+ * digests do not show: a layer is rounded by what the layers before it give. */
 #define GGUF_SOURCE_KEY "gquant.source"
 /* A key of ours says how a calibration multiplied where that was not in float32: "bf16". */
 #define GGUF_ARITHMETIC_KEY "gquant.calibration.arithmetic"

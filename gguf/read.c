@@ -1,10 +1,9 @@
 /* Reads one GGUF container: head, metadata pairs, table of tensors; weights stay in the file. Nothing in it
  * is trusted. Counts are compared with the bytes that are left before anything is allocated, and the cursor
- * checks every length and value. The records are gone through twice: first to check them while the
- * header is read into memory, then to point into it, so keys, values and names are not copied. At last
- * offsets become positions in the file, which must lie in it and not overlap. A file of another format gets
- * advice instead of a bare error. Shards are put together in gguf.c; the limits are in
- * docs/internals/formats.md. */
+ * checks every length and value. The records are gone through twice: first to check them while the header is
+ * read into memory, then to point into it, so keys, values and names are not copied. At last offsets become
+ * positions in the file, which must lie in it and not overlap. A file of another format gets advice instead
+ * of a bare error. Shards are put together in gguf.c; the limits are in docs/internals/formats.md. */
 #include "gguf/gguf.h"
 
 #include <stdarg.h>

@@ -8,12 +8,12 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "hf/adapter/adapter.h"
-#include "hf/sources/sources.h"
 #include "hf/folder/folder.h"
 #include "hf/hf.h"
 #include "hf/image.h"
 #include "hf/metadata/metadata.h"
 #include "hf/projector.h"
+#include "hf/sources/sources.h"
 #include "hf/tensors/tensors.h"
 #include "hf/tokenizer/tokenizer.h"
 
@@ -222,19 +222,17 @@ static bool open_tokenizer(hf_container *c, hf_folder *own, uint64_t *n_tokens, 
     if (!c->config.target)
         return hf_tokenizer_pairs(own, &c->config, &c->pairs, n_tokens, &c->unknown_cut, e);
     return (hf_tokenizer_pairs(&t->folder, &t->tokens, &c->pairs, n_tokens, &c->unknown_cut, e) ||
-            gq_fail_again(e, e, "%s: its target's vocabulary: %s", c->config.file, gq_error_text(e))) &&
+            gq_fail_again(e, e, "%s: the target's vocabulary: %s", c->config.file, gq_error_text(e))) &&
            warnings_join(&c->folder.warnings, &t->folder.warnings, e);
 }
 
 /* An adapter's vocabulary cannot take the place of a target's, whose tokens a draft proposes. */
 static bool draft_check_tokens(const hf_container *c, const hf_folder *tokens, gq_error *e) {
     return !c->config.target || tokens == &c->folder ||
-           gq_fail(
-               e,
-               "%s has a vocabulary of its own, but %s is a draft, whose vocabulary is that of its target, "
-               "%s: if the adapter does not change it, remove the tokenizer's files from the adapter's "
-               "folder",
-               tokens->path, c->folder.path, c->target.folder.path);
+           gq_fail(e,
+                   "%s has its own vocabulary, but %s is a draft model with the vocabulary of its target, "
+                   "%s: remove the tokenizer's files from the adapter's folder if the adapter adds no tokens",
+                   tokens->path, c->folder.path, c->target.folder.path);
 }
 
 static bool attach_adapters(const void *user, hf_build *b, gq_error *e) {
@@ -280,15 +278,16 @@ static bool warn_parts(hf_container *c, gq_error *e) {
         if (hf_folder_has(&whole, others[i]))
             snprintf(beside + strlen(beside), sizeof beside - strlen(beside), "%s%s", *beside ? ", " : "",
                      others[i]);
-    if (*beside && !hf_folder_warn(&c->folder, "", e,
-                                   "the model alone is read; what lies beside it is left out: %s", beside))
+    if (*beside &&
+        !hf_folder_warn(&c->folder, "", e,
+                        "only the diffusion model is read; other parts of the pipeline are left out: %s",
+                        beside))
         return false;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
         if (hf_folder_has(&whole, models[i]) &&
-            !hf_folder_warn(
-                &c->folder, "", e,
-                "%s beside it is a second model, which a picture needs, too: name %s/%s to read it",
-                models[i], c->place.pipeline, models[i]))
+            !hf_folder_warn(&c->folder, "", e,
+                            "%s is a second model that the pipeline needs as well: convert %s/%s", models[i],
+                            c->place.pipeline, models[i]))
             return false;
     return true;
 }
@@ -311,7 +310,7 @@ static bool open_image(hf_container *c, const char *target, gq_error *e) {
 static bool open_adapters(hf_container *c, const gq_adapters *given, gq_error *e) {
     if (!given || given->n == 0) return true;
     if (c->place.is_image)
-        return gq_fail(e, "%s is an image model: adapters can be merged into language models alone", c->path);
+        return gq_fail(e, "%s is an image model: adapters can be merged only into language models", c->path);
     return hf_adapters_open(&c->adapters, given, e);
 }
 

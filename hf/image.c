@@ -52,7 +52,7 @@ static bool name_find_row(const hf_source *s, const arch_image_mark *mark, const
         return hf_list_fail(s->list, s->stored, e, "its name has %zu bytes, expected 1 to %d", strlen(name),
                             GGUF_MAX_NAME);
     return hf_list_fail(s->list, s->stored, e,
-                        "not known among the names of diffusers: take the model's original file");
+                        "unknown tensor name for diffusers: use the model's original file");
 }
 
 /* ---- tensors ---- */
@@ -144,8 +144,8 @@ static bool image_add_part(hf_build *b, const hf_source *s, const arch_image *im
     model_tensor *m = &t->tensor;
     if (t->n_pieces != row->parts || m->n_dims != s->n_dims || (s->n_dims == 2 && m->ne[0] != s->columns) ||
         !is_like_parts(t, s, row->part))
-        return hf_list_fail(s->list, s->stored, e,
-                            "its shape or type is not that of the others that make up %s", name);
+        return hf_list_fail(s->list, s->stored, e, "its shape or type differs from the other parts of %s",
+                            name);
     m->ne[s->n_dims - 1] = add_sat(m->ne[s->n_dims - 1], s->shape[0]);
     return row->turn ? tensor_set_halves(t, s, e)
                      : hf_build_piece(&(hf_found){.source = s}, t, row->part, &whole, e) != NULL;
@@ -162,11 +162,10 @@ static bool image_add(hf_build *b, const hf_source *s, hf_image_kind *k, hf_pair
     }
     if (!name_find_row(s, k->mark, stored, begins, &row, name, e)) return false;
     if (s->coding == HF_PLAIN && s->stored->dtype >= HF_E8M0)
-        return hf_list_fail(
-            s->list, s->stored, e,
-            "elements of type %s: weights quantized by another program cannot be read; take the file in "
-            "16 bits",
-            hf_dtype_name(s->stored->dtype));
+        return hf_list_fail(s->list, s->stored, e,
+                            "elements of type %s: weights quantized by another program are not supported; "
+                            "use the file in 16 bits",
+                            hf_dtype_name(s->stored->dtype));
     if (row.parts) return image_add_part(b, s, image, &row, name, e);
     hf_tensor *made = hf_build_add(b, name, 1, e);
     if (!made) return false;
@@ -189,7 +188,7 @@ static bool image_check_bias(const hf_build *b, const hf_tensor *t, gq_error *e)
         matrix = hf_build_find(b, weight);
     }
     return !matrix || matrix->tensor.n_dims != 2 || matrix->tensor.ne[1] == t->tensor.ne[0] ||
-           gq_fail(e, "%s: tensor %s: %llu numbers for the %llu rows of %s; '%s' is one of its parts",
+           gq_fail(e, "%s: tensor %s: %llu numbers for the %llu rows of %s; '%s' is one of them",
                    b->list->folder->files[0].file.path, t->tensor.name, (unsigned long long)t->tensor.ne[0],
                    (unsigned long long)matrix->tensor.ne[1], weight, t->stored_name);
 }
@@ -220,11 +219,10 @@ static bool image_warn_needs(const hf_build *b, const arch_image_mark *mark, gq_
             snprintf(name, sizeof name, "%s.%s", *need, ends[i]);
             if (!hf_build_find(b, name) && missing++ == 0) memcpy(first, name, sizeof first);
         }
-    return missing == 0 ||
-           hf_folder_warn(b->list->folder, "", e,
-                          "no array becomes %s%s, which all such models have: readers may refuse the result; "
-                          "download the model again",
-                          first, missing > 1 ? ", and more" : "");
+    return missing == 0 || hf_folder_warn(b->list->folder, "", e,
+                                          "missing tensor %s%s, which all such models have: programs may "
+                                          "refuse the GGUF; download the model again",
+                                          first, missing > 1 ? ", and more" : "");
 }
 
 bool hf_image_build(hf_build *b, const hf_config *c, const hf_list *l, hf_pairs *pairs, gq_error *e) {

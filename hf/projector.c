@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/sources/sources.h"
 #include "hf/metadata/metadata.h"
+#include "hf/sources/sources.h"
 #include "hf/tensors/tensors.h"
 
 enum { NAME_BYTES = 512 };
@@ -40,11 +40,11 @@ static bool fail_class(const hf_config *c, gq_error *e) {
     for (size_t i = 0; (row = arch_projector_at(i)); i++)
         for (const char *const *k = row->classes; *k && !row->refused && n < 512; k++) names[n++] = *k;
     const char *near = gq_nearest(c->class_name, names, n, 5);
-    return projector_fail_other(
-        e,
-        "%s: %s is none of the classes whose projector can be made%s%s%s; if such models see or "
-        "hear, llama.cpp's converter may make it: convert_hf_to_gguf.py --mmproj",
-        c->file, c->class_name, near ? " (the nearest is " : "", near ? near : "", near ? ")" : "");
+    return projector_fail_other(e,
+                                "%s: the multimodal projector of %s is not supported%s%s%s; llama.cpp's "
+                                "converter may support it: convert_hf_to_gguf.py --mmproj",
+                                c->file, c->class_name, near ? " (the nearest is " : "", near ? near : "",
+                                near ? ")" : "");
 }
 
 static bool projector_find_row(const arch_projector **found, hf_config *c, gq_error *e) {
@@ -101,18 +101,16 @@ static bool projector_lay_out(const arch_projector *row, hf_config *c, gq_error 
     snprintf(name, sizeof name, "%s/config.json", row->beside ? row->beside : "");
     bool ok = !row->beside || hf_folder_json(c->folder, name, &beside, e);
     if (ok && row->beside && !json_is_object(beside))
-        ok = projector_fail_other(e, "%s: there is no %s: the model has no part that hears", c->file, name);
+        ok = projector_fail_other(e, "%s: no %s: the model has no audio encoder", c->file, name);
     if (beside) audio = beside;
     ok = ok && ((pre && all && other && (!sees || vision) && (!hears || audio)) || gq_fail_memory(e, 0));
     ok = ok && preprocessor_add(c->folder, pre, "preprocessor_config.json", "media_proc_cfg", e) &&
          preprocessor_add(c->folder, pre, "processor_config.json", "image_processor", e) &&
          (json_object_update_missing(pre, other) == 0 || gq_fail_memory(e, 0));
     if (ok && row->vision && !json_is_object(vision))
-        ok = projector_fail_other(e, "%s: there is no %s: the model has no part that sees", c->file,
-                                  row->vision);
+        ok = projector_fail_other(e, "%s: no %s: the model has no vision encoder", c->file, row->vision);
     if (ok && row->audio && !row->may_lack_audio && !json_is_object(audio))
-        ok = projector_fail_other(e, "%s: there is no %s: the model has no part that hears", c->file,
-                                  row->audio);
+        ok = projector_fail_other(e, "%s: no %s: the model has no audio encoder", c->file, row->audio);
     if (ok)
         ok = ((!vision || json_object_set(all, "vision", vision) == 0) &&
               (!json_is_object(audio) || json_object_set(all, "audio", audio) == 0) &&
@@ -145,11 +143,11 @@ static bool projector_add(hf_build *b, const hf_source *s, gq_error *e) {
     default:
         break;
     }
-    return projector_fail_other(
-        e,
-        "%s: tensor '%s': no rule of the projector of a %s has this name; llama.cpp's converter may "
-        "know it: convert_hf_to_gguf.py --mmproj",
-        hf_list_path(s->list, s->stored->file), s->stored->name, b->config->class_name);
+    return projector_fail_other(e,
+                                "%s: tensor '%s': unknown tensor for the multimodal projector of %s; "
+                                "llama.cpp's converter may know it: convert_hf_to_gguf.py --mmproj",
+                                hf_list_path(s->list, s->stored->file), s->stored->name,
+                                b->config->class_name);
 }
 
 /* Sets the type that a tensor is delivered in, and whether it has one of its own whatever is asked for. */
@@ -179,10 +177,11 @@ static bool projector_set_type(const hf_build *b, const void *user, hf_tensor *h
 
 static bool projector_finish(const hf_build *b, const arch_projector *row, gq_error *e) {
     if (!hf_build_complete(b, projector_set_type, row, e)) return false;
-    return b->n > 0 || projector_fail_other(e,
-                                            "%s: no array in the folder's files belongs to the projector of "
-                                            "a %s: they hold the text model alone",
-                                            b->config->file, b->config->class_name);
+    return b->n > 0 ||
+           projector_fail_other(
+               e,
+               "%s: no tensor belongs to the multimodal projector of %s: the folder has only the text model",
+               b->config->file, b->config->class_name);
 }
 
 /* Drops the arrays that do not belong to the projector from the list. */
@@ -194,7 +193,8 @@ static bool projector_keep(hf_list *l, const arch_projector *row, const hf_confi
     size_t n = 0;
     if (row->last_layer && !hf_config_u32(c, "vision.num_hidden_layers", &layers, e)) return false;
     if (row->last_layer && layers < 2)
-        return hf_config_fail(c, e, "%u layers that see, expected at least 2: the last is left out", layers);
+        return hf_config_fail(
+            c, e, "%u layers of the vision encoder, expected at least 2, as the last is left out", layers);
     if (row->last_layer) snprintf(last, sizeof last, "%s%u.", row->last_layer, layers - 1);
     for (size_t i = 0; i < l->n; i++) {
         hf_stored *t = &l->stored[i];
@@ -250,7 +250,8 @@ bool hf_projector_build(hf_build *b, const arch_projector *row, const hf_config 
                     .keeps_ones = true};
     if (l->is_mlx)
         return projector_fail_other(
-            e, "%s: saved by MLX, which turns the arrays that see: take the model's original folder",
+            e,
+            "%s: saved by MLX, which reorders the vision encoder's tensors: use the model's original folder",
             l->folder->path);
     return projector_add_beside(l, row, e) && projector_keep(l, row, c, e) && projector_sizes(b, c, e) &&
            hf_sources_find(c, l, &b->sources, &b->n_sources, e) && (!change || change(user, b, e)) &&

@@ -21,8 +21,7 @@ enum { BLOCKS_MOST = 4096 };
 static bool check_fail_missing(const hf_build *b, const hf_tensor *beside, const char *name, gq_error *e) {
     char own[512] = "";
     bool is_known = hf_names_find_source(b, name, own, sizeof own);
-    return check_fail(b, beside, e,
-                      "there is no %s%s%s%s beside it: part of the model was not saved or downloaded", name,
+    return check_fail(b, beside, e, "%s%s%s%s is missing beside it: download the whole model", name,
                       is_known ? " (" : "", own, is_known ? ")" : "");
 }
 
@@ -43,7 +42,7 @@ static uint32_t pair_number(const hf_pairs *p, const char *key) {
 static bool block_check_shape(const hf_build *b, const arch_projector *row, const hf_tensor *t,
                               const hf_tensor *like, gq_error *e) {
     return shapes_agree(t, like) || hf_names_match(row->grow, t->tensor.name) ||
-           check_fail(b, t, e, "its shape is not that of %s (%s)", like->tensor.name,
+           check_fail(b, t, e, "its shape differs from that of %s (%s)", like->tensor.name,
                       like->stored_name ? like->stored_name : "computed");
 }
 
@@ -69,11 +68,10 @@ static bool block_check_like(const hf_build *b, const arch_projector *row, const
     char name[2 * GGUF_MAX_NAME];
     const hf_tensor *like = block_find(b, prefix, other, rest, name);
     if (!like)
-        return hf_config_fail(
-            b->config, e,
-            "the projector has %llu layers (%s#), but there is no %s beside %s (%s): part of the "
-            "model was not saved or downloaded",
-            n, prefix, name, t->tensor.name, t->stored_name ? t->stored_name : "");
+        return hf_config_fail(b->config, e,
+                              "the projector has %llu layers (%s#), but there is no %s beside %s (%s): "
+                              "download the whole model",
+                              n, prefix, name, t->tensor.name, t->stored_name ? t->stored_name : "");
     return block_check_shape(b, row, t, like, e);
 }
 
@@ -110,7 +108,7 @@ static bool blocks_check(const hf_build *b, const arch_projector *row, const cha
         for (uint32_t k = 1; number == 0 && k < n; k++)
             if (!block_check_like(b, row, t, prefix, k, rest, n, e)) return false;
     }
-    return has || hf_config_fail(b->config, e, "the projector has %u layers, but no array belongs to %s#", n,
+    return has || hf_config_fail(b->config, e, "the projector has %u layers, but no tensor belongs to %s#", n,
                                  prefix);
 }
 
@@ -182,10 +180,8 @@ static const hf_tensor *weight_bias(const hf_build *b, const hf_tensor *w, char 
 static bool norm_check_bias(const hf_build *b, const hf_tensor *norm, const char *of_layers, gq_error *e) {
     char name[GGUF_MAX_NAME + 8];
     return weight_bias(b, norm, name) || !hf_build_find(b, of_layers) ||
-           check_fail(b, norm, e,
-                      "there is no %s beside it, but there is %s: part of the model was not "
-                      "saved or downloaded",
-                      name, of_layers);
+           check_fail(b, norm, e, "there is no %s beside it, but there is %s: download the whole model", name,
+                      of_layers);
 }
 
 static bool ends_check(const hf_build *b, const hf_pairs *p, gq_error *e) {
@@ -266,10 +262,11 @@ static bool outputs_check(const hf_build *b, uint32_t width, gq_error *e) {
     for (size_t i = 0; width && i < b->n; i++)
         for (unsigned k = 0; k < GGUF_MAX_DIMS; k++)
             if (b->tensors[i].tensor.ne[k] == width) return true;
-    return !width || hf_config_fail(b->config, e,
-                                    "the text model has a width of %u, and no array of the projector has as "
-                                    "many rows or columns",
-                                    width);
+    return !width ||
+           hf_config_fail(
+               b->config, e,
+               "the text model has a width of %u, but no tensor of the projector has as many rows or columns",
+               width);
 }
 
 /* Whether one dimension has all elements: the first one, but for biases of convolutions. */
@@ -335,9 +332,8 @@ static bool weight_check_bias(const hf_build *b, const hf_tensor *w, gq_error *e
     for (size_t i = 0; i < b->n; i++) {
         const hf_tensor *like = &b->tensors[i];
         if (weights_are_alike(like, w) && weight_bias(b, like, other))
-            return check_fail(
-                b, w, e, "there is no %s, but there is %s: part of the model was not saved or downloaded",
-                name, other);
+            return check_fail(b, w, e, "there is no %s, but there is %s: download the whole model", name,
+                              other);
     }
     return true;
 }
@@ -436,9 +432,8 @@ static bool weight_check_pair(const hf_build *b, const hf_tensor *w, gq_error *e
         snprintf(name, sizeof name, "%.*s%s.weight", (int)before, w->tensor.name, other);
         const hf_tensor *t = hf_build_find(b, name);
         if (t && weight_bias(b, t, bias) && !weight_bias(b, w, own))
-            return check_fail(
-                b, w, e, "there is no %s, but there is %s: part of the model was not saved or downloaded",
-                own, bias);
+            return check_fail(b, w, e, "there is no %s, but there is %s: download the whole model", own,
+                              bias);
     }
     return true;
 }
@@ -472,9 +467,8 @@ static bool norms_check_alike(const hf_build *b, const hf_tensor *norm, gq_error
     for (size_t i = 0; i < b->n; i++) {
         const hf_tensor *t = &b->tensors[i];
         if (name_behind(t->tensor.name, prefix) && is_layer_norm(t->tensor.name) && weight_bias(b, t, other))
-            return check_fail(
-                b, norm, e, "there is no %s, but there is %s: part of the model was not saved or downloaded",
-                name, other);
+            return check_fail(b, norm, e, "there is no %s, but there is %s: download the whole model", name,
+                              other);
     }
     return true;
 }
@@ -547,13 +541,12 @@ static bool rules_check(const hf_build *b, const arch_projector *row, const arch
         if (!has && rule_makes_norm(r))
             return hf_config_fail(
                 b->config, e,
-                "no array is %.*s (%s), a norm that such projectors have: part of the model "
-                "was not saved or downloaded",
+                "missing tensor %.*s (%s), a norm that such projectors have: download the whole model",
                 (int)strcspn(r->to, "|"), r->to, r->from);
-        if (!has &&
-            !hf_folder_warn(b->list->folder, "", e,
-                            "no array is %.*s (%s), which such projectors have: programs may refuse the file",
-                            (int)strcspn(r->to, "|"), r->to, r->from))
+        if (!has && !hf_folder_warn(
+                        b->list->folder, "", e,
+                        "missing tensor %.*s (%s), which such projectors have: llama.cpp may refuse the GGUF",
+                        (int)strcspn(r->to, "|"), r->to, r->from))
             return false;
     }
     return true;

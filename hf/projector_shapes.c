@@ -119,7 +119,7 @@ static bool shape_fail(const hf_build *b, const shape_values *v, const arch_tens
     else if (expected)
         snprintf(why, sizeof why, ": %llu", (unsigned long long)expected);
     return gq_fail(e,
-                   "%s: tensor '%s' (%s): its size is %s, and dimension %u is not what such a projector "
+                   "%s: tensor '%s' (%s): its shape is %s, and dimension %u is not what such a projector "
                    "has%s (%s): part of the model is damaged, or config.json is another model's",
                    b->list->folder->path, t->tensor.name, t->stored_name ? t->stored_name : "computed", size,
                    dim + 1, why, s->dims);
@@ -144,9 +144,7 @@ static bool shape_check(const hf_build *b, shape_values *v, const arch_tensor_si
     size_t n = strlen(t->tensor.name) - strlen(".weight");
     snprintf(bias, sizeof bias, "%.*s.bias", (int)n, t->tensor.name);
     return hf_build_find(b, bias) ||
-           gq_fail(e,
-                   "%s: tensor '%s' (%s): there is no %s beside it: part of the model was not saved or "
-                   "downloaded",
+           gq_fail(e, "%s: tensor '%s' (%s): there is no %s beside it: download the whole model",
                    b->list->folder->path, t->tensor.name, t->stored_name ? t->stored_name : "computed", bias);
 }
 

@@ -1,10 +1,9 @@
-/* The GGUF-based layout of importance data. An entry is two or three tensors that share a weight's name and
- * end in .in_sum2 (sums of squares), .counts, and where it is there .in_sum (plain sums). Reading sorts all
- * tensors with such an ending by the name before it, so that those of an entry stand side by side, and
- * ignores the others. Numbers of elements are checked and shapes are not: each count belongs to the same
- * number of sums. The keys imatrix.* are for reports only, so a strange one is worth a warning. Writing
- * converts data that count calls into tokens by the chunk size.
- */
+/* The GGUF format of an imatrix (llama.cpp's tools/imatrix). An entry is two or three tensors that share a
+ * weight's name and end in .in_sum2 (sums of squares), .counts, and where it is there .in_sum (plain sums).
+ * Reading sorts all tensors with such an ending by the name before it, so that those of an entry stand side
+ * by side, and ignores the others. Numbers of elements are checked and shapes are not: each count belongs to
+ * the same number of sums. The keys imatrix.* are for reports only, so a strange one is worth a warning.
+ * Writing converts data that count calls into tokens by the chunk size. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,9 @@
-/* The legacy layout of importance data, .dat: the number of entries; per entry the name's length, the name,
- * calls, the number of values, and the values; then, in newer files, the number of chunks and a data set's
- * name. Nothing marks such a file: whatever does not begin with "GGUF" is read as one, and its numbers must
- * fit the bytes that are there. A value is a mean times calls, and an entry has one count of calls for all
- * its matrices. Writing therefore takes the largest count of an entry, converts tokens into calls, and scales
- * each matrix's means to it; an entry without any data is left out.
- */
+/* The legacy imatrix format, .dat: the number of entries; per entry the name's length, the name, calls, the
+ * number of values, and the values; then, in newer files, the number of chunks and a data set's name. Nothing
+ * marks such a file: whatever does not begin with "GGUF" is read as one, and its numbers must fit the bytes
+ * that are there. A value is a mean times calls, and an entry has one count of calls for all its matrices.
+ * Writing therefore takes the largest count of an entry, converts tokens into calls, and scales each matrix's
+ * means to it; an entry without any data is left out. */
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>

@@ -2,8 +2,7 @@
  *
  * Two layouts are read, found by content, each plain or gzip-compressed: the legacy .dat and the GGUF-based
  * one (formats, rules and limits: docs/internals/formats.md). Structure is checked while reading, values by
- * imatrix_check, so that a bad entry can be filtered away first.
- */
+ * imatrix_check, so that a bad entry can be filtered away first. */
 #pragma once
 
 #include "base/error.h"
@@ -55,7 +54,7 @@ void imatrix_column(const imatrix_entry *entry, uint64_t k, uint64_t n0, float *
 
 /* ---- files: read.c picks the layout that the content shows ---- */
 
-/* On failure *im is empty: there is nothing to free, and imatrix_free does no harm. */
+/* On failure *im is empty: there is nothing to free, and imatrix_free may be called. */
 bool imatrix_open(imatrix *im, const char *path, gq_error *e);
 /* The same; takes over `file`. */
 bool imatrix_read(imatrix *im, gq_file *file, gq_error *e);
@@ -96,10 +95,9 @@ uint32_t imatrix_chunk(const imatrix *im);
 /* Largest count of an entry, tokens or (legacy) calls. */
 float imatrix_most(const imatrix_entry *entry);
 
-/* The statistics of the inputs of a model's matrices, ready for use: made of importance data once, and never
- * changed after. Filters, normalising and what stands in for experts that no token reached are dealt with
- * while it is made.
- */
+/* The statistics of the inputs of a model's matrices, ready for use: made from an imatrix once, then
+ * constant. Filters, normalization and default values for experts that no token reached are applied while it
+ * is made. */
 
 /* Statistics of one matrix: a tensor of two dimensions is one, a tensor of experts has one for each expert.
  */
@@ -136,7 +134,7 @@ typedef struct inputs_filter {
     bool include;
 } inputs_filter;
 
-/* Read, filter and check importance data. On failure *m is empty, and model_inputs_free does no harm. */
+/* Reads, filters and checks an imatrix. On failure *m is empty, and model_inputs_free may be called. */
 bool model_inputs_read(model_inputs *m, const char *path, inputs_filter filter, gq_error *e);
 /* The same of data in memory, which it takes over; name: for messages. */
 bool model_inputs_of(model_inputs *m, struct imatrix *data, const char *name, gq_error *e);

@@ -5,16 +5,15 @@
 
 #include "base/checksum.h"
 
-/* In place: of large mixtures of experts the data are gigabytes. Sums are means from here on. */
-static void entry_to_mean_squares(imatrix_entry *x) {
-    uint64_t n = x->n_values / x->n_counts;
-    for (uint64_t k = 0; k < x->n_counts; k++) imatrix_column(x, k, n, x->sums + k * n);
-}
-
 static bool make_ready(model_inputs *m, const char *path, gq_error *e) {
     imatrix *data = m->data;
     if (!imatrix_check(data, path, e)) return false;
-    for (uint64_t i = 0; i < data->n_entries; i++) entry_to_mean_squares(&data->entries[i]);
+    /* Sums become means, in place: for large mixtures of experts they are gigabytes. */
+    for (uint64_t i = 0; i < data->n_entries; i++) {
+        imatrix_entry *x = &data->entries[i];
+        uint64_t n = x->n_values / x->n_counts;
+        for (uint64_t k = 0; k < x->n_counts; k++) imatrix_column(x, k, n, x->sums + k * n);
+    }
     m->n_entries = data->n_entries;
     m->chunk_count = data->chunk_count;
     m->dataset = data->n_datasets ? data->datasets[0] : NULL;

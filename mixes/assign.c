@@ -1,11 +1,10 @@
-/* Gives each tensor its type, by the rules that docs/internals/mixes.md states. Tensors are visited in the order in
- * which the rules count them, since a rule may depend on a tensor's place among those of its role. For each
- * one: some keep their type whatever is asked for; then the user's patterns and options decide, and where
- * there are none the tables of rules.c by role, file type and facts. A type whose blocks do not fit the rows
- * falls back to another one, and a type that demands importance data which are missing is raised or flagged.
+/* Gives each tensor its type, by the rules that docs/internals/mixes.md states. Tensors are visited in the
+ * order in which the rules count them, since a rule may depend on a tensor's place among those of its role.
+ * For each one: some keep their type whatever is asked for; then the user's patterns and options decide, and
+ * where there are none the tables of rules.c by role, file type and facts. A type whose blocks do not fit the
+ * rows falls back to another one, and a type that requires an imatrix that is missing is raised or flagged.
  * Types that a target has chosen come in through mix_options.types in place of the tables (budget.c chooses
- * them).
- */
+ * them). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,23 +70,20 @@ typedef struct run {
     uint64_t filetype;        /* one bit */
     uint32_t facts;           /* those that are the same for every tensor */
     bool tied;                /* no output tensor: the embedding serves as one */
-    bool is_projector;        /* what a model sees and hears by */
+    bool is_projector;        /* multimodal projectors (mmproj) */
     bool big;                 /* a model of the size where V of 3 or 4 bits costs too much */
     int64_t n_v;              /* tensors of role V, those left alone included */
     int64_t seen_v, seen_down, seen_up, seen_gate;
     mix_matcher *matcher;
 } run;
 
-static bool is_big(const mix_model *m, const arch_mix *a) {
-    return a->big_blocks && m->n_blocks == a->big_blocks && (!a->big_if_grouped || m->n_head != m->n_head_kv);
-}
-
 static run run_new(const mix_model *m, const mix_options *o, const mix_tensor *tensors, size_t n) {
     static const arch_mix usual;
     const architecture *a = m->arch ? arch_named(m->arch) : NULL;
     const arch_mix *arch = a ? &a->mix : &usual;
     run r = {.model = m, .options = o, .tensors = tensors, .tied = true};
-    r.keeps = a ? a->image.keeps : NULL, r.big = is_big(m, arch);
+    r.keeps = a ? a->image.keeps : NULL, r.big = arch->big_blocks && m->n_blocks == arch->big_blocks &&
+                                                 (!arch->big_if_grouped || m->n_head != m->n_head_kv);
     r.is_projector = a && a->is_projector;
     r.filetype = UINT64_C(1) << (o->filetype - mix_filetypes);
     if (m->n_head > 0 && m->n_head_kv > 0 && m->n_head / m->n_head_kv >= 4) r.facts |= IF_GQA4;
@@ -191,8 +187,7 @@ static bool expert_block(const run *r, const mix_tensor *t, int64_t *block, gq_e
                    t->name, (long long)*block, (long long)n);
 }
 
-/* Determines the tensor's position among those of its role. The counters advance by one for each tensor.
- */
+/* Determines the tensor's position among those of its role. The counters advance by one for each tensor. */
 static bool count_role(run *r, const mix_tensor *t, mix_role role, uint32_t *facts, gq_error *e) {
     if (role & (ROLE_V | ROLE_IMAGE_V)) {
         int64_t i = r->seen_v++;
@@ -264,8 +259,8 @@ static bool by_name(const mix_tensor *t, int64_t type, const char *why, mix_choi
                          (unsigned long long)t->ne[0], tensor_type_of(c->type)->block_elements);
 }
 
-/* Types that must not be chosen without importance data. Embeddings and output are spared, since the data do
- * not cover them, except for three types that no encoder makes without data. */
+/* Types that must not be chosen without an imatrix. Embeddings and output are exempt, since imatrix files do
+ * not cover them, except for three types that no encoder makes without one. */
 static const struct {
     uint32_t type;
     bool always; /* holds for embeddings and output, too */
@@ -310,7 +305,7 @@ static bool meet_demand(const run *r, const mix_tensor *t, mix_choice *c, gq_err
     return true;
 }
 
-/* Fails if the type for tensors without importance data demands such data itself. */
+/* Fails if the type for tensors without an imatrix requires one itself. */
 static bool check_missing_type(const run *r, gq_error *e) {
     int64_t type = r->options->missing_type;
     return type < 0 || demanding_row("", (uint32_t)type, n_demanding(r)) == n_demanding(r) ||

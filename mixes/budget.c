@@ -10,8 +10,7 @@
  *
  * where a candidate's regret is what it costs at this price beyond the tensor's best. All three terms are
  * known or not negative, so a choice can beat the one in hand only if its regrets stay below the gap between
- * that one and the bound. Few candidates do: the search is over those.
- */
+ * that one and the bound. Few candidates do: the search is over those. */
 #include "mixes/budget.h"
 
 #include <math.h>

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "gguf/type.h"
 
-/* The types there are to choose from, besides the tensor's own. */
+/* The types there are to choose from, in addition to the tensor's own. */
 enum { BUDGET_TYPES = 21 };
 extern const uint32_t budget_types[BUDGET_TYPES];
 /* Whether one of them (by its place in the table) is a choice for a tensor with rows of that many columns.

@@ -1,6 +1,5 @@
 /* Chooses the type of each tensor: a file type (a named mix), facts about the model, a list of tensors in, a
- * type per tensor out. Pure functions and tables; the rules are those of docs/internals/mixes.md.
- */
+ * type per tensor out. Pure functions and tables; the rules are those of docs/internals/mixes.md. */
 #pragma once
 
 #include <stddef.h>
@@ -47,12 +46,12 @@ typedef struct mix_pattern mix_pattern; /* a compiled PATTERN=TYPE */
 
 typedef struct mix_options {
     const mix_filetype *filetype;
-    bool imatrix; /* importance data with at least one usable entry is there */
+    bool imatrix; /* there is an imatrix with at least one usable entry */
     bool pure, leave_output;
     bool requantize; /* tensors of a source that converts may be quantized although they are already */
     int64_t output_type, embedding_type; /* type ids, -1: not given */
     int64_t missing_type;        /* for tensors without the data their type demands; -1: only flag them */
-    const bool *covered;         /* one per tensor: has importance data; NULL: unknown, none is raised */
+    const bool *covered;         /* one per tensor: the imatrix covers it; NULL: unknown, none is raised */
     const mix_pattern *patterns; /* --tensor-type */
     const mix_pattern *recipe;   /* of the file type's name: after `patterns`; NULL: none */
     const mix_pattern *keep;     /* --keep: no type in them; tensors that match keep their source type */
@@ -69,7 +68,7 @@ typedef enum mix_reason {
     MIX_OPTION,   /* by --tensor-type, --output-tensor-type, --token-embedding-type */
     MIX_GIVEN,    /* from mix_options.types */
     MIX_FALLBACK, /* the row length does not fit the wanted type */
-    MIX_RAISED,   /* its type demands importance data that are not there: mix_options.missing_type */
+    MIX_RAISED,   /* its type requires an imatrix, which lacks it: mix_options.missing_type */
 } mix_reason;
 
 typedef struct mix_choice {
@@ -77,7 +76,7 @@ typedef struct mix_choice {
     uint32_t wanted; /* before the row-length check; equals type unless MIX_FALLBACK */
     mix_reason reason;
     const char *why;    /* static text for the plan, "" for MIX_RULE */
-    bool needs_imatrix; /* must not be quantized without importance data (pointless where type is the
+    bool needs_imatrix; /* must not be quantized without an imatrix (pointless where type is the
                            source's) */
     /* The first of mix_options.patterns and of .keep to match, by number; MIX_NO_PATTERN: none does. */
     size_t pattern, keeper;
@@ -142,7 +141,7 @@ mix_model mix_model_of(const model_facts *f); /* arch is the facts' own */
 /* Whether an option may give the tensor another type. Norms, biases and the like always keep theirs. */
 bool mix_may_change(const mix_tensor *tensor);
 
-/* Whether the tensor must not get this type without importance data. */
+/* Whether the tensor must not get this type without an imatrix. */
 bool mix_demands_importance(const char *name, uint32_t type);
 
 /* The order in which the rules count tensors, and in which they are written: by (block number, name), or as
@@ -150,7 +149,7 @@ bool mix_demands_importance(const char *name, uint32_t type);
 bool mix_order(const mix_tensor *tensors, size_t n, bool keep_order, uint32_t *order, gq_error *e);
 
 /* choices[i] is for tensors[i] (input order). Fails where the rules say that a run must not start, naming the
- * tensor; missing importance data is only flagged (needs_imatrix). */
+ * tensor; a missing imatrix is only flagged (needs_imatrix). */
 bool mix_assign(const mix_model *model, const mix_options *options, const mix_tensor *tensors, size_t n,
                 const uint32_t *order, mix_choice *choices, gq_error *e);
 
@@ -185,19 +184,17 @@ extern const mix_named_recipe mix_named_recipes[];
 extern const size_t mix_n_named_recipes;
 const mix_named_recipe *mix_recipe_named(const char *name); /* in any case; NULL: there is none */
 
-/* How much harm an error does in one tensor or another, and where importance data may lack. */
+/* How much an error in a tensor costs the model, and which tensors an imatrix may lack. */
 
-/* Whether importance data have a say in how a tensor is stored: blocks are made, of another type than its
- * own.
- */
+/* Whether an imatrix affects how a tensor is stored: blocks are made, of another type than its own. */
 bool mix_uses_importance(uint32_t from, uint32_t to);
 
-/* Whether importance data that do not fit the tensor are passed over: those of an embedding, whose rows are
- * looked up rather than multiplied, may be made otherwise. Elsewhere they are another model's. */
+/* Whether an imatrix entry that does not fit the tensor is ignored: that of an embedding, whose rows are
+ * looked up rather than multiplied, may be made otherwise. Elsewhere the imatrix is another model's. */
 bool mix_may_lack_importance(const char *name);
 
-/* Whether importance data lack the tensor by design: programs that collect them leave out embeddings, and the
- * output unless asked. */
+/* Whether an imatrix lacks the tensor by design: llama-imatrix leaves out embeddings, and the output matrix
+ * unless --process-output is given. */
 bool mix_is_outside_importance(const char *name);
 
 /* Whether a tensor's matrices are the experts of a layer; a token meets only some of them. */
@@ -216,4 +213,4 @@ typedef struct mix_uses {
     int64_t n_expert, experts_used; /* by one token; 0: unknown */
     bool tied;                      /* no output tensor */
 } mix_uses;
-double mix_harm(const char *name, double outlet_power, const mix_uses *uses);
+double mix_sensitivity(const char *name, double outlet_power, const mix_uses *uses);

@@ -3,8 +3,7 @@
  * ECMAScript, which recipes are written for. They come from users and from recipes that people share, so none
  * may hang the program or take its memory. One match has limits for steps, depth and heap; all compiled
  * patterns together have one for bytes; and a matcher counts the steps of all matches of an output, by a
- * callout before each item of a pattern. mix_patterns_idle finds the patterns that had no effect.
- */
+ * callout before each item of a pattern. mix_patterns_idle finds the patterns that had no effect. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 

@@ -152,9 +152,8 @@ char *mix_recipe_write(const mix_tensor *tensors, const uint32_t *types, size_t 
 
 /* ---- with names ---- */
 
-/* Recipes that publishers of models made common, by the names that their files have. docs/recipes.md says where
- * each is from. A recipe is a file type and patterns that go before its rules.
- */
+/* Recipes that publishers of models made common, by the names that their files have. docs/recipes.md says
+ * where each is from. A recipe is a file type and patterns that go before its rules. */
 
 #define LARGE_ENDS "^output\\.weight$=Q8_0\n^token_embd\\.weight$=Q8_0\n"
 const mix_named_recipe mix_named_recipes[] = {

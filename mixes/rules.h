@@ -4,8 +4,8 @@
 
 #include "mixes/mixes.h"
 
-/* The file types: name, number in general.file_type, base type, bits per weight, summary. Bits are those of a whole 8 B
- * model (Llama 3.1) without importance data; 0 where no such model is meant. */
+/* The file types: name, number in general.file_type, base type, bits per weight, summary. Bits are those of a
+ * whole 8 B model (Llama 3.1) without an imatrix; 0 where no such model is meant. */
 #define MIX_FILETYPES(F) \
     F(F32, 0, F32, 32.0, "nothing is lost") \
     F(F16, 1, F16, 16.0, "half precision") \
@@ -86,7 +86,7 @@ enum {
     IF_MIDDLE = 1 << 6,    /* i neither in the first eighth nor in the last */
     IF_I2 = 1 << 7,        /* i < 2 */
     IF_I4 = 1 << 8,        /* i < 4 */
-    IF_IMATRIX = 1 << 9,   /* the run has importance data */
+    IF_IMATRIX = 1 << 9,   /* the run has an imatrix */
     IF_FALCON = 1 << 10,   /* architecture falcon */
     IF_BAILING3 = 1 << 11, /* architecture bailingmoe3 */
     IF_3D = 1 << 12,       /* third dimension greater than 1 */

@@ -42,7 +42,7 @@ bool sample_windows(text_windows *kept, forward_job *j, const forward_job *all, 
 /* Takes windows from the whole text. Their number does not depend on memory, which only decides where their
  * states are. */
 static bool choose_windows(sampling *s, const gq_plan *plan, gq_error *e) {
-    const plan_calibration *calibration = plan->calibration;
+    const plan_calibration *calibration = plan_calibration_of(plan);
     const forward_job *j = &calibration->job;
     s->job = *j, s->job.probes = false, s->job.loops = 1;
     s->job.extra_bytes =
@@ -76,7 +76,7 @@ static bool sample_take_layer(void *data, sweep_record *to, gq_error *e) {
 
 /* States that do not fit into memory are in a file without a name beside the first output. */
 static bool sample_run_model(sampling *s, const gq_plan *plan, const gq_callbacks *callbacks, gq_error *e) {
-    const plan_calibration *calibration = plan->calibration;
+    const plan_calibration *calibration = plan_calibration_of(plan);
     const forward_model *const model = calibration->model;
     char *folder = existing_folder(plan->outputs[0].path);
     sweep_plan p = {.text = {.job = s->job, .bounds = forward_bounds_of(&s->job, &model, 1, false)},
@@ -103,7 +103,7 @@ static bool sample_run_model(sampling *s, const gq_plan *plan, const gq_callback
 }
 
 bool sample_run(const gq_plan *plan, model_inputs *inputs, const gq_callbacks *callbacks, gq_error *e) {
-    const plan_calibration *calibration = plan->calibration;
+    const plan_calibration *calibration = plan_calibration_of(plan);
     sampling s = {.name = calibration->text ? calibration->text : "the calibration"};
     *inputs = (model_inputs){.path = NULL};
     bool ok = choose_windows(&s, plan, e) && sample_run_model(&s, plan, callbacks, e) &&

@@ -6,7 +6,7 @@
 
 #include "base/checked.h"
 #include "forward/graph/draft/draft.h"
-#include "forward/stream/divergence.h"
+#include "forward/stream/kld.h"
 #include "quantize/strips/schedule.h"
 
 /* ---- coarse blocks ---- */
@@ -109,17 +109,16 @@ static size_t wanted_output(const trials *t, const forward_model *m) {
     return i;
 }
 
-static bool add_figures(void *data, const divergence *d, size_t position, size_t next, double weight,
-                        gq_error *e) {
+static bool add_figures(void *data, const kld *d, size_t position, size_t next, double weight, gq_error *e) {
     trials *t = data;
     double power = 0;
     t->pass.places += weight;
     for (size_t k = 0; k < t->pass.n; k++)
-        t->tried[t->pass.first + k].divergence += weight * divergence_at(d, position, k + 1).divergence;
+        t->tried[t->pass.first + k].divergence += weight * kld_at(d, position, k + 1).divergence;
     if (t->pass.output < t->plan->n_tensors &&
         !row_power(t, t->pass.output, forward_job_right(&t->job, next), &power, e))
         return false;
-    t->pass.surprise += -weight * expm1(divergence_at(d, position, 0).log_p) * power;
+    t->pass.surprise += -weight * expm1(kld_at(d, position, 0).log_p) * power;
     return true;
 }
 

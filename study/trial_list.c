@@ -43,7 +43,7 @@ static bool trials_in_block(const trials *t, size_t i, const forward_model *bloc
 }
 
 size_t trials_layers(const gq_plan *plan) {
-    return plan->calibration->facts.layers / plan->calibration->job.loops;
+    return plan_calibration_of(plan)->facts.layers / plan_calibration_of(plan)->job.loops;
 }
 
 /* Tensors of a layer that go together. On model A errors of attn_q and attn_k cost the same within a factor

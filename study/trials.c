@@ -21,13 +21,14 @@
 #include "forward/graph/block.h"
 #include "forward/graph/draft/draft.h"
 #include "forward/graph/layer.h"
-#include "forward/stream/divergence.h"
 #include "forward/stream/head.h"
+#include "forward/stream/kld.h"
 #include "forward/stream/stream.h"
 #include "quantize/strips/strip.h"
 #include "study/calibrate/calibration.h"
 #include "study/calibrate/calibration_memory.h"
 #include "study/sample.h"
+#include "study/sweep/memory_budget.h"
 #include "study/trial_figures.h"
 
 /* So many predict a tensor's cost on another text within a third (docs/internals/mixes.md). */
@@ -55,7 +56,7 @@ static forward_bounds bounds_of(trials *t, int threads, uint64_t process) {
     t->job.threads = threads;
     size_t batch = forward_job_batch(&t->job), first, streams = trials_of_block(t, NULL, &first);
     uint64_t positions = mul_sat(batch, t->job.context - 1);
-    t->job.extra_bytes = add_sat(add_sat(largest_blocks(t), process), divergence_bytes(positions, t->n));
+    t->job.extra_bytes = add_sat(add_sat(largest_blocks(t), process), kld_bytes(positions, t->n));
     if (t->n > streams) /* with one of them a prediction block is counted */
         t->job.extra_bytes =
             add_sat(t->job.extra_bytes, forward_head_bytes(&t->job, t->models, t->n - streams, batch));
@@ -64,8 +65,8 @@ static forward_bounds bounds_of(trials *t, int threads, uint64_t process) {
 
 static bool trials_new(trials *t, const gq_plan *plan, const bool *wanted, gq_error *e) {
     size_t tensors = plan->n_tensors + 1;
-    const forward_job *j = &plan->calibration->job;
-    *t = (trials){.plan = plan, .calibration = plan->calibration, .wanted = wanted, .job = *j};
+    const forward_job *j = &plan_calibration_of(plan)->job;
+    *t = (trials){.plan = plan, .calibration = plan_calibration_of(plan), .wanted = wanted, .job = *j};
     t->job.windows = forward_job_windows(j, HARM_TOKENS), t->job.probes = false, t->job.loops = 1;
     t->job.batch_tokens = 0; /* logits of each token take more than larger batches bring */
     t->job.memory = t->calibration->deciding_memory;
@@ -96,7 +97,7 @@ bool trials_decide_layers(const gq_plan *plan, const bool *wanted, size_t *layer
                           gq_error *e) {
     trials t;
     *layers = 0, *least = 0;
-    if (plan->calibration->job.context < 2) return true;
+    if (plan_calibration_of(plan)->job.context < 2) return true;
     bool ok = trials_new(&t, plan, wanted, e);
     if (ok) trials_decide_groups(&t);
     *layers = ok ? trials_count_layers(&t, false) : 0;
@@ -293,3 +294,17 @@ bool trials_run(const gq_plan *plan, const bool *wanted, size_t layers, measured
     trials_free(&t);
     return ok;
 }
+
+static bool trials_decide(const gq_plan *plan, const bool *wanted, size_t *layers, uint64_t *least,
+                          gq_error *e) {
+    gq_calibration_facts *facts = &plan_calibration_of(plan)->facts;
+    if (!trials_decide_layers(plan, wanted, layers, least, e)) return false;
+    facts->has_trials = true, facts->trial_layers = *layers;
+    return true;
+}
+
+const measurement measurement_by_trials = {.decide_layers = trials_decide,
+                                           .forecast = trials_forecast_seconds,
+                                           .sample = sample_run,
+                                           .trials = trials_run,
+                                           .end = memory_budget_give_back};

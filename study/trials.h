@@ -21,3 +21,6 @@ trials_forecast trials_forecast_seconds(const gq_plan *plan, const bool *wanted,
  * before are dropped. Importance is that of the sources. seconds: for progress. */
 bool trials_run(const gq_plan *plan, const bool *wanted, size_t layers, measured *found,
                 const gq_callbacks *callbacks, const trials_forecast *seconds, gq_error *e);
+
+/* All of it, for the targets of a plan whose rounding is a calibration. */
+extern const measurement measurement_by_trials;

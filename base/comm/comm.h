@@ -21,9 +21,9 @@
 extern "C" {
 #endif
 
-/* Functions that move bytes between ranks. Where one fails the comm is over on this rank, and it cannot tell
- * the others: the caller has to end them. They are called by one thread at a time, in the same order on all
- * ranks. */
+/* Functions that move bytes between ranks. Where one fails the comm is over on this rank, and it cannot
+ * notify the others: the caller has to end them. They are called by one thread at a time, in the same order
+ * on all ranks. */
 typedef struct gq_transport {
     size_t size;
     int rank, ranks;     /* this process's number, from 0 on, and how many there are */

@@ -17,7 +17,7 @@ typedef enum comm_kind {
     COMM_COLLECT,
 } comm_kind;
 
-/* What ranks exchange first. They must differ in nothing but `failed`. */
+/* The head that ranks exchange first. Ranks may differ only in `failed`. */
 typedef struct comm_head {
     uint32_t kind, failed;
     uint64_t number; /* of the collective */
@@ -147,7 +147,7 @@ static bool comm_exchange_heads(gq_comm *c, comm_head head, const gq_error *mine
         if (!c->heads[r].failed) continue;
         if (mine) why = *mine;
         if (!transport_broadcast(c, r, &why, sizeof why, e)) return false;
-        /* What failed on a machine of its own is looked for there. */
+        /* The name of a rank that failed tells on which machine to look. */
         if (r > 0 && why.status != GQ_INTERRUPTED && strncmp(why.text, "rank ", 5) != 0)
             gq_fail_again(&why, &why, "rank %d: %s", r, why.text);
         return comm_stop(c, &why, e);

@@ -1,4 +1,4 @@
-/* What ranks do together, for the library's own files. Each function here but those of the first group is a
+/* Collectives of ranks, for the library's own files. Each function here but those of the first group is a
  * collective: all ranks call it, in the same order. `c` NULL is a process alone, for which all of them do
  * nothing.
  *
@@ -10,8 +10,7 @@
  * 1. Every public call that takes a comm ends with gq_comm_agree on all its ways.
  * 2. What follows a local failure is only the way back to there.
  * 3. Which collectives follow must be the same on all ranks as long as none fails. Heads say which collective
- *    it is; where ranks differ, all of them fail.
- */
+ *    it is; where ranks differ, all of them fail. */
 #pragma once
 
 #include "base/comm/comm.h"
@@ -47,7 +46,7 @@ typedef struct comm_pieces {
     size_t n;
     uint64_t (*bytes)(void *data, size_t i); /* of piece i */
     void *(*at)(void *data, size_t i);       /* where it is on its rank, and where others get it */
-    /* Where a piece cannot be used the others still come, unused, and the collective fails in the end. */
+    /* If a piece cannot be used the others still arrive, unused, and the collective fails in the end. */
     bool (*use)(void *data, size_t i, gq_error *e);
     void *data;
 } comm_pieces;
@@ -61,7 +60,7 @@ bool comm_most(gq_comm *c, uint64_t *values, size_t n, gq_error *e);
 /* Replaces a value by the smallest of all ranks. */
 bool comm_least(gq_comm *c, uint64_t *value, gq_error *e);
 
-/* What ranks hand on to lower ranks until rank 0 has all of it: rank r takes what rank r + 1 has, then what
+/* Data that ranks pass to lower ranks until rank 0 has all of it: rank r takes what rank r + 1 has, then what
  * ranks r + 2 and r + 3 have, and so on, always that of neighbours behind its own. */
 typedef struct comm_parcel {
     /* Packs what this rank has: *bytes is malloc'ed. */

@@ -6,8 +6,7 @@
  * (column / 2 * PANEL_TOKENS + token) * 2 + column % 2.
  *
  * Tiles belong to the thread, and 8 KiB more are saved with it as long as they are in use. So each call
- * configures them and releases them at its end, which takes about 80 ns together.
- */
+ * configures them and releases them at its end, which takes about 80 ns together. */
 #ifndef GQ_TILE_MODEL /* a test has functions in place of the instructions */
 #include <immintrin.h>
 #endif

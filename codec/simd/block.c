@@ -3,8 +3,7 @@
  * Scales are chosen for what the block's columns will be like if they are not rounded. But rounding moves
  * them. So trials round the block, keep nothing but v as the columns were met and what they add to the sum of
  * r^2, and choose scales for weights that lie between the best so far and these. A row takes the scales with
- * which its columns added least.
- */
+ * which its columns added least. */
 #include "codec/simd/pass.h"
 
 /* ---- values ---- */

@@ -1,8 +1,7 @@
 /* Coordinate descent: each column's code is chosen again, all others given.
  *
  * With (t - q) H known, which is r R^T, the best change of a group of columns is that times the inverse of
- * their own part of H.
- */
+ * their own part of H. */
 #include "codec/simd/pass.h"
 
 /* g H^-1 in place, H the Hessian of a group of columns: its first element, rows PASS_COLUMNS apart. */
@@ -22,8 +21,7 @@ INLINE void solve_group(const float *h, size_t n, vf *g) {
     }
 }
 
-/* The change of the objective when codes change by d: d H d^T - 2 g d^T, with g = (t - q) H.
- */
+/* The change of the objective when codes change by d: d H d^T - 2 g d^T, with g = (t - q) H. */
 INLINE vf change_of(const float *h, size_t n, const vf *g, const vf *d) {
     vf change = vf_all(0);
     for (size_t i = 0; i < n; i++) {

@@ -3,8 +3,7 @@
  * A type unpacks the codes of some columns into signed bytes, which the compiler does for 16 to 64 at a time,
  * and scales and minimums of (sub-)blocks into floats. The rest is common: bytes to words, times x in 16
  * bits, two neighbours added up per lane, to floats, times scale. Compared with x as floats that takes half
- * the instructions, and memory rather than the processor is what rows of 4 bits have to wait for.
- */
+ * the instructions, and memory rather than the processor is what rows of 4 bits have to wait for. */
 #pragma once
 
 #include "codec/simd/kernels.h"

@@ -7,8 +7,8 @@
 
 /* A batch: the same block of columns of GQ_LANES rows, a row per lane; and what all searches make of it. */
 
-/* The encoders minimise the sum of w (x - x')^2, where w is the importance of the column, 1 without
- * importance data. Other objectives were tried; by next-token divergence this one is as good as any
+/* The encoders minimise the sum of w (x - x')^2, where w is the importance of the column, 1 without an
+ * imatrix. Other objectives were tried; by KL divergence of the next token this one is as good as any
  * (bench/results/small-models.md). batch_weigh() is the place. */
 typedef struct batch {
     vf x[256];         /* weights, scaled by a power of two so that the largest of the block is in [1, 2) */
@@ -70,7 +70,7 @@ INLINE vf vf_inverse(vf a) {
 /* 1 / a for a of either sign, 0 for 0. */
 INLINE vf vf_signed_inverse(vf a) { return vf_pick(vf_less(a, vf_all(0)), -vf_inverse(-a), vf_inverse(a)); }
 
-/* What a block has in common, fixed once its scales are chosen. */
+/* Factors of a whole block, fixed once its scales are chosen. */
 typedef struct factors {
     vf unit, per_unit; /* the batch's */
     vf d[2];           /* factors that the file stores, in this unit, before the gain; [1]: of minimums */
@@ -111,8 +111,8 @@ INLINE void projection_add(projection *p, vf x, vf y, bool weighted, float w) {
 
 /* By how much to multiply the factors of a block whose decoded values y project on x as xy = sum w x y, xx =
  * sum w x^2: a least-squares code shrinks its block by 1 - e^2, in the same direction in every layer, and
- * that harms more than the little error that undoing it costs. Bounded, for blocks whose factors are too
- * small for binary16. */
+ * that costs more KL divergence than the little error of undoing it. Bounded, for blocks whose factors are
+ * too small for binary16. */
 INLINE vf whole_gain(const factors *f UNUSED, bool weighted UNUSED, const projection p) {
     vf gain = p.xx * vf_inverse(p.xy);
     return vf_pick(vf_less(vf_all(0), gain), vf_clamp(gain, vf_all(0.75f), vf_all(1.5f)), vf_all(1));

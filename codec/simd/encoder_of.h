@@ -8,8 +8,7 @@
  * and four of the type's own, always inlined, so that with NAME they become one loop over a batch:
  *
  *     searches_NAME[effort][weighted]                  the numbers that choose_NAME works with
- *     CHOOSE(NAME), ROUND(NAME), PACK(NAME)            as codec/simd/encoder.h has them
- */
+ *     CHOOSE(NAME), ROUND(NAME), PACK(NAME)            as codec/simd/encoder.h has them */
 #define OF(part) GQ_PASTE(part, NAME)
 #define SIZE_(type, what) GGUF_##type##_##what
 #define SIZE(type, what) SIZE_(type, what)

@@ -99,7 +99,7 @@ CHOOSE(nvfp4) {
             best = vf_pick(better, error, best), scale = vf_pick(better, try, scale),
             chosen = vi_pick(better, c, chosen);
         }
-        /* The scale of a lattice that the weights lie on; a 32nd more, as it is rounded down. */
+        /* The scale of a quantization grid that the weights lie on; a 32nd more, as it is rounded down. */
         vm on = vf_less(vf_all(-1), vf_all(0));
         vf step = lattice_step(x, 16, 12, LATTICE_SLACK, &on);
         if (vm_any(vf_less(vf_all(0), step))) {

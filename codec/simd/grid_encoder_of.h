@@ -3,8 +3,7 @@
  *     NAME     in symbols: iq2_xs      TYPE  in gguf/type.h: IQ2_XS
  *     GROUP    weights that are coded together, NAME_type.step
  *
- * and searches_NAME, NAME_type and pack_NAME(fields, words).
- */
+ * and searches_NAME, NAME_type and pack_NAME(fields, words). */
 #define OF(part) GQ_PASTE(part, NAME)
 #define TYPE_OF GQ_PASTE(NAME, type)
 #define SIZE_(type, what) GGUF_##type##_##what

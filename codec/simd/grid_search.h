@@ -6,8 +6,7 @@
  * grid_least.inc, straight-line code that codec/make_grids writes, needs 0.3 additions and minimums per digit
  * of each entry in the smallest grid, and 0.06 in the largest. A cost is an integer whose lower bits hold the
  * digits it is the cost of, each in a place of its own: adding costs joins digits, and a minimum brings along
- * what it is the minimum of.
- */
+ * what it is the minimum of. */
 #pragma once
 
 #include "codec/grids.h"
@@ -115,8 +114,8 @@ INLINE void flip_sign(const grid_type t, grid_step *s, vi bit) {
     s->flipped = bit;
 }
 
-/* Weights as entries see them. Where an odd number is negative, one weight gets the wrong sign: the one that
- * this harms least, or in *second, if that is not NULL, second least. */
+/* Weights as entries see them. Where an odd number is negative, one weight gets the wrong sign: the one with
+ * the least loss by this, or in *second, if that is not NULL, the second least. */
 INLINE void start_step(const grid_type t, const vf *x, const float *w, vf a, grid_step *s,
                        grid_step *second) {
     vf harm[8], xx = vf_all(0);

@@ -7,8 +7,7 @@
  * scales and minimums make of the best codes (their quadratic form: no pass over the data);
  *   3. per sub-block, packed scales and minimums around the settled ones, each judged by the codes that suit
  * it;
- *   4. d and dmin by least squares over the super-block.
- */
+ *   4. d and dmin by least squares over the super-block. */
 #include "codec/simd/affine.h"
 #include "codec/simd/lattice.h"
 
@@ -146,7 +145,7 @@ INLINE void pack_scales(k_affine_sub_block *sub, const k_affine_shape sh, const 
     sub->bowl = bowl_of(s);
 }
 
-/* ---- lattices ---- */
+/* ---- quantization grids (QAT checkpoints) ---- */
 /* The multiples of its step that a sub-block's weights reach down and up to. */
 typedef struct k_affine_reach {
     vf below, above; /* at least 0 each */
@@ -173,9 +172,10 @@ INLINE vf k_affine_error(const batch *b, const k_affine_shape sh, bool weighted,
     return e;
 }
 
-/* Takes the scales and minimums of a lattice that all weights lie on where they are better than the search's.
- * Code 0 stands for the same multiple in all sub-blocks: the middle one, or the lowest that occurs; dmin then
- * is so many times d, and packed minimums are packed scales. Or for the lowest of each sub-block: dmin is d. */
+/* Takes the scales and minimums of a quantization grid that all weights lie on where they are better than the
+ * search's. Code 0 stands for the same multiple in all sub-blocks: the middle one, or the lowest that occurs;
+ * dmin then is so many times d, and packed minimums are packed scales. Or for the lowest of each sub-block:
+ * dmin is d. */
 INLINE void k_affine_prefer_lattice(const batch *b, const k_affine_shape sh, bool weighted, vf d[2],
                                     k_affine_sub_block *subs) {
     enum { MIDDLE, LOWEST, EACH, WAYS };

@@ -4,18 +4,16 @@
  *   1. per sub-block, the best of several scales with least squares after each;
  *   2. d: a few sizes, judged by what the packed scales make of the best codes;
  *   3. per sub-block, scales around what the decoder would use;
- *   4. d by least squares over the super-block.
- */
+ *   4. d by least squares over the super-block. */
 #include "codec/simd/copy.h"
 #include "codec/simd/scaled.h"
 
-/* Searches for the scale of a sub-block of 16 weights on 16-bit numbers, for super-blocks of sub-blocks with a
- * scale alone: twice as many weights per instruction as floats, and exact sums. Each lane one sub-block.
+/* Searches for the scale of a sub-block of 16 weights on 16-bit numbers, for super-blocks of sub-blocks with
+ * a scale alone: twice as many weights per instruction as floats, and exact sums. Each lane one sub-block.
  *
  *     clipped_    codes of few bits, where the best scale clips some weights: codes are computed in numbers
  *                 that saturate at the ends of 16 bits, which are the ends of the codes
- *     wrapped_    codes of many bits, where it clips none: no codes are computed at all, see there
- */
+ *     wrapped_    codes of many bits, where it clips none: no codes are computed at all, see there */
 
 enum { COPY_LENGTH = 16, COPY_PAIRS = COPY_LENGTH / 2, COPY_LEAST_WEIGHT = 8 };
 
@@ -176,7 +174,7 @@ INLINE scaled_sums start_wrapped(const vf *x, const float *w, bool weighted, con
     return (scaled_sums){unit * 0x1p-17f * (at * (qy - yr_at) + rr), unit * 0.5f * qy * c.x_per_y};
 }
 
-/* What the search for a sub-block's scale works on: its floats, or a copy in 16 bits. */
+/* Input of the search for a sub-block's scale: its floats, or a 16-bit copy. */
 typedef enum k_scaled_copies { COPY_NONE, COPY_CLIPPED, COPY_WRAPPED } k_scaled_copies;
 
 typedef struct k_scaled_shape {
@@ -232,7 +230,7 @@ INLINE void pack_scale(k_scaled_sub_block *s, const k_scaled_shape sh, int moves
     vf best = k_scaled_cost(&s->f, s->sc * d), around = vf_signed_inverse(s->sc * d);
     for (int k = 0; k < moves; k++) {
         float by = (float)((k + 1) / 2) * (k % 2 ? -step : step);
-        /* Those of a copy do not wait for each other. */
+        /* The inverses of a 16-bit copy do not wait for each other. */
         if (sh.copies == COPY_NONE) around = vf_signed_inverse(s->sc * d);
         vf inv = around * (1.0f + by);
         scaled_sums f = sh.copies == COPY_CLIPPED
@@ -245,7 +243,7 @@ INLINE void pack_scale(k_scaled_sub_block *s, const k_scaled_shape sh, int moves
     }
 }
 
-/* Takes the scales of a lattice that all weights lie on where they are better than the search's. */
+/* Takes the scales of a quantization grid that all weights lie on where they are better than the search's. */
 INLINE void k_scaled_prefer_lattice(const batch *b, const k_scaled_shape sh, bool weighted, vf *d,
                                     k_scaled_sub_block *subs) {
     vf steps[16], sc[16], e = vf_all(0), least = vf_all(0);
@@ -401,8 +399,8 @@ static const codec_search searches_iq4_xs[3][2] = {
 static const k_scaled_shape q3_k_shape = {16, 16, {-4, 3, false}, -32, 31, COPY_CLIPPED};
 CHOOSE(q3_k) { k_scaled_choose(b, q3_k_shape, search, weighted, f, subs); }
 ROUND(q3_k) { return round_scaled(q3_k_shape.grid, s, x, code); }
-/* At three bits and with importance, where llama.cpp searches too, the whole gain costs more error than
- * the search wins on some tensors; six tenths bring five sixths of what it is worth in divergence. */
+/* At three bits and with importance, where llama.cpp searches too, the whole gain costs more error than the
+ * search wins on some tensors; six tenths bring five sixths of the gain in KL divergence. */
 INLINE vf gain_of_q3_k(const factors *f, bool weighted, const projection p) {
     return gain_in_part(f, weighted, p, (weighted ? 0.6f : 1.0f));
 }

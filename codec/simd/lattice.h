@@ -1,8 +1,9 @@
-/* Weights on a lattice: whole multiples of a step, as those of models that were trained for 4 bits, or stored
- * in 4 bits and written out again. A search that compares scales passes by the one that meets all of them
- * where a block has few of the codes; so the steps that are possible are tried by themselves: the largest
- * weight is the first, second, ... multiple. Blocks of other weights are told apart by their first few
- * weights, so the trial costs them little. Each lane one (sub-)block.
+/* Weights on a quantization grid, as in checkpoints of quantization-aware training (QAT): whole multiples of
+ * a step, as those of models that were trained for 4 bits, or stored in 4 bits and written out again. A
+ * search that compares scales passes by the one that meets all of them where a block has few of the codes; so
+ * the steps that are possible are tried by themselves: the largest weight is the first, second, ... multiple.
+ * Blocks of other weights are recognized by their first few weights, so the trial costs them little. Each
+ * lane one (sub-)block.
  *
  * What is found counts only where the decoded block is nearer to its weights than the search's. */
 #pragma once
@@ -18,7 +19,7 @@ enum { LATTICE_MOST = 16 }; /* the largest multiple: 4 bits with any zero point,
 
 /* Finds the largest step of which n weights (a multiple of 4) are whole multiples, the largest weight at most
  * the `most`-th; by least squares. 0: there is none, or all weights are 0, which `on` tells apart: it keeps
- * the lanes that are on a lattice or 0. */
+ * the lanes that are on a grid or 0. */
 INLINE vf lattice_step(const vf *x, int n, int most, float slack, vm *on) {
     vf low, high, step = vf_all(0);
     vf_extremes(x, n, &low, &high);

@@ -22,8 +22,8 @@ typedef struct affine_copy {
     vp y[AFFINE_COPY_ELEMENTS / 2], w[AFFINE_COPY_ELEMENTS / 2];
     vf middle, half;
     vf sum_w, sum_wy, per_w;
-    /* Of the best codes so far: their sum, with importance; their least-squares scale is across / det, and
-     * across^2 / det tells how much that explains. */
+    /* The best codes so far: their sum, with importance. Their least-squares scale is across / det, which
+     * explains across^2 / det of the weights' power. */
     vf q, across, det, square;
 } affine_copy;
 
@@ -114,8 +114,8 @@ INLINE vf pair_error(const batch *b, float top, bool weighted, const vf d[2]) {
     return e;
 }
 
-/* Takes the pair of a lattice that the weights lie on where it is better than the search's: code 0 stands for
- * the middle multiple or for the lowest one that occurs. */
+/* Takes the pair of a quantization grid that the weights lie on where it is better than the search's: code 0
+ * stands for the middle multiple or for the lowest one that occurs. */
 INLINE void pair_prefer_lattice(const batch *b, int bits, bool weighted, vf d[2]) {
     const float top = (float)((1 << bits) - 1);
     vm on = vf_less(vf_all(-1), vf_all(0));
@@ -187,9 +187,8 @@ PACK(q5_1) {
     legacy_pack_nibbles(codes, words + 2);
 }
 
-/* ---- the bytes everyone else writes for Q8_0 ----
- * Step = largest / 127, codes from the step before it is rounded to binary16, by its reciprocal, halves away
- * from zero. */
+/* ---- the bytes everyone else writes for Q8_0 ---- Step = largest / 127, codes from the step before it is
+ * rounded to binary16, by its reciprocal, halves away from zero. */
 INLINE void choose_canonical(const batch *b, factors *f, sub_scales *s) {
     vf top = vf_all(0);
     for (int i = 0; i < BLOCK_ELEMENTS; i++) top = vf_larger(vf_magnitude(b->x[i]), top);

@@ -3,8 +3,7 @@
  * Per column, the tokens of a panel are loaded as vectors and the weight of each row is broadcast from
  * memory, so that rows x vectors chains run side by side. MOST_ROWS is what the registers hold beside the
  * tokens and a weight; rows that are left over go four at a time, then singly. Eight chains keep two
- * multipliers busy.
- */
+ * multipliers busy. */
 #include "codec/simd/chains.h"
 #include "codec/simd/fma.h"
 #include "codec/simd/kernels.h"

@@ -2,8 +2,7 @@
  * that hold bf16.
  *
  * Each output has two chains, of even and of odd columns, so half as many rows as in matmul.c share the
- * registers. A group of columns is summed up in them and then added to y.
- */
+ * registers. A group of columns is summed up in them and then added to y. */
 #include "codec/simd/chains.h"
 #include "codec/simd/fma.h"
 #include "codec/simd/kernels.h"
@@ -21,7 +20,7 @@ _Static_assert((int)CHAIN_ROWS <= (int)CHAINS_MOST_ROWS, "room for a copy");
 
 /* ---- parts ---- */
 
-/* As matmul_bf16_part, with zeros for the lower half. */
+/* Vector form of matmul_bf16_part, with zeros in the lower half. */
 INLINE vf vf_bf16(vf x) {
     enum { TINY = (127 - 56) << 23, INFINITE = 0x7f800000, USUAL_NAN = 0x7fc00000 };
     vi bits = vf_bits(x), magnitude = bits & 0x7fffffff;

@@ -4,8 +4,7 @@
 /* Sums run in 16 lanes at every level: in float within a stretch, whose 16 terms per lane lose at most about
  * 1e-6 of a sum, and in double from stretch to stretch. So the order of additions depends on the shape alone.
  * Stretches with numbers whose squares float does not hold are added up again in double, which holds them
- * all.
- */
+ * all. */
 enum { SUMS = 16, SUM_VECTORS = SUMS / L, STRETCH_ELEMENTS = 256 };
 
 typedef struct measure_lanes {

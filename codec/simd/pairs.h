@@ -1,7 +1,6 @@
 /* Pairs of 16-bit integers, two elements of a block per lane: twice as many per instruction as floats. For
  * passes that are made many times over the same elements to compare ways of coding them. Integers, hence the
- * same on every CPU in any order.
- */
+ * same on every CPU in any order. */
 #pragma once
 
 #include "codec/simd/lanes.h"
@@ -18,10 +17,9 @@ INLINE vp vp_all(int a) { return (int16_t)a + (vp){0}; }
 /* Nearest integers, 0 <= a, b < 2^15. */
 INLINE vp vp_pair(vf a, vf b) { return (vp)((vf_bits(a + MAGIC) & 0xffff) | vf_bits(b + MAGIC) << 16); }
 
-/* vp_times(a, b): (a b + 2^14) >> 15, for a and b that are not both -2^15.
- * vp_dot(a, b): per lane, the sum of both products.
- * vp_sum(a, b): a + b, or the end of 16 bits that it is beyond.
- * vp_beyond(a, b): a - b, or 0 if that is less; vp_smaller(a, b); for a, b >= 0. */
+/* vp_times(a, b): (a b + 2^14) >> 15, for a and b that are not both -2^15. vp_dot(a, b): per lane, the sum of
+ * both products. vp_sum(a, b): a + b, or the end of 16 bits that it is beyond. vp_beyond(a, b): a - b, or 0
+ * if that is less; vp_smaller(a, b); for a, b >= 0. */
 #if GQ_LANES == 16 && defined(__AVX512BW__)
 INLINE vp vp_times(vp a, vp b) { return (vp)_mm512_mulhrs_epi16((__m512i)a, (__m512i)b); }
 INLINE vi vp_dot(vp a, vp b) { return (vi)_mm512_madd_epi16((__m512i)a, (__m512i)b); }

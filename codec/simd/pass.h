@@ -1,6 +1,5 @@
 /* A pass of codec/feedback.h and what its steps share. Rows are lanes: of a panel of them, as wide as
- * products of matrices like it, column c is `panel` floats, one behind the other.
- */
+ * products of matrices like it, column c is `panel` floats, one behind the other. */
 #pragma once
 
 #include "codec/feedback.h"
@@ -34,8 +33,8 @@ typedef struct feedback_pass {
      * the columns were met; and v as the scales of blocks are chosen for, and as did best. */
     float *sum, *trial, *trial_error, *trial_rest, *value, *aim, *best;
     float *turned; /* a tile, its columns one after another */
-    /* Of products over more than a strip, and operands of theirs: the weights, a z, w - q; and a strip, which
-     * only what is rounded has a place for. */
+    /* Kernels of products over more than a strip, and their operands: the weights, a z, w - q; and a strip,
+     * only where operands are rounded. */
     const product_kernels *by;
     pass_operand of_w, of_target, of_error, of_strip;
     uint8_t *states; /* of a batch of lanes, all its blocks, then of the next one */

@@ -126,8 +126,8 @@ INLINE vf scaled_error(const batch *b, int first, int n, const scaled_grid g, bo
     return e;
 }
 
-/* Takes the scale of a lattice that the weights lie on where it is better than the search's. The positive one
- * is preferred, since zeros then decode as zeros without a sign. */
+/* Takes the scale of a quantization grid that the weights lie on where it is better than the search's. The
+ * positive one is preferred, since zeros then decode as zeros without a sign. */
 INLINE vf scaled_prefer_lattice(const batch *b, int n, const scaled_grid g, bool weighted, vf scale) {
     vm on = vf_less(vf_all(-1), vf_all(0));
     vf step = as_stored(b, lattice_step(b->x, n, lattice_most(g.low, g.high), LATTICE_SLACK, &on));

@@ -35,7 +35,7 @@ INLINE void scaled_copy_block(scaled_copy *c, const batch *b, int n, int bits, c
 /* Codes are products of 16 bits, doubled so many times that those beyond their ends stop there. Few codes may
  * have to hold weights that lie farther beyond. */
 INLINE int scaled_copy_doublings(int bits) { return bits < 4 ? 2 : 1; }
-/* What to multiply with for codes y inv / 32767. */
+/* The multiplier that gives codes y inv / 32767. */
 INLINE vp scaled_copy_factor(int bits, vf inv) {
     vf by = inv * ((float)(1 << (31 - bits - scaled_copy_doublings(bits))) / 32767.0f);
     return vp_twice(vf_nearest_int(vf_clamp(by, vf_all(-32767), vf_all(32767))));
@@ -59,7 +59,7 @@ typedef struct scaled_copy_fit {
     vf square; /* vx^2, no more than counts: that over vv is what the scale explains */
 } scaled_copy_fit;
 
-/* As keep_better, without a division. */
+/* keep_better without a division. */
 INLINE void scaled_copy_keep(const scaled_copy *c, scaled_copy_fit *kept, const scaled_sums *f) {
     vf square = vf_smaller(f->vx * f->vx, c->enough * f->vv);
     vm better = vf_less(kept->square * f->vv, square * kept->f.vv);
@@ -67,7 +67,7 @@ INLINE void scaled_copy_keep(const scaled_copy *c, scaled_copy_fit *kept, const 
     kept->f.vv = vf_pick(better, f->vv, kept->f.vv), kept->f.vx = vf_pick(better, f->vx, kept->f.vx);
 }
 
-/* As choose_scaled. */
+/* choose_scaled on 16-bit numbers. */
 INLINE void choose_copied(const batch *b, int n, int bits, const scaled_grid g, const codec_search *search,
                           bool weighted, factors *f, sub_scales *s) {
     const codec_ladder *lower = &search->lower, *upper = &search->upper;

@@ -14,8 +14,7 @@
  *     round_group(s, sub, column, x, y)       codes of sub-block `sub` nearest to x; y: what they decode to
  *     ends(s, column, low, high)              the lowest and the highest y there can be
  *     weigh(s, importance, w)                 sets w as WEIGHTS has it, returns WEIGHTED
- *     pack_block(s, gain, words)              a block's bytes as words
- */
+ *     pack_block(s, gain, words)              a block's bytes as words */
 enum { OF(n) = SIZE(TYPE, ELEMENTS), OF(bytes) = SIZE(TYPE, BYTES), OF(words) = (OF(bytes) + 3) / 4 };
 _Static_assert(OF(n) <= 256 && OF(n) % 16 == 0, "room for a block in a batch; batch_weigh()");
 _Static_assert((int)OF(words) <= (int)MOST_WORDS, "room for a block in store_blocks()");

@@ -1,13 +1,12 @@
-/* What callers ask of a model's weights: which of them are reported with their inputs, which have a factor beside them, and
- * which weights' outputs become part of the state as they are. An architecture that puts a norm, another
- * matrix or a rule of its own between such an output and the state has none there, as what an error of the
- * output does to the state is not a factor then. */
+/* Facts of a model's weights for callers: whose inputs are reported, which have a factor beside them, and
+ * whose outputs are added to the residual stream unchanged. Where an architecture has a norm, another matrix
+ * or a rule of its own in between there is none, as an error of the output then does not reach the residual
+ * stream by a mere factor. */
 #include "forward/graph/attention/attention.h"
 #include "forward/graph/experts/experts.h"
 #include "gguf/facts.h"
 
-/* Whether nothing but a sum lies between a part's output and the state at the end of the call that runs it.
- */
+/* Whether a part's output is only added to the residual stream until the call that runs the part ends. */
 static bool is_added_plainly(const forward_model *m, const layer_spec *l, const part_spec *p) {
     bool is_last = p == &l->ffn || layer_is_parallel(l) || forward_model_splits(m);
     const layer_part *tail = l->tail.part ? l->tail.part->kind : NULL;
@@ -73,7 +72,7 @@ const model_tensor *forward_factored(const forward_model *m) {
     return found;
 }
 
-/* The layer, or prediction block, that has the weight of this name; NULL: none is run. */
+/* The layer, or MTP layer, that has the weight of this name; NULL: none is run. */
 static const layer_spec *layer_spec_with(const forward_model *m, const char *name) {
     model_block b;
     size_t layer = forward_layer_of(m, name);

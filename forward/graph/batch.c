@@ -1,10 +1,9 @@
-/* Steps that all parts of a layer share: products with a weight of the layer, norms, adding to the state, and
- * reporting what flows into weights. Activations are feature-major, so a step is a loop of the pool over
- * rows, or over spans of tokens for norms; no sum runs across threads. Before inputs are reported they are
- * checked: a value that is not finite ends the call with an error naming the weight, the feature and the
+/* Steps that all parts of a layer share: products with a weight of the layer, norms, adding to the residual
+ * stream, and reporting the inputs of weights. Activations are feature-major, so a step is a loop of the pool
+ * over rows, or over spans of tokens for norms; no sum runs across threads. Before inputs are reported they
+ * are checked: a value that is not finite ends the call with an error naming the weight, the feature and the
  * token, because everything computed from it would mean nothing. It is always the lowest such feature,
- * whatever the number of threads. The kernels are in simd/elements.c and matmul.c.
- */
+ * whatever the number of threads. The kernels are in simd/elements.c and matmul.c. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -25,15 +25,14 @@ typedef union batch_own_bytes {
     uint8_t bytes[BATCH_OWN_BYTES];
 } batch_own_bytes;
 
-/* What may be kept of a weight's matrix: what flows into it, in place of all that led to it; what it gives;
- * what all experts of a set give together, by the slot of their last matrix. */
+/* Values of a weight's matrix that may be cached: its input, in place of all that led to it; its output; the
+ * summed output of all experts of a set, by the slot of their last matrix. */
 typedef enum result_kind { RESULT_INPUTS, RESULT_OUTPUT, RESULT_SUM } result_kind;
 typedef struct batch_values {
     float *x;
     size_t rows, stride, tokens;
 } batch_values;
-/* Whoever runs a batch may have results of its earlier runs in place of computing them again
- * (forward/stream/run.h). */
+/* Cached results of a batch's earlier runs, which replace computing them again (forward/stream/run.h). */
 typedef struct batch_results {
     bool (*recall)(forward_batch *b, weight_slot s, size_t matrix, result_kind what, const batch_values *v);
     void (*store)(forward_batch *b, weight_slot s, size_t matrix, result_kind what, const batch_values *v);
@@ -61,8 +60,8 @@ struct forward_batch {
     float *work;          /* [rows][stride]: inside a part */
     float *first_mixed;   /* [width][stride]: output of the first of two mixers; NULL: there is one */
     float *start;         /* [width][stride]: the layer's input, where layer_spec has uses for it */
-    /* Of a model whose layers run on halves of windows (residual.h), [width][stride]: these side by side; which tokens of
-     * the batch they are, of either half. */
+    /* For layers that run on halves of windows (residual.h): [width][stride], the halves side by side; and
+     * their tokens of the batch, for either half. */
     float *half;
     uint32_t *half_tokens[2];
     batch_own_bytes own[MODEL_PARTS]; /* a struct of each of the model's parts */
@@ -90,13 +89,14 @@ void batch_multiply_some(forward_batch *b, weight_slot s, uint64_t first, const 
  * (batch_report_inputs): all tokens of the batch. */
 bool batch_apply(forward_batch *b, weight_slot s, size_t matrix, const float *x, size_t x_stride, float *y,
                  size_t y_stride);
-/* Has what flows into a matrix made (RESULT_INPUTS), or what all experts of a set give together (RESULT_SUM): make(b,
- * data) fills the values, unless they are known from an earlier run of the batch. What makes inputs reports none;
- * experts report theirs, and a sum that is known is only taken where nobody looks. False: make's. */
+/* Computes a matrix's input (RESULT_INPUTS), or the summed output of all experts of a set (RESULT_SUM):
+ * make(b, data) fills the values, unless they are known from an earlier run of the batch. What makes inputs
+ * reports none; experts report theirs, and a sum that is known is only taken where nobody looks. False:
+ * make's. */
 typedef bool batch_maker(forward_batch *b, void *data);
 bool batch_make(forward_batch *b, weight_slot s, size_t matrix, result_kind what, const batch_values *v,
                 batch_maker *make, void *data);
-/* Reports x to the observer as what flows into weights of the layer, as many features as their rows are long.
+/* Reports x to the observer as the input of weights of the layer, as many features as their rows are long.
  * slots: ends with WEIGHT_SLOTS; weights that the layer lacks are left out, and one is there. False: b->e, a
  * value that is not finite or the observer's error; or the observer's answer FORWARD_END. */
 bool batch_report_inputs(forward_batch *b, const float *x, size_t stride, const weight_slot *slots);
@@ -134,7 +134,7 @@ void batch_norm(forward_batch *b, const norm_groups *g);
  * group made of unit length. */
 void batch_norm_groups(forward_batch *b, const float *weight, float *x, size_t features, size_t groups);
 void batch_unit_groups(forward_batch *b, float *x, size_t features, size_t groups, float eps);
-/* To rows of the temporaries, the norms of a token's states, each with weights of its own. */
+/* To rows of the temporaries, the norms of a token's hidden states, each with weights of its own. */
 void batch_norm_states(forward_batch *b, const float *x, size_t x_stride, const float *weight, float *y,
                        size_t states);
 /* The norm of a slot of the layer over all features of x; without weights where the layer has none there. */
@@ -148,7 +148,7 @@ static inline batch_span batch_span_at(const forward_batch *b, size_t window, si
     return b->spans[b->span_of[window * steps + token / FORWARD_TEXT_STEP]];
 }
 
-/* The rows of a part in the state of the layer that is run. */
+/* The rows of a part in the residual stream of the layer that is run. */
 static inline float *batch_carried(forward_batch *b, const model_part *p) {
     return b->state + p->carried * b->state_stride;
 }

@@ -1,13 +1,12 @@
-/* Runs one layer on a batch, and both ends of a model: the embedding before the first layer, the final norm and the
- * logits after the last. A layer is a mixer and a feed-forward part (FFN). Each reads the residual stream x, or a norm of
- * it, and its output, or a norm of that, is added to x:
+/* Runs one layer on a batch, and both ends of a model: the embedding before the first layer, the final norm
+ * and the logits after the last. A layer is a mixer and a feed-forward part (FFN). Each reads the residual
+ * stream x, or a norm of it, and its output, or a norm of that, is added to x:
  *
  *     run_mixer   input = norm(x);  x += mixer(input);  returns what the FFN reads, where that is not x (ffn_input)
  *     run_ffn     input = what run_mixer returned, or norm(x);  x += ffn(input)
  *
- * A layer whose FFN does not read x alone can only be run whole. Norms and parts were chosen when the model was set up
- * (find_norms in tensors.c); the parts themselves are behind layer_part.h.
- */
+ * A layer whose FFN does not read x alone can only be run whole. Norms and parts were chosen when the model
+ * was set up (find_norms in tensors.c); the parts themselves are behind layer_part.h. */
 #include <float.h>
 #include <string.h>
 
@@ -30,7 +29,7 @@ bool forward_model_splits(const forward_model *m) {
     return true;
 }
 
-/* What a part reads: [width][stride]. */
+/* The input of a part: [width][stride]. */
 typedef struct part_input {
     const float *x;
     size_t stride;
@@ -183,7 +182,7 @@ static bool embed_some(forward_batch *b, const forward_rows *rows, const uint32_
     return true;
 }
 
-/* Adds the rows of the positions to the state of each text. */
+/* Adds the rows of the positions to the hidden states of each text. */
 static bool embed_positions(forward_batch *b, float *x, size_t stride, gq_error *e) {
     const forward_model *m = b->model;
     size_t width = m->sizes.width;
@@ -246,7 +245,7 @@ bool forward_embed(forward_batch *b, const forward_rows *rows, const uint32_t *i
            embed_carried(b, ids, x, stride, e);
 }
 
-/* Lets a tail make one state of all that it has carried, in y; *x then is y. */
+/* Lets a tail combine all that it has carried into one hidden state, in y; *x then is y. */
 static bool finish_carried(forward_batch *b, const float **x, size_t *stride, float *y, size_t y_stride) {
     for (size_t i = 0; i < b->model->n_parts; i++) {
         const model_part *p = &b->model->parts[i];

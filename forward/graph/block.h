@@ -9,18 +9,19 @@ typedef struct forward_rows {
     bool (*read)(void *data, const uint32_t *ids, size_t n, float *rows, gq_error *e);
     void *data;
 } forward_rows;
-/* x[state]: the state before the first layer. ids: one per token of the batch; those beyond the vocabulary
- * are an error. rows NULL: those of the embedding, which are read from the file as needed. */
+/* x[state]: the residual stream before the first layer. ids: one per token of the batch; those beyond the
+ * vocabulary are an error. rows NULL: those of the embedding, which are read from the file as needed. */
 bool forward_embed(forward_batch *b, const forward_rows *rows, const uint32_t *ids, float *x, size_t stride,
                    gq_error *e);
 
 /* The parts of a layer that are run. Running one after the other gives the same bits as the whole. */
 typedef enum forward_part { FORWARD_ATTENTION = 1, FORWARD_FFN = 2, FORWARD_WHOLE = 3 } forward_part;
-/* x becomes the state after this part of the layer that l holds; a single part is an error where the model
- * does not split. Inf or NaN in what flows into weights is an error that names them. observer may be NULL. */
+/* x becomes the residual stream after this part of the layer that l holds; a single part is an error where
+ * the model does not split. Inf or NaN in the input of weights is an error that names them. observer may be
+ * NULL. */
 bool forward_block(forward_batch *b, const forward_layer *l, forward_part part, float *x, size_t stride,
                    const forward_observer *observer, gq_error *e);
-/* normed[width]: what flows into the output matrix, of the state after the last layer. x stays. May be done
+/* normed[width]: the output matrix's input, of the residual stream after the last layer. x stays. May be done
  * in place. */
 bool forward_final(forward_batch *b, const float *x, size_t stride, float *normed, size_t normed_stride,
                    const forward_observer *observer, gq_error *e);

@@ -1,6 +1,5 @@
-/* Bounds of metadata that hold for every architecture, whether its row reads the key or not: no model has a negative epsilon,
- * a rotation of base 0 or a negative factor. Rows have narrower bounds of their own.
- */
+/* Bounds of metadata that hold for every architecture, whether its row reads the key or not: no model has a
+ * negative epsilon, a rotation of base 0 or a negative factor. Rows have narrower bounds of their own. */
 #pragma once
 
 #include "gguf/facts.h"

@@ -1,8 +1,7 @@
 /* Compares a model that is not run with what its architecture's row expects. Names and shapes are those that
  * running it looks for, in the same functions (tensors.c); here is what is asked beyond that: numbers of rows
  * that running a model takes from its tensors, the vocabulary, the blocks that predict more tokens and are
- * not run, and optional tensors that only some layers of a kind have.
- */
+ * not run, and optional tensors that only some layers of a kind have. */
 #include "forward/graph/layer_part.h"
 
 #include <stdio.h>
@@ -55,7 +54,7 @@ static const struct {
 };
 enum { EXPECTED_ROWS = sizeof expected_rows / sizeof *expected_rows };
 
-/* What a file says that it has of a model. */
+/* The kind of model that a file claims to be. */
 typedef enum expected_kind {
     WHOLE_MODEL,
     PART_OF_MODEL,    /* some tensors, as its metadata say */
@@ -191,8 +190,8 @@ static uint64_t tokens_said(const model_facts *facts, const char **by) {
     return model_fact_int(facts, "vocab_size", &size) && size > 0 ? (uint64_t)size : 0;
 }
 
-/* llama.cpp takes its default in place of an id that no token has, and its converter writes such ids: those of a file are
- * doubts, which folders have told already; one that is set is a slip. */
+/* llama.cpp takes its default in place of an id that no token has, and its converter writes such ids: those
+ * of a file are doubts, which folders have reported already; one that is set is a slip. */
 static void check_token_id(tensor_finder *f, const char *key, uint64_t tokens, bool is_set) {
     static const char behind[] = "_token_id";
     bool is_tokenizers = strncmp(key, "tokenizer.ggml.", 15) == 0;
@@ -251,7 +250,7 @@ static void check_vocabulary(tensor_finder *f) {
     for (uint64_t i = 0; i < facts->n_set; i++) check_token_id(f, facts->set[i].key, tokens, true);
 }
 
-/* Where the head has to be the embedding, no program reads another one. */
+/* Refuses an output matrix in models with tied embeddings: no program would read it. */
 static void check_head(tensor_finder *f) {
     const char *name = "output.weight";
     char own[TENSOR_OWN_NAME];
@@ -376,7 +375,7 @@ static void extra_require(tensor_finder *f, size_t block, const char *rest) {
     if (f->ok && !extra_has(f, block, rest)) tensors_fail_missing(f, extra_name(block, rest, name));
 }
 
-/* What a block has and lacks of one part of a layer. */
+/* Tensors that a block has and lacks of one part of a layer. */
 typedef struct extra_likeness {
     size_t has, lacks;
     const char *first; /* that it lacks */
@@ -487,8 +486,8 @@ static void check_extra_blocks(tensor_finder *f, size_t blocks) {
 
 /* ---- the whole ---- */
 
-/* A file of prediction blocks alone, as llama.cpp's converter makes one for drafting: it has tensors of these and none
- * of the layers. */
+/* A file of MTP layers alone, as llama.cpp's converter makes one for drafting: it has tensors of these and
+ * none of the layers. */
 static bool has_predictions_alone(const forward_model *m) {
     bool predicts = false;
     model_block b;
@@ -573,7 +572,7 @@ static bool check_model(forward_model *m, bool is_part, gq_error *e) {
 }
 
 /* A part may lack keys as well as tensors, but what it has must be right. */
-static bool check_as(const model_source *g, const forward_expected *expected, const architecture *row,
+static bool check_as(const model_source *g, const model_expected *expected, const architecture *row,
                      bool is_part, gq_error *e) {
     gq_error why;
     forward_model *m = calloc(1, sizeof *m);
@@ -603,7 +602,7 @@ static bool is_no_model(const model_source *g, const model_facts *facts, const a
     return false;
 }
 
-bool forward_model_check(const model_source *g, const forward_expected *expected, gq_error *e) {
+bool forward_model_check(const model_source *g, const model_expected *expected, gq_error *e) {
     model_facts own = model_facts_of(g->kv, g->n_kv, NULL, 0),
                 facts = model_facts_of(g->kv, g->n_kv, expected->set, expected->n_set);
     const architecture *row = arch_of_facts(&facts);
@@ -612,10 +611,15 @@ bool forward_model_check(const model_source *g, const forward_expected *expected
                             "the model has no tensors: it is only a vocabulary, and so is the output");
     if (!bounds_check(&facts, g->path, e)) return false;
     if (is_no_model(g, &own, arch_of_facts(&own))) return true;
+    if (!*facts.arch)
+        return warnings_add(
+            expected->doubts, e,
+            "general.architecture is missing: no tensor is missed, and llama.cpp does not load "
+            "such a file");
     if (!arch_can_run(row))
-        return !*facts.arch || warnings_add(expected->doubts, e,
-                                            "the tensors of architecture '%s' are not known: the model was "
-                                            "not checked for missing ones",
-                                            facts.arch);
+        return warnings_add(expected->doubts, e,
+                            "the tensors of architecture '%s' are not known: the model was "
+                            "not checked for missing ones",
+                            facts.arch);
     return check_as(g, expected, row, model_fact_is(&facts, "general.type", "part"), e);
 }

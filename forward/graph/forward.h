@@ -17,22 +17,21 @@
  * Activations are feature-major: feature c of token t is x[c * stride + t]. Rows begin at multiples of 64
  * bytes: the first one is aligned so, and the stride is a multiple of 16 floats, at least the number of
  * tokens (forward_stride). What is behind the last token of a row is overwritten and means nothing. A batch
- * holds whole windows of `context` tokens, one after another; each is a text of its own from position 0 on, or
- * holds several of them (forward_batch_cut).
+ * holds whole windows of `context` tokens, one after another; each is a text of its own from position 0 on,
+ * or holds several of them (forward_batch_cut).
  *
  * Values do not depend on the number of threads, on how windows are put together into batches, or on the ISA
  * level (except that x86-64-v2, which has no fused multiply-add, differs in last bits).
  *
  * Except for forward_model_new and those that return nothing, all calls may be made by several threads at
- * once as long as each has batch, layer and tile of its own.
- */
+ * once as long as each has batch, layer and tile of its own. */
 #pragma once
 
 #include "base/memory.h"
 #include "base/threads.h"
 #include "base/warnings.h"
 #include "codec/tile.h"
-#include "gguf/model.h"
+#include "gguf/expected.h"
 
 /* ---- a model that can be run ---- */
 
@@ -43,8 +42,8 @@ typedef struct forward_model forward_model;
  * without decoder or unknown to the architecture is an error that names it. g stays the caller's and open
  * until forward_model_free. */
 forward_model *forward_model_new(const model_source *g, gq_error *e);
-/* The same of a draft that continues a target's states (draft.h), which its numbers have to fit. Both stay as long as
- * it. */
+/* The same of a draft model for speculative decoding (draft.h), which its numbers have to fit. Both stay as
+ * long as it. */
 forward_model *forward_model_new_draft(const model_source *g, const forward_model *target, gq_error *e);
 /* Whether a file is of such an architecture. */
 bool forward_continues_states(const model_source *g);
@@ -56,23 +55,14 @@ bool forward_sees_ahead(const model_source *g);
 /* Whether models of this architecture predict what masks stand for, in place of the next token. */
 bool forward_fills_masks(const model_source *g);
 
-/* What a model is compared with that is not run. */
-typedef struct forward_expected {
-    const model_kv *set; /* pairs that count in place of the model's own */
-    uint64_t n_set;
-    bool (*may_lack)(void *user, const char *tensor); /* whether a tensor may be missing */
-    void *user;
-    warning_list *doubts; /* sentences about what may be right, and about what cannot be compared */
-    bool without_blocks;  /* those that predict further tokens are not looked at: they are not wanted */
-} forward_expected;
 /* Fails where a model lacks a tensor that every model of its architecture has, or has one of another shape
  * than its metadata say: other programs would refuse it, or compute something else. An architecture outside
  * the table and metadata that cannot be read are doubts, not failures. */
-bool forward_model_check(const model_source *g, const forward_expected *expected, gq_error *e);
+bool forward_model_check(const model_source *g, const model_expected *expected, gq_error *e);
 /* How batches that are made from now on multiply weights with activations; at first in float32. */
 void forward_model_set_arithmetic(forward_model *m, matmul_arithmetic arithmetic);
 
-/* What the states of a text become in a model that gives embeddings; the numbers are those of pooling_type. */
+/* How an embedding model pools the hidden states of a text; the numbers are those of pooling_type. */
 typedef enum forward_pooling {
     POOL_NONE,
     POOL_MEAN,
@@ -96,7 +86,7 @@ typedef struct forward_sizes {
     bool
         halves; /* an encoder reads the first half of a window, a decoder the second (forward/graph/residual/residual.h) */
     bool embeds;             /* it gives no logits but a text's embedding (forward/graph/pooling.h) */
-    forward_pooling pooling; /* of its states, if it does */
+    forward_pooling pooling; /* of its hidden states, if it does */
     size_t embedded;         /* features of that */
 } forward_sizes;
 const forward_sizes *forward_model_sizes(const forward_model *m);
@@ -104,26 +94,27 @@ const forward_sizes *forward_model_sizes(const forward_model *m);
 static inline size_t forward_predicts_from(const forward_model *m, size_t context) {
     return forward_model_sizes(m)->halves ? context / 2 : 0;
 }
-/* Features of the state between layers: the width, and what later layers need of windows of `context` tokens.
- * UINT64_MAX: more than can be counted. */
+/* Features of the hidden state between layers: the width, and what later layers need of windows of `context`
+ * tokens. UINT64_MAX: more than can be counted. */
 uint64_t forward_model_state(const forward_model *m, size_t context);
-/* Whether layers can be run in two parts: the second one reads the state that the first one leaves. */
+/* Whether layers can be run in two parts: the second part reads only the residual stream behind the first. */
 bool forward_model_splits(const forward_model *m);
-/* Whether t is reported as a weight with its inputs (below): the matrices of the layers that are run, of prediction
- * blocks that are set up (draft.h), and the output matrix unless it is the embedding, whose rows would have to change with it. What reads all streams of
- * a model behind its last layer (hyper.c) is reported as well, and is none of these. */
+/* Whether t is reported as a weight with its inputs (below): the matrices of the layers that are run, of MTP
+ * layers that are set up (draft.h), and the output matrix unless it is the embedding, whose rows would have
+ * to change with it. What reads all streams of a model behind its last layer (hyper.c) is reported as well,
+ * and is none of these. */
 bool forward_feeds(const forward_model *m, const model_tensor *t);
-/* The layer that has the weight of this name; SIZE_MAX: none that is run, or a prediction block. Of blocks that are run
- * several times, the first. */
+/* The layer that has the weight of this name; SIZE_MAX: none that is run, or an MTP layer. Of blocks that are
+ * run several times, the first. */
 size_t forward_layer_of(const forward_model *m, const char *name);
 /* N of "blk.N." in the names of a layer's weights. */
 size_t forward_block_of(const forward_model *m, size_t layer);
 /* The first matrix that has a factor beside it, by which its products are multiplied; NULL: none has. */
 const model_tensor *forward_factored(const forward_model *m);
-/* The factor by which what t gives is added to the state, which nothing else changes before the part of the
- * layer ends, or the whole layer where the model does not split; a token's own factor, forward_inputs.gate,
- * comes on top. Of blocks that are run several times that is so in the last loop. 0: t is no such weight, or
- * a norm or another matrix comes between (docs/internals/calibration.md). */
+/* The factor by which what t gives is added to the residual stream, which nothing else changes before the
+ * part of the layer ends, or the whole layer where the model does not split; a token's own factor,
+ * forward_inputs.gate, comes on top. Of blocks that are run several times that is so in the last loop. 0: t
+ * is no such weight, or a norm or another matrix comes between (docs/internals/calibration.md). */
 float forward_adds(const forward_model *m, const model_tensor *t);
 /* The experts that there are for each one that a token meets, rounded up; 1: there are none. */
 size_t forward_experts_spread(const forward_model *m);
@@ -143,10 +134,10 @@ static inline size_t forward_stride(size_t tokens) { return (tokens + 15) & ~(si
 float *forward_activations_take(memory_ledger *l, size_t features, size_t stride);
 float *forward_activations(size_t features, size_t stride, gq_error *e);
 
-/* Where a token of a packed window stands: windows may hold several texts, one after another, each of which
- * begins at a multiple of FORWARD_TEXT_STEP tokens of its window and has position 0 there. What fills the window behind
- * a text has position FORWARD_BEHIND_TEXT and weight 0. weight: how much the
- * token counts in what is learnt from the text, in FORWARD_WEIGHT_ONE-ths. */
+/* The position of a token in a packed window. Windows may hold several texts, one after another, each of
+ * which begins at a multiple of FORWARD_TEXT_STEP tokens of its window and has position 0 there. What fills
+ * the window behind a text has position FORWARD_BEHIND_TEXT and weight 0. weight: how much the token counts
+ * in what is learnt from the text, in FORWARD_WEIGHT_ONE-ths. */
 enum { FORWARD_TEXT_STEP = 64, FORWARD_WEIGHT_ONE = 256 };
 #define FORWARD_BEHIND_TEXT UINT32_MAX
 typedef struct forward_mark {
@@ -158,13 +149,13 @@ typedef struct forward_mark {
 typedef struct forward_batch forward_batch;
 forward_batch *forward_batch_new(const forward_model *m, size_t context, size_t windows, threads_pool *pool,
                                  gq_error *e);
-/* Bytes that it takes, without the state x and what forward_final writes, which are the caller's;
+/* Bytes that it takes, without the hidden states x and what forward_final writes, which are the caller's;
  * UINT64_MAX: more than can be counted. */
 uint64_t forward_batch_bytes(const forward_model *m, size_t context, size_t windows, int threads);
 /* Sets the number of windows that calls work on from now on, at most the number it was made for; the last
  * batch of a text has fewer. */
 void forward_batch_windows(forward_batch *b, size_t windows);
-/* Cuts these windows into the texts that the marks of their tokens tell: no token sees one of another text.
+/* Cuts these windows into the texts that the marks of their tokens give: no token sees one of another text.
  * forward_batch_windows makes each window one text again. */
 void forward_batch_cut(forward_batch *b, const forward_mark *marks);
 void forward_batch_free(forward_batch *b);
@@ -182,8 +173,8 @@ typedef struct forward_inputs {
     bool late;               /* and they read what other experts of the layer give */
     const float *x;
     size_t features, tokens, stride;
-    /* Which tokens of the batch, ascending; NULL: all in order. A stream's inputs may have no token at all. Late experts may see a token several times,
-     * so that there are more tokens than in the batch. */
+    /* Tokens of the batch, ascending; NULL: all in order. A stream's inputs may have no token at all. Late
+     * experts may see a token several times, so that there are more tokens than in the batch. */
     const uint32_t *token;
     size_t first;    /* the batch's first token among all of the stream's; 0 without a stream */
     uint64_t weight; /* of all these tokens together, in FORWARD_WEIGHT_ONE-ths; 0 without a stream */
@@ -202,7 +193,7 @@ typedef enum forward_answer {
 typedef struct forward_scores forward_scores;
 /* Called by the thread that called forward_block or forward_final. */
 typedef struct forward_observer {
-    /* Of a stream it may be NULL: all goes on. */
+    /* May be NULL for a stream: all continues. */
     forward_answer (*on_inputs)(void *data, const forward_inputs *inputs, gq_error *e);
     void *data;
     /* Called right before a layer attends, where it has forward_row_groups; NULL: not asked for. */
@@ -225,9 +216,8 @@ typedef struct forward_scale_group {
     size_t n_readers;
     size_t n_judged; /* the first readers, by which columns are judged: others are helpers (arch/weights.h) */
     size_t columns;
-    /* A norm's weights and bias, one value per column for all readers; or a matrix, of which row
-     * first_row + c makes column c. Then matrix i of the one reader reads what matrix i of the maker gives.
-     */
+    /* A norm's weights and bias, one value per column for all readers; or a matrix, of which row first_row +
+     * c makes column c. Then matrix i of the one reader reads what matrix i of the maker gives. */
     const model_tensor *makers[FORWARD_GROUP_MAKERS];
     size_t n_makers;
     bool of_rows;

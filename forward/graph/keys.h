@@ -2,8 +2,7 @@
  * is a key without the architecture's name before it.
  *
  * The first value that is wrong sets the error and clears `ok`; values read after it are defaults. So a
- * caller looks at `ok` once, when it has read all.
- */
+ * caller looks at `ok` once, when it has read all. */
 #pragma once
 
 #include "gguf/facts.h"

@@ -2,15 +2,14 @@
  * whole. Matrices stay as they are stored, and products decode them just before use; small weights such as
  * norms and biases are decoded when the layer is read. place_all lays a layer out in memory. Without a layer
  * it only counts bytes, so the size of the largest layer is known when the model is set up, and one buffer
- * serves all layers in turn. A replaced matrix stands beside the layer's own, and forward_layer_use says which
- * of them products take.
+ * serves all layers in turn. A replaced matrix stands beside the layer's own, and forward_layer_use says
+ * which of them products take.
  *
- * Where a layer may not take all the bytes that it has, small weights are in memory, then as many rows as there is room
- * for: first those of weights that all tokens meet, then those of experts. The others are read when they are
- * multiplied, up to a window's bytes at a time and by all threads: those that the container codes in its own way are
- * decoded there. So an expert that no token meets is not read. Products of rows are sums by themselves: values do not
- * depend on where rows come from.
- */
+ * Where a layer may not take all the bytes that it has, small weights are in memory, then as many rows as
+ * there is room for: first those of weights that all tokens meet, then those of experts. The others are read
+ * when they are multiplied, up to a window's bytes at a time and by all threads: those that the container
+ * codes in its own way are decoded there. So an expert that no token meets is not read. Products of rows are
+ * sums by themselves: values do not depend on where rows come from. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,8 +60,7 @@ size_t forward_layer_of(const forward_model *m, const char *name) {
 }
 
 /* Lays tensors out in a layer's memory. With a layer they are read into it; without one their bytes are only
- * counted.
- */
+ * counted. */
 typedef struct layer_placing {
     forward_layer *l;
     bool awaits;          /* the bytes are read by another process */

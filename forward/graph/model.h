@@ -45,18 +45,18 @@ typedef struct model_part {
     size_t at;       /* its index in forward_model.parts */
     void *numbers;   /* the part's own struct for the whole model */
     uint8_t *layers; /* a struct of the part's for each layer */
-    size_t carried;  /* the first of its rows of the state */
+    size_t carried;  /* the first of its rows of the residual stream */
 } model_part;
 
 /* The part that a layer has. */
 typedef struct part_spec {
     const model_part *part; /* NULL: none */
     void *numbers;          /* the part's struct for this layer */
-    weight_slot before;     /* norm that it reads through; WEIGHT_SLOTS: the state as it is */
+    weight_slot before;     /* norm that it reads through; WEIGHT_SLOTS: none */
     weight_slot after;      /* norm of what it gives; WEIGHT_SLOTS: none */
 } part_spec;
 
-/* What the feed-forward part (FFN) of a layer with a mixer reads, through its own norm if it has one. */
+/* Input of the feed-forward part (FFN) of a layer with a mixer; the FFN's own norm follows, if it has one. */
 typedef enum ffn_input {
     FFN_READS_SUM,   /* the residual stream, to which the mixer's output has been added */
     FFN_READS_START, /* the layer's input, as the mixer does: parallel attention and FFN (GPT-J, PaLM) */
@@ -75,15 +75,15 @@ typedef struct layer_spec {
             part_spec mixer;
             part_spec beside; /* a second mixer; its norms are the first one's */
             part_spec ffn;
-            part_spec tail;     /* what changes the state behind both parts */
-            part_spec bank;     /* earlier states that the layer reads, too; it is not run (residual.h) */
+            part_spec tail;     /* what changes the residual stream behind both parts */
+            part_spec bank;     /* hidden states before earlier layers (residual.h); it is not run */
             part_spec switched; /* adds to products (switched.c); it is not run either */
-            part_spec entry;    /* what makes the state before the layer (draft.c) */
+            part_spec entry;    /* computes the hidden states before the layer (draft.c) */
         };
         part_spec parts[SPEC_PARTS]; /* the same, in the order in which their tensors are found */
     };
     activation_rule act, experts_act; /* of dense parts and shared experts; of experts */
-    float end_scale;                  /* the state behind the layer times this; 0: 1 */
+    float end_scale;                  /* the layer's output is multiplied by this; 0: 1 */
     bool is_idle;                     /* it is not run, and its weights are not read */
     ffn_input ffn_reads;
     /* Uses of the layer's input, batch.start: */
@@ -105,8 +105,8 @@ struct forward_model {
     const char *path;
     const architecture *arch;
     const layer_part *const *part_kinds; /* by arch_part */
-    /* Of a model that is only checked, which lacks kernels; NULL: it is run. */
-    const forward_expected *expected;
+    /* Set for a model that is only checked, which has no kernels; NULL: it is run. */
+    const model_expected *expected;
     const kernels *codecs;
     const forward_kernels *kernels;
     const element_kernels *elements;
@@ -126,29 +126,30 @@ struct forward_model {
     bool both_ways; /* tokens see those behind them */
     bool centres;   /* norms are layer norms, which take the mean off */
     float eps, eps_after, final_cap;
-    float final_scale; /* of what flows into the output matrix */
+    float final_scale; /* of the output matrix's input */
     float embedding_scale, residual_scale;
-    /* A part's result is added to what the part has read, times this, and the sum takes the state's place; 0:
-     * it is added to the state. */
+    /* A part's result is added to what the part has read, times this, and the sum replaces the residual
+     * stream; 0: it is added to the residual stream. */
     float input_scale;
     size_t encoders;      /* layers of an encoder whose blocks have names of their own (residual.h) */
     uint32_t start_token; /* that the decoder begins with */
     size_t
         lower_cycles; /* loops of two stacks, the last of which runs the upper one (residual.h); 0: no stacks */
     size_t loops;     /* times that all blocks are run, one after another */
-    bool norms_loops;  /* between these the state passes output_norm */
+    bool norms_loops;  /* output_norm is applied between two of them */
     bool is_swin;      /* norms stand as PLACE_SWIN has them */
-    bool parallel_own; /* both parts read the state, each through a norm of its own */
+    bool parallel_own; /* both parts read the layer's input, each through a norm of its own */
 
-    /* Prediction blocks (draft.h), models of their own that are freed with this one; of such a model: whose it is, its
-     * only layer, and its row, which is that of the architecture but for what such a block has in another way. */
+    /* MTP layers (draft.h), models of their own that are freed with this one; of such a model: whose it is,
+     * its only layer, and its row, which is that of the architecture but for what such a block has in another
+     * way. */
     forward_model **drafts;
     size_t n_drafts;
-    const forward_model *target; /* of a draft that has a file of its own (draft.h); NULL: it is none */
-    draft_sources sources;       /* what such a draft takes of it */
-    bool norms_fused; /* a norm follows the matrix that makes one state of these; else it may stand before */
-    size_t mixer_width;            /* of what flows into mixers; 0: the width */
-    const forward_model *draft_of; /* NULL: it is no prediction block */
+    const forward_model *target;   /* of a draft that has a file of its own (draft.h); NULL: it is none */
+    draft_sources sources;         /* what such a draft takes of it */
+    bool norms_fused;              /* a norm follows the matrix that fuses these; else it may stand before */
+    size_t mixer_width;            /* of the mixers' input; 0: the width */
+    const forward_model *draft_of; /* NULL: it is no MTP layer */
     size_t first;                  /* the first layer that has parts; others have none */
     architecture *draft_row;
     bool final_centres; /* the last norm takes the mean off, whatever others do */
@@ -176,11 +177,11 @@ static inline void *model_layer_numbers(const forward_model *m, const model_part
 
 /* The metadata, with pairs that count in place of the model's own where it is only checked. */
 static inline model_facts model_expected_facts(const forward_model *m) {
-    const forward_expected *x = m->expected;
+    const model_expected *x = m->expected;
     return model_facts_of(m->file->kv, m->file->n_kv, x ? x->set : NULL, x ? x->n_set : 0);
 }
 
-/* What an error says behind the model's path. */
+/* Text of an error behind the model's path. */
 const char *model_error_behind_path(const gq_error *e, const char *path);
 
 /* Sets up a model as one of this architecture. NULL: *e says why. */

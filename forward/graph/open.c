@@ -18,11 +18,11 @@ static bool unknown_architecture(const char *path, const char *name, const archi
 
 static bool none_may_lack(void *, const char *) { return false; }
 
-/* What no other command lets pass is not run either, though running may not read it: a token's id, rows that the metadata
- * name. What is doubtful is nothing that stops a run. */
+/* Refuses what all other commands refuse, even if a run does not read it: token ids, rows that the metadata
+ * name. Doubts do not stop a run. */
 static bool model_is_whole(const model_source *g, gq_error *e) {
     warning_list doubts = {0};
-    bool ok = forward_model_check(g, &(forward_expected){.may_lack = none_may_lack, .doubts = &doubts}, e);
+    bool ok = forward_model_check(g, &(model_expected){.may_lack = none_may_lack, .doubts = &doubts}, e);
     if (!ok && e) e->remedy = GQ_REMEDY_NONE; /* there is none that a run knows */
     warnings_free(&doubts);
     return ok;

@@ -7,11 +7,6 @@
 
 static attention_numbers *attention_of(const forward_model *m) { return model_numbers(m, &mixer_attention); }
 
-static size_t heads_of_layer(const forward_model *m, size_t i) {
-    const attention_layer *l = m->layers[i].mixer.numbers;
-    return l->heads;
-}
-
 /* ---- scores and logits ---- */
 
 /* The row's scale of scores, in place of the part's own. */
@@ -28,7 +23,7 @@ static void own_set_score_scale(forward_model *m) {
         n->score_scale = (float)scales[by];
     else if (arch_is_by_number(m->arch, BY_NUMBER_SCORES, m->sizes.layers)) {
         /* The largest models; the share of a head is rounded down, as llama.cpp does. */
-        size_t share = m->sizes.width / heads_of_layer(m, 0);
+        size_t share = m->sizes.width / ((const attention_layer *)m->layers[0].mixer.numbers)->heads;
         n->score_scale = (float)(1 / sqrt((double)share));
     }
 }
@@ -163,7 +158,7 @@ static void own_halve_turned(forward_model *m, key_reader *r) {
         key_fail(r, "rope.dimension_count", "is %zu, expected a multiple of 4", n->angles[1].turned);
 }
 
-/* Limits of what flows into the experts' last matrix, and into that of the shared expert and dense layers. */
+/* Limits of the inputs of the experts' last matrix and of that of the shared expert and dense layers. */
 static void own_read_gate_limits(forward_model *m, key_reader *r) {
     key_list experts = key_list_of(r, "swiglu_clamp_exp"), others = key_list_of(r, "swiglu_clamp_shexp");
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
@@ -218,7 +213,7 @@ static void kda_read_bound(const forward_model *m, key_reader *r) {
 
 static void own_read_kda_bound(forward_model *m, key_reader *r) {
     kda_numbers *n = model_numbers(m, &mixer_kda);
-    if (!n) return; /* a prediction block */
+    if (!n) return; /* an MTP layer */
     kda_read_bound(m, r);
     n->unit_eps = 1e-6f;
 }
@@ -235,7 +230,7 @@ static void own_read_kda_flat(forward_model *m, key_reader *r) {
 
 static void own_read_kda_positive(forward_model *m, key_reader *r) {
     kda_numbers *n = model_numbers(m, &mixer_kda);
-    if (!n) return; /* a prediction block */
+    if (!n) return; /* an MTP layer */
     n->is_positive = n->has_bound = true;
     n->bound = (float)key_float_needed(r, "kda.gate_lower_bound", -1e6, 1e6);
 }

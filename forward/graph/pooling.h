@@ -1,11 +1,11 @@
-/* What a model that gives embeddings makes of the states behind its last layer: a vector for each window. */
+/* Pooling in embedding models: a vector for each window from the hidden states after the last layer. */
 #pragma once
 
 #include "forward/graph/keys.h"
 #include "forward/graph/model.h"
 
-/* Reads how states are pooled. Without a key, or where it says that they are not, it is the mean; what is classified
- * is the first state, or by the key classifier.pooling_type the mean. */
+/* Reads how hidden states are pooled. Without a key, or where it says that they are not, it is the mean; what
+ * is classified is the first state, or by the key classifier.pooling_type the mean. */
 void pooling_read_keys(forward_model *m, key_reader *r);
 
 /* Pools each window of the batch: `normed` is what forward_final gave. Then the model's dense matrices follow, in

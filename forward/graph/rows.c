@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* What is done to rows of x. */
+/* An operation on rows of x. */
 typedef struct row_step {
     batch_values x;
     const float *y; /* a row for each of x */

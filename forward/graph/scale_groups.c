@@ -38,7 +38,7 @@ static const part_readers readers_of[] = {
       WEIGHT_FFN_ROUTED_DOWN, WEIGHT_FFN_UP_CHEXPS, WEIGHT_SLOTS}},
 };
 
-/* What reads a gated product's rows, and the matrix whose rows are a factor of it. */
+/* The reader of a gated product's rows, and the matrix whose rows are a factor of it. */
 typedef struct gated_product {
     const layer_part *kind;
     weight_slot up, down;

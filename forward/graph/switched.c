@@ -1,8 +1,7 @@
-/* A token's adapter is the mean of those that its text has switched on so far, weighed by a softmax in which tokens
- * that switch count e^gain and others, which are none's, e^-gain; the mean is rounded. So behind one such token it is
- * that token's. Its number is carried with the state. For a product tokens are sorted by their numbers, and those of
- * one number are multiplied side by side.
- */
+/* A token's adapter is the mean of those that its text has switched on so far, weighed by a softmax in which
+ * tokens that switch count e^gain and others, which are none's, e^-gain; the mean is rounded. So behind one
+ * such token it is that token's. Its number is carried with the hidden state. For a product tokens are sorted
+ * by their numbers, and those of one number are multiplied side by side. */
 #include "forward/graph/layer_part.h"
 
 #include <math.h>
@@ -29,7 +28,7 @@ typedef struct switched_scratch {
     float *in, *middle, *out; /* of one adapter's tokens */
 } switched_scratch;
 
-/* Where a pair belongs. Those of one matrix follow one another in its rows. */
+/* The weight that a LoRA pair belongs to. Pairs of one matrix follow one another in its rows. */
 static const struct {
     weight_slot into, a, b;
 } switched_pairs[] = {
@@ -104,7 +103,7 @@ static void switched_find_tensors(tensor_finder *f, const part_spec *p) {
     const uint64_t fused[SWITCHED_FUSED] = {l->heads * l->head, keys, keys};
     for (size_t i = 0; i < SWITCHED_PAIRS; i++) {
         const model_tensor *t = f->l->weight[switched_pairs[i].into];
-        if (!t) continue; /* it is missing, which has been told */
+        if (!t) continue; /* it is missing, which has been reported */
         uint64_t columns = t->ne[t->transposed ? 1 : 0],
                  rows = i < SWITCHED_FUSED ? fused[i] : tensor_rows(t);
         tensors_take_weight(f, switched_pairs[i].a, REQUIRED, SHAPE(columns, n->rank, slots));

@@ -3,8 +3,7 @@
  * two parts, each by its own find_tensors. Some sizes, such as the rows of an expert, follow only from the
  * tensors. Every tensor that is found is marked as taken, and in the end one that nobody took is an error:
  * its effect would be missing from the logits. What running a layer needs to know stands in the layer's plan
- * afterwards. tensors.h says how the first fault ends all this.
- */
+ * afterwards. tensors.h says how the first fault ends all this. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -424,8 +423,8 @@ uint64_t forward_model_state(const forward_model *m, size_t context) {
     return rows;
 }
 
-/* Of a draft: what it does not have is its target's. One that is tied has an output matrix that is its embedding; where it
- * must be, what is embedded is the target's. */
+/* Finds a draft's embedding and output matrix: a missing one is the target's. One that is tied has an output
+ * matrix that is its embedding; where it must be, what is embedded is the target's. */
 static void find_draft_head(tensor_finder *f) {
     forward_model *m = f->m;
     const forward_sizes *of = &m->target->sizes;

@@ -17,7 +17,7 @@ typedef struct tensor_finder {
     bool is_partial; /* the layer lacks a tensor that may be missing: shapes of others are not compared */
 } tensor_finder;
 
-/* What a model that is only checked asks besides (expected.c). */
+/* Additional questions of the check of a model that is not run (expected.c). */
 typedef struct tensor_hooks {
     /* The name of a tensor that is missing: where other layers have it and others in one, that one's. */
     const char *(*name)(const tensor_finder *f, const char *name, char other[GGUF_MAX_NAME + 1]);

@@ -1,21 +1,20 @@
-/* Products of weights as they are stored with activations, by all threads; and of floats, by one thread that is
- * at work on a piece of its own (scores of attention). Products of whole packed matrices, as moments and their
- * root are, are in product.h. Both go to the kernels of an arithmetic (codec/tile.h). So do, directly, threads
- * that have a few rows at hand: a pass of rounding (codec/simd/pass.h, quantize/arrays/arrays.c) and the root's
- * triangles (study/inputs/factor.c).
+/* Products of weights as they are stored with activations, by all threads; and of floats, by one thread that
+ * is at work on a piece of its own (scores of attention). Products of whole packed matrices, as of Hessians
+ * and their Cholesky factors, are in product.h. Both go to the kernels of an arithmetic (codec/tile.h). So
+ * do, directly, threads that have a few rows at hand: a pass of rounding (codec/simd/pass.h,
+ * quantize/arrays/arrays.c) and the root's triangles (study/inputs/factor.c).
  *
  * Activations lie feature-major: x[column][token], element (c, t) at x[c * stride + t]. Weights are rows of
  * any type that codec/ decodes, and stay in it until just before use. y[row][token] = sum over columns of
  * w[row][column] x[column][token]: each output is one chain of fused multiply-adds over columns in ascending
  * order, starting from 0 (of multiplications and additions where a level lacks the fused one: x86-64-v2). So
  * results depend neither on the number of threads, nor on how much is asked for at once, nor on the other
- * levels. Where a BLAS multiplies the weights (a build with GQUANT_BLAS), results are its own;
- * products of floats stay ours.
+ * levels. Where a BLAS multiplies the weights (a build with GQUANT_BLAS), results are its own; products of
+ * floats stay ours.
  *
  * Memory is taken by matmul_new alone. No call checks sizes: strides are at least what a row holds, y
  * overlaps neither w nor x. Floats of y beyond the tokens asked for stay as they were; strides and addresses
- * may be any, multiples of 16 floats are fastest.
- */
+ * may be any, multiples of 16 floats are fastest. */
 #pragma once
 
 #include "base/checked.h"
@@ -28,7 +27,7 @@ typedef struct matmul matmul;
 /* "float32" or "bf16"; NULL: float32. */
 bool matmul_arithmetic_take(matmul_arithmetic *to, const char *name, gq_error *e);
 extern const char *const matmul_arithmetic_names[];
-/* What is to be known of an arithmetic at this level, a sentence; NULL: nothing. */
+/* A caution about an arithmetic at this level, a sentence; NULL: none. */
 const char *matmul_arithmetic_caution(matmul_arithmetic arithmetic, const kernels *k);
 
 /* For the threads of a pool, which lives as long, with the kernels of this level. NULL: no memory. */
@@ -63,8 +62,7 @@ typedef struct matmul_product {
     bool transposed; /* w's element (row, column) is at w[column * w_stride + row] instead */
 } matmul_product;
 
-/* The same product by the calling thread alone, inside a loop of the caller's, which gave it
- * this number. */
+/* The same product by the calling thread alone, inside a loop of the caller's, which gave it this number. */
 void matmul_within(matmul *m, int thread, const matmul_product *p);
 
 /* Sizes and panels that the files behind matmul.h share. */

@@ -37,17 +37,14 @@ typedef struct matmul_step {
 static void *packed_at(const matmul_step *s, size_t panel, size_t column) {
     return (char *)s->m->shared + (panel * s->packed_columns + column) * s->panel * s->bytes;
 }
-static size_t panel_tokens(const matmul_step *s, size_t panel) {
-    return min(s->panel, s->tokens - panel * s->panel);
-}
-
 /* Some columns for all panels, so that x is read row by row. */
 static void pack_columns(void *data, size_t i, int) {
     const matmul_step *s = data;
     size_t column = i * PACKED_COLUMNS, columns = min(PACKED_COLUMNS, s->columns - column);
     const float *x = s->x + (s->first_column + column) * s->x_stride + s->first_token;
     for (size_t panel = 0; panel * s->panel < s->tokens; panel++, x += s->panel)
-        s->m->by->pack(x, s->x_stride, columns, panel_tokens(s, panel), packed_at(s, panel, column));
+        s->m->by->pack(x, s->x_stride, columns, min(s->panel, s->tokens - panel * s->panel),
+                       packed_at(s, panel, column));
 }
 
 /* Elements from a row of a tile to the next: with 64 bytes between them, rows do not share a set of a cache.

@@ -66,7 +66,7 @@ static void head_free(head *h) {
     free(h->normed), free(h->logits), free(h->pooled);
 }
 
-/* ---- what flows into the output matrix ---- */
+/* ---- the output matrix's input ---- */
 
 /* Tells an observer where a batch begins. */
 typedef struct head_positions {
@@ -82,7 +82,7 @@ static forward_answer head_on_inputs(void *data, const forward_inputs *in, gq_er
     return run_hand_inputs(p->run, p->observer, &placed, e);
 }
 
-/* The states of batch i behind the last layer, or behind the prediction block that is next. */
+/* The hidden states of batch i behind the last layer, or behind the MTP layer that is next. */
 static const float *head_states(const head *h, size_t i, gq_error *e) {
     forward_stream *s = h->stream;
     const float *after = NULL;

@@ -1,13 +1,13 @@
-/* What streams give behind the last layer: what flows into the output matrix, and logits of all windows, of
- * several models side by side. */
+/* Outputs of streams after the last layer: the output matrix's input, and logits of all windows, of several
+ * models side by side. */
 #pragma once
 
 #include "forward/stream/stream.h"
 
-/* Reports the inputs of the output matrix for all windows in order. The states stay. */
+/* Reports the inputs of the output matrix for all windows in order. The hidden states stay. */
 bool forward_stream_final(forward_stream *s, const forward_observer *observer, gq_error *e);
 
-/* Reports the inputs of the output matrix for one batch. The states stay. */
+/* Reports the inputs of the output matrix for one batch. The hidden states stay. */
 bool forward_stream_probe_final(forward_stream *s, size_t batch, const forward_observer *observer,
                                 gq_error *e);
 
@@ -17,8 +17,8 @@ typedef struct forward_pooled {
                     gq_error *e);
     void *data;
 } forward_pooled;
-/* Computes the embeddings of all windows in order, for all streams, whose models give some of one size. The states
- * stay. */
+/* Computes the embeddings of all windows in order, for all streams, whose models give some of one size. The
+ * hidden states stay. */
 bool forward_run_embeddings(forward_run *r, forward_stream *const *streams, size_t n,
                             const forward_pooled *to, gq_error *e);
 /* 1 less the cosine of the angle between two vectors; NaN where one of them is 0. */
@@ -33,14 +33,13 @@ typedef struct forward_head {
     bool (*tile)(void *data, size_t first, size_t rows, const float *const *logits, size_t stride,
                  gq_error *e);
     bool (*end)(void *data, gq_error *e);
-    /* Where what is next is a prediction block: called with its layer before stream i runs it, and then behind that
-     * (is_done), also where that fails. */
+    /* Called for an MTP layer before stream i runs it, and again afterwards (is_done), also if that fails. */
     bool (*block)(void *data, size_t i, forward_layer *l, bool is_done, gq_error *e);
     void *data;
 } forward_head;
 /* Computes the logits of all windows in order, for all streams, whose vocabularies have the same size. The
- * states stay. Where what is next is a prediction block a stream may be there several times. */
+ * hidden states stay. Where what is next is an MTP layer a stream may be there several times. */
 bool forward_run_head(forward_run *r, forward_stream *const *streams, size_t n, const forward_head *head,
                       gq_error *e);
-/* Bytes that this takes for these models, beside the states. */
+/* Bytes that this takes for these models, beside the hidden states. */
 uint64_t forward_head_bytes(const forward_job *j, const forward_model *const *models, size_t n, size_t batch);

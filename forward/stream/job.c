@@ -1,9 +1,9 @@
-/* The bounds of a run, known before anything is read. forward_bounds_of tries states in memory with batches of the
- * job's most down to 512 tokens, then states in a file with batches down to one window, and takes the first that fits
- * the memory; large batches come first because every batch decodes the layer's weights again. A mixture tries a file
- * earlier (least_windows). Where a whole layer leaves memory for batches of fewer than 512 tokens, or for none, the same
- * is tried with the least of a layer, which then gets what is left: what is not in memory of it every batch reads again.
- */
+/* The bounds of a run, known before anything is read. forward_bounds_of tries hidden states in memory with
+ * batches of the job's most down to 512 tokens, then hidden states in a file with batches down to one window,
+ * and takes the first that fits the memory; large batches come first because every batch decodes the layer's
+ * weights again. A mixture tries a file earlier (least_windows). Where a whole layer leaves memory for
+ * batches of fewer than 512 tokens, or for none, the same is tried with the least of a layer, which then gets
+ * what is left: what is not in memory of it every batch reads again. */
 #include "forward/stream/job.h"
 
 #include "base/checked.h"
@@ -16,14 +16,15 @@
 enum {
     /* Tokens of each expert of a mixture, for which batches are larger: with 128, decoding an expert takes as
      * long as its products in bf16. But no more than so many of all: of a model 7,168 wide whose tokens meet
-     * 8 experts, what flows into these is 1.9 GB. */
+     * 8 experts, their inputs take 1.9 GB. */
     EXPERT_TOKENS = 256,
     MOST_TOKENS = 8192,
-    LEAST_TOKENS = 512,   /* tokens; with fewer, decoding costs so much that states go into a file instead */
+    LEAST_TOKENS =
+        512, /* tokens; with fewer, decoding costs so much that hidden states go into a file instead */
     OVERHEAD = 128 << 10, /* bytes per thread beside those that are counted */
 };
 
-/* What bounds are tried with. */
+/* A trial of bounds. */
 typedef struct bounds_trial {
     const forward_job *job;
     const forward_model *const *models;
@@ -32,7 +33,7 @@ typedef struct bounds_trial {
     uint64_t layer; /* as forward_bounds has it */
 } bounds_trial;
 
-/* Bytes that a model takes while a layer is run, besides the layer. */
+/* Bytes that a model takes while a layer is run, without the layer. */
 static uint64_t beside_layer(const forward_job *j, const forward_model *m, size_t batch, bool in_file) {
     memory_ledger l = {.counts = true};
     memory_hold(&l, (uint64_t)OVERHEAD * (uint64_t)j->threads);
@@ -42,8 +43,8 @@ static uint64_t beside_layer(const forward_job *j, const forward_model *m, size_
     return l.bytes;
 }
 
-/* Bytes that a model's prediction block takes while it is run, beside the model's states: also with those of the logits
- * that are made of what it leaves. */
+/* Bytes that a model's MTP layer takes while it is run, beside the model's hidden states: also with those of
+ * the logits that are made of what it leaves. */
 static uint64_t draft_bytes(const bounds_trial *t, const forward_model *draft, size_t batch) {
     const forward_job *j = t->job;
     memory_ledger l = {.counts = true};
@@ -97,9 +98,9 @@ size_t forward_job_windows(const forward_job *j, size_t tokens) {
     return n < 1 ? 1 : n < j->windows ? n : j->windows;
 }
 
-/* Windows of a batch with which states are in memory, at least, where more fit with states in a file. Of a
- * mixture they hold EXPERT_TOKENS for each expert, or all that the job has at once, if the job asks for it.
- */
+/* Windows of a batch with which hidden states are in memory, at least, where more fit with hidden states in a
+ * file. Of a mixture they hold EXPERT_TOKENS for each expert, or all that the job has at once, if the job
+ * asks for it. */
 static size_t least_windows(const forward_job *j, const forward_model *const *models, size_t n) {
     size_t tokens = LEAST_TOKENS;
     for (size_t i = 0; j->batch_tokens && i < n; i++) {
@@ -118,7 +119,7 @@ static forward_bounds largest_batch(const bounds_trial *t, size_t least, bool in
     return (forward_bounds){.batch = 0};
 }
 
-/* Chooses batches and where states are; of no windows: the memory is too small for any. */
+/* Chooses batches and where hidden states are; of no windows: the memory is too small for any. */
 static forward_bounds best_bounds(const bounds_trial *t) {
     size_t fewest = max(1, forward_job_windows(t->job, LEAST_TOKENS));
     forward_bounds held = largest_batch(t, fewest, false);

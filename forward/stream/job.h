@@ -1,4 +1,4 @@
-/* What is to be run: a text, threads and memory, and the bounds that follow from them before anything is read. */
+/* A job: a text, threads and memory, and the bounds that follow from them before anything is read. */
 #pragma once
 
 #include <math.h>
@@ -9,7 +9,7 @@
  * alone, of which each sees a part of the tokens. */
 enum { FORWARD_BATCH_TOKENS = 2048 };
 
-/* What stands in the text at a token, and how much its prediction counts: 0 where it is not masked. */
+/* The token of the text at a mask, and how much its prediction counts: 0 where nothing is masked. */
 typedef struct forward_target {
     uint32_t token;
     float weight;
@@ -19,19 +19,19 @@ typedef struct forward_target {
 typedef struct forward_job {
     const uint32_t *ids; /* windows x context */
     size_t windows, context;
-    /* Of the same tokens, where windows hold several texts or tokens count differently: observers are handed the
-     * inputs of tokens that count, times the root of their weight, so that squares and products of inputs
-     * are weighted sums. NULL: each window is one text, and all count alike. */
+    /* Marks of the same tokens, if windows hold several texts or tokens count differently: observers get the
+     * inputs of tokens that count, times the root of their weight, so that squares and products of inputs are
+     * weighted sums. NULL: each window is one text, and all count alike. */
     const forward_mark *marks;
-    /* Of the same tokens, where some are masked: these are predicted, and nothing else. NULL: each token's next one
-     * is, which the ids tell, and counts as much as the marks say. */
+    /* Targets of the same tokens, if some are masked: only these are predicted. NULL: each token's next one
+     * is, given by the ids, with the weight that the marks give. */
     const forward_target *targets;
-    bool in_place;        /* logits at a mask tell what it stands for, not those at the token before it */
+    bool in_place;        /* the logits at a mask predict its token, not those at the token before it */
     int threads;          /* threads to use, at most */
     uint64_t memory;      /* bytes to stay within, as far as that can be done */
     uint64_t extra_bytes; /* bytes that the caller takes meanwhile; they count */
-    /* Of a batch at most; fewer than FORWARD_BATCH_TOKENS count as these. Not 0: mixtures have states in a
-     * file before their experts have few tokens of a batch. */
+    /* Most tokens of a batch; fewer than FORWARD_BATCH_TOKENS count as these. Not 0: mixtures have hidden
+     * states in a file before their experts have few tokens of a batch. */
     size_t batch_tokens;
     bool probes; /* forward_stream_probe will be called */
     /* States of all windows are kept so many times: of one before each time that a model runs its blocks. 0:
@@ -41,7 +41,7 @@ typedef struct forward_job {
      * only asks whether to continue. Looks report no work. On false the call ends with the callback's error.
      * May be NULL. */
     bool (*progress)(void *data, double work, const char *what, gq_error *e);
-    /* Where one process reads the layers for all: hands the n bytes of a layer out, or fills them in. awaits:
+    /* If one process reads the layers for all: hands out the n bytes of a layer, or fills them in. awaits:
      * this process only gets them. NULL: layers are read here. */
     bool (*share)(void *data, void *bytes, size_t n, gq_error *e);
     bool awaits;
@@ -59,11 +59,11 @@ static inline const forward_mark *forward_job_marks(const forward_job *j, size_t
 static inline const forward_target *forward_job_targets(const forward_job *j, size_t window) {
     return j->targets ? j->targets + window * j->context : NULL;
 }
-/* What is right for the token of this number, counted over all windows. */
+/* The right prediction for the token of this number, counted over all windows. */
 static inline uint32_t forward_job_right(const forward_job *j, size_t token) {
     return j->targets ? j->targets[token].token : j->ids[token];
 }
-/* Where a window has the logits of the token behind `from`. */
+/* The position in a window with the logits of the token after `from`. */
 static inline size_t forward_job_place(const forward_job *j, size_t from) { return from + j->in_place; }
 /* How much the prediction of a token counts, by its number over all windows, which is no window's first: as much as
  * the token itself; 0 where it begins a text. */
@@ -83,8 +83,8 @@ double forward_job_work(const forward_job *j, const forward_model *m, bool logit
 /* Known before anything is read. */
 typedef struct forward_bounds {
     size_t batch;    /* windows at once */
-    bool in_file;    /* states do not fit into memory, beside a batch of a size that is worth it */
-    uint64_t states; /* bytes of all streams' states, wherever they are */
+    bool in_file;    /* hidden states do not fit into memory, beside a batch of a size that is worth it */
+    uint64_t states; /* bytes of all streams' hidden states, wherever they are */
     uint64_t peak;   /* bytes that are taken at most, `extra_bytes` among them; beyond `memory` where a single
                         window needs more. UINT64_MAX: more than can be counted */
     uint64_t layer;  /* bytes that a layer may take at most (forward_layer_new), where a whole one does not
@@ -94,6 +94,6 @@ typedef struct forward_bounds {
 forward_bounds forward_bounds_of(const forward_job *j, const forward_model *const *models, size_t n,
                                  bool logits);
 
-/* The peak with so many windows at once and states in a file. layer: as forward_bounds has it. */
+/* The peak with so many windows at once and hidden states in a file. layer: as forward_bounds has it. */
 uint64_t forward_peak_in_file(const forward_job *j, const forward_model *const *models, size_t n,
                               size_t batch, uint64_t layer);

@@ -155,12 +155,6 @@ static cached_result *cache_find(const probe_cache_run *run, weight_slot s, size
     return NULL;
 }
 
-/* The first recall of a result was counted when it was kept: at least the pass recalls it. */
-static void cache_count_recall(probe_cache *k, cached_result *r) {
-    if (r->recalled) k->saved += r->seconds;
-    r->recalled = true;
-}
-
 static bool cache_recall(forward_batch *b, weight_slot s, size_t matrix, result_kind what,
                          const batch_values *v) {
     probe_cache_run *run = cache_run_in(b);
@@ -169,7 +163,11 @@ static bool cache_recall(forward_batch *b, weight_slot s, size_t matrix, result_
     if (r && r->rows == v->rows && r->tokens == v->tokens && r->run != run->batch->runs &&
         !(what == RESULT_SUM && run->is_observed)) {
         r->run = run->batch->runs;
-        if (cache_move(b, r, v->x, v->stride, true)) return cache_count_recall(run->of, r), true;
+        if (cache_move(b, r, v->x, v->stride, true)) {
+            /* The first recall was counted when the result was stored: at least the pass recalls it. */
+            if (r->recalled) run->of->saved += r->seconds;
+            return r->recalled = true;
+        }
     }
     if (what != RESULT_SUM && run->within++ == 0) run->started = clock_seconds();
     return false;

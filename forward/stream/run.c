@@ -1,4 +1,4 @@
-/* The state that the streams of a run share: one model's layer and batch at a time. */
+/* The hidden state that the streams of a run share: one model's layer and batch at a time. */
 #include "forward/stream/run.h"
 #include "forward/graph/batch.h"
 #include "forward/graph/layer.h"

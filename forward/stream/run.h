@@ -5,17 +5,17 @@
 #include "forward/graph/layer.h"
 #include "forward/stream/stream.h"
 
-/* The states of all windows of a stream, in memory or in slots of a file. */
+/* The hidden states of all windows of a stream, in memory or in slots of a file. */
 
 typedef struct states {
     size_t width, context, windows, batch; /* batch: windows of one, but for the last of a loop */
-    size_t loops;                          /* each has states of all windows; batches are within one */
+    size_t loops;                          /* each has hidden states of all windows; batches are within one */
     size_t batches;
-    float **held;     /* per batch [width][stride]; NULL: states are in the file */
-    float *x;         /* states of the batch that was read from the file */
+    float **held;     /* per batch [width][stride]; NULL: hidden states are in the file */
+    float *x;         /* hidden states of the batch that was read from the file */
     float *window;    /* a window on its way to or from the file; NULL: there is no file */
     state_slots file; /* fd -1: nowhere */
-    unsigned slot;    /* that holds the states before the layer that is next, or was begun */
+    unsigned slot;    /* that holds the hidden states before the layer that is next, or was begun */
     bool begun;       /* what there is now is what the layer's first part has left */
     /* Per loop: CRC-32 of the bytes written so far to the slot after the present one; forward_stream_sum. */
     uint64_t *running, *sums;
@@ -31,17 +31,18 @@ size_t states_stride(const states *s, size_t batch);
 /* On failure *s is fit for states_free. */
 bool states_new(states *s, bool in_file, const state_slots *file, gq_error *e);
 void states_free(states *s);
-/* Bytes that states_new takes where states are written to a file as well; in_file: where they are only there.
- */
+/* Bytes that states_new takes where hidden states are written to a file as well; in_file: where they are only
+ * there. */
 uint64_t states_bytes(uint64_t width, const forward_job *j, size_t batch, bool in_file);
 
-/* A batch's states to change or look at, valid until the next call; fresh: what they were does not matter. */
+/* A batch's hidden states to change or look at, valid until the next call; fresh: what they were does not
+ * matter. */
 float *states_take(states *s, size_t batch, bool fresh, gq_error *e);
 /* Keep what states_take has handed out and the caller changed, in the slot after the present one. done: they
  * are those after a layer, and not only after its first part, for which memory will do. */
 bool states_put(states *s, size_t batch, const float *x, bool done, gq_error *e);
-/* To be called when all batches have been put: the next slot, or with done false the first part's states,
- * become the present ones. */
+/* To be called when all batches have been put: the next slot, or with done false the first part's hidden
+ * states, become the present ones. */
 void states_turn(states *s, bool done);
 bool states_resume(states *s, unsigned slot, gq_error *e);
 
@@ -59,14 +60,14 @@ struct forward_run {
     const forward_model *model; /* the model whose batch and layer are in memory; NULL: none */
     forward_batch *batch;
     forward_layer *layer;
-    float *copy; /* of a batch's states, for probes; NULL: none needed so far */
+    float *copy; /* of a batch's hidden states, for probes; NULL: none needed so far */
     run_weighted weighted;
     size_t read; /* layer whose weights are in memory; SIZE_MAX: none */
 };
 
 struct forward_stream {
     forward_run *run;
-    const forward_model *model; /* or its prediction block that is next */
+    const forward_model *model; /* or its MTP layer that is next */
     states states;
     probe_cache *cache; /* NULL: none */
     unsigned side;
@@ -83,13 +84,13 @@ forward_answer run_hand_inputs(forward_run *r, const forward_observer *observer,
 uint64_t run_weighted_bytes(const forward_job *j, const forward_model *m, size_t batch);
 /* Frees the layer, whose weights are not needed any more. */
 void run_drop_layer(forward_run *r);
-/* Takes memory for a copy of a batch's states. */
+/* Takes memory for a copy of a batch's hidden states. */
 float *run_lay_out_copy(const forward_model *m, const forward_job *j, size_t batch, memory_ledger *l);
 float *run_copy(forward_run *r, const forward_model *m, gq_error *e);
 bool run_progress(const forward_run *r, double work, const char *what, gq_error *e);
 
-/* What probes of a layer keep for the probes and the pass that follow: results of its products, which are the
- * same each time while the states before the layer and the weights that led to them stay. Of attention and
+/* Results of a layer's products that probes keep for later probes and for the pass. They are the same each
+ * time while the hidden states before the layer and the weights that led to them stay. Of attention and
  * feed-forward parts these are the inputs of their last matrix, so that nothing before it is run again; of
  * other parts what each product gives.
  *
@@ -107,12 +108,12 @@ typedef struct probe_cache_run {
     probe_cache *of;       /* NULL: nothing is kept */
     cached_batch *batch;
     bool adds;        /* a probe; a pass only recalls */
-    bool is_observed; /* somebody is told the inputs */
+    bool is_observed; /* an observer gets the inputs */
     size_t within;    /* results being computed, one as part of another */
     double started;   /* when the outermost of them was */
 } probe_cache_run;
 
-/* Begins a run of a batch: side 0 is the original's stream, 1 that of an output. */
+/* Begins a run of a batch: side 0 is the base model's stream, 1 a quant's. */
 probe_cache_run probe_cache_run_of(probe_cache *k, unsigned side, size_t batch, uint64_t tokens, bool adds,
                                    bool is_observed);
 /* Forgets what a stream's batches have kept. */

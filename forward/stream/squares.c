@@ -11,10 +11,6 @@ static void add_rows(const float *x, size_t stride, size_t tokens, double *sums)
     for (size_t r = 0; r < ROWS; r++) sums[r] = sum[r];
 }
 
-static void squares_add_row(const float *x, size_t tokens, double *sum) {
-    for (size_t t = 0; t < tokens; t++) *sum += (double)x[t] * (double)x[t];
-}
-
 typedef struct square_sums {
     const forward_inputs *in;
     double *sums;
@@ -30,5 +26,6 @@ void forward_add_squares(const forward_inputs *in, double *sums, threads_pool *p
     size_t whole = in->features / ROWS;
     threads_for(pool, whole, THREADS_EVEN, add_squares_of_rows, &(square_sums){in, sums});
     for (size_t r = whole * ROWS; r < in->features; r++)
-        squares_add_row(in->x + r * in->stride, in->tokens, sums + r);
+        for (size_t t = 0; t < in->tokens; t++)
+            sums[r] += (double)in->x[r * in->stride + t] * (double)in->x[r * in->stride + t];
 }

@@ -33,8 +33,8 @@ static float *take_batch(const states *s, size_t batch, memory_ledger *l) {
     return forward_activations_take(l, s->width, states_stride(s, batch));
 }
 
-/* Takes the states of all batches. For counting, all but the last of a loop are alike: there may be very
- * many. */
+/* Takes the hidden states of all batches. For counting, all but the last of a loop are alike: there may be
+ * very many. */
 static void lay_out_held(states *s, memory_ledger *l) {
     s->held = memory_take_zeros(l, s->batches, sizeof *s->held);
     if (s->held)
@@ -86,7 +86,7 @@ void states_free(states *s) {
 
 static unsigned next_slot(const states *s) { return (s->slot + 1) % s->file.slots; }
 
-/* What is kept between probes is worth no full disk: one byte in so many stays free. */
+/* One byte in so many of the disk stays free: cached results are not worth a full disk. */
 enum { KEPT_LEAVES_FREE = 8 };
 
 /* Opens a file without a name. Where the file system cannot make such files it has a name for a moment. */
@@ -101,7 +101,7 @@ static int open_nameless(const char *folder) {
     return fd;
 }
 
-/* Returns the bytes that are free on an open file's disk; UINT64_MAX: that cannot be told. */
+/* Returns the bytes that are free on an open file's disk; UINT64_MAX: not known. */
 static uint64_t disk_free(int fd) {
     struct statvfs fs;
     return fstatvfs(fd, &fs) == 0 ? mul_sat(fs.f_bavail, fs.f_frsize) : UINT64_MAX;

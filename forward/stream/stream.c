@@ -1,7 +1,7 @@
-/* Streams: the states of a model's windows, taken through the layers batch by batch. A pass takes each batch's states,
- * runs the layer or a part of it, and puts them into the next slot; a probe does the same to a copy: the states stay, what it brings may be kept.
- * Slots are in states.c, what streams share in run.c, logits in head.c, bounds in job.c.
- */
+/* Streams: the hidden states of a model's windows, taken through the layers batch by batch. A pass takes each
+ * batch's hidden states, runs the layer or a part of it, and puts them into the next slot; a probe does the
+ * same to a copy: the hidden states stay, what it brings may be kept. Slots are in states.c, what streams
+ * share in run.c, logits in head.c, bounds in job.c. */
 #include "forward/stream/stream.h"
 
 #include <math.h>
@@ -84,7 +84,7 @@ const float *forward_stream_states(forward_stream *s, size_t batch, size_t *stri
     return states_take(&s->states, batch, false, e);
 }
 
-/* ---- prediction blocks ---- */
+/* ---- MTP layers ---- */
 
 void forward_stream_draft(forward_stream *s, const forward_model *draft) {
     const forward_model *of = forward_draft_of(s->model);
@@ -111,7 +111,7 @@ typedef struct asking {
     forward_run *run;
     const forward_observer *observer;
     size_t first;    /* the batch's first token among the stream's */
-    double work;     /* of the batch in hand; 0: it is not told */
+    double work;     /* of the batch in hand; 0: not reported */
     double told;     /* of it */
     double all, met; /* bytes of the weights that make this work, and of those that were multiplied */
     char what[64];
@@ -125,7 +125,8 @@ static asking asking_of(const forward_stream *s, const forward_observer *observe
     return a;
 }
 
-/* Tells the work of the weights before these inputs'. What is not a product is told with the last of them. */
+/* Reports the progress of the weights before these inputs'. What is not a product is reported with the last
+ * of them. */
 static bool stream_tell_met(asking *a, const forward_inputs *in, gq_error *e) {
     static const double MOST = .9;
     double done = a->work * fmin(MOST, a->all > 0 ? a->met / a->all : 0), more = fmax(0, done - a->told);
@@ -158,7 +159,7 @@ bool forward_stream_skips(const forward_stream *s, size_t batch, const forward_l
     return forward_layer_idles(s->model, number);
 }
 
-/* Runs a part of the layer on x: a batch's states, or a copy of them. probes: results are kept. */
+/* Runs a part of the layer on x: a batch's hidden states, or a copy of them. probes: results are kept. */
 static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, forward_part part, float *x,
                      bool probes, asking *a, gq_error *e) {
     forward_batch *b = run_batch(s->run, s->model, e);
@@ -179,7 +180,7 @@ static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, fo
     return ok;
 }
 
-/* Lets all batches pass a prediction block. What flows into an output matrix of its own is reported behind it. */
+/* Lets all batches pass an MTP layer. The input of an output matrix of its own is reported after it. */
 static bool stream_pass_draft(forward_stream *s, const forward_layer *l, asking *a, gq_error *e) {
     const forward_observer observer = {.on_inputs = stream_ask_to_go_on, .data = a};
     for (size_t i = 0; i < s->states.batches; i++) {
@@ -241,7 +242,7 @@ bool forward_stream_follow(forward_stream *s, forward_stream *from, size_t loop,
     return true;
 }
 
-/* Returns a copy of a batch's states that may be changed. States from a file are a copy already. */
+/* Returns a copy of a batch's hidden states that may be changed. States from a file are a copy already. */
 static float *copy_of(forward_stream *s, size_t batch, gq_error *e) {
     if (forward_draft_of(s->model)) return stream_enter_draft(s, batch, e);
     size_t floats = s->states.width * states_stride(&s->states, batch);

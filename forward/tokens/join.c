@@ -5,8 +5,7 @@
  * last symbol may join with what comes behind it, but not before all joins of a lower rank are done, as of
  * several joins the lowest comes first, and of equal ones the leftmost. So when the next join has a higher
  * rank than the last symbol's lowest one with anything, that symbol is given up, and the one before it is the
- * last. At the end the last symbol is one that joins with nothing behind it: the word is cut there.
- */
+ * last. At the end the last symbol is one that joins with nothing behind it: the word is cut there. */
 #include "forward/tokens/tokens.h"
 
 #include <stdlib.h>

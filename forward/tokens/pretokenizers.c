@@ -2,8 +2,7 @@
  * row serves the pre values in its `names`; its patterns are applied one after another, each to the pieces
  * that those before it have left (splitter.c). Rows are put together from the named pieces below, which many
  * of them share. Patterns are for PCRE2_UTF and PCRE2_UCP; possessive quantifiers stand where backtracking
- * could find nothing. A new pre value is a name in a row, or a row.
- */
+ * could find nothing. A new pre value is a name in a row, or a row. */
 #include <string.h>
 
 #include "forward/tokens/splitter.h"

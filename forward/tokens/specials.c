@@ -3,8 +3,7 @@
  * tokens form one tree over bytes, kept as a hash table of edges, so a text is searched for all of them at
  * once. Of the occurrences found, longer tokens take their bytes first, and an occurrence that has lost a
  * byte is dropped. What is left cuts the text into fragments: special tokens, and the stretches between them,
- * of which tokenizer.c makes ids.
- */
+ * of which tokenizer.c makes ids. */
 #include "forward/tokens/tokens.h"
 
 #include <stdio.h>
@@ -123,12 +122,6 @@ typedef struct found {
     size_t n, capacity;
 } found;
 
-static bool found_add_special(found *f, uint32_t order, size_t start, gq_error *e) {
-    if (!memory_grow(&f->items, &f->capacity, f->n + 1, sizeof *f->items, e)) return false;
-    f->items[f->n++] = (occurrence){order, (uint32_t)start};
-    return true;
-}
-
 static bool find_all(const specials *s, const vocabulary *v, const char *text, size_t n, bool control,
                      found *f, gq_error *e) {
     bool starts[256];
@@ -140,7 +133,9 @@ static bool find_all(const specials *s, const vocabulary *v, const char *text, s
             uint32_t order = tree_value(&s->tree, node);
             if (order == TREE_NONE) continue;
             bool plain = !control && v->classes[s->order[order]] == TOKEN_CONTROL;
-            if (!plain && !found_add_special(f, order, at, e)) return false;
+            if (plain) continue;
+            if (!memory_grow(&f->items, &f->capacity, f->n + 1, sizeof *f->items, e)) return false;
+            f->items[f->n++] = (occurrence){order, (uint32_t)at};
         }
     }
     return true;

@@ -27,7 +27,7 @@ splitter *splitter_new(const split_rule *rule, gq_error *e) {
             return NULL;
         }
         s->codes[s->n] = c;
-        /* Where it cannot, the interpreter does the same, slower. */
+        /* If this fails the interpreter does the same, slower. */
         pcre2_jit_compile(c, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
     }
     return s;

@@ -21,7 +21,7 @@ typedef struct split_rule {
         *patterns; /* applied one after the other, to the pieces that are left; ends with NULL */
 } split_rule;
 
-/* False: nothing is known of such a value. */
+/* False: an unknown value. */
 bool split_rule_find(const char *pre, size_t length, split_rule *rule);
 
 typedef struct splitter splitter;

@@ -6,8 +6,7 @@
  * All of that is done a piece of the text at a time. Each step says up to which place its result does not
  * depend on what follows, and what is behind that place waits for the next piece. Where nothing is certain
  * more of the text is taken at once, as long as memory lasts: a word that patterns cut out has to be there as
- * a whole, and is refused where it is longer.
- */
+ * a whole, and is refused where it is longer. */
 #include "forward/tokens/tokenizer.h"
 #include "forward/tokens/tokens.h"
 

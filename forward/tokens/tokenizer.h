@@ -6,9 +6,8 @@
  *     free(ids.ids), tokenizer_free(t);
  *
  * Covered are the vocabularies that merge: by score (`llama`), by rank on bytes (`gpt2`) and by rank on
- * characters (`gemma4`); those of words (`bert`) and of unigrams (`t5`). docs/internals/formats.md says what is done to a text; an uncovered kind is an error naming
- * it.
- */
+ * characters (`gemma4`); those of words (`bert`) and of unigrams (`t5`). docs/internals/formats.md says what
+ * is done to a text; an uncovered kind is an error naming it. */
 #pragma once
 
 #include <stdbool.h>
@@ -28,7 +27,7 @@ typedef struct token_list {
     uint64_t dropped; /* bytes of the text that no token of the vocabulary stands for */
 } token_list;
 
-/* What a run may take, and when it stops. */
+/* Limits of a run, and when it stops. */
 typedef struct token_limits {
     uint64_t tokens;               /* stop soon after so many, without an error; 0: at the end of the text */
     uint64_t memory;               /* bytes for ids and all that making them takes; 0: as many as it takes */
@@ -40,7 +39,7 @@ typedef struct token_limits {
 /* Whether nobody has asked to stop, and the list may become longer; asks now and then. */
 bool token_limits_allow(const token_limits *limits, const token_list *list, gq_error *e);
 
-/* Whether a list of so many ids may be held besides other bytes. */
+/* Whether a list of so many ids may be held beside other bytes. */
 bool token_limits_hold(const token_limits *limits, const token_list *list, uint64_t ids, uint64_t others,
                        gq_error *e);
 

@@ -101,7 +101,7 @@ typedef struct merging {
     gq_error *e;
 } merging;
 
-/* Bytes that a merging takes at most besides the list, while it joins `window` bytes at once. */
+/* Bytes that a merging takes at most beside the list, while it joins `window` bytes at once. */
 uint64_t merging_bytes(size_t window);
 
 /* n: bytes of the text. */
@@ -119,10 +119,9 @@ bool merging_add_word(merging *m, const char *word, size_t n);
  * its bytes to *done; the rest is a word of its own. Less than a window is left as it is. */
 bool merging_add_beginning(merging *m, const char *word, size_t n, size_t *done);
 
-/* The normal form of a text for vocabularies of unigrams: sentencepiece's compiled map from what a text begins with to what
- * takes its place, as `tokenizer.ggml.precompiled_charsmap` has it. The map is walked where it lies, and every place is checked on
- * the way, as the file may be anybody's.
- */
+/* The normal form of a text for vocabularies of unigrams: sentencepiece's compiled map from what a text
+ * begins with to what takes its place, as `tokenizer.ggml.precompiled_charsmap` has it. The map is walked
+ * where it lies, and every place is checked on the way, as the file may be anybody's. */
 
 /* Bytes of the longest beginning that is replaced, and of the longest text in its place; real maps have some twenty and forty. */
 enum { CHARSMAP_LONGEST = 1024 };
@@ -135,7 +134,7 @@ typedef struct charsmap {
     size_t n_texts;
 } charsmap;
 
-/* What takes the place of `taken` bytes. taken 0: that depends on what follows. */
+/* The replacement of `taken` bytes. taken 0: it depends on the bytes that follow. */
 typedef struct normal_form {
     const char *text; /* of the map, or of the text itself */
     size_t length, taken;
@@ -167,7 +166,8 @@ void unigram_free(unigram *u);
 
 typedef struct unigram_step unigram_step;
 
-/* What one text after another is cut with. Zero it at first; unigram_work_free frees the steps alone. */
+/* Work memory of cutting texts, one after another. Zero it at first; unigram_work_free frees only the steps.
+ */
 typedef struct unigram_work {
     unigram_step *steps; /* per byte */
     size_t capacity;

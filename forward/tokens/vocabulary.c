@@ -3,8 +3,7 @@
  * that only merges have follow behind, so a piece below n_tokens is a token's id. Scores become ranks, so
  * that all kinds join the lowest first. Then come the classes, BOS and EOS, and what follows from the texts:
  * tokens of single bytes, and whether a text may be cut at spaces. Where a key is missing llama.cpp's default
- * holds. The file's reader has checked lengths; here types and numbers of elements are.
- */
+ * holds. The file's reader has checked lengths; here types and numbers of elements are. */
 #include "forward/tokens/vocabulary.h"
 #include "forward/tokens/tokens.h"
 #include "gguf/model.h"
@@ -69,7 +68,7 @@ static bool read_rule(vocabulary *v, const source *s, bool *no_pre) {
     if (!split_rule_find(pre, n, &v->rule))
         return gq_fail(s->e,
                        "%s: key " PREFIX "pre is '%.*s', an unknown pre-tokenizer; the model can be "
-                                         "quantized, but texts cannot be tokenized for it",
+                       "quantized, but texts cannot be tokenized for it",
                        s->file, (int)(n < 80 ? n : 80), pre);
     if (v->rule.raw) v->kind = VOCABULARY_RAW;
     return true;

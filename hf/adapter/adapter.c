@@ -19,7 +19,7 @@
 #include "hf/tensors/tensors.h"
 
 static const char CONFIG[] = "adapter_config.json", WEIGHTS[] = "adapter_model.safetensors";
-static const char INSTEAD[] = "merge it with peft (merge_and_unload), and name the folder that this saves";
+static const char INSTEAD[] = "merge it with peft (merge_and_unload), and convert the folder that it saves";
 
 /* ---- the config ---- */
 
@@ -57,12 +57,11 @@ static bool config_check_keys(hf_adapter *a, gq_error *e) {
         if (value_says_nothing(value) || name_is_one(key, keys_used) || name_is_one(key, keys_without_effect))
             continue;
         if (name_is_one(key, keys_refused))
-            return hf_adapter_fail(a, e, "%s is set, which cannot be merged here: %s", key, INSTEAD);
+            return hf_adapter_fail(a, e, "%s is set, which gquant cannot merge: %s", key, INSTEAD);
         if (key_may_change(key))
-            return hf_adapter_fail(
-                a, e, "the key %.60s is not known, and may change what the arrays mean: %s", key, INSTEAD);
-        if (!hf_folder_warn(&a->folder, CONFIG, e, "the key %.60s is not known; it is left out", key))
-            return false;
+            return hf_adapter_fail(a, e, "unknown key %.60s, which may change what the tensors mean: %s", key,
+                                   INSTEAD);
+        if (!hf_folder_warn(&a->folder, CONFIG, e, "unknown key %.60s; it is left out", key)) return false;
     }
     return true;
 }
@@ -75,9 +74,8 @@ static bool config_check_beginning(hf_adapter *a, gq_error *e) {
         if (name_behind(begun, changing[i]))
             return hf_adapter_fail(
                 a, e,
-                "init_lora_weights is '%s', which changed the model's own weights before "
-                "training: save the adapter with path_initial_model_for_weight_conversion, "
-                "or %s",
+                "init_lora_weights is '%s', which changed the base model's weights before training: save the "
+                "adapter with path_initial_model_for_weight_conversion, or %s",
                 begun, INSTEAD);
     return !begun || name_is_one(begun, NAMES("gaussian", "eva", "orthogonal")) ||
            hf_folder_warn(&a->folder, CONFIG, e,
@@ -89,14 +87,13 @@ static bool config_check_beginning(hf_adapter *a, gq_error *e) {
 static bool config_number(const hf_adapter *a, const char *key, double *value, gq_error *e) {
     const json_t *v = json_object_get(a->config, key);
     *value = json_is_number(v) ? json_number_value(v) : NAN;
-    return isfinite(*value) || hf_adapter_fail(a, e, "%s is no number", key);
+    return isfinite(*value) || hf_adapter_fail(a, e, "%s is not a number", key);
 }
 
 static bool config_bool(const hf_adapter *a, const char *key, bool *value, gq_error *e) {
     const json_t *v = json_object_get(a->config, key);
     *value = json_is_true(v);
-    return !v || json_is_boolean(v) || json_is_null(v) ||
-           hf_adapter_fail(a, e, "%s is neither true nor false", key);
+    return !v || json_is_boolean(v) || json_is_null(v) || hf_adapter_fail(a, e, "%s is not a boolean", key);
 }
 
 /* Says how lora_B of experts in one array is laid out. PEFT has the expert as the faster index, and no key; unsloth has had
@@ -112,8 +109,8 @@ static bool config_read_layout(hf_adapter *a, gq_error *e) {
            json_array_size(json_object_get(a->config, "target_parameters")) == 0 ||
            hf_folder_warn(
                &a->folder, CONFIG, e,
-               "no lora_B_layout: experts are taken as peft has them (rank_major), but unsloth "
-               "saved them grouped_by_expert until September 2026: if it did so here, set the key");
+               "no lora_B_layout: experts are read as peft saves them (rank_major), but unsloth saved them "
+               "grouped_by_expert until September 2026: if unsloth saved this adapter, set the key");
 }
 
 static bool config_check_bias(const hf_adapter *a, gq_error *e) {
@@ -129,9 +126,8 @@ static bool fail_no_type(const hf_adapter *a, gq_error *e) {
         hf_folder_has(&a->folder, "adapters.safetensors"))
         return hf_adapter_fail(
             a, e,
-            "no peft_type: the adapter was saved by MLX, whose arrays are others; merge it "
-            "there (mlx_lm.fuse, with --dequantize where the model is in few bits), and name "
-            "the folder that this saves");
+            "no peft_type: the adapter was saved by MLX, whose tensors differ; merge it with mlx_lm.fuse "
+            "(with --dequantize if the model is quantized), and convert the folder that it saves");
     return hf_adapter_fail(a, e, "no peft_type, expected \"LORA\"");
 }
 
@@ -140,13 +136,12 @@ static bool adapter_read_config(hf_adapter *a, gq_error *e) {
         !hf_folder_json(&a->folder, CONFIG, &a->config, e))
         return false;
     if (!a->config)
-        return gq_fail(e, "%s is no adapter: expected a folder with %s and %s, as peft saves it",
+        return gq_fail(e, "%s is not an adapter: expected a folder with %s and %s, as peft saves it",
                        a->folder.path, CONFIG, WEIGHTS);
     const char *type = hf_json_text(json_object_get(a->config, "peft_type"));
     if (!type) return fail_no_type(a, e);
     if (strcmp(type, "LORA") != 0)
-        return hf_adapter_fail(a, e, "peft_type is '%.40s', and only LORA can be merged here: %s", type,
-                               INSTEAD);
+        return hf_adapter_fail(a, e, "peft_type is '%.40s', expected LORA: %s", type, INSTEAD);
     if (!config_number(a, "r", &a->rank, e) || !config_number(a, "lora_alpha", &a->alpha, e)) return false;
     if (a->rank < 1) return hf_adapter_fail(a, e, "r is %g, expected at least 1", a->rank);
     return config_bool(a, "use_rslora", &a->rank_stable, e) && config_bool(a, "use_dora", &a->has_dora, e) &&
@@ -191,7 +186,7 @@ static bool expression_fits(const char *pattern, const char *expression, const c
     pcre2_match_data_free(match), pcre2_match_context_free(limits), pcre2_code_free(code);
     *fits = found >= 0;
     if (bad || (found < 0 && found != PCRE2_ERROR_NOMATCH && found != PCRE2_ERROR_NOMEMORY))
-        return gq_fail(e, "the pattern '%.80s' cannot be run", pattern);
+        return gq_fail(e, "the pattern '%.80s' is not a regular expression that gquant supports", pattern);
     return found != PCRE2_ERROR_NOMEMORY || gq_fail_memory(e, 0);
 }
 
@@ -222,14 +217,14 @@ static bool config_pattern(const hf_adapter *a, const char *key, const char *mod
     const char *pattern;
     *value = missing;
     if (patterns && !json_is_null(patterns) && !json_is_object(patterns))
-        return hf_adapter_fail(a, e, "%s is no object", key);
+        return hf_adapter_fail(a, e, "%s is not an object", key);
     json_object_foreach(patterns, pattern, v) {
         bool fits;
         if (!pattern_fits(pattern, module, &fits, e))
             return gq_fail_again(e, e, "%s: %s: %s", a->file, key, gq_error_text(e));
         if (!fits) continue;
         *value = json_is_number(v) ? json_number_value(v) : NAN;
-        return isfinite(*value) || hf_adapter_fail(a, e, "%s of '%.80s' is no number", key, pattern);
+        return isfinite(*value) || hf_adapter_fail(a, e, "%s of '%.80s' is not a number", key, pattern);
     }
     return true;
 }
@@ -318,11 +313,9 @@ static const arch_rename names_in_training[] = {{".modules_to_save.", ".", ANYWH
 static bool fail_name(const hf_adapter *a, const hf_stored *t, gq_error *e) {
     if (name_ends(t->name, ".lora_a") || name_ends(t->name, ".lora_b"))
         return hf_list_fail(&a->list, t, e,
-                            "its name is one of MLX, whose arrays are turned: merge it there "
-                            "(mlx_lm.fuse), and name the folder that this saves");
-    return hf_list_fail(&a->list, t, e,
-                        "its name says nothing that is known of adapters, such as .lora_A.weight: %s",
-                        INSTEAD);
+                            "its name is MLX's, which saves transposed matrices: merge the adapter with "
+                            "mlx_lm.fuse, and convert the folder that it saves");
+    return hf_list_fail(&a->list, t, e, "its name is not an adapter's, such as .lora_A.weight: %s", INSTEAD);
 }
 
 static bool array_read_name(const hf_adapter *a, const hf_stored *t, adapter_array *to, gq_error *e) {
@@ -346,11 +339,10 @@ static bool adapter_warn_names(hf_adapter *a, gq_error *e) {
     for (size_t i = 0; i < a->list.n; i++) {
         const char *name = a->list.stored[i].name;
         if (strstr(name, ".default.") || name_ends(name, ".default"))
-            return hf_folder_warn(
-                &a->folder, "", e,
-                "names of its arrays, such as '%s', have the adapter's own name, 'default', "
-                "in them, which peft does not save: it is taken away",
-                name);
+            return hf_folder_warn(&a->folder, "", e,
+                                  "names of its tensors, such as '%s', contain the adapter's name, "
+                                  "'default', which peft does not save: it is removed",
+                                  name);
     }
     return true;
 }
@@ -367,7 +359,7 @@ static bool arrays_gather(hf_adapter *a, adapter_array *arrays, size_t n, gq_err
         }
         const hf_stored **member = (const hf_stored **)(void *)((char *)last + uses[arrays[i].use].member);
         if (*member)
-            return hf_list_fail(&a->list, arrays[i].stored, e, "'%s' is the same array of this module",
+            return hf_list_fail(&a->list, arrays[i].stored, e, "'%s' is the same tensor of this module",
                                 (*member)->name);
         *member = arrays[i].stored;
     }
@@ -383,20 +375,20 @@ static bool adapted_check(const hf_adapter *a, const hf_adapted *m, gq_error *e)
         for (int k = 0; k < 2; k++)
             if (pairs[i][k] && !pairs[i][1 - k])
                 return hf_list_fail(&a->list, pairs[i][k], e,
-                                    "there is no %s of this module: take the whole adapter", names[i][1 - k]);
+                                    "this module has no %s: download the whole adapter", names[i][1 - k]);
     if (alone && !m->a && !m->embed_a)
-        return hf_list_fail(&a->list, alone, e, "its module has no lora_A: take the whole adapter");
+        return hf_list_fail(&a->list, alone, e, "its module has no lora_A: download the whole adapter");
     if (a->has_dora && !m->magnitude && (m->a || m->embed_a))
         return hf_list_fail(&a->list, m->a ? m->a : m->embed_a, e,
                             "use_dora is true, but there is no lora_magnitude_vector of this module");
     if (m->base && !m->a && !m->embed_a)
-        return hf_list_fail(&a->list, m->base, e,
-                            "the model's array below a change, but its module has no lora_A: take the whole "
-                            "adapter");
+        return hf_list_fail(
+            &a->list, m->base, e,
+            "a tensor of the base layer, but its module has no lora_A: download the whole adapter");
     if (a->has_bias && m->a && !m->bias)
-        return hf_list_fail(&a->list, m->a, e,
-                            "lora_bias is true, but there is no lora_B.bias of this module: take the whole "
-                            "adapter");
+        return hf_list_fail(
+            &a->list, m->a, e,
+            "lora_bias is true, but this module has no lora_B.bias: download the whole adapter");
     if (!a->has_bias && m->bias)
         return hf_list_fail(&a->list, m->bias, e, "a bias of lora_B, but lora_bias is not true");
     if (!a->has_dora && m->magnitude)
@@ -409,14 +401,14 @@ static bool array_check(const hf_adapter *a, const hf_stored *t, gq_error *e) {
         return hf_list_fail(&a->list, t, e, "elements of type %s, expected F32, F16 or BF16",
                             hf_dtype_name(t->dtype));
     return t->n > 0 ||
-           hf_list_fail(&a->list, t, e, "it has no elements: it was saved before its parts were gathered");
+           hf_list_fail(&a->list, t, e, "no elements: it was saved before its shards were gathered");
 }
 
 static bool adapter_sort(hf_adapter *a, gq_error *e) {
     size_t n = a->list.n, read = 0;
     adapter_array *arrays = calloc(n + 1, sizeof *arrays);
     bool ok = arrays || gq_fail_memory(e, n * sizeof *arrays);
-    if (ok && n == 0) ok = gq_fail(e, "%s/%s has no arrays", a->folder.path, WEIGHTS);
+    if (ok && n == 0) ok = gq_fail(e, "%s/%s has no tensors", a->folder.path, WEIGHTS);
     for (; ok && read < n; read++)
         ok = array_check(a, &a->list.stored[read], e) &&
              array_read_name(a, &a->list.stored[read], &arrays[read], e);
@@ -443,11 +435,10 @@ const hf_adapted *hf_adapter_find(const hf_adapter *a, const char *module) {
 static bool adapter_read_arrays(hf_adapter *a, gq_error *e) {
     if (!hf_folder_has(&a->folder, WEIGHTS)) {
         if (hf_folder_has(&a->folder, "adapter_model.bin"))
-            return gq_fail(
-                e,
-                "%s has an adapter_model.bin, which can run programs when it is read: load it with "
-                "peft and save it as safetensors",
-                a->folder.path);
+            return gq_fail(e,
+                           "%s has an adapter_model.bin, a pickle that can run code when it is loaded: load "
+                           "it with peft and save it as safetensors",
+                           a->folder.path);
         return gq_fail(e, "%s has no %s", a->folder.path, WEIGHTS);
     }
     return hf_list_read_file(&a->list, &a->folder, WEIGHTS, e) && adapter_sort(a, e);
@@ -455,7 +446,7 @@ static bool adapter_read_arrays(hf_adapter *a, gq_error *e) {
 
 bool hf_adapter_open(hf_adapter *a, const gq_adapter *given, gq_error *e) {
     *a = (hf_adapter){.given_scale = given->scale != 0 ? given->scale : 1};
-    if (!isfinite(a->given_scale)) return gq_fail_usage(e, "%s: its scale is no number", given->path);
+    if (!isfinite(a->given_scale)) return gq_fail_usage(e, "%s: its scale is not finite", given->path);
     return hf_folder_open(&a->folder, given->path, e) && adapter_read_config(a, e) &&
            adapter_read_arrays(a, e);
 }

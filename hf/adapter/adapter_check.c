@@ -300,14 +300,13 @@ static bool check_saved(const hf_targets *t, gq_error *e) {
             if (!hf_target_has_change(t, s))
                 return hf_adapter_fail(
                     t->adapter, e,
-                    "modules_to_save names '%.80s', but the adapter has no array in the place of "
-                    "'%s': %s",
-                    part, s->name, WHOLE);
+                    "modules_to_save names '%.80s', but the adapter has no tensor to replace '%s': %s", part,
+                    s->name, WHOLE);
         }
         if (part && n == 0 && !t->build->projector && !keeps_tied && !adapter_has_saved(t->adapter, part))
-            return hf_adapter_fail(t->adapter, e,
-                                   "modules_to_save names '%.80s', but no array of the adapter is of it: %s",
-                                   part, WHOLE);
+            return hf_adapter_fail(
+                t->adapter, e,
+                "modules_to_save names '%.80s', but no tensor of the adapter belongs to it: %s", part, WHOLE);
     }
     return true;
 }

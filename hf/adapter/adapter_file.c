@@ -13,9 +13,9 @@
 #include "base/checked.h"
 #include "base/checksum.h"
 #include "gguf/model.h"
-#include "hf/sources/sources.h"
 #include "hf/folder/folder.h"
 #include "hf/metadata/metadata.h"
+#include "hf/sources/sources.h"
 #include "hf/tensors/tensors.h"
 
 static const char INSTEAD[] =
@@ -191,7 +191,7 @@ static bool build_matrices(adapter_container *c, gq_error *e) {
 
 static bool tensor_fail(const hf_tensor *t, gq_error *e) {
     const hf_source *s = t->pieces[0].source;
-    return gq_fail(e, "%s: '%s' becomes %s in a way that does not leave its two matrices apart: %s",
+    return gq_fail(e, "%s: '%s' becomes %s in a step that low-rank matrices cannot go through: %s",
                    s ? hf_list_path(s->list, s->stored->file) : "the adapter", s ? s->name : "an array",
                    t->tensor.name, INSTEAD);
 }
@@ -259,11 +259,10 @@ static bool tensor_check_pieces(const hf_tensor *t, gq_error *e) {
         const hf_piece *p = &t->pieces[i];
         const hf_delta *d = p->source ? p->source->deltas.items : NULL;
         if (!d && t->stored_name)
-            return gq_fail(
-                e,
-                "the adapter changes '%s', but not number %zu of the %zu matrices that are one tensor "
-                "with it (%s): merge it into its model as that is read",
-                t->stored_name, i, t->n_pieces, t->tensor.name);
+            return gq_fail(e,
+                           "the adapter changes '%s', but not number %zu of the %zu matrices that are one "
+                           "tensor with it (%s): merge the adapter into the model instead (--lora)",
+                           t->stored_name, i, t->n_pieces, t->tensor.name);
         if (!d || p->n_ops || p->numbers || d->rank != first->rank || d->scale != first->scale)
             return tensor_fail(t, e);
     }
@@ -309,14 +308,13 @@ static bool tensors_make(adapter_container *c, gq_error *e) {
     for (size_t i = 0; i < c->build.n; i++)
         if (!tensor_make(c, &c->build.tensors[i], e)) return false;
     if (c->n == 0)
-        return hf_adapter_fail(&c->adapter, e, "nothing of the adapter is a part of the language model");
+        return hf_adapter_fail(&c->adapter, e, "no tensor of the adapter belongs to the language model");
     if (!json_is_true(json_object_get(c->config.merged, "tie_word_embeddings")) ||
         !hf_build_find(&c->build, "output.weight"))
         return true;
-    return hf_adapter_fail(
-        &c->adapter, e,
-        "it changes the head, which is the embedding in this model: llama.cpp has one matrix "
-        "for both; merge the adapter into its model as that is read");
+    return hf_adapter_fail(&c->adapter, e,
+                           "it changes the output head, which is tied to the token embedding: merge the "
+                           "adapter into the model instead (--lora)");
 }
 
 /* ---- the whole ---- */

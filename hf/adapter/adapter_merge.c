@@ -99,9 +99,10 @@ static bool adapter_check_base(hf_adapter *a, const hf_folder *f, gq_error *e) {
     if (!hf_folder_names(f->path, &id, &stem, e)) return false;
     bool same = strcasecmp(hf_path_last(base), hf_path_last(id)) == 0;
     free(id), free(stem);
-    return same || hf_folder_warn(&a->folder, "", e,
-                                  "it was made for the model '%.120s', by its config: is that the one in %s?",
-                                  base, f->path);
+    return same ||
+           hf_folder_warn(&a->folder, "", e,
+                          "its config names the base model '%.120s': check that this is the one in %s", base,
+                          f->path);
 }
 
 bool hf_adapters_settle_tokens(hf_adapters *a, hf_config *c, const hf_list *l, hf_folder **tokens,
@@ -112,8 +113,7 @@ bool hf_adapters_settle_tokens(hf_adapters *a, hf_config *c, const hf_list *l, h
         if (!adapter_check_base(one, c->folder, e) || !adapter_resize(one, c, l, &names, e)) return false;
         if (!hf_adapter_has_vocabulary(one)) continue;
         *tokens = &one->folder;
-        if (!hf_folder_warn(&one->folder, "", e, "its tokenizer takes the place of the model's"))
-            return false;
+        if (!hf_folder_warn(&one->folder, "", e, "its tokenizer replaces the model's")) return false;
     }
     return true;
 }
@@ -142,27 +142,26 @@ static const hf_source *all_experts_of(const hf_targets *t, const char *module) 
 static bool target_fail(const hf_targets *t, const hf_stored *of, const char *module, gq_error *e) {
     const hf_source *experts = all_experts_of(t, module);
     if (experts)
-        return hf_list_fail(&t->adapter->list, of, e,
-                            "it changes one expert, '%s', but the model in %s has all in one array, '%s': "
-                            "merge the adapter with "
-                            "the program that trained it, and name the folder that this saves",
-                            module, t->build->list->folder->path, experts->name);
-    return hf_list_fail(
-        &t->adapter->list, of, e,
-        "the model in %s has no array of the module '%s': the adapter is of another model (it "
-        "was made for %.120s), or was saved by a program whose names are not known here: then merge it with "
-        "that (merge_and_unload), and name the folder that this saves",
-        t->build->list->folder->path, module, base_or_unknown(t->adapter));
+        return hf_list_fail(
+            &t->adapter->list, of, e,
+            "it changes one expert, '%s', but the model in %s stores all experts in one tensor, '%s': merge "
+            "the adapter with the program that trained it, and convert the folder that it saves",
+            module, t->build->list->folder->path, experts->name);
+    return hf_list_fail(&t->adapter->list, of, e,
+                        "the model in %s has no module '%s': the adapter is for another model (it names "
+                        "%.120s), or was saved by a program whose names gquant does not know: then merge it "
+                        "with that program (merge_and_unload), and convert the folder that it saves",
+                        t->build->list->folder->path, module, base_or_unknown(t->adapter));
 }
 
 static bool shape_fail(const hf_targets *t, const hf_stored *of, const hf_source *s, uint64_t outputs,
                        uint64_t inputs, gq_error *e) {
-    return hf_list_fail(
-        &t->adapter->list, of, e,
-        "it changes a matrix of %llu outputs and %llu inputs, but '%s' has %llu rows of %llu: "
-        "the adapter is of another model (it was made for %.120s)",
-        (unsigned long long)outputs, (unsigned long long)inputs, s->name, (unsigned long long)s->rows,
-        (unsigned long long)s->columns, base_or_unknown(t->adapter));
+    return hf_list_fail(&t->adapter->list, of, e,
+                        "it changes a matrix of %llu outputs and %llu inputs, but '%s' has %llu rows of "
+                        "%llu: the adapter is for another model (it names %.120s)",
+                        (unsigned long long)outputs, (unsigned long long)inputs, s->name,
+                        (unsigned long long)s->rows, (unsigned long long)s->columns,
+                        base_or_unknown(t->adapter));
 }
 
 /* Makes a change of a source; *d is then complete but for its factors. */
@@ -171,8 +170,7 @@ static bool delta_begin(const hf_targets *t, const hf_source *s, const hf_stored
     if (s->coding == HF_MXFP4)
         return hf_list_fail(
             &t->adapter->list, of, e,
-            "'%s' is stored in MXFP4, to which nothing can be added: take the model's folder in "
-            "16 bits",
+            "'%s' is MXFP4, into which an adapter cannot be merged: use the model's folder in 16 bits",
             s->name);
     *d = (hf_delta){.list = &t->adapter->list, .scale = (float)scale};
     return true;
@@ -256,9 +254,7 @@ static bool change_bias(hf_targets *t, const hf_adapted *m, gq_error *e) {
     hf_delta d;
     hf_source *s = hf_target_find(t, m->module, ".bias");
     if (!s && hf_target_is_elsewhere(t, m, ".bias")) return true;
-    if (!s)
-        return hf_list_fail(&t->adapter->list, m->bias, e,
-                            "the model has no bias there that it could be added to");
+    if (!s) return hf_list_fail(&t->adapter->list, m->bias, e, "the model has no such bias to add it to");
     if (!hf_adapter_scale(t->adapter, m->module, &rank, &scale, e) ||
         !delta_begin(t, s, m->bias, &d, scale, e))
         return false;
@@ -370,8 +366,8 @@ static bool change_parameters(const hf_targets *t, const hf_adapted *m, bool *fo
     if (m->magnitude)
         return hf_list_fail(
             &t->adapter->list, m->magnitude, e,
-            "magnitudes of DoRA for parameters of several matrices cannot be merged here: name "
-            "the folder that peft saves when it has merged it (merge_and_unload)");
+            "gquant cannot merge DoRA magnitudes of parameters that hold several matrices: merge the adapter "
+            "with peft (merge_and_unload), and convert the folder that it saves");
     if (!pair_read(t, m, m->a, m->b, true, &p, e)) return false;
     hf_target_module(m->module, module, sizeof module);
     json_array_foreach(list, i, v) {
@@ -411,7 +407,7 @@ static bool change_one_expert(const hf_targets *t, const hf_adapted *m, bool *fo
     *found = true;
     if (m->magnitude)
         return hf_list_fail(&t->adapter->list, m->magnitude, e,
-                            "a magnitude of DoRA for one expert of '%s' cannot be merged here", s->name);
+                            "gquant cannot merge a DoRA magnitude of one expert of '%s'", s->name);
     if (!pair_read(t, m, m->a, m->b, false, &p, e) || !delta_begin(t, s, m->a, &d, p.scale, e)) return false;
     pair_shape all = p;
     all.all_ranks = mul_sat(p.rank, s->shape[0]);
@@ -465,8 +461,7 @@ static bool replace_array(hf_targets *t, const hf_adapted *m, const hf_stored *b
         return e->status != GQ_OK && e->remedy == GQ_REMEDY_MEMORY ? false : target_fail(t, by, m->module, e);
     if (s->stored && (s->deltas.n > 0 || s->is_adapters))
         return hf_list_fail(&t->adapter->list, by, e,
-                            "it takes the place of '%s', which an adapter before has changed already",
-                            s->name);
+                            "it replaces '%s', which an earlier adapter has changed", s->name);
     bool fits = by->n_dims == s->n_dims && by->n_dims > 0 && by->shape[by->n_dims - 1] == s->columns;
     for (uint32_t i = 0; fits && i + 1 < by->n_dims; i++)
         fits = by->shape[i] == s->shape[i] || (by->n_dims == 2 && source_is_of_tokens(t, m->module));
@@ -492,7 +487,8 @@ static bool left_out_warn(const hf_targets *t, gq_error *e) {
                            plural_suffix(t->n_left_out), t->left_out, t->n_left_out == 1 ? "is" : "are")) &&
            (!t->build->projector || i < t->build->n_sources ||
             hf_folder_warn(f, "", e,
-                           "nothing of it belongs to the projector (mmproj), which is the base model's"));
+                           "no tensor of it belongs to the multimodal projector (mmproj), which stays the "
+                           "base model's"));
 }
 
 static bool adapter_attach(hf_targets *t, gq_error *e) {
@@ -549,14 +545,13 @@ bool hf_adapters_check_used(const hf_adapters *a, const hf_build *b, gq_error *e
     if (n == 0) return true;
     const hf_list *l = adapter_list_of(a, &b->sources[first]);
     if (b->projector)
-        ok = gq_fail(e, "%s changes '%s', of which the projector (mmproj) has no tensor as it is: %s",
+        ok = gq_fail(e, "%s changes '%s', which the multimodal projector (mmproj) stores in another form: %s",
                      l->folder->path, b->sources[first].name,
-                     "merge it with peft (merge_and_unload), and name the folder that this saves");
-    return ok &&
-           hf_folder_warn(l->folder, "", e,
-                          "it changes %zu array%s, such as '%s', that no tensor of the file is made of: the "
-                          "change is left out",
-                          n, plural_suffix(n), b->sources[first].name);
+                     "merge it with peft (merge_and_unload), and convert the folder that it saves");
+    return ok && hf_folder_warn(l->folder, "", e,
+                                "it changes %zu tensor%s, such as '%s', that no tensor of the GGUF is made "
+                                "of: the change is left out",
+                                n, plural_suffix(n), b->sources[first].name);
 }
 
 bool hf_adapters_fold(const hf_adapters *a, uint32_t *content, gq_error *e) {

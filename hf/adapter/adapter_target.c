@@ -152,8 +152,8 @@ bool hf_target_copy_embedding(hf_targets *t, const char *module, gq_error *e) {
     if (embedding->deltas.n > 0 || embedding->is_adapters)
         return hf_adapter_fail(
             t->adapter, e,
-            "it changes the head '%s', which is the embedding in this model, and an adapter before has "
-            "changed that: merge them with peft (merge_and_unload), and name the folder that this saves",
+            "it changes the output head '%s', which is tied to the token embedding, which an earlier adapter "
+            "has changed: merge them with peft (merge_and_unload), and convert the folder that it saves",
             module);
     hf_source copy = *embedding, *head = hf_target_add(t, module, ".weight", e);
     if (!head) return false;
@@ -234,7 +234,7 @@ bool hf_target_replace_rows(hf_targets *t, const hf_adapted *m, gq_error *e) {
         m->rows->shape[1] != s->columns)
         return hf_list_fail(
             l, m->rows, e,
-            "rows of %zu tokens, by trainable_token_indices, do not fit the model's array of '%s'", n,
+            "rows of %zu tokens, by trainable_token_indices, do not fit the model's tensor of '%s'", n,
             m->module);
     hf_delta d = {.list = l, .columns = {.stored = m->rows}, .own_rows = calloc(n + 1, sizeof *d.own_rows)};
     bool ok = (d.own_rows || gq_fail_memory(e, n * sizeof *d.own_rows)) &&
@@ -243,7 +243,7 @@ bool hf_target_replace_rows(hf_targets *t, const hf_adapted *m, gq_error *e) {
         json_int_t id = json_integer_value(json_array_get(tokens, i));
         d.own_rows[d.n_own_rows++] = (hf_own_row){(uint64_t)id, i};
         if (!json_is_integer(json_array_get(tokens, i)) || id < 0 || (uint64_t)id >= s->rows)
-            ok = hf_adapter_fail(t->adapter, e, "trainable_token_indices: number %zu is no token of '%s'", i,
+            ok = hf_adapter_fail(t->adapter, e, "trainable_token_indices: token %zu is not in '%s'", i,
                                  s->name);
     }
     if (!ok) return free(d.own_rows), false;

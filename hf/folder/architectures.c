@@ -57,8 +57,9 @@ static bool granite_layer(const hf_config *c, const json_t *v, uint32_t layers, 
     *layer = v ? json_integer_value(v) : -1;
     if (*layer < 0) *layer += layers;
     return ((!v || json_is_integer(v)) && *layer >= 0 && *layer < layers) ||
-           hf_config_fail(c, e, "deepstack_layer_map or spatial_target_layers: no number of one of %u layers",
-                          layers);
+           hf_config_fail(
+               c, e, "deepstack_layer_map or spatial_target_layers: expected the number of one of %u layers",
+               layers);
 }
 
 /* How many pairs of a list come before pair i, as numbers stand there. */
@@ -163,7 +164,7 @@ static bool architecture_fail(const hf_config *c, gq_error *e) {
     size_t row = 0, n = 0, distinct = 0;
     for (const arch_refusal *r = arch_refused; r->name; r++)
         if (strcmp(r->name, c->class_name) == 0)
-            return hf_config_fail(c, e, "a %s is not read: %s", r->name, r->why);
+            return hf_config_fail(c, e, "%s is not supported: %s", r->name, r->why);
     for (const arch_class *of = class_next(NULL, &row); of && n < MOST; of = class_next(of, &row))
         names[n++] = of->name;
     qsort(names, n, sizeof *names, by_text);
@@ -171,8 +172,8 @@ static bool architecture_fail(const hf_config *c, gq_error *e) {
         if (!distinct || strcmp(names[distinct - 1], names[i]) != 0) names[distinct++] = names[i];
     const char *near = gq_nearest(c->class_name, names, distinct, 7);
     return hf_config_fail(c, e,
-                          "the architecture %s is not one of the %zu that can be read%s%s%s; llama.cpp's "
-                          "converter may be able to make a GGUF of it, which can be read then",
+                          "%s is not one of the %zu supported model classes%s%s%s; llama.cpp's converter may "
+                          "support it: convert with it, and quantize the GGUF",
                           c->class_name, distinct, near ? " (the nearest is " : "", near ? near : "",
                           near ? ")" : "");
 }
@@ -190,8 +191,8 @@ bool hf_architecture_find_class(hf_config *c, gq_error *e) {
     c->class_name = text && !class_of_root_counts(root) ? text : root;
     if (!c->class_name && part)
         return hf_config_fail(c, e,
-                              "a %s is a part of an image model, and its weights, "
-                              "diffusion_pytorch_model*.safetensors, are not here",
+                              "%s is a part of an image model, and its weights, "
+                              "diffusion_pytorch_model*.safetensors, are missing",
                               part);
     if (!c->class_name)
         return hf_config_fail(c, e, "no model class: expected \"architectures\": [\"...ForCausalLM\"]");
@@ -207,12 +208,11 @@ bool hf_architecture_decide(hf_config *c, gq_error *e) {
         if (of->when != WHEN_ALWAYS) break;
     }
     if (!c->row)
-        return hf_config_fail(
-            c, e,
-            "a draft of EAGLE-3 has draft_vocab_size and one layer, and is of a class for drafts or "
-            "LlamaForCausalLM: a %s with %llu layer%s %s draft_vocab_size cannot be read",
-            c->class_name, (unsigned long long)c->layers, plural_suffix(c->layers),
-            hf_config_has(c, "draft_vocab_size") ? "and" : "without");
+        return hf_config_fail(c, e,
+                              "expected an EAGLE-3 draft model, which has draft_vocab_size and one layer, "
+                              "found a %s with %llu layer%s %s draft_vocab_size",
+                              c->class_name, (unsigned long long)c->layers, plural_suffix(c->layers),
+                              hf_config_has(c, "draft_vocab_size") ? "and" : "without");
     c->arch = c->row->name;
     c->like = &(c->class_row->like ? arch_named(c->class_row->like) : c->row)->folder;
     return true;

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 enum { LAYERS_MOST = 4096 }; /* the largest published models have some 130 */
 
 /* ---- the text model's object ---- */
@@ -84,9 +83,8 @@ static bool layers_agree(const hf_config *c, const char *key, bool full, json_t 
         json_t *own = json_object_get(json_object_get(layers, number), key);
         if (!own || json_is_null(own)) own = json_object_get(c->merged, key);
         if (*value && !json_equal(own, *value))
-            return hf_config_fail(c, e,
-                                  "per_layer_config: %s of layer %s is not that of other layers with %s", key,
-                                  number, kind ? kind : "such attention");
+            return hf_config_fail(c, e, "per_layer_config: %s of layer %s differs from other layers with %s",
+                                  key, number, kind ? kind : "such attention");
         *value = own;
     }
     return true;
@@ -106,7 +104,7 @@ static bool config_gather_layers(hf_config *c, gq_error *e) {
         if (!layers_agree(c, key, true, &full, e) || !layers_agree(c, key, false, &others, e)) return false;
         if ((others && !json_equal(others, common)) || (full && !to && !json_equal(full, common)))
             return hf_config_fail(
-                c, e, "per_layer_config: %s is not that of the model, in layers that cannot differ", key);
+                c, e, "per_layer_config: %s differs from the model's, in layers that cannot differ", key);
         if (full && to && (r == 0 || full != common) && !json_object_get(c->merged, to) &&
             json_object_set(c->merged, to, full) != 0)
             return gq_fail_memory(e, 0);
@@ -129,7 +127,7 @@ static bool config_count_stacks(hf_config *c, gq_error *e) {
     const char *key = c->row->folder.stack;
     uint32_t n = 0, bare = c->row->bare_layers;
     if (bare && c->layers <= bare)
-        return hf_config_fail(c, e, "%llu layers, expected more than %u: the last %u %s none of the model's",
+        return hf_config_fail(c, e, "%llu layers, expected more than %u: the last %u %s not counted",
                               (unsigned long long)c->layers, bare, bare, bare == 1 ? "is" : "are");
     c->layers -= bare;
     if (!key) return true;

@@ -1,11 +1,8 @@
 #include "hf/folder/folder.h"
 
-
 bool hf_target_refuse(const char *target, const char *path, gq_error *e) {
     return !target ||
-           gq_fail_usage(e,
-                         "%s needs no target, as it is no draft that takes its vocabulary from another "
-                         "model: %s is not used",
+           gq_fail_usage(e, "%s is not a draft model with its target's vocabulary: remove the target %s",
                          path, target);
 }
 
@@ -14,9 +11,8 @@ static bool draft_check_mask(const hf_config *c, gq_error *e) {
     static const char NAME[] = "mask_embedding.pt";
     if (!hf_folder_has(c->folder, NAME)) return true;
     return gq_fail(e,
-                   "%s/%s is a pickle, which is not read here, and it has the embedding of the mask's token: "
-                   "llama.cpp's "
-                   "converter can make a GGUF of this folder, which can be quantized then",
+                   "%s/%s is a pickle with the mask token's embedding, which gquant does not read: convert "
+                   "the folder with llama.cpp's converter, and quantize the GGUF",
                    c->folder->path, NAME);
 }
 
@@ -34,17 +30,16 @@ bool hf_target_open(hf_target *t, const char *path, hf_config *draft, gq_error *
     arch_target needs = draft->row->folder.target;
     if (!needs) return hf_target_refuse(path, draft->folder->path, e);
     if (!path)
-        return gq_fail_remedy(
-            e, GQ_REMEDY_TARGET_MODEL,
-            "%s: a %s drafts for another model, whose vocabulary it has: that model's folder is "
-            "needed, too",
-            draft->file, draft->class_name);
+        return gq_fail_remedy(e, GQ_REMEDY_TARGET_MODEL,
+                              "%s: a %s is a draft model with its target's vocabulary: expected the target "
+                              "model's folder as well",
+                              draft->file, draft->class_name);
     if (!draft_check_mask(draft, e) || !hf_folder_open(&t->folder, path, e) ||
         !(needs == TARGET_WHOLE ? hf_config_read(&t->config, &t->folder, e)
                                 : hf_config_read_like(&t->config, &t->folder, draft, e)))
         return false;
     if (needs == TARGET_WHOLE && t->config.row->folder.target)
-        return hf_config_fail(&t->config, e, "a %s is a draft itself: expected the model that it drafts for",
+        return hf_config_fail(&t->config, e, "%s is a draft model itself: expected the target model",
                               t->config.class_name);
     draft->target = &t->config;
     return target_set_tokens(t, draft, e);

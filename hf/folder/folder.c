@@ -53,7 +53,7 @@ bool hf_folder_has(const hf_folder *f, const char *name) {
 static bool folder_add_warning(hf_folder *f, const char *text, gq_error *e) {
     if (f->warnings.n > HF_WARNINGS_MOST) return true;
     if (f->warnings.n == HF_WARNINGS_MOST)
-        return warnings_add(&f->warnings, e, "%s: more is left out than these warnings say", f->path);
+        return warnings_add(&f->warnings, e, "%s: further warnings are not shown", f->path);
     return warnings_add(&f->warnings, e, "%s", text);
 }
 
@@ -83,7 +83,7 @@ static bool folder_check_pointer(const gq_file *f, gq_error *e) {
     if (f->size < sizeof begin) return true;
     if (!gq_file_read(f, 0, begin, sizeof begin, e)) return false;
     return memcmp(begin, lfs, sizeof begin) != 0 ||
-           gq_fail(e, "%s is a pointer of Git LFS, not the file itself: fetch it with git lfs pull", f->path);
+           gq_fail(e, "%s is a Git LFS pointer, not the file itself: fetch it with git lfs pull", f->path);
 }
 
 /* Opens a file of the folder and lists it. A link of the hub's cache whose file was removed is an error of

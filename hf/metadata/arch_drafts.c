@@ -32,7 +32,7 @@ static bool eagle_add_layers(const hf_config *c, hf_pairs *p, gq_error *e) {
     if (list && !(json_is_array(list) && json_array_size(list) == 0))
         return hf_config_fail(c, e, "%s: expected an array of %d layers of the target", name, EAGLE_LAYERS);
     if (n < EAGLE_LAYERS + 1)
-        return hf_config_fail(c->target, e, "%d layers, expected more of a model that has a draft", n);
+        return hf_config_fail(c->target, e, "%d layers, expected more in the target of a draft model", n);
     return hf_pairs_add_i32(p, 2, e) && hf_pairs_add_i32(p, n / 2, e) && hf_pairs_add_i32(p, n - 3, e);
 }
 
@@ -114,9 +114,11 @@ bool draft_gemma4(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error 
         return false;
     for (uint64_t l = 0; l < c->layers; l++)
         if (!arch_layer_is(kinds, l, "full_attention"))
-            return hf_config_fail(c, e, "layer_types: expected full_attention of all layers of such a draft");
+            return hf_config_fail(c, e,
+                                  "layer_types: expected full_attention in all layers of such a draft model");
     if (cap != 0)
-        return hf_config_fail(c, e, "final_logit_softcapping is %g, expected none of such a draft", cap);
+        return hf_config_fail(c, e, "final_logit_softcapping is %g, expected none in such a draft model",
+                              cap);
     if (own && own != tokens)
         return hf_config_fail(c, e, "draft_vocab_size is %u, expected %u, the whole vocabulary", own, tokens);
     return hf_pairs_f32(p, i->key, (float)sqrt(width), e);

@@ -147,9 +147,9 @@ bool own_lfm2_width(const arch_item *i, const hf_config *c, hf_pairs *p, gq_erro
             return false;
         width = 2 * width / 3;
         if (!(factor > 0 && factor * (double)width < 4294967296.0) || multiple == 0)
-            return hf_config_fail(c, e,
-                                  "block_ffn_dim_multiplier %g, block_multiple_of %u: no width comes of them",
-                                  factor, multiple);
+            return hf_config_fail(
+                c, e, "block_ffn_dim_multiplier %g and block_multiple_of %u give no feed-forward width",
+                factor, multiple);
         width = (uint64_t)(factor * (double)width);
         width = (width + multiple - 1) / multiple * multiple;
     }
@@ -323,8 +323,8 @@ bool own_labels(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e
         snprintf(number, sizeof number, "%zu", k);
         const json_t *label = json_object_get(labels, number);
         if (!json_is_string(label))
-            return hf_config_fail(c, e, "id2label: %s is no text, expected one for each number from 0 on",
-                                  number);
+            return hf_config_fail(
+                c, e, "id2label: %s is not a string, expected one for each number from 0 on", number);
         if (!hf_pairs_add_string(p, json_string_value(label), json_string_length(label), e)) return false;
     }
     return !labels || hf_pairs_array(p, i->key, GGUF_STRING, e);

@@ -2,8 +2,8 @@
  * which names models keep their values; the functions here are the kinds of items that any list may have.
  *
  * All integers are checked to be of 32 bits when they are read, so sums and products of two fit 64 bits. */
-#include "hf/metadata/metadata.h"
 #include "hf/folder/folder.h"
+#include "hf/metadata/metadata.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -99,7 +99,8 @@ bool arch_layer_list(const hf_config *c, const char *name, const json_t **list, 
     size_t n = json_array_size(v);
     *list = v;
     if (!v) return true;
-    if (!json_is_array(v)) return hf_config_fail(c, e, "%s is no array, expected one value per layer", name);
+    if (!json_is_array(v))
+        return hf_config_fail(c, e, "%s is not an array, expected one value per layer", name);
     return n == c->layers || n == hf_config_blocks(c) ||
            hf_config_fail(c, e, "%s has %zu entries, expected one for each of the %llu layers", name, n,
                           (unsigned long long)c->layers);
@@ -255,7 +256,7 @@ bool pair_quotient(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error
     uint64_t a, b;
     bool missing;
     if (!pair_read_two(i, c, &a, &b, &missing, e) || missing) return missing;
-    return b ? arch_set_u64(i, c, p, a / b, e) : hf_config_fail(c, e, "%s: the second is 0", i->names);
+    return b ? arch_set_u64(i, c, p, a / b, e) : hf_config_fail(c, e, "%s: the divisor is 0", i->names);
 }
 
 bool pair_kv_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
@@ -275,7 +276,7 @@ static bool share_set(const arch_item *i, const hf_config *c, hf_pairs *p, const
                               i->key);
     if (!arch_float(i, c, names, &factor, &missing, e) || missing) return missing;
     if (!(factor >= 0 && width * factor < 4294967296.0))
-        return hf_config_fail(c, e, "%s is %g, expected a part of a width", names ? names : i->key, factor);
+        return hf_config_fail(c, e, "%s is %g, expected 0 to 1", names ? names : i->key, factor);
     return hf_pairs_u32(p, i->key, (uint32_t)(width * factor) / divisor, e);
 }
 
@@ -350,7 +351,7 @@ bool pair_expect(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
     double number = strtod(expected, &end);
     if (json_is_number(v) && !*end && json_number_value(v) == number) return true;
     if ((!v && i->need == IF) || (text && strcmp(text, expected) == 0)) return true;
-    hf_config_fail(c, e, "%s is %s, expected %s: readers of %s know nothing else", name,
+    hf_config_fail(c, e, "%s is %s, expected %s: llama.cpp's %s supports nothing else", name,
                    text ? text
                    : v  ? "of another kind"
                         : "missing",

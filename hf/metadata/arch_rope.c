@@ -122,7 +122,7 @@ static bool rope_set_hunyuan(const hf_config *c, hf_pairs *p, double alpha, doub
                               theta, length, TRAINED, STRETCHED);
     double base = theta * pow(alpha, dims / (dims - 2));
     if (!(dims > 2) || !(base > 0) || !isfinite((float)base))
-        return hf_config_fail(c, e, "rope alpha %g with heads of %g: no base comes of them", alpha, dims);
+        return hf_config_fail(c, e, "rope alpha %g with heads of %g gives no finite base", alpha, dims);
     return hf_pairs_f32(p, ".rope.freq_base", (float)base, e) &&
            hf_pairs_text(p, ".rope.scaling.type", "none", e) &&
            hf_pairs_f32(p, ".rope.scaling.factor", 1, e) &&

@@ -50,7 +50,7 @@ static bool general_set_sampling(hf_folder *f, hf_pairs *p, gq_error *e) {
         else if (rows[r].type == GGUF_FLOAT32 && json_is_number(v) && fabs(number) <= FLT_MAX)
             ok = hf_pairs_f32(p, rows[r].key, (float)number, e);
         else if (v && !json_is_null(v))
-            ok = hf_folder_warn(f, FILE_NAME, e, "%s is no %s; it is left out", rows[r].name,
+            ok = hf_folder_warn(f, FILE_NAME, e, "%s is not a %s; it is left out", rows[r].name,
                                 rows[r].type == GGUF_STRING ? "text" : "number that fits");
     }
     json_decref(generation);
@@ -146,8 +146,8 @@ static bool general_check_judge(const hf_folder *f, const hf_config *c, const js
                 if (strncasecmp(at, judges[k], strlen(judges[k])) == 0)
                     ok = hf_config_fail(
                         c, e,
-                        "%s is a reranker, whose head is made of the output's rows: it cannot be "
-                        "read; llama.cpp's converter can make a GGUF of it",
+                        "%s is a reranker, whose head is made of rows of the output matrix, which gquant "
+                        "does not support: convert it with llama.cpp's converter, and quantize the GGUF",
                         names[i]);
     free(id), free(stem);
     return ok;

@@ -45,7 +45,7 @@ static bool arch_complete(const hf_config *c, hf_pairs *p, gq_error *e) {
 
 bool hf_arch_pairs(const hf_config *c, hf_pairs *p, gq_error *e) {
     if (c->layers > BLOCKS_MOST || c->predicting > BLOCKS_MOST || hf_config_blocks(c) > BLOCKS_MOST)
-        return hf_config_fail(c, e, "%llu layers and %llu that predict, expected at most %d together",
+        return hf_config_fail(c, e, "%llu layers and %llu MTP layers, expected at most %d together",
                               (unsigned long long)c->layers, (unsigned long long)c->predicting, BLOCKS_MOST);
     return hf_items_set(c->class_row->pairs ? c->class_row->pairs : c->like->pairs, c, p, e) &&
            arch_complete(c, p, e) && hf_modules_pair(c, p, e);
@@ -73,7 +73,7 @@ static bool pairs_add_layers(hf_build *b, hf_pairs *pairs, const char *number, g
         whole = whole && s;
     }
     for (uint64_t i = 0; whole && i < b->config->layers; i++)
-        if (!number_find(b, i, number, &s, e) || !hf_list_floats(s->list, s->stored, 0, 1, &x, e) ||
+        if (!number_find(b, i, number, &s, e) || !hf_build_floats(s, 0, 1, &x, e) ||
             !hf_pairs_add_f32(pairs, x, e))
             return false;
     snprintf(name, sizeof name, "xielu.%s", number);
@@ -140,7 +140,7 @@ static bool pairs_set_wide(hf_build *b, hf_pairs *pairs, const char *name, const
     uint64_t x[64];
     for (size_t i = 0; i < b->list->n && !s; i++)
         if (name_ends(b->list->stored[i].name, name)) s = &b->list->stored[i];
-    if (!s) return hf_config_fail(b->config, e, "no array is %s, by which n-grams are looked up", name);
+    if (!s) return hf_config_fail(b->config, e, "missing tensor %s, by which n-grams are looked up", name);
     if (s->dtype != HF_I64 || s->n != expected)
         return hf_list_fail(
             b->list, s, e, "%llu elements of type %s, expected %llu of I64 by ngram_size and heads_per_ngram",
@@ -168,7 +168,7 @@ static bool pairs_set_ngrams(hf_build *b, hf_pairs *pairs, gq_error *e) {
     /* Ids of an n-gram's places; n-grams of two tokens and more have heads. */
     uint64_t all = (length ? length - 1 : 0) * (uint64_t)heads, n[] = {length, all, all};
     if (!table || table->tensor.ne[0] > UINT32_MAX)
-        return hf_config_fail(b->config, e, "no array is a part of the table of n-grams");
+        return hf_config_fail(b->config, e, "missing tensor: the table of n-grams");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!pairs_set_wide(b, pairs, rows[i][0], rows[i][1], n[i], e)) return false;
     return hf_pairs_u32(pairs, ".embedding_length_per_layer_input", (uint32_t)table->tensor.ne[0], e);

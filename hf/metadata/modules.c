@@ -69,7 +69,8 @@ static bool pooling_unknown(const hf_config *c, const char *path, bool is_missin
                            : "expected one of mean, cls and last pooling, the kinds that a GGUF can name";
     if (c->row->graph.embeds) return gq_fail(e, "%s/%s: %s", c->folder->path, name, what);
     return hf_folder_warn(c->folder, name, e,
-                          "%s; the file has no pooling_type: set it where you run the model", what);
+                          "%s; the GGUF has no pooling_type: set it where you run the model (--pooling)",
+                          what);
 }
 
 /* Sets a pair to the pooling that modules.json has, if any. */
@@ -106,11 +107,10 @@ bool hf_modules_pair(const hf_config *c, hf_pairs *p, gq_error *e) {
     if (c->row->graph.embeds || hf_pairs_find(p, key)) return true;
     return pooling_set(c, key, p, e) &&
            (!hf_pairs_find(p, key) || c->row->folder.pools ||
-            hf_folder_warn(
-                c->folder, "modules.json", e,
-                "the file says how texts are pooled, which older releases of llama.cpp do not read for "
-                "the architecture %s: there, set it where you run the model (--pooling)",
-                c->row->name));
+            hf_folder_warn(c->folder, "modules.json", e,
+                           "older releases of llama.cpp do not read pooling_type for the architecture %s: "
+                           "set it there with --pooling",
+                           c->row->name));
 }
 
 /* ---- dense heads ---- */
@@ -130,7 +130,7 @@ static bool module_is_dense(const hf_config *c, const json_t *module, dense_modu
     snprintf(to->weights, sizeof to->weights, "%s/model.safetensors", to->path);
     *is = hf_folder_has(c->folder, to->weights);
     return *is || hf_folder_warn(c->folder, to->weights, e,
-                                 "is missing: download it, or embeddings are those before this dense head");
+                                 "is missing: download it, or the embeddings lack this dense layer");
 }
 
 /* key NULL: both sizes, under the head's own keys; else how long its vectors are. */
@@ -141,8 +141,7 @@ static bool dense_set_sizes(const hf_config *c, const dense_module *of, const ch
     bool ok = module_config(c->folder, of->path, &config, e);
     const char *act = json_string_value(json_object_get(config, "activation_function"));
     if (ok && act && !strstr(act, "Identity"))
-        ok = gq_fail(e,
-                     "%s/%s/config.json: activation_function is %.80s, and readers of GGUF files apply none",
+        ok = gq_fail(e, "%s/%s/config.json: activation_function is %.80s, which llama.cpp does not apply",
                      c->folder->path, of->path, act);
     for (size_t i = key_out ? 1 : 0; ok && i < 2; i++) {
         char key[32];
@@ -196,8 +195,8 @@ static bool modules_know(const hf_config *c, const json_t *module, gq_error *e) 
     const char *type = json_string_value(json_object_get(module, "type"));
     return (c->row->graph.has_dense && module_is(module, "Dense")) ||
            hf_folder_warn(c->folder, "modules.json", e,
-                          "the module %.80s is left out, as %s files have none: embeddings are not those of "
-                          "the whole model",
+                          "the module %.80s is left out, which %s GGUFs cannot have: the embeddings differ "
+                          "from the base model's",
                           type ? type : "without a type", c->row->name);
 }
 

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "hf/metadata/metadata.h"
 #include "hf/folder/folder.h"
+#include "hf/metadata/metadata.h"
 
 enum { FLOATS_MOST = 4096, MARKS_MOST = 4096 };
 
@@ -34,7 +34,7 @@ bool pair_integers(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error
         const json_t *v = json_array_get(list, k);
         json_int_t x = json_integer_value(v);
         if (!json_is_integer(v) || x > INT32_MAX || x < INT32_MIN)
-            return hf_config_fail(c, e, "%s: entry %zu is no integer of 32 bits", i->names, k);
+            return hf_config_fail(c, e, "%s: entry %zu is not a 32-bit integer", i->names, k);
         if (!hf_pairs_add_i32(p, x < 0 && i->value != 0 ? 0 : (int32_t)x, e)) return false;
     }
     return hf_pairs_array(p, i->key, GGUF_INT32, e);
@@ -105,11 +105,12 @@ bool pair_marked(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
     uint32_t n;
     const json_t *list = arch_value(c, name);
     if (!hf_config_u32_or(c, count, 0, &n, e)) return false;
-    if (n > MARKS_MOST) return hf_config_fail(c, e, "%u layers that see, expected at most %d", n, MARKS_MOST);
+    if (n > MARKS_MOST)
+        return hf_config_fail(c, e, "%u layers of the vision encoder, expected at most %d", n, MARKS_MOST);
     for (size_t k = 0; k < json_array_size(list); k++) {
         json_int_t at = json_integer_value(json_array_get(list, k));
         if (!json_is_integer(json_array_get(list, k)) || at >= (json_int_t)n || at < -(json_int_t)n)
-            return hf_config_fail(c, e, "%s: entry %zu is no number of one of %u layers", name, k, n);
+            return hf_config_fail(c, e, "%s: entry %zu is not the number of one of %u layers", name, k, n);
         marks[at < 0 ? at + (json_int_t)n : at] = true;
     }
     for (uint32_t k = 0; k < n; k++)
@@ -259,7 +260,8 @@ bool clip_mimo_windows(const arch_item *i, const hf_config *c, hf_pairs *p, gq_e
         !hf_config_bool_or(c, "audio.hybrid_attention", false, &is_hybrid, e))
         return false;
     if (layers > MARKS_MOST)
-        return hf_config_fail(c, e, "%u layers that hear, expected at most %d", layers, MARKS_MOST);
+        return hf_config_fail(c, e, "%u layers of the audio encoder, expected at most %d", layers,
+                              MARKS_MOST);
     for (uint32_t k = 0; k < layers; k++)
         if (!hf_pairs_add_i32(p, is_hybrid && group > 1 && k % group < group - 1 ? 0 : -1, e)) return false;
     return hf_pairs_array(p, i->key, GGUF_INT32, e);

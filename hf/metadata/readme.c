@@ -150,7 +150,7 @@ bool hf_readme_front(hf_folder *f, json_t **front, gq_error *e) {
         if (whole && span_is(line, "---")) end = begin;
     }
     bool ok =
-        !begun || end || hf_folder_warn(f, "README.md", e, "the front matter has no end; it is left out");
+        !begun || end || hf_folder_warn(f, "README.md", e, "the front matter does not end; it is left out");
     size_t behind = end;
     while (whole && at < end && front_next(text, end, &at, &line)) front_line(*front, line, &list);
     while (front_next(text, n, &behind, &line))

@@ -70,7 +70,7 @@ static const json_t *plain_setting(const coded_find *c, const char *key) {
 static bool source_check_scale(const coded_find *c, const hf_stored *t, const hf_stored *scale, gq_error *e) {
     bool is_power = scale->dtype == HF_U8 && stored_is_f8(t); /* MXFP8 */
     return scale->dtype < HF_I64 || is_power ||
-           hf_list_fail(c->list, scale, e, "a scale of type %s cannot be read, expected floats",
+           hf_list_fail(c->list, scale, e, "a scale of type %s, expected floats",
                         hf_dtype_name(scale->dtype));
 }
 
@@ -78,7 +78,7 @@ static bool source_check_scale(const coded_find *c, const hf_stored *t, const hf
 static bool factor_read(const coded_find *c, const hf_stored *scale, float *x, gq_error *e) {
     if (!hf_list_floats(c->list, scale, 0, 1, x, e)) return false;
     return (isfinite(*x) && *x > 0) ||
-           hf_list_fail(c->list, scale, e, "the scale of the whole array is %g, expected a number above 0",
+           hf_list_fail(c->list, scale, e, "the scale of the whole tensor is %g, expected a number above 0",
                         (double)*x);
 }
 
@@ -108,7 +108,7 @@ static bool source_set_scale_blocks(const coded_find *c, hf_source *s, const jso
         json_int_t rows = json_integer_value(json_array_get(blocks, 0)),
                    columns = json_integer_value(json_array_get(blocks, 1));
         if (rows <= 0 || columns <= 0)
-            return hf_config_fail(c->config, e, "blocks of scales are no two sizes");
+            return hf_config_fail(c->config, e, "the block size of scales is not two integers");
         s->scale_rows = (uint64_t)rows, s->scale_columns = (uint64_t)columns;
     } else if (is_spread) {
         s->scale_rows = s->scale_columns = SPREAD_BLOCK, has_blocks = true;
@@ -125,9 +125,9 @@ static bool source_set_scale_blocks(const coded_find *c, hf_source *s, const jso
     if (scale->n != wanted && !has_blocks)
         return hf_list_fail(
             c->list, s->stored, e,
-            "'%s' has scales of blocks of rows and columns, quantized by %s, and config.json does not say of "
-            "how many: expected quantization_config.weight_block_size, most often [128, 128]; take the "
-            "config.json that belongs to these weights, or the model's folder in 16 bits",
+            "'%s' has scales of blocks of rows and columns, quantized by %s, and config.json does not say "
+            "their size: expected quantization_config.weight_block_size, most often [128, 128]; get the "
+            "config.json that belongs to these weights, or use the model's folder in 16 bits",
             scale->name, c->method ? c->method : "an FP8 tool that config.json does not name");
     bool fits = scale->n == wanted && (same_dims || is_spread || !has_blocks) &&
                 (!same_dims || s->n_dims == 0 || scale->shape[s->n_dims - 1] == wide) &&
@@ -141,10 +141,9 @@ static bool source_set_zeros(const coded_find *c, hf_source *s, gq_error *e) {
     if (!coded_method_is(c, "compressed-tensors")) return true;
     s->zero = coded_sibling(c, t->name, 0, "_zero_point");
     if (!s->zero && json_is_false(plain_setting(c, "symmetric")))
-        return hf_list_fail(
-            c->list, t, e,
-            "there is no _zero_point beside it, and the config says symmetric: false: part of "
-            "the model was not saved or downloaded");
+        return hf_list_fail(c->list, t, e,
+                            "there is no _zero_point beside it, and the config says symmetric: false: "
+                            "download the whole model");
     bool fits = !s->zero || (s->zero->n == scale->n && s->zero->n_dims == scale->n_dims &&
                              memcmp(s->zero->shape, scale->shape, sizeof scale->shape) == 0);
     return fits || coded_fail(c, t, s->zero, e);
@@ -170,10 +169,9 @@ static bool source_set_order(const coded_find *c, hf_source *s, const json_t *or
     float first;
     s->group = coded_sibling(c, s->stored->name, strlen("_packed"), "_g_idx");
     if (!s->group)
-        return !sorts ||
-               hf_list_fail(c->list, s->stored, e,
-                            "there is no _g_idx beside it, and the config says actorder: group: part "
-                            "of the model was not saved or downloaded");
+        return !sorts || hf_list_fail(c->list, s->stored, e,
+                                      "there is no _g_idx beside it, and the config says actorder: group: "
+                                      "download the whole model");
     if (s->group->dtype != HF_I32 || s->group->n != s->columns) return coded_fail(c, s->stored, s->group, e);
     if (!hf_list_floats(c->list, s->group, 0, 1, &first, e)) return false;
     if (first == -1) s->group = NULL; /* all are -1 where nothing was sorted */
@@ -193,14 +191,13 @@ static bool source_make_packed(const coded_find *c, hf_source *s, gq_error *e) {
     if (!bits_fit(bits) || group <= 0)
         return hf_config_fail(
             c->config, e,
-            "packed integers of %llu bits in groups of %lld cannot be read; 2, 4 or 8 bits, "
-            "the same for all, can",
+            "packed integers of %llu bits in groups of %lld, expected 2, 4 or 8 bits, the same for all",
             (unsigned long long)bits, (long long)group);
     if (!s->scale || !shape || shape->n != 2 || t->dtype != HF_I32 || t->n_dims != 2)
         return hf_list_fail(c->list, t, e, "packed integers need a _scale and a _shape beside them");
     if (!hf_list_floats(c->list, shape, 0, 2, size, e)) return false;
     if (!(size[0] >= 1 && size[1] >= 1 && size[0] < 0x1p31f && size[1] < 0x1p31f))
-        return hf_list_fail(c->list, shape, e, "it holds no two sizes");
+        return hf_list_fail(c->list, shape, e, "expected two sizes");
     s->coding = HF_PACKED, s->bits = (uint32_t)bits, s->scale_rows = 1, s->scale_columns = (uint64_t)group;
     source_set_shape(s, 2, (uint64_t[]){(uint64_t)size[0], (uint64_t)size[1]});
     uint64_t groups = ceil_div(s->columns, s->scale_columns);
@@ -214,10 +211,9 @@ static bool source_make_packed(const coded_find *c, hf_source *s, gq_error *e) {
                     (s->zero->n_dims > 1 && s->zero->shape[0] != words)))
         return coded_fail(c, t, s->zero, e);
     if (!s->zero && json_is_false(json_object_get(group_weights(c, format, "symmetric"), "symmetric")))
-        return hf_list_fail(
-            c->list, t, e,
-            "there is no _zero_point beside it, and the config says symmetric: false: part of "
-            "the model was not saved or downloaded");
+        return hf_list_fail(c->list, t, e,
+                            "there is no _zero_point beside it, and the config says symmetric: false: "
+                            "download the whole model");
     return source_set_order(c, s, json_object_get(group_weights(c, format, "actorder"), "actorder"), e) &&
            source_set_name(s, strlen("_packed"), "", e);
 }
@@ -230,9 +226,9 @@ static bool source_set_gptq_groups(const coded_find *c, hf_source *s, gq_error *
     if (s->group)
         return (s->group->dtype == HF_I32 && s->group->n == s->rows) || coded_fail(c, t, s->group, e);
     if (json_is_true(json_object_get(c->settings, "desc_act")))
-        return hf_list_fail(c->list, t, e,
-                            "there is no g_idx beside it, and the config says desc_act: true: part of the "
-                            "model was not saved or downloaded");
+        return hf_list_fail(
+            c->list, t, e,
+            "there is no g_idx beside it, and the config says desc_act: true: download the whole model");
     if (!s->scale_rows)
         return hf_list_fail(c->list, t, e,
                             "there is no g_idx beside it, and config.json has no "
@@ -248,7 +244,7 @@ static bool source_make_gptq(const coded_find *c, hf_source *s, gq_error *e) {
     s->scale = coded_sibling(c, t->name, cut, "scales"), s->zero = coded_sibling(c, t->name, cut, "qzeros");
     s->group = coded_sibling(c, t->name, cut, "g_idx");
     if (!bits_fit(bits))
-        return hf_config_fail(c->config, e, "GPTQ of %llu bits cannot be read; 2, 4 or 8 bits can",
+        return hf_config_fail(c->config, e, "GPTQ with %llu bits, expected 2, 4 or 8",
                               (unsigned long long)bits);
     if (!s->scale || !s->zero || t->dtype != HF_I32 || t->n_dims != 2)
         return hf_list_fail(c->list, t, e, "GPTQ needs scales and qzeros beside it");
@@ -272,7 +268,7 @@ static bool source_make_mxfp4(const coded_find *c, hf_source *s, gq_error *e) {
                             "blocks of MXFP4 in %u dimensions, expected 4: experts, rows, blocks, bytes",
                             t->n_dims);
     s->scale = coded_sibling(c, t->name, strlen("_blocks"), "_scales");
-    if (!s->scale) return hf_list_fail(c->list, t, e, "its scales are missing");
+    if (!s->scale) return hf_list_fail(c->list, t, e, "its scales are missing: download the whole model");
     if (t->dtype != HF_U8 || s->scale->dtype != HF_U8 || t->shape[3] != 16 || s->scale->n_dims != 3 ||
         memcmp(s->scale->shape, t->shape, 3 * sizeof *t->shape) != 0)
         return coded_fail(c, t, s->scale, e);
@@ -289,7 +285,7 @@ static bool source_set_fp4(const coded_find *c, hf_source *s, const hf_stored *s
     const hf_stored *t = s->stored;
     uint64_t shape[HF_DIMS];
     if ((t->dtype != HF_U8 && t->dtype != HF_I8) || t->n_dims < 2 || t->n == 0)
-        return hf_list_fail(c->list, t, e, "codes of 4 bits: expected a matrix of type U8 or I8");
+        return hf_list_fail(c->list, t, e, "4-bit codes: expected a matrix of type U8 or I8");
     memcpy(shape, t->shape, sizeof shape);
     shape[t->n_dims - 1] = mul_sat(2, shape[t->n_dims - 1]);
     source_set_shape(s, t->n_dims, shape);
@@ -304,8 +300,7 @@ static bool source_set_factor(const coded_find *c, hf_source *s, const hf_stored
                               bool divides, gq_error *e) {
     s->divides = divides;
     if (!factor)
-        return hf_list_fail(c->list, s->stored, e,
-                            "there is no %s beside it: part of the model was not saved or downloaded",
+        return hf_list_fail(c->list, s->stored, e, "there is no %s beside it: download the whole model",
                             missing);
     if (factor->n != 1 || factor->dtype >= HF_I64) return coded_fail(c, s->stored, factor, e);
     return factor_read(c, factor, &s->factor, e);
@@ -328,7 +323,7 @@ static bool coded_check_alone(const coded_find *c, const hf_stored *t, size_t cu
     if (!more && !has_zeros) more = coded_sibling(c, t->name, cut, "_zero_point");
     return !more || !coded_method_is(c, "compressed-tensors") ||
            hf_list_fail(c->list, more, e,
-                        "cannot be read beside weights of this format; take the model's folder in 16 bits");
+                        "not supported beside weights of this format; use the model's folder in 16 bits");
 }
 
 /* The formats of compressed-tensors whose arrays end in _packed: words of integers, or codes of 4 bits with
@@ -338,7 +333,7 @@ static bool source_make_compressed(const coded_find *c, hf_source *s, gq_error *
     size_t cut = strlen("_packed");
     if (t->dtype == HF_I32) return source_make_packed(c, s, e);
     const hf_stored *scale = coded_sibling(c, t->name, cut, "_scale");
-    if (!scale) return hf_list_fail(c->list, t, e, "its scales are missing");
+    if (!scale) return hf_list_fail(c->list, t, e, "its scales are missing: download the whole model");
     if (!coded_check_alone(c, t, cut, false, e)) return false;
     if (scale->dtype == HF_E4M3)
         return source_set_fp4(c, s, scale, 16, e) &&
@@ -458,18 +453,16 @@ static bool coded_check_scale(const coded_find *c, const hf_stored *t, const hf_
         coded_sibling(c, t->name, strlen("weight"), "comfy_quant"); /* ComfyUI's: F8 and a scale */
     bool needs = stored_is_f8(t) && ((t->n_dims >= 2 && (c->has_scales || c->method)) || is_noted);
     if (!scale && needs)
-        return hf_list_fail(
-            c->list, t, e, "elements of type %s without a scale beside them%s", hf_dtype_name(t->dtype),
-            is_noted        ? ", but with a note of one: part of the model was not saved or downloaded"
-            : c->has_scales ? ", which others have: download the folder again"
-                            : "");
+        return hf_list_fail(c->list, t, e, "elements of type %s without a scale beside them%s",
+                            hf_dtype_name(t->dtype),
+                            is_noted        ? ", but with a note of one: download the whole model"
+                            : c->has_scales ? ", which others have: download the folder again"
+                                            : "");
     const hf_stored *beside = t->dtype <= HF_BF16 && !scale ? coded_scale_beside(c, t) : NULL;
-    return !beside ||
-           hf_list_fail(
-               c->list, t, e,
-               "elements of type %s with '%s' beside them, and config.json does not say what that is "
-               "for: take the model's folder in 16 bits",
-               hf_dtype_name(t->dtype), beside->name);
+    return !beside || hf_list_fail(c->list, t, e,
+                                   "elements of type %s with '%s' beside them, and config.json does not say "
+                                   "what it is for: use the model's folder in 16 bits",
+                                   hf_dtype_name(t->dtype), beside->name);
 }
 
 static bool source_make_plain(const coded_find *c, hf_source *s, gq_error *e) {
@@ -477,7 +470,7 @@ static bool source_make_plain(const coded_find *c, hf_source *s, gq_error *e) {
     s->coding = HF_PLAIN;
     source_set_shape(s, t->n_dims, t->shape);
     if (!source_set_name(s, 0, "", e)) return false;
-    if (t->n == 0) return hf_list_fail(c->list, t, e, "it has no elements");
+    if (t->n == 0) return hf_list_fail(c->list, t, e, "no elements");
     if (scale && t->dtype == HF_U8 && scale->dtype == HF_E4M3) /* NVFP4 of modelopt */
         return source_set_fp4(c, s, scale, 16, e) &&
                source_set_factor(c, s, coded_sibling(c, t->name, 0, "_scale_2"), "_scale_2", false, e);

@@ -53,7 +53,7 @@ static bool list_is_coded(const hf_list *l) {
 
 static bool coded_fail_method(const coded_find *c, const char *format, gq_error *e) {
     return hf_config_fail(c->config, e,
-                          "weights quantized by %s%s%s cannot be read; take the model's folder in 16 bits",
+                          "weights quantized by %s%s%s are not supported; use the model's folder in 16 bits",
                           c->method, format ? ", format " : "", format ? format : "");
 }
 
@@ -88,11 +88,10 @@ static bool coded_check_rotations(const coded_find *c, gq_error *e) {
         json_array_foreach(json_object_get(group, "apply"), i, apply) {
             const char *where = json_string_value(json_object_get(apply, "location"));
             if (!where || strncmp(where, "weight_", 7) != 0)
-                return hf_config_fail(
-                    c->config, e,
-                    "transform_config.%s rotates %s while the model runs, which no reader of "
-                    "a GGUF does; take the model's folder in 16 bits",
-                    name, where ? where : "something");
+                return hf_config_fail(c->config, e,
+                                      "transform_config.%s rotates %s at run time, which llama.cpp does not "
+                                      "support; use the model's folder in 16 bits",
+                                      name, where ? where : "something");
         }
     }
     return true;
@@ -137,11 +136,10 @@ bool coded_find_method(coded_find *c, gq_error *e) {
     const char *name = settings_name(c);
     if (!list_is_coded(c->list)) {
         c->method = NULL;
-        return !name ||
-               hf_folder_warn(c->list->folder, c->own ? "hf_quant_config.json" : "config.json", e,
-                              "it says that the weights are quantized (%s), but all are floats of 16 bits or "
-                              "more: they are read as floats",
-                              name);
+        return !name || hf_folder_warn(c->list->folder, c->own ? "hf_quant_config.json" : "config.json", e,
+                                       "it says that the weights are quantized (%s), but all are 16-bit "
+                                       "floats or wider: they are read as floats",
+                                       name);
     }
     method_resolve(c);
     return !coded_method_is(c, "compressed-tensors") ||
@@ -152,7 +150,6 @@ bool coded_warn_left_out(const coded_find *c, gq_error *e) {
     return c->n_left_out == 0 ||
            hf_folder_warn(
                c->list->folder, "", e,
-               "%zu array%s with scales of activations, such as '%s', %s left out: they are for kernels that "
-               "round activations to 8 bits, and the weights do not depend on them",
+               "%zu activation scale%s, such as '%s', %s left out: the weights do not depend on them",
                c->n_left_out, plural_suffix(c->n_left_out), c->left_out, c->n_left_out == 1 ? "is" : "are");
 }

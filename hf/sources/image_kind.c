@@ -79,11 +79,9 @@ static bool list_check_note(const hf_list *l, const hf_stored *t, gq_error *e) {
     text[n] = 0;
     bool is_f8 = strstr(text, "\"float8_e4m3fn\"") || strstr(text, "\"float8_e5m2\"");
     return (is_f8 && !strstr(text, "convrot")) ||
-           hf_list_fail(
-               l, t, e,
-               "weights that ComfyUI has quantized to another format than F8 cannot be read (%.100s): "
-               "take the file in 16 bits or in F8",
-               text);
+           hf_list_fail(l, t, e,
+                        "ComfyUI's quantization %.100s is not supported: use the file in 16 bits or in F8",
+                        text);
 }
 
 /* Fails for arrays that are no model's, or coded as only other programs know: a piece of a name tells. */
@@ -137,11 +135,10 @@ static bool list_check_prefix(const hf_list *l, const hf_image_kind *k, gq_error
             if (*prefixes[p] && name_behind(t->name, prefixes[p])) name = name_behind(t->name, prefixes[p]);
         if (own || (!*k->prefix && name == t->name)) continue;
         if (list_has_word(l, k->prefix, name, strcspn(name, ".")))
-            return hf_list_fail(
-                l, t, e,
-                "an array of the %s model whose name does not begin as those of the others "
-                "('%s%.*s.'): the file was put together of two; take the model's original file",
-                k->arch->name, k->prefix, (int)strcspn(name, "."), name);
+            return hf_list_fail(l, t, e,
+                                "a tensor of the %s model whose name does not begin as the others do "
+                                "('%s%.*s.'): two files were merged; use the model's original file",
+                                k->arch->name, k->prefix, (int)strcspn(name, "."), name);
     }
     return true;
 }
@@ -149,14 +146,14 @@ static bool list_check_prefix(const hf_list *l, const hf_image_kind *k, gq_error
 bool hf_image_recognise(hf_image_kind *k, const hf_list *l, gq_error *e) {
     char names[HF_IMAGE_NAMES];
     bool found = image_find(k, l);
-    if (l->n == 0) return gq_fail(e, "%s has no arrays", l->folder->files[0].file.path);
+    if (l->n == 0) return gq_fail(e, "%s has no tensors", l->folder->files[0].file.path);
     if (!list_check_kind(l, e)) return false;
     if (found && !k->mark->instead) return list_check_prefix(l, k, e);
     const char *path = hf_list_path(l, l->stored[0].file);
     if (found) return gq_fail(e, "%s: %s has %s", path, k->arch->name, k->mark->instead);
     return gq_fail(e,
-                   "%s: its arrays ('%s' and %zu more) are those of no image model that is known (%s); a "
-                   "language model is given as its folder, with config.json",
+                   "%s: its tensors ('%s' and %zu more) belong to no supported image model (%s); for a "
+                   "language model, name its folder, with config.json",
                    path, l->stored[0].name, l->n - 1, hf_image_names(names, sizeof names));
 }
 
@@ -253,16 +250,14 @@ bool hf_image_warn(const hf_image_kind *k, const hf_list *l, gq_error *e) {
             name_behind(name, k->prefix) ? list_find_hole(l, name, k->arch->image.last_differs) : 0;
         if (block && holes++ == 0) first = name, hole = block;
     }
-    if (first &&
-        !hf_folder_warn(l->folder, "", e,
-                        "block %llu lacks what the block before it has as '%s'%s: readers may refuse "
-                        "the result; download the model again",
-                        (unsigned long long)hole, first, holes > 1 ? ", and more" : ""))
+    if (first && !hf_folder_warn(l->folder, "", e,
+                                 "block %llu lacks '%s'%s, which the block before it has: programs may "
+                                 "refuse the GGUF; download the model again",
+                                 (unsigned long long)hole, first, holes > 1 ? ", and more" : ""))
         return false;
-    return k->n_left_out == 0 ||
-           hf_folder_warn(l->folder, "", e,
-                          "%zu array%s such as '%s' %s left out, being no part of the %s model itself: text "
-                          "encoders and VAEs are files of their own",
-                          k->n_left_out, plural_suffix(k->n_left_out), k->left_out,
-                          k->n_left_out == 1 ? "is" : "are", k->arch->name);
+    return k->n_left_out == 0 || hf_folder_warn(l->folder, "", e,
+                                                "%zu tensor%s such as '%s' %s left out, as the %s model has "
+                                                "no such part: text encoders and VAEs are files of their own",
+                                                k->n_left_out, plural_suffix(k->n_left_out), k->left_out,
+                                                k->n_left_out == 1 ? "is" : "are", k->arch->name);
 }

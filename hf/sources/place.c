@@ -115,7 +115,7 @@ static bool hub_follow(char **path, gq_error *e) {
             *path, *path);
     if (ok && asprintf(&to, "%s/snapshots/%s", *path, revision) < 0) ok = gq_fail_memory(e, n);
     if (ok && !path_is(to, S_IFDIR))
-        ok = gq_fail(e, "%s: refs/main names %s, which is no folder: download the model again", *path, to);
+        ok = gq_fail(e, "%s: refs/main names %s, which is not a folder: download the model again", *path, to);
     free(revision);
     f.path = NULL;
     hf_folder_close(&f);
@@ -216,7 +216,7 @@ static bool place_find_folder(hf_place *p, const char *path, gq_error *e) {
            (p->file ||
             gq_fail(
                 e,
-                "%s has weights, but no config.json, and no file of it is an image model that is known (%s)",
+                "%s has weights, but no config.json, and none of its files is a supported image model (%s)",
                 p->folder, hf_image_names(names, sizeof names)));
 }
 
@@ -264,7 +264,7 @@ bool hf_place_is(const char *path) {
 static bool place_find_file(hf_place *p, const char *path, gq_error *e) {
     const char *name = hf_path_last(path);
     if (name_ends(name, ".incomplete"))
-        return gq_fail(e, "%s is a download that has not finished: download the model again", path);
+        return gq_fail(e, "%s is an unfinished download: download the model again", path);
     char *above = path_above(path, e);
     if (!above) return false;
     bool of_model =

@@ -45,7 +45,7 @@ static bool stored_read_dtype(const hf_list *l, hf_stored *t, const json_t *entr
     for (t->dtype = 0; t->dtype < HF_DTYPES; t->dtype++)
         if (strcmp(dtypes[t->dtype].name, name) == 0) return true;
     t->dtype = 0;
-    return hf_list_fail(l, t, e, "elements of type %s cannot be read", name);
+    return hf_list_fail(l, t, e, "elements of type %s are not supported", name);
 }
 
 static bool stored_read_shape(const hf_list *l, hf_stored *t, const json_t *entry, gq_error *e) {
@@ -57,12 +57,12 @@ static bool stored_read_shape(const hf_list *l, hf_stored *t, const json_t *entr
     for (size_t i = 0; i < n; i++) {
         const json_t *v = json_array_get(shape, i);
         if (!json_is_integer(v) || json_integer_value(v) < 0)
-            return hf_list_fail(l, t, e, "dimension %zu of its shape is no size", i);
+            return hf_list_fail(l, t, e, "dimension %zu of its shape is not a size", i);
         t->shape[i] = (uint64_t)json_integer_value(v);
         t->n = mul_sat(t->n, t->shape[i]);
     }
     t->bytes = mul_sat(t->n, dtypes[t->dtype].bytes);
-    return t->bytes <= INT64_MAX || hf_list_fail(l, t, e, "its shape has more elements than can be counted");
+    return t->bytes <= INT64_MAX || hf_list_fail(l, t, e, "its shape has 2^64 elements or more");
 }
 
 /* Reads where the elements are: `begin` is the byte at which the file's elements begin, data the bytes of
@@ -73,12 +73,12 @@ static bool stored_read_place(const hf_list *l, hf_stored *t, const json_t *entr
     const json_t *from = json_array_get(place, 0), *to = json_array_get(place, 1);
     if (json_array_size(place) != 2 || !json_is_integer(from) || !json_is_integer(to) ||
         json_integer_value(from) < 0 || json_integer_value(to) < json_integer_value(from))
-        return hf_list_fail(l, t, e, "\"data_offsets\" are no two offsets, one behind the other");
+        return hf_list_fail(l, t, e, "\"data_offsets\" are not two ascending offsets");
     uint64_t first = (uint64_t)json_integer_value(from), last = (uint64_t)json_integer_value(to);
     if (last > data)
         return hf_list_fail(l, t, e,
                             "its elements end at byte %" PRIu64 ", but the file has %" PRIu64
-                            " bytes: it is cut off, download it again",
+                            " bytes: it is truncated, download it again",
                             begin + last, begin + data);
     if (last - first != t->bytes)
         return hf_list_fail(l, t, e, "%" PRIu64 " bytes, expected %" PRIu64 " for its shape and type",
@@ -110,7 +110,7 @@ static bool list_check_overlap(const hf_list *l, size_t first, gq_error *e) {
     for (size_t i = 0; ok && i < n; i++) {
         if (at[i]->bytes == 0) continue;
         if (before && before->offset + before->bytes > at[i]->offset)
-            ok = hf_list_fail(l, at[i], e, "it begins inside of tensor '%s'", before->name);
+            ok = hf_list_fail(l, at[i], e, "it overlaps tensor '%s'", before->name);
         before = at[i];
     }
     free(at);
@@ -142,7 +142,7 @@ static bool file_read_length(const gq_file *f, uint64_t *n, gq_error *e) {
     return gq_fail(e,
                    "%s: its first 8 bytes say that a header of %" PRIu64
                    " bytes follows, and the file has %" PRIu64
-                   " bytes: it is cut off, or no safetensors file",
+                   " bytes: it is truncated, or not a safetensors file",
                    f->path, *n, f->size);
 }
 
@@ -158,7 +158,7 @@ static bool header_check_words(const hf_list *l, uint32_t file, json_t *head, gq
         snprintf(scales, sizeof scales, "%.*sscales", (int)(n - strlen("weight")), name);
         if (l->is_mlx || json_object_get(head, scales))
             return gq_fail(e,
-                           "%s: tensor '%s': elements of type U32, quantized by MLX, cannot be read; take "
+                           "%s: tensor '%s': elements of type U32, quantized by MLX, are not supported; use "
                            "the model's folder in 16 bits",
                            hf_list_path(l, file), name);
     }
@@ -174,7 +174,7 @@ static bool list_read_file(hf_list *l, uint32_t file, gq_error *e) {
     if (!file_read_length(f, &n, e)) return false;
     char *text = malloc(n);
     bool ok = (text || gq_fail_memory(e, n)) && gq_file_read(f, 8, text, n, e);
-    if (ok && text[0] != '{') ok = gq_fail(e, "%s: byte 8 is no '{': no safetensors file", f->path);
+    if (ok && text[0] != '{') ok = gq_fail(e, "%s: byte 8 is not '{': not a safetensors file", f->path);
     ok = ok && (head = hf_json_parse(f->path, text, n, HF_JSON_ONE_VALUE, e));
     free(text);
     const json_t *metadata = json_object_get(head, "__metadata__");
@@ -213,8 +213,7 @@ bool hf_folder_fail_no_weights(const hf_folder *f, const char *called, gq_error 
         {"consolidated", PART,
          "weights only as consolidated*.safetensors, with Mistral's own names: download "
          "the model*.safetensors, too"},
-        {"", ".incomplete",
-         "no safetensors, but a download that has not finished: download the folder again"},
+        {"", ".incomplete", "no safetensors, but an unfinished download: download the folder again"},
         {"", ".bin", pickle},
         {"", ".pth", pickle},
         {"", ".pt", pickle},
@@ -275,8 +274,8 @@ static bool index_check_names(const hf_list *l, const char *index, const json_t 
     json_t *value;
     for (size_t i = 0; i < l->n; i++)
         if (!json_object_get(map, l->stored[i].name))
-            return hf_list_fail(l, &l->stored[i], e,
-                                "%s does not name it: these files do not belong together", index);
+            return hf_list_fail(l, &l->stored[i], e, "%s does not name it: the files do not belong together",
+                                index);
     json_object_foreach((json_t *)map, key, value) {
         if (!hf_list_find(l, key))
             return gq_fail(e, "%s names tensor '%s' of %s, but no file has it", index, key,

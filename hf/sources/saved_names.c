@@ -70,7 +70,7 @@ static bool list_rename(hf_list *l, bool (*change)(char *name), const char *what
     if (n == 0) return true;
     qsort(l->stored, l->n, sizeof *l->stored, compare_stored);
     return hf_list_index(l, e) &&
-           hf_folder_warn(l->folder, "", e, "%zu name%s of arrays, such as '%s', %s %s; it is taken out", n,
+           hf_folder_warn(l->folder, "", e, "%zu tensor name%s, such as '%s', %s %s; it is removed", n,
                           plural_suffix(n), first, n == 1 ? "has" : "have", what);
 }
 
@@ -135,7 +135,7 @@ static const char *quantizer_find(const char *name) {
 bool hf_codes_fail(const hf_list *l, const hf_stored *t, const char *method, gq_error *e) {
     const char *tool = quantizer_find(t->name);
     return hf_list_fail(
-        l, t, e, "elements of type %s, quantized by %s, cannot be read; take the model's folder in 16 bits",
+        l, t, e, "elements of type %s, quantized by %s, are not supported; use the model's folder in 16 bits",
         hf_dtype_name(t->dtype),
         method ? method
         : tool ? tool
@@ -146,7 +146,7 @@ bool hf_name_fail(const hf_list *l, const hf_stored *t, const char *arch, const 
                   const char *nearest, gq_error *e) {
     if (mark_fits(adapter_marks, t->name)) return hf_list_fail(l, t, e, "%s", adapter);
     if (quantizer_find(t->name)) return hf_codes_fail(l, t, method, e);
-    return hf_list_fail(l, t, e, "no rule of the architecture %s has this name%s%s%s%s", arch,
+    return hf_list_fail(l, t, e, "unknown tensor for architecture %s%s%s%s%s", arch,
                         nearest ? " (the nearest is '" : "", nearest ? nearest : "", nearest ? "')" : "",
-                        l->is_mlx ? "; the folder was saved by MLX: take the model's original folder" : "");
+                        l->is_mlx ? "; the folder was saved by MLX: use the model's original folder" : "");
 }

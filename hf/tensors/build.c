@@ -59,8 +59,7 @@ static bool build_add_head(hf_build *b, gq_error *e) {
         if (tied && rule) {
             f.rule = rule;
             if (!hf_folder_warn(b->list->folder, "", e,
-                                "no array is the embedding of tokens, and it is the same as the output's "
-                                "matrix: '%s' is used",
+                                "missing token embedding, which is tied to the output head: '%s' is used",
                                 f.source->name))
                 return false;
         }
@@ -94,13 +93,12 @@ static bool build_fail_layer(const hf_build *b, const hf_found *f, gq_error *e) 
     const hf_config *c = b->config;
     const char *key = c->row->folder.predicting.key;
     bool predicts = key && f->layer >= c->layers && f->layer < c->layers + 64;
-    return hf_found_fail(
-        f, e, "it is of layer %llu, and layers count from 0, but the config has %llu layer%s%s%s%s: %s",
-        (unsigned long long)f->layer, (unsigned long long)hf_config_blocks(c),
-        plural_suffix(hf_config_blocks(c)), predicts ? " with those of " : "", predicts ? key : "",
-        predicts ? ", which predict further tokens" : "",
-        predicts ? "set that key to their number, or remove their arrays"
-                 : "correct num_hidden_layers, or remove the arrays of other layers");
+    return hf_found_fail(f, e, "layer %llu, counted from 0, but the config has %llu layer%s%s%s%s: %s",
+                         (unsigned long long)f->layer, (unsigned long long)hf_config_blocks(c),
+                         plural_suffix(hf_config_blocks(c)), predicts ? " including those of " : "",
+                         predicts ? key : "", predicts ? ", the MTP layers" : "",
+                         predicts ? "set that key to their number, or remove their tensors"
+                                  : "correct num_hidden_layers, or remove the tensors of other layers");
 }
 
 static bool build_add_one(hf_build *b, const hf_source *s, gq_error *e) {
@@ -128,7 +126,7 @@ static bool tensor_check_blocks(const hf_tensor *t, gq_error *e) {
     for (size_t k = 0; k < t->n_pieces && t->tensor.type->id != GGUF_MXFP4; k++)
         if (t->pieces[k].source && t->pieces[k].source->coding == HF_MXFP4)
             return hf_list_fail(t->pieces[k].source->list, t->pieces[k].source->stored, e,
-                                "MXFP4, but not all of %s is, as it is", t->tensor.name);
+                                "MXFP4, but other parts of %s are not", t->tensor.name);
     return true;
 }
 
@@ -200,7 +198,7 @@ bool hf_build_changed_tensors(hf_build *b, const hf_config *c, const hf_list *l,
     if (!build_add_head(b, e) || !hf_names_warn(b, e)) return false;
     if (!hf_build_finish(b, e)) return false;
     if (!hf_build_find(b, "token_embd.weight") && !c->target)
-        return hf_config_fail(c, e, "no array is the embedding of tokens (model.embed_tokens.weight)");
+        return hf_config_fail(c, e, "missing token embedding (model.embed_tokens.weight)");
     return hf_build_complete(b, tensor_set_type, NULL, e) && hf_build_check(b, e);
 }
 

@@ -87,7 +87,7 @@ hf_tensor *hf_build_tensor(hf_build *b, const hf_found *f, unsigned which, size_
     }
     for (uint32_t i = 0; i < n_dims; i++)
         if (ne[i] == 0) {
-            hf_found_fail(f, e, "it has no elements");
+            hf_found_fail(f, e, "no elements");
             return NULL;
         }
     hf_tensor *t = hf_build_find(b, name);
@@ -95,9 +95,9 @@ hf_tensor *hf_build_tensor(hf_build *b, const hf_found *f, unsigned which, size_
     if (n_pieces == t->n_pieces && n_pieces > 1 && ne_fits(t->tensor.ne, n_dims, ne)) return t;
     const char *other = t->stored_name ? t->stored_name : "a number of the config";
     if (n_pieces == 1)
-        hf_found_fail(f, e, "'%s' has become %s already", other, name);
+        hf_found_fail(f, e, "'%s' is %s already", other, name);
     else
-        hf_found_fail(f, e, "its shape is not that of '%s', both of %s", other, name);
+        hf_found_fail(f, e, "its shape differs from that of '%s', both parts of %s", other, name);
     return NULL;
 }
 
@@ -106,19 +106,26 @@ static bool source_check_numbers(const hf_source *s, gq_error *e) {
     return s->coding != HF_PLAIN || s->stored->dtype < HF_E8M0 ||
            hf_list_fail(
                s->list, s->stored, e,
-               "elements of type %s, expected floating-point numbers: take the model's folder in 16 bits",
+               "elements of type %s, expected floating-point numbers: use the model's folder in 16 bits",
                hf_dtype_name(s->stored->dtype));
+}
+
+bool hf_build_floats(const hf_source *s, uint64_t first, uint64_t n, float *to, gq_error *e) {
+    if (s->coding != HF_PLAIN)
+        return hf_list_fail(s->list, s->stored, e,
+                            "it is quantized, which cannot be read here: take the model's folder in 16 bits");
+    return source_check_numbers(s, e) && hf_list_floats(s->list, s->stored, first, n, to, e);
 }
 
 hf_piece *hf_build_piece(const hf_found *f, hf_tensor *t, size_t i, const hf_view *v, gq_error *e) {
     hf_piece *p = &t->pieces[i];
     if (f->source->coding == HF_MXFP4 && v->n_dims > 0 && v->stride[v->n_dims - 1] != 1) {
-        hf_found_fail(f, e, "blocks of MXFP4 cannot be turned or taken apart");
+        hf_found_fail(f, e, "MXFP4 blocks cannot be transposed or split");
         return NULL;
     }
     if (!source_check_numbers(f->source, e)) return NULL;
     if (p->source) {
-        hf_found_fail(f, e, "'%s' has become the same part of %s", p->source->name, t->tensor.name);
+        hf_found_fail(f, e, "'%s' is the same part of %s", p->source->name, t->tensor.name);
         return NULL;
     }
     *p = (hf_piece){.source = f->source, .view = *v};
@@ -240,7 +247,8 @@ bool hf_build_numbers(hf_build *b, const char *name, float *numbers, uint64_t n,
 static bool tensor_check_pieces(const hf_build *b, const hf_tensor *t, gq_error *e) {
     for (size_t k = 0; k < t->n_pieces; k++)
         if (!t->pieces[k].source && !t->pieces[k].n)
-            return hf_config_fail(b->config, e, "%s needs %zu arrays such as '%s', and number %zu is missing",
+            return hf_config_fail(b->config, e,
+                                  "%s needs %zu tensors such as '%s', and number %zu is missing",
                                   t->tensor.name, t->n_pieces, t->stored_name, k);
     return true;
 }

@@ -43,11 +43,10 @@ static bool doubt_rope(const hf_build *b, gq_error *e) {
     if (rope_needs_nothing(b, type)) return true;
     if (text_is_one_of(type, by_factor) && json_is_number(factor)) return true;
     if (strcasecmp(type, "llama3") == 0 && hf_build_find(b, "rope_freqs.weight")) return true;
-    return DOUBT(
-        b, e,
-        "its rotation is of the type '%s', which a file of the architecture %s does not have%s: it is "
-        "left out, and long texts may come out worse than in the original",
-        type, b->config->arch, text_is_one_of(type, by_factor) ? " without a factor" : "");
+    return DOUBT(b, e,
+                 "rope_type is '%s', which GGUFs of the architecture %s do not support%s: it is left out, "
+                 "and long texts may get worse than with the base model",
+                 type, b->config->arch, text_is_one_of(type, by_factor) ? " without a factor" : "");
 }
 
 /* ---- the activation ---- */
@@ -57,11 +56,10 @@ static bool doubt_activation(const hf_build *b, gq_error *e) {
     static const char *const silu[] = {"silu", "swish", "swiglu", NULL};
     const char *act = hf_config_text(b->config, "hidden_act");
     return !act || !b->config->row->folder.is_silu || text_is_one_of(act, silu) ||
-           DOUBT(
-               b, e,
-               "hidden_act is '%s', and whatever reads a file of the architecture %s computes silu: the file "
-               "will not do what the model does",
-               act, b->config->arch);
+           DOUBT(b, e,
+                 "hidden_act is '%s', but llama.cpp computes silu for the architecture %s: the GGUF will "
+                 "compute something else than the model",
+                 act, b->config->arch);
 }
 
 /* ---- what readers know by the architecture ---- */
@@ -72,8 +70,8 @@ static bool doubt_number(const hf_build *b, gq_error *e) {
     json_int_t value = json_is_true(v) ? 1 : json_integer_value(v);
     return !(json_is_boolean(v) || json_is_integer(v)) || value == f->assumed ||
            DOUBT(b, e,
-                 "%.*s is %lld, and whatever reads a file of the architecture %s takes %lld: the file will "
-                 "not do what the model does",
+                 "%.*s is %lld, but for the architecture %s llama.cpp assumes %lld: the GGUF will compute "
+                 "something else than the model",
                  (int)strcspn(f->assumed_key, "|"), f->assumed_key, (long long)value, b->config->arch,
                  (long long)f->assumed);
 }
@@ -94,9 +92,8 @@ static bool doubt_list_lengths(const hf_build *b, gq_error *e) {
             c->row->folder.stack)
             continue;
         if (!DOUBT(b, e,
-                   "%s has %zu entries, but the model has %llu layer%s: if layers were removed or doubled, "
-                   "remove or "
-                   "double the entries of these layers",
+                   "%s has %zu entries, but the model has %llu layer%s: if layers were removed or "
+                   "duplicated, remove or duplicate their entries",
                    layer_lists[i], n, (unsigned long long)c->layers, plural_suffix(c->layers)))
             return false;
     }
@@ -121,18 +118,16 @@ static bool doubt_layer_kinds(const hf_build *b, gq_error *e) {
     for (size_t l = 0; is_mixed && l < json_array_size(kinds) && l < b->config->layers; l++) {
         const char *kind = hf_json_text(json_array_get(kinds, l));
         if (kind && g->window == WINDOW_NONE && strcmp(kind, "sliding_attention") == 0)
-            return DOUBT(
-                b, e,
-                "layer_types: layer %zu is '%s', and files of the architecture %s have no windows: it "
-                "attends to all tokens, which differs where a text is longer than the window",
-                l, kind, b->config->arch);
+            return DOUBT(b, e,
+                         "layer_types: layer %zu is '%s', but GGUFs of the architecture %s have no sliding "
+                         "window: it attends to all tokens, which differs in texts longer than the window",
+                         l, kind, b->config->arch);
         if (kind && b->config->row->folder.layers_by_number &&
             (strcmp(kind, "full_attention") == 0) != layer_is_full(b, l))
             return DOUBT(
                 b, e,
-                "layer_types: layer %zu is '%s', and whatever reads a file of the architecture %s has "
-                "one of every %u attend to all tokens, the %s: the file will not do what the model "
-                "does",
+                "layer_types: layer %zu is '%s', but for the architecture %s llama.cpp has one layer of "
+                "every %u attend to all tokens, the %s: the GGUF will compute something else than the model",
                 l, kind, b->config->arch, g->period_default, g->first_global ? "first" : "last");
     }
     return true;
@@ -154,11 +149,10 @@ static bool doubt_turned_layers(const hf_build *b, gq_error *e) {
         bool turns = json_integer_value(json_array_get(list, l)) != 0;
         bool expected = all_turn || (l + (rule == ROPE_NOT_FOURTH)) % 4 != 0;
         if (turns != expected)
-            return DOUBT(
-                b, e,
-                "%s: layer %zu is %srotated, and whatever reads a file of the architecture %s %s it: the "
-                "file will not do what the model does",
-                name, l, turns ? "" : "not ", c->arch, expected ? "rotates" : "does not rotate");
+            return DOUBT(b, e,
+                         "%s: layer %zu has %sRoPE, but for the architecture %s llama.cpp %s it: the GGUF "
+                         "will compute something else than the model",
+                         name, l, turns ? "" : "no ", c->arch, expected ? "applies" : "does not apply");
     }
     return true;
 }
@@ -214,7 +208,7 @@ static bool doubt_said(const hf_build *b, gq_error *e) {
         if (expected ? !text || strcmp(text, expected) != 0 : !json_is_true(said)) continue;
         if ((said_to_be[i].with && !has_any(b, said_to_be[i].with)) || has_any(b, said_to_be[i].tensors))
             continue;
-        if (!DOUBT(b, e, "it says that %s, but no array is one: see whether the folder is whole",
+        if (!DOUBT(b, e, "it says that %s, but there is no such tensor: check that the download is complete",
                    said_to_be[i].what))
             return false;
     }
@@ -257,16 +251,15 @@ static bool doubt_head(const hf_build *b, gq_error *e) {
     const char *why = saved_without_head(b);
     if (hf_build_find(b, "output.weight") || b->config->target || b->config->row->graph.embeds) return true;
     if (why && head_is_own(b))
-        return hf_folder_warn(
-            b->list->folder, "", e,
-            "no array is the head (%s): the file is for embeddings, and programs that generate "
-            "text take the embedding of tokens for the head",
-            why);
+        return hf_folder_warn(b->list->folder, "", e,
+                              "missing output head (%s): the GGUF is for embeddings, and programs that "
+                              "generate text use the token embedding as the head",
+                              why);
     if (config_says(b, false) || config_says(b, true)) return true;
     return !b->config->row->folder.has_own_head ||
-           hf_folder_warn(b->list->folder, "", e,
-                          "no array is the head, and config.json lacks tie_word_embeddings: the "
-                          "embedding is taken for it");
+           hf_folder_warn(
+               b->list->folder, "", e,
+               "missing output head, and config.json lacks tie_word_embeddings: the token embedding is used");
 }
 
 /* ---- shapes ---- */
@@ -401,7 +394,7 @@ static bool shape_counts(const hf_build *b, const arch_shape *s) {
 static bool shape_fail_missing(const hf_build *b, const char *name, gq_error *e) {
     char own[512] = "";
     bool is_known = hf_names_find_source(b, name, own, sizeof own);
-    return hf_config_fail(b->config, e, "no array becomes %s%s%s%s: such a model has one", name,
+    return hf_config_fail(b->config, e, "missing tensor %s%s%s%s, which such a model has", name,
                           is_known ? " (" : "", own, is_known ? ")" : "");
 }
 
@@ -446,8 +439,7 @@ static bool shapes_check(const hf_build *b, gq_error *e) {
         if (shape_counts(b, s) && !shape_check(b, s, missing, sizeof missing, e)) return false;
     return !*missing ||
            hf_folder_warn(b->list->folder, "", e,
-                          "no array becomes %s: programs that use the draft do without, or take the target's",
-                          missing);
+                          "missing tensor %s: programs do without it, or use the target's", missing);
 }
 
 /* ---- all ---- */
@@ -457,12 +449,11 @@ static bool build_check_turned(const hf_build *b, gq_error *e) {
     if (!b->turned) return true;
     if (b->square)
         return hf_list_fail(b->square->list, b->square->stored, e,
-                            "its matrices are as high as wide, and those of '%s' have rows and columns "
-                            "exchanged: nothing tells whether these have, too; convert the folder with the "
-                            "program that made it",
+                            "its matrices are square, and those of '%s' are transposed: whether these are "
+                            "cannot be known; convert the folder with the program that made it",
                             b->turned->name);
     return hf_folder_warn(b->list->folder, "", e,
-                          "matrices of experts such as '%s' have rows and columns exchanged: they are turned",
+                          "matrices of experts such as '%s' are transposed: they are transposed back",
                           b->turned->name);
 }
 
@@ -476,8 +467,8 @@ static bool build_check_layers(const hf_build *b, gq_error *e) {
     }
     for (uint64_t i = 0; ok && i < blocks; i++)
         if (!has[i] && !b->config->row->graph.lacks_parts)
-            ok = hf_config_fail(b->config, e, "no array belongs to layer %llu of %llu", (unsigned long long)i,
-                                (unsigned long long)blocks);
+            ok = hf_config_fail(b->config, e, "no tensor belongs to layer %llu of %llu",
+                                (unsigned long long)i, (unsigned long long)blocks);
     free(has);
     return ok;
 }

@@ -91,8 +91,8 @@ static bool finish_rope(hf_build *b, uint64_t dim, double factor, bool is_partia
     if (!(r.base > 0 && r.factor > 0 && r.low > 0 && r.high > 0 && r.context > 0))
         return hf_config_fail(
             b->config, e,
-            "the rotation of llama 3 has rope_theta %g, factor %g, low_freq_factor %g, "
-            "high_freq_factor %g, original_max_position_embeddings %g: expected more than 0",
+            "llama 3's RoPE has rope_theta %g, factor %g, low_freq_factor %g, high_freq_factor %g, "
+            "original_max_position_embeddings %g: expected more than 0",
             base, (double)r.factor, (double)r.low, (double)r.high, (double)r.context);
     float *x = rope_numbers_new(b, dim, e);
     for (uint64_t j = 0; x && j < dim / 2; j++) x[j] = j < turned / 2 ? llama3_factor(&r, j, turned) : 1;
@@ -258,29 +258,27 @@ bool hf_finish_kinds(hf_build *b, gq_error *e) {
         if (strcmp(b->tensors[i].tensor.name, "token_types.weight") == 0) return true;
     return !hf_config_get(b->config, "type_vocab_size") ||
            hf_folder_warn(b->list->folder, "", e,
-                          "there is no array of token_types.weight, though type_vocab_size counts kinds of "
-                          "tokens: without it embeddings are others; get the whole model");
+                          "missing tensor token_types.weight, though type_vocab_size is set: embeddings will "
+                          "differ; download the whole model");
 }
 
 bool hf_finish_judge(hf_build *b, gq_error *e) {
     const hf_source *pooler;
     return hf_finish_kinds(b, e) && hf_build_source(b, "pooler.dense.weight", &pooler, e) &&
-           (!pooler ||
-            hf_folder_warn(
-                b->list->folder, "", e,
-                "'%s', through which the classifier reads, is left out: no reader of a GGUF has a place "
-                "for it, and what the classifier says there is not what the model says",
-                pooler->name));
+           (!pooler || hf_folder_warn(b->list->folder, "", e,
+                                      "'%s', the classifier's pooler, is left out, as GGUFs cannot have it: "
+                                      "the classifier's outputs will differ from the model's",
+                                      pooler->name));
 }
 
 bool hf_finish_tasks(hf_build *b, gq_error *e) {
     size_t n = json_array_size(hf_config_get(b->config, "lora_adaptations"));
     return hf_finish_kinds(b, e) &&
-           (!n || hf_folder_warn(
-                      b->list->folder, "", e,
-                      "the matrices of low rank of %zu tasks (lora_adaptations) are left out: llama.cpp's "
-                      "converter makes an adapter of each, to be loaded beside this file",
-                      n));
+           (!n ||
+            hf_folder_warn(b->list->folder, "", e,
+                           "the LoRA matrices of %zu tasks (lora_adaptations) are left out: llama.cpp's "
+                           "converter makes an adapter of each, to be loaded with this GGUF",
+                           n));
 }
 
 bool hf_build_finish(hf_build *b, gq_error *e) {

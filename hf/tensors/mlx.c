@@ -76,17 +76,15 @@ static bool norms_find(hf_build *b, const mlx_marks *m, gq_error *e) {
     b->norms_have_one =
         ((mlx & MLX_NORMS_BY_CONVOLUTION) && m->turned) || ((mlx & MLX_NORMS_BY_NAMES) && m->has_names);
     if (b->norms_have_one && m->turned && m->upright)
-        return hf_list_fail(
-            m->turned->list, m->turned->stored, e,
-            "it has the shape that MLX gives, and '%s' has not: whether norms have 1 added already "
-            "cannot be told; take the model's original folder",
-            m->upright->name);
+        return hf_list_fail(m->turned->list, m->turned->stored, e,
+                            "it has the shape that MLX gives, but '%s' has not: whether 1 is already added "
+                            "to norms cannot be known; use the model's original folder",
+                            m->upright->name);
     if (b->norms_have_one && m->predicts)
         return hf_config_fail(
             b->config, e,
-            "the weights were saved by MLX, which leaves out the arrays of \"mtp.\", but some are "
-            "there: whether their norms have 1 added already cannot be told; take the model's "
-            "original folder");
+            "the weights were saved by MLX, which leaves out \"mtp.\" tensors, but some are there: whether 1 "
+            "is already added to their norms cannot be known; use the model's original folder");
     return true;
 }
 
@@ -94,15 +92,14 @@ bool hf_mlx_find(hf_build *b, gq_error *e) {
     mlx_marks m = marks_find(b);
     if (!m.turned && !m.has_names && !m.has_turned_matrices) return true;
     if (b->config->row->folder.mlx & MLX_MULTIPLIES)
-        return hf_config_fail(
-            b->config, e,
-            "the weights were saved by MLX, which puts some of the config's multipliers into them: take "
-            "the model's original folder");
+        return hf_config_fail(b->config, e,
+                              "the weights were saved by MLX, which multiplies them by some of the config's "
+                              "multipliers: use the model's original folder");
     b->is_turned = m.has_turned_matrices;
     convolutions_set_upright(b);
     return norms_find(b, &m, e) &&
            hf_folder_warn(
                b->list->folder, "", e,
-               "the weights were saved by MLX: its names and shapes are read as the original model's%s",
-               b->norms_have_one ? "; norms have 1 added already, and it is not added again" : "");
+               "the weights were saved by MLX: its names and shapes are mapped to the original model's%s",
+               b->norms_have_one ? "; 1 is already added to norms" : "");
 }

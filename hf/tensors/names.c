@@ -146,7 +146,8 @@ static bool stages_count(hf_config *c, const hf_list *l, gq_error *e) {
     for (size_t i = 0; i < l->n; i++)
         if (sscanf(l->stored[i].name, "mtp.%9llu.", &n) == 1 && n >= c->layers) c->layers = n + 1;
     return (c->layers > 0 && c->layers <= PREDICTING_MOST) ||
-           hf_config_fail(c, e, "a %s has 1 to %d layers, but the numbers of arrays under 'mtp.' give %llu",
+           hf_config_fail(c, e,
+                          "%s: expected 1 to %d layers, but the numbers of tensors under 'mtp.' give %llu",
                           c->class_name, PREDICTING_MOST, (unsigned long long)c->layers);
 }
 
@@ -166,9 +167,10 @@ bool hf_predicting_find(hf_config *c, const hf_list *l, gq_error *e) {
     if (r->most && n > r->most) return hf_config_fail(c, e, "%s is %u, expected at most %u", key, n, r->most);
     c->predicting = has ? n : 0;
     return has || n == 0 || !key ||
-           hf_folder_warn(l->folder, "", e,
-                          "%s is %u, but no array belongs to such a block: the model is made without it", key,
-                          n);
+           hf_folder_warn(
+               l->folder, "", e,
+               "%s is %u, but no tensor belongs to an MTP layer: the GGUF is made without MTP layers", key,
+               n);
 }
 
 /* ---- one spelling of a name ---- */
@@ -352,12 +354,12 @@ bool hf_names_warn(const hf_build *b, gq_error *e) {
     bool is_trunk = name_ends(b->config->class_name, "Model") || b->config->target;
     return (more->n == 0 || is_trunk ||
             hf_folder_warn(b->list->folder, "", e,
-                           "%zu name%s of arrays, such as '%s', %s without '%s' in front; it is added",
-                           more->n, plural_suffix(more->n), more->first, more->n == 1 ? "is" : "are",
+                           "%zu tensor name%s, such as '%s', %s the prefix '%s'; it is added", more->n,
+                           plural_suffix(more->n), more->first, more->n == 1 ? "lacks" : "lack",
                            more->prefix)) &&
            (less->n == 0 || b->config->target ||
             hf_folder_warn(b->list->folder, "", e,
-                           "%zu name%s of arrays, such as '%s', %s '%s' too often; it is taken away", less->n,
+                           "%zu tensor name%s, such as '%s', %s an extra prefix '%s'; it is removed", less->n,
                            plural_suffix(less->n), less->first, less->n == 1 ? "has" : "have", less->prefix));
 }
 

@@ -150,9 +150,9 @@ static bool mean_absolute(const hf_source *s, float *mean, gq_error *e) {
     }
     free(x);
     *mean = (float)(sum / (double)s->stored->n);
-    return ok && (isfinite(sum) || hf_list_fail(s->list, s->stored, e,
-                                                "a weight is not finite, and with it the mean by which all "
-                                                "are divided: the file is damaged; download it again"));
+    return ok &&
+           (isfinite(sum) || hf_list_fail(s->list, s->stored, e,
+                                          "a weight is not finite: the file is damaged; download it again"));
 }
 
 bool hf_step_ternary(hf_build *b, const hf_found *f, gq_error *e) {
@@ -173,7 +173,7 @@ bool hf_step_zero(hf_build *b, const hf_found *f, gq_error *e) {
         if (!hf_changed_read(s, 0, 1, i, n, tensor_type_of(GGUF_F32), x, e)) return false;
         for (uint64_t k = 0; k < n; k++)
             if (x[k] != 0)
-                return hf_found_fail(f, e, "element %llu is %g; GGUF has no such bias, so that it must be 0",
+                return hf_found_fail(f, e, "element %llu is %g, expected 0: GGUFs have no such bias",
                                      (unsigned long long)(i + k), (double)x[k]);
     }
     return true;

@@ -21,7 +21,7 @@ static bool step_stack(hf_build *b, const hf_found *f, uint64_t n, gq_error *e) 
     if (n <= b->n_sources && !t) return false;
     if (b->n > had) b->n_stacked += n;
     if (!t || b->n_stacked > b->n_sources)
-        return hf_found_fail(f, e, "the config has %llu experts, but the folder %zu arrays",
+        return hf_found_fail(f, e, "the config has %llu experts, but the folder has %zu tensors",
                              (unsigned long long)n, b->n_sources);
     return hf_build_piece(f, t, f->expert, &v, e) != NULL;
 }
@@ -186,8 +186,7 @@ bool hf_step_zero_mean(hf_build *b, const hf_found *f, gq_error *e) {
     if (f->source->n_dims != 1 || n == 0 || n > EXPERTS_MOST)
         return hf_found_fail(f, e, "expected a vector of at most %d elements", EXPERTS_MOST);
     float *x = malloc(n * sizeof *x), sum = 0;
-    bool ok = (x || gq_fail_memory(e, n * sizeof *x)) &&
-              hf_list_floats(f->source->list, f->source->stored, 0, n, x, e);
+    bool ok = (x || gq_fail_memory(e, n * sizeof *x)) && hf_build_floats(f->source, 0, n, x, e);
     for (uint64_t i = 0; ok && i < n; i++) sum += x[i];
     free(x);
     return ok && hf_build_with_op(b, f, HF_ADD, -(sum / (float)n), e);

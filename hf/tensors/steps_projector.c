@@ -138,7 +138,7 @@ bool hf_step_sum_frames(hf_build *b, const hf_found *f, gq_error *e) {
     bool ok = (sum && row) || gq_fail_memory(e, outputs * part * sizeof *sum);
     for (uint64_t o = 0; ok && o < outputs; o++) {
         ok = s->deltas.n ? hf_changed_read(s, o, 1, 0, s->columns, tensor_type_of(GGUF_F32), row, e)
-                         : hf_list_floats(s->list, s->stored, o * frames * part, frames * part, row, e);
+                         : hf_build_floats(s, o * frames * part, frames * part, row, e);
         for (uint64_t i = 0; ok && i < part; i++) {
             float x = row[i];
             for (uint32_t k = 1; k < frames; k++) x += row[k * part + i];
@@ -336,7 +336,7 @@ bool hf_step_batch_norm(hf_build *b, const hf_found *f, gq_error *e) {
     bool ok = n > 0 || hf_found_fail(f, e, "it is empty");
     for (size_t k = 0; ok && k < 4; k++)
         ok = ((x[k] = malloc(n * sizeof *x[k])) || gq_fail_memory(e, n * sizeof *x[k])) &&
-             hf_list_floats(parts[k]->list, parts[k]->stored, 0, n, x[k], e);
+             hf_build_floats(parts[k], 0, n, x[k], e);
     for (uint64_t i = 0; ok && i < n; i++) {
         x[0][i] /= sqrtf(x[3][i] + epsilon);
         x[1][i] -= x[2][i] * x[0][i];
@@ -379,7 +379,7 @@ bool hf_step_radio_positions(hf_build *b, const hf_found *f, gq_error *e) {
     float scale = to > 1 ? (float)(from - 1) / (float)(to - 1) : 0, *x = malloc(rows * width * sizeof *x),
           *y = malloc(to * to * width * sizeof *y);
     bool ok = (x && y) || gq_fail_memory(e, (rows + to * to) * width * sizeof *x);
-    ok = ok && hf_list_floats(s->list, s->stored, 0, rows * width, x, e);
+    ok = ok && hf_build_floats(s, 0, rows * width, x, e);
     for (uint64_t i = 0; ok && i < to * to; i++) {
         float down, right;
         uint64_t h = positions_between(scale, i / to, &down), w = positions_between(scale, i % to, &right);
@@ -411,8 +411,7 @@ static bool codebook_follows(hf_build *b, const hf_found *f, gq_error *e) {
     const hf_source *before;
     if (!codebook_find(b, f, (unsigned)f->layer - 1, &before, e)) return false;
     return before ||
-           hf_found_fail(f, e, "codebook %u is missing: part of the model was not saved or downloaded",
-                         (unsigned)f->layer - 1);
+           hf_found_fail(f, e, "codebook %u is missing: download the whole model", (unsigned)f->layer - 1);
 }
 
 /* The first codebook brings all. How many rows each has goes into the config, for the pairs. */
@@ -435,8 +434,7 @@ bool hf_step_codebooks(hf_build *b, const hf_found *f, gq_error *e) {
     uint32_t wanted = 0;
     ok = ok && hf_config_u32_or(b->config, "audio.num_quantizers", 0, &wanted, e) &&
          (n >= wanted ||
-          hf_found_fail(f, e, "%zu codebooks, expected %u: part of the model was not saved or downloaded", n,
-                        wanted));
+          hf_found_fail(f, e, "%zu codebooks, expected %u: download the whole model", n, wanted));
     for (size_t i = 0; ok && i < n; i++) shorter += of[i].source->shape[0] < most;
     uint64_t columns = ok ? f->source->shape[1] : 0;
     hf_tensor *t = ok ? hf_build_tensor(b, f, 0, n + shorter, 3, (uint64_t[]){columns, most, n}, e) : NULL;
@@ -477,8 +475,8 @@ bool hf_step_mean_codes(hf_build *b, const hf_found *f, gq_error *e) {
     bool ok = (codes && count) || gq_fail_memory(e, n * rows * columns * sizeof *codes);
     for (size_t i = 0; ok && i < n; i++) {
         float *x = codes + i * rows * columns;
-        ok = hf_list_floats(sums[i]->list, sums[i]->stored, 0, rows * columns, x, e) &&
-             hf_list_floats(counts[i]->list, counts[i]->stored, 0, rows, count, e);
+        ok = hf_build_floats(sums[i], 0, rows * columns, x, e) &&
+             hf_build_floats(counts[i], 0, rows, count, e);
         for (uint64_t k = 0; ok && k < rows * columns; k++) x[k] /= fmaxf(count[k / columns], 1e-5f);
     }
     free(count);

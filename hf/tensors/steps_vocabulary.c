@@ -73,17 +73,18 @@ bool hf_step_head(hf_build *b, const hf_found *f, gq_error *e) {
                     !hf_config_get(b->config, "tie_word_embeddings|tie_embedding") &&
                     !json_object_get(b->config->stored, "tie_word_embeddings");
     if ((tied || by_class || b->arch->has_no_head) && !head_same_as_embedding(b, f, &same, e)) return false;
-    if (same) return hf_folder_warn(folder, "", e, "'%s' is the embedding once more: it is left out", name);
+    if (same)
+        return hf_folder_warn(folder, "", e, "'%s' is a copy of the token embedding: it is left out", name);
     if (tied && b->arch->drops_tied_head)
-        return hf_folder_warn(folder, "", e,
-                              "'%s' is left out: the embedding is the head, as tie_word_embeddings says, "
-                              "though this is another matrix",
-                              name);
+        return hf_folder_warn(
+            folder, "", e,
+            "'%s' is left out: it differs from the token embedding, but tie_word_embeddings is true", name);
     if ((tied || by_class) && !b->arch->has_no_head &&
-        !hf_folder_warn(folder, "", e,
-                        "'%s' is kept as the head: it is another matrix than the embedding, though %s", name,
-                        tied ? "tie_word_embeddings says that they are one"
-                             : "config.json does not say so, and transformers ties them then"))
+        !hf_folder_warn(
+            folder, "", e, "'%s' is used as the output head: it differs from the token embedding, though %s",
+            name,
+            tied ? "tie_word_embeddings is true"
+                 : "config.json lacks tie_word_embeddings, and transformers ties them by default"))
         return false;
     return head_step(b)(b, f, e);
 }
@@ -256,10 +257,10 @@ static bool ids_check(const hf_found *f, const int64_t *ids, uint64_t n, uint64_
     bool fits = n == 0 || (sorted[0] >= 0 && (uint64_t)sorted[n - 1] < tokens);
     free(sorted);
     if (!fits)
-        return hf_found_fail(f, e, "a token of the draft is none of the %llu of the target",
+        return hf_found_fail(f, e, "a token of the draft model is not one of the target's %llu",
                              (unsigned long long)tokens);
-    return twice < 0 ||
-           hf_found_fail(f, e, "two tokens of the draft are token %lld of the target", (long long)twice);
+    return twice < 0 || hf_found_fail(f, e, "two tokens of the draft model map to token %lld of the target",
+                                      (long long)twice);
 }
 
 bool hf_step_draft_ids(hf_build *b, const hf_found *f, gq_error *e) {
@@ -271,7 +272,7 @@ bool hf_step_draft_ids(hf_build *b, const hf_found *f, gq_error *e) {
         return false;
     if (of_target < tokens) tokens = of_target;
     if (f->source->coding != HF_PLAIN || n == 0 || n > tokens || (expected && n != expected))
-        return hf_found_fail(f, e, "%llu elements, expected %llu, a number for each token of the draft",
+        return hf_found_fail(f, e, "%llu elements, expected %llu, one for each token of the draft model",
                              (unsigned long long)n, (unsigned long long)(expected ? expected : tokens));
     int64_t *ids = hf_ids_read(f, e);
     if (!ids) return false;
@@ -297,6 +298,5 @@ bool hf_step_draft_embedding(hf_build *b, const hf_found *f, gq_error *e) {
 /* Centroids of an embedding whose tokens stand in an order of their own. */
 bool hf_step_draft_order(hf_build *b, const hf_found *f, gq_error *e) {
     return hf_folder_warn(b->list->folder, "", e,
-                          "'%s' is left out: programs that use the draft choose among all tokens instead",
-                          f->source->name);
+                          "'%s' is left out: programs choose among all tokens instead", f->source->name);
 }

@@ -146,6 +146,8 @@ hf_tensor *hf_build_add(hf_build *b, const char *name, size_t n_pieces, gq_error
  * until the next one is made. */
 hf_tensor *hf_build_tensor(hf_build *b, const hf_found *f, unsigned which, size_t n_pieces, uint32_t n_dims,
                            const uint64_t *ne, gq_error *e);
+/* Reads elements of an array that a step computes with at once, and refuses integers and codes. */
+bool hf_build_floats(const hf_source *s, uint64_t first, uint64_t n, float *to, gq_error *e);
 /* Sets piece number `i`, which must be free, and returns it. */
 hf_piece *hf_build_piece(const hf_found *f, hf_tensor *t, size_t i, const hf_view *v, gq_error *e);
 /* A tensor of one piece whose shape is the last n_dims dimensions of a view. */

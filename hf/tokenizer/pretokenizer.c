@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 #define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define BLANKS "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" BLANKS

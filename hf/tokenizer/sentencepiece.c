@@ -34,8 +34,8 @@ typedef struct proto_field {
 } proto_field;
 
 static bool proto_fail(const proto *p, const char *what) {
-    return gq_fail(p->e, "%s: %s at byte %zu: the file is damaged, or no sentencepiece model", p->file, what,
-                   (size_t)(p->at - p->start));
+    return gq_fail(p->e, "%s: %s at byte %zu: the file is damaged, or not a SentencePiece model", p->file,
+                   what, (size_t)(p->at - p->start));
 }
 
 /* Seven bits a byte, lowest first; the highest bit says that more follow. */
@@ -129,8 +129,7 @@ static bool pieces_read_trainer(hf_pieces *pieces, proto p) {
 }
 
 static bool token_piece_add(hf_pieces *pieces, proto p) {
-    if (pieces->n == HF_TOKENS_MOST)
-        return gq_fail(p.e, "%s: more than %d pieces, which no vocabulary has", p.file, HF_TOKENS_MOST);
+    if (pieces->n == HF_TOKENS_MOST) return gq_fail(p.e, "%s: more than %d pieces", p.file, HF_TOKENS_MOST);
     return memory_grow(&pieces->pieces, &pieces->capacity, pieces->n + 1, sizeof *pieces->pieces, p.e) &&
            token_piece_read(p, &pieces->pieces[pieces->n++]);
 }
@@ -146,7 +145,8 @@ bool hf_pieces_read(hf_pieces *pieces, const char *name, const void *bytes, size
         if (f.number == MODEL_TRAINER) ok = pieces_read_trainer(pieces, proto_enter(&p, &f));
         if (f.number == MODEL_NORMALIZER) ok = pieces_read_normalizer(pieces, proto_enter(&p, &f));
     }
-    if (ok && pieces->n == 0) ok = gq_fail(e, "%s: no pieces: it is empty, or no sentencepiece model", name);
+    if (ok && pieces->n == 0)
+        ok = gq_fail(e, "%s: no pieces: it is empty, or not a SentencePiece model", name);
     if (!ok) hf_pieces_free(pieces);
     return ok;
 }

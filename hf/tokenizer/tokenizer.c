@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 static const arch_tokenizer *kind_find(const hf_config *c) {
     return *c->class_row->tokenizer.files ? &c->class_row->tokenizer : &c->row->folder.tokenizer;
 }
@@ -46,7 +45,7 @@ static bool file_fails(const hf_tokenizer *t, const arch_file *files, gq_error *
                            *rows[i].behind ? t->config->arch : "", rows[i].behind);
     if (t->json)
         return hf_tokenizer_fail(t, "tokenizer.json", e,
-                                 "expected a sentencepiece model (BPE with byte_fallback), which a %s model "
+                                 "expected a SentencePiece model (BPE with byte_fallback), which a %s model "
                                  "without tokenizer.model needs",
                                  t->config->arch);
     return gq_fail(e, "%s has no tokenizer.json%s, which a %s model needs%s", f->path,
@@ -217,7 +216,7 @@ static bool turn_end_apply(hf_specials *s, const hf_tokenizer *t, uint32_t excep
         is_found = hf_special_find_text(t, "<|im_end|>", &found);
         id = found.id;
         if (!is_found && !eos->is_set)
-            return gq_fail(e, "%s: no id of the token that ends texts: expected eos_token_id in config.json",
+            return gq_fail(e, "%s: no end-of-text token: expected eos_token_id in config.json",
                            t->folder->path);
     }
     if (!is_found || ((exceptions & TOKENS_INTERNLM3) && !eos->is_set)) return true;
@@ -267,7 +266,8 @@ static bool write_suppressed(const hf_tokenizer *t, gq_error *e) {
     json_array_foreach(ids, i, id) {
         uint32_t value = 0;
         ok = ok && hf_value_u32(t->config, id, "suppress_tokens of generation_config.json", &value, e) &&
-             (value <= INT32_MAX || hf_config_fail(t->config, e, "suppress_tokens: %u is no token", value)) &&
+             (value <= INT32_MAX ||
+              hf_config_fail(t->config, e, "suppress_tokens: %u is not a token", value)) &&
              hf_pairs_add_i32(t->pairs, (int32_t)value, e);
     }
     ok = ok && hf_pairs_array(t->pairs, "tokenizer.ggml.suppress_tokens", GGUF_INT32, e);

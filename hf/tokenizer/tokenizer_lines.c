@@ -209,11 +209,10 @@ static bool rank_add_pair(const hf_tokenizer *t, const name_index *by_text, uint
     }
     if (n != 2 || rank_of(t, by_text, token->text, at[1]) >= id ||
         rank_of(t, by_text, token->text + at[1], token->length - at[1]) >= id)
-        return hf_tokenizer_fail(
-            t, RANKS_FILE, e,
-            "line %llu: its bytes cannot be joined of two tokens of smaller ranks: the file "
-            "was changed or is damaged",
-            (unsigned long long)id + 1);
+        return hf_tokenizer_fail(t, RANKS_FILE, e,
+                                 "line %llu: its bytes are not a merge of two tokens of smaller ranks: the "
+                                 "file was changed or is damaged",
+                                 (unsigned long long)id + 1);
     char pair[2 * LINE_BYTES_MOST + 2];
     memcpy(pair, token->text, at[1]), pair[at[1]] = ' ';
     memcpy(pair + at[1] + 1, token->text + at[1], token->length - at[1]);

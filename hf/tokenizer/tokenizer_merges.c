@@ -160,12 +160,11 @@ static void doubled_note(doubled_ids *d, const hf_token *token, uint64_t id, con
 }
 
 static bool doubled_warn(const hf_tokenizer *t, const doubled_ids *d, gq_error *e) {
-    return d->n == 0 ||
-           hf_folder_warn(
-               t->folder, JSON_FILE, e,
-               "%zu id%s, such as %llu, %s two tokens of different text, of which one is lost: the "
-               "file was changed or is damaged",
-               d->n, plural_suffix(d->n), (unsigned long long)d->first, d->n == 1 ? "has" : "have");
+    return d->n == 0 || hf_folder_warn(t->folder, JSON_FILE, e,
+                                       "%zu id%s, such as %llu, %s two tokens with different texts, one of "
+                                       "which is lost: the file was changed or is damaged",
+                                       d->n, plural_suffix(d->n), (unsigned long long)d->first,
+                                       d->n == 1 ? "has" : "have");
 }
 
 static bool vocabulary_list(hf_tokenizer *t, doubled_ids *doubled, gq_error *e) {
@@ -376,12 +375,11 @@ static bool merges_write_json(hf_tokenizer *t, gq_error *e) {
     }
     free(m.text);
     if (ok && !(ok = why.status == GQ_OK) && e) *e = why;
-    return ok &&
-           (strays == 0 ||
-            hf_folder_warn(t->folder, JSON_FILE, e,
-                           "%zu merge%s, such as '%s', %s no token of the vocabulary, and Hugging Face's "
-                           "library does not load that: the file was changed or is damaged",
-                           strays, plural_suffix(strays), first, strays == 1 ? "makes" : "make"));
+    return ok && (strays == 0 ||
+                  hf_folder_warn(t->folder, JSON_FILE, e,
+                                 "%zu merge%s, such as '%s', %s no token of the vocabulary, which Hugging "
+                                 "Face's library refuses: the file was changed or is damaged",
+                                 strays, plural_suffix(strays), first, strays == 1 ? "makes" : "make"));
 }
 
 static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
@@ -427,10 +425,8 @@ bool hf_merges_write(hf_tokenizer *t, gq_error *e) {
     const json_t *merges = json_object_get(hf_json_model(t), "merges");
     bool ok = (json_array_size(merges) ? merges_write_json(t, e) : merges_write_text(t, e)) &&
               hf_pairs_array(t->pairs, "tokenizer.ggml.merges", GGUF_STRING, e);
-    return ok &&
-           (hf_pairs_find(t->pairs, "tokenizer.ggml.merges") ||
-            hf_folder_warn(
-                t->folder, JSON_FILE, e,
-                "it has no merges, and no merges.txt has any: llama.cpp does not load the file that is made; "
-                "take the tokenizer of the model's original folder"));
+    return ok && (hf_pairs_find(t->pairs, "tokenizer.ggml.merges") ||
+                  hf_folder_warn(t->folder, JSON_FILE, e,
+                                 "it has no merges, and there is no merges.txt: llama.cpp will refuse the "
+                                 "GGUF; use the tokenizer of the model's original folder"));
 }

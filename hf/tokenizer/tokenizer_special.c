@@ -79,16 +79,17 @@ static void specials_find_texts(hf_specials *s, const hf_tokenizer *t) {
     }
 }
 
-/* An id that cannot be written is told. Old files have -1 for padding, which means none. */
+/* Warns of an id that cannot be written. Old files have -1 for padding, which means none. */
 static bool special_warn_left_out(const hf_specials *s, const hf_tokenizer *t, hf_special_type type,
                                   const json_t *id, gq_error *e) {
     const char *name = types[type].name;
     long long value = json_integer_value(id);
     if (!json_is_integer(id))
-        return hf_folder_warn(t->folder, "config.json", e, "%s_token_id is no integer; it is left out", name);
+        return hf_folder_warn(t->folder, "config.json", e, "%s_token_id is not an integer; it is left out",
+                              name);
     return (type == HF_PAD && value == -1) ||
            (value < 0 ? hf_folder_warn(t->folder, "config.json", e,
-                                       "%s_token_id is %lld, which is no id; it is left out", name, value)
+                                       "%s_token_id is %lld, which is not an id; it is left out", name, value)
                       : hf_folder_warn(t->folder, "config.json", e,
                                        "%s_token_id is %lld, but there are %llu tokens; it is left out", name,
                                        value, (unsigned long long)s->below));
@@ -126,16 +127,15 @@ bool hf_specials_set_first_end(hf_specials *s, const hf_tokenizer *t, gq_error *
         if (!json_is_integer(id) || json_integer_value(id) < 0 || (uint64_t)json_integer_value(id) >= t->n)
             continue;
         specials_set(s, HF_EOS, (uint32_t)json_integer_value(id));
-        return hf_folder_warn(
-            t->folder, "config.json", e,
-            "eos_token_id is a list, and a file has one token that ends texts: %lld of it is written; "
-            "--override-kv tokenizer.ggml.eos_token_id=int:ID sets another",
-            (long long)json_integer_value(id));
+        return hf_folder_warn(t->folder, "config.json", e,
+                              "eos_token_id is a list, but a GGUF has one end-of-text token: %lld is "
+                              "written; --override-kv tokenizer.ggml.eos_token_id=int:ID sets another",
+                              (long long)json_integer_value(id));
     }
     return s->of[HF_EOS].is_set || json_array_size(ids) == 0 ||
            hf_folder_warn(
                t->folder, "config.json", e,
-               "eos_token_id is a list, but none of it is an id of the %llu tokens; it is left out",
+               "eos_token_id is a list, but none of its ids is one of the %llu tokens; it is left out",
                (unsigned long long)t->n);
 }
 

@@ -88,7 +88,7 @@ static bool template_compare(const hf_tokenizer *t, const char *file, const json
                              const char *taken, gq_error *e) {
     return !told || template_same(text, template_alone(told)) ||
            hf_folder_warn(t->folder, file, e,
-                          "the chat template is another than that of tokenizer_config.json%s: %s is written",
+                          "the chat template differs from tokenizer_config.json's%s: %s is written",
                           json_string_length(told) || json_array_size(told) ? "" : ", which is empty", taken);
 }
 

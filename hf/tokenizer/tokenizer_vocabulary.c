@@ -52,7 +52,7 @@ bool hf_base64(const char *text, size_t n, uint8_t *to, size_t *length) {
 /* ---- numbers of tokens ---- */
 
 bool hf_token_id(const hf_tokenizer *t, const char *file, const json_t *id, uint64_t *value, gq_error *e) {
-    if (!json_is_integer(id)) return hf_tokenizer_fail(t, file, e, "the id of a token is no integer");
+    if (!json_is_integer(id)) return hf_tokenizer_fail(t, file, e, "a token's id is not an integer");
     json_int_t n = json_integer_value(id);
     if (n < 0 || n > UINT32_MAX)
         return hf_tokenizer_fail(t, file, e, "a token has id %lld, expected 0 to 4294967295", (long long)n);
@@ -65,8 +65,8 @@ bool hf_token_id_of_key(const hf_tokenizer *t, const char *file, const char *key
     char *end;
     size_t digits = strspn(key, "0123456789");
     if (digits == 0 || key[digits])
-        return hf_tokenizer_fail(t, file, e, "added_tokens_decoder: the id \"%.40s\" is no integer from 0 on",
-                                 key);
+        return hf_tokenizer_fail(t, file, e,
+                                 "added_tokens_decoder: the id \"%.40s\" is not an integer from 0 on", key);
     *value = digits > 10 ? UINT64_MAX : strtoull(key, &end, 10);
     return *value <= UINT32_MAX ||
            hf_tokenizer_fail(t, file, e, "added_tokens_decoder: id %.40s, expected 0 to 4294967295", key);

@@ -121,14 +121,14 @@ static bool words_warn_cuts(const hf_tokenizer *t, gq_error *e) {
                  *normalizer = json_object_get(t->json, "normalizer");
     if (cut && !json_is_null(cut) && !hf_type_is(cut, "BertPreTokenizer") &&
         !hf_folder_warn(t->folder, JSON_FILE, e,
-                        "its pre_tokenizer is no BertPreTokenizer: programs that read the GGUF cut words as "
-                        "that one does, so ids of some texts differ"))
+                        "its pre_tokenizer is not a BertPreTokenizer, which llama.cpp assumes: some texts "
+                        "get other token ids"))
         return false;
     return !hf_type_is(normalizer, "BertNormalizer") ||
            !json_is_false(json_object_get(normalizer, "handle_chinese_chars")) ||
            hf_folder_warn(t->folder, JSON_FILE, e,
-                          "handle_chinese_chars is false: programs that read the GGUF let each Chinese "
-                          "character stand alone all the same, so ids of such texts differ");
+                          "handle_chinese_chars is false, but llama.cpp splits Chinese characters: such "
+                          "texts get other token ids");
 }
 
 bool hf_words_write(hf_tokenizer *t, gq_error *e) {
@@ -170,13 +170,12 @@ static bool warn_doubled(const hf_tokenizer *t, uint64_t n, gq_error *e) {
         ok = is_there || name_index_add(&by_name, t->tokens, sizeof *t->tokens, i, e);
     }
     name_index_free(&by_name);
-    return ok &&
-           (doubled == 0 ||
-            hf_folder_warn(t->folder, JSON_FILE, e,
-                           "model.vocab: %llu text%s, such as \"%.40s\", %s there again: programs use one "
-                           "id of a text",
-                           (unsigned long long)doubled, plural_suffix(doubled), t->tokens[first].text,
-                           doubled == 1 ? "is" : "are"));
+    return ok && (doubled == 0 ||
+                  hf_folder_warn(
+                      t->folder, JSON_FILE, e,
+                      "model.vocab: %llu text%s, such as \"%.40s\", %s twice: programs use one id of a text",
+                      (unsigned long long)doubled, plural_suffix(doubled), t->tokens[first].text,
+                      doubled == 1 ? "is" : "are"));
 }
 
 /* Reads the id of the unknown token, where the model says it; the added tokens may say another. */
@@ -216,7 +215,7 @@ static bool add_base64(const hf_tokenizer *t, const char *text, size_t n, gq_err
     uint8_t *bytes = malloc(n + 1);
     if (!bytes) return gq_fail_memory(e, n);
     bool ok = hf_base64(text, n, bytes, &length) ||
-              hf_tokenizer_fail(t, JSON_FILE, e, "normalizer.precompiled_charsmap is no base64");
+              hf_tokenizer_fail(t, JSON_FILE, e, "normalizer.precompiled_charsmap is not base64");
     uint64_t table = ok && length >= 4 ? read_u32(bytes) : 0;
     if (ok && (length < 4 || table >= length - 4))
         ok = hf_tokenizer_fail(
@@ -241,17 +240,16 @@ static bool find_map(const hf_tokenizer *t, const json_t *step, const json_t **m
         hf_type_is(step, "Replace"))
         return true;
     const char *type = json_string_value(json_object_get(step, "type"));
-    return hf_tokenizer_fail(
-        t, JSON_FILE, e,
-        "normalizer: expected a Precompiled one, found '%.40s', which GGUF files have no place for",
-        type ? type : "?");
+    return hf_tokenizer_fail(t, JSON_FILE, e,
+                             "normalizer: expected a Precompiled one, found '%.40s', which GGUFs cannot have",
+                             type ? type : "?");
 }
 
 static bool write_map(const hf_tokenizer *t, gq_error *e) {
     const json_t *map = NULL;
     if (!find_map(t, json_object_get(t->json, "normalizer"), &map, e)) return false;
     if (map && !json_is_string(map) && !json_is_null(map))
-        return hf_tokenizer_fail(t, JSON_FILE, e, "normalizer.precompiled_charsmap is no text");
+        return hf_tokenizer_fail(t, JSON_FILE, e, "normalizer.precompiled_charsmap is not a string");
     size_t n = json_string_length(map);
     return n == 0 || (add_base64(t, json_string_value(map), n, e) &&
                       hf_pairs_array(t->pairs, "tokenizer.ggml.precompiled_charsmap", GGUF_U8, e));

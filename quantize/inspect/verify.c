@@ -17,11 +17,11 @@
 #include "base/warnings.h"
 #include "codec/codec.h"
 #include "codec/vector.h"
-#include "forward/graph/forward.h"
 #include "gguf/gguf.h"
-#include "quantize/gquant_inspect.h"
 #include "quantize/input.h"
+#include "quantize/inspect/verify.h"
 #include "quantize/plan/identity.h"
+#include "quantize/runners.h"
 #include "quantize/strips/schedule.h"
 #include "quantize/strips/strip.h"
 
@@ -339,14 +339,19 @@ static bool none_may_lack(void *user, const char *tensor) {
 }
 
 /* A model that lacks tensors, or whose metadata contradict them, is reported with its first tensor. */
-static bool check_complete(gq_verification *v, gq_error *e) {
+static bool check_complete(gq_verification *v, model_check *complete, gq_error *e) {
     gq_error why;
-    const forward_expected expected = {.may_lack = none_may_lack, .doubts = &v->warnings};
-    if (v->n == 0 || forward_model_check(&v->model, &expected, &why) || *v->verdicts[0].problem) return true;
+    if (!complete)
+        return warnings_add(
+            &v->warnings, e,
+            "not verified that the model has all tensors of its architecture: " RUNNERS_MISSING);
+    const model_expected expected = {.may_lack = none_may_lack, .doubts = &v->warnings};
+    if (v->n == 0 || complete(&v->model, &expected, &why) || *v->verdicts[0].problem) return true;
     return set_problem(v, &v->verdicts[0], e, why.text);
 }
 
-static bool verification_run(gq_verification *v, int threads, const gq_callbacks *callbacks, gq_error *e) {
+static bool verification_run(gq_verification *v, int threads, model_check *complete,
+                             const gq_callbacks *callbacks, gq_error *e) {
     schedule s;
     uint64_t bytes = 0;
     v->n = v->model.n_tensors;
@@ -366,11 +371,11 @@ static bool verification_run(gq_verification *v, int threads, const gq_callbacks
     for (size_t i = 0; ok && i < v->n; i++) ok = verify_tensor(v, &s, i, e);
     ok = ok && warnings_add_threads(&v->warnings, threads_pool_count(s.pool), e);
     schedule_end(&s);
-    return ok && check_set(v, e) && check_transposed(v, e) && check_complete(v, e);
+    return ok && check_set(v, e) && check_transposed(v, e) && check_complete(v, complete, e);
 }
 
-gq_verification *gq_verify(const char *path, const gq_checksum *expected, size_t n, int threads,
-                           const gq_callbacks *callbacks, gq_error *e) {
+gq_verification *verify_model(const char *path, const gq_checksum *expected, size_t n, int threads,
+                              model_check *complete, const gq_callbacks *callbacks, gq_error *e) {
     gq_callbacks called;
     job_progress job;
     if (!SIZED_TAKE(called, callbacks, e)) return NULL;
@@ -378,7 +383,7 @@ gq_verification *gq_verify(const char *path, const gq_checksum *expected, size_t
     gq_verification *v = calloc(1, sizeof *v);
     if (!v) return gq_fail_memory(e, sizeof *v), NULL;
     bool ok = input_open(&v->model, path, e) && warnings_join(&v->warnings, &v->model.warnings, e);
-    if (ok && verification_run(v, threads, job_progress_stage(&job, 1), e) &&
+    if (ok && verification_run(v, threads, complete, job_progress_stage(&job, 1), e) &&
         verification_check_digests(v, e) && verification_check_sums(v, expected, n, e)) {
         sum_up_types(v);
         job_progress_end(&job);

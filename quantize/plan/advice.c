@@ -9,6 +9,7 @@
 
 #include "forward/graph/forward.h"
 #include "mixes/mixes.h"
+#include "quantize/runners.h"
 
 enum { LLAMA_NAME = 63 }; /* bytes of a tensor's name that llama.cpp's ordinary build reads */
 
@@ -160,26 +161,34 @@ static bool complete_warn_idle(gq_plan *plan, const gq_list *patterns, const boo
     return true;
 }
 
+/* Without what runs models nobody knows which tensors an architecture has. */
+static bool complete_is_unknown(gq_plan *plan, gq_error *e) {
+    return warnings_add(&plan->warnings, e,
+                        "%s: not verified that it has all tensors of its architecture: " RUNNERS_MISSING,
+                        plan_input(plan));
+}
+
 bool plan_check_complete(gq_plan *plan, const gq_options *options, gq_error *e) {
     const gq_list *list = &options->allow_missing;
+    if (!plan->runners->check) return complete_is_unknown(plan, e);
     mix_pattern *patterns = list->n ? mix_patterns_new(list->items, list->n, false, e) : NULL;
     allowed_missing allowed = {.patterns = patterns,
                                .matcher = patterns ? mix_matcher_new(e) : NULL,
                                .matched = calloc(list->n + 1, sizeof *allowed.matched),
                                .e = e};
     bool ok = (!list->n || allowed.matcher) && (allowed.matched || gq_fail_memory(e, list->n));
-    const forward_expected expected = {.set = plan->overrides.items,
-                                       .n_set = plan->overrides.n,
-                                       .may_lack = complete_may_lack,
-                                       .user = &allowed,
-                                       .doubts = &plan->warnings,
-                                       .without_blocks = options->no_mtp};
+    const model_expected expected = {.set = plan->overrides.items,
+                                     .n_set = plan->overrides.n,
+                                     .may_lack = complete_may_lack,
+                                     .user = &allowed,
+                                     .doubts = &plan->warnings,
+                                     .without_blocks = options->no_mtp};
     gq_error why;
     model_source written = plan->model;
     model_kv *rest = ok ? plan_removed_rest(&plan->removed, &plan->model, &written.n_kv, e) : NULL;
     written.kv = rest;
     ok = ok && rest;
-    if (ok && !(ok = forward_model_check(&written, &expected, &why)) && !allowed.failed && e) *e = why;
+    if (ok && !(ok = plan->runners->check(&written, &expected, &why)) && !allowed.failed && e) *e = why;
     free(rest);
     ok = ok && !allowed.failed && complete_warn_idle(plan, list, allowed.matched, e);
     free(allowed.matched);

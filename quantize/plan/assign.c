@@ -16,8 +16,7 @@
 #include "mixes/mixes.h"
 #include "mixes/rules.h"
 #include "quantize/input.h"
-#include "quantize/plan/importance.h"
-#include "study/calibrate/calibration.h"
+#include "quantize/plan/rounding.h"
 
 static bool read_type(const char *name, const char *option, int64_t *type, gq_error *e) {
     uint32_t id;
@@ -129,8 +128,7 @@ static bool read_patterns(const gq_list *items, bool types, mix_pattern **to, gq
 
 bool plan_assignment_new(plan_assignment *a, gq_plan *plan, const gq_options *options, gq_error *e) {
     size_t n = plan->n_tensors;
-    a->options = (mix_options){.imatrix = plan->inputs.n_entries > 0 || plan->calibration ||
-                                          options->assume_importance,
+    a->options = (mix_options){.imatrix = plan->rounding->knows_inputs || options->assume_importance,
                                .pure = options->pure,
                                .leave_output = options->leave_output_tensor,
                                .requantize = options->allow_requantize};
@@ -159,10 +157,9 @@ bool plan_assignment_new(plan_assignment *a, gq_plan *plan, const gq_options *op
                                      .stays_16 = t->stays_16};
         memcpy(a->tensors[i].ne, t->ne, sizeof t->ne);
         a->order[i] = (uint32_t)i;
-        a->covered[i] =
-            plan_has_importance(plan, &plan->sources[i]) || plan_can_calibrate(plan, &plan->sources[i]);
+        a->covered[i] = rounding_can_round(plan, &plan->sources[i]);
     }
-    if (plan->inputs.n_entries || plan->calibration) a->options.covered = a->covered;
+    if (plan->rounding->knows_inputs) a->options.covered = a->covered;
     for (size_t o = 0; o < plan->n_outputs; o++)
         if (!plan_output_allocate(&plan->outputs[o], n, e)) return false;
     return true;
@@ -179,11 +176,8 @@ bool plan_assign(gq_plan *plan, plan_assignment *a, size_t output, gq_error *e) 
     const architecture *row = arch_of_facts(&plan->facts);
     bool is_made = row && row->is_projector && plan->model.version == 0,
          keep_shape = mix_is_image_model(plan->facts.arch) || is_made;
-    for (size_t i = 0; i < n; i++) {
-        fill_tensor(&out->tensors[i], &plan->sources[i], &choices[i], keep_shape);
-        out->tensors[i].calibrated = plan_calibrated(plan, output, i);
-    }
-    plan_calibrate_routers(plan, output);
+    for (size_t i = 0; i < n; i++) fill_tensor(&out->tensors[i], &plan->sources[i], &choices[i], keep_shape);
+    if (plan->rounding->kind->choose) plan->rounding->kind->choose(plan, output);
     plan_sum_up_output(out, n);
     return true;
 }

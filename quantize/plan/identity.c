@@ -9,7 +9,7 @@
 #include "base/checksum.h"
 #include "base/name_index.h"
 #include "gguf/model.h"
-#include "study/calibrate/calibration.h"
+#include "quantize/plan/rounding.h"
 
 void plan_build(char to[24]) { snprintf(to, 24, "%.14s-%s", gq_version(), gq_build_id); }
 
@@ -21,15 +21,15 @@ bool plan_identify_input(gq_plan *plan, gq_error *e) {
 
 /* ---- settings and layout ---- */
 
-/* Folds the settings that decide the bytes of blocks into a checksum. */
-static uint32_t settings_digest(uint32_t sum, const encode_settings *settings, const plan_calibration *c) {
+/* Folds the settings that decide the bytes of blocks into a checksum. rounds: those of a rounding that runs ahead, too. */
+static uint32_t settings_digest(uint32_t sum, const gq_plan *plan, const encode_settings *settings,
+                                bool rounds) {
+    const rounding *r = plan->rounding;
     sum = encode_settings_digest(sum, settings);
-    return c ? checksum_add(sum, &c->digest, sizeof c->digest) : sum;
+    return rounds && rounding_runs_ahead(plan) ? checksum_add(sum, &r->digest, sizeof r->digest) : sum;
 }
 
-uint32_t plan_settings_digest(const gq_plan *plan) {
-    return settings_digest(0, &plan->settings, plan->calibration);
-}
+uint32_t plan_settings_digest(const gq_plan *plan) { return settings_digest(0, plan, &plan->settings, true); }
 
 void plan_identify_layout(gq_plan *plan) {
     uint32_t cut[3] = {CHUNK_ELEMENTS, CHUNK_ROWS, CHUNK_BAND}, sum = checksum_add(0, cut, sizeof cut);
@@ -67,7 +67,7 @@ static bool copied_digest(const gq_plan *plan, const plan_output *out, uint64_t 
 static uint32_t ways_digest(uint32_t sum, const gq_plan *plan, const plan_output *out) {
     encode_settings settings = plan->settings;
     settings.importance = 0;
-    sum = settings_digest(sum, &settings, plan_any_calibrated(plan, out) ? plan->calibration : NULL);
+    sum = settings_digest(sum, plan, &settings, plan_any_calibrated(plan, out));
     for (size_t i = 0; i < plan->n_tensors; i++)
         if (out->tensors[i].importance == GQ_IMPORTANCE_FULL)
             sum = checksum_add(sum, &plan->sources[i].inputs_digest, sizeof plan->sources[i].inputs_digest);

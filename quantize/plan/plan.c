@@ -1,7 +1,7 @@
 /* Makes a plan: everything that is known before the work starts. plan_fill has the order of the steps, each
- * of which is a file of this folder: check the request, open input, importance data and calibration, list the
+ * of which is a file of this folder: check the request, open input and rounding (an imatrix is part of it), list the
  * tensors that are written, give them types, lay out each output, cut the work into chunks, compute the
- * checksums by which the plan is known again, and bound a calibration's memory. A step may use what those
+ * checksums by which the plan is known again, and bound the rounding's memory. A step may use what those
  * before it have set, so their order matters: the layout needs the types, the checksums need the layout. Of
  * the weights only a small part is read, for a checksum and for targets. A plan does not change once it is
  * made. quantize/job.c then looks at what an earlier run has left beside the outputs. */
@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/comm/ranks.h"
 #include "base/sized.h"
 #include "base/threads.h"
 #include "base/units.h"
@@ -25,11 +26,11 @@
 #include "quantize/plan/layout.h"
 #include "quantize/plan/paths.h"
 #include "quantize/plan/reuse.h"
+#include "quantize/plan/rounding.h"
 #include "quantize/plan/target/lattice.h"
 #include "quantize/plan/target/target.h"
 #include "quantize/plan/target/tensor_scales.h"
 #include "quantize/strips/strip.h"
-#include "study/calibrate/calibration.h"
 
 enum {
     MAX_PARTS = 1 << 20,
@@ -342,15 +343,14 @@ static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
         !plan_overrides_read(&plan->overrides, &options->override_kv, &plan->model, e) ||
         !add_missing_pair(plan, e) ||
         !plan_removed_find(&plan->removed, &options->remove_kv, &plan->model, &plan->warnings, e) ||
-        !plan_check_complete(plan, options, e) || !plan_identify_input(plan, e) ||
-        !plan_open_importance(plan, options, e))
+        !plan_check_complete(plan, options, e) || !plan_identify_input(plan, e))
         return false;
     show_beside(plan);
     if (plan->layers.n_absent &&
         !warnings_add(&plan->warnings, e, "layers to prune: the model has no layer %llu",
                       (unsigned long long)plan->layers.absent))
         return false;
-    if (!plan_open_calibration(plan, options, e)) return false;
+    if (!rounding_open(plan, options, e)) return false;
     plan->facts = model_facts_of(plan->model.kv, plan->model.n_kv, plan->overrides.items, plan->overrides.n);
     if (!plan_check_kind(plan, e) || !plan_check_layers(plan, e) || !list_sources(plan, options, e) ||
         !plan_transpose(plan, options, e) || !plan_find_lattices(plan, options, e) ||
@@ -362,13 +362,13 @@ static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
             return false;
     if (!cut_chunks(plan, e) || !plan_reuse(plan, options, e)) return false;
     plan_identify_layout(plan);
-    return plan_bound_calibration(plan, e);
+    return !plan->rounding->kind->bound || plan->rounding->kind->bound(plan, e);
 }
 
-gq_plan *plan_make(const gq_options *options, const struct plan_studies *studies, gq_error *e) {
+gq_plan *plan_make(const gq_options *options, const struct model_runners *runners, gq_error *e) {
     gq_plan *plan = calloc(1, sizeof *plan);
     if (!plan) return gq_fail_memory(e, sizeof *plan), NULL;
-    plan->studies = studies;
+    plan->runners = runners;
     if (plan_fill(plan, options, e)) return plan;
     gq_plan_free(plan);
     return NULL;
@@ -393,7 +393,7 @@ void gq_plan_free(gq_plan *plan) {
     free(plan->completed);
     chunk_map_free(&plan->chunks);
     model_inputs_free(&plan->inputs);
-    plan_calibration_free(plan->calibration);
+    rounding_free(plan->rounding);
     if (!plan->model_is_lent) model_close(&plan->model);
     for (size_t i = 0; i < plan->n_reused; i++) model_close(&plan->reused[i]);
     free(plan->reused);
@@ -415,15 +415,11 @@ const char *const *gq_plan_warnings(const gq_plan *plan, size_t *n) {
     return warnings_texts(&plan->warnings, n);
 }
 
-const gq_calibration_facts *gq_plan_calibration(const gq_plan *plan) {
-    return plan->calibration ? &plan->calibration->facts : NULL;
-}
+const gq_calibration_facts *gq_plan_calibration(const gq_plan *plan) { return plan->rounding->facts; }
 
 const uint32_t *gq_plan_calibration_ids(const gq_plan *plan, uint64_t *n) {
-    const plan_calibration *c = plan->calibration;
-    if (c && (c->marks || c->targets)) c = NULL;
-    *n = c ? c->settings.windows * c->settings.context : 0;
-    return c ? c->ids : NULL;
+    *n = plan->rounding->n_ids;
+    return plan->rounding->ids;
 }
 
 const gq_beside *gq_plan_beside(const gq_plan *plan, size_t *n) {

@@ -34,6 +34,8 @@ typedef struct plan_shard {
     uint64_t head_size, size;
 } plan_shard;
 
+typedef struct rounding rounding;
+
 typedef struct plan_place {
     uint32_t shard;
     uint64_t offset, end; /* in the shard's file; up to `end` the tensor's padding reaches */
@@ -59,7 +61,7 @@ typedef struct plan_output {
 typedef struct plan_identity {
     uint32_t input;   /* times of change of the input's shards */
     uint32_t content; /* their headers, and a sample of the weights */
-    uint32_t options; /* the encode_settings, and the calibration */
+    uint32_t options; /* the encode_settings, and those of the rounding */
     uint32_t layout;  /* what is where in each output, from which tensor; and the cut into chunks */
 } plan_identity;
 
@@ -81,11 +83,11 @@ struct gq_plan {
     uint32_t sync_ms; /* between two times that finished work is made safe */
     const kernels *kernels;
     model_source model;
-    gq_beside beside[MODEL_BESIDE];       /* what else the model's folder holds */
-    bool model_is_lent;                   /* the caller's (gq_options.model) */
-    model_inputs inputs;                  /* without entries: no importance data */
-    struct plan_calibration *calibration; /* study/calibrate/calibration.h; NULL: none */
-    const struct plan_studies *studies;   /* plan/target/target.h */
+    gq_beside beside[MODEL_BESIDE];      /* what else the model's folder holds */
+    bool model_is_lent;                  /* the caller's (gq_options.model) */
+    model_inputs inputs;                 /* without entries: no importance data */
+    struct rounding *rounding;           /* what decides codes (rounding.h) */
+    const struct model_runners *runners; /* what runs models (runners.h) */
     plan_layers layers;
     plan_overrides overrides;
     plan_removed removed;
@@ -119,7 +121,7 @@ static inline bool plan_any_calibrated(const gq_plan *plan, const plan_output *o
 }
 
 /* Makes a plan without looking at what lies beside its outputs; gq_plan_free frees it. NULL: *e says why.
- * studies: what runs models for it; it must outlive the call. */
-gq_plan *plan_make(const gq_options *options, const struct plan_studies *studies, gq_error *e);
+ * runners: what runs models for it; it must outlive the plan. */
+gq_plan *plan_make(const gq_options *options, const struct model_runners *runners, gq_error *e);
 /* Path of the input as given, for messages. */
 static inline const char *plan_input(const gq_plan *plan) { return plan->model.path; }

@@ -9,6 +9,7 @@
 #include "gguf/model.h"
 #include "quantize/input.h"
 #include "quantize/plan/identity.h"
+#include "quantize/plan/rounding.h"
 
 static bool reuse_fits_shape(const uint64_t a[4], const uint64_t b[4]) {
     return memcmp(a, b, 4 * sizeof *a) == 0;
@@ -140,7 +141,7 @@ static bool earlier_compare_digests(const gq_plan *plan, const plan_output *out,
         if (a.made_by != b.made_by && !plan_copies(&plan->sources[i], &out->tensors[i]))
             return earlier_fail_made_by(plan, out, i, b.made_by, why);
         if (!a.made_by && a.source != b.source)
-            return gq_fail(why, plan->calibration
+            return gq_fail(why, rounding_runs_ahead(plan)
                                     ? "it was calibrated with another text or other settings, or not at all"
                                 : plan->inputs.n_entries ? "it was made with other importance data"
                                                          : "it was made with other settings");

@@ -35,6 +35,7 @@
 #include "base/relay.h"
 #include "base/sized.h"
 #include "quantize/plan/reuse.h"
+#include "quantize/plan/rounding.h"
 #include "quantize/run/cache.h"
 #include "quantize/run/finalize.h"
 #include "quantize/run/journal.h"
@@ -43,9 +44,6 @@
 #include "quantize/run/syncer.h"
 #include "quantize/run/work.h"
 #include "quantize/strips/schedule.h"
-#include "study/calibrate/calibrate.h"
-#include "study/calibrate/calibration.h"
-#include "study/calibrate/calibration_job.h"
 
 /* The mode of a run, decided once in engine_begin() by the request and the files beside the outputs. Only the
  * step to RUN_NAME follows, when all files are whole. */
@@ -71,9 +69,9 @@ typedef struct engine {
     uint32_t n_journals;
     syncer syncer;
     cache cache;
-    checkpoint checkpoint; /* layers that are rounded with the model's own inputs; held until the run's end */
-    bool *reused;          /* per output and tensor: it is copied from an earlier output */
-    uint64_t begin, end;   /* chunks of this run */
+    rounding_kept kept;       /* what is rounded ahead; held until the run's end */
+    bool *reused;             /* per output and tensor: it is copied from an earlier output */
+    uint64_t begin, end;      /* chunks of this run */
     _Atomic bool leave_as_is; /* the failure says what to do: nothing is removed, and nothing more is said */
     pthread_mutex_t opening;
     work_tensor *
@@ -312,6 +310,11 @@ static bool check_join(const engine *g, gq_error *e) {
     return true;
 }
 
+static void engine_remove_kept(const engine *g) {
+    const rounding_kind *k = g->plan->rounding->kind;
+    if (k->remove_kept) k->remove_kept(&g->kept);
+}
+
 /* Finished chunks outlive a failure that is not the input's fault; say so. What is not worth keeping goes, if
  * this run has opened and locked it: anything else may be the work of others. */
 static void keep_or_remove(engine *g, bool bad_input, gq_error *e) {
@@ -326,14 +329,14 @@ static void keep_or_remove(engine *g, bool bad_input, gq_error *e) {
     if (g->mode == RUN_JOIN) return;
     const journal *j = g->n_journals ? &g->journals[0] : NULL;
     if (!bad_input && j && output_still_there(&g->outputs) &&
-        (j->resumed || g->syncer.recorded > 0 || g->checkpoint.finished > 0)) {
+        (j->resumed || g->syncer.recorded > 0 || g->kept.finished > 0)) {
         gq_fail_again(e, e, "%s; what is done is kept in %s, and the same command goes on from there",
                       e->text, plan->outputs[0].shards[0].temporary);
         return;
     }
     uint32_t others = 0;
     if (j) journal_remove(j);
-    checkpoint_remove(&g->checkpoint);
+    engine_remove_kept(g);
     if (g->mode == RUN_PART &&
         (!journal_count_parts(plan, &others, NULL) || others || !output_alone(&g->outputs)))
         return;
@@ -354,19 +357,18 @@ static bool engine_finish(engine *g, gq_error *e) {
     if (g->mode != RUN_NAME && !output_complete(&g->outputs, g->results, e)) return false;
     if (!give_names(g, e)) return false;
     if (!finalize_remove(&g->names)) return true; /* it would be taken up without its journals */
-    checkpoint_remove(&g->checkpoint);
+    engine_remove_kept(g);
     for (uint32_t k = 0; k < g->n_journals; k++) journal_remove(&g->journals[k]);
     journal_remove_all(g->plan->outputs[0].shards[0].path);
-    calibration_clean_folder(g->plan);
-    /* Removes an unfinished calibration whose output this one has replaced. */
-    checkpoint_clean_kind(g->plan->outputs[0].shards[0].path, CHECKPOINT_CALIBRATION);
+    rounding_clean_up(g->plan, 0); /* also where this output has replaced one that was rounded ahead */
     return true;
 }
 
 static void engine_release(engine *g) {
     for (uint32_t k = 0; k < g->n_journals; k++) journal_close(&g->journals[k]);
     free(g->journals), free(g->missing);
-    checkpoint_close(&g->checkpoint);
+    const rounding_kind *k = g->plan->rounding->kind;
+    if (k->close_kept) k->close_kept(&g->kept);
     finalize_close(&g->names);
     output_free(&g->outputs);
     if (g->tensors) close_tensors(g, g->plan->n_tensors);
@@ -377,12 +379,31 @@ static void engine_release(engine *g) {
     schedule_end(&g->schedule);
 }
 
-static bool engine_calibrate(engine *g, double seconds, gq_error *e) {
+/* ---- what is rounded ahead ---- */
+
+static bool engine_write(void *data, size_t output, size_t tensor, uint64_t offset, const void *bytes,
+                         size_t n, gq_error *e) {
+    const engine *g = data;
+    const plan_place *place = &g->plan->outputs[output].places[tensor];
+    return output_write(&g->outputs, output, place->shard, place->offset + offset, bytes, n, e);
+}
+
+static bool engine_read(void *data, size_t output, size_t tensor, uint64_t offset, void *to, size_t n,
+                        gq_error *e) {
+    const engine *g = data;
+    const plan_place *place = &g->plan->outputs[output].places[tensor];
+    return output_read(&g->outputs, output, place->shard, place->offset + offset, to, n, e);
+}
+
+static bool engine_sync(void *data, gq_error *e) { return output_sync(&((engine *)data)->outputs, e); }
+
+static bool engine_round(engine *g, double seconds, gq_error *e) {
     double began = clock_seconds();
-    if (!g->plan->calibration) return true;
+    if (!rounding_runs_ahead(g->plan)) return true;
     const gq_callbacks *callbacks = job_progress_stage(&g->job, seconds);
-    bool ok =
-        calibrate_run(g->plan, &g->outputs, g->mode == RUN_NAME, g->results, callbacks, &g->checkpoint, e);
+    bool written = g->mode == RUN_NAME;
+    const rounding_store store = {engine_write, written ? NULL : engine_read, engine_sync, g};
+    bool ok = g->plan->rounding->kind->run(g->plan, &store, written, g->results, callbacks, &g->kept, e);
     /* It says nothing about the speed of what follows. */
     g->schedule.before += clock_seconds() - began;
     return ok;
@@ -406,11 +427,10 @@ static bool engine_work(engine *g, gq_error *e) {
     bool works = does_work(g);
     double seconds = g->schedule.work / threads_pool_most(g->schedule.pool),
            reuse = works && g->plan->n_reused ? REUSE_SHARE * seconds : 0,
-           calibration = g->plan->calibration && works ? calibration_seconds_left(g->plan->calibration) : 0;
-    g->job.all = calibration + reuse + seconds;
-    if (g->plan->calibration && calibration > 0)
-        g->job.expected = g->plan->calibration->facts.seconds_expected;
-    if (!engine_calibrate(g, calibration, e) || !engine_reuse(g, reuse, e)) return false;
+           ahead = works ? rounding_seconds_left(g->plan) : 0;
+    g->job.all = ahead + reuse + seconds;
+    if (ahead > 0) g->job.expected = g->plan->rounding->facts->seconds_expected;
+    if (!engine_round(g, ahead, e) || !engine_reuse(g, reuse, e)) return false;
     job_progress_stage(&g->job, seconds);
     return schedule_run(&g->schedule, &chunks, e);
 }
@@ -446,12 +466,11 @@ bool gq_run(const gq_plan *plan, const gq_callbacks *callbacks, gq_results **res
     if (!e) e = &unused;
     if (results) *results = NULL;
     if (!SIZED_TAKE(called, callbacks, e)) return false;
-    engine g = {.plan = plan,
-                .results = results_new(plan, e),
-                .opening = PTHREAD_MUTEX_INITIALIZER,
-                .checkpoint.fd = -1};
-    bool ok = g.results &&
-              (comm_is_first(plan->comm) ? engine_run(&g, &called, e) : calibrate_follow(plan, &called, e));
+    engine g = {.plan = plan, .results = results_new(plan, e), .opening = PTHREAD_MUTEX_INITIALIZER};
+    bool ok = g.results && (comm_is_first(plan->comm) ? engine_run(&g, &called, e)
+                            : rounding_runs_ahead(plan)
+                                ? plan->rounding->kind->run(plan, NULL, false, NULL, &called, NULL, e)
+                                : true);
     ok = gq_comm_agree(plan->comm, ok, e);
     if (results)
         *results = g.results;

@@ -31,6 +31,7 @@
 #include "base/safe_file.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/paths.h"
+#include "quantize/plan/rounding.h"
 
 static const char MAGIC[8] = {'G', 'Q', 'J', 'R', 'N', 'L', '0', '2'};
 static const char SUFFIX[] = ".gquant-journal";
@@ -359,7 +360,7 @@ static bool announce_fitting(const gq_plan *plan, const journal *j, bool whole, 
             "an unfinished run for %s starts afresh: what it had written is missing or incomplete", out);
     if (holds_any_chunk(plan, j))
         return warnings_add(warnings, e, "an unfinished run for %s will be continued", out);
-    return plan->calibration || /* what that has finished is told apart */
+    return rounding_runs_ahead(plan) || /* what that has finished is told apart */
            warnings_add(warnings, e, "an unfinished run for %s starts afresh: nothing of it was finished",
                         out);
 }

@@ -4,18 +4,15 @@
 #include <string.h>
 
 #include "base/checksum.h"
-#include "study/calibrate/calibration.h"
+#include "quantize/plan/rounding.h"
 
-/* Names the steps of a calibration, of which nothing is known yet. False: no memory. */
+/* Names the steps of a rounding that runs ahead, of which nothing is known yet. False: no memory. */
 static bool results_name_steps(gq_results *r, const gq_plan *plan) {
-    r->n_steps = CALIBRATE_STEPS;
+    const rounding_kind *k = plan->rounding->kind;
+    r->n_steps = k->n_steps;
     r->steps = calloc(plan->n_outputs * r->n_steps + 1, sizeof *r->steps);
     for (size_t o = 0; r->steps && o < plan->n_outputs; o++)
-        for (size_t i = 0; i < r->n_steps; i++)
-            *results_step(r, o, i) =
-                (gq_step){.name = calibrate_steps[i].name,
-                          .what = calibrate_steps[i].what,
-                          .on = calibration_does(&plan->calibration->settings, (calibrate_step)i)};
+        for (size_t i = 0; i < r->n_steps; i++) *results_step(r, o, i) = k->step(plan->rounding, i);
     return r->steps;
 }
 
@@ -27,10 +24,10 @@ gq_results *results_new(const gq_plan *plan, gq_error *e) {
     r->losses = calloc(n, sizeof *r->losses);
     r->sources = calloc(plan->n_tensors + 1, sizeof *r->sources);
     r->reused = calloc(plan->n_outputs, 2 * sizeof *r->reused);
-    if (plan->calibration) r->roundings = calloc(n, sizeof *r->roundings);
+    if (rounding_runs_ahead(plan)) r->roundings = calloc(n, sizeof *r->roundings);
     for (size_t i = 0; r->roundings && i < n; i++) r->roundings[i].why = "";
     if (r->losses && r->sources && r->reused &&
-        (!plan->calibration || (r->roundings && results_name_steps(r, plan))))
+        (!rounding_runs_ahead(plan) || (r->roundings && results_name_steps(r, plan))))
         return r;
     gq_results_free(r);
     return gq_fail_memory(e, n * (sizeof *r->losses + sizeof *r->roundings)), NULL;

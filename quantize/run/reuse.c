@@ -15,11 +15,11 @@
 #include "quantize/input.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/reuse.h"
+#include "quantize/plan/rounding.h"
 #include "quantize/run/finalize.h"
 #include "quantize/run/journal.h"
 #include "quantize/run/work.h"
 #include "quantize/strips/schedule.h"
-#include "study/sweep/checkpoint.h"
 
 /* ---- reading ---- */
 
@@ -326,6 +326,6 @@ void gq_clean_earlier(const gq_plan *plan, size_t output) {
     const char *first = out->shards[0].path;
     for (uint32_t s = 0; s < out->n_shards; s++) safe_file_clean(out->shards[s].temporary);
     finalize_clean(first); /* before the journals: it would be taken up without them */
-    checkpoint_clean_kind(first, CHECKPOINT_CALIBRATION);
+    rounding_clean_up(plan, output);
     journal_remove_all(first);
 }

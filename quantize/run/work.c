@@ -13,8 +13,8 @@
 #include "base/checksum.h"
 #include "base/threads.h"
 #include "quantize/plan/reuse.h"
+#include "quantize/plan/rounding.h"
 #include "quantize/strips/schedule.h"
-#include "study/calibrate/calibration_job.h"
 
 /* Under importance, encoders work on CODEC_MOST_LANES rows at once and take as long for fewer, so strips of
  * wide rows are larger there, up to 2^20 elements; 16-bit input and an output of 4 bits then touch 7 bytes of
@@ -438,5 +438,5 @@ double gq_plan_run_seconds(const gq_plan *plan) {
     for (size_t i = 0; i < plan->n_tensors; i++)
         seconds += (double)shape_elements(plan->sources[i].tensor->ne) * run_cost_per_weight(plan, i, NULL);
     seconds /= threads_asked(plan->threads);
-    return seconds + (plan->calibration ? calibration_seconds_left(plan->calibration) : 0);
+    return seconds + rounding_seconds_left(plan);
 }

@@ -4,38 +4,27 @@
 #include <string.h>
 
 #include "base/safe_file.h"
+#include "quantize/run/results.h"
 #include "study/calibrate/calibration_job.h"
 #include "study/calibrate/calibrator.h"
 #include "study/calibrate/validate.h"
 
-/* ---- the job ---- */
+/* ---- ranks without files ---- */
 
-/* The outputs' files as the calibrator sees them. outputs NULL: another rank has them. */
-typedef struct files {
-    const gq_plan *plan;
-    const output_set *outputs;
-} files;
-
-static bool write_file(void *data, size_t output, size_t tensor, uint64_t offset, const void *bytes, size_t n,
-                       gq_error *e) {
-    const files *f = data;
-    const plan_place *place = &f->plan->outputs[output].places[tensor];
-    return !f->outputs || output_write(f->outputs, output, place->shard, place->offset + offset, bytes, n, e);
+/* The first rank has the files: the others write nothing, and do not read. */
+static bool write_nothing(void *data, size_t output, size_t tensor, uint64_t offset, const void *bytes,
+                          size_t n, gq_error *e) {
+    (void)data, (void)output, (void)tensor, (void)offset, (void)bytes, (void)n, (void)e;
+    return true;
 }
 
-static bool read_file(void *data, size_t output, size_t tensor, uint64_t offset, void *to, size_t n,
-                      gq_error *e) {
-    const files *f = data;
-    const plan_place *place = &f->plan->outputs[output].places[tensor];
-    return output_read(f->outputs, output, place->shard, place->offset + offset, to, n, e);
+static bool read_nothing(void *data, size_t output, size_t tensor, uint64_t offset, void *to, size_t n,
+                         gq_error *e) {
+    (void)data, (void)offset, (void)to, (void)n;
+    return gq_fail(e, "tensor %zu of output %zu is read by a rank that has no files", tensor, output);
 }
 
-static bool sync_files(void *data, gq_error *e) { return output_sync(((const files *)data)->outputs, e); }
-
-/* written: the outputs' files are not read. */
-static calibrate_store files_store(files *f, bool written) {
-    return (calibrate_store){write_file, written ? NULL : read_file, sync_files, f};
-}
+static bool sync_nothing(void *data, gq_error *e) { return (void)data, (void)e, true; }
 
 /* ---- what is kept ---- */
 
@@ -87,7 +76,7 @@ static bool calibrate_records_hold(checkpoint *c, const calibrate_job *job, bool
  * again; *why then says so, as the plan could not know it, else it is NULL. written: nothing is begun. */
 static bool open_saved(checkpoint *c, const gq_plan *plan, const calibrate_job *job, bool written,
                        const char **why, gq_error *e) {
-    const plan_calibration *calibration = plan->calibration;
+    const plan_calibration *calibration = plan_calibration_of(plan);
     const char *out = plan->outputs[0].shards[0].path;
     bool hold;
     *why = NULL;
@@ -204,38 +193,40 @@ typedef struct calibrate_call {
 
 static bool calibrate_call_ranks(const gq_plan *plan, bool written, size_t finished, gq_error *e) {
     calibrate_call call = {!written, finished};
-    return comm_broadcast(plan->calibration->share.comm, &call, sizeof call, e);
+    return comm_broadcast(plan_calibration_of(plan)->share.comm, &call, sizeof call, e);
 }
 
-bool calibrate_follow(const gq_plan *plan, const gq_callbacks *callbacks, gq_error *e) {
-    const plan_calibration *calibration = plan->calibration;
+/* Ranks besides the first do their share. */
+static bool calibrate_follow(const gq_plan *plan, const gq_callbacks *callbacks, gq_error *e) {
+    const plan_calibration *calibration = plan_calibration_of(plan);
     calibrate_call call;
     calibration_job of;
-    files f = {plan, NULL};
     checkpoint saved = {.fd = -1};
     threads_count threads;
-    if (!calibration || !calibration->share.comm) return true; /* there is none, or it is not shared */
+    if (!calibration->share.comm) return true;
     if (!comm_broadcast(calibration->share.comm, &call, sizeof call, e)) return false;
     if (!call.works) return true;
     bool ok = calibration_job_new(&of, plan, e) &&
               checkpoint_join(&saved, plan->outputs[0].shards[0].path, &calibration->head, call.finished, e);
     char *folder = safe_file_folder(plan->outputs[0].shards[0].path);
-    of.job.store = files_store(&f, false), of.job.keeps.folder = folder;
+    of.job.store = (rounding_store){write_nothing, read_nothing, sync_nothing, NULL};
+    of.job.keeps.folder = folder;
     ok = ok && calibrator_run(&of.job, &saved, callbacks, &threads, e);
     checkpoint_close(&saved), calibration_job_free(&of);
     free(folder);
     return ok;
 }
 
-bool calibrate_run(const gq_plan *plan, const output_set *outputs, bool written, gq_results *results,
-                   const gq_callbacks *callbacks, checkpoint *saved, gq_error *e) {
+/* *saved: the checkpoint of the finished layers, beside the first output, opened and locked. */
+static bool calibrate_into(const gq_plan *plan, const rounding_store *store, bool written,
+                           gq_results *results, const gq_callbacks *callbacks, checkpoint *saved,
+                           gq_error *e) {
     const char *why = NULL;
     calibration_job of;
-    files f = {plan, outputs};
     threads_count threads = {.error = 0};
     bool listed = calibration_job_new(&of, plan, e);
     char *folder = safe_file_folder(plan->outputs[0].shards[0].path);
-    of.job.store = files_store(&f, written), of.job.keeps.folder = folder;
+    of.job.store = *store, of.job.keeps.folder = folder;
     bool ok =
         listed && open_saved(saved, plan, &of.job, written, &why, e) &&
         (!why || warnings_add(&results->warnings, e, "an unfinished calibration for %s starts afresh: %s",
@@ -249,3 +240,55 @@ bool calibrate_run(const gq_plan *plan, const output_set *outputs, bool written,
     calibration_job_free(&of), free(folder);
     return ok;
 }
+
+/* ---- as the engine has it ---- */
+
+static bool calibrate_run(const gq_plan *plan, const rounding_store *store, bool written, gq_results *results,
+                          const gq_callbacks *callbacks, rounding_kept *kept, gq_error *e) {
+    if (!store) return calibrate_follow(plan, callbacks, e);
+    checkpoint *saved = kept->file = calloc(1, sizeof *saved);
+    if (!saved) return gq_fail_memory(e, sizeof *saved);
+    saved->fd = -1;
+    bool ok = calibrate_into(plan, store, written, results, callbacks, saved, e);
+    kept->finished = saved->finished;
+    return ok;
+}
+
+static void calibrate_remove_kept(const rounding_kept *kept) {
+    if (kept->file) checkpoint_remove(kept->file);
+}
+
+static void calibrate_close_kept(rounding_kept *kept) {
+    if (kept->file) checkpoint_close(kept->file);
+    free(kept->file);
+    *kept = (rounding_kept){0};
+}
+
+static double calibrate_seconds_left(const rounding *r) {
+    return calibration_seconds_left((const plan_calibration *)(const void *)r);
+}
+
+static gq_step calibrate_step_at(const rounding *r, size_t i) {
+    const plan_calibration *c = (const plan_calibration *)(const void *)r;
+    return (gq_step){.name = calibrate_steps[i].name,
+                     .what = calibrate_steps[i].what,
+                     .on = calibration_does(&c->settings, (calibrate_step)i)};
+}
+
+const rounding_kind rounding_by_calibration = {.size = sizeof(plan_calibration),
+                                               .open = plan_open_calibration,
+                                               .can_round = plan_can_calibrate,
+                                               .choose = plan_choose_calibrated,
+                                               .describe = plan_describe_calibration,
+                                               .bound = plan_bound_calibration,
+                                               .announce = plan_announce_calibration,
+                                               .agree = plan_agree_calibration,
+                                               .forecast = calibration_cost,
+                                               .free = plan_calibration_free,
+                                               .seconds_left = calibrate_seconds_left,
+                                               .run = calibrate_run,
+                                               .remove_kept = calibrate_remove_kept,
+                                               .close_kept = calibrate_close_kept,
+                                               .clean_up = plan_clean_calibration,
+                                               .n_steps = CALIBRATE_STEPS,
+                                               .step = calibrate_step_at};

@@ -186,10 +186,13 @@ static char *probe_path(const gq_plan *plan) {
     return safe_file_beside(plan->outputs[0].path, ".gquant-ranks");
 }
 
-void calibration_clean_folder(const gq_plan *plan) {
-    char *probe = probe_path(plan);
+void plan_clean_calibration(const gq_plan *plan, size_t output, bool own) {
+    const char *out = plan->outputs[output].shards[0].path;
+    char *probe = own ? NULL : probe_path(plan);
     if (probe) safe_file_clean(probe);
     free(probe);
+    own ? checkpoint_clean(out, &plan_calibration_of(plan)->head)
+        : checkpoint_clean_kind(out, CHECKPOINT_CALIBRATION);
 }
 
 /* A collective: fails unless all ranks can open, to write, what rank 0 makes beside the first output.
@@ -246,9 +249,8 @@ static bool calibration_list_layers(const gq_plan *plan, plan_calibration *c, gq
 
 bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e) {
     const gq_calibration *asked = options->calibration;
-    if (!asked) return true;
-    plan_calibration *c = plan->calibration = calloc(1, sizeof *c);
-    if (!c) return gq_fail_memory(e, sizeof *c);
+    plan_calibration *c = (plan_calibration *)(void *)plan->rounding;
+    c->rounding.facts = &c->facts, c->rounding.knows_inputs = true;
     if (asked->random && asked->text.bytes)
         return gq_fail_usage(e, "a text and tokens drawn at random cannot both be run on");
     if (!take_settings(c, asked, e)) return false;
@@ -288,35 +290,36 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
         return false;
     calibration_set_width(plan, c);
     c->settings.fused = head_of(plan, c).fused;
-    c->digest = calibration_settings_digest(&c->settings);
+    c->rounding.digest = calibration_settings_digest(&c->settings);
+    if (!c->marks && !c->targets)
+        c->rounding.ids = c->ids, c->rounding.n_ids = c->settings.windows * c->settings.context;
     return true;
 }
 
-void plan_calibration_free(plan_calibration *c) {
-    if (!c) return;
+void plan_calibration_free(rounding *r) {
+    plan_calibration *c = (plan_calibration *)(void *)r;
     forward_model_free(c->model);
     model_scales_free(c->balance.scales);
     free(c->streams), free(c->ids), free(c->marks), free(c->targets), free(c->text), free(c->steps),
         free(c->numbers);
     calibrate_costs_free(&c->costs);
-    free(c);
 }
 
 /* ---- tensors ---- */
 
 bool plan_can_calibrate(const gq_plan *plan, const plan_source *source) {
-    return plan->calibration && forward_feeds(plan->calibration->model, source->tensor);
+    return forward_feeds(plan_calibration_of(plan)->model, source->tensor);
 }
 
 /* Whether routers decide how the embedding is rounded, and the tensor is it. */
 static bool calibrates_embedding(const gq_plan *plan, size_t tensor) {
-    const plan_calibration *c = plan->calibration;
-    return c && calibration_does(&c->settings, CALIBRATE_EMBEDDING) &&
+    const plan_calibration *c = plan_calibration_of(plan);
+    return calibration_does(&c->settings, CALIBRATE_EMBEDDING) &&
            plan->sources[tensor].tensor == forward_model_sizes(c->model)->embedding &&
            (c->ahead.all_windows || embedding_is_routed(c->model, c->numbers, c->facts.layers));
 }
 
-bool plan_calibrated(const gq_plan *plan, size_t output, size_t tensor) {
+static bool is_calibrated(const gq_plan *plan, size_t output, size_t tensor) {
     const gq_tensor *t = &plan->outputs[output].tensors[tensor];
     const tensor_type *to = tensor_type_of(t->to);
     return t->to != t->from && to && to->quantized && plan->kernels->codecs[t->to].steps &&
@@ -324,9 +327,11 @@ bool plan_calibrated(const gq_plan *plan, size_t output, size_t tensor) {
            (plan_can_calibrate(plan, &plan->sources[tensor]) || calibrates_embedding(plan, tensor));
 }
 
-void plan_calibrate_routers(gq_plan *plan, size_t output) {
-    const plan_calibration *c = plan->calibration;
-    if (!c || !calibration_does(&c->settings, CALIBRATE_ROUTER) ||
+void plan_choose_calibrated(gq_plan *plan, size_t output) {
+    const plan_calibration *c = plan_calibration_of(plan);
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        plan->outputs[output].tensors[i].calibrated = is_calibrated(plan, output, i);
+    if (!calibration_does(&c->settings, CALIBRATE_ROUTER) ||
         !plan_any_calibrated(plan, &plan->outputs[output]))
         return;
     for (size_t i = 0; i < plan->n_tensors; i++) {
@@ -336,6 +341,37 @@ void plan_calibrate_routers(gq_plan *plan, size_t output) {
             forward_is_router(c->model, plan->sources[i].tensor))
             t->calibrated = true;
     }
+}
+
+/* ---- what outputs say of it ---- */
+
+/* Says of a file with calibrated tensors that products were in bf16; float32 goes without saying. */
+static bool set_arithmetic(const gq_plan *plan, const plan_output *out, gguf_header *h, gq_error *e) {
+    const plan_calibration *c = plan_calibration_of(plan);
+    return !c->settings.arithmetic || !plan_any_calibrated(plan, out) ||
+           gguf_header_set_string(h, GGUF_ARITHMETIC_KEY, matmul_arithmetic_names[c->settings.arithmetic], e);
+}
+
+/* Names the kind of tensors that keep their type but may have other values: routers that a calibration fits.
+ */
+static bool set_fitted(const gq_plan *plan, const plan_output *out, gguf_header *h, gq_error *e) {
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        if (out->tensors[i].calibrated && !tensor_type_of(out->tensors[i].to)->quantized)
+            return gguf_header_set_string(h, "quantize.calibration.fitted", "ffn_gate_inp", e);
+    return true;
+}
+
+/* Says how many columns have other scales than the input's, and what they read from as well. */
+static bool set_balanced(const gq_plan *plan, const plan_output *out, gguf_header *h, gq_error *e) {
+    const plan_calibration *c = plan_calibration_of(plan);
+    return !c->balance.columns || !plan_any_calibrated(plan, out) ||
+           gguf_header_set_u32(h, "quantize.calibration.balanced",
+                               c->balance.columns < UINT32_MAX ? (uint32_t)c->balance.columns : UINT32_MAX,
+                               e);
+}
+
+bool plan_describe_calibration(const gq_plan *plan, const plan_output *out, gguf_header *h, gq_error *e) {
+    return set_fitted(plan, out, h, e) && set_balanced(plan, out, h, e) && set_arithmetic(plan, out, h, e);
 }
 
 /* ---- memory, disk and work ---- */
@@ -386,8 +422,7 @@ static void calibration_describe(const gq_plan *plan, plan_calibration *c) {
 }
 
 bool plan_bound_calibration(gq_plan *plan, gq_error *e) {
-    plan_calibration *c = plan->calibration;
-    if (!c) return true;
+    plan_calibration *c = plan_calibration_of(plan);
     c->head = head_of(plan, c), c->records = calibration_record_bytes(plan, c);
     if (!calibration_bound(plan, c, e)) return false;
     calibration_describe(plan, c);
@@ -406,11 +441,20 @@ bool plan_bound_calibration(gq_plan *plan, gq_error *e) {
     return warn_of_machine(plan, c, e) && warn_of_text(plan, c, e) && warn_of_overrides(plan, e);
 }
 
-bool plan_announce_calibration(gq_plan *plan, bool whole, gq_error *e) {
-    plan_calibration *c = plan->calibration;
-    checkpoint kept;
-    if (!c) return true;
+/* The states of a calibrated run are made beside its first output. */
+static bool calibration_check_states(const gq_plan *plan, const gq_options *options, gq_error *e) {
     const char *out = plan->outputs[0].shards[0].path;
+    char *path = checkpoint_path(out);
+    bool ok = path ? plan_check_beside(plan, options, path, e) : gq_fail_memory(e, strlen(out));
+    free(path);
+    return ok;
+}
+
+bool plan_announce_calibration(gq_plan *plan, const gq_options *options, bool whole, gq_error *e) {
+    plan_calibration *c = plan_calibration_of(plan);
+    checkpoint kept;
+    const char *out = plan->outputs[0].shards[0].path;
+    if (!calibration_check_states(plan, options, e)) return false;
     bool ok = checkpoint_peek(&kept, out, &c->head, e);
     if (!whole && !plan_outputs_are_there(plan)) kept.finished = 0; /* they held the rounded layers */
     size_t layers = min(kept.finished, c->facts.layers);
@@ -433,8 +477,8 @@ bool plan_announce_calibration(gq_plan *plan, bool whole, gq_error *e) {
 /* ---- ranks: what all agree on ---- */
 
 bool plan_agree_calibration(gq_plan *plan, gq_error *e) {
-    plan_calibration *c = plan->calibration;
-    if (!c || !c->share.comm) return true;
+    plan_calibration *c = plan_calibration_of(plan);
+    if (!c->share.comm) return true;
     gq_calibration_facts *f = &c->facts;
     checkpoint_head first = c->head;
     uint64_t batch = c->share.bounds.batch, ahead = c->ahead.bounds.batch,

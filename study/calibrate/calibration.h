@@ -3,7 +3,7 @@
 #pragma once
 
 #include "forward/stream/stream.h"
-#include "quantize/plan/plan.h"
+#include "quantize/plan/rounding.h"
 #include "study/calibrate/balance.h"
 #include "study/calibrate/job.h"
 #include "study/calibrate/settings.h"
@@ -15,6 +15,7 @@
 enum { SAMPLE_TOKENS = 8192 };
 
 typedef struct plan_calibration {
+    rounding rounding;             /* what the plan sees of it; first */
     forward_model *model;          /* of the plan's input */
     const forward_model **streams; /* the same, once for the original and once per output */
     uint32_t *ids;
@@ -42,7 +43,6 @@ typedef struct plan_calibration {
     uint64_t deciding_memory; /* bytes by which width and trials are decided: what was asked for, or a fixed
                                  number, so that the machine's own memory decides no bytes */
     collection_sizes sums;    /* bytes of a sample of the inputs, by which types for a target are chosen */
-    uint32_t digest;          /* of the settings; identities have it, too */
     checkpoint_head head;     /* of a stream of the original and one per output, in this order */
     uint64_t records;         /* bytes of the checkpoint's, at most */
     char *text;               /* its name; NULL: drawn at random */
@@ -52,15 +52,20 @@ typedef struct plan_calibration {
     gq_calibration_facts facts;
 } plan_calibration;
 
-/* Checks the request, reads the text and sets what decides bytes. Called before types are chosen. Without a
- * calibration in the options it does nothing. */
+/* The calibration of a plan; NULL: its rounding is another. */
+static inline plan_calibration *plan_calibration_of(const gq_plan *plan) {
+    return plan->rounding->facts ? (plan_calibration *)(void *)plan->rounding : NULL;
+}
+
+/* Functions of the rounding (rounding_kind), of a plan that has a calibration. */
+/* Checks the request, reads the text and sets what decides bytes. Called before types are chosen. */
 bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e);
 /* Computes the memory and disk space of a calibrated run. Called when all is laid out and identified. */
 bool plan_bound_calibration(gq_plan *plan, gq_error *e);
 /* Warns that an earlier run's layers will be continued, or why not. whole: that run has finished all files,
  * and only names may be missing. */
-bool plan_announce_calibration(gq_plan *plan, bool whole, gq_error *e);
-void plan_calibration_free(plan_calibration *c);
+bool plan_announce_calibration(gq_plan *plan, const gq_options *options, bool whole, gq_error *e);
+void plan_calibration_free(rounding *r);
 
 /* The number in the model of the i-th layer that is run. */
 static inline size_t plan_run_layer(const gq_plan *plan, size_t i) {
@@ -68,13 +73,14 @@ static inline size_t plan_run_layer(const gq_plan *plan, size_t i) {
 }
 /* Whether running the model yields the tensor's inputs. */
 bool plan_can_calibrate(const gq_plan *plan, const plan_source *source);
-/* Whether the run calibrates a tensor. Types are chosen; the result goes into gq_tensor.calibrated. */
-bool plan_calibrated(const gq_plan *plan, size_t output, size_t tensor);
-/* Has the run fit the routers of an output in which some tensor is calibrated. */
-void plan_calibrate_routers(gq_plan *plan, size_t output);
+/* Marks the tensors of an output that the run calibrates, and routers that it fits where there are any. */
+void plan_choose_calibrated(gq_plan *plan, size_t output);
+/* Names in the metadata what was calibrated, and how. */
+bool plan_describe_calibration(const gq_plan *plan, const plan_output *out, gguf_header *h, gq_error *e);
 
-/* Of ranks: removes what those that were killed meanwhile have left in the folder of the first output. */
-void calibration_clean_folder(const gq_plan *plan);
+/* Removes what runs that were killed have left beside an output, and of ranks in the folder of the first. own: only what a
+ * run of this very plan has left. */
+void plan_clean_calibration(const gq_plan *plan, size_t output, bool own);
 /* A collective, when the plan is made: checks that all ranks have the same, and agrees on what depends on a
  * machine's memory. Without ranks, or a calibration, it does nothing. */
 bool plan_agree_calibration(gq_plan *plan, gq_error *e);

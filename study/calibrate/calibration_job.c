@@ -8,7 +8,7 @@
 #include "study/sweep/forecast.h"
 
 bool calibration_job_new(calibration_job *to, const gq_plan *plan, gq_error *e) {
-    const plan_calibration *c = plan->calibration;
+    const plan_calibration *c = plan_calibration_of(plan);
     model_facts facts = model_facts_of(plan->model.kv, plan->model.n_kv, NULL, 0); /* as the model is run */
     *to = (calibration_job){.tensors = calloc(plan->n_tensors + 1, sizeof(const model_tensor *)),
                             .outputs = calloc(plan->n_outputs, sizeof(const gq_tensor *))};
@@ -47,7 +47,7 @@ void calibration_job_free(calibration_job *job) {
 }
 
 bool calibration_cost(gq_plan *plan, bool measures, const gq_callbacks *callbacks, gq_error *e) {
-    plan_calibration *c = plan->calibration;
+    plan_calibration *c = plan_calibration_of(plan);
     gq_calibration_facts *f = &c->facts;
     calibration_job of;
     if (!calibration_job_new(&of, plan, e)) return false;

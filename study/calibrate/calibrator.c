@@ -67,7 +67,7 @@ static bool do_step(void *data, forward_layer *l, gq_error *e) {
 static bool finish_step(void *data, sweep_record *to, gq_error *e) {
     calibrator *c = data;
     calibrate_record *r = &c->record;
-    const calibrate_store *store = &c->of->store;
+    const rounding_store *store = &c->of->store;
     bool ok = !comm_is_first(c->of->text.comm) || (record_sum_up(r, c->of, e) && store->sync(store->data, e));
     if (!ok) return false;
     *to = (sweep_record){r->bytes, r->n};

@@ -112,13 +112,13 @@ void calibrate_costs_guess(const calibrate_job *j, calibrate_costs *to) {
     for (size_t o = 0; o < j->n_outputs; o++)
         for (size_t i = 0; i < j->n_tensors; i++) {
             tensor_work w = operations_of(j, o, i);
-            double rounding = USUAL_ROUNDING + USUAL_CHECK * operations_held(j, i),
+            double of_weight = USUAL_ROUNDING + USUAL_CHECK * operations_held(j, i),
                    weights = (double)j->outputs[o][i].n_weights;
             to->tensors[o * j->n_tensors + i] =
                 operations_calibrated(j, o, i)
                     ? (calibrate_cost){each * w.gather, each * w.factor,
                                        each * w.round +
-                                           weights * rounding / threads_asked(j->text.job.threads)}
+                                           weights * of_weight / threads_asked(j->text.job.threads)}
                     : (calibrate_cost){.round = plain_seconds(j, o, i)};
             if (o == 0) pass += w.pass;
         }
@@ -278,7 +278,7 @@ static bool timed_new(timed *x, const calibrate_job *j) {
     job->text = (text_share){.job = x->run,
                              .bounds = {.batch = max(1, batch), .layer = j->text.bounds.layer},
                              .all_windows = x->run.windows};
-    job->outputs = x->outputs, job->store = (calibrate_store){.write = timed_write};
+    job->outputs = x->outputs, job->store = (rounding_store){.write = timed_write};
     job->costs = (calibrate_costs){.n_steps = 0}, job->ahead = (text_share){.all_windows = 0};
     job->keeps = timed_keeps(x), job->sample = &x->sample;
     return true;

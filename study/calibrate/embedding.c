@@ -8,7 +8,7 @@
 #include "base/random.h"
 #include "forward/graph/block.h"
 #include "forward/graph/experts/experts.h"
-#include "forward/stream/divergence.h"
+#include "forward/stream/kld.h"
 #include "quantize/strips/strip.h"
 #include "study/calibrate/gather.h"
 #include "study/inputs/factor.h"
@@ -199,7 +199,7 @@ typedef struct embedding_rows {
 /* Reads the blocks that were written. */
 static bool read_written(void *data, const uint32_t *ids, size_t n, float *rows, gq_error *e) {
     const embedding_rows *m = data;
-    const calibrate_store *store = &m->of->store;
+    const rounding_store *store = &m->of->store;
     size_t width = m->from->ne[0], bytes = gguf_row_bytes(m->to, width);
     for (size_t i = 0; i < n; i++) {
         const uint8_t *of_row = m->blocks_copy ? m->blocks_copy + ids[i] * (uint64_t)bytes : m->blocks;
@@ -338,12 +338,11 @@ static bool trial_embed(void *data, gq_error *e) {
            embedding_start(t->of, t->output, t->number, t->kept, false, t->sweep.streams[2], e);
 }
 
-static bool trial_add(void *data, const divergence *d, size_t position, size_t next, double weight,
-                      gq_error *e) {
+static bool trial_add(void *data, const kld *d, size_t position, size_t next, double weight, gq_error *e) {
     embedding_trial *t = data;
     (void)next, (void)e;
     for (size_t k = 1; k < EMBEDDING_TRIAL_STREAMS; k++)
-        t->divergence[k] += weight * divergence_at(d, position, k).divergence;
+        t->divergence[k] += weight * kld_at(d, position, k).divergence;
     return true;
 }
 

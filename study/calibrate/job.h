@@ -4,7 +4,7 @@
 
 #include "codec/codec.h"
 #include "forward/stream/stream.h"
-#include "quantize/gquant_quantize.h"
+#include "quantize/plan/rounding.h"
 #include "study/calibrate/costs.h"
 #include "study/calibrate/settings.h"
 #include "study/sweep/sweep.h"
@@ -13,16 +13,6 @@
  * columns the decoded rows take a tenth of the moments' memory. A multiple of 192, the rows that output
  * errors are added up by. */
 enum { CALIBRATION_ROWS = 1536 };
-
-/* How the calibrator gets at tensors in the outputs' files. offset and n are bytes, from the tensor's
- * beginning. read may be NULL where files are only written. */
-typedef struct calibrate_store {
-    bool (*write)(void *data, size_t output, size_t tensor, uint64_t offset, const void *bytes, size_t n,
-                  gq_error *e);
-    bool (*read)(void *data, size_t output, size_t tensor, uint64_t offset, void *to, size_t n, gq_error *e);
-    bool (*sync)(void *data, gq_error *e); /* what was written is safe from a power cut */
-    void *data;
-} calibrate_store;
 
 typedef struct calibrate_job {
     const model_source *file;
@@ -41,7 +31,7 @@ typedef struct calibrate_job {
     size_t n_tensors, n_outputs;
     const model_tensor *const *tensors; /* the model's, n_tensors in the outputs' order */
     const gq_tensor *const *outputs;    /* per output the planned tensors, in the same order */
-    calibrate_store store;
+    rounding_store store;
     calibrate_costs costs;   /* for progress */
     double seconds_expected; /* likewise; 0: unknown */
     /* Blocks of tensors that calibrate_reads_blocks names are not kept in memory when they are written, but

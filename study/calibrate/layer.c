@@ -153,7 +153,7 @@ static const rounded_weight *turn_weight(turn *at, const model_tensor *t, size_t
 static bool turn_read_blocks(void *data, const model_tensor *t, uint64_t first, void *to, size_t n,
                              gq_error *e) {
     const turn *at = data;
-    const calibrate_store *store = &at->c->of->store;
+    const rounding_store *store = &at->c->of->store;
     return store->read(store->data, at->output, calibrator_number_of(at->c, t), first, to, n, e);
 }
 
@@ -393,7 +393,7 @@ static bool settle_matrix(turn *at, const model_tensor *t, const rounded_matrix 
 static bool share_matrix(turn *at, const model_tensor *t, uint64_t matrix, int rank, rounded_matrix *of,
                          gq_error *e) {
     const calibrate_job *job = at->c->of;
-    const calibrate_store *store = &job->store;
+    const rounding_store *store = &job->store;
     size_t number = calibrator_number_of(at->c, t);
     uint64_t bytes = job->outputs[at->output][number].out_bytes / shape_matrices(t->ne);
     uint8_t *blocks = matrix_blocks(at, t, matrix, e);

@@ -17,7 +17,7 @@ bool record_add(calibrate_record *r, const calibrate_entry *entry, const float *
 static bool record_checksum(const calibrate_job *job, const calibrate_entry *entry, uint32_t *crc,
                             gq_error *e) {
     uint8_t piece[1 << 16];
-    const calibrate_store *store = &job->store;
+    const rounding_store *store = &job->store;
     uint64_t left = job->outputs[entry->output][entry->tensor].out_bytes;
     *crc = 0;
     for (uint64_t at = 0, n; left > 0; at += n, left -= n) {

@@ -217,7 +217,7 @@ static bool compare_rows(matrix_rows *r, round_way last, gq_error *e) {
 static bool write_blocks(const matrix_rows *r, uint64_t row, const uint8_t *blocks, size_t n_rows,
                          gq_error *e) {
     const round_task *t = r->task;
-    const calibrate_store *store = &t->of->store;
+    const rounding_store *store = &t->of->store;
     size_t n = n_rows * rows_to_bytes(r);
     if (t->blocks_copy) memcpy(t->blocks_copy + row * rows_to_bytes(r), blocks, n);
     return store->write(store->data, t->output, t->tensor,

@@ -201,7 +201,7 @@ static void sum_up(const router_fit *f, calibrate_figures *sums, const output_er
 
 static bool write_router(router_fit *f, calibrate_figures *sums, round_reason *why, gq_error *e) {
     const round_task *t = f->task->round;
-    const calibrate_store *store = &t->of->store;
+    const rounding_store *store = &t->of->store;
     output_errors errors = {0};
     double kept[2] = {1, 1};
     bool usable;

@@ -14,7 +14,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "forward/graph/layer.h"
-#include "forward/stream/divergence.h"
+#include "forward/stream/kld.h"
 #include "quantize/strips/strip.h"
 #include "study/calibrate/embedding.h"
 
@@ -370,11 +370,10 @@ static double *divergence_of(const validation *v, size_t k) {
     return &v->divergence[(v->first + k - 2) * v->job.windows * v->job.context + v->positions];
 }
 
-static bool add_position(void *data, const divergence *d, size_t position, size_t next, double weight,
-                         gq_error *e) {
+static bool add_position(void *data, const kld *d, size_t position, size_t next, double weight, gq_error *e) {
     validation *v = data;
     (void)next, (void)e;
-    for (size_t k = 1; k < v->streams; k++) *divergence_of(v, k) = divergence_at(d, position, k).divergence;
+    for (size_t k = 1; k < v->streams; k++) *divergence_of(v, k) = kld_at(d, position, k).divergence;
     v->weight[v->positions++] = weight;
     return true;
 }

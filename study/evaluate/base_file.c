@@ -161,7 +161,7 @@ void base_batch_leave_out(base_batch *b, size_t rows, size_t stride) {
             if (b->tile[r * stride + t] <= -16) b->tile[r * stride + t] = -1e30F;
 }
 
-double base_divergence(const divergence_figures *base, const divergence_figures *copy, double copy_sum) {
+double base_divergence(const kld_figures *base, const kld_figures *copy, double copy_sum) {
     return exp(base->log_sum) * (copy->divergence + base->log_sum - copy_sum);
 }
 
@@ -264,7 +264,7 @@ typedef struct base_tiles {
     base_batch *batches;  /* per file */
     const float **logits; /* per file, its batch's tile */
     const uint32_t *ids;  /* the text */
-    divergence *divergence;
+    kld *divergence;
 } base_tiles;
 
 /* Lays out all but the divergence, which counts itself. */
@@ -281,7 +281,7 @@ static bool read_tiles(base_tiles *b, size_t first, size_t rows, gq_error *e) {
     for (size_t m = 0; m < b->n; m++)
         if (!base_batch_tile(&b->batches[m], &b->files[m], b->ids, first, rows, BATCH, e)) return false;
     base_batch_leave_out(&b->batches[0], rows, BATCH);
-    divergence_tile(b->divergence, (uint32_t)first, (uint32_t)rows, b->logits, BATCH);
+    kld_tile(b->divergence, (uint32_t)first, (uint32_t)rows, b->logits, BATCH);
     return true;
 }
 
@@ -289,9 +289,9 @@ static bool read_tiles(base_tiles *b, size_t first, size_t rows, gq_error *e) {
  * least probable tokens no lower than e^-16 of the likeliest. */
 static bool base_keep_scores(const base_tiles *b, size_t position, size_t n, scores *to, gq_error *e) {
     for (size_t t = 0; t < n; t++) {
-        divergence_figures original = divergence_at(b->divergence, t, 0);
+        kld_figures original = kld_at(b->divergence, t, 0);
         for (size_t m = 0; m < b->n; m++) {
-            divergence_figures f = divergence_at(b->divergence, t, m);
+            kld_figures f = kld_at(b->divergence, t, m);
             double log_p = b->batches[m].log_p[t], kl = base_divergence(&original, &f, f.log_sum);
             if (!isfinite(log_p) || (m && !isfinite(kl)))
                 return gq_fail(e, "%s: the logarithms of scored position %zu cannot be compared",
@@ -311,7 +311,7 @@ static bool score_batch(base_tiles *b, size_t position, size_t n, scores *to, gq
     for (size_t t = 0; t < n; t++) right[t] = b->ids[scored_right(b->files->context, position + t)];
     for (size_t m = 0; m < b->n; m++)
         if (!base_batch_start(&b->batches[m], &b->files[m], position, n, e)) return false;
-    divergence_start(b->divergence, n, right);
+    kld_start(b->divergence, n, right);
     for (size_t first = 0; first < vocabulary; first += TILE_ROWS)
         if (!read_tiles(b, first, min(TILE_ROWS, vocabulary - first), e)) return false;
     return base_keep_scores(b, position, n, to, e);
@@ -322,8 +322,7 @@ uint64_t base_scores_bytes(size_t n, size_t positions) {
     base_tiles b = {.n = n};
     lay_out_tiles(&b, n, &l);
     uint64_t of_score = 2 * sizeof(double) + sizeof(bool);
-    return add_sat(add_sat(l.bytes, mul_sat(n, mul_sat(positions, of_score))),
-                   divergence_bytes(BATCH, n - 1));
+    return add_sat(add_sat(l.bytes, mul_sat(n, mul_sat(positions, of_score))), kld_bytes(BATCH, n - 1));
 }
 
 bool base_scores_run(const base_file *files, size_t n, const uint32_t *ids, size_t windows, int threads,
@@ -334,7 +333,7 @@ bool base_scores_run(const base_file *files, size_t n, const uint32_t *ids, size
     base_tiles b = {.files = files, .n = n, .ids = ids};
     lay_out_tiles(&b, n, &l);
     bool ok = memory_had(&l, e) && (pool || gq_fail_memory(e, sizeof pool));
-    b.divergence = ok ? divergence_new(BATCH, n - 1, pool, e) : NULL;
+    b.divergence = ok ? kld_new(BATCH, n - 1, pool, e) : NULL;
     ok = b.divergence;
     for (size_t at = 0; ok && at < all; at += BATCH) {
         if (callbacks->cancelled && callbacks->cancelled(callbacks->user))
@@ -343,7 +342,7 @@ bool base_scores_run(const base_file *files, size_t n, const uint32_t *ids, size
             ok = score_batch(&b, at, min(BATCH, all - at), to, e);
     }
     for (size_t m = 0; ok && m < n; m++) ok = gq_file_unchanged(&files[m].file, e);
-    divergence_free(b.divergence);
+    kld_free(b.divergence);
     threads_pool_free(pool);
     for (size_t m = 0; b.batches && m < n; m++) base_batch_free(&b.batches[m]);
     free(b.batches), free(b.logits);

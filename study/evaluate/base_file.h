@@ -14,7 +14,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "forward/stream/divergence.h"
+#include "forward/stream/kld.h"
 #include "study/evaluate/figures.h"
 #include "study/evaluate/logits_file.h"
 #include "study/sweep/windows.h"
@@ -61,9 +61,9 @@ bool base_batch_tile(base_batch *b, const base_file *f, const uint32_t *ids, siz
 void base_batch_leave_out(base_batch *b, size_t rows, size_t stride);
 
 /* Returns the divergence from a base as llama.cpp defines it, sum p (log p - log q) over the probabilities p
- * that the file has. Their sum is not quite 1: it is e^z with z = `base`.log_sum, and divergence_at has
+ * that the file has. Their sum is not quite 1: it is e^z with z = `base`.log_sum, and kld_at has
  * divided by that. copy_sum: the logarithm of the sum of q; 0 where q comes from logits, whose sum is 1. */
-double base_divergence(const divergence_figures *base, const divergence_figures *copy, double copy_sum);
+double base_divergence(const kld_figures *base, const kld_figures *copy, double copy_sum);
 
 /* ---- writing ---- */
 

@@ -1,6 +1,6 @@
 /* Runs an original and its copies on the same windows and compares their predictions. All models are streams
  * of one sweep (study/sweep/sweep.h): each layer is done for all of them before the next. Then the logits
- * are computed for a few windows and a tile of the vocabulary at a time, and go to forward/stream/divergence.h,
+ * are computed for a few windows and a tile of the vocabulary at a time, and go to forward/stream/kld.h,
  * which keeps sums per position. When all tiles of these windows have passed, the sums become scores
  * (figures.h). A file of log-probabilities (base_file.h) can take the original's place: then its tiles are
  * read where a model's are computed. If the request names files for logits, the original's are written to
@@ -17,8 +17,8 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "forward/graph/draft/draft.h"
-#include "forward/stream/divergence.h"
 #include "forward/stream/head.h"
+#include "forward/stream/kld.h"
 #include "study/evaluate/acceptance.h"
 #include "study/evaluate/logits_file.h"
 #include "study/sweep/forecast.h"
@@ -38,7 +38,7 @@ typedef struct contest {
     const forward_model **models; /* from that one on */
     sweep sweep;
     /* Sums of the windows whose logits are being computed. */
-    divergence *divergence;
+    kld *divergence;
     size_t first_window, n_windows;
     base_batch base;
     const float **base_logits; /* the base's tile, and those of the copies */
@@ -73,9 +73,9 @@ static bool read_base_tile(contest *c, size_t first, size_t rows, const float *c
 static bool start_scores(void *data, size_t first_window, size_t windows, gq_error *e) {
     contest *c = data;
     c->first_window = c->text.first_window + first_window, c->n_windows = windows;
-    divergence_free(c->divergence);
-    c->divergence = divergence_of_windows(&c->text.job, first_window, windows, contest_from(c), c->scored,
-                                          c->s->n - 1, forward_run_pool(c->sweep.run), e);
+    kld_free(c->divergence);
+    c->divergence = kld_of_windows(&c->text.job, first_window, windows, contest_from(c), c->scored,
+                                   c->s->n - 1, forward_run_pool(c->sweep.run), e);
     for (size_t t = 0; c->ranges && t < batch_positions(c); t++)
         c->ranges[batch_begin(c) + t] = (base_range){.most = -INFINITY, .least = INFINITY};
     return c->divergence &&
@@ -98,8 +98,7 @@ static bool add_scores(void *data, size_t first, size_t rows, const float *const
     contest *c = data;
     if (c->s->base && !read_base_tile(c, first, rows, logits, stride, e)) return false;
     if (c->ranges) widen_ranges(c, rows, logits[0], stride);
-    divergence_tile(c->divergence, (uint32_t)first, (uint32_t)rows, c->s->base ? c->base_logits : logits,
-                    stride);
+    kld_tile(c->divergence, (uint32_t)first, (uint32_t)rows, c->s->base ? c->base_logits : logits, stride);
     return true;
 }
 
@@ -116,11 +115,11 @@ static bool keep_scores(void *data, gq_error *e) {
     contest *c = data;
     size_t first = batch_begin(c);
     for (size_t t = 0; t < batch_positions(c); t++) {
-        divergence_figures original = divergence_at(c->divergence, t, 0);
+        kld_figures original = kld_at(c->divergence, t, 0);
         if (c->ranges) c->ranges[first + t].log_sum = original.log_sum;
         for (size_t m = 0; scores_weight(c->to, first + t) > 0 && m < c->s->n; m++) {
             model_scores *to = &c->to->models[m];
-            divergence_figures f = divergence_at(c->divergence, t, m);
+            kld_figures f = kld_at(c->divergence, t, m);
             if (c->s->base && m == 0) f.log_p = c->base.log_p[t];
             if (c->s->base && m) f.divergence = base_divergence(&original, &f, 0);
             if (!isfinite(f.log_p) || !isfinite(f.divergence)) return fail_place(c, m, first + t, e);
@@ -164,7 +163,7 @@ static bool contest_score(contest *c, gq_error *e) {
                                .end = keep_scores,
                                .data = c};
     bool ok = !c->sweep.run || forward_run_head(c->sweep.run, c->sweep.streams, contest_runs(c), &head, e);
-    divergence_free(c->divergence);
+    kld_free(c->divergence);
     for (size_t i = 0; ok && !c->sweep.run && i < contest_runs(c); i++)
         if (forward_model_drafts(c->models[i]) && c->to->models[c->first + i].accepted) {
             const forward_model *draft = forward_model_draft(c->models[i], 0);
@@ -324,9 +323,8 @@ static bool contest_prepare(contest *c, const side_by_side *s, gq_error *e) {
     text_share_take(&c->text, s->comm, s->read_once);
     size_t batch = c->text.job.windows ? forward_job_batch(&c->text.job) * c->scored : 0;
     lay_out_contest(c, batch, &counted);
-    c->text.job.extra_bytes =
-        add_sat(add_sat(memory_budget_taken(), counted.bytes),
-                add_sat(side_by_side_score_bytes(s), divergence_bytes(batch, s->n - 1)));
+    c->text.job.extra_bytes = add_sat(add_sat(memory_budget_taken(), counted.bytes),
+                                      add_sat(side_by_side_score_bytes(s), kld_bytes(batch, s->n - 1)));
     for (size_t m = c->first; m < s->n; m++) c->models[m - c->first] = s->runners[m].model;
     for (size_t m = 0; m < contest_runs(c); m++)
         if (forward_model_drafts(c->models[m]))

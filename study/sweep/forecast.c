@@ -17,8 +17,8 @@
 #include "base/relay.h"
 #include "forward/graph/block.h"
 #include "forward/graph/layer.h"
-#include "forward/stream/divergence.h"
 #include "forward/stream/head.h"
+#include "forward/stream/kld.h"
 #include "gguf/model.h"
 
 static const double BUDGET = .6; /* seconds, for the layers of all models together */
@@ -220,7 +220,7 @@ static bool measure_model(const forecast_request *r, const forward_model *m, dou
 typedef struct tiles {
     const forecast_sample *of;
     size_t n_models, positions, rows;
-    divergence *divergence;
+    kld *divergence;
     double started, seconds;
     bool full; /* the time is up */
 } tiles;
@@ -228,8 +228,8 @@ typedef struct tiles {
 static bool tiles_start(void *data, size_t first_window, size_t windows, gq_error *e) {
     tiles *t = data;
     const forward_job *j = &t->of->job;
-    t->divergence = divergence_of_windows(j, first_window, windows, j->context - 1 - t->positions,
-                                          t->positions, t->n_models - 1, forward_run_pool(t->of->run), e);
+    t->divergence = kld_of_windows(j, first_window, windows, j->context - 1 - t->positions, t->positions,
+                                   t->n_models - 1, forward_run_pool(t->of->run), e);
     t->started = clock_seconds();
     return t->divergence;
 }
@@ -237,7 +237,7 @@ static bool tiles_start(void *data, size_t first_window, size_t windows, gq_erro
 static bool tiles_add(void *data, size_t first, size_t rows, const float *const *logits, size_t stride,
                       gq_error *e) {
     tiles *t = data;
-    divergence_tile(t->divergence, (uint32_t)first, (uint32_t)rows, logits, stride);
+    kld_tile(t->divergence, (uint32_t)first, (uint32_t)rows, logits, stride);
     t->rows += rows, t->seconds = clock_seconds() - t->started;
     t->full = t->seconds > TILES;
     return !t->full || gq_fail(e, "the time is up");
@@ -267,7 +267,7 @@ static bool measure_logits(const forecast_request *r, forecast_pace *to, gq_erro
         to->scored = t.seconds / (double)t.positions / (double)t.rows *
                      (double)forward_model_sizes(r->models[0])->vocabulary;
     for (size_t i = 1; i < r->n_models; i++) forward_stream_free(streams[i]);
-    divergence_free(t.divergence);
+    kld_free(t.divergence);
     sample_close(&s);
     free(streams);
     return ok;

@@ -47,12 +47,13 @@ static int folders_make(void **state) {
 
 TEST(its_target_is_named) {
     const char *draft = path("Tiny-Draft"), *target = path("Tiny-Model");
-    GQUANT_SAYS(1, "that model's folder is needed, too; --target-model FOLDER names it", draft, "Q4_K_M");
+    GQUANT_SAYS(1, "expected the target model's folder as well; --target-model FOLDER names it", draft,
+                "Q4_K_M");
     GQUANT_SAYS(1, "--target-model FOLDER names it", "info", draft);
     GQUANT_SAYS(1, "--target-model FOLDER names it", "plan", draft);
     GQUANT_SAYS(1, path("none"), "--target-model", path("none"), draft, "Q4_K_M");
-    GQUANT_SAYS(0, "no array becomes output.weight, token_embd.weight: programs that use the draft",
-                "--target-model", target, draft, "Q4_K_M");
+    GQUANT_SAYS(0, "missing tensor output.weight, token_embd.weight: programs do without", "--target-model",
+                target, draft, "Q4_K_M");
     assert_true(exists(path("Tiny-Draft-Q4_K_M.gguf")));
     GQUANT(0, "-q", "plan", "--target-model", target, draft);
     char *info = PRINTED("info", "-q", "--target-model", target, draft);
@@ -78,12 +79,12 @@ TEST(the_same_as_from_its_file) {
 
 TEST(a_target_of_no_use_is_refused) {
     const char *target = path("Tiny-Model"), *out = path("none.gguf");
-    GQUANT_SAYS(2, "needs no target", "--target-model", target, target, out, "Q8_0");
+    GQUANT_SAYS(2, "remove the target", "--target-model", target, target, out, "Q8_0");
     GQUANT(0, "--force", path("Tiny-Model"), path("whole.gguf"), "BF16");
     GQUANT_SAYS(2, "is a GGUF file, which needs no target", "--target-model", target, path("whole.gguf"), out,
                 "Q8_0");
-    GQUANT_SAYS(2, "needs no target", "info", "--target-model", target, target);
-    GQUANT_SAYS(1, "is a draft itself", "--target-model", path("Tiny-Draft"), path("Tiny-Draft"), out,
+    GQUANT_SAYS(2, "remove the target", "info", "--target-model", target, target);
+    GQUANT_SAYS(1, "is a draft model itself", "--target-model", path("Tiny-Draft"), path("Tiny-Draft"), out,
                 "Q8_0");
     assert_false(exists(out));
 }
@@ -109,8 +110,8 @@ TEST(an_adapter_brings_no_vocabulary) {
     tiny_adapter_write(adapter, false);
     GQUANT(0, "-q", "--target-model", target, draft, "--lora", adapter, out, "Q8_0");
     tiny_folder_text(adapter, "tokenizer.json", TINY_TOKENIZER);
-    GQUANT_SAYS(1, "Tiny-Adapter has a vocabulary of its own, but", "--force", "--target-model", target,
-                draft, "--lora", adapter, out, "Q8_0");
+    GQUANT_SAYS(1, "Tiny-Adapter has its own vocabulary, but", "--force", "--target-model", target, draft,
+                "--lora", adapter, out, "Q8_0");
 }
 
 /* It continues another model's states. */

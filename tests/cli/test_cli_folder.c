@@ -91,7 +91,7 @@ TEST(it_can_be_asked_and_run) {
 
 TEST(what_is_wrong_is_told) {
     write_text("Tiny-Model/config.json", "{\"architectures\":[\"StrangeModel\"],\"num_hidden_layers\":1}");
-    GQUANT_SAYS(1, "the architecture StrangeModel", path("Tiny-Model"), "Q4_K_M");
+    GQUANT_SAYS(1, "StrangeModel is not one of the", path("Tiny-Model"), "Q4_K_M");
     write_text("Tiny-Model/config.json", CONFIG);
     write_text("Tiny-Model/tokenizer.json", "{}");
     GQUANT_SAYS(1, "tokenizer.json", path("Tiny-Model"), "Q4_K_M");
@@ -137,7 +137,7 @@ TEST(folders_by_one_of_their_files) {
                 "Q4_0");
     unlink(path("Tiny-Model/model.safetensors.index.json"));
     write_text("Tiny-Model/model-2.safetensors.incomplete", "");
-    GQUANT_SAYS(1, "not finished", path("Tiny-Model/model-2.safetensors.incomplete"), "Q4_0");
+    GQUANT_SAYS(1, "unfinished download", path("Tiny-Model/model-2.safetensors.incomplete"), "Q4_0");
     unlink(path("Tiny-Model/model-2.safetensors.incomplete"));
     write_text("pytorch_model.bin", "PK\3\4....");
     GQUANT_SAYS(1, "take the model's safetensors", path("pytorch_model.bin"), "Q4_0");

@@ -62,7 +62,7 @@ TEST(broken_optional_files_are_warned_of) {
         gquant(0, (const char *const[]){"--force", "--evaluate", path("text.txt"), "--context", "8",
                                         "--report", report, from, path("odd.gguf"), "Q8_0", NULL});
     assert_int_equal(count_of(messages, "generation_config.json"), 1);
-    assert_int_equal(count_of(messages, "README.md: the front matter has no end"), 1);
+    assert_int_equal(count_of(messages, "README.md: the front matter does not end"), 1);
     free(messages);
     json *j = json_file(report);
     size_t of_files = 0;
@@ -72,11 +72,11 @@ TEST(broken_optional_files_are_warned_of) {
     assert_int_equal(of_files, 2);
     json_free(j);
     tiny_folder_text(from, "generation_config.json", "{\"top_k\":\"40\",\"temperature\":0.5}");
-    GQUANT_SAYS(0, "top_k is no number that fits; it is left out", "info", from);
-    GQUANT_SAYS(0, "top_k is no number", "plan", from);
-    GQUANT_SAYS(0, "top_k is no number", "compare", from, path("odd.gguf"));
-    GQUANT_SAYS(0, "top_k is no number", "tokenize", from, path("text.txt"));
-    GQUANT_SAYS(0, "top_k is no number", "verify", from);
+    GQUANT_SAYS(0, "top_k is not a number that fits; it is left out", "info", from);
+    GQUANT_SAYS(0, "top_k is not a number", "plan", from);
+    GQUANT_SAYS(0, "top_k is not a number", "compare", from, path("odd.gguf"));
+    GQUANT_SAYS(0, "top_k is not a number", "tokenize", from, path("text.txt"));
+    GQUANT_SAYS(0, "top_k is not a number", "verify", from);
     tiny_folder_text(from, "generation_config.json", "[]");
     GQUANT_SAYS(0, "expected an object", "imatrix", "compute", "--context", "8", "--force", from,
                 path("text.txt"), path("odd.dat"));
@@ -100,8 +100,8 @@ TEST(ids_below_zero_are_warned_of) {
     free(config);
     tiny_folder_text(from, "config.json", text);
     char *messages = gquant(0, (const char *const[]){"info", from, NULL});
-    says(messages, "bos_token_id is -7, which is no id; it is left out");
-    says(messages, "sep_token_id is no integer; it is left out");
+    says(messages, "bos_token_id is -7, which is not an id; it is left out");
+    says(messages, "sep_token_id is not an integer; it is left out");
     says(messages, "eos_token_id is 8, but there are 8 tokens");
     assert_null(strstr(messages, "pad_token_id"));
     free(messages);

@@ -144,7 +144,7 @@ TEST(test_other_formats) {
         {"algg\1\0\0\0", "a LoRA", 8},
         {"PK\3\4....", "zip archive (a PyTorch checkpoint?); take the model's safetensors", 8},
         {"\x80\2}q....", "Python pickle (a PyTorch checkpoint?); take the model's safetensors", 8},
-        {"\10\0\0\0\0\0\0\0{}      ", "has no arrays", 16},
+        {"\10\0\0\0\0\0\0\0{}      ", "has no tensors", 16},
         {"\x1f\x8b......", "gunzip", 8},
     };
     const char *other = in_folder(folder, "other.bin");

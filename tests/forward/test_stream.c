@@ -3,8 +3,8 @@
 #include <zlib.h>
 
 #include "forward/graph/layer.h"
-#include "forward/stream/divergence.h"
 #include "forward/stream/head.h"
+#include "forward/stream/kld.h"
 #include "forward/stream/stream.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
@@ -376,7 +376,7 @@ typedef struct counted {
 } counted;
 
 /* Notes that a prediction counts as much as the token that is predicted, of the second half of a window. */
-static bool prediction_counts(void *data, const divergence *d, size_t position, size_t next, double weight,
+static bool prediction_counts(void *data, const kld *d, size_t position, size_t next, double weight,
                               gq_error *e) {
     counted *c = data;
     (void)d, (void)position, (void)e;
@@ -433,7 +433,7 @@ TEST(what_cannot_be_kept_is_said) {
     forward_stream *s = forward_stream_new(r, small, &keep, &e);
     assert_true(forward_stream_embed(s, NULL, &e) && ftruncate(keep.fd, 12345) == 0);
     assert_false(forward_stream_pass(s, forward_run_layer(r, small, 0, &e), FORWARD_WHOLE, NULL, &e));
-    assert_non_null(strstr(e.text, "FILE: states cannot be read"));
+    assert_non_null(strstr(e.text, "FILE: hidden states cannot be read"));
     forward_stream_free(s), forward_run_free(r);
     close(keep.fd);
 }

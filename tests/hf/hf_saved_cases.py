@@ -78,7 +78,7 @@ def in_parts(change):
 # ---- names ----
 
 def name_cases(cases):
-    told, added, taken = "it is taken out", "it is added", "it is taken away"
+    told, added, taken = "it is removed", "it is added", "it is removed"
     layer = r"(layers\.\d+\.)"
     for variant in ("qwen3", "mixtral", "gptneox"):
         for name, change in {
@@ -109,7 +109,7 @@ def name_cases(cases):
     cases.no("DoRA", "llama", lambda f: f.add(q + "lora_magnitude_vector.weight", 256), peft)
     for name, near in (("model.layers.1.mlp.gate_projection.weight", "model.layers.1.mlp.gate_proj"), ("model.layers.1.input_layer_norm.weight", "model.layers.1.input_layernorm"),
                        ("model.layers.0.block_sparse_moe.experts.3.w4.weight", "model.layers.0.block_sparse_moe.experts.3.w"), ("model.layers.0.self_attn.queries.weight", "nearest")):
-        cases.no("no rule: " + name, "llama", lambda f, name=name: f.add(name, 8, 8), f"no rule|'{name}'|{near}")
+        cases.no("no rule: " + name, "llama", lambda f, name=name: f.add(name, 8, 8), f"unknown tensor|'{name}'|{near}")
 
 
 # ---- weights that are quantized, or said to be ----
@@ -174,7 +174,7 @@ def fp8_case(cases, case, name, shape, warns=None, **more):
 
 
 def fp8_cases(cases):
-    left = "scales of activations"
+    left = "activation scale"
     compressed = lambda strategy: {"quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "float", "strategy": strategy}}}}
     for shape in SCALES:
         fp8_case(cases, f"fp8, weight_scale {shape}, nothing said", "weight_scale", shape)
@@ -398,7 +398,7 @@ def mlx_quantized(f, names=("_proj.weight", "embed_tokens.weight")):
 
 
 def mlx_cases(cases):
-    told, ones = "saved by MLX", "saved by MLX|1 added already"
+    told, ones = "saved by MLX", "saved by MLX|1 is already added"
     switch = lambda f: stack_experts(f, "switch_mlp")
     plain = lambda *steps: lambda f: [step(f) for step in steps]
     halves = lambda f: split_fused(f, "experts.gate_up_proj", "switch_mlp")
@@ -435,7 +435,7 @@ def mlx_cases(cases):
     for variant in ("mamba", "mamba2-codestral", "lfm2", "jamba"):
         cases.same(variant + " by MLX", variant, mlx(turn_convolutions), told)
     cases.same("lfm2moe by MLX", "lfm2moe", mlx(switch, turn_convolutions), told)
-    cases.same("gpt2 by MLX", "gpt2", mlx(gpt2_names), told + "|it is taken away")
+    cases.same("gpt2 by MLX", "gpt2", mlx(gpt2_names), told + "|it is removed")
     cases.no("falcon-h1 by MLX", "falcon-h1", mlx(turn_convolutions), "MLX|multipliers|original folder")
     for name, change in (("", mlx(mlx_quantized)), (", said", mlx(mlx_quantized, lambda f: configure(f, quantization={"bits": 4, "group_size": 32}))), (", no metadata", mlx_quantized), (", the embedding alone", mlx(lambda f: mlx_quantized(f, ("embed_tokens.weight",))))):
         cases.no("quantized by MLX" + name, "qwen3", change, "U32|quantized by MLX|16 bits")
@@ -523,7 +523,7 @@ def other_cases(cases):
     cases.same("ends: a list", "qwen3", lambda f: without_end(f, eos_token_id=[7, 9]), told + "|7 of it|eos_token_id=int:ID", first)
     cases.same("ends: a list of one", "qwen3", lambda f: without_end(f, eos_token_id=[7]), told, first)
     cases.same("ends: a list whose first is none", "qwen3", lambda f: without_end(f, eos_token_id=[-1, 10**6, 7]), told, first)
-    cases.same("ends: a list of none", "qwen3", lambda f: without_end(f, eos_token_id=[-1, 10**6]), "none of it is an id", lambda f: without_end(f, eos_token_id=None))
+    cases.same("ends: a list of none", "qwen3", lambda f: without_end(f, eos_token_id=[-1, 10**6]), "none of its ids is one", lambda f: without_end(f, eos_token_id=None))
     cases.says("ends: beyond all pieces", "gemma", lambda f: configure(f, eos_token_id=10**6), {"tokenizer.ggml.eos_token_id": None}, "eos_token_id is 1000000, but there are")
     cases.same("ends: an empty list", "qwen3", lambda f: without_end(f, eos_token_id=[]), None, lambda f: without_end(f, eos_token_id=None))
     cases.same("ends: a list beside a known one", "qwen3", lambda f: configure(f, eos_token_id=[7, 9]))
@@ -531,7 +531,7 @@ def other_cases(cases):
     cases.same("RoBERTa's post-processor", "qwen3", roberta(False), None, roberta(True))
     for variant in ("llama", "gemma", "gemma2", "gemma3", "command-r", "minicpm", "qwen3vl", "gpt2"):
         cases.same(variant + ": its head alone", variant, head_alone, "lm_head.weight' is used", lambda f: f.t.pop("lm_head.weight", None))
-    cases.no("a head alone that is not tied", "mixtral", lambda f: f.t.pop("model.embed_tokens.weight"), "embedding of tokens")
+    cases.no("a head alone that is not tied", "mixtral", lambda f: f.t.pop("model.embed_tokens.weight"), "token embedding")
     cases.same("kinds of fewer layers", "minimax-m3", dense_layers(2), None, dense_layers(None))
     cases.same("kinds of more layers", "minimax-m3", dense_layers(99), None, dense_layers(None))
     for variant in ("kimi-linear", "kimi-k3"):
@@ -576,7 +576,7 @@ def tokenizer_cases(cases):
 
 def doubtful_cases(cases):
     """What config.json asks for and the file will not have"""
-    rotation = "its rotation is of the type"
+    rotation = "rope_type is"
     for kind in ("foo", "dynamic", "linear", "yarn"):
         cases.same("rotation: " + kind, "llama", lambda f, k=kind: configure(f, rope_scaling={"rope_type": k}), f"{rotation} '{kind}'", lambda f: configure(f, rope_scaling=None))
     cases.same("rotation: of no type", "llama", lambda f: configure(f, rope_scaling={"factor": 4.0}), "has a factor of 4, but no rope_type", lambda f: configure(f, rope_scaling=None))
@@ -586,7 +586,7 @@ def doubtful_cases(cases):
     cases.same("activation", "llama", lambda f: configure(f, hidden_act="relu"), "hidden_act is 'relu'")
     cases.same("activation: swish", "llama", lambda f: configure(f, hidden_act="swish"))
     for variant, key, value in (("cohere2", "sliding_window_pattern", 2), ("smollm3", "no_rope_layer_interval", 2), ("Qwen3-30B-A3B", "norm_topk_prob", False), ("qwen3", "use_sliding_window", True)):
-        cases.same(f"fixed: {variant}: {key}", variant, lambda f, k=key, v=value: configure(f, **{k: v}), f"{key} is {int(value)}, and whatever reads")
+        cases.same(f"fixed: {variant}: {key}", variant, lambda f, k=key, v=value: configure(f, **{k: v}), f"{key} is {int(value)}, but for the architecture")
     for variant in ("gpt-oss", "gemma2"):
         cases.same(f"fixed: {variant}: kinds of layers", variant, lambda f: configure(f, layer_types=["full_attention", "sliding_attention"]), "layer_types: layer 0 is 'full_attention'")
         cases.same(f"fixed: {variant}: the usual kinds of layers", variant, lambda f: configure(f, layer_types=["sliding_attention", "full_attention"]))
@@ -624,9 +624,9 @@ def embedding_cases(cases):
     own = {"qwen3": "Qwen3", "Qwen2.5-0.5B-Instruct": "Qwen2", "llama": "Llama"}
     for variant in (*own, "phi3", "lfm2"):
         tied = lambda f, v=variant: (headless()(f), configure(f, tie_word_embeddings=True))
-        cases.same(f"{variant}: the model inside alone", variant, headless(), "is added" if variant == "lfm2" else "the file is for embeddings", tied)
+        cases.same(f"{variant}: the model inside alone", variant, headless(), "is added" if variant == "lfm2" else "the GGUF is for embeddings", tied)
         if variant in own:
-            cases.says(f"{variant}: {own[variant]}Model", variant, headless("-", architectures=[own[variant] + "Model"]), {"general.architecture": own[variant].lower()}, "the file is for embeddings")
+            cases.says(f"{variant}: {own[variant]}Model", variant, headless("-", architectures=[own[variant] + "Model"]), {"general.architecture": own[variant].lower()}, "the GGUF is for embeddings")
     cases.no("qwen3: a head that is missing", "qwen3", headless("-"), "there is no tensor output.weight")
     for mode, number in (("lasttoken", 3), ("mean_tokens", 1), ("cls_token", 2)):
         cases.says(f"qwen3: pooling by {mode}", "qwen3", pooled(POOLING, **{mode: True}), {"pooling_type": number}, "!older releases")
@@ -690,7 +690,7 @@ def defaults_cases(cases):
     for variant, key in (("deepseek4", "swiglu_limit"), ("glm5-next", "swiglu_limit"), ("modern-bert", "local_rope_theta"), ("hrm-text", "prefix_lm"), ("mixtral", "num_experts_per_tok"), ("mixtral", "rms_norm_eps"),
                          ("cohere2", "layer_norm_eps"), ("glm4moe", "norm_topk_prob"), ("olmo3", "sliding_window"), ("gpt-oss", "max_position_embeddings"), ("gpt-oss", "rope_theta"), ("lfm2", "rope_theta"), ("apertus", "rope_theta"), ("ernie4-5", "rope_theta"), ("modern-bert", "global_rope_theta")):
         cases.alike(f"left out: {variant}: {key}", variant, resaved(key))
-    for value, words in ((1.05, None), (1, None), ("x", "repetition_penalty is no number")):
+    for value, words in ((1.05, None), (1, None), ("x", "repetition_penalty is not a number")):
         cases.says(f"repetition_penalty: {value}", "qwen3", lambda f, v=value: make_hf.write(f.path, "generation_config.json", {"repetition_penalty": v}), {"general.sampling.penalty_repeat": value if value == 1.05 else None}, words)
     cases.says("repetition_penalty beside penalty_repeat", "qwen3", lambda f: make_hf.write(f.path, "generation_config.json", {"repetition_penalty": 1.5, "penalty_repeat": 1.25}), {"general.sampling.penalty_repeat": 1.25})
 
@@ -718,8 +718,8 @@ def shape_cases(cases):
     for shards, index in ((0, True), (2, True), (1, False), (3, False)):
         cases.same(f"one file beside {shards} of 3 shards{' and their index' if index else ''}", "qwen3", one_file_and(shards, index), "model.safetensors: is read as the whole model")
     for variant in ("gemma3", "cohere2"):
-        cases.same(f"{variant}: an equal head, and no key of it", variant, other_head(True), "is the embedding once more", lambda f: configure(f, tie_word_embeddings=None))
-    cases.says("gemma3: another head, and no key of it", "gemma3", other_head(False), {}, "is kept as the head|transformers ties them")
+        cases.same(f"{variant}: an equal head, and no key of it", variant, other_head(True), "is a copy of the token embedding", lambda f: configure(f, tie_word_embeddings=None))
+    cases.says("gemma3: another head, and no key of it", "gemma3", other_head(False), {}, "is used as the output head|transformers ties them")
     cases.no("gemma2: another head, and no key of it", "gemma2", other_head(False), "which gemma2 models use as their output matrix")
     for variant in ("gemma4", "gemma4-unified"):
         make = make_hf2.V2.get(variant) or hf_class_folders.FOLDERS[variant]
@@ -751,7 +751,7 @@ def kinds(f, keep):
 
 
 def contradiction_cases(cases):
-    key, other = "tokenizer.chat_template", "the chat template is another than that of tokenizer_config.json"
+    key, other = "tokenizer.chat_template", "the chat template differs from tokenizer_config.json's"
     for name, told, words in (("another", "old", other), ("an empty one", "", other + ", which is empty"), ("a list", [{"name": "default", "template": "old"}], other), ("none", None, "!another than"), ("null", "null", "!another than"),
                               ("the same", "new\n", "!another than")):
         cases.says(f"templates: chat_template.jinja and {name}", "qwen3", templates("new", json.loads(told) if told == "null" else told), {key: "new\n" if told == "new\n" else "new"}, words)
@@ -765,8 +765,8 @@ def contradiction_cases(cases):
                                         ("smallthinker", "rope_layout", [0, 1, 1, 1], [1, 1, 1, 1]), ("modern-bert", "layer_types", ["full_attention", "sliding_attention", "sliding_attention", "full_attention"], whole),
                                         ("llama4", "layer_types", ["chunked_attention"] * 3 + ["full_attention"], ["chunked_attention"] * 4)):
         for is_right in (True, False):
-            cases.says(f"layers by number: {variant}: {name} {'right' if is_right else 'wrong'}", variant, resaved(**{name: right if is_right else wrong}), {"block_count": 4}, "!whatever reads" if is_right else f"{name}: layer|whatever reads")
-    cases.says("layers by number: llama with windows", "llama", lambda f: configure(f, layer_types=["full_attention", "sliding_attention"]), {"block_count": 2}, "layer_types: layer 1 is 'sliding_attention'|no windows")
+            cases.says(f"layers by number: {variant}: {name} {'right' if is_right else 'wrong'}", variant, resaved(**{name: right if is_right else wrong}), {"block_count": 4}, "!but for the architecture" if is_right else f"{name}: layer|but for the architecture")
+    cases.says("layers by number: llama with windows", "llama", lambda f: configure(f, layer_types=["full_attention", "sliding_attention"]), {"block_count": 2}, "layer_types: layer 1 is 'sliding_attention'|no sliding window")
 
 
 def cases(cases):

@@ -144,7 +144,7 @@ def coded_cases(yes, no):
         no("fp8, one scale of " + value, "_scale_inv|whole array", lambda m, value=value: (fp8([WIDTH, FF], [], blocks=None)(m), m.tensor(DOWN + "_scale_inv", [], "F32", struct.pack("<f", float(value)))))
     no("fp8, a scale of -1", "_scale_inv|a scale of -1", lambda m: (fp8([WIDTH, FF], [4, 6])(m), m.tensor(DOWN + "_scale_inv", [4, 6], "F32", struct.pack("<f", -1) * 24)))
     no("fp8, a scale of NaN", "_scale_inv|a scale of nan", lambda m: (fp8([WIDTH, FF], [4, 6])(m), m.tensor(DOWN + "_scale_inv", [4, 6], "F32", struct.pack("<f", float("nan")) * 24)))
-    for what, number in (("no number", "nan"), ("infinite", "inf")):
+    for what, number in (("not a number", "nan"), ("infinite", "inf")):
         no(f"bitnet, a weight is {what}", "q_proj|not finite", bitnet(float(number)))
     yes("bitnet, made of floats", bitnet(0.5))
     no("fp8, a scale of infinity", "_scale_inv|a scale of inf", lambda m: (fp8([WIDTH, FF], [4, 6])(m), m.tensor(DOWN + "_scale_inv", [4, 6], "F32", struct.pack("<f", float("inf")) * 24)))

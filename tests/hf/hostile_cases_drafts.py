@@ -63,13 +63,13 @@ def cases(yes, no):
     yes("draft: a target of a class that is not known", then(eagle, target_config(architectures=["NoSuchForCausalLM"])))
 
     # ---- d2t ----
-    no("draft: no ids", "no array becomes d2t|such a model has one", then(eagle, lambda m: m.drop("d2t")))
+    no("draft: no ids", "missing tensor d2t|which such a model has", then(eagle, lambda m: m.drop("d2t")))
     no("draft: ids as floats", "d2t|F64|expected I64 or I32", then(eagle, lambda m: m.tensor("d2t", [OWN], "F64")))
     no("draft: too few ids", "d2t|3 elements, expected 4", then(eagle, lambda m: m.tensor("d2t", [OWN - 1], "I64", ids(0, 0, 1))))
-    no("draft: no elements of ids", "d2t|it has no elements", then(eagle, lambda m: m.tensor("d2t", [0], "I64", b"")))
+    no("draft: no elements of ids", "d2t|no elements", then(eagle, lambda m: m.tensor("d2t", [0], "I64", b"")))
     no("draft: more ids than tokens", "d2t|expected",
        then(eagle, lambda m: (m.tensor("d2t", [64], "I64", ids(*[0] * 64)), m.config.update(draft_vocab_size=64))))
-    no("draft: an id twice", "d2t|two tokens of the draft are token 1", then(eagle, lambda m: m.tensor("d2t", [OWN], "I64", ids(0, 0, -1, 1))))
+    no("draft: an id twice", "d2t|two tokens of the draft model map to token 1", then(eagle, lambda m: m.tensor("d2t", [OWN], "I64", ids(0, 0, -1, 1))))
     for name, offset in (("below zero", -1), ("beyond the vocabulary", TOKENS), ("that wraps", 2**63 - 1), ("the least there is", -2**63)):
         no(f"draft: an id {name}", "d2t|none of the 8", then(eagle, lambda m, o=offset: m.tensor("d2t", [OWN], "I64", ids(o if o < 0 else 0, 0, 1, max(o, 1)))))
     no("draft: ids beyond a smaller target", "d2t|none of the 4", then(eagle, target_config(vocab_size=4)))
@@ -77,8 +77,8 @@ def cases(yes, no):
     no("draft: a vocabulary of 2^31 tokens", "vocabulary", then(eagle, lambda m: m.config.update(vocab_size=2**31)))
 
     # ---- the config ----
-    no("draft: two layers", "EAGLE-3 has draft_vocab_size and one layer|2 layers", then(eagle, lambda m: m.config.update(num_hidden_layers=2)))
-    no("draft: no vocabulary of its own", "EAGLE-3 has draft_vocab_size|without", then(eagle, lambda m: m.config.pop("draft_vocab_size")))
+    no("draft: two layers", "EAGLE-3 draft model|2 layers", then(eagle, lambda m: m.config.update(num_hidden_layers=2)))
+    no("draft: no vocabulary of its own", "EAGLE-3 draft model|without", then(eagle, lambda m: m.config.pop("draft_vocab_size")))
     no("draft: two layers of the target", "eagle_aux_hidden_state_layer_ids|3 layers", then(eagle, lambda m: m.config.update(eagle_aux_hidden_state_layer_ids=[1, 2])))
     no("draft: a layer that the target lacks", "has layer 9, but the target|has 8",
        then(eagle, lambda m: m.config.update(eagle_aux_hidden_state_layer_ids=[1, 2, 9])))
@@ -98,7 +98,7 @@ def cases(yes, no):
     no("draft: a matrix is turned", "blk.0.ffn_up.weight|by the config", then(eagle, lambda m: m.tensor("midlayer.mlp.up_proj.weight", [WIDTH, FF])))
 
     # ---- the target ----
-    no("draft: no target", "whose vocabulary it has|--target-model FOLDER", then(eagle, lambda m: setattr(m, "target", None)))
+    no("draft: no target", "draft model with its target|--target-model FOLDER", then(eagle, lambda m: setattr(m, "target", None)))
     no("draft: an empty target", "config.json", then(eagle, lambda m: m.target.clear()))
     no("draft: a target without a tokenizer", "tokenizer.json", then(eagle, lambda m: m.target.pop("tokenizer.json")))
     no("draft: a target whose config is no JSON", "config.json", then(eagle, lambda m: m.target.update({"config.json": "{"})))
@@ -107,5 +107,5 @@ def cases(yes, no):
     no("draft: a target of very many layers", "layers, expected at most", then(eagle, target_config(num_hidden_layers=2**31)))
     no("draft: a target without a width", "hidden_size", then(eagle, target_config(hidden_size=None)))
     no("draft: a target of a class that is not known, whose tokenizer is made", "NoSuchForCausalLM", then(dflash, target_config(architectures=["NoSuchForCausalLM"])))
-    no("draft: a target that is a draft", "a draft itself", then(dflash, target_config(architectures=["DFlashDraftModel"])))
+    no("draft: a target that is a draft", "a draft model itself", then(dflash, target_config(architectures=["DFlashDraftModel"])))
     no("draft: a target with more tokens than the draft", "has id 4, expected below 4", then(dflash, lambda m: m.config.update(vocab_size=4)))

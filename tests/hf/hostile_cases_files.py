@@ -61,7 +61,7 @@ def cases(yes, no):
     yes("weights by a link, as in the hub's cache", lambda m: m.make(ST, moved))
     no("no config.json", "no config.json", lambda m: m.files.update({"config.json": None}))
     no("empty config.json", "config.json", lambda m: m.file("config.json", b""))
-    no("config.json is cut off", "config.json|line ", lambda m: m.file("config.json", json.dumps(m.config)[:-9]))
+    no("config.json is truncated", "config.json|line ", lambda m: m.file("config.json", json.dumps(m.config)[:-9]))
     no("config.json is an array", "config.json|array|object", lambda m: m.file("config.json", "[1]"))
     no("config.json is not UTF-8", "config.json|line ", lambda m: m.file("config.json", b'{"a":"\xff\xfe"}'))
     no("config.json has a lone surrogate", "config.json|line ", lambda m: m.file("config.json", '{"a":"\\ud800"}'))
@@ -106,7 +106,7 @@ def cases(yes, no):
     no("index with an array", INDEX + "|weight_map", lambda m: m.file(INDEX, '{"weight_map":[]}'))
     no("index that is empty", "weights", lambda m: m.file(INDEX, '{"weight_map":{}}'))
     no("index is a FIFO", INDEX + "|FIFO", lambda m: instead(m, INDEX, fifo))
-    no("a part is cut off", "model-00002-of-00002.safetensors|cut off", lambda m: (halves(m), cut_last(m)))
+    no("a part is truncated", "model-00002-of-00002.safetensors|truncated", lambda m: (halves(m), cut_last(m)))
     yes("index names the wrong part", lambda m: places(m, lambda at: at.update({Q: "model-00002-of-00002.safetensors", NORM: "model-00002-of-00002.safetensors"})))
 
     # ---- the header's length ----
@@ -115,8 +115,8 @@ def cases(yes, no):
     no("header one byte too long", ST, lambda m: setattr(m, "length", lambda text, data: text + 1))
     no("header one byte too short", ST, lambda m: setattr(m, "length", lambda text, data: text - 1))
     no("header is all that there is, and more", ST, lambda m: setattr(m, "length", lambda text, data: text + data + 1))
-    no("file cut in the header", ST + "|cut off", lambda m: setattr(m, "cut", 50))
-    no("file cut in the data", ST + "|cut off|download", lambda m: setattr(m, "cut", -3))
+    no("file cut in the header", ST + "|truncated", lambda m: setattr(m, "cut", 50))
+    no("file cut in the data", ST + "|truncated|download", lambda m: setattr(m, "cut", -3))
     yes("bytes behind the data", trailing)
     yes("spaces behind the header", lambda m: setattr(m, "header", lambda text: text + " " * 17))
     no("a header that begins with a space", ST + "|{", lambda m: setattr(m, "header", lambda text: " " + text))
@@ -151,17 +151,17 @@ def cases(yes, no):
             ("2^31 x 2^31", {"shape": [1 << 31, 1 << 31]}, "elements"), ("2^30 x 2^30", {"shape": [1 << 30, 1 << 30]}, "8192 bytes|2305843009213693952"), ("one row less", {"shape": [63, 64]}, "8192 bytes|8064"),
             ("without offsets", {"data_offsets": None}, "data_offsets"), ("one offset", {"data_offsets": [0]}, "data_offsets"), ("three offsets", {"data_offsets": [0, 1, 2]}, "data_offsets"),
             ("offsets of text", {"data_offsets": ["0", "8192"]}, "data_offsets"), ("negative offsets", {"data_offsets": [-8192, 0]}, "data_offsets"),
-            ("reversed offsets", {"data_offsets": [8192, 0]}, "data_offsets"), ("offsets beyond the file", {"data_offsets": [1 << 40, (1 << 40) + 8192]}, "cut off"),
-            ("offsets near 2^63", {"data_offsets": [(1 << 63) - 8193, (1 << 63) - 1]}, "cut off"), ("offsets with fractions", {"data_offsets": [0.0, 8192.0]}, "data_offsets"),
+            ("reversed offsets", {"data_offsets": [8192, 0]}, "data_offsets"), ("offsets beyond the file", {"data_offsets": [1 << 40, (1 << 40) + 8192]}, "truncated"),
+            ("offsets near 2^63", {"data_offsets": [(1 << 63) - 8193, (1 << 63) - 1]}, "truncated"), ("offsets with fractions", {"data_offsets": [0.0, 8192.0]}, "data_offsets"),
             ("no elements", {"shape": [0, 64], "data_offsets": [0, 0]}, "no elements"),
-            ("overlap", {"data_offsets": [0, 8192]}, "inside of tensor"), ("overlap by a byte", None, "inside of tensor")):
+            ("overlap", {"data_offsets": [0, 8192]}, "overlaps tensor"), ("overlap by a byte", None, "overlaps tensor")):
         def change(m, fields=fields):
             if fields is None:
                 at = m.place(Q)
                 fields = {"data_offsets": [at[0] - 1, at[1] - 1]}
             m.entry(Q, **fields)
         no("q_proj: " + name, ST + f"|'{Q}'|" + words, change)
-    no("overlap around an empty tensor", "inside of tensor", overlap_around_empty)
+    no("overlap around an empty tensor", "overlaps tensor", overlap_around_empty)
     yes("a hole in the data", lambda m: m.gap.update({Q: 1}))
     yes("unknown fields of a tensor", lambda m: m.entry(Q, extra={"a": [1, 2]}))
 

@@ -185,7 +185,7 @@ TEST(names_behind_a_prefix) {
             arrays[n] = (char[]){"vae.decoder.conv_in.weight 8,4,3,3"}, arrays[n + 1] = NULL;
             write_arrays("x.safetensors", (const char *const *)arrays);
             assert_arch("x.safetensors", archs[k], n);
-            assert_warned("x.safetensors", "1 array such as 'vae.decoder.conv_in.weight' is left out");
+            assert_warned("x.safetensors", "1 tensor such as 'vae.decoder.conv_in.weight' is left out");
         }
 }
 
@@ -196,13 +196,11 @@ TEST(blocks_with_holes) {
         ARRAYS("double_blocks.0.img_attn.proj.weight 8,8", "double_blocks.1.img_attn.proj.weight 8,8",
                "double_blocks.2.img_attn.proj.weight 8,8", "double_blocks.4.img_attn.proj.weight 8,8",
                "double_blocks.0.img_mod.lin.weight 8,8", "double_blocks.1.img_mod.lin.weight 8,8"));
-    assert_warned("x.safetensors",
-                  "block 3 lacks what the block before it has as 'double_blocks.2.img_attn.proj.weight': ");
+    assert_warned("x.safetensors", "block 3 lacks 'double_blocks.2.img_attn.proj.weight', which");
     write_arrays("x.safetensors", ARRAYS("double_blocks.0.img_attn.proj.weight 8,8",
                                          "double_blocks.1.img_attn.proj.weight 8,8",
                                          "double_blocks.0.img_mod.lin.weight 8,8"));
-    assert_warned("x.safetensors",
-                  "block 1 lacks what the block before it has as 'double_blocks.0.img_mod.lin.weight': ");
+    assert_warned("x.safetensors", "block 1 lacks 'double_blocks.0.img_mod.lin.weight', which");
     write_arrays("x.safetensors",
                  ARRAYS("x_embedder.weight 8,8", "single_transformer_blocks.0.proj_mlp.weight 8,8",
                         "single_transformer_blocks.0.attn.to_q.weight 8,8",
@@ -210,7 +208,7 @@ TEST(blocks_with_holes) {
                         "single_transformer_blocks.0.attn.to_v.weight 8,8",
                         "transformer_blocks.0.attn.norm_added_k.weight 8",
                         "time_text_embed.timestep_embedder.linear_1.weight 8,8"));
-    assert_warned("x.safetensors", "no array becomes img_in.bias, and more, which all such models have");
+    assert_warned("x.safetensors", "missing tensor img_in.bias, and more, which all such models have");
     write_arrays("x.safetensors",
                  ARRAYS("double_blocks.0.img_attn.proj.weight 8,8", "vision_in.proj.1.weight 8,8",
                         "vision_in.proj.3.weight 8,8", "vision_in.proj.4.weight 8,8"));
@@ -340,7 +338,7 @@ TEST(names_of_diffusers) {
     model_close(&m);
     add_alike(&s, "transformer_blocks.0.attn.odd.weight", "[16,64]", 1024, 9);
     safetensors_write(&s, path("d.safetensors"));
-    assert_refused("d.safetensors", "'transformer_blocks.0.attn.odd.weight': not known");
+    assert_refused("d.safetensors", "'transformer_blocks.0.attn.odd.weight': unknown tensor name");
     safetensors_empty(&s);
 
     add_alike(&s, "x_embedder.weight", "[64,64]", 4096, 1);
@@ -389,7 +387,7 @@ TEST(names_of_diffusers) {
     add_alike(&s, "layers.0.attention.to_q.weight", "[16,64]", 1024, 3);
     add_alike(&s, "layers.0.attention.to_k.weight", "[16,32]", 512, 3);
     safetensors_write(&s, path("z.safetensors"));
-    assert_refused("z.safetensors", "not that of the others that make up layers.0.attention.qkv.weight");
+    assert_refused("z.safetensors", "differs from the other parts of layers.0.attention.qkv.weight");
     safetensors_empty(&s);
 }
 
@@ -409,7 +407,7 @@ TEST(parts_are_alike) {
                 safetensors_add(&s, name, odd == i ? "F16" : "F32", "[16,64]", NULL, odd == i ? 2048 : 4096);
         }
         safetensors_write(&s, path("parts.safetensors"));
-        assert_refused("parts.safetensors", "that make up context_refiner.0.attention.qkv.weight");
+        assert_refused("parts.safetensors", "the other parts of context_refiner.0.attention.qkv.weight");
         safetensors_empty(&s);
     }
 }
@@ -647,10 +645,10 @@ TEST(arrays_of_others_and_halves) {
     for (int i = 0; i < 2; i++) {
         write_arrays("x.safetensors",
                      ARRAYS("model.diffusion_model.double_blocks.0.img_attn.proj.weight 8,8", others[i]));
-        assert_refused("x.safetensors", "put together of two");
+        assert_refused("x.safetensors", "two files were merged");
     }
     write_arrays("x.safetensors", ARRAYS("double_blocks.0.img_attn.proj.weight 8,8", others[1]));
-    assert_refused("x.safetensors", "put together of two");
+    assert_refused("x.safetensors", "two files were merged");
 }
 
 /* LTX-2's readers look for the text in the metadata of the file. */
@@ -698,8 +696,8 @@ TEST(what_is_refused_and_what_to_do) {
         {"double_blocks.0.img_attn.proj.weight.quant_state.bitsandbytes__nf4 8", "16 bits"},
         {"control_model.zero_convs.0.0.weight 8,8,1,1", "a ControlNet"},
         {"diffusion_model.double_blocks.0.img_attn.proj.diff 8,8", "merge it"},
-        {"model.layers.0.self_attn.q_proj.weight 8,8", "given as its folder"},
-        {"decoder.conv_in.weight 8,4,3,3", "no image model that is known (qwen_image, lens, hyvid, flux,"},
+        {"model.layers.0.self_attn.q_proj.weight 8,8", "name its folder"},
+        {"decoder.conv_in.weight 8,4,3,3", "no supported image model (qwen_image, lens, hyvid, flux,"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         write_arrays("x.safetensors", ARRAYS(rows[i].array));
@@ -718,7 +716,7 @@ TEST(what_is_refused_and_what_to_do) {
                  ARRAYS("transformer.time_embed.emb.timestep_embedder.linear_2.weight 8,8",
                         "transformer.proj_in.weight 8,8", "transformer.audio_proj_in.weight 8,8",
                         "transformer.transformer_blocks.0.scale_shift_table 6,8"));
-    assert_refused("x.safetensors", "'transformer.audio_proj_in.weight': not known");
+    assert_refused("x.safetensors", "'transformer.audio_proj_in.weight': unknown tensor name");
     write_arrays("x.safetensors", ARRAYS("down_blocks.0.downsamplers.0.conv.weight 8,8,3,3",
                                          "controlnet_mid_block.weight 8,8,1,1"));
     assert_refused("x.safetensors", "'controlnet_mid_block.weight': a ControlNet");
@@ -727,7 +725,7 @@ TEST(what_is_refused_and_what_to_do) {
     assert_refused("x.safetensors", "lumina2 has the names of diffusers");
     write_arrays("x.safetensors",
                  ARRAYS("text_fusion.projector.weight 1,8", "img_in.weight 8,8", "odd.weight 8"));
-    assert_refused("x.safetensors", "'odd.weight': not known");
+    assert_refused("x.safetensors", "'odd.weight': unknown tensor name");
     write_arrays("x.safetensors", ARRAYS("double_blocks.0.img_attn.proj.weight 8,0"));
     assert_refused("x.safetensors", "no elements");
     memset(name, 'n', GGUF_MAX_NAME + 1);
@@ -753,9 +751,9 @@ TEST(folders_of_image_models) {
         "Image/transformer/diffusion_pytorch_model-00001-of-00002.safetensors",
         "Image/transformer/config.json"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) assert_arch(names[i], "qwen_image", 4);
-    assert_warned("Image", "what lies beside it is left out: vae");
+    assert_warned("Image", "other parts of the pipeline are left out: vae");
     make_folder("Image/transformer_2");
-    assert_warned("Image", "transformer_2 beside it is a second model");
+    assert_warned("Image", "transformer_2 is a second model");
     write_text("Image/transformer/diffusion_pytorch_model.safetensors.index.json", "{\"weight_map\":{}}");
     assert_refused("Image", "has no weights");
     unlink(path("Image/transformer/diffusion_pytorch_model.safetensors.index.json"));

@@ -105,7 +105,7 @@ TEST_WITH(headers_that_are_wrong, folder_empty, NULL) {
     static const struct {
         const char *header, *says;
     } rows[] = {
-        {"[]", "byte 8 is no '{'"},
+        {"[]", "byte 8 is not '{'"},
         {"{\"a\":1}", "no \"dtype\""},
         {"{\"a\":{\"dtype\":\"F4\",\"shape\":[1],\"data_offsets\":[0,1]}}", "of type F4"},
         {"{\"a\":{\"dtype\":\"U8\",\"data_offsets\":[0,1]}}", "no \"shape\""},
@@ -113,16 +113,16 @@ TEST_WITH(headers_that_are_wrong, folder_empty, NULL) {
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1.5],\"data_offsets\":[0,1]}}", "dimension 0"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,1]}}", "9 dimensions"},
         {"{\"a\":{\"dtype\":\"F64\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,1]}}",
-         "more elements"},
+         "2^64 elements or more"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0]}}", "data_offsets"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[2,1]}}", "data_offsets"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[-1,0]}}", "data_offsets"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[9],\"data_offsets\":[0,9]}}", "cut off"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[9],\"data_offsets\":[0,9]}}", "truncated"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,1]}}", "1 bytes, expected 2"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":["
          "2],"
          "\"data_offsets\":[1,3]}}",
-         "begins inside of tensor 'a'"},
+         "overlaps tensor 'a'"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"a\":{\"dtype\":\"U8\",\"shape\":["
          "1],"
          "\"data_offsets\":[1,2]}}",
@@ -142,7 +142,7 @@ TEST_WITH(files_that_are_none, folder_empty, NULL) {
     write_text("model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n");
     assert_refused("git lfs pull");
     write_text("model.safetensors", "\xff\xff\xff\xff\xff\xff\xff\xff{}");
-    assert_refused("cut off, or no safetensors");
+    assert_refused("truncated, or not a safetensors");
     write_text("model.safetensors", "\x09\0\0");
     assert_refused("model.safetensors");
     assert_int_equal(unlink(path("model.safetensors")), 0);
@@ -164,7 +164,7 @@ TEST_WITH(folders_without_weights, folder_empty, NULL) {
     write_text("config.json", "{}");
     assert_refused("has no weights");
     write_text("x.incomplete", "");
-    assert_refused("not finished");
+    assert_refused("unfinished download");
     write_text("consolidated.safetensors", "");
     assert_refused("consolidated");
     write_text("pytorch_model.bin", "");

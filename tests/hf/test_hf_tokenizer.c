@@ -57,7 +57,7 @@ TEST_WITH(test_what_is_wrong_in_tokenizer_json, folder_make, made_remove) {
     static const char *const cases[][2] = {
         {"{'model':{'vocab':{'a':7}}}", "\"a\" has id 7, expected below 4"},
         {"{'model':{'vocab':{'a':-1}}}", "id -1"},
-        {"{'model':{'vocab':{'a':'x'}}}", "the id of a token is no integer"},
+        {"{'model':{'vocab':{'a':'x'}}}", "a token's id is not an integer"},
         {"{'model':{'vocab':{'a':0}},'added_tokens':[{'id':4,'content':'b'}]}", "\"b\" has id 4"},
         {"{'model':{'vocab':{'a':0}},'added_tokens':[{'id':1}]}", "without content"},
         {"{'model':{'vocab':{}}}", "no tokens"},
@@ -104,14 +104,14 @@ TEST_WITH(test_what_is_wrong_in_unigrams, folder_make, made_remove) {
         {UNIGRAMS(FOUR ",'a'", "") "}", "entry 4 has no text"},
         {UNIGRAMS(FOUR, ",'unk_id':4") "}", "model.unk_id is 4, expected below 4"},
         {UNIGRAMS(FOUR, ",'unk_id':-1") "}", "tokenizer.json: a token has id -1"},
-        {UNIGRAMS(FOUR, ",'unk_id':'3'") "}", "no integer"},
+        {UNIGRAMS(FOUR, ",'unk_id':'3'") "}", "not an integer"},
         {UNIGRAMS(FOUR, "") MAP("AAQA") "}", "3 bytes, expected a table of 0 and texts"},
         {UNIGRAMS(FOUR, "") MAP("CAAAAAAAAAA=") "}", "8 bytes, expected a table of 8 and texts"},
         {UNIGRAMS(FOUR, "") MAP("CAAA") "}", "3 bytes"},
-        {UNIGRAMS(FOUR, "") MAP("CAA*") "}", "no base64"},
-        {UNIGRAMS(FOUR, "") MAP("CAAAA") "}", "no base64"},
+        {UNIGRAMS(FOUR, "") MAP("CAA*") "}", "not base64"},
+        {UNIGRAMS(FOUR, "") MAP("CAAAA") "}", "not base64"},
         {UNIGRAMS(FOUR, "") ",'normalizer':{'type':'Precompiled','precompiled_charsmap':5}}",
-         "precompiled_charsmap is no text"},
+         "precompiled_charsmap is not a string"},
         {UNIGRAMS(FOUR, "") ",'normalizer':{'type':'NFKC'}}", "found 'NFKC'"}};
     put_json("config.json", CONFIG("CamembertModel") "}");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -165,8 +165,8 @@ TEST_WITH(test_what_is_wrong_in_ranks, folder_make, made_remove) {
         {"YQ== 1\n", "the rank 0"},
         {"YQ== 0x\n", "the rank 0"},
         {"YQ== 0\nYQ== 1\n", "lines 1 and 2 have the same bytes"},
-        {"YQ== 0\nYWI= 1\n", "line 2: its bytes cannot be joined"},
-        {"YQ== 0\nYg== 1\nYWJi 2\n", "line 3: its bytes cannot be joined"}};
+        {"YQ== 0\nYWI= 1\n", "line 2: its bytes are not a merge"},
+        {"YQ== 0\nYg== 1\nYWJi 2\n", "line 3: its bytes are not a merge"}};
     put_json("config.json", CONFIG("QWenLMHeadModel") ",'vocab_size':300}");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         put("qwen.tiktoken", cases[i][0]);
@@ -203,7 +203,7 @@ TEST_WITH(test_pieces_with_added_tokens, folder_make, made_remove) {
     assert_made();
     assert_list("tokens", "<unk>|<s>|a");
     put_json(SETTINGS, "{'added_tokens_decoder':{'x':{'content':'s'}}}");
-    assert_refused("\"x\" is no integer");
+    assert_refused("\"x\" is not an integer");
     put_json(SETTINGS, "{'added_tokens_decoder':{'2':{}}}");
     assert_refused("no content");
     write_whole(path("tokenizer.model"), "\x0a\xff", 2);

@@ -8,14 +8,14 @@
 TEST(harm) {
     const mix_uses none = {.n_expert = 0}, experts = {8, 2, false}, tied = {8, 2, true}, all = {8, 8, false};
     const char *down = "blk.0.ffn_down_exps.weight", *embedding = "token_embd.weight";
-    assert_true(mix_harm(down, 10, &none) == 10);
-    assert_true(mix_harm(down, 10, &experts) == 2.5);
-    assert_true(mix_harm(down, 10, &all) == 10);
-    assert_true(mix_harm(down, 10, &(mix_uses){.n_expert = 8}) == 10);
-    assert_true(mix_harm("blk.0.ffn_down_shexp.weight", 10, &experts) == 10);
-    assert_true(mix_harm(embedding, 10, &experts) == 10);
-    assert_true(mix_harm(embedding, 10, &tied) == 20);
-    assert_true(mix_harm("output.weight", 10, &tied) == 10);
+    assert_true(mix_sensitivity(down, 10, &none) == 10);
+    assert_true(mix_sensitivity(down, 10, &experts) == 2.5);
+    assert_true(mix_sensitivity(down, 10, &all) == 10);
+    assert_true(mix_sensitivity(down, 10, &(mix_uses){.n_expert = 8}) == 10);
+    assert_true(mix_sensitivity("blk.0.ffn_down_shexp.weight", 10, &experts) == 10);
+    assert_true(mix_sensitivity(embedding, 10, &experts) == 10);
+    assert_true(mix_sensitivity(embedding, 10, &tied) == 20);
+    assert_true(mix_sensitivity("output.weight", 10, &tied) == 10);
     assert_true(mix_may_lack_importance(embedding));
     assert_true(mix_may_lack_importance("per_layer_token_embd.weight"));
     assert_false(mix_may_lack_importance("output.weight"));

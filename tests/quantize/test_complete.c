@@ -20,7 +20,7 @@ static bool nothing_may_lack(void *user, const char *tensor) {
 /* Checks a model; false: *e says why not. Says how many doubts there were. */
 static bool checked(const model_source *g, size_t *doubts, gq_error *e) {
     warning_list list = {0};
-    bool ok = forward_model_check(g, &(forward_expected){.may_lack = nothing_may_lack, .doubts = &list}, e);
+    bool ok = forward_model_check(g, &(model_expected){.may_lack = nothing_may_lack, .doubts = &list}, e);
     *doubts = list.n;
     warnings_free(&list);
     return ok;
@@ -244,6 +244,7 @@ TEST(a_plan_warns_of_what_may_be_right) {
     plan_warns("llama", "", ".", "only a vocabulary");
     plan_warns("llama", ":general.architecture=s:wavtokenizer-dec", NULL,
                "architecture 'wavtokenizer-dec' are not known");
+    plan_warns("llama", ":general.architecture=s:", NULL, "general.architecture is missing");
     plan_warns("llama", ":general.type=s:part", "blk.1.ffn_up.weight", "it is a part of a llama model");
     plan_warns("llama", ":tokenizer.ggml.eos_token_id=96", NULL,
                "eos_token_id is 96, but there are 96 tokens");

@@ -147,9 +147,9 @@ TEST(memory_decides_trials_and_threads_do_not) {
         size_t layers[2];
         uint64_t least[2];
         gq_error e;
-        plan->calibration->deciding_memory = memory;
+        plan_calibration_of(plan)->deciding_memory = memory;
         for (int i = 0; i < 2; i++) {
-            plan->calibration->job.threads = i ? 24 : 1;
+            plan_calibration_of(plan)->job.threads = i ? 24 : 1;
             assert_true(trials_decide_layers(plan, wanted, &layers[i], &least[i], &e));
         }
         assert_int_equal(layers[0], layers[1]);
@@ -178,7 +178,7 @@ static size_t find_harm(asked a, uint64_t memory, size_t n, const char *const na
     bool *wanted = all_that_is_run(plan), fresh;
     measured *found = calloc(plan->n_tensors, sizeof *found);
     gq_error e;
-    plan->calibration->deciding_memory = memory;
+    plan_calibration_of(plan)->deciding_memory = memory;
     size_t layers;
     uint64_t least;
     if (!measure_tensors(plan, wanted, found, &fresh, NULL, &e) ||

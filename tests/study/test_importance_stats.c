@@ -1,5 +1,5 @@
 /* Numbers per entry and layer, and coverage of a model. */
-#include "study/importance.h"
+#include "quantize/inspect/importance.h"
 
 #include <math.h>
 

@@ -67,7 +67,7 @@ TEST(facts_are_those_of_the_text) {
     assert_int_equal(f->columns, 512), assert_int_equal(f->width, 512);
     assert_float_equal(f->per_column, LETTERS / 512., 1e-9);
     assert_true(f->memory > 1 << 20 && f->disk > 4 * LETTERS * 256 * 4 && f->work > 1e9);
-    const plan_calibration *inside = plan->calibration;
+    const plan_calibration *inside = plan_calibration_of(plan);
     assert_true(inside->settings.width == SIZE_MAX && inside->settings.sweeps == 2);
     assert_int_equal(calibration_held_most(&inside->settings, false), LETTERS / CONTEXT / 8 * CONTEXT);
     gq_plan_free(plan);
@@ -164,7 +164,7 @@ TEST(no_kind_that_takes_turns_is_left_out) {
         c.text = (gq_text){
             .name = "turns", .bytes = ids, .n = (size_t)(at - ids), .ids = true, .context = CONTEXT};
         gq_plan *plan = plan_with(&c, "model.gguf", "Q4_K_M");
-        const plan_calibration *p = plan->calibration;
+        const plan_calibration *p = plan_calibration_of(plan);
         assert_int_equal(p->job.windows, WINDOWS);
         for (size_t w = 0; w < WINDOWS; w++) {
             const uint32_t *window = p->job.ids + w * CONTEXT;
@@ -189,7 +189,8 @@ TEST(held_back_at_the_default_size) {
     gq_plan *plan = plan_with(&c, "model.gguf", "Q4_K_M");
     const gq_calibration_facts *f = gq_plan_calibration(plan);
     size_t held = 0;
-    for (size_t w = 0; w < f->windows; w++) held += calibration_is_held(&plan->calibration->settings, w);
+    for (size_t w = 0; w < f->windows; w++)
+        held += calibration_is_held(&plan_calibration_of(plan)->settings, w);
     assert_int_equal(f->windows, 128), assert_int_equal(f->held_back, 8), assert_int_equal(held, 8);
     gq_plan_free(plan);
 }
@@ -283,11 +284,11 @@ TEST(random_tokens_stand_for_text) {
     gq_calibration c = calibration();
     c.text = (gq_text){.context = CONTEXT, .tokens = 4096}, c.random = true;
     gq_plan *a = plan_with(&c, "model.gguf", "Q4_K_M"), *b = plan_with(&c, "model.gguf", "Q8_0");
-    const uint32_t *ids = a->calibration->job.ids;
+    const uint32_t *ids = plan_calibration_of(a)->job.ids;
     size_t seen[8] = {0};
     assert_null(gq_plan_calibration(a)->text);
-    assert_int_equal(a->calibration->job.windows, 256);
-    assert_memory_equal(ids, b->calibration->job.ids, 4096 * sizeof *ids);
+    assert_int_equal(plan_calibration_of(a)->job.windows, 256);
+    assert_memory_equal(ids, plan_calibration_of(b)->job.ids, 4096 * sizeof *ids);
     for (size_t i = 0; i < 4096; i++) {
         assert_true(i % CONTEXT ? ids[i] < 8 : ids[i] == 8);
         if (i % CONTEXT) seen[ids[i]]++;

@@ -112,7 +112,7 @@ struct statvfs {
 };
 int fstatvfs(int fd, struct statvfs *fs);
 
-/* Windows reads ahead by itself, and does not tell what it keeps. */
+/* Windows reads ahead by itself, and does not report what it caches. */
 enum { POSIX_FADV_WILLNEED = 3, POSIX_FADV_DONTNEED = 4, PROT_READ = 1, MAP_SHARED = 1 };
 #define MAP_FAILED ((void *)-1)
 static inline int posix_fadvise(int fd, off_t offset, off_t n, int advice) {

@@ -1,9 +1,8 @@
-/* What mixers that attend have in common: they read heads, windows and the layers that use rope from the metadata; and
- * attention proper. batch_attend cuts the work into blocks of QUERIES queries of one head in
- * one window. For a block the scores of all keys that any of its queries sees are computed as [key][query], softmax masks
- * the keys that a query must not see, and the values are mixed with the result. A block belongs to one thread, which has
- * scores of its own, so results do not depend on the number of threads.
- */
+/* Attention: heads, windows and the layers that use rope, read from the metadata, and the computation that
+ * all attention mixers share. batch_attend cuts the work into blocks of QUERIES queries of one head in one
+ * window. For a block the scores of all keys that any of its queries sees are computed as [key][query],
+ * softmax masks the keys that a query must not see, and the values are mixed with the result. A block belongs
+ * to one thread, which has scores of its own, so results do not depend on the number of threads. */
 #include "forward/graph/attention/attention.h"
 
 #include <math.h>
@@ -88,7 +87,7 @@ void attention_read_windows(forward_model *m, key_reader *r, model_part *p) {
         attention_layer *l = model_layer_numbers(m, p, i);
         uint64_t period = key_number_at(r, &pattern, i, a->period_default, 0, list ? 1 : MODEL_MOST);
         uint64_t at = period ? i % period : 0;
-        bool has_period = !m->draft_of; /* prediction blocks see all tokens, unless a list says otherwise */
+        bool has_period = !m->draft_of; /* MTP layers see all tokens, unless a list says otherwise */
         if (l)
             l->is_local =
                 list ? period != 0 : has_period && (!period || (a->first_global ? at != 0 : at < period - 1));

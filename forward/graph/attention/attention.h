@@ -164,7 +164,7 @@ void block_choice_find_tensors(tensor_finder *f, const part_spec *p);
 uint64_t block_choice_rows(const part_spec *p);
 size_t block_choice_scores(const forward_batch *b, const model_part *p);
 void block_choice_lay_out(forward_batch *b, const model_part *p, scratch *s);
-/* Makes the choice of what flows into the layer, x: see attention_heads. NULL: all keys are chosen. */
+/* Makes the choice of the layer's input, x: see attention_heads. NULL: all keys are chosen. */
 const uint64_t *block_choice_make(forward_batch *b, const part_spec *p, const float *x, size_t stride,
                                   float *work);
 /* The choice of a head of keys takes so many words. */

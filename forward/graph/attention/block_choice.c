@@ -251,7 +251,7 @@ static void pooled_run_block(void *data, size_t place, int thread) {
     }
 }
 
-/* Makes keys of what flows in, x, and chooses by them. */
+/* Makes keys of the input, x, and chooses by them. */
 static void pooled_choose(const block_choice_run *r, const part_spec *p, const float *x, size_t stride) {
     forward_batch *b = r->b;
     const block_numbers *c = r->n;

@@ -141,17 +141,13 @@ static void compressed_find_tensors(tensor_finder *f, const part_spec *p) {
 
 /* ---- memory ---- */
 
-/* Rows that the indexer needs: queries, weights and compressed keys. */
-static uint64_t compressed_indexer_rows(const compressed_numbers *n) {
-    return (uint64_t)n->indexer.heads * (n->indexer.head + 1) + n->indexer.head;
-}
-
 static uint64_t compressed_count_rows(const forward_model *, const layer_spec *, const part_spec *p) {
     const compressed_numbers *n = p->part->numbers;
     const compressed_layer *l = p->numbers;
     const attention_layer *a = &l->attention;
     uint64_t head = max(a->head, n->indexer.head), values = (uint64_t)a->heads * a->head;
-    uint64_t making = compressed_indexer_rows(n) + 4 * head;
+    /* The indexer's queries, weights and compressed keys, and what the compressors take. */
+    uint64_t making = (uint64_t)n->indexer.heads * (n->indexer.head + 1) + n->indexer.head + 4 * head;
     uint64_t groups = values / n->groups + (uint64_t)n->groups * n->rank;
     return 2 * values + l->q_rank + 2 * a->head + max(making, groups);
 }
@@ -200,7 +196,7 @@ static void compress_row(void *data, size_t c, int) {
     for (size_t i = 0; i < of->b->n_spans; i++) compress_text(of, &of->b->spans[i], c);
 }
 
-/* Makes a compressor's keys of what flows in; work: twice the rows of its matrices. */
+/* Makes a compressor's keys of the input; work: twice the rows of its matrices. */
 static void compress(forward_batch *b, const part_spec *p, const compressor *c, size_t head, const float *x,
                      size_t stride, float *keys, float *work) {
     const compressed_numbers *n = p->part->numbers;

@@ -86,7 +86,7 @@ void indexer_lay_out(const indexer_numbers *n, indexer_scratch *own, const forwa
 
 /* ---- a choice between layers ---- */
 
-/* The halves of a key's bits for a block of queries are two rows of the state, in the key's column. */
+/* The halves of a key's bits for a block of queries are two rows of the hidden state, in the key's column. */
 uint64_t indexer_choice_rows(const indexer_numbers *n, size_t context) {
     return n->heads && context > n->top ? 2 * ceil_div(context, QUERIES) : 0;
 }

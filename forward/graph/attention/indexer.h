@@ -25,8 +25,8 @@ void indexer_check_head(const indexer_numbers *n, key_reader *r, size_t turned);
 void indexer_read_keys(indexer_numbers *n, const forward_model *m, key_reader *r);
 /* Whether a layer chooses for itself; else it uses the choice of the last layer before it that does. */
 bool indexer_layer_chooses(const forward_model *m, key_reader *r, size_t layer);
-/* Between layers a choice is rows of the state, which this counts for a window, and which are written from
- * `chosen` or read back to it. */
+/* Between layers a choice is rows of the hidden state, which this counts for a window, and which are written
+ * from `chosen` or read back to it. */
 uint64_t indexer_choice_rows(const indexer_numbers *n, size_t context);
 void indexer_copy_choice(const forward_batch *b, const indexer_scratch *own, float *rows, size_t stride,
                          bool to_rows);
@@ -42,8 +42,8 @@ void indexer_choose_keys(size_t top, const float *sum, size_t query, size_t keys
                          float *sorted);
 /* The mean of n values by a softmax of scores, which are used up. */
 float indexer_mean(const element_kernels *k, const float *x, float *score, size_t n);
-/* Makes the choice of what flows into the layer, x, and of the latent queries, low. scores: for each thread
- * memory of scores_each floats, at least 2 QUERIES for each token. */
+/* Makes the choice of the layer's input, x, and of the latent queries, low. scores: for each thread memory of
+ * scores_each floats, at least 2 QUERIES for each token. */
 typedef struct indexer_task {
     const indexer_numbers *n;
     const indexer_scratch *own;

@@ -4,8 +4,7 @@
  * to as usual. With attn_k_b and attn_v_b no keys are made: attn_k_b takes a head's queries to the space of
  * the latents, where they are compared, and attn_v_b makes values of the latents that the head has mixed.
  * `work` holds in this order q, what the heads give, the low-rank queries, the latents, the rows of
- * attn_gate, whose sigmoids are factors of what the heads give, and what each form needs besides.
- */
+ * attn_gate, whose sigmoids are factors of what the heads give, and what each form needs besides. */
 #include <math.h>
 #include <string.h>
 
@@ -64,7 +63,7 @@ static void latent_read_local(latent_numbers *n, const forward_model *m, key_rea
     n->local_rank = key_number_needed(r, "attention.kv_lora_rank_swa", 1, MODEL_MOST);
 }
 
-/* What the layers have of both sizes. */
+/* Gives each layer its sizes: local layers may have others. */
 static void latent_share_sizes(forward_model *m, model_part *p) {
     const latent_numbers *n = p->numbers;
     attention_share_sizes(m, p);

@@ -1,6 +1,5 @@
-/* The mixer with keys and values per head. A layer makes q, k and v of what flows in, normalises and rotates q and k,
- * attends (attention.c), and multiplies with attn_output.
- */
+/* The mixer with keys and values per head. A layer makes q, k and v of the input, normalises and rotates q
+ * and k, attends (attention.c), and multiplies with attn_output. */
 #include "forward/graph/attention/attention.h"
 #include "forward/graph/residual/residual.h"
 
@@ -209,7 +208,7 @@ typedef struct attention_flow {
     float *q, *o;
 } attention_flow;
 
-/* Makes q, k and v, side by side, of what flows in. */
+/* Makes q, k and v, side by side, of the input. */
 static void attention_multiply_in(forward_batch *b, const attention_flow *of) {
     const part_spec *p = of->p;
     const float *x = of->x, *from = of->from;
@@ -265,7 +264,7 @@ static void attention_hand_on(forward_batch *b, const part_spec *p, float *k) {
     }
 }
 
-/* o: what all heads give, which flows into attn_output. */
+/* o: what all heads give, the input of attn_output. */
 static bool attention_make_heads(forward_batch *b, void *data) {
     const attention_flow *of = data;
     const part_spec *p = of->p;
@@ -311,7 +310,7 @@ static bool attention_make_heads(forward_batch *b, void *data) {
     return true;
 }
 
-/* Reports what flows in: the same to all, unless keys and values are the encoder's. */
+/* Reports the input: the same to all, unless keys and values are the encoder's. */
 static bool attention_report(forward_batch *b, const attention_flow *of) {
     static const weight_slot all[] = {WEIGHT_ATTN_Q,   WEIGHT_ATTN_K,    WEIGHT_ATTN_V,
                                       WEIGHT_ATTN_QKV, WEIGHT_ATTN_GATE, WEIGHT_SLOTS},

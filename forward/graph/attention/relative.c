@@ -9,7 +9,8 @@ enum { FARTHEST = 128 };
 
 void relative_read_keys(forward_model *m, key_reader *r, model_part *p) {
     attention_numbers *n = p->numbers;
-    /* Of both directions, and of each one number for near distances and one for others. */
+    /* Bounds of the number of buckets: two directions, each with a bucket for near distances and one for
+     * others. */
     enum { LEAST = 4, MOST = 1 << 16 };
     const char *key = "attention.relative_buckets_count";
     if (!m->arch->graph.has[WEIGHT_ATTN_REL_B]) return;

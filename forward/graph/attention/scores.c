@@ -1,8 +1,7 @@
-/* Sums of forward/graph/attention/scores.h. A thread takes a head of the keys at a time, with all heads of queries that it
- * serves, so nothing is shared. The weights of a head are computed a block of queries at a time, exactly as
- * attention does (attention.c); of these, the rows and columns at the positions that are looked at are kept.
- * Then each of these positions makes one product of a matrix with itself.
- */
+/* Sums of forward/graph/attention/scores.h. A thread takes a head of the keys at a time, with all heads of
+ * queries that it serves, so nothing is shared. The weights of a head are computed a block of queries at a
+ * time, exactly as attention does (attention.c); of these, the rows and columns at the positions that are
+ * looked at are kept. Then each of these positions makes one product of a matrix with itself. */
 #include "forward/graph/attention/scores.h"
 
 #include <math.h>
@@ -187,13 +186,6 @@ static void take_back_norm(const scores_task *t, bool is_query, size_t head, siz
         for (size_t j = 0; j < rows; j++) m->product[i * stride + j] *= gains[i] * gains[j];
 }
 
-static void add_product(const scores_task *t, size_t rows, double factor, const scores_memory *m,
-                        double *to) {
-    for (size_t i = 0; i < rows; i++)
-        for (size_t j = 0; j < rows; j++)
-            to[i * rows + j] += factor * (double)m->product[i * t->sizes.stride + j];
-}
-
 /* Takes a product to the rows of the weight, and adds it. */
 static void add_position(const scores_task *t, bool is_query, size_t position, size_t head, double factor,
                          scores_memory *m, double *to) {
@@ -202,7 +194,9 @@ static void add_position(const scores_task *t, bool is_query, size_t position, s
     if (late) take_back_norm(t, is_query, head, rows, m);
     take_back(t, position, rows, m);
     if (!late) take_back_norm(t, is_query, head, rows, m);
-    add_product(t, rows, factor, m, to);
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < rows; j++)
+            to[i * rows + j] += factor * (double)m->product[i * t->sizes.stride + j];
 }
 
 /* Returns a feature of a head of the keys, at the window's first token. */

@@ -2,7 +2,7 @@
  * attention gives, rows of a head together.
  *
  * An error in a query matters as far as the keys that it meets differ under the softmax. For a query t of a
- * head, p its weights over the keys k, the divergence of the weights grows with e C e^T,
+ * head, p its weights over the keys k, the KL divergence of the weights grows with e C e^T,
  *
  *     C = sum over keys s of p_s d_s^2 k_s k_s^T - (sum of p_s d_s k_s) (the same)^T,
  *
@@ -13,8 +13,7 @@
  * angles the other way, and multiplied by the products of the norm's weights. What a norm's divisor does is
  * left out, and so are gates on what heads give.
  *
- * Queries and keys at every n-th position of a window are added up, in float64 and in a fixed order.
- */
+ * Queries and keys at every n-th position of a window are added up, in float64 and in a fixed order. */
 #pragma once
 
 #include "forward/graph/forward.h"

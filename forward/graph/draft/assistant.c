@@ -1,5 +1,5 @@
-/* Assistants of Gemma 4 (draft.h): attention to keys and values of the target's last two layers, the last but one in
- * layers with a window. They stand behind the state, those of layers with a window first. */
+/* Assistants of Gemma 4 (draft.h): attention to keys and values of the target's last two layers, the last but
+ * one in layers with a window. They stand behind the hidden state, those of layers with a window first. */
 #include <math.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
-/* The mixer of DFlash drafts is attention (multi_head.c): of states of the target keys and values are made as they are,
- * of tokens behind the layer's norm. Which keys a token sees, and where it stands, is placed before a layer is run.
- * DFlash 2 has convolutions over a block's tokens on both sides of both parts. */
+/* The mixer of DFlash drafts is attention (multi_head.c): of hidden states of the target keys and values are
+ * made as they are, of tokens behind the layer's norm. Which keys a token sees, and where it stands, is
+ * placed before a layer is run. DFlash 2 has convolutions over a block's tokens on both sides of both parts.
+ */
 #include "forward/graph/draft/draft.h"
 #include "forward/graph/draft/target_part.h"
 
@@ -51,12 +52,6 @@ static void dflash_read_activation(forward_model *m, key_reader *r) {
     for (size_t i = 0; i < m->sizes.layers; i++) m->layers[i].act.act = act;
 }
 
-static void dflash_read_scales(key_reader *r, dflash_numbers *n) {
-    double scores = key_float(r, "attention.scale", 0, 0, 1e6);
-    n->attention.output_scale = (float)key_scale(r, "attention.value_scale", 1);
-    if (scores != 0) n->attention.score_scale = (float)scores;
-}
-
 static void dflash_read_keys(forward_model *m, key_reader *r, model_part *p) {
     dflash_numbers *n = p->numbers;
     bool has_markov = model_tensor_named(m->file, "markov_w1.weight");
@@ -76,7 +71,10 @@ static void dflash_read_keys(forward_model *m, key_reader *r, model_part *p) {
     n->predicts_at_once = has_markov && key_bool(r, "sample_from_anchor", true);
     n->block = key_number(r, "block_size", 16, n->predicts_at_once ? 1 : 2, 1 << 20);
     dflash_read_convolutions(m, r, n), dflash_check_sections(r);
-    dflash_read_activation(m, r), dflash_read_scales(r, n);
+    dflash_read_activation(m, r);
+    double scores = key_float(r, "attention.scale", 0, 0, 1e6);
+    n->attention.output_scale = (float)key_scale(r, "attention.value_scale", 1);
+    if (scores != 0) n->attention.score_scale = (float)scores;
     n->attention.blocks.is_given = true;
     for (size_t i = 0; i < m->sizes.layers; i++) {
         dflash_layer *l = model_layer_numbers(m, p, i);
@@ -104,7 +102,7 @@ static void dflash_find_selector(tensor_finder *f, dflash_numbers *n) {
     n->next = tensors_take(f, "selector_successor.weight", is, SHAPE(rank, of->vocabulary));
 }
 
-/* What logits are multiplied by and limited to matters where a selector adds to them. */
+/* The scale and cap of logits matter here, as a selector adds to them. */
 static void dflash_find_model_tensors(tensor_finder *f, model_part *p) {
     dflash_numbers *n = p->numbers;
     forward_model *m = f->m;

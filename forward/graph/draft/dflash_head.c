@@ -1,5 +1,6 @@
-/* What blocks propose: at each place the likeliest token; with DSpark the likeliest behind the one before, whose own part
- * of the logits is added; with DFlash 2 that of the likeliest few which a selector values most behind the one before. */
+/* The tokens that a block proposes: at each place the most likely one; with DSpark the most likely after the
+ * previous one, whose own part of the logits is added; with DFlash 2 the one of the most likely few with the
+ * highest score of a selector after the previous one. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,12 +52,6 @@ static bool head_read_row(dflash_head *h, const model_tensor *t, uint32_t row, f
 
 /* ---- candidates ---- */
 
-static void head_clear(dflash_head *h, size_t columns) {
-    for (size_t k = 0; k < h->candidates; k++)
-        for (size_t c = 0; c < columns; c++)
-            h->best[k * h->stride + c] = -INFINITY, h->id[k * h->stride + c] = DFLASH_NONE;
-}
-
 /* Takes a tile's logits; of equal ones the first token stays. */
 static void head_keep(dflash_head *h, size_t first, size_t rows, size_t columns) {
     size_t s = h->stride, last = h->candidates - 1;
@@ -80,7 +75,9 @@ static uint32_t head_of_target(const dflash_head *h, uint32_t id) {
 /* The candidates of n columns, from `column` on. */
 static bool head_find(dflash_head *h, size_t column, size_t n, gq_error *e) {
     size_t words = forward_model_sizes(h->m)->vocabulary;
-    head_clear(h, n);
+    for (size_t k = 0; k < h->candidates; k++)
+        for (size_t c = 0; c < n; c++)
+            h->best[k * h->stride + c] = -INFINITY, h->id[k * h->stride + c] = DFLASH_NONE;
     for (size_t first = 0, rows; first < words; first += rows) {
         rows = min((size_t)h->tile->most, words - first);
         if (!forward_tile_read(h->tile, first, rows, e) ||
@@ -181,11 +178,6 @@ static bool head_set_up(dflash_head *h, gq_error *e) {
     return memory_had(&l, e);
 }
 
-static void head_free(dflash_head *h) {
-    free(h->z), free(h->best), free(h->id), free(h->behind), free(h->row), free(h->decoded);
-    free(h->added), free(h->markov.rows), free(h->gate.rows);
-}
-
 bool forward_dflash_choose(forward_batch *b, forward_tile *t, const dflash_ends *of, uint32_t *tokens,
                            gq_error *e) {
     dflash_head h = {
@@ -194,6 +186,7 @@ bool forward_dflash_choose(forward_batch *b, forward_tile *t, const dflash_ends 
     ok = ok && (h.gate.t     ? head_choose_selected(&h, e)
                 : h.markov.t ? head_choose_markov(&h, e)
                              : head_choose_likeliest(&h, e));
-    head_free(&h);
+    free(h.z), free(h.best), free(h.id), free(h.behind), free(h.row), free(h.decoded);
+    free(h.added), free(h.markov.rows), free(h.gate.rows);
     return ok;
 }

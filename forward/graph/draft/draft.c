@@ -10,7 +10,7 @@
 
 /* ---- setting up ---- */
 
-/* Changes a row to that of its prediction blocks, which attend with all keys and have both parts. */
+/* Changes a row to that of its MTP layers, which attend with all keys and have both parts. */
 static void draft_change_row(architecture *row) {
     arch_graph *a = &row->graph;
     for (size_t i = 0; i < ARCH_GRAPH_PARTS; i++)
@@ -44,7 +44,7 @@ static forward_model *draft_new(const forward_model *of, size_t i, gq_error *e) 
     return model_set_up(m, e);
 }
 
-/* The prediction blocks that the metadata speak of; 0 where the file has no tensor of them. */
+/* The MTP layers that the metadata speak of; 0 where the file has no tensor of them. */
 static size_t draft_count(const forward_model *m) {
     enum { MOST = 64 };
     model_facts facts = model_facts_of(m->file->kv, m->file->n_kv, NULL, 0);
@@ -90,7 +90,7 @@ bool forward_draft_has_head(const forward_model *draft) {
 
 /* ---- a run ---- */
 
-/* The tail, whose rows of the state are the streams; NULL: the state is one. */
+/* The tail, whose rows of the hidden state are the streams; NULL: the hidden state is one. */
 static const model_part *draft_tail(const forward_model *m) {
     const layer_part *kind = m->part_kinds[m->arch->graph.tail];
     for (size_t i = 0; i < m->n_parts; i++)
@@ -98,7 +98,7 @@ static const model_part *draft_tail(const forward_model *m) {
     return NULL;
 }
 
-/* Moves all states of a text on by a position. */
+/* Moves all hidden states of a text on by a position. */
 static void draft_shift_row(const forward_batch *b, float *row) {
     for (size_t i = 0; i < b->n_spans; i++) {
         float *x = row + b->spans[i].first;

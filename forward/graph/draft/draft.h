@@ -1,12 +1,12 @@
-/* Prediction blocks (MTP, nextn): what stands behind a model's layers and predicts a token more. Such a block reads the
- * state that the layers leave for a token, and the embedding of the token that came next; both pass a norm, one matrix
- * makes one state of them, a layer changes that, and a norm and the output matrix make logits of it. At position p it has
- * the state of position p - 1 and the token of p, and predicts that of p + 1, as the model does there: so their choices
- * can be compared. At a window's first position there is no state before: it is 0, as at the beginning of a text.
+/* MTP layers (multi-token prediction, nextn), which follow a model's layers and predict one more token. An
+ * MTP layer reads the hidden state after the last layer and the embedding of the next token. Each passes a
+ * norm, one matrix combines them, a transformer layer follows, and a norm and the output matrix give logits.
+ * At position p it has the hidden state of position p - 1 and the token of p, and predicts that of p + 1, as
+ * the model does there: so their choices can be compared. At a window's first position there is no state
+ * before: it is 0, as at the beginning of a text.
  *
- * A block is a forward_model of one layer: it is run with the functions of block.h and layer.h. Where a model has several
- * blocks each is run with the model's own states, as llama.cpp feeds them a text.
- */
+ * An MTP layer is a forward_model of one layer, run with the functions of block.h and layer.h. Where a model
+ * has several blocks each is run with the model's own hidden states, as llama.cpp feeds them a text. */
 #pragma once
 
 #include "forward/graph/attention/scores.h"
@@ -14,23 +14,25 @@
 #include "forward/graph/forward.h"
 #include "forward/graph/layer.h"
 
-/* Drafts that have a file of their own and continue what another model computes, their target: its states before some of
- * its layers, or keys and values of some. Their layers are run with the functions of block.h and layer.h. Embedding and
- * output matrix are the target's where a draft has none of its own.
+/* Draft models for speculative decoding that have a file of their own and read activations of their target
+ * model: hidden states before some of its layers, or keys and values of some. Their layers are run with the
+ * functions of block.h and layer.h. Embedding and output matrix are the target's where a draft has none of
+ * its own.
  *
- * EAGLE-3 (eagle.c): one layer. At position p it reads one state of width D made of the target's states, and the
- * embedding of the token of p + 1, which stands behind it: states of 2 D rows. Both pass a norm, and side by side they
- * flow into queries, keys and values. What the layer leaves predicts the token of p + 2. When the draft goes on by
- * itself, the state that its layer leaves takes the place of that made of the target's states.
+ * EAGLE-3 (eagle.c): one layer. At position p it reads one hidden state of width D computed from the
+ * target's, followed by the embedding of token p + 1: 2 D rows. Both pass a norm; together they are the input
+ * of queries, keys and values. The layer's output predicts token p + 2. When the draft continues by itself,
+ * its own output replaces the hidden state computed from the target's.
  *
  * DFlash and DSpark (dflash.h): a block of tokens at once.
  *
- * Assistants of Gemma 4 (assistant.c): at position p the embedding of its token and the target's state behind its last
- * norm at p - 1 become one state of width D. Layers attend to the target's keys and values of the positions before p.
- * What they leave predicts the token of p + 1, and a state for the next token, which is drafted at the same position. */
+ * Assistants of Gemma 4 (assistant.c): at position p the embedding of its token and the target's state behind
+ * its last norm at p - 1 become one state of width D. Layers attend to the target's keys and values of the
+ * positions before p. What they leave predicts the token of p + 1, and a state for the next token, which is
+ * drafted at the same position. */
 
-/* What is taken of each token: the state before a layer of the target, or behind its last one where `layer` is their
- * number; or keys, and values behind them, of a layer. */
+/* A source of the draft's input for each token: the hidden state before a layer of the target, or after its
+ * last one if `layer` is the number of layers; or the keys, followed by the values, of a layer. */
 typedef struct draft_source {
     bool is_keys;
     size_t layer, rows;
@@ -63,39 +65,40 @@ const forward_model *forward_draft_of(const forward_model *m);
 size_t forward_draft_layer(const forward_model *draft);
 /* Whether the output matrix is the block's own, and not the model's. */
 bool forward_draft_has_head(const forward_model *draft);
-/* y[state]: what a block begins with. b: a batch of the block's; ids: its tokens; x[width]: states behind the model's last
- * layer. */
+/* y[state]: what a block begins with. b: a batch of the block's; ids: its tokens; x[width]: hidden states
+ * behind the model's last layer. */
 bool forward_draft_enter(forward_batch *b, const uint32_t *ids, const float *x, size_t stride, float *y,
                          size_t y_stride, gq_error *e);
 
-/* DFlash and DSpark drafts (target.h), which fill a block of tokens at once. A block begins with a token that is known,
- * its anchor, and goes on with the token of masks. In each layer its tokens attend to keys and values made of the
- * target's states of all positions before the anchor, one state of each, and to each other. Each mask predicts the token
- * that stands in its place; with DSpark's anchors that predict, each position predicts the one behind it.
+/* DFlash and DSpark drafts, which fill a block of tokens at once. A block begins with a token that
+ * is known, its anchor, and goes on with the token of masks. In each layer its tokens attend to keys and
+ * values made of the target's hidden states of all positions before the anchor, one state of each, and to
+ * each other. Each mask predicts the token that stands in its place; with DSpark's anchors that predict, each
+ * position predicts the one behind it.
  *
- * A batch has one window: states of the target, of position 0 on, and blocks behind them. */
+ * A batch has one window: hidden states of the target, of position 0 on, and blocks behind them. */
 
 typedef struct dflash_shape {
     size_t tokens, drafted; /* of a block */
     size_t first;           /* the position in a block that predicts the first of them */
     uint32_t mask;
 } dflash_shape;
-/* Of drafts of `most` tokens, or of fewer where the model was not made for so many. */
+/* The shape of blocks of `most` tokens, or of fewer if the model was not trained for so many. */
 dflash_shape forward_dflash_shape(const forward_model *draft, size_t most);
 
-/* Places `states` states and, behind them, a block of `tokens` tokens for each anchor's position, which is at most
- * `states`. The batch's context has room for all and is longer than any position. */
+/* Places `states` hidden states and, behind them, a block of `tokens` tokens for each anchor's position,
+ * which is at most `states`. The batch's context has room for all and is longer than any position. */
 typedef struct dflash_blocks {
     size_t states, tokens, n;
     const uint32_t *positions;
 } dflash_blocks;
 void forward_dflash_place(forward_batch *b, const dflash_blocks *p);
-/* The state before the first layer, x[2 D]: the blocks' tokens, as forward_draft_embed gives them, are in columns from
- * `states` on; g[D]: the states. */
+/* The hidden state before the first layer, x[2 D]: the blocks' tokens, as forward_draft_embed gives them, are
+ * in columns from `states` on; g[D]: the hidden states. */
 void forward_dflash_enter(forward_batch *b, const dflash_blocks *p, const float *g, size_t g_stride, float *x,
                           size_t stride);
 
-/* What blocks propose. */
+/* The tokens that blocks propose. */
 typedef struct dflash_ends {
     const float *normed; /* [D][stride]: column i * step + j predicts the i-th token of block j */
     size_t stride, step, blocks, drafted;
@@ -109,10 +112,11 @@ bool forward_dflash_choose(forward_batch *b, forward_tile *t, const dflash_ends 
 
 /* Drafts that read the keys and values of a target's last layers: Gemma 4's assistants. */
 
-/* Of an assistant, whose first layer l is: x[D], its state, of both[2 W], embeddings and states of the target. */
+/* The input x[D] of an assistant, whose first layer is l, from both[2 W], embeddings and hidden states of the
+ * target. */
 bool forward_assistant_enter(forward_batch *b, const forward_layer *l, const float *both, size_t stride,
                              float *x, size_t x_stride, gq_error *e);
-/* h[W]: the states for the next tokens, of normed[D]. */
+/* h[W]: the hidden states for the next tokens, of normed[D]. */
 bool forward_assistant_leave(forward_batch *b, const forward_layer *l, const float *normed, size_t stride,
                              float *h, size_t h_stride, gq_error *e);
 /* Lets no position of the batch's texts see its own keys; to be called when they are cut (forward_batch_cut). */

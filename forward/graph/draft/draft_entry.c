@@ -1,6 +1,6 @@
-/* What a prediction block begins with (draft.h): the state and the token's embedding, which stands behind it, each pass a
- * norm, and one matrix makes the layer's state of both. It is a part of the block's layer, so that what flows into that
- * matrix is reported like all else. The block's own last norm, embedding and output matrix take the place of the model's. */
+/* The entry of an MTP layer (draft.h): the hidden state and the token's embedding behind it each pass a norm,
+ * and one matrix combines both. It is a part of the MTP layer, so that this matrix's input is reported like
+ * all others. The block's own last norm, embedding and output matrix take the place of the model's. */
 #include <stdio.h>
 #include <string.h>
 
@@ -39,8 +39,8 @@ static uint64_t draft_scratch_rows(const forward_model *m, const layer_spec *, c
     return 2 * (uint64_t)m->sizes.width;
 }
 
-/* Where a token has several streams, each passes the matrix with the embedding. What flows into it is reported of one
- * stream of each token, by turns. */
+/* Combines hidden state and embedding; with several streams per token, each stream. The matrix's input is
+ * reported for one stream of each token, by turns. */
 static bool draft_begin(forward_batch *b, const part_spec *p, float *x, size_t stride) {
     const model_part *tail = b->layer->plan->tail.part;
     size_t width = b->model->sizes.width, s = b->stride, n = model_streams(b->model, tail);
@@ -62,7 +62,7 @@ static bool draft_begin(forward_batch *b, const part_spec *p, float *x, size_t s
     return true;
 }
 
-const layer_part part_draft = {.carried_rows = carries_state, /* the token's embedding, behind the state */
+const layer_part part_draft = {.carried_rows = carries_state, /* the token's embedding */
                                .embed = carries_embedding,
                                .find_tensors = draft_find_tensors,
                                .scratch_rows = draft_scratch_rows,

@@ -7,8 +7,8 @@
 enum { EAGLE_LAYERS = 3 };
 
 typedef struct eagle_numbers {
-    bool has_normed_residual; /* the state's norm is what results are added to */
-    bool norms_states;        /* the target's states pass a norm, all three as one */
+    bool has_normed_residual; /* the hidden state's norm is what results are added to */
+    bool norms_states;        /* the target's hidden states pass a norm, all three as one */
 } eagle_numbers;
 
 typedef struct eagle_scratch {
@@ -67,7 +67,7 @@ static const float *eagle_flows_in(forward_batch *b, const part_spec *p, size_t 
 
 const layer_part part_eagle = {.model_bytes = sizeof(eagle_numbers),
                                .read_keys = eagle_read_keys,
-                               .carried_rows = carries_state, /* the token's embedding, behind the state */
+                               .carried_rows = carries_state, /* the token's embedding */
                                .find_tensors = eagle_find_tensors,
                                .lay_out = eagle_lay_out,
                                .begin = eagle_begin,

@@ -1,4 +1,4 @@
-/* What the parts of drafts that continue a target's states (target.h) have in common. */
+/* Shared by the parts of draft models (draft.h). */
 #pragma once
 
 #include "forward/graph/attention/attention.h"
@@ -8,7 +8,7 @@
 
 /* Adds what the draft takes of its target, of which there are not DRAFT_SOURCES yet. */
 void draft_take(forward_model *m, draft_source s);
-/* Takes the states before the layers of the key target_layers. */
+/* Takes the hidden states before the layers of the key target_layers. */
 void draft_read_layers(forward_model *m, key_reader *r);
 
 /* The product with a weight of a layer that is not run now. */

@@ -115,7 +115,7 @@ static size_t expert_stride(const experts_choice *c, size_t e) {
     return forward_stride(c->begin[e + 1] - c->begin[e]);
 }
 
-/* As many experts as r->work has room for: it has room for any one of them. */
+/* Takes as many experts as fit into r->work; any single one fits. */
 static expert_group experts_take_group(const experts_run *r, const expert_set *set, size_t first) {
     expert_group g = {.first = first, .end = first + 1, .stride = expert_stride(set->choice, first)};
     for (; g.end < set->experts && g.end - first < MOST_IN_GROUP; g.end++) {

@@ -2,8 +2,7 @@
  * the router (router.c) has chosen, tokens are sorted by expert, and the experts run one after another
  * (expert_set.c). In some models small experts, one for each group of experts, then work on the sum of what
  * the experts give. The shared expert, or a dense part that stands beside the experts, comes last. Experts
- * and their router may read something else than the part's own input; experts_choose_inputs has the cases.
- */
+ * and their router may read something else than the part's own input; experts_choose_inputs has the cases. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -352,7 +351,7 @@ static experts_inputs experts_choose_inputs(const experts_run *r, const float *x
     return in;
 }
 
-/* Reports what flows into the router and into what stands beside the experts; together where it is one. */
+/* Reports the inputs of the router and of what runs beside the experts; together where it is one. */
 static bool experts_report(forward_batch *b, const experts_inputs *in, const float *x, size_t stride) {
     const weight_slot all[] = {WEIGHT_FFN_ROUTER,      WEIGHT_FFN_SHARED_GATE, WEIGHT_FFN_GATE_SHEXP,
                                WEIGHT_FFN_UP_SHEXP,    WEIGHT_FFN_GATE,        WEIGHT_FFN_UP,

@@ -61,7 +61,7 @@ typedef struct experts_run {
     float *sum, *work; /* rows of what they give, which may be b->part; memory for a group of experts */
 } experts_run;
 
-/* Chooses the experts of all tokens from what flows into the router, and sorts the tokens by expert. */
+/* Chooses the experts of all tokens from the router's input, and sorts the tokens by expert. */
 bool experts_route(experts_run *r, const float *x, size_t stride);
 
 /* A set of experts of a layer, run on the tokens that meet each of them. */

@@ -63,7 +63,7 @@ typedef struct ffn_middle {
     arch_part form;
 } ffn_middle;
 
-/* b->work[ff]: what flows into ffn_down. */
+/* b->work[ff]: ffn_down's input. */
 static bool ffn_make_middle(forward_batch *b, void *data) {
     const ffn_middle *of = data;
     size_t s = b->stride, ff = of->ff;

@@ -1,5 +1,6 @@
-/* RWKV's feed-forward part: channel_mix_value max(0, channel_mix_key k)^2, where k blends what flows in with that of
- * the token before. In RWKV 6 the sigmoid of channel_mix_receptance, times a blend of its own, is a factor. */
+/* RWKV's feed-forward part: channel_mix_value max(0, channel_mix_key k)^2, where k blends the input with that
+ * of the previous token. In RWKV 6 the sigmoid of channel_mix_receptance, times a blend of its own, is a
+ * factor. */
 #include "forward/graph/recurrent/recurrent.h"
 
 typedef struct channel_layer {

@@ -1,8 +1,7 @@
 /* The mixer of KDA: a delta net whose state decays by a factor per row and not only per head. Queries, keys
  * and values pass short convolutions of their own. Decays and gates come from products of low rank, or from
  * one matrix each; the files of a model say which. A decay is e^(a softplus(f)) or, with a lower bound l,
- * e^(l sigmoid(-a f)), where a is a number of the head; a model may store it with the other sign.
- */
+ * e^(l sigmoid(-a f)), where a is a number of the head; a model may store it with the other sign. */
 #include <math.h>
 
 #include "forward/graph/layer_part.h"
@@ -110,7 +109,7 @@ static kda_rows kda_place_rows(const forward_batch *b, size_t rows, size_t heads
         at, at + each, at + 2 * each, at + 3 * each, at + 4 * each, at + 5 * each, at + 5 * each + heads * s};
 }
 
-/* Products with what flows in; false as batch_report_inputs. */
+/* Products with the input; false as batch_report_inputs. */
 static bool kda_multiply_in(forward_batch *b, const kda_rows *r, const float *x, size_t stride) {
     static const weight_slot in[] = {WEIGHT_ATTN_Q,  WEIGHT_ATTN_K,   WEIGHT_ATTN_V, WEIGHT_SSM_F_A,
                                      WEIGHT_SSM_G_A, WEIGHT_SSM_BETA, WEIGHT_SSM_G,  WEIGHT_SLOTS};

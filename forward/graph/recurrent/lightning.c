@@ -4,8 +4,7 @@
  * is normed together and multiplied by the sigmoid of a gate.
  *
  * The decay of head h of n is e^-(a^(h + 1) s), a = 2^(-8 / n), where s falls from 1 in the first layer to
- * nearly 0 in the last.
- */
+ * nearly 0 in the last. */
 #include <math.h>
 
 #include "forward/graph/layer_part.h"
@@ -32,8 +31,8 @@ static void lightning_find_tensors(tensor_finder *f, const part_spec *p) {
     tensors_take_weight(f, WEIGHT_ATTN_OUTPUT, REQUIRED, SHAPE(rows, d));
 }
 
-/* What attn_qkv gives, sorted into queries, keys and values; the gate takes the place of the former. Rates
- * and decays of each head. */
+/* Rows for the output of attn_qkv, sorted into queries, keys and values, whose unsorted rows the gate reuses,
+ * and for rates and decays of each head. */
 static uint64_t lightning_count_rows(const forward_model *, const layer_spec *, const part_spec *p) {
     const lightning_numbers *n = p->part->numbers;
     return 6 * lightning_rows(n) + 2 * (uint64_t)n->heads;

@@ -1,6 +1,5 @@
 /* Steps of mixers that go along the tokens. A batch holds whole texts, so a row of a text, or a head in a
- * text with a few of its state's columns, is a task of one thread, and begins and ends within a call.
- */
+ * text with a few of its state's columns, is a task of one thread, and begins and ends within a call. */
 #include "forward/graph/recurrent/recurrent.h"
 
 #include "base/checked.h"
@@ -62,7 +61,7 @@ void recurrence_take_scratch(forward_batch *b, const model_part *p, scratch *s, 
     r->floats = scratch_take(s, r->each, s->threads, sizeof(float));
 }
 
-/* Of all heads in all texts; a task has a share of a head's columns. */
+/* A loop over all heads in all texts; a task has a share of a head's columns. */
 typedef struct recurrence_loop {
     const forward_batch *b;
     const recurrence_scratch *r;

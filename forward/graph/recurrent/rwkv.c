@@ -1,8 +1,8 @@
-/* The mixers and the feed-forward part of RWKV 6 and 7. What flows into a matrix is a blend of the state's norm
- * at a token and at the one before it; how much of either is a number per feature, which in RWKV 6 depends on
- * the token as well. A head's state is a matrix from the features of keys to those of values, whose rows decay
- * by numbers of the token. In RWKV 7 the state also forgets what a key stood for before it takes in the key's
- * new value. Small matrices of low rank make decays and the like; no mix quantizes them.
+/* The mixers and the feed-forward part of RWKV 6 and 7. A matrix's input is a blend of the norms of the
+ * hidden states at a token and at the previous one; how much of either is a number per feature, which in RWKV
+ * 6 depends on the token as well. A head's state is a matrix from the features of keys to those of values,
+ * whose rows decay by numbers of the token. In RWKV 7 the state also forgets what a key stood for before it
+ * takes in the key's new value. Small matrices of low rank make decays and the like; no mix quantizes them.
  */
 #include "forward/graph/recurrent/recurrent.h"
 
@@ -240,7 +240,7 @@ static void rwkv_norm_heads(forward_batch *b, const rwkv_numbers *n, float *x) {
 
 /* ---- RWKV 6 ---- */
 
-/* Blend number i of what flows in, by its share of the low-rank blends. */
+/* Blend number i of the input, by its share of the low-rank blends. */
 static void rwkv6_blend(forward_batch *b, const part_spec *p, size_t i, const float *x, size_t stride,
                         const float *low, float *m, float *y) {
     const rwkv_layer *l = p->numbers;

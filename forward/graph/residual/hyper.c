@@ -1,18 +1,17 @@
-/* Hyper-connections. A token has several streams of the width, all of them the embedding at first. A part of a layer
- * reads their sum by weights, and what it gives is added to each stream by a weight. The weights are made of the
- * norm of all streams together, r, by a matrix and sigmoids:
+/* Hyper-connections. A token has several streams of the width, all of them the embedding at first. A part of
+ * a layer reads their sum by weights, and what it gives is added to each stream by a weight. The weights are
+ * made of the norm of all streams together, r, by a matrix and sigmoids:
  *
  *     reads  = sigmoid(scale_0 fn r + base) + epsilon
  *     writes = magnitude sigmoid(scale_1 fn r + base) + epsilon
  *
- * Where streams are mixed, writes are 2 sigmoid(scale_1 fn r + base), and before a stream takes in what a part gives
- * it becomes a sum of all streams by weights: of scale_2 fn r + base, a matrix with a row for each stream from which
- * something flows, a softmax along each row, to which epsilon is added. Then columns and rows are divided by their
- * sums (and epsilon) by turns, a given number of rounds.
+ * Where streams are mixed, writes are 2 sigmoid(scale_1 fn r + base), and before a stream takes in what a
+ * part gives it becomes a sum of all streams by weights: of scale_2 fn r + base, a matrix with a row for each
+ * stream from which something flows, a softmax along each row, to which epsilon is added. Then columns and
+ * rows are divided by their sums (and epsilon) by turns, a given number of rounds.
  *
- * Behind the last layer the streams are summed up in the same way as for reading, or their mean is taken. They are carried behind the
- * width, whose rows hold what a part reads.
- */
+ * Behind the last layer the streams are summed up in the same way as for reading, or their mean is taken.
+ * They are carried behind the width, whose rows hold what a part reads. */
 #include <string.h>
 
 #include "base/checked.h"
@@ -285,7 +284,7 @@ static bool hyper_finish(forward_batch *b, const model_part *p, const float *x, 
         !model_read(m->file, n->fn, 0, n->streams * (uint64_t)all, own->raw, b->e))
         return false;
     hyper_norm(b, n, streams, stride);
-    /* Behind a prediction block it is the model's own matrix once more. */
+    /* Behind an MTP layer it is the model's own matrix once more. */
     if (!m->draft_of && !batch_inputs(b, &(forward_inputs){.weights = {n->fn},
                                                            .n_weights = 1,
                                                            .matrices = 1,

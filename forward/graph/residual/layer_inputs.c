@@ -1,5 +1,5 @@
-/* Inputs that each layer gets besides the state: made once, when the tokens are embedded, and carried to
- * the layers. */
+/* Inputs that each layer gets beside the residual stream: made once, when the tokens are embedded, and
+ * carried to the layers. */
 #include "forward/graph/residual/residual.h"
 
 #include <math.h>

@@ -143,7 +143,7 @@ static void ngram_value_row(void *data, size_t r, int) {
         of->key[r * s + t] = of->value[r % d * s + t] * of->gates[r / d * s + t];
 }
 
-/* Adds a row of gated values and of their convolution to the state. */
+/* Adds a row of gated values and of their convolution to the residual stream. */
 static void ngram_add_row(void *data, size_t r, int) {
     const ngram_run *of = data;
     const forward_batch *b = of->b;

@@ -1,10 +1,10 @@
-/* Two stacks of blocks by turns (hrm_text), each with a state of its own. A stack begins with the sum of both states, and
- * the norm of what it gives, which has no weights, is its state from then on. The lower stack is run several times, then
- * the upper one once, and so on.
+/* Two stacks of blocks by turns (hrm_text), each with a state of its own. A stack begins with the sum of both
+ * hidden states, and the norm of what it gives, which has no weights, is its state from then on. The lower
+ * stack is run several times, then the upper one once, and so on.
  *
- * A loop of the model is one run of the lower stack and one of the upper stack, which is idle in all but the last of such
- * loops. So each state passes the blocks in their order, as in any model that runs them several times.
- */
+ * A loop of the model is one run of the lower stack and one of the upper stack, which is idle in all but the
+ * last of such loops. So each state passes the blocks in their order, as in any model that runs them several
+ * times. */
 #include "forward/graph/residual/residual.h"
 
 static size_t stack_length(const forward_model *m) { return m->sizes.blocks / 2; }

@@ -1,6 +1,6 @@
 /* Four streams per token, of which a layer runs the first and corrects all by what it has become (gemma3n).
- * Stream 0 is the state; the others are carried behind it, and behind them the inputs that each layer has of
- * its own (residual.h). |v| is the root of the sum of squares over a token's features.
+ * Stream 0 is the hidden state; the others are carried behind it, and behind them the inputs that each layer
+ * has of its own (residual.h). |v| is the root of the sum of squares over a token's features.
  *
  *     embedding:   X_k = v |X_0| / |v|, v = altup_proj_k X_0                             k = 1, 2, 3
  *     modal(v)     tanh(altup_router (rmsnorm(v, altup_router_norm) / width)), four values
@@ -11,8 +11,7 @@
  *                  X_k = X_k + what the layer's inputs let through of X_0 * altup_correct_scale
  *     at the end:  (X_0 + sum over k of v_k |X_0| / |v_k|) / 4, v_k = altup_unembd_proj_k X_k
  *
- * llama.cpp quantizes none of the matrices here, so what flows into them is not reported.
- */
+ * llama.cpp quantizes none of the matrices here, so their inputs are not reported. */
 #include <math.h>
 #include <string.h>
 

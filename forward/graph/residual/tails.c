@@ -1,13 +1,12 @@
-/* Tails: they change the state behind both parts of a layer.
+/* Tails: they change the residual stream behind both parts of a layer.
  *
  * tail_scale multiplies it by a number of the layer, where it has one.
  *
- * tail_embedding adds what was embedded, times a number of the layer, so it is carried through all layers. Such
- * layers may have numbers for the results of both parts, too (block.c).
+ * tail_embedding adds what was embedded, times a number of the layer, so it is carried through all layers.
+ * Such layers may have numbers for the results of both parts, too (block.c).
  *
- * tail_per_layer has inputs of each layer's own (residual.h). Behind its feed-forward part a layer adds
- * what they let through, and the state is multiplied by layer_output_scale where the layer has one.
- */
+ * tail_per_layer has inputs of each layer's own (residual.h). Behind its feed-forward part a layer adds what
+ * they let through, and the residual stream is multiplied by layer_output_scale where the layer has one. */
 #include <string.h>
 
 #include "forward/graph/residual/residual.h"

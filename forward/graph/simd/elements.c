@@ -1,10 +1,9 @@
-/* Functions on activations at one ISA level; kernels.h says what each of them computes. This file is
- * compiled once per level. Lanes of a vector are tokens, so a sum over features goes from row to row within a
- * lane and never across lanes, and results do not depend on the width of vectors. Functions with exponentials
- * are written with vectors by FOR_EACH, which handles the rest of a row as well; plain loops are left to the
+/* Functions on activations at one ISA level; kernels.h says what each of them computes. This file is compiled
+ * once per level. Lanes of a vector are tokens, so a sum over features goes from row to row within a lane and
+ * never across lanes, and results do not depend on the width of vectors. Functions with exponentials are
+ * written with vectors by FOR_EACH, which handles the rest of a row as well; plain loops are left to the
  * compiler. Norms sum in double. Softmax goes over its rows three times: scale, cap, mask and maximum;
- * exponentials and their sum; division.
- */
+ * exponentials and their sum; division. */
 #include "forward/graph/simd/kernels.h"
 
 #include "forward/graph/simd/exponential.h"

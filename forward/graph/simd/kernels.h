@@ -10,8 +10,7 @@
 /* Operations on activations one by one, or along the features of each token, at one ISA level.
  *
  * Tokens are the lanes, so no sum runs across a vector, and results do not depend on its width. Only
- * exponentials use fused products.
- */
+ * exponentials use fused products. */
 
 /* An activation with its numbers. */
 typedef struct activation_rule {
@@ -74,11 +73,10 @@ typedef struct element_kernels {
 
 /* States that go along the tokens of a window, at one ISA level: of delta nets and state spaces.
  *
- * Activations are feature-major as everywhere in forward/graph/, but a recurrence goes token by token. So some
- * tokens at once are transposed into scratch, where the lanes of a vector are columns of the state. A column
- * is never mixed with another, and the sum over the rows of a state is one chain in their order: results do
- * not depend on a vector's width, or on how columns are cut into tasks.
- */
+ * Activations are feature-major as everywhere in forward/graph/, but a recurrence goes token by token. So
+ * some tokens at once are transposed into scratch, where the lanes of a vector are columns of the state. A
+ * column is never mixed with another, and the sum over the rows of a state is one chain in their order:
+ * results do not depend on a vector's width, or on how columns are cut into tasks. */
 
 enum {
     STATE_COLUMNS = 64, /* of a state that a task has, at most */

@@ -2,8 +2,7 @@
  * rule's S^T key, and once to change it and to form S^T query, so the state stays in the first cache: 64
  * columns of 128 rows are 32 KiB. A pass takes a few vectors of columns at a time, whose sums stay in
  * registers; what a row needs (key, query, decay) is broadcast from the transposed tokens. Columns behind the
- * last are computed as well: their values are 0.
- */
+ * last are computed as well: their values are 0. */
 #include "forward/graph/simd/kernels.h"
 
 #include "forward/graph/simd/exponential.h"

@@ -1,6 +1,5 @@
 /* The output's metadata: what is copied, what is set, and in which order (docs/internals/formats.md). */
 #include "quantize/plan/changes/meta.h"
-#include "forward/products/matmul.h"
 #include "gguf/gguf.h"
 
 #include <stdio.h>
@@ -10,7 +9,7 @@
 #include "gguf/model.h"
 #include "quantize/plan/changes/layer_keys.h"
 #include "quantize/plan/identity.h"
-#include "study/calibrate/calibration.h"
+#include "quantize/plan/rounding.h"
 
 enum { MAX_TEXT = 127 }; /* bytes of the texts that describe the importance data */
 
@@ -106,31 +105,6 @@ static bool set_importance(const gq_plan *plan, const gq_options *options, gguf_
     return m->chunk_count == 0 || gguf_header_set_u32(h, "quantize.imatrix.chunks_count", m->chunk_count, e);
 }
 
-/* Says of a file with calibrated tensors that products were in bf16; float32 goes without saying. */
-static bool set_arithmetic(const gq_plan *plan, const plan_output *out, gguf_header *h, gq_error *e) {
-    const plan_calibration *c = plan->calibration;
-    return !c || !c->settings.arithmetic || !plan_any_calibrated(plan, out) ||
-           gguf_header_set_string(h, GGUF_ARITHMETIC_KEY, matmul_arithmetic_names[c->settings.arithmetic], e);
-}
-
-/* Names the kind of tensors that keep their type but may have other values: routers that a calibration fits.
- */
-static bool set_fitted(const gq_plan *plan, const plan_output *out, gguf_header *h, gq_error *e) {
-    for (size_t i = 0; i < plan->n_tensors; i++)
-        if (out->tensors[i].calibrated && !tensor_type_of(out->tensors[i].to)->quantized)
-            return gguf_header_set_string(h, "quantize.calibration.fitted", "ffn_gate_inp", e);
-    return true;
-}
-
-/* Says how many columns have other scales than the input's, and what they read from as well. */
-static bool set_balanced(const gq_plan *plan, const plan_output *out, gguf_header *h, gq_error *e) {
-    const plan_calibration *c = plan->calibration;
-    return !c || !c->balance.columns || !plan_any_calibrated(plan, out) ||
-           gguf_header_set_u32(h, "quantize.calibration.balanced",
-                               c->balance.columns < UINT32_MAX ? (uint32_t)c->balance.columns : UINT32_MAX,
-                               e);
-}
-
 /* Writes the key that names the output's transposed tensors, if there are any. */
 static bool set_transposed(const gq_plan *plan, gguf_header *h, gq_error *e) {
     const char **names = calloc(plan->n_tensors + 1, sizeof *names);
@@ -152,8 +126,8 @@ bool plan_meta_write(const gq_plan *plan, const plan_output *out, const gq_optio
         const model_kv *o = &plan->overrides.items[i];
         if (!gguf_header_set(h, o->key, o->type, o->value, o->size, e)) return false;
     }
-    if (!set_importance(plan, options, h, e) || !set_fitted(plan, out, h, e) ||
-        !set_balanced(plan, out, h, e) || !set_arithmetic(plan, out, h, e) ||
+    const rounding_kind *k = plan->rounding->kind;
+    if (!set_importance(plan, options, h, e) || (k->describe && !k->describe(plan, out, h, e)) ||
         !plan_layer_count_write(plan, h, e) || !set_transposed(plan, h, e))
         return false;
     plan_removed_apply(&plan->removed, &plan->overrides, h);

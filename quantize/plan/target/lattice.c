@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
-#include "quantize/input.h"
+#include "quantize/plan/rounding.h"
 #include "quantize/plan/target/target.h"
 #include "quantize/strips/strip.h"
 
@@ -193,7 +193,7 @@ bool plan_warn_lattices(gq_plan *plan, gq_error *e) {
                       "%s keep %s as %s%s",
                       n, plural_suffix(n), plan->sources[first].name, types,
                       common ? n == 1 ? "it" : "them" : "that one", n == 1 || !common ? "it is" : "they are",
-                      plan->calibration ? "; where a type does, calibration leaves them alone" : ""))
+                      rounding_runs_ahead(plan) ? "; where a type does, calibration leaves them alone" : ""))
         return false;
     for (size_t o = 0; o < plan->n_outputs; o++)
         if (!warn_output(plan, &plan->outputs[o], common, e)) return false;

@@ -19,18 +19,23 @@
 #include "gguf/gguf.h"
 #include "gguf/model.h"
 #include "quantize/plan/identity.h"
+#include "quantize/plan/rounding.h"
 #include "quantize/plan/target/lattice.h"
+#include "quantize/runners.h"
 #include "quantize/strips/schedule.h"
 #include "quantize/strips/strip.h"
-#include "study/calibrate/calibration.h"
 
 bool measure_applies(const gq_plan *plan, size_t tensor, size_t type) {
     const plan_source *s = &plan->sources[tensor];
     const codec *codecs = plan->kernels->codecs;
     return codecs[s->tensor->type->id].decode && codecs[budget_types[type]].encode &&
            budget_type_applies(type, s->name, s->tensor->type, s->tensor->ne[0],
-                               s->inputs.columns > 0 || plan_can_calibrate(plan, s),
+                               s->inputs.columns > 0 || rounding_can_round(plan, s),
                                plan_lattice_holds(s, budget_types[type]));
+}
+
+const measurement *measure_trials(const gq_plan *plan) {
+    return rounding_runs_ahead(plan) ? plan->runners->trials : NULL;
 }
 
 /* ---- the sample ---- */
@@ -231,7 +236,7 @@ void measure_key(const gq_plan *plan, const bool *wanted, size_t trial_layers, c
     int n = snprintf(key, MEASURE_KEY, "gquant %s, input %08x%08x, settings %08x, sample %d", build,
                      plan->identity.input, plan->identity.content, plan_settings_digest(plan),
                      (int)MEASURE_SAMPLE);
-    if (plan->calibration && n > 0 && n < MEASURE_KEY)
+    if (measure_trials(plan) && n > 0 && n < MEASURE_KEY)
         snprintf(key + n, (size_t)(MEASURE_KEY - n), ", trials in %zu layers, tensors %08x", trial_layers,
                  trials_digest(plan, wanted));
 }

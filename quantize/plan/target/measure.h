@@ -18,6 +18,29 @@ typedef struct measured {
                                     type cannot hold the values */
 } measured;
 
+/* Seconds that measuring by runs of the model takes. */
+typedef struct trials_forecast {
+    double sample, layers, head; /* of a sample of inputs; of the trials' layers, and of their logits */
+    double expected;             /* of all; 0: it was not measured */
+} trials_forecast;
+/* What measures, besides the errors of encoding, how much the errors of a tensor add to the KL divergence. The core runs no
+ * models, so that is handed in (runners.h). It is used where a rounding runs ahead. */
+typedef struct measurement {
+    /* Decides in how many layers tensors are tried one by one. *layers 0: in none; *least: bytes of memory that a trial
+     * takes, if it is for want of these, else 0. */
+    bool (*decide_layers)(const gq_plan *plan, const bool *wanted, size_t *layers, uint64_t *least,
+                          gq_error *e);
+    trials_forecast (*forecast)(const gq_plan *plan, const bool *wanted, size_t layers, bool measures);
+    /* Samples what flows into tensors, by which errors are weighted. */
+    bool (*sample)(const gq_plan *plan, model_inputs *inputs, const gq_callbacks *callbacks, gq_error *e);
+    /* Sets `harm` of what was measured. */
+    bool (*trials)(const gq_plan *plan, const bool *wanted, size_t layers, measured *found,
+                   const gq_callbacks *callbacks, const trials_forecast *seconds, gq_error *e);
+    void (*end)(void); /* all memory is freed */
+} measurement;
+/* Returns what tries tensors for a plan; NULL: errors of encoding are all that is measured. */
+const measurement *measure_trials(const gq_plan *plan);
+
 /* Whether a target may give a tensor budget_types[type], and the codecs can read the tensor and write that
  * type. */
 bool measure_applies(const gq_plan *plan, size_t tensor, size_t type);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/comm/ranks.h"
 #include "base/name_index.h"
 #include "base/relay.h"
 #include "base/units.h"
@@ -21,8 +22,6 @@
 #include "quantize/plan/layout.h"
 #include "quantize/plan/paths.h"
 #include "quantize/plan/target/lattice.h"
-#include "study/calibrate/calibration.h"
-#include "study/sweep/memory_budget.h"
 
 static gq_target target_of(const gq_options *o, size_t output) { return o->outputs[output].target; }
 
@@ -219,21 +218,22 @@ static bool measure_all(target *t, bool *fresh, gq_error *e) {
     gq_plan *plan = t->plan;
     const gq_callbacks *callbacks = t->options->callbacks;
     if (measure_known(plan, t->needed, t->found)) return true;
-    if (!plan->calibration) return measure_with_ranks(t, callbacks, fresh, e);
+    const measurement *trials_of = measure_trials(plan);
+    if (!trials_of) return measure_with_ranks(t, callbacks, fresh, e);
     memset(t->found, 0, plan->n_tensors * sizeof *t->found);
     job_progress job;
-    trials_forecast seconds = plan->studies->forecast(plan, t->needed, t->trial_layers, t->options->forecast);
+    trials_forecast seconds = trials_of->forecast(plan, t->needed, t->trial_layers, t->options->forecast);
     double measuring = measure_seconds(plan, t->needed, t->found) / gq_comm_ranks(plan->comm),
            trials = seconds.layers + seconds.head;
     job_progress_begin(&job, callbacks, seconds.sample + measuring + trials);
     if (seconds.expected > 0) job.expected = seconds.expected + measuring;
-    bool ok = plan->studies->sample(plan, &plan->inputs, job_progress_stage(&job, seconds.sample), e) &&
+    bool ok = trials_of->sample(plan, &plan->inputs, job_progress_stage(&job, seconds.sample), e) &&
               cover_needed(t, e) && measure_with_ranks(t, job_progress_stage(&job, measuring), fresh, e) &&
-              plan->studies->trials(plan, t->needed, t->trial_layers, t->found,
-                                    job_progress_stage(&job, trials), &seconds, e);
+              trials_of->trials(plan, t->needed, t->trial_layers, t->found, job_progress_stage(&job, trials),
+                                &seconds, e);
     if (ok) job_progress_end(&job);
     drop_sample(plan);
-    memory_budget_give_back(); /* the calibration's memory was reckoned without all this */
+    trials_of->end(); /* the rounding's memory was computed without all this */
     return ok;
 }
 
@@ -241,9 +241,8 @@ static bool measure_all(target *t, bool *fresh, gq_error *e) {
 static bool decide_trials(target *t, gq_error *e) {
     gq_plan *plan = t->plan;
     uint64_t least;
-    if (!plan->calibration) return true;
-    if (!plan->studies->decide_layers(plan, t->needed, &t->trial_layers, &least, e)) return false;
-    plan->calibration->facts.has_trials = true, plan->calibration->facts.trial_layers = t->trial_layers;
+    if (!measure_trials(plan)) return true;
+    if (!measure_trials(plan)->decide_layers(plan, t->needed, &t->trial_layers, &least, e)) return false;
     return t->trial_layers || !least ||
            warnings_add(
                &plan->warnings, e,
@@ -263,7 +262,7 @@ static bool target_measure(target *t, gq_error *e) {
     if (!path) return gq_fail_memory(e, strlen(plan_input(plan)) + 32);
     bool ok = decide_trials(t, e) && (!asked || !*asked || measure_may_replace(path, e)), fresh = false;
     measure_key(plan, t->needed, t->trial_layers, key);
-    ok = ok && (plan->calibration || cover_needed(t, e)); /* which types apply depends on it */
+    ok = ok && (measure_trials(plan) || cover_needed(t, e)); /* which types apply depends on it */
     if (ok && comm_is_first(plan->comm)) measure_read(plan, path, key, t->found);
     ok = ok && comm_broadcast(plan->comm, t->found, plan->n_tensors * sizeof *t->found, e) &&
          measure_all(t, &fresh, e);
@@ -298,7 +297,7 @@ static double power_of(const target *t, size_t i) {
 /* Through what a tensor's errors act on the rest of the model, and how often: where nothing was tried. */
 static double presumed_harm(const target *t, size_t i) {
     double outlet = power_of(t, t->outlets[i]);
-    return mix_harm(t->plan->sources[i].name, outlet > 0 ? outlet : power_of(t, i), &t->uses);
+    return mix_sensitivity(t->plan->sources[i].name, outlet > 0 ? outlet : power_of(t, i), &t->uses);
 }
 
 /* Nats and what is presumed are different units: the presumed of those that are known in both, over what they
@@ -460,7 +459,7 @@ static double expected_of(const target *t, size_t i, uint32_t type, double unit)
 /* Sets the divergence to expect of an output that has its types. Without trials, errors have no unit. */
 static void target_foretell(target *t) {
     plan_output *out = &t->plan->outputs[t->output];
-    if (!t->plan->calibration || !t->trial_layers) return;
+    if (!t->trial_layers) return;
     double unit = presumed_unit(t), sum = 0;
     for (size_t i = 0; i < t->plan->n_tensors; i++) sum += expected_of(t, i, out->tensors[i].to, unit);
     out->summary.expected = sum;

@@ -13,7 +13,7 @@
 #include "gguf/facts.h"
 #include "imatrix/imatrix.h"
 #include "mixes/mixes.h"
-#include "study/importance.h"
+#include "quantize/inspect/importance.h"
 
 struct gq_imatrix {
     imatrix data;

@@ -1,11 +1,10 @@
-/* The running sums behind divergence.h, which has the formula. Positions are kept in groups of LANES, and
+/* The running sums behind kld.h, which has the formula. Positions are kept in groups of LANES, and
  * every loop runs over the positions of a group, two doubles at a time. A tile of the vocabulary is gone
  * through twice: the first time finds the new maximum of each position and scales what has been summed to it,
  * the second adds the exponentials relative to that maximum, so that none overflows. A group belongs to one
  * thread and no sum runs across positions; exp is our own. That is why figures are the same for any number of
- * threads and on any machine.
- */
-#include "forward/stream/divergence.h"
+ * threads and on any machine. */
+#include "forward/stream/kld.h"
 
 #include <float.h>
 #include <math.h>
@@ -21,48 +20,48 @@ enum { LANES = 32 };
 typedef struct lanes {
     double max[LANES];
     double sum[LANES];   /* of e^(z - max) */
-    double cross[LANES]; /* of e^(z - max) (z - w), where z and max are the original's */
+    double cross[LANES]; /* of e^(z - max) (z - w), where z and max are the base model's */
     double right[LANES]; /* the right token's logit */
     int64_t top[LANES];
 } lanes;
 
-struct divergence {
+struct kld {
     threads_pool *pool;
     size_t models, positions, capacity; /* capacity: in groups of LANES positions */
     uint32_t *right;                    /* per position */
     lanes *sums;                        /* per group, then per model */
 };
 
-static void lay_out_divergence(divergence *d, size_t positions, size_t copies, memory_ledger *l) {
+static void kld_lay_out(kld *d, size_t positions, size_t copies, memory_ledger *l) {
     d->models = copies + 1, d->capacity = positions / LANES + 1;
     d->sums = memory_take_zeros(l, mul_sat(d->capacity, d->models), sizeof *d->sums);
     d->right = memory_take_zeros(l, d->capacity, LANES * sizeof *d->right);
 }
 
-uint64_t divergence_bytes(size_t positions, size_t copies) {
+uint64_t kld_bytes(size_t positions, size_t copies) {
     memory_ledger l = {.counts = true};
-    lay_out_divergence(&(divergence){.pool = NULL}, positions, copies, &l);
+    kld_lay_out(&(kld){.pool = NULL}, positions, copies, &l);
     return l.bytes;
 }
 
-divergence *divergence_new(size_t positions, size_t copies, threads_pool *pool, gq_error *e) {
+kld *kld_new(size_t positions, size_t copies, threads_pool *pool, gq_error *e) {
     memory_ledger l = {.failed = false};
-    divergence *d = calloc(1, sizeof *d);
+    kld *d = calloc(1, sizeof *d);
     if (!d) return gq_fail_memory(e, sizeof *d), NULL;
     d->pool = pool;
-    lay_out_divergence(d, positions, copies, &l);
+    kld_lay_out(d, positions, copies, &l);
     if (memory_had(&l, e)) return d;
-    divergence_free(d);
+    kld_free(d);
     return NULL;
 }
 
-void divergence_free(divergence *d) {
+void kld_free(kld *d) {
     if (!d) return;
     free(d->sums), free(d->right);
     free(d);
 }
 
-void divergence_start(divergence *d, size_t positions, const uint32_t *right) {
+void kld_start(kld *d, size_t positions, const uint32_t *right) {
     d->positions = positions;
     memcpy(d->right, right, positions * sizeof *right);
     size_t n = (positions + LANES - 1) / LANES * d->models;
@@ -71,14 +70,14 @@ void divergence_start(divergence *d, size_t positions, const uint32_t *right) {
         for (size_t t = 0; t < LANES; t++) d->sums[i].max[t] = -DBL_MAX;
 }
 
-divergence *divergence_of_windows(const forward_job *j, size_t first, size_t windows, size_t from, size_t n,
-                                  size_t copies, threads_pool *pool, gq_error *e) {
+kld *kld_of_windows(const forward_job *j, size_t first, size_t windows, size_t from, size_t n, size_t copies,
+                    threads_pool *pool, gq_error *e) {
     uint32_t *right = malloc(windows * n * sizeof *right);
     if (!right) return gq_fail_memory(e, windows * n * sizeof *right), NULL;
     for (size_t i = 0; i < windows * n; i++)
         right[i] = forward_job_right(j, (first + i / n) * j->context + from + i % n + 1);
-    divergence *d = divergence_new(windows * n, copies, pool, e);
-    if (d) divergence_start(d, windows * n, right);
+    kld *d = kld_new(windows * n, copies, pool, e);
+    if (d) kld_start(d, windows * n, right);
     free(right);
     return d;
 }
@@ -153,7 +152,7 @@ static void raise_maximum(lanes *to, uint32_t first, uint32_t rows, const float 
 
 /* Adds a tile at the group of positions that begins at `at`: LANES of them, fewer at the end. to: sums per
  * model. */
-static void lanes_add_group(const divergence *d, lanes *to, size_t at, uint32_t first, uint32_t rows,
+static void lanes_add_group(const kld *d, lanes *to, size_t at, uint32_t first, uint32_t rows,
                             const float *const *logits, size_t stride) {
     size_t n = d->positions - at < LANES ? d->positions - at : LANES;
     double scale[LANES], unused[LANES], e[LANES];
@@ -189,7 +188,7 @@ static void lanes_add_group(const divergence *d, lanes *to, size_t at, uint32_t 
 }
 
 typedef struct tile {
-    const divergence *d;
+    const kld *d;
     uint32_t first, rows;
     const float *const *logits;
     size_t stride;
@@ -201,19 +200,76 @@ static void add_groups_tile(void *data, size_t group, int) {
                     t->stride);
 }
 
-void divergence_tile(divergence *d, uint32_t first, uint32_t rows, const float *const *logits,
-                     size_t stride) {
+void kld_tile(kld *d, uint32_t first, uint32_t rows, const float *const *logits, size_t stride) {
     tile t = {d, first, rows, logits, stride};
     threads_for(d->pool, (d->positions + LANES - 1) / LANES, THREADS_EVEN, add_groups_tile, &t);
 }
 
-divergence_figures divergence_at(const divergence *d, size_t position, size_t model) {
+kld_figures kld_at(const kld *d, size_t position, size_t model) {
     const lanes *original = d->sums + position / LANES * d->models, *l = original + model;
     size_t t = position % LANES;
     double whole = l->max[t] + log(l->sum[t]), of_original = original->max[t] + log(original->sum[t]);
-    divergence_figures f = {.log_p = l->right[t] - whole, .log_sum = whole, .top = (uint32_t)l->top[t]};
+    kld_figures f = {.log_p = l->right[t] - whole, .log_sum = whole, .top = (uint32_t)l->top[t]};
     /* The true value is never below 0; rounding may put one near 0 there. */
     if (model) f.divergence = fmax(0, l->cross[t] / original->sum[t] - of_original + whole);
     if (!isfinite(whole) || !isfinite(of_original)) f.divergence = (double)NAN;
     return f;
+}
+
+/* ---- predictions of the next token ---- */
+
+typedef struct predicting {
+    const forward_predictions *to;
+    forward_run *run;
+    size_t from, n, copies; /* positions of a window */
+    size_t first_window, windows;
+    kld *divergence; /* of these windows */
+} predicting;
+
+static bool predictions_start(void *data, size_t first_window, size_t windows, gq_error *e) {
+    predicting *p = data;
+    p->first_window = first_window, p->windows = windows;
+    kld_free(p->divergence);
+    p->divergence = kld_of_windows(p->to->job, first_window, windows, p->from, p->n, p->copies,
+                                   forward_run_pool(p->run), e);
+    return p->divergence;
+}
+
+static bool predictions_tile(void *data, size_t first, size_t rows, const float *const *logits, size_t stride,
+                             gq_error *) {
+    const predicting *p = data;
+    kld_tile(p->divergence, (uint32_t)first, (uint32_t)rows, logits, stride);
+    return true;
+}
+
+static bool predictions_end(void *data, gq_error *e) {
+    const predicting *p = data;
+    const forward_job *j = p->to->job;
+    for (size_t i = 0; i < p->windows * p->n; i++) {
+        size_t next = (p->first_window + i / p->n) * j->context + p->from + i % p->n + 1;
+        double weight = forward_job_weight(j, next);
+        if (weight > 0 && !p->to->at(p->to->data, p->divergence, i, next, weight, e)) return false;
+    }
+    return true;
+}
+
+static bool predictions_block(void *data, size_t i, forward_layer *l, bool is_done, gq_error *e) {
+    const predicting *p = data;
+    return p->to->block(p->to->data, i, l, is_done, e);
+}
+
+bool forward_run_predictions(forward_run *r, forward_stream *const *streams, size_t n,
+                             const forward_predictions *to, gq_error *e) {
+    size_t from = forward_predicts_from(to->model, to->job->context);
+    predicting p = {.to = to, .run = r, .from = from, .n = to->job->context - 1 - from, .copies = n - 1};
+    const forward_head head = {.from = forward_job_place(to->job, from),
+                               .n = p.n,
+                               .start = predictions_start,
+                               .tile = predictions_tile,
+                               .end = predictions_end,
+                               .block = to->block ? predictions_block : NULL,
+                               .data = &p};
+    bool ok = forward_run_head(r, streams, n, &head, e);
+    kld_free(p.divergence);
+    return ok;
 }

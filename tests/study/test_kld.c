@@ -2,7 +2,7 @@
  * what follows from them: means, errors, quantiles. */
 #include <math.h>
 
-#include "forward/stream/divergence.h"
+#include "forward/stream/kld.h"
 #include "study/evaluate/figures.h"
 #include "tests/support/model.h"
 
@@ -32,16 +32,16 @@ FIXTURE(free_logits) {
     return 0;
 }
 
-static divergence *run_tiles(uint32_t rows, int threads) {
+static kld *run_tiles(uint32_t rows, int threads) {
     gq_error e;
     threads_pool *pool = threads_pool_new(threads);
-    divergence *d = divergence_new(POSITIONS, MODELS - 1, pool, &e);
+    kld *d = kld_new(POSITIONS, MODELS - 1, pool, &e);
     assert_non_null(d);
-    divergence_start(d, POSITIONS, right);
+    kld_start(d, POSITIONS, right);
     for (uint32_t first = 0; first < VOCABULARY; first += rows) {
         const float *tile[MODELS];
         for (size_t m = 0; m < MODELS; m++) tile[m] = logits[m] + first * STRIDE;
-        divergence_tile(d, first, first + rows < VOCABULARY ? rows : VOCABULARY - first, tile, STRIDE);
+        kld_tile(d, first, first + rows < VOCABULARY ? rows : VOCABULARY - first, tile, STRIDE);
     }
     threads_pool_free(pool);
     return d;
@@ -55,7 +55,7 @@ static long double log_sum(const float *z) {
 }
 
 TEST(figures_are_those_of_all_logits_at_once) {
-    divergence *d = run_tiles(256, 2);
+    kld *d = run_tiles(256, 2);
     for (size_t t = 0; t < POSITIONS; t++)
         for (size_t m = 0; m < MODELS; m++) {
             const float *z = logits[0] + t, *w = logits[m] + t;
@@ -66,27 +66,26 @@ TEST(figures_are_those_of_all_logits_at_once) {
                 kl += expl(p) * (p - q);
                 if (w[i * STRIDE] > w[top * STRIDE]) top = i;
             }
-            divergence_figures f = divergence_at(d, t, m);
+            kld_figures f = kld_at(d, t, m);
             assert_int_equal(f.top, top);
             assert_true(fabsl((long double)f.log_p - ((long double)w[right[t] * STRIDE] - of_w)) < 1e-12L);
             if (!(fabsl((long double)f.divergence - kl) < 1e-13L + 1e-12L * kl))
                 fail_msg("position %zu, model %zu: %.17g, expected %.17Lg", t, m, f.divergence, kl);
         }
-    divergence_free(d);
+    kld_free(d);
 }
 
 /* The vocabulary's order is kept, so a thread more or less changes no bit; tiles change the last ones. */
 TEST(threads_change_nothing) {
-    divergence *one = run_tiles(64, 1), *three = run_tiles(64, 3), *single = run_tiles(1, 1);
+    kld *one = run_tiles(64, 1), *three = run_tiles(64, 3), *single = run_tiles(1, 1);
     for (size_t t = 0; t < POSITIONS; t++)
         for (size_t m = 0; m < MODELS; m++) {
-            divergence_figures a = divergence_at(one, t, m), b = divergence_at(three, t, m),
-                               c = divergence_at(single, t, m);
+            kld_figures a = kld_at(one, t, m), b = kld_at(three, t, m), c = kld_at(single, t, m);
             assert_memory_equal(&a.divergence, &b.divergence, sizeof a.divergence);
             assert_memory_equal(&a.log_p, &b.log_p, sizeof a.log_p);
             assert_true(fabs(a.divergence - c.divergence) < 1e-12 && a.top == c.top);
         }
-    divergence_free(one), divergence_free(three), divergence_free(single);
+    kld_free(one), kld_free(three), kld_free(single);
 }
 
 /* The first of equals is the top; the same logits, or all of them shifted, are no divergence; and what is no
@@ -95,16 +94,16 @@ TEST(extremes_are_met) {
     float z[3][4] = {{-1e30f, 5, 1, 0}, {1e30f, 5, NAN, 0}, {0, 5, 1, INFINITY}},
           w[3][4] = {{-1e30f, 105, 1, 0}, {1e30f, 105, 2, 0}, {0, 105, 1, 1}};
     gq_error e;
-    divergence *d = divergence_new(4, 1, NULL, &e);
-    divergence_start(d, 4, (uint32_t[]){1, 1, 1, 1});
-    divergence_tile(d, 0, 3, (const float *[]){&z[0][0], &w[0][0]}, 4);
-    divergence_figures first = divergence_at(d, 0, 1), flat = divergence_at(d, 1, 1);
+    kld *d = kld_new(4, 1, NULL, &e);
+    kld_start(d, 4, (uint32_t[]){1, 1, 1, 1});
+    kld_tile(d, 0, 3, (const float *[]){&z[0][0], &w[0][0]}, 4);
+    kld_figures first = kld_at(d, 0, 1), flat = kld_at(d, 1, 1);
     assert_true(first.divergence == 0 && first.log_p == 0 && first.top == 1);
     assert_true(flat.divergence < 1e-13 && flat.top == 0 && fabs(flat.log_p + log(3)) < 1e-13);
-    assert_true(isnan(divergence_at(d, 2, 1).divergence));
-    assert_true(isnan(divergence_at(d, 3, 1).divergence));
-    assert_true(isnan(divergence_at(d, 2, 0).divergence));
-    divergence_free(d);
+    assert_true(isnan(kld_at(d, 2, 1).divergence));
+    assert_true(isnan(kld_at(d, 3, 1).divergence));
+    assert_true(isnan(kld_at(d, 2, 0).divergence));
+    kld_free(d);
 }
 
 /* ---- what follows ---- */
