@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "publish/text.h"
 
 bool base_model_is_id(const char *text, size_t n) {
     static const char good[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
@@ -48,18 +49,14 @@ static bool base_model_take(base_model *to, const char *id, size_t n, const char
 /* Takes what a key of the metadata names. */
 static bool base_model_of_key(base_model *to, const gq_model *m, const char *key, const char *name,
                               gq_error *e) {
-    enum { MOST = 512 };
-    gq_value v;
-    char text[MOST];
-    size_t n, i = gq_model_find_key(m, key);
-    const gq_metadata *all = gq_model_metadata(m, &n);
-    if (to->id || i >= n || all[i].list || gq_metadata_values(&all[i], &v, 1) != 1 || v.kind != GQ_TEXT ||
-        v.length >= MOST)
-        return true;
-    snprintf(text, sizeof text, "%.*s", (int)v.length, v.text);
-    const char *id = base_model_of_url(text);
+    char id_or_url[512];
+    size_t n;
+    const char *text = to->id ? NULL : page_model_text(m, key, &n);
+    if (!text || n >= sizeof id_or_url) return true;
+    snprintf(id_or_url, sizeof id_or_url, "%.*s", (int)n, text);
+    const char *id = base_model_of_url(id_or_url);
     if (!id || (name && !base_model_is_named(id, name))) return true;
-    return base_model_take(to, id, strlen(id), all[i].key, e);
+    return base_model_take(to, id, strlen(id), key, e);
 }
 
 /* Takes OWNER/NAME of a folder in the hub's cache: .../models--OWNER--NAME/snapshots/REVISION. */

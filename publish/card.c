@@ -79,14 +79,14 @@ static void card_add_task(fact_list *l, const gq_model *m, const fact_list *tags
 static void card_add_datasets(fact_list *l, const gq_model *m) {
     char key[64];
     for (int i = 0; i < CARD_VALUES_MOST; i++) {
-        fact_list url = {.n = 0};
+        size_t n;
         snprintf(key, sizeof key, "general.dataset.%d.repo_url", i);
-        card_add_key(&url, "url", m, key);
-        const char *id = base_model_of_url(fact_text(&url, "url"));
+        const char *text = page_model_text(m, key, &n);
+        if (!text) break;
+        char *url = strndup(text, n);
+        const char *id = url ? base_model_of_url(url) : NULL;
         if (id) fact_add(l, "dataset", "%s", id);
-        bool is_last = !url.n;
-        fact_free(&url);
-        if (is_last) break;
+        free(url);
     }
     if (!*fact_text(l, "dataset")) card_add_key(l, "dataset", m, "general.datasets");
     fact_set(l, "has_dataset", *fact_text(l, "dataset"));
@@ -125,12 +125,10 @@ static void card_add_model(fact_list *l, const gq_publication *p) {
 /* Adds the form of a prompt: of the forms in card/prompts.txt the first whose markers the chat template has all.
  * A form is a line of markers, and the lines up to "====". */
 static void card_add_prompt(fact_list *l, const gq_model *m) {
-    gq_value v;
-    size_t n, i = gq_model_find_key(m, "tokenizer.chat_template");
-    const gq_metadata *all = gq_model_metadata(m, &n);
-    if (i >= n || all[i].list || gq_metadata_values(&all[i], &v, 1) != 1 || v.kind != GQ_TEXT) return;
-    char *template = strndup(v.text, v.length < CARD_TEMPLATE_MOST ? v.length : CARD_TEMPLATE_MOST);
-    fact_set(l, "chat_template", v.length);
+    size_t n;
+    const char *text = page_model_text(m, "tokenizer.chat_template", &n);
+    char *template = text && n ? strndup(text, n < CARD_TEMPLATE_MOST ? n : CARD_TEMPLATE_MOST) : NULL;
+    fact_set(l, "chat_template", template);
     for (const char *form = card_prompts; template && *form;) {
         const char *line = strchr(form, '\n') + 1, *end = strstr(line, "\n====\n");
         size_t length = end ? (size_t)(end - line) : strlen(line) - 1;
@@ -202,12 +200,10 @@ static const char *card_draft_words(const char *draft) {
     static const char *const kinds[][2] = {{"eagle3", " --spec-type draft-eagle3"},
                                            {"gemma4-assistant", " --spec-type draft-mtp"}};
     gq_model *m = gq_model_open(draft, NULL);
-    fact_list of = {.n = 0};
-    const char *words = "";
-    if (m) card_add_key(&of, "arch", m, "general.architecture");
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (!strcmp(fact_text(&of, "arch"), kinds[i][0])) words = kinds[i][1];
-    fact_free(&of);
+    size_t n = 0;
+    const char *arch = m ? page_model_text(m, "general.architecture", &n) : NULL, *words = "";
+    for (size_t i = 0; arch && i < sizeof kinds / sizeof *kinds; i++)
+        if (n == strlen(kinds[i][0]) && !memcmp(arch, kinds[i][0], n)) words = kinds[i][1];
     gq_model_close(m);
     return words;
 }

@@ -1,11 +1,11 @@
 /* The chart of KL divergence, or else of the error of weights, against size, as SVG for light and dark pages.
  * Both axes are logarithmic. Names stand beside their points, where the next point leaves room.
  */
-#include <ctype.h>
 #include <math.h>
 #include <string.h>
 
 #include "publish/chart.h"
+#include "publish/text.h"
 
 /* ---- axes ---- */
 
@@ -93,15 +93,6 @@ static void draw_grid(FILE *to, const chart_axis *a, bool upright) {
             draw_line(to, a, upright, all[density]->steps[i] * pow(10, power));
 }
 
-/* Writes a text between tags. */
-static void chart_text(FILE *to, const char *text) {
-    for (const char *c = text; *c; c++)
-        if (strchr("<>&\"", *c))
-            fprintf(to, "&#%d;", *c);
-        else if (!iscntrl((unsigned char)*c))
-            fputc(*c, to);
-}
-
 static void draw_points(FILE *to, const gq_page *p, const chart_axis *x, const chart_axis *y) {
     double last_x = -1e9, last_y = -1e9;
     for (size_t i = p->n; i-- > 0;) { /* smallest first */
@@ -118,7 +109,7 @@ static void draw_points(FILE *to, const gq_page *p, const chart_axis *x, const c
         fprintf(to, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%d\"/><text class=\"name\" x=\"%.1f\" y=\"%.1f\"%s>",
                 cx, cy, POINT, cx + (left ? -10 : 10), cy + 5 + (near ? NAME_HEIGHT - 4 : 0),
                 left ? " text-anchor=\"end\"" : "");
-        chart_text(to, row->type);
+        page_write_text(to, row->type, strlen(row->type), true);
         fputs("</text>\n", to);
         if (!left) last_x = cx, last_y = cy + (near ? NAME_HEIGHT - 4 : 0);
     }

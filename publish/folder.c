@@ -274,17 +274,9 @@ static bool folder_add_file(gq_publication *p, const char *path, const char *lab
 
 /* Whether two models have the same text, or both none, under a key. */
 static bool folder_same_text(const gq_model *a, const gq_model *b, const char *key) {
-    const gq_model *of[] = {a, b};
-    gq_value value[2];
-    bool has[2];
-    for (int i = 0; i < 2; i++) {
-        size_t n, at = gq_model_find_key(of[i], key);
-        const gq_metadata *all = gq_model_metadata(of[i], &n);
-        has[i] = at < n && !all[at].list && gq_metadata_values(&all[at], &value[i], 1) == 1 &&
-                 value[i].kind == GQ_TEXT;
-    }
-    return has[0] == has[1] && (!has[0] || (value[0].length == value[1].length &&
-                                            !memcmp(value[0].text, value[1].text, (size_t)value[0].length)));
+    size_t n, m;
+    const char *of_a = page_model_text(a, key, &n), *of_b = page_model_text(b, key, &m);
+    return !of_a == !of_b && n == m && (!of_a || !memcmp(of_a, of_b, n));
 }
 
 /* What the page calls an earlier file: what its name has behind the model's, or its file type. */

@@ -13,17 +13,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
+#include "base/relay.h"
 #include "base/sized.h"
 #include "base/warnings.h"
 #include "publish/ladder.h"
 #include "quantize/gquant_publish.h"
 
 struct gq_survey {
+    progress_relay relay; /* what plans tell becomes what is told of the survey */
     gq_survey_request request;
     gq_options options;      /* of all plans; its output is `unwritten` */
-    gq_callbacks to, own;    /* the caller's, and those of the plans */
-    gq_progress last;        /* as it was told; size 0: nothing was */
     char *unwritten;         /* a path beside the model, which is never written */
     gq_calibration ids;      /* the calibration again, with the tokens of its text in its place */
     char *ids_text;          /* NULL: no plan has read the text yet */
@@ -43,31 +44,18 @@ struct gq_survey {
 /* The first plan measures; the others, which make the curve of it, take a part of that. */
 static const double SURVEY_MEASURING = .95;
 
+/* Tells a share again, without a part that tells anything. */
 static void survey_tell_share(gq_survey *s, double share) {
-    s->last.share = fmax(s->last.share, share);
-    if (s->last.share == 1) s->last.seconds_left = 0, s->last.tensor = NULL;
-    if (s->last.size) s->to.progress(s->to.user, &s->last);
+    gq_progress now = s->relay.last;
+    now.share = relay_share(&s->relay, share);
+    if (now.size) relay_tell(&s->relay, &now);
 }
 
-static void survey_tell(void *data, const gq_progress *now) {
-    gq_survey *s = data;
-    double before = s->last.share;
-    s->last = *now, s->last.share = before;
-    survey_tell_share(s, SURVEY_MEASURING * now->share);
-}
-
-static bool survey_is_cancelled(void *data) {
-    const gq_survey *s = data;
-    return s->to.cancelled(s->to.user);
-}
-
-static bool survey_take_callbacks(gq_survey *s, gq_error *e) {
-    if (!SIZED_TAKE(s->to, s->options.callbacks, e)) return false;
-    s->own = (gq_callbacks){.size = sizeof s->own, .user = s};
-    if (s->to.progress) s->own.progress = survey_tell;
-    if (s->to.cancelled) s->own.cancelled = survey_is_cancelled;
-    s->options.callbacks = &s->own;
-    return true;
+static void survey_hear(void *relay, const gq_progress *of_part) {
+    gq_survey *s = relay;
+    gq_progress now = relay_progress(&s->relay, of_part);
+    now.share = relay_share(&s->relay, SURVEY_MEASURING * of_part->share);
+    relay_tell(&s->relay, &now);
 }
 
 static uint64_t survey_beside(const gq_survey *s) { return s->facts.cache_bytes + s->facts.buffer_bytes; }
@@ -364,7 +352,8 @@ gq_survey *gq_survey_new(const gq_survey_request *r, gq_error *error) {
     gq_survey *s = calloc(1, sizeof *s);
     if (!s) return gq_fail_memory(error, sizeof *s), NULL;
     bool ok = SIZED_TAKE(s->request, r, &e) && SIZED_TAKE(s->options, s->request.options, &e) &&
-              survey_take_callbacks(s, &e) && (s->options.input || gq_fail_usage(&e, "there is no input"));
+              SIZED_TAKE(s->relay.to, s->options.callbacks, &e) &&
+              (s->options.input || gq_fail_usage(&e, "there is no input"));
     if (ok) {
         const char *slash = strrchr(s->options.input, '/');
         int folder = slash ? (int)(slash + 1 - s->options.input) : 0;
@@ -372,9 +361,10 @@ gq_survey *gq_survey_new(const gq_survey_request *r, gq_error *error) {
              (s->unwritten = NULL, gq_fail_memory(&e, strlen(s->options.input)));
     }
     s->facts.size = sizeof s->facts;
+    s->relay.started = clock_seconds(), s->options.callbacks = relay_callbacks(&s->relay, survey_hear);
     s->options.force = s->options.dry_run = true, s->options.foretell = s->options.calibration;
     ok = ok && survey_fill(s, &e);
-    if (ok) survey_tell_share(s, 1);
+    if (ok) relay_end(&s->relay);
     s->request.options = NULL, s->options = (gq_options){0}; /* which belong to the caller */
     if (ok) return s;
     if (error) *error = e;

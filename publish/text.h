@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "base/error.h"
+#include "quantize/gquant_inspect.h"
 
 /* Writes a text from a file within Markdown, on one line and without markup, or within HTML. */
 void page_write_text(FILE *to, const char *text, size_t n, bool html);
@@ -19,3 +19,5 @@ const char *page_file_name(const char *path);
 
 /* Returns what `write` prints, of *n bytes, malloc'ed. */
 char *page_text(void (*write)(FILE *to, const void *what), const void *what, size_t *n, gq_error *e);
+/* Returns a model's text of *n bytes under a key; points into the model. NULL: it has none. */
+const char *page_model_text(const gq_model *m, const char *key, size_t *n);

@@ -285,7 +285,7 @@ const option_row options[] = {
     VALUE("draft-type", 0, "TYPE", TEXT, TENSOR_TYPE, draft_type, B, "type that the draft is made in (Q8_0)"),
     VALUE("mtp-file", 0, "TYPE", TEXT, TENSOR_TYPE, mtp_file, B, "MTP layers in a file of their own"),
     VALUE("choices", 0, "FILE", TEXT, IN_FILE, choices, E, "multiple-choice questions (JSONL)"),
-    VALUE("chats", 0, "FILE", TEXT, IN_FILE, text, B, "evaluate on chats that gquant-chat has rendered"),
+    VALUE("chats", 0, "FILE", TEXT, IN_FILE, text, B, "evaluate on chats that gquant-chat rendered"),
     VALUE("context", 0, "TOKENS", COUNT, WORD, context, Q | P | E | M | B | COMPUTE,
           "window in tokens (512); plan: context (8192)"),
     VALUE("tokens", 0, "N", COUNT, WORD, tokens, E | M | B | T | COMPUTE, "use only the first N tokens"),

@@ -334,4 +334,29 @@ TEST(prompts_are_those_of_the_chat_template) {
     }
 }
 
+/* Each section of a card's template is closed, within the one that it is in, and holds none of its own name. */
+TEST(templates_are_whole) {
+    static const char *const files[] = {"front", "page", "notes"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char name[64], open[16][32], tag[32];
+        size_t depth = 0, tags = 0;
+        snprintf(name, sizeof name, "../publish/card/%s.template", files[i]);
+        char *text = (char *)read_whole(test_path(name), NULL);
+        for (const char *at = text; (at = strstr(at, "{{")); at += 2, tags++) {
+            assert_int_equal(sscanf(at + 2, "%*[#^/]%31[a-z_0-9]}}", tag) == 1, strchr("#^/", at[2]) != NULL);
+            if (at[2] == '/') {
+                assert_true(depth > 0);
+                assert_string_equal(open[--depth], tag);
+            } else if (strchr("#^", at[2])) {
+                for (size_t k = 0; k < depth; k++) assert_string_not_equal(open[k], tag);
+                assert_true(depth < 16);
+                memcpy(open[depth++], tag, sizeof tag);
+            }
+        }
+        assert_int_equal(depth, 0);
+        assert_true(tags > 5);
+        free(text);
+    }
+}
+
 int main(void) { return tests_run(folder_with_model, folder_remove); }
