@@ -25,10 +25,10 @@ def name_cases(yes, no):
     no("a name without a rule", "model.layers.0.strange.weight|llama", lambda m: m.tensor("model.layers.0.strange.weight", [4]))
     no("a name of 600 bytes", "name of 606 bytes", lambda m: m.tensor("model." + "x" * 600, [4]))
     no("a name of a megabyte", "name of 1000000 bytes", lambda m: m.tensor("x" * 1000000, [4]))
-    no("an empty name", "rule", lambda m: m.tensor("", [4]))
-    no("a layer of 30 digits", "rule", lambda m: m.tensor("model.layers." + "9" * 30 + ".mlp.up_proj.weight", [FF, WIDTH]))
-    no("a layer twice, with zeros in front", "become", lambda m: m.tensor("model.layers.00.mlp.up_proj.weight", [FF, WIDTH]))
-    no("two names with one result", "become", lambda m: m.tensor("language_model.model.norm.weight", [WIDTH]))
+    no("an empty name", "unknown tensor", lambda m: m.tensor("", [4]))
+    no("a layer of 30 digits", "unknown tensor", lambda m: m.tensor("model.layers." + "9" * 30 + ".mlp.up_proj.weight", [FF, WIDTH]))
+    no("a layer twice, with zeros in front", "already", lambda m: m.tensor("model.layers.00.mlp.up_proj.weight", [FF, WIDTH]))
+    no("two names with one result", "already", lambda m: m.tensor("language_model.model.norm.weight", [WIDTH]))
     no("no embedding", "config.json|embedding|embed_tokens", lambda m: m.drop("embed_tokens"))
     no("a head without an embedding", "config.json|embedding", lambda m: (m.set(tie_word_embeddings=False), m.drop("embed_tokens"), m.tensor("lm_head.weight", [TOKENS, WIDTH])))
     yes("a head of its own", lambda m: m.tensor("lm_head.weight", [TOKENS, WIDTH]))
@@ -58,7 +58,7 @@ def expert_cases(yes, no):
     no("all experts are numbers", "experts.0.w", with_experts(lambda m: [m.tensor(n, []) for n in list(m.tensors) if "experts." in n]))
     no("an expert of one dimension", "experts.", with_experts(lambda m: m.tensor(EXPERT + "0.w1.weight", [WIDTH])))
     no("an expert of another shape", "experts.1.w1|shape", with_experts(lambda m: m.tensor(EXPERT + "1.w1.weight", [33, WIDTH])))
-    no("an expert twice", "become", with_experts(lambda m: m.tensor(EXPERT + "01.w1.weight", [32, WIDTH])))
+    no("an expert twice", "is the same part", with_experts(lambda m: m.tensor(EXPERT + "01.w1.weight", [32, WIDTH])))
     no("2000 layers of 65,536 experts", "experts", many_experts)
 
 
