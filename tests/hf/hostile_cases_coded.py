@@ -134,14 +134,14 @@ def coded_cases(yes, no):
     yes("fp8, a scale for each row", fp8([WIDTH, FF], [WIDTH], blocks=None))
     yes("fp8, cut blocks", fp8([WIDTH, FF], [2, 3], blocks=(40, 40)))
     for blocks in ([0, 16], [16, 0], [-16, 16], ["16", "16"], [1.5, 16]):
-        no(f"fp8, blocks {blocks!r}", "config.json|blocks", fp8([WIDTH, FF], [4, 6], blocks=blocks))
+        no(f"fp8, blocks {blocks!r}", "config.json|block size", fp8([WIDTH, FF], [4, 6], blocks=blocks))
     for blocks in ([16], [16, 16, 16], 16, "16"):
         no(f"fp8, blocks {blocks!r}", "down_proj", fp8([WIDTH, FF], [4, 6], blocks=None, weight_block_size=blocks))
     for scale in ([6, 4], [24], [3, 6], [4, 7], [1], [0], [4, 6, 2]):
         no(f"fp8, scales of {scale}", "down_proj.weight|_scale_inv|shape", fp8([WIDTH, FF], scale))
     no("fp8, scales without a weight", "o_proj.weight2_scale_inv|no weight", lambda m: (fp8([WIDTH, FF], [4, 6])(m), m.tensor(P + "self_attn.o_proj.weight2_scale_inv", [1], "F32")))
     for value in ("nan", "inf", "-1"):
-        no("fp8, one scale of " + value, "_scale_inv|whole array", lambda m, value=value: (fp8([WIDTH, FF], [], blocks=None)(m), m.tensor(DOWN + "_scale_inv", [], "F32", struct.pack("<f", float(value)))))
+        no("fp8, one scale of " + value, "_scale_inv|whole tensor", lambda m, value=value: (fp8([WIDTH, FF], [], blocks=None)(m), m.tensor(DOWN + "_scale_inv", [], "F32", struct.pack("<f", float(value)))))
     no("fp8, a scale of -1", "_scale_inv|a scale of -1", lambda m: (fp8([WIDTH, FF], [4, 6])(m), m.tensor(DOWN + "_scale_inv", [4, 6], "F32", struct.pack("<f", -1) * 24)))
     no("fp8, a scale of NaN", "_scale_inv|a scale of nan", lambda m: (fp8([WIDTH, FF], [4, 6])(m), m.tensor(DOWN + "_scale_inv", [4, 6], "F32", struct.pack("<f", float("nan")) * 24)))
     for what, number in (("not a number", "nan"), ("infinite", "inf")):
