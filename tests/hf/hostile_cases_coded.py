@@ -25,10 +25,10 @@ def name_cases(yes, no):
     no("a name without a rule", "model.layers.0.strange.weight|llama", lambda m: m.tensor("model.layers.0.strange.weight", [4]))
     no("a name of 600 bytes", "name of 606 bytes", lambda m: m.tensor("model." + "x" * 600, [4]))
     no("a name of a megabyte", "name of 1000000 bytes", lambda m: m.tensor("x" * 1000000, [4]))
-    no("an empty name", "rule", lambda m: m.tensor("", [4]))
-    no("a layer of 30 digits", "rule", lambda m: m.tensor("model.layers." + "9" * 30 + ".mlp.up_proj.weight", [FF, WIDTH]))
-    no("a layer twice, with zeros in front", "become", lambda m: m.tensor("model.layers.00.mlp.up_proj.weight", [FF, WIDTH]))
-    no("two names with one result", "become", lambda m: m.tensor("language_model.model.norm.weight", [WIDTH]))
+    no("an empty name", "unknown tensor", lambda m: m.tensor("", [4]))
+    no("a layer of 30 digits", "unknown tensor", lambda m: m.tensor("model.layers." + "9" * 30 + ".mlp.up_proj.weight", [FF, WIDTH]))
+    no("a layer twice, with zeros in front", "already", lambda m: m.tensor("model.layers.00.mlp.up_proj.weight", [FF, WIDTH]))
+    no("two names with one result", "already", lambda m: m.tensor("language_model.model.norm.weight", [WIDTH]))
     no("no embedding", "config.json|embedding|embed_tokens", lambda m: m.drop("embed_tokens"))
     no("a head without an embedding", "config.json|embedding", lambda m: (m.set(tie_word_embeddings=False), m.drop("embed_tokens"), m.tensor("lm_head.weight", [TOKENS, WIDTH])))
     yes("a head of its own", lambda m: m.tensor("lm_head.weight", [TOKENS, WIDTH]))
@@ -58,7 +58,7 @@ def expert_cases(yes, no):
     no("all experts are numbers", "experts.0.w", with_experts(lambda m: [m.tensor(n, []) for n in list(m.tensors) if "experts." in n]))
     no("an expert of one dimension", "experts.", with_experts(lambda m: m.tensor(EXPERT + "0.w1.weight", [WIDTH])))
     no("an expert of another shape", "experts.1.w1|shape", with_experts(lambda m: m.tensor(EXPERT + "1.w1.weight", [33, WIDTH])))
-    no("an expert twice", "become", with_experts(lambda m: m.tensor(EXPERT + "01.w1.weight", [32, WIDTH])))
+    no("an expert twice", "is the same part", with_experts(lambda m: m.tensor(EXPERT + "01.w1.weight", [32, WIDTH])))
     no("2000 layers of 65,536 experts", "experts", many_experts)
 
 
@@ -134,14 +134,14 @@ def coded_cases(yes, no):
     yes("fp8, a scale for each row", fp8([WIDTH, FF], [WIDTH], blocks=None))
     yes("fp8, cut blocks", fp8([WIDTH, FF], [2, 3], blocks=(40, 40)))
     for blocks in ([0, 16], [16, 0], [-16, 16], ["16", "16"], [1.5, 16]):
-        no(f"fp8, blocks {blocks!r}", "config.json|blocks", fp8([WIDTH, FF], [4, 6], blocks=blocks))
+        no(f"fp8, blocks {blocks!r}", "config.json|block size", fp8([WIDTH, FF], [4, 6], blocks=blocks))
     for blocks in ([16], [16, 16, 16], 16, "16"):
         no(f"fp8, blocks {blocks!r}", "down_proj", fp8([WIDTH, FF], [4, 6], blocks=None, weight_block_size=blocks))
     for scale in ([6, 4], [24], [3, 6], [4, 7], [1], [0], [4, 6, 2]):
         no(f"fp8, scales of {scale}", "down_proj.weight|_scale_inv|shape", fp8([WIDTH, FF], scale))
     no("fp8, scales without a weight", "o_proj.weight2_scale_inv|no weight", lambda m: (fp8([WIDTH, FF], [4, 6])(m), m.tensor(P + "self_attn.o_proj.weight2_scale_inv", [1], "F32")))
     for value in ("nan", "inf", "-1"):
-        no("fp8, one scale of " + value, "_scale_inv|whole array", lambda m, value=value: (fp8([WIDTH, FF], [], blocks=None)(m), m.tensor(DOWN + "_scale_inv", [], "F32", struct.pack("<f", float(value)))))
+        no("fp8, one scale of " + value, "_scale_inv|whole tensor", lambda m, value=value: (fp8([WIDTH, FF], [], blocks=None)(m), m.tensor(DOWN + "_scale_inv", [], "F32", struct.pack("<f", float(value)))))
     no("fp8, a scale of -1", "_scale_inv|a scale of -1", lambda m: (fp8([WIDTH, FF], [4, 6])(m), m.tensor(DOWN + "_scale_inv", [4, 6], "F32", struct.pack("<f", -1) * 24)))
     no("fp8, a scale of NaN", "_scale_inv|a scale of nan", lambda m: (fp8([WIDTH, FF], [4, 6])(m), m.tensor(DOWN + "_scale_inv", [4, 6], "F32", struct.pack("<f", float("nan")) * 24)))
     for what, number in (("not a number", "nan"), ("infinite", "inf")):

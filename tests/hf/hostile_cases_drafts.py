@@ -71,8 +71,8 @@ def cases(yes, no):
        then(eagle, lambda m: (m.tensor("d2t", [64], "I64", ids(*[0] * 64)), m.config.update(draft_vocab_size=64))))
     no("draft: an id twice", "d2t|two tokens of the draft model map to token 1", then(eagle, lambda m: m.tensor("d2t", [OWN], "I64", ids(0, 0, -1, 1))))
     for name, offset in (("below zero", -1), ("beyond the vocabulary", TOKENS), ("that wraps", 2**63 - 1), ("the least there is", -2**63)):
-        no(f"draft: an id {name}", "d2t|none of the 8", then(eagle, lambda m, o=offset: m.tensor("d2t", [OWN], "I64", ids(o if o < 0 else 0, 0, 1, max(o, 1)))))
-    no("draft: ids beyond a smaller target", "d2t|none of the 4", then(eagle, target_config(vocab_size=4)))
+        no(f"draft: an id {name}", "d2t|one of the target's 8", then(eagle, lambda m, o=offset: m.tensor("d2t", [OWN], "I64", ids(o if o < 0 else 0, 0, 1, max(o, 1)))))
+    no("draft: ids beyond a smaller target", "d2t|one of the target's 4", then(eagle, target_config(vocab_size=4)))
     no("draft: a vocabulary of 2^32 tokens", "vocab_size", then(eagle, lambda m: m.config.update(vocab_size=2**32)))
     no("draft: a vocabulary of 2^31 tokens", "vocabulary", then(eagle, lambda m: m.config.update(vocab_size=2**31)))
 
@@ -94,7 +94,7 @@ def cases(yes, no):
 
     # ---- what is in the folder ----
     no("draft: a pickle of the mask's embedding", "mask_embedding.pt is a pickle|llama.cpp", then(dflash, lambda m: m.files.update({"mask_embedding.pt": b"\x80"})))
-    no("draft: a matrix is missing", "blk.0.attn_q.weight|such a model has one", then(eagle, lambda m: m.drop("q_proj")))
+    no("draft: a matrix is missing", "blk.0.attn_q.weight|which such a model has", then(eagle, lambda m: m.drop("q_proj")))
     no("draft: a matrix is turned", "blk.0.ffn_up.weight|by the config", then(eagle, lambda m: m.tensor("midlayer.mlp.up_proj.weight", [WIDTH, FF])))
 
     # ---- the target ----

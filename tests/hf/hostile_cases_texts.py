@@ -80,8 +80,8 @@ def config_cases(yes, no):
     for value in ([], "LlamaForCausalLM", [5], [None], {}, None):
         no(f"architectures {value}", "config.json|architectures", key("architectures", value))
     no("architecture unknown", "config.json|LlamaForCausalLn|llama.cpp", key("architectures", ["LlamaForCausalLn"]))
-    no("architecture of a megabyte", "config.json|architecture", key("architectures", ["X" * 1000000]))
-    no("architecture with an escape sequence", "config.json|architecture", key("architectures", ["\x1b]0;gone\x07"]))
+    no("architecture of a megabyte", "config.json|XXXX", key("architectures", ["X" * 1000000]))
+    no("architecture with an escape sequence", "config.json|model classes", key("architectures", ["\x1b]0;gone\x07"]))
     for name in ("num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "vocab_size"):
         for value in (-1, 1.5, "1", [1], {"a": 1}, True, 1 << 32, float("nan"), 1e308):
             no(f"{name} is {value!r:.8}", "config.json|" + name, key(name, value))
