@@ -304,7 +304,7 @@ TEST(ids_layers_and_tiles_have_bounds) {
     ids[21] = VARIANT_VOCABULARY;
     bool ran = runs(path("model.gguf"), &e);
     ids[21] = variant_id(21);
-    assert_told("an id", ran, &e, "token 96", "96");
+    assert_told("an id", ran, &e, "token id 96", "96");
     model_source g = open_model(path("model.gguf"));
     forward_model *m = forward_model_new(&g, &e);
     assert_non_null(m);
