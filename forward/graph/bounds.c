@@ -1,6 +1,7 @@
 #include "forward/graph/bounds.h"
 
 #include "forward/graph/keys.h"
+#include "gguf/model.h"
 
 typedef struct bounds_row {
     const char *key;
@@ -47,7 +48,8 @@ bool bounds_check(const model_facts *facts, const char *file, gq_error *e) {
         key_list l = key_list_of(&r, row->key);
         uint64_t n = 1;
         if (!l.kv) continue;
-        if (!key_list_counts(&l, &n)) n = 1;
+        double value; /* of another type it is the row's to refuse, where one reads it */
+        if (!key_list_counts(&l, &n)) n = row->is_integer || model_kv_float(l.kv, &value);
         for (uint64_t i = 0; i < n && r.ok; i++) {
             if (row->is_integer)
                 key_number_at(&r, &l, i, 0, (uint64_t)row->least, (uint64_t)row->most);
