@@ -147,7 +147,7 @@ static size_t evaluate_best(const gq_evaluation *v, gq_level *level) {
     for (size_t i = 1; i < n; i++) {
         gq_level its = GQ_VISIBLE_LOSS;
         if (!gq_evaluation_level(v, i, &its, NULL)) return 0;
-        bool usable = its != GQ_VISIBLE_LOSS, found_usable = best && *level != GQ_VISIBLE_LOSS;
+        bool usable = its < GQ_VISIBLE_LOSS, found_usable = best && *level < GQ_VISIBLE_LOSS;
         bool is_better = usable == found_usable
                              ? usable ? m[i].file_bytes < m[best].file_bytes
                                       : !best || m[i].divergence.value < m[best].divergence.value
@@ -163,13 +163,13 @@ static void evaluate_recommend(const request *r, const gq_evaluation *v) {
     const gq_evaluated *m = gq_evaluation_models(v, &n);
     if (!best) return;
     const char *name = path_reported(m[best].path, r->full_paths);
-    if (level == GQ_VISIBLE_LOSS)
+    if (level >= GQ_VISIBLE_LOSS)
         print_line(stdout,
                    "Recommended: a larger type, or a calibrated file: %s has a visible loss on this text "
-                   "(divergence %.2g nats)%s.",
+                   "(KL divergence %.2g nats)%s.",
                    name, m[best].divergence.value, n > 2 ? ", and it has the least of these" : "");
     else
-        print_line(stdout, "Recommended: %s, %s (divergence %.2g nats)%s.", name, gq_level_text(level),
+        print_line(stdout, "Recommended: %s, %s (KL divergence %.2g nats)%s.", name, gq_level_text(level),
                    m[best].divergence.value,
                    n > 2 ? "; the smallest of these of which that can be said" : "");
     if (m[0].path && !r->base) next_say(r, "compare", "--report", "loss.html", m[0].path, m[best].path, NULL);

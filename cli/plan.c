@@ -114,7 +114,7 @@ static bool any_fits(const survey *s) {
     return false;
 }
 
-/* The largest advised type that fits and needs importance data, NULL: there is none. */
+/* The largest advised type that fits and needs an imatrix, NULL: there is none. */
 static const gq_choice *best_with_importance(const survey *s) {
     const gq_choice *best = NULL;
     for (size_t i = 0; i < s->n; i++)

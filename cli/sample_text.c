@@ -1,4 +1,4 @@
-/* The command `gquant text`: writes the texts that come with gquant, so that importance data, calibration and
+/* The command `gquant text`: writes the texts that come with gquant, so that an imatrix, calibration and
  * evaluation need nothing else. They are compiled in (texts/README.md says what they are made of). */
 #include <stdio.h>
 #include <string.h>
