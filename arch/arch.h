@@ -39,7 +39,7 @@ typedef struct arch_mix {
     bool has_factors; /* llama.cpp multiplies by NAME.scale whatever the matrices of a layer give */
 } arch_mix;
 
-/* What becomes of an array's order and shape. */
+/* What becomes of a source tensor's order and shape. */
 typedef enum arch_image_turn {
     IMAGE_STAYS,
     IMAGE_HALVES,         /* its two halves change places: diffusers has scales before shifts */
@@ -47,16 +47,16 @@ typedef enum arch_image_turn {
     IMAGE_FLAT,           /* its dimensions become one */
 } arch_image_turn;
 
-/* What an array of diffusers' is called by the readers of GGUF files. */
+/* What a source tensor of diffusers' is called by the readers of GGUF files. */
 typedef struct arch_image_rename {
     /* How the name begins, and what takes the place of that; '#' is a number. "": any other name stays. */
     const char *from, *to;
-    /* The array is one part of so many of that name, rows one behind the other; 0 of 0: all of it. */
+    /* The source tensor is one part of so many of that name, rows one behind the other; 0 of 0: all of it. */
     uint8_t part, parts;
     arch_image_turn turn;
 } arch_image_rename;
 
-/* A release of an image model, told by the names of its arrays. */
+/* A release of an image model, known by the names of its source tensors. */
 typedef struct arch_image_mark {
     const char *has[4]; /* all of these; none ends a list */
     /* What its names are, if they are not those that readers of GGUF files know; else NULL. */
@@ -72,9 +72,9 @@ typedef struct arch_image_mark {
 typedef struct arch_image {
     const char *const *keeps;     /* tensors that stay as they are (name_matches); NULL: no such model */
     const arch_image_mark *marks; /* NULL: files are not recognised */
-    const char *const *stays;     /* arrays that are F32: their name has one of these */
+    const char *const *stays;     /* source tensors that are F32: their name has one of these */
     const char *const *left_out;  /* the same: left out */
-    bool folds;                   /* arrays whose rows fit no block are stored as rows of 256 */
+    bool folds;                   /* source tensors whose rows fit no block are stored as rows of 256 */
     bool last_differs;            /* the last block lacks what the others have */
     const char *begins;           /* what readers look for before all names of the model; NULL: nothing */
 } arch_image;
@@ -86,7 +86,8 @@ typedef struct architecture {
     /* Of one that cannot be run: what it is, if it gives no probabilities for the next token of a text, for
      * which other programs could run it; else NULL. */
     const char *kind;
-    bool is_projector; /* what sees or hears for a model; llama.cpp does not read how many blocks it has */
+    bool
+        is_projector; /* the multimodal projector for a model; llama.cpp does not read how many blocks it has */
     /* Layers behind the blocks that have no tensors, and that block_count leaves out: configs of folders count them, and
      * so do llama.cpp's rules of types. */
     uint32_t bare_layers;
@@ -100,7 +101,7 @@ typedef struct architecture {
 /* The row of this name; NULL: there is none. Rows are static. */
 const architecture *arch_named(const char *name);
 const architecture *arch_at(size_t i); /* row i; NULL behind the last */
-/* The row of a model: of two of its name that of embeddings, where a pair says how states are pooled, how long an
+/* The row of a model: of two of its name that of embeddings, where a key says how states are pooled, how long an
  * embedding is, or that tokens see those behind them. */
 const architecture *arch_of_facts(const struct model_facts *facts);
 

@@ -1,4 +1,5 @@
-/* Drafts: small models that propose tokens for a larger one, their target, whose states and vocabulary they use. */
+/* Draft models: small models that propose tokens for a larger one, their target, whose states and vocabulary they
+ * use. */
 #include "arch/rows.h"
 
 #define DRAFT_KIND "a draft, which continues another model's states"
@@ -6,10 +7,10 @@
 /* The vocabulary's matrices, and the tokens that a smaller vocabulary has. */
 #define SHAPED_ENDS \
     SHAPED("output.weight", DIMS(DIM_WIDTH, DIM_DRAFT_TOKENS), .with = "d2t"), \
-        SHAPED("output.weight", DIMS(DIM_WIDTH, DIM_DRAFT_TOKENS), .when = SHAPE_TOLD), \
-        SHAPED("token_embd.weight", DIMS(DIM_WIDTH, DIM_TOKENS), .when = SHAPE_TOLD), \
+        SHAPED("output.weight", DIMS(DIM_WIDTH, DIM_DRAFT_TOKENS), .when = SHAPE_WARNED), \
+        SHAPED("token_embd.weight", DIMS(DIM_WIDTH, DIM_TOKENS), .when = SHAPE_WARNED), \
         SHAPED("d2t", DIMS(DIM_DRAFT_TOKENS), .if_fewer = "draft_vocab_size"), \
-        SHAPED("d2t", DIMS(DIM_DRAFT_TOKENS), .when = SHAPE_FREE)
+        SHAPED("d2t", DIMS(DIM_DRAFT_TOKENS), .when = SHAPE_ALL_OR_NONE)
 
 /* ---- EAGLE-3: one layer, fed with an embedding and with states of three of the target's layers ---- */
 
@@ -37,8 +38,8 @@ static const arch_shape dflash_shapes[] = {
     SHAPED_ENDS,
     SHAPED("markov_w1.weight", DIMS(DIM_MARKOV_RANK, DIM_TOKENS), .with = "markov_w2.weight"),
     SHAPED("markov_w2.weight", DIMS(DIM_MARKOV_RANK, DIM_DRAFT_TOKENS), .with = "markov_w1.weight"),
-    SHAPED("conf_proj.weight", DIMS(DIM_ANY, DIM_1), .when = SHAPE_TOLD, .with = "markov_w1.weight"),
-    SHAPED("conf_proj.bias", DIMS(DIM_1), .when = SHAPE_TOLD, .with = "conf_proj.weight"),
+    SHAPED("conf_proj.weight", DIMS(DIM_ANY, DIM_1), .when = SHAPE_WARNED, .with = "markov_w1.weight"),
+    SHAPED("conf_proj.bias", DIMS(DIM_1), .when = SHAPE_WARNED, .with = "conf_proj.weight"),
     SHAPED("selector_predecessor.weight", DIMS(DIM_SELECTOR_RANK, DIM_TOKENS),
            .with = "selector_successor.weight"),
     SHAPED("selector_successor.weight", DIMS(DIM_SELECTOR_RANK, DIM_TOKENS),
@@ -52,14 +53,14 @@ static const arch_shape dflash_shapes[] = {
     SHAPED("blk.#.attn_norm.weight", DIMS(DIM_WIDTH)),
     SHAPED("blk.#.attn_q.weight", DIMS(DIM_WIDTH, DIM_QUERIES)),
     SHAPED("blk.#.attn_k.weight", DIMS(DIM_WIDTH, DIM_KEYS)),
-    SHAPED("blk.#.attn_v.weight", DIMS(DIM_WIDTH, DIM_KEYS), .when = SHAPE_FREE),
+    SHAPED("blk.#.attn_v.weight", DIMS(DIM_WIDTH, DIM_KEYS), .when = SHAPE_ALL_OR_NONE),
     SHAPED("blk.#.attn_output.weight", DIMS(DIM_QUERIES, DIM_WIDTH)),
     SHAPED("blk.#.attn_q_norm.weight", DIMS(DIM_HEAD_WIDTH)),
     SHAPED("blk.#.attn_k_norm.weight", DIMS(DIM_HEAD_WIDTH)),
-    SHAPED("blk.#.attn_sinks.weight", DIMS(DIM_HEADS), .when = SHAPE_FREE),
-    SHAPED("blk.#.post_attention_norm.weight", DIMS(DIM_WIDTH), .when = SHAPE_FREE),
-    SHAPED("blk.#.post_ffw_norm.weight", DIMS(DIM_WIDTH), .when = SHAPE_FREE),
-    SHAPED("blk.#.layer_output_scale.weight", DIMS(DIM_1), .when = SHAPE_FREE),
+    SHAPED("blk.#.attn_sinks.weight", DIMS(DIM_HEADS), .when = SHAPE_ALL_OR_NONE),
+    SHAPED("blk.#.post_attention_norm.weight", DIMS(DIM_WIDTH), .when = SHAPE_ALL_OR_NONE),
+    SHAPED("blk.#.post_ffw_norm.weight", DIMS(DIM_WIDTH), .when = SHAPE_ALL_OR_NONE),
+    SHAPED("blk.#.layer_output_scale.weight", DIMS(DIM_1), .when = SHAPE_ALL_OR_NONE),
     SHAPED_FFN,
     {0},
 };
@@ -74,7 +75,7 @@ static const arch_shape dspark_deepseek4_shapes[] = {
     SHAPED("output_hc_scale.weight", DIMS(DIM_1)),
     SHAPED("markov_w1.weight", DIMS(DIM_ANY, DIM_TOKENS)),
     SHAPED("markov_w2.weight", DIMS(DIM_ANY, DIM_TOKENS)),
-    SHAPED("conf_proj.weight", DIMS(DIM_ANY, DIM_1), .when = SHAPE_TOLD),
+    SHAPED("conf_proj.weight", DIMS(DIM_ANY, DIM_1), .when = SHAPE_WARNED),
     SHAPED("blk.#.hc_attn_fn.weight", DIMS(DIM_ALL_STREAMS, DIM_STREAM_MIX)),
     SHAPED("blk.#.hc_attn_base.weight", DIMS(DIM_STREAM_MIX)),
     SHAPED("blk.#.hc_attn_scale.weight", DIMS(DIM_3)),
@@ -92,7 +93,7 @@ static const arch_shape dspark_deepseek4_shapes[] = {
     SHAPED("blk.#.attn_output_b.weight", DIMS(DIM_GROUPS_RANK, DIM_WIDTH)),
     SHAPED("blk.#.ffn_norm.weight", DIMS(DIM_WIDTH)),
     SHAPED("blk.#.ffn_gate_inp.weight", DIMS(DIM_WIDTH, DIM_EXPERTS)),
-    SHAPED("blk.#.exp_probs_b.bias", DIMS(DIM_EXPERTS), .when = SHAPE_FREE),
+    SHAPED("blk.#.exp_probs_b.bias", DIMS(DIM_EXPERTS), .when = SHAPE_ALL_OR_NONE),
     SHAPED("blk.#.ffn_gate_exps.weight", DIMS(DIM_WIDTH, DIM_EXPERT_WIDTH, DIM_EXPERTS)),
     SHAPED("blk.#.ffn_up_exps.weight", DIMS(DIM_WIDTH, DIM_EXPERT_WIDTH, DIM_EXPERTS)),
     SHAPED("blk.#.ffn_down_exps.weight", DIMS(DIM_EXPERT_WIDTH, DIM_WIDTH, DIM_EXPERTS)),
@@ -106,7 +107,7 @@ static const arch_shape dspark_deepseek4_shapes[] = {
 
 static const arch_item list_dflash[] = {
     LIST(arch_base),
-    ITEM_IF(".rope.dimension_count", PAIR_SHARE_OF_HEAD, "rope.partial_rotary_factor"),
+    ITEM_IF(".rope.dimension_count", KV_SHARE_OF_HEAD, "rope.partial_rotary_factor"),
     FLOAT_IF(".attention.value_scale", "dflash_config.attention_value_scale"),
     U32_OR(".block_size", "dflash_config.block_size|block_size", 16),
     U32_IF(".conv_kernel_size", "dflash_config.conv_kernel_size"),
@@ -117,17 +118,17 @@ static const arch_item list_dflash[] = {
     FLOAT_IF_NOT_ZERO(".final_logit_softcapping",
                       "dflash_config.final_logit_softcapping|final_logit_softcapping"),
     FLOAT_IF(".embedding_scale", "dflash_config.input_embedding_scale|input_embedding_scale"),
-    ITEM(".target_layers", PAIR_DRAFT_LAYERS),
-    ITEM(NULL, PAIR_DRAFT_WINDOW),
-    ITEM(".attention.causal", PAIR_DRAFT_CAUSAL),
-    ITEM(".rope.dimension_sections", PAIR_DRAFT_SECTIONS),
+    ITEM(".target_layers", KV_DRAFT_LAYERS),
+    ITEM(NULL, KV_DRAFT_WINDOW),
+    ITEM(".attention.causal", KV_DRAFT_CAUSAL),
+    ITEM(".rope.dimension_sections", KV_DRAFT_SECTIONS),
     DFLASH_MASK,
     END,
 };
 
 static const arch_item list_dspark[] = {
     LIST(list_dflash),
-    ITEM(".sample_from_anchor", PAIR_DRAFT_ANCHOR),
+    ITEM(".sample_from_anchor", KV_DRAFT_ANCHOR),
     EXPECT_IF("markov_head_type=vanilla"),
     END,
 };
@@ -139,33 +140,33 @@ static const arch_item list_dspark_gemma4[] = {
     EXPECT_IF("attention_bias=false"),
     EXPECT_IF("enable_moe_block=false"),
     EXPECT_IF("dflash_config.markov_head_type=vanilla"),
-    ITEM(".embedding_scale", PAIR_DRAFT_GEMMA4),
+    ITEM(".embedding_scale", KV_DRAFT_GEMMA4),
     U32(".attention.head_count_kv", "num_global_key_value_heads"),
     U32(".attention.key_length", "global_head_dim"),
     U32(".attention.value_length", "global_head_dim"),
     U32(".rope.dimension_count", "global_head_dim"),
     FLOAT_OR(".rope.freq_base", "full.rope_theta", 1000000),
-    ITEM(".rope.freq_base_swa", PAIR_REMOVE),
+    ITEM(".rope.freq_base_swa", KV_REMOVE),
     FLOAT_IS(".attention.scale", 1),
-    ITEM_NAMES(".hidden_activation", PAIR_TEXT, "gelu_pytorch_tanh"),
+    ITEM_NAMES(".hidden_activation", KV_TEXT, "gelu_pytorch_tanh"),
     U32("tokenizer.ggml.mask_token_id", "dflash_config.mask_token_id|mask_token_id"),
     END,
 };
 
 static const arch_item list_dspark_deepseek4[] = {
     LIST(arch_deepseek4),
-    ITEM(".embedding_length_out", PAIR_REMOVE),
-    ITEM(".attention.compress_ratios", PAIR_DRAFT_RATIOS),
+    ITEM(".embedding_length_out", KV_REMOVE),
+    ITEM(".attention.compress_ratios", KV_DRAFT_RATIOS),
     U32_IS(".hash_layer_count", 0),
     U32(".block_size", "dspark_block_size"),
-    ITEM(".target_layers", PAIR_DRAFT_LAYERS),
+    ITEM(".target_layers", KV_DRAFT_LAYERS),
     U32("tokenizer.ggml.mask_token_id", "dspark_noise_token_id"),
     END,
 };
 
 /* The head is the target's once more, unless the vocabulary is smaller. */
 #define DSPARK_RULES RULES(RULE("lm_head", "output", STEP_DRAFT_HEAD))
-#define DSPARK .pairs = list_dspark, .rules = DSPARK_RULES
+#define DSPARK .metadata = list_dspark, .rules = DSPARK_RULES
 
 const architecture arch_rows_drafts[] = {
     {
@@ -176,11 +177,12 @@ const architecture arch_rows_drafts[] = {
                            CLASS("Eagle3Speculator", .when = WHEN_DRAFT),
                            CLASS("LlamaForCausalLM", .when = WHEN_DRAFT),
                            CLASS("LlamaForCausalLMEagle3", .when = WHEN_DRAFT)),
-                   .pairs = PAIRS(LIST(arch_llama), SHARE_WHOLE(".attention.key_length", PAIR_SHARE_OF_HEAD),
-                                  SHARE_WHOLE(".attention.value_length", PAIR_SHARE_OF_HEAD),
-                                  ITEM(".target_layers", PAIR_DRAFT_EAGLE),
-                                  BOOL_OR(".norm_before_residual", "norm_before_residual", false),
-                                  BOOL_OR(".norm_before_fc", "norm_before_fc", false)),
+                   .metadata =
+                       METADATA(LIST(arch_llama), SHARE_WHOLE(".attention.key_length", KV_SHARE_OF_HEAD),
+                                SHARE_WHOLE(".attention.value_length", KV_SHARE_OF_HEAD),
+                                ITEM(".target_layers", KV_DRAFT_EAGLE),
+                                BOOL_OR(".norm_before_residual", "norm_before_residual", false),
+                                BOOL_OR(".norm_before_fc", "norm_before_fc", false)),
                    .rules = RULES(RULE("fc", "fc"), RULE("lm_head", "output"),
                                   RULE("input_norm", "enc.output_norm"), P("hidden_norm", "attn_norm_2"),
                                   RULE("d2t", "d2t", STEP_DRAFT_IDS), RULE("t2d", "", STEP_DROP)),
@@ -198,9 +200,8 @@ const architecture arch_rows_drafts[] = {
             {CLASSES(
                  CLASS("DFlash2DraftModel"), CLASS("DFlashDraftModel"), CLASS("DSparkDraftModel", DSPARK),
                  CLASS("DSparkSpeculator", DSPARK),
-                 CLASS("DeepseekV4DSparkModel", .like = "deepseek4", .pairs = list_dspark_deepseek4,
-                       .left_out =
-                           NAMES("^layers.", "^embed.", "^head.", "^norm.", "^hc_head_", "^vision."),
+                 CLASS("DeepseekV4DSparkModel", .like = "deepseek4", .metadata = list_dspark_deepseek4,
+                       .left_out = NAMES("^layers.", "^embed.", "^head.", "^norm.", "^hc_head_", "^vision."),
                        .rules = RULES(RULE("layers.#.main_proj", "fc"),
                                       RULE("layers.#.main_norm", "enc.output_norm"),
                                       RULE("layers.#.norm", "output_norm"),
@@ -214,17 +215,17 @@ const architecture arch_rows_drafts[] = {
                                       RULE("layers.#.ffn.gate.bias_vl", "", STEP_DROP),
                                       RULE("layers.#.ffn.gate.tid2eid", "", STEP_DROP)),
                        .shapes = dspark_deepseek4_shapes, .has_stages = true),
-                 CLASS("Gemma4DSparkModel", .pairs = list_dspark_gemma4, .finish = FINISH_DRAFT_GEMMA4,
+                 CLASS("Gemma4DSparkModel", .metadata = list_dspark_gemma4, .finish = FINISH_DRAFT_GEMMA4,
                        .rules = RULES(P("post_attention_layernorm", "post_attention_norm"),
                                       P("pre_feedforward_layernorm", "ffn_norm"),
                                       P("post_feedforward_layernorm", "post_ffw_norm"))),
                  CLASS("Lfm2DSparkDraftModel", DSPARK), CLASS("LingDSparkModel", DSPARK),
                  CLASS("MuseGlimmerAssistantModel",
-                       .pairs = PAIRS(LIST(arch_base), U32(".block_size", "block_size"),
-                                      ITEM(".target_layers", PAIR_DRAFT_LAYERS),
-                                      ITEM_VALUE(NULL, PAIR_DRAFT_WINDOW, NULL, 1), DFLASH_MASK)),
+                       .metadata = METADATA(LIST(arch_base), U32(".block_size", "block_size"),
+                                            ITEM(".target_layers", KV_DRAFT_LAYERS),
+                                            ITEM_VALUE(NULL, KV_DRAFT_WINDOW, NULL, 1), DFLASH_MASK)),
                  CLASS("Qwen3DSparkModel", DSPARK)),
-             .pairs = list_dflash, .has_layer_configs = true,
+             .metadata = list_dflash, .has_layer_configs = true,
              .rules = RULES(
                  RULE("lm_head", "output"), RULE("model.lm_head", "output"),
                  RULE("model.embed_tokens", "token_embd", STEP_DRAFT_EMBEDDING), RULE("model.fc", "fc"),
@@ -247,8 +248,8 @@ const architecture arch_rows_drafts[] = {
                  RULE("model.d2t", "d2t", STEP_DRAFT_IDS), RULE("model.t2d", "", STEP_DROP)),
              .renames = RENAMES({"_codebook", "_codebook.weight", AT_END},
                                 {"layer_scalar", "layer_scalar.weight", AT_END}),
-             .tensor_pairs = TENSOR_PAIRS_CONFIDENCE, .follows = "conf_proj.weight", .target = TARGET_WHOLE,
-             .shapes = dflash_shapes, .needs_no_head = true, .stays = "hc_"},
+             .tensor_metadata = TENSOR_METADATA_CONFIDENCE, .follows = "conf_proj.weight",
+             .target = TARGET_WHOLE, .shapes = dflash_shapes, .needs_no_head = true, .stays = "hc_"},
         .graph = {MIXERS(MIXER_DFLASH), .ffns = {FFN_DFLASH}, .tail = TAIL_SCALE,
                   .has = {MAY_HAVE(WEIGHT_ATTN_SINKS), MAY_HAVE(WEIGHT_POST_ATTENTION_NORM),
                           MAY_HAVE(WEIGHT_POST_FFW_NORM), MAY_HAVE(WEIGHT_LAYER_OUTPUT_SCALE)},

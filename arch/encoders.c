@@ -3,7 +3,7 @@
 
 /* What all of them have. */
 #define ENCODER .both_ways = true, .embeds = true, .tied = TIED_MUST
-#define POOLED_BOTH_WAYS BOOL_IS(".attention.causal", false), ITEM(".pooling_type", PAIR_OWN_POOLING)
+#define POOLED_BOTH_WAYS BOOL_IS(".attention.causal", false), ITEM(".pooling_type", KV_OWN_POOLING)
 
 /* Names of models that are saved without a head. */
 #define BASE_RENAMES \
@@ -40,7 +40,7 @@ static const char *const bert_left_out[] = {"embeddings.position_ids", "pooler.d
                                             "^cls.seq_relationship", NULL};
 
 static const arch_item list_bert[] = {LIST(arch_base),
-                                      ITEM(".classifier.output_labels", PAIR_OWN_LABELS),
+                                      ITEM(".classifier.output_labels", KV_OWN_LABELS),
                                       EXPECT_IF("hidden_act=gelu"),
                                       EXPECT_IF("position_embedding_type=absolute"),
                                       EXPECT_IF("is_decoder=false"),
@@ -63,7 +63,7 @@ static const arch_rule distil_rules[] = {
 static const char *const distil_left_out[] = {"^vocab_", NULL};
 
 static const arch_item list_distil[] = {LIST(arch_base),
-                                        ITEM(".classifier.output_labels", PAIR_OWN_LABELS),
+                                        ITEM(".classifier.output_labels", KV_OWN_LABELS),
                                         EXPECT_IF("activation=gelu"),
                                         EXPECT_IF("sinusoidal_pos_embds=false"),
                                         FLOAT_IS(".attention.layer_norm_epsilon", 1e-12),
@@ -71,7 +71,7 @@ static const arch_item list_distil[] = {LIST(arch_base),
                                         END};
 
 /* RoBERTa's first positions are none of a text. */
-static const arch_item list_roberta[] = {LIST(list_bert), ITEM(".context_length", PAIR_OWN_ROBERTA_LENGTH),
+static const arch_item list_roberta[] = {LIST(list_bert), ITEM(".context_length", KV_OWN_ROBERTA_LENGTH),
                                          END};
 static const arch_rule roberta_rules[] = {
     RULE("embeddings.position_embeddings", "position_embd", STEP_CUT_POSITIONS), {0}};
@@ -87,13 +87,13 @@ static const arch_item list_jina_2[] = {LIST(arch_base),
 
 static const arch_item list_modern[] = {
     LIST(arch_base),
-    ITEM(".classifier.output_labels", PAIR_OWN_LABELS),
+    ITEM(".classifier.output_labels", KV_OWN_LABELS),
     POOLED_BOTH_WAYS,
     U32(".attention.sliding_window", "local_attention"),
     U32_IF(".attention.sliding_window_pattern", "global_attn_every_n_layers"),
-    ITEM_NAMES(".rope.scaling.type", PAIR_TEXT, "none"),
+    ITEM_NAMES(".rope.scaling.type", KV_TEXT, "none"),
     U32(".vocab_size", "vocab_size"),
-    ITEM_NAMES(".hidden_activation", PAIR_COPY_TEXT, "hidden_activation"),
+    ITEM_NAMES(".hidden_activation", KV_COPY_TEXT, "hidden_activation"),
     END,
 };
 #define MODERN(from, to) RULE("layers.#." from, "blk.#." to)
@@ -101,11 +101,11 @@ static const arch_item list_modern[] = {
 /* NeoBERT's feed-forward part has two thirds of the width that its config tells. */
 static const arch_item list_neo[] = {
     LIST(arch_base),
-    ITEM(".classifier.output_labels", PAIR_OWN_LABELS),
+    ITEM(".classifier.output_labels", KV_OWN_LABELS),
     BOOL_IS(".attention.causal", false),
-    ITEM_NAMES(".feed_forward_length", PAIR_OWN_TWO_THIRDS, "intermediate_size"),
+    ITEM_NAMES(".feed_forward_length", KV_OWN_TWO_THIRDS, "intermediate_size"),
     FLOAT_IS(".rope.freq_base", 10000),
-    ITEM_NAMES(".rope.scaling.type", PAIR_TEXT, "none"),
+    ITEM_NAMES(".rope.scaling.type", KV_TEXT, "none"),
     FLOAT_OR(".attention.layer_norm_rms_epsilon", "norm_eps", 1e-6),
     U32_IS(".pooling_type", 2),
     END,
@@ -118,7 +118,7 @@ static const arch_item list_nomic[] = {LIST(arch_base),
                                        EXPECT_IF("use_rms_norm=false"),
                                        EXPECT_IF("activation_function=swiglu"),
                                        POOLED_BOTH_WAYS,
-                                       ITEM(".context_length", PAIR_OWN_NOMIC_LENGTH),
+                                       ITEM(".context_length", KV_OWN_NOMIC_LENGTH),
                                        FLOAT_IF(".rope.freq_base", "rotary_emb_base"),
                                        END};
 
@@ -126,7 +126,7 @@ static const arch_item list_t5encoder[] = {
     U32_OR(".context_length", "n_positions", 512),
     U32(".embedding_length", "d_model"),
     U32(".feed_forward_length", "d_ff"),
-    ITEM(".block_count", PAIR_BLOCKS),
+    ITEM(".block_count", KV_BLOCKS),
     U32(".attention.head_count", "num_heads"),
     U32(".attention.key_length", "d_kv"),
     U32(".attention.value_length", "d_kv"),
@@ -181,22 +181,22 @@ const architecture arch_rows_encoders[] = {
             {CLASSES(
                  CLASS("BertModel"), CLASS("BertForMaskedLM"),
                  CLASS("BertForSequenceClassification", .finish = FINISH_JUDGE),
-                 CLASS("DistilBertModel", .pairs = list_distil, .rules = distil_rules),
-                 CLASS("DistilBertForSequenceClassification", .pairs = list_distil, .rules = distil_rules),
-                 CLASS("DistilBertForMaskedLM", .pairs = list_distil, .rules = distil_rules,
+                 CLASS("DistilBertModel", .metadata = list_distil, .rules = distil_rules),
+                 CLASS("DistilBertForSequenceClassification", .metadata = list_distil, .rules = distil_rules),
+                 CLASS("DistilBertForMaskedLM", .metadata = list_distil, .rules = distil_rules,
                        .left_out = distil_left_out),
-                 CLASS("RobertaModel", .pairs = list_roberta, .rules = roberta_rules,
+                 CLASS("RobertaModel", .metadata = list_roberta, .rules = roberta_rules,
                        .left_out = roberta_left_out,
                        .tokenizer = {.files = {FILE_WORDS, FILE_BYTES}, .exceptions = TOKENS_KINDS}),
-                 CLASS("RobertaForSequenceClassification", .pairs = list_roberta, .rules = roberta_rules,
+                 CLASS("RobertaForSequenceClassification", .metadata = list_roberta, .rules = roberta_rules,
                        .tokenizer = {.files = {FILE_WORDS, FILE_BYTES}, .exceptions = TOKENS_KINDS}),
-                 CLASS("XLMRobertaModel", .pairs = list_roberta, .rules = roberta_rules,
+                 CLASS("XLMRobertaModel", .metadata = list_roberta, .rules = roberta_rules,
                        .left_out = roberta_left_out, .tokenizer = {.files = {FILE_UNIGRAM, FILE_SCORES}}),
-                 CLASS("CamembertModel", .pairs = list_roberta, .rules = roberta_rules,
+                 CLASS("CamembertModel", .metadata = list_roberta, .rules = roberta_rules,
                        .left_out = roberta_left_out, .tokenizer = {.files = {FILE_SCORES}}),
-                 CLASS("XLMRobertaForSequenceClassification", .pairs = list_roberta, .rules = roberta_rules,
-                       .tokenizer = {.files = {FILE_UNIGRAM, FILE_SCORES}})),
-             .pairs = list_bert, .finish = FINISH_KINDS, .rules = bert_rules, .renames = bert_renames,
+                 CLASS("XLMRobertaForSequenceClassification", .metadata = list_roberta,
+                       .rules = roberta_rules, .tokenizer = {.files = {FILE_UNIGRAM, FILE_SCORES}})),
+             .metadata = list_bert, .finish = FINISH_KINDS, .rules = bert_rules, .renames = bert_renames,
              .left_out = bert_left_out, .tokenizer = {.files = {FILE_WORDS}}, .needs_no_head = true},
         .graph = {ATTENTION_AND(FFN_PLAIN), ENCODER, .norm = NORM_LAYER, .place = PLACE_SUMS,
                   .norm_bias = REQUIRED, .ends_bare = true, .embedding_norm = EMBEDDING_WEIGHTED,
@@ -205,7 +205,7 @@ const architecture arch_rows_encoders[] = {
     },
     {
         .name = "nomic-bert",
-        .folder = {CLASSES(CLASS("NomicBertModel")), .pairs = list_nomic, .finish = FINISH_KINDS,
+        .folder = {CLASSES(CLASS("NomicBertModel")), .metadata = list_nomic, .finish = FINISH_KINDS,
                    .rules = RULES(RULE("emb_ln", "token_embd_norm"),
                                   RULE("encoder.layers.#.attn.Wqkv", "blk.#.attn_qkv"),
                                   RULE("encoder.layers.#.attn.out_proj", "blk.#.attn_output"),
@@ -230,7 +230,7 @@ const architecture arch_rows_encoders[] = {
     },
     {
         .name = "jina-bert-v2",
-        .folder = {CLASSES(CLASS("JinaBertModel"), CLASS("JinaBertForMaskedLM")), .pairs = list_jina_2,
+        .folder = {CLASSES(CLASS("JinaBertModel"), CLASS("JinaBertForMaskedLM")), .metadata = list_jina_2,
                    .rules =
                        RULES(LAYER("attention.self.layer_norm_q", "attn_q_norm"),
                              LAYER("attention.self.layer_norm_k", "attn_k_norm"),
@@ -252,9 +252,9 @@ const architecture arch_rows_encoders[] = {
     {
         .name = "jina-bert-v3",
         .folder = {CLASSES(CLASS("XLMRobertaModel", .when = WHEN_KEY, .text = "lora_adaptations")),
-                   .pairs = PAIRS(LIST(arch_base), EXPECT_IF("hidden_act=gelu"),
-                                  EXPECT_IF("position_embedding_type=rotary"), POOLED_BOTH_WAYS,
-                                  ITEM(".context_length", PAIR_OWN_ROBERTA_LENGTH)),
+                   .metadata = METADATA(LIST(arch_base), EXPECT_IF("hidden_act=gelu"),
+                                        EXPECT_IF("position_embedding_type=rotary"), POOLED_BOTH_WAYS,
+                                        ITEM(".context_length", KV_OWN_ROBERTA_LENGTH)),
                    .rules = RULES(RULE("emb_ln", "token_embd_norm"),
                                   RULE("encoder.layers.#.mixer.Wqkv", "blk.#.attn_qkv"),
                                   RULE("encoder.layers.#.mixer.out_proj", "blk.#.attn_output"),
@@ -276,7 +276,7 @@ const architecture arch_rows_encoders[] = {
         .name = "modern-bert",
         .folder = {CLASSES(CLASS("ModernBertModel"), CLASS("ModernBertForSequenceClassification"),
                            CLASS("ModernBertForMaskedLM", .left_out = NAMES("^decoder."))),
-                   .pairs = list_modern,
+                   .metadata = list_modern,
                    .rules = RULES(
                        RULE("embeddings.tok_embeddings", "token_embd"),
                        RULE("embeddings.norm", "token_embd_norm"), RULE("final_norm", "output_norm"),
@@ -297,7 +297,7 @@ const architecture arch_rows_encoders[] = {
         .name = "neo-bert",
         .folder = {CLASSES(CLASS("NeoBERT"), CLASS("NeoBERTForSequenceClassification"),
                            CLASS("NeoBERTLMHead", .left_out = NAMES("^decoder."))),
-                   .pairs = list_neo,
+                   .metadata = list_neo,
                    .rules = RULES(RULE("encoder", "token_embd"), RULE("layer_norm", "enc.output_norm"),
                                   NEO("attention_norm", "attn_norm"), NEO("qkv", "attn_qkv"),
                                   NEO("wo", "attn_output"), NEO("ffn_norm", "ffn_norm"),
@@ -312,18 +312,18 @@ const architecture arch_rows_encoders[] = {
     {
         .name = "eurobert",
         .folder = {CLASSES(CLASS("EuroBertModel"), CLASS("JinaEmbeddingsV5Model")),
-                   .pairs = PAIRS(LIST(arch_base), BOOL_IS(".attention.causal", false),
-                                  ITEM_NAMES(".rope.scaling.type", PAIR_TEXT, "none"),
-                                  ITEM(".pooling_type", PAIR_OWN_POOLING)),
-                   .renames = BASE_RENAMES, .tokenizer = {.exceptions = TOKENS_BOS_IF_TOLD},
+                   .metadata = METADATA(LIST(arch_base), BOOL_IS(".attention.causal", false),
+                                        ITEM_NAMES(".rope.scaling.type", KV_TEXT, "none"),
+                                        ITEM(".pooling_type", KV_OWN_POOLING)),
+                   .renames = BASE_RENAMES, .tokenizer = {.exceptions = TOKENS_BOS_IF_SET},
                    .needs_no_head = true},
         .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_GATED}, ENCODER, .neox = true},
     },
     {
         .name = "gemma-embedding",
         .folder = {CLASSES(CLASS("Gemma3TextModel")),
-                   .pairs = PAIRS(LIST(list_gemma3), U32(".attention.sliding_window", "sliding_window"),
-                                  ITEM(".pooling_type", PAIR_OWN_POOLING), ITEM(NULL, PAIR_OWN_DENSE)),
+                   .metadata = METADATA(LIST(list_gemma3), U32(".attention.sliding_window", "sliding_window"),
+                                        ITEM(".pooling_type", KV_OWN_POOLING), ITEM(NULL, KV_OWN_DENSE)),
                    .rules = RULES(RULE("model.embed_tokens", "token_embd", STEP_CUT_ROWS),
                                   P("post_attention_layernorm", "post_attention_norm"),
                                   RULE("dense_2", "dense_2"), RULE("dense_3", "dense_3")),
@@ -338,7 +338,7 @@ const architecture arch_rows_encoders[] = {
     },
     {
         .name = "llama-embed",
-        .folder = {CLASSES(CLASS("LlamaBidirectionalModel")), .pairs = arch_llama,
+        .folder = {CLASSES(CLASS("LlamaBidirectionalModel")), .metadata = arch_llama,
                    .more = arch_permuted_rules, .renames = BASE_RENAMES, .finish = FINISH_ROPE,
                    .tokenizer = TOKENIZER_LLAMA, .is_silu = true, .needs_no_head = true},
         .graph = {ATTENTION_AND(FFN_EXPERTS, FFN_GATED), ENCODER, .free_head = true, .output_bias = OPTIONAL,
@@ -347,7 +347,7 @@ const architecture arch_rows_encoders[] = {
     },
     {
         .name = "t5encoder",
-        .folder = {CLASSES(CLASS("T5EncoderModel")), .pairs = list_t5encoder, .rules = t5_rules,
+        .folder = {CLASSES(CLASS("T5EncoderModel")), .metadata = list_t5encoder, .rules = t5_rules,
                    .tokenizer = {.files = {FILE_SPIECE}}, .needs_no_head = true},
         .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_GATED, FFN_PLAIN}, T5, .both_ways = true,
                   .embeds = true, .coders = CODERS_ENCODER, .final_norm = "enc.output_norm.weight"},
@@ -357,7 +357,7 @@ const architecture arch_rows_encoders[] = {
         .folder = {CLASSES(CLASS("T5ForConditionalGeneration"), CLASS("T5WithLMHeadModel"),
                            CLASS("MT5ForConditionalGeneration"), CLASS("UMT5ForConditionalGeneration"),
                            CLASS("UMT5Model")),
-                   .pairs = list_t5, .rules = t5_rules, .tokenizer = {.files = {FILE_SPIECE}},
+                   .metadata = list_t5, .rules = t5_rules, .tokenizer = {.files = {FILE_SPIECE}},
                    .is_tied_by_class = true},
         .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_GATED, FFN_PLAIN}, T5, .coders = CODERS_BOTH,
                   .final_norm = "dec.output_norm.weight"},

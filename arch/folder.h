@@ -1,12 +1,12 @@
-/* An architecture's folders from Hugging Face: their classes, the pairs that their configs become, the tensors that
- * their arrays become, their tokenizer's files. Read by hf/. */
+/* An architecture's folders from Hugging Face: their classes, the metadata that their configs become, the tensors
+ * that their source tensors become, their tokenizer's files. Read by hf/. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-struct arch_item;   /* arch/pairs.h */
+struct arch_item;   /* arch/kv.h */
 struct arch_rule;   /* arch/rules.h */
 struct arch_rename; /* the same */
 
@@ -32,34 +32,34 @@ enum { ARCH_FILES = 4 }; /* the longest list, and its end */
 
 /* Exceptions. */
 enum {
-    TOKENS_LLAMA = 1 << 0, /* add_prefix_space counts; two sizes of a vocabulary that mean something */
-    TOKENS_SPACE_IS_TOLD = 1 << 1,     /* add_prefix_space counts with tokenizer.model */
-    TOKENS_MODEL_NO_SPACE = 1 << 2,    /* no space in front with tokenizer.model */
-    TOKENS_PIECES_NO_SPACE = 1 << 3,   /* the same without it */
-    TOKENS_PHI3 = 1 << 4,              /* the tokenizer's class decides between the files */
-    TOKENS_INTERNLM2 = 1 << 5,         /* the added tokens' rules; the end of a turn ends the text */
-    TOKENS_INTERNLM3 = 1 << 6,         /* the end of a turn ends the text */
-    TOKENS_GEMMA = 1 << 7,             /* the end of a turn has a fixed number */
-    TOKENS_GEMMA4 = 1 << 8,            /* no space in front, BOS always */
-    TOKENS_GLM4 = 1 << 9,              /* special tokens by their texts */
-    TOKENS_GLM_MOE = 1 << 10,          /* the same, others */
-    TOKENS_HUNYUAN = 1 << 11,          /* ends of texts and turns from the configs */
-    TOKENS_NEMOTRON = 1 << 12,         /* fixed numbers */
-    TOKENS_MPT = 1 << 13,              /* fixed numbers with tokenizer.model */
-    TOKENS_OMNI = 1 << 14,             /* the end of a turn begins and ends texts */
-    TOKENS_BOS_ALWAYS = 1 << 15,       /* whatever the files say */
-    TOKENS_BOS_NEVER = 1 << 16,        /* the same */
-    TOKENS_BOS_IS_CHECKED = 1 << 17,   /* the files must say so */
-    TOKENS_MULTIPLE_IS_TOLD = 1 << 18, /* the config may have another pad_vocab_size_multiple */
-    TOKENS_SUPPRESSED = 1 << 19,       /* generation_config.json has tokens that are never generated */
-    TOKENS_LAGUNA = 1 << 20,           /* </assistant> is special; the first other end of texts ends turns */
-    TOKENS_ARCTIC = 1 << 21,           /* the files say which added tokens are special */
-    TOKENS_CHATGLM = 1 << 22,          /* special tokens by their texts */
-    TOKENS_SOLAR = 1 << 23,            /* the same */
-    TOKENS_MUSE = 1 << 24,             /* the end of a turn by its text */
-    TOKENS_NO_TEMPLATE = 1 << 25,      /* the template is left out */
+    TOKENS_LLAMA = 1 << 0,        /* add_prefix_space counts; two sizes of a vocabulary that mean something */
+    TOKENS_SPACE_IS_SET = 1 << 1, /* add_prefix_space counts with tokenizer.model */
+    TOKENS_MODEL_NO_SPACE = 1 << 2,   /* no space in front with tokenizer.model */
+    TOKENS_PIECES_NO_SPACE = 1 << 3,  /* the same without it */
+    TOKENS_PHI3 = 1 << 4,             /* the tokenizer's class decides between the files */
+    TOKENS_INTERNLM2 = 1 << 5,        /* the added tokens' rules; the end of a turn ends the text */
+    TOKENS_INTERNLM3 = 1 << 6,        /* the end of a turn ends the text */
+    TOKENS_GEMMA = 1 << 7,            /* the end of a turn has a fixed number */
+    TOKENS_GEMMA4 = 1 << 8,           /* no space in front, BOS always */
+    TOKENS_GLM4 = 1 << 9,             /* special tokens by their texts */
+    TOKENS_GLM_MOE = 1 << 10,         /* the same, others */
+    TOKENS_HUNYUAN = 1 << 11,         /* ends of texts and turns from the configs */
+    TOKENS_NEMOTRON = 1 << 12,        /* fixed numbers */
+    TOKENS_MPT = 1 << 13,             /* fixed numbers with tokenizer.model */
+    TOKENS_OMNI = 1 << 14,            /* the end of a turn begins and ends texts */
+    TOKENS_BOS_ALWAYS = 1 << 15,      /* whatever the files say */
+    TOKENS_BOS_NEVER = 1 << 16,       /* the same */
+    TOKENS_BOS_IS_CHECKED = 1 << 17,  /* the files must say so */
+    TOKENS_MULTIPLE_IS_SET = 1 << 18, /* the config may have another pad_vocab_size_multiple */
+    TOKENS_SUPPRESSED = 1 << 19,      /* generation_config.json has tokens that are never generated */
+    TOKENS_LAGUNA = 1 << 20,          /* </assistant> is special; the first other end of texts ends turns */
+    TOKENS_ARCTIC = 1 << 21,          /* the files say which added tokens are special */
+    TOKENS_CHATGLM = 1 << 22,         /* special tokens by their texts */
+    TOKENS_SOLAR = 1 << 23,           /* the same */
+    TOKENS_MUSE = 1 << 24,            /* the end of a turn by its text */
+    TOKENS_NO_TEMPLATE = 1 << 25,     /* the template is left out */
     TOKENS_ENDS_ALWAYS = 1 << 26, /* texts begin and end with special tokens, where no file says otherwise */
-    TOKENS_BOS_IF_TOLD = 1 << 28, /* nothing in front of texts, where no file says otherwise */
+    TOKENS_BOS_IF_SET = 1 << 28,  /* nothing in front of texts, where no file says otherwise */
     TOKENS_KINDS = 1 << 27,       /* the number of kinds of tokens is written */
     TOKENS_DOTS = 1 << 29,        /* the end of a turn by its text */
 };
@@ -74,23 +74,24 @@ typedef struct arch_tokenizer {
 
 /* ---- classes ---- */
 
-/* Adds tensors that no array has (hf/tensors/computed.c). */
+/* Adds tensors that no source tensor has (hf/tensors/computed.c). */
 #define ARCH_FINISHES(F) \
     F(FINISH_ROPE, hf_finish_rope)                 /* rope_freqs, where the rotation's type is llama3 */ \
     F(FINISH_ROPE_16, hf_finish_rope_16)           /* the same; without a factor it is 16, not 8 */ \
     F(FINISH_ROPE_EVEN, hf_finish_rope_even)       /* the same, for heads of width / heads */ \
-    F(FINISH_ROPE_PARTIAL, hf_finish_rope_partial) /* the same, where layers turn parts of a head */ \
+    F(FINISH_ROPE_PARTIAL, hf_finish_rope_partial) /* the same, where layers rotate parts of a head */ \
     F(FINISH_FACTORS, hf_finish_factors) /* rope_factors_long and _short, where the config has them */ \
     F(FINISH_FACTORS_WHOLE, hf_finish_factors_whole)   /* the same, for whole heads */ \
     F(FINISH_FACTORS_LATENT, hf_finish_factors_latent) /* the same, for qk_rope_head_dim */ \
     F(FINISH_PROPORTIONAL, hf_finish_proportional)     /* gemma 4's rope_freqs */ \
     F(FINISH_RESIDUALS, hf_finish_residuals)           /* kimi-k3: products of a norm and a projection */ \
-    F(FINISH_KINDS, hf_finish_kinds)                   /* tells of encoders without kinds of tokens */ \
+    F(FINISH_KINDS, hf_finish_kinds)                   /* warns of encoders without kinds of tokens */ \
     F(FINISH_JUDGE, hf_finish_judge)                   /* the same, and of the matrix before a classifier */ \
-    F(FINISH_TASKS, hf_finish_tasks)                   /* tells of adapters that are left out */ \
+    F(FINISH_TASKS, hf_finish_tasks)                   /* warns of adapters that are left out */ \
     F(FINISH_QUERY_SCALE, hf_finish_query_scale)       /* muse-glimmer: norms of queries and keys */ \
     F(FINISH_SINUSOIDS, hf_finish_sinusoids)           /* positions of sounds: sines and cosines */ \
-    F(FINISH_DRAFT_GEMMA4, hf_finish_draft_gemma4) /* the same as for gemma 4, unless all of a head turns */
+    F(FINISH_DRAFT_GEMMA4, \
+      hf_finish_draft_gemma4) /* the same as for gemma 4, unless all of a head is rotated */
 
 #define ARCH_FINISH_MEMBER(member, function) member,
 typedef enum arch_finish { FINISH_NOTHING, ARCH_FINISHES(ARCH_FINISH_MEMBER) ARCH_FINISH_LIMIT } arch_finish;
@@ -113,18 +114,18 @@ typedef struct arch_class {
     const char *name; /* NULL ends a list */
     arch_when when;
     const char *text;
-    const char *like;           /* the architecture whose pairs and rules its folders have; NULL: this one */
-    bool is_root;               /* the root's class decides, whatever text_config says of itself */
-    bool turns;                 /* rope turns, though there are recurrent layers */
-    const char *predicting_key; /* in place of the row's */
-    arch_tokenizer tokenizer;   /* in place of the row's; no files: the row's */
-    const struct arch_item *pairs;   /* the same; NULL: the row's */
-    const struct arch_rule *rules;   /* before the row's */
-    const char *const *left_out;     /* besides the row's */
-    arch_finish finish;              /* in place of the row's */
-    bool drops_predicting;           /* blocks under "mtp." are left out */
-    bool is_trunk;                   /* transformers' class without a head */
-    const struct arch_shape *shapes; /* in place of the row's */
+    const char *like;         /* the architecture whose metadata and rules its folders have; NULL: this one */
+    bool is_root;             /* the root's class decides, whatever text_config says of itself */
+    bool turns;               /* RoPE rotates, though there are recurrent layers */
+    const char *mtp_key;      /* in place of the row's */
+    arch_tokenizer tokenizer; /* in place of the row's; no files: the row's */
+    const struct arch_item *metadata; /* the same; NULL: the row's */
+    const struct arch_rule *rules;    /* before the row's */
+    const char *const *left_out;      /* besides the row's */
+    arch_finish finish;               /* in place of the row's */
+    bool drops_mtp;                   /* blocks under "mtp." are left out */
+    bool is_trunk;                    /* transformers' class without a head */
+    const struct arch_shape *shapes;  /* in place of the row's */
     bool has_stages; /* its layers are those under "mtp.", whatever the config says of its target's */
 } arch_class;
 /* The member `classes` of a folder. */
@@ -142,20 +143,20 @@ typedef struct arch_refusal {
 } arch_refusal;
 extern const arch_refusal arch_refused[];
 
-/* ---- drafts ---- */
+/* ---- draft models ---- */
 
 /* What a folder needs of that of its target, the model that it drafts for. */
 typedef enum arch_target {
     TARGET_NONE,
-    TARGET_FILES, /* its tokenizer's files, which the draft's row reads */
+    TARGET_FILES, /* its tokenizer's files, which the draft model's row reads */
     TARGET_WHOLE, /* its tokenizer, as the target's own class has it */
 } arch_target;
 
 /* When a tensor has to be there. */
 typedef enum arch_presence {
     SHAPE_NEEDED,
-    SHAPE_TOLD, /* a warning without it */
-    SHAPE_FREE, /* in all layers or in none */
+    SHAPE_WARNED,      /* a warning without it */
+    SHAPE_ALL_OR_NONE, /* in all layers or in none */
 } arch_presence;
 
 /* The size of one dimension of a tensor, which the config gives (hf/tensors/checks.c). A size that a config does not give
@@ -213,53 +214,54 @@ typedef struct arch_shape {
 
 /* ---- what is particular ---- */
 
-/* Pairs that tensors decide (hf/metadata/metadata.c). */
-typedef enum arch_tensor_pairs {
-    TENSOR_PAIRS_NONE,
-    TENSOR_PAIRS_XIELU,        /* four numbers of each layer's activation */
-    TENSOR_PAIRS_SHARED_WIDTH, /* how wide the shared experts are */
-    TENSOR_PAIRS_ALIBI,        /* jais: the largest bias, from the first slope */
-    TENSOR_PAIRS_LOGIT_SCALE,  /* talkie: the head's gain */
-    TENSOR_PAIRS_CONFIDENCE,   /* DSpark: whether there is a confidence head */
-    TENSOR_PAIRS_NGRAMS,       /* qwen4exp: numbers by which n-grams are looked up */
-    TENSOR_PAIRS_UNTRAINED,    /* minimax-01: special tokens whose embedding is zeros are never generated */
-} arch_tensor_pairs;
+/* Metadata that tensors decide (hf/metadata/metadata.c). */
+typedef enum arch_tensor_metadata {
+    TENSOR_METADATA_NONE,
+    TENSOR_METADATA_XIELU,        /* four numbers of each layer's activation */
+    TENSOR_METADATA_SHARED_WIDTH, /* how wide the shared experts are */
+    TENSOR_METADATA_ALIBI,        /* jais: the largest bias, from the first slope */
+    TENSOR_METADATA_LOGIT_SCALE,  /* talkie: the head's gain */
+    TENSOR_METADATA_CONFIDENCE,   /* DSpark: whether there is a confidence head */
+    TENSOR_METADATA_NGRAMS,       /* qwen4exp: numbers by which n-grams are looked up */
+    TENSOR_METADATA_UNTRAINED, /* minimax-01: special tokens whose embedding is zeros are never generated */
+} arch_tensor_metadata;
 
 /* What MLX does to the folders that it saves (hf/tensors/mlx.c). */
 enum {
-    MLX_NO_NAMES = 1 << 0,             /* its names are not looked up: experts are fused and not turned */
-    MLX_TURNS_QKV = 1 << 1,            /* c_attn is turned already */
-    MLX_TURNS_EXPERTS = 1 << 2,        /* experts are turned already */
+    MLX_NO_NAMES = 1 << 0,             /* its names are not looked up: experts are fused and not transposed */
+    MLX_TRANSPOSES_QKV = 1 << 1,       /* c_attn is transposed already */
+    MLX_TRANSPOSES_EXPERTS = 1 << 2,   /* experts are transposed already */
     MLX_NORMS_BY_CONVOLUTION = 1 << 3, /* a convolution of its shape shows that norms have 1 added */
     MLX_NORMS_BY_NAMES = 1 << 4,       /* its names show it */
     MLX_MULTIPLIES = 1 << 5,           /* it puts some of the config's multipliers into weights */
 };
 
-/* Blocks that predict further tokens. */
-typedef struct arch_predicting {
+/* MTP layers (multi-token prediction). */
+typedef struct arch_mtp {
     const char *key; /* of the config: how many */
     uint32_t fixed;  /* without a key; both absent: there are none */
     uint32_t most;   /* 0: 64 */
-    bool counts;     /* where the key is 0 or missing, the arrays say how many */
-    bool is_one;     /* all arrays under "mtp." are of one block, under "backbone." */
-    bool for_each;   /* what belongs to the whole prediction is in each block */
-} arch_predicting;
+    bool counts;     /* where the key is 0 or missing, the source tensors say how many */
+    bool is_one;     /* all source tensors under "mtp." are of one block, under "backbone." */
+    bool for_each;   /* what all MTP layers share is in each block */
+} arch_mtp;
 
 /* Members that a row does not name are absent, empty or false. */
 typedef struct arch_folder {
-    const arch_class *classes;     /* NULL: folders cannot be read */
-    const struct arch_item *pairs; /* the list ends with MAKE_END */
-    const struct arch_rule *rules; /* before the common ones */
-    const struct arch_rule *more;  /* between both: a family's */
+    const arch_class *classes;        /* NULL: folders cannot be read */
+    const struct arch_item *metadata; /* the list ends with MAKE_END */
+    const struct arch_rule *rules;    /* before the common ones */
+    const struct arch_rule *more;     /* between both: a family's */
     const struct arch_rename *renames;
-    const char *const *left_out; /* arrays whose name contains one of these; "^" in front: begins with it */
     const char *const
-        *kept; /* the same: arrays that a text model has, though their names say that they see */
+        *left_out; /* source tensors whose name contains one of these; "^" in front: begins with it */
+    const char *const *
+        kept; /* the same: source tensors that a text model has, though their names are like a vision encoder's */
     const char *expert_count; /* the config's key, in place of the usual ones */
     arch_tokenizer tokenizer;
-    arch_predicting predicting;
+    arch_mtp mtp;
     arch_finish finish;
-    arch_tensor_pairs tensor_pairs;
+    arch_tensor_metadata tensor_metadata;
     uint32_t mlx;             /* MLX_* */
     const char *stays;        /* tensors whose name has this, or one of several with '|' between, stay F32 */
     bool adds_one;            /* 1 is added to what ends in norm.weight */
@@ -268,7 +270,7 @@ typedef struct arch_folder {
     const char *stack;        /* the config's key of the layers of each of two stacks; NULL: there is one */
     bool first_heads;         /* A_log has more heads than the model */
     bool has_layer_configs;   /* per_layer_config is checked */
-    arch_target target;       /* of a draft */
+    arch_target target;       /* of a draft model */
     const arch_shape *shapes; /* NULL: none is checked */
 
     /* the head */

@@ -4,7 +4,7 @@
 static const arch_item list_gemma[] = {
     LIST(arch_core),
     U32(".feed_forward_length", "intermediate_size"),
-    ITEM(".attention.head_count_kv", PAIR_KV_HEADS),
+    ITEM(".attention.head_count_kv", KV_KV_HEADS),
     FLOAT(".attention.layer_norm_rms_epsilon", NAMES_RMS),
     U32(".attention.key_length", "head_dim"),
     U32(".attention.value_length", "head_dim"),
@@ -22,7 +22,7 @@ const arch_item list_gemma3[] = {
     FLOAT_OR(".rope.freq_base", "full.rope_theta", 1000000),
     U32_OR(".attention.head_count_kv", "num_key_value_heads", 4),
     FLOAT_IF_NOT_ZERO(".final_logit_softcapping", "final_logit_softcapping"),
-    ITEM(NULL, PAIR_OWN_GEMMA3_WINDOW),
+    ITEM(NULL, KV_OWN_GEMMA3_WINDOW),
     END,
 };
 
@@ -30,24 +30,24 @@ static const arch_item list_gemma4[] = {
     LIST(list_gemma3),
     U32(".attention.shared_kv_layers", "num_kv_shared_layers"),
     U32_OR(".embedding_length_per_layer_input", "hidden_size_per_layer_input", 0),
-    ITEM_NAMES(".attention.sliding_window_pattern", PAIR_LAYERS_FLAGS, "layer_types=sliding_attention"),
+    ITEM_NAMES(".attention.sliding_window_pattern", KV_LAYERS_FLAGS, "layer_types=sliding_attention"),
     U32_IF(".expert_feed_forward_length", "expert_intermediate_size|moe_intermediate_size"),
     U32(".attention.key_length", "global_head_dim"),
     U32(".attention.value_length", "global_head_dim"),
     U32(".attention.key_length_swa", "head_dim"),
     U32(".attention.value_length_swa", "head_dim"),
     U32(".rope.dimension_count", "global_head_dim"),
-    ITEM_OR(".rope.dimension_count_swa", PAIR_SHARE_OF_HEAD, "rope.partial_rotary_factor", 1),
-    ITEM(NULL, PAIR_LAYERS_GEMMA4),
+    ITEM_OR(".rope.dimension_count_swa", KV_SHARE_OF_HEAD, "rope.partial_rotary_factor", 1),
+    ITEM(NULL, KV_LAYERS_GEMMA4),
     END};
 
 static const arch_item list_gemma4_assistant[] = {LIST(list_gemma4),
                                                   U32(".embedding_length_out", "backbone_hidden_size"),
-                                                  ITEM(".nextn_predict_layers", PAIR_BLOCKS), END};
+                                                  ITEM(".nextn_predict_layers", KV_BLOCKS), END};
 
 /* Members of both classes. */
 #define GEMMA4_ASSISTANT \
-    .like = "gemma4", .pairs = list_gemma4_assistant, \
+    .like = "gemma4", .metadata = list_gemma4_assistant, \
     .rules = RULES(RULE("pre_projection", "nextn.pre_projection"), \
                    RULE("post_projection", "nextn.post_projection"), \
                    RULE("masked_embedding.centroids", "", STEP_DRAFT_ORDER), \
@@ -73,7 +73,7 @@ static const arch_shape gemma4_assistant_shapes[] = {
 const architecture arch_rows_gemma[] = {
     {
         .name = "gemma",
-        .folder = {CLASSES(CLASS("GemmaForCausalLM")), .pairs = list_gemma, .adds_one = true,
+        .folder = {CLASSES(CLASS("GemmaForCausalLM")), .metadata = list_gemma, .adds_one = true,
                    .has_no_head = true,
                    .tokenizer = {.files = {FILE_MODEL}, .exceptions = TOKENS_MODEL_NO_SPACE | TOKENS_GEMMA},
                    .is_tied_by_class = true},
@@ -83,10 +83,10 @@ const architecture arch_rows_gemma[] = {
     {
         .name = "gemma2",
         .folder = {CLASSES(CLASS("Gemma2ForCausalLM")),
-                   .pairs =
-                       PAIRS(LIST(list_gemma), FLOAT(".attn_logit_softcapping", "attn_logit_softcapping"),
-                             FLOAT(".final_logit_softcapping", "final_logit_softcapping"),
-                             U32(".attention.sliding_window", "sliding_window")),
+                   .metadata =
+                       METADATA(LIST(list_gemma), FLOAT(".attn_logit_softcapping", "attn_logit_softcapping"),
+                                FLOAT(".final_logit_softcapping", "final_logit_softcapping"),
+                                U32(".attention.sliding_window", "sliding_window")),
                    .rules = RULES(P("post_attention_layernorm", "post_attention_norm")), .adds_one = true,
                    .has_no_head = true,
                    .tokenizer = {.files = {FILE_MODEL}, .exceptions = TOKENS_MODEL_NO_SPACE},
@@ -101,7 +101,7 @@ const architecture arch_rows_gemma[] = {
     {
         .name = "gemma3",
         .folder = {CLASSES(CLASS("Gemma3ForCausalLM"), CLASS("Gemma3ForConditionalGeneration")),
-                   .pairs = list_gemma3,
+                   .metadata = list_gemma3,
                    .rules = RULES(RULE("model.embed_tokens", "token_embd", STEP_CUT_ROWS),
                                   P("post_attention_layernorm", "post_attention_norm")),
                    .adds_one = true,
@@ -116,33 +116,32 @@ const architecture arch_rows_gemma[] = {
     },
     {
         .name = "gemma3n",
-        .folder = {CLASSES(CLASS("Gemma3nForCausalLM"), CLASS("Gemma3nForConditionalGeneration")),
-                   .pairs = PAIRS(LIST(list_gemma3), ITEM(NULL, PAIR_OWN_GEMMA_ALTUP),
+        .folder =
+            {CLASSES(CLASS("Gemma3nForCausalLM"), CLASS("Gemma3nForConditionalGeneration")),
+             .metadata = METADATA(LIST(list_gemma3), ITEM(NULL, KV_OWN_GEMMA_ALTUP),
                                   U32(".embedding_length_per_layer_input", "hidden_size_per_layer_input"),
                                   U32(".attention.shared_kv_layers", "num_kv_shared_layers"),
-                                  ITEM(".activation_sparsity_scale", PAIR_LAYERS_GEMMA3N_SPARSITY),
-                                  ITEM_NAMES(".attention.sliding_window_pattern", PAIR_LAYERS_FLAGS,
+                                  ITEM(".activation_sparsity_scale", KV_LAYERS_GEMMA3N_SPARSITY),
+                                  ITEM_NAMES(".attention.sliding_window_pattern", KV_LAYERS_FLAGS,
                                              "layer_types=sliding_attention")),
-                   .rules =
-                       RULES(RULE("model.embed_tokens", "token_embd", STEP_FILL_ROWS),
-                             RULE("model.embed_tokens_per_layer", "per_layer_token_embd", STEP_FILL_ROWS),
-                             RULE("model.per_layer_model_projection", "per_layer_model_proj"),
-                             RULE("model.per_layer_projection_norm", "per_layer_proj_norm"),
-                             RULE("model.altup_projections.*", "altup_proj", STEP_STACK_ALTUP),
-                             RULE("model.altup_unembed_projections.*", "altup_unembd_proj", STEP_STACK_ALTUP),
-                             P("post_attention_layernorm", "post_attention_norm"),
-                             P("per_layer_input_gate", "inp_gate"), P("per_layer_projection", "proj"),
-                             P("post_per_layer_input_norm", "post_norm"),
-                             P("altup.correction_coefs", "altup_correct_coef"),
-                             P("altup.correct_output_scale", "altup_correct_scale"),
-                             P("altup.prediction_coefs", "altup_predict_coef"),
-                             P("altup.modality_router", "altup_router"),
-                             P("altup.router_norm", "altup_router_norm"), P("laurel.linear_left", "laurel_l"),
-                             P("laurel.linear_right", "laurel_r"),
-                             P("laurel.post_laurel_norm", "laurel_post_norm")),
-                   .renames = RENAMES({"_scale", "_scale.weight", AT_END}),
-                   .tokenizer = {.files = {FILE_MODEL, FILE_BYTES}, .exceptions = TOKENS_MODEL_NO_SPACE},
-                   .is_tied_by_class = true, .needs_no_head = true},
+             .rules = RULES(
+                 RULE("model.embed_tokens", "token_embd", STEP_FILL_ROWS),
+                 RULE("model.embed_tokens_per_layer", "per_layer_token_embd", STEP_FILL_ROWS),
+                 RULE("model.per_layer_model_projection", "per_layer_model_proj"),
+                 RULE("model.per_layer_projection_norm", "per_layer_proj_norm"),
+                 RULE("model.altup_projections.*", "altup_proj", STEP_STACK_ALTUP),
+                 RULE("model.altup_unembed_projections.*", "altup_unembd_proj", STEP_STACK_ALTUP),
+                 P("post_attention_layernorm", "post_attention_norm"), P("per_layer_input_gate", "inp_gate"),
+                 P("per_layer_projection", "proj"), P("post_per_layer_input_norm", "post_norm"),
+                 P("altup.correction_coefs", "altup_correct_coef"),
+                 P("altup.correct_output_scale", "altup_correct_scale"),
+                 P("altup.prediction_coefs", "altup_predict_coef"),
+                 P("altup.modality_router", "altup_router"), P("altup.router_norm", "altup_router_norm"),
+                 P("laurel.linear_left", "laurel_l"), P("laurel.linear_right", "laurel_r"),
+                 P("laurel.post_laurel_norm", "laurel_post_norm")),
+             .renames = RENAMES({"_scale", "_scale.weight", AT_END}),
+             .tokenizer = {.files = {FILE_MODEL, FILE_BYTES}, .exceptions = TOKENS_MODEL_NO_SPACE},
+             .is_tied_by_class = true, .needs_no_head = true},
         .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_GATED}, .tail = TAIL_STREAMS, .own_kv_layers = 20,
                   .sparse_layers = 10, .score_scale = SCORES_ONE, .final_cap = 30, .neox = true,
                   .place = PLACE_SANDWICH, .qk = QK_HEAD, .free_head = true, .shares_kv = true,
@@ -155,7 +154,7 @@ const architecture arch_rows_gemma[] = {
                            CLASS("Gemma4UnifiedForConditionalGeneration",
                                  .tokenizer = {.files = {FILE_GEMMA4},
                                                .exceptions = TOKENS_GEMMA4 | TOKENS_SUPPRESSED})),
-                   .pairs = list_gemma4,
+                   .metadata = list_gemma4,
                    .rules =
                        RULES(RULE("model.embed_tokens", "token_embd", STEP_CUT_ROWS),
                              RULE("model.embed_tokens_per_layer", "per_layer_token_embd"),
@@ -211,7 +210,7 @@ const architecture arch_rows_gemma[] = {
         .kind = "a draft, which continues another model's states",
         .folder = {CLASSES(CLASS("Gemma4AssistantForCausalLM", GEMMA4_ASSISTANT),
                            CLASS("Gemma4UnifiedAssistantForCausalLM", GEMMA4_ASSISTANT)),
-                   .pairs = list_gemma4_assistant,
+                   .metadata = list_gemma4_assistant,
                    .tokenizer = {.files = {FILE_GEMMA4}, .exceptions = TOKENS_GEMMA4 | TOKENS_BOS_ALWAYS},
                    .is_tied_by_class = true, .needs_no_head = true, .has_layer_configs = true,
                    .shapes = gemma4_assistant_shapes},

@@ -29,9 +29,9 @@ static const arch_rule nemotron_h_rules[] = {
 
 static const arch_item list_granite[] = {
     LIST(arch_llama),
-    ITEM(".attention.key_length", PAIR_REMOVE),
-    ITEM(".attention.value_length", PAIR_REMOVE),
-    SHARE_WHOLE(".rope.dimension_count", PAIR_SHARE_OF_EVEN_HEAD),
+    ITEM(".attention.key_length", KV_REMOVE),
+    ITEM(".attention.value_length", KV_REMOVE),
+    SHARE_WHOLE(".rope.dimension_count", KV_SHARE_OF_EVEN_HEAD),
     FLOAT_IF_NOT_ZERO(".attention.scale", "attention_multiplier"),
     FLOAT_IF_NOT_ZERO(".embedding_scale", "embedding_multiplier"),
     FLOAT_IF_NOT_ZERO(".residual_scale", "residual_multiplier"),
@@ -50,7 +50,7 @@ static const arch_item list_nemotron_sizes[] = {
     U32(".ssm.conv_kernel", "conv_kernel"),
     U32(".ssm.state_size", "ssm_state_size"),
     U32(".ssm.group_count", "n_groups"),
-    ITEM_NAMES(".ssm.inner_size", PAIR_PRODUCT, "mamba_num_heads mamba_head_dim"),
+    ITEM_NAMES(".ssm.inner_size", KV_PRODUCT, "mamba_num_heads mamba_head_dim"),
     U32(".ssm.time_step_rank", "mamba_num_heads"),
     U32(".attention.key_length", "head_dim|attention_head_dim"),
     U32(".attention.value_length", "head_dim|attention_head_dim"),
@@ -59,7 +59,7 @@ static const arch_item list_nemotron_sizes[] = {
     END,
 };
 
-static const arch_item list_nemotron_h[] = {LIST(list_nemotron_sizes), ITEM(NULL, PAIR_LAYERS_NEMOTRON), END};
+static const arch_item list_nemotron_h[] = {LIST(list_nemotron_sizes), ITEM(NULL, KV_LAYERS_NEMOTRON), END};
 
 /* What both models with experts have. */
 static const arch_item list_nemotron_experts[] = {
@@ -95,26 +95,24 @@ static const char *const switch_left_out[] = {"^model.switch.", "^switch.", "ada
 const architecture arch_rows_granite[] = {
     {
         .name = "granitehybrid",
-        .folder = {CLASSES(CLASS("BambaForCausalLM", .when = WHEN_RECURRENT, .turns = true),
-                           CLASS("GraniteMoeHybridForCausalLM", .when = WHEN_RECURRENT)),
-                   .pairs = PAIRS(LIST(list_granite_experts), U32(".ssm.conv_kernel", "mamba_d_conv"),
-                                  U32(".ssm.state_size", "mamba_d_state"),
-                                  U32(".ssm.group_count", "mamba_n_groups"),
-                                  ITEM_NAMES(".ssm.inner_size", PAIR_PRODUCT, "mamba_expand hidden_size"),
-                                  U32(".ssm.time_step_rank", "mamba_n_heads"),
-                                  U32_IF_NOT_ZERO(".rope.dimension_count", "attn_rotary_emb"),
-                                  ITEM(NULL, PAIR_LAYERS_GRANITE)),
-                   .rules = RULES(
-                       MAMBA("model.layers.#.mamba.", STEP_NEGATIVE_EXP_COLUMN),
-                       MAMBA2("model.layers.#.mamba."), RULE("model.final_layernorm", "output_norm"),
-                       P("pre_ff_layernorm", "ffn_norm"),
-                       P("block_sparse_moe.input_linear", "ffn_gate_exps|blk.#.ffn_up_exps", STEP_HALVES),
-                       P("block_sparse_moe.output_linear", "ffn_down_exps"),
-                       P("shared_mlp.input_linear", "ffn_gate|blk.#.ffn_up", STEP_SHARED_HALVES),
-                       P("shared_mlp.output_linear", "ffn_down", STEP_SHARED)),
-                   .more = arch_permuted_rules, .left_out = granite_left_out,
-                   .renames = arch_backbone_renames,
-                   .tokenizer = {.files = {FILE_MODEL, FILE_BYTES}, .multiple = 8}},
+        .folder =
+            {CLASSES(CLASS("BambaForCausalLM", .when = WHEN_RECURRENT, .turns = true),
+                     CLASS("GraniteMoeHybridForCausalLM", .when = WHEN_RECURRENT)),
+             .metadata = METADATA(
+                 LIST(list_granite_experts), U32(".ssm.conv_kernel", "mamba_d_conv"),
+                 U32(".ssm.state_size", "mamba_d_state"), U32(".ssm.group_count", "mamba_n_groups"),
+                 ITEM_NAMES(".ssm.inner_size", KV_PRODUCT, "mamba_expand hidden_size"),
+                 U32(".ssm.time_step_rank", "mamba_n_heads"),
+                 U32_IF_NOT_ZERO(".rope.dimension_count", "attn_rotary_emb"), ITEM(NULL, KV_LAYERS_GRANITE)),
+             .rules = RULES(
+                 MAMBA("model.layers.#.mamba.", STEP_NEGATIVE_EXP_COLUMN), MAMBA2("model.layers.#.mamba."),
+                 RULE("model.final_layernorm", "output_norm"), P("pre_ff_layernorm", "ffn_norm"),
+                 P("block_sparse_moe.input_linear", "ffn_gate_exps|blk.#.ffn_up_exps", STEP_HALVES),
+                 P("block_sparse_moe.output_linear", "ffn_down_exps"),
+                 P("shared_mlp.input_linear", "ffn_gate|blk.#.ffn_up", STEP_SHARED_HALVES),
+                 P("shared_mlp.output_linear", "ffn_down", STEP_SHARED)),
+             .more = arch_permuted_rules, .left_out = granite_left_out, .renames = arch_backbone_renames,
+             .tokenizer = {.files = {FILE_MODEL, FILE_BYTES}, .multiple = 8}},
         .graph = {MIXERS(MIXER_ATTENTION, MIXER_MAMBA2), .ffns = {FFN_EXPERTS, FFN_GATED},
                   .has = {MAY_HAVE(WEIGHT_FFN_UP_SHEXP)}, .own = {OWN_SCALES_GRANITE, OWN_SHARED_LENGTH},
                   .qkv_bias = OPTIONAL, .output_bias = OPTIONAL, .ffn_bias = OPTIONAL, .free_head = true,
@@ -128,7 +126,7 @@ const architecture arch_rows_granite[] = {
                            CLASS("GraniteSpeechPlusForConditionalGeneration"),
                            CLASS("GraniteMoeHybridForCausalLM", .like = "granitehybrid",
                                  .tokenizer = {.files = {FILE_MODEL, FILE_BYTES}})),
-                   .pairs = list_granite, .more = arch_permuted_rules, .left_out = granite_left_out,
+                   .metadata = list_granite, .more = arch_permuted_rules, .left_out = granite_left_out,
                    .finish = FINISH_ROPE_EVEN, .tokenizer = TOKENIZER_LLAMA, .is_silu = true,
                    .has_own_head = true},
         .graph = {ATTENTION_AND(FFN_EXPERTS, FFN_GATED), .own = {OWN_SCALES_GRANITE}, .output_bias = OPTIONAL,
@@ -144,7 +142,7 @@ const architecture arch_rows_granite[] = {
                                  .text = "num_experts_per_tok", .like = "granitehybrid",
                                  .tokenizer = {.files = {FILE_MODEL, FILE_BYTES}}),
                            CLASS("GraniteMoeSharedForCausalLM")),
-                   .pairs = list_granite_experts,
+                   .metadata = list_granite_experts,
                    .rules = RULES(
                        P("block_sparse_moe.input_linear", "ffn_gate_exps|blk.#.ffn_up_exps", STEP_HALVES),
                        P("block_sparse_moe.output_linear", "ffn_down_exps"),
@@ -160,10 +158,10 @@ const architecture arch_rows_granite[] = {
     {
         .name = "granite_swa",
         .folder = {CLASSES(CLASS("GraniteMoeSWAForCausalLM"), CLASS("GraniteSWAForCausalLM")),
-                   .pairs = PAIRS(LIST(list_granite_experts),
-                                  U32_OR(".attention.sliding_window", "sliding_window", 128),
-                                  ITEM(".attention.sliding_window_pattern", PAIR_LAYERS_GRANITE_WINDOW),
-                                  ITEM_NAMES(".attention.rope_pattern", PAIR_LAYERS_USED, "no_rope_layers")),
+                   .metadata = METADATA(
+                       LIST(list_granite_experts), U32_OR(".attention.sliding_window", "sliding_window", 128),
+                       ITEM(".attention.sliding_window_pattern", KV_LAYERS_GRANITE_WINDOW),
+                       ITEM_NAMES(".attention.rope_pattern", KV_LAYERS_USED, "no_rope_layers")),
                    .rules =
                        RULES(P("self_attn.sinks", "attn_sinks"), P("block_sparse_moe.router", "ffn_gate_inp"),
                              P("block_sparse_moe.experts.gate_up_proj", "ffn_gate_up_exps"),
@@ -186,14 +184,14 @@ const architecture arch_rows_granite[] = {
         .name = "graniteswitch",
         .bare_layers = 1, /* in which llama.cpp compares tokens that switch adapters on with others */
         .folder = {CLASSES(CLASS("GraniteSwitchForCausalLM", .left_out = switch_left_out)),
-                   .pairs =
-                       PAIRS(LIST(list_granite_experts), EXPECT_IF("num_local_experts=0"),
-                             U32_IS(".expert_used_count", 0), U32(".adapters.count", "num_adapters"),
-                             U32(".adapters.lora_rank", "max_lora_rank"),
-                             ITEM_NAMES(".adapters.token_ids_activate", PAIR_INTEGERS, "adapter_token_ids"),
-                             ITEM_NAMES(".adapters.token_ids_substitute", PAIR_INTEGERS,
-                                        "adapter_substitute_token_ids"),
-                             FLOAT_OR(".adapters.router_gain", "control_token_gain", 15)),
+                   .metadata =
+                       METADATA(LIST(list_granite_experts), EXPECT_IF("num_local_experts=0"),
+                                U32_IS(".expert_used_count", 0), U32(".adapters.count", "num_adapters"),
+                                U32(".adapters.lora_rank", "max_lora_rank"),
+                                ITEM_NAMES(".adapters.token_ids_activate", KV_INTEGERS, "adapter_token_ids"),
+                                ITEM_NAMES(".adapters.token_ids_substitute", KV_INTEGERS,
+                                           "adapter_substitute_token_ids"),
+                                FLOAT_OR(".adapters.router_gain", "control_token_gain", 15)),
                    .rules =
                        RULES(P("self_attn.qkv_proj.base_layer", "attn_qkv", STEP_QKV_TURNED),
                              P("self_attn.qkv_proj.lora_B_slices.0", "attn_q.lora_b", STEP_ADAPTERS_Q),
@@ -216,11 +214,11 @@ const architecture arch_rows_granite[] = {
     {
         .name = "nemotron",
         .folder = {CLASSES(CLASS("NemotronForCausalLM")),
-                   .pairs = PAIRS(
-                       LIST(arch_base), U32(".vocab_size", "vocab_size"),
-                       FLOAT(".attention.layer_norm_epsilon", NAMES_NORM "|norm_eps"),
-                       ITEM_NAMES(".rope.dimension_count", PAIR_SHARE_OF_WIDTH, "rope.partial_rotary_factor"),
-                       ITEM(NULL, PAIR_ROPE_NEMOTRON)),
+                   .metadata = METADATA(LIST(arch_base), U32(".vocab_size", "vocab_size"),
+                                        FLOAT(".attention.layer_norm_epsilon", NAMES_NORM "|norm_eps"),
+                                        ITEM_NAMES(".rope.dimension_count", KV_SHARE_OF_WIDTH,
+                                                   "rope.partial_rotary_factor"),
+                                        ITEM(NULL, KV_ROPE_NEMOTRON)),
                    .adds_one = true, .tokenizer = {.files = {FILE_MODEL}, .exceptions = TOKENS_NEMOTRON}},
         .graph = {ATTENTION_AND(FFN_PLAIN), .neox = true, .rope_partial = true, .norm = NORM_LAYER,
                   .norm_bias = REQUIRED, .output_bias = OPTIONAL, .ffn_bias = OPTIONAL, .act = ACT_RELU2,
@@ -228,10 +226,9 @@ const architecture arch_rows_granite[] = {
     },
     {
         .name = "nemotron_h",
-        .folder = {CLASSES(CLASS("NemotronHForCausalLM")), .pairs = list_nemotron_h,
+        .folder = {CLASSES(CLASS("NemotronHForCausalLM")), .metadata = list_nemotron_h,
                    .rules = nemotron_h_rules, .left_out = granite_left_out, .renames = arch_backbone_renames,
-                   .tokenizer = {.multiple = 8, .exceptions = TOKENS_BOS_ALWAYS},
-                   .predicting = {.is_one = true}},
+                   .tokenizer = {.multiple = 8, .exceptions = TOKENS_BOS_ALWAYS}, .mtp = {.is_one = true}},
         .graph = {MIXERS(MIXER_ATTENTION, MIXER_MAMBA2), .ffns = {FFN_PLAIN}, .one_part = true,
                   .qkv_bias = OPTIONAL, .output_bias = OPTIONAL, .ffn_bias = OPTIONAL, .free_head = true,
                   .no_rope = ROPE_NEVER, .act = ACT_RELU2, .extra_layers = true},
@@ -239,18 +236,18 @@ const architecture arch_rows_granite[] = {
     {
         .name = "nemotron_h_moe",
         .folder = {CLASSES(CLASS("NemotronHForCausalLM", .when = WHEN_KEY, .text = "num_experts_per_tok"),
-                           CLASS("NemotronHPuzzleForCausalLM", .drops_predicting = true,
-                                 .pairs = PAIRS(LIST(list_nemotron_sizes),
-                                                ITEM_NAMES(NULL, PAIR_LAYERS_PUZZLE, "block_configs"),
-                                                LIST(list_nemotron_experts)))),
-                   .pairs = PAIRS(
+                           CLASS("NemotronHPuzzleForCausalLM", .drops_mtp = true,
+                                 .metadata = METADATA(LIST(list_nemotron_sizes),
+                                                      ITEM_NAMES(NULL, KV_LAYERS_PUZZLE, "block_configs"),
+                                                      LIST(list_nemotron_experts)))),
+                   .metadata = METADATA(
                        LIST(list_nemotron_h), U32(".expert_used_count", "num_experts_per_tok"),
                        U32(".expert_feed_forward_length", "moe_intermediate_size"),
                        LIST(list_nemotron_experts),
-                       ITEM_IF_NOT_ZERO(".nextn_predict_layers", PAIR_PREDICT, "num_nextn_predict_layers")),
+                       ITEM_IF_NOT_ZERO(".nextn_predict_layers", KV_PREDICT, "num_nextn_predict_layers")),
                    .rules = nemotron_h_rules, .left_out = granite_left_out, .renames = nemotron_renames,
                    .tokenizer = {.multiple = 8},
-                   .predicting = {.key = "num_nextn_predict_layers", .most = 1, .is_one = true}},
+                   .mtp = {.key = "num_nextn_predict_layers", .most = 1, .is_one = true}},
         .graph = {MIXERS(MIXER_ATTENTION, MIXER_MAMBA2), .ffns = {FFN_EXPERTS, FFN_PLAIN},
                   .experts_share = true, .one_part = true,
                   .has = {MAY_HAVE(WEIGHT_EXPERT_CHOICE), MAY_HAVE(WEIGHT_FFN_UP_SHEXP),
@@ -260,7 +257,7 @@ const architecture arch_rows_granite[] = {
                   .routing =
                       {.function = ROUTER_SIGMOID, .sum = SUM_BY_KEY, .scale_key = true, .has_groups = true},
                   .plain_experts = true, .extra_layers = true,
-                  .draft = {.state = DRAFT_NORMED, .place = PLACE_PAN, .centres = true}},
+                  .draft = {.state = DRAFT_NORMED, .place = PLACE_PAN, .centers = true}},
     },
     {.name = NULL},
 };

@@ -249,7 +249,7 @@ typedef enum draft_state { DRAFT_UNKNOWN, DRAFT_NORMED, DRAFT_BARE, DRAFT_STREAM
 typedef struct arch_draft {
     draft_state state;
     placement place; /* of the block's norms; PLACE_PRE: as in layers */
-    bool centres;    /* its last norm is a layer norm */
+    bool centers;    /* its last norm is a layer norm */
 } arch_draft;
 
 /* A matrix that only images flow into, as large as another one of the layer. */
@@ -322,7 +322,7 @@ typedef struct arch_graph {
     qk_norm qk;
     presence qk_bias; /* of these norms */
     bool qk_after_rope;
-    bool qk_centres; /* these norms take the mean off, whatever others do, and their eps is qk_eps */
+    bool qk_centers; /* these norms take the mean off, whatever others do, and their eps is qk_eps */
     float qk_eps;    /* 0: as of the others */
     bool free_head;  /* a head's size is attention.key_length; else width / heads */
     bool free_value; /* attention.value_length may differ from it */

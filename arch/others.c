@@ -56,7 +56,7 @@ const architecture arch_rows_others[] = {
         .name = "wavtokenizer-dec",
         .kind = "a decoder of audio",
         .folder = {CLASSES(CLASS("WavTokenizerDec")),
-                   .pairs = PAIRS(
+                   .metadata = METADATA(
                        LIST(arch_base), U32(".vocab_size", "vocab_size"),
                        U32(".features_length", "n_embd_features"), U32(".feed_forward_length", "n_ff"),
                        FLOAT(".attention.group_norm_epsilon", "group_norm_epsilon"),
@@ -76,7 +76,7 @@ const architecture arch_rows_others[] = {
                    .left_out = NAMES("codebook.cluster_size", "codebook.embed_avg", "codebook.inited"),
                    .tokenizer = {.files = {FILE_NONE}}, .stays = "norm1|norm2",
                    .shapes = wavtokenizer_shapes},
-        .graph = {.lacks_parts = true}, /* no array is called by a block */
+        .graph = {.lacks_parts = true}, /* no source tensor is called by a block */
     },
     {.name = "qwen3tts", .kind = "a model whose tokens are sounds"},
     {.name = "pockettts", .kind = "a model that makes sounds, without logits"},

@@ -3,8 +3,8 @@
 
 #include "arch/projectors.h"
 
-static const arch_projector *const files[] = {arch_projectors_see, arch_projectors_hear, arch_projectors_both,
-                                              arch_projectors_more};
+static const arch_projector *const files[] = {arch_projectors_vision, arch_projectors_audio,
+                                              arch_projectors_both, arch_projectors_more};
 
 const arch_projector *arch_projector_at(size_t i) {
     for (size_t f = 0; f < sizeof files / sizeof *files; f++)

@@ -1,4 +1,4 @@
-/* What a model sees or hears by: projector files (mmproj) that are made of folders from Hugging Face, one row for each
+/* Multimodal projectors (mmproj files) that are made of folders from Hugging Face, one row for each
  * kind. A row has the same lists as an architecture's folder. The names of its items begin with the place of a value:
  * "vision." and "audio." are the objects of config.json that the row names, "text." the text model's numbers as they
  * are for the architectures, "root." config.json itself, and "pre." preprocessor_config.json with
@@ -27,10 +27,11 @@ typedef struct arch_projector {
     /* JSON objects: values of these that configs may leave out, as the classes of transformers have them; NULL: none */
     const char *vision_missing, *audio_missing;
     const char *pre_missing; /* the same of preprocessors */
-    /* A folder in the model's: its config.json is what "audio." stands for, and its arrays have its name in front. */
+    /* A folder in the model's: its config.json is what "audio." stands for, and its source tensors have its name
+     * in front. */
     const char *beside;
     bool may_lack_audio; /* a config without that object makes a projector that only sees */
-    /* Arrays that belong to it: their name contains one of these; "^" in front: begins with it. */
+    /* Source tensors that belong to it: their name contains one of these; "^" in front: begins with it. */
     const char *const *takes;
     const char *
         last_layer; /* what the names of its layers have before their number, where the last one is left out */

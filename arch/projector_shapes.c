@@ -1,10 +1,11 @@
-/* How large the tensors of projectors are, in the words of arch/projector.h. Letters are widths that several tensors
- * share: D of the states of what sees, Q and K of queries and keys, H of a head, F of the feed-forward part, T of the text
- * model, M of patches that were merged; small letters are the same of what hears, s its positions and y the states that are stacked; others stand in a few lines. */
+/* How large the tensors of projectors are, in the words of arch/projector.h. Letters are widths that several
+ * tensors share: D of the states of the vision encoder, Q and K of queries and keys, H of a head, F of the
+ * feed-forward part, T of the text model, M of patches that were merged; small letters are the same of the audio
+ * encoder, s its positions and y the states that are stacked; others stand in a few lines. */
 #include "arch/projectors.h"
 
 const arch_tensor_size arch_projector_shapes[] = {
-    /* what sees: layers */
+    /* the vision encoder: layers */
     SIZES_OF_LAYERS("v.blk.#.", "D", "Q", "K", "H", "F"),
     {"v.blk.#.attn_qkv", "D Q+2K"},
     {"v.blk.#.attn_sinks", "N"},
@@ -86,7 +87,7 @@ const arch_tensor_size arch_projector_shapes[] = {
     {"mm.up", "A G"},
     {"mm.down", "G T"},
     {"v.patch_norm.#", "? +"},
-    /* what hears: layers, of transformers and conformers */
+    /* the audio encoder: layers, of transformers and conformers */
     SIZES_OF_LAYERS("a.blk.#.", "d", "q", "q", "h", "f"),
     {"a.blk.#.attn_pre_norm", "d"},
     {"a.blk.#.ffn_norm", "d"},

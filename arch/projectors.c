@@ -5,13 +5,14 @@
     o ".n_layers|" o ".num_hidden_layers|" o ".n_layer|" o ".num_layers|" o ".depth|" o ".layers|" o \
       ".encoder_layers|" o ".vt_num_hidden_layers"
 
-const arch_item clip_sees[] = {LIST(clip_sees_sized), U32(".vision.image_size", "vision.image_size"), END};
+const arch_item clip_vision[] = {LIST(clip_vision_sized), U32(".vision.image_size", "vision.image_size"),
+                                 END};
 
-const arch_item clip_sees_sized[] = {
-    LIST(clip_sees_core),
+const arch_item clip_vision_sized[] = {
+    LIST(clip_vision_core),
     U32(".vision.feed_forward_length", "vision.intermediate_size|vision.vt_intermediate_size"), END};
 
-const arch_item clip_sees_core[] = {
+const arch_item clip_vision_core[] = {
     BOOL_IS(".has_vision_encoder", 1),
     U32(".vision.projection_dim", "text.hidden_size|text.n_embd"),
     U32(".vision.patch_size", "vision.patch_size"),
@@ -24,7 +25,7 @@ const arch_item clip_sees_core[] = {
 };
 
 /* Sizes are under the names that most configs have, or under Whisper's. */
-const arch_item clip_hears[] = {
+const arch_item clip_audio[] = {
     BOOL_IS(".has_audio_encoder", 1),
     U32(".audio.projection_dim", "text.hidden_size|text.n_embd"),
     U32(".audio.embedding_length", "audio.hidden_size|audio.d_model"),

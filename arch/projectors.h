@@ -5,14 +5,14 @@
 #include "arch/rows.h"
 
 /* A file's rows; the classes of the last one are NULL. */
-extern const arch_projector arch_projectors_see[], arch_projectors_hear[], arch_projectors_both[],
+extern const arch_projector arch_projectors_vision[], arch_projectors_audio[], arch_projectors_both[],
     arch_projectors_more[];
 
-/* Items that all projectors have that see; the same without the size of images, and without that of the feed-forward
- * part, too; and those of all that hear. */
-extern const arch_item clip_sees[], clip_sees_sized[], clip_sees_core[], clip_hears[];
+/* Items that all projectors of vision encoders have; the same without the size of images, and without that of the
+ * feed-forward part, too; and those of all audio encoders. */
+extern const arch_item clip_vision[], clip_vision_sized[], clip_vision_core[], clip_audio[];
 
-/* Qwen 2.5's, which its models that hear have, too; and what their configs may leave out. */
+/* Qwen 2.5's, which its models with an audio encoder have, too; and what their configs may leave out. */
 extern const arch_item qwen25_pairs[], qwen3_pairs[];
 extern const arch_rule qwen2_rules[], qwen3_rules[];
 #define QWEN25_MISSING \
@@ -43,41 +43,41 @@ extern const arch_rule qwen2_rules[], qwen3_rules[];
     }
 
 /* What many rows have: the kind, which readers choose their code by, and the norms' epsilon. */
-#define KIND(k) ITEM_NAMES(".projector_type", PAIR_TEXT, k)
-#define KIND_OF(part, k) ITEM_NAMES("." part ".projector_type", PAIR_TEXT, k)
+#define KIND(k) ITEM_NAMES(".projector_type", KV_TEXT, k)
+#define KIND_OF(part, k) ITEM_NAMES("." part ".projector_type", KV_TEXT, k)
 #define EPS(n) FLOAT(".vision.attention.layer_norm_epsilon", n)
 #define EPS_OR(n, v) FLOAT_OR(".vision.attention.layer_norm_epsilon", n, v)
 #define EPS_IS(v) FLOAT_IS(".vision.attention.layer_norm_epsilon", v)
 #define IMAGE_MEANS \
-    ITEM_NAMES(".vision.image_mean", PAIR_FLOATS, "pre.image_mean"), \
-        ITEM_NAMES(".vision.image_std", PAIR_FLOATS, "pre.image_std")
+    ITEM_NAMES(".vision.image_mean", KV_FLOATS, "pre.image_mean"), \
+        ITEM_NAMES(".vision.image_std", KV_FLOATS, "pre.image_std")
 #define GELU BOOL_IS(".use_gelu", 1)
 #define SCALE(n) U32(".vision.projector.scale_factor", n)
 #define SCALE_OR(n, v) U32_OR(".vision.projector.scale_factor", n, v)
 #define MERGE_OR(n, v) U32_OR(".vision.spatial_merge_size", n, v)
 
 #define QWEN2_PAIRS \
-    LIST(clip_sees_core), U32_OR(".vision.image_size", "vision.image_size", 560), \
+    LIST(clip_vision_core), U32_OR(".vision.image_size", "vision.image_size", 560), \
         EPS_OR("root.rms_norm_eps", 1e-6)
 
-/* A layer that sees, whose arrays are under p, a name with '#'. */
-#define SEES_LAYER(p, from, to, ...) RULE(p from, "v.blk.#." to, __VA_ARGS__)
-#define SEES_QKV(p, q, k, v) \
-    SEES_LAYER(p, q, "attn_q"), SEES_LAYER(p, k, "attn_k"), SEES_LAYER(p, v, "attn_v")
+/* A layer of a vision encoder, whose source tensors are under p, a name with '#'. */
+#define VISION_LAYER(p, from, to, ...) RULE(p from, "v.blk.#." to, __VA_ARGS__)
+#define VISION_QKV(p, q, k, v) \
+    VISION_LAYER(p, q, "attn_q"), VISION_LAYER(p, k, "attn_k"), VISION_LAYER(p, v, "attn_v")
 /* CLIP's and SigLIP's layers and what is before and behind them, as transformers has them. */
-#define SEES_CLIP_LAYERS(p) \
-    SEES_QKV(p "encoder.layers.#.", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), \
-        SEES_LAYER(p "encoder.layers.#.", "self_attn.out_proj", "attn_out"), \
-        SEES_LAYER(p "encoder.layers.#.", "layer_norm1", "ln1"), \
-        SEES_LAYER(p "encoder.layers.#.", "layer_norm2", "ln2"), \
-        SEES_LAYER(p "encoder.layers.#.", "mlp.fc1", "ffn_up"), \
-        SEES_LAYER(p "encoder.layers.#.", "mlp.fc2", "ffn_down")
-#define SEES_CLIP(p) \
+#define VISION_CLIP_LAYERS(p) \
+    VISION_QKV(p "encoder.layers.#.", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), \
+        VISION_LAYER(p "encoder.layers.#.", "self_attn.out_proj", "attn_out"), \
+        VISION_LAYER(p "encoder.layers.#.", "layer_norm1", "ln1"), \
+        VISION_LAYER(p "encoder.layers.#.", "layer_norm2", "ln2"), \
+        VISION_LAYER(p "encoder.layers.#.", "mlp.fc1", "ffn_up"), \
+        VISION_LAYER(p "encoder.layers.#.", "mlp.fc2", "ffn_down")
+#define VISION_CLIP(p) \
     RULE(p "embeddings.patch_embedding", "v.patch_embd"), \
         RULE(p "embeddings.position_embedding", "v.position_embd"), RULE(p "post_layernorm", "v.post_ln"), \
-        SEES_CLIP_LAYERS(p)
+        VISION_CLIP_LAYERS(p)
 
-/* Whisper's encoder, whose arrays are under p. */
+/* Whisper's encoder, whose source tensors are under p. */
 #define WHISPER_LAYER(p, from, to) RULE(p "layers.#." from, "a.blk.#." to)
 /* But for the first matrix of the feed-forward part. */
 #define WHISPER_LAYERS(p) \
@@ -92,15 +92,15 @@ extern const arch_rule qwen2_rules[], qwen3_rules[];
         RULE(p "layer_norm", "a.post_ln"), RULE(p "ln_post", "a.post_ln"), WHISPER_LAYERS(p), \
         WHISPER_LAYER(p, "fc1", "ffn_up")
 /* Convolutions of two dimensions in front of it, as Qwen 3 hears by. */
-#define QWEN3_HEARS \
+#define QWEN3_AUDIO \
     RULE("audio_tower.conv2d#.bias", "a.conv2d.#.bias", STEP_COLUMNS_2), \
         RULE("audio_tower.conv2d1", "a.conv2d.1"), RULE("audio_tower.conv2d2", "a.conv2d.2"), \
         RULE("audio_tower.conv2d3", "a.conv2d.3"), RULE("audio_tower.conv_out", "a.conv_out"), \
         RULE("audio_tower.proj1", "mm.a.mlp.1"), RULE("audio_tower.proj2", "mm.a.mlp.2"), \
         WHISPER("audio_tower.")
-#define QWEN3_HEARS_F16 "a.conv2d.1.weight", "a.conv2d.2.weight", "a.conv2d.3.weight", "a.conv_out.weight"
+#define QWEN3_AUDIO_F16 "a.conv2d.1.weight", "a.conv2d.2.weight", "a.conv2d.3.weight", "a.conv_out.weight"
 
-/* A layer that asks what is seen or heard (Q-Former), whose arrays are under p. */
+/* A layer that asks what is seen or heard (Q-Former), whose source tensors are under p. */
 #define QFORMER(p, to, ...) \
     RULE(p "attention.attention.query", to "self_attn_q", __VA_ARGS__), \
         RULE(p "attention.attention.key", to "self_attn_k", __VA_ARGS__), \
@@ -116,7 +116,7 @@ extern const arch_rule qwen2_rules[], qwen3_rules[];
         RULE(p "output_query.dense", to "ffn_down", __VA_ARGS__), \
         RULE(p "output_query.LayerNorm", to "ffn_norm", __VA_ARGS__)
 
-/* A conformer's layer, whose arrays are under p. */
+/* A conformer's layer, whose source tensors are under p. */
 #define CONFORMER_LAYER(p, from, to, ...) RULE(p "layers.#." from, "a.blk.#." to, __VA_ARGS__)
 #define CONFORMER(p, q, k, v, out, pos, bias_u, bias_v) \
     CONFORMER_LAYER(p, "norm_feed_forward1", "ffn_norm"), \

@@ -1,9 +1,10 @@
-/* Projectors of models that see and hear. */
+/* Projectors of models with both a vision and an audio encoder. */
 #include "arch/projectors.h"
 
 /* ---- Gemma ---- */
 
-#define GEMMA4_LAYER(from, to, ...) SEES_LAYER("model.vision_tower.encoder.layers.#.", from, to, __VA_ARGS__)
+#define GEMMA4_LAYER(from, to, ...) \
+    VISION_LAYER("model.vision_tower.encoder.layers.#.", from, to, __VA_ARGS__)
 #define HEARS_LAYER(p, from, to, ...) RULE("model.audio_tower." p from, "a.blk.#." to, __VA_ARGS__)
 #define GEMMA4_HEARS(from, to, ...) HEARS_LAYER("layers.#.", from, to, __VA_ARGS__)
 #define GEMMA3N_HEARS(from, to, ...) HEARS_LAYER("conformer.#.", from, to, __VA_ARGS__)
@@ -20,7 +21,7 @@ static const arch_item gemma4_hears[] = {
     KIND_OF("audio", "gemma4a"),
     U32(".audio.projection_dim", "text.hidden_size"),
     U32(".audio.embedding_length", "audio.hidden_size"),
-    ITEM_VALUE(".audio.feed_forward_length", PAIR_TIMES, "audio.hidden_size", 4),
+    ITEM_VALUE(".audio.feed_forward_length", KV_TIMES, "audio.hidden_size", 4),
     U32(".audio.block_count", "audio.num_hidden_layers"),
     U32(".audio.attention.head_count", "audio.num_attention_heads"),
     U32_OR(".audio.num_mel_bins", "audio.input_feat_size", 128),
@@ -33,7 +34,7 @@ static const arch_rule gemma4_rules[] = {
     RULE("model.vision_tower.patch_embedder.position_embedding_table", "v.position_embd.weight"),
     RULE("model.vision_tower.std_bias", "v.std_bias"),
     RULE("model.vision_tower.std_scale", "v.std_scale"),
-    SEES_QKV("model.vision_tower.encoder.layers.#.self_attn.", "q_proj", "k_proj", "v_proj"),
+    VISION_QKV("model.vision_tower.encoder.layers.#.self_attn.", "q_proj", "k_proj", "v_proj"),
     GEMMA4_LAYER("self_attn.o_proj", "attn_out"),
     GEMMA4_LAYER("self_attn.q_norm", "attn_q_norm"),
     GEMMA4_LAYER("self_attn.k_norm", "attn_k_norm"),
@@ -44,7 +45,7 @@ static const arch_rule gemma4_rules[] = {
     FFN_RULES(GEMMA4_LAYER, "mlp.", "_proj", ""),
     GEMMA4_LAYER("layer_scalar", "out_scale.weight"),
     RULE("model.embed_vision.embedding_projection", "mm.input_projection"),
-    /* what hears */
+    /* the audio encoder */
     RULE("model.audio_tower.subsample_conv_projection.layer0.conv", "a.conv1d.0"),
     RULE("model.audio_tower.subsample_conv_projection.layer1.conv", "a.conv1d.1"),
     RULE("model.audio_tower.subsample_conv_projection.layer0.norm", "a.conv1d.0.norm"),
@@ -66,7 +67,7 @@ static const arch_rule gemma4_rules[] = {
     {.from = NULL},
 };
 
-/* Gemma 4's models without layers that see or hear. */
+/* Gemma 4's models without layers of a vision or audio encoder. */
 static const arch_rule gemma4_unified_rules[] = {
     RULE("model.vision_embedder.pos_embedding", "v.position_embd.weight", STEP_SWAPPED_ROWS),
     RULE("model.vision_embedder.pos_norm", "v.patch_norm.3"),
@@ -120,7 +121,7 @@ static const arch_rule gemma3n_rules[] = {
     MOBILE("attn.value.norm"),
     MOBILE("norm"),
     EMBEDS("embed_vision", "mm"),
-    /* what hears */
+    /* the audio encoder */
     RULE("model.audio_tower.subsample_conv_projection.conv_0.conv", "a.conv1d.0"),
     RULE("model.audio_tower.subsample_conv_projection.conv_1.conv", "a.conv1d.1"),
     RULE("model.audio_tower.subsample_conv_projection.conv_#.norm", "a.conv1d.#.norm"),
@@ -147,13 +148,13 @@ static const arch_item gemma3n_pairs[] = {
     KIND_OF("vision", "gemma3nv"),
     U32(".vision.projection_dim", "text.hidden_size"),
     U32_OR(".vision.image_size", "pre.size.height", 768),
-    ITEM(".vision.patch_size", PAIR_CLIP_GEMMA3N_PATCH),
+    ITEM(".vision.patch_size", KV_CLIP_GEMMA3N_PATCH),
     U32_OR(".vision.embedding_length", "vision.hidden_size", 2048),
     U32_IS(".vision.feed_forward_length", 8192),
     U32_IS(".vision.block_count", 128),
     U32_OR(".vision.attention.head_count", "vision.num_attention_heads", 8),
-    ITEM_NAMES(".vision.image_mean", PAIR_TRIPLE, "0"),
-    ITEM_NAMES(".vision.image_std", PAIR_TRIPLE, "1"),
+    ITEM_NAMES(".vision.image_mean", KV_TRIPLE, "0"),
+    ITEM_NAMES(".vision.image_std", KV_TRIPLE, "1"),
     EPS_OR("vision.layer_norm_eps", 1e-6),
     BOOL_IS(".has_audio_encoder", 1),
     KIND_OF("audio", "gemma3na"),
@@ -178,10 +179,10 @@ static const arch_rule qwen2_hears[] = {
 
 static const arch_item parakeet_pairs[] = {
     BOOL_IS(".has_audio_encoder", 1),
-    ITEM(".projector_type", PAIR_REMOVE),
+    ITEM(".projector_type", KV_REMOVE),
     KIND_OF("vision", "nemotron_v2_vl"),
     KIND_OF("audio", "parakeet"),
-    LIST(clip_hears),
+    LIST(clip_audio),
     U32(".audio.num_mel_bins", "audio.num_mel_bins"),
     U32(".audio.subsampling_factor", "audio.subsampling_factor"),
     U32(".audio.conv_kernel_size", "audio.conv_kernel_size"),
@@ -225,7 +226,7 @@ static const arch_rule parakeet_rules[] = {
 
 /* ---- dots ---- */
 
-#define DOTS3_SEES(from, to, ...) SEES_LAYER("vision_encoder.blocks.#.", from, to, __VA_ARGS__)
+#define DOTS3_SEES(from, to, ...) VISION_LAYER("vision_encoder.blocks.#.", from, to, __VA_ARGS__)
 #define DOTS3_HEARS "audio_encoder.dots_encoder.speech_encoder."
 
 static const arch_item dots3_pairs[] = {
@@ -254,15 +255,15 @@ static const arch_item dots3_pairs[] = {
     U32(".vision.feed_forward_length", "vision.intermediate_size"),
     U32(".vision.block_count", "vision.num_hidden_layers"),
     U32(".vision.attention.head_count", "vision.num_attention_heads"),
-    ITEM_NAMES(".vision.image_mean", PAIR_FLOATS, "pre.vision_config.image_mean|pre.image_mean"),
-    ITEM_NAMES(".vision.image_std", PAIR_FLOATS, "pre.vision_config.image_std|pre.image_std"),
+    ITEM_NAMES(".vision.image_mean", KV_FLOATS, "pre.vision_config.image_mean|pre.image_mean"),
+    ITEM_NAMES(".vision.image_std", KV_FLOATS, "pre.vision_config.image_std|pre.image_std"),
     BOOL_IS(".use_silu", 1),
     EPS("vision.rms_norm_eps"),
     U32(".vision.spatial_merge_size", "vision.spatial_merge_size"),
     U32(".vision.image_min_pixels", "pre.vision_config.min_pixels|pre.min_pixels"),
     U32(".vision.image_max_pixels", "pre.vision_config.max_pixels|pre.max_pixels"),
-    ITEM_VALUE(".vision.expert_count_per_layer", PAIR_INTEGERS, "vision.pyramid_num_routed", 1),
-    ITEM_NAMES(".vision.expert_used_count", PAIR_FLOOR, "vision.capacity_factor"),
+    ITEM_VALUE(".vision.expert_count_per_layer", KV_INTEGERS, "vision.pyramid_num_routed", 1),
+    ITEM_NAMES(".vision.expert_used_count", KV_FLOOR, "vision.capacity_factor"),
     BOOL_IS(".has_audio_encoder", 1),
     KIND_OF("audio", "dots3note_a"),
     U32(".audio.projection_dim", "text.hidden_size"),
@@ -313,32 +314,32 @@ static const arch_rule dots3_rules[] = {
     RULE("audio_encoder.input_local_transformer.layers.#." from, "mm.a.local_blk.#." to)
 
 static const arch_item mimo_pairs[] = {
-    LIST(clip_sees),
+    LIST(clip_vision),
     KIND_OF("vision", "mimovl"),
     BOOL_IS(".use_silu", 1),
     U32(".vision.attention.head_count_kv", "vision.num_key_value_heads"),
     U32(".vision.spatial_merge_size", "vision.spatial_merge_size"),
     U32(".vision.window_size", "vision.visual_token_window_size"),
-    ITEM_IF(".vision.wa_pattern_mode", PAIR_INTEGERS, "vision.vit_window_attn_types"),
+    ITEM_IF(".vision.wa_pattern_mode", KV_INTEGERS, "vision.vit_window_attn_types"),
     EPS_OR("vision.rms_norm_eps", 1e-6),
     U32(".vision.image_min_pixels", "pre.min_pixels"),
     U32(".vision.image_max_pixels", "pre.max_pixels"),
-    LIST(clip_hears),
+    LIST(clip_audio),
     KIND_OF("audio", "mimo_audio"),
     U32(".audio.num_mel_bins", "audio.n_mels"),
     FLOAT_OR(".audio.attention.layer_norm_epsilon", "audio.layer_norm_eps", 1e-5),
-    ITEM_NAMES(".audio.rvq.num_quantizers", PAIR_COUNT, "audio.rvq_sizes"),
-    ITEM_NAMES(".audio.rvq.codebook_size", PAIR_INTEGERS, "audio.rvq_sizes"),
-    ITEM(".audio.wa_pattern_mode", PAIR_CLIP_MIMO_WINDOWS),
-    ITEM_NAMES(".audio.window_size", PAIR_FIRST, "audio.encoder_attn_window_size"),
+    ITEM_NAMES(".audio.rvq.num_quantizers", KV_COUNT, "audio.rvq_sizes"),
+    ITEM_NAMES(".audio.rvq.codebook_size", KV_INTEGERS, "audio.rvq_sizes"),
+    ITEM(".audio.wa_pattern_mode", KV_CLIP_MIMO_WINDOWS),
+    ITEM_NAMES(".audio.window_size", KV_FIRST, "audio.encoder_attn_window_size"),
     U32(".audio.local_block_count", "root.audio_config.input_local_layers"),
     U32(".audio.local_group_size", "root.audio_config.group_size"),
     END,
 };
 
 static const arch_rule mimo_rules[] = {
-    SEES_LAYER("visual.blocks.#.", "attn.qkv", "attn_qkv"),
-    SEES_LAYER("visual.blocks.#.", "attn.sinks", "attn_sinks"),
+    VISION_LAYER("visual.blocks.#.", "attn.qkv", "attn_qkv"),
+    VISION_LAYER("visual.blocks.#.", "attn.sinks", "attn_sinks"),
     RULE("speech_embeddings.*", "mm.a.code_embd", STEP_STACK),
     QKV_RULES(MIMO_LOCAL, "self_attn.", "_proj", "attn_"),
     MIMO_LOCAL("self_attn.o_proj", "attn_out"),
@@ -372,9 +373,9 @@ const arch_projector arch_projectors_both[] = {
          NAMES("^model.vision_tower.", "^model.embed_vision.", "^model.audio_tower.", "^model.embed_audio."),
      .is_f32 = NAMES("a.conv1d.", "^a.input_projection.weight", ".conv_dw.", ".norm_conv."),
      .may_lack = NAMES("v.std_", "out_scale", "attn_k_rel"),
-     .folder = {.pairs = PAIRS(LIST(clip_sees_sized), U32_IS(".vision.image_size", 224),
-                               KIND_OF("vision", "gemma4v"), EPS_OR("vision.layer_norm_eps", 1e-6),
-                               {.make = PAIR_LIST_IF, .names = "audio", .list = gemma4_hears}),
+     .folder = {.metadata = METADATA(LIST(clip_vision_sized), U32_IS(".vision.image_size", 224),
+                                     KIND_OF("vision", "gemma4v"), EPS_OR("vision.layer_norm_eps", 1e-6),
+                                     {.make = KV_LIST_IF, .names = "audio", .list = gemma4_hears}),
                 .rules = gemma4_rules,
                 .renames = RENAMES({".linear.", ".", ANYWHERE})}},
     {.classes = NAMES("Gemma4UnifiedForConditionalGeneration"),
@@ -383,20 +384,20 @@ const arch_projector arch_projectors_both[] = {
      .audio = "audio_config",
      .takes = NAMES("^model.vision_embedder.", "^model.embed_vision.", "^model.embed_audio."),
      .counted = "",
-     .folder = {.pairs =
-                    PAIRS(BOOL_IS(".has_vision_encoder", 1), KIND_OF("vision", "gemma4uv"),
-                          U32(".vision.projection_dim", "text.hidden_size"),
-                          U32_IS(".vision.image_size", 224), U32(".vision.patch_size", "vision.patch_size"),
-                          U32(".vision.embedding_length", "vision.mm_embed_dim"),
-                          U32_IS(".vision.feed_forward_length", 0), U32_IS(".vision.block_count", 0),
-                          U32_IS(".vision.attention.head_count", 0), IMAGE_MEANS,
-                          EPS_OR("vision.layer_norm_eps", 1e-6), BOOL_IS(".has_audio_encoder", 1),
-                          KIND_OF("audio", "gemma4ua"), U32(".audio.projection_dim", "text.hidden_size"),
-                          U32(".audio.embedding_length", "audio.audio_embed_dim"),
-                          U32_IS(".audio.feed_forward_length", 0), U32_IS(".audio.block_count", 0),
-                          U32_IS(".audio.attention.head_count", 0),
-                          U32_OR(".audio.num_mel_bins", "audio.input_feat_size", 128),
-                          FLOAT_OR(".audio.attention.layer_norm_epsilon", "audio.layer_norm_eps", 1e-6)),
+     .folder = {.metadata = METADATA(
+                    BOOL_IS(".has_vision_encoder", 1), KIND_OF("vision", "gemma4uv"),
+                    U32(".vision.projection_dim", "text.hidden_size"), U32_IS(".vision.image_size", 224),
+                    U32(".vision.patch_size", "vision.patch_size"),
+                    U32(".vision.embedding_length", "vision.mm_embed_dim"),
+                    U32_IS(".vision.feed_forward_length", 0), U32_IS(".vision.block_count", 0),
+                    U32_IS(".vision.attention.head_count", 0), IMAGE_MEANS,
+                    EPS_OR("vision.layer_norm_eps", 1e-6), BOOL_IS(".has_audio_encoder", 1),
+                    KIND_OF("audio", "gemma4ua"), U32(".audio.projection_dim", "text.hidden_size"),
+                    U32(".audio.embedding_length", "audio.audio_embed_dim"),
+                    U32_IS(".audio.feed_forward_length", 0), U32_IS(".audio.block_count", 0),
+                    U32_IS(".audio.attention.head_count", 0),
+                    U32_OR(".audio.num_mel_bins", "audio.input_feat_size", 128),
+                    FLOAT_OR(".audio.attention.layer_norm_epsilon", "audio.layer_norm_eps", 1e-6)),
                 .rules = gemma4_unified_rules}},
     {.classes = NAMES("Gemma3nForConditionalGeneration"),
      .shapes = SHAPES({"a.conv1d.0", "3 3 1 u"}, {"a.conv1d.1", "3 3 u w"}),
@@ -408,7 +409,7 @@ const arch_projector arch_projectors_both[] = {
      .is_f16 = NAMES("a.pre_encode.out."),
      .counted = "a.blk.",
      .may_lack = NAMES("a.conv1d.#.norm", "ffn_scale"),
-     .folder = {.pairs = gemma3n_pairs, .rules = gemma3n_rules}},
+     .folder = {.metadata = gemma3n_pairs, .rules = gemma3n_rules}},
     {.classes = NAMES("Qwen2_5OmniModel"),
      .vision = "thinker_config.vision_config",
      .vision_missing = QWEN25_MISSING,
@@ -416,9 +417,10 @@ const arch_projector arch_projectors_both[] = {
      .takes = NAMES("^thinker.visual.", "^thinker.audio_tower.", "^visual.", "^audio_tower."),
      .is_f16 = NAMES("a.conv1d.1.weight", "a.conv1d.2.weight"),
      .may_lack = NAMES("a.position_embd"),
-     .folder = {.pairs = PAIRS(LIST(qwen25_pairs), LIST(clip_hears), KIND("qwen2.5o"),
-                               U32(".audio.num_mel_bins", "audio.num_mel_bins"),
-                               FLOAT_OR(".audio.attention.layer_norm_epsilon", "audio.layer_norm_eps", 1e-5)),
+     .folder = {.metadata =
+                    METADATA(LIST(qwen25_pairs), LIST(clip_audio), KIND("qwen2.5o"),
+                             U32(".audio.num_mel_bins", "audio.num_mel_bins"),
+                             FLOAT_OR(".audio.attention.layer_norm_epsilon", "audio.layer_norm_eps", 1e-5)),
                 .rules = qwen2_rules,
                 .more = qwen2_hears,
                 .left_out = NAMES("audio_bos_eos_token"),
@@ -429,12 +431,13 @@ const arch_projector arch_projectors_both[] = {
      .vision_missing = QWEN3_MISSING,
      .audio = "thinker_config.audio_config",
      .takes = NAMES("^thinker.visual.", "^thinker.audio_tower.", "^visual.", "^audio_tower."),
-     .is_f16 = NAMES(QWEN3_HEARS_F16),
+     .is_f16 = NAMES(QWEN3_AUDIO_F16),
      .may_lack = NAMES("v.deepstack.", "a.conv1d."),
-     .folder = {.pairs = PAIRS(LIST(qwen3_pairs), LIST(clip_hears), KIND_OF("vision", "qwen3vl_merger"),
-                               KIND_OF("audio", "qwen3a"), U32(".audio.num_mel_bins", "audio.num_mel_bins"),
-                               FLOAT_OR(".audio.attention.layer_norm_epsilon", "audio.layer_norm_eps", 1e-5)),
-                .rules = RULES(QWEN3_HEARS),
+     .folder = {.metadata =
+                    METADATA(LIST(qwen3_pairs), LIST(clip_audio), KIND_OF("vision", "qwen3vl_merger"),
+                             KIND_OF("audio", "qwen3a"), U32(".audio.num_mel_bins", "audio.num_mel_bins"),
+                             FLOAT_OR(".audio.attention.layer_norm_epsilon", "audio.layer_norm_eps", 1e-5)),
+                .rules = RULES(QWEN3_AUDIO),
                 .more = qwen3_rules,
                 .left_out = NAMES("audio_bos_eos_token"),
                 .renames = RENAMES({"thinker.", "", AT_BEGIN},
@@ -450,15 +453,15 @@ const arch_projector arch_projectors_both[] = {
      .pre_missing = "{\"image_mean\": [0.485, 0.456, 0.406], \"image_std\": [0.229, 0.224, 0.225]}",
      .takes = NAMES("^vision_model.radio_model.model.", "^mlp1.", "^sound_encoder.", "^sound_projection."),
      .is_f32 = NAMES("^a.conv1d.", ".conv_dw.", ".conv_pw1.", ".conv_pw2."),
-     .folder = {.pairs = PAIRS(
+     .folder = {.metadata = METADATA(
                     BOOL_IS(".has_vision_encoder", 1), U32(".vision.projection_dim", "text.hidden_size"),
                     U32_OR(".vision.image_size", "root.force_image_size", 512),
                     U32(".vision.patch_size", "vision.patch_size"), U32_IS(".vision.embedding_length", 1280),
                     U32_IS(".vision.feed_forward_length", 5120), U32_IS(".vision.block_count", 32),
                     U32_IS(".vision.attention.head_count", 16), IMAGE_MEANS, KIND("nemotron_v2_vl"),
                     EPS_IS(1e-6), GELU,
-                    ITEM_OR(".vision.projector.scale_factor", PAIR_INVERSE, "root.downsample_ratio", 0.5),
-                    {.make = PAIR_LIST_IF, .names = "audio", .list = parakeet_pairs}),
+                    ITEM_OR(".vision.projector.scale_factor", KV_INVERSE, "root.downsample_ratio", 0.5),
+                    {.make = KV_LIST_IF, .names = "audio", .list = parakeet_pairs}),
                 .rules = nemotron_rules,
                 .more = parakeet_rules,
                 .left_out = NAMES("input_conditioner", "video_embedder", "num_batches_tracked")}},
@@ -474,7 +477,7 @@ const arch_projector arch_projectors_both[] = {
      .may_lack = NAMES("ffn_gate", "ffn_up", "ffn_down", "exp_probs_b"),
      .in_some = NAMES("^v.blk.*.ffn_", "^v.blk.*.exp_probs_b"),
      .grow = NAMES("_exps.", ".ffn_gate_inp.", ".exp_probs_b."),
-     .folder = {.pairs = dots3_pairs, .rules = dots3_rules}},
+     .folder = {.metadata = dots3_pairs, .rules = dots3_rules}},
     {.classes = NAMES("MiMoV2ForCausalLM"),
      .shapes = SHAPES({"mm.a.mlp.1", "*l x"}, {"mm.a.code_embd", "l ? ?"}),
      .vision = "vision_config",
@@ -484,7 +487,7 @@ const arch_projector arch_projectors_both[] = {
      .is_f32 = NAMES("a.conv1d.", "a.downsample.conv.", "a.rvq.codebook.", "mm.a.code_embd."),
      .may_lack = NAMES("attn_q", "attn_sinks", "a.position_embd"),
      .in_some = NAMES("^v.blk.*.attn_sinks"), /* blocks that see a window */
-     .folder = {.pairs = mimo_pairs,
+     .folder = {.metadata = mimo_pairs,
                 .rules = mimo_rules,
                 .more = qwen2_rules,
                 .left_out = NAMES("_codebook.cluster_size", "_codebook.embed_avg", "_codebook.inited")}},

@@ -1,15 +1,16 @@
-/* Projectors of models that see, of the less common families; and classes whose projectors are not made here. */
+/* Projectors of models with a vision encoder, of the less common families; and classes whose projectors are not
+ * made here. */
 #include "arch/projectors.h"
 
-#define DOTS_LAYER(from, to) SEES_LAYER("vision_tower.blocks.#.", from, to)
-#define HUNYUAN_LAYER(from, to) SEES_LAYER("vit.layers.#.", from, to)
-#define JANUS_LAYER(from, to) SEES_LAYER("model.vision_model.encoder.layers.#.", from, to)
-#define COG_LAYER(from, to) SEES_LAYER("model.vision.transformer.layers.#.", from, to)
+#define DOTS_LAYER(from, to) VISION_LAYER("vision_tower.blocks.#.", from, to)
+#define HUNYUAN_LAYER(from, to) VISION_LAYER("vit.layers.#.", from, to)
+#define JANUS_LAYER(from, to) VISION_LAYER("model.vision_model.encoder.layers.#.", from, to)
+#define COG_LAYER(from, to) VISION_LAYER("model.vision.transformer.layers.#.", from, to)
 #define LEFT_TO_OTHERS \
     "its projector cannot be made here; llama.cpp's converter can: convert_hf_to_gguf.py --mmproj"
 
-#define STEP3_LAYER(from, to) SEES_LAYER("vision_model.transformer.resblocks.#.", from, to)
-#define V4_LAYER(from, to, ...) SEES_LAYER("vision.blocks.#.", from, to, __VA_ARGS__)
+#define STEP3_LAYER(from, to) VISION_LAYER("vision_model.transformer.resblocks.#.", from, to)
+#define V4_LAYER(from, to, ...) VISION_LAYER("vision.blocks.#.", from, to, __VA_ARGS__)
 
 /* ---- Granite ---- */
 
@@ -24,8 +25,8 @@
 /* ---- DeepSeek's OCR models, which see by two encoders ---- */
 
 #define SAM(from, to, ...) RULE("model.sam_model." from, "v.sam." to, __VA_ARGS__)
-#define OCR_LAYER(from, to) SEES_LAYER("model.vision_model.transformer.layers.#.", from, to)
-#define OCR2_LAYER(from, to) SEES_LAYER("model.qwen2_model.model.model.layers.#.", from, to)
+#define OCR_LAYER(from, to) VISION_LAYER("model.vision_model.transformer.layers.#.", from, to)
+#define OCR2_LAYER(from, to) VISION_LAYER("model.qwen2_model.model.model.layers.#.", from, to)
 
 static const arch_rule ocr_rules[] = {
     SAM("pos_embed", "pos_embd.weight"),
@@ -51,7 +52,7 @@ static const arch_rule ocr_rules[] = {
 
 #define OCR_PAIRS(kind, tiles) \
     KIND(kind), EPS_OR("vision.layer_norm_eps", 1e-6), GELU, \
-        ITEM(".vision.projector.scale_factor", PAIR_CLIP_GEMMA3_SCALE), \
+        ITEM(".vision.projector.scale_factor", KV_CLIP_GEMMA3_SCALE), \
         U32_OR(".vision.window_size", "root.vision_config.window_size", 14), \
         U32_IS(".vision.preproc_min_tiles", 2), U32_IS(".vision.preproc_max_tiles", tiles), \
         U32(".vision.sam.block_count", "root.vision_config.width.sam_vit_b.layers"), \
@@ -65,9 +66,9 @@ static const arch_rule ocr_rules[] = {
     .grow = NAMES(".attn.pos_h.", ".attn.pos_w.") /* windows, and the whole image */
 #define OCR_ROW(tiles) \
     .vision = "vision_config.width.clip-l-14-224", OCR_ARRAYS, .shapes = SHAPES({"mm.model.fc", "U+D T"}), \
-    .folder = {.pairs = PAIRS(LIST(clip_sees_core), U32(".vision.image_size", "vision.image_size"), \
-                              ITEM_VALUE(".vision.feed_forward_length", PAIR_TIMES, "vision.heads", 4), \
-                              OCR_PAIRS("deepseekocr", tiles)), \
+    .folder = {.metadata = METADATA(LIST(clip_vision_core), U32(".vision.image_size", "vision.image_size"), \
+                                    ITEM_VALUE(".vision.feed_forward_length", KV_TIMES, "vision.heads", 4), \
+                                    OCR_PAIRS("deepseekocr", tiles)), \
                .rules = \
                    RULES(RULE("model.vision_model.embeddings.class_embedding", "v.class_embd"), \
                          RULE("model.vision_model.embeddings.patch_embedding", "v.patch_embd"), \
@@ -84,10 +85,11 @@ const arch_projector arch_projectors_more[] = {
      .shapes = SHAPES({"mm.post_norm", "D"}),
      .vision = "vision_config",
      .takes = NAMES("^vision_tower."),
-     .folder = {.pairs = PAIRS(LIST(clip_sees_sized), U32_IS(".vision.image_size", 0), KIND("dots_ocr"),
-                               U32(".vision.image_min_pixels", "pre.min_pixels"),
-                               U32(".vision.image_max_pixels", "pre.max_pixels"), EPS("vision.rms_norm_eps"),
-                               SCALE("vision.spatial_merge_size"), BOOL_IS(".use_silu", 1)),
+     .folder = {.metadata =
+                    METADATA(LIST(clip_vision_sized), U32_IS(".vision.image_size", 0), KIND("dots_ocr"),
+                             U32(".vision.image_min_pixels", "pre.min_pixels"),
+                             U32(".vision.image_max_pixels", "pre.max_pixels"), EPS("vision.rms_norm_eps"),
+                             SCALE("vision.spatial_merge_size"), BOOL_IS(".use_silu", 1)),
                 .rules = RULES(
                     RULE("vision_tower.patch_embed.patchifier.proj", "v.patch_embd"),
                     RULE("vision_tower.patch_embed.patchifier.norm", "v.pre_ln"),
@@ -104,36 +106,35 @@ const arch_projector arch_projectors_more[] = {
      .vision = "vision_config",
      .takes = NAMES("^vit."),
      .follows_f16 = NAMES("mm.0.weight", "mm.2.weight"),
-     .folder = {.pairs = PAIRS(LIST(clip_sees_sized),
+     .folder =
+         {.metadata = METADATA(LIST(clip_vision_sized),
                                U32_OR(".vision.image_size", "vision.image_size|vision.max_image_size", 2048),
                                KIND("hunyuanvl"), GELU, EPS_OR("vision.rms_norm_eps", 1e-5),
                                MERGE_OR("vision.spatial_merge_size", 2),
                                U32(".vision.image_min_pixels", "pre.min_pixels"),
                                U32(".vision.image_max_pixels", "pre.max_pixels")),
-                .rules = RULES(
-                    RULE("vit.embeddings.patch_embedding", "v.patch_embd"),
-                    RULE("vit.embeddings.position_embedding", "v.position_embd", STEP_WITHOUT_FIRST),
-                    QKV_RULES(HUNYUAN_LAYER, "self_attn.", "_proj", "attn_"),
-                    HUNYUAN_LAYER("self_attn.o_proj", "attn_out"), HUNYUAN_LAYER("input_layernorm", "ln1"),
-                    HUNYUAN_LAYER("post_attention_layernorm", "ln2"),
-                    HUNYUAN_LAYER("mlp.dense_h_to_4h", "ffn_up"),
-                    HUNYUAN_LAYER("mlp.dense_4h_to_h", "ffn_down"), RULE("vit.perceive.proj.0", "mm.0"),
-                    RULE("vit.perceive.proj.2", "mm.2"), RULE("vit.perceive.mlp", "mm.model.fc"),
-                    RULE("vit.perceive.before_rms", "mm.pre_norm"),
-                    RULE("vit.perceive.after_rms", "mm.post_norm"),
-                    RULE("vit.perceive.image_newline", "v.image_newline"),
-                    RULE("vit.perceive.image_sep", "v.view_seperator"),
-                    RULE("vit.perceive.image_begin", "mm.image_begin"),
-                    RULE("vit.perceive.image_end", "mm.image_end"))}},
+          .rules = RULES(
+              RULE("vit.embeddings.patch_embedding", "v.patch_embd"),
+              RULE("vit.embeddings.position_embedding", "v.position_embd", STEP_WITHOUT_FIRST),
+              QKV_RULES(HUNYUAN_LAYER, "self_attn.", "_proj", "attn_"),
+              HUNYUAN_LAYER("self_attn.o_proj", "attn_out"), HUNYUAN_LAYER("input_layernorm", "ln1"),
+              HUNYUAN_LAYER("post_attention_layernorm", "ln2"), HUNYUAN_LAYER("mlp.dense_h_to_4h", "ffn_up"),
+              HUNYUAN_LAYER("mlp.dense_4h_to_h", "ffn_down"), RULE("vit.perceive.proj.0", "mm.0"),
+              RULE("vit.perceive.proj.2", "mm.2"), RULE("vit.perceive.mlp", "mm.model.fc"),
+              RULE("vit.perceive.before_rms", "mm.pre_norm"), RULE("vit.perceive.after_rms", "mm.post_norm"),
+              RULE("vit.perceive.image_newline", "v.image_newline"),
+              RULE("vit.perceive.image_sep", "v.view_seperator"),
+              RULE("vit.perceive.image_begin", "mm.image_begin"),
+              RULE("vit.perceive.image_end", "mm.image_end"))}},
     {.classes = NAMES("JanusForConditionalGeneration"),
      .shapes = SHAPES({"mm.0", "D X"}, {"mm.1", "X T"}),
      .vision = "vision_config",
      .takes = NAMES("^model.vision_model.", "^vision_model.", "^model.aligner.", "^aligner."),
-     .folder = {.pairs = PAIRS(LIST(clip_sees_core), U32(".vision.image_size", "vision.image_size"),
-                               ITEM(".vision.feed_forward_length", PAIR_CLIP_MLP_RATIO), KIND("janus_pro"),
-                               EPS_OR("vision.layer_norm_eps", 1e-6),
-                               ITEM_IF(NULL, PAIR_ACTIVATION, "vision.hidden_act")),
-                .rules = RULES(SEES_CLIP("model.vision_model."),
+     .folder = {.metadata = METADATA(LIST(clip_vision_core), U32(".vision.image_size", "vision.image_size"),
+                                     ITEM(".vision.feed_forward_length", KV_CLIP_MLP_RATIO),
+                                     KIND("janus_pro"), EPS_OR("vision.layer_norm_eps", 1e-6),
+                                     ITEM_IF(NULL, KV_ACTIVATION, "vision.hidden_act")),
+                .rules = RULES(VISION_CLIP("model.vision_model."),
                                JANUS_LAYER("self_attn.projection_layer", "attn_out"),
                                RULE("model.aligner.fc1", "mm.0"),
                                RULE("model.aligner.hidden_layers.#", "mm.#", STEP_NEXT_NUMBER)),
@@ -144,20 +145,22 @@ const arch_projector arch_projectors_more[] = {
      .vision = "vision_config",
      .takes = NAMES("^siglip2.", "^merger."),
      .may_lack = NAMES("v.position_embd"),
-     .folder = {.pairs = PAIRS(
-                    LIST(clip_sees_sized), U32_OR(".vision.image_size", "vision.image_size", 560),
-                    KIND("youtuvl"), EPS_OR("vision.layer_norm_eps", 1e-6),
-                    ITEM_VALUE(NULL, PAIR_ACTIVATION, "vision.hidden_act", 1),
-                    MERGE_OR("vision.spatial_merge_size", 2),
-                    U32_IF(".vision.window_size", "vision.window_size"),
-                    ITEM_NAMES(".vision.wa_layer_indexes", PAIR_INTEGERS, "vision.fullatt_block_indexes")),
-                .rules = RULES(SEES_CLIP("siglip2.vision_model."), RULE("merger.ln_q", "mm.input_norm"),
+     .folder = {.metadata =
+                    METADATA(
+                        LIST(clip_vision_sized), U32_OR(".vision.image_size", "vision.image_size", 560),
+                        KIND("youtuvl"), EPS_OR("vision.layer_norm_eps", 1e-6),
+                        ITEM_VALUE(NULL, KV_ACTIVATION, "vision.hidden_act", 1),
+                        MERGE_OR("vision.spatial_merge_size", 2),
+                        U32_IF(".vision.window_size", "vision.window_size"),
+                        ITEM_NAMES(".vision.wa_layer_indexes", KV_INTEGERS, "vision.fullatt_block_indexes")),
+                .rules = RULES(VISION_CLIP("siglip2.vision_model."), RULE("merger.ln_q", "mm.input_norm"),
                                RULE("merger.mlp.0", "mm.0"), RULE("merger.mlp.2", "mm.2"))}},
     {.classes = NAMES("CogVLMForCausalLM"),
      .shapes = SHAPES({"mm.model.fc", "D A"}),
      .vision = "vision_config",
      .takes = NAMES("^model.vision."),
-     .folder = {.pairs = PAIRS(LIST(clip_sees), KIND("cogvlm"), EPS_OR("vision.layer_norm_eps", 1e-6)),
+     .folder = {.metadata =
+                    METADATA(LIST(clip_vision), KIND("cogvlm"), EPS_OR("vision.layer_norm_eps", 1e-6)),
                 .rules = RULES(RULE("model.vision.patch_embedding.cls_embedding", "v.class_embd"),
                                RULE("model.vision.patch_embedding.proj", "v.patch_embd"),
                                RULE("model.vision.patch_embedding.position_embedding", "v.position_embd"),
@@ -176,23 +179,24 @@ const arch_projector arch_projectors_more[] = {
      .vision_missing = QWEN2_MISSING,
      .takes = NAMES("^visual."),
      .may_lack = NAMES("ffn_gate"),
-     .folder = {.pairs = PAIRS(QWEN2_PAIRS, KIND("qwen2vl_merger"),
-                               U32(".vision.embedding_length", "vision.embed_dim|vision.hidden_size"),
-                               U32(".vision.feed_forward_length", "vision.hidden_size")),
+     .folder = {.metadata = METADATA(QWEN2_PAIRS, KIND("qwen2vl_merger"),
+                                     U32(".vision.embedding_length", "vision.embed_dim|vision.hidden_size"),
+                                     U32(".vision.feed_forward_length", "vision.hidden_size")),
                 .rules = qwen2_rules}},
     {.classes = NAMES("Exaone4_5_ForConditionalGeneration"),
      .vision = "vision_config",
      .takes = NAMES("^visual.", "^model.visual."),
      .may_lack = NAMES("attn_q"),
-     .folder = {.pairs = PAIRS(LIST(clip_sees_sized), U32_OR(".vision.image_size", "vision.image_size", 560),
-                               KIND("exaone4_5"), BOOL_IS(".use_silu", 1),
-                               U32(".vision.image_min_pixels", "pre.min_pixels"),
-                               U32(".vision.image_max_pixels", "pre.max_pixels"),
-                               U32_IF(".vision.attention.head_count_kv", "vision.num_key_value_heads"),
-                               EPS_OR("vision.rms_norm_eps|root.rms_norm_eps", 1e-6),
-                               U32_IF(".vision.window_size", "vision.window_size"),
-                               ITEM_NAMES(".vision.n_wa_pattern", PAIR_CLIP_WINDOW_PATTERN,
-                                          "vision.fullatt_block_indexes")),
+     .folder = {.metadata =
+                    METADATA(LIST(clip_vision_sized), U32_OR(".vision.image_size", "vision.image_size", 560),
+                             KIND("exaone4_5"), BOOL_IS(".use_silu", 1),
+                             U32(".vision.image_min_pixels", "pre.min_pixels"),
+                             U32(".vision.image_max_pixels", "pre.max_pixels"),
+                             U32_IF(".vision.attention.head_count_kv", "vision.num_key_value_heads"),
+                             EPS_OR("vision.rms_norm_eps|root.rms_norm_eps", 1e-6),
+                             U32_IF(".vision.window_size", "vision.window_size"),
+                             ITEM_NAMES(".vision.n_wa_pattern", KV_CLIP_WINDOW_PATTERN,
+                                        "vision.fullatt_block_indexes")),
                 .rules = RULES(RULE("visual.blocks.#.attn.qkv", "v.blk.#.attn_qkv")),
                 .more = qwen2_rules,
                 .renames = RENAMES({"model.visual.", "visual.", AT_BEGIN})}},
@@ -201,11 +205,11 @@ const arch_projector arch_projectors_more[] = {
      .vision_missing = QWEN3_MISSING,
      .takes = NAMES("^visual.", "^model.visual.", "^linear_proj."),
      .may_lack = NAMES("v.post_ln", "v.deepstack."),
-     .folder = {.pairs = PAIRS(EXPECT("vision.disable_merger_proj=true"), LIST(clip_sees_sized),
-                               ITEM_NAMES(".vision.image_size", PAIR_CLIP_POSITIONS, "vision.image_size"),
-                               KIND("ling3vl"), GELU,
-                               U32_IF(".vision.spatial_merge_size", "vision.spatial_merge_size"),
-                               EPS_OR("root.text_config.rms_norm_eps", 1e-6)),
+     .folder = {.metadata = METADATA(EXPECT("vision.disable_merger_proj=true"), LIST(clip_vision_sized),
+                                     ITEM_NAMES(".vision.image_size", KV_CLIP_POSITIONS, "vision.image_size"),
+                                     KIND("ling3vl"), GELU,
+                                     U32_IF(".vision.spatial_merge_size", "vision.spatial_merge_size"),
+                                     EPS_OR("root.text_config.rms_norm_eps", 1e-6)),
                 .rules = RULES(RULE("linear_proj.0", "mm.0"), RULE("linear_proj.2", "mm.2"),
                                RULE("visual.merger.norm", "mm.input_norm")),
                 .more = qwen3_rules,
@@ -219,8 +223,8 @@ const arch_projector arch_projectors_more[] = {
      .vision_missing = "{\"image_size\": 1024, \"patch_size\": 16, \"layers\": 24, \"heads\": 14,"
                        " \"hidden_size\": 896, \"intermediate_size\": 4864}",
      OCR_ARRAYS,
-     .folder = {.pairs = PAIRS(
-                    LIST(clip_sees), OCR_PAIRS("deepseekocr2", 6),
+     .folder = {.metadata = METADATA(
+                    LIST(clip_vision), OCR_PAIRS("deepseekocr2", 6),
                     U32_OR(".vision.image_size", "root.vision_config.image_size", 1024),
                     U32_OR(".vision.patch_size", "root.vision_config.patch_size", 16),
                     U32_OR(".vision.feed_forward_length", "root.vision_config.intermediate_size", 4864),
@@ -241,22 +245,22 @@ const arch_projector arch_projectors_more[] = {
      .last_layer = "vision_tower.vision_model.encoder.layers.",
      .takes = NAMES("^model.vision_tower.vision_tower.", "^vision_tower.", "^model.mm_projector.",
                     "^mm_projector."),
-     .folder = {.pairs =
-                    PAIRS(LIST(clip_sees_sized), U32(".vision.patch_size", "pre.patch_size"), KIND("phi4"),
-                          ITEM_NAMES(".vision.image_size", PAIR_CLIP_POSITIONS, "vision.image_size"),
-                          ITEM_VALUE(".vision.block_count", PAIR_CLIP_LFM2_BLOCKS, NULL, -2),
-                          ITEM_NAMES(".vision.image_min_pixels", PAIR_SQUARE,
-                                     "pre.patch_size pre.min_num_patches|root.min_num_patches"),
-                          ITEM_NAMES(".vision.image_max_pixels", PAIR_SQUARE,
-                                     "pre.patch_size pre.max_num_patches|root.max_num_patches"),
-                          GELU, EPS_OR("vision.layer_norm_eps", 1e-6)),
+     .folder = {.metadata = METADATA(LIST(clip_vision_sized), U32(".vision.patch_size", "pre.patch_size"),
+                                     KIND("phi4"),
+                                     ITEM_NAMES(".vision.image_size", KV_CLIP_POSITIONS, "vision.image_size"),
+                                     ITEM_VALUE(".vision.block_count", KV_CLIP_LFM2_BLOCKS, NULL, -2),
+                                     ITEM_NAMES(".vision.image_min_pixels", KV_SQUARE,
+                                                "pre.patch_size pre.min_num_patches|root.min_num_patches"),
+                                     ITEM_NAMES(".vision.image_max_pixels", KV_SQUARE,
+                                                "pre.patch_size pre.max_num_patches|root.max_num_patches"),
+                                     GELU, EPS_OR("vision.layer_norm_eps", 1e-6)),
                 .rules = RULES(RULE("vision_tower.vision_model.embeddings.patch_embedding.weight",
                                     "v.patch_embd.weight", STEP_PATCHES_LAST),
                                RULE("vision_tower.vision_model.embeddings.position_embedding.weight",
                                     "v.position_embd.weight", STEP_COUNT_ROWS),
                                RULE("vision_tower.vision_model.embeddings.patch_embedding", "v.patch_embd"),
-                               SEES_CLIP_LAYERS("vision_tower.vision_model."), RULE("mm_projector.0", "mm.0"),
-                               RULE("mm_projector.2", "mm.2")),
+                               VISION_CLIP_LAYERS("vision_tower.vision_model."),
+                               RULE("mm_projector.0", "mm.0"), RULE("mm_projector.2", "mm.2")),
                 .left_out = NAMES("vision_model.head.", "vision_model.post_layernorm."),
                 .renames = RENAMES({"model.vision_tower.vision_tower.", "vision_tower.", AT_BEGIN},
                                    {"model.mm_projector.", "mm_projector.", AT_BEGIN})}},
@@ -265,11 +269,11 @@ const arch_projector arch_projectors_more[] = {
      .takes = NAMES("^model.vision_tower.", "^model.layerwise_projectors.", "^model.spatial_projectors.",
                     "^model.image_newline"),
      .may_lack = NAMES("v.proj_blk.", "v.image_newline"),
-     .folder = {.pairs =
-                    PAIRS(LIST(clip_sees), KIND("granite4_vision"), EPS_OR("vision.layer_norm_eps", 1e-6),
-                          GELU, U32_OR(".vision.preproc_image_size", "vision.image_size", 384),
-                          ITEM(NULL, PAIR_CLIP_GRANITE)),
-                .rules = RULES(SEES_CLIP("model.vision_tower.vision_model."),
+     .folder = {.metadata = METADATA(LIST(clip_vision), KIND("granite4_vision"),
+                                     EPS_OR("vision.layer_norm_eps", 1e-6), GELU,
+                                     U32_OR(".vision.preproc_image_size", "vision.image_size", 384),
+                                     ITEM(NULL, KV_CLIP_GRANITE)),
+                .rules = RULES(VISION_CLIP("model.vision_tower.vision_model."),
                                RULE("model.image_newline", "v.image_newline"),
                                GRANITE_SEES("model.layerwise_projectors.#."),
                                GRANITE_SEES("model.spatial_projectors.#.")),
@@ -283,12 +287,12 @@ const arch_projector arch_projectors_more[] = {
      .takes = NAMES("^vision_model.", "^vit_large_projector."),
      .follows_f16 = NAMES("mm.0.weight", "mm.1.weight"),
      .folder =
-         {.pairs = PAIRS(LIST(clip_sees_core), U32(".vision.image_size", "vision.image_size"),
-                         ITEM(".vision.feed_forward_length", PAIR_CLIP_MLP_RATIO), KIND("step3vl"),
-                         EPS_OR("vision.layer_norm_eps", 1e-5),
-                         ITEM_VALUE(".vision.projector.scale_factor", PAIR_SQUARE,
-                                    "root.understand_projector_stride", 1),
-                         U32_IS(".vision.preproc_image_size", 3024)),
+         {.metadata = METADATA(
+              LIST(clip_vision_core), U32(".vision.image_size", "vision.image_size"),
+              ITEM(".vision.feed_forward_length", KV_CLIP_MLP_RATIO), KIND("step3vl"),
+              EPS_OR("vision.layer_norm_eps", 1e-5),
+              ITEM_VALUE(".vision.projector.scale_factor", KV_SQUARE, "root.understand_projector_stride", 1),
+              U32_IS(".vision.preproc_image_size", 3024)),
           .rules = RULES(
               RULE("vision_model.conv1", "v.patch_embd"),
               RULE("vision_model.positional_embedding", "v.position_embd.weight"),
@@ -302,19 +306,19 @@ const arch_projector arch_projectors_more[] = {
      .pre_missing = "{\"image_mean\": [0.5, 0.5, 0.5], \"image_std\": [0.5, 0.5, 0.5]}",
      .takes = NAMES("^vision.", "^aligner.", "^image_"),
      .may_lack = NAMES("v.image_newline", "v.token_embd."),
-     .folder = {.pairs = PAIRS(BOOL_IS(".has_vision_encoder", 1),
-                               U32(".vision.projection_dim", "text.hidden_size"),
-                               ITEM_VALUE(".vision.image_size", PAIR_PRODUCT,
-                                          "root.vision_patch_size root.vision_downsample_ratio", 16),
-                               U32(".vision.patch_size", "root.vision_patch_size"),
-                               U32(".vision.embedding_length", "root.vision_dim"),
-                               U32(".vision.feed_forward_length", "root.vision_inter_dim"),
-                               U32(".vision.block_count", "root.vision_n_layers"),
-                               U32(".vision.attention.head_count", "root.vision_n_heads"), IMAGE_MEANS,
-                               KIND("deepseek4v"), EPS_IS(1e-6), BOOL_IS(".use_silu", 1),
-                               SCALE("root.vision_downsample_ratio"),
-                               U32(".vision.image_min_pixels", "root.vision_min_pixels"),
-                               EXPECT("root.vision_max_n_token=384"), EXPECT("root.vision_max_wh_ratio=8")),
+     .folder = {.metadata = METADATA(
+                    BOOL_IS(".has_vision_encoder", 1), U32(".vision.projection_dim", "text.hidden_size"),
+                    ITEM_VALUE(".vision.image_size", KV_PRODUCT,
+                               "root.vision_patch_size root.vision_downsample_ratio", 16),
+                    U32(".vision.patch_size", "root.vision_patch_size"),
+                    U32(".vision.embedding_length", "root.vision_dim"),
+                    U32(".vision.feed_forward_length", "root.vision_inter_dim"),
+                    U32(".vision.block_count", "root.vision_n_layers"),
+                    U32(".vision.attention.head_count", "root.vision_n_heads"), IMAGE_MEANS,
+                    KIND("deepseek4v"), EPS_IS(1e-6), BOOL_IS(".use_silu", 1),
+                    SCALE("root.vision_downsample_ratio"),
+                    U32(".vision.image_min_pixels", "root.vision_min_pixels"),
+                    EXPECT("root.vision_max_n_token=384"), EXPECT("root.vision_max_wh_ratio=8")),
                 .rules = RULES(
                     RULE("vision.patch_embed.proj.weight", "v.patch_embd.weight", STEP_PATCHES_FIRST),
                     RULE("vision.patch_embed.proj", "v.patch_embd"), RULE("vision.norm", "v.post_ln"),

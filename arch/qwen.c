@@ -24,18 +24,18 @@ static const arch_item list_qwen_experts[] = {
 
 static const arch_item list_qwen3next[] = {
     LIST(list_qwen_experts),
-    ITEM_IF_NOT_ZERO(".nextn_predict_layers", PAIR_PREDICT, NULL),
+    ITEM_IF_NOT_ZERO(".nextn_predict_layers", KV_PREDICT, NULL),
     U32(".ssm.conv_kernel", "linear_conv_kernel_dim"),
     U32(".ssm.state_size", "linear_key_head_dim"),
     U32(".ssm.group_count", "linear_num_key_heads"),
     U32(".ssm.time_step_rank", "linear_num_value_heads"),
-    ITEM_NAMES(".ssm.inner_size", PAIR_PRODUCT, "linear_value_head_dim linear_num_value_heads"),
+    ITEM_NAMES(".ssm.inner_size", KV_PRODUCT, "linear_value_head_dim linear_num_value_heads"),
     U32_OR(".full_attention_interval", "full_attention_interval", 4),
-    ITEM_OR(".rope.dimension_count", PAIR_SHARE_OF_HEAD, "rope.partial_rotary_factor", 0.25),
+    ITEM_OR(".rope.dimension_count", KV_SHARE_OF_HEAD, "rope.partial_rotary_factor", 0.25),
     END,
 };
 
-static const arch_item list_qwen35[] = {LIST(list_qwen3next), ITEM(NULL, PAIR_ROPE_QWEN35), END};
+static const arch_item list_qwen35[] = {LIST(list_qwen3next), ITEM(NULL, KV_ROPE_QWEN35), END};
 
 /* Streams beside each other in place of norms. */
 #define HYPER(from, to) \
@@ -51,8 +51,8 @@ const architecture arch_rows_qwen[] = {
         .name = "qwen",
         /* The converter writes no epsilon that readers look for. */
         .folder = {CLASSES(CLASS("QWenLMHeadModel")),
-                   .pairs = PAIRS(LIST(arch_base),
-                                  FLOAT(".attention.layer_norm_rms_epsilon", "layer_norm_epsilon")),
+                   .metadata = METADATA(LIST(arch_base),
+                                        FLOAT(".attention.layer_norm_rms_epsilon", "layer_norm_epsilon")),
                    .rules = RULES(RULE("transformer.wte", "token_embd"),
                                   RULE("transformer.ln_f", "output_norm"), FALCON("ln_1", "attn_norm"),
                                   FALCON("ln_2", "ffn_norm"), FALCON("attn.c_attn", "attn_qkv"),
@@ -68,14 +68,14 @@ const architecture arch_rows_qwen[] = {
         .folder = {CLASSES(CLASS("DotsOCRForCausalLM"), CLASS("AudioFlamingo3ForConditionalGeneration"),
                            CLASS("KORMoForCausalLM"), CLASS("Qwen2AudioForConditionalGeneration"),
                            CLASS("Qwen2ForCausalLM"), CLASS("Qwen2Model", .is_trunk = true)),
-                   .pairs = arch_base, .tokenizer = {.files = {FILE_MODEL, FILE_BYTES}}, .is_silu = true,
+                   .metadata = arch_base, .tokenizer = {.files = {FILE_MODEL, FILE_BYTES}}, .is_silu = true,
                    .assumed_key = "use_sliding_window", .has_own_head = true, .pools = true},
         .graph = {ATTENTION_AND(FFN_GATED), .neox = true, .logit_bias = OPTIONAL, .bias_is_usual = true},
         .mix = {.big_blocks = 80},
     },
     {
         .name = "qwen2moe",
-        .folder = {CLASSES(CLASS("Qwen2MoeForCausalLM")), .pairs = list_qwen_experts, .is_silu = true,
+        .folder = {CLASSES(CLASS("Qwen2MoeForCausalLM")), .metadata = list_qwen_experts, .is_silu = true,
                    .assumed_key = "norm_topk_prob"},
         .graph = {ATTENTION_AND(FFN_EXPERTS), .experts_share = true,
                   .has = {MUST_HAVE(WEIGHT_FFN_SHARED_GATE), MUST_HAVE(WEIGHT_FFN_UP_SHEXP)}, .neox = true,
@@ -85,7 +85,7 @@ const architecture arch_rows_qwen[] = {
         .name = "qwen2vl",
         .folder = {CLASSES(CLASS("Qwen2VLForConditionalGeneration"), CLASS("Qwen2VLModel"),
                            CLASS("Qwen2_5OmniModel"), CLASS("Qwen2_5_VLForConditionalGeneration")),
-                   .pairs = arch_base, .renames = thinker_renames,
+                   .metadata = arch_base, .renames = thinker_renames,
                    .tokenizer = {.files = {FILE_MODEL, FILE_BYTES}}},
         .graph = {ATTENTION_AND(FFN_GATED), .neox = true, .sections = SECTIONS_IN_ORDER, .logit_bias = UNUSED,
                   .bias_is_usual = true},
@@ -95,7 +95,7 @@ const architecture arch_rows_qwen[] = {
         .mix = {.has_factors = true},
         .folder = {CLASSES(CLASS("Qwen3ForCausalLM"), CLASS("Qwen3Model", .is_trunk = true),
                            CLASS("StepVLForConditionalGeneration", .is_root = true)),
-                   .pairs = arch_base, .tokenizer = {.files = {FILE_MODEL, FILE_BYTES}}, .is_silu = true,
+                   .metadata = arch_base, .tokenizer = {.files = {FILE_MODEL, FILE_BYTES}}, .is_silu = true,
                    .assumed_key = "use_sliding_window", .may_judge = true, .has_own_head = true,
                    .pools = true},
         .graph = {ATTENTION_AND(FFN_GATED), .neox = true, .qk = QK_HEAD, .free_head = true},
@@ -103,7 +103,7 @@ const architecture arch_rows_qwen[] = {
     {
         .name = "qwen3moe",
         .mix = {.has_factors = true},
-        .folder = {CLASSES(CLASS("Qwen3MoeForCausalLM")), .pairs = list_qwen_experts, .is_silu = true,
+        .folder = {CLASSES(CLASS("Qwen3MoeForCausalLM")), .metadata = list_qwen_experts, .is_silu = true,
                    .assumed_key = "norm_topk_prob", .assumed = 1, .may_judge = true, .has_own_head = true},
         .graph = {ATTENTION_AND(FFN_EXPERTS), .experts_share = true, .neox = true, .qk = QK_HEAD,
                   .free_head = true, .routing = ROUTING_SOFT_ONE},
@@ -113,8 +113,9 @@ const architecture arch_rows_qwen[] = {
         .folder = {CLASSES(CLASS("Qwen3ASRForConditionalGeneration",
                                  .tokenizer = {.files = {FILE_MODEL, FILE_BYTES}, .exceptions = TOKENS_OMNI}),
                            CLASS("Qwen3VLForConditionalGeneration")),
-                   .pairs = PAIRS(LIST(arch_base), ITEM_NAMES(".n_deepstack_layers", PAIR_COUNT,
-                                                              "vision_config.deepstack_visual_indexes")),
+                   .metadata =
+                       METADATA(LIST(arch_base), ITEM_NAMES(".n_deepstack_layers", KV_COUNT,
+                                                            "vision_config.deepstack_visual_indexes")),
                    .renames = thinker_renames, .tokenizer = {.files = {FILE_MODEL, FILE_BYTES}},
                    .may_judge = true, .pools = true},
         .graph = {ATTENTION_AND(FFN_GATED), .neox = true, .sections = SECTIONS_INTERLEAVED, .qk = QK_HEAD,
@@ -125,13 +126,13 @@ const architecture arch_rows_qwen[] = {
         .folder = {CLASSES(CLASS("Qwen3OmniMoeForConditionalGeneration",
                                  .tokenizer = {.files = {FILE_BYTES}, .exceptions = TOKENS_OMNI}),
                            CLASS("Qwen3VLMoeForConditionalGeneration")),
-                   .pairs =
-                       PAIRS(LIST(arch_base), U32(".expert_feed_forward_length", "moe_intermediate_size"),
-                             ITEM_NAMES(".n_deepstack_layers", PAIR_COUNT,
-                                        "vision_config.deepstack_visual_indexes")),
-                   .rules = RULES(
-                       P("mlp.experts.gate_up_proj", "ffn_gate_exps|blk.#.ffn_up_exps", STEP_TURNED_HALVES),
-                       P("mlp.experts.down_proj", "ffn_down_exps", STEP_TURNED)),
+                   .metadata =
+                       METADATA(LIST(arch_base), U32(".expert_feed_forward_length", "moe_intermediate_size"),
+                                ITEM_NAMES(".n_deepstack_layers", KV_COUNT,
+                                           "vision_config.deepstack_visual_indexes")),
+                   .rules = RULES(P("mlp.experts.gate_up_proj", "ffn_gate_exps|blk.#.ffn_up_exps",
+                                    STEP_TRANSPOSED_HALVES),
+                                  P("mlp.experts.down_proj", "ffn_down_exps", STEP_TRANSPOSED)),
                    .renames = thinker_renames, .may_judge = true},
         .graph = {ATTENTION_AND(FFN_EXPERTS), .experts_share = true, .has = {MAY_HAVE(WEIGHT_EXPERT_CHOICE)},
                   .neox = true, .sections = SECTIONS_INTERLEAVED, .qk = QK_HEAD, .free_head = true,
@@ -140,10 +141,10 @@ const architecture arch_rows_qwen[] = {
     {
         .name = "qwen35",
         .folder = {CLASSES(CLASS("MiniCPMV4_6ForConditionalGeneration", .left_out = NAMES("^model.merger."),
-                                 .drops_predicting = true),
+                                 .drops_mtp = true),
                            CLASS("Qwen3_5ForCausalLM"), CLASS("Qwen3_5ForConditionalGeneration")),
-                   .pairs = list_qwen35, .rules = qwen35_rules, .adds_one = true,
-                   .predicting = {.key = "mtp_num_hidden_layers", .counts = true}, .may_judge = true,
+                   .metadata = list_qwen35, .rules = qwen35_rules, .adds_one = true,
+                   .mtp = {.key = "mtp_num_hidden_layers", .counts = true}, .may_judge = true,
                    .mlx = MLX_NORMS_BY_CONVOLUTION},
         .graph = {MIXERS(MIXER_DELTA_NET, MIXER_ATTENTION), .ffns = {FFN_GATED}, .neox = true,
                   .rope_partial = true, .sections = SECTIONS_INTERLEAVED, .place = PLACE_PAN, .qk = QK_HEAD,
@@ -153,8 +154,8 @@ const architecture arch_rows_qwen[] = {
     {
         .name = "qwen35moe",
         .folder = {CLASSES(CLASS("Qwen3_5MoeForCausalLM"), CLASS("Qwen3_5MoeForConditionalGeneration")),
-                   .pairs = list_qwen35, .rules = qwen35_rules, .adds_one = true,
-                   .predicting = {.key = "mtp_num_hidden_layers", .counts = true}, .may_judge = true,
+                   .metadata = list_qwen35, .rules = qwen35_rules, .adds_one = true,
+                   .mtp = {.key = "mtp_num_hidden_layers", .counts = true}, .may_judge = true,
                    .mlx = MLX_NORMS_BY_CONVOLUTION},
         .graph = {MIXERS(MIXER_DELTA_NET, MIXER_ATTENTION), .ffns = {FFN_EXPERTS, FFN_GATED},
                   .experts_share = true,
@@ -167,7 +168,7 @@ const architecture arch_rows_qwen[] = {
     },
     {
         .name = "qwen3next",
-        .folder = {CLASSES(CLASS("Qwen3NextForCausalLM")), .pairs = list_qwen3next,
+        .folder = {CLASSES(CLASS("Qwen3NextForCausalLM")), .metadata = list_qwen3next,
                    .rules = RULES(P("post_attention_layernorm", "post_attention_norm"),
                                   P("linear_attn.in_proj_qkvz", "attn_qkv|blk.#.attn_gate", STEP_QKVZ),
                                   P("linear_attn.in_proj_ba", "ssm_ba"),
@@ -175,8 +176,8 @@ const architecture arch_rows_qwen[] = {
                                   P("linear_attn.A_log", "ssm_a", STEP_NEGATIVE_EXP),
                                   P("linear_attn.dt_proj", "ssm_dt"), P("linear_attn.norm", "ssm_norm"),
                                   P("linear_attn.out_proj", "ssm_out")),
-                   .adds_one = true, .predicting = {.key = "mtp_num_hidden_layers", .counts = true},
-                   .is_silu = true, .may_judge = true, .mlx = MLX_NORMS_BY_CONVOLUTION},
+                   .adds_one = true, .mtp = {.key = "mtp_num_hidden_layers", .counts = true}, .is_silu = true,
+                   .may_judge = true, .mlx = MLX_NORMS_BY_CONVOLUTION},
         .graph = {MIXERS(MIXER_DELTA_NET, MIXER_ATTENTION), .ffns = {FFN_EXPERTS, FFN_GATED},
                   .experts_share = true,
                   .has = {MAY_HAVE(WEIGHT_SSM_IN), MUST_HAVE(WEIGHT_SSM_BA),
@@ -188,14 +189,14 @@ const architecture arch_rows_qwen[] = {
     },
     {
         .name = "qwen4exp",
-        .folder = {CLASSES(CLASS("Qwen4ExpForConditionalGeneration", .drops_predicting = true),
-                           CLASS("Qwen4ExpForCausalLM", .drops_predicting = true)),
-                   .pairs = PAIRS(LIST(list_qwen35), U32(".hyper_connection.count", "hc_count"),
-                                  U32(".hyper_connection.low_rank", "hc_lowrank"),
-                                  U32(".attention.indexer.head_count", "indexer_n_heads"),
-                                  U32(".attention.indexer.key_length", "indexer_head_dim"),
-                                  U32(".attention.indexer.top_k", "indexer_budget"),
-                                  ITEM(NULL, PAIR_LAYERS_QWEN4)),
+        .folder = {CLASSES(CLASS("Qwen4ExpForConditionalGeneration", .drops_mtp = true),
+                           CLASS("Qwen4ExpForCausalLM", .drops_mtp = true)),
+                   .metadata = METADATA(LIST(list_qwen35), U32(".hyper_connection.count", "hc_count"),
+                                        U32(".hyper_connection.low_rank", "hc_lowrank"),
+                                        U32(".attention.indexer.head_count", "indexer_n_heads"),
+                                        U32(".attention.indexer.key_length", "indexer_head_dim"),
+                                        U32(".attention.indexer.top_k", "indexer_budget"),
+                                        ITEM(NULL, KV_LAYERS_QWEN4)),
                    .rules =
                        RULES(HYPER("attn", "attn"), HYPER("mlp", "ffn"),
                              RULE("model.hyper_connection_mixer.hc_norm", "output_hc_norm"),
@@ -212,7 +213,7 @@ const architecture arch_rows_qwen[] = {
                              P("ple.conv1d", "ple_conv1d", STEP_SQUEEZE),
                              RULE("model.layers.#.ple.ple_embedding.ngram_embedding.shard_*",
                                   "per_layer_token_embd", STEP_TABLE_PART)),
-                   .more = qwen35_rules, .adds_one = true, .tensor_pairs = TENSOR_PAIRS_NGRAMS,
+                   .more = qwen35_rules, .adds_one = true, .tensor_metadata = TENSOR_METADATA_NGRAMS,
                    .left_out = NAMES("ple_embedding.layer_multipliers", "ple_embedding.ngram_heads_"),
                    .may_judge = true},
         .graph = {MIXERS(MIXER_DELTA_NET, MIXER_ATTENTION), .ffns = {FFN_EXPERTS}, .experts_share = true,
@@ -227,10 +228,11 @@ const architecture arch_rows_qwen[] = {
     {
         .name = "grovemoe",
         .folder = {CLASSES(CLASS("GroveMoeForCausalLM"), CLASS("modeling_grove_moe.GroveMoeForCausalLM")),
-                   .pairs =
-                       PAIRS(LIST(arch_base), U32_IF(".expert_feed_forward_length", "moe_intermediate_size"),
-                             U32_OR_NOT_ZERO(".expert_chunk_feed_forward_length", "head_dim", 128),
-                             U32_IS(".experts_per_group", 2), FLOAT_IS(".expert_group_scale", 0.05)),
+                   .metadata =
+                       METADATA(LIST(arch_base),
+                                U32_IF(".expert_feed_forward_length", "moe_intermediate_size"),
+                                U32_OR_NOT_ZERO(".expert_chunk_feed_forward_length", "head_dim", 128),
+                                U32_IS(".experts_per_group", 2), FLOAT_IS(".expert_group_scale", 0.05)),
                    .rules =
                        RULES(FFN_RULES(P, "mlp.chunk_experts.*.", "_proj", "_chexps", STEP_STACK_PAIRS),
                              P("mlp.expert_bias", "", STEP_DROP), P("mlp.gate.expert_bias", "", STEP_DROP)),

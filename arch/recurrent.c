@@ -26,18 +26,18 @@ static const arch_rule lfm2_rules[] = {
 
 static const arch_item list_lfm2[] = {
     LIST(arch_base),
-    ITEM_NAMES(".attention.head_count_kv", PAIR_LAYERS_KIND_HEADS, "layer_types!conv"),
+    ITEM_NAMES(".attention.head_count_kv", KV_LAYERS_KIND_HEADS, "layer_types!conv"),
     U32(".vocab_size", "vocab_size"),
     U32(".shortconv.l_cache", "conv_L_cache"),
     FLOAT(".attention.layer_norm_rms_epsilon", "norm_eps"),
-    ITEM(".feed_forward_length", PAIR_OWN_LFM2_WIDTH),
+    ITEM(".feed_forward_length", KV_OWN_LFM2_WIDTH),
     END,
 };
 
 static const arch_item list_lfm2_embeds[] = {
     LIST(list_lfm2),
-    ITEM(".pooling_type", PAIR_OWN_POOLING),
-    ITEM(".embedding_length_out", PAIR_OWN_DENSE),
+    ITEM(".pooling_type", KV_OWN_POOLING),
+    ITEM(".embedding_length_out", KV_OWN_DENSE),
     END,
 };
 
@@ -50,7 +50,7 @@ static const arch_shape lfm2_sounds[] = {SHAPED("dense_2.weight", DIMS(DIM_WIDTH
                                               .qkv_bias = OPTIONAL, .window = WINDOW_OPTIONAL, \
                                               .final_norm = "token_embd_norm.weight"
 
-/* Pairs of both kinds of Mamba, which have neither attention nor a limit of the context. */
+/* Metadata of both kinds of Mamba, which have neither attention nor a limit of the context. */
 static const arch_item list_mamba_both[] = {
     LIST(arch_core),
     U32_IS(".context_length", 1 << 20),
@@ -90,7 +90,7 @@ static const arch_rule plamo_rules[] = {
 
 /* No length of a text is too long for a state. */
 static const arch_item list_rwkv[] = {
-    ITEM(".block_count", PAIR_BLOCKS),
+    ITEM(".block_count", KV_BLOCKS),
     U32_IS(".context_length", 1048576),
     U32(".embedding_length", "hidden_size"),
     U32_IS(".attention.head_count", 0),
@@ -107,10 +107,10 @@ static const arch_item list_rwkv[] = {
         RULE(prefix "time_maa_r", "blk.#.time_mix_lerp_fused.weight", STEP_LERP), \
         RULE(prefix "time_maa_g", "blk.#.time_mix_lerp_fused.weight", STEP_LERP), \
         RULE(prefix "time_decay", "blk.#.time_mix_decay.weight", STEP_SQUEEZE), \
-        RULE(prefix "time_decay_w1", "blk.#.time_mix_decay_w1.weight", STEP_TURNED), \
-        RULE(prefix "time_decay_w2", "blk.#.time_mix_decay_w2.weight", STEP_TURNED)
+        RULE(prefix "time_decay_w1", "blk.#.time_mix_decay_w1.weight", STEP_TRANSPOSED), \
+        RULE(prefix "time_decay_w2", "blk.#.time_mix_decay_w2.weight", STEP_TRANSPOSED)
 
-#define LOW_RANK(k, n, factor) ITEM_VALUE((k), PAIR_OWN_LOW_RANK, (n), (factor))
+#define LOW_RANK(k, n, factor) ITEM_VALUE((k), KV_OWN_LOW_RANK, (n), (factor))
 #define RWKV7(letter) P("attention.x_" letter, "time_mix_lerp_fused.weight", STEP_LERP)
 /* A vector, and two matrices of low rank, under the names of two programs. */
 #define RWKV7_RANK(letter, to0, to1, to2) \
@@ -170,45 +170,46 @@ const architecture arch_rows_recurrent[] = {
         .name = "mamba",
         .folder = {CLASSES(CLASS("FalconMambaForCausalLM"), CLASS("MambaForCausalLM"),
                            CLASS("MambaLMHeadModel")),
-                   .pairs = PAIRS(
+                   .metadata = METADATA(
                        LIST(list_mamba_both), U32_OR_NOT_ZERO(".ssm.state_size", "state_size|d_state", 16),
-                       ITEM_NAMES(".ssm.time_step_rank", PAIR_OWN_TIME_STEP_RANK, "time_step_rank|dt_rank"),
-                       ITEM(NULL, PAIR_OWN_MAMBA)),
+                       ITEM_NAMES(".ssm.time_step_rank", KV_OWN_TIME_STEP_RANK, "time_step_rank|dt_rank"),
+                       ITEM(NULL, KV_OWN_MAMBA)),
                    .rules = RULES(RULE("lm_head", "output", STEP_HEAD_UNLESS_SAME), BACKBONE_ENDS,
                                   MAMBA("backbone.layers.#.mixer.", STEP_NEGATIVE_EXP),
                                   BACKBONE("mixer.D", "ssm_d")),
                    .renames = arch_backbone_renames,
                    .tokenizer = {.files = {FILE_BYTES, FILE_MODEL},
                                  .multiple = 8,
-                                 .exceptions = TOKENS_MULTIPLE_IS_TOLD},
+                                 .exceptions = TOKENS_MULTIPLE_IS_SET},
                    .is_tied_by_class = true},
         .graph = {MIXERS(MIXER_MAMBA1)},
     },
     {
         .name = "mamba2",
         .folder = {CLASSES(CLASS("Mamba2ForCausalLM")),
-                   .pairs = PAIRS(
+                   .metadata = METADATA(
                        LIST(list_mamba_both), U32_OR_NOT_ZERO(".ssm.state_size", "state_size|d_state", 128),
-                       ITEM(NULL, PAIR_OWN_MAMBA2), U32_OR_NOT_ZERO(".ssm.group_count", "n_groups", 1)),
+                       ITEM(NULL, KV_OWN_MAMBA2), U32_OR_NOT_ZERO(".ssm.group_count", "n_groups", 1)),
                    .rules = RULES(BACKBONE_ENDS, MAMBA("backbone.layers.#.mixer.", STEP_NEGATIVE_EXP_COLUMN),
                                   MAMBA2("backbone.layers.#.mixer.")),
                    .renames = arch_backbone_renames,
                    .tokenizer = {.files = {FILE_MODEL, FILE_BYTES},
                                  .multiple = 16,
-                                 .exceptions = TOKENS_MULTIPLE_IS_TOLD}},
+                                 .exceptions = TOKENS_MULTIPLE_IS_SET}},
         .graph = {MIXERS(MIXER_MAMBA2)},
     },
     {
         .name = "jamba",
         .folder = {CLASSES(CLASS("JambaForCausalLM")),
-                   .pairs = PAIRS(LIST(arch_core), U32(".feed_forward_length", "intermediate_size"),
-                                  ITEM(".attention.head_count_kv", PAIR_LAYERS_PERIOD_HEADS),
-                                  U32_OR_NOT_ZERO(".ssm.conv_kernel", "mamba_d_conv", 4),
-                                  ITEM_NAMES(".ssm.inner_size", PAIR_PRODUCT, "mamba_expand hidden_size"),
-                                  U32_OR_NOT_ZERO(".ssm.state_size", "mamba_d_state", 16),
-                                  ITEM_NAMES(".ssm.time_step_rank", PAIR_OWN_TIME_STEP_RANK, "mamba_dt_rank"),
-                                  FLOAT_OR(".attention.layer_norm_rms_epsilon", "rms_norm_eps", 1e-6),
-                                  U32(".expert_count", NAMES_EXPERTS), U32(".expert_used_count", NAMES_USED)),
+                   .metadata =
+                       METADATA(LIST(arch_core), U32(".feed_forward_length", "intermediate_size"),
+                                ITEM(".attention.head_count_kv", KV_LAYERS_PERIOD_HEADS),
+                                U32_OR_NOT_ZERO(".ssm.conv_kernel", "mamba_d_conv", 4),
+                                ITEM_NAMES(".ssm.inner_size", KV_PRODUCT, "mamba_expand hidden_size"),
+                                U32_OR_NOT_ZERO(".ssm.state_size", "mamba_d_state", 16),
+                                ITEM_NAMES(".ssm.time_step_rank", KV_OWN_TIME_STEP_RANK, "mamba_dt_rank"),
+                                FLOAT_OR(".attention.layer_norm_rms_epsilon", "rms_norm_eps", 1e-6),
+                                U32(".expert_count", NAMES_EXPERTS), U32(".expert_used_count", NAMES_USED)),
                    .rules =
                        RULES(RULE("model.final_layernorm", "output_norm"),
                              MAMBA("model.layers.#.mamba.", STEP_NEGATIVE_EXP), P("mamba.D", "ssm_d"),
@@ -226,17 +227,17 @@ const architecture arch_rows_recurrent[] = {
         .name = "falcon-h1",
         .folder =
             {CLASSES(CLASS("FalconH1ForCausalLM")),
-             .pairs = PAIRS(LIST(arch_core), U32_OR(".context_length", "max_position_embeddings", 0),
-                            U32(".feed_forward_length", "intermediate_size"),
-                            ITEM(".attention.head_count_kv", PAIR_KV_HEADS),
-                            U32(".ssm.conv_kernel", "mamba_d_conv"), U32(".ssm.inner_size", "mamba_d_ssm"),
-                            U32(".ssm.state_size", "mamba_d_state"),
-                            ITEM_NAMES(".ssm.time_step_rank", PAIR_QUOTIENT, "mamba_d_ssm mamba_d_head"),
-                            U32(".ssm.group_count", "mamba_n_groups"),
-                            FLOAT(".attention.layer_norm_rms_epsilon", NAMES_RMS),
-                            U32(".vocab_size", "vocab_size"), U32(".attention.key_length", "head_dim"),
-                            U32(".attention.value_length", "head_dim"),
-                            FLOAT(".rope.freq_base", "full.rope_theta")),
+             .metadata =
+                 METADATA(
+                     LIST(arch_core), U32_OR(".context_length", "max_position_embeddings", 0),
+                     U32(".feed_forward_length", "intermediate_size"),
+                     ITEM(".attention.head_count_kv", KV_KV_HEADS), U32(".ssm.conv_kernel", "mamba_d_conv"),
+                     U32(".ssm.inner_size", "mamba_d_ssm"), U32(".ssm.state_size", "mamba_d_state"),
+                     ITEM_NAMES(".ssm.time_step_rank", KV_QUOTIENT, "mamba_d_ssm mamba_d_head"),
+                     U32(".ssm.group_count", "mamba_n_groups"),
+                     FLOAT(".attention.layer_norm_rms_epsilon", NAMES_RMS), U32(".vocab_size", "vocab_size"),
+                     U32(".attention.key_length", "head_dim"), U32(".attention.value_length", "head_dim"),
+                     FLOAT(".rope.freq_base", "full.rope_theta")),
              .rules = RULES(
                  RULE("model.embed_tokens", "token_embd", STEP_FACTORS),
                  RULE("lm_head", "output", STEP_FACTORS), RULE("model.final_layernorm", "output_norm"),
@@ -255,7 +256,7 @@ const architecture arch_rows_recurrent[] = {
     },
     {
         .name = "lfm2",
-        .folder = {CLASSES(CLASS("LFM2ForCausalLM"), CLASS("Lfm2ForCausalLM")), .pairs = list_lfm2,
+        .folder = {CLASSES(CLASS("LFM2ForCausalLM"), CLASS("Lfm2ForCausalLM")), .metadata = list_lfm2,
                    .rules = lfm2_rules, .renames = lfm2_renames, .left_out = lfm2_left_out,
                    .is_tied_by_class = true},
         .graph = {LFM2_GRAPH},
@@ -263,30 +264,31 @@ const architecture arch_rows_recurrent[] = {
     {
         .name = "lfm2",
         .of_embeddings = true,
-        .folder =
-            {CLASSES(CLASS("Lfm2Model"),
-                     CLASS("Lfm25AudioTokenizer", .rules = RULES(RULE("lin", "dense_2")),
-                           .pairs = PAIRS(LIST(list_lfm2), U32(".attention.sliding_window", "sliding_window"),
-                                          U32(".embedding_length_out", "output_size")),
-                           .left_out = NAMES("^istft.window", "^emb.emb"),
-                           .tokenizer = {.files = {FILE_NONE}}, .shapes = lfm2_sounds),
-                     CLASS("Lfm2BidirectionalModel",
-                           .pairs = PAIRS(LIST(list_lfm2_embeds), BOOL_IS(".attention.causal", false)))),
-             .pairs = list_lfm2_embeds, .rules = RULES(RULE("dense_2", "dense_2")), .more = lfm2_rules,
-             .renames = lfm2_bare, .needs_no_head = true},
+        .folder = {CLASSES(CLASS("Lfm2Model"),
+                           CLASS("Lfm25AudioTokenizer", .rules = RULES(RULE("lin", "dense_2")),
+                                 .metadata = METADATA(LIST(list_lfm2),
+                                                      U32(".attention.sliding_window", "sliding_window"),
+                                                      U32(".embedding_length_out", "output_size")),
+                                 .left_out = NAMES("^istft.window", "^emb.emb"),
+                                 .tokenizer = {.files = {FILE_NONE}}, .shapes = lfm2_sounds),
+                           CLASS("Lfm2BidirectionalModel",
+                                 .metadata =
+                                     METADATA(LIST(list_lfm2_embeds), BOOL_IS(".attention.causal", false)))),
+                   .metadata = list_lfm2_embeds, .rules = RULES(RULE("dense_2", "dense_2")),
+                   .more = lfm2_rules, .renames = lfm2_bare, .needs_no_head = true},
         .graph = {LFM2_GRAPH, .both_ways = true, .ways_by_key = true, .embeds = true, .tied = TIED_MUST,
                   .has_dense = true},
     },
     {
         .name = "lfm2moe",
         .folder = {CLASSES(CLASS("Lfm2MoeForCausalLM")),
-                   .pairs = PAIRS(LIST(arch_base),
-                                  ITEM_NAMES(".attention.head_count_kv", PAIR_LAYERS_KIND_HEADS,
-                                             "layer_types=full_attention"),
-                                  U32(".expert_feed_forward_length", "moe_intermediate_size"),
-                                  U32(".leading_dense_block_count", "num_dense_layers"),
-                                  U32_IS(".expert_gating_func", 2), U32(".vocab_size", "vocab_size"),
-                                  U32(".shortconv.l_cache", "conv_L_cache")),
+                   .metadata = METADATA(LIST(arch_base),
+                                        ITEM_NAMES(".attention.head_count_kv", KV_LAYERS_KIND_HEADS,
+                                                   "layer_types=full_attention"),
+                                        U32(".expert_feed_forward_length", "moe_intermediate_size"),
+                                        U32(".leading_dense_block_count", "num_dense_layers"),
+                                        U32_IS(".expert_gating_func", 2), U32(".vocab_size", "vocab_size"),
+                                        U32(".shortconv.l_cache", "conv_L_cache")),
                    .rules = lfm2_rules, .renames = lfm2_renames, .left_out = lfm2_left_out,
                    .is_tied_by_class = true},
         .graph = {MIXERS(MIXER_ATTENTION, MIXER_SHORTCONV), .ffns = {FFN_EXPERTS, FFN_GATED},
@@ -297,9 +299,9 @@ const architecture arch_rows_recurrent[] = {
         .name = "plamo2",
         .folder =
             {CLASSES(CLASS("PLaMo2ForCausalLM"), CLASS("Plamo2ForCausalLM")),
-             .pairs = PAIRS(
-                 ITEM(".block_count", PAIR_BLOCKS), U32(".vocab_size", "vocab_size"),
-                 ITEM(NULL, PAIR_LAYERS_PLAMO2), U32_OR(".context_length", "max_position_embeddings", 2048),
+             .metadata = METADATA(
+                 ITEM(".block_count", KV_BLOCKS), U32(".vocab_size", "vocab_size"),
+                 ITEM(NULL, KV_LAYERS_PLAMO2), U32_OR(".context_length", "max_position_embeddings", 2048),
                  U32_OR(".embedding_length", "hidden_size", 4096),
                  U32_OR(".attention.key_length", "hidden_size_per_head", 128),
                  U32_OR(".attention.value_length", "hidden_size_per_head", 128),
@@ -308,7 +310,7 @@ const architecture arch_rows_recurrent[] = {
                  U32_OR(".ssm.state_size", "mamba_d_state", 64),
                  U32_OR(".ssm.conv_kernel", "mamba_d_conv", 4),
                  U32_OR(".ssm.time_step_rank", "mamba_num_heads", 64),
-                 ITEM_NAMES(".ssm.inner_size", PAIR_PRODUCT, "mamba_num_heads hidden_size_per_head"),
+                 ITEM_NAMES(".ssm.inner_size", KV_PRODUCT, "mamba_num_heads hidden_size_per_head"),
                  U32_IS(".ssm.group_count", 0), U32_OR(".feed_forward_length", "intermediate_size", 13312)),
              .rules = plamo_rules, .tokenizer = {.files = {FILE_LINES}, .exceptions = TOKENS_NO_TEMPLATE}},
         .graph = {MIXERS(MIXER_ATTENTION, MIXER_PLAMO2), .ffns = {FFN_FUSED},
@@ -319,10 +321,10 @@ const architecture arch_rows_recurrent[] = {
     {
         .name = "plamo3",
         .folder = {CLASSES(CLASS("PLaMo3ForCausalLM"), CLASS("Plamo3ForCausalLM")),
-                   .pairs =
-                       PAIRS(LIST(arch_base), U32(".vocab_size", "vocab_size"), ITEM(NULL, PAIR_ROPE_PLAMO3),
-                             U32_IF(".attention.sliding_window", "window_size|sliding_window"),
-                             U32_IF(".attention.sliding_window_pattern", "sliding_window_pattern")),
+                   .metadata =
+                       METADATA(LIST(arch_base), U32(".vocab_size", "vocab_size"), ITEM(NULL, KV_ROPE_PLAMO3),
+                                U32_IF(".attention.sliding_window", "window_size|sliding_window"),
+                                U32_IF(".attention.sliding_window_pattern", "sliding_window_pattern")),
                    .rules = plamo_rules, .tokenizer = {.files = {FILE_LINES}}},
         .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_FUSED}, .has = {MUST_HAVE(WEIGHT_ATTN_QKV)},
                   .neox = true, .rope_partial = true, .place = PLACE_SANDWICH, .qk = QK_HEAD,
@@ -332,16 +334,17 @@ const architecture arch_rows_recurrent[] = {
     {
         .name = "rwkv6",
         .folder = {CLASSES(CLASS("Rwkv6ForCausalLM")),
-                   .pairs = PAIRS(
-                       LIST(list_rwkv), FLOAT(".attention.layer_norm_epsilon", "layer_norm_epsilon"),
-                       U32(".rescale_every_n_layers", "rescale_every"), U32(".wkv.head_size", "head_size"),
-                       ITEM(NULL, PAIR_OWN_RWKV6), U32_IF(".feed_forward_length", "intermediate_size")),
+                   .metadata =
+                       METADATA(LIST(list_rwkv), FLOAT(".attention.layer_norm_epsilon", "layer_norm_epsilon"),
+                                U32(".rescale_every_n_layers", "rescale_every"),
+                                U32(".wkv.head_size", "head_size"), ITEM(NULL, KV_OWN_RWKV6),
+                                U32_IF(".feed_forward_length", "intermediate_size")),
                    .rules = RULES(
                        RULE("rwkv.embeddings", "token_embd"), RULE("rwkv.blocks.0.pre_ln", "token_embd_norm"),
                        RULE("rwkv.ln_out", "output_norm"), RULE("head", "output"), RWKV6("ln1", "attn_norm"),
                        RWKV6("ln2", "attn_norm_2"), RWKV6_SHIFT("rwkv.blocks.#.attention."),
-                       RWKV6("attention.time_maa_w1", "time_mix_w1.weight", STEP_TURNED),
-                       RWKV6("attention.time_maa_w2", "time_mix_w2.weight", STEP_TURNED),
+                       RWKV6("attention.time_maa_w1", "time_mix_w1.weight", STEP_TRANSPOSED),
+                       RWKV6("attention.time_maa_w2", "time_mix_w2.weight", STEP_TRANSPOSED),
                        RWKV6("attention.time_faaaa", "time_mix_first.weight"),
                        RWKV6("attention.receptance", "time_mix_receptance"),
                        RWKV6("attention.key", "time_mix_key"), RWKV6("attention.value", "time_mix_value"),
@@ -363,10 +366,10 @@ const architecture arch_rows_recurrent[] = {
     {
         .name = "rwkv6qwen2",
         .folder = {CLASSES(CLASS("RWKV6Qwen2ForCausalLM")),
-                   .pairs = PAIRS(
+                   .metadata = METADATA(
                        LIST(list_rwkv),
-                       ITEM_NAMES(".wkv.head_size", PAIR_QUOTIENT, "hidden_size num_attention_heads"),
-                       ITEM(NULL, PAIR_OWN_RWKV6), U32_IF(".time_mix_extra_dim", "lora_rank_tokenshift"),
+                       ITEM_NAMES(".wkv.head_size", KV_QUOTIENT, "hidden_size num_attention_heads"),
+                       ITEM(NULL, KV_OWN_RWKV6), U32_IF(".time_mix_extra_dim", "lora_rank_tokenshift"),
                        U32_IF(".time_decay_extra_dim", "lora_rank_decay"),
                        U32(".feed_forward_length", "intermediate_size"),
                        FLOAT(".attention.layer_norm_rms_epsilon", "rms_norm_eps"),
@@ -385,15 +388,16 @@ const architecture arch_rows_recurrent[] = {
     {
         .name = "rwkv7",
         .folder = {CLASSES(CLASS("Rwkv7ForCausalLM"), CLASS("RWKV7ForCausalLM")),
-                   .pairs = PAIRS(
-                       LIST(list_rwkv), FLOAT(".attention.layer_norm_epsilon", "layer_norm_epsilon|norm_eps"),
+                   .metadata = METADATA(
+                       LIST(list_rwkv),
+                       FLOAT(".attention.layer_norm_epsilon", "layer_norm_epsilon|norm_eps"),
                        U32(".wkv.head_size", "head_size|head_dim"),
                        LOW_RANK(".attention.decay_lora_rank", "lora_rank_decay|decay_low_rank_dim", 1.8),
                        LOW_RANK(".attention.iclr_lora_rank", "lora_rank_iclr|a_low_rank_dim", 1.8),
                        LOW_RANK(".attention.value_residual_mix_lora_rank",
                                 "lora_rank_value_residual_mix|v_low_rank_dim", 1.3),
                        LOW_RANK(".attention.gate_lora_rank", "lora_rank_gate|gate_low_rank_dim", 0.6),
-                       ITEM_VALUE(".feed_forward_length", PAIR_TIMES, "hidden_size", 4),
+                       ITEM_VALUE(".feed_forward_length", KV_TIMES, "hidden_size", 4),
                        U32_IF(".feed_forward_length", "intermediate_size")),
                    .rules = rwkv7_rules, .renames = rwkv7_renames,
                    .tokenizer = {.files = {FILE_WORLD}, .chat = "rwkv-world"}},
@@ -405,13 +409,14 @@ const architecture arch_rows_recurrent[] = {
     {
         .name = "arwkv7",
         .folder = {CLASSES(CLASS("RwkvHybridForCausalLM")),
-                   .pairs = PAIRS(
-                       LIST(list_rwkv), FLOAT(".attention.layer_norm_rms_epsilon", "rms_norm_eps"),
-                       U32(".wkv.head_size", "head_size"), U32_IS(".attention.decay_lora_rank", 64),
-                       U32_IS(".attention.iclr_lora_rank", 64),
-                       U32_IS(".attention.value_residual_mix_lora_rank", 32),
-                       ITEM(".attention.gate_lora_rank", PAIR_OWN_ARWKV7),
-                       U32(".feed_forward_length", "intermediate_size"), U32_IS(".token_shift_count", 1)),
+                   .metadata =
+                       METADATA(LIST(list_rwkv), FLOAT(".attention.layer_norm_rms_epsilon", "rms_norm_eps"),
+                                U32(".wkv.head_size", "head_size"), U32_IS(".attention.decay_lora_rank", 64),
+                                U32_IS(".attention.iclr_lora_rank", 64),
+                                U32_IS(".attention.value_residual_mix_lora_rank", 32),
+                                ITEM(".attention.gate_lora_rank", KV_OWN_ARWKV7),
+                                U32(".feed_forward_length", "intermediate_size"),
+                                U32_IS(".token_shift_count", 1)),
                    .rules = rwkv7_rules, .renames = rwkv7_renames,
                    .tokenizer = {.files = {FILE_MODEL, FILE_BYTES}}},
         .graph = {MIXERS(MIXER_RWKV7), .ffns = {FFN_GATED},

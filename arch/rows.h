@@ -2,12 +2,12 @@
 #pragma once
 
 #include "arch/arch.h"
-#include "arch/pairs.h"
+#include "arch/kv.h"
 #include "arch/rules.h"
 
 /* Lists that stand in a row. */
 /* clang-format off */
-#define PAIRS(...) (const arch_item[]) { __VA_ARGS__, END }
+#define METADATA(...) (const arch_item[]) { __VA_ARGS__, END }
 #define RULES(...) (const arch_rule[]) { __VA_ARGS__, { .from = NULL } }
 #define RENAMES(...) (const arch_rename[]) { __VA_ARGS__, { .from = NULL } }
 #define MARKS(...) (const arch_image_mark[]) { __VA_ARGS__, { .has = { NULL } } }
@@ -50,7 +50,7 @@ extern const arch_rule arch_permuted_rules[];  /* queries and keys whose pairs a
 extern const arch_rule arch_after_attention[]; /* the norm behind attention is called by its place */
 extern const arch_rename arch_backbone_renames[];
 
-/* ---- names of arrays under which a layer has its own ---- */
+/* ---- names of source tensors under which a layer has its own ---- */
 
 #define FALCON(from, to, ...) RULE("transformer.h.#." from, "blk.#." to, __VA_ARGS__)
 #define MAMBA(prefix, a) \

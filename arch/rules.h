@@ -1,9 +1,9 @@
-/* How the arrays of a folder become tensors: names by rules, shapes and order by steps. */
+/* How source tensors become tensors: names by rules, shapes and order by steps. */
 #pragma once
 
 #include <stddef.h>
 
-/* What becomes of an array (docs/hugging-face.md): the member, and its function in hf/. */
+/* What becomes of a source tensor (docs/hugging-face.md): the member, and its function in hf/. */
 #define ARCH_STEPS(S) \
     S(STEP_PLAIN, hf_step_plain) /* as it is, with 1 added to norms where the architecture asks for it */ \
     S(STEP_DROP, hf_step_drop)   /* left out */ \
@@ -25,14 +25,16 @@
     S(STEP_ADAPTERS, hf_step_adapters)     /* [N, 1, r, c] as [N + 1, r, c]: zeros first, for no adapter */ \
     S(STEP_ADAPTERS_Q, hf_step_adapters_q) /* the same, and rows permuted */ \
     S(STEP_ADAPTERS_K, hf_step_adapters_k) \
-    S(STEP_GLM_HALVES, hf_step_glm_halves) /* rows of each head from pairs to halves, in models that see */ \
+    S(STEP_GLM_HALVES, \
+      hf_step_glm_halves) /* rows of each head from pairs to halves, in models with a vision encoder */ \
     S(STEP_STACK_PAIRS, hf_step_stack_pairs) /* matrix '*' of a tensor of one for each two experts */ \
     S(STEP_EXPERT_ROWS, hf_step_expert_rows) /* [E n, d]: rows of all experts become a tensor of matrices */ \
-    S(STEP_EXPERT_ROWS_TURNED, hf_step_expert_rows_turned) /* the same, and each matrix transposed */ \
-    S(STEP_TURNED, hf_step_turned)                         /* each matrix transposed */ \
-    S(STEP_TURNED_HALVES, hf_step_turned_halves)           /* [E, d, 2 n]: transposed, and then halves */ \
+    S(STEP_EXPERT_ROWS_TRANSPOSED, \
+      hf_step_expert_rows_transposed)                    /* the same, and each matrix transposed */ \
+    S(STEP_TRANSPOSED, hf_step_transposed)               /* each matrix transposed */ \
+    S(STEP_TRANSPOSED_HALVES, hf_step_transposed_halves) /* [E, d, 2 n]: transposed, and then halves */ \
     S(STEP_INTERLEAVED, \
-      hf_step_interleaved)     /* even and odd rows, or columns of a turned matrix, become two */ \
+      hf_step_interleaved)     /* even and odd rows, or columns of a transposed matrix, become two */ \
     S(STEP_KV_B, hf_step_kv_b) /* [K (n + v), r] becomes attn_k_b, transposed, and attn_v_b */ \
     S(STEP_QKV_GROUPS, hf_step_qkv_groups)     /* groups of queries, key, value become all of each */ \
     S(STEP_QKV_GROUPS_3, hf_step_qkv_groups_3) /* the same as three tensors, permuted */ \
@@ -63,12 +65,12 @@
     S(STEP_EMBEDDING_ONCE, hf_step_embedding_once) /* left out where another of T5's three names has it */ \
     S(STEP_CUT_ROWS, hf_step_cut_rows)             /* rows up to the number of tokens */ \
     S(STEP_CUT_POSITIONS, hf_step_cut_positions)   /* without RoBERTa's first rows */ \
-    S(STEP_DOWN_EXPERTS, hf_step_down_experts)     /* gpt-oss: turned, unless it is MXFP4 or a bias */ \
-    S(STEP_SHARED_NEXT, hf_step_shared_next) /* the whole prediction's tensor, for each predicting block */ \
-    S(STEP_EXPERT_FIRST, hf_step_expert_first)         /* a layer of one expert has it as a plain part */ \
-    S(STEP_CONV_3, hf_step_conv_3)                     /* [C, 1, w] or [C, w] as [w, 1, C, 1] */ \
-    S(STEP_FIRST_HEADS, hf_step_first_heads)           /* kimi-k3's A_log */ \
-    S(STEP_STACK_ALTUP, hf_step_stack_altup)           /* one of three matrices of gemma 3n */ \
+    S(STEP_DOWN_EXPERTS, hf_step_down_experts)     /* gpt-oss: transposed, unless it is MXFP4 or a bias */ \
+    S(STEP_SHARED_NEXT, hf_step_shared_next)       /* the shared MTP tensor, for each MTP layer */ \
+    S(STEP_EXPERT_FIRST, hf_step_expert_first)     /* a layer of one expert has it as a plain part */ \
+    S(STEP_CONV_3, hf_step_conv_3)                 /* [C, 1, w] or [C, w] as [w, 1, C, 1] */ \
+    S(STEP_FIRST_HEADS, hf_step_first_heads)       /* kimi-k3's A_log */ \
+    S(STEP_STACK_ALTUP, hf_step_stack_altup)       /* one of three matrices of gemma 3n */ \
     S(STEP_HEAD_UNLESS_SAME, hf_step_head_unless_same) /* left out where its bytes are the embedding's */ \
     S(STEP_SHARED_HALVES, hf_step_shared_halves) /* the shared expert, or without experts the only part */ \
     S(STEP_SHARED, hf_step_shared) \
@@ -77,10 +79,11 @@
     S(STEP_HEADS_COLUMN, hf_step_heads_column)   /* kimi: -exp, [1, 1, H, 1] as [1, H] */ \
     S(STEP_GATE_OF_LAYER, hf_step_gate_of_layer) /* kimi: a gate of linear or of full attention */ \
     S(STEP_LERP, hf_step_lerp) /* rwkv: one of several vectors of a tensor, by its name's last letter */ \
-    S(STEP_RESCALED, hf_step_rescaled)       /* rwkv6: halved every few layers */ \
-    S(STEP_SHIFT_ORDER, hf_step_shift_order) /* rwkv6qwen2: turned, and its five parts in rwkv6's order */ \
+    S(STEP_RESCALED, hf_step_rescaled) /* rwkv6: halved every few layers */ \
+    S(STEP_SHIFT_ORDER, \
+      hf_step_shift_order) /* rwkv6qwen2: transposed, and its five parts in rwkv6's order */ \
     S(STEP_LOW_RANK, \
-      hf_step_low_rank) /* rwkv7: turned; the first layer has none of values, and gets another's */ \
+      hf_step_low_rank) /* rwkv7: transposed; the first layer has none of values, and gets another's */ \
     S(STEP_INDEX_QK, hf_step_index_qk)     /* qwen4exp: rows of an indexer's queries, then of its keys */ \
     S(STEP_TABLE_PART, hf_step_table_part) /* qwen4exp: rows '*' of a table in parts */ \
     S(STEP_LATENT_NORM, \
@@ -95,7 +98,7 @@
     S(STEP_CHOICE_BY_SCORES, \
       hf_step_choice_by_scores) /* the same: left out where a layer has such a table */ \
     S(STEP_DRAFT_IDS, \
-      hf_step_draft_ids) /* how far a draft's tokens are from their numbers: the target's ids */ \
+      hf_step_draft_ids) /* how far a draft model's tokens are from their numbers: the target's ids */ \
     S(STEP_DRAFT_HEAD, hf_step_draft_head)           /* left out where the vocabulary is the target's */ \
     S(STEP_DRAFT_ORDER, hf_step_draft_order)         /* left out, with a warning */ \
     S(STEP_DRAFT_EMBEDDING, hf_step_draft_embedding) /* left out where the config says so */ \
@@ -148,14 +151,15 @@ typedef struct arch_rule {
     arch_step step;
 } arch_rule;
 
-/* Without a step: STEP_PLAIN. P: array `from` of layer N is tensor `to` of block N. */
+/* Without a step: STEP_PLAIN. P: source tensor `from` of layer N is tensor `to` of block N. */
 #define RULE(name, tensor, ...) \
     { .from = name, .to = tensor, __VA_ARGS__ }
 #define P(name, tensor, ...) RULE("model.layers.#." name, "blk.#." tensor, __VA_ARGS__)
 
-/* Three rules of LAYER, which is P or another macro of an array's and a tensor's name: queries, keys and values, whose
- * arrays have a letter between `from` and `behind`; and gate, up and down of a feed-forward part or of experts, which
- * have these words there, or 1, 3 and 2. `end` is behind the tensors' "ffn_gate" and so on: "", "_exps", "_shexp". */
+/* Three rules of LAYER, which is P or another macro of a source tensor's and a tensor's name: queries, keys and
+ * values, whose source tensors have a letter between `from` and `behind`; and gate, up and down of a feed-forward
+ * part or of experts, which have these words there, or 1, 3 and 2. `end` is behind the tensors' "ffn_gate" and so
+ * on: "", "_exps", "_shexp". */
 #define QKV_RULES(LAYER, from, behind, to, ...) \
     LAYER(from "q" behind, to "q", ##__VA_ARGS__), LAYER(from "k" behind, to "k", ##__VA_ARGS__), \
         LAYER(from "v" behind, to "v", ##__VA_ARGS__)

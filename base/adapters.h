@@ -17,15 +17,16 @@ typedef struct gq_adapter {
     uint64_t reserved[2];
 } gq_adapter;
 
-/* All 0: none. The model must be a folder from Hugging Face. Beside adapters proper, folders that it needs. */
+/* All 0: none. The model must be a folder from Hugging Face. Beside adapters proper, folders that it needs.
+ */
 typedef struct gq_adapters {
     const gq_adapter *items; /* n of them, merged in this order */
     size_t n;
     /* Folder of the model that the input, which is an adapter itself, was made for: the input then becomes a
      * GGUF file of an adapter, which llama.cpp loads beside the model. NULL: the input is a model. */
     const char *base;
-    /* Folder of the model that the input, which is a draft, proposes tokens for: its vocabulary is the draft's. NULL:
-     * the input is no draft, or has a vocabulary of its own. */
+    /* Folder of the model that the input, which is a draft, proposes tokens for: its vocabulary is the
+     * draft's. NULL: the input is no draft, or has a vocabulary of its own. */
     const char *target;
 } gq_adapters;
 

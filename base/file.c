@@ -164,7 +164,7 @@ void gq_file_dont_need(const gq_file *f, uint64_t offset, uint64_t n) {
     if (f->fd >= 0) posix_fadvise(f->fd, (off_t)offset, (off_t)n, POSIX_FADV_DONTNEED);
 }
 
-/* A mapping that is never touched costs nothing. Neighbours' pages reach into the range, so a quarter of it
+/* A mapping that is never touched costs nothing. Neighbors' pages reach into the range, so a quarter of it
  * may be cached. Of files that the user may not write the kernel says that all is cached. */
 bool gq_file_is_cold(const gq_file *f, uint64_t offset, uint64_t n) {
     unsigned char resident[COLD_BYTES / SMALLEST_PAGE + 1];

@@ -103,9 +103,9 @@ typedef struct trial {
     pid_t id;
 } trial;
 
-/* glibc takes 128 MiB of addresses for a thread that allocates and keeps half of them, or takes 64 MiB if these
- * happen to begin at a multiple of that, or goes without: by chance it does so in the region and not in the trial.
- * So a trial holds the most. */
+/* glibc takes 128 MiB of addresses for a thread that allocates and keeps half of them, or takes 64 MiB if
+ * these happen to begin at a multiple of that, or goes without: by chance it does so in the region and not in
+ * the trial. So a trial holds the most. */
 #ifdef __GLIBC__
 static const size_t most_addresses = (size_t)(sizeof(long) == 8 ? 128 : 2) << 20;
 
@@ -240,8 +240,8 @@ static void host_wait(threads_team *t, int started) {
     pthread_mutex_unlock(&t->lock);
 }
 
-/* A thread that ends in glibc loads libgcc_s then, and ends the process where it has no memory for that. So it is
- * loaded before the threads start. */
+/* A thread that ends in glibc loads libgcc_s then, and ends the process where it has no memory for that. So
+ * it is loaded before the threads start. */
 static bool threads_can_end(void) {
 #ifdef __GLIBC__
     return backtrace(&(void *){NULL}, 1) > 0;

@@ -5,6 +5,8 @@
 #include "cli/commands.h"
 #include "cli/evaluate.h"
 #include "cli/input.h"
+#include "cli/next.h"
+#include "cli/path.h"
 #include "cli/progress.h"
 #include "cli/questions.h"
 #include "cli/report/report_evaluation.h"
@@ -137,6 +139,42 @@ static bool evaluate_kinds(const request *r, const gq_evaluation_request *asked,
     return true;
 }
 
+/* Finds the one copy to recommend: the smallest without visible loss; where all have one, that of the least divergence. 0:
+ * there is none. */
+static size_t evaluate_best(const gq_evaluation *v, gq_level *level) {
+    size_t n, best = 0;
+    const gq_evaluated *m = gq_evaluation_models(v, &n);
+    for (size_t i = 1; i < n; i++) {
+        gq_level its = GQ_VISIBLE_LOSS;
+        if (!gq_evaluation_level(v, i, &its, NULL)) return 0;
+        bool usable = its != GQ_VISIBLE_LOSS, found_usable = best && *level != GQ_VISIBLE_LOSS;
+        bool is_better = usable == found_usable
+                             ? usable ? m[i].file_bytes < m[best].file_bytes
+                                      : !best || m[i].divergence.value < m[best].divergence.value
+                             : usable;
+        if (is_better) best = i, *level = its;
+    }
+    return best;
+}
+
+static void evaluate_recommend(const request *r, const gq_evaluation *v) {
+    gq_level level = GQ_VISIBLE_LOSS;
+    size_t n, best = r->json || r->quiet ? 0 : evaluate_best(v, &level);
+    const gq_evaluated *m = gq_evaluation_models(v, &n);
+    if (!best) return;
+    const char *name = path_reported(m[best].path, r->full_paths);
+    if (level == GQ_VISIBLE_LOSS)
+        print_line(stdout,
+                   "Recommended: a larger type, or a calibrated file: %s has a visible loss on this text "
+                   "(divergence %.2g nats)%s.",
+                   name, m[best].divergence.value, n > 2 ? ", and it has the least of these" : "");
+    else
+        print_line(stdout, "Recommended: %s, %s (divergence %.2g nats)%s.", name, gq_level_text(level),
+                   m[best].divergence.value,
+                   n > 2 ? "; the smallest of these of which that can be said" : "");
+    if (m[0].path && !r->base) next_say(r, "compare", "--report", "loss.html", m[0].path, m[best].path, NULL);
+}
+
 /* Evaluates on all texts, prints and writes the report. */
 static bool evaluate_and_report(const request *r, gq_evaluation_request *asked, gq_error *e) {
     gq_evaluation **kinds = need_memory(r->kinds.n, sizeof *kinds), *v = evaluation_run(r, asked, e);
@@ -145,6 +183,7 @@ static bool evaluate_and_report(const request *r, gq_evaluation_request *asked, 
         report rep = report_of_evaluation(r, v);
         rep.kinds = kinds, rep.n_kinds = r->kinds.n;
         print_evaluation(&rep);
+        evaluate_recommend(r, v);
         ok = report_write(&rep, r->report, e);
         report_free(&rep);
     }

@@ -13,6 +13,7 @@
 
 #include "cli/commands.h"
 #include "cli/json.h"
+#include "cli/next.h"
 #include "cli/options/option_table.h"
 #include "cli/report/table.h"
 #include "cli/say.h"
@@ -253,8 +254,12 @@ int imatrix_main(const request *r) {
             gq_fail_usage(&e, "imatrix %s: --%s is for imatrix compute", jobs[i].name, option_of_compute(r));
             return say_failure(&e);
         }
-        if (r->n_arguments >= jobs[i].min && r->n_arguments <= jobs[i].max)
-            return jobs[i].run(r, &e) ? GQ_OK : say_failure(&e);
+        if (r->n_arguments >= jobs[i].min && r->n_arguments <= jobs[i].max) {
+            if (!jobs[i].run(r, &e)) return say_failure(&e);
+            if (jobs[i].run == imatrix_compute && !r->dry_run && !r->quantize.parts)
+                next_say(r, "--imatrix", r->arguments[r->n_arguments - 1], r->arguments[1], "Q4_K_M", NULL);
+            return GQ_OK;
+        }
         gq_fail_usage(&e, "imatrix %s: usage: gquant imatrix %s %s", jobs[i].name, jobs[i].name,
                       jobs[i].arguments);
         return say_failure(&e);

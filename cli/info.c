@@ -11,6 +11,7 @@
 
 #include "cli/commands.h"
 #include "cli/json.h"
+#include "cli/next.h"
 #include "cli/path.h"
 #include "cli/report/report.h"
 #include "cli/report/report_origin.h"
@@ -277,6 +278,7 @@ int info_main(const request *r) {
         putchar('\n'), print_metadata(m);
         putchar('\n'), info_print_tensors(m);
         putchar('\n'), info_print_types(m);
+        next_say(r, "plan", r->arguments[0], NULL);
     }
     gq_model_close(m);
     return GQ_OK;

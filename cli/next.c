@@ -3,18 +3,21 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "cli/report/table.h"
 #include "cli/text.h"
 
 static bool next_is_wanted(const request *r) {
     return !r->quiet && !r->json && !r->progress && isatty(STDOUT_FILENO) && isatty(STDERR_FILENO);
 }
 
-/* Not wrapped: a line that is broken cannot be pasted. */
+/* Not wrapped: a line that is broken cannot be pasted. Neither can one with control characters, which a name may have. */
 static void next_print(char *line) {
-    fprintf(stderr, "next: %s\n", line);
-    free(line);
+    char *shown = text_shown(line);
+    if (!strcmp(shown, line)) fprintf(stderr, "next: %s\n", line);
+    free(shown), free(line);
 }
 
 void next_say(const request *r, ...) {

@@ -11,7 +11,9 @@
 #include "cli/commands.h"
 #include "cli/input.h"
 #include "cli/json.h"
+#include "cli/next.h"
 #include "cli/options/option_table.h"
+#include "cli/plan_fallbacks.h"
 #include "cli/progress.h"
 #include "cli/report/report.h"
 #include "cli/report/table.h"
@@ -56,11 +58,29 @@ static char *size_option(uint64_t bytes) {
     return text_format("%" PRIu64, bytes);
 }
 
+static bool is_copy(const gq_choice *c) { return !strcmp(c->name, "COPY"); }
+
+/* The one choice to recommend to people; NULL: there is none. A model in 16 bits that fits as it is is better off in
+ * half the bytes all the same: the largest usual type that quantizes it. */
+static const gq_choice *recommended(const survey *s) {
+    const gq_choice *found = NULL;
+    if (!s->best || !is_copy(s->best) || s->facts->quantized) return s->best;
+    for (size_t i = 0; i < s->n; i++) {
+        const gq_choice *c = &s->choices[i];
+        bool is_usual = gq_filetype_advised((size_t)gq_filetype_find(c->name)) && !is_copy(c);
+        if (is_usual && c->fits && !c->needs_importance && c->file_bytes < s->best->file_bytes &&
+            (!found || c->file_bytes > found->file_bytes))
+            found = c;
+    }
+    return found ? found : s->best;
+}
+
 /* Returns the note of a row, malloc'ed. A type for special models gets no "fits". */
 static char *note_of(const survey *s, const gq_choice *c) {
+    if (is_copy(c)) return text_format("%sthe model as it is", c->fits ? "fits, " : "");
     if (*c->made_for) return text_format("for %s", c->made_for);
     if (c->needs_importance) return text_format("%sneeds an imatrix", c->fits ? "fits, " : "");
-    return text_format("%s", c == s->best ? "fits, recommended" : c->fits ? "fits" : "");
+    return text_format("%s", c == recommended(s) ? "fits, recommended" : c->fits ? "fits" : "");
 }
 
 static void plan_add_row(table *t, const survey *s, const gq_choice *c) {
@@ -108,10 +128,22 @@ static void print_advice(const survey *s) {
     char ram[UNIT_ROOM], more[UNIT_ROOM], *target = size_option(s->facts->target);
     const gq_choice *with_data = s->best ? NULL : best_with_importance(s);
     size_text(ram, (double)s->ram);
-    if (s->best && !strcmp(s->best->name, "COPY"))
-        print_line(stdout, "The model fits %s as it is.", ram);
-    else if (s->best)
-        print_line(stdout, "For %s: %s. To use all of it: --target-size %s", ram, s->best->name, target);
+    const gq_choice *to_take = recommended(s);
+    if (to_take && is_copy(to_take))
+        print_line(stdout, "Recommended: keep the model as it is. It fits %s%s.", ram,
+                   s->facts->quantized ? ", and quantizing it again would add to what was lost" : "");
+    else if (to_take && is_copy(s->best))
+        print_line(stdout,
+                   "Recommended: %s. Of the usual types it loses least, and it takes %.0f %% of the bytes. "
+                   "The model fits %s as it "
+                   "is, too: then there is nothing to do.",
+                   to_take->name, 100 * (double)to_take->file_bytes / (double)s->best->file_bytes, ram);
+    else if (to_take)
+        print_line(
+            stdout,
+            "Recommended: %s, the largest of the usual types that fits %s, as larger types lose less. To use "
+            "all of the memory: --target-size %s",
+            to_take->name, ram, target);
     else if (any_fits(s))
         print_line(stdout,
                    "Some types fit %s, but others are better in the same bytes, so none is recommended.",
@@ -185,6 +217,7 @@ static void print_survey(const survey *s) {
     print_reserve(s);
     if (m->context_trained && m->context > m->context_trained)
         print_line(stdout, "The model was made for a context of %" PRIu64 " tokens.", m->context_trained);
+    fallbacks_print(s->request, s->choices, s->n);
     if (s->facts->quantized) print_requantizing(s);
     if (s->facts->dequantized) print_dequantizing(s);
     if (s->tried) {
@@ -193,6 +226,8 @@ static void print_survey(const survey *s) {
         if (s->n_curve) putchar('\n'), print_curve(s);
     }
     if (s->ram) print_advice(s);
+    const gq_choice *to_take = s->ram ? recommended(s) : NULL;
+    if (to_take && !is_copy(to_take)) next_say(s->request, s->request->arguments[0], to_take->name, NULL);
 }
 
 /* ---- for programs ---- */

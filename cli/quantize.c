@@ -16,6 +16,7 @@
 #include "cli/commands.h"
 #include "cli/evaluate.h"
 #include "cli/input.h"
+#include "cli/next.h"
 #include "cli/options/paths.h"
 #include "cli/path.h"
 #include "cli/progress.h"
@@ -409,6 +410,8 @@ int quantize_main(const request *r) {
     if (!ok && gq_comm_rank(r->comm) == 0)
         path_remove_folder(r->out_dir ? r->out_dir : "", made); /* only if it is empty */
     evaluation_free(&asked);
+    if (ok && !r->dry_run && !r->text && !is_part(r) && gq_plan_outputs(plan) == 1)
+        next_say_evaluate(r, r->quantize.input, gq_plan_summary(plan, 0)->path);
     gq_plan_free(plan), gq_plan_free(projector);
     return ok ? GQ_OK : say_failure(&e);
 }

@@ -36,7 +36,7 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/gquant.pc DESTINATION ${CMAKE_INSTALL_
 install(FILES docs/gquant.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT command)
 file(GLOB pages CONFIGURE_DEPENDS docs/*.md) # those for users; what is for developers stays in the repository
 install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT command)
-install(DIRECTORY docs/examples DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT command)
+install(DIRECTORY docs/examples docs/operations DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT command)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT command RENAME copyright)
 
 # The command writes its own completion scripts; one built for another machine cannot run here.

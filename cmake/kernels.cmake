@@ -31,7 +31,11 @@ endif()
 
 # A level that the library has.
 function(gquant_level level lanes)
-  foreach(folder codec forward/graph)
+  set(folders codec)
+  if(GQUANT_FORWARD)
+    list(APPEND folders forward/graph)
+  endif()
+  foreach(folder IN LISTS folders)
     get_filename_component(room ${folder} NAME)
     gquant_kernels(${folder} ${level} ${lanes} ${ARGN})
     target_sources(gquant PRIVATE $<TARGET_OBJECTS:${room}_${level}>)

@@ -32,10 +32,10 @@ const kernels *kernels_level(const char *isa);
 /* The i-th level built in, best last; NULL behind the last. */
 const char *kernels_level_name(size_t i);
 
-/* Products at this level. For those in bf16 of the level "amx" this asks the system, once per process, whether
- * tiles may be used; if not (an old kernel, a container, a thread with a signal stack too small for them),
- * they are x86-64-v4's, whose bytes are the same. From then on the system refuses signal stacks that are too
- * small for tiles; so this is called for bf16 only by who multiplies in it. */
+/* Products at this level. For those in bf16 of the level "amx" this asks the system, once per process,
+ * whether tiles may be used; if not (an old kernel, a container, a thread with a signal stack too small for
+ * them), they are x86-64-v4's, whose bytes are the same. From then on the system refuses signal stacks that
+ * are too small for tiles; so this is called for bf16 only by who multiplies in it. */
 const product_kernels *kernels_products(const kernels *k, matmul_arithmetic arithmetic);
 
 typedef enum codec_effort { EFFORT_FAST, EFFORT_DEFAULT, EFFORT_BEST } codec_effort;

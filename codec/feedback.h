@@ -1,36 +1,38 @@
-/* GPTQ-style rounding with error feedback (Frantar et al. 2022, arXiv:2210.17323): a row is rounded column by column, and
- * the rounding error of a column is compensated in the columns after it, as far as the columns' inputs are correlated.
+/* GPTQ-style rounding with error feedback (Frantar et al. 2022, arXiv:2210.17323): a row is rounded column by
+ * column, and the rounding error of a column is compensated in the columns after it, as far as the columns'
+ * inputs are correlated.
  *
- * A row w becomes q so that (q - t) H (q - t)^T is small. H = E[y y^T] is the Hessian, the second-moment matrix of the
- * inputs y that the quantized matrix receives (damped, study/inputs/factor.h). t = w + a w D H^-1 is the row that fits
- * best, D = E[(x - y) y^T], x the inputs in the base model: asymmetric calibration, the term of GPTAQ (Li et al. 2025,
- * arXiv:2504.02692) and Qronos (arXiv:2505.11695), of which the factor a takes a share. With H = R R^T, R the upper
- * triangular Cholesky factor, the loss is the sum over columns c of r_c^2,
+ * A row w becomes q so that (q - t) H (q - t)^T is small. H = E[y y^T] is the Hessian, the second-moment
+ * matrix of the inputs y that the quantized matrix receives (damped, study/inputs/factor.h). t = w + a w D
+ * H^-1 is the row that fits best, D = E[(x - y) y^T], x the inputs in the base model: asymmetric calibration,
+ * the term of GPTAQ (Li et al. 2025, arXiv:2504.02692) and Qronos (arXiv:2505.11695), of which the factor a
+ * takes a share. With H = R R^T, R the upper triangular Cholesky factor, the loss is the sum over columns c
+ * of r_c^2,
  *
  *     r_c = R[c][c] (v_c - q_c),    v_c = w_c + (a z_c + sum over k < c of (w_k - q_k) R[k][c]) / R[c][c],
  *
- * z the solution of z R^T = w D, or of z R^T = p where p, a row of P = E[r y^T], says how the output is to change: r is
- * the change wanted for a token. So q_c is the code nearest to v_c, and an error in column c costs R[c][c]^2; a block's
- * scales are chosen with these weights, for what v would be if its columns were not rounded. GPTQ's own form, with the
- * Cholesky factor of H^-1, gives the same v; this one needs no inverse.
+ * z the solution of z R^T = w D, or of z R^T = p where p, a row of P = E[r y^T], says how the output is to
+ * change: r is the change wanted for a token. So q_c is the code nearest to v_c, and an error in column c
+ * costs R[c][c]^2; a block's scales are chosen with these weights, for what v would be if its columns were
+ * not rounded. GPTQ's own form, with the Cholesky factor of H^-1, gives the same v; this one needs no
+ * inverse.
  *
- * Trials choose a block's scales again, for v as it was when its columns were rounded with the scales before. The scales
- * with which these columns add the least to the loss are kept.
+ * Trials choose a block's scales again, for v as it was when its columns were rounded with the scales before.
+ * The scales with which these columns add the least to the loss are kept.
  *
- * Afterwards each row is scaled so that its projection on t, under H, is kept. Optional passes of coordinate descent come
- * before that (`sweeps`): each column's code is chosen again, all others given.
+ * Afterwards each row is scaled so that its projection on t, under H, is kept. Optional passes of coordinate
+ * descent come before that (`sweeps`): each column's code is chosen again, all others given.
  *
- * Rows are independent of each other, and all sums run in a fixed order, so that bytes depend neither on how rows are
- * grouped nor on the ISA level (except x86-64-v2, which has no fused multiply-add).
+ * Rows are independent of each other, and all sums run in a fixed order, so that bytes depend neither on how
+ * rows are grouped nor on the ISA level (except x86-64-v2, which has no fused multiply-add).
  *
- * In a chain rows are not independent: the errors e_i = t_i - q_i of a head's rows count together under a metric G, and
- * the sum over i and j of G_ij e_i H e_j^T is to be small. With S the metric after all rows behind row k are eliminated,
- * row k aims at
+ * In a chain rows are not independent: the errors e_i = t_i - q_i of a head's rows count together under a
+ * metric G, and the sum over i and j of G_ij e_i H e_j^T is to be small. With S the metric after all rows
+ * behind row k are eliminated, row k aims at
  *
  *     t_k + sum over finished rows j of (S_kj / S_kk) (t_j - q_j),
  *
- * which adds the same sum of (t_j - q_j) R to its z. Lanes are rows of different heads.
- */
+ * which adds the same sum of (t_j - q_j) R to its z. Lanes are rows of different heads. */
 #pragma once
 
 #include "codec/codec.h"
@@ -82,9 +84,9 @@ static inline size_t feedback_chain_row(size_t length, size_t together, size_t p
     return place % together * (length / together) + place / together;
 }
 
-/* Makes a head's factors from the metric of its rows, metric[n][n], which is symmetric; a tenth of its mean diagonal is added
- * to the diagonal. factors[n][n] by places: S_kj / S_kk at [k][j] for places j before k, else 0. Where S_kk is not above 0 so
- * is all of row k. scratch: n x n. */
+/* Makes a head's factors from the metric of its rows, metric[n][n], which is symmetric; a tenth of its mean
+ * diagonal is added to the diagonal. factors[n][n] by places: S_kj / S_kk at [k][j] for places j before k,
+ * else 0. Where S_kk is not above 0 so is all of row k. scratch: n x n. */
 void feedback_chain_factors(const float *metric, size_t n, size_t together, float *factors, double *scratch);
 
 typedef struct feedback_task {
@@ -114,13 +116,14 @@ typedef struct feedback_sums {
 } feedback_sums;
 
 /* Passes of coordinate descent at an effort. Two lower the KL divergence by 6 % on model A of
- * bench/results/small-models.md, and by 26 % where a few columns are 10 to 300 times larger: such a column may come late,
- * where no later column can compensate its error. Four lower it by 28 % there. */
+ * bench/results/small-models.md, and by 26 % where a few columns are 10 to 300 times larger: such a column
+ * may come late, where no later column can compensate its error. Four lower it by 28 % there. */
 static inline int feedback_sweeps(codec_effort effort) {
     return effort == EFFORT_FAST ? 0 : effort == EFFORT_BEST ? 4 : 2;
 }
 
-/* Trials of scales per block at an effort: bench/results/calibration.md has the KL divergence for some numbers. */
+/* Trials of scales per block at an effort: bench/results/calibration.md has the KL divergence for some
+ * numbers. */
 static inline int feedback_trials(codec_effort effort) {
     return effort == EFFORT_FAST ? 0 : effort == EFFORT_BEST ? 12 : 6;
 }

@@ -90,8 +90,9 @@ typedef struct differing_keys {
 
 static bool key_begins(const char *key, const char *with) { return strncmp(key, with, strlen(with)) == 0; }
 
-/* Whether a pair says how a model is run; other pairs speak of its tokenizer, its file and where it is from. What it has
- * been trained on, and how many tokens it has, which its tensors say too, are no matter of a text that fits. */
+/* Whether a pair says how a model is run; other pairs speak of its tokenizer, its file and where it is from.
+ * What it has been trained on, and how many tokens it has, which its tensors say too, are no matter of a text
+ * that fits. */
 static bool pair_counts(const differing_keys *d, const model_kv *kv) {
     size_t n = strlen(d->arch);
     bool is_own = key_begins(kv->key, d->arch) && kv->key[n] == '.';

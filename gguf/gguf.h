@@ -100,8 +100,8 @@ enum {
     GGUF_MIN_TENSOR = 8 + 1 + 4 + 8 + 4 + 8, /* length, name, dimension count, one dimension, type, offset */
 };
 
-/* general.alignment among the pairs, or the default; a power of two up to GGUF_MAX_ALIGNMENT. `file` is for the
- * message. */
+/* general.alignment among the pairs, or the default; a power of two up to GGUF_MAX_ALIGNMENT. `file` is for
+ * the message. */
 bool gguf_alignment(const model_kv *kv, uint64_t n, uint32_t *alignment, const char *file, gq_error *e);
 
 /* Check the dimensions against each other and the type, and set t->size. The message says what is wrong, not

@@ -96,8 +96,8 @@ static void drop_removed_pairs(gguf_header *h) {
     h->n_indexed = 0;
 }
 
-/* Sets a pair, whose value is `head` and then `tail`: length and text of a string, type and number of an array
- * and its elements; other values are in `tail` alone. */
+/* Sets a pair, whose value is `head` and then `tail`: length and text of a string, type and number of an
+ * array and its elements; other values are in `tail` alone. */
 static bool set_pair(gguf_header *h, const char *key, uint32_t type, const void *head, size_t head_size,
                      const void *tail, uint64_t tail_size, gq_error *e) {
     size_t length = strlen(key);

@@ -179,9 +179,9 @@ uint64_t model_stored_at(const model_source *m, const model_tensor *t);
 /* ---- files ---- */
 
 uint64_t model_file_bytes(const model_source *m); /* of all files */
-/* Computes a model's fingerprint: folds into *times those of its files that hold weights, and into *content headers,
- * a little of the weights, and all of the other files, whose times say nothing more. Both are checksums to continue; 0
- * begins one. */
+/* Computes a model's fingerprint: folds into *times those of its files that hold weights, and into *content
+ * headers, a little of the weights, and all of the other files, whose times say nothing more. Both are
+ * checksums to continue; 0 begins one. */
 bool model_fingerprint(const model_source *m, uint32_t *times, uint32_t *content, gq_error *e);
 /* Whether a file was read whole, as texts of a folder are, and is closed. */
 static inline bool model_file_is_text(const gq_file *f) { return f->fd < 0 && !f->bytes; }

@@ -207,7 +207,7 @@ static bool gguf_cursor_value(gguf_cursor *c, uint32_t type) {
 
 /* ---- a container ---- */
 
-/* Files that people give by mistake, recognised by their first bytes, and the advice for each. */
+/* Files that people give by mistake, recognized by their first bytes, and the advice for each. */
 #define FROM_SOURCE \
     "; take the model's safetensors and give their folder, or make a GGUF of it with llama.cpp: python " \
     "convert_hf_to_gguf.py FOLDER"

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "arch/arch.h"
-#include "arch/pairs.h"
+#include "arch/kv.h"
 #include "arch/projector.h"
 #include "hf/hf.h"
 
@@ -12,8 +12,8 @@ static void class_find_projectors(const arch_item *items, hf_class *to) {
     static const char key[] = ".projector_type";
     for (const arch_item *i = items; i && i->make != MAKE_END; i++) {
         size_t n = i->key ? strlen(i->key) : 0;
-        if (i->make == PAIR_LIST) class_find_projectors(i->list, to);
-        if (i->make != PAIR_TEXT || n < sizeof key - 1 || strcmp(i->key + n - (sizeof key - 1), key) != 0)
+        if (i->make == KV_LIST) class_find_projectors(i->list, to);
+        if (i->make != KV_TEXT || n < sizeof key - 1 || strcmp(i->key + n - (sizeof key - 1), key) != 0)
             continue;
         *(to->makes ? &to->also : &to->makes) = i->names;
     }
@@ -37,7 +37,7 @@ static bool class_of_projector(size_t *i, hf_class *to) {
         for (const char *const *c = p->classes; *c; c++) {
             if ((*i)-- > 0) continue;
             *to = (hf_class){.name = *c, .kind = HF_CLASS_PROJECTOR};
-            class_find_projectors(p->folder.pairs, to);
+            class_find_projectors(p->folder.metadata, to);
             if (p->refused) to->kind = HF_CLASS_REFUSED, to->makes = p->refused, to->also = NULL;
             return true;
         }

@@ -1,7 +1,6 @@
-/* Puts a model's parts together: files are listed, arrays become tensors, and the config, the tokenizer and
- * the README become metadata. Reading goes through hf/tensors/tensor.c; what the files hold is told by a checksum of
- * the texts that were read whole, the places of all arrays, and a sample of the weights.
- */
+/* Puts a model's parts together: files are listed, source tensors become tensors, and the config, the tokenizer
+ * and the README become metadata. Reading goes through hf/tensors/tensor.c; what the files hold is summed up by a
+ * checksum of the texts that were read whole, the places of all source tensors, and a sample of the weights. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,10 +21,10 @@ typedef struct hf_container {
     hf_folder folder;
     hf_adapters adapters;
     hf_config config;
-    hf_target target; /* of a draft */
+    hf_target target; /* of a draft model */
     hf_list list;
     hf_build build;
-    hf_pairs pairs;
+    hf_metadata pairs;
     char *path;        /* of the folder, or of the only file that is read */
     bool is_projector; /* what is read is not the text model */
     char *unknown_cut; /* a sentence; NULL: the pre-tokenizer is known */
@@ -85,7 +84,7 @@ static void container_close(void *state) {
     hf_build_free(&c->build);
     hf_list_free(&c->list);
     hf_config_free(&c->config), hf_target_close(&c->target);
-    hf_pairs_free(&c->pairs);
+    hf_metadata_free(&c->pairs);
     hf_adapters_close(&c->adapters);
     hf_folder_close(&c->folder), hf_place_free(&c->place);
     free(c->path), free(c->unknown_cut), free(c);
@@ -125,8 +124,8 @@ static bool open_metadata(hf_container *c, uint64_t n_tokens, gq_error *e) {
             return hf_config_fail(&c->config, e, "the embedding has %llu rows, but the tokenizer %llu tokens",
                                   (unsigned long long)t->ne[1], (unsigned long long)n_tokens);
     }
-    return hf_general_pairs(&c->folder, &c->config, &counts, &c->pairs, e) &&
-           hf_arch_pairs(&c->config, &c->pairs, e) && hf_tensor_pairs(&c->build, &c->pairs, e);
+    return hf_general_metadata(&c->folder, &c->config, &counts, &c->pairs, e) &&
+           hf_arch_metadata(&c->config, &c->pairs, e) && hf_tensor_metadata(&c->build, &c->pairs, e);
 }
 
 static int compare_file_places(const void *a, const void *b) {
@@ -144,9 +143,9 @@ static uint32_t list_first_file(const hf_container *c, const hf_list *l) {
     return 0;
 }
 
-/* What a folder holds besides the text model that is made of it, told by the names of its arrays: those that see, hear
- * and speak, which the text model leaves out (hf/tensors/steps.c), and blocks that predict further tokens.
- * Kinds in the order in which a name is asked for them; what is left is vision. */
+/* What a folder holds besides the text model that is made of it, known by the names of its source tensors: encoders
+ * and speech decoders, which the text model leaves out (hf/tensors/rules.c), and MTP layers. Kinds in the
+ * order in which a name is asked for them; what is left is vision. */
 static const struct {
     const char *name, *const marks[8];
 } beside_kinds[] = {
@@ -168,10 +167,10 @@ static void beside_find(model_source *m, const hf_config *c, const hf_list *l) {
     }
     for (size_t k = KINDS; k > 0; k--)
         if (found[k - 1].n) m->beside[m->n_beside++] = found[k - 1];
-    if (c->predicting) m->beside[m->n_beside++] = (model_beside){"prediction", c->predicting, 0, true};
+    if (c->mtp) m->beside[m->n_beside++] = (model_beside){"prediction", c->mtp, 0, true};
 }
 
-/* Lists tensors, files and pairs as the model's. A target's files stand behind those that tensors are in. */
+/* Lists tensors, files and metadata as the model's. A target's files stand behind those that tensors are in. */
 static bool model_gather(model_source *m, hf_container *c, gq_error *e) {
     hf_folder *target = &c->target.folder;
     size_t n_files = c->folder.n_files + target->n_files;
@@ -216,17 +215,17 @@ char *hf_model_stem(const char *path, gq_error *e) {
     return stem;
 }
 
-/* A draft's is its target's, for as many tokens as the draft has. */
+/* A draft model's is its target's, for as many tokens as the draft model has. */
 static bool open_tokenizer(hf_container *c, hf_folder *own, uint64_t *n_tokens, gq_error *e) {
     hf_target *t = &c->target;
     if (!c->config.target)
-        return hf_tokenizer_pairs(own, &c->config, &c->pairs, n_tokens, &c->unknown_cut, e);
-    return (hf_tokenizer_pairs(&t->folder, &t->tokens, &c->pairs, n_tokens, &c->unknown_cut, e) ||
+        return hf_tokenizer_metadata(own, &c->config, &c->pairs, n_tokens, &c->unknown_cut, e);
+    return (hf_tokenizer_metadata(&t->folder, &t->tokens, &c->pairs, n_tokens, &c->unknown_cut, e) ||
             gq_fail_again(e, e, "%s: the target's vocabulary: %s", c->config.file, gq_error_text(e))) &&
            warnings_join(&c->folder.warnings, &t->folder.warnings, e);
 }
 
-/* An adapter's vocabulary cannot take the place of a target's, whose tokens a draft proposes. */
+/* An adapter's vocabulary cannot take the place of a target's, whose tokens a draft model proposes. */
 static bool draft_check_tokens(const hf_container *c, const hf_folder *tokens, gq_error *e) {
     return !c->config.target || tokens == &c->folder ||
            gq_fail(e,
@@ -250,14 +249,14 @@ char *hf_model_name(const char *path, gq_error *e) {
     return name;
 }
 
-/* A language model: config.json says what its arrays are. */
+/* A language model: config.json says what its source tensors are. */
 static bool open_language(hf_container *c, const char *target, gq_error *e) {
     uint64_t n_tokens = 0;
     hf_folder *tokens = &c->folder;
     bool ok = hf_config_read(&c->config, &c->folder, e) && hf_target_open(&c->target, target, &c->config, e);
     c->pairs.prefix = c->config.arch;
     return ok && hf_list_read(&c->list, &c->folder, e) && hf_list_unwrap(&c->list, e) &&
-           hf_modules_add(&c->list, &c->config, e) && hf_predicting_find(&c->config, &c->list, e) &&
+           hf_modules_add(&c->list, &c->config, e) && hf_mtp_find(&c->config, &c->list, e) &&
            hf_adapters_settle_tokens(&c->adapters, &c->config, &c->list, &tokens, e) &&
            draft_check_tokens(c, tokens, e) && open_tokenizer(c, tokens, &n_tokens, e) &&
            hf_build_changed_tensors(&c->build, &c->config, &c->list, n_tokens, attach_adapters, &c->adapters,
@@ -292,7 +291,7 @@ static bool warn_parts(hf_container *c, gq_error *e) {
     return true;
 }
 
-/* An image model: its arrays say what it is. A config.json beside them tells how they are coded. */
+/* An image model: its source tensors say what it is. A config.json beside them tells how they are coded. */
 static bool open_image(hf_container *c, const char *target, gq_error *e) {
     const char *file = c->place.file;
     if (!hf_target_refuse(target, c->path, e) ||
@@ -314,7 +313,7 @@ static bool open_adapters(hf_container *c, const gq_adapters *given, gq_error *e
     return hf_adapters_open(&c->adapters, given, e);
 }
 
-/* What the model sees and hears by. */
+/* The multimodal projector. */
 static bool open_projector(hf_container *c, gq_error *e) {
     const arch_projector *row;
     c->is_projector = true;
@@ -328,8 +327,8 @@ static bool open_projector(hf_container *c, gq_error *e) {
         !hf_adapters_check_used(&c->adapters, &c->build, e))
         return false;
     hf_counts counts = count_weights(&c->build);
-    return hf_general_pairs(&c->folder, &c->config, &counts, &c->pairs, e) &&
-           hf_pairs_text(&c->pairs, "general.type", "mmproj", e) &&
+    return hf_general_metadata(&c->folder, &c->config, &counts, &c->pairs, e) &&
+           hf_metadata_text(&c->pairs, "general.type", "mmproj", e) &&
            hf_adapters_pair(&c->adapters, &c->build, &c->pairs, e);
 }
 

@@ -12,9 +12,9 @@
 bool hf_model_is(const char *path);
 /* Opens such a path; everything is checked except the weights. */
 bool hf_model_open(model_source *m, const char *path, gq_error *e);
-/* The same with adapters, or a draft's target; NULL: none. */
+/* The same with adapters, or a draft model's target; NULL: none. */
 bool hf_model_open_adapted(model_source *m, const char *path, const gq_adapters *adapters, gq_error *e);
-/* The same for what a folder's model sees and hears by, in place of the text model: the projector (mmproj), into which
+/* The same for the multimodal projector, in place of the text model: the projector (mmproj), into which
  * that part of the adapters is merged. */
 bool hf_projector_open(model_source *m, const char *path, const gq_adapters *adapters, gq_error *e);
 /* Returns the path that names of outputs begin with, whose last part is what the model is called; the path

@@ -9,7 +9,7 @@
 #include "hf/tensors/tensors.h"
 
 enum {
-    SMALL_ELEMENTS = 1024, /* at most: such arrays are F32 */
+    SMALL_ELEMENTS = 1024, /* at most: such source tensors are F32 */
     FOLDED_LEAST = 512,    /* elements of an array that is stored as rows of 256 */
     FOLDED_ROW = 256,
 };
@@ -57,9 +57,9 @@ static bool name_find_row(const hf_source *s, const arch_image_mark *mark, const
 
 /* ---- tensors ---- */
 
-/* Sets a tensor's dimensions, row length first. GGUF has four: the outermost of a larger array are one there.
- * Arrays of UNets whose rows fit no block are stored as rows of 256. Returns whether the shape is another than
- * readers expect. */
+/* Sets a tensor's dimensions, row length first. GGUF has four: the outermost of a larger source tensor are one
+ * there. Source tensors of UNets whose rows fit no block are stored as rows of 256. Returns whether the shape is
+ * another than readers expect. */
 static bool tensor_set_shape(model_tensor *m, const hf_source *s, bool folds, bool is_flat) {
     uint32_t n = s->n_dims;
     if (is_flat) {
@@ -80,30 +80,30 @@ static bool tensor_set_shape(model_tensor *m, const hf_source *s, bool folds, bo
 }
 
 /* Notes the shape that a tensor has for its readers. */
-static bool pairs_add_shape(hf_pairs *pairs, const char *name, const hf_source *s, gq_error *e) {
+static bool pairs_add_shape(hf_metadata *pairs, const char *name, const hf_source *s, gq_error *e) {
     char key[GGUF_MAX_NAME + 32];
     snprintf(key, sizeof key, "comfy.gguf.orig_shape.%s", name);
     for (uint32_t i = 0; i < s->n_dims; i++) {
         if (s->shape[i] > INT32_MAX)
             return hf_list_fail(s->list, s->stored, e, "a dimension is larger than 2^31 - 1");
-        if (!hf_pairs_add_i32(pairs, (int32_t)s->shape[i], e)) return false;
+        if (!hf_metadata_add_i32(pairs, (int32_t)s->shape[i], e)) return false;
     }
-    return hf_pairs_array(pairs, key, GGUF_INT32, e);
+    return hf_metadata_array(pairs, key, GGUF_INT32, e);
 }
 
-/* Sets both pieces of a tensor to the halves of an array's rows, the second half first. */
+/* Sets both pieces of a tensor to the halves of a source tensor's rows, the second half first. */
 static bool tensor_set_halves(hf_tensor *t, const hf_source *s, gq_error *e) {
     for (uint64_t i = 0; i < 2; i++) {
         hf_view half = hf_view_of(s);
         uint64_t rows = s->n_dims ? s->shape[0] / 2 : 0;
         if (rows == 0 || s->shape[0] % 2 || !hf_view_cut(&half, 0, i ? 0 : rows, rows, 1))
             return hf_list_fail(s->list, s->stored, e, "rows that have no two halves");
-        if (!hf_build_piece(&(hf_found){.source = s}, t, i, &half, e)) return false;
+        if (!hf_build_piece(&(hf_match){.source = s}, t, i, &half, e)) return false;
     }
     return true;
 }
 
-/* Sets the type of a tensor made of an array: parameters that are no layer's weights are F32, as readers take
+/* Sets the type of a tensor made of a source tensor: parameters that are no layer's weights are F32, as readers take
  * them as they are, and know no BF16. */
 static void tensor_set_type(model_tensor *m, const hf_source *s, const arch_image *image) {
     const hf_stored *t = s->stored;
@@ -113,7 +113,8 @@ static void tensor_set_type(model_tensor *m, const hf_source *s, const arch_imag
     if (!wide && (t->dtype == HF_E4M3 || t->dtype == HF_E5M2)) m->kept_type = tensor_type_of(GGUF_F16);
 }
 
-/* Whether an array has the type of the other parts of a tensor that are there, and keys have as many rows as values. */
+/* Whether a source tensor has the type of the other parts of a tensor that are there, and keys have as many rows
+ * as values. */
 static bool is_like_parts(const hf_tensor *t, const hf_source *s, size_t part) {
     enum { KEYS = 1, VALUES = 2 };
     for (size_t i = 0; i < t->n_pieces; i++) {
@@ -127,7 +128,7 @@ static bool is_like_parts(const hf_tensor *t, const hf_source *s, size_t part) {
     return true;
 }
 
-/* Adds an array to the tensor that several make up, or all of an array whose halves change places. */
+/* Adds a source tensor to the tensor that several make up, or all of a source tensor whose halves change places. */
 static bool image_add_part(hf_build *b, const hf_source *s, const arch_image *image,
                            const arch_image_rename *row, const char *name, gq_error *e) {
     hf_view whole = hf_view_of(s);
@@ -148,10 +149,10 @@ static bool image_add_part(hf_build *b, const hf_source *s, const arch_image *im
                             name);
     m->ne[s->n_dims - 1] = add_sat(m->ne[s->n_dims - 1], s->shape[0]);
     return row->turn ? tensor_set_halves(t, s, e)
-                     : hf_build_piece(&(hf_found){.source = s}, t, row->part, &whole, e) != NULL;
+                     : hf_build_piece(&(hf_match){.source = s}, t, row->part, &whole, e) != NULL;
 }
 
-static bool image_add(hf_build *b, const hf_source *s, hf_image_kind *k, hf_pairs *pairs, gq_error *e) {
+static bool image_add(hf_build *b, const hf_source *s, hf_image_kind *k, hf_metadata *pairs, gq_error *e) {
     const arch_image *image = &k->arch->image;
     const char *begins, *stored = hf_image_own_name(k, s->name, &begins);
     char name[GGUF_MAX_NAME + 1];
@@ -225,15 +226,15 @@ static bool image_warn_needs(const hf_build *b, const arch_image_mark *mark, gq_
                                           first, missing > 1 ? ", and more" : "");
 }
 
-bool hf_image_build(hf_build *b, const hf_config *c, const hf_list *l, hf_pairs *pairs, gq_error *e) {
+bool hf_image_build(hf_build *b, const hf_config *c, const hf_list *l, hf_metadata *pairs, gq_error *e) {
     hf_image_kind k;
     *b = (hf_build){.config = c, .list = l};
-    if (!hf_image_recognise(&k, l, e) || !hf_pairs_text(pairs, "general.architecture", k.arch->name, e) ||
+    if (!hf_image_recognise(&k, l, e) || !hf_metadata_text(pairs, "general.architecture", k.arch->name, e) ||
         !hf_sources_find(c, l, &b->sources, &b->n_sources, e))
         return false;
     for (size_t i = 0; i < b->n_sources; i++)
         if (!image_add(b, &b->sources[i], &k, pairs, e)) return false;
-    if (l->config && !hf_pairs_text(pairs, "config", l->config, e)) return false;
+    if (l->config && !hf_metadata_text(pairs, "config", l->config, e)) return false;
     if (!image_join(b, e) || !image_warn_needs(b, k.mark, e)) return false;
     for (size_t i = 0; i < b->n; i++)
         if (!hf_tensor_describe(&b->tensors[i], e)) return false;

@@ -1,8 +1,8 @@
-/* Makes projector files of folders. A class of models has a row (arch/projector.h), found by config.json, whose lists
- * say which arrays belong to the projector, what they become, and where its numbers are. All arrays of the text model
- * are dropped before anything else is looked at, so that it does not matter how they are coded. Types follow from names
- * and shapes, as in llama.cpp's converter: some tensors stay F32 or F16 whatever is asked for.
- */
+/* Makes projector files of folders. A class of models has a row (arch/projector.h), found by config.json, whose
+ * lists say which source tensors belong to the projector, what they become, and where its numbers are. All source
+ * tensors of the text model are dropped before anything else is looked at, so that it does not matter how they are
+ * coded. Types follow from names and shapes, as in llama.cpp's converter: some tensors stay F32 or F16 whatever is
+ * asked for. */
 #include "hf/projector.h"
 
 #include <stdio.h>
@@ -134,7 +134,7 @@ bool hf_projector_find(const arch_projector **row, hf_config *c, gq_error *e) {
 /* ---- tensors ---- */
 
 static bool projector_add(hf_build *b, const hf_source *s, gq_error *e) {
-    hf_found f = {.source = s};
+    hf_match f = {.source = s};
     switch (hf_names_find_projector_rule(b->projector, s->name, &f)) {
     case HF_NAME_TOO_LONG:
         return hf_list_fail(s->list, s->stored, e, "its name is too long");
@@ -184,7 +184,7 @@ static bool projector_finish(const hf_build *b, const arch_projector *row, gq_er
                b->config->file, b->config->class_name);
 }
 
-/* Drops the arrays that do not belong to the projector from the list. */
+/* Drops the source tensors that do not belong to the projector from the list. */
 static bool projector_keep(hf_list *l, const arch_projector *row, const hf_config *c, gq_error *e) {
     static const char *const buffers[] = {"position_ids", ".inv_freq", NULL};
     char last[128] = "";
@@ -225,7 +225,7 @@ static bool projector_sizes(hf_build *b, const hf_config *c, gq_error *e) {
     return true;
 }
 
-/* Adds the arrays of the folder that the row names. */
+/* Adds the tensors of the folder that the row names. */
 static bool projector_add_beside(hf_list *l, const arch_projector *row, gq_error *e) {
     char file[NAME_BYTES], to[NAME_BYTES];
     if (!row->beside) return true;
@@ -241,7 +241,7 @@ static bool projector_make_tensors(hf_build *b, const arch_projector *row, gq_er
 }
 
 bool hf_projector_build(hf_build *b, const arch_projector *row, const hf_config *c, hf_list *l,
-                        hf_pairs *pairs, hf_build_change *change, const void *user, gq_error *e) {
+                        hf_metadata *pairs, hf_build_change *change, const void *user, gq_error *e) {
     *b = (hf_build){.config = c,
                     .list = l,
                     .n_tokens = UINT64_MAX,
@@ -255,6 +255,6 @@ bool hf_projector_build(hf_build *b, const arch_projector *row, const hf_config 
             l->folder->path);
     return projector_add_beside(l, row, e) && projector_keep(l, row, c, e) && projector_sizes(b, c, e) &&
            hf_sources_find(c, l, &b->sources, &b->n_sources, e) && (!change || change(user, b, e)) &&
-           projector_make_tensors(b, row, e) && hf_items_set(row->folder.pairs, c, pairs, e) &&
+           projector_make_tensors(b, row, e) && hf_items_set(row->folder.metadata, c, pairs, e) &&
            hf_projector_check(b, row, pairs, e);
 }

@@ -1,6 +1,6 @@
-/* Nothing runs a projector here, so what it must have is told by four things: all layers are alike, the config says how
- * wide they are, sizes agree with one another (hf/projector_shapes.h), and each rule of the row has an array, but for
- * those that the row says some projectors lack. */
+/* Nothing runs a projector here, so what it must have is reported by four things: all layers are alike, the config
+ * says how wide they are, sizes agree with one another (hf/projector_shapes.h), and each rule of the row has a
+ * source tensor, but for those that the row says some projectors lack. */
 #include "hf/projector.h"
 
 #include <ctype.h>
@@ -30,8 +30,8 @@ static bool shapes_agree(const hf_tensor *a, const hf_tensor *b) {
 }
 
 /* Returns the number of a key; 0: there is none, or no key (NULL). */
-static uint32_t pair_number(const hf_pairs *p, const char *key) {
-    const model_kv *kv = key ? hf_pairs_find(p, key) : NULL;
+static uint32_t pair_number(const hf_metadata *p, const char *key) {
+    const model_kv *kv = key ? hf_metadata_find(p, key) : NULL;
     uint32_t n = 0;
     if (kv && kv->type == GGUF_U32) memcpy(&n, kv->value, sizeof n);
     return n;
@@ -184,7 +184,7 @@ static bool norm_check_bias(const hf_build *b, const hf_tensor *norm, const char
                       of_layers);
 }
 
-static bool ends_check(const hf_build *b, const hf_pairs *p, gq_error *e) {
+static bool ends_check(const hf_build *b, const hf_metadata *p, gq_error *e) {
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         const hf_tensor *t = hf_build_find(b, ends[i].name);
         uint32_t width = pair_number(p, ends[i].key);
@@ -216,8 +216,8 @@ static bool widths_check(const hf_build *b, const char *prefix, const layer_widt
     return true;
 }
 
-/* Whether the config itself has this number for what sees or hears, under one of several names. Numbers that stand for
- * missing ones, and those that files of a kind always have, say nothing of a folder's arrays. */
+/* Whether the config itself has this number for the multimodal projector, under one of several names. Numbers that
+ * stand for missing ones, and those that files of a kind always have, say nothing of a folder's source tensors. */
 static bool config_says(const hf_build *b, const char *part, const char *const *names, uint32_t number) {
     for (; part && number && *names; names++) {
         char key[128];
@@ -318,7 +318,7 @@ static bool names_differ_by_number(const char *a, const char *b) {
     return n > 0 && a[n - 1] == '.' && x > n && y > n && a[x] == '.' && strcmp(a + x, b + y) == 0;
 }
 
-/* Whether two tensors, made of arrays whose names differ by one number as well, are of one kind. */
+/* Whether two tensors, made of source tensors whose names differ by one number as well, are of one kind. */
 static bool weights_are_alike(const hf_tensor *a, const hf_tensor *b) {
     return a->tensor.n_dims == b->tensor.n_dims && a->stored_name && b->stored_name &&
            names_differ_by_number(a->tensor.name, b->tensor.name) &&
@@ -554,7 +554,7 @@ static bool rules_check(const hf_build *b, const arch_projector *row, const arch
 
 /* ---- the whole ---- */
 
-bool hf_projector_check(const hf_build *b, const arch_projector *row, const hf_pairs *p, gq_error *e) {
+bool hf_projector_check(const hf_build *b, const arch_projector *row, const hf_metadata *p, gq_error *e) {
     const struct {
         const char *blocks, *count, *width, *feeds, *outputs, *part;
     } parts[] = {{"v.blk.", ".vision.block_count", ".vision.embedding_length", ".vision.feed_forward_length",
@@ -575,7 +575,7 @@ bool hf_projector_check(const hf_build *b, const arch_projector *row, const hf_p
             !feeds_check(b, parts[k].blocks, parts[k].part, pair_number(p, parts[k].feeds), e))
             return false;
     }
-    bool hears = hf_pairs_find(p, ".has_audio_encoder");
+    bool hears = hf_metadata_find(p, ".has_audio_encoder");
     return patches_check(b, pair_number(p, ".vision.patch_size"), e) &&
            frequencies_check(b, row->audio, pair_number(p, ".audio.num_mel_bins"), e) &&
            ends_check(b, p, e) && hf_projector_check_shapes(b, row, p, e) && biases_check(b, e) &&

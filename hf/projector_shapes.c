@@ -18,7 +18,7 @@ enum { LETTERS = 128, WORD_BYTES = 16 };
 typedef struct shape_values {
     uint64_t value[LETTERS];        /* 0: not known yet */
     const hf_tensor *from[LETTERS]; /* whose size it is; NULL: the config's */
-    uint64_t kv_heads;              /* of what sees, by the config; 0: not known */
+    uint64_t kv_heads;              /* of the vision encoder, by the config; 0: not known */
 } shape_values;
 
 /* ---- one word ---- */
@@ -169,8 +169,8 @@ static const arch_tensor_size *shape_find(const arch_tensor_size *s, const char 
 
 /* ---- all ---- */
 
-static uint64_t pair_number(const hf_pairs *p, const char *key) {
-    const model_kv *kv = hf_pairs_find(p, key);
+static uint64_t pair_number(const hf_metadata *p, const char *key) {
+    const model_kv *kv = hf_metadata_find(p, key);
     uint32_t n = 0;
     if (kv && kv->type == GGUF_U32) memcpy(&n, kv->value, sizeof n);
     return n;
@@ -244,7 +244,8 @@ bool hf_projector_check_counts(const hf_config *c, const arch_projector *row, gq
     return counts_check(c, "vision", row->vision, e) && counts_check(c, "audio", row->audio, e);
 }
 
-bool hf_projector_check_shapes(const hf_build *b, const arch_projector *row, const hf_pairs *p, gq_error *e) {
+bool hf_projector_check_shapes(const hf_build *b, const arch_projector *row, const hf_metadata *p,
+                               gq_error *e) {
     bool sees = !row->counted || strstr(row->counted, "v.blk."),
          hears = !row->counted || strstr(row->counted, "a.blk.");
     shape_values v = {.kv_heads = 0};

@@ -48,7 +48,7 @@ bool imatrix_check(const imatrix *im, const char *path, gq_error *e);
 /* Whether the entry belongs to a weight of `matrices` matrices with n0 columns; if not, names both sizes. */
 bool imatrix_fits(const imatrix_entry *entry, uint64_t n0, uint64_t matrices, const char *path, gq_error *e);
 
-/* The normalised values of matrix k (columns k*n0 .. k*n0+n0-1 of the entry) into out[n0]: sum / count, or 1
+/* The normalized values of matrix k (columns k*n0 .. k*n0+n0-1 of the entry) into out[n0]: sum / count, or 1
  * where no token reached it. For an entry that fits. `out` may be where the entry keeps these very values. */
 void imatrix_column(const imatrix_entry *entry, uint64_t k, uint64_t n0, float *out);
 
@@ -62,13 +62,13 @@ bool imatrix_read(imatrix *im, gq_file *file, gq_error *e);
 bool imatrix_read_dat(imatrix *im, const gq_file *file, gq_error *e);
 bool imatrix_read_gguf(imatrix *im, gq_file *file, gq_error *e);
 
-/* Serialise data that passed imatrix_check; *bytes is malloc'ed. Calls and tokens are converted with im->chunk_size, or
- * the default when that is 0. */
+/* Serialize data that passed imatrix_check; *bytes is malloc'ed. Calls and tokens are converted with
+ * im->chunk_size, or the default when that is 0. */
 bool imatrix_write_dat(const imatrix *im, uint8_t **bytes, uint64_t *size, gq_error *e);
 bool imatrix_write_gguf(const imatrix *im, uint8_t **bytes, uint64_t *size, gq_error *e);
 
-/* Adds `b`, which passed imatrix_check, to `a` (rules: docs/internals/formats.md, merging); `path` is where b came from, for
- * messages. On failure `a` is good for imatrix_free only. */
+/* Adds `b`, which passed imatrix_check, to `a` (rules: docs/internals/formats.md, merging); `path` is where b
+ * came from, for messages. On failure `a` is good for imatrix_free only. */
 bool imatrix_merge(imatrix *a, const imatrix *b, const char *path, gq_error *e);
 
 /* Building the data structure: what layouts and merging are made with. Knows nothing of either. */

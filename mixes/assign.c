@@ -338,7 +338,8 @@ static bool choose_matched(run *r, const mix_tensor *t, bool chosen, uint32_t ty
     return meet_demand(r, t, c, e);
 }
 
-/* Returns the type that a converter gives to a tensor of a projector: no mix, all but those that stay are alike. */
+/* Returns the type that a converter gives to a tensor of a projector: no mix, all but those that stay are
+ * alike. */
 static mix_choice converted_projector(const mix_tensor *t, uint32_t base) {
     mix_choice c = {.type = base, .wanted = base, .reason = MIX_RULE, .why = ""};
     if (t->stays) {

@@ -24,7 +24,8 @@ extern const size_t mix_n_filetypes;
 /* Facts from the metadata. Missing ones make rules that need them not fire. */
 typedef struct mix_model {
     const char *arch; /* NULL or "": unknown */
-    /* {arch}.block_count, times {arch}.num_loops if there is one, and what arch/ has as bare_layers; -1: unknown */
+    /* {arch}.block_count, times {arch}.num_loops if there is one, and what arch/ has as bare_layers; -1:
+     * unknown */
     int64_t n_blocks;
     int64_t n_head, n_head_kv,
         n_expert; /* as the rules take them: absent n_head and n_expert are 0, absent n_head_kv is n_head */

@@ -1,5 +1,6 @@
-/* Reads a tensor's name: its role, and whether it is on the list of tensors that are left alone; and the same of image
- * and video models, whose users keep some tensors in the precision of the source (docs/image-models.md). */
+/* Reads a tensor's name: its role, and whether it is on the list of tensors that are left alone; and the same
+ * of image and video models, whose users keep some tensors in the precision of the source
+ * (docs/image-models.md). */
 #include <stdio.h>
 #include <string.h>
 
@@ -187,7 +188,8 @@ mix_role mix_image_role_of(const char *name) {
     return ROLE_IMAGE_OTHER;
 }
 
-/* ---- what an error in a tensor costs (docs/internals/target-size.md), and which tensors an imatrix may lack ---- */
+/* ---- what an error in a tensor costs (docs/internals/target-size.md), and which tensors an imatrix may lack
+ * ---- */
 
 bool mix_is_late_experts(const char *name) { return strstr(name, "_chexps") != NULL; }
 

@@ -1,5 +1,6 @@
 /* The mixes: (role, file type, condition) -> tensor type. The first row that fits decides; where none fits,
- * the tensor gets the file type's base type. Rows are in the order of docs/internals/mixes.md, which explains them. */
+ * the tensor gets the file type's base type. Rows are in the order of docs/internals/mixes.md, which explains
+ * them. */
 #include "mixes/rules.h"
 
 #define ANY UINT64_MAX

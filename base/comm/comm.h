@@ -1,6 +1,7 @@
 /* Ranks: several processes, on one machine or many, that do one job together. Each runs the same calls with
  * the same requests, and a request names its gq_comm. The library needs four functions that move bytes
- * between ranks, a gq_transport; gquant-mpi has one on MPI (base/comm/mpi.c), and the library itself links no MPI.
+ * between ranks, a gq_transport; gquant-mpi has one on MPI (base/comm/mpi.c), and the library itself links no
+ * MPI.
  *
  *     gq_comm *comm = gq_comm_new(&transport, &e);            // on every rank
  *     gq_importance_request r = {.size = sizeof r, ..., .comm = comm};
@@ -11,8 +12,7 @@
  *
  * A call that takes a gq_comm ends on all ranks with the same result. If ranks fail, all of them get the
  * error of the lowest rank that did, with its number if that is not 0, and the comm is over: every later call
- * with it fails at once.
- */
+ * with it fails at once. */
 #pragma once
 
 #include "base/error.h"

@@ -6,7 +6,7 @@
  *
  * A fold has the leaves of a contiguous share, which are given in order. It holds the sums of whole subtrees
  * that do not belong together yet: at most one per level of the tree where the share begins with leaf 0, else
- * two. fold_append joins the folds of neighbouring shares. */
+ * two. fold_append joins the folds of neighboring shares. */
 #pragma once
 
 #include "base/error.h"

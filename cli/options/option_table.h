@@ -55,6 +55,7 @@ typedef enum option_kind {
 #define SAME_FILES (1u << 28) /* no file that is made depends on it, though speed, memory or figures may */
 #define PROJECTOR (1u << 27)  /* of use where the projector is made alone */
 #define COMPUTE (1u << 26)    /* of imatrix: for its job compute alone */
+#define FORWARD (1u << 25)    /* runs a model, which a build without a forward pass refuses */
 
 /* What an option's argument is: whether a file that it names is read or written, which paths.c checks for all
  * commands, and the words that completion offers. */

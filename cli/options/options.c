@@ -312,6 +312,23 @@ static void place_named_arguments(request *r) {
     if (r->type) r->arguments[r->n_arguments++] = r->type;
 }
 
+/* Refuses by name what runs models, in a build that does not. */
+static bool check_forward(const request *r, gq_error *e) {
+#ifdef GQ_NO_FORWARD
+#define NO_FORWARD "this build has no forward pass: build it with -DGQUANT_FORWARD=ON"
+    bool computes = r->command == CMD_IMATRIX && r->n_arguments && !strcmp(r->arguments[0], "compute"),
+         is_run = r->command & (CMD_TOKENIZE | CMD_PUBLISH) || (r->command == CMD_EVALUATE && !r->speed);
+    if (computes || is_run)
+        return gq_fail_usage(e, "gquant %s%s runs models, and " NO_FORWARD, command_of(r->command)->name,
+                             computes ? " compute" : "");
+    for (size_t i = 0; i < r->n_given; i++)
+        if (r->given[i].option->commands & FORWARD)
+            return gq_fail_usage(e, "--%s runs the model, and " NO_FORWARD, r->given[i].option->name);
+#endif
+    (void)r, (void)e;
+    return true;
+}
+
 bool request_parse(request *r, int argc, char **argv, gq_error *e) {
     *r = (request){.command = CMD_QUANTIZE, .quantize.size = sizeof r->quantize};
     r->arguments = need_memory((size_t)argc + 1, sizeof *r->arguments);
@@ -333,6 +350,7 @@ bool request_parse(request *r, int argc, char **argv, gq_error *e) {
         parse_options(r, argc, words, e);
     free(words);
     if (!ok || r->help || r->version) return ok;
+    if (!check_forward(r, e)) return false;
     if (r->like && !request_take_like(r, e)) return false;
     if (r->command & MODELS) path_join_shards(r->arguments, &r->n_arguments);
     place_named_arguments(r);

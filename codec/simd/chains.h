@@ -1,9 +1,9 @@
-/* Chains of products in registers, as matmul.c and matmul_bf16.c have them: their loops, what they may read and write, and
- * tokens that fill no vector.
+/* Chains of products in registers, as matmul.c and matmul_bf16.c have them: their loops, what they may read
+ * and write, and tokens that fill no vector.
  *
- * AddressSanitizer checks every access by itself, which takes ten times as long as the products. With GQ_CHECK_RANGES, what
- * chains may read and write is checked as whole ranges before they run, and their own accesses are UNCHECKED. Other builds
- * have nothing of it. */
+ * AddressSanitizer checks every access by itself, which takes ten times as long as the products. With
+ * GQ_CHECK_RANGES, what chains may read and write is checked as whole ranges before they run, and their own
+ * accesses are UNCHECKED. Other builds have nothing of it. */
 #pragma once
 
 #include "codec/simd/lanes.h"
@@ -39,7 +39,8 @@ static inline void check_panel(const product_tile *, size_t, size_t) {}
 #define UNROLLED(i, n) _Pragma("GCC unroll 16") for (size_t i = 0; i < (n); i++)
 #endif
 
-/* Chains of a number of rows and of vectors: into y, stride y_stride, what it held, or 0, plus the products. */
+/* Chains of a number of rows and of vectors: into y, stride y_stride, what it held, or 0, plus the products.
+ */
 typedef void chains_of(const product_tile *t, const float *w, float *y, size_t y_stride);
 enum { CHAINS_MOST_ROWS = 12 };
 

@@ -105,8 +105,8 @@ DECODE(q3_k) {
     }
 }
 
-/* 32 bytes, shifted and masked as numbers of eight: of bytes x86 has no shifts. Loaded at once, since what two
- * stores have written is slow to read as one. */
+/* 32 bytes, shifted and masked as numbers of eight: of bytes x86 has no shifts. Loaded at once, since what
+ * two stores have written is slow to read as one. */
 typedef uint64_t codes_32 __attribute__((vector_size(32)));
 #define EACH_BYTE(mask) (0x0101010101010101u * (mask))
 

@@ -82,8 +82,8 @@ static void gather_own_rest(const feedback_pass *s, const pass_span *u, size_t s
                            pass_strip_at(s, s->sum, p, 0), add);
 }
 
-/* (t - q) H of a strip, of r in it and in those behind it. Its own tile goes first, but last where numbers are
- * rounded: such products may only be added to their like, as r and floats that are made of it can be
+/* (t - q) H of a strip, of r in it and in those behind it. Its own tile goes first, but last where numbers
+ * are rounded: such products may only be added to their like, as r and floats that are made of it can be
  * denormal. */
 static void gather_rest(const feedback_pass *s, const pass_span *u, size_t strip) {
     size_t next = strip + 1;

@@ -7,7 +7,7 @@
 
 /* A batch: the same block of columns of GQ_LANES rows, a row per lane; and what all searches make of it. */
 
-/* The encoders minimise the sum of w (x - x')^2, where w is the importance of the column, 1 without an
+/* The encoders minimize the sum of w (x - x')^2, where w is the importance of the column, 1 without an
  * imatrix. Other objectives were tried; by KL divergence of the next token this one is as good as any
  * (bench/results/small-models.md). batch_weigh() is the place. */
 typedef struct batch {
@@ -121,9 +121,9 @@ INLINE vf no_gain(const factors *f UNUSED, bool weighted UNUSED, const projectio
     return vf_all(1);
 }
 
-/* ---- what encoder_of.h asks of a type ----
- * The search for scales: fills f->d and subs. The code nearest to x, which is returned as it is decoded. A block's bytes as
- * words; d: bits of both factors. A type need not use all that it gets. */
+/* ---- what encoder_of.h asks of a type ---- The search for scales: fills f->d and subs. The code nearest to
+ * x, which is returned as it is decoded. A block's bytes as words; d: bits of both factors. A type need not
+ * use all that it gets. */
 #define CHOOSE(name) \
     INLINE void choose_##name(const batch *b, const codec_search *search UNUSED, bool weighted, \
                               factors *f UNUSED, sub_scales *subs)

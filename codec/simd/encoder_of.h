@@ -3,7 +3,7 @@
  *
  *     NAME     in symbols: q4_k        TYPE  in gguf/type.h: Q4_K
  *     LENGTH   columns of a sub-block, which have a scale in common; without it, the block's
- *     GAIN     no_gain or a function like it: the gain that plain encoding finishes with; without it, whole_gain
+ *     GAIN     a function like no_gain: the gain that plain encoding finishes with; default: whole_gain
  *
  * and four of the type's own, always inlined, so that with NAME they become one loop over a batch:
  *

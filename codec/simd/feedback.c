@@ -1,11 +1,11 @@
 /* GPTQ-style error feedback (codec/feedback.h) over up to FEEDBACK_ROWS rows.
  *
- * As in GPTQ, errors are propagated lazily. A strip receives the errors of earlier strips when it is reached, by one matrix
- * product, and so does a slice of a strip those of earlier slices; within a slice each column's error is propagated at
- * once. All sums run in the order of columns, one chain per row and column.
+ * As in GPTQ, errors are propagated lazily. A strip receives the errors of earlier strips when it is reached,
+ * by one matrix product, and so does a slice of a strip those of earlier slices; within a slice each column's
+ * error is propagated at once. All sums run in the order of columns, one chain per row and column.
  *
- * In a chain several batches of rows go through a strip one after another: the errors of earlier strips are gathered for
- * all of them at once, and only then does a batch receive the remainder of the rows before it.
+ * In a chain several batches of rows go through a strip one after another: the errors of earlier strips are
+ * gathered for all of them at once, and only then does a batch receive the remainder of the rows before it.
  */
 #include "codec/simd/pass.h"
 

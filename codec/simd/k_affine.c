@@ -283,7 +283,7 @@ PACK(q2_k) {
 }
 
 /* ---- encoders ---- */
-/* Neighbours in the order in which each adds most to those before it, on normal weights with and without
+/* Neighbors in the order in which each adds most to those before it, on normal weights with and without
  * importance. */
 static const int8_t q2_near[24][2] = {{0, 0},   {-1, 0},  {-1, -2}, {-1, -1}, {0, -1},  {0, 1},
                                       {1, 1},   {-2, 0},  {1, 0},   {-2, -4}, {-2, -3}, {-3, 0},

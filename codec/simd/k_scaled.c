@@ -266,7 +266,8 @@ INLINE void k_scaled_prefer_lattice(const batch *b, const k_scaled_shape sh, boo
 INLINE void k_scaled_choose(const batch *b, const k_scaled_shape sh, const codec_search *search,
                             bool weighted, factors *f, sub_scales *out) {
     scaled_weight scratch[256];
-    /* Moves need floats, and with importance over many powers of ten the copy is too coarse to begin them with. */
+    /* Moves need floats, and with importance over many powers of ten the copy is too coarse to begin them
+     * with. */
     bool floats = sh.copies == COPY_NONE || (sh.copies == COPY_WRAPPED && search->moves);
     const scaled_weight *w = weighted && floats ? scaled_spread(b->w, 256, scratch) : NULL;
     k_scaled_sub_block subs[16];

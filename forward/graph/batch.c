@@ -176,7 +176,7 @@ static void norm_span(void *data, size_t i, int) {
         .bias = g->bias ? g->bias + group * g->weight_step : NULL,
         .one_weight = g->one_weight,
         .eps = g->eps != 0 ? g->eps : m->eps,
-        .centre = !g->to_unit && (m->centres || g->centres),
+        .center = !g->to_unit && (m->centers || g->centers),
         .to_unit = g->to_unit,
     });
 }

@@ -117,21 +117,21 @@ bool batch_blame_weights(gq_error *e);
 bool batch_finite(forward_batch *b, const char *what, const model_tensor *t, const float *x, size_t stride,
                   size_t features, size_t tokens);
 /* A norm of each of `groups` groups of `features` rows by itself; y may be x. weight and bias may be NULL.
- * weight_step: floats from a group's weights (and bias) to the next group's; 0: the same for all. one_weight: a group
- * has one weight for all its features. eps 0: the model's. */
+ * weight_step: floats from a group's weights (and bias) to the next group's; 0: the same for all. one_weight:
+ * a group has one weight for all its features. eps 0: the model's. */
 typedef struct norm_groups {
     const float *x, *weight, *bias;
     float *y;
     size_t x_stride, y_stride, features, groups, weight_step;
     size_t group_step; /* rows from a group to the next; 0: features */
     bool one_weight;
-    bool centres; /* a layer norm, whatever the model's are */
+    bool centers; /* a layer norm, whatever the model's are */
     bool to_unit; /* unit length takes the place of the norm (simd/elements.h) */
     float eps;
 } norm_groups;
 void batch_norm(forward_batch *b, const norm_groups *g);
-/* The same in place, of rows of the batch's temporaries: with the same weights for each group (NULL: none); or each
- * group made of unit length. */
+/* The same in place, of rows of the batch's temporaries: with the same weights for each group (NULL: none);
+ * or each group made of unit length. */
 void batch_norm_groups(forward_batch *b, const float *weight, float *x, size_t features, size_t groups);
 void batch_unit_groups(forward_batch *b, float *x, size_t features, size_t groups, float eps);
 /* To rows of the temporaries, the norms of a token's hidden states, each with weights of its own. */

@@ -2,7 +2,7 @@
  * and the logits after the last. A layer is a mixer and a feed-forward part (FFN). Each reads the residual
  * stream x, or a norm of it, and its output, or a norm of that, is added to x:
  *
- *     run_mixer   input = norm(x);  x += mixer(input);  returns what the FFN reads, where that is not x (ffn_input)
+ *     run_mixer   input = norm(x);  x += mixer(input);  hands on the FFN's input, if it is not x (ffn_input)
  *     run_ffn     input = what run_mixer returned, or norm(x);  x += ffn(input)
  *
  * A layer whose FFN does not read x alone can only be run whole. Norms and parts were chosen when the model
@@ -20,7 +20,8 @@ static void begin_call(forward_batch *b, const forward_layer *l, const forward_o
     b->layer = l, b->observer = observer, b->e = e, b->answer = FORWARD_ON, b->unread = false;
 }
 
-/* Whether both parts have to be run in one call: the FFN needs more than the residual stream behind the mixer. */
+/* Whether both parts have to be run in one call: the FFN needs more than the residual stream behind the
+ * mixer. */
 static bool is_whole(const layer_spec *l) { return layer_is_parallel(l) || l->ffn_needs_start; }
 
 bool forward_model_splits(const forward_model *m) {
@@ -42,8 +43,8 @@ static part_input norm_before(forward_batch *b, weight_slot norm, part_input in)
     return (part_input){b->normed, b->stride};
 }
 
-/* x += residual_scale * gain * b->part. The layer's norm of the output is applied to b->part, or with PLACE_SUMS to the
- * sum. in: what the part has read. */
+/* x += residual_scale * gain * b->part. The layer's norm of the output is applied to b->part, or with
+ * PLACE_SUMS to the sum. in: what the part has read. */
 static void add_output(forward_batch *b, weight_slot norm, weight_slot gain, float *x, size_t stride,
                        part_input in) {
     size_t width = b->model->sizes.width, s = b->stride;
@@ -68,7 +69,8 @@ static bool run_beside(forward_batch *b, part_input in) {
     return true;
 }
 
-/* x becomes the residual stream behind the mixer. *ffn: what the FFN reads, where that is not x; else it stays. */
+/* x becomes the residual stream behind the mixer. *ffn: what the FFN reads, where that is not x; else it
+ * stays. */
 static bool run_mixer(forward_batch *b, float *x, size_t stride, part_input *ffn) {
     const layer_spec *l = b->layer->plan;
     const part_spec *p = &l->mixer, *tail = &l->tail;
@@ -259,7 +261,7 @@ static bool finish_carried(forward_batch *b, const float **x, size_t *stride, fl
 bool forward_norm_last(forward_batch *b, const forward_model *of, const float *x, size_t stride,
                        float *normed, size_t normed_stride, gq_error *e) {
     const norm_groups g = {
-        .x = x, .y = normed, .x_stride = stride, .y_stride = normed_stride, .centres = of->final_centres};
+        .x = x, .y = normed, .x_stride = stride, .y_stride = normed_stride, .centers = of->final_centers};
     if (!of->arch->graph.ends_bare) return norm_end(b, of->output_norm, of->output_norm_bias, g, e);
     if (normed != x) batch_copy(b, normed, normed_stride, x, stride, of->sizes.width);
     return true;

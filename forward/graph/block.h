@@ -1,5 +1,5 @@
-/* Running one layer on a batch, and both ends of a model: the embedding before the first layer, the final norm
- * and the logits behind the last. */
+/* Running one layer on a batch, and both ends of a model: the embedding before the first layer, the final
+ * norm and the logits behind the last. */
 #pragma once
 
 #include "forward/graph/layer.h"

@@ -26,8 +26,8 @@ enum { LAYER_KINDS = MODEL_PARTS + 1 };
 #define EXPERT_LENGTH "expert_feed_forward_length"
 #define FFN_LENGTH "feed_forward_length"
 #define SHARED_LENGTH "expert_shared_feed_forward_length"
-/* Keys that say how many rows weights have, or of how many such parts their rows are. Of a weight's rows the first
- * whose key the model has counts. */
+/* Keys that say how many rows weights have, or of how many such parts their rows are. Of a weight's rows the
+ * first whose key the model has counts. */
 static const struct {
     weight_slot slot;
     const char *key;
@@ -209,12 +209,12 @@ static void check_token_id(tensor_finder *f, const char *key, uint64_t tokens, b
               is_tokenizers ? ": llama.cpp takes its default instead" : "");
 }
 
-/* Whether there are more tokens only because the converter has added some up to a multiple, which vocab_size does not
- * count; a folder's tokens were compared with its vocab_size as they were read. */
+/* Whether there are more tokens only because the converter has added some up to a multiple, which vocab_size
+ * does not count; a folder's tokens were compared with its vocab_size as they were read. */
 static bool is_padded(const tensor_finder *f, uint64_t size, uint64_t tokens) {
     const arch_tokenizer *t = &f->m->arch->folder.tokenizer;
     if (!t->multiple || size > tokens) return false;
-    return f->m->file->version == 0 || (t->exceptions & TOKENS_MULTIPLE_IS_TOLD) ||
+    return f->m->file->version == 0 || (t->exceptions & TOKENS_MULTIPLE_IS_SET) ||
            (tokens - size < t->multiple && tokens % t->multiple == 0);
 }
 
@@ -592,8 +592,8 @@ static bool check_as(const model_source *g, const model_expected *expected, cons
     return ok;
 }
 
-/* Files of these kinds have only some tensors, some of them with the architecture of a whole model; of folders that have
- * been compared when they were opened there is nothing more to compare. */
+/* Files of these kinds have only some tensors, some of them with the architecture of a whole model; of
+ * folders that have been compared when they were opened there is nothing more to compare. */
 static bool is_no_model(const model_source *g, const model_facts *facts, const architecture *row) {
     static const char *const kinds[] = {"adapter", "imatrix", "mmproj"};
     if (row && (row->is_projector || (row->folder.shapes && g->version == 0))) return true;

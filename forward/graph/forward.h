@@ -83,8 +83,7 @@ typedef struct forward_sizes {
     uint64_t layer_least;                /* the fewest that one can do with */
     float logit_factor;                  /* that logits are multiplied by */
     const model_tensor *embedding, *out; /* the same where the file has no output.weight */
-    bool
-        halves; /* an encoder reads the first half of a window, a decoder the second (forward/graph/residual/residual.h) */
+    bool halves;             /* an encoder reads the first half of a window, a decoder the second */
     bool embeds;             /* it gives no logits but a text's embedding (forward/graph/pooling.h) */
     forward_pooling pooling; /* of its hidden states, if it does */
     size_t embedded;         /* features of that */
@@ -137,7 +136,7 @@ float *forward_activations(size_t features, size_t stride, gq_error *e);
 /* The position of a token in a packed window. Windows may hold several texts, one after another, each of
  * which begins at a multiple of FORWARD_TEXT_STEP tokens of its window and has position 0 there. What fills
  * the window behind a text has position FORWARD_BEHIND_TEXT and weight 0. weight: how much the token counts
- * in what is learnt from the text, in FORWARD_WEIGHT_ONE-ths. */
+ * in what is learned from the text, in FORWARD_WEIGHT_ONE-ths. */
 enum { FORWARD_TEXT_STEP = 64, FORWARD_WEIGHT_ONE = 256 };
 #define FORWARD_BEHIND_TEXT UINT32_MAX
 typedef struct forward_mark {
@@ -160,10 +159,10 @@ void forward_batch_windows(forward_batch *b, size_t windows);
 void forward_batch_cut(forward_batch *b, const forward_mark *marks);
 void forward_batch_free(forward_batch *b);
 
-/* The inputs of a matrix of weights, handed out right before it is used (docs/internals/forward.md has the list):
- * `features` rows of activations of `tokens` tokens. Weights that share inputs are reported together. A
- * weight of several matrices (experts, heads) is reported once per matrix and batch; an expert without tokens
- * in a batch is not reported. */
+/* The inputs of a matrix of weights, handed out right before it is used (docs/internals/forward.md has the
+ * list): `features` rows of activations of `tokens` tokens. Weights that share inputs are reported together.
+ * A weight of several matrices (experts, heads) is reported once per matrix and batch; an expert without
+ * tokens in a batch is not reported. */
 enum { FORWARD_MOST_WEIGHTS = 8 };
 typedef struct forward_inputs {
     const model_tensor *weights[FORWARD_MOST_WEIGHTS];

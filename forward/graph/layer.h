@@ -44,7 +44,8 @@ void forward_layer_use(forward_layer *l, bool replaced);
 void forward_layer_ahead(const forward_layer *l, size_t i);
 
 typedef struct layer_spec layer_spec; /* forward/graph/model.h */
-/* Bytes of a layer in memory, whole; and the fewest that it takes, with no matrix in memory but those at work. */
+/* Bytes of a layer in memory, whole; and the fewest that it takes, with no matrix in memory but those at
+ * work. */
 uint64_t layer_spec_bytes(const layer_spec *plan);
 uint64_t layer_spec_least(const layer_spec *plan);
 /* The share of these bytes for rows that are read when they are multiplied. most: bytes that it may take

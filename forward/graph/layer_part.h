@@ -123,9 +123,9 @@ static inline size_t model_streams(const forward_model *m, const model_part *tai
     return tail ? max(1, tail->kind->carried_rows(m, tail, 0) / m->sizes.width) : 1;
 }
 
-/* Matrices with small ones beside them (graniteswitch): a pair for each adapter, and one for no adapter. A product
- * x with a matrix gets B (A x) added, of the pair of the token's adapter. A token of a list switches its adapter on
- * for itself and those behind it in its text; the embedding that it has is another token's. */
+/* Matrices with small ones beside them (graniteswitch): a pair for each adapter, and one for no adapter. A
+ * product x with a matrix gets B (A x) added, of the pair of the token's adapter. A token of a list switches
+ * its adapter on for itself and those behind it in its text; the embedding that it has is another token's. */
 
 /* The token whose embedding this one has. */
 uint32_t switched_id(const forward_model *m, uint32_t id);

@@ -16,7 +16,6 @@
 #include "gguf/facts.h"
 
 /* The facts of each weight that a layer may have (arch/weights.h). */
-
 typedef struct weight_facts {
     const char *name; /* "blk.N." before it and ".weight" or ".bias" behind it make the tensor's */
     bool is_decoded;
@@ -27,16 +26,15 @@ typedef struct weight_facts {
 } weight_facts;
 extern const weight_facts weight_facts_of[WEIGHT_SLOTS];
 
-/* The parts that a layer of a model is made of. A new one is added to ARCH_PARTS (arch/graph.h), and what it is
- * stands in forward/graph/layer_part.h. */
-
+/* The parts that a layer of a model is made of: ARCH_PARTS (arch/graph.h) lists them, layer_part.h has their
+ * interface. */
 typedef struct layer_part layer_part;
 
 #define LAYER_PART_DECLARE(member, part) extern const layer_part part;
 ARCH_PARTS(LAYER_PART_DECLARE)
 #undef LAYER_PART_DECLARE
 
-/* By arch_part; that of PART_NONE is NULL (model.c). */
+/* By arch_part; that of PART_NONE is NULL (model_keys.c). */
 extern const layer_part *const layer_parts[ARCH_PART_LIMIT];
 
 /* A part of the architecture's row, and what it knows of this model. */
@@ -124,7 +122,7 @@ struct forward_model {
 
     bool lacks_key; /* reading keys failed as one is missing */
     bool both_ways; /* tokens see those behind them */
-    bool centres;   /* norms are layer norms, which take the mean off */
+    bool centers;   /* norms are layer norms, which take the mean off */
     float eps, eps_after, final_cap;
     float final_scale; /* of the output matrix's input */
     float embedding_scale, residual_scale;
@@ -133,12 +131,11 @@ struct forward_model {
     float input_scale;
     size_t encoders;      /* layers of an encoder whose blocks have names of their own (residual.h) */
     uint32_t start_token; /* that the decoder begins with */
-    size_t
-        lower_cycles; /* loops of two stacks, the last of which runs the upper one (residual.h); 0: no stacks */
-    size_t loops;     /* times that all blocks are run, one after another */
-    bool norms_loops;  /* output_norm is applied between two of them */
-    bool is_swin;      /* norms stand as PLACE_SWIN has them */
-    bool parallel_own; /* both parts read the layer's input, each through a norm of its own */
+    size_t lower_cycles;  /* loops of two stacks (residual.h), the last runs the upper one; 0: no stacks */
+    size_t loops;         /* times that all blocks are run, one after another */
+    bool norms_loops;     /* output_norm is applied between two of them */
+    bool is_swin;         /* norms stand as PLACE_SWIN has them */
+    bool parallel_own;    /* both parts read the layer's input, each through a norm of its own */
 
     /* MTP layers (draft.h), models of their own that are freed with this one; of such a model: whose it is,
      * its only layer, and its row, which is that of the architecture but for what such a block has in another
@@ -152,7 +149,7 @@ struct forward_model {
     const forward_model *draft_of; /* NULL: it is no MTP layer */
     size_t first;                  /* the first layer that has parts; others have none */
     architecture *draft_row;
-    bool final_centres; /* the last norm takes the mean off, whatever others do */
+    bool final_centers; /* the last norm takes the mean off, whatever others do */
 };
 
 /* Returns what a part has read from the model's metadata; NULL: the model's row has no such part. */
@@ -188,8 +185,8 @@ const char *model_error_behind_path(const gq_error *e, const char *path);
 /* parts: the code of each arch_part. */
 forward_model *model_new_of(const model_source *g, const architecture *row, const layer_part *const *parts,
                             gq_error *e);
-/* Reads metadata and finds tensors of a model whose file, row and parts are set. Returns it; NULL: it is freed, and *e
- * says why. */
+/* Reads metadata and finds tensors of a model whose file, row and parts are set. Returns it; NULL: it is
+ * freed, and *e says why. */
 forward_model *model_set_up(forward_model *m, gq_error *e);
 /* Read the metadata into numbers; then find the tensors, from which some numbers of rows follow. */
 bool model_read_keys(forward_model *m, gq_error *e);
@@ -245,6 +242,7 @@ struct forward_tile {
 };
 
 /* Keys that hardly another architecture has, and numbers that follow from others: what a row names as `own`
- * (arch/graph.h). All other keys are read before, without a fault, and each part knows its numbers and layers. */
+ * (arch/graph.h). All other keys are read before, without a fault, and each part knows its numbers and
+ * layers. */
 
 void own_keys_read(forward_model *m, key_reader *r);

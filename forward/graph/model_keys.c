@@ -20,12 +20,13 @@ static void model_read_scales(forward_model *m, key_reader *r) {
 static void model_read_norms(forward_model *m, key_reader *r) {
     const arch_graph *a = &m->arch->graph;
     const char *rms = "attention.layer_norm_rms_epsilon", *layer = "attention.layer_norm_epsilon";
-    m->centres = a->norm == NORM_LAYER || (a->norm == NORM_BY_EPS && !key_there(r, rms));
-    m->eps = (float)key_float_needed(r, m->centres ? layer : rms, 0, 1);
+    m->centers = a->norm == NORM_LAYER || (a->norm == NORM_BY_EPS && !key_there(r, rms));
+    m->eps = (float)key_float_needed(r, m->centers ? layer : rms, 0, 1);
     m->eps_after = a->eps_after != 0 ? a->eps_after : m->eps;
 }
 
-/* So many blocks may be more than there are tensors: a part of a model has few of them, and llama.cpp reads no more. */
+/* So many blocks may be more than there are tensors: a part of a model has few of them, and llama.cpp reads
+ * no more. */
 enum { BLOCKS_FREE = 512 };
 
 static bool read_layers(forward_model *m, key_reader *r) {

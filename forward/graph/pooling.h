@@ -8,6 +8,6 @@
  * is classified is the first state, or by the key classifier.pooling_type the mean. */
 void pooling_read_keys(forward_model *m, key_reader *r);
 
-/* Pools each window of the batch: `normed` is what forward_final gave. Then the model's dense matrices follow, in
- * binary64. to: [windows][forward_sizes.embedded]; a vector's length says nothing. */
+/* Pools each window of the batch: `normed` is what forward_final gave. Then the model's dense matrices
+ * follow, in binary64. to: [windows][forward_sizes.embedded]; a vector's length says nothing. */
 bool forward_pool(forward_batch *b, const float *normed, size_t stride, double *to, gq_error *e);

@@ -2,8 +2,8 @@
 
 #include "forward/graph/experts/experts.h"
 
-/* The weights that read a part's input, helpers last, and those beside which nothing is known: they read it in another way,
- * or something reads it that is in no list. */
+/* The weights that read a part's input, helpers last, and those beside which nothing is known: they read it
+ * in another way, or something reads it that is in no list. */
 typedef struct part_readers {
     const layer_part *kind;
     weight_slot readers[FORWARD_GROUP_READERS + 1];

@@ -163,9 +163,9 @@ static void note_optional(tensor_finder *f, weight_slot s, bool is_bias, bool ha
     if (f->hooks && f->hooks->count_optional) f->hooks->count_optional(f, s, is_bias, has);
 }
 
-/* Matrices with a factor beside them, NAME.scale, as llama.cpp reads them: NVFP4 has scales of few bits that leave
- * the size of a whole matrix to it. `own`: where an architecture has a weight of that name, that is it. What the
- * inputs of NVFP4 are rounded by where they are, NAME.input_scale, changes nothing here. */
+/* Matrices with a factor beside them, NAME.scale, as llama.cpp reads them: NVFP4 has scales of few bits that
+ * leave the size of a whole matrix to it. `own`: where an architecture has a weight of that name, that is it.
+ * What the inputs of NVFP4 are rounded by where they are, NAME.input_scale, changes nothing here. */
 static const struct {
     weight_slot slot, own; /* WEIGHT_SLOTS: none has */
 } factored[] = {
@@ -181,7 +181,8 @@ static const struct {
     {WEIGHT_SSM_BETA, WEIGHT_SLOTS},
 };
 
-/* A tail that adds the embedding has gains of both parts under these names (forward/graph/residual/tails.c). */
+/* A tail that adds the embedding has gains of both parts under these names (forward/graph/residual/tails.c).
+ */
 static bool has_own_factor(const architecture *a, weight_slot own) {
     return own != WEIGHT_SLOTS &&
            (a->graph.has[own] || (a->graph.tail == TAIL_EMBEDDING && own != WEIGHT_FFN_DOWN_SCALE));
@@ -311,8 +312,8 @@ static void find_ends(tensor_finder *f) {
     f->ok = f->ok && r.ok;
 }
 
-/* Checks a head that classifies, which is not run: what it reads is what is pooled. Its first matrix is square where
- * another one follows. */
+/* Checks a head that classifies, which is not run: what it reads is what is pooled. Its first matrix is
+ * square where another one follows. */
 static void find_classifier(tensor_finder *f) {
     static const char *const usual[] = {"cls.weight cls.bias", "cls.output.weight cls.output.bias", NULL};
     const model_tensor *first = model_tensor_named(f->m->file, "cls.weight"),

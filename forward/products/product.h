@@ -33,8 +33,8 @@ typedef struct matrix_product {
                    at most PASS_COLUMNS tokens. Kernels that are `whole` may add to y at once */
 } matrix_product;
 
-/* Computes n products, the i-th of which `at` returns, with at most so many rows each; some may have none. Not
- * from inside a loop of the pool. */
+/* Computes n products, the i-th of which `at` returns, with at most so many rows each; some may have none.
+ * Not from inside a loop of the pool. */
 typedef matrix_product matrix_product_at(const void *data, size_t i);
 void products_run(threads_pool *pool, const product_kernels *by, size_t n, size_t most_rows,
                   matrix_product_at *at, const void *data);

@@ -65,8 +65,8 @@ static inline uint32_t forward_job_right(const forward_job *j, size_t token) {
 }
 /* The position in a window with the logits of the token after `from`. */
 static inline size_t forward_job_place(const forward_job *j, size_t from) { return from + j->in_place; }
-/* How much the prediction of a token counts, by its number over all windows, which is no window's first: as much as
- * the token itself; 0 where it begins a text. */
+/* How much the prediction of a token counts, by its number over all windows, which is no window's first: as
+ * much as the token itself; 0 where it begins a text. */
 double forward_job_weight(const forward_job *j, size_t token);
 /* How many of the job's tokens count. */
 uint64_t forward_job_counted(const forward_job *j);

@@ -30,8 +30,8 @@ kld *kld_new(size_t positions, size_t copies, threads_pool *pool, gq_error *e);
 uint64_t kld_bytes(size_t positions, size_t copies); /* bytes that kld_new takes */
 void kld_free(kld *d);
 void kld_start(kld *d, size_t positions, const uint32_t *right);
-/* Does both, for the positions from, ..., from + n - 1 of so many windows of a job, from `first` on; the right token of
- * a position is the next one. */
+/* Does both, for the positions from, ..., from + n - 1 of so many windows of a job, from `first` on; the
+ * right token of a position is the next one. */
 kld *kld_of_windows(const forward_job *j, size_t first, size_t windows, size_t from, size_t n, size_t copies,
                     threads_pool *pool, gq_error *e);
 /* Per model the logits of `rows` tokens from `first` on: position t of row r at [r * stride + t]. */
@@ -52,8 +52,8 @@ kld_figures kld_at(const kld *d, size_t position, size_t model);
 typedef struct forward_predictions {
     const forward_job *job;
     const forward_model *model;
-    /* Called for each position whose next token counts. position: its number for kld_at; next: that of the token among
-     * the job's. */
+    /* Called for each position whose next token counts. position: its number for kld_at; next: that of the
+     * token among the job's. */
     bool (*at)(void *data, const kld *d, size_t position, size_t next, double weight, gq_error *e);
     bool (*block)(void *data, size_t i, forward_layer *l, bool is_done, gq_error *e); /* as in forward_head */
     void *data;

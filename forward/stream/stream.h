@@ -26,7 +26,7 @@
 
 /* The order of sums over the tokens of a text: of Hessians, of squares of inputs, of scores.
  *
- * A text is cut into windows of `context` tokens, numbered from 0. Neighbouring windows form a group: as many
+ * A text is cut into windows of `context` tokens, numbered from 0. Neighboring windows form a group: as many
  * as TOKEN_GROUP tokens hold, at least one. What belongs to a group follows from the window's number alone,
  * not from what is left out of the sum (validation windows that are held out, tokens that are not routed to
  * an expert).

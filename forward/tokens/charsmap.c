@@ -1,6 +1,6 @@
-/* The map is a double array (Kanda's XCDA): the child of node s by byte c is unit base(s) ^ c, if that unit's label is c. A node at
- * which a key ends says so, and the unit at its own base has where the key's text begins.
- */
+/* The map is a double array (Kanda's XCDA): the child of node s by byte c is unit base(s) ^ c, if that unit's
+ * label is c. A node at which a key ends says so, and the unit at its own base has where the key's text
+ * begins. */
 #include "forward/tokens/tokens.h"
 
 #include <string.h>
@@ -37,7 +37,8 @@ static bool charsmap_unit(const charsmap *m, uint32_t at, uint32_t *unit, gq_err
     return true;
 }
 
-/* Finds the longest key that a text begins with; *length 0: none. *ends: what follows could not change that. */
+/* Finds the longest key that a text begins with; *length 0: none. *ends: what follows could not change that.
+ */
 static bool longest_key(const charsmap *m, const char *text, size_t n, uint32_t *value, size_t *length,
                         bool *ends, gq_error *e) {
     uint32_t unit, at;

@@ -1,4 +1,5 @@
-/* Characters as vocabularies of words see them: tables that a range or character of 0 ends, in ascending order. */
+/* Characters as vocabularies of words see them: tables that a range or character of 0 ends, in ascending
+ * order. */
 #pragma once
 
 #include <stdint.h>
@@ -48,7 +49,7 @@ size_t symbol_length(vocabulary_kind kind, const char *at, size_t left);
 
 /* Joining neighbours: the one step that all vocabularies by merging share. */
 
-/* A stretch of a word; length 0: it was joined to its left neighbour. */
+/* A stretch of a word; length 0: it was joined to its left neighbor. */
 typedef struct symbol {
     uint32_t start, length; /* bytes of the word */
     uint32_t piece;         /* number of its text; NO_PIECE: no text of the vocabulary is this character */
@@ -123,7 +124,8 @@ bool merging_add_beginning(merging *m, const char *word, size_t n, size_t *done)
  * begins with to what takes its place, as `tokenizer.ggml.precompiled_charsmap` has it. The map is walked
  * where it lies, and every place is checked on the way, as the file may be anybody's. */
 
-/* Bytes of the longest beginning that is replaced, and of the longest text in its place; real maps have some twenty and forty. */
+/* Bytes of the longest beginning that is replaced, and of the longest text in its place; real maps have some
+ * twenty and forty. */
 enum { CHARSMAP_LONGEST = 1024 };
 
 /* Zero: nothing is replaced. */
@@ -145,9 +147,9 @@ bool charsmap_open(charsmap *m, const uint8_t *bytes, uint64_t n, gq_error *e);
 /* Finds the normal form of what n bytes, more than none, begin with. last: nothing follows them. */
 bool charsmap_find(const charsmap *m, const char *text, size_t n, bool last, normal_form *form, gq_error *e);
 
-/* Texts as vocabularies of unigrams see them: made normal (charsmap.c), with U+2581 for spaces, and cut into the tokens whose scores
- * have the largest sum. A character that is no token counts as the unknown token, far below all others; neighbours of that kind are one.
- */
+/* Texts as vocabularies of unigrams see them: made normal (charsmap.c), with U+2581 for spaces, and cut into
+ * the tokens whose scores have the largest sum. A character that is no token counts as the unknown token, far
+ * below all others; neighbours of that kind are one. */
 
 typedef struct unigram {
     text_tree tree; /* the tokens that a text may be cut into, by id */
@@ -159,7 +161,8 @@ typedef struct unigram {
         trims; /* a space in front of a text; only one where there are several, and none behind */
 } unigram;
 
-/* scores, types: n_tokens numbers of 4 bytes each, or NULL: 0, normal; `file` is for messages. The caller sets what follows the scores. */
+/* scores, types: n_tokens numbers of 4 bytes each, or NULL: 0, normal; `file` is for messages. The caller
+ * sets what follows the scores. */
 unigram *unigram_new(const vocabulary *v, const char *file, const uint8_t *scores, const uint8_t *types,
                      gq_error *e);
 void unigram_free(unigram *u);
@@ -177,12 +180,12 @@ typedef struct unigram_work {
 } unigram_work;
 void unigram_work_free(unigram_work *w);
 
-/* Appends the normal form of a text of n bytes to an array, and adds to *done how many were taken: without `last` a few wait for what
- * follows. */
+/* Appends the normal form of a text of n bytes to an array, and adds to *done how many were taken: without
+ * `last` a few wait for what follows. */
 bool unigram_normalize(unigram_work *w, const unigram *u, const char *text, size_t n, bool last, char **to,
                        size_t *length, size_t *capacity, size_t *done, gq_error *e);
-/* Appends the ids of a text in its normal form, and adds to *done how many bytes were taken: without `last` those whose tokens
- * do not depend on what follows. */
+/* Appends the ids of a text in its normal form, and adds to *done how many bytes were taken: without `last`
+ * those whose tokens do not depend on what follows. */
 bool unigram_cut(unigram_work *w, merging *m, const char *text, size_t n, bool last, size_t *done);
 
 /* Special tokens that stand in a text. */
@@ -217,9 +220,9 @@ typedef struct special_cuts {
 bool specials_cut(const specials *s, const vocabulary *v, const char *text, size_t n, bool last, bool control,
                   special_cuts *to, gq_error *e);
 
-/* Texts as vocabularies of words see them: cut at white space, at punctuation and at Chinese characters; capitals are
- * made small and accents taken off, where the vocabulary wants that; then each word is cut from the left into the
- * longest tokens. A word that cannot be cut so is one unknown token. */
+/* Texts as vocabularies of words see them: cut at white space, at punctuation and at Chinese characters;
+ * capitals are made small and accents taken off, where the vocabulary wants that; then each word is cut from
+ * the left into the longest tokens. A word that cannot be cut so is one unknown token. */
 
 /* A word in the making, behind U+2581. Free `text` in the end. */
 typedef struct words_maker {
@@ -230,6 +233,6 @@ typedef struct words_maker {
     gq_error *e;
 } words_maker;
 
-/* Appends the ids of a text of n bytes, cleaned (tokens.h), and adds to *done how many bytes were taken: without `last`
- * all but the word that may go on. */
+/* Appends the ids of a text of n bytes, cleaned (tokens.h), and adds to *done how many bytes were taken:
+ * without `last` all but the word that may go on. */
 bool words_add(words_maker *m, const char *text, size_t n, bool last, size_t *done);

@@ -1,7 +1,7 @@
-/* The best way to each place of a text is found from left to right: over all tokens that end there, the best way to where the token begins,
- * plus its score (Viterbi). Sums run on from one window of the text to the next, so that they are rounded as if there were one window.
- * A window that is not the text's last is cut where all ways that are still open come from.
- */
+/* The best way to each place of a text is found from left to right: over all tokens that end there, the best
+ * way to where the token begins, plus its score (Viterbi). Sums run on from one window of the text to the
+ * next, so that they are rounded as if there were one window. A window that is not the text's last is cut
+ * where all ways that are still open come from. */
 #include "forward/tokens/tokens.h"
 
 #include <float.h>
@@ -84,8 +84,8 @@ static char *put_form(unigram_work *w, const unigram *u, const normal_form *form
     return to;
 }
 
-/* Finds the normal form of what a text begins with. Bytes that a token begins with that users have defined stay as they are, also where the
- * token does not follow, and within a character: so llama.cpp has it. */
+/* Finds the normal form of what a text begins with. Bytes that a token begins with that users have defined
+ * stay as they are, also where the token does not follow, and within a character: so llama.cpp has it. */
 static bool find_form(const unigram *u, const char *text, size_t n, bool last, normal_form *form,
                       gq_error *e) {
     size_t same = 0;
@@ -120,7 +120,8 @@ static void reach(unigram_step *steps, size_t from, size_t to, uint32_t token, d
     s->score = score, s->from = (uint32_t)from, s->token = token, s->is_reached = true;
 }
 
-/* Takes all tokens at a place whose character has `length` bytes. False: the window ends before it is known which these are. */
+/* Takes all tokens at a place whose character has `length` bytes. False: the window ends before it is known
+ * which these are. */
 static bool reach_from(unigram_step *steps, const vocabulary *v, const char *text, size_t at, size_t n,
                        size_t length, bool whole) {
     const unigram *u = v->unigram;

@@ -1,6 +1,6 @@
 /* Reads an adapter's folder. The config's keys are in lists: what is used, what has no part in merging, and
  * what would change the weights in a way that a product of two matrices cannot say, which is refused. An
- * array's use is the end of its name.
+ * tensor's use is the end of its name.
  */
 #include "hf/adapter/adapter.h"
 
@@ -44,7 +44,7 @@ static bool value_says_nothing(const json_t *v) {
            (json_is_number(v) && json_number_value(v) == 0);
 }
 
-/* Whether a key that is not known is named as those are that change what the arrays mean. */
+/* Whether a key that is not known is named as those are that change what the tensors mean. */
 static bool key_may_change(const char *key) {
     return name_behind(key, "use_") || name_behind(key, "lora_") || name_ends(key, "_layout") ||
            name_ends(key, "_pattern");
@@ -96,8 +96,8 @@ static bool config_bool(const hf_adapter *a, const char *key, bool *value, gq_er
     return !v || json_is_boolean(v) || json_is_null(v) || hf_adapter_fail(a, e, "%s is not a boolean", key);
 }
 
-/* Says how lora_B of experts in one array is laid out. PEFT has the expert as the faster index, and no key; unsloth has had
- * both ways, and writes which since there are two. */
+/* Says how lora_B of experts in one tensor is laid out. PEFT has the expert as the faster index, and no key;
+ * unsloth has had both ways, and writes which since there are two. */
 static bool config_read_layout(hf_adapter *a, gq_error *e) {
     const json_t *v = json_object_get(a->config, "lora_B_layout");
     const char *layout = hf_json_text(v), *base = hf_adapter_base(a);
@@ -267,9 +267,9 @@ bool hf_adapter_names(const hf_adapter *a, const char *key, const char *module) 
     return false;
 }
 
-/* ---- arrays ---- */
+/* ---- tensors ---- */
 
-/* What the end of an array's name says of it. Rows are tried in order. */
+/* What the end of a tensor's name says of it. Rows are tried in order. */
 static const struct {
     const char *end;
     size_t member;
@@ -292,7 +292,7 @@ static const struct {
 };
 enum { USES = sizeof uses / sizeof *uses };
 
-/* An array with the module that it is for. */
+/* A tensor with the module that it is for. */
 typedef struct adapter_array {
     char *module;
     size_t use;
@@ -347,7 +347,7 @@ static bool adapter_warn_names(hf_adapter *a, gq_error *e) {
     return true;
 }
 
-/* Puts arrays of one module together; they are sorted. */
+/* Puts tensors of one module together; they are sorted. */
 static bool arrays_gather(hf_adapter *a, adapter_array *arrays, size_t n, gq_error *e) {
     for (size_t i = 0; i < n; i++) {
         hf_adapted *last = a->n ? &a->modules[a->n - 1] : NULL;

@@ -6,9 +6,11 @@
 #include "hf/sources/sources.h"
 #include "hf/tensors/tensors.h"
 
-/* ---- adapter.c: an adapter as PEFT saves it: adapter_config.json, and pairs of narrow matrices for modules of a model. Its arrays are sorted by what they are for; hf/adapter/adapter_merge.h brings them to the arrays of the model. ---- */
+/* ---- adapter.c: an adapter as PEFT saves it: adapter_config.json, and pairs of narrow matrices for modules of a
+ * model. Its tensors are sorted by what they are for; hf/adapter/adapter_merge.c brings them to the tensors of the
+ * model. ---- */
 
-/* The arrays of one module; NULL: it has no such array. */
+/* The tensors of one module; NULL: it has no such tensor. */
 typedef struct hf_adapted {
     const char *module;     /* as the model calls it, without "base_model.model."; owned; first member */
     const hf_stored *a, *b; /* lora_A [r, inputs], lora_B [outputs, r] */
@@ -19,7 +21,7 @@ typedef struct hf_adapted {
     const hf_stored *base, *base_bias;  /* the model's own below a change, saved with it */
     const hf_stored *original, *original_bias; /* the model's own beside what takes its place: not read */
     const hf_stored *rows; /* trainable tokens: rows that take the place of the embedding's */
-    bool is_of_folder;     /* the model's folder has such an array: set for projectors */
+    bool is_of_folder;     /* the model's folder has such a tensor: set for projectors */
 } hf_adapted;
 
 typedef struct hf_adapter {
@@ -36,13 +38,13 @@ typedef struct hf_adapter {
     size_t n, capacity;
 } hf_adapter;
 
-/* Opens a folder and checks its config; the arrays are checked as far as they can be without a model. On
+/* Opens a folder and checks its config; the tensors are checked as far as they can be without a model. On
  * failure, too, hf_adapter_close has to be called. */
 bool hf_adapter_open(hf_adapter *a, const gq_adapter *given, gq_error *e);
 void hf_adapter_close(hf_adapter *a);
 /* Finds the rank that a module should have, and the factor of its changes, by the patterns of the config. */
 bool hf_adapter_scale(const hf_adapter *a, const char *module, double *rank, double *scale, gq_error *e);
-/* Folds the config, the arrays' places and a sample of their elements into a checksum. */
+/* Folds the config, the tensors' places and a sample of their elements into a checksum. */
 bool hf_adapter_fold(const hf_adapter *a, uint32_t *content, gq_error *e);
 /* The model that the config names; NULL: none. */
 const char *hf_adapter_base(const hf_adapter *a);
@@ -60,7 +62,7 @@ bool hf_module_ends(const char *module, const char *end);
 /* Fails with a sentence about adapter_config.json: its path goes in front. */
 #define hf_adapter_fail(a, e, format, ...) gq_fail(e, "%s: " format, (a)->file, ##__VA_ARGS__)
 
-/* ---- adapter_target.c: the arrays of a model that an adapter's modules are. ---- */
+/* ---- adapter_target.c: the tensors of a model that an adapter's modules are. ---- */
 
 enum { HF_TARGET_BYTES = 512 };
 
@@ -85,19 +87,19 @@ typedef struct hf_targets {
 
 bool hf_targets_begin(hf_targets *t, gq_error *e);
 void hf_targets_free(hf_targets *t);
-/* Finds the source of a module's array; NULL: there is none. */
+/* Finds the source of a module's tensor; NULL: there is none. */
 hf_source *hf_target_find(const hf_targets *t, const char *module, const char *suffix);
-/* Whether a module without a source is of a part that this file does not have: a tower that sees, where the text model is
- * made, the text model, where the projector is. Counts those that nothing else says of. */
+/* Whether a module without a source is of a part that this file does not have: a vision encoder, where the text
+ * model is made, the text model, where the projector is. Counts those that nothing else says of. */
 bool hf_target_is_elsewhere(hf_targets *t, const hf_adapted *m, const char *suffix);
 /* Whether this adapter changes or replaces a source. */
 bool hf_target_has_change(const hf_targets *t, const hf_source *s);
-/* Adds a source without an array. NULL: the model has no place for it, or there is no memory. */
+/* Adds a source without a tensor. NULL: the model has no place for it, or there is no memory. */
 hf_source *hf_target_add(hf_targets *t, const char *module, const char *suffix, gq_error *e);
-/* Adds a source for the head `module`, which is the embedding in this model, with the embedding's array; if that is
+/* Adds a source for the head `module`, which is the embedding in this model, with the embedding's tensor; if that is
  * known. */
 bool hf_target_copy_embedding(hf_targets *t, const char *module, gq_error *e);
-/* Has a source read another array, of one dimension or more. */
+/* Has a source read another tensor, of one dimension or more. */
 void hf_target_replace(hf_source *s, const hf_list *l, const hf_stored *by);
 /* Puts an adapter's rows of single tokens in the place of the embedding's. */
 bool hf_target_replace_rows(hf_targets *t, const hf_adapted *m, gq_error *e);
@@ -109,7 +111,7 @@ bool hf_target_turns(const hf_targets *t, const hf_source *s);
 void hf_target_module(const char *name, char *to, size_t size);
 /* Whether a name is that of one expert's part of a parameter of all, in a module whose name ends with `head`. */
 bool hf_target_is_expert_of(const char *name, const char *head, const char *parameter);
-/* Names of one expert's matrices that lie one behind the other in an array of all; two spellings. */
+/* Names of one expert's matrices that lie one behind the other in a tensor of all; two spellings. */
 typedef struct hf_expert_parts {
     const char *parameter, *parts[2][2];
     unsigned n;
@@ -118,8 +120,8 @@ extern const hf_expert_parts hf_expert_part_rows[]; /* the last has no parameter
 
 /* ---- adapter_check.c: whether an adapter has all that its config names. ---- */
 
-/* Compares an attached adapter with its config: fails where arrays are missing that the config names, and where it names
- * others than there are. Where the model may lack what a name stands for, it warns. */
+/* Compares an attached adapter with its config: fails where tensors are missing that the config names, and where
+ * it names others than there are. Where the model may lack what a name stands for, it warns. */
 bool hf_adapter_check_complete(const hf_targets *t, gq_error *e);
 
 /* ---- adapter_file.c: an adapter's folder as the GGUF file that llama.cpp loads beside a model (--lora). ---- */
@@ -129,7 +131,7 @@ bool hf_adapter_check_complete(const hf_targets *t, gq_error *e);
  * convert_lora_to_gguf.py has them. */
 bool hf_adapter_file_open(model_source *m, const char *path, const char *base, gq_error *e);
 
-/* ---- adapter_merge.c: adapters brought to the arrays of a model's folder. ---- */
+/* ---- adapter_merge.c: adapters brought to the tensors of a model's folder. ---- */
 
 typedef struct hf_adapters {
     hf_adapter *items; /* n of them, in the order in which they are merged */
@@ -143,15 +145,16 @@ void hf_adapters_close(hf_adapters *a);
  * told, or else the model's. Takes over the number of tokens where an adapter has resized the embedding. */
 bool hf_adapters_settle_tokens(hf_adapters *a, hf_config *c, const hf_list *l, hf_folder **tokens,
                                gq_error *e);
-/* Notes which modules the model's folder has arrays of: where a projector is made, whose list loses the others. */
+/* Notes which modules the model's folder has tensors of: where a projector is made, whose list loses the others. */
 void hf_adapters_find_modules(hf_adapters *a, const hf_list *l);
 /* Gives the sources of a build the changes of all adapters, and replaces or adds those that an adapter has in
- * whole. Fails where an adapter is of another model, and for arrays that belong to nothing. */
+ * whole. Fails where an adapter is of another model, and for tensors that belong to nothing. */
 bool hf_adapters_attach(const hf_adapters *a, hf_build *b, gq_error *e);
-/* Looks, in a finished build, for changes of arrays that no tensor is made of: refused in a projector, told in a model. */
+/* Looks, in a finished build, for changes of tensors that no tensor is made of: refused in a projector, reported
+ * in a model. */
 bool hf_adapters_check_used(const hf_adapters *a, const hf_build *b, gq_error *e);
 /* Adds a pair that says what was merged: names of folders, factors and checksums. A projector has it where they change it.
  */
-bool hf_adapters_pair(const hf_adapters *a, const hf_build *b, hf_pairs *pairs, gq_error *e);
+bool hf_adapters_pair(const hf_adapters *a, const hf_build *b, hf_metadata *pairs, gq_error *e);
 /* Folds all that decides the merged weights into a checksum. */
 bool hf_adapters_fold(const hf_adapters *a, uint32_t *content, gq_error *e);

@@ -1,7 +1,7 @@
-/* Compares an adapter with its config. A file that has lost arrays is the base model's in their place, and nothing in what
- * is written shows it. The config says what was trained: modules by the ends of their names or an expression, in all layers
- * or some, modules saved whole, parameters, rows of tokens, biases. What it names, and the model has, must be changed.
- */
+/* Compares an adapter with its config. A file that has lost tensors is the base model's in their place, and
+ * nothing in what is written shows it. The config says what was trained: modules by the ends of their names or an
+ * expression, in all layers or some, modules saved whole, parameters, rows of tokens, biases. What it names, and
+ * the model has, must be changed. */
 #include "hf/adapter/adapter.h"
 
 #include <stdio.h>
@@ -29,7 +29,7 @@ static const hf_source *source_at(const hf_targets *t, size_t i) {
     return is_main ? &t->build->sources[r->source] : NULL;
 }
 
-/* Writes the name of the module that an array belongs to. */
+/* Writes the name of the module that a tensor belongs to. */
 static void source_module(const hf_source *s, char *to, size_t size) {
     const char *end = name_ends(s->name, ".weight") ? ".weight" : name_ends(s->name, ".bias") ? ".bias" : "";
     snprintf(to, size, "%.*s", (int)(strlen(s->name) - strlen(end)), s->name);
@@ -62,7 +62,7 @@ static void target_count(const hf_targets *t, const char *target, size_t *change
     }
 }
 
-/* A class may lack modules whose arrays the folder has, so that some that are not changed are told. */
+/* A class may lack modules whose tensors the folder has, so that some that are not changed are reported. */
 static bool check_targets(const hf_targets *t, gq_error *e) {
     const json_t *list = config_of(t, "target_modules"), *v;
     size_t i;
@@ -178,8 +178,8 @@ static bool check_layers(const hf_targets *t, gq_error *e) {
     return ok;
 }
 
-/* Returns the array of a module as it would be in another layer, where the model has it, the config names it, and the
- * adapter does not change it; NULL: nothing is missing there. */
+/* Returns the tensor of a module as it would be in another layer, where the model has it, the config names it, and
+ * the adapter does not change it; NULL: nothing is missing there. */
 static const hf_source *layer_missing(const hf_targets *t, const char *module, const layer_name *at,
                                       uint64_t layer, bool *exists) {
     const json_t *layers = layers_chosen(t);
@@ -207,8 +207,8 @@ static bool layer_is_first(const hf_targets *t, const char *module, const layer_
     return true;
 }
 
-/* Where an expression names what is changed, or all linear layers are, a matrix whose name ends as that of a changed one,
- * and that is not changed, is told. */
+/* Where an expression names what is changed, or all linear layers are, a matrix whose name ends as that of a
+ * changed one, and that is not changed, is reported. */
 static bool check_alike(const hf_targets *t, gq_error *e) {
     enum { ENDS_MOST = 64 };
     const char *ends[ENDS_MOST + 1] = {NULL}, *first = NULL;

@@ -50,7 +50,7 @@ typedef struct adapter_container {
     hf_config config;
     hf_list list; /* of the matrices that modules stand for: shapes without elements */
     hf_build build;
-    hf_pairs pairs;
+    hf_metadata pairs;
     adapter_tensor *tensors;
     size_t n;
 } adapter_container;
@@ -116,7 +116,7 @@ static void container_close(void *state) {
     free(c->tensors);
     hf_build_free(&c->build);
     hf_list_free(&c->list);
-    hf_pairs_free(&c->pairs);
+    hf_metadata_free(&c->pairs);
     hf_config_free(&c->config);
     hf_folder_close(&c->base), hf_place_free(&c->place);
     hf_adapter_close(&c->adapter);
@@ -131,7 +131,7 @@ static const model_container container = {
 
 /* ---- the matrices that modules stand for ---- */
 
-/* Copies of the model's own arrays below a change are left out; a GGUF model has them. */
+/* Copies of the model's own tensors below a change are left out; a GGUF model has them. */
 static bool module_check(const hf_adapter *a, const hf_adapted *m, gq_error *e) {
     const hf_stored *others[] = {m->weight, m->own_bias, m->bias, m->magnitude, m->rows};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -197,7 +197,7 @@ static bool tensor_fail(const hf_tensor *t, gq_error *e) {
 }
 
 /* Parts a piece's view into what it takes of the source's rows and of its columns; those that come first are
- * the tensor's rows. *turned: these are columns of the source. */
+ * the tensor's rows. *transposed: these are columns of the source. */
 static bool piece_part(const hf_piece *p, adapter_lines *outer, adapter_lines *inner, bool *turned) {
     const hf_view *v = &p->view;
     uint64_t columns = p->source->columns;
@@ -333,12 +333,12 @@ static bool adapter_pairs(adapter_container *c, gq_error *e) {
     hf_config config = c->config;
     config.folder = &c->adapter.folder;
     c->pairs.prefix = c->config.arch;
-    if (!hf_general_pairs(&c->adapter.folder, &config, &counts, &c->pairs, e)) return false;
-    hf_pairs_remove(&c->pairs, "general.size_label");
-    return hf_pairs_text(&c->pairs, "general.type", "adapter", e) &&
-           hf_pairs_text(&c->pairs, "adapter.type", "lora", e) &&
-           hf_pairs_f32(&c->pairs, "adapter.lora.alpha", (float)(c->adapter.alpha * c->adapter.given_scale),
-                        e);
+    if (!hf_general_metadata(&c->adapter.folder, &config, &counts, &c->pairs, e)) return false;
+    hf_metadata_remove(&c->pairs, "general.size_label");
+    return hf_metadata_text(&c->pairs, "general.type", "adapter", e) &&
+           hf_metadata_text(&c->pairs, "adapter.type", "lora", e) &&
+           hf_metadata_f32(&c->pairs, "adapter.lora.alpha",
+                           (float)(c->adapter.alpha * c->adapter.given_scale), e);
 }
 
 static bool adapter_gather(model_source *m, adapter_container *c, gq_error *e) {

@@ -1,6 +1,6 @@
-/* Brings adapters to a model's arrays. An adapter names modules as the program that trained it did, so a
- * module's array is looked up by its name, and then by the rule that the name has: releases of one model
- * spell names differently, but have the same rules. Experts that the training program had in one array, and
+/* Brings adapters to a model's tensors. An adapter names modules as the program that trained it did, so a
+ * module's tensor is looked up by its name, and then by the rule that the name has: releases of one model
+ * spell names differently, but have the same rules. Experts that the training program had in one tensor, and
  * the folder one by one, get their part of the change.
  */
 #include "hf/adapter/adapter.h"
@@ -50,7 +50,7 @@ void hf_adapters_find_modules(hf_adapters *a, const hf_list *l) {
 
 static const hf_stored *adapted_weight(const hf_adapted *m) { return m->weight ? m->weight : m->base; }
 
-/* Finds an adapter's array in the place of one that becomes a tensor of this name. */
+/* Finds an adapter's tensor in the place of one that becomes a tensor of this name. */
 static const hf_stored *adapter_replaces(const hf_adapter *a, const hf_build *names, const char *tensor) {
     for (size_t i = 0; i < a->n; i++)
         if (adapted_weight(&a->modules[i]) && hf_target_is(names, a->modules[i].module, ".weight", tensor))
@@ -125,7 +125,7 @@ static const char *base_or_unknown(const hf_adapter *a) {
     return base && *base ? base : "a model that its config does not name";
 }
 
-/* Finds the array of all experts of which a module is one's matrix; NULL: there is none. */
+/* Finds the tensor of all experts of which a module is one's matrix; NULL: there is none. */
 static const hf_source *all_experts_of(const hf_targets *t, const char *module) {
     static const char *const arrays[] = {"gate_up_proj", "down_proj", "gate_proj"};
     const char *at = strstr(module, ".experts.");
@@ -263,7 +263,7 @@ static bool change_bias(hf_targets *t, const hf_adapted *m, gq_error *e) {
     return delta_keep(s, &d, NULL, 0, e);
 }
 
-/* ---- experts in one array ---- */
+/* ---- experts in one tensor ---- */
 
 /* Matrices lora_A [experts x rank, inputs] and lora_B [outputs, rank x experts], whose columns have the expert as the
  * faster index, unless the config says otherwise. */
@@ -275,7 +275,7 @@ static void experts_set_factors(hf_delta *d, const hf_adapted *m, const pair_sha
     d->rows = turned ? a : b, d->columns = turned ? b : a;
 }
 
-/* Whether a pair fits an array [experts, rows, columns]; *turned: inputs are its rows. */
+/* Whether a pair fits a tensor [experts, rows, columns]; *transposed: inputs are its rows. */
 static bool stacked_fits(const hf_targets *t, const hf_source *s, const pair_shape *p, bool *turned) {
     if (s->n_dims != 3 || mul_sat(s->shape[0], p->rank) != p->all_ranks) return false;
     bool upright = s->shape[1] == p->outputs && s->shape[2] == p->inputs;
@@ -296,8 +296,8 @@ static hf_source *expert_find(const hf_targets *t, const char *module, uint64_t 
     return NULL;
 }
 
-/* Whether a pair fits one of n parts of an expert's matrix; *turned: PEFT before 0.18.1 had inputs and outputs of such
- * parameters exchanged. */
+/* Whether a pair fits one of n parts of an expert's matrix; *transposed: PEFT before 0.18.1 had inputs and outputs
+ * of such parameters exchanged. */
 static bool expert_fits(const hf_source *s, uint64_t n, const pair_shape *p, bool *turned) {
     bool upright = mul_sat(s->rows, n) == p->outputs && s->columns == p->inputs;
     *turned = !upright && mul_sat(s->rows, n) == p->inputs && s->columns == p->outputs;
@@ -345,7 +345,7 @@ static bool change_parameter(const hf_targets *t, const hf_adapted *m, const cha
     *fits = false;
     if (snprintf(name, sizeof name, "%s.%s", module, parameter) >= (int)sizeof name) return true;
     hf_source *s = hf_target_find(t, name, "");
-    /* One expert's matrix may have the rule of an array of all. */
+    /* One expert's matrix may have the rule of a tensor of all. */
     if (!s || s->n_dims < 3) return change_each_expert(t, m, module, parameter, p, fits, e);
     if (!stacked_fits(t, s, p, &turned)) return true;
     *fits = true;
@@ -354,7 +354,7 @@ static bool change_parameter(const hf_targets *t, const hf_adapted *m, const cha
     return delta_keep(s, &d, NULL, 0, e);
 }
 
-/* Several parameters of a module have its matrices nested, by the name ".base_layer": shapes tell which is
+/* Several parameters of a module have its matrices nested, by the name ".base_layer": shapes say which is
  * which. */
 static bool change_parameters(const hf_targets *t, const hf_adapted *m, bool *found, gq_error *e) {
     json_t *list = json_object_get(t->adapter->config, "target_parameters"), *v;
@@ -387,8 +387,8 @@ static bool change_parameters(const hf_targets *t, const hf_adapted *m, bool *fo
     return true;
 }
 
-/* Changes one expert of an array of all: programs that train in few bits have a linear layer for each, gate_up_projs.N of
- * the array gate_up_proj. */
+/* Changes one expert of a tensor of all: programs that train in few bits have a linear layer for each,
+ * gate_up_projs.N of the tensor gate_up_proj. */
 static bool change_one_expert(const hf_targets *t, const hf_adapted *m, bool *found, gq_error *e) {
     char name[HF_TARGET_BYTES];
     uint64_t expert;
@@ -444,7 +444,7 @@ static bool head_part(hf_targets *t, gq_error *e) {
     return true;
 }
 
-/* ---- arrays in the place of the model's ---- */
+/* ---- tensors in the place of the model's ---- */
 
 /* Whether rows may be more, or fewer, than those of the array that is replaced. */
 static bool source_is_of_tokens(const hf_targets *t, const char *module) {
@@ -560,7 +560,7 @@ bool hf_adapters_fold(const hf_adapters *a, uint32_t *content, gq_error *e) {
     return true;
 }
 
-bool hf_adapters_pair(const hf_adapters *a, const hf_build *b, hf_pairs *pairs, gq_error *e) {
+bool hf_adapters_pair(const hf_adapters *a, const hf_build *b, hf_metadata *pairs, gq_error *e) {
     bool changes = !b->projector;
     for (size_t i = 0; i < b->n_sources; i++) changes |= adapter_list_of(a, &b->sources[i]) != NULL;
     if (!changes) return true;
@@ -573,7 +573,7 @@ bool hf_adapters_pair(const hf_adapters *a, const hf_build *b, hf_pairs *pairs, 
         int n = snprintf(text, sizeof text, "%.300s, factor %g, %08x", hf_path_last(id),
                          a->items[i].given_scale, content);
         free(id), free(stem);
-        if (!hf_pairs_add_string(pairs, text, (size_t)n, e)) return false;
+        if (!hf_metadata_add_string(pairs, text, (size_t)n, e)) return false;
     }
-    return a->n == 0 || hf_pairs_array(pairs, "gquant.adapters", GGUF_STRING, e);
+    return a->n == 0 || hf_metadata_array(pairs, "gquant.adapters", GGUF_STRING, e);
 }

@@ -1,5 +1,5 @@
-/* Finds a model's arrays by an adapter's names: as they are, or else by the rule and the numbers of the name,
- * which all spellings of one array share.
+/* Finds a model's tensors by an adapter's names: as they are, or else by the rule and the numbers of the name,
+ * which all spellings of one tensor share.
  */
 #include "hf/adapter/adapter.h"
 
@@ -12,9 +12,9 @@
 #include "hf/tensors/tensors.h"
 
 /* Names are looked up in a copy of the build: that of an adapter counts as no name of the folder's. */
-static hf_name_result rule_find(const hf_build *b, const char *name, hf_found *f) {
+static hf_name_result rule_find(const hf_build *b, const char *name, hf_match *f) {
     hf_build copy = {.config = b->config, .arch = b->arch, .list = b->list};
-    *f = (hf_found){.source = NULL};
+    *f = (hf_match){.source = NULL};
     return b->projector ? hf_names_find_projector_rule(b->projector, name, f)
                         : hf_names_find_rule(&copy, name, f);
 }
@@ -25,7 +25,7 @@ static bool name_write(const char *module, const char *suffix, char *to, size_t 
 
 bool hf_target_is(const hf_build *b, const char *module, const char *suffix, const char *tensor) {
     char name[HF_TARGET_BYTES];
-    hf_found f;
+    hf_match f;
     return name_write(module, suffix, name, sizeof name) && rule_find(b, name, &f) == HF_NAME_FOUND &&
            strcmp(f.rule->to, tensor) == 0 && strcmp(f.suffix, ".bias") != 0;
 }
@@ -53,7 +53,7 @@ bool hf_targets_begin(hf_targets *t, gq_error *e) {
     t->by_rule = calloc(b->n_sources + 1, sizeof *t->by_rule);
     if (!t->by_rule) return gq_fail_memory(e, b->n_sources * sizeof *t->by_rule);
     for (size_t i = 0; i < b->n_sources; i++) {
-        hf_found f;
+        hf_match f;
         if (rule_find(b, b->sources[i].name, &f) == HF_NAME_FOUND)
             t->by_rule[t->n_rules++] = (hf_target_rule){f.rule->to, f.suffix, f.layer, f.expert, i};
     }
@@ -68,9 +68,9 @@ void hf_targets_free(hf_targets *t) {
 
 /* ---- finding ---- */
 
-/* Several arrays may have one rule and the same numbers, as parts of one tensor: then the rule does not tell.
+/* Several tensors may have one rule and the same numbers, as parts of one tensor: then the rule does not tell.
  */
-static hf_source *find_by_rule(const hf_targets *t, const hf_found *f) {
+static hf_source *find_by_rule(const hf_targets *t, const hf_match *f) {
     hf_target_rule key = {f->rule->to, f->suffix, f->layer, f->expert, 0};
     const hf_target_rule *r =
         t->n_rules ? bsearch(&key, t->by_rule, t->n_rules, sizeof *r, rule_compare) : NULL;
@@ -95,7 +95,7 @@ static hf_source *find_by_name(const hf_targets *t, const char *name) {
 
 hf_source *hf_target_find(const hf_targets *t, const char *module, const char *suffix) {
     char name[HF_TARGET_BYTES];
-    hf_found f;
+    hf_match f;
     if (!name_write(module, suffix, name, sizeof name)) return NULL;
     hf_name_result result = rule_find(t->build, name, &f);
     if (result == HF_NAME_LEFT_OUT) return NULL;
@@ -105,7 +105,7 @@ hf_source *hf_target_find(const hf_targets *t, const char *module, const char *s
 
 bool hf_target_is_elsewhere(hf_targets *t, const hf_adapted *m, const char *suffix) {
     char name[HF_TARGET_BYTES];
-    hf_found f;
+    hf_match f;
     if (!name_write(m->module, suffix, name, sizeof name)) return false;
     hf_name_result result = rule_find(t->build, name, &f);
     if (t->build
@@ -129,7 +129,7 @@ bool hf_target_has_change(const hf_targets *t, const hf_source *s) {
 hf_source *hf_target_add(hf_targets *t, const char *module, const char *suffix, gq_error *e) {
     hf_build *b = t->build;
     char name[HF_TARGET_BYTES];
-    hf_found f;
+    hf_match f;
     size_t capacity = b->n_sources;
     *e = (gq_error){.status = GQ_OK};
     if (!name_write(module, suffix, name, sizeof name) || rule_find(b, name, &f) != HF_NAME_FOUND)
@@ -177,11 +177,11 @@ void hf_target_replace(hf_source *s, const hf_list *l, const hf_stored *by) {
 }
 
 bool hf_target_turns(const hf_targets *t, const hf_source *s) {
-    hf_found f;
+    hf_match f;
     if (rule_find(t->build, s->name, &f) != HF_NAME_FOUND) return false;
     arch_step step = f.rule->step;
-    return step == STEP_TURNED || step == STEP_TURNED_HALVES || step == STEP_INTERLEAVED ||
-           step == STEP_DOWN_EXPERTS || step == STEP_EXPERT_ROWS_TURNED;
+    return step == STEP_TRANSPOSED || step == STEP_TRANSPOSED_HALVES || step == STEP_INTERLEAVED ||
+           step == STEP_DOWN_EXPERTS || step == STEP_EXPERT_ROWS_TRANSPOSED;
 }
 
 /* ---- experts one by one ---- */

@@ -123,7 +123,7 @@ static bool class_fits(const arch_class *of, const hf_config *c) {
         return config_is_recurrent(c);
     case WHEN_USED:
         return hf_config_u32_or(c, of->text, 0, &n, NULL) && n;
-    case WHEN_NO_DRAFT: /* a draft has a vocabulary of its own and predicts for another model */
+    case WHEN_NO_DRAFT: /* a draft model has a vocabulary of its own and predicts for another model */
     case WHEN_DRAFT:
         return (hf_config_has(c, "draft_vocab_size") && c->layers == 1) == (of->when == WHEN_DRAFT);
     }

@@ -1,4 +1,4 @@
-/* Reads config.json. Models that also see or hear keep the text model's numbers in an object of their own,
+/* Reads config.json. Models with vision or audio encoders keep the text model's numbers in an object of their own,
  * which several names are in use for; its values are laid over those of the root, so that the rules look in
  * one place. The parameters of the rotation have changed their place twice over the years: they are brought
  * into the newest form once, here.
@@ -23,7 +23,7 @@ static bool config_merge(hf_config *c, gq_error *e) {
     if (text && json_object_set(c->stored, "text_config", text) != 0) return gq_fail_memory(e, 0);
     c->merged = json_copy(c->stored);
     text = json_object_get(c->stored, "text_config");
-    /* Drafts for several programs have the numbers of their layers apart. */
+    /* Draft models for several programs have the numbers of their layers apart. */
     json_t *layer = json_object_get(c->stored, "transformer_layer_config");
     if (!c->merged || (json_is_object(text) && json_object_update(c->merged, text) != 0) ||
         (json_is_object(layer) && json_object_update(c->merged, layer) != 0))

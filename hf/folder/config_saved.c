@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "arch/pairs.h"
+#include "arch/kv.h"
 
 /* ---- names ---- */
 
@@ -244,7 +244,7 @@ static bool rope_restore(json_t *o, const json_t *own) {
     return ok;
 }
 
-/* DeepSeek V4: how many keys become one in each layer, and in those that predict (none do); leading layers with tables;
+/* DeepSeek V4: how many keys become one in each layer, and in MTP layers (none do); leading layers with tables;
  * the rotation of layers that do, which is the one that is stretched. */
 static bool deepseek4_restore(json_t *o) {
     const json_t *kinds = json_object_get(o, "layer_types"), *rates = json_object_get(o, "compress_rates"),
@@ -277,7 +277,7 @@ static bool step_add(json_t *to, const json_t *rope, const json_t *kind, const c
     return json_array_append_new(to, v ? json_copy((json_t *)v) : json_null()) == 0;
 }
 
-/* Step 3.5: lists with an entry for each layer, and for those that predict. */
+/* Step 3.5: lists with an entry for each layer, and for MTP layers. */
 static bool step_restore(json_t *o) {
     json_t *rope = json_object_get(o, "rope_parameters"), *kinds = json_object_get(o, "layer_types"),
            *more = json_object_get(o, "mtp_layer_types"), *mlps = json_object_get(o, "mlp_layer_types"),

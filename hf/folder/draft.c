@@ -16,7 +16,7 @@ static bool draft_check_mask(const hf_config *c, gq_error *e) {
                    c->folder->path, NAME);
 }
 
-/* The vocabulary that is written has as many tokens as the draft's config says. */
+/* The vocabulary that is written has as many tokens as the draft model's config says. */
 static bool target_set_tokens(hf_target *t, const hf_config *draft, gq_error *e) {
     const json_t *size = hf_config_get(draft, "vocab_size");
     t->tokens = t->config, t->tokens.is_lent = true;

@@ -88,7 +88,7 @@ typedef struct hf_config {
     char *file;     /* path of config.json, for messages */
     json_t *stored; /* the object as the file has it */
     json_t *
-        modules; /* those of an encoder's modules.json, an array; NULL: there are none (hf/metadata/modules.h) */
+        modules; /* those of an encoder's modules.json, an array; NULL: there are none (hf/metadata/modules.c) */
     json_t *merged; /* text_config's values over the root's */
     json_t *rope; /* the rotation's parameters as the models' several spellings mean them: rope_parameters, or
                    * rope_scaling, completed from the root */
@@ -96,14 +96,14 @@ typedef struct hf_config {
     const char *arch;               /* general.architecture */
     const architecture *row;        /* of arch */
     const arch_class *class_row;    /* of class_name, in this row */
-    const arch_folder *like;        /* whose pairs and rules the folder has: the row's, or another one's */
+    const arch_folder *like;        /* whose metadata and rules the folder has: the row's, or another one's */
     uint64_t layers;                /* main blocks */
-    uint64_t predicting;            /* blocks behind them that predict further tokens */
-    const struct hf_config *target; /* of a draft: the model that it drafts for; else NULL */
-    bool is_lent;                   /* a target's, for the tokenizer of a draft */
+    uint64_t mtp;                   /* MTP layers (multi-token prediction) behind them */
+    const struct hf_config *target; /* of a draft model: the model that it drafts for; else NULL */
+    bool is_lent;                   /* a target's, for the tokenizer of a draft model */
 } hf_config;
 
-static inline uint64_t hf_config_blocks(const hf_config *c) { return c->layers + c->predicting; }
+static inline uint64_t hf_config_blocks(const hf_config *c) { return c->layers + c->mtp; }
 
 /* Values of `merged`. `names`: one name, or several with '|' between them, of which the first that is a key
  * counts, even if its value is null. NULL: no such key, or null. A name may go into objects:
@@ -149,7 +149,7 @@ bool hf_architecture_decide(hf_config *c, gq_error *e);
 /* Whether a layer of Granite's hybrid models has attention; others are recurrent. */
 bool hf_granite_has_attention(const hf_config *c, uint64_t layer);
 
-/* bailingmoe3: whether a layer has full attention, not a linear one; predicting blocks have. */
+/* bailingmoe3: whether a layer has full attention, not a linear one; MTP layers have. */
 bool hf_bailing3_is_full(const hf_config *c, uint64_t layer);
 
 /* Returns how many heads of keys a layer of DeciLM's has, of a model with `heads` and, where no layer has its own number,
@@ -191,54 +191,54 @@ const json_t *hf_config_rope_full(const hf_config *c);
  * under both names stay. */
 bool hf_config_restore(hf_config *c, gq_error *e);
 
-/* ---- draft.c: drafts, and the folder of the model that a draft drafts for: its target. ---- */
+/* ---- draft.c: draft models, and the folder of the model that a draft model drafts for: its target. ---- */
 
 typedef struct hf_target {
     hf_folder folder;
     hf_config config;
-    hf_config tokens; /* the same, for the tokenizer: its vocab_size is the draft's */
+    hf_config tokens; /* the same, for the tokenizer: its vocab_size is the draft model's */
 } hf_target;
 
-/* Opens the target of a draft, `path`, and sets draft->target; NULL: none is named. A model that needs none must have
- * none. hf_target_close has to be called on failure, too. */
+/* Opens the target of a draft model, `path`, and sets draft->target; NULL: none is named. A model that needs
+ * none must have none. hf_target_close has to be called on failure, too. */
 bool hf_target_open(hf_target *t, const char *path, hf_config *draft, gq_error *e);
 void hf_target_close(hf_target *t);
-/* Fails where a target is named for what is no draft's folder. */
+/* Fails where a target is named for what is no draft model's folder. */
 bool hf_target_refuse(const char *target, const char *path, gq_error *e);
 
-/* Returns how many tokens a draft can choose from, where it says so; else 0. */
+/* Returns how many tokens a draft model can choose from, where it says so; else 0. */
 uint64_t hf_draft_tokens(const hf_config *c);
-/* Returns how many numbers of the target's states a draft takes in at each token; 0: it is not known. */
+/* Returns how many numbers of the target's states a draft model takes in at each token; 0: it is not known. */
 uint64_t hf_draft_states(const hf_config *c);
 
-/* ---- pairs.c: metadata that is being made: pairs in the order in which they were first set. ---- */
+/* ---- kv.c: metadata under construction, in the order in which keys were first set. ---- */
 
-typedef struct hf_pairs {
+typedef struct hf_metadata {
     const char *prefix; /* for keys that begin with '.': the architecture */
     model_kv *kv;       /* key and value are malloc'ed */
     size_t n, capacity;
     uint8_t *open; /* the array that is being made */
     size_t open_bytes, open_capacity;
     uint64_t open_count;
-} hf_pairs;
+} hf_metadata;
 
-/* Each sets a pair; a key that is there already gets the new value. A key that begins with '.' gets the
+/* Each sets a key; a key that is there already gets the new value. A key that begins with '.' gets the
  * prefix in front. */
-bool hf_pairs_u32(hf_pairs *p, const char *key, uint32_t value, gq_error *e);
-bool hf_pairs_i32(hf_pairs *p, const char *key, int32_t value, gq_error *e);
-bool hf_pairs_f32(hf_pairs *p, const char *key, float value, gq_error *e);
-bool hf_pairs_bool(hf_pairs *p, const char *key, bool value, gq_error *e);
-bool hf_pairs_string(hf_pairs *p, const char *key, const char *text, size_t n, gq_error *e);
-bool hf_pairs_text(hf_pairs *p, const char *key, const char *text, gq_error *e); /* NUL-terminated */
+bool hf_metadata_u32(hf_metadata *p, const char *key, uint32_t value, gq_error *e);
+bool hf_metadata_i32(hf_metadata *p, const char *key, int32_t value, gq_error *e);
+bool hf_metadata_f32(hf_metadata *p, const char *key, float value, gq_error *e);
+bool hf_metadata_bool(hf_metadata *p, const char *key, bool value, gq_error *e);
+bool hf_metadata_string(hf_metadata *p, const char *key, const char *text, size_t n, gq_error *e);
+bool hf_metadata_text(hf_metadata *p, const char *key, const char *text, gq_error *e); /* NUL-terminated */
 /* An array: its elements are added one by one, raw (numbers, little-endian; a bool is a byte) or as strings;
- * then the pair is set. An array without elements sets nothing. */
-bool hf_pairs_add(hf_pairs *p, const void *element, size_t size, gq_error *e);
-bool hf_pairs_add_i32(hf_pairs *p, int32_t value, gq_error *e);
-bool hf_pairs_add_f32(hf_pairs *p, float value, gq_error *e);
-bool hf_pairs_add_bool(hf_pairs *p, bool value, gq_error *e);
-bool hf_pairs_add_string(hf_pairs *p, const char *text, size_t n, gq_error *e);
-bool hf_pairs_array(hf_pairs *p, const char *key, uint32_t element_type, gq_error *e);
+ * then the key is set. An array without elements sets nothing. */
+bool hf_metadata_add(hf_metadata *p, const void *element, size_t size, gq_error *e);
+bool hf_metadata_add_i32(hf_metadata *p, int32_t value, gq_error *e);
+bool hf_metadata_add_f32(hf_metadata *p, float value, gq_error *e);
+bool hf_metadata_add_bool(hf_metadata *p, bool value, gq_error *e);
+bool hf_metadata_add_string(hf_metadata *p, const char *text, size_t n, gq_error *e);
+bool hf_metadata_array(hf_metadata *p, const char *key, uint32_t element_type, gq_error *e);
 /* NULL: no such pair. */
-const model_kv *hf_pairs_find(const hf_pairs *p, const char *key);
-void hf_pairs_remove(hf_pairs *p, const char *key);
-void hf_pairs_free(hf_pairs *p);
+const model_kv *hf_metadata_find(const hf_metadata *p, const char *key);
+void hf_metadata_remove(hf_metadata *p, const char *key);
+void hf_metadata_free(hf_metadata *p);

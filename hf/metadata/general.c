@@ -14,7 +14,7 @@
 /* ---- sampling ---- */
 
 /* A file that is no JSON, and numbers of another kind, say nothing, as for llama.cpp's converter. */
-static bool general_set_sampling(hf_folder *f, hf_pairs *p, gq_error *e) {
+static bool general_set_sampling(hf_folder *f, hf_metadata *p, gq_error *e) {
     static const struct {
         const char *name, *key;
         uint32_t type;
@@ -41,14 +41,15 @@ static bool general_set_sampling(hf_folder *f, hf_pairs *p, gq_error *e) {
         const json_t *v = json_object_get(generation, rows[r].name);
         double number = json_number_value(v);
         /* transformers' own name, of a factor that is often 1. */
-        if (strcmp(rows[r].name, "repetition_penalty") == 0 && (number == 1 || hf_pairs_find(p, rows[r].key)))
+        if (strcmp(rows[r].name, "repetition_penalty") == 0 &&
+            (number == 1 || hf_metadata_find(p, rows[r].key)))
             continue;
         if (rows[r].type == GGUF_STRING && json_is_string(v))
-            ok = hf_pairs_string(p, rows[r].key, json_string_value(v), json_string_length(v), e);
+            ok = hf_metadata_string(p, rows[r].key, json_string_value(v), json_string_length(v), e);
         else if (rows[r].type == GGUF_INT32 && json_is_number(v) && fabs(number) <= INT32_MAX)
-            ok = hf_pairs_i32(p, rows[r].key, (int32_t)number, e);
+            ok = hf_metadata_i32(p, rows[r].key, (int32_t)number, e);
         else if (rows[r].type == GGUF_FLOAT32 && json_is_number(v) && fabs(number) <= FLT_MAX)
-            ok = hf_pairs_f32(p, rows[r].key, (float)number, e);
+            ok = hf_metadata_f32(p, rows[r].key, (float)number, e);
         else if (v && !json_is_null(v))
             ok = hf_folder_warn(f, FILE_NAME, e, "%s is not a %s; it is left out", rows[r].name,
                                 rows[r].type == GGUF_STRING ? "text" : "number that fits");
@@ -60,12 +61,12 @@ static bool general_set_sampling(hf_folder *f, hf_pairs *p, gq_error *e) {
 /* ---- names ---- */
 
 /* Sets a text that is not empty, unless the key has one. */
-static bool general_fill(hf_pairs *p, const char *key, const char *text, gq_error *e) {
-    return !text || !*text || hf_pairs_find(p, key) || hf_pairs_text(p, key, text, e);
+static bool general_fill(hf_metadata *p, const char *key, const char *text, gq_error *e) {
+    return !text || !*text || hf_metadata_find(p, key) || hf_metadata_text(p, key, text, e);
 }
 
-/* Sets a pair to a list's texts with commas between, or to the one text. */
-static bool general_fill_joined(hf_pairs *p, const char *key, const json_t *v, gq_error *e) {
+/* Sets a key to a list's texts with commas between, or to the one text. */
+static bool general_fill_joined(hf_metadata *p, const char *key, const json_t *v, gq_error *e) {
     if (!json_is_array(v)) return general_fill(p, key, json_string_value(v), e);
     size_t n = 1, to = 0, i;
     const json_t *item;
@@ -83,7 +84,7 @@ static bool general_fill_joined(hf_pairs *p, const char *key, const json_t *v, g
     return ok;
 }
 
-static bool general_set_card(const json_t *front, hf_pairs *p, gq_error *e) {
+static bool general_set_card(const json_t *front, hf_metadata *p, gq_error *e) {
     static const struct {
         const char *key, *const names[4];
     } rows[] = {{"general.name", {"name", "model_name"}},
@@ -107,7 +108,7 @@ static bool general_set_card(const json_t *front, hf_pairs *p, gq_error *e) {
     return true;
 }
 
-static bool general_set_id(hf_pairs *p, const char *id, uint64_t weights, gq_error *e) {
+static bool general_set_id(hf_metadata *p, const char *id, uint64_t weights, gq_error *e) {
     hf_model_id m;
     char title[HF_ID_MOST], organization[HF_ID_MOST];
     if (!hf_model_id_parse(&m, id, weights)) return true;
@@ -120,7 +121,7 @@ static bool general_set_id(hf_pairs *p, const char *id, uint64_t weights, gq_err
            general_fill(p, "general.size_label", m.size, e);
 }
 
-static bool general_set_names(const hf_folder *f, const hf_config *c, uint64_t weights, hf_pairs *p,
+static bool general_set_names(const hf_folder *f, const hf_config *c, uint64_t weights, hf_metadata *p,
                               gq_error *e) {
     const char *id = json_string_value(json_object_get(c->stored, "_name_or_path"));
     const char *slash = id ? strchr(id, '/') : NULL;
@@ -132,7 +133,7 @@ static bool general_set_names(const hf_folder *f, const hf_config *c, uint64_t w
     return ok;
 }
 
-/* Fails for a text's judge: such a model has the class and the arrays of one that writes, and only its names
+/* Fails for a text's judge: such a model has the class and the source tensors of one that writes, and only its names
  * tell. llama.cpp's converter gives it another head. */
 static bool general_check_judge(const hf_folder *f, const hf_config *c, const json_t *front, gq_error *e) {
     static const char *const judges[] = {"qwen3-reranker", "qwen3-vl-reranker"};
@@ -155,8 +156,8 @@ static bool general_check_judge(const hf_folder *f, const hf_config *c, const js
 
 /* ---- what it was made of ---- */
 
-/* Sets the pairs of one model or data set: KIND.N.name and so on. */
-static bool general_set_source(hf_pairs *p, const char *kind, size_t i, const char *id, uint64_t weights,
+/* Sets the metadata of one model or data set: KIND.N.name and so on. */
+static bool general_set_source(hf_metadata *p, const char *kind, size_t i, const char *id, uint64_t weights,
                                gq_error *e) {
     char key[96], url[HF_ID_MOST + 32], title[HF_ID_MOST], organization[HF_ID_MOST];
     hf_model_id m;
@@ -174,15 +175,15 @@ static bool general_set_source(hf_pairs *p, const char *kind, size_t i, const ch
     return true;
 }
 
-static bool general_set_sources(const json_t *v, hf_pairs *p, const char *kind, uint64_t weights,
+static bool general_set_sources(const json_t *v, hf_metadata *p, const char *kind, uint64_t weights,
                                 gq_error *e) {
-    enum { SOURCES_MOST = 256 }; /* of a few pairs each */
+    enum { SOURCES_MOST = 256 }; /* of a few keys each */
     char key[64];
     size_t n = json_is_string(v) ? 1 : json_array_size(v);
     if (n == 0) return true;
     if (n > SOURCES_MOST) n = SOURCES_MOST;
     snprintf(key, sizeof key, "general.%s.count", kind);
-    if (!hf_pairs_u32(p, key, (uint32_t)n, e)) return false;
+    if (!hf_metadata_u32(p, key, (uint32_t)n, e)) return false;
     for (size_t i = 0; i < n; i++)
         if (!general_set_source(p, kind, i, json_string_value(json_is_string(v) ? v : json_array_get(v, i)),
                                 weights, e))
@@ -190,18 +191,19 @@ static bool general_set_sources(const json_t *v, hf_pairs *p, const char *kind, 
     return true;
 }
 
-/* Sets a pair to the texts of two keys. */
-static bool general_set_texts(const json_t *front, hf_pairs *p, const char *key, const char *const names[2],
-                              gq_error *e) {
+/* Sets a key to the texts of two keys. */
+static bool general_set_texts(const json_t *front, hf_metadata *p, const char *key,
+                              const char *const names[2], gq_error *e) {
     for (size_t k = 0; k < 2; k++) {
         const json_t *v = json_object_get(front, names[k]);
         size_t n = json_is_string(v) ? 1 : json_array_size(v);
         for (size_t i = 0; i < n; i++) {
             const json_t *text = json_is_string(v) ? v : json_array_get(v, i);
-            if (!hf_pairs_add_string(p, json_string_value(text), json_string_length(text), e)) return false;
+            if (!hf_metadata_add_string(p, json_string_value(text), json_string_length(text), e))
+                return false;
         }
     }
-    return hf_pairs_array(p, key, GGUF_STRING, e);
+    return hf_metadata_array(p, key, GGUF_STRING, e);
 }
 
 /* ---- the size ---- */
@@ -235,7 +237,7 @@ static void general_write_size(char *text, size_t room, uint64_t n) {
         snprintf(text, room, "%c", units[u].letter);
 }
 
-static bool general_set_size(const hf_counts *n, hf_pairs *p, gq_error *e) {
+static bool general_set_size(const hf_counts *n, hf_metadata *p, gq_error *e) {
     char text[64];
     if (!n->weights) return true;
     int at =
@@ -247,14 +249,14 @@ static bool general_set_size(const hf_counts *n, hf_pairs *p, gq_error *e) {
 
 /* ---- the whole ---- */
 
-bool hf_general_pairs(hf_folder *f, const hf_config *c, const hf_counts *counts, hf_pairs *pairs,
-                      gq_error *e) {
+bool hf_general_metadata(hf_folder *f, const hf_config *c, const hf_counts *counts, hf_metadata *pairs,
+                         gq_error *e) {
     static const char *const tags[2] = {"tags", "pipeline_tag"}, *const languages[2] = {"languages",
                                                                                         "language"};
     json_t *front = NULL;
     bool ok =
-        hf_pairs_text(pairs, "general.architecture", c->arch, e) &&
-        hf_pairs_text(pairs, "general.type", "model", e) && general_set_sampling(f, pairs, e) &&
+        hf_metadata_text(pairs, "general.architecture", c->arch, e) &&
+        hf_metadata_text(pairs, "general.type", "model", e) && general_set_sampling(f, pairs, e) &&
         hf_readme_front(f, &front, e) && general_check_judge(f, c, front, e) &&
         general_set_card(front, pairs, e) && general_set_names(f, c, counts->weights, pairs, e) &&
         general_set_size(counts, pairs, e) &&

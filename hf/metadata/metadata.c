@@ -15,45 +15,45 @@
 
 enum { BLOCKS_MOST = 8192 }; /* main and predicting; hf_config_read allows 4096 of the former */
 
-bool hf_items_set(const arch_item *list, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool hf_items_set(const arch_item *list, const hf_config *c, hf_metadata *p, gq_error *e) {
 #define MAKE(member, function) [member] = (function),
-    static pair_make *const makes[ARCH_MAKE_LIMIT] = {ARCH_MAKES(MAKE)};
+    static kv_make *const makes[ARCH_MAKE_LIMIT] = {ARCH_MAKES(MAKE)};
 #undef MAKE
     while (list->make != MAKE_END && makes[list->make](list, c, p, e)) list++;
     return list->make == MAKE_END;
 }
 
-bool pair_list(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool kv_list(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     return hf_items_set(i->list, c, p, e);
 }
 
-bool pair_list_if(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool kv_list_if(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     return !arch_value(c, i->names) || hf_items_set(i->list, c, p, e);
 }
 
-/* Adds the pairs that no reader can do without; a config that lacks their values is refused. */
-static bool arch_complete(const hf_config *c, hf_pairs *p, gq_error *e) {
+/* Adds the metadata that no reader can do without; a config that lacks their values is refused. */
+static bool arch_complete(const hf_config *c, hf_metadata *p, gq_error *e) {
     static const arch_item needed[] = {U32(".embedding_length", "hidden_size"),
                                        U32(".attention.head_count", "num_attention_heads"),
                                        U32_IS(".context_length", 2048), END};
     for (const arch_item *i = needed; i->make != MAKE_END; i++)
-        if (!hf_pairs_find(p, i->key) && !pair_u32(i, c, p, e)) return false;
-    return hf_pairs_find(p, ".attention.layer_norm_epsilon") ||
-           hf_pairs_find(p, ".attention.layer_norm_rms_epsilon") ||
-           hf_pairs_f32(p, ".attention.layer_norm_rms_epsilon", 1e-6F, e);
+        if (!hf_metadata_find(p, i->key) && !kv_u32(i, c, p, e)) return false;
+    return hf_metadata_find(p, ".attention.layer_norm_epsilon") ||
+           hf_metadata_find(p, ".attention.layer_norm_rms_epsilon") ||
+           hf_metadata_f32(p, ".attention.layer_norm_rms_epsilon", 1e-6F, e);
 }
 
-bool hf_arch_pairs(const hf_config *c, hf_pairs *p, gq_error *e) {
-    if (c->layers > BLOCKS_MOST || c->predicting > BLOCKS_MOST || hf_config_blocks(c) > BLOCKS_MOST)
+bool hf_arch_metadata(const hf_config *c, hf_metadata *p, gq_error *e) {
+    if (c->layers > BLOCKS_MOST || c->mtp > BLOCKS_MOST || hf_config_blocks(c) > BLOCKS_MOST)
         return hf_config_fail(c, e, "%llu layers and %llu MTP layers, expected at most %d together",
-                              (unsigned long long)c->layers, (unsigned long long)c->predicting, BLOCKS_MOST);
-    return hf_items_set(c->class_row->pairs ? c->class_row->pairs : c->like->pairs, c, p, e) &&
+                              (unsigned long long)c->layers, (unsigned long long)c->mtp, BLOCKS_MOST);
+    return hf_items_set(c->class_row->metadata ? c->class_row->metadata : c->like->metadata, c, p, e) &&
            arch_complete(c, p, e) && hf_modules_pair(c, p, e);
 }
 
 /* ---- what tensors decide ---- */
 
-/* Finds the array of a layer's number; NULL: the layer has none. */
+/* Finds the source tensor of a layer's number; NULL: the layer has none. */
 static bool number_find(hf_build *b, uint64_t layer, const char *number, const hf_source **found,
                         gq_error *e) {
     char name[96];
@@ -63,7 +63,7 @@ static bool number_find(hf_build *b, uint64_t layer, const char *number, const h
             hf_list_fail((*found)->list, (*found)->stored, e, "expected one element"));
 }
 
-static bool pairs_add_layers(hf_build *b, hf_pairs *pairs, const char *number, gq_error *e) {
+static bool pairs_add_layers(hf_build *b, hf_metadata *pairs, const char *number, gq_error *e) {
     char name[96];
     bool whole = true;
     const hf_source *s;
@@ -74,15 +74,15 @@ static bool pairs_add_layers(hf_build *b, hf_pairs *pairs, const char *number, g
     }
     for (uint64_t i = 0; whole && i < b->config->layers; i++)
         if (!number_find(b, i, number, &s, e) || !hf_build_floats(s, 0, 1, &x, e) ||
-            !hf_pairs_add_f32(pairs, x, e))
+            !hf_metadata_add_f32(pairs, x, e))
             return false;
     snprintf(name, sizeof name, "xielu.%s", number);
-    return hf_pairs_array(pairs, name, GGUF_FLOAT32, e);
+    return hf_metadata_array(pairs, name, GGUF_FLOAT32, e);
 }
 
 /* ernie4_5-moe: how wide the shared experts are is in the tensors alone. The converter divides two numbers of
  * the config, which gives the same for the published models. */
-static bool pairs_set_shared_width(const hf_build *b, hf_pairs *pairs, gq_error *e) {
+static bool pairs_set_shared_width(const hf_build *b, hf_metadata *pairs, gq_error *e) {
     uint64_t width = 0;
     for (size_t i = 0; i < b->n; i++) {
         const hf_tensor *t = &b->tensors[i];
@@ -94,10 +94,10 @@ static bool pairs_set_shared_width(const hf_build *b, hf_pairs *pairs, gq_error 
         width = t->tensor.ne[1];
     }
     if (width > UINT32_MAX) return hf_config_fail(b->config, e, "shared experts of 2^32 or more rows");
-    return !width || hf_pairs_u32(pairs, ".expert_shared_feed_forward_length", (uint32_t)width, e);
+    return !width || hf_metadata_u32(pairs, ".expert_shared_feed_forward_length", (uint32_t)width, e);
 }
 
-/* Reads the first element of an array. *found: it is there. */
+/* Reads the first element of a source tensor. *found: it is there. */
 static bool first_read(hf_build *b, const char *name, bool *found, float *x, gq_error *e) {
     const hf_source *s;
     if (!hf_build_source(b, name, &s, e)) return false;
@@ -107,7 +107,7 @@ static bool first_read(hf_build *b, const char *name, bool *found, float *x, gq_
 }
 
 /* The slopes of the heads' biases follow from the largest one; the folder has the slopes. */
-static bool pairs_set_alibi(hf_build *b, hf_pairs *pairs, gq_error *e) {
+static bool pairs_set_alibi(hf_build *b, hf_metadata *pairs, gq_error *e) {
     bool found;
     float first;
     double most = 8, power = 1;
@@ -117,25 +117,25 @@ static bool pairs_set_alibi(hf_build *b, hf_pairs *pairs, gq_error *e) {
         return hf_config_fail(b->config, e, "relative_pe.slopes begins with %g, expected a number above 0",
                               (double)first);
     if (found) most = -rint(log2((double)first) * power);
-    return hf_pairs_f32(pairs, ".attention.max_alibi_bias", (float)most, e);
+    return hf_metadata_f32(pairs, ".attention.max_alibi_bias", (float)most, e);
 }
 
-static bool pairs_set_logit_scale(hf_build *b, hf_pairs *pairs, gq_error *e) {
+static bool pairs_set_logit_scale(hf_build *b, hf_metadata *pairs, gq_error *e) {
     bool found;
     float gain;
     return first_read(b, "lm_head_gain.w_g", &found, &gain, e) &&
-           (!found || hf_pairs_f32(pairs, ".logit_scale", gain, e));
+           (!found || hf_metadata_f32(pairs, ".logit_scale", gain, e));
 }
 
-/* Of drafts, only DSpark's have such a head, and know by a pair what they sample from. */
-static bool pairs_set_confidence(const hf_build *b, hf_pairs *pairs, gq_error *e) {
-    return !hf_pairs_find(pairs, ".sample_from_anchor") ||
-           hf_pairs_bool(pairs, ".has_confidence_head", hf_build_find(b, "conf_proj.weight") != NULL, e);
+/* Of draft models, only DSpark's have such a head, and know by a key what they sample from. */
+static bool pairs_set_confidence(const hf_build *b, hf_metadata *pairs, gq_error *e) {
+    return !hf_metadata_find(pairs, ".sample_from_anchor") ||
+           hf_metadata_bool(pairs, ".has_confidence_head", hf_build_find(b, "conf_proj.weight") != NULL, e);
 }
 
 /* Sets an array of so many 64-bit integers; floats would round them. */
-static bool pairs_set_wide(hf_build *b, hf_pairs *pairs, const char *name, const char *key, uint64_t expected,
-                           gq_error *e) {
+static bool pairs_set_wide(hf_build *b, hf_metadata *pairs, const char *name, const char *key,
+                           uint64_t expected, gq_error *e) {
     const hf_stored *s = NULL;
     uint64_t x[64];
     for (size_t i = 0; i < b->list->n && !s; i++)
@@ -150,18 +150,18 @@ static bool pairs_set_wide(hf_build *b, hf_pairs *pairs, const char *name, const
         if (!gq_file_read(&b->list->folder->files[s->file].file, s->offset + 8 * at, x, 8 * n, e))
             return false;
         for (uint64_t i = 0; i < n; i++)
-            if (!hf_pairs_add(pairs, &x[i], sizeof x[i], e)) return false;
+            if (!hf_metadata_add(pairs, &x[i], sizeof x[i], e)) return false;
     }
-    return hf_pairs_array(pairs, key, GGUF_U64, e);
+    return hf_metadata_array(pairs, key, GGUF_U64, e);
 }
 
-static bool pairs_set_ngrams(hf_build *b, hf_pairs *pairs, gq_error *e) {
+static bool pairs_set_ngrams(hf_build *b, hf_metadata *pairs, gq_error *e) {
     static const char *const rows[][2] = {{"ple_embedding.layer_multipliers", ".ple.layer_multipliers"},
                                           {"ple_embedding.ngram_heads_offsets", ".ple.head_offsets"},
                                           {"ple_embedding.ngram_heads_vocab_sizes", ".ple.head_vocab_sizes"}};
     const hf_tensor *table = hf_build_find(b, "per_layer_token_embd.weight");
     uint32_t length, heads;
-    if (!hf_pairs_find(pairs, ".ple.layers")) return true;
+    if (!hf_metadata_find(pairs, ".ple.layers")) return true;
     if (!hf_config_u32(b->config, "ngram_size", &length, e) ||
         !hf_config_u32(b->config, "heads_per_ngram", &heads, e))
         return false;
@@ -171,7 +171,7 @@ static bool pairs_set_ngrams(hf_build *b, hf_pairs *pairs, gq_error *e) {
         return hf_config_fail(b->config, e, "missing tensor: the table of n-grams");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!pairs_set_wide(b, pairs, rows[i][0], rows[i][1], n[i], e)) return false;
-    return hf_pairs_u32(pairs, ".embedding_length_per_layer_input", (uint32_t)table->tensor.ne[0], e);
+    return hf_metadata_u32(pairs, ".embedding_length_per_layer_input", (uint32_t)table->tensor.ne[0], e);
 }
 
 static bool row_is_zeros(const hf_source *s, uint64_t row, uint64_t width, bool *zeros, gq_error *e) {
@@ -186,10 +186,10 @@ static bool row_is_zeros(const hf_source *s, uint64_t row, uint64_t width, bool 
 }
 
 /* Tokens that were added, and rows behind the vocabulary: those whose embedding is zeros would be likely ones. */
-static bool pairs_set_untrained(hf_build *b, hf_pairs *pairs, gq_error *e) {
+static bool pairs_set_untrained(hf_build *b, hf_metadata *pairs, gq_error *e) {
     const hf_source *s;
-    const model_kv *types = hf_pairs_find(pairs, "tokenizer.ggml.token_type");
-    enum { ARRAY_HEAD = 12 }; /* of a pair's value: the elements' type, and their number */
+    const model_kv *types = hf_metadata_find(pairs, "tokenizer.ggml.token_type");
+    enum { ARRAY_HEAD = 12 }; /* of a key's value: the elements' type, and their number */
     if (!hf_build_source(b, "embed_tokens.weight", &s, e)) return false;
     if (!s || !types || s->n_dims != 2 || s->coding != HF_PLAIN) return true;
     for (uint32_t i = 0; i < s->rows && ARRAY_HEAD + 4 * ((uint64_t)i + 1) <= types->size; i++) {
@@ -197,21 +197,22 @@ static bool pairs_set_untrained(hf_build *b, hf_pairs *pairs, gq_error *e) {
         bool zeros;
         memcpy(&type, types->value + ARRAY_HEAD + 4 * (uint64_t)i, sizeof type);
         if (type == HF_TOKEN_NORMAL) continue;
-        if (!row_is_zeros(s, i, s->columns, &zeros, e) || (zeros && !hf_pairs_add_i32(pairs, (int32_t)i, e)))
+        if (!row_is_zeros(s, i, s->columns, &zeros, e) ||
+            (zeros && !hf_metadata_add_i32(pairs, (int32_t)i, e)))
             return false;
     }
-    return hf_pairs_array(pairs, "tokenizer.ggml.suppress_tokens", GGUF_INT32, e);
+    return hf_metadata_array(pairs, "tokenizer.ggml.suppress_tokens", GGUF_INT32, e);
 }
 
-bool hf_tensor_pairs(hf_build *b, hf_pairs *pairs, gq_error *e) {
-    arch_tensor_pairs kind = b->config->row->folder.tensor_pairs;
+bool hf_tensor_metadata(hf_build *b, hf_metadata *pairs, gq_error *e) {
+    arch_tensor_metadata kind = b->config->row->folder.tensor_metadata;
     static const char *const numbers[] = {"alpha_p", "alpha_n", "beta", "eps"};
-    for (size_t i = 0; kind == TENSOR_PAIRS_XIELU && i < sizeof numbers / sizeof *numbers; i++)
+    for (size_t i = 0; kind == TENSOR_METADATA_XIELU && i < sizeof numbers / sizeof *numbers; i++)
         if (!pairs_add_layers(b, pairs, numbers[i], e)) return false;
-    if (kind == TENSOR_PAIRS_ALIBI) return pairs_set_alibi(b, pairs, e);
-    if (kind == TENSOR_PAIRS_NGRAMS) return pairs_set_ngrams(b, pairs, e);
-    if (kind == TENSOR_PAIRS_UNTRAINED) return pairs_set_untrained(b, pairs, e);
-    if (kind == TENSOR_PAIRS_CONFIDENCE) return pairs_set_confidence(b, pairs, e);
-    if (kind == TENSOR_PAIRS_LOGIT_SCALE) return pairs_set_logit_scale(b, pairs, e);
-    return kind != TENSOR_PAIRS_SHARED_WIDTH || pairs_set_shared_width(b, pairs, e);
+    if (kind == TENSOR_METADATA_ALIBI) return pairs_set_alibi(b, pairs, e);
+    if (kind == TENSOR_METADATA_NGRAMS) return pairs_set_ngrams(b, pairs, e);
+    if (kind == TENSOR_METADATA_UNTRAINED) return pairs_set_untrained(b, pairs, e);
+    if (kind == TENSOR_METADATA_CONFIDENCE) return pairs_set_confidence(b, pairs, e);
+    if (kind == TENSOR_METADATA_LOGIT_SCALE) return pairs_set_logit_scale(b, pairs, e);
+    return kind != TENSOR_METADATA_SHARED_WIDTH || pairs_set_shared_width(b, pairs, e);
 }

@@ -5,21 +5,22 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "arch/pairs.h"
+#include "arch/kv.h"
 #include "hf/folder/folder.h"
 #include "hf/sources/sources.h"
 
-/* ---- arch_pairs.c: the pairs that a row's list of items describes (arch/pairs.h): each item sets one, or a few that belong together. ---- */
+/* ---- kv.c: the metadata that a row's list of items describes (arch/kv.h): each item sets one, or a few
+ * that belong together. ---- */
 
-/* Sets the pairs of an item. */
-typedef bool pair_make(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e);
+/* Sets the metadata of an item. */
+typedef bool kv_make(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e);
 
-#define PAIR_MAKE_DECLARE(member, function) pair_make function;
-ARCH_MAKES(PAIR_MAKE_DECLARE)
-#undef PAIR_MAKE_DECLARE
+#define KV_MAKE_DECLARE(member, function) kv_make function;
+ARCH_MAKES(KV_MAKE_DECLARE)
+#undef KV_MAKE_DECLARE
 
 /* Sets items that are integers, numbers, booleans and texts. */
-bool arch_plain_set(const arch_item *list, const hf_config *c, hf_pairs *p, gq_error *e);
+bool arch_plain_set(const arch_item *list, const hf_config *c, hf_metadata *p, gq_error *e);
 
 /* ---- values ---- */
 
@@ -29,27 +30,27 @@ const char *arch_names_part(char part[HF_NAMES_PART], const char *names, const c
 /* Finds the value of the first of the names that is a key; NULL: there is none, or it is null. */
 const json_t *arch_value(const hf_config *c, const char *names);
 /* Reads the number of an item whose value is `names`, or a part of its names. *missing: there is none, and
- * the item's need says that it sets no pair then. */
+ * the item's need says that it sets no key then. */
 bool arch_u32(const arch_item *i, const hf_config *c, const char *names, uint32_t *value, bool *missing,
               gq_error *e);
 bool arch_float(const arch_item *i, const hf_config *c, const char *names, double *value, bool *missing,
                 gq_error *e);
-/* Sets a pair to a number that was computed; what u32 cannot hold is an error that names the pair. */
-bool arch_set_u64(const arch_item *i, const hf_config *c, hf_pairs *p, uint64_t value, gq_error *e);
+/* Sets a key to a number that was computed; what u32 cannot hold is an error that names the key. */
+bool arch_set_u64(const arch_item *i, const hf_config *c, hf_metadata *p, uint64_t value, gq_error *e);
 /* Adds a number of a layer to an array in the making; what i32 cannot hold is an error. */
-bool arch_add_number(const hf_config *c, hf_pairs *p, uint64_t value, gq_error *e);
+bool arch_add_number(const hf_config *c, hf_metadata *p, uint64_t value, gq_error *e);
 /* Fails unless two keys have the same integer. */
 bool arch_check_same(const hf_config *c, const char *name, const char *other, gq_error *e);
-/* Finds an array with an entry for each layer: for all main blocks, or for these and the predicting ones.
+/* Finds an array with an entry for each layer: for all main blocks, or for these and MTP layers.
  * Another length is an error. *list NULL: there is no such key, or it is null. */
 bool arch_layer_list(const hf_config *c, const char *name, const json_t **list, gq_error *e);
 static inline bool arch_layer_is(const json_t *list, uint64_t layer, const char *kind) {
     return hf_json_is(json_array_get(list, layer), kind);
 }
 
-/* ---- metadata.c: general.* and the architecture's own pairs. ---- */
+/* ---- metadata.c: general.* and the architecture's own metadata. ---- */
 
-struct arch_item; /* arch/pairs.h */
+struct arch_item; /* arch/kv.h */
 struct hf_build;  /* hf/tensors/build.h */
 
 /* Counts over the tensors of the model to be, for general.size_label; weights 0: it has none of these. */
@@ -60,18 +61,18 @@ typedef struct hf_counts {
     uint64_t experts, stacked; /* sum of their numbers of experts; number of such tensors */
 } hf_counts;
 
-/* Sets the pairs of a list of items. */
-bool hf_items_set(const struct arch_item *list, const hf_config *c, hf_pairs *p, gq_error *e);
-/* The architecture's pairs, from the config alone. */
-bool hf_arch_pairs(const hf_config *c, hf_pairs *pairs, gq_error *e);
+/* Sets the metadata of a list of items. */
+bool hf_items_set(const struct arch_item *list, const hf_config *c, hf_metadata *p, gq_error *e);
+/* The architecture's metadata, from the config alone. */
+bool hf_arch_metadata(const hf_config *c, hf_metadata *pairs, gq_error *e);
 /* Adds what tensors decide: numbers that GGUF has as metadata. */
-bool hf_tensor_pairs(struct hf_build *b, hf_pairs *pairs, gq_error *e);
+bool hf_tensor_metadata(struct hf_build *b, hf_metadata *pairs, gq_error *e);
 
-/* ---- general.c: the pairs that describe a model: its name, makers, licence. ---- */
+/* ---- general.c: the metadata that describes a model: its name, makers, licence. ---- */
 
 /* general.*: config, generation_config.json, the README's front matter, the folder's name. */
-bool hf_general_pairs(hf_folder *f, const hf_config *c, const hf_counts *counts, hf_pairs *pairs,
-                      gq_error *e);
+bool hf_general_metadata(hf_folder *f, const hf_config *c, const hf_counts *counts, hf_metadata *pairs,
+                         gq_error *e);
 
 /* ---- model_id.c: takes a model's id apart: "Qwen/Qwen2.5-0.5B-Instruct" has an organization, a name, and in the name a basename, a size and what it was tuned for. ---- */
 
@@ -95,8 +96,8 @@ void hf_model_title(char title[HF_ID_MOST], const char *name);
 /* Reads modules.json and adds the arrays of dense modules to the list, as
  * dense_2.weight and dense_3.weight, where the architecture has such heads. */
 bool hf_modules_add(hf_list *l, hf_config *c, gq_error *e);
-/* Adds the pooling that modules.json has to the pairs of a decoder, whose list of items has none. */
-bool hf_modules_pair(const hf_config *c, hf_pairs *p, gq_error *e);
+/* Adds the pooling that modules.json has to the metadata of a decoder, whose list of items has none. */
+bool hf_modules_pair(const hf_config *c, hf_metadata *p, gq_error *e);
 
 /* ---- readme.c: the front matter and the title of a model's README.md. ---- */
 

@@ -73,8 +73,8 @@ static bool pooling_unknown(const hf_config *c, const char *path, bool is_missin
                           what);
 }
 
-/* Sets a pair to the pooling that modules.json has, if any. */
-static bool pooling_set(const hf_config *c, const char *key, hf_pairs *p, gq_error *e) {
+/* Sets a key to the pooling that modules.json has, if any. */
+static bool pooling_set(const hf_config *c, const char *key, hf_metadata *p, gq_error *e) {
     json_t *config = NULL, *module;
     const char *path;
     size_t at;
@@ -85,12 +85,12 @@ static bool pooling_set(const hf_config *c, const char *key, hf_pairs *p, gq_err
         uint32_t kind = pooling_of(config);
         bool is_missing = !config;
         json_decref(config);
-        return kind ? hf_pairs_u32(p, key, kind, e) : pooling_unknown(c, path, is_missing, e);
+        return kind ? hf_metadata_u32(p, key, kind, e) : pooling_unknown(c, path, is_missing, e);
     }
     return true;
 }
 
-bool own_pooling(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool own_pooling(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const char *of_class = hf_config_text(c, "classifier_pooling");
     if (!pooling_set(c, i->key, p, e)) return false;
     bool is_mean = of_class && strcmp(of_class, "mean") == 0,
@@ -98,15 +98,15 @@ bool own_pooling(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
     /* Configs of classes without a classifier may have further kinds, which nothing reads there. */
     if (!of_class || (!is_mean && !is_first && !strstr(c->class_name, "Classification"))) return true;
     return is_mean || is_first
-               ? hf_pairs_u32(p, ".classifier.pooling_type", is_mean ? 1 : 2, e)
+               ? hf_metadata_u32(p, ".classifier.pooling_type", is_mean ? 1 : 2, e)
                : hf_config_fail(c, e, "classifier_pooling is \"%s\", expected cls or mean", of_class);
 }
 
-bool hf_modules_pair(const hf_config *c, hf_pairs *p, gq_error *e) {
+bool hf_modules_pair(const hf_config *c, hf_metadata *p, gq_error *e) {
     static const char key[] = ".pooling_type";
-    if (c->row->graph.embeds || hf_pairs_find(p, key)) return true;
+    if (c->row->graph.embeds || hf_metadata_find(p, key)) return true;
     return pooling_set(c, key, p, e) &&
-           (!hf_pairs_find(p, key) || c->row->folder.pools ||
+           (!hf_metadata_find(p, key) || c->row->folder.pools ||
             hf_folder_warn(c->folder, "modules.json", e,
                            "older releases of llama.cpp do not read pooling_type for the architecture %s: "
                            "set it there with --pooling",
@@ -134,7 +134,7 @@ static bool module_is_dense(const hf_config *c, const json_t *module, dense_modu
 }
 
 /* key NULL: both sizes, under the head's own keys; else how long its vectors are. */
-static bool dense_set_sizes(const hf_config *c, const dense_module *of, const char *key_out, hf_pairs *p,
+static bool dense_set_sizes(const hf_config *c, const dense_module *of, const char *key_out, hf_metadata *p,
                             gq_error *e) {
     static const char *const keys[][2] = {{"in_features", "in"}, {"out_features", "out"}};
     json_t *config = NULL;
@@ -148,13 +148,13 @@ static bool dense_set_sizes(const hf_config *c, const dense_module *of, const ch
         uint32_t value;
         snprintf(key, sizeof key, ".%s_feat_%s", of->name, keys[i][1]);
         ok = hf_value_u32(c, json_object_get(config, keys[i][0]), keys[i][0], &value, e) &&
-             hf_pairs_u32(p, key_out ? key_out : key, value, e);
+             hf_metadata_u32(p, key_out ? key_out : key, value, e);
     }
     json_decref(config);
     return ok;
 }
 
-bool own_dense(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool own_dense(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     json_t *module;
     dense_module dense;
     size_t at;

@@ -1,4 +1,4 @@
-/* Finds what belongs together. How a folder's weights are coded is told by quantization_config; the names of
+/* Finds what belongs together. How a folder's weights are coded is reported by quantization_config; the names of
  * the parts are the weight's with an ending of the method's own. Every part's shape is compared with the
  * others here, so that reading need not.
  */
@@ -10,7 +10,7 @@
 
 #include "base/checked.h"
 
-/* Names a source after its array, with the last `cut` characters replaced. */
+/* Names a source after its source tensor, with the last `cut` characters replaced. */
 static bool source_set_name(hf_source *s, size_t cut, const char *end, gq_error *e) {
     size_t n = strlen(s->stored->name) - cut, m = strlen(end);
     char *name = malloc(n + m + 1);
@@ -74,7 +74,8 @@ static bool source_check_scale(const coded_find *c, const hf_stored *t, const hf
                         hf_dtype_name(scale->dtype));
 }
 
-/* Reads the scale of a whole array: 0 would lose the array, and no tool writes one that is below 0 or infinite. */
+/* Reads the scale of a whole source tensor: 0 would lose the source tensor, and no tool writes one that is below 0
+ * or infinite. */
 static bool factor_read(const coded_find *c, const hf_stored *scale, float *x, gq_error *e) {
     if (!hf_list_floats(c->list, scale, 0, 1, x, e)) return false;
     return (isfinite(*x) && *x > 0) ||
@@ -90,7 +91,7 @@ static uint64_t scale_group(const coded_find *c, const hf_stored *t, const hf_st
     return group > 0 ? (uint64_t)group : 0;
 }
 
-/* Whether scales have two dimensions more than their array: [blocks, 1, blocks, 1], FP8_PB_WO of modelopt. */
+/* Whether scales have two dimensions more than their source tensor: [blocks, 1, blocks, 1], FP8_PB_WO of modelopt. */
 static bool scale_is_spread(const hf_source *s) {
     uint32_t n = s->n_dims;
     return n >= 2 && s->scale->n_dims == n + 2 && s->scale->shape[n + 1] == 1 && s->scale->shape[n - 1] == 1;
@@ -295,7 +296,7 @@ static bool source_set_fp4(const coded_find *c, hf_source *s, const hf_stored *s
            coded_fail(c, t, scale, e);
 }
 
-/* Sets the factor of NVFP4 or BitNet, one number for the whole array. */
+/* Sets the factor of NVFP4 or BitNet, one number for the whole source tensor. */
 static bool source_set_factor(const coded_find *c, hf_source *s, const hf_stored *factor, const char *missing,
                               bool divides, gq_error *e) {
     s->divides = divides;
@@ -306,7 +307,7 @@ static bool source_set_factor(const coded_find *c, hf_source *s, const hf_stored
     return factor_read(c, factor, &s->factor, e);
 }
 
-/* Experts stay MXFP4, which GGUF has; other arrays may be split and turned as floats alone. */
+/* Experts stay MXFP4, which GGUF has; other source tensors may be split and turned as floats alone. */
 static bool source_set_mxfp4(const coded_find *c, hf_source *s, const hf_stored *scale, gq_error *e) {
     if (!source_set_fp4(c, s, scale, 32, e)) return false;
     if (strstr(s->stored->name, ".experts.")) {
@@ -316,7 +317,7 @@ static bool source_set_mxfp4(const coded_find *c, hf_source *s, const hf_stored 
     return true;
 }
 
-/* Fails where what shifts or sorts elements stands beside an array whose coding has no such thing. */
+/* Fails where what shifts or sorts elements stands beside a source tensor whose coding has no such thing. */
 static bool coded_check_alone(const coded_find *c, const hf_stored *t, size_t cut, bool has_zeros,
                               gq_error *e) {
     const hf_stored *more = coded_sibling(c, t->name, cut, "_g_idx");
@@ -326,7 +327,7 @@ static bool coded_check_alone(const coded_find *c, const hf_stored *t, size_t cu
                         "not supported beside weights of this format; use the model's folder in 16 bits");
 }
 
-/* The formats of compressed-tensors whose arrays end in _packed: words of integers, or codes of 4 bits with
+/* The formats of compressed-tensors whose source tensors end in _packed: words of integers, or codes of 4 bits with
  * scales of NVFP4 or MXFP4. */
 static bool source_make_compressed(const coded_find *c, hf_source *s, gq_error *e) {
     const hf_stored *t = s->stored;
@@ -348,7 +349,7 @@ static bool source_make_compressed(const coded_find *c, hf_source *s, gq_error *
 
 /* ---- methods ---- */
 
-/* The meaning of an ending of an array's name. Rows are tried in order, and the first that fits decides. */
+/* The meaning of an ending of a source tensor's name. Rows are tried in order, and the first that fits decides. */
 typedef struct coded_rule {
     const char *method, *end; /* method NULL: any, and none */
     enum { CODED_MAKE, CODED_SCALES, CODED_SCALES_OF_CODES, CODED_LEFT_OUT, CODED_NOTE } does;
@@ -398,9 +399,9 @@ static const coded_rule *coded_rule_of(const coded_find *c, const char *name) {
     return NULL;
 }
 
-/* ---- arrays that are no words or blocks ---- */
+/* ---- source tensors that are no words or blocks ---- */
 
-/* Finds the scales that DeepSeek V4 has beside two codes of MXFP4 in a byte. NULL: it is no such array. */
+/* Finds the scales that DeepSeek V4 has beside two codes of MXFP4 in a byte. NULL: it is no such source tensor. */
 static const hf_stored *coded_mxfp4_scale(const coded_find *c, const hf_stored *t) {
     if (t->dtype != HF_I8 || !name_ends(t->name, ".weight")) return NULL;
     const hf_stored *scale = coded_sibling(c, t->name, strlen("weight"), "scale");
@@ -413,7 +414,7 @@ static bool coded_scales_codes(const coded_find *c, const hf_stored *t) {
     return owner && (coded_mxfp4_scale(c, owner) || coded_scale_beside(c, owner) == t);
 }
 
-/* Finds the scale of an array. Beside F8 it is a factor, whoever has saved it; beside other types that is so
+/* Finds the scale of a source tensor. Beside F8 it is a factor, whoever has saved it; beside other types that is so
  * where config.json names one of two methods, unless its format has F8. */
 static const hf_stored *coded_scale_of(const coded_find *c, const hf_stored *t) {
     bool counts = stored_is_f8(t) || coded_method_is(c, "modelopt") ||
@@ -483,7 +484,7 @@ static bool source_make_plain(const coded_find *c, hf_source *s, gq_error *e) {
            (!scale || source_add_scale(c, s, scale, coded_blocks(c), e));
 }
 
-/* Whether an array serves another one that is there. */
+/* Whether a source tensor serves another one that is there. */
 static bool coded_serves(const coded_find *c, const hf_stored *t, const coded_rule *r, gq_error *e) {
     static const char *const owners[] = {"",       "_packed", "_blocks",  ".weight",
                                          "weight", "qweight", ".qweight", ".weight_packed"};
@@ -495,7 +496,7 @@ static bool coded_serves(const coded_find *c, const hf_stored *t, const coded_ru
     return hf_list_fail(c->list, t, e, "there is no weight that it belongs to");
 }
 
-/* Makes the source of an array, unless it serves another one. */
+/* Makes the source of a source tensor, unless it serves another one. */
 static bool sources_add(coded_find *c, const hf_stored *t, hf_source *sources, size_t *n, gq_error *e) {
     const coded_rule *r = coded_rule_of(c, t->name);
     if (r && r->does == CODED_LEFT_OUT) {

@@ -1,5 +1,5 @@
 /* What config.json says of quantized weights is often left from an earlier state of the model: whoever saves
- * a dequantized or merged model seldom takes it out. So the arrays decide: where all are floats of 16 bits or
+ * a dequantized or merged model seldom takes it out. So the source tensors decide: where all are floats of 16 bits or
  * more, nothing is quantized, whatever is said.
  */
 #include <string.h>
@@ -36,7 +36,7 @@ const hf_stored *coded_scale_beside(const coded_find *c, const hf_stored *t) {
 
 /* ---- whether anything is coded ---- */
 
-/* Whether an array holds codes: matrices of small integers or of F8. Positions and indices are integers, too.
+/* Whether a source tensor holds codes: matrices of small integers or of F8. Positions and indices are integers, too.
  */
 static bool stored_is_codes(const hf_stored *t) {
     if (t->dtype <= HF_BF16 || t->dtype == HF_BOOL || t->n_dims < 2) return false;

@@ -1,4 +1,4 @@
-/* Adds changes of low rank to what is read of an array. The factors are read anew for each rectangle: they
+/* Adds changes of low rank to what is read of a source tensor. The factors are read anew for each rectangle: they
  * are narrow, and the system keeps them in its cache, so that memory does not grow with the adapter.
  */
 #include "hf/sources/sources.h"
@@ -36,7 +36,7 @@ bool hf_factor_read(const hf_delta *d, const hf_factor *f, uint64_t m, uint64_t 
             for (uint64_t k = 0; k < d->rank; k++) to[i * by_line + k * by_rank] = 1;
         return true;
     }
-    bool along = f->line_step == 1; /* lines follow one another in the array, else ranks do */
+    bool along = f->line_step == 1; /* lines follow one another in the source tensor, else ranks do */
     uint64_t outer = along ? d->rank : n, inner = along ? n : d->rank;
     uint64_t step = along ? 1 : f->rank_step, span = (inner - 1) * step + 1;
     uint64_t to_outer = along ? by_rank : by_line, to_inner = along ? by_line : by_rank;
@@ -112,7 +112,8 @@ static bool delta_add(const hf_source *s, const hf_delta *d, uint64_t row, uint6
 
 /* ---- norms of DoRA ---- */
 
-/* Reads whole rows of the array with this change alone, for norms are those of the array before others. */
+/* Reads whole rows of the source tensor with this change alone, for norms are those of the source tensor before
+ * others. */
 static bool changed_rows(const hf_source *s, const hf_delta *d, uint64_t row, uint64_t n_rows, float *x,
                          gq_error *e) {
     return hf_source_read(s, row, n_rows, 0, s->columns, tensor_type_of(GGUF_F32), x, e) &&

@@ -84,7 +84,7 @@ static bool list_check_note(const hf_list *l, const hf_stored *t, gq_error *e) {
                         text);
 }
 
-/* Fails for arrays that are no model's, or coded as only other programs know: a piece of a name tells. */
+/* Fails for source tensors that are no model's, or coded as only other programs know: a piece of a name tells. */
 static bool list_check_kind(const hf_list *l, gq_error *e) {
     static const char lora[] = "a LoRA, not a model: merge it into its model first",
                       four[] = "weights quantized to 4 bits cannot be read: take the file in 16 bits",
@@ -113,10 +113,10 @@ static bool list_check_kind(const hf_list *l, gq_error *e) {
     return true;
 }
 
-/* What looks through all arrays for each of many stops where no model has as many. */
+/* What looks through all source tensors for each of many stops where no model has as many. */
 enum { ARRAYS_MOST = 16384 };
 
-/* Whether an array with the model's prefix begins with the same word. */
+/* Whether a source tensor with the model's prefix begins with the same word. */
 static bool list_has_word(const hf_list *l, const char *prefix, const char *name, size_t n) {
     for (size_t i = 0; i < l->n; i++) {
         const char *own = name_behind(l->stored[i].name, prefix);
@@ -125,7 +125,7 @@ static bool list_has_word(const hf_list *l, const char *prefix, const char *name
     return false;
 }
 
-/* Fails for an array of the model that lacks the prefix of the others, or has another. */
+/* Fails for a tensor of the model that lacks the prefix of the others, or has another. */
 static bool list_check_prefix(const hf_list *l, const hf_image_kind *k, gq_error *e) {
     for (size_t i = 0; i < l->n && l->n <= ARRAYS_MOST && !k->arch->image.begins; i++) {
         const hf_stored *t = &l->stored[i];
@@ -188,7 +188,7 @@ static bool name_find_block(const char *name, size_t *before, size_t *behind) {
     return false;
 }
 
-/* Whether another block has the array that one has. */
+/* Whether another block has the source tensor that one has. */
 static bool list_has_in_block(const hf_list *l, const char *name, size_t before, size_t behind,
                               uint64_t block) {
     char other[512];
@@ -203,7 +203,7 @@ bool hf_image_is_last_block(const hf_list *l, const char *name) {
            !list_has_in_block(l, name, before, behind, strtoull(name + before, NULL, 10) + 1);
 }
 
-/* Whether there is a block of that number beside the block that an array is of. */
+/* Whether there is a block of that number beside the block that a source tensor is of. */
 static bool list_has_block(const hf_list *l, const char *name, size_t before, uint64_t block) {
     char begin[512];
     int n = snprintf(begin, sizeof begin, "%.*s%llu.", (int)before, name, (unsigned long long)block);
@@ -212,7 +212,7 @@ static bool list_has_block(const hf_list *l, const char *name, size_t before, ui
     return false;
 }
 
-/* Returns the number of the last block if it alone lacks an array; else 0. */
+/* Returns the number of the last block if it alone lacks a source tensor; else 0. */
 static uint64_t list_find_last_hole(const hf_list *l, const char *name, size_t before, size_t behind) {
     enum { AFTER_MOST = 32 };
     uint64_t block = strtoull(name + before, NULL, 10);
@@ -224,8 +224,8 @@ static uint64_t list_find_last_hole(const hf_list *l, const char *name, size_t b
     return block + 1;
 }
 
-/* Returns the number of the block after that of an array if it lacks it, though a later one has it, and most of
- * them do; else 0. What has one word after its number is a layer among others, which have numbers, too. */
+/* Returns the number of the block after that of a source tensor if it lacks it, though a later one has it, and
+ * most of them do; else 0. What has one word after its number is a layer among others, which have numbers, too. */
 static uint64_t list_find_hole(const hf_list *l, const char *name, bool last_differs) {
     enum { BLOCKS_MOST = 256, HOLE_MOST = 32 };
     size_t before, behind;

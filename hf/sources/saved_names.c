@@ -1,6 +1,6 @@
 /* Models are saved from inside of whatever trained them: compilers and wrappers for several machines put a
- * word of their own into the path of an array's name. Such words say nothing and are taken out. Adapters and
- * quantizers leave arrays that mean something, which no rule here knows: those are refused by the tool's
+ * word of their own into the path of a source tensor's name. Such words say nothing and are taken out. Adapters and
+ * quantizers leave source tensors that mean something, which no rule here knows: those are refused by the tool's
  * name, as what to do depends on it.
  */
 #include "hf/sources/sources.h"
@@ -40,8 +40,8 @@ static bool name_unwrap(char *name) {
     return found;
 }
 
-/* Takes "language_model." out of a name where what sees or hears follows it: some tools save a tower as a part of the
- * language model. Returns whether it was there. */
+/* Takes "language_model." out of a name where the multimodal projector follows it: some tools save a tower as a
+ * part of the language model. Returns whether it was there. */
 static bool name_move_tower(char *name) {
     const char *const *const towers = NAMES("visual.", "vision_tower.", "vision_model.", "vision_encoder.",
                                             "audio_tower.", "audio_encoder.", "multi_modal_projector.");

@@ -1,4 +1,4 @@
-/* Reads rectangles of arrays that may be coded. What belongs to several rows (a row of scales, a word that
+/* Reads rectangles of source tensors that may be coded. What belongs to several rows (a row of scales, a word that
  * holds some inputs of every output) is read once for them.
  */
 #include "hf/sources/sources.h"
@@ -121,7 +121,7 @@ static void source_scale_row(const hf_source *s, uint64_t column, uint64_t n, co
     }
 }
 
-/* Reads n_rows rows from row `row` on of an array, n_columns elements of each; whole rows at once. */
+/* Reads n_rows rows from row `row` on of a source tensor, n_columns elements of each; whole rows at once. */
 static bool rectangle_read(const hf_list *l, const hf_stored *t, uint64_t row_elements, uint64_t row,
                            uint64_t n_rows, uint64_t column, uint64_t n_columns, float *to, gq_error *e) {
     if (n_columns == row_elements) n_columns *= n_rows, n_rows = 1;

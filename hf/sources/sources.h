@@ -59,7 +59,7 @@ bool hf_list_read(hf_list *l, hf_folder *f, gq_error *e);
 bool hf_list_read_called(hf_list *l, hf_folder *f, const char *called, gq_error *e);
 /* The same for one file; with its other parts, where its name says that it has some. */
 bool hf_list_read_file(hf_list *l, hf_folder *f, const char *name, gq_error *e);
-/* Adds the arrays of one more file, in whose names `to` takes the place of `from` at their beginning. */
+/* Adds the source tensors of one more file, in whose names `to` takes the place of `from` at their beginning. */
 bool hf_list_add_file(hf_list *l, const char *name, const char *from, const char *to, gq_error *e);
 /* Returns the length of a name before "-kkkkk-of-nnnnn.safetensors", and the number of parts; 0: the name is
  * no part's. */
@@ -67,7 +67,7 @@ size_t hf_part_stem(const char *name, unsigned *parts);
 /* Fails with what a folder without such weights holds instead, and what to do. */
 bool hf_folder_fail_no_weights(const hf_folder *f, const char *called, gq_error *e);
 void hf_list_free(hf_list *l);
-/* Makes the index of names anew, once names have changed. Fails for a name that two arrays have. */
+/* Makes the index of names anew, once names have changed. Fails for a name that two source tensors have. */
 bool hf_list_index(hf_list *l, gq_error *e);
 const hf_stored *hf_list_find(const hf_list *l, const char *name); /* NULL: none */
 const char *hf_dtype_name(hf_dtype d);
@@ -81,14 +81,16 @@ const char *hf_list_path(const hf_list *l, uint32_t file);
 #define hf_list_fail(l, t, e, format, ...) \
     gq_fail(e, "%s: tensor '%s': " format, hf_list_path(l, (t)->file), (t)->name, ##__VA_ARGS__)
 
-/* ---- source.c: an array of the folder as the rules see it: numbers in C order, whatever they are coded in. * Its last dimension is a row; all others together count the rows. A GPTQ matrix is seen as it is stored, with inputs as rows, and MXFP4 in units of a block of 32 elements. ---- */
+/* ---- source.c: a tensor of the folder as the rules see it: numbers in C order, whatever they are coded in. * Its
+ * last dimension is a row; all others together count the rows. A GPTQ matrix is seen as it is stored, with inputs
+ * as rows, and MXFP4 in units of a block of 32 elements. ---- */
 
 typedef enum hf_coding {
     HF_PLAIN,
     HF_SCALED,  /* F8 elements (or any) times a scale for each block of rows and columns */
     HF_PACKED,  /* small integers in words along a row, times a scale for each group of columns */
     HF_GPTQ,    /* small integers in words along a column, scales and zeros for each group of rows */
-    HF_MXFP4,   /* blocks of 32 elements, and their scale bytes in another array */
+    HF_MXFP4,   /* blocks of 32 elements, and their scale bytes in another source tensor */
     HF_TERNARY, /* four codes of 2 bits in a byte, of four rows that lie a quarter of the rows apart; and a
                    factor */
     HF_FP4,     /* two codes of 4 bits in a byte, times a scale for each group of columns, times a factor */
@@ -103,9 +105,9 @@ typedef struct hf_factor {
     uint64_t base, matrix, line_step, rank_step;
 } hf_factor;
 
-/* A row that takes the place of the array's. */
+/* A row that takes the place of the source tensor's. */
 typedef struct hf_own_row {
-    uint64_t row, at; /* in the array, and in the adapter's */
+    uint64_t row, at; /* in the source tensor, and in the adapter's */
 } hf_own_row;
 
 typedef struct hf_delta {
@@ -118,7 +120,8 @@ typedef struct hf_delta {
     /* DoRA: the norms, as the bits of floats; owned. 0: not known yet. Whoever computes one gets the same. */
     _Atomic uint32_t *norms;
     bool outputs_are_columns;
-    bool was_read; /* by somebody who computes numbers of the array, or by a tensor: written by any thread */
+    bool
+        was_read; /* by somebody who computes numbers of the source tensor, or by a tensor: written by any thread */
     /* In place of all that: rows of columns.stored, sorted by row; owned. NULL: none. */
     hf_own_row *own_rows;
     size_t n_own_rows;
@@ -150,7 +153,7 @@ typedef struct hf_source {
     float factor;         /* HF_FP4, HF_TERNARY: of all elements */
     bool divides;         /* the same: they are divided by it */
     hf_deltas deltas;     /* changes that adapters make; owned */
-    bool is_adapters;     /* an adapter's array in the place of the model's */
+    bool is_adapters;     /* an adapter's source tensor in the place of the model's */
 } hf_source;
 
 /* Returns the elements of a unit: those of a block, or 1. */
@@ -162,43 +165,52 @@ const tensor_type *hf_source_type(const hf_source *s);
 bool hf_source_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n_columns,
                     const tensor_type *as, void *to, gq_error *e);
 
-/* ---- coded.c: the arrays of a folder without their coding: scales, words and blocks that belong together become one source. ---- */
+/* ---- coded.c: the tensors of a folder without their coding: scales, words and blocks that belong together become
+ * one source. ---- */
 
-/* Makes a source of each array, in the list's order; those that only serve another are none. */
+/* Makes a source of each source tensor, in the list's order; those that only serve another are none. */
 bool hf_sources_find(const hf_config *c, const hf_list *l, hf_source **sources, size_t *n, gq_error *e);
 void hf_sources_free(hf_source *sources, size_t n);
 
-/* ---- coded_method.c: the method by which a folder's weights are quantized, and the arrays that belong to it. ---- */
+/* ---- coded_method.c: the method by which a folder's weights are quantized, and the source tensors that belong to
+ * it. ---- */
 
-/* What config.json says of it, held against the arrays. */
+/* What config.json says of it, held against the source tensors. */
 typedef struct coded_find {
     const hf_config *config;
     const hf_list *list;
     const json_t *settings; /* quantization_config; NULL: none */
     json_t *own;            /* what was read from hf_quant_config.json; NULL: nothing */
-    const char *method;     /* its quant_method, or what stands for one; NULL: none, or no array is coded */
-    bool has_scales;        /* some array of F8 has a scale beside it */
-    size_t n_left_out;      /* scales of activations */
-    const char *left_out;   /* the first of them */
+    const char
+        *method;     /* its quant_method, or what stands for one; NULL: none, or no source tensor is coded */
+    bool has_scales; /* some source tensor of F8 has a scale beside it */
+    size_t n_left_out;    /* scales of activations */
+    const char *left_out; /* the first of them */
 } coded_find;
 
 /* Returns a text of the settings; NULL: no such key, or no text. */
 const char *coded_text(const coded_find *c, const char *key);
 bool coded_method_is(const coded_find *c, const char *method);
-/* Finds the array whose name is `name` with its last `cut` characters replaced. NULL: there is none. */
+/* Finds the source tensor whose name is `name` with its last `cut` characters replaced. NULL: there is none. */
 const hf_stored *coded_sibling(const coded_find *c, const char *name, size_t cut, const char *end);
-/* Returns the floats beside an array of F8 by which it is multiplied; NULL: there are none. `t` may be of any
+/* Returns the floats beside a source tensor of F8 by which it is multiplied; NULL: there are none. `t` may be of any
  * type. */
 const hf_stored *coded_scale_beside(const coded_find *c, const hf_stored *t);
 bool stored_is_f8(const hf_stored *t);
 
 /* Finds how weights are coded: in config.json, or in the file that modelopt leaves beside it. What they say
- * counts only where arrays are coded; else it warns. On failure, too, the caller releases c->own. */
+ * counts only where source tensors are coded; else it warns. On failure, too, the caller releases c->own. */
 bool coded_find_method(coded_find *c, gq_error *e);
 /* Warns of the scales of activations that were left out. */
 bool coded_warn_left_out(const coded_find *c, gq_error *e);
 
-/* ---- delta.c: a change of low rank to an array: the product of two narrow matrices that an adapter has, which is added as the array is read. * Element (i, j) of matrix m becomes w + scale * (l(i, 0) r(0, j) + l(i, 1) r(1, j) + ...), where i and j count rows and columns as the array is stored. The sum begins with the product of rank 0, each product is rounded before it is added, and all is done in 32-bit floats: the result depends on neither the rectangle that is read nor the processor. With DoRA the sum is then multiplied by a magnitude over the norm of w plus the change, along the row or, where outputs are columns, along the column. ---- */
+/* ---- delta.c: a change of low rank to a source tensor: the product of two narrow matrices that an adapter has,
+ * which is added as the source tensor is read. * Element (i, j) of matrix m becomes w + scale * (l(i, 0) r(0, j) +
+ * l(i, 1) r(1, j) + ...), where i and j count rows and columns as the source tensor is stored. The sum begins with
+ * the product of rank 0, each product is rounded before it is added, and all is done in 32-bit floats: the result
+ * depends on neither the rectangle that is read nor the processor. With DoRA the sum is then multiplied by a
+ * magnitude over the norm of w plus the change, along the row or, where outputs are columns, along the column.
+ * ---- */
 
 /* Reads n_rows rows of a source, as hf_source_read does, with all its changes. */
 bool hf_changed_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n_columns,
@@ -212,13 +224,14 @@ bool hf_delta_set_magnitude(const hf_source *s, hf_delta *d, const hf_stored *ma
 void hf_delta_free(hf_delta *d);
 void hf_deltas_free(hf_deltas *d);
 
-/* ---- image_kind.c: which image or video model a list of arrays is, whatever stands before their names, and what else the list holds or lacks. ---- */
+/* ---- image_kind.c: which image or video model a list of source tensors is, whatever stands before their names,
+ * and what else the list holds or lacks. ---- */
 
 typedef struct hf_image_kind {
-    const char *prefix; /* before the names of the model's arrays; "": none */
+    const char *prefix; /* before the names of the model's tensors; "": none */
     const architecture *arch;
-    const arch_image_mark *mark; /* by which it is told */
-    size_t n_left_out;           /* arrays that are not the model's */
+    const arch_image_mark *mark; /* by which it is reported */
+    size_t n_left_out;           /* source tensors that are not the model's */
     const char *left_out;        /* the first of them */
 } hf_image_kind;
 
@@ -229,11 +242,12 @@ enum { HF_IMAGE_NAMES = 256 };
 const char *hf_image_names(char *text, size_t size);
 /* Finds the first mark that fits, with any prefix, for a model that is to be read: fails for what is none, and for codes that only other programs know. */
 bool hf_image_recognise(hf_image_kind *k, const hf_list *l, gq_error *e);
-/* Returns an array's name without the prefix, and what readers want in front of it. NULL: it is not the model's. */
+/* Returns a source tensor's name without the prefix, and what readers want in front of it. NULL: it is not the
+ * model's. */
 const char *hf_image_own_name(const hf_image_kind *k, const char *name, const char **begins);
-/* Whether no later block has the array that a block has. */
+/* Whether no later block has the source tensor that a block has. */
 bool hf_image_is_last_block(const hf_list *l, const char *name);
-/* Warns of arrays that were left out, and of blocks that lack an array of their neighbours. */
+/* Warns of source tensors that were left out, and of blocks that lack a source tensor of their neighbours. */
 bool hf_image_warn(const hf_image_kind *k, const hf_list *l, gq_error *e);
 
 /* ---- names.c: beginnings and ends of names. ---- */
@@ -349,17 +363,17 @@ const char *hf_path_last(const char *path);
  * ("Qwen/Qwen3-8B"), *stem as above. Both are malloc'ed. */
 bool hf_folder_names(const char *path, char **id, char **stem, gq_error *e);
 
-/* ---- saved_names.c: names that training tools, compilers and adapters leave in a folder's arrays. ---- */
+/* ---- saved_names.c: names that training tools, compilers and adapters leave in a folder's source tensors. ---- */
 
 /* Takes the wrappers of training tools out of all names, such as "_orig_mod.", wherever they stand, and warns
- * of it. Two arrays with one name afterwards are an error. */
+ * of it. Two source tensors with one name afterwards are an error. */
 bool hf_list_unwrap(hf_list *l, gq_error *e);
-/* Fails for an array that no rule of an architecture has: by the tool whose mark its name bears, with what to
+/* Fails for a source tensor that no rule of an architecture has: by the tool whose mark its name bears, with what to
  * do; else by the nearest name that a rule has, NULL where none is near. `method`: the quant_method of
- * config.json, which is told in place of a quantizer's name; NULL: none. */
+ * config.json, which is reported in place of a quantizer's name; NULL: none. */
 bool hf_name_fail(const hf_list *l, const hf_stored *t, const char *arch, const char *method,
                   const char *nearest, gq_error *e);
-/* The same for an array of codes that no rule of a quantization reads. */
+/* The same for a source tensor of codes that no rule of a quantization reads. */
 bool hf_codes_fail(const hf_list *l, const hf_stored *t, const char *method, gq_error *e);
 
 /* ---- view.c: a way to look at an array: the elements of a delivered tensor, in order, as positions in a source. Each dimension, outermost first, has a count and a stride in units of the source, as an array of numpy's has. All that rules do to a tensor but arithmetic (split, cut, reorder, transpose) is a view. ---- */
@@ -372,7 +386,7 @@ typedef struct hf_view {
     uint64_t base; /* of the first element */
 } hf_view;
 
-/* The whole array, in its own order; that of a GPTQ matrix has its outputs as rows. */
+/* The whole source tensor, in its own order; that of a GPTQ matrix has its outputs as rows. */
 hf_view hf_view_of(const hf_source *s);
 hf_view hf_view_squeezed(const hf_source *s); /* without dimensions of 1 */
 uint64_t hf_view_units(const hf_view *v);

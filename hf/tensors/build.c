@@ -18,14 +18,14 @@
 
 enum { EXPERTS_MOST = 65536 };
 
-bool hf_build_step(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_build_step(hf_build *b, const hf_match *f, gq_error *e) {
 #define STEP(member, function) [member] = (function),
     static hf_step *const steps[ARCH_STEP_LIMIT] = {ARCH_STEPS(STEP)};
 #undef STEP
     return steps[f->rule->step](b, f, e);
 }
 
-static bool build_layer_fits(const hf_build *b, const hf_found *f) {
+static bool build_layer_fits(const hf_build *b, const hf_match *f) {
     return !strchr(f->rule->from, '#') || f->layer < hf_config_blocks(b->config);
 }
 
@@ -50,7 +50,7 @@ static const arch_rule *build_embedding_rule(const hf_build *b) {
 
 /* Adds the output's matrix; as the embedding, where both are one and it was saved under this name alone. */
 static bool build_add_head(hf_build *b, gq_error *e) {
-    hf_found f = b->head;
+    hf_match f = b->head;
     bool tied = false;
     if (!f.source) return true;
     if (!hf_build_find(b, "token_embd.weight") && !b->config->target) {
@@ -67,33 +67,34 @@ static bool build_add_head(hf_build *b, gq_error *e) {
     return hf_build_step(b, &f, e);
 }
 
-static bool found_is_head(const hf_found *f) {
+static bool found_is_head(const hf_match *f) {
     return strcmp(f->suffix, ".weight") == 0 &&
            (strcmp(f->rule->from, "lm_head") == 0 || strcmp(f->rule->to, "output") == 0);
 }
 
-/* Some programs save experts that are in one array with rows and columns exchanged. The side that has the
+/* Some programs save experts that are in one source tensor with rows and columns exchanged. The side that has the
  * model's width tells, unless both have it: then they are taken as published. */
-static void build_turn_experts(hf_build *b, hf_found *f) {
+static void build_transpose_experts(hf_build *b, hf_match *f) {
     const hf_source *s = f->source;
     const uint64_t *n = s->shape;
     arch_step step = f->rule->step;
-    if (b->is_turned || s->n_dims != 3 || s->coding != HF_PLAIN || !strstr(f->rule->to, "_exps")) return;
-    bool rule_turns = step == STEP_TURNED || step == STEP_TURNED_HALVES || step == STEP_INTERLEAVED ||
+    if (b->is_transposed || s->n_dims != 3 || s->coding != HF_PLAIN || !strstr(f->rule->to, "_exps")) return;
+    bool rule_turns = step == STEP_TRANSPOSED || step == STEP_TRANSPOSED_HALVES || step == STEP_INTERLEAVED ||
                       step == STEP_DOWN_EXPERTS;
     if (!rule_turns && step != STEP_PLAIN && step != STEP_HALVES) return;
     unsigned at = rule_turns != (strstr(f->rule->to, "ffn_down") != NULL) ? 1 : 2, other = 3 - at;
-    f->is_turned = n[at] != b->sizes.width && n[other] == b->sizes.width;
-    if (f->is_turned) b->turned = s;
+    f->is_transposed = n[at] != b->sizes.width && n[other] == b->sizes.width;
+    if (f->is_transposed) b->turned = s;
     if (n[at] == n[other]) b->square = s;
 }
 
-/* Arrays of blocks that predict are numbered on from the layers, and only their count in the config makes room for them. */
-static bool build_fail_layer(const hf_build *b, const hf_found *f, gq_error *e) {
+/* Source tensors of MTP layers are numbered on from the layers, and only their count in the config makes room for
+ * them. */
+static bool build_fail_layer(const hf_build *b, const hf_match *f, gq_error *e) {
     const hf_config *c = b->config;
-    const char *key = c->row->folder.predicting.key;
+    const char *key = c->row->folder.mtp.key;
     bool predicts = key && f->layer >= c->layers && f->layer < c->layers + 64;
-    return hf_found_fail(f, e, "layer %llu, counted from 0, but the config has %llu layer%s%s%s%s: %s",
+    return hf_match_fail(f, e, "layer %llu, counted from 0, but the config has %llu layer%s%s%s%s: %s",
                          (unsigned long long)f->layer, (unsigned long long)hf_config_blocks(c),
                          plural_suffix(hf_config_blocks(c)), predicts ? " including those of " : "",
                          predicts ? key : "", predicts ? ", the MTP layers" : "",
@@ -102,7 +103,7 @@ static bool build_fail_layer(const hf_build *b, const hf_found *f, gq_error *e) 
 }
 
 static bool build_add_one(hf_build *b, const hf_source *s, gq_error *e) {
-    hf_found f = {.source = s};
+    hf_match f = {.source = s};
     switch (hf_names_find_rule(b, s->name, &f)) {
     case HF_NAME_LEFT_OUT:
         return true;
@@ -118,7 +119,7 @@ static bool build_add_one(hf_build *b, const hf_source *s, gq_error *e) {
         return build_fail_layer(b, &f, e);
     }
     if (found_is_head(&f) && !b->head.source) return b->head = f, true;
-    build_turn_experts(b, &f);
+    build_transpose_experts(b, &f);
     return hf_build_step(b, &f, e);
 }
 

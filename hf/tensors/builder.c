@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "hf/sources/sources.h"
 
-bool hf_found_fail_shape(const hf_found *f, gq_error *e, const char *expected, ...) {
+bool hf_match_fail_shape(const hf_match *f, gq_error *e, const char *expected, ...) {
     char shape[128] = "", what[256];
     va_list args;
     va_start(args, expected);
@@ -20,7 +20,7 @@ bool hf_found_fail_shape(const hf_found *f, gq_error *e, const char *expected, .
     for (uint32_t i = 0, n = 0; i < f->source->n_dims && n < 100; i++)
         n +=
             (uint32_t)snprintf(shape + n, sizeof shape - n, "%s%" PRIu64, i ? ", " : "", f->source->shape[i]);
-    return hf_found_fail(f, e, "shape [%s], expected %s", shape, what);
+    return hf_match_fail(f, e, "shape [%s], expected %s", shape, what);
 }
 
 bool hf_pattern_write(const char *pattern, uint64_t layer, uint64_t expert, const char *end, char *to,
@@ -72,22 +72,22 @@ static bool ne_fits(const uint64_t have[GGUF_MAX_DIMS], uint32_t n_dims, const u
     return true;
 }
 
-hf_tensor *hf_build_tensor(hf_build *b, const hf_found *f, unsigned which, size_t n_pieces, uint32_t n_dims,
+hf_tensor *hf_build_tensor(hf_build *b, const hf_match *f, unsigned which, size_t n_pieces, uint32_t n_dims,
                            const uint64_t *ne, gq_error *e) {
     char name[GGUF_MAX_NAME + 1];
     const char *to = f->rule->to;
     for (unsigned i = 0; i < which; i++) to = strchr(to, '|') + 1;
     if (!hf_pattern_write(to, f->layer, f->expert, f->suffix, name, sizeof name)) {
-        hf_found_fail(f, e, "its name in GGUF is longer than %d bytes", GGUF_MAX_NAME);
+        hf_match_fail(f, e, "its name in GGUF is longer than %d bytes", GGUF_MAX_NAME);
         return NULL;
     }
     if (n_dims > GGUF_MAX_DIMS) {
-        hf_found_fail(f, e, "%u dimensions, expected at most %d", n_dims, GGUF_MAX_DIMS);
+        hf_match_fail(f, e, "%u dimensions, expected at most %d", n_dims, GGUF_MAX_DIMS);
         return NULL;
     }
     for (uint32_t i = 0; i < n_dims; i++)
         if (ne[i] == 0) {
-            hf_found_fail(f, e, "no elements");
+            hf_match_fail(f, e, "no elements");
             return NULL;
         }
     hf_tensor *t = hf_build_find(b, name);
@@ -95,9 +95,9 @@ hf_tensor *hf_build_tensor(hf_build *b, const hf_found *f, unsigned which, size_
     if (n_pieces == t->n_pieces && n_pieces > 1 && ne_fits(t->tensor.ne, n_dims, ne)) return t;
     const char *other = t->stored_name ? t->stored_name : "a number of the config";
     if (n_pieces == 1)
-        hf_found_fail(f, e, "'%s' is %s already", other, name);
+        hf_match_fail(f, e, "'%s' is %s already", other, name);
     else
-        hf_found_fail(f, e, "its shape differs from that of '%s', both parts of %s", other, name);
+        hf_match_fail(f, e, "its shape differs from that of '%s', both parts of %s", other, name);
     return NULL;
 }
 
@@ -112,20 +112,21 @@ static bool source_check_numbers(const hf_source *s, gq_error *e) {
 
 bool hf_build_floats(const hf_source *s, uint64_t first, uint64_t n, float *to, gq_error *e) {
     if (s->coding != HF_PLAIN)
-        return hf_list_fail(s->list, s->stored, e,
-                            "it is quantized, which cannot be read here: take the model's folder in 16 bits");
+        return hf_list_fail(
+            s->list, s->stored, e,
+            "it is quantized, which is not supported for this tensor: use the model's folder in 16 bits");
     return source_check_numbers(s, e) && hf_list_floats(s->list, s->stored, first, n, to, e);
 }
 
-hf_piece *hf_build_piece(const hf_found *f, hf_tensor *t, size_t i, const hf_view *v, gq_error *e) {
+hf_piece *hf_build_piece(const hf_match *f, hf_tensor *t, size_t i, const hf_view *v, gq_error *e) {
     hf_piece *p = &t->pieces[i];
     if (f->source->coding == HF_MXFP4 && v->n_dims > 0 && v->stride[v->n_dims - 1] != 1) {
-        hf_found_fail(f, e, "MXFP4 blocks cannot be transposed or split");
+        hf_match_fail(f, e, "MXFP4 blocks cannot be transposed or split");
         return NULL;
     }
     if (!source_check_numbers(f->source, e)) return NULL;
     if (p->source) {
-        hf_found_fail(f, e, "'%s' is the same part of %s", p->source->name, t->tensor.name);
+        hf_match_fail(f, e, "'%s' is the same part of %s", p->source->name, t->tensor.name);
         return NULL;
     }
     *p = (hf_piece){.source = f->source, .view = *v};
@@ -133,59 +134,59 @@ hf_piece *hf_build_piece(const hf_found *f, hf_tensor *t, size_t i, const hf_vie
     return p;
 }
 
-hf_piece *hf_build_shaped(hf_build *b, const hf_found *f, unsigned which, const hf_view *v, uint32_t n_dims,
+hf_piece *hf_build_shaped(hf_build *b, const hf_match *f, unsigned which, const hf_view *v, uint32_t n_dims,
                           const uint64_t *ne, gq_error *e) {
     hf_tensor *t = hf_build_tensor(b, f, which, 1, n_dims, ne, e);
     return t ? hf_build_piece(f, t, 0, v, e) : NULL;
 }
 
-hf_piece *hf_build_view(hf_build *b, const hf_found *f, unsigned which, const hf_view *v, gq_error *e) {
+hf_piece *hf_build_view(hf_build *b, const hf_match *f, unsigned which, const hf_view *v, gq_error *e) {
     uint64_t ne[VIEW_DIMS] = {1};
     for (uint32_t i = 0; i < v->n_dims; i++) ne[i] = v->count[v->n_dims - 1 - i];
     ne[0] *= hf_source_unit(f->source);
     return hf_build_shaped(b, f, which, v, v->n_dims ? v->n_dims : 1, ne, e);
 }
 
-hf_view hf_found_view(const hf_found *f) {
+hf_view hf_match_view(const hf_match *f) {
     hf_view v = hf_view_of(f->source);
-    if (f->is_turned) hf_view_swap(&v, 1, 2);
+    if (f->is_transposed) hf_view_swap(&v, 1, 2);
     return v;
 }
 
-hf_piece *hf_build_whole(hf_build *b, const hf_found *f, gq_error *e) {
+hf_piece *hf_build_whole(hf_build *b, const hf_match *f, gq_error *e) {
     hf_view v = hf_view_of(f->source);
     return hf_build_view(b, f, 0, &v, e);
 }
 
-bool hf_build_with_op(hf_build *b, const hf_found *f, hf_op_kind kind, double value, gq_error *e) {
+bool hf_build_with_op(hf_build *b, const hf_match *f, hf_op_kind kind, double value, gq_error *e) {
     hf_piece *p = hf_build_whole(b, f, e);
     return p && hf_piece_add_op(p, kind, value, e);
 }
 
-hf_tensor *hf_build_parts(hf_build *b, const hf_found *f, size_t n, gq_error *e) {
+hf_tensor *hf_build_parts(hf_build *b, const hf_match *f, size_t n, gq_error *e) {
     hf_view v = hf_view_of(f->source);
     uint64_t ne[VIEW_DIMS] = {1};
     for (uint32_t i = 0; i < v.n_dims; i++) ne[i] = v.count[v.n_dims - 1 - i];
     return hf_build_tensor(b, f, 0, n, v.n_dims ? v.n_dims : 1, ne, e);
 }
 
-hf_piece *hf_build_reordered(hf_build *b, const hf_found *f, const hf_view *v, gq_error *e) {
+hf_piece *hf_build_reordered(hf_build *b, const hf_match *f, const hf_view *v, gq_error *e) {
     hf_tensor *t = hf_build_parts(b, f, 1, e);
     return t ? hf_build_piece(f, t, 0, v, e) : NULL;
 }
 
-unsigned hf_found_names(const hf_found *f) {
+unsigned hf_match_names(const hf_match *f) {
     unsigned n = 1;
     for (const char *to = f->rule->to; (to = strchr(to, '|')); to++) n++;
     return n;
 }
 
-bool hf_build_equal_parts(hf_build *b, const hf_found *f, uint32_t dim, unsigned n, gq_error *e) {
+bool hf_build_equal_parts(hf_build *b, const hf_match *f, uint32_t dim, unsigned n, gq_error *e) {
     for (unsigned i = 0; i < n; i++) {
-        hf_view v = hf_found_view(f);
+        hf_view v = hf_match_view(f);
         uint64_t rows = v.count[dim] / n;
         if (!hf_view_cut(&v, dim, i * rows, rows, 1))
-            return hf_found_fail(f, e, "%llu rows, expected %u equal parts", (unsigned long long)v.count[dim],
+            return hf_match_fail(f, e, "%llu rows, expected %u equal parts", (unsigned long long)v.count[dim],
                                  n);
         if (!hf_build_view(b, f, i, &v, e)) return false;
     }
@@ -207,13 +208,13 @@ bool hf_build_numbers_shaped(hf_build *b, const char *name, float *numbers, uint
     return t != NULL;
 }
 
-/* Arrays of integers are read whole: they are tables of tokens. */
-int64_t *hf_ids_read(const hf_found *f, gq_error *e) {
+/* Source tensors of integers are read whole: they are tables of tokens. */
+int64_t *hf_ids_read(const hf_match *f, gq_error *e) {
     const hf_stored *s = f->source->stored;
     const gq_file *file = &f->source->list->folder->files[s->file].file;
     bool is_wide = s->dtype == HF_I64;
     if (!is_wide && s->dtype != HF_I32) {
-        hf_found_fail(f, e, "elements of type %s, expected I64 or I32", hf_dtype_name(s->dtype));
+        hf_match_fail(f, e, "elements of type %s, expected I64 or I32", hf_dtype_name(s->dtype));
         return NULL;
     }
     int64_t *ids = malloc((s->n ? s->n : 1) * sizeof *ids);
@@ -229,7 +230,7 @@ int64_t *hf_ids_read(const hf_found *f, gq_error *e) {
     return ids;
 }
 
-bool hf_build_ids(hf_build *b, const hf_found *f, uint32_t type, int64_t *ids, uint64_t n, uint64_t rows,
+bool hf_build_ids(hf_build *b, const hf_match *f, uint32_t type, int64_t *ids, uint64_t n, uint64_t rows,
                   gq_error *e) {
     hf_tensor *t = hf_build_tensor(b, f, 0, 1, 2, (uint64_t[]){n / rows, rows}, e);
     if (t) {

@@ -12,7 +12,7 @@
 #include "hf/sources/sources.h"
 #include "hf/tensors/tensors.h"
 
-#define DOUBT(b, e, ...) hf_folder_warn((b)->list->folder, "config.json", e, __VA_ARGS__)
+#define WARN(b, e, ...) hf_folder_warn((b)->list->folder, "config.json", e, __VA_ARGS__)
 
 static bool text_is_one_of(const char *text, const char *const *list) {
     while (*list && strcasecmp(*list, text) != 0) list++;
@@ -29,13 +29,13 @@ static bool rope_needs_nothing(const hf_build *b, const char *type) {
     return text_is_one_of(type, plain) || (own && strcasecmp(type, own) == 0);
 }
 
-static bool doubt_rope(const hf_build *b, gq_error *e) {
+static bool warn_rope(const hf_build *b, gq_error *e) {
     static const char *const by_factor[] = {"linear", "yarn", NULL};
     const json_t *rope = hf_config_rope_full(b->config), *factor = json_object_get(rope, "factor");
     const char *type = json_string_value(json_object_get(rope, "rope_type"));
     if (!type)
         return !json_is_number(factor) || json_number_value(factor) == 1 ||
-               DOUBT(
+               WARN(
                    b, e,
                    "its rotation has a factor of %g, but no rope_type says of what kind: it is left out, and "
                    "long texts may come out worse than in the original",
@@ -43,37 +43,37 @@ static bool doubt_rope(const hf_build *b, gq_error *e) {
     if (rope_needs_nothing(b, type)) return true;
     if (text_is_one_of(type, by_factor) && json_is_number(factor)) return true;
     if (strcasecmp(type, "llama3") == 0 && hf_build_find(b, "rope_freqs.weight")) return true;
-    return DOUBT(b, e,
-                 "rope_type is '%s', which GGUFs of the architecture %s do not support%s: it is left out, "
-                 "and long texts may get worse than with the base model",
-                 type, b->config->arch, text_is_one_of(type, by_factor) ? " without a factor" : "");
+    return WARN(b, e,
+                "rope_type is '%s', which GGUFs of the architecture %s do not support%s: it is left out, "
+                "and long texts may get worse than with the base model",
+                type, b->config->arch, text_is_one_of(type, by_factor) ? " without a factor" : "");
 }
 
 /* ---- the activation ---- */
 
 /* Architectures whose files do not say which activation they have: it is always SiLU. */
-static bool doubt_activation(const hf_build *b, gq_error *e) {
+static bool warn_activation(const hf_build *b, gq_error *e) {
     static const char *const silu[] = {"silu", "swish", "swiglu", NULL};
     const char *act = hf_config_text(b->config, "hidden_act");
     return !act || !b->config->row->folder.is_silu || text_is_one_of(act, silu) ||
-           DOUBT(b, e,
-                 "hidden_act is '%s', but llama.cpp computes silu for the architecture %s: the GGUF will "
-                 "compute something else than the model",
-                 act, b->config->arch);
+           WARN(b, e,
+                "hidden_act is '%s', but llama.cpp computes silu for the architecture %s: the GGUF will "
+                "compute something else than the model",
+                act, b->config->arch);
 }
 
 /* ---- what readers know by the architecture ---- */
 
-static bool doubt_number(const hf_build *b, gq_error *e) {
+static bool warn_number(const hf_build *b, gq_error *e) {
     const arch_folder *f = &b->config->row->folder;
     const json_t *v = f->assumed_key ? hf_config_get(b->config, f->assumed_key) : NULL;
     json_int_t value = json_is_true(v) ? 1 : json_integer_value(v);
     return !(json_is_boolean(v) || json_is_integer(v)) || value == f->assumed ||
-           DOUBT(b, e,
-                 "%.*s is %lld, but for the architecture %s llama.cpp assumes %lld: the GGUF will compute "
-                 "something else than the model",
-                 (int)strcspn(f->assumed_key, "|"), f->assumed_key, (long long)value, b->config->arch,
-                 (long long)f->assumed);
+           WARN(b, e,
+                "%.*s is %lld, but for the architecture %s llama.cpp assumes %lld: the GGUF will compute "
+                "something else than the model",
+                (int)strcspn(f->assumed_key, "|"), f->assumed_key, (long long)value, b->config->arch,
+                (long long)f->assumed);
 }
 
 /* Lists with an entry for each layer. */
@@ -83,7 +83,7 @@ static const char *const layer_lists[] = {
     "indexer_types", "attn_type_list",        "activation_sparsity_pattern"};
 
 /* Merges and pruned models have lists of the model that they were made of. */
-static bool doubt_list_lengths(const hf_build *b, gq_error *e) {
+static bool warn_list_lengths(const hf_build *b, gq_error *e) {
     const hf_config *c = b->config;
     uint64_t bare = c->layers + c->row->bare_layers;
     for (size_t i = 0; i < sizeof layer_lists / sizeof *layer_lists; i++) {
@@ -91,10 +91,10 @@ static bool doubt_list_lengths(const hf_build *b, gq_error *e) {
         if (n == 0 || n == c->layers || n == hf_config_blocks(c) || n == bare || c->target ||
             c->row->folder.stack)
             continue;
-        if (!DOUBT(b, e,
-                   "%s has %zu entries, but the model has %llu layer%s: if layers were removed or "
-                   "duplicated, remove or duplicate their entries",
-                   layer_lists[i], n, (unsigned long long)c->layers, plural_suffix(c->layers)))
+        if (!WARN(b, e,
+                  "%s has %zu entries, but the model has %llu layer%s: if layers were removed or "
+                  "duplicated, remove or duplicate their entries",
+                  layer_lists[i], n, (unsigned long long)c->layers, plural_suffix(c->layers)))
             return false;
     }
     return true;
@@ -109,7 +109,7 @@ static bool layer_is_full(const hf_build *b, uint64_t layer) {
     return layer % period == (g->first_global ? 0 : period - 1);
 }
 
-static bool doubt_layer_kinds(const hf_build *b, gq_error *e) {
+static bool warn_layer_kinds(const hf_build *b, gq_error *e) {
     const arch_graph *g = &b->config->row->graph;
     const json_t *kinds = hf_config_get(b->config, "layer_types");
     bool is_mixed = g->window != WINDOW_CHUNKS; /* of chunks, a file can say that there are none */
@@ -118,13 +118,13 @@ static bool doubt_layer_kinds(const hf_build *b, gq_error *e) {
     for (size_t l = 0; is_mixed && l < json_array_size(kinds) && l < b->config->layers; l++) {
         const char *kind = hf_json_text(json_array_get(kinds, l));
         if (kind && g->window == WINDOW_NONE && strcmp(kind, "sliding_attention") == 0)
-            return DOUBT(b, e,
-                         "layer_types: layer %zu is '%s', but GGUFs of the architecture %s have no sliding "
-                         "window: it attends to all tokens, which differs in texts longer than the window",
-                         l, kind, b->config->arch);
+            return WARN(b, e,
+                        "layer_types: layer %zu is '%s', but GGUFs of the architecture %s have no sliding "
+                        "window: it attends to all tokens, which differs in texts longer than the window",
+                        l, kind, b->config->arch);
         if (kind && b->config->row->folder.layers_by_number &&
             (strcmp(kind, "full_attention") == 0) != layer_is_full(b, l))
-            return DOUBT(
+            return WARN(
                 b, e,
                 "layer_types: layer %zu is '%s', but for the architecture %s llama.cpp has one layer of "
                 "every %u attend to all tokens, the %s: the GGUF will compute something else than the model",
@@ -134,7 +134,7 @@ static bool doubt_layer_kinds(const hf_build *b, gq_error *e) {
 }
 
 /* Layers without a rotation, where readers know them by their number alone. */
-static bool doubt_turned_layers(const hf_build *b, gq_error *e) {
+static bool warn_turned_layers(const hf_build *b, gq_error *e) {
     const hf_config *c = b->config;
     no_rope rule = c->row->graph.no_rope;
     const char *name = rule == ROPE_NOT_FOURTH  ? "no_rope_layers"
@@ -149,10 +149,10 @@ static bool doubt_turned_layers(const hf_build *b, gq_error *e) {
         bool turns = json_integer_value(json_array_get(list, l)) != 0;
         bool expected = all_turn || (l + (rule == ROPE_NOT_FOURTH)) % 4 != 0;
         if (turns != expected)
-            return DOUBT(b, e,
-                         "%s: layer %zu has %sRoPE, but for the architecture %s llama.cpp %s it: the GGUF "
-                         "will compute something else than the model",
-                         name, l, turns ? "" : "no ", c->arch, expected ? "applies" : "does not apply");
+            return WARN(b, e,
+                        "%s: layer %zu has %sRoPE, but for the architecture %s llama.cpp %s it: the GGUF "
+                        "will compute something else than the model",
+                        name, l, turns ? "" : "no ", c->arch, expected ? "applies" : "does not apply");
     }
     return true;
 }
@@ -201,15 +201,15 @@ static bool has_any(const hf_build *b, const char *const *parts) {
     return false;
 }
 
-static bool doubt_said(const hf_build *b, gq_error *e) {
+static bool warn_said(const hf_build *b, gq_error *e) {
     for (size_t i = 0; i < sizeof said_to_be / sizeof *said_to_be; i++) {
         const json_t *said = hf_config_get(b->config, said_to_be[i].keys);
         const char *text = json_string_value(said), *expected = said_to_be[i].text;
         if (expected ? !text || strcmp(text, expected) != 0 : !json_is_true(said)) continue;
         if ((said_to_be[i].with && !has_any(b, said_to_be[i].with)) || has_any(b, said_to_be[i].tensors))
             continue;
-        if (!DOUBT(b, e, "it says that %s, but there is no such tensor: check that the download is complete",
-                   said_to_be[i].what))
+        if (!WARN(b, e, "it says that %s, but there is no such tensor: check that the download is complete",
+                  said_to_be[i].what))
             return false;
     }
     return true;
@@ -247,7 +247,7 @@ static bool head_is_own(const hf_build *b) {
 
 bool hf_build_needs_head(const hf_build *b) { return head_is_own(b) && !saved_without_head(b); }
 
-static bool doubt_head(const hf_build *b, gq_error *e) {
+static bool warn_head(const hf_build *b, gq_error *e) {
     const char *why = saved_without_head(b);
     if (hf_build_find(b, "output.weight") || b->config->target || b->config->row->graph.embeds) return true;
     if (why && head_is_own(b))
@@ -418,16 +418,16 @@ static void missing_add(char *missing, size_t size, const char *name) {
     snprintf(missing + n, size - n, "%s%s", n ? ", " : "", name);
 }
 
-/* missing: the names of tensors of whose absence is told. */
+/* missing: the names of tensors of whose absence is reported. */
 static bool shape_check(const hf_build *b, const arch_shape *s, char *missing, size_t size, gq_error *e) {
     char name[GGUF_MAX_NAME + 1];
     uint64_t n = strchr(s->tensor, '#') ? b->config->layers : 1;
-    bool must = s->when == SHAPE_NEEDED || (s->when == SHAPE_FREE && shape_in_any(b, s, n));
+    bool must = s->when == SHAPE_NEEDED || (s->when == SHAPE_ALL_OR_NONE && shape_in_any(b, s, n));
     for (uint64_t i = 0; i < n; i++) {
         const hf_tensor *t = shape_find(b, s, i, name);
         if (t && !shape_fits(b, s, i, t, e)) return false;
         if (!t && must) return shape_fail_missing(b, name, e);
-        if (!t && s->when == SHAPE_TOLD) missing_add(missing, size, name);
+        if (!t && s->when == SHAPE_WARNED) missing_add(missing, size, name);
     }
     return true;
 }
@@ -444,8 +444,8 @@ static bool shapes_check(const hf_build *b, gq_error *e) {
 
 /* ---- all ---- */
 
-/* Arrays that are turned leave it open whether those are whose shape does not tell. */
-static bool build_check_turned(const hf_build *b, gq_error *e) {
+/* Source tensors that are turned leave it open whether those are whose shape does not tell. */
+static bool check_transposed(const hf_build *b, gq_error *e) {
     if (!b->turned) return true;
     if (b->square)
         return hf_list_fail(b->square->list, b->square->stored, e,
@@ -457,7 +457,7 @@ static bool build_check_turned(const hf_build *b, gq_error *e) {
                           b->turned->name);
 }
 
-static bool build_check_layers(const hf_build *b, gq_error *e) {
+static bool check_layers(const hf_build *b, gq_error *e) {
     uint64_t blocks = hf_config_blocks(b->config);
     bool *has = calloc(blocks + 1, sizeof *has), ok = has || gq_fail_memory(e, blocks);
     for (size_t i = 0; ok && i < b->n; i++) {
@@ -474,8 +474,7 @@ static bool build_check_layers(const hf_build *b, gq_error *e) {
 }
 
 bool hf_build_check(const hf_build *b, gq_error *e) {
-    return build_check_turned(b, e) && build_check_layers(b, e) && doubt_head(b, e) && shapes_check(b, e) &&
-           check_vocabulary(b, e) && doubt_rope(b, e) && doubt_activation(b, e) && doubt_number(b, e) &&
-           doubt_list_lengths(b, e) && doubt_layer_kinds(b, e) && doubt_turned_layers(b, e) &&
-           doubt_said(b, e);
+    return check_transposed(b, e) && check_layers(b, e) && warn_head(b, e) && shapes_check(b, e) &&
+           check_vocabulary(b, e) && warn_rope(b, e) && warn_activation(b, e) && warn_number(b, e) &&
+           warn_list_lengths(b, e) && warn_layer_kinds(b, e) && warn_turned_layers(b, e) && warn_said(b, e);
 }

@@ -16,7 +16,7 @@ static float *numbers_new(uint64_t n, gq_error *e) {
 }
 
 /* A factor for each pair of elements of a head. The bound keeps the config from naming more than any model
- * has, as no array has this size. */
+ * has, as no source tensor has this size. */
 static float *rope_numbers_new(const hf_build *b, uint64_t head_width, gq_error *e) {
     enum { HEAD_MOST = 1 << 16 };
     if (head_width >= 2 && head_width <= HEAD_MOST) return numbers_new(head_width / 2, e);

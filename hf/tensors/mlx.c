@@ -1,12 +1,12 @@
-/* MLX loads a published model, puts its arrays in the order that suits it, and saves them so. A depthwise
+/* MLX loads a published model, puts its source tensors in the order that suits it, and saves them so. A depthwise
  * convolution [C, 1, w] becomes [C, w, 1], experts are stacked under names of their own, the two halves of
- * latent attention are stored apart, and matrices that others turn are turned already. None of that loses
+ * latent attention are stored apart, and matrices that others turn are transposed already. None of that loses
  * anything.
  *
  * Some models keep their norms as differences from 1. Where MLX's own model adds 1 as it runs, as for Gemma,
  * Nemotron and MiniMax M3, the saved norms are the published ones. Where it adds 1 as it loads, the saved
- * norms have it: Qwen3-Next and Qwen 3.5 together with the turned convolutions, Step 3.5 together with the
- * stacked experts' names. A folder of these whose arrays are not changed so is read as published, by MLX and
+ * norms have it: Qwen3-Next and Qwen 3.5 together with the transposed convolutions, Step 3.5 together with the
+ * stacked experts' names. A folder of these whose source tensors are not changed so is read as published, by MLX and
  * here.
  */
 #include <string.h>
@@ -16,7 +16,7 @@
 
 /* ---- marks ---- */
 
-static bool array_is_convolution(const hf_source *s) {
+static bool tensor_is_convolution(const hf_source *s) {
     return s->n_dims == 3 && (name_ends(s->name, "conv1d.weight") || name_ends(s->name, ".conv.weight"));
 }
 
@@ -30,16 +30,16 @@ static bool name_is_mlx(const char *name) {
            name_ends(name, ".mlp.gate.gate_proj.weight");
 }
 
-/* Matrices that the architecture's rules turn, and MLX has turned already. */
-static bool array_is_turned(const hf_build *b, const hf_source *s) {
+/* Matrices that the architecture's rules turn, and MLX has transposed already. */
+static bool tensor_is_transposed(const hf_build *b, const hf_source *s) {
     uint32_t mlx = b->config->row->folder.mlx;
-    if (mlx & MLX_TURNS_QKV)
+    if (mlx & MLX_TRANSPOSES_QKV)
         return name_ends(s->name, "attn.c_attn.weight") && s->n_dims == 2 && s->rows == 3 * s->columns;
-    return (mlx & MLX_TURNS_EXPERTS) && s->n_dims == 3 &&
+    return (mlx & MLX_TRANSPOSES_EXPERTS) && s->n_dims == 3 &&
            name_ends(s->name, "feed_forward.experts.gate_proj.weight");
 }
 
-/* What the arrays of a folder show. */
+/* What the tensors of a folder show. */
 typedef struct mlx_marks {
     const hf_source *turned, *upright; /* convolutions of MLX's shape, and of the original's; the last ones */
     bool has_names, has_turned_matrices, predicts;
@@ -50,9 +50,9 @@ static mlx_marks marks_find(hf_build *b) {
     for (size_t i = 0; i < b->n_sources; i++) {
         hf_source *s = &b->sources[i];
         m.has_names |= name_is_mlx(s->name);
-        m.has_turned_matrices |= array_is_turned(b, s);
+        m.has_turned_matrices |= tensor_is_transposed(b, s);
         m.predicts |= strstr(s->name, "mtp.") != NULL;
-        if (!array_is_convolution(s)) continue;
+        if (!tensor_is_convolution(s)) continue;
         *(convolution_is_turned(s) ? &m.turned : &m.upright) = s;
     }
     return m;
@@ -62,7 +62,7 @@ static mlx_marks marks_find(hf_build *b) {
 static void convolutions_set_upright(hf_build *b) {
     for (size_t i = 0; i < b->n_sources; i++) {
         hf_source *s = &b->sources[i];
-        if (s->coding != HF_PLAIN || !array_is_convolution(s) || !convolution_is_turned(s)) continue;
+        if (s->coding != HF_PLAIN || !tensor_is_convolution(s) || !convolution_is_turned(s)) continue;
         s->shape[2] = s->shape[1], s->shape[1] = 1;
         s->rows = s->shape[0], s->columns = s->shape[2], s->matrix_rows = 1;
     }
@@ -95,7 +95,7 @@ bool hf_mlx_find(hf_build *b, gq_error *e) {
         return hf_config_fail(b->config, e,
                               "the weights were saved by MLX, which multiplies them by some of the config's "
                               "multipliers: use the model's original folder");
-    b->is_turned = m.has_turned_matrices;
+    b->is_transposed = m.has_turned_matrices;
     convolutions_set_upright(b);
     return norms_find(b, &m, e) &&
            hf_folder_warn(

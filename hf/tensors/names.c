@@ -15,12 +15,12 @@
 #include "gguf/facts.h"
 #include "hf/sources/sources.h"
 
-enum { PREDICTING_MOST = 64 };
+enum { MTP_MOST = 64 };
 
 enum { NAME_BYTES = 512 };
 
 /* Compares a name with a rule's, and reads the numbers. *rest: what follows in the name. */
-static bool rule_match(const char *from, const char *name, hf_found *f, const char **rest) {
+static bool rule_match(const char *from, const char *name, hf_match *f, const char **rest) {
     for (; *from; from++) {
         if (*from != '#' && *from != '*') {
             if (*from != *name++) return false;
@@ -44,7 +44,7 @@ static const char *suffix_of(const char *rest, const char *const *suffixes) {
 }
 
 /* Finds the rule of a name behind which one of the suffixes may stand. */
-static bool rules_find(const arch_rule *rules, const char *const *suffixes, const char *name, hf_found *f) {
+static bool rules_find(const arch_rule *rules, const char *const *suffixes, const char *name, hf_match *f) {
     for (; rules && rules->from; rules++) {
         const char *rest;
         if (!rule_match(rules->from, name, f, &rest) || !(f->suffix = suffix_of(rest, suffixes))) continue;
@@ -81,13 +81,13 @@ bool hf_names_replace(char *name, size_t size, const arch_rename *list) {
 /* ---- MTP layers ---- */
 
 /* The key of the config that says how many there are; NULL: none does. */
-static const char *predicting_key(const hf_config *c) {
-    return c->class_row->predicting_key ? c->class_row->predicting_key : c->row->folder.predicting.key;
+static const char *mtp_key(const hf_config *c) {
+    return c->class_row->mtp_key ? c->class_row->mtp_key : c->row->folder.mtp.key;
 }
 
-static bool model_predicts(const hf_config *c) {
-    if (c->class_row->drops_predicting) return false;
-    return predicting_key(c) || c->row->folder.predicting.fixed;
+static bool model_has_mtp(const hf_config *c) {
+    if (c->class_row->drops_mtp) return false;
+    return mtp_key(c) || c->row->folder.mtp.fixed;
 }
 
 /* Returns what follows "mtp.layers.I." and sets I; NULL: the name is no such name. */
@@ -105,24 +105,24 @@ static bool name_write(char *name, size_t size, const char *family, uint64_t lay
            snprintf(name, size, "%s", copy) < (int)size;
 }
 
-bool hf_predicting_rename(const hf_config *c, char *name, size_t size) {
+bool hf_mtp_rename(const hf_config *c, char *name, size_t size) {
     unsigned long long i = 0;
-    if (c->class_row->drops_predicting && (name_behind(name, "mtp.") || name_behind(name, "model.mtp.")))
+    if (c->class_row->drops_mtp && (name_behind(name, "mtp.") || name_behind(name, "model.mtp.")))
         return false;
-    bool is_one = c->row->folder.predicting.is_one, predicts = model_predicts(c);
+    bool is_one = c->row->folder.mtp.is_one, predicts = model_has_mtp(c);
     const char *rest = predicts || is_one ? mtp_layer(name, &i) : NULL;
     if (!rest) {
         if (predicts && name_behind(name, "model.mtp.")) memmove(name, name + 6, strlen(name + 6) + 1);
-        return !(c->predicting == 0 && predicts && name_behind(name, "mtp."));
+        return !(c->mtp == 0 && predicts && name_behind(name, "mtp."));
     }
-    if (c->predicting == 0) return false;
+    if (c->mtp == 0) return false;
     if (!is_one) return name_write(name, size, "model", c->layers + i, rest);
     if (i == 1 && name_behind(rest, "norm."))
         return name_write(name, size, "backbone", c->layers, "post_attention_layernorm.weight");
     return name_write(name, size, "backbone", c->layers, rest);
 }
 
-/* Whether any array is of a layer from `first` on; *last: the largest number of an "mtp." layer, and one. */
+/* Whether any source tensor is of a layer from `first` on; *last: the largest number of an "mtp." layer, and one. */
 static bool list_has_layer(const hf_list *l, uint64_t first, uint64_t *last) {
     bool has = false;
     *last = 0;
@@ -139,33 +139,32 @@ static bool list_has_layer(const hf_list *l, uint64_t first, uint64_t *last) {
     return has;
 }
 
-/* The config of such a draft is its target's: its own layers are those that there are arrays of. */
+/* The config of such a draft model is its target's: its own layers are those that there are source tensors of. */
 static bool stages_count(hf_config *c, const hf_list *l, gq_error *e) {
     unsigned long long n;
     c->layers = 0;
     for (size_t i = 0; i < l->n; i++)
         if (sscanf(l->stored[i].name, "mtp.%9llu.", &n) == 1 && n >= c->layers) c->layers = n + 1;
-    return (c->layers > 0 && c->layers <= PREDICTING_MOST) ||
+    return (c->layers > 0 && c->layers <= MTP_MOST) ||
            hf_config_fail(c, e,
                           "%s: expected 1 to %d layers, but the numbers of tensors under 'mtp.' give %llu",
-                          c->class_name, PREDICTING_MOST, (unsigned long long)c->layers);
+                          c->class_name, MTP_MOST, (unsigned long long)c->layers);
 }
 
-bool hf_predicting_find(hf_config *c, const hf_list *l, gq_error *e) {
-    const arch_predicting *r = &c->row->folder.predicting;
-    const char *key = predicting_key(c);
+bool hf_mtp_find(hf_config *c, const hf_list *l, gq_error *e) {
+    const arch_mtp *r = &c->row->folder.mtp;
+    const char *key = mtp_key(c);
     uint32_t n = r->fixed;
     uint64_t counted;
-    c->predicting = 0;
+    c->mtp = 0;
     if (c->class_row->has_stages) return stages_count(c, l, e);
-    if (!model_predicts(c)) return true;
+    if (!model_has_mtp(c)) return true;
     if (key && !hf_config_u32_or(c, key, 0, &n, e)) return false;
     bool has = list_has_layer(l, c->layers, &counted);
-    if (n == 0 && r->counts && counted <= PREDICTING_MOST) n = (uint32_t)counted;
-    if (n > PREDICTING_MOST)
-        return hf_config_fail(c, e, "%s is %u, expected at most %d", key, n, PREDICTING_MOST);
+    if (n == 0 && r->counts && counted <= MTP_MOST) n = (uint32_t)counted;
+    if (n > MTP_MOST) return hf_config_fail(c, e, "%s is %u, expected at most %d", key, n, MTP_MOST);
     if (r->most && n > r->most) return hf_config_fail(c, e, "%s is %u, expected at most %u", key, n, r->most);
-    c->predicting = has ? n : 0;
+    c->mtp = has ? n : 0;
     return has || n == 0 || !key ||
            hf_folder_warn(
                l->folder, "", e,
@@ -181,11 +180,11 @@ static bool name_is_buffer(const char *name) {
         name, NAMES(".attention.masked_bias", ".attention.bias", "inv_freq", ".cos_cached", ".sin_cached"));
 }
 
-static hf_name_result spelling_find(const hf_build *b, const char *spelled, hf_found *f) {
+static hf_name_result spelling_find(const hf_build *b, const char *spelled, hf_match *f) {
     char name[NAME_BYTES];
     snprintf(name, sizeof name, "%s", spelled);
     if (!hf_names_replace(name, sizeof name, b->arch->renames)) return HF_NAME_TOO_LONG;
-    if (!hf_predicting_rename(b->config, name, sizeof name)) return HF_NAME_LEFT_OUT;
+    if (!hf_mtp_rename(b->config, name, sizeof name)) return HF_NAME_LEFT_OUT;
     if (name_is_buffer(name)) return HF_NAME_LEFT_OUT;
     static const char *const suffixes[] = {"", ".weight", ".bias", NULL};
     const arch_rule *mlx = b->config->row->folder.mlx & MLX_NO_NAMES ? NULL : hf_mlx_rules;
@@ -201,7 +200,7 @@ static void respelled_add(hf_respelled *r, const char *name, const char *prefix)
 }
 
 /* What begins the names of a model as a whole, and is missing where its trunk was saved alone. */
-static hf_name_result completed_find(hf_build *b, const char *stored, const char *name, hf_found *f) {
+static hf_name_result completed_find(hf_build *b, const char *stored, const char *name, hf_match *f) {
     static const char *const prefixes[] = {"model.", "transformer.", "gpt_neox.", "backbone."};
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
         char whole[NAME_BYTES];
@@ -216,7 +215,7 @@ static hf_name_result completed_find(hf_build *b, const char *stored, const char
     return HF_NAME_UNKNOWN;
 }
 
-hf_name_result hf_names_find_rule(hf_build *b, const char *stored, hf_found *f) {
+hf_name_result hf_names_find_rule(hf_build *b, const char *stored, hf_match *f) {
     char name[NAME_BYTES];
     if (snprintf(name, sizeof name, "%s", stored) >= (int)sizeof name) return HF_NAME_TOO_LONG;
     bool fits = hf_names_replace(name, sizeof name, hf_common_renames);
@@ -233,7 +232,7 @@ hf_name_result hf_names_find_rule(hf_build *b, const char *stored, hf_found *f) 
 
 /* ---- projectors ---- */
 
-static hf_name_result projector_spelling_find(const arch_projector *row, const char *spelled, hf_found *f) {
+static hf_name_result projector_spelling_find(const arch_projector *row, const char *spelled, hf_match *f) {
     /* bounds of what flows through a tensor, besides the usual ones */
     static const char *const suffixes[] = {"",           ".weight",     ".bias",       ".input_max",
                                            ".input_min", ".output_max", ".output_min", NULL};
@@ -246,7 +245,7 @@ static hf_name_result projector_spelling_find(const arch_projector *row, const c
                : HF_NAME_UNKNOWN;
 }
 
-hf_name_result hf_names_find_projector_rule(const arch_projector *row, const char *name, hf_found *f) {
+hf_name_result hf_names_find_projector_rule(const arch_projector *row, const char *name, hf_match *f) {
     char longer[NAME_BYTES];
     const char *spelled[] = {name, name_behind(name, "model."), longer};
     bool taken = false;
@@ -350,7 +349,7 @@ bool hf_names_find_source(const hf_build *b, const char *name, char *to, size_t 
 
 bool hf_names_warn(const hf_build *b, gq_error *e) {
     const hf_respelled *more = &b->completed, *less = &b->shortened;
-    /* The class of a trunk says by its own name that its arrays begin so. */
+    /* The class of a trunk says by its own name that its source tensors begin so. */
     bool is_trunk = name_ends(b->config->class_name, "Model") || b->config->target;
     return (more->n == 0 || is_trunk ||
             hf_folder_warn(b->list->folder, "", e,
@@ -381,7 +380,7 @@ static bool name_as_pattern(const char *name, char *to, size_t size, const char 
     return k + 1 < size;
 }
 
-/* Writes a rule's name with the numbers of an array's. */
+/* Writes a rule's name with the numbers of a source tensor's. */
 static void rule_spell(const char *from, const char *const numbers[2], char *to, size_t size) {
     size_t k = 0;
     for (; *from && k + 24 < size; from++) {
@@ -394,7 +393,7 @@ static void rule_spell(const char *from, const char *const numbers[2], char *to,
     to[k] = 0;
 }
 
-/* Finds the rule whose name is most like an array's. NULL: none is. */
+/* Finds the rule whose name is most like a source tensor's. NULL: none is. */
 static const char *rule_nearest(const hf_build *b, const char *pattern) {
     enum { FAR = 25 }; /* some twelve letters: names have 20 to 60 */
     const arch_rule *const lists[] = {b->config->class_row->rules, b->arch->rules, b->arch->more,

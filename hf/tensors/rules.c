@@ -81,7 +81,7 @@ const arch_rule hf_common_rules[] = {
     P("mlp.shared_expert_gate", "ffn_gate_inp_shexp"),
     W_RULES(P, "feed_forward.w", ""),
     FFN_RULES(P, "feed_forward.", "_proj", ""),
-    /* blocks that predict further tokens */
+    /* MTP layers */
     P("eh_proj", "nextn.eh_proj"),
     P("enorm", "nextn.enorm"),
     P("hnorm", "nextn.hnorm"),

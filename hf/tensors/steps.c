@@ -1,5 +1,5 @@
 /* Stage 3, steps: what becomes of a source tensor whose name has a rule (ARCH_STEPS, arch/rules.h). A step makes a view
- * of it (split, swap, cut: hf/sources/view.h), in which the last dimension is a row, and gives the view to one tensor or to
+ * of it (split, swap, cut: hf/sources/view.c), in which the last dimension is a row, and gives the view to one tensor or to
  * several. Sizes on which the config and a source tensor disagree are found by a split or a cut that does not work out.
  *
  * Here are those that many kinds of tensors need; steps_attention.c, steps_experts.c,
@@ -14,7 +14,7 @@
 #include "base/checked.h"
 #include "hf/sources/sources.h"
 
-static bool step_finish_piece(hf_build *b, const hf_found *f, hf_piece *p, gq_error *e) {
+static bool step_finish_piece(hf_build *b, const hf_match *f, hf_piece *p, gq_error *e) {
     if (!p) return false;
     bool is_norm = name_ends(f->source->name, "norm.weight") || name_ends(f->rule->to, "nextn.enorm") ||
                    name_ends(f->rule->to, "nextn.hnorm");
@@ -22,20 +22,20 @@ static bool step_finish_piece(hf_build *b, const hf_found *f, hf_piece *p, gq_er
            name_ends(f->source->name, "linear_attn.norm.weight") || hf_piece_add_op(p, HF_ADD, 1, e);
 }
 
-bool hf_step_plain(hf_build *b, const hf_found *f, gq_error *e) {
-    hf_view v = hf_found_view(f);
+bool hf_step_plain(hf_build *b, const hf_match *f, gq_error *e) {
+    hf_view v = hf_match_view(f);
     return step_finish_piece(b, f, hf_build_view(b, f, 0, &v, e), e);
 }
 
-bool hf_step_drop(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_drop(hf_build *b, const hf_match *f, gq_error *e) {
     (void)b, (void)f, (void)e;
     return true;
 }
 
-bool hf_step_shared_next(hf_build *b, const hf_found *f, gq_error *e) {
-    bool each = b->config->row->folder.predicting.for_each;
-    for (uint64_t i = 0; i < (each ? b->config->predicting : 1); i++) {
-        hf_found g = *f;
+bool hf_step_shared_next(hf_build *b, const hf_match *f, gq_error *e) {
+    bool each = b->config->row->folder.mtp.for_each;
+    for (uint64_t i = 0; i < (each ? b->config->mtp : 1); i++) {
+        hf_match g = *f;
         g.layer = b->config->layers + i;
         if (!hf_step_plain(b, &g, e)) return false;
     }
@@ -44,23 +44,23 @@ bool hf_step_shared_next(hf_build *b, const hf_found *f, gq_error *e) {
 
 /* ---- shape ---- */
 
-bool hf_step_squeeze(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_squeeze(hf_build *b, const hf_match *f, gq_error *e) {
     hf_view v = hf_view_squeezed(f->source);
     return hf_build_view(b, f, 0, &v, e) != NULL;
 }
 
-bool hf_step_turned(hf_build *b, const hf_found *f, gq_error *e) {
-    hf_view v = hf_found_view(f);
-    if (v.n_dims < 2 || b->is_turned) return hf_step_plain(b, f, e);
+bool hf_step_transposed(hf_build *b, const hf_match *f, gq_error *e) {
+    hf_view v = hf_match_view(f);
+    if (v.n_dims < 2 || b->is_transposed) return hf_step_plain(b, f, e);
     hf_view_swap(&v, v.n_dims - 2, v.n_dims - 1);
     return hf_build_view(b, f, 0, &v, e) != NULL;
 }
 
-bool hf_step_turned_halves(hf_build *b, const hf_found *f, gq_error *e) {
-    if (f->source->n_dims != 3 || hf_found_view(f).count[2] % 2)
-        return hf_found_fail_shape(f, e, "rows that two divides: %" PRIu64, (uint64_t)(2));
+bool hf_step_transposed_halves(hf_build *b, const hf_match *f, gq_error *e) {
+    if (f->source->n_dims != 3 || hf_match_view(f).count[2] % 2)
+        return hf_match_fail_shape(f, e, "rows that two divides: %" PRIu64, (uint64_t)(2));
     for (unsigned i = 0; i < 2; i++) {
-        hf_view v = hf_found_view(f);
+        hf_view v = hf_match_view(f);
         uint64_t half = v.count[2] / 2;
         hf_view_swap(&v, 1, 2);
         if (!hf_view_cut(&v, 1, i * half, half, 1) || !hf_build_view(b, f, i, &v, e)) return false;
@@ -68,72 +68,72 @@ bool hf_step_turned_halves(hf_build *b, const hf_found *f, gq_error *e) {
     return true;
 }
 
-bool hf_step_halves(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_halves(hf_build *b, const hf_match *f, gq_error *e) {
     uint32_t dim = f->source->n_dims > 2 ? 1 : 0;
-    if (hf_found_view(f).count[dim] % 2)
-        return hf_found_fail_shape(f, e, "rows that two divides: %" PRIu64, (uint64_t)(2));
+    if (hf_match_view(f).count[dim] % 2)
+        return hf_match_fail_shape(f, e, "rows that two divides: %" PRIu64, (uint64_t)(2));
     return hf_build_equal_parts(b, f, dim, 2, e);
 }
 
-bool hf_step_of_stack(hf_build *b, const hf_found *f, gq_error *e) {
-    hf_found at = *f;
+bool hf_step_of_stack(hf_build *b, const hf_match *f, gq_error *e) {
+    hf_match at = *f;
     uint64_t each = b->config->layers / 2, rows = hf_view_of(f->source).count[0];
-    unsigned n = hf_found_names(f);
+    unsigned n = hf_match_names(f);
     if (f->layer >= each)
-        return hf_found_fail(f, e, "layer %llu, but a stack has %llu", (unsigned long long)f->layer,
+        return hf_match_fail(f, e, "layer %llu, but a stack has %llu", (unsigned long long)f->layer,
                              (unsigned long long)each);
     if (rows % n)
-        return hf_found_fail(f, e, "%llu rows, expected a multiple of %u", (unsigned long long)rows, n);
+        return hf_match_fail(f, e, "%llu rows, expected a multiple of %u", (unsigned long long)rows, n);
     if (strstr(f->rule->from, ".H_module.")) at.layer += each;
     return hf_build_equal_parts(b, &at, 0, n, e);
 }
 
 /* A matrix has a row for each head. */
-bool hf_step_flat(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_flat(hf_build *b, const hf_match *f, gq_error *e) {
     hf_view v = hf_view_of(f->source);
     uint32_t head = 0;
     if (f->source->rows > 1 && !hf_config_u32(b->config, "head_size|head_dim", &head, e)) return false;
     if (head && f->source->columns != head)
-        return hf_found_fail(f, e, "%llu columns, expected %u, the width of a head by the config",
+        return hf_match_fail(f, e, "%llu columns, expected %u, the width of a head by the config",
                              (unsigned long long)f->source->columns, head);
     return hf_build_shaped(b, f, 0, &v, 1, (uint64_t[]){f->source->rows * f->source->columns}, e) != NULL;
 }
 
-static hf_piece *build_column(hf_build *b, const hf_found *f, gq_error *e) {
+static hf_piece *build_column(hf_build *b, const hf_match *f, gq_error *e) {
     hf_view v = hf_view_of(f->source);
     if (v.n_dims < VIEW_DIMS) v.count[v.n_dims] = v.stride[v.n_dims] = 1, v.n_dims++;
     return hf_build_view(b, f, 0, &v, e);
 }
 
-bool hf_step_column(hf_build *b, const hf_found *f, gq_error *e) { return build_column(b, f, e) != NULL; }
+bool hf_step_column(hf_build *b, const hf_match *f, gq_error *e) { return build_column(b, f, e) != NULL; }
 
 /* ---- arithmetic ---- */
 
-bool hf_step_negative_exp_column(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_negative_exp_column(hf_build *b, const hf_match *f, gq_error *e) {
     hf_piece *p = build_column(b, f, e);
     return p && hf_piece_add_op(p, HF_NEGATIVE_EXP, 0, e);
 }
 
-bool hf_step_negative_exp(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_negative_exp(hf_build *b, const hf_match *f, gq_error *e) {
     return hf_build_with_op(b, f, HF_NEGATIVE_EXP, 0, e);
 }
 
-bool hf_step_add_one(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_add_one(hf_build *b, const hf_match *f, gq_error *e) {
     return hf_build_with_op(b, f, HF_ADD, 1, e);
 }
 
-bool hf_step_softplus(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_softplus(hf_build *b, const hf_match *f, gq_error *e) {
     return hf_build_with_op(b, f, HF_SOFTPLUS, 0, e);
 }
 
-bool hf_step_norm_plamo(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_norm_plamo(hf_build *b, const hf_match *f, gq_error *e) {
     double added = strstr(f->rule->to, "post_attention_norm") ? 1.0 / 5
                    : strstr(f->rule->to, "post_ffw_norm")     ? 1 / (5 * sqrt(5))
                                                               : 1;
     return hf_build_with_op(b, f, HF_ADD, added, e);
 }
 
-/* The mean of an array's absolute values. Sums are of binary64: the converter's differ in the last place. */
+/* The mean of a source tensor's absolute values. Sums are of binary64: the converter's differ in the last place. */
 static bool mean_absolute(const hf_source *s, float *mean, gq_error *e) {
     enum { STRIP_ELEMENTS = 1 << 16 };
     float *x = malloc(STRIP_ELEMENTS * sizeof *x);
@@ -155,7 +155,7 @@ static bool mean_absolute(const hf_source *s, float *mean, gq_error *e) {
                                           "a weight is not finite: the file is damaged; download it again"));
 }
 
-bool hf_step_ternary(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_ternary(hf_build *b, const hf_match *f, gq_error *e) {
     float mean;
     hf_piece *p = hf_build_whole(b, f, e);
     if (!p || f->source->coding != HF_PLAIN || f->source->stored->n == 0) return p;
@@ -163,17 +163,17 @@ bool hf_step_ternary(hf_build *b, const hf_found *f, gq_error *e) {
            hf_piece_add_op(p, HF_ROUND_TERNARY, (double)(1 / (mean > 1e-5f ? mean : 1e-5f)), e);
 }
 
-bool hf_step_zero(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_zero(hf_build *b, const hf_match *f, gq_error *e) {
     const hf_source *s = f->source;
     (void)b;
     for (uint64_t i = 0, n; i < s->columns; i += n) {
         float x[256];
         n = s->columns - i < 256 ? s->columns - i : 256;
-        if (s->n_dims != 1) return hf_found_fail_shape(f, e, "what fits a bias");
+        if (s->n_dims != 1) return hf_match_fail_shape(f, e, "what fits a bias");
         if (!hf_changed_read(s, 0, 1, i, n, tensor_type_of(GGUF_F32), x, e)) return false;
         for (uint64_t k = 0; k < n; k++)
             if (x[k] != 0)
-                return hf_found_fail(f, e, "element %llu is %g, expected 0: GGUFs have no such bias",
+                return hf_match_fail(f, e, "element %llu is %g, expected 0: GGUFs have no such bias",
                                      (unsigned long long)(i + k), (double)x[k]);
     }
     return true;

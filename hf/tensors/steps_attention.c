@@ -19,47 +19,47 @@ static bool view_permute(hf_view *v, uint32_t dim, uint64_t heads) {
     return true;
 }
 
-static bool step_permute(hf_build *b, const hf_found *f, uint64_t heads, gq_error *e) {
-    hf_view v = hf_found_view(f);
+static bool step_permute(hf_build *b, const hf_match *f, uint64_t heads, gq_error *e) {
+    hf_view v = hf_match_view(f);
     if (v.n_dims > 2 || (v.n_dims < 2 && strcmp(f->suffix, ".weight") == 0))
-        return hf_found_fail(f, e, "%u dimensions, expected a matrix", v.n_dims);
+        return hf_match_fail(f, e, "%u dimensions, expected a matrix", v.n_dims);
     if (!view_permute(&v, 0, heads))
-        return hf_found_fail_shape(f, e, "rows that the number of heads divides: %" PRIu64,
+        return hf_match_fail_shape(f, e, "rows that the number of heads divides: %" PRIu64,
                                    (uint64_t)(heads));
     return hf_build_reordered(b, f, &v, e);
 }
 
-bool hf_step_permute_q(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_permute_q(hf_build *b, const hf_match *f, gq_error *e) {
     return step_permute(b, f, b->sizes.heads, e);
 }
 
-bool hf_step_permute_k(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_permute_k(hf_build *b, const hf_match *f, gq_error *e) {
     return step_permute(b, f, b->sizes.kv_heads, e);
 }
 
-bool hf_step_permute_k_deci(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_permute_k_deci(hf_build *b, const hf_match *f, gq_error *e) {
     return step_permute(b, f, hf_deci_kv_heads(b->config, b->sizes.heads, b->sizes.kv_heads, f->layer), e);
 }
 
 /* chameleon's norms of queries and keys have a row for each part of a cluster, all alike, of which the converter takes
  * the first. */
-static bool step_first_turned(hf_build *b, const hf_found *f, uint64_t heads, gq_error *e) {
+static bool step_first_turned(hf_build *b, const hf_match *f, uint64_t heads, gq_error *e) {
     uint64_t head = f->source->columns, ne[2] = {head, heads};
     if (f->source->n_dims != 2 || head % 2 != 0)
-        return hf_found_fail(f, e, "expected rows of an even number of elements");
+        return hf_match_fail(f, e, "expected rows of an even number of elements");
     hf_view v = {.n_dims = 3, .count = {heads, head / 2, 2}, .stride = {0, 1, head / 2}};
     return hf_build_shaped(b, f, 0, &v, 2, ne, e) != NULL;
 }
 
-bool hf_step_first_turned_q(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_first_turned_q(hf_build *b, const hf_match *f, gq_error *e) {
     return step_first_turned(b, f, b->sizes.heads, e);
 }
 
-bool hf_step_first_turned_k(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_first_turned_k(hf_build *b, const hf_match *f, gq_error *e) {
     return step_first_turned(b, f, b->sizes.kv_heads, e);
 }
 
-bool hf_step_draft_heads(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_draft_heads(hf_build *b, const hf_match *f, gq_error *e) {
     bool has_halves;
     if (!hf_config_bool_or(b->config, "rope_is_neox_style", true, &has_halves, e)) return false;
     if (has_halves) return hf_step_plain(b, f, e);
@@ -67,18 +67,18 @@ bool hf_step_draft_heads(hf_build *b, const hf_found *f, gq_error *e) {
     uint64_t width = b->sizes.head_width;
     if (v.n_dims == 0 || v.n_dims > 2 || width < 2 || width % 2 || !hf_view_split(&v, 0, width) ||
         !hf_view_split(&v, 1, 2))
-        return hf_found_fail(f, e, "its rows are no heads of %llu, an even number",
+        return hf_match_fail(f, e, "its rows are no heads of %llu, an even number",
                              (unsigned long long)width);
     hf_view_swap(&v, 1, 2);
     return hf_build_reordered(b, f, &v, e);
 }
 
 /* talkie turns its heads in the other direction. */
-bool hf_step_turned_back(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_turned_back(hf_build *b, const hf_match *f, gq_error *e) {
     hf_view whole = hf_view_of(f->source);
     uint64_t width = b->sizes.head_width, rows = whole.count[0];
     if (whole.n_dims != 2 || width == 0 || width % 2 || rows % width)
-        return hf_found_fail(f, e, "%llu rows, expected heads of %llu", (unsigned long long)rows,
+        return hf_match_fail(f, e, "%llu rows, expected heads of %llu", (unsigned long long)rows,
                              (unsigned long long)width);
     uint64_t half = width / 2, n = rows / half;
     hf_tensor *t = hf_build_parts(b, f, n, e);
@@ -92,7 +92,7 @@ bool hf_step_turned_back(hf_build *b, const hf_found *f, gq_error *e) {
 
 /* plamo's query head i has the keys of head i modulo their number; readers give a head of keys to neighbours. These are
  * rows of the queries' matrix, and columns of the output's. */
-bool hf_step_tiled_heads(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_tiled_heads(hf_build *b, const hf_match *f, gq_error *e) {
     uint32_t shared, dim = strcmp(f->rule->to, "blk.#.attn_output") == 0;
     hf_view v = hf_view_of(f->source);
     uint64_t heads = b->sizes.heads, width = b->sizes.head_width;
@@ -103,7 +103,7 @@ bool hf_step_tiled_heads(hf_build *b, const hf_found *f, gq_error *e) {
                               (unsigned long long)heads, shared);
     if (v.n_dims != 2 || width == 0 || v.count[dim] != heads * width || !hf_view_split(&v, dim, width) ||
         !hf_view_split(&v, dim, heads / shared))
-        return hf_found_fail(f, e, "its shape is not that of %llu heads of %llu", (unsigned long long)heads,
+        return hf_match_fail(f, e, "its shape is not that of %llu heads of %llu", (unsigned long long)heads,
                              (unsigned long long)width);
     hf_view_swap(&v, dim, dim + 1);
     return hf_build_reordered(b, f, &v, e);
@@ -111,7 +111,7 @@ bool hf_step_tiled_heads(hf_build *b, const hf_found *f, gq_error *e) {
 
 /* glm4's heads turn pairs of neighbours; with sections for images, readers turn halves. A head's part that does not turn
  * stays. */
-bool hf_step_glm_halves(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_glm_halves(hf_build *b, const hf_match *f, gq_error *e) {
     const json_t *rope = b->config->rope, *part = json_object_get(rope, "partial_rotary_factor");
     double factor = 0.5;
     if (!json_object_get(rope, "mrope_section")) return hf_step_plain(b, f, e);
@@ -121,7 +121,7 @@ bool hf_step_glm_halves(hf_build *b, const hf_found *f, gq_error *e) {
     uint64_t width = b->sizes.head_width, rows = whole.n_dims ? whole.count[0] : 0,
              turned = factor >= 0 && factor <= 1 ? (uint64_t)((double)width * factor) : 1;
     if (whole.n_dims > 2 || width == 0 || rows != heads * width || turned % 2)
-        return hf_found_fail(f, e, "%llu rows, expected %llu heads of %llu, of which an even part turns",
+        return hf_match_fail(f, e, "%llu rows, expected %llu heads of %llu, of which an even part turns",
                              (unsigned long long)rows, (unsigned long long)heads, (unsigned long long)width);
     uint64_t n = rows / width;
     unsigned parts = turned < width ? 3 : 2; /* even rows, odd rows, the rest */
@@ -130,7 +130,7 @@ bool hf_step_glm_halves(hf_build *b, const hf_found *f, gq_error *e) {
         hf_view v = whole;
         uint64_t k = i % parts, at = i / parts * width + (k < 2 ? k : turned);
         if (!hf_view_cut(&v, 0, at, k < 2 ? turned / 2 : width - turned, k < 2 ? 2 : 1))
-            return hf_found_fail(f, e, "its rows are no heads");
+            return hf_match_fail(f, e, "its rows are no heads");
         if (!hf_build_piece(f, t, i, &v, e)) return false;
     }
     return t != NULL;
@@ -144,26 +144,26 @@ static bool group_part(hf_view *v, uint64_t group, uint64_t first, uint64_t n) {
 }
 
 /* Rows in groups of queries, a key, a value: three views. */
-static bool qkv_views(const hf_build *b, const hf_found *f, uint64_t groups, hf_view part[3], gq_error *e) {
+static bool qkv_views(const hf_build *b, const hf_match *f, uint64_t groups, hf_view part[3], gq_error *e) {
     uint64_t heads = b->sizes.heads, width = heads ? b->sizes.width / heads : 0;
     if (groups == 0 || heads % groups != 0 || width == 0 ||
-        hf_found_view(f).count[0] != (heads + 2 * groups) * width)
-        return hf_found_fail_shape(
+        hf_match_view(f).count[0] != (heads + 2 * groups) * width)
+        return hf_match_fail_shape(
             f, e, "rows that heads, groups and width of heads; groups divides: %" PRIu64, (uint64_t)(groups));
     uint64_t queries = heads / groups * width, group = queries + 2 * width;
     const uint64_t first[3] = {0, queries, queries + width}, n[3] = {queries, width, width};
     for (int i = 0; i < 3; i++) {
-        part[i] = hf_found_view(f);
+        part[i] = hf_match_view(f);
         if (!group_part(&part[i], group, first[i], n[i]))
-            return hf_found_fail_shape(f, e, "rows that rows of a group divides: %" PRIu64,
+            return hf_match_fail_shape(f, e, "rows that rows of a group divides: %" PRIu64,
                                        (uint64_t)(group));
     }
     return true;
 }
 
 /* One tensor of three views, in order. */
-static bool build_three(hf_build *b, const hf_found *f, const hf_view part[3], gq_error *e) {
-    hf_view v = hf_found_view(f);
+static bool build_three(hf_build *b, const hf_match *f, const hf_view part[3], gq_error *e) {
+    hf_view v = hf_match_view(f);
     uint64_t ne[2] = {v.count[v.n_dims > 1 ? v.n_dims - 1 : 0], v.count[0]};
     hf_tensor *t = hf_build_tensor(b, f, 0, 3, v.n_dims > 1 ? 2 : 1, ne, e);
     for (size_t i = 0; t && i < 3; i++)
@@ -171,22 +171,22 @@ static bool build_three(hf_build *b, const hf_found *f, const hf_view part[3], g
     return t != NULL;
 }
 
-bool hf_step_qkv_groups(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_qkv_groups(hf_build *b, const hf_match *f, gq_error *e) {
     uint32_t groups;
     hf_view part[3] = {0};
     return hf_config_u32_or(b->config, "num_kv_heads|n_head_kv", 1, &groups, e) &&
            qkv_views(b, f, groups ? groups : 1, part, e) && build_three(b, f, part, e);
 }
 
-bool hf_step_qkv_heads(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_qkv_heads(hf_build *b, const hf_match *f, gq_error *e) {
     hf_view part[3] = {0};
     return qkv_views(b, f, b->sizes.heads, part, e) && build_three(b, f, part, e);
 }
 
-bool hf_step_qkv_groups_3(hf_build *b, const hf_found *f, gq_error *e) {
-    hf_view part[3] = {0}, whole = hf_found_view(f);
+bool hf_step_qkv_groups_3(hf_build *b, const hf_match *f, gq_error *e) {
+    hf_view part[3] = {0}, whole = hf_match_view(f);
     if (!qkv_views(b, f, b->sizes.kv_heads, part, e)) return false;
-    if (whole.n_dims != 2) return hf_found_fail(f, e, "%u dimensions, expected a matrix", whole.n_dims);
+    if (whole.n_dims != 2) return hf_match_fail(f, e, "%u dimensions, expected a matrix", whole.n_dims);
     for (unsigned i = 0; i < 3; i++) {
         uint64_t rows = part[i].count[0] * part[i].count[1],
                  heads = i == 0 ? b->sizes.heads : b->sizes.kv_heads;
@@ -194,7 +194,7 @@ bool hf_step_qkv_groups_3(hf_build *b, const hf_found *f, gq_error *e) {
         /* Within a group the heads stand whole: rows (group, head, width), of which width is permuted. */
         if (!hf_view_split(&part[i], 1, width) ||
             (i < 2 && (width % 2 != 0 || !hf_view_split(&part[i], 2, width / 2))))
-            return hf_found_fail_shape(f, e, "rows that the width of a head divides: %" PRIu64,
+            return hf_match_fail_shape(f, e, "rows that the width of a head divides: %" PRIu64,
                                        (uint64_t)(width));
         if (i < 2) hf_view_swap(&part[i], 2, 3);
         if (!hf_build_shaped(b, f, i, &part[i], 2, ne, e)) return false;
@@ -203,72 +203,72 @@ bool hf_step_qkv_groups_3(hf_build *b, const hf_found *f, gq_error *e) {
 }
 
 /* Rows of several tensors one behind the other. */
-static bool step_split_rows(hf_build *b, const hf_found *f, const uint64_t *rows, unsigned n, gq_error *e) {
+static bool step_split_rows(hf_build *b, const hf_match *f, const uint64_t *rows, unsigned n, gq_error *e) {
     uint64_t first = 0;
     for (unsigned i = 0; i < n; first += rows[i++]) {
-        hf_view v = hf_found_view(f);
+        hf_view v = hf_match_view(f);
         if (!hf_view_cut(&v, 0, first, rows[i], 1))
-            return hf_found_fail_shape(f, e, "rows that rows of a part divides: %" PRIu64,
+            return hf_match_fail_shape(f, e, "rows that rows of a part divides: %" PRIu64,
                                        (uint64_t)(rows[i]));
         if (!hf_build_view(b, f, i, &v, e)) return false;
     }
-    return first == hf_found_view(f).count[0] ||
-           hf_found_fail_shape(f, e, "rows that rows of all parts divides: %" PRIu64, (uint64_t)(first));
+    return first == hf_match_view(f).count[0] ||
+           hf_match_fail_shape(f, e, "rows that rows of all parts divides: %" PRIu64, (uint64_t)(first));
 }
 
-bool hf_step_split_qkv(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_split_qkv(hf_build *b, const hf_match *f, gq_error *e) {
     uint64_t width = b->sizes.head_width, kv = b->sizes.kv_heads * width;
     return step_split_rows(b, f, (uint64_t[]){b->sizes.heads * width, kv, kv}, 3, e);
 }
 
-bool hf_step_split_qkv_pairs(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_split_qkv_pairs(hf_build *b, const hf_match *f, gq_error *e) {
     uint64_t width = b->sizes.head_width, first = 0;
     const uint64_t heads[3] = {b->sizes.heads, b->sizes.kv_heads, b->sizes.kv_heads};
     for (unsigned i = 0; i < 3; first += heads[i++] * width) {
-        hf_view v = hf_found_view(f);
+        hf_view v = hf_match_view(f);
         uint64_t ne[2] = {v.count[v.n_dims - 1], heads[i] * width};
         if (v.n_dims != 2 || !hf_view_cut(&v, 0, first, ne[1], 1) ||
             (i < 2 && !view_permute(&v, 0, heads[i])))
-            return hf_found_fail_shape(f, e, "rows that the number of heads divides: %" PRIu64,
+            return hf_match_fail_shape(f, e, "rows that the number of heads divides: %" PRIu64,
                                        (uint64_t)(heads[i]));
         if (!hf_build_shaped(b, f, i, &v, 2, ne, e)) return false;
     }
-    return first == hf_found_view(f).count[0] ||
-           hf_found_fail_shape(f, e, "rows that rows of all parts divides: %" PRIu64, (uint64_t)(first));
+    return first == hf_match_view(f).count[0] ||
+           hf_match_fail_shape(f, e, "rows that rows of all parts divides: %" PRIu64, (uint64_t)(first));
 }
 
 /* Queries and keys have heads of the size that the model projects to. */
-bool hf_step_qkv_turned(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_qkv_turned(hf_build *b, const hf_match *f, gq_error *e) {
     uint32_t width;
     if (!hf_config_u32_or(b->config, "projection_head_dim", 0, &width, e)) return false;
     if (width == 0) width = b->sizes.head_width;
     const uint64_t heads[3] = {b->sizes.heads, b->sizes.kv_heads, b->sizes.kv_heads};
-    hf_view part[3] = {hf_found_view(f), hf_found_view(f), hf_found_view(f)};
+    hf_view part[3] = {hf_match_view(f), hf_match_view(f), hf_match_view(f)};
     uint64_t first = 0, rows = mul_sat(heads[0] + 2 * heads[1], width);
     if (part[0].n_dims != 2 || part[0].count[0] != rows)
-        return hf_found_fail_shape(f, e, "rows that rows of queries, keys and values divides: %" PRIu64,
+        return hf_match_fail_shape(f, e, "rows that rows of queries, keys and values divides: %" PRIu64,
                                    (uint64_t)(rows));
     for (unsigned i = 0; i < 3; first += heads[i++] * width)
         if (!hf_view_cut(&part[i], 0, first, heads[i] * width, 1) ||
             (i < 2 && !view_permute(&part[i], 0, heads[i])))
-            return hf_found_fail_shape(f, e, "rows that the number of heads divides: %" PRIu64,
+            return hf_match_fail_shape(f, e, "rows that the number of heads divides: %" PRIu64,
                                        (uint64_t)(heads[i]));
     return build_three(b, f, part, e);
 }
 
-bool hf_step_join_qkv(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_join_qkv(hf_build *b, const hf_match *f, gq_error *e) {
     const char *at = strstr(f->source->name, "_proj");
     const char *part = at && at > f->source->name ? memchr("qkv", at[-1], 3) : NULL;
     hf_view v = hf_view_of(f->source);
     if (!part || (v.n_dims != 1 && v.n_dims != 2))
-        return hf_found_fail(f, e, "expected a matrix of queries, keys or values, or its bias");
+        return hf_match_fail(f, e, "expected a matrix of queries, keys or values, or its bias");
     uint64_t rows = v.count[0], ne[2] = {v.n_dims == 2 ? v.count[1] : 3 * rows, 3 * rows};
     hf_tensor *t = hf_build_tensor(b, f, 0, 3, v.n_dims, ne, e);
     size_t i = at[-1] == 'q' ? 0 : at[-1] == 'k' ? 1 : 2;
     return t && hf_build_piece(f, t, i, &v, e);
 }
 
-bool hf_step_index_qk(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_index_qk(hf_build *b, const hf_match *f, gq_error *e) {
     uint32_t heads, width;
     if (!hf_config_u32(b->config, "indexer_n_heads", &heads, e) ||
         !hf_config_u32(b->config, "indexer_head_dim", &width, e))
@@ -278,7 +278,7 @@ bool hf_step_index_qk(hf_build *b, const hf_found *f, gq_error *e) {
         hf_view v = hf_view_of(f->source);
         if (v.n_dims != 2 || queries >= rows ||
             !hf_view_cut(&v, 0, i ? queries : 0, i ? rows - queries : queries, 1))
-            return hf_found_fail(f, e, "%llu rows, expected more than %llu of queries",
+            return hf_match_fail(f, e, "%llu rows, expected more than %llu of queries",
                                  (unsigned long long)rows, (unsigned long long)queries);
         if (!hf_build_view(b, f, i, &v, e)) return false;
     }
@@ -287,18 +287,18 @@ bool hf_step_index_qk(hf_build *b, const hf_found *f, gq_error *e) {
 
 /* ---- latent attention ---- */
 
-bool hf_step_kv_b(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_kv_b(hf_build *b, const hf_match *f, gq_error *e) {
     uint32_t keys, values;
     if (!hf_config_u32(b->config, "qk_nope_head_dim", &keys, e) ||
         !hf_config_u32(b->config, "v_head_dim", &values, e))
         return false;
     uint64_t both = (uint64_t)keys + values;
     for (unsigned i = 0; i < 2; i++) {
-        hf_view v = hf_found_view(f);
+        hf_view v = hf_match_view(f);
         uint64_t heads = both ? v.count[0] / both : 0; /* hy_v4's configs have another number of kv heads */
         if (v.n_dims != 2 || !heads || (heads != b->sizes.kv_heads && heads != b->sizes.heads) ||
             !hf_view_split(&v, 0, both) || !hf_view_cut(&v, 1, i ? keys : 0, i ? values : keys, 1))
-            return hf_found_fail_shape(f, e, "rows that qk_nope_head_dim + v_head_dim divides: %" PRIu64,
+            return hf_match_fail_shape(f, e, "rows that qk_nope_head_dim + v_head_dim divides: %" PRIu64,
                                        (uint64_t)(both));
         if (i == 0) hf_view_swap(&v, 1, 2);
         if (!hf_build_view(b, f, i, &v, e)) return false;
@@ -311,7 +311,7 @@ static bool dots3_is_local(const hf_build *b, uint64_t layer) {
     return layer >= b->config->layers || hf_json_is(json_array_get(kinds, layer), "sliding_attention");
 }
 
-bool hf_step_kv_b_layers(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_kv_b_layers(hf_build *b, const hf_match *f, gq_error *e) {
     bool local = dots3_is_local(b, f->layer);
     uint32_t keys, values, heads;
     if (!hf_config_u32(b->config, local ? "swa_qk_nope_head_dim" : "qk_nope_head_dim", &keys, e) ||
@@ -323,7 +323,7 @@ bool hf_step_kv_b_layers(hf_build *b, const hf_found *f, gq_error *e) {
         hf_view v = hf_view_of(f->source);
         if (v.n_dims != 2 || both == 0 || v.count[0] != both * heads || !hf_view_split(&v, 0, both) ||
             !hf_view_cut(&v, 1, i ? keys : 0, i ? values : keys, 1))
-            return hf_found_fail(f, e, "its rows are not those of %u heads of %llu", heads,
+            return hf_match_fail(f, e, "its rows are not those of %u heads of %llu", heads,
                                  (unsigned long long)both);
         if (i == 0) hf_view_swap(&v, 1, 2);
         if (!hf_build_view(b, f, i, &v, e)) return false;
@@ -331,7 +331,7 @@ bool hf_step_kv_b_layers(hf_build *b, const hf_found *f, gq_error *e) {
     return true;
 }
 
-bool hf_step_latent_norm(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_latent_norm(hf_build *b, const hf_match *f, gq_error *e) {
     bool rescales;
     hf_piece *p = hf_build_whole(b, f, e);
     uint64_t n = f->source->rows * f->source->columns;
@@ -342,31 +342,31 @@ bool hf_step_latent_norm(hf_build *b, const hf_found *f, gq_error *e) {
 /* ---- gates and adapters ---- */
 
 /* The config counts layers of full attention from 1. */
-bool hf_step_gate_of_layer(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_gate_of_layer(hf_build *b, const hf_match *f, gq_error *e) {
     static const arch_rule full = RULE("", "blk.#.attn_gate");
     const json_t *layers = hf_config_get(b->config, "linear_attn_config.full_attn_layers");
-    hf_found g = *f;
+    hf_match g = *f;
     for (size_t i = 0; i < json_array_size(layers); i++)
         if (json_integer_value(json_array_get(layers, i)) == (json_int_t)f->layer + 1) g.rule = &full;
     return hf_step_plain(b, &g, e);
 }
 
-bool hf_step_gate_bailing(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_gate_bailing(hf_build *b, const hf_match *f, gq_error *e) {
     static const arch_rule full = RULE("", "blk.#.attn_gate");
-    hf_found g = *f;
+    hf_match g = *f;
     if (hf_bailing3_is_full(b->config, f->layer)) g.rule = &full;
     return hf_step_plain(b, &g, e);
 }
 
 /* permutes: rows are those of heads. */
-static bool step_adapters(hf_build *b, const hf_found *f, uint64_t heads, bool permutes, gq_error *e) {
-    hf_view v = hf_found_view(f);
+static bool step_adapters(hf_build *b, const hf_match *f, uint64_t heads, bool permutes, gq_error *e) {
+    hf_view v = hf_match_view(f);
     if (v.n_dims != 4 || v.count[1] != 1)
-        return hf_found_fail(
+        return hf_match_fail(
             f, e, "its shape is not that of a matrix for each adapter: [adapters, 1, rows, columns]");
     uint64_t ne[3] = {v.count[3], v.count[2], add_sat(v.count[0], 1)};
     if (permutes && !view_permute(&v, 2, heads))
-        return hf_found_fail_shape(f, e, "rows that the number of heads divides: %" PRIu64,
+        return hf_match_fail_shape(f, e, "rows that the number of heads divides: %" PRIu64,
                                    (uint64_t)(heads));
     hf_tensor *t = hf_build_tensor(b, f, 0, 2, 3, ne, e);
     if (!t || !hf_build_piece(f, t, 1, &v, e)) return false;
@@ -374,14 +374,14 @@ static bool step_adapters(hf_build *b, const hf_found *f, uint64_t heads, bool p
     return true;
 }
 
-bool hf_step_adapters(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_adapters(hf_build *b, const hf_match *f, gq_error *e) {
     return step_adapters(b, f, 0, false, e);
 }
 
-bool hf_step_adapters_q(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_adapters_q(hf_build *b, const hf_match *f, gq_error *e) {
     return step_adapters(b, f, b->sizes.heads, true, e);
 }
 
-bool hf_step_adapters_k(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_adapters_k(hf_build *b, const hf_match *f, gq_error *e) {
     return step_adapters(b, f, b->sizes.kv_heads, true, e);
 }

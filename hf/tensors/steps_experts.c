@@ -7,97 +7,97 @@
 
 /* ---- stacks ---- */
 
-static bool step_stack(hf_build *b, const hf_found *f, uint64_t n, gq_error *e) {
-    hf_view v = hf_found_view(f);
+static bool step_stack(hf_build *b, const hf_match *f, uint64_t n, gq_error *e) {
+    hf_view v = hf_match_view(f);
     if (n == 0 || f->expert >= n)
-        return hf_found_fail(f, e, "number %llu, but the config has %llu", (unsigned long long)f->expert,
+        return hf_match_fail(f, e, "number %llu, but the config has %llu", (unsigned long long)f->expert,
                              (unsigned long long)n);
     if (v.n_dims == 0 || v.n_dims > 2)
-        return hf_found_fail(f, e, "%u dimensions, expected a matrix", v.n_dims);
+        return hf_match_fail(f, e, "%u dimensions, expected a matrix", v.n_dims);
     uint64_t ne[3] = {v.count[v.n_dims - 1] * hf_source_unit(f->source), v.n_dims > 1 ? v.count[0] : n, n};
-    /* Each piece is an array of its own: a config must not ask for more than there are. */
+    /* Each piece is a source tensor of its own: a config must not ask for more than there are. */
     size_t had = b->n;
     hf_tensor *t = n <= b->n_sources ? hf_build_tensor(b, f, 0, n, v.n_dims + 1, ne, e) : NULL;
     if (n <= b->n_sources && !t) return false;
     if (b->n > had) b->n_stacked += n;
     if (!t || b->n_stacked > b->n_sources)
-        return hf_found_fail(f, e, "the config has %llu experts, but the folder has %zu tensors",
+        return hf_match_fail(f, e, "the config has %llu experts, but the folder has %zu tensors",
                              (unsigned long long)n, b->n_sources);
     return hf_build_piece(f, t, f->expert, &v, e) != NULL;
 }
 
-bool hf_step_stack(hf_build *b, const hf_found *f, gq_error *e) { return step_stack(b, f, b->n_experts, e); }
+bool hf_step_stack(hf_build *b, const hf_match *f, gq_error *e) { return step_stack(b, f, b->n_experts, e); }
 
-bool hf_step_stack_heads_q(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_stack_heads_q(hf_build *b, const hf_match *f, gq_error *e) {
     return step_stack(b, f, b->sizes.heads, e);
 }
 
-bool hf_step_stack_heads_k(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_stack_heads_k(hf_build *b, const hf_match *f, gq_error *e) {
     return step_stack(b, f, b->sizes.kv_heads, e);
 }
 
-bool hf_step_stack_pyramid(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_stack_pyramid(hf_build *b, const hf_match *f, gq_error *e) {
     const json_t *list = hf_config_get(b->config, "vision.pyramid_num_routed");
     json_int_t n = json_integer_value(json_array_get(list, f->layer));
     return step_stack(b, f, n > 0 ? (uint64_t)n : 0, e);
 }
 
-bool hf_step_stack_pairs(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_stack_pairs(hf_build *b, const hf_match *f, gq_error *e) {
     return step_stack(b, f, b->n_experts / 2, e);
 }
 
-bool hf_step_stack_altup(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_stack_altup(hf_build *b, const hf_match *f, gq_error *e) {
     enum { STREAMS = 3 }; /* besides the first one */
     hf_view v = hf_view_of(f->source);
     uint64_t ne[3] = {f->source->columns, f->source->rows, STREAMS};
     if (f->expert >= STREAMS || v.n_dims != 2)
-        return hf_found_fail(f, e, "expected %d matrices of this name", STREAMS);
+        return hf_match_fail(f, e, "expected %d matrices of this name", STREAMS);
     hf_tensor *t = hf_build_tensor(b, f, 0, STREAMS, 3, ne, e);
     return t && hf_build_piece(f, t, f->expert, &v, e);
 }
 
 /* [E n, d], without a suffix: the rule's name in GGUF has one. */
-static bool step_expert_rows(hf_build *b, const hf_found *f, bool turns, gq_error *e) {
-    hf_view v = hf_found_view(f);
+static bool step_expert_rows(hf_build *b, const hf_match *f, bool turns, gq_error *e) {
+    hf_view v = hf_match_view(f);
     uint64_t n = b->n_experts;
     if (v.n_dims != 2 || n == 0 || v.count[0] % n || !hf_view_split(&v, 0, v.count[0] / n))
-        return hf_found_fail_shape(f, e, "rows that the number of experts divides: %" PRIu64, (uint64_t)(n));
+        return hf_match_fail_shape(f, e, "rows that the number of experts divides: %" PRIu64, (uint64_t)(n));
     if (turns) hf_view_swap(&v, 1, 2);
     return hf_build_view(b, f, 0, &v, e) != NULL;
 }
 
-bool hf_step_expert_rows(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_expert_rows(hf_build *b, const hf_match *f, gq_error *e) {
     return step_expert_rows(b, f, false, e);
 }
 
-bool hf_step_expert_rows_turned(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_expert_rows_transposed(hf_build *b, const hf_match *f, gq_error *e) {
     return step_expert_rows(b, f, true, e);
 }
 
 /* gate_up_proj [E, d, 2 n] of 16 bits, [E, 2 n, d] of MXFP4, or a bias [E, 2 n]. */
-bool hf_step_interleaved(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_interleaved(hf_build *b, const hf_match *f, gq_error *e) {
     bool turned = f->source->coding != HF_MXFP4 && f->source->n_dims == 3;
     for (unsigned i = 0; i < 2; i++) {
-        hf_view v = hf_found_view(f);
+        hf_view v = hf_match_view(f);
         if (turned) hf_view_swap(&v, 1, 2);
         if (v.n_dims < 2 || v.count[1] % 2 || !hf_view_cut(&v, 1, i, v.count[1] / 2, 2))
-            return hf_found_fail_shape(f, e, "rows that two divides: %" PRIu64, (uint64_t)(2));
+            return hf_match_fail_shape(f, e, "rows that two divides: %" PRIu64, (uint64_t)(2));
         if (!hf_build_view(b, f, i, &v, e)) return false;
     }
     return true;
 }
 
-bool hf_step_down_experts(hf_build *b, const hf_found *f, gq_error *e) {
-    return (f->source->coding == HF_MXFP4 || f->source->n_dims != 3 ? hf_step_plain : hf_step_turned)(b, f,
-                                                                                                      e);
+bool hf_step_down_experts(hf_build *b, const hf_match *f, gq_error *e) {
+    return (f->source->coding == HF_MXFP4 || f->source->n_dims != 3 ? hf_step_plain
+                                                                    : hf_step_transposed)(b, f, e);
 }
 
-/* Where a tensor has gate and up of each expert, one behind the other, and the folder has two arrays. */
-static bool step_fused(hf_build *b, const hf_found *f, size_t half, gq_error *e) {
+/* Where a tensor has gate and up of each expert, one behind the other, and the folder has two source tensors. */
+static bool step_fused(hf_build *b, const hf_match *f, size_t half, gq_error *e) {
     hf_view whole = hf_view_of(f->source);
     uint64_t n = b->n_experts;
     if (whole.n_dims != 3 || n == 0 || whole.count[0] != n)
-        return hf_found_fail(f, e, "its shape is not that of %llu matrices, the config's number of experts",
+        return hf_match_fail(f, e, "its shape is not that of %llu matrices, the config's number of experts",
                              (unsigned long long)n);
     uint64_t ne[3] = {whole.count[2], 2 * whole.count[1], n};
     hf_tensor *t = hf_build_tensor(b, f, 0, 2 * n, 3, ne, e);
@@ -108,9 +108,9 @@ static bool step_fused(hf_build *b, const hf_found *f, size_t half, gq_error *e)
     return t != NULL;
 }
 
-bool hf_step_fused_gate(hf_build *b, const hf_found *f, gq_error *e) { return step_fused(b, f, 0, e); }
+bool hf_step_fused_gate(hf_build *b, const hf_match *f, gq_error *e) { return step_fused(b, f, 0, e); }
 
-bool hf_step_fused_up(hf_build *b, const hf_found *f, gq_error *e) { return step_fused(b, f, 1, e); }
+bool hf_step_fused_up(hf_build *b, const hf_match *f, gq_error *e) { return step_fused(b, f, 1, e); }
 
 /* ---- experts of some layers ---- */
 
@@ -122,11 +122,11 @@ static bool jamba_has_experts(const hf_build *b, uint64_t layer) {
            layer >= offset && (layer - offset) % period == 0;
 }
 
-bool hf_step_expert_first(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_expert_first(hf_build *b, const hf_match *f, gq_error *e) {
     static const arch_rule experts[] = {RULE("", "blk.#.ffn_gate_exps"), RULE("", "blk.#.ffn_up_exps"),
                                         RULE("", "blk.#.ffn_down_exps")};
     if (!jamba_has_experts(b, f->layer)) return hf_step_plain(b, f, e);
-    hf_found stacked = *f;
+    hf_match stacked = *f;
     for (size_t i = 0; i < 3; i++)
         if (strncmp(experts[i].to, f->rule->to, strlen(f->rule->to)) == 0) stacked.rule = &experts[i];
     return hf_step_stack(b, &stacked, e);
@@ -135,37 +135,37 @@ bool hf_step_expert_first(hf_build *b, const hf_found *f, gq_error *e) {
 static const arch_rule shared_rules[] = {RULE("", "blk.#.ffn_gate_shexp|blk.#.ffn_up_shexp"),
                                          RULE("", "blk.#.ffn_down_shexp")};
 
-bool hf_step_shared_halves(hf_build *b, const hf_found *f, gq_error *e) {
-    hf_found g = *f;
+bool hf_step_shared_halves(hf_build *b, const hf_match *f, gq_error *e) {
+    hf_match g = *f;
     if (b->n_experts) g.rule = &shared_rules[0];
     return hf_step_halves(b, &g, e);
 }
 
-bool hf_step_shared(hf_build *b, const hf_found *f, gq_error *e) {
-    hf_found g = *f;
+bool hf_step_shared(hf_build *b, const hf_match *f, gq_error *e) {
+    hf_match g = *f;
     if (b->n_experts) g.rule = &shared_rules[1];
     return hf_step_plain(b, &g, e);
 }
 
 /* ---- routers ---- */
 
-bool hf_step_choice(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_choice(hf_build *b, const hf_match *f, gq_error *e) {
     if (f->source->n_dims == 1 && f->source->columns == b->n_experts) return hf_step_plain(b, f, e);
-    return hf_found_fail(f, e, "%llu elements, expected one for each of %llu experts",
+    return hf_match_fail(f, e, "%llu elements, expected one for each of %llu experts",
                          (unsigned long long)f->source->stored->n, (unsigned long long)b->n_experts);
 }
 
 /* deepseek4: [vocabulary, used], in place of a choice by scores. */
-bool hf_step_expert_table(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_expert_table(hf_build *b, const hf_match *f, gq_error *e) {
     const hf_stored *s = f->source->stored;
     if (f->source->coding != HF_PLAIN || s->n_dims != 2 || s->n == 0)
-        return hf_found_fail(f, e, "%u dimensions, expected a matrix: the numbers of each token's experts",
+        return hf_match_fail(f, e, "%u dimensions, expected a matrix: the numbers of each token's experts",
                              s->n_dims);
     int64_t *ids = hf_ids_read(f, e);
     if (!ids) return false;
     for (uint64_t i = 0; i < s->n; i++)
         if (ids[i] < 0 || (uint64_t)ids[i] >= b->n_experts) {
-            hf_found_fail(f, e, "token %llu has expert %lld, but there are %llu",
+            hf_match_fail(f, e, "token %llu has expert %lld, but there are %llu",
                           (unsigned long long)(i / s->shape[1]), (long long)ids[i],
                           (unsigned long long)b->n_experts);
             return free(ids), false;
@@ -173,18 +173,18 @@ bool hf_step_expert_table(hf_build *b, const hf_found *f, gq_error *e) {
     return hf_build_ids(b, f, GGUF_I32, ids, s->n, s->shape[0], e);
 }
 
-bool hf_step_choice_by_scores(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_choice_by_scores(hf_build *b, const hf_match *f, gq_error *e) {
     uint32_t tables;
     return hf_config_u32_or(b->config, "num_hash_layers", 0, &tables, e) &&
            (f->layer < tables || hf_step_choice(b, f, e));
 }
 
 /* sarvam: what is added to the router's scores has a mean of 0. */
-bool hf_step_zero_mean(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_zero_mean(hf_build *b, const hf_match *f, gq_error *e) {
     enum { EXPERTS_MOST = 1 << 16 };
     uint64_t n = f->source->stored->n;
     if (f->source->n_dims != 1 || n == 0 || n > EXPERTS_MOST)
-        return hf_found_fail(f, e, "expected a vector of at most %d elements", EXPERTS_MOST);
+        return hf_match_fail(f, e, "expected a vector of at most %d elements", EXPERTS_MOST);
     float *x = malloc(n * sizeof *x), sum = 0;
     bool ok = (x || gq_fail_memory(e, n * sizeof *x)) && hf_build_floats(f->source, 0, n, x, e);
     for (uint64_t i = 0; ok && i < n; i++) sum += x[i];

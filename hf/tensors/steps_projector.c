@@ -15,57 +15,57 @@ enum { NAME_BYTES = 512 };
 /* ---- dimensions ---- */
 
 /* Appends dimensions of 1: a bias becomes one of a convolution's outputs. */
-static bool projector_add_ones(hf_build *b, const hf_found *f, uint32_t behind, gq_error *e) {
+static bool projector_add_ones(hf_build *b, const hf_match *f, uint32_t behind, gq_error *e) {
     hf_view v = hf_view_of(f->source);
     for (uint32_t i = 0; i < behind && v.n_dims < VIEW_DIMS; i++)
         v.count[v.n_dims] = v.stride[v.n_dims] = 1, v.n_dims++;
     return hf_build_view(b, f, 0, &v, e);
 }
 
-bool hf_step_columns_2(hf_build *b, const hf_found *f, gq_error *e) { return projector_add_ones(b, f, 2, e); }
+bool hf_step_columns_2(hf_build *b, const hf_match *f, gq_error *e) { return projector_add_ones(b, f, 2, e); }
 
-bool hf_step_channels(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_channels(hf_build *b, const hf_match *f, gq_error *e) {
     hf_view v = hf_view_of(f->source);
-    if (v.n_dims != 1) return hf_found_fail_shape(f, e, "one dimension");
+    if (v.n_dims != 1) return hf_match_fail_shape(f, e, "one dimension");
     hf_view all = {
         .n_dims = 4, .count = {1, v.count[0], 1, 1}, .stride = {1, v.stride[0], 1, 1}, .base = v.base};
     return hf_build_view(b, f, 0, &all, e);
 }
 
-bool hf_step_join_rows(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_join_rows(hf_build *b, const hf_match *f, gq_error *e) {
     const hf_source *s = f->source;
     hf_view joined = {.n_dims = 2, .count = {s->rows, s->columns}, .stride = {s->columns, 1}};
     if (s->n_dims == 2) return hf_build_whole(b, f, e);
-    if (s->n_dims != 3) return hf_found_fail_shape(f, e, "three dimensions");
+    if (s->n_dims != 3) return hf_match_fail_shape(f, e, "three dimensions");
     return hf_build_view(b, f, 0, &joined, e);
 }
 
-bool hf_step_swapped_rows(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_swapped_rows(hf_build *b, const hf_match *f, gq_error *e) {
     hf_view v = hf_view_of(f->source);
-    if (v.n_dims != 3) return hf_found_fail_shape(f, e, "three dimensions");
+    if (v.n_dims != 3) return hf_match_fail_shape(f, e, "three dimensions");
     hf_view_swap(&v, 0, 1);
     return hf_build_view(b, f, 0, &v, e);
 }
 
-bool hf_step_row(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_row(hf_build *b, const hf_match *f, gq_error *e) {
     hf_view v = hf_view_of(f->source);
-    if (v.n_dims != 1) return hf_found_fail_shape(f, e, "one dimension");
+    if (v.n_dims != 1) return hf_match_fail_shape(f, e, "one dimension");
     hf_view row = {.n_dims = 2, .count = {1, v.count[0]}, .stride = {1, v.stride[0]}, .base = v.base};
     return hf_build_view(b, f, 0, &row, e);
 }
 
-bool hf_step_depthwise(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_depthwise(hf_build *b, const hf_match *f, gq_error *e) {
     hf_view v = hf_view_of(f->source);
-    if (v.n_dims != 3 || v.count[1] != 1) return hf_found_fail_shape(f, e, "[C, 1, width]");
+    if (v.n_dims != 3 || v.count[1] != 1) return hf_match_fail_shape(f, e, "[C, 1, width]");
     uint64_t ne[4] = {v.count[2], v.count[0], 1, 1};
     return hf_build_shaped(b, f, 0, &v, 4, ne, e) != NULL;
 }
 
 /* The rows are a square of positions. How many says how large images are, which the config does not. */
-bool hf_step_count_rows(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_count_rows(hf_build *b, const hf_match *f, gq_error *e) {
     json_t *sees = json_object_get(b->config->merged, "vision");
     uint64_t n = f->source->n_dims == 2 ? f->source->shape[0] : 0, side = (uint64_t)sqrt((double)n);
-    if (!n || n > UINT32_MAX || side * side != n) return hf_found_fail_shape(f, e, "a square number of rows");
+    if (!n || n > UINT32_MAX || side * side != n) return hf_match_fail_shape(f, e, "a square number of rows");
     return (json_object_set_new(sees, "num_position_embeddings", json_integer((json_int_t)n)) == 0 ||
             gq_fail_memory(e, 0)) &&
            hf_step_plain(b, f, e);
@@ -74,13 +74,13 @@ bool hf_step_count_rows(hf_build *b, const hf_found *f, gq_error *e) {
 /* ---- patches of images ---- */
 
 /* [C, 3, T, h, w]: a tensor for each of as many frames as the rule has names. */
-bool hf_step_frames(hf_build *b, const hf_found *f, gq_error *e) {
-    unsigned frames = hf_found_names(f);
+bool hf_step_frames(hf_build *b, const hf_match *f, gq_error *e) {
+    unsigned frames = hf_match_names(f);
     if (f->source->n_dims != 5 || f->source->shape[2] != frames)
-        return hf_found_fail_shape(f, e, "[C, 3, frames, h, w] with two frames");
+        return hf_match_fail_shape(f, e, "[C, 3, frames, h, w] with two frames");
     for (unsigned i = 0; i < frames; i++) {
         hf_view v = hf_view_of(f->source);
-        if (!hf_view_cut(&v, 2, i, 1, 1)) return hf_found_fail_shape(f, e, "frames");
+        if (!hf_view_cut(&v, 2, i, 1, 1)) return hf_match_fail_shape(f, e, "frames");
         v.count[2] = v.count[3], v.stride[2] = v.stride[3], v.count[3] = v.count[4],
         v.stride[3] = v.stride[4];
         v.n_dims = 4;
@@ -90,40 +90,40 @@ bool hf_step_frames(hf_build *b, const hf_found *f, gq_error *e) {
 }
 
 /* [C, p p 3], of rows, columns, colours: [C, 3, p, p]. */
-bool hf_step_patches_last(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_patches_last(hf_build *b, const hf_match *f, gq_error *e) {
     hf_view v = hf_view_of(f->source);
     uint64_t n = v.n_dims == 2 ? v.count[1] : 0, side = (uint64_t)sqrt((double)n / 3);
     if (n == 0 || 3 * side * side != n || !hf_view_split(&v, 1, 3) || !hf_view_split(&v, 1, side))
-        return hf_found_fail_shape(f, e, "[C, p p 3]");
+        return hf_match_fail_shape(f, e, "[C, p p 3]");
     hf_view_swap(&v, 1, 3);
     hf_view_swap(&v, 2, 3);
     return hf_build_view(b, f, 0, &v, e);
 }
 
 /* [C, 3 p p]: [C, 3, p, p]. */
-bool hf_step_patches_first(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_patches_first(hf_build *b, const hf_match *f, gq_error *e) {
     hf_view v = hf_view_of(f->source);
     uint64_t n = v.n_dims == 2 ? v.count[1] : 0, side = (uint64_t)sqrt((double)n / 3);
     if (n == 0 || 3 * side * side != n || !hf_view_split(&v, 1, side * side) || !hf_view_split(&v, 2, side))
-        return hf_found_fail_shape(f, e, "[C, 3 p p]");
+        return hf_match_fail_shape(f, e, "[C, 3 p p]");
     return hf_build_view(b, f, 0, &v, e);
 }
 
 /* The last dimension holds p rows of p columns of three colours: the colours come first, as patches are cut. */
-bool hf_step_patch_colours(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_patch_colours(hf_build *b, const hf_match *f, gq_error *e) {
     hf_view v = hf_view_of(f->source);
     uint32_t last = v.n_dims ? v.n_dims - 1 : 0;
     uint64_t n = v.count[last], side = (uint64_t)sqrt((double)n / 3);
     if (v.n_dims < 1 || v.n_dims > 2 || 3 * side * side != n || !hf_view_split(&v, last, 3) ||
         !hf_view_split(&v, last, side))
-        return hf_found_fail_shape(f, e, "p p 3 columns");
+        return hf_match_fail_shape(f, e, "p p 3 columns");
     hf_view_swap(&v, last, last + 2);
     hf_view_swap(&v, last + 1, last + 2);
     return hf_build_reordered(b, f, &v, e);
 }
 
 /* Readers have one convolution for a single frame, whose like are all frames of an image. */
-bool hf_step_sum_frames(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_sum_frames(hf_build *b, const hf_match *f, gq_error *e) {
     enum { SIDE_MOST = 4096 }; /* pixels: products of it do not wrap */
     const hf_source *s = f->source;
     uint32_t frames, side;
@@ -133,7 +133,7 @@ bool hf_step_sum_frames(hf_build *b, const hf_found *f, gq_error *e) {
     uint64_t part = 3 * (uint64_t)side * side, outputs = s->n_dims ? s->shape[0] : 0;
     if (s->coding != HF_PLAIN || !frames || !part || side > SIDE_MOST || !outputs ||
         outputs > UINT64_MAX / 8 / part || frames > 16 || s->stored->n != outputs * frames * part)
-        return hf_found_fail_shape(f, e, "[C, frames 3 p p] of patch_temporal frames");
+        return hf_match_fail_shape(f, e, "[C, frames 3 p p] of patch_temporal frames");
     float *sum = malloc(outputs * part * sizeof *sum), *row = malloc(frames * part * sizeof *row);
     bool ok = (sum && row) || gq_fail_memory(e, outputs * part * sizeof *sum);
     for (uint64_t o = 0; ok && o < outputs; o++) {
@@ -154,14 +154,14 @@ bool hf_step_sum_frames(hf_build *b, const hf_found *f, gq_error *e) {
 /* ---- queries, keys and values ---- */
 
 /* Rows of three parts of one size become three tensors. */
-bool hf_step_thirds(hf_build *b, const hf_found *f, gq_error *e) {
-    if (hf_view_of(f->source).count[0] % 3) return hf_found_fail_shape(f, e, "rows of three parts");
+bool hf_step_thirds(hf_build *b, const hf_match *f, gq_error *e) {
+    if (hf_view_of(f->source).count[0] % 3) return hf_match_fail_shape(f, e, "rows of three parts");
     return hf_build_equal_parts(b, f, 0, 3, e);
 }
 
 /* Queries and keys whose rotation goes by pairs of pairs, height and width in turn: all of one behind those of the
  * other. Readers do it for heads of the number that the config has under this name, else for 16. */
-bool hf_step_kimi_qkv(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_kimi_qkv(hf_build *b, const hf_match *f, gq_error *e) {
     uint32_t heads;
     hf_view whole = hf_view_of(f->source);
     uint64_t rows = whole.count[0] / 3;
@@ -169,7 +169,7 @@ bool hf_step_kimi_qkv(hf_build *b, const hf_found *f, gq_error *e) {
     uint64_t width = heads ? rows / heads : 0;
     if (whole.n_dims < 1 || whole.n_dims > 2 || width == 0 || width % 4 || rows * 3 != whole.count[0] ||
         width * heads != rows)
-        return hf_found_fail_shape(f, e, "queries, keys and values of heads of a multiple of 4");
+        return hf_match_fail_shape(f, e, "queries, keys and values of heads of a multiple of 4");
     hf_tensor *t = hf_build_parts(b, f, 3, e);
     for (size_t i = 0; t && i < 3; i++) {
         hf_view v = whole;
@@ -177,18 +177,18 @@ bool hf_step_kimi_qkv(hf_build *b, const hf_found *f, gq_error *e) {
             hf_view_cut(&v, 0, i * rows, rows, 1) &&
             (i == 2 || (hf_view_split(&v, 0, width) && hf_view_split(&v, 1, 4) && hf_view_split(&v, 2, 2)));
         if (ok && i < 2) hf_view_swap(&v, 1, 2);
-        if (!ok) return hf_found_fail_shape(f, e, "heads");
+        if (!ok) return hf_match_fail_shape(f, e, "heads");
         if (!hf_build_piece(f, t, i, &v, e)) return false;
     }
     return t != NULL;
 }
 
 /* Rows of each head are halves of three axes and a rest; readers have both halves of an axis together. */
-bool hf_step_minimax_axes(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_minimax_axes(hf_build *b, const hf_match *f, gq_error *e) {
     hf_view whole = hf_view_of(f->source);
     uint64_t heads = b->sizes.heads, width = heads ? whole.count[0] / heads : 0, part = width / 2 * 2 / 3 / 2;
     if (whole.n_dims < 1 || whole.n_dims > 2 || width != 80 || width * heads != whole.count[0])
-        return hf_found_fail_shape(f, e, "heads of 80 rows");
+        return hf_match_fail_shape(f, e, "heads of 80 rows");
     hf_tensor *t = hf_build_parts(b, f, 2 * heads, e);
     for (uint64_t i = 0; t && i < 2 * heads; i++) {
         hf_view v = whole;
@@ -197,7 +197,7 @@ bool hf_step_minimax_axes(hf_build *b, const hf_found *f, gq_error *e) {
                         : hf_view_cut(&v, 0, first, 6 * part, 1) && hf_view_split(&v, 0, 3 * part) &&
                               hf_view_split(&v, 1, part);
         if (ok && i % 2 == 0) hf_view_swap(&v, 0, 1);
-        if (!ok) return hf_found_fail_shape(f, e, "heads of 80 rows");
+        if (!ok) return hf_match_fail_shape(f, e, "heads of 80 rows");
         if (!hf_build_piece(f, t, i, &v, e)) return false;
     }
     return t != NULL;
@@ -206,31 +206,31 @@ bool hf_step_minimax_axes(hf_build *b, const hf_found *f, gq_error *e) {
 /* ---- numbers of layers, and single rows ---- */
 
 /* The number in the name counts those layers whose output the text model gets, too: the tensor has the layer's own. */
-bool hf_step_deepstack(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_deepstack(hf_build *b, const hf_match *f, gq_error *e) {
     const json_t *list = hf_config_get(b->config, "vision.deepstack_visual_indexes");
     json_int_t at = json_integer_value(json_array_get(list, f->layer));
-    hf_found own = *f;
+    hf_match own = *f;
     if (f->layer >= json_array_size(list) || at < 0)
-        return hf_found_fail(f, e, "deepstack_visual_indexes has no entry %llu",
+        return hf_match_fail(f, e, "deepstack_visual_indexes has no entry %llu",
                              (unsigned long long)f->layer);
     own.layer = (uint64_t)at;
     return hf_step_plain(b, &own, e);
 }
 
-bool hf_step_granite(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_granite(hf_build *b, const hf_match *f, gq_error *e) {
     granite_projector list[GRANITE_MOST];
     bool is_spatial = strstr(f->rule->from, "spatial_projectors") != NULL;
-    hf_found own = *f;
+    hf_match own = *f;
     size_t n;
     if (!granite_projectors(b->config, list, &n, e)) return false;
     for (own.layer = 0; own.layer < n; own.layer++)
         if (list[own.layer].is_spatial == is_spatial && list[own.layer].number == f->layer)
             return hf_step_plain(b, &own, e);
-    return hf_found_fail(f, e, "the config has no projector of this number");
+    return hf_match_fail(f, e, "the config has no projector of this number");
 }
 
-bool hf_step_next_number(hf_build *b, const hf_found *f, gq_error *e) {
-    hf_found next = *f;
+bool hf_step_next_number(hf_build *b, const hf_match *f, gq_error *e) {
+    hf_match next = *f;
     next.layer++;
     return hf_step_plain(b, &next, e);
 }
@@ -260,12 +260,12 @@ static bool view_take_row(hf_view *v, uint64_t row) {
     return true;
 }
 
-bool hf_step_img_break(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_img_break(hf_build *b, const hf_match *f, gq_error *e) {
     static const char TOKEN[] = "[IMG_BREAK]";
     json_t *config = NULL, *tokens = NULL;
     uint64_t id = 0;
     hf_view v = hf_view_of(f->source);
-    hf_found row = *f;
+    hf_match row = *f;
     bool ok = hf_folder_json(b->list->folder, "tokenizer_config.json", &config, e) &&
               (token_find(json_object_get(config, "added_tokens_decoder"), TOKEN, &id) ||
                (hf_folder_json(b->list->folder, "tokenizer.json", &tokens, e) &&
@@ -277,53 +277,55 @@ bool hf_step_img_break(hf_build *b, const hf_found *f, gq_error *e) {
     json_decref(config), json_decref(tokens);
     if (!ok || id == 0) return ok;
     if (v.n_dims != 2 || !view_take_row(&v, id))
-        return hf_found_fail_shape(f, e, "a row for the token [IMG_BREAK]");
+        return hf_match_fail_shape(f, e, "a row for the token [IMG_BREAK]");
     row.suffix = "";
     return hf_build_view(b, &row, 0, &v, e);
 }
 
-bool hf_step_rows(hf_build *b, const hf_found *f, gq_error *e) {
-    unsigned rows = hf_found_names(f);
+bool hf_step_rows(hf_build *b, const hf_match *f, gq_error *e) {
+    unsigned rows = hf_match_names(f);
     if (f->source->n_dims != 2 || f->source->shape[0] != rows)
-        return hf_found_fail_shape(f, e, "another number of rows");
+        return hf_match_fail_shape(f, e, "another number of rows");
     for (unsigned i = 0; i < rows; i++) {
         hf_view v = hf_view_of(f->source);
-        if (!view_take_row(&v, i)) return hf_found_fail_shape(f, e, "rows");
+        if (!view_take_row(&v, i)) return hf_match_fail_shape(f, e, "rows");
         if (!hf_build_view(b, f, i, &v, e)) return false;
     }
     return true;
 }
 
-bool hf_step_without_first(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_without_first(hf_build *b, const hf_match *f, gq_error *e) {
     hf_view v = hf_view_of(f->source);
     if (v.n_dims != 2 || v.count[0] < 2 || !hf_view_cut(&v, 0, 1, v.count[0] - 1, 1))
-        return hf_found_fail_shape(f, e, "a matrix of several rows");
+        return hf_match_fail_shape(f, e, "a matrix of several rows");
     return hf_build_view(b, f, 0, &v, e);
 }
 
 /* ---- batch norms ---- */
 
-/* Finds what stands beside one of a norm's arrays under the same name with another end, of as many numbers. */
-static bool norm_find(hf_build *b, const hf_found *f, const char *end, const hf_source **found, gq_error *e) {
+/* Finds what stands beside one of a norm's source tensors under the same name with another end, of as many
+ * numbers. */
+static bool norm_find(hf_build *b, const hf_match *f, const char *end, const hf_source **found, gq_error *e) {
     char name[NAME_BYTES];
     const char *own = strrchr(f->source->name, '.');
     int before = own ? (int)(own - f->source->name) : 0;
     if (snprintf(name, sizeof name, "%.*s%s", before, f->source->name, end) >= NAME_BYTES)
-        return hf_found_fail(f, e, "its name is too long");
+        return hf_match_fail(f, e, "its name is too long");
     if (!hf_build_source(b, name, found, e)) return false;
     return (*found && (*found)->coding == HF_PLAIN && (*found)->stored->n == f->source->stored->n) ||
-           hf_found_fail(f, e, "there is no %s of as many numbers beside it", name);
+           hf_match_fail(f, e, "there is no %s of as many numbers beside it", name);
 }
 
-static bool norm_add(hf_build *b, const hf_found *f, const char *end, float *numbers, uint64_t n,
+static bool norm_add(hf_build *b, const hf_match *f, const char *end, float *numbers, uint64_t n,
                      gq_error *e) {
     char name[NAME_BYTES];
     hf_pattern_write(f->rule->to, f->layer, UINT64_MAX, end, name, sizeof name);
     return hf_build_numbers(b, name, numbers, n, e);
 }
 
-/* Rules have the norm's four arrays under the name of one tensor, without its end: the weight's makes both. */
-bool hf_step_batch_norm(hf_build *b, const hf_found *f, gq_error *e) {
+/* Rules have the norm's four source tensors under the name of one tensor, without its end: the weight's makes
+ * both. */
+bool hf_step_batch_norm(hf_build *b, const hf_match *f, gq_error *e) {
     static const char *const ends[] = {".weight", ".bias", ".running_mean", ".running_var"};
     const float epsilon = 1e-5f;
     const hf_source *parts[4];
@@ -333,7 +335,7 @@ bool hf_step_batch_norm(hf_build *b, const hf_found *f, gq_error *e) {
         if (!norm_find(b, f, ends[k], &parts[k], e)) return false;
     if (!is_weight) return true;
     float *x[4] = {NULL};
-    bool ok = n > 0 || hf_found_fail(f, e, "it is empty");
+    bool ok = n > 0 || hf_match_fail(f, e, "it is empty");
     for (size_t k = 0; ok && k < 4; k++)
         ok = ((x[k] = malloc(n * sizeof *x[k])) || gq_fail_memory(e, n * sizeof *x[k])) &&
              hf_build_floats(parts[k], 0, n, x[k], e);
@@ -360,7 +362,7 @@ static uint64_t positions_between(float scale, uint64_t at, float *share) {
 }
 
 /* [1, n n, D]: positions of a square of n, of which those of images of another size are interpolated. */
-bool hf_step_radio_positions(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_radio_positions(hf_build *b, const hf_match *f, gq_error *e) {
     enum { SIDE_MOST = 1024, LARGER_MOST = 8 }; /* published ones have a side 4 times as long */
     const hf_source *s = f->source;
     uint32_t image, patch;
@@ -372,7 +374,7 @@ bool hf_step_radio_positions(hf_build *b, const hf_found *f, gq_error *e) {
     if (s->coding != HF_PLAIN || !from || from > SIDE_MOST || from * from != rows || !width || !to ||
         to > SIDE_MOST || to > LARGER_MOST * from || s->stored->n != rows * width ||
         width > UINT64_MAX / 8 / to / to)
-        return hf_found_fail(
+        return hf_match_fail(
             f, e, "expected [1, n n, D] positions, and images of 1 to %d patches a side, and of %d n at most",
             SIDE_MOST, LARGER_MOST);
     if (to == from) return hf_step_plain(b, f, e);
@@ -397,34 +399,34 @@ bool hf_step_radio_positions(hf_build *b, const hf_found *f, gq_error *e) {
 /* ---- codebooks of audio ---- */
 
 /* Finds codebook i beside that of a rule; *found NULL: there is none. */
-static bool codebook_find(hf_build *b, const hf_found *f, unsigned i, const hf_source **found, gq_error *e) {
+static bool codebook_find(hf_build *b, const hf_match *f, unsigned i, const hf_source **found, gq_error *e) {
     char name[NAME_BYTES];
     hf_pattern_write(f->rule->from, i, UINT64_MAX, "", name, sizeof name);
     if (!hf_build_source(b, name, found, e)) return false;
     return !*found ||
            ((*found)->n_dims == 2 && (*found)->shape[0] && (*found)->shape[1] == f->source->shape[1]) ||
-           hf_found_fail(f, e, "'%s' has other columns", name);
+           hf_match_fail(f, e, "'%s' has other columns", name);
 }
 
 /* A codebook behind the first, which brings all, has one before it: else those behind a gap would be left out. */
-static bool codebook_follows(hf_build *b, const hf_found *f, gq_error *e) {
+static bool codebook_follows(hf_build *b, const hf_match *f, gq_error *e) {
     const hf_source *before;
     if (!codebook_find(b, f, (unsigned)f->layer - 1, &before, e)) return false;
     return before ||
-           hf_found_fail(f, e, "codebook %u is missing: download the whole model", (unsigned)f->layer - 1);
+           hf_match_fail(f, e, "codebook %u is missing: download the whole model", (unsigned)f->layer - 1);
 }
 
-/* The first codebook brings all. How many rows each has goes into the config, for the pairs. */
-bool hf_step_codebooks(hf_build *b, const hf_found *f, gq_error *e) {
+/* The first codebook brings all. How many rows each has goes into the config, for the metadata. */
+bool hf_step_codebooks(hf_build *b, const hf_match *f, gq_error *e) {
     enum { CODEBOOKS_MOST = 256 };
-    hf_found of[CODEBOOKS_MOST];
+    hf_match of[CODEBOOKS_MOST];
     json_t *sizes = json_array();
     uint64_t most = 0;
     size_t n = 0, shorter = 0, piece = 0;
     if (f->layer > 0) return json_decref(sizes), codebook_follows(b, f, e);
-    bool ok = f->source->n_dims == 2 || hf_found_fail(f, e, "expected a matrix");
+    bool ok = f->source->n_dims == 2 || hf_match_fail(f, e, "expected a matrix");
     for (const hf_source *s = f->source, *next = NULL; ok && s; s = next, n++) {
-        if (n == CODEBOOKS_MOST) return json_decref(sizes), hf_found_fail(f, e, "more codebooks than %zu", n);
+        if (n == CODEBOOKS_MOST) return json_decref(sizes), hf_match_fail(f, e, "more codebooks than %zu", n);
         of[n] = *f, of[n].source = s;
         most = s->shape[0] > most ? s->shape[0] : most;
         ok = (json_array_append_new(sizes, json_integer((json_int_t)s->shape[0])) == 0 ||
@@ -434,7 +436,7 @@ bool hf_step_codebooks(hf_build *b, const hf_found *f, gq_error *e) {
     uint32_t wanted = 0;
     ok = ok && hf_config_u32_or(b->config, "audio.num_quantizers", 0, &wanted, e) &&
          (n >= wanted ||
-          hf_found_fail(f, e, "%zu codebooks, expected %u: download the whole model", n, wanted));
+          hf_match_fail(f, e, "%zu codebooks, expected %u: download the whole model", n, wanted));
     for (size_t i = 0; ok && i < n; i++) shorter += of[i].source->shape[0] < most;
     uint64_t columns = ok ? f->source->shape[1] : 0;
     hf_tensor *t = ok ? hf_build_tensor(b, f, 0, n + shorter, 3, (uint64_t[]){columns, most, n}, e) : NULL;
@@ -450,25 +452,25 @@ bool hf_step_codebooks(hf_build *b, const hf_found *f, gq_error *e) {
 }
 
 /* Codes are kept as sums with how many each is of. The first codebook brings all: [codes, D], or [n, codes, D]. */
-bool hf_step_mean_codes(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_mean_codes(hf_build *b, const hf_match *f, gq_error *e) {
     enum { CODEBOOKS_MOST = 256 };
     const hf_source *sums[CODEBOOKS_MOST], *counts[CODEBOOKS_MOST];
     const char *end = "cluster_usage";
     size_t n = 0;
     if (name_ends(f->source->name, end)) return true;
     if (f->layer > 0) return codebook_follows(b, f, e);
-    if (f->source->n_dims != 2 || !f->source->stored->n) return hf_found_fail(f, e, "expected a matrix");
+    if (f->source->n_dims != 2 || !f->source->stored->n) return hf_match_fail(f, e, "expected a matrix");
     uint64_t rows = f->source->shape[0], columns = f->source->shape[1];
     for (const hf_source *s = f->source; s; n++) {
         char name[NAME_BYTES];
         size_t before = strlen(s->name) - strlen("embedding_sum");
         snprintf(name, sizeof name, "%.*s%s", (int)before, s->name, end);
-        if (n == CODEBOOKS_MOST) return hf_found_fail(f, e, "more codebooks than %zu", n);
+        if (n == CODEBOOKS_MOST) return hf_match_fail(f, e, "more codebooks than %zu", n);
         sums[n] = s;
         if (!hf_build_source(b, name, &counts[n], e)) return false;
         if (!counts[n] || counts[n]->stored->n != rows || s->shape[0] != rows || s->coding != HF_PLAIN ||
             counts[n]->coding != HF_PLAIN)
-            return hf_found_fail(f, e, "'%s' is missing, or is of another number of codes", name);
+            return hf_match_fail(f, e, "'%s' is missing, or is of another number of codes", name);
         if (!codebook_find(b, f, (unsigned)n + 1, &s, e)) return false;
     }
     float *codes = malloc(n * rows * columns * sizeof *codes), *count = malloc(rows * sizeof *count);
@@ -487,11 +489,11 @@ bool hf_step_mean_codes(hf_build *b, const hf_found *f, gq_error *e) {
 
 /* ---- activations ---- */
 
-bool hf_step_snake_alpha(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_snake_alpha(hf_build *b, const hf_match *f, gq_error *e) {
     return hf_build_with_op(b, f, HF_EXP, 0, e);
 }
 
-bool hf_step_snake_beta(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_snake_beta(hf_build *b, const hf_match *f, gq_error *e) {
     hf_piece *p = hf_build_whole(b, f, e);
     return p && hf_piece_add_op(p, HF_EXP, 0, e) && hf_piece_add_op(p, HF_ADD, 1e-9f, e) &&
            hf_piece_add_op(p, HF_RECIPROCAL, 0, e);

@@ -12,44 +12,44 @@
 
 /* ---- Mamba ---- */
 
-bool hf_step_norm_groups(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_norm_groups(hf_build *b, const hf_match *f, gq_error *e) {
     uint32_t groups;
     hf_view v = hf_view_of(f->source);
     if (!hf_config_u32_or(b->config, "mamba_n_groups|n_groups", 1, &groups, e)) return false;
     if (v.n_dims != 1 || groups == 0 || v.count[0] % groups || !hf_view_split(&v, 0, v.count[0] / groups))
-        return hf_found_fail_shape(f, e, "what fits the number of groups");
+        return hf_match_fail_shape(f, e, "what fits the number of groups");
     return hf_build_view(b, f, 0, &v, e) != NULL;
 }
 
-bool hf_step_conv_3(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_conv_3(hf_build *b, const hf_match *f, gq_error *e) {
     const hf_source *s = f->source;
     hf_view v = hf_view_of(s);
     uint64_t ne[3] = {s->columns, 1, s->rows};
     return hf_build_shaped(b, f, 0, &v, 3, ne, e) != NULL;
 }
 
-bool hf_step_first_heads(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_first_heads(hf_build *b, const hf_match *f, gq_error *e) {
     const hf_source *s = f->source;
     hf_view v = {.n_dims = 1, .count = {b->sizes.heads}, .stride = {1}};
     uint64_t ne[1] = {b->sizes.heads};
     if (b->sizes.heads == 0 || s->rows * s->columns < b->sizes.heads)
-        return hf_found_fail_shape(f, e, "what fits the number of heads");
+        return hf_match_fail_shape(f, e, "what fits the number of heads");
     hf_piece *p = hf_build_shaped(b, f, 0, &v, 1, ne, e);
     return p && hf_piece_add_op(p, HF_NEGATIVE_EXP, 0, e);
 }
 
-static bool step_column(hf_build *b, const hf_found *f, hf_op_kind op, gq_error *e) {
+static bool step_column(hf_build *b, const hf_match *f, hf_op_kind op, gq_error *e) {
     hf_view v = hf_view_of(f->source);
     uint64_t ne[2] = {1, f->source->rows * f->source->columns};
     hf_piece *p = hf_build_shaped(b, f, 0, &v, 2, ne, e);
     return p && hf_piece_add_op(p, op, 0, e);
 }
 
-bool hf_step_heads_column(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_heads_column(hf_build *b, const hf_match *f, gq_error *e) {
     return b->arch->first_heads ? hf_step_first_heads(b, f, e) : step_column(b, f, HF_NEGATIVE_EXP, e);
 }
 
-bool hf_step_exp_column(hf_build *b, const hf_found *f, gq_error *e) { return step_column(b, f, HF_EXP, e); }
+bool hf_step_exp_column(hf_build *b, const hf_match *f, gq_error *e) { return step_column(b, f, HF_EXP, e); }
 
 /* falcon-h1: factors that the model applies to activations are put into the weights. `index` >= 0: an entry
  * of a list. */
@@ -75,7 +75,7 @@ static bool factor_value(const hf_build *b, const char *key, int index, double *
     return hf_value_float(b->config, index < 0 ? v : json_array_get(v, (size_t)index), key, value, e);
 }
 
-static bool factors_add(const hf_build *b, const hf_found *f, hf_piece *p, gq_error *e) {
+static bool factors_add(const hf_build *b, const hf_match *f, hf_piece *p, gq_error *e) {
     double value;
     for (size_t i = 0; i < sizeof factor_rows / sizeof *factor_rows; i++)
         if (name_ends(f->source->name, factor_rows[i].end) &&
@@ -86,7 +86,7 @@ static bool factors_add(const hf_build *b, const hf_found *f, hf_piece *p, gq_er
 }
 
 /* in_proj: a factor more for the rows of z, x, B, C and dt each. */
-static bool step_factor_rows(hf_build *b, const hf_found *f, gq_error *e) {
+static bool step_factor_rows(hf_build *b, const hf_match *f, gq_error *e) {
     const hf_config *c = b->config;
     uint32_t inner, groups, state;
     if (!hf_config_u32(c, "mamba_d_ssm", &inner, e) || !hf_config_u32(c, "mamba_n_groups", &groups, e) ||
@@ -96,13 +96,13 @@ static bool step_factor_rows(hf_build *b, const hf_found *f, gq_error *e) {
     uint64_t n = (uint64_t)groups * state, rows = whole.count[0], first = 0;
     uint64_t size[5] = {inner, inner, n, n, rows - 2 * (uint64_t)inner - 2 * n};
     if (whole.n_dims != 2 || rows <= 2 * (uint64_t)inner + 2 * n)
-        return hf_found_fail_shape(f, e, "what fits mamba's sizes");
+        return hf_match_fail_shape(f, e, "what fits mamba's sizes");
     hf_tensor *t = hf_build_parts(b, f, 5, e);
     for (int i = 0; t && i < 5; first += size[i++]) {
         hf_view v = hf_view_of(f->source);
         double value;
         if (!hf_view_cut(&v, 0, first, size[i], 1))
-            return hf_found_fail_shape(f, e, "what fits mamba's sizes");
+            return hf_match_fail_shape(f, e, "what fits mamba's sizes");
         hf_piece *p = hf_build_piece(f, t, (size_t)i, &v, e);
         if (!p || !factors_add(b, f, p, e) || !factor_value(b, "ssm_multipliers", i, &value, e) ||
             !hf_piece_add_op(p, HF_MULTIPLY, value, e))
@@ -111,7 +111,7 @@ static bool step_factor_rows(hf_build *b, const hf_found *f, gq_error *e) {
     return t != NULL;
 }
 
-bool hf_step_factors(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_factors(hf_build *b, const hf_match *f, gq_error *e) {
     if (name_ends(f->source->name, "mamba.in_proj.weight")) return step_factor_rows(b, f, e);
     hf_piece *p = hf_build_whole(b, f, e);
     return p && factors_add(b, f, p, e);
@@ -146,41 +146,41 @@ static bool view_tile(hf_view *v, uint32_t dim, const delta_heads *d, uint64_t w
 }
 
 /* Value heads of either one entry (a, b, A_log, dt_bias) or value_width (z). */
-static bool step_tile(hf_build *b, const hf_found *f, uint32_t dim, gq_error *e) {
+static bool step_tile(hf_build *b, const hf_match *f, uint32_t dim, gq_error *e) {
     delta_heads d;
     hf_view v = hf_view_of(f->source);
-    if (v.n_dims == 0) return hf_found_fail_shape(f, e, "what fits the value heads");
+    if (v.n_dims == 0) return hf_match_fail_shape(f, e, "what fits the value heads");
     if (!delta_read(b, &d, e)) return false;
     if (v.n_dims > 2 || dim >= v.n_dims ||
         !view_tile(&v, dim, &d, v.count[dim] == d.values ? 1 : d.value_width))
-        return hf_found_fail_shape(f, e, "what fits the value heads");
+        return hf_match_fail_shape(f, e, "what fits the value heads");
     hf_piece *p = hf_build_reordered(b, f, &v, e);
     return p && (!strstr(f->source->name, "A_log") || hf_piece_add_op(p, HF_NEGATIVE_EXP, 0, e));
 }
 
-bool hf_step_tile_heads(hf_build *b, const hf_found *f, gq_error *e) { return step_tile(b, f, 0, e); }
+bool hf_step_tile_heads(hf_build *b, const hf_match *f, gq_error *e) { return step_tile(b, f, 0, e); }
 
-bool hf_step_tile_columns(hf_build *b, const hf_found *f, gq_error *e) { return step_tile(b, f, 1, e); }
+bool hf_step_tile_columns(hf_build *b, const hf_match *f, gq_error *e) { return step_tile(b, f, 1, e); }
 
 /* Rows of queries and keys as they are, then those of values, tiled; also of the convolution [C, 1, w]. */
-bool hf_step_tile_qkv(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_tile_qkv(hf_build *b, const hf_match *f, gq_error *e) {
     delta_heads d;
     const hf_source *s = f->source;
     hf_view part[2] = {hf_view_of(s), hf_view_of(s)};
-    if (s->n_dims < 2) return hf_found_fail_shape(f, e, "what fits the value heads");
+    if (s->n_dims < 2) return hf_match_fail_shape(f, e, "what fits the value heads");
     if (!delta_read(b, &d, e)) return false;
     uint64_t rows = part[0].count[0], values = (uint64_t)d.values * d.value_width,
              ne[2] = {part[0].count[s->n_dims - 1], rows};
     if (rows <= values || (s->n_dims > 2 && s->rows != rows) ||
         !hf_view_cut(&part[0], 0, 0, rows - values, 1) ||
         !hf_view_cut(&part[1], 0, rows - values, values, 1) || !view_tile(&part[1], 0, &d, d.value_width))
-        return hf_found_fail_shape(f, e, "what fits the value heads");
+        return hf_match_fail_shape(f, e, "what fits the value heads");
     hf_tensor *t = hf_build_tensor(b, f, 0, 2, 2, ne, e);
     return t && hf_build_piece(f, t, 0, &part[0], e) && hf_build_piece(f, t, 1, &part[1], e);
 }
 
 /* Per key head: rows of q, of k, of its value heads' v, of their z. */
-bool hf_step_qkvz(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_qkvz(hf_build *b, const hf_match *f, gq_error *e) {
     delta_heads d;
     const hf_source *s = f->source;
     if (!delta_read(b, &d, e)) return false;
@@ -190,12 +190,12 @@ bool hf_step_qkvz(hf_build *b, const hf_found *f, gq_error *e) {
     hf_view whole = hf_view_of(s);
     uint64_t ne[2] = {whole.count[1], (group - values) * d.keys};
     if (whole.n_dims != 2 || whole.count[0] != group * d.keys)
-        return hf_found_fail_shape(f, e, "what fits the heads");
+        return hf_match_fail_shape(f, e, "what fits the heads");
     hf_view part[4];
     for (int i = 0; i < 4; i++) {
         part[i] = hf_view_of(s);
         if (!hf_view_split(&part[i], 0, group) || !hf_view_cut(&part[i], 1, first[i], n[i], 1))
-            return hf_found_fail_shape(f, e, "what fits the heads");
+            return hf_match_fail_shape(f, e, "what fits the heads");
     }
     hf_tensor *t = hf_build_tensor(b, f, 0, 3, 2, ne, e);
     for (size_t i = 0; t && i < 3; i++)
@@ -207,26 +207,26 @@ bool hf_step_qkvz(hf_build *b, const hf_found *f, gq_error *e) {
 /* ---- RWKV ---- */
 
 /* Vectors of what is mixed, in the order that readers expect: rwkv6 is without a, rwkv7 may be without g. */
-bool hf_step_lerp(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_lerp(hf_build *b, const hf_match *f, gq_error *e) {
     const char *name = f->source->name, *order = strstr(name, "time_maa_") ? "wkvrg" : "rwkvag";
     bool gate;
     if (!hf_config_bool_or(b->config, "wkv_has_gate", true, &gate, e)) return false;
     uint64_t n = strlen(order) - (*order == 'r' && !gate), elements = f->source->rows * f->source->columns;
-    if (name_ends(name, "x_x")) { /* all of them are in one array */
+    if (name_ends(name, "x_x")) { /* all of them are in one source tensor */
         hf_view v = hf_view_squeezed(f->source);
         if (v.n_dims != 2 || v.count[0] != n)
-            return hf_found_fail(f, e, "its shape is not that of %llu vectors", (unsigned long long)n);
+            return hf_match_fail(f, e, "its shape is not that of %llu vectors", (unsigned long long)n);
         return hf_build_shaped(b, f, 0, &v, 4, (uint64_t[]){v.count[1], 1, 1, n}, e) != NULL;
     }
     const char *letter = strchr(order, name[strlen(name) - 1]);
     hf_view v = hf_view_squeezed(f->source);
     if (!letter || (uint64_t)(letter - order) >= n || v.n_dims != 1)
-        return hf_found_fail(f, e, "expected one vector of %.*s", (int)n, order);
+        return hf_match_fail(f, e, "expected one vector of %.*s", (int)n, order);
     hf_tensor *t = hf_build_tensor(b, f, 0, n, 4, (uint64_t[]){elements, 1, 1, n}, e);
     return t && hf_build_piece(f, t, (size_t)(letter - order), &v, e);
 }
 
-bool hf_step_rescaled(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_rescaled(hf_build *b, const hf_match *f, gq_error *e) {
     uint32_t every;
     if (!hf_config_u32_or(b->config, "rescale_every", 0, &every, e)) return false;
     hf_piece *p = hf_build_whole(b, f, e);
@@ -235,7 +235,7 @@ bool hf_step_rescaled(hf_build *b, const hf_found *f, gq_error *e) {
 }
 
 /* The parts are those of r, k, v, w, g; readers expect w, k, v, r, g. */
-bool hf_step_shift_order(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_shift_order(hf_build *b, const hf_match *f, gq_error *e) {
     enum { PARTS = 5 };
     static const uint64_t order[PARTS] = {3, 1, 2, 0, 4};
     hf_view whole = hf_view_of(f->source);
@@ -245,7 +245,7 @@ bool hf_step_shift_order(hf_build *b, const hf_found *f, gq_error *e) {
                       n == 3 ? PARTS : 1};
     uint64_t rows = whole.count[0] / PARTS;
     if ((n != 2 && n != 3) || rows == 0 || whole.count[0] % PARTS || (n == 3 && rows != 1))
-        return hf_found_fail(f, e, "its shape is not that of %d parts", PARTS);
+        return hf_match_fail(f, e, "its shape is not that of %d parts", PARTS);
     hf_tensor *t = hf_build_tensor(b, f, 0, PARTS, n, ne, e);
     for (size_t i = 0; t && i < PARTS; i++) {
         hf_view v = whole;
@@ -256,7 +256,7 @@ bool hf_step_shift_order(hf_build *b, const hf_found *f, gq_error *e) {
 
 /* Matrices of flash-linear-attention are turned already. The first layer mixes no values of a layer before; readers
  * expect the tensors, and are given those of its learning rate. */
-bool hf_step_low_rank(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_low_rank(hf_build *b, const hf_match *f, gq_error *e) {
     bool first = f->layer == 0;
     hf_view v = hf_view_squeezed(f->source);
     if (first && !strchr(f->rule->to, '|') && strstr(f->rule->to, "time_mix_v")) return true;

@@ -11,7 +11,7 @@
 
 /* ---- the head beside the embedding ---- */
 
-/* Compares the stored bytes of two arrays. */
+/* Compares the stored bytes of two source tensors. */
 static bool sources_same(const hf_source *a, const hf_source *b, bool *same, gq_error *e) {
     enum { PIECE = 1 << 16 };
     /* A head that an adapter changes is a matrix of its own. */
@@ -31,7 +31,7 @@ static bool sources_same(const hf_source *a, const hf_source *b, bool *same, gq_
 }
 
 /* Compares with the embedding, under any of its names. */
-static bool head_same_as_embedding(hf_build *b, const hf_found *f, bool *same, gq_error *e) {
+static bool head_same_as_embedding(hf_build *b, const hf_match *f, bool *same, gq_error *e) {
     static const char *const names[] = {"embed_tokens.weight", "embeddings.weight", "embedding.weight",
                                         "wte.weight", "word_embeddings.weight"};
     const hf_source *embedding = NULL;
@@ -41,13 +41,13 @@ static bool head_same_as_embedding(hf_build *b, const hf_found *f, bool *same, g
     return !embedding || sources_same(f->source, embedding, same, e);
 }
 
-bool hf_step_head_unless_same(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_head_unless_same(hf_build *b, const hf_match *f, gq_error *e) {
     bool same;
     return head_same_as_embedding(b, f, &same, e) && (same || hf_step_plain(b, f, e));
 }
 
 /* The embedding of both sides is stored under one name, or under several. */
-bool hf_step_embedding_once(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_embedding_once(hf_build *b, const hf_match *f, gq_error *e) {
     static const char *const names[] = {"shared.weight", "encoder.embed_tokens.weight",
                                         "decoder.embed_tokens.weight"};
     const hf_source *first = NULL;
@@ -64,7 +64,7 @@ static hf_step *head_step(const hf_build *b) {
     return hf_step_plain;
 }
 
-bool hf_step_head(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_head(hf_build *b, const hf_match *f, gq_error *e) {
     hf_folder *folder = b->list->folder;
     const char *name = f->source->name;
     bool tied, same = false;
@@ -107,12 +107,12 @@ static float *column_norms(const hf_source *s, gq_error *e) {
 }
 
 /* A head whose model divides it by its columns' norms, if the config says so. */
-bool hf_step_head_bailing(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_head_bailing(hf_build *b, const hf_match *f, gq_error *e) {
     bool divides;
     if (!hf_config_bool_or(b->config, "norm_head", false, &divides, e)) return false;
     if (!divides) return hf_step_head(b, f, e);
     if (f->source->n_dims != 2)
-        return hf_found_fail(f, e, "%u dimensions, expected a matrix", f->source->n_dims);
+        return hf_match_fail(f, e, "%u dimensions, expected a matrix", f->source->n_dims);
     float *norms = column_norms(f->source, e);
     hf_piece *p = norms ? hf_build_whole(b, f, e) : NULL;
     if (!p) return free(norms), false;
@@ -121,7 +121,7 @@ bool hf_step_head_bailing(hf_build *b, const hf_found *f, gq_error *e) {
 }
 
 /* jais multiplies its embedding, and its head by one number or by two. */
-bool hf_step_factors_jais(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_factors_jais(hf_build *b, const hf_match *f, gq_error *e) {
     bool is_head = strcmp(f->rule->to, "output") == 0;
     double factor, second = 1;
     if (!is_head && !hf_config_float(b->config, "mup_embeddings_scale|embeddings_scale", &factor, e))
@@ -135,14 +135,14 @@ bool hf_step_factors_jais(hf_build *b, const hf_found *f, gq_error *e) {
 
 /* ---- rows of tokens and positions ---- */
 
-bool hf_step_cut_rows(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_cut_rows(hf_build *b, const hf_match *f, gq_error *e) {
     hf_view v = hf_view_of(f->source);
     if (v.n_dims == 2 && v.count[0] > b->n_tokens && !hf_view_cut(&v, 0, 0, b->n_tokens, 1))
-        return hf_found_fail(f, e, "the vocabulary has no tokens");
+        return hf_match_fail(f, e, "the vocabulary has no tokens");
     return hf_build_view(b, f, 0, &v, e);
 }
 
-bool hf_step_fill_rows(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_fill_rows(hf_build *b, const hf_match *f, gq_error *e) {
     const hf_source *s = f->source;
     uint32_t rows;
     hf_view v = hf_view_of(s);
@@ -156,20 +156,20 @@ bool hf_step_fill_rows(hf_build *b, const hf_found *f, gq_error *e) {
 }
 
 /* Positions begin behind the number of the token that fills up texts. */
-bool hf_step_cut_positions(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_cut_positions(hf_build *b, const hf_match *f, gq_error *e) {
     hf_view v = hf_view_of(f->source);
     uint32_t pad;
     if (!hf_config_get(b->config, "pad_token_id")) return hf_step_plain(b, f, e);
     if (!hf_config_u32(b->config, "pad_token_id", &pad, e)) return false;
     uint64_t first = (uint64_t)pad + 1;
     if (v.n_dims != 2 || v.count[0] <= first || !hf_view_cut(&v, 0, first, v.count[0] - first, 1))
-        return hf_found_fail(f, e, "expected more rows than pad_token_id + 1");
+        return hf_match_fail(f, e, "expected more rows than pad_token_id + 1");
     return hf_build_view(b, f, 0, &v, e) != NULL;
 }
 
 /* Adds up the rows of all parts, which the folder must have. They are of one length, but for a row; the last may be
  * shorter. */
-static bool table_rows(hf_build *b, const hf_found *f, uint64_t parts, uint64_t *rows, gq_error *e) {
+static bool table_rows(hf_build *b, const hf_match *f, uint64_t parts, uint64_t *rows, gq_error *e) {
     uint64_t first = 0;
     *rows = 0;
     for (uint64_t i = 0; i < parts; i++) {
@@ -178,7 +178,7 @@ static bool table_rows(hf_build *b, const hf_found *f, uint64_t parts, uint64_t 
         snprintf(name, sizeof name, "ngram_embedding.shard_%llu.weight", (unsigned long long)i);
         if (!hf_build_source(b, name, &s, e)) return false;
         if (!s || s->n_dims != 2 || s->columns != f->source->columns)
-            return hf_found_fail(
+            return hf_match_fail(
                 f, e, "of the table's %llu parts number %llu is missing, or has rows of another length",
                 (unsigned long long)parts, (unsigned long long)i);
         if (i == 0) first = s->rows;
@@ -190,14 +190,14 @@ static bool table_rows(hf_build *b, const hf_found *f, uint64_t parts, uint64_t 
     return true;
 }
 
-bool hf_step_table_part(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_table_part(hf_build *b, const hf_match *f, gq_error *e) {
     hf_tensor *t = hf_build_find(b, "per_layer_token_embd.weight");
     hf_view v = hf_view_of(f->source);
     uint32_t parts;
     uint64_t rows = t ? t->tensor.ne[1] : 0;
     if (!hf_config_u32(b->config, "split_ngram_parts", &parts, e)) return false;
     if (f->expert >= parts || parts > b->n_sources)
-        return hf_found_fail(f, e, "split_ngram_parts is %u, and this is number %llu", parts,
+        return hf_match_fail(f, e, "split_ngram_parts is %u, and this is number %llu", parts,
                              (unsigned long long)f->expert);
     if (!t && !table_rows(b, f, parts, &rows, e)) return false;
     if (!t || parts > 1) t = hf_build_tensor(b, f, 0, parts, 2, (uint64_t[]){f->source->columns, rows}, e);
@@ -207,7 +207,7 @@ bool hf_step_table_part(hf_build *b, const hf_found *f, gq_error *e) {
 /* ---- classifiers ---- */
 
 /* A head has an output for each label. transformers takes two where a config has neither names nor a number. */
-static bool classes_check(const hf_build *b, const hf_found *f, gq_error *e) {
+static bool classes_check(const hf_build *b, const hf_match *f, gq_error *e) {
     uint64_t n = json_object_size(hf_config_get(b->config, "id2label")), outputs = f->source->shape[0];
     uint32_t number;
     if (!hf_config_u32_or(b->config, "num_labels", 0, &number, e)) return false;
@@ -215,7 +215,7 @@ static bool classes_check(const hf_build *b, const hf_found *f, gq_error *e) {
     if (!n) n = number ? number : 2;
     if (f->source->n_dims == 0 || outputs == n || outputs == number) return true;
     return is_said
-               ? hf_found_fail(f, e, "%llu outputs, but the config has %llu labels (id2label, num_labels)",
+               ? hf_match_fail(f, e, "%llu outputs, but the config has %llu labels (id2label, num_labels)",
                                (unsigned long long)outputs, (unsigned long long)n)
                : hf_folder_warn(b->list->folder, "config.json", e,
                                 "'%s' has %llu outputs, and nothing says what they are: id2label and "
@@ -224,16 +224,16 @@ static bool classes_check(const hf_build *b, const hf_found *f, gq_error *e) {
 }
 
 /* A matrix of one row is a matrix, not a vector that stays F32. */
-bool hf_step_classes(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_classes(hf_build *b, const hf_match *f, gq_error *e) {
     size_t had = b->n;
     if (!classes_check(b, f, e) || !hf_step_plain(b, f, e)) return false;
     if (b->n > had && f->source->n_dims == 2) b->tensors[had].tensor.n_dims = 2;
     return true;
 }
 
-bool hf_step_classifier(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_classifier(hf_build *b, const hf_match *f, gq_error *e) {
     static const arch_rule first = RULE("", "cls");
-    hf_found g = *f;
+    hf_match g = *f;
     if (!hf_classifier_labels(b->config)) g.rule = &first;
     return hf_step_classes(b, &g, e);
 }
@@ -246,8 +246,8 @@ static int ids_compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Each token of the draft is another one of the target's. */
-static bool ids_check(const hf_found *f, const int64_t *ids, uint64_t n, uint64_t tokens, gq_error *e) {
+/* Each token of the draft model is another one of the target's. */
+static bool ids_check(const hf_match *f, const int64_t *ids, uint64_t n, uint64_t tokens, gq_error *e) {
     int64_t *sorted = malloc((n ? n : 1) * sizeof *sorted), twice = -1;
     if (!sorted) return gq_fail_memory(e, n * sizeof *sorted);
     memcpy(sorted, ids, n * sizeof *sorted);
@@ -257,13 +257,13 @@ static bool ids_check(const hf_found *f, const int64_t *ids, uint64_t n, uint64_
     bool fits = n == 0 || (sorted[0] >= 0 && (uint64_t)sorted[n - 1] < tokens);
     free(sorted);
     if (!fits)
-        return hf_found_fail(f, e, "a token of the draft model is not one of the target's %llu",
+        return hf_match_fail(f, e, "a token of the draft model is not one of the target's %llu",
                              (unsigned long long)tokens);
-    return twice < 0 || hf_found_fail(f, e, "two tokens of the draft model map to token %lld of the target",
+    return twice < 0 || hf_match_fail(f, e, "two tokens of the draft model map to token %lld of the target",
                                       (long long)twice);
 }
 
-bool hf_step_draft_ids(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_draft_ids(hf_build *b, const hf_match *f, gq_error *e) {
     const hf_config *c = b->config;
     uint32_t tokens, of_target;
     uint64_t n = f->source->stored->n, expected = hf_draft_tokens(c);
@@ -272,7 +272,7 @@ bool hf_step_draft_ids(hf_build *b, const hf_found *f, gq_error *e) {
         return false;
     if (of_target < tokens) tokens = of_target;
     if (f->source->coding != HF_PLAIN || n == 0 || n > tokens || (expected && n != expected))
-        return hf_found_fail(f, e, "%llu elements, expected %llu, one for each token of the draft model",
+        return hf_match_fail(f, e, "%llu elements, expected %llu, one for each token of the draft model",
                              (unsigned long long)n, (unsigned long long)(expected ? expected : tokens));
     int64_t *ids = hf_ids_read(f, e);
     if (!ids) return false;
@@ -282,21 +282,21 @@ bool hf_step_draft_ids(hf_build *b, const hf_found *f, gq_error *e) {
     return hf_build_ids(b, f, GGUF_I64, ids, n, 1, e);
 }
 
-bool hf_step_draft_head(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_draft_head(hf_build *b, const hf_match *f, gq_error *e) {
     uint32_t tokens;
     uint64_t own = hf_draft_tokens(b->config);
     if (!hf_config_u32(b->config, "vocab_size", &tokens, e)) return false;
     return !own || own == tokens || hf_step_plain(b, f, e);
 }
 
-bool hf_step_draft_embedding(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_draft_embedding(hf_build *b, const hf_match *f, gq_error *e) {
     bool has;
     return hf_config_bool_or(b->config, "has_embed_tokens", true, &has, e) &&
            (!has || hf_step_plain(b, f, e));
 }
 
 /* Centroids of an embedding whose tokens stand in an order of their own. */
-bool hf_step_draft_order(hf_build *b, const hf_found *f, gq_error *e) {
+bool hf_step_draft_order(hf_build *b, const hf_match *f, gq_error *e) {
     return hf_folder_warn(b->list->folder, "", e,
                           "'%s' is left out: programs choose among all tokens instead", f->source->name);
 }

@@ -369,8 +369,8 @@ static bool names_are_counted(const hf_piece *p, size_t n, size_t head, const ch
     return true;
 }
 
-/* Writes the name of the array of n pieces, or of several arrays a pattern such as
- * experts.{0..127}.up_proj.weight. The first and the last piece have an array. */
+/* Writes the name of the source tensor of n pieces, or of several source tensors a pattern such as
+ * experts.{0..127}.up_proj.weight. The first and the last piece have a source tensor. */
 static void origin_write_names(const hf_piece *p, size_t n, char to[ORIGIN_TEXT]) {
     const char *first = piece_name(p), *last = piece_name(&p[n - 1]);
     size_t head = 0;
@@ -388,7 +388,7 @@ static void origin_write_names(const hf_piece *p, size_t n, char to[ORIGIN_TEXT]
         text_add(to, "%s and %zu more", first, n - 1);
 }
 
-/* Writes how an array is coded: the type's short name, which ends before a comma, then its scales. */
+/* Writes how a source tensor is coded: the type's short name, which ends before a comma, then its scales. */
 static void source_write_type(const hf_source *s, char to[ORIGIN_TEXT]) {
     const char *type = hf_dtype_name(s->stored->dtype);
     unsigned long long rows = s->scale_rows, columns = s->scale_columns;
@@ -417,7 +417,7 @@ static void source_write_type(const hf_source *s, char to[ORIGIN_TEXT]) {
     }
 }
 
-/* Returns the bytes of an array, its scales and zeros, that n of its units are a share of. */
+/* Returns the bytes of a source tensor, its scales and zeros, that n of its units are a share of. */
 static uint64_t source_bytes(const hf_source *s, uint64_t n) {
     const hf_stored *all[] = {s->stored, s->scale, s->zero, s->group};
     double bytes = 0, units = (double)s->rows * (double)s->columns;
@@ -426,7 +426,7 @@ static uint64_t source_bytes(const hf_source *s, uint64_t n) {
     return units > 0 ? (uint64_t)(bytes * ((double)n / units) + 0.5) : 0;
 }
 
-/* Whether the rows of a view are columns of its array. A GPTQ matrix is stored with its columns as rows, so
+/* Whether the rows of a view are columns of its source tensor. A GPTQ matrix is stored with its columns as rows, so
  * what is read along those is as it should be. */
 static bool view_is_transposed(const hf_source *s, const hf_view *v) {
     uint64_t least = UINT64_MAX;
@@ -460,14 +460,14 @@ static void origin_write_ops(const hf_piece *p, char to[ORIGIN_TEXT]) {
 
 /* Facts about all pieces of a tensor together. */
 typedef struct piece_facts {
-    const hf_piece *piece; /* the first that has an array; NULL: all are numbers */
-    size_t n;              /* from that to the last one that has an array */
-    bool several;          /* arrays */
+    const hf_piece *piece; /* the first that has a source tensor; NULL: all are numbers */
+    size_t n;              /* from that to the last one that has a source tensor */
+    bool several;          /* source tensors */
     bool filled;           /* zeros are added */
-    bool apart;            /* one does not begin where the one before it ends, in the same array */
-    bool differ;           /* arrays are of different types or codings */
+    bool apart;            /* one does not begin where the one before it ends, in the same source tensor */
+    bool differ;           /* source tensors are of different types or codings */
     bool changed;          /* an adapter changes one of them */
-    uint64_t units;        /* of all pieces that have an array */
+    uint64_t units;        /* of all pieces that have a source tensor */
     uint64_t bytes;        /* the same, as they are stored */
 } piece_facts;
 

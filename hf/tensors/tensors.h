@@ -66,16 +66,16 @@ void hf_tensor_free(hf_tensor *t);
 
 typedef struct hf_build hf_build;
 
-/* An array whose name has fitted a rule. */
-typedef struct hf_found {
+/* A source tensor whose name has fitted a rule. */
+typedef struct hf_match {
     const hf_source *source;
     const arch_rule *rule;
     const char *suffix;     /* ".weight", ".bias", or "": what the rule's name lacked */
     uint64_t layer, expert; /* the numbers in its name; 0 where it has none */
-    bool is_turned; /* rows and columns of its matrices are exchanged: the rule expects the contrary */
-} hf_found;
+    bool is_transposed; /* rows and columns of its matrices are exchanged: the rule expects the contrary */
+} hf_match;
 
-typedef bool hf_step(hf_build *b, const hf_found *f, gq_error *e);
+typedef bool hf_step(hf_build *b, const hf_match *f, gq_error *e);
 
 /* Names that have a rule only after something was put in front of them, or taken away. */
 typedef struct hf_respelled {
@@ -96,11 +96,11 @@ struct hf_build {
     hf_source **by_end; /* the same by their names read backwards; NULL: nobody has asked yet */
     uint64_t n_stacked; /* pieces of stacked tensors */
     hf_respelled completed, shortened;
-    hf_found head;   /* the matrix of the output, which waits until all others are there; source NULL: none */
+    hf_match head;   /* the matrix of the output, which waits until all others are there; source NULL: none */
     bool keeps_ones; /* dimensions of 1 at the end of a tensor's */
     bool norms_have_one; /* 1 has been added to what the architecture's norms lack it in (hf/tensors/mlx.c) */
-    bool is_turned;      /* matrices that the architecture's rules turn are turned already */
-    /* An array of experts whose matrices were turned, and one whose shape does not tell; NULL: none. */
+    bool is_transposed;  /* matrices that the architecture's rules turn are turned already */
+    /* A source tensor of experts whose matrices were turned, and one whose shape does not tell; NULL: none. */
     const hf_source *turned, *square;
     hf_tensor *tensors;
     size_t n, capacity;
@@ -113,7 +113,7 @@ bool hf_build_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_
 typedef bool hf_build_change(const void *user, hf_build *b, gq_error *e);
 bool hf_build_changed_tensors(hf_build *b, const hf_config *c, const hf_list *l, uint64_t n_tokens,
                               hf_build_change *change, const void *user, gq_error *e);
-/* Makes tensors of some arrays alone, whose sources the build takes over, also on failure; whether a model
+/* Makes tensors of some source tensors alone, whose sources the build takes over, also on failure; whether a model
  * has others is not looked at. */
 bool hf_build_arrays(hf_build *b, const hf_config *c, const hf_list *l, hf_source *sources, size_t n,
                      gq_error *e);
@@ -130,9 +130,9 @@ bool hf_mlx_find(hf_build *b, gq_error *e);
 void hf_build_free(hf_build *b);
 
 /* Fails with a sentence about the source tensor: file and name go in front. */
-#define hf_found_fail(f, e, ...) hf_list_fail((f)->source->list, (f)->source->stored, e, __VA_ARGS__)
+#define hf_match_fail(f, e, ...) hf_list_fail((f)->source->list, (f)->source->stored, e, __VA_ARGS__)
 /* Fails with its shape, and with what was expected in place of it. */
-bool hf_found_fail_shape(const hf_found *f, gq_error *e, const char *expected, ...)
+bool hf_match_fail_shape(const hf_match *f, gq_error *e, const char *expected, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Writes a rule's name, up to a '|', with numbers for its signs and `end` behind it; expert UINT64_MAX: its sign stays.
@@ -144,40 +144,40 @@ hf_tensor *hf_build_add(hf_build *b, const char *name, size_t n_pieces, gq_error
 /* Finds or makes the tensor called by part `which` of the rule's name, of n_pieces pieces. ne has n_dims
  * entries, the row length first. A tensor that is there must have the same shape. NULL: *e says why. Valid
  * until the next one is made. */
-hf_tensor *hf_build_tensor(hf_build *b, const hf_found *f, unsigned which, size_t n_pieces, uint32_t n_dims,
+hf_tensor *hf_build_tensor(hf_build *b, const hf_match *f, unsigned which, size_t n_pieces, uint32_t n_dims,
                            const uint64_t *ne, gq_error *e);
 /* Reads elements of an array that a step computes with at once, and refuses integers and codes. */
 bool hf_build_floats(const hf_source *s, uint64_t first, uint64_t n, float *to, gq_error *e);
 /* Sets piece number `i`, which must be free, and returns it. */
-hf_piece *hf_build_piece(const hf_found *f, hf_tensor *t, size_t i, const hf_view *v, gq_error *e);
+hf_piece *hf_build_piece(const hf_match *f, hf_tensor *t, size_t i, const hf_view *v, gq_error *e);
 /* A tensor of one piece whose shape is the last n_dims dimensions of a view. */
-hf_piece *hf_build_view(hf_build *b, const hf_found *f, unsigned which, const hf_view *v, gq_error *e);
+hf_piece *hf_build_view(hf_build *b, const hf_match *f, unsigned which, const hf_view *v, gq_error *e);
 /* The same with a shape of its own. */
-hf_piece *hf_build_shaped(hf_build *b, const hf_found *f, unsigned which, const hf_view *v, uint32_t n_dims,
+hf_piece *hf_build_shaped(hf_build *b, const hf_match *f, unsigned which, const hf_view *v, uint32_t n_dims,
                           const uint64_t *ne, gq_error *e);
-/* A tensor of one piece, the whole array; the same with an operation. */
-hf_piece *hf_build_whole(hf_build *b, const hf_found *f, gq_error *e);
-bool hf_build_with_op(hf_build *b, const hf_found *f, hf_op_kind kind, double value, gq_error *e);
-/* Finds or makes a tensor of n pieces that has the array's shape, as hf_build_tensor does. */
-hf_tensor *hf_build_parts(hf_build *b, const hf_found *f, size_t n, gq_error *e);
-/* A tensor of one piece that has the array's shape and its elements in another order. */
-hf_piece *hf_build_reordered(hf_build *b, const hf_found *f, const hf_view *v, gq_error *e);
+/* A tensor of one piece, the whole source tensor; the same with an operation. */
+hf_piece *hf_build_whole(hf_build *b, const hf_match *f, gq_error *e);
+bool hf_build_with_op(hf_build *b, const hf_match *f, hf_op_kind kind, double value, gq_error *e);
+/* Finds or makes a tensor of n pieces that has the source tensor's shape, as hf_build_tensor does. */
+hf_tensor *hf_build_parts(hf_build *b, const hf_match *f, size_t n, gq_error *e);
+/* A tensor of one piece that has the source tensor's shape and its elements in another order. */
+hf_piece *hf_build_reordered(hf_build *b, const hf_match *f, const hf_view *v, gq_error *e);
 /* Returns how many names the rule has in GGUF, with '|' between them. */
-unsigned hf_found_names(const hf_found *f);
+unsigned hf_match_names(const hf_match *f);
 /* Makes n tensors of equal parts of a dimension, which n divides. */
-bool hf_build_equal_parts(hf_build *b, const hf_found *f, uint32_t dim, unsigned n, gq_error *e);
-/* The array as the rule sees it: turned, where the rule expects the contrary. */
-hf_view hf_found_view(const hf_found *f);
+bool hf_build_equal_parts(hf_build *b, const hf_match *f, uint32_t dim, unsigned n, gq_error *e);
+/* The source tensor as the rule sees it: turned, where the rule expects the contrary. */
+hf_view hf_match_view(const hf_match *f);
 /* A tensor of numbers, which it takes over; also on failure. */
 bool hf_build_numbers(hf_build *b, const char *name, float *numbers, uint64_t n, gq_error *e);
 /* The same with a shape, which fails where it is not that of n numbers. */
 bool hf_build_numbers_shaped(hf_build *b, const char *name, float *numbers, uint64_t n, uint32_t n_dims,
                              const uint64_t *ne, gq_error *e);
-/* Reads an array of I64 or I32. The caller frees it; NULL: *e says why. */
-int64_t *hf_ids_read(const hf_found *f, gq_error *e);
-/* Makes a tensor of an array's n integers, of GGUF_I64 or GGUF_I32, in so many rows. It takes `ids` over, also
+/* Reads a source tensor of I64 or I32. The caller frees it; NULL: *e says why. */
+int64_t *hf_ids_read(const hf_match *f, gq_error *e);
+/* Makes a tensor of a source tensor's n integers, of GGUF_I64 or GGUF_I32, in so many rows. It takes `ids` over, also
  * on failure. */
-bool hf_build_ids(hf_build *b, const hf_found *f, uint32_t type, int64_t *ids, uint64_t n, uint64_t rows,
+bool hf_build_ids(hf_build *b, const hf_match *f, uint32_t type, int64_t *ids, uint64_t n, uint64_t rows,
                   gq_error *e);
 /* Sets the type that a tensor is delivered in, whatever type is asked for; `user` is the caller's. */
 typedef bool hf_type_setter(const hf_build *b, const void *user, hf_tensor *t, gq_error *e);
@@ -185,7 +185,7 @@ typedef bool hf_type_setter(const hf_build *b, const void *user, hf_tensor *t, g
 bool hf_build_complete(const hf_build *b, hf_type_setter *set_type, const void *user, gq_error *e);
 /* NULL: no such tensor. Valid until the next one is made. */
 hf_tensor *hf_build_find(const hf_build *b, const char *name);
-/* Finds an array by the end of its name in the folder, of several that with the shortest name; *found NULL:
+/* Finds a source tensor by the end of its name in the folder, of several that with the shortest name; *found NULL:
  * none. */
 bool hf_build_source(hf_build *b, const char *name, const hf_source **found, gq_error *e);
 
@@ -200,10 +200,10 @@ typedef enum hf_name_result {
 
 /* Looks a name up: as it is, else with what begins the names of its kind of model put in front, or with a
  * "model." too many taken away. The build counts what had to be put or taken. */
-hf_name_result hf_names_find_rule(hf_build *b, const char *name, hf_found *f);
+hf_name_result hf_names_find_rule(hf_build *b, const char *name, hf_match *f);
 /* Finds the rule of a name that a projector takes, also where "model." in front is too much or missing. Left out: such a
  * name without a rule. */
-hf_name_result hf_names_find_projector_rule(const arch_projector *row, const char *name, hf_found *f);
+hf_name_result hf_names_find_projector_rule(const arch_projector *row, const char *name, hf_match *f);
 /* Puts pieces in place of others. False: the name becomes too long. */
 bool hf_names_replace(char *name, size_t size, const arch_rename *list);
 /* Warns of names that were completed or shortened. */
@@ -215,10 +215,10 @@ bool hf_names_fail(const hf_build *b, const hf_source *s, gq_error *e);
  * made of, with this layer's number; else what a rule would take. False: it is not known. */
 bool hf_names_find_source(const hf_build *b, const char *name, char *to, size_t size);
 
-/* Sets c->predicting: as many MTP layers as the config announces, if the folder has tensors of any of them. */
-bool hf_predicting_find(hf_config *c, const hf_list *l, gq_error *e);
+/* Sets c->mtp: as many MTP layers as the config announces, if the folder has tensors of any of them. */
+bool hf_mtp_find(hf_config *c, const hf_list *l, gq_error *e);
 /* Gives a tensor of such a layer the name that a main layer's would have. False: it is to be left out. */
-bool hf_predicting_rename(const hf_config *c, char *name, size_t size);
+bool hf_mtp_rename(const hf_config *c, char *name, size_t size);
 
 /* ---- hf/tensors/rules.c ---- */
 
@@ -229,7 +229,7 @@ extern const char *const *const hf_common_left_out;
 /* ---- steps.c: steps that rules name (arch/rules.h), and what is computed when all tensors are known (arch/folder.h). ---- */
 
 /* Does what a rule says for a source tensor. */
-bool hf_build_step(hf_build *b, const hf_found *f, gq_error *e);
+bool hf_build_step(hf_build *b, const hf_match *f, gq_error *e);
 /* Computes what an architecture's folders need in the end (hf/tensors/computed.c). */
 bool hf_build_finish(hf_build *b, gq_error *e);
 

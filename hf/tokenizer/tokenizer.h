@@ -33,7 +33,7 @@ typedef struct hf_token {
 typedef struct hf_tokenizer {
     hf_folder *folder;
     const hf_config *config;
-    hf_pairs *pairs;
+    hf_metadata *pairs;
     char **unknown_cut;
     json_t *json;            /* tokenizer.json; NULL: there is none. So the next two */
     json_t *settings;        /* tokenizer_config.json; an empty object counts as none */
@@ -104,9 +104,9 @@ const json_t *hf_token_content(const json_t *token);
 
 typedef enum hf_added_rule {
     HF_ADDED_BY_LOOKS,  /* what looks special is; U+2581 of others become spaces */
-    HF_ADDED_AS_TOLD,   /* phi3: `special` alone decides; tokenizer.json's follow */
+    HF_ADDED_AS_SET,    /* phi3: `special` alone decides; tokenizer.json's follow */
     HF_ADDED_APPENDED,  /* internlm2: as told; added_tokens.json goes behind the pieces */
-    HF_ADDED_REDEFINED, /* arctic: as told by tokenizer_config.json alone, special ones in place of pieces */
+    HF_ADDED_REDEFINED, /* arctic: as known by tokenizer_config.json alone, special ones in place of pieces */
 } hf_added_rule;
 
 /* Reads the vocabulary of tokenizer.model, which is there. */
@@ -206,7 +206,7 @@ typedef struct hf_pieces {
     bool trims;      /* spaces at its ends, and all but one between words, are left out */
     bool is_unigram; /* a text is cut into the pieces of the largest sum of scores; else pieces are merged */
     const uint8_t
-        *characters; /* what becomes of characters before, n_characters bytes; NULL: nothing is told */
+        *characters; /* what becomes of characters before, n_characters bytes; NULL: nothing is reported */
     size_t n_characters;
 } hf_pieces;
 
@@ -216,17 +216,17 @@ void hf_pieces_free(hf_pieces *p);
 
 /* ---- tokenizer.c: tokenizer.ggml.*: a vocabulary, its special ids, chat templates, and the name of how a text is cut before it is encoded, from tokenizer.json or tokenizer.model and the files beside them. ---- */
 
-/* Adds the pairs; *n_tokens is the length of the vocabulary, which the embedding must have rows for.
+/* Adds the metadata; *n_tokens is the length of the vocabulary, which the embedding must have rows for.
  * *unknown_cut (the caller frees it; may become NULL): a sentence with the regular expression of a
  * pre-tokenizer that no name is known for; then tokenizer.ggml.pre is missing, and the caller decides. */
-bool hf_tokenizer_pairs(hf_folder *f, const hf_config *c, hf_pairs *pairs, uint64_t *n_tokens,
-                        char **unknown_cut, gq_error *e);
+bool hf_tokenizer_metadata(hf_folder *f, const hf_config *c, hf_metadata *pairs, uint64_t *n_tokens,
+                           char **unknown_cut, gq_error *e);
 
 /* ---- tokenizer_lines.c: vocabularies that have a token a line: PLaMo's, Qwen 1's bytes in the order of their ranks, and RWKV's. ---- */
 
-/* Reads tokenizer.jsonl and writes all pairs of the tokenizer but its template. */
+/* Reads tokenizer.jsonl and writes all metadata of the tokenizer but its template. */
 bool hf_lines_write(hf_tokenizer *t, gq_error *e);
-/* Reads qwen.tiktoken and writes all pairs of the tokenizer. */
+/* Reads qwen.tiktoken and writes all metadata of the tokenizer. */
 bool hf_ranks_write(hf_tokenizer *t, gq_error *e);
 /* The same of rwkv_vocab_v20230424.txt. */
 bool hf_world_write(hf_tokenizer *t, gq_error *e);
@@ -293,7 +293,7 @@ bool hf_specials_set_text(hf_specials *s, const hf_tokenizer *t, hf_special_type
 /* Sets the end of texts, where none is known, to the first of several that config.json lists, and warns of
  * it. */
 bool hf_specials_set_first_end(hf_specials *s, const hf_tokenizer *t, gq_error *e);
-bool hf_specials_write(const hf_specials *s, hf_pairs *pairs, gq_error *e);
+bool hf_specials_write(const hf_specials *s, hf_metadata *pairs, gq_error *e);
 
 /* ---- tokenizer_words.c: vocabularies of tokenizer.json whose words are cut into the longest tokens (WordPiece), or whose tokens have scores, the largest sum of which decides (unigrams). ---- */
 

@@ -1,15 +1,16 @@
 /* Vocabularies that have a token a line.
  *
- * PLaMo's tokenizer.jsonl: an array of text, score, kind, and more that readers have no use for. Ids are the lines'
- * numbers. Special tokens are named by their texts in tokenizer_config.json.
+ * PLaMo's tokenizer.jsonl: a source tensor of text, score, kind, and more that readers have no use for. Ids are the
+ * lines' numbers. Special tokens are named by their texts in tokenizer_config.json.
  *
  * Qwen 1's qwen.tiktoken: a token's bytes in base64 and its rank, from 0 on. The rank is the id, and says which
- * neighbours are joined first; a file of GGUF lists the pairs that are joined. The pair of a token is what is left of it
- * when its bytes are joined by all smaller ranks. Special tokens follow, as the program in the folder numbers them.
+ * neighbours are joined first; a file of GGUF lists the pairs that are joined. The pair of a token is what is left of
+ * it when its bytes are joined by all smaller ranks. Special tokens follow, as the program in the folder numbers
+ * them.
  *
- * RWKV's rwkv_vocab_v20230424.txt: a token's number from 1 on, a literal of Python (a text or bytes), and how many bytes
- * it stands for. Tokens in the file are spelled as Python spells bytes: what is no printable character of ASCII is an
- * escape. Token 0 ends texts.
+ * RWKV's rwkv_vocab_v20230424.txt: a token's number from 1 on, a literal of Python (a text or bytes), and how many
+ * bytes it stands for. Tokens in the file are spelled as Python spells bytes: what is no printable character of
+ * ASCII is an escape. Token 0 ends texts.
  */
 #include "hf/tokenizer/tokenizer.h"
 
@@ -117,10 +118,10 @@ static bool lines_write_specials(const hf_tokenizer *t, gq_error *e) {
         if (!lines_find(t, text, &id))
             return hf_tokenizer_fail(t, "tokenizer_config.json", e, "%s is \"%s\", which is no token of %s",
                                      rows[i][0], json_string_value(text), LINES_FILE);
-        if (!hf_pairs_u32(t->pairs, rows[i][1], id, e)) return false;
+        if (!hf_metadata_u32(t->pairs, rows[i][1], id, e)) return false;
     }
-    return hf_pairs_u32(t->pairs, "tokenizer.ggml.eot_token_id", LINES_END_OF_TURN, e) &&
-           hf_pairs_bool(t->pairs, "tokenizer.ggml.add_space_prefix", false, e);
+    return hf_metadata_u32(t->pairs, "tokenizer.ggml.eot_token_id", LINES_END_OF_TURN, e) &&
+           hf_metadata_bool(t->pairs, "tokenizer.ggml.add_space_prefix", false, e);
 }
 
 bool hf_lines_write(hf_tokenizer *t, gq_error *e) {
@@ -185,8 +186,8 @@ static uint64_t rank_of(const hf_tokenizer *t, const name_index *by_text, const 
     return name_index_find(by_text, t->tokens, sizeof *t->tokens, piece, &rank) ? rank : UINT64_MAX;
 }
 
-/* Joins the bytes of token `id` by smaller ranks, and adds the pair that is left. at[i] is where part i begins, join[i]
- * the rank of parts i and i + 1 together. */
+/* Joins the bytes of token `id` by smaller ranks, and adds the key that is left. at[i] is where part i begins,
+ * join[i] the rank of parts i and i + 1 together. */
 static bool rank_add_pair(const hf_tokenizer *t, const name_index *by_text, uint64_t id, gq_error *e) {
     const hf_token *token = &t->tokens[id];
     uint16_t at[LINE_BYTES_MOST + 2];
@@ -216,7 +217,7 @@ static bool rank_add_pair(const hf_tokenizer *t, const name_index *by_text, uint
     char pair[2 * LINE_BYTES_MOST + 2];
     memcpy(pair, token->text, at[1]), pair[at[1]] = ' ';
     memcpy(pair + at[1] + 1, token->text + at[1], token->length - at[1]);
-    return hf_pairs_add_string(t->pairs, pair, token->length + 1, e);
+    return hf_metadata_add_string(t->pairs, pair, token->length + 1, e);
 }
 
 static bool ranks_write_merges(hf_tokenizer *t, uint64_t n, gq_error *e) {
@@ -224,7 +225,7 @@ static bool ranks_write_merges(hf_tokenizer *t, uint64_t n, gq_error *e) {
     bool ok = ranks_index(t, n, &by_text, e);
     for (uint64_t i = 0; ok && i < n; i++) ok = rank_add_pair(t, &by_text, i, e);
     name_index_free(&by_text);
-    return ok && hf_pairs_array(t->pairs, "tokenizer.ggml.merges", GGUF_STRING, e);
+    return ok && hf_metadata_array(t->pairs, "tokenizer.ggml.merges", GGUF_STRING, e);
 }
 
 static bool ranks_add_special(hf_tokenizer *t, uint64_t *id, const char *text, gq_error *e) {
@@ -397,9 +398,10 @@ bool hf_world_write(hf_tokenizer *t, gq_error *e) {
         return false;
     bool ok = world_read(t, text, n, e);
     free(text);
-    return ok && hf_pairs_text(t->pairs, "tokenizer.ggml.model", "rwkv", e) &&
-           hf_tokenizer_write(t, false, e) && hf_pairs_u32(t->pairs, "tokenizer.ggml.bos_token_id", 0, e) &&
-           hf_pairs_u32(t->pairs, "tokenizer.ggml.eos_token_id", 0, e) &&
-           hf_pairs_u32(t->pairs, "tokenizer.ggml.eot_token_id", WORLD_END_OF_TURN, e) &&
+    return ok && hf_metadata_text(t->pairs, "tokenizer.ggml.model", "rwkv", e) &&
+           hf_tokenizer_write(t, false, e) &&
+           hf_metadata_u32(t->pairs, "tokenizer.ggml.bos_token_id", 0, e) &&
+           hf_metadata_u32(t->pairs, "tokenizer.ggml.eos_token_id", 0, e) &&
+           hf_metadata_u32(t->pairs, "tokenizer.ggml.eot_token_id", WORLD_END_OF_TURN, e) &&
            hf_templates_write(t, e);
 }

@@ -370,7 +370,7 @@ static bool merges_write_json(hf_tokenizer *t, gq_error *e) {
     json_array_foreach(json_object_get(hf_json_model(t), "merges"), i, merge) {
         bool is_token = merge_result(vocab, merge, &m, &why) != NULL;
         if (!ok || why.status != GQ_OK) break;
-        ok = merge_read(t, merge, &m, e) && hf_pairs_add_string(t->pairs, m.text, m.n, e);
+        ok = merge_read(t, merge, &m, e) && hf_metadata_add_string(t->pairs, m.text, m.n, e);
         if (ok && !is_token && strays++ == 0) snprintf(first, sizeof first, "%.*s", (int)m.n, m.text);
     }
     free(m.text);
@@ -401,7 +401,7 @@ static bool merges_add_line(hf_tokenizer *t, const char *line, const char *end, 
     size_t left = (size_t)(behind[0] - words[0]), right = (size_t)(behind[1] - words[1]);
     if (!(pair = malloc(left + right + 1))) return gq_fail_memory(e, left + right + 1);
     memcpy(pair, words[0], left), pair[left] = ' ', memcpy(pair + left + 1, words[1], right);
-    bool ok = hf_pairs_add_string(t->pairs, pair, left + right + 1, e);
+    bool ok = hf_metadata_add_string(t->pairs, pair, left + right + 1, e);
     free(pair);
     return ok;
 }
@@ -424,8 +424,8 @@ static bool merges_write_text(hf_tokenizer *t, gq_error *e) {
 bool hf_merges_write(hf_tokenizer *t, gq_error *e) {
     const json_t *merges = json_object_get(hf_json_model(t), "merges");
     bool ok = (json_array_size(merges) ? merges_write_json(t, e) : merges_write_text(t, e)) &&
-              hf_pairs_array(t->pairs, "tokenizer.ggml.merges", GGUF_STRING, e);
-    return ok && (hf_pairs_find(t->pairs, "tokenizer.ggml.merges") ||
+              hf_metadata_array(t->pairs, "tokenizer.ggml.merges", GGUF_STRING, e);
+    return ok && (hf_metadata_find(t->pairs, "tokenizer.ggml.merges") ||
                   hf_folder_warn(t->folder, JSON_FILE, e,
                                  "it has no merges, and there is no merges.txt: llama.cpp will refuse the "
                                  "GGUF; use the tokenizer of the model's original folder"));

@@ -199,7 +199,7 @@ static void template_between(hf_specials *s, const json_t *pair, const json_t *f
     s->of[HF_SEP].flag = is_sep && !last;
 }
 
-/* A processor that has its two tokens as pairs of text and id. */
+/* A processor that has its two tokens as metadata of text and id. */
 static void template_roberta(hf_specials *s, const json_t *processor) {
     const json_t *cls = json_array_get(json_object_get(processor, "cls"), 0),
                  *sep = json_array_get(json_object_get(processor, "sep"), 0);
@@ -249,12 +249,12 @@ bool hf_specials_find(hf_specials *s, const hf_tokenizer *t, gq_error *e) {
     return specials_find_ids(s, t, e) && specials_warn_beyond(s, t, e);
 }
 
-bool hf_specials_write(const hf_specials *s, hf_pairs *pairs, gq_error *e) {
+bool hf_specials_write(const hf_specials *s, hf_metadata *pairs, gq_error *e) {
     for (int i = 0; i < HF_SPECIALS; i++) {
         const hf_special *special = &s->of[i];
-        if (special->is_set && types[i].key && !hf_pairs_u32(pairs, types[i].key, special->id, e))
+        if (special->is_set && types[i].key && !hf_metadata_u32(pairs, types[i].key, special->id, e))
             return false;
-        if (special->flag >= 0 && types[i].flag && !hf_pairs_bool(pairs, types[i].flag, special->flag, e))
+        if (special->flag >= 0 && types[i].flag && !hf_metadata_bool(pairs, types[i].flag, special->flag, e))
             return false;
     }
     return true;

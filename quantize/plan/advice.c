@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "forward/graph/forward.h"
 #include "mixes/mixes.h"
 #include "quantize/runners.h"
 

@@ -69,7 +69,7 @@ static layer_metrics metrics_of(const plan_calibration *c, const model_tensor *t
 
 /* Returns the peak of a site whose matrices are gathered together and then rounded one after another: moments
  * become factors, held-back tokens are turned, first the original's, and rows are rounded. */
-static uint64_t site_peak(const site_sizes *z, uint64_t rounding) {
+static uint64_t site_peak(const site_sizes *z, uint64_t rounding_bytes) {
     memory_ledger l = {.counts = true};
     uint64_t gathering = site_gathering_bytes(z);
     memory_hold(&l, site_bytes(z));
@@ -79,7 +79,7 @@ static uint64_t site_peak(const site_sizes *z, uint64_t rounding) {
         uint64_t held = site_held_bytes(z, original);
         memory_hold(&l, held), memory_release(&l, held);
     }
-    memory_hold(&l, rounding);
+    memory_hold(&l, rounding_bytes);
     return l.peak;
 }
 
@@ -103,9 +103,9 @@ static void add_site(needs *n, const gq_plan *plan, const plan_calibration *c, c
     site_sizes one = sizes_of(plan, c, job, t, 1), two = sizes_of(plan, c, job, t, 2);
     uint64_t metric_bytes = 0;
     layer_metrics metrics = metrics_of(c, t, threads, &metric_bytes);
-    uint64_t rounding = to->quantized ? rows_bytes(&c->settings, t, &metrics, to, threads, c->ranks)
-                                      : router_bytes(&c->settings, t, forward_job_batch(job));
-    n->site = max(n->site, site_peak(&one, max(rounding, correction_bytes(t, one.held))));
+    uint64_t rounding_bytes = to->quantized ? rows_bytes(&c->settings, t, &metrics, to, threads, c->ranks)
+                                            : router_bytes(&c->settings, t, forward_job_batch(job));
+    n->site = max(n->site, site_peak(&one, max(rounding_bytes, correction_bytes(t, one.held))));
     n->metrics = max(n->metrics, metric_bytes);
     if (shape_matrices(t->ne) < 2) return;
     uint64_t alone = add_sat(site_bytes(&one), site_gathering_bytes(&one)),

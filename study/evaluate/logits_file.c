@@ -3,9 +3,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "base/safe_file.h"
+#include "base/units.h"
 #include "quantize/files.h"
 
 bool logits_file_fail(const logits_file *f, gq_error *e) {
@@ -29,12 +32,29 @@ static bool logits_file_open(logits_file *f, int (*open_file)(const char *path),
     return false;
 }
 
+/* Whether a file of so many bytes fits beside what is there: a text's logits are 4 bytes for each token of the vocabulary at each position,
+ * and hours of work go into them. Where the system does not say, writing shows it. */
+static bool logits_file_fits(const char *path, const char *beside, int fd, uint64_t bytes, gq_error *e) {
+    struct statvfs fs;
+    char needed[UNITS_TEXT_BYTES], available[UNITS_TEXT_BYTES];
+    if (fstatvfs(fd, &fs) != 0) return true;
+    uint64_t room = mul_sat(fs.f_bavail, fs.f_frsize);
+    if (bytes <= room) return true;
+    units_compared(needed, bytes, available, room);
+    unlink(beside);
+    return gq_fail(e, "cannot write %s: it needs %s and %s are free", path, needed, available);
+}
+
 bool logits_file_start(logits_file *f, const char *path, bool replace, uint64_t bytes, size_t vocabulary,
                        gq_error *e) {
     *f = (logits_file){.fd = -1};
     if (bytes == UINT64_MAX) return gq_fail(e, "%s: so many logits are more than a file can hold", path);
-    return gq_check_target(path, replace, e) && safe_file_may_grow(path, bytes, e) &&
-           logits_file_open(f, safe_file_renew, path, replace, vocabulary, e);
+    if (!gq_check_target(path, replace, e) || !safe_file_may_grow(path, bytes, e) ||
+        !logits_file_open(f, safe_file_renew, path, replace, vocabulary, e))
+        return false;
+    if (logits_file_fits(path, f->beside, f->fd, bytes, e)) return true;
+    close(f->fd), free(f->beside);
+    return *f = (logits_file){.fd = -1}, false;
 }
 
 bool logits_file_join(logits_file *f, const char *path, bool replace, size_t vocabulary, gq_error *e) {

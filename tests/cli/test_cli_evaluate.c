@@ -34,6 +34,10 @@ TEST(tables_tell_which_is_better) {
     assert_true(q8 < place(out, "q4.gguf", from) &&
                 place(out, "q4.gguf", from) < place(out, "q2.gguf", from));
     place(out, "certain", from);
+    size_t advice = place(out, "Recommended: ", from); /* one, of the copies that were run */
+    assert_null(strstr(out + advice + 1, "Recommended: "));
+    if (!strstr(out + advice, "q8.gguf, ") && !strstr(out + advice, "q8.gguf has"))
+        fail_msg("%s", out + advice);
     free(out);
     out = PRINTED("evaluate", path("model.gguf"), path("q8.gguf"), "--text", path("text"), "--context", "16");
     says(out, "the same top-1 token in");
@@ -41,7 +45,7 @@ TEST(tables_tell_which_is_better) {
     out =
         PRINTED("evaluate", path("model.gguf"), "--text", path("text"), "--context", "16", "--tokens", "40");
     says(out, "32 tokens in windows of 16, 14 of them scored");
-    assert_null(strstr(out, "divergence"));
+    assert_null(strstr(out, "divergence")), assert_null(strstr(out, "Recommended"));
     free(out);
 }
 

@@ -110,7 +110,7 @@ static void absurd(model *m) {
 
 TEST(absurd_metadata_do_no_harm) {
     write_model(absurd);
-    GQUANT_SAYS(1, "llama.embedding_length has type u64, expected an integer", "plan", model_path);
+    GQUANT_SAYS(1, "llama.block_count has type u64, expected an integer", "plan", model_path);
 }
 
 /* ---- advice ---- */
@@ -177,6 +177,42 @@ TEST(room_is_left_for_the_system) {
     text = plan_output((const char *const[]){NULL}); /* this machine */
     says(text, "this machine: "), says(text, " are set aside for the system");
     free(text);
+}
+
+/* People get one recommendation with its reason; a model in 16 bits that fits is recommended in fewer bytes all the same. */
+TEST(one_recommendation_has_a_reason) {
+    write_model(NULL);
+    char *text = plan_output((const char *const[]){"--ram", "16G", NULL});
+    says(text, "\nRecommended: Q8_0. "), says(text, "as it is, too"), says(text, "fits, the model as it is");
+    says(line_of(text, "\nQ8_0 "), "fits, recommended");
+    assert_null(strstr(strstr(text, "Recommended") + 1, "Recommended"));
+    assert_null(strstr(text, "For "));
+    free(text);
+    const char *half = in_folder(folder, "half.gguf");
+    GQUANT(0, "-q", "--force", model_path, half, "Q4_K_M");
+    text = PRINTED("plan", "--ram", "16G", half);
+    says(text, "Recommended: keep the model as it is"), says(text, "would add to what was lost");
+    free(text);
+    unlink(half);
+}
+
+/* Rows that blocks do not fit get other types: a plan says which, and what they add. */
+TEST(fallbacks_are_explained) {
+    write_model(NULL);
+    char *text = plan_output((const char *const[]){"--ram", "16G", NULL});
+    assert_null(strstr(text, "are no multiple of the blocks"));
+    free(text);
+    const char *narrow = in_folder(folder, "narrow.gguf");
+    model *m = model_new("tiny", 1);
+    for (int i = 0; i < 2; i++)
+        model_add(m, i ? "blk.0.ffn_up.weight" : "blk.0.ffn_down.weight", GGUF_F32,
+                  (uint64_t[4]){i ? 256 : 96, 64}, NULL);
+    model_save(m, narrow);
+    text = PRINTED("plan", "-q", "--ram", "16G", narrow);
+    says(text, "Rows of 96 weights are no multiple of the blocks of ");
+    says(text, "\nIQ1_S "), says(text, "IQ4_NL in 1 tensor\n"), says(text, "Q8_0 in 1 tensor\n");
+    free(text);
+    unlink(narrow);
 }
 
 /* They are listed with their sizes, marked, and never recommended; where nothing else fits, one is named. */

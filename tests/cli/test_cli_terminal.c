@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "cli/text.h"
 #include "tests/support/command.h"
 #include "tests/support/imatrix_files.h"
 #include "tests/support/tiny_folder.h"
@@ -77,6 +78,25 @@ TEST(test_progress_line) {
     unlink(in_folder(folder, "model-Q4_K_M.gguf"));
 }
 
+/* On a terminal a command ends with the line that usually follows, ready to paste. Tests of output in pipes (printed)
+ * see that nothing stands there. */
+TEST(test_next_line) {
+    need_terminal();
+    int status;
+    char *text = ON_TERMINAL(0, &status, "plan", "--ram", "16G", source);
+    char *expected = text_format("next: gquant %s Q8_0\r\n", source);
+    says(text, expected);
+    free(text), free(expected);
+    text = ON_TERMINAL(0, &status, "--force", source, "Q8_0");
+    says(text, "next: gquant text --held-out held-out.txt && gquant evaluate "),
+        says(text, " --text held-out.txt\r\n");
+    free(text);
+    text = ON_TERMINAL(0, &status, "plan", "--json", source);
+    assert_null(strstr(text, "next: "));
+    free(text);
+    unlink(in_folder(folder, "model-Q8_0.gguf"));
+}
+
 /* Tables fit the screen of 60 columns: names lose their middle, notes too long for it get a line of their
  * own. */
 TEST(test_narrow_screen) {
@@ -107,14 +127,15 @@ TEST(test_narrow_screen) {
     unlink(in);
 }
 
-/* Every line fits, broken between words, so that a longer one is a single word. Of the progress line and
- * others each state counts. */
+/* Every line fits, broken between words, so that a longer one is a single word, but for the one to paste, which must not be
+ * broken. Of the progress line and others each state counts. */
 static void fits_terminal(unsigned short columns, const char *const *words) {
     int status;
     char *text = on_terminal(words, columns, 0, &status);
     if (status) fail_msg("%s: %s", words[0], text);
     for (char *rest = text, *line; (line = strsep(&rest, "\r\n"));) {
         if (!strncmp(line, "\033[K", 3)) line += 3;
+        if (!strncmp(line, "next: ", 6)) continue;
         size_t n = strlen(line);
         if (n > 3 && !strcmp(line + n - 3, "\033[K")) n -= 3;
         bool one_word = strcspn(line + strspn(line, " "), " ") == n - strspn(line, " ");

@@ -184,7 +184,7 @@ TEST(parts_are_the_whole) {
         forward_stream *s = stream_of(&k);
         assert_true(forward_stream_embed(s, NULL, &e));
         assert_true(forward_stream_probe(s, 0, layer_of(&k, 0), FORWARD_ATTENTION, NULL, NULL, &e) == splits);
-        if (!splits) assert_non_null(strstr(e.text, "model.gguf: both parts of layer 0"));
+        if (!splits) assert_non_null(strstr(e.text, "model.gguf: layer 0 cannot be run in two parts"));
         forward_stream_free(s);
         stop(&k);
     }

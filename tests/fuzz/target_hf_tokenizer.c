@@ -13,7 +13,7 @@
 static const char *const architectures[] = {"LlamaForCausalLM", "Qwen3MoeForCausalLM", "Gemma4ForCausalLM",
                                             "Glm4MoeForCausalLM"};
 
-static void try_text(const hf_pairs *pairs, uint64_t n_tokens) {
+static void try_text(const hf_metadata *pairs, uint64_t n_tokens) {
     static const char text[] = "a b\n\n ab<s> 12";
     token_list ids = {0};
     gq_error e = {0};
@@ -28,16 +28,16 @@ static void try_text(const hf_pairs *pairs, uint64_t n_tokens) {
 static void try_folder(void) {
     hf_folder f = {.path = NULL};
     hf_config c = {.file = NULL};
-    hf_pairs pairs = {.prefix = "llama"};
+    hf_metadata pairs = {.prefix = "llama"};
     char *unknown = NULL;
     uint64_t n_tokens;
     gq_error e = {0};
     bool ok = hf_folder_open(&f, fuzz_folder(), &e) && hf_config_read(&c, &f, &e) &&
-              hf_tokenizer_pairs(&f, &c, &pairs, &n_tokens, &unknown, &e);
+              hf_tokenizer_metadata(&f, &c, &pairs, &n_tokens, &unknown, &e);
     if (!ok) fuzz_check_error(&e);
     if (ok && !unknown && n_tokens < 10000) try_text(&pairs, n_tokens);
     free(unknown);
-    hf_pairs_free(&pairs), hf_config_free(&c), hf_folder_close(&f);
+    hf_metadata_free(&pairs), hf_config_free(&c), hf_folder_close(&f);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {

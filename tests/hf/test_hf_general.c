@@ -10,7 +10,7 @@ static void general(const char *text, const char *readme, const char *generation
     if (readme) write_text("README.md", readme);
     if (generation) write_text("generation_config.json", generation);
     pairs_begin(text);
-    made.ok = hf_general_pairs(&made.folder, &made.config, &counts, &made.pairs, &made.error);
+    made.ok = hf_general_metadata(&made.folder, &made.config, &counts, &made.pairs, &made.error);
     assert_true(made.ok);
 }
 
@@ -112,7 +112,8 @@ TEST_WITH(sizes_have_three_digits, NULL, clean_up) {
         {{.weights = 1150000000}, "1.1B"}, {{46702792704, 45097156608, 5637144576, 768, 96}, "8x7.2B"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pairs_begin(config);
-        assert_true(hf_general_pairs(&made.folder, &made.config, &cases[i].counts, &made.pairs, &made.error));
+        assert_true(
+            hf_general_metadata(&made.folder, &made.config, &cases[i].counts, &made.pairs, &made.error));
         expect_text("general.size_label", cases[i].text);
         pairs_end(NULL);
     }

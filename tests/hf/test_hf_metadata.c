@@ -13,8 +13,8 @@ static bool arch(const char *class_name, const char *values, uint64_t predicting
              *values ? "," : "", values);
     pairs_end(NULL);
     pairs_begin(config);
-    made.config.predicting = predicting;
-    made.ok = hf_arch_pairs(&made.config, &made.pairs, &made.error);
+    made.config.mtp = predicting;
+    made.ok = hf_arch_metadata(&made.config, &made.pairs, &made.error);
     return made.ok;
 }
 

@@ -164,7 +164,7 @@ TEST(arrays_are_read_from_their_own_folder) {
     own.source.rows = own.source.matrix_rows = 1;
     hf_config config = {.file = NULL};
     hf_build b = {.config = &config, .list = &base.list};
-    hf_found f = {.source = &own.source, .rule = &rule, .suffix = ".bias"};
+    hf_match f = {.source = &own.source, .rule = &rule, .suffix = ".bias"};
     if (!hf_step_zero_mean(&b, &f, &e)) fail_msg("%s", e.text);
     const hf_tensor *t = hf_build_find(&b, "blk.0.exp_probs_b.bias");
     assert_non_null(t);

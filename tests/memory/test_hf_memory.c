@@ -42,7 +42,7 @@ static bool read_folder(uint8_t to[TENSORS][TENSOR_BYTES], gq_error *e) {
     hf_list l = {.folder = NULL};
     hf_build b = {.config = NULL};
     bool ok = hf_folder_open(&f, folder, e) && hf_config_read(&c, &f, e) && hf_list_read(&l, &f, e) &&
-              hf_predicting_find(&c, &l, e) && hf_build_tensors(&b, &c, &l, UINT64_MAX, e);
+              hf_mtp_find(&c, &l, e) && hf_build_tensors(&b, &c, &l, UINT64_MAX, e);
     for (size_t i = 0; ok && i < b.n; i++) {
         assert_true(i < TENSORS && b.tensors[i].tensor.size <= TENSOR_BYTES);
         ok = hf_tensor_read(&b.tensors[i], 0, shape_elements(b.tensors[i].tensor.ne), to[i], e);

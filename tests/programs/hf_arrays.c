@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/sources/sources.h"
 #include "hf/folder/folder.h"
 #include "hf/metadata/metadata.h"
+#include "hf/sources/sources.h"
 #include "hf/tensors/tensors.h"
 
 /* Turns n elements of a type into floats, in place from behind. */
@@ -50,7 +50,7 @@ int main(int argc, char **argv) {
     FILE *out = argc >= 4 ? fopen(argv[3], "wb") : NULL;
     bool ok = out && hf_folder_open(&f, argv[1], &e) && hf_config_read(&c, &f, &e) &&
               hf_target_open(&t, argv[4], &c, &e) && hf_list_read(&l, &f, &e) && hf_modules_add(&l, &c, &e) &&
-              hf_predicting_find(&c, &l, &e) && hf_build_tensors(&b, &c, &l, strtoull(argv[2], NULL, 10), &e);
+              hf_mtp_find(&c, &l, &e) && hf_build_tensors(&b, &c, &l, strtoull(argv[2], NULL, 10), &e);
     for (size_t i = 0; ok && i < b.n; i++) {
         uint64_t block = b.tensors[i].tensor.type->block_elements;
         ok = tensor_write(&b.tensors[i], block * (block > 1 ? 7 + i : 1000 + 37 * i), out, &e);

@@ -1,4 +1,4 @@
-/* hf_pairs FOLDER OUT [TARGET]: writes a GGUF file of the pairs that a folder's tokenizer becomes, for
+/* hf_metadata FOLDER OUT [TARGET]: writes a GGUF file of the pairs that a folder's tokenizer becomes, for
  * tests/hf/hf_golden. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "hf/folder/folder.h"
 #include "hf/tokenizer/tokenizer.h"
 
-static bool pairs_write(const hf_pairs *pairs, const char *path, gq_error *e) {
+static bool pairs_write(const hf_metadata *pairs, const char *path, gq_error *e) {
     gguf_header *h = gguf_header_new(e);
     const uint8_t *bytes;
     uint64_t n, data;
@@ -24,20 +24,20 @@ static bool pairs_write(const hf_pairs *pairs, const char *path, gq_error *e) {
 int main(int argc, char **argv) {
     hf_folder f = {.path = NULL};
     hf_config c = {.file = NULL};
-    hf_pairs pairs = {.prefix = NULL};
+    hf_metadata pairs = {.prefix = NULL};
     gq_error e = {.text = "cannot write"};
     char *unknown = NULL;
     uint64_t n;
     hf_target t = {.folder = {.path = NULL}};
     if (argc < 3) return 2;
-    bool ok =
-        hf_folder_open(&f, argv[1], &e) && hf_config_read(&c, &f, &e) &&
-        hf_target_open(&t, argv[3], &c, &e) &&
-        hf_tokenizer_pairs(c.target ? &t.folder : &f, c.target ? &t.tokens : &c, &pairs, &n, &unknown, &e) &&
-        pairs_write(&pairs, argv[2], &e);
+    bool ok = hf_folder_open(&f, argv[1], &e) && hf_config_read(&c, &f, &e) &&
+              hf_target_open(&t, argv[3], &c, &e) &&
+              hf_tokenizer_metadata(c.target ? &t.folder : &f, c.target ? &t.tokens : &c, &pairs, &n,
+                                    &unknown, &e) &&
+              pairs_write(&pairs, argv[2], &e);
     if (!ok) fprintf(stderr, "%s\n", e.text);
     if (unknown) fprintf(stderr, "%s\n", unknown);
     free(unknown);
-    hf_pairs_free(&pairs), hf_config_free(&c), hf_target_close(&t), hf_folder_close(&f);
+    hf_metadata_free(&pairs), hf_config_free(&c), hf_target_close(&t), hf_folder_close(&f);
     return !ok;
 }

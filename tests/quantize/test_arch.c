@@ -1,6 +1,6 @@
 /* Rows of architectures are in order: what one row alone cannot show, and what one row cannot say at once. */
 #include "arch/arch.h"
-#include "arch/pairs.h"
+#include "arch/kv.h"
 #include "arch/projector.h"
 #include "arch/rules.h"
 #include "tests/support/support.h"
@@ -30,13 +30,13 @@ TEST(folders_have_pairs_and_can_be_run) {
     const architecture *a;
     (void)state;
     for (size_t i = 0; (a = arch_at(i)); i++) {
-        if (!a->folder.classes != !a->folder.pairs)
+        if (!a->folder.classes != !a->folder.metadata)
             fail_msg("%s: classes without pairs, or pairs without", a->name);
         if (a->folder.classes && !arch_can_run(a) && !a->folder.shapes)
             fail_msg("%s has folders and cannot be run, and nothing says which tensors it has", a->name);
         if (arch_can_run(a) && a->kind) fail_msg("%s can be run, and a kind says that it cannot", a->name);
         for (const arch_class *c = a->folder.classes; c && c->name; c++)
-            if (c->like && (!arch_named(c->like) || !arch_named(c->like)->folder.pairs))
+            if (c->like && (!arch_named(c->like) || !arch_named(c->like)->folder.metadata))
                 fail_msg("%s: folders like %s's, which has none", c->name, c->like);
     }
 }
@@ -50,17 +50,17 @@ static bool stands_alone(arch_file f) {
 
 static const char *tokenizer_fault(const arch_tokenizer *t) {
     static const uint32_t either[][2] = {{TOKENS_BOS_ALWAYS, TOKENS_BOS_NEVER},
-                                         {TOKENS_BOS_ALWAYS, TOKENS_BOS_IF_TOLD},
-                                         {TOKENS_BOS_NEVER, TOKENS_BOS_IF_TOLD},
+                                         {TOKENS_BOS_ALWAYS, TOKENS_BOS_IF_SET},
+                                         {TOKENS_BOS_NEVER, TOKENS_BOS_IF_SET},
                                          {TOKENS_BOS_NEVER, TOKENS_BOS_IS_CHECKED},
-                                         {TOKENS_ENDS_ALWAYS, TOKENS_BOS_IF_TOLD},
+                                         {TOKENS_ENDS_ALWAYS, TOKENS_BOS_IF_SET},
                                          {TOKENS_GLM4, TOKENS_GLM_MOE},
                                          {TOKENS_GLM4, TOKENS_CHATGLM},
                                          {TOKENS_GLM_MOE, TOKENS_CHATGLM},
                                          {TOKENS_PHI3, TOKENS_INTERNLM2},
                                          {TOKENS_INTERNLM2, TOKENS_ARCTIC},
-                                         {TOKENS_MODEL_NO_SPACE, TOKENS_SPACE_IS_TOLD},
-                                         {TOKENS_GEMMA4, TOKENS_SPACE_IS_TOLD}};
+                                         {TOKENS_MODEL_NO_SPACE, TOKENS_SPACE_IS_SET},
+                                         {TOKENS_GEMMA4, TOKENS_SPACE_IS_SET}};
     for (size_t i = 0; i < sizeof either / sizeof *either; i++)
         if ((t->exceptions & either[i][0]) && (t->exceptions & either[i][1]))
             return "two exceptions of the tokenizer exclude each other";
@@ -91,7 +91,7 @@ static const char *rules_fault(const arch_rule *list) {
 
 static const char *items_fault(const arch_item *list) {
     for (const arch_item *i = list; i && i->make != MAKE_END; i++) {
-        if ((i->make == PAIR_LIST || i->make == PAIR_LIST_IF) != (i->list != NULL))
+        if ((i->make == KV_LIST || i->make == KV_LIST_IF) != (i->list != NULL))
             return "a list is missing, or one is not used";
         for (const arch_item *later = i + 1; i->key && later->make != MAKE_END; later++)
             if (later->key && !strcmp(later->key, i->key) && later->make == i->make &&
@@ -106,9 +106,8 @@ static const char *classes_fault(const arch_class *list) {
         bool asks = c->when == WHEN_MODEL_TYPE || c->when == WHEN_KEY || c->when == WHEN_USED;
         const char *fault = tokenizer_fault(&c->tokenizer);
         if (asks != (c->text != NULL)) return "a condition without its text, or a text without a condition";
-        if (c->drops_predicting && (c->predicting_key || c->has_stages))
-            return "MTP layers are dropped and counted";
-        if (fault || (fault = rules_fault(c->rules)) || (fault = items_fault(c->pairs))) return fault;
+        if (c->drops_mtp && (c->mtp_key || c->has_stages)) return "MTP layers are dropped and counted";
+        if (fault || (fault = rules_fault(c->rules)) || (fault = items_fault(c->metadata))) return fault;
         for (const arch_refusal *r = arch_refused; r->name; r++)
             if (!strcmp(r->name, c->name)) return "a class is read and refused";
     }
@@ -128,7 +127,7 @@ static const char *head_fault(const architecture *a) {
 
 static const char *folder_fault(const architecture *a) {
     const arch_folder *f = &a->folder;
-    const arch_predicting *p = &f->predicting;
+    const arch_mtp *p = &f->mtp;
     if (p->key && p->fixed) return "the number of MTP layers is fixed and read";
     if ((p->most || p->counts || p->for_each) && !p->key && !p->fixed)
         return "MTP layers that nothing announces";
@@ -149,7 +148,7 @@ static const char *graph_fault(const architecture *a) {
     if (g->first_global && !g->period_default) return "the first layer of no period";
     if (g->pattern_list && g->pattern_by_number) return "a list that must be there, and is not read";
     if (g->alibi > 0 && g->alibi_key) return "a slope that is fixed and read";
-    if (g->qk == QK_NONE && (g->qk_after_rope || g->qk_centres || g->qk_eps > 0))
+    if (g->qk == QK_NONE && (g->qk_after_rope || g->qk_centers || g->qk_eps > 0))
         return "norms of queries that are none";
     if (g->has_dense && !g->embeds) return "matrices behind a pooling that is none";
     if (g->rope_fixed && (g->rope_partial || g->turned_local)) return "whole heads turn, and parts";
@@ -168,7 +167,7 @@ static const char *row_fault(const architecture *a) {
     if (!fault) fault = classes_fault(a->folder.classes);
     if (!fault) fault = rules_fault(a->folder.rules);
     if (!fault) fault = rules_fault(a->folder.more);
-    if (!fault) fault = items_fault(a->folder.pairs);
+    if (!fault) fault = items_fault(a->folder.metadata);
     if (!fault) fault = head_fault(a);
     if (!fault) fault = folder_fault(a);
     return fault ? fault : graph_fault(a);
@@ -194,13 +193,13 @@ TEST(contradictions_are_found) {
         {.folder.tokenizer = {.exceptions = TOKENS_BOS_ALWAYS | TOKENS_BOS_NEVER}},
         {.folder.rules = twice},
         {.folder.more = lacking},
-        {.folder.pairs = dead},
+        {.folder.metadata = dead},
         {.folder.classes = texts},
         {.folder.classes = refused},
         {.folder = {.has_no_head = true, .has_own_head = true}},
         {.folder.has_own_head = true, .graph.tied = TIED_MUST},
-        {.folder.predicting = {.key = "n", .fixed = 1}},
-        {.folder.predicting.for_each = true},
+        {.folder.mtp = {.key = "n", .fixed = 1}},
+        {.folder.mtp.for_each = true},
         {.folder.mlx = MLX_NORMS_BY_NAMES},
         {.folder.layers_by_number = true},
         {.graph.window_default = 8},

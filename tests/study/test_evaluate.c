@@ -2,6 +2,9 @@
  * the number of threads does not matter. */
 #include <math.h>
 
+#include "base/safe_file.h"
+#include "quantize/files.h"
+#include "study/evaluate/logits_file.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
 
@@ -279,6 +282,19 @@ TEST(logits_replace_nothing_unasked) {
     r.replace_logits = true;
     gq_evaluation_free(must_evaluate(&r));
     assert_int_equal(count_files(folder), before);
+}
+
+/* What cannot fit is refused before hours of work, and leaves nothing. */
+TEST(logits_that_do_not_fit_the_disk_are_refused_first) {
+    gq_error e = {0};
+    logits_file f;
+    assert_false(logits_file_start(&f, path("huge"), false, UINT64_C(1) << 60, 32000, &e));
+    assert_non_null(strstr(e.text, "huge: it needs 1048576 TiB and "));
+    assert_non_null(strstr(e.text, " are free"));
+    assert_false(exists(path("huge")));
+    char *beside = safe_file_beside(path("huge"), FILES_LOGITS_SUFFIX);
+    assert_false(exists(beside));
+    free(beside);
 }
 
 int main(void) { return tests_run(make_models, folder_remove); }

@@ -8,7 +8,7 @@
 typedef struct made_pairs {
     hf_folder folder;
     hf_config config;
-    hf_pairs pairs;
+    hf_metadata pairs;
     gq_error error;
     bool ok;
 } made_pairs;
@@ -33,13 +33,13 @@ static inline void pairs_begin(const char *config) {
 /* Releases what pairs_begin made: after every test. */
 static inline int pairs_end(void **state) {
     (void)state;
-    hf_pairs_free(&made.pairs), hf_config_free(&made.config), hf_folder_close(&made.folder);
+    hf_metadata_free(&made.pairs), hf_config_free(&made.config), hf_folder_close(&made.folder);
     made = (made_pairs){.ok = false};
     return 0;
 }
 
 static inline const model_kv *pair_of(const char *key, uint32_t type) {
-    const model_kv *kv = hf_pairs_find(&made.pairs, key);
+    const model_kv *kv = hf_metadata_find(&made.pairs, key);
     if (!kv) print_message("no %s; %s\n", key, made.error.text);
     assert_non_null(kv);
     assert_int_equal(kv->type, type);
@@ -72,7 +72,7 @@ static inline void expect_text(const char *key, const char *text) {
     assert_memory_equal(kv->value + GGUF_STRING_HEAD, text, strlen(text));
 }
 
-static inline void expect_none(const char *key) { assert_null(hf_pairs_find(&made.pairs, key)); }
+static inline void expect_none(const char *key) { assert_null(hf_metadata_find(&made.pairs, key)); }
 
 /* Compares an array of 4-byte numbers, or of booleans. */
 static inline void expect_array(const char *key, uint32_t type, const void *values, uint64_t n) {

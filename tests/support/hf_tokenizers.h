@@ -17,13 +17,13 @@
     "'merges':['b a',['a','b']]},'decoder':{'type':'Sequence','decoders':[]}"
 #define CONFIG(name) "{'architectures':['" name "'],'num_hidden_layers':1"
 
-static hf_pairs made;
+static hf_metadata made;
 static uint64_t made_tokens;
 static char *made_unknown;
 static gq_error made_error;
 
 static inline void made_free(void) {
-    hf_pairs_free(&made);
+    hf_metadata_free(&made);
     free(made_unknown), made_unknown = NULL;
     made_error = (gq_error){.text = ""};
 }
@@ -74,7 +74,7 @@ static inline bool make(void) {
     if (!hf_folder_open(&f, folder, &made_error)) return false;
     bool ok = hf_config_read(&c, &f, &made_error);
     if (ok) {
-        ok = hf_tokenizer_pairs(&f, &c, &made, &made_tokens, &made_unknown, &made_error);
+        ok = hf_tokenizer_metadata(&f, &c, &made, &made_tokens, &made_unknown, &made_error);
         hf_config_free(&c);
     }
     hf_folder_close(&f);
@@ -94,7 +94,7 @@ static inline const model_kv *pair(const char *key) {
     char whole[200];
     bool is_whole = strncmp(key, "tokenizer.", 10) == 0;
     snprintf(whole, sizeof whole, "%s%s", is_whole ? "" : "tokenizer.ggml.", key);
-    return hf_pairs_find(&made, whole);
+    return hf_metadata_find(&made, whole);
 }
 
 static inline void assert_none(const char *key) {

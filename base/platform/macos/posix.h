@@ -1,7 +1,7 @@
-/* The parts of Linux that the sources use and macOS lacks or has otherwise: cmake/macos.cmake puts this before every
- * source, so that none of them knows of macOS. Functions do what Linux's manual says, as far as the sources ask for
- * it; each says what is different. Sources: Apple's manual pages of the functions that are called.
- */
+/* The parts of Linux that the sources use and macOS lacks or has otherwise: cmake/macos.cmake puts this
+ * before every source, so that none of them knows of macOS. Functions do what Linux's manual says, as far as
+ * the sources ask for it; each says what is different. Sources: Apple's manual pages of the functions that
+ * are called. */
 #pragma once
 
 #include <errno.h>
@@ -32,8 +32,8 @@ static inline int renameat2(int from_folder, const char *from, int to_folder, co
     return renameatx_np(from_folder, from, to_folder, to, flags ? RENAME_EXCL : 0);
 }
 
-/* Sets space aside behind the file's end, in one piece or several, and moves the end. File systems that cannot do it
- * say ENOTSUP, which the sources know by its other name. */
+/* Sets space aside behind the file's end, in one piece or several, and moves the end. File systems that
+ * cannot do it say ENOTSUP, which the sources know by its other name. */
 static inline int fallocate(int fd, int mode, off_t offset, off_t n) {
     struct stat st;
     (void)mode, (void)offset;
@@ -146,7 +146,8 @@ static inline void macos_qsort_r(void *base, size_t n, size_t size,
 }
 #define qsort_r macos_qsort_r
 
-/* Conditions wait by the time of day there, or for a time: by the clock that nobody sets, for what is left. */
+/* Conditions wait by the time of day there, or for a time: by the clock that nobody sets, for what is left.
+ */
 static inline int pthread_condattr_setclock(pthread_condattr_t *attributes, clockid_t clock) {
     return (void)attributes, (void)clock, 0;
 }

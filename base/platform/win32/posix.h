@@ -3,8 +3,8 @@
  * UTF-8. Functions do what POSIX says, as far as the sources ask for it; each says what is different.
  *
  * An open file can be renamed and removed, as everywhere else: all are opened so that they share that
- * (FILE_SHARE_DELETE). Sources: learn.microsoft.com, the pages of the functions that base/platform/win32/ calls.
- */
+ * (FILE_SHARE_DELETE). Sources: learn.microsoft.com, the pages of the functions that base/platform/win32/
+ * calls. */
 #pragma once
 
 #define tell win32_tell /* <io.h> takes the name */
@@ -146,7 +146,7 @@ char *realpath(const char *path, char *to);
 
 /* ---- memory (base/platform/win32/memory.c) ---- */
 
-/* Memory that is aligned comes from another place, which `free` recognises. */
+/* Memory that is aligned comes from another place, which `free` recognizes. */
 void *aligned_alloc(size_t alignment, size_t n);
 int posix_memalign(void **memory, size_t alignment, size_t n);
 void *reallocarray(void *old, size_t n, size_t size);

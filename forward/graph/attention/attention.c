@@ -194,8 +194,8 @@ void query_block_mix(const forward_batch *b, const query_block *of, int thread, 
                                     .tokens = of->queries});
 }
 
-/* The slope of a head's scores over distances: a falling series of powers of two; heads beyond a power of two
- * of them stand between the first ones. */
+/* The ALiBi slope of a head (Press et al. 2021, arXiv:2108.12409): a falling series of powers of two; heads
+ * beyond a power of two of them have slopes between the first ones'. */
 static float slope_of(const attention_numbers *n, size_t head, size_t heads) {
     size_t power = 1;
     while (2 * power <= heads) power *= 2;

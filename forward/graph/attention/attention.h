@@ -122,12 +122,13 @@ struct forward_scores {
     const attention_heads *heads;
 };
 
-/* Makes queries q by attn_q_a, whose rows are normed in `low`, and attn_q_b. False: as batch_report_inputs. */
+/* Makes queries q by attn_q_a, whose rows are normed in `low`, and attn_q_b. False: as batch_report_inputs.
+ */
 bool attention_make_low_queries(forward_batch *b, size_t rank, const float *x, size_t stride, float *low,
                                 float *q);
 
-/* o, what heads give, times a function of gates, of which each head has `each` rows, the same number of rows apart: one,
- * or one for each of its rows in o. */
+/* o, what heads give, times a function of gates, of which each head has `each` rows, the same number of rows
+ * apart: one, or one for each of its rows in o. */
 typedef struct attention_gates {
     forward_batch *b;
     float *o, *gates;
@@ -146,7 +147,8 @@ typedef struct attention_block {
     size_t limit;     /* keys up to itself that a query sees, at most; 0: all */
     size_t ahead;     /* keys behind itself */
 } attention_block;
-/* Computes the products of queries and keys. first: a multiple of QUERIES, counted from the window's begin. */
+/* Computes the products of queries and keys. first: a multiple of QUERIES, counted from the window's begin.
+ */
 attention_block attention_score(forward_batch *b, const part_spec *p, const attention_heads *h, size_t window,
                                 size_t head, size_t first, int thread);
 /* Makes weights of them: 0 for keys that a query does not see. */
@@ -170,8 +172,8 @@ const uint64_t *block_choice_make(forward_batch *b, const part_spec *p, const fl
 /* The choice of a head of keys takes so many words. */
 size_t block_choice_step(const forward_batch *b, const part_spec *p);
 
-/* Scores that get a number by the distance of query and key and by the head (t5): near distances have one each, farther
- * ones share it, and all from 128 on have the last. */
+/* Scores that get a number by the distance of query and key and by the head (t5): near distances have one
+ * each, farther ones share it, and all from 128 on have the last. */
 
 void relative_read_keys(forward_model *m, key_reader *r, model_part *p);
 /* A layer without numbers of its own has those of the first one of its kind. */

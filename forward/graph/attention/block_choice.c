@@ -1,6 +1,7 @@
 /* Sparse attention by blocks of keys, in two ways.
  *
- * As minimax-m3 has it: beside its keys a layer makes one more key per token, and for each head of keys one more query:
+ * As minimax-m3 has it: beside its keys a layer makes one more key per token, and for each head of keys one
+ * more query:
  *
  *     score[i][block] = max over the block's keys j up to i of query[i] . key[j]
  *
@@ -14,11 +15,10 @@
  *
  *     score[i][block] = sum over heads of max(0, query[i] . key[block])
  *
- * Token i attends to the tokens behind the last block that ends before it, itself among them, and to those of the
- * blocks with the largest scores, of equal ones the first, until it has top + keys - 1 of them, keys being a block's.
- * So the last block may be cut: then it attends to its first tokens, where llama.cpp takes those that its sort
- * happens to leave.
- */
+ * Token i attends to the tokens behind the last block that ends before it, itself among them, and to those of
+ * the blocks with the largest scores, of equal ones the first, until it has top + keys - 1 of them, keys
+ * being a block's. So the last block may be cut: then it attends to its first tokens, where llama.cpp takes
+ * those that its sort happens to leave. */
 #include "forward/graph/attention/attention.h"
 
 #include <math.h>
@@ -200,8 +200,8 @@ static void pooled_mean_row(void *data, size_t row, int) {
     }
 }
 
-/* Sets the bit of a query for its own last tokens and for those of the blocks that `best` marks, until it has as many
- * as it may have. */
+/* Sets the bit of a query for its own last tokens and for those of the blocks that `best` marks, until it has
+ * as many as it may have. */
 static void pooled_mark(const block_numbers *n, size_t query, size_t position, const uint64_t *best,
                         const float *sum, float least, uint64_t *chosen) {
     size_t blocks = (position + 1) / n->keys, cut = blocks,

@@ -1,19 +1,19 @@
-/* Attention to near keys and to compressed ones. All heads share one key per token, which is the value as well. A token
- * sees those of the last `window` tokens and, in layers with a compressor, one for each whole block of `ratio` tokens
- * before it. A block's key is a sum of what its tokens give, channel by channel, by a softmax of their scores:
+/* Attention to near keys and to compressed ones. All heads share one key per token, which is the value as
+ * well. A token sees those of the last `window` tokens and, in layers with a compressor, one for each whole
+ * block of `ratio` tokens before it. A block's key is a sum of what its tokens give, channel by channel, by a
+ * softmax of their scores:
  *
  *     key[c] = sum over t of softmax(gate x_t + ape[t mod ratio])[c] (kv x_t)[c], normed and turned by rope
  *
- * With ratio 4 blocks overlap: attn_compressor_kv and _gate have two halves of rows, and a block sums up the first half
- * of the tokens of the block before it, and the second half of its own. There an indexer, whose keys are made in
- * the same way, chooses the blocks that a token attends to (indexer.h). What the heads give is turned back by
- * their token's position and goes through attn_output_a in groups of heads, each with rows of its own, and
- * then through attn_output_b.
+ * With ratio 4 blocks overlap: attn_compressor_kv and _gate have two halves of rows, and a block sums up the
+ * first half of the tokens of the block before it, and the second half of its own. There an indexer, whose
+ * keys are made in the same way, chooses the blocks that a token attends to (indexer.h). What the heads give
+ * is turned back by their token's position and goes through attn_output_a in groups of heads, each with rows
+ * of its own, and then through attn_output_b.
  *
- * What flows into attn_output_a is one matrix's inputs: of each token those of one group are reported, by turns. `work`
- * holds in this order q, what the heads give, the low-rank queries, the keys, compressed keys, and the
- * rest: what compressors and the indexer need, and then what groups give.
- */
+ * What flows into attn_output_a is one matrix's inputs: of each token those of one group are reported, by
+ * turns. `work` holds in this order q, what the heads give, the low-rank queries, the keys, compressed keys,
+ * and the rest: what compressors and the indexer need, and then what groups give. */
 #include <math.h>
 #include <string.h>
 
@@ -152,7 +152,8 @@ static uint64_t compressed_count_rows(const forward_model *, const layer_spec *,
     return 2 * values + l->q_rank + 2 * a->head + max(making, groups);
 }
 
-/* Memory per thread: scores of QUERIES queries for all keys, and what compressed ones add to a head's values. */
+/* Memory per thread: scores of QUERIES queries for all keys, and what compressed ones add to a head's values.
+ */
 static void compressed_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     const compressed_numbers *n = p->numbers;
     compressed_scratch *own = batch_own(b, p);
@@ -173,7 +174,8 @@ typedef struct compressing {
     size_t head, ratio, blocks;
 } compressing;
 
-/* One channel of all blocks of a text; a block's key stands in the column of the text's token of its number. */
+/* One channel of all blocks of a text; a block's key stands in the column of the text's token of its number.
+ */
 static void compress_text(const compressing *of, const batch_span *text, size_t c) {
     const forward_batch *b = of->b;
     size_t s = b->stride, rows = of->head * compressed_halves(of->ratio);

@@ -4,11 +4,11 @@
  *     score[i][j] = sum over heads h of weight_h[i] max(0, query_h[i] . key[j])
  *
  * A token attends to the `top` keys with the largest scores among those up to its own position, of equal ones
- * to the first. Where keys are pooled, so many tokens of a text have one key, a sum of theirs by a softmax of what
- * a second matrix gives, channel by channel; a token attends to the tokens of the best pools that end before it or
- * with it, and to those behind the last of them. In windows of no more tokens than `top` that is all of them, and nothing is computed. Work is
- * cut into blocks of QUERIES queries of one window, as in attention; a block's scores stand as [key][query].
- */
+ * to the first. Where keys are pooled, so many tokens of a text have one key, a sum of theirs by a softmax of
+ * what a second matrix gives, channel by channel; a token attends to the tokens of the best pools that end
+ * before it or with it, and to those behind the last of them. In windows of no more tokens than `top` that is
+ * all of them, and nothing is computed. Work is cut into blocks of QUERIES queries of one window, as in
+ * attention; a block's scores stand as [key][query]. */
 #include "forward/graph/attention/indexer.h"
 
 #include <math.h>
@@ -187,7 +187,8 @@ float indexer_mean(const element_kernels *k, const float *x, float *score, size_
     return mean;
 }
 
-/* One channel of all pools of the batch; a pool's key stands in the column of the text's token of its number. */
+/* One channel of all pools of the batch; a pool's key stands in the column of the text's token of its number.
+ */
 static void indexer_pool_row(void *data, size_t c, int) {
     const indexer_pooling *of = data;
     const forward_batch *b = of->b;
@@ -221,7 +222,7 @@ void indexer_choose(forward_batch *b, const part_spec *p, const indexer_task *t)
                                  .y_stride = s,
                                  .features = n->head,
                                  .groups = 1,
-                                 .centres = true,
+                                 .centers = true,
                                  .eps = n->eps});
     batch_multiply(b, WEIGHT_INDEXER_PROJ, 0, t->x, t->x_stride, weight, s, b->tokens);
     batch_scale(b, weight, s, n->heads, 1 / sqrtf((float)(n->head * n->heads)));

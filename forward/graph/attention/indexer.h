@@ -35,7 +35,8 @@ void indexer_find_tensors(const indexer_numbers *n, tensor_finder *f, uint64_t q
 /* Rows of `work` that indexer_choose needs, and memory for its choice. */
 uint64_t indexer_count_rows(const indexer_numbers *n);
 void indexer_lay_out(const indexer_numbers *n, indexer_scratch *own, const forward_batch *b, scratch *s);
-/* Adds a head's share to sum[key][query], of z, the products of its queries with keys, and its weight per query. */
+/* Adds a head's share to sum[key][query], of z, the products of its queries with keys, and its weight per
+ * query. */
 void indexer_add_head(const float *z, const float *weight, float *sum, size_t keys, size_t n);
 /* Sets the bit of one query for the `top` keys of the largest sums, of `keys` ones. */
 void indexer_choose_keys(size_t top, const float *sum, size_t query, size_t keys, uint64_t *chosen,

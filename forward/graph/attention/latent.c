@@ -1,10 +1,11 @@
-/* Latent attention: each token has one latent vector of `rank` values, from which the keys and values of all
- * heads follow, and `turned` values with rope that the keys of all heads share. Files hold the matrices that
- * unfold a latent in one of two forms. With attn_kv_b, each head's keys and values are computed and attended
- * to as usual. With attn_k_b and attn_v_b no keys are made: attn_k_b takes a head's queries to the space of
- * the latents, where they are compared, and attn_v_b makes values of the latents that the head has mixed.
- * `work` holds in this order q, what the heads give, the low-rank queries, the latents, the rows of
- * attn_gate, whose sigmoids are factors of what the heads give, and what each form needs besides. */
+/* Multi-head latent attention (MLA, DeepSeek-V2, arXiv:2405.04434): each token has one latent vector of
+ * `rank` values, from which the keys and values of all heads follow, and `turned` values with rope that the
+ * keys of all heads share. Files hold the matrices that unfold a latent in one of two forms. With attn_kv_b,
+ * each head's keys and values are computed and attended to as usual. With attn_k_b and attn_v_b no keys are
+ * made: attn_k_b takes a head's queries to the space of the latents, where they are compared, and attn_v_b
+ * makes values of the latents that the head has mixed. `work` holds in this order q, what the heads give, the
+ * low-rank queries, the latents, the rows of attn_gate, whose sigmoids are factors of what the heads give,
+ * and what each form needs in addition. */
 #include <math.h>
 #include <string.h>
 
@@ -89,8 +90,8 @@ static void latent_read_indexer(latent_numbers *n, forward_model *m, key_reader 
     }
 }
 
-/* Readers size the cache of keys and values by the lengths that heads have once they are multiplied out: the rank, and what
- * turns beside it. */
+/* Readers size the cache of keys and values by the lengths that heads have once they are multiplied out: the
+ * rank, and what turns beside it. */
 static void latent_check_cache(key_reader *r, uint64_t rank, uint64_t turned, uint64_t value) {
     uint64_t key = key_number(r, "attention.key_length", rank + turned, 0, UINT64_MAX),
              found = key_number(r, "attention.value_length", rank, 0, UINT64_MAX);

@@ -1,4 +1,4 @@
-/* The mixer with keys and values per head. A layer makes q, k and v of the input, normalises and rotates q
+/* The mixer with keys and values per head. A layer makes q, k and v of the input, normalizes and rotates q
  * and k, attends (attention.c), and multiplies with attn_output. */
 #include "forward/graph/attention/attention.h"
 #include "forward/graph/residual/residual.h"
@@ -197,7 +197,7 @@ static void attention_norm_q_and_k(forward_batch *b, const part_spec *p, float *
                                      .group_step = i == 0 && !full ? q_step(m, l) : 0,
                                      .weight_step = kind == QK_EACH ? l->head : kind == QK_SCALED,
                                      .one_weight = kind == QK_SCALED,
-                                     .centres = m->arch->graph.qk_centres,
+                                     .centers = m->arch->graph.qk_centers,
                                      .eps = m->arch->graph.qk_eps});
 }
 

@@ -1,5 +1,6 @@
-/* Rotary positions: what a model's metadata and factor tensors say of them; tables of sines and cosines, in double, and
- * turning by them. */
+/* Rotary position embedding (RoPE, Su et al. 2021, arXiv:2104.09864) with its scalings, YaRN (Peng et al.
+ * 2023, arXiv:2309.00071) among them: parameters from metadata and factor tensors; tables of sines and
+ * cosines, in double; and the rotation. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -161,7 +162,8 @@ static void rope_fill_one_table(const rope_numbers *n, rope_tables *tables, int 
     }
 }
 
-/* Texts of a window of `context` tokens that are short enough for other factors than it has; 0: none can be. */
+/* Texts of a window of `context` tokens that are short enough for other factors than it has; 0: none can be.
+ */
 static size_t rope_short_tokens(const rope_numbers *n, size_t context) {
     bool differ = !n->freqs && n->longer != n->shorter && (double)context > n->original_context;
     return differ ? (size_t)n->original_context : 0;

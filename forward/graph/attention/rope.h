@@ -59,8 +59,8 @@ bool rope_fill_tables(const rope_numbers *n, rope_tables *t, const forward_model
 void batch_rope(forward_batch *b, const part_spec *p, float *x, size_t heads, size_t step);
 /* The same with pairs of the given kind. */
 void batch_rope_pairs(forward_batch *b, const part_spec *p, float *x, size_t heads, size_t step, bool neox);
-/* Turns columns of each text, the first `columns` of each as far as it has them, by positions that are `step` apart: rows x of heads
- * that are `head` rows apart. back: the other way. */
+/* Turns columns of each text, the first `columns` of each as far as it has them, by positions that are `step`
+ * apart: rows x of heads that are `head` rows apart. back: the other way. */
 typedef struct rope_columns {
     float *x;
     size_t heads, head, step, columns;

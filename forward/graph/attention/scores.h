@@ -36,7 +36,8 @@ size_t forward_row_groups(const forward_model *m, size_t layer, forward_row_grou
 /* Calls are made from on_scores of a forward_observer, with groups of the layer that is run. */
 
 /* Adds the metrics of queries and keys in one of the batch's windows: metrics[i][head][row][row] of
- * groups[i], n of them. marks: of the window's tokens, whose queries count by their weights; NULL: all alike. every: positions from one that is looked at to the next. False: no memory. */
+ * groups[i], n of them. marks: of the window's tokens, whose queries count by their weights; NULL: all alike.
+ * every: positions from one that is looked at to the next. False: no memory. */
 bool forward_scores_add(const forward_scores *s, const forward_row_group *groups, size_t n, size_t window,
                         const forward_mark *marks, size_t every, double *const *metrics, gq_error *e);
 /* Adds the metric of values, by the layer's own attn_output. */

@@ -1,7 +1,7 @@
-/* The mixer of DFlash drafts is attention (multi_head.c): of hidden states of the target keys and values are
- * made as they are, of tokens behind the layer's norm. Which keys a token sees, and where it stands, is
- * placed before a layer is run. DFlash 2 has convolutions over a block's tokens on both sides of both parts.
- */
+/* The mixer of DFlash drafts is attention (multi_head.c). Keys and values come from the target's hidden
+ * states, unnormed, and from the block's tokens behind the layer's norm. The keys that a token sees and its
+ * position are set before a layer is run. DFlash 2 has convolutions over a block's tokens on both sides of
+ * both parts. */
 #include "forward/graph/draft/draft.h"
 #include "forward/graph/draft/target_part.h"
 
@@ -257,7 +257,8 @@ typedef struct dflash_rows {
     size_t group, groups, taps, width;
 } dflash_rows;
 
-/* A sum over the tokens of the block up to the own one, from its last token on, so that it can take their place. */
+/* A sum over the tokens of the block up to the own one, from its last token on, so that it can take their
+ * place. */
 static void dflash_convolve_row(void *data, size_t c, int) {
     const dflash_rows *of = data;
     const forward_batch *b = of->b;

@@ -21,7 +21,8 @@ static void draft_change_row(architecture *row) {
     if (a->draft.place != PLACE_PRE) a->place = a->draft.place;
 }
 
-/* Whether nobody has said how blocks of an architecture are run, or they would need a part that is not run for them. */
+/* Whether nobody has said how blocks of an architecture are run, or they would need a part that is not run
+ * for them. */
 static bool draft_is_new_kind(const architecture *row) {
     const arch_graph *a = &row->graph;
     return a->draft.state == DRAFT_UNKNOWN || a->beside || (a->tail && a->draft.state != DRAFT_STREAMS) ||
@@ -40,7 +41,7 @@ static forward_model *draft_new(const forward_model *of, size_t i, gq_error *e) 
     draft_change_row(m->draft_row);
     m->file = of->file, m->path = of->path, m->arch = m->draft_row, m->part_kinds = of->part_kinds;
     m->draft_of = of, m->first = of->sizes.layers + i, m->arithmetic = of->arithmetic;
-    m->final_centres = of->arch->graph.draft.centres;
+    m->final_centers = of->arch->graph.draft.centers;
     return model_set_up(m, e);
 }
 

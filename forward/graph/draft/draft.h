@@ -1,12 +1,12 @@
 /* MTP layers (multi-token prediction, nextn), which follow a model's layers and predict one more token. An
  * MTP layer reads the hidden state after the last layer and the embedding of the next token. Each passes a
  * norm, one matrix combines them, a transformer layer follows, and a norm and the output matrix give logits.
- * At position p it has the hidden state of position p - 1 and the token of p, and predicts that of p + 1, as
- * the model does there: so their choices can be compared. At a window's first position there is no state
- * before: it is 0, as at the beginning of a text.
+ * At position p it reads the hidden state of position p - 1 and token p, and predicts token p + 1, as the
+ * model does there, so that their choices can be compared. The hidden state before a window's first position
+ * is 0, as at the beginning of a text.
  *
- * An MTP layer is a forward_model of one layer, run with the functions of block.h and layer.h. Where a model
- * has several blocks each is run with the model's own hidden states, as llama.cpp feeds them a text. */
+ * An MTP layer is a forward_model of one layer, run with the functions of block.h and layer.h. If a model has
+ * several MTP layers each is run with the model's own hidden states, as llama.cpp feeds them a text. */
 #pragma once
 
 #include "forward/graph/attention/scores.h"
@@ -24,12 +24,12 @@
  * of queries, keys and values. The layer's output predicts token p + 2. When the draft continues by itself,
  * its own output replaces the hidden state computed from the target's.
  *
- * DFlash and DSpark (dflash.h): a block of tokens at once.
+ * DFlash and DSpark (dflash.c): a block of tokens at once.
  *
- * Assistants of Gemma 4 (assistant.c): at position p the embedding of its token and the target's state behind
- * its last norm at p - 1 become one state of width D. Layers attend to the target's keys and values of the
- * positions before p. What they leave predicts the token of p + 1, and a state for the next token, which is
- * drafted at the same position. */
+ * Assistants of Gemma 4 (assistant.c): at position p the embedding of its token and the target's hidden state
+ * behind its last norm at p - 1 become one hidden state of width D. Layers attend to the target's keys and
+ * values of the positions before p. Their output predicts token p + 1 and the hidden state for the next
+ * token, which is drafted at the same position. */
 
 /* A source of the draft's input for each token: the hidden state before a layer of the target, or after its
  * last one if `layer` is the number of layers; or the keys, followed by the values, of a layer. */
@@ -44,37 +44,37 @@ typedef struct draft_sources {
 } draft_sources;
 const draft_sources *forward_draft_sources(const forward_model *draft);
 
-/* Copies keys and values of the batch that a layer is run on, as an observer sees them: rows[n][stride] of its tokens. */
+/* Copies keys and values of the batch that a layer is run on, as an observer sees them: rows[n][stride] of
+ * its tokens. */
 void forward_scores_keys(const forward_scores *s, float *rows, size_t stride);
-/* g[D]: one state of x[rows of all sources]. */
+/* g[D]: one hidden state computed from x[rows of all sources]. */
 bool forward_draft_fuse(forward_batch *b, const forward_layer *l, const float *x, size_t stride, float *g,
                         size_t g_stride, gq_error *e);
 /* y: the embeddings of n tokens, of as many columns as its matrix has. Ids that it lacks are as 0. */
 bool forward_draft_embed(const forward_model *draft, const uint32_t *ids, size_t n, float *y, size_t stride,
                          gq_error *e);
 
-/* Sets up the blocks that the file has. Those of a kind that nobody has said how to run, or that cannot be run as their
- * tensors are, are left out with a warning; without memory it fails. To be called once. */
+/* Sets up the MTP layers of the file. Unsupported ones, and those whose tensors do not fit, are left out with
+ * a warning; only missing memory is a failure. To be called once. */
 bool forward_model_find_drafts(forward_model *m, warning_list *warnings, gq_error *e);
-/* The blocks that are set up, and one of them, which is freed with the model. */
+/* The MTP layers that are set up, and one of them, which is freed with the model. */
 size_t forward_model_drafts(const forward_model *m);
 const forward_model *forward_model_draft(const forward_model *m, size_t i);
-/* The model that a block belongs to; NULL: it is no block. */
+/* The model that an MTP layer belongs to; NULL: it is not an MTP layer. */
 const forward_model *forward_draft_of(const forward_model *m);
-/* The number of a block's only layer. */
+/* The number of its only layer. */
 size_t forward_draft_layer(const forward_model *draft);
-/* Whether the output matrix is the block's own, and not the model's. */
+/* Whether it has an output matrix of its own, in place of the model's. */
 bool forward_draft_has_head(const forward_model *draft);
-/* y[state]: what a block begins with. b: a batch of the block's; ids: its tokens; x[width]: hidden states
- * behind the model's last layer. */
+/* y[state]: the input of an MTP layer. b: a batch of its model; ids: its tokens; x[width]: hidden states
+ * after the model's last layer. */
 bool forward_draft_enter(forward_batch *b, const uint32_t *ids, const float *x, size_t stride, float *y,
                          size_t y_stride, gq_error *e);
 
-/* DFlash and DSpark drafts, which fill a block of tokens at once. A block begins with a token that
- * is known, its anchor, and goes on with the token of masks. In each layer its tokens attend to keys and
- * values made of the target's hidden states of all positions before the anchor, one state of each, and to
- * each other. Each mask predicts the token that stands in its place; with DSpark's anchors that predict, each
- * position predicts the one behind it.
+/* DFlash and DSpark drafts, which predict a block of tokens at once. A block begins with a known token, the
+ * anchor, followed by mask tokens. In each layer its tokens attend to each other and to keys and values
+ * computed from the target's hidden states, one for each position before the anchor. Each mask predicts the
+ * token in its place; with DSpark's anchors that predict, each position predicts the next one.
  *
  * A batch has one window: hidden states of the target, of position 0 on, and blocks behind them. */
 
@@ -119,5 +119,6 @@ bool forward_assistant_enter(forward_batch *b, const forward_layer *l, const flo
 /* h[W]: the hidden states for the next tokens, of normed[D]. */
 bool forward_assistant_leave(forward_batch *b, const forward_layer *l, const float *normed, size_t stride,
                              float *h, size_t h_stride, gq_error *e);
-/* Lets no position of the batch's texts see its own keys; to be called when they are cut (forward_batch_cut). */
+/* Lets no position of the batch's texts see its own keys; to be called when they are cut (forward_batch_cut).
+ */
 void forward_assistant_cut(forward_batch *b);

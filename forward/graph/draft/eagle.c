@@ -1,4 +1,4 @@
-/* EAGLE-3 drafts (draft.h). */
+/* EAGLE-3 drafts (Li et al. 2025, arXiv:2503.01840; draft.h). */
 #include "base/fail.h"
 #include "forward/graph/draft/draft.h"
 #include "forward/graph/draft/target_part.h"

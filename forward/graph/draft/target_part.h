@@ -32,7 +32,8 @@ typedef struct dflash_numbers {
     uint32_t mask;     /* token */
     bool is_causal;    /* tokens of a block do not see those behind them */
     bool predicts_at_once; /* the anchor predicts, too */
-    /* DSpark: what is added to logits behind a token is markov_w2 (markov_w1 of the token). NULL: there is none */
+    /* DSpark: what is added to logits behind a token is markov_w2 (markov_w1 of the token). NULL: there is
+     * none */
     const model_tensor *markov[2];
     const model_tensor *previous, *next, *gate; /* the selector's */
 } dflash_numbers;

@@ -75,7 +75,8 @@ static void experts_read_chunks(experts_numbers *n, key_reader *r) {
     n->chunk_repeats = n->chunk_group + 1 < n->chunks_used ? n->chunk_group + 1 : n->chunks_used;
 }
 
-/* Layers may use different numbers of experts, which shapes do not depend on: such a model is checked, but not run. */
+/* Layers may use different numbers of experts, which shapes do not depend on: such a model is checked, but
+ * not run. */
 static void experts_read_used(const forward_model *m, key_reader *r, model_part *p) {
     experts_numbers *n = p->numbers;
     key_list l = key_list_of(r, "expert_used_count");
@@ -100,8 +101,8 @@ static void experts_read_keys(forward_model *m, key_reader *r, model_part *p) {
     if (!n->experts) return; /* experts_find_tensors refuses a router then */
     experts_read_used(m, r, p);
     experts_read_function(n, by, r);
-    n->is_normalised = by->sum == SUM_IS_ONE;
-    if (by->sum == SUM_BY_KEY) n->is_normalised = key_bool(r, "expert_weights_norm", false);
+    n->is_normalized = by->sum == SUM_IS_ONE;
+    if (by->sum == SUM_BY_KEY) n->is_normalized = key_bool(r, "expert_weights_norm", false);
     if (by->has_chunks) experts_read_chunks(n, r);
     if (by->has_tables) n->tables = key_number_needed(r, "hash_layer_count", 0, MODEL_MOST);
     if (by->scale_key) n->scale = (float)key_scale(r, "expert_weights_scale", 1);
@@ -169,7 +170,8 @@ static void experts_find_chunks(tensor_finder *f, const experts_numbers *n, expe
     tensors_take_weight(f, WEIGHT_FFN_DOWN_CHEXPS, REQUIRED, SHAPE(ff, d, n->chunks));
 }
 
-/* The table of experts that a layer has in place of a bias for its choice. Images have a bias of their own. */
+/* The table of experts that a layer has in place of a bias for its choice. Images have a bias of their own.
+ */
 static void experts_find_table(tensor_finder *f, experts_numbers *n, experts_layer *l) {
     char name[GGUF_MAX_NAME + 1];
     enum { MOST_IDS = 1 << 24 }; /* that a float has */

@@ -113,7 +113,7 @@ static void choose_experts(const experts_run *r, const float *p, size_t token, i
     if (n->is_late) weigh(r, weight, n->used);
     for (size_t k = 0; k < n->used; k++) sum += weight[k];
     for (size_t k = 0; k < n->used; k++) {
-        if (n->is_normalised) weight[k] /= fmaxf(sum, 0x1p-14f);
+        if (n->is_normalized) weight[k] /= fmaxf(sum, 0x1p-14f);
         weight[k] *= n->scale;
     }
     if (n->chunks) choose_chunks(r, &c, p, token);
@@ -255,10 +255,10 @@ bool forward_router_read(const forward_model *m, size_t i, float *rows, gq_error
     float *by = malloc(width * sizeof *by);
     bool ok = (raw && by) || gq_fail_memory(e, raw_bytes + width * sizeof *by);
     ok = ok && model_read_values(m, t, raw, rows, e) && model_read_values(m, gain, raw, by, e);
-    for (size_t i = 0; ok && gain && i < n * width; i++) rows[i] *= by[i % width];
+    for (size_t k = 0; ok && gain && k < n * width; k++) rows[k] *= by[k % width];
     /* Only differences of rows choose; and a norm may subtract the mean. */
     for (size_t c = 0; ok && c < width; c++) take_mean_off(rows + c, n, width);
-    for (size_t r = 0; ok && m->centres && r < n; r++) take_mean_off(rows + r * width, width, 1);
+    for (size_t r = 0; ok && m->centers && r < n; r++) take_mean_off(rows + r * width, width, 1);
     free(raw), free(by);
     return ok;
 }

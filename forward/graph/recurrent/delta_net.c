@@ -1,8 +1,8 @@
-/* The mixer of gated delta nets. The input becomes queries, keys and values, which pass a short convolution,
- * and per value head a decay and a rate. A head's state decays at each token, then moves towards giving the
- * token's value for its key, by the rate; what the query finds there is normed and gated. Older files of
- * qwen3next hold the rows of queries, keys, values and gates side by side per key head in one matrix; they
- * are sorted first. */
+/* The mixer of gated delta nets (Yang et al. 2024, arXiv:2412.06464). The input becomes queries, keys and
+ * values, which pass a short convolution, and per value head a decay and a rate. A head's state decays at
+ * each token, then moves towards giving the token's value for its key, by the rate; what the query finds
+ * there is normed and gated. Older files of qwen3next hold the rows of queries, keys, values and gates side
+ * by side per key head in one matrix; they are sorted first. */
 #include <math.h>
 
 #include "forward/graph/layer_part.h"

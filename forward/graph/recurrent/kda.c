@@ -1,7 +1,8 @@
-/* The mixer of KDA: a delta net whose state decays by a factor per row and not only per head. Queries, keys
- * and values pass short convolutions of their own. Decays and gates come from products of low rank, or from
- * one matrix each; the files of a model say which. A decay is e^(a softplus(f)) or, with a lower bound l,
- * e^(l sigmoid(-a f)), where a is a number of the head; a model may store it with the other sign. */
+/* The mixer of Kimi Delta Attention (KDA, Kimi Linear, arXiv:2510.26692): a delta net whose state decays by a
+ * factor per row and not only per head. Queries, keys and values pass short convolutions of their own. Decays
+ * and gates come from products of low rank, or from one matrix each; the files of a model say which. A decay
+ * is e^(a softplus(f)) or, with a lower bound l, e^(l sigmoid(-a f)), where a is a number of the head; a
+ * model may store it with the other sign. */
 #include <math.h>
 
 #include "forward/graph/layer_part.h"

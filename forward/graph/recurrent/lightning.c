@@ -1,7 +1,7 @@
-/* The mixer of lightning attention: linear attention whose decay is a constant of the head and of the layer.
- * attn_qkv gives each head its query, key and value side by side, and all of them pass SiLU. A head's state
- * decays at each token, then takes in the product of key and value; the query reads it. What all heads give
- * is normed together and multiplied by the sigmoid of a gate.
+/* The mixer of lightning attention (Qin et al. 2024, arXiv:2401.04658): linear attention whose decay is a
+ * constant of the head and of the layer. attn_qkv gives each head its query, key and value side by side, and
+ * all of them pass SiLU. A head's state decays at each token, then takes in the product of key and value; the
+ * query reads it. What all heads give is normed together and multiplied by the sigmoid of a gate.
  *
  * The decay of head h of n is e^-(a^(h + 1) s), a = 2^(-8 / n), where s falls from 1 in the first layer to
  * nearly 0 in the last. */

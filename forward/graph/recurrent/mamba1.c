@@ -1,7 +1,7 @@
-/* The mixer of Mamba-1, a state space with a decay per feature and element of its state. ssm_in gives x,
- * which passes a short convolution, and a gate z. From x, ssm_x makes a step of low rank and the vectors B
- * and C, which some models norm; ssm_dt makes each feature's step dt of the former. A feature's state decays
- * by the step, takes in dt x B and is read with C. */
+/* The mixer of Mamba-1 (Gu and Dao 2023, arXiv:2312.00752), a state space with a decay per feature and
+ * element of its state. ssm_in gives x, which passes a short convolution, and a gate z. From x, ssm_x makes a
+ * step of low rank and the vectors B and C, which some models norm; ssm_dt makes each feature's step dt of
+ * the former. A feature's state decays by the step, takes in dt x B and is read with C. */
 #include "base/checked.h"
 #include "forward/graph/layer.h"
 #include "forward/graph/layer_part.h"

@@ -1,7 +1,7 @@
-/* The mixer of Mamba-2, a state space with a decay per head. ssm_in gives a gate z, values x with the vectors
- * B and C of each group, which pass a short convolution, and a step dt per head. A head's state decays by the
- * step, takes in dt B x^T and is read with C. What comes out is gated and, where the layer has ssm_norm,
- * normed per group. */
+/* The mixer of Mamba-2 (Dao and Gu 2024, arXiv:2405.21060), a state space with a decay per head. ssm_in gives
+ * a gate z, values x with the vectors B and C of each group, which pass a short convolution, and a step dt
+ * per head. A head's state decays by the step, takes in dt B x^T and is read with C. What comes out is gated
+ * and, where the layer has ssm_norm, normed per group. */
 #include "forward/graph/layer_part.h"
 #include "forward/graph/recurrent/recurrent.h"
 

@@ -9,8 +9,9 @@ typedef struct convolution_loop {
     const convolved_rows *c;
 } convolution_loop;
 
-/* A window's row of n tokens; what lies beyond its ends counts as 0. `kept` are the tokens that were overwritten. */
-static void convolve_centred(float *x, const float *kernel, size_t taps, size_t n) {
+/* A window's row of n tokens; what lies beyond its ends counts as 0. `kept` are the tokens that were
+ * overwritten. */
+static void convolve_centered(float *x, const float *kernel, size_t taps, size_t n) {
     float kept[CONVOLUTION_TAPS];
     size_t side = taps / 2;
     for (size_t i = 0; i < n; i++) {
@@ -30,9 +31,9 @@ static void convolve_row(void *data, size_t r, int) {
     const forward_batch *b = l->b;
     const convolved_rows *c = l->c;
     float *x = c->x + r * b->stride;
-    for (size_t i = 0; c->is_centred && i < b->n_spans; i++)
-        convolve_centred(x + b->spans[i].first, c->kernel + r * c->taps, c->taps, b->spans[i].tokens);
-    for (size_t i = 0; !c->is_centred && i < b->n_spans; i++)
+    for (size_t i = 0; c->is_centered && i < b->n_spans; i++)
+        convolve_centered(x + b->spans[i].first, c->kernel + r * c->taps, c->taps, b->spans[i].tokens);
+    for (size_t i = 0; !c->is_centered && i < b->n_spans; i++)
         b->model->kernels->recurrence->convolve(x + b->spans[i].first, c->kernel + r * c->taps, c->taps,
                                                 c->bias ? c->bias[r] : 0.0f, b->spans[i].tokens);
     if (c->has_silu) b->model->elements->activate(&(activation_rule){.act = ACT_SILU}, x, b->tokens);

@@ -13,8 +13,8 @@ typedef struct convolved_rows {
     float *x;
     const float *kernel, *bias; /* [rows][taps]; [rows], or NULL */
     size_t rows, taps;
-    bool has_silu;   /* applied to the result */
-    bool is_centred; /* of an odd number of taps, as many as before a token are behind it */
+    bool has_silu;    /* applied to the result */
+    bool is_centered; /* of an odd number of taps, as many as before a token are behind it */
 } convolved_rows;
 void batch_convolve(forward_batch *b, const convolved_rows *c);
 /* Memory of the threads for states: a part's struct in batch_own. */
@@ -34,7 +34,7 @@ typedef struct recurrent_heads {
     size_t heads, key_heads, rows, columns;
     float scale;
     bool has_decays, is_delta;
-    bool is_grouped; /* neighbouring heads share a key head; else h and h + key_heads do */
+    bool is_grouped; /* neighboring heads share a key head; else h and h + key_heads do */
 } recurrent_heads;
 void batch_recur(forward_batch *b, const recurrence_scratch *r, const recurrent_heads *h);
 

@@ -1,9 +1,9 @@
-/* The mixers and the feed-forward part of RWKV 6 and 7. A matrix's input is a blend of the norms of the
- * hidden states at a token and at the previous one; how much of either is a number per feature, which in RWKV
- * 6 depends on the token as well. A head's state is a matrix from the features of keys to those of values,
- * whose rows decay by numbers of the token. In RWKV 7 the state also forgets what a key stood for before it
- * takes in the key's new value. Small matrices of low rank make decays and the like; no mix quantizes them.
- */
+/* The mixers and the feed-forward part of RWKV 6 (Peng et al. 2024, arXiv:2404.05892) and 7
+ * (arXiv:2503.14456). A matrix's input is a blend of the norms of the hidden states at a token and at the
+ * previous one; how much of either is a number per feature, which in RWKV 6 depends on the token as well. A
+ * head's state is a matrix from the features of keys to those of values, whose rows decay by numbers of the
+ * token. In RWKV 7 the state also forgets what a key stood for before it takes in the key's new value. Small
+ * matrices of low rank make decays and the like; no mix quantizes them. */
 #include "forward/graph/recurrent/recurrent.h"
 
 #include <math.h>
@@ -89,7 +89,8 @@ static void rwkv_find_matrices(tensor_finder *f, const rwkv_numbers *n) {
     tensors_take_weight(f, WEIGHT_TIME_MIX_OUTPUT, REQUIRED, SHAPE(d, d));
 }
 
-/* The shares of the blends for decays, keys, values, queries and gates, where they are vectors of their own. */
+/* The shares of the blends for decays, keys, values, queries and gates, where they are vectors of their own.
+ */
 static const weight_slot rwkv6_lerps[] = {WEIGHT_TIME_MIX_LERP_W, WEIGHT_TIME_MIX_LERP_K,
                                           WEIGHT_TIME_MIX_LERP_V, WEIGHT_TIME_MIX_LERP_R,
                                           WEIGHT_TIME_MIX_LERP_G};
@@ -232,7 +233,7 @@ static void rwkv_norm_heads(forward_batch *b, const rwkv_numbers *n, float *x) {
                                  .y_stride = b->stride,
                                  .features = n->head,
                                  .groups = n->heads,
-                                 .centres = true,
+                                 .centers = true,
                                  .eps = GROUP_NORM_EPS});
     batch_affine_rows(b, batch_rows(b, x, b->model->sizes.width), weight,
                       b->layer->bias_values[WEIGHT_TIME_MIX_LN]);

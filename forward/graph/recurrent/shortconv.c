@@ -37,7 +37,7 @@ static bool shortconv_run(forward_batch *b, const part_spec *p, const float *x, 
                                         .kernel = b->layer->values[WEIGHT_SHORTCONV_KERNEL],
                                         .rows = d,
                                         .taps = n->taps,
-                                        .is_centred = b->model->both_ways});
+                                        .is_centered = b->model->both_ways});
     batch_multiply_rows(b, batch_rows(b, in, d), factor, b->stride);
     return batch_apply(b, WEIGHT_SHORTCONV_OUT, 0, in, s, b->part, s);
 }

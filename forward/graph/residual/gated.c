@@ -1,12 +1,12 @@
-/* Hyper-connections with gates of low rank. A token has several streams of the width, all of them the embedding at
- * first. A part of a layer reads their mean, each normed and through a gate, and what it gives is added to each by a
- * weight. With r, the norms of all streams side by side:
+/* Hyper-connections with gates of low rank. A token has several streams of the width, all of them the
+ * embedding at first. A part of a layer reads their mean, each normed and through a gate, and what it gives
+ * is added to each by a weight. With r, the norms of all streams side by side:
  *
  *     reads  = mean over streams of r sigmoid(up silu(down r / streams))
  *     writes = 2 sigmoid(inject r / streams)
  *
- * Behind the last layer the streams are read once more. They are carried behind the width, whose rows hold what a
- * part reads.
+ * Behind the last layer the streams are read once more. They are carried behind the width, whose rows hold
+ * what a part reads.
  *
  * Before one layer the streams also get what a table has for the last tokens (ngrams.c). */
 #include <string.h>

@@ -1,6 +1,7 @@
-/* Hyper-connections. A token has several streams of the width, all of them the embedding at first. A part of
- * a layer reads their sum by weights, and what it gives is added to each stream by a weight. The weights are
- * made of the norm of all streams together, r, by a matrix and sigmoids:
+/* Hyper-connections (Zhu et al. 2024, arXiv:2409.19606). A token has several streams of the width, all of
+ * them the embedding at first. A part of a layer reads their sum by weights, and what it gives is added to
+ * each stream by a weight. The weights are made of the norm of all streams together, r, by a matrix and
+ * sigmoids:
  *
  *     reads  = sigmoid(scale_0 fn r + base) + epsilon
  *     writes = magnitude sigmoid(scale_1 fn r + base) + epsilon

@@ -30,7 +30,7 @@ void layer_inputs_lay_out(const layer_inputs *n, layer_inputs_scratch *own, scra
     own->weight = scratch_take(s, n->n, 1, sizeof(float));
 }
 
-/* One layer's share of what the matrix gives, normalised. */
+/* One layer's share of what the matrix gives, normalized. */
 static bool layer_inputs_project(forward_batch *b, const layer_inputs *n, const layer_inputs_scratch *own,
                                  size_t layer, const float *x, float *to, size_t stride) {
     const forward_model *m = b->model;

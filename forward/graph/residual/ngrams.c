@@ -3,12 +3,12 @@
  *     mixed = id_0 factor_0 ^ id_1 factor_1 ^ ... (id_0: the token's own, id_1: the one before it, ...)
  *     row   = first_head + mixed mod rows_head
  *
- * Before the first token, and from an id that ends texts on, there are only such ids. The rows side by side, e, go through
- * two matrices, ple_key and ple_value. Each stream takes in, by a gate of its own:
+ * Before the first token, and from an id that ends texts on, there are only such ids. The rows side by side,
+ * e, go through two matrices, ple_key and ple_value. Each stream takes in, by a gate of its own:
  *
  *     s     = norm(key e) . norm(stream) / sqrt(width)
  *     gated = value e sigmoid(sign(s) sqrt(max(|s|, 1e-6)))
- *     stream += gated + silu(a convolution of norm(gated), over tokens that are as far apart as n-grams are long)
+ *     stream += gated + silu(convolution of norm(gated)), over tokens as far apart as n-grams are long
  */
 #include "forward/graph/residual/residual.h"
 
@@ -75,7 +75,8 @@ void ngrams_find_tensors(tensor_finder *f, uint64_t streams) {
 
 bool ngrams_are_read(const ngram_numbers *n, size_t layer) { return n->heads && layer == n->layer; }
 
-/* The table's rows side by side and their value; keys, queries, gated values and their norms, of all streams; gates. */
+/* The table's rows side by side and their value; keys, queries, gated values and their norms, of all streams;
+ * gates. */
 uint64_t ngrams_count_rows(const ngram_numbers *n, const forward_model *m, size_t streams) {
     uint64_t d = m->sizes.width;
     return n->heads ? 2 * d + 3 * streams * d + streams : 0;

@@ -1,6 +1,7 @@
-/* Four streams per token, of which a layer runs the first and corrects all by what it has become (gemma3n).
- * Stream 0 is the hidden state; the others are carried behind it, and behind them the inputs that each layer
- * has of its own (residual.h). |v| is the root of the sum of squares over a token's features.
+/* AltUp (Baykal et al., NeurIPS 2023) and LAuReL (arXiv:2411.07501) of gemma3n: four streams per token, of
+ * which a layer runs the first and corrects all by the result. Stream 0 is the hidden state; the others are
+ * carried behind it, and behind them the inputs that each layer has of its own (residual.h). |v| is the root
+ * of the sum of squares over a token's features.
  *
  *     embedding:   X_k = v |X_0| / |v|, v = altup_proj_k X_0                             k = 1, 2, 3
  *     modal(v)     tanh(altup_router (rmsnorm(v, altup_router_norm) / width)), four values

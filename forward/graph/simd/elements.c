@@ -147,7 +147,7 @@ static void elements_norm(const norm_task *t) {
     double sum[ELEMENT_SPAN] = {0};
     float mean[ELEMENT_SPAN] = {0}, factor[ELEMENT_SPAN];
     size_t n = t->n;
-    for (size_t c = 0; t->centre && c < t->features; c++)
+    for (size_t c = 0; t->center && c < t->features; c++)
         for (size_t i = 0; i < n; i++) sum[i] += (double)t->x[c * t->x_stride + i];
     for (size_t i = 0; i < n; i++) mean[i] = (float)(sum[i] / (double)t->features), sum[i] = 0;
     for (size_t c = 0; c < t->features; c++) {

@@ -33,8 +33,8 @@ typedef struct norm_task {
     const float *weight, *bias; /* per feature; NULL: 1, 0 */
     bool one_weight;            /* weight[0] for all features */
     float eps;
-    bool centre;  /* else the mean is not taken off */
-    bool to_unit; /* not centred */
+    bool center;  /* else the mean is not taken off */
+    bool to_unit; /* not centered */
 } norm_task;
 
 /* Softmax along the rows of s[rows][n], each column for itself; columns up to the next multiple of 16 are

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
+#include "quantize/input.h"
 #include "quantize/plan/rounding.h"
 #include "quantize/plan/target/target.h"
 #include "quantize/strips/strip.h"

@@ -1,4 +1,4 @@
-/* Pairs of single architectures that no kind of item describes, and checks of what readers take for granted.
+/* Metadata of single architectures that no kind of item describes, and checks of what readers take for granted.
  */
 #include <limits.h>
 #include <math.h>
@@ -11,7 +11,7 @@
 /* ---- scales ---- */
 
 /* Computed in 64 bits, as llama.cpp's converter does. */
-bool own_minicpm(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool own_minicpm(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     double embedding, depth, base;
     uint32_t width;
     (void)i;
@@ -20,21 +20,21 @@ bool own_minicpm(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
         return false;
     if (base == 0 || c->layers == 0)
         return hf_config_fail(c, e, "dim_model_base or the number of layers is 0");
-    return hf_pairs_f32(p, ".embedding_scale", (float)embedding, e) &&
-           hf_pairs_f32(p, ".residual_scale", (float)(depth / sqrt((double)c->layers)), e) &&
-           hf_pairs_f32(p, ".logit_scale", (float)(width / base), e);
+    return hf_metadata_f32(p, ".embedding_scale", (float)embedding, e) &&
+           hf_metadata_f32(p, ".residual_scale", (float)(depth / sqrt((double)c->layers)), e) &&
+           hf_metadata_f32(p, ".logit_scale", (float)(width / base), e);
 }
 
-bool own_mpt_alibi(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool own_mpt_alibi(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     bool used = false;
     double most = 0;
     return hf_config_bool_or(c, "attn_config.alibi", false, &used, e) &&
            (!used || hf_config_float(c, "attn_config.alibi_bias_max", &most, e)) &&
-           hf_pairs_f32(p, i->key, (float)most, e);
+           hf_metadata_f32(p, i->key, (float)most, e);
 }
 
 /* The length that nomic's encoders were trained for, which n_positions of the first ones exceeds. */
-bool own_nomic_length(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool own_nomic_length(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     static const struct { uint32_t positions, trained; } known[] = {{8192, 2048}, {2048, 512}};
     uint32_t positions, most;
     if (!hf_config_u32(c, "n_positions", &positions, e) ||
@@ -42,14 +42,14 @@ bool own_nomic_length(const arch_item *i, const hf_config *c, hf_pairs *p, gq_er
         return false;
     for (size_t k = 0; k < sizeof known / sizeof *known; k++)
         if (most == 2048 && positions == known[k].positions)
-            return hf_pairs_u32(p, i->key, known[k].trained, e);
+            return hf_metadata_u32(p, i->key, known[k].trained, e);
     return hf_config_fail(c, e,
                           "n_positions is %u and max_trained_positions %u, expected 8192 or 2048, and 2048",
                           positions, most);
 }
 
 /* Positions of RoBERTa's texts begin behind the number of the token that fills them up. */
-bool own_roberta_length(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool own_roberta_length(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     uint32_t most, pad;
     if (!hf_config_get(c, "pad_token_id") || !hf_config_get(c, "max_position_embeddings")) return true;
     if (!hf_config_u32(c, "max_position_embeddings", &most, e) || !hf_config_u32(c, "pad_token_id", &pad, e))
@@ -57,10 +57,10 @@ bool own_roberta_length(const arch_item *i, const hf_config *c, hf_pairs *p, gq_
     if (most <= pad || most - pad == 1)
         return hf_config_fail(c, e, "max_position_embeddings is %u, expected more than pad_token_id + 1: %u",
                               most, pad + 1);
-    return hf_pairs_u32(p, i->key, most - pad - 1, e);
+    return hf_metadata_u32(p, i->key, most - pad - 1, e);
 }
 
-bool own_two_thirds(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool own_two_thirds(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     uint32_t whole;
     return hf_config_u32(c, i->names, &whole, e) && arch_set_u64(i, c, p, 2 * (uint64_t)whole / 3, e);
 }
@@ -68,15 +68,15 @@ bool own_two_thirds(const arch_item *i, const hf_config *c, hf_pairs *p, gq_erro
 /* ---- experts ---- */
 
 /* Without experts all layers are dense. */
-bool own_deepseek_dense(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool own_deepseek_dense(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     uint32_t experts, dense;
     return hf_config_u32_or(c, NAMES_EXPERTS, 0, &experts, e) &&
            hf_config_u32_or(c, "first_k_dense_replace", experts ? 0 : (uint32_t)c->layers, &dense, e) &&
-           hf_pairs_u32(p, i->key, dense, e);
+           hf_metadata_u32(p, i->key, dense, e);
 }
 
-bool own_deepseek_norm(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    return !json_is_true(arch_value(c, "norm_topk_prob")) || hf_pairs_bool(p, i->key, true, e);
+bool own_deepseek_norm(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+    return !json_is_true(arch_value(c, "norm_topk_prob")) || hf_metadata_bool(p, i->key, true, e);
 }
 
 static bool hy4_is_sparse(const json_t *list, size_t layer) {
@@ -86,7 +86,7 @@ static bool hy4_is_sparse(const json_t *list, size_t layer) {
 
 /* Layers that choose keys: as indexer_types has them, or in older configs layer_types. Without either no layer does, and
  * the indexer's sizes are left out. */
-bool own_hy4_indexer(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool own_hy4_indexer(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     static const arch_item sizes[] = {INDEXER_SIZES, END};
     const json_t *types = arch_value(c, "indexer_types");
     const char *name = types ? "indexer_types" : "layer_types";
@@ -99,18 +99,18 @@ bool own_hy4_indexer(const arch_item *i, const hf_config *c, hf_pairs *p, gq_err
         bool chooses = types ? arch_layer_is(list, l, "full") : hy4_is_sparse(list, l);
         if (types && !chooses && !arch_layer_is(list, l, "shared"))
             return hf_config_fail(c, e, "indexer_types: expected \"full\" or \"shared\"");
-        if (!hf_pairs_add_bool(p, chooses, e)) return false;
+        if (!hf_metadata_add_bool(p, chooses, e)) return false;
     }
-    return hf_pairs_array(p, i->key, GGUF_BOOL, e) && arch_plain_set(sizes, c, p, e);
+    return hf_metadata_array(p, i->key, GGUF_BOOL, e) && arch_plain_set(sizes, c, p, e);
 }
 
-bool own_smallthinker(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool own_smallthinker(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     static const arch_item window[] = {U32(".attention.sliding_window", "sliding_window_size"), END};
     const json_t *layout;
     bool softmax, sliding = false;
     (void)i;
     if (!hf_config_bool_or(c, "moe_primary_router_apply_softmax", false, &softmax, e) ||
-        !hf_pairs_u32(p, ".expert_gating_func", softmax ? 1 : 2, e) ||
+        !hf_metadata_u32(p, ".expert_gating_func", softmax ? 1 : 2, e) ||
         !arch_layer_list(c, "sliding_window_layout", &layout, e))
         return false;
     for (size_t l = 0; l < json_array_size(layout); l++)
@@ -119,7 +119,7 @@ bool own_smallthinker(const arch_item *i, const hf_config *c, hf_pairs *p, gq_er
 }
 
 /* The first layer with experts, of a list such as "3,4,5". */
-bool own_step_dense(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool own_step_dense(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const char *text = hf_config_text(c, "moe_layers_enum");
     unsigned long first = ULONG_MAX;
     for (char *end; text && *text; text = *end == ',' ? end + 1 : end) {
@@ -128,12 +128,12 @@ bool own_step_dense(const arch_item *i, const hf_config *c, hf_pairs *p, gq_erro
             return hf_config_fail(c, e, "moe_layers_enum: expected layers' numbers with commas between");
         if (layer < first) first = layer;
     }
-    return hf_pairs_u32(p, i->key, first == ULONG_MAX ? 0 : (uint32_t)first, e);
+    return hf_metadata_u32(p, i->key, first == ULONG_MAX ? 0 : (uint32_t)first, e);
 }
 
 /* ---- widths ---- */
 
-bool own_lfm2_width(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool own_lfm2_width(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     uint32_t given, multiple;
     bool adjusted;
     double factor;
@@ -156,7 +156,7 @@ bool own_lfm2_width(const arch_item *i, const hf_config *c, hf_pairs *p, gq_erro
     return arch_set_u64(i, c, p, width, e);
 }
 
-bool own_time_step_rank(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool own_time_step_rank(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     uint32_t width;
     if (!hf_config_u32(c, NAMES_WIDTH, &width, e)) return false;
     uint32_t rank_missing = width / 16 + (width % 16 != 0);
@@ -178,58 +178,59 @@ static bool mamba_read_inner(const hf_config *c, uint32_t expand, uint32_t *inne
             hf_config_fail(c, e, "the width inside is %u, expected %u times %u", *inner, expand, width));
 }
 
-bool own_mamba(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool own_mamba(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     uint32_t inner = 0;
     (void)i;
-    return mamba_read_inner(c, 2, &inner, e) && hf_pairs_u32(p, ".ssm.inner_size", inner, e) &&
-           hf_pairs_bool(p, ".ssm.dt_b_c_rms", hf_json_is(hf_config_get(c, "model_type"), "falcon_mamba"), e);
+    return mamba_read_inner(c, 2, &inner, e) && hf_metadata_u32(p, ".ssm.inner_size", inner, e) &&
+           hf_metadata_bool(p, ".ssm.dt_b_c_rms", hf_json_is(hf_config_get(c, "model_type"), "falcon_mamba"),
+                            e);
 }
 
-bool own_mamba2(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool own_mamba2(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     arch_item two = {.need = OR_NOT_ZERO, .value = 2}, head_given = {.need = OR_NOT_ZERO, .value = 64};
     uint32_t expand = 0, inner = 0, head = 0;
     bool missing;
     (void)i;
     return arch_u32(&two, c, "expand", &expand, &missing, e) && mamba_read_inner(c, expand, &inner, e) &&
            arch_u32(&head_given, c, "mamba_d_head|head_dim", &head, &missing, e) &&
-           hf_pairs_u32(p, ".ssm.inner_size", inner, e) &&
-           hf_pairs_u32(p, ".ssm.time_step_rank", inner / head, e);
+           hf_metadata_u32(p, ".ssm.inner_size", inner, e) &&
+           hf_metadata_u32(p, ".ssm.time_step_rank", inner / head, e);
 }
 
 /* ---- rwkv ---- */
 
 /* rwkv6's sizes go by the width alone; those of rwkv6qwen2 may be told, and its limit includes wider models. */
-bool own_rwkv6(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool own_rwkv6(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     enum { WIDE = 4096 };
     uint32_t width;
     (void)i;
     if (!hf_config_u32(c, "hidden_size", &width, e)) return false;
     bool wide = strcmp(c->arch, "rwkv6") == 0 ? width == WIDE : width >= WIDE;
-    return hf_pairs_u32(p, ".time_mix_extra_dim", wide ? 64 : 32, e) &&
-           hf_pairs_u32(p, ".time_decay_extra_dim", wide ? 128 : 64, e) &&
-           hf_pairs_u32(p, ".feed_forward_length", (uint32_t)(width * 3.5 / 32) * 32, e);
+    return hf_metadata_u32(p, ".time_mix_extra_dim", wide ? 64 : 32, e) &&
+           hf_metadata_u32(p, ".time_decay_extra_dim", wide ? 128 : 64, e) &&
+           hf_metadata_u32(p, ".feed_forward_length", (uint32_t)(width * 3.5 / 32) * 32, e);
 }
 
 /* A multiple of 32 by a power of the width: gates have another one than the rest. */
-bool own_low_rank(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool own_low_rank(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const double gate = 0.6;
     uint32_t width, rank;
     if (!hf_config_u32(c, "hidden_size", &width, e)) return false;
     double parts = rint(pow(width, i->value == gate ? 0.8 : 0.5) * i->value / 32);
     return hf_config_u32_or(c, i->names, 32 * (uint32_t)fmax(1, parts), &rank, e) &&
-           hf_pairs_u32(p, i->key, rank, e);
+           hf_metadata_u32(p, i->key, rank, e);
 }
 
-bool own_arwkv7(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool own_arwkv7(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     bool gate;
     uint32_t version;
     if (!hf_config_bool(c, "wkv_has_gate", &gate, e) || !hf_config_u32(c, "wkv_version", &version, e))
         return false;
     if (version != 7) return hf_config_fail(c, e, "wkv_version is %u, expected 7", version);
-    return hf_pairs_u32(p, i->key, gate ? 128 : 0, e);
+    return hf_metadata_u32(p, i->key, gate ? 128 : 0, e);
 }
 
-bool own_hrm(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool own_hrm(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     enum { MOST_CYCLES = 16 };
     uint32_t upper, lower, each = (uint32_t)c->layers / 2;
     (void)i;
@@ -237,12 +238,12 @@ bool own_hrm(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
     if (upper < 1 || upper > MOST_CYCLES || lower < 1 || lower > MOST_CYCLES)
         return hf_config_fail(c, e, "H_cycles is %u and L_cycles %u, expected 1 to %d", upper, lower,
                               MOST_CYCLES);
-    return hf_pairs_u32(p, ".block_count", each * upper * (lower + 1), e) &&
-           hf_pairs_u32(p, ".hrm.layers_per_stack", each, e) && hf_pairs_u32(p, ".hrm.h_cycles", upper, e) &&
-           hf_pairs_u32(p, ".hrm.l_cycles", lower, e);
+    return hf_metadata_u32(p, ".block_count", each * upper * (lower + 1), e) &&
+           hf_metadata_u32(p, ".hrm.layers_per_stack", each, e) &&
+           hf_metadata_u32(p, ".hrm.h_cycles", upper, e) && hf_metadata_u32(p, ".hrm.l_cycles", lower, e);
 }
 
-bool own_minimax_01(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool own_minimax_01(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     static const char *const kinds[] = {"full_attention", "linear_attention", "mlp"};
     enum { FULL_EVERY = 8 };
     const json_t *types;
@@ -270,7 +271,7 @@ bool own_minimax_01(const arch_item *i, const hf_config *c, hf_pairs *p, gq_erro
 
 /* ---- windows ---- */
 
-bool own_gemma3_window(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool own_gemma3_window(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     static const arch_item window[] = {U32(".attention.sliding_window", "sliding_window"), END};
     (void)i;
     if (arch_value(c, "attn_logit_softcapping"))
@@ -281,17 +282,17 @@ bool own_gemma3_window(const arch_item *i, const hf_config *c, hf_pairs *p, gq_e
 }
 
 /* Layers attend to chunks unless all of them are listed as those that do not. */
-bool own_llama4_window(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool own_llama4_window(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const json_t *kinds;
     if (!arch_layer_list(c, "layer_types", &kinds, e)) return false;
     for (size_t l = 0; l < json_array_size(kinds); l++)
         if (!arch_layer_is(kinds, l, "full_attention")) return true;
-    return !kinds || hf_pairs_u32(p, i->key, 0, e);
+    return !kinds || hf_metadata_u32(p, i->key, 0, e);
 }
 
 /* ---- what readers take for granted ---- */
 
-bool own_gemma_altup(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool own_gemma_altup(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     static const arch_item pairs[] = {U32(".altup.active_idx", "altup_active_idx"),
                                       U32(".altup.num_inputs", "altup_num_inputs"), END};
     uint32_t inputs;
@@ -306,7 +307,7 @@ static bool own_check_text(const hf_config *c, const char *name, const char *exp
            hf_config_fail(c, e, "%s is %s, expected %s", name, text ? text : "missing", expected);
 }
 
-bool own_kimi_checks(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool own_kimi_checks(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     (void)i, (void)p;
     return own_check_text(c, "hidden_act", "situ", e) &&
            own_check_text(c, "moe_router_activation_func", "sigmoid", e) &&
@@ -316,7 +317,7 @@ bool own_kimi_checks(const arch_item *i, const hf_config *c, hf_pairs *p, gq_err
 
 /* ---- classifiers ---- */
 
-bool own_labels(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool own_labels(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const json_t *labels = hf_classifier_labels(c);
     for (size_t k = 0; k < json_object_size(labels); k++) {
         char number[24];
@@ -325,12 +326,12 @@ bool own_labels(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e
         if (!json_is_string(label))
             return hf_config_fail(
                 c, e, "id2label: %s is not a string, expected one for each number from 0 on", number);
-        if (!hf_pairs_add_string(p, json_string_value(label), json_string_length(label), e)) return false;
+        if (!hf_metadata_add_string(p, json_string_value(label), json_string_length(label), e)) return false;
     }
-    return !labels || hf_pairs_array(p, i->key, GGUF_STRING, e);
+    return !labels || hf_metadata_array(p, i->key, GGUF_STRING, e);
 }
 
-bool own_mimo_checks(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool own_mimo_checks(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     (void)i, (void)p;
     return arch_check_same(c, "swa_head_dim", "head_dim", e) &&
            arch_check_same(c, "swa_num_attention_heads", "num_attention_heads", e) &&
@@ -339,18 +340,18 @@ bool own_mimo_checks(const arch_item *i, const hf_config *c, hf_pairs *p, gq_err
 }
 
 /* A third of eight widths, rounded up to a multiple of 256. */
-bool own_refact_width(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool own_refact_width(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     uint32_t width;
     return hf_config_u32(c, "n_embd", &width, e) &&
            arch_set_u64(i, c, p, ((uint64_t)width * 8 / 3 + 255) / 256 * 256, e);
 }
 
-bool own_grok_scale(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool own_grok_scale(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     double scale;
     hf_sizes s;
     if (!hf_config_sizes(c, &s, e)) return false;
     return hf_config_float_or(c, i->names, s.head_width ? pow(s.head_width, -0.5) : 1, &scale, e) &&
-           hf_pairs_f32(p, i->key, (float)scale, e);
+           hf_metadata_f32(p, i->key, (float)scale, e);
 }
 
 /* ---- laguna ---- */
@@ -367,7 +368,7 @@ static bool laguna_is_head(const json_t *v) {
 
 /* The turned part of a head in layers with a window. Programs that run the folder read `gating` alone, so that a list
  * that says otherwise is refused. */
-bool own_laguna(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool own_laguna(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const json_t *gating = arch_value(c, "gating"), *kinds = arch_value(c, "gating_types"),
                  *local = json_object_get(c->rope, "sliding_attention");
     double part = 1;
@@ -385,5 +386,5 @@ bool own_laguna(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e
         return false;
     if (!(part >= 0 && part <= 1))
         return hf_config_fail(c, e, "partial_rotary_factor is %g, expected 0 to 1", part);
-    return hf_pairs_u32(p, i->key, (uint32_t)(s.head_width * part), e);
+    return hf_metadata_u32(p, i->key, (uint32_t)(s.head_width * part), e);
 }

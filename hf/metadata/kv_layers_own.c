@@ -26,7 +26,7 @@ static float sparsity_quantile(float p) {
     return (float)low * sqrtf(2);
 }
 
-bool layers_gemma3n_sparsity(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool layers_gemma3n_sparsity(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const char *name = "activation_sparsity_pattern";
     const json_t *list;
     if (!arch_layer_list(c, name, &list, e)) return false;
@@ -36,14 +36,14 @@ bool layers_gemma3n_sparsity(const arch_item *i, const hf_config *c, hf_pairs *p
         if (!hf_value_float(c, json_array_get(list, l), name, &share, e)) return false;
         if (!(share >= 0 && share < 1))
             return hf_config_fail(c, e, "%s: %g, expected at least 0 and less than 1", name, share);
-        if (!hf_pairs_add_f32(p, sparsity_quantile((float)share), e)) return false;
+        if (!hf_metadata_add_f32(p, sparsity_quantile((float)share), e)) return false;
     }
-    return hf_pairs_array(p, i->key, GGUF_FLOAT32, e);
+    return hf_metadata_array(p, i->key, GGUF_FLOAT32, e);
 }
 
 /* Layers that use the keys and values of others may have a feed-forward part of twice the width; layers with
  * full attention may have other heads of keys and values. */
-bool layers_gemma4(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool layers_gemma4(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     bool wide = false;
     uint32_t width, shared, window_heads, full_heads;
     const json_t *kinds;
@@ -54,7 +54,7 @@ bool layers_gemma4(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error
         return false;
     for (uint64_t l = 0; wide && l < c->layers; l++)
         if (!arch_add_number(c, p, (uint64_t)width * (l + shared >= c->layers ? 2 : 1), e)) return false;
-    if (wide && !hf_pairs_array(p, ".feed_forward_length", GGUF_INT32, e)) return false;
+    if (wide && !hf_metadata_array(p, ".feed_forward_length", GGUF_INT32, e)) return false;
     if (!arch_value(c, "num_global_key_value_heads")) return true;
     if (!hf_config_u32(c, "num_global_key_value_heads", &full_heads, e) ||
         !hf_config_u32(c, "num_key_value_heads", &window_heads, e) ||
@@ -64,12 +64,12 @@ bool layers_gemma4(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error
         if (!arch_add_number(c, p, arch_layer_is(kinds, l, "sliding_attention") ? window_heads : full_heads,
                              e))
             return false;
-    return hf_pairs_array(p, ".attention.head_count_kv", GGUF_INT32, e);
+    return hf_metadata_array(p, ".attention.head_count_kv", GGUF_INT32, e);
 }
 
 /* ---- step ---- */
 
-static bool step_set_heads(const hf_config *c, hf_pairs *p, const json_t *kinds, const char *key,
+static bool step_set_heads(const hf_config *c, hf_metadata *p, const json_t *kinds, const char *key,
                            const char *full_name, const char *window_name, gq_error *e) {
     uint32_t full, window;
     if (!hf_config_u32(c, full_name, &full, e) || !hf_config_u32_or(c, window_name, full, &window, e))
@@ -77,7 +77,7 @@ static bool step_set_heads(const hf_config *c, hf_pairs *p, const json_t *kinds,
     for (uint64_t l = 0; l < hf_config_blocks(c); l++)
         if (!arch_add_number(c, p, arch_layer_is(kinds, l, "sliding_attention") ? window : full, e))
             return false;
-    return hf_pairs_array(p, key, GGUF_INT32, e);
+    return hf_metadata_array(p, key, GGUF_INT32, e);
 }
 
 /* Readers rotate half of a head in layers with full attention and all of it in the others. */
@@ -95,8 +95,8 @@ static bool step_check_rotation(const hf_config *c, const json_t *kinds, gq_erro
     return true;
 }
 
-/* Lists may end before the blocks that predict, which have full attention then. */
-bool layers_step(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+/* Lists may end before the MTP layers, which have full attention then. */
+bool layers_step(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const json_t *kinds = arch_value(c, "layer_types");
     (void)i;
     if (!step_check_rotation(c, kinds, e) ||
@@ -106,11 +106,11 @@ bool layers_step(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
                         "attention_other_setting.num_attention_groups", e))
         return false;
     for (uint64_t l = 0; l < hf_config_blocks(c); l++)
-        if (!hf_pairs_add_bool(p, arch_layer_is(kinds, l, "sliding_attention"), e)) return false;
-    return hf_pairs_array(p, ".attention.sliding_window_pattern", GGUF_BOOL, e);
+        if (!hf_metadata_add_bool(p, arch_layer_is(kinds, l, "sliding_attention"), e)) return false;
+    return hf_metadata_array(p, ".attention.sliding_window_pattern", GGUF_BOOL, e);
 }
 
-bool layers_step_clamp(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool layers_step_clamp(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const json_t *list = arch_value(c, i->names);
     if (!list) return true;
     if (!json_is_array(list)) return hf_config_fail(c, e, "%s: expected an array of numbers", i->names);
@@ -118,15 +118,15 @@ bool layers_step_clamp(const arch_item *i, const hf_config *c, hf_pairs *p, gq_e
         const json_t *v = json_array_get(list, l);
         double limit = 0;
         if (v && !json_is_null(v) && !hf_value_float(c, v, i->names, &limit, e)) return false;
-        if (!hf_pairs_add_f32(p, (float)limit, e)) return false;
+        if (!hf_metadata_add_f32(p, (float)limit, e)) return false;
     }
-    return hf_pairs_array(p, i->key, GGUF_FLOAT32, e);
+    return hf_metadata_array(p, i->key, GGUF_FLOAT32, e);
 }
 
 /* ---- mimo ---- */
 
-/* Blocks that predict have a window. */
-bool layers_mimo(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+/* MTP layers have a window. */
+bool layers_mimo(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const char *name = "hybrid_layer_pattern";
     const json_t *list;
     uint32_t full, window;
@@ -141,8 +141,8 @@ bool layers_mimo(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
             if (l < c->layers && !hf_value_u32(c, json_array_get(list, l), name, &sliding, e)) return false;
             if (!arch_add_number(c, p, !heads ? sliding : sliding == 1 ? window : full, e)) return false;
         }
-        if (!hf_pairs_array(p, heads ? ".attention.head_count_kv" : ".attention.sliding_window_pattern",
-                            GGUF_INT32, e))
+        if (!hf_metadata_array(p, heads ? ".attention.head_count_kv" : ".attention.sliding_window_pattern",
+                               GGUF_INT32, e))
             return false;
     }
     return true;
@@ -152,7 +152,7 @@ bool layers_mimo(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
 
 /* A layer's feed-forward part is a multiple of the width, rounded to a multiple of the divisor that is not less than
  * nine tenths of it. */
-bool layers_openelm(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool layers_openelm(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const char *name = "ffn_multipliers";
     const json_t *list;
     uint32_t width, divisor;
@@ -172,13 +172,13 @@ bool layers_openelm(const arch_item *i, const hf_config *c, hf_pairs *p, gq_erro
         if ((double)n < 0.9 * wanted) n += divisor;
         if (!arch_add_number(c, p, n, e)) return false;
     }
-    return hf_pairs_array(p, i->key, GGUF_INT32, e);
+    return hf_metadata_array(p, i->key, GGUF_INT32, e);
 }
 
 /* ---- plamo 2 ---- */
 
 /* Each mamba_step-th layer has attention, the others are recurrent. */
-bool layers_plamo2(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool layers_plamo2(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     static const char *const rows[][2] = {{".attention.head_count_kv", "num_key_value_heads"},
                                           {".attention.head_count", "num_attention_heads"}};
     uint32_t step, heads;
@@ -194,17 +194,17 @@ bool layers_plamo2(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error
             bool attends = c->layers <= step / 2 ? l == c->layers - 1 : l % step == step / 2;
             if (!arch_add_number(c, p, attends ? heads : 0, e)) return false;
         }
-        if (!hf_pairs_array(p, rows[r][0], GGUF_INT32, e)) return false;
+        if (!hf_metadata_array(p, rows[r][0], GGUF_INT32, e)) return false;
     }
     return true;
 }
 
 /* ---- bailingmoe3 ---- */
 
-bool layers_bailing3(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool layers_bailing3(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     for (uint64_t l = 0; l < hf_config_blocks(c); l++)
         if (!arch_add_number(c, p, hf_bailing3_is_full(c, l), e)) return false;
-    return hf_pairs_array(p, i->key, GGUF_INT32, e);
+    return hf_metadata_array(p, i->key, GGUF_INT32, e);
 }
 
 /* ---- deci ---- */
@@ -223,7 +223,7 @@ static bool deci_width(const hf_config *c, const json_t *block, uint32_t width, 
     return true;
 }
 
-bool layers_deci(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool layers_deci(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     static const char *const keys[] = {".attention.head_count_kv", ".attention.head_count",
                                        ".feed_forward_length"};
     const json_t *blocks;
@@ -238,7 +238,7 @@ bool layers_deci(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
             if (k == 2 && !deci_width(c, block, s.width, &n, e)) return false;
             if (!arch_add_number(c, p, n, e)) return false;
         }
-        if (!hf_pairs_array(p, keys[k], GGUF_INT32, e)) return false;
+        if (!hf_metadata_array(p, keys[k], GGUF_INT32, e)) return false;
     }
     return true;
 }
@@ -246,7 +246,7 @@ bool layers_deci(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
 /* ---- nemotron_h puzzle ---- */
 
 /* Each block has an object of its own, which says what it is and, of experts, how wide they are and how many are used. */
-bool layers_puzzle(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool layers_puzzle(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     static const char *const rows[][2] = {{".feed_forward_length", "moe_intermediate_size"},
                                           {".expert_feed_forward_length", "moe_intermediate_size"},
                                           {".expert_used_count", "num_experts_per_tok"}};
@@ -258,7 +258,7 @@ bool layers_puzzle(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error
         bool attends = hf_json_is(json_object_get(json_array_get(blocks, l), "block_type"), "attention");
         if (!arch_add_number(c, p, attends ? s.kv_heads : 0, e)) return false;
     }
-    if (!hf_pairs_array(p, ".attention.head_count_kv", GGUF_INT32, e)) return false;
+    if (!hf_metadata_array(p, ".attention.head_count_kv", GGUF_INT32, e)) return false;
     for (int r = 0; r < 3; r++) {
         for (uint64_t l = 0; l < c->layers; l++) {
             const json_t *v = json_object_get(json_array_get(blocks, l), rows[r][1]);
@@ -267,7 +267,7 @@ bool layers_puzzle(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error
                 !arch_add_number(c, p, value, e))
                 return false;
         }
-        if (!hf_pairs_array(p, rows[r][0], GGUF_INT32, e)) return false;
+        if (!hf_metadata_array(p, rows[r][0], GGUF_INT32, e)) return false;
     }
     return true;
 }
@@ -293,7 +293,7 @@ static bool dots3_check(const hf_config *c, gq_error *e) {
            arch_check_same(c, "swa_q_lora_rank", "q_lora_rank", e);
 }
 
-bool layers_dots3(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool layers_dots3(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const json_t *kinds;
     uint32_t full, local;
     (void)i;
@@ -304,19 +304,19 @@ bool layers_dots3(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error 
     if (!kinds) return hf_config_fail(c, e, "layer_types is missing: a kind for each layer is expected");
     for (uint64_t l = 0; l < hf_config_blocks(c); l++)
         if (!arch_add_number(c, p, dots3_is_local(c, kinds, l) ? local : full, e)) return false;
-    if (!hf_pairs_array(p, ".attention.head_count", GGUF_INT32, e)) return false;
+    if (!hf_metadata_array(p, ".attention.head_count", GGUF_INT32, e)) return false;
     for (uint64_t l = 0; l < c->layers; l++)
-        if (!hf_pairs_add_bool(p, dots3_is_local(c, kinds, l), e)) return false;
-    if (!hf_pairs_array(p, ".attention.sliding_window_pattern", GGUF_BOOL, e)) return false;
+        if (!hf_metadata_add_bool(p, dots3_is_local(c, kinds, l), e)) return false;
+    if (!hf_metadata_array(p, ".attention.sliding_window_pattern", GGUF_BOOL, e)) return false;
     for (uint64_t l = 0; l < c->layers; l++)
-        if (!hf_pairs_add_bool(p, !dots3_is_local(c, kinds, l), e)) return false;
-    return hf_pairs_array(p, ".attention.indexer.types", GGUF_BOOL, e);
+        if (!hf_metadata_add_bool(p, !dots3_is_local(c, kinds, l), e)) return false;
+    return hf_metadata_array(p, ".attention.indexer.types", GGUF_BOOL, e);
 }
 
 /* ---- qwen4exp ---- */
 
 /* The config counts the layers that read n-grams from 1. */
-bool layers_qwen4(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool layers_qwen4(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     static const arch_item ngrams[] = {U32(".ple.ngram_size", "ngram_size"),
                                        U32(".ple.heads_per_ngram", "heads_per_ngram"),
                                        U32(".ple.conv_kernel", "ple_conv_kernel_size"),
@@ -329,7 +329,7 @@ bool layers_qwen4(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error 
         return false;
     for (uint64_t l = 0; l < c->layers; l++)
         if (!arch_add_number(c, p, arch_layer_is(kinds, l, "full_attention") ? ratio : 0, e)) return false;
-    if (!hf_pairs_array(p, ".attention.compress_ratios", GGUF_INT32, e)) return false;
+    if (!hf_metadata_array(p, ".attention.compress_ratios", GGUF_INT32, e)) return false;
     for (size_t n = 0; n < json_array_size(layers); n++) {
         if (!hf_value_u32(c, json_array_get(layers, n), "ple_layer_ids", &number, e)) return false;
         if (number == 0) return hf_config_fail(c, e, "ple_layer_ids has 0, expected numbers from 1 on");
@@ -337,7 +337,7 @@ bool layers_qwen4(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error 
     }
     if (json_array_size(layers) == 0) return true;
     if (json_is_array(end)) end = json_array_get(end, json_array_size(end) - 1);
-    return hf_pairs_array(p, ".ple.layers", GGUF_INT32, e) && arch_plain_set(ngrams, c, p, e) &&
+    return hf_metadata_array(p, ".ple.layers", GGUF_INT32, e) && arch_plain_set(ngrams, c, p, e) &&
            hf_value_u32(c, end, "eos_token_id", &number, e) &&
-           hf_pairs_u32(p, ".ple.eos_token_id", number, e);
+           hf_metadata_u32(p, ".ple.eos_token_id", number, e);
 }

@@ -1,4 +1,4 @@
-/* Projectors of models that see. */
+/* Projectors of models with a vision encoder. */
 #include "arch/projectors.h"
 
 /* Newer programs save what transformers' classes hold under "model.". */
@@ -28,10 +28,10 @@
 
 #define QWEN_PATCHES \
     RULE("visual.patch_embed.proj.weight", "v.patch_embd.weight|v.patch_embd.weight.1", STEP_FRAMES)
-#define QWEN_LAYER(from, to, ...) SEES_LAYER("visual.blocks.#.", from, to, __VA_ARGS__)
+#define QWEN_LAYER(from, to, ...) VISION_LAYER("visual.blocks.#.", from, to, __VA_ARGS__)
 #define QWEN_LAYERS \
     QWEN_LAYER("attn.proj", "attn_out"), QWEN_LAYER("norm1", "ln1"), QWEN_LAYER("norm2", "ln2")
-/* The same array under a model's name, or under that of a thinking part of several. */
+/* The same source tensor under a model's name, or under that of a thinking part of several. */
 #define VISUAL RENAMES({"thinker.visual.", "visual.", AT_BEGIN}, {"model.visual.", "visual.", AT_BEGIN})
 #define TAKES_VISUAL NAMES("^visual.", "^model.visual.", "^thinker.visual.")
 
@@ -54,17 +54,17 @@ const arch_item qwen25_pairs[] = {
     QWEN2_PAIRS,
     BOOL_IS(".use_silu", 1),
     U32(".vision.feed_forward_length", "vision.intermediate_size"),
-    ITEM_NAMES(".vision.n_wa_pattern", PAIR_CLIP_WINDOW_PATTERN, "vision.fullatt_block_indexes"),
+    ITEM_NAMES(".vision.n_wa_pattern", KV_CLIP_WINDOW_PATTERN, "vision.fullatt_block_indexes"),
     END,
 };
 
 const arch_item qwen3_pairs[] = {
-    LIST(clip_sees_sized),
-    ITEM_NAMES(".vision.image_size", PAIR_CLIP_POSITIONS, "vision.image_size"),
+    LIST(clip_vision_sized),
+    ITEM_NAMES(".vision.image_size", KV_CLIP_POSITIONS, "vision.image_size"),
     GELU,
     U32_IF(".vision.spatial_merge_size", "vision.spatial_merge_size"),
     EPS_OR("root.text_config.rms_norm_eps", 1e-6),
-    ITEM_NAMES(".vision.is_deepstack_layers", PAIR_MARKED, "vision.deepstack_visual_indexes vision.depth"),
+    ITEM_NAMES(".vision.is_deepstack_layers", KV_MARKED, "vision.deepstack_visual_indexes vision.depth"),
     END,
 };
 
@@ -110,12 +110,12 @@ static const arch_rule glm_rules[] = {
 };
 
 #define GLM_PAIRS(kind) \
-    LIST(clip_sees_sized), ITEM_NAMES(".vision.image_size", PAIR_CLIP_POSITIONS, "vision.image_size"), \
-        KIND(kind), ITEM_IF(NULL, PAIR_ACTIVATION, "vision.hidden_act"), EPS_OR("vision.rms_norm_eps", 1e-5)
+    LIST(clip_vision_sized), ITEM_NAMES(".vision.image_size", KV_CLIP_POSITIONS, "vision.image_size"), \
+        KIND(kind), ITEM_IF(NULL, KV_ACTIVATION, "vision.hidden_act"), EPS_OR("vision.rms_norm_eps", 1e-5)
 
 /* ---- Pixtral ---- */
 
-#define PIXTRAL_LAYER(from, to, ...) SEES_LAYER("vision_tower.transformer.layers.#.", from, to, __VA_ARGS__)
+#define PIXTRAL_LAYER(from, to, ...) VISION_LAYER("vision_tower.transformer.layers.#.", from, to, __VA_ARGS__)
 
 static const arch_rule pixtral_rules[] = {
     RULE("vision_tower.patch_conv", "v.patch_embd"),
@@ -135,13 +135,13 @@ static const arch_rule pixtral_rules[] = {
 };
 
 #define PIXTRAL_PAIRS(kind) \
-    LIST(clip_sees), KIND(kind), EPS_OR("vision.layer_norm_eps", 1e-5), \
-        ITEM_NAMES(NULL, PAIR_ACTIVATION, "vision.hidden_act"), \
+    LIST(clip_vision), KIND(kind), EPS_OR("vision.layer_norm_eps", 1e-5), \
+        ITEM_NAMES(NULL, KV_ACTIVATION, "vision.hidden_act"), \
         U32_IF(".vision.spatial_merge_size", "root.spatial_merge_size")
 
 /* ---- InternVL ---- */
 
-#define INTERN_LAYER(from, to, ...) SEES_LAYER("vision_model.encoder.layers.#.", from, to, __VA_ARGS__)
+#define INTERN_LAYER(from, to, ...) VISION_LAYER("vision_model.encoder.layers.#.", from, to, __VA_ARGS__)
 
 /* ---- MiniCPM-V ---- */
 
@@ -149,7 +149,7 @@ static const arch_rule pixtral_rules[] = {
 
 /* ---- Kimi ---- */
 
-#define KIMI_LAYER(from, to, ...) SEES_LAYER("vision_tower.encoder.blocks.#.", from, to, __VA_ARGS__)
+#define KIMI_LAYER(from, to, ...) VISION_LAYER("vision_tower.encoder.blocks.#.", from, to, __VA_ARGS__)
 #define KIMI_RULES \
     RULE("vision_tower.patch_embed.proj", "v.patch_embd"), KIMI_LAYER("wo", "attn_out"), \
         KIMI_LAYER("norm0", "ln1"), KIMI_LAYER("norm1", "ln2"), KIMI_LAYER("mlp.fc0", "ffn_up"), \
@@ -170,7 +170,7 @@ static const arch_rule kimi25_rules[] = {
 /* What joins GLM's patches, and the part behind it. */
 #define GLM_SHAPES SHAPES({"mm.patch_merger", "? ? D A"}, {"mm.model.fc", "A A"})
 
-const arch_projector arch_projectors_see[] = {
+const arch_projector arch_projectors_vision[] = {
     {.classes = NAMES("Gemma3ForConditionalGeneration"),
      .shapes = SHAPES({"mm.input_projection", "T D"}),
      .vision = "vision_config",
@@ -178,10 +178,10 @@ const arch_projector arch_projectors_see[] = {
      .takes = NAMES(TOWER_AND_PROJECTOR),
      .is_f32 = NAMES("v.patch_embd.", "v.position_embd."),
      .is_f16 = NAMES("mm.input_projection."),
-     .folder = {.pairs = PAIRS(LIST(clip_sees), KIND("gemma3"), EPS_OR("vision.layer_norm_eps", 1e-6), GELU,
-                               ITEM(".vision.projector.scale_factor", PAIR_CLIP_GEMMA3_SCALE)),
+     .folder = {.metadata = METADATA(LIST(clip_vision), KIND("gemma3"), EPS_OR("vision.layer_norm_eps", 1e-6),
+                                     GELU, ITEM(".vision.projector.scale_factor", KV_CLIP_GEMMA3_SCALE)),
                 .rules = RULES(
-                    SEES_CLIP("vision_tower.vision_model."),
+                    VISION_CLIP("vision_tower.vision_model."),
                     RULE("multi_modal_projector.mm_input_projection_weight", "mm.input_projection.weight"),
                     RULE("multi_modal_projector.mm_soft_emb_norm", "mm.soft_emb_norm", STEP_ADD_ONE)),
                 .left_out = NAMES("vision_model.head."),
@@ -193,9 +193,9 @@ const arch_projector arch_projectors_see[] = {
      .vision_missing = QWEN2_MISSING,
      .takes = TAKES_VISUAL,
      .may_lack = NAMES("ffn_gate"),
-     .folder = {.pairs = PAIRS(QWEN2_PAIRS, KIND("qwen2vl_merger"),
-                               U32(".vision.embedding_length", "vision.embed_dim|vision.hidden_size"),
-                               U32(".vision.feed_forward_length", "vision.hidden_size")),
+     .folder = {.metadata = METADATA(QWEN2_PAIRS, KIND("qwen2vl_merger"),
+                                     U32(".vision.embedding_length", "vision.embed_dim|vision.hidden_size"),
+                                     U32(".vision.feed_forward_length", "vision.hidden_size")),
                 .rules = qwen2_rules,
                 .renames = VISUAL}},
     {.classes =
@@ -204,7 +204,7 @@ const arch_projector arch_projectors_see[] = {
      .vision = "vision_config",
      .vision_missing = QWEN25_MISSING,
      .takes = TAKES_VISUAL,
-     .folder = {.pairs = PAIRS(LIST(qwen25_pairs), KIND("qwen2.5vl_merger")),
+     .folder = {.metadata = METADATA(LIST(qwen25_pairs), KIND("qwen2.5vl_merger")),
                 .rules = qwen2_rules,
                 .renames = VISUAL}},
     {.classes = NAMES("Qwen3VLForConditionalGeneration", "Qwen3VLMoeForConditionalGeneration",
@@ -214,7 +214,7 @@ const arch_projector arch_projectors_see[] = {
      .vision_missing = QWEN3_MISSING,
      .takes = TAKES_VISUAL,
      .may_lack = NAMES("v.deepstack."),
-     .folder = {.pairs = PAIRS(LIST(qwen3_pairs), KIND("qwen3vl_merger")),
+     .folder = {.metadata = METADATA(LIST(qwen3_pairs), KIND("qwen3vl_merger")),
                 .rules = qwen3_rules,
                 .renames = VISUAL}},
     {.classes = NAMES("LlavaForConditionalGeneration", "Mistral3ForConditionalGeneration"),
@@ -223,7 +223,7 @@ const arch_projector arch_projectors_see[] = {
      .vision_missing = PIXTRAL_MISSING,
      .takes = NAMES(TOWER_AND_PROJECTOR, "embed_tokens.weight"),
      .may_lack = NAMES("mm.input_norm", "mm.patch_merger"),
-     .folder = {.pairs = PAIRS(EXPECT("vision.model_type=pixtral"), PIXTRAL_PAIRS("pixtral")),
+     .folder = {.metadata = METADATA(EXPECT("vision.model_type=pixtral"), PIXTRAL_PAIRS("pixtral")),
                 .rules = RULES(RULE("model.embed_tokens.weight", "v.token_embd.img_break", STEP_IMG_BREAK)),
                 .more = pixtral_rules,
                 .renames = RENAMES(WITHOUT_MODEL, {"language_model.", "", ANYWHERE})}},
@@ -232,7 +232,7 @@ const arch_projector arch_projectors_see[] = {
      .vision = "vision_config",
      .vision_missing = PIXTRAL_MISSING,
      .takes = NAMES("^model.vision_encoder.", "^model.vision_projection.", TOWER_AND_PROJECTOR),
-     .folder = {.pairs = PAIRS(PIXTRAL_PAIRS("lightonocr")),
+     .folder = {.metadata = METADATA(PIXTRAL_PAIRS("lightonocr")),
                 .rules = pixtral_rules,
                 .renames = RENAMES(WITHOUT_MODEL, {"model.vision_encoder.", "vision_tower.", AT_BEGIN},
                                    {"model.vision_projection.", "multi_modal_projector.", AT_BEGIN})}},
@@ -242,10 +242,11 @@ const arch_projector arch_projectors_see[] = {
      .vision_missing = IDEFICS3_MISSING,
      .takes = NAMES("vision_tower", "vision_model", "model.connector"),
      .is_f32 = NAMES("v.patch_embd.", "v.position_embd."),
-     .folder = {.pairs = PAIRS(LIST(clip_sees), KIND("idefics3"), EPS_OR("vision.layer_norm_eps", 1e-5), GELU,
-                               SCALE_OR("root.scale_factor", 2),
-                               U32(".vision.preproc_image_size", "pre.size.longest_edge|vision.image_size")),
-                .rules = RULES(SEES_CLIP("model.vision_model."),
+     .folder = {.metadata =
+                    METADATA(LIST(clip_vision), KIND("idefics3"), EPS_OR("vision.layer_norm_eps", 1e-5), GELU,
+                             SCALE_OR("root.scale_factor", 2),
+                             U32(".vision.preproc_image_size", "pre.size.longest_edge|vision.image_size")),
+                .rules = RULES(VISION_CLIP("model.vision_model."),
                                RULE("model.connector.modality_projection.proj", "mm.model.fc")),
                 .left_out = NAMES("vision_model.head.")}},
     {.classes = NAMES("InternVisionModel"),
@@ -253,11 +254,11 @@ const arch_projector arch_projectors_see[] = {
      .vision = "vision_config",
      .takes = NAMES("^vision_model.", "^mlp1."),
      .may_lack = NAMES("attn_q_norm", "attn_k_norm"),
-     .folder = {.pairs = PAIRS(
-                    LIST(clip_sees), ITEM_NAMES(".vision.image_size", PAIR_FIRST, "vision.image_size"),
-                    ITEM_NAMES(".vision.patch_size", PAIR_FIRST, "vision.patch_size"), KIND("internvl"),
-                    EPS("vision.layer_norm_eps"), ITEM_NAMES(NULL, PAIR_ACTIVATION, "vision.hidden_act"),
-                    ITEM_NAMES(".vision.projector.scale_factor", PAIR_INVERSE, "root.downsample_ratio"),
+     .folder = {.metadata = METADATA(
+                    LIST(clip_vision), ITEM_NAMES(".vision.image_size", KV_FIRST, "vision.image_size"),
+                    ITEM_NAMES(".vision.patch_size", KV_FIRST, "vision.patch_size"), KIND("internvl"),
+                    EPS("vision.layer_norm_eps"), ITEM_NAMES(NULL, KV_ACTIVATION, "vision.hidden_act"),
+                    ITEM_NAMES(".vision.projector.scale_factor", KV_INVERSE, "root.downsample_ratio"),
                     U32_IF_NOT_ZERO(".vision.preproc_min_tiles", "root.min_dynamic_patch"),
                     U32_IF_NOT_ZERO(".vision.preproc_max_tiles", "root.max_dynamic_patch")),
                 .rules = RULES(RULE("vision_model.embeddings.class_embedding", "v.class_embd"),
@@ -275,12 +276,12 @@ const arch_projector arch_projectors_see[] = {
      .vision = "vision_config",
      .vision_missing = SIGLIP_MISSING,
      .takes = NAMES(TOWER_AND_PROJECTOR),
-     .folder = {.pairs = PAIRS(LIST(clip_sees_sized), U32_IS(".vision.image_size", 256), KIND("lfm2"),
-                               EPS("vision.layer_norm_eps"), SCALE_OR("root.downsample_factor", 2), GELU,
-                               ITEM(".vision.block_count", PAIR_CLIP_LFM2_BLOCKS)),
+     .folder = {.metadata = METADATA(LIST(clip_vision_sized), U32_IS(".vision.image_size", 256), KIND("lfm2"),
+                                     EPS("vision.layer_norm_eps"), SCALE_OR("root.downsample_factor", 2),
+                                     GELU, ITEM(".vision.block_count", KV_CLIP_LFM2_BLOCKS)),
                 .rules = RULES(RULE("vision_tower.vision_model.embeddings.patch_embedding.weight",
                                     "v.patch_embd.weight", STEP_PATCHES_LAST),
-                               SEES_CLIP("vision_tower.vision_model."),
+                               VISION_CLIP("vision_tower.vision_model."),
                                RULE("multi_modal_projector.layer_norm", "mm.input_norm"),
                                RULE("multi_modal_projector.linear_1", "mm.1"),
                                RULE("multi_modal_projector.linear_2", "mm.2")),
@@ -290,11 +291,11 @@ const arch_projector arch_projectors_see[] = {
      .shapes = SHAPES({"mm.up", "^D G"}),
      .vision = "vision_config",
      .takes = NAMES("^model.vision_tower.", "^model.merger."),
-     .folder = {.pairs = PAIRS(LIST(clip_sees_sized),
-                               U32(".vision.image_size", "pre.scale_resolution|vision.image_size"),
-                               KIND("minicpmv4_6"), ITEM(NULL, PAIR_CLIP_MINICPM), GELU,
-                               EPS_OR("vision.layer_norm_eps", 1e-6)),
-                .rules = RULES(SEES_CLIP("model.vision_tower."), VIT_MERGER("layer_norm1", "ln1"),
+     .folder = {.metadata = METADATA(LIST(clip_vision_sized),
+                                     U32(".vision.image_size", "pre.scale_resolution|vision.image_size"),
+                                     KIND("minicpmv4_6"), ITEM(NULL, KV_CLIP_MINICPM), GELU,
+                                     EPS_OR("vision.layer_norm_eps", 1e-6)),
+                .rules = RULES(VISION_CLIP("model.vision_tower."), VIT_MERGER("layer_norm1", "ln1"),
                                QKV_RULES(VIT_MERGER, "self_attn.", "_proj", "attn_"),
                                VIT_MERGER("self_attn.out_proj", "attn_out"), VIT_MERGER("pre_norm", "ds_ln"),
                                VIT_MERGER("linear_1", "ds_ffn_up"), VIT_MERGER("linear_2", "ds_ffn_down"),
@@ -304,9 +305,9 @@ const arch_projector arch_projectors_see[] = {
     {.classes = NAMES("KimiVLForConditionalGeneration"),
      .vision = "vision_config",
      .takes = NAMES("vision_tower", "multi_modal_projector"),
-     .folder = {.pairs =
-                    PAIRS(LIST(clip_sees_sized), U32_IS(".vision.image_size", 896), KIND("kimivl"), GELU,
-                          U32_IS(".vision.projector.scale_factor", 2), EPS_OR("vision.layer_norm_eps", 1e-5)),
+     .folder = {.metadata = METADATA(LIST(clip_vision_sized), U32_IS(".vision.image_size", 896),
+                                     KIND("kimivl"), GELU, U32_IS(".vision.projector.scale_factor", 2),
+                                     EPS_OR("vision.layer_norm_eps", 1e-5)),
                 .rules =
                     RULES(KIMI_RULES, KIMI_LAYER("wqkv", "attn_q|v.blk.#.attn_k|v.blk.#.attn_v", STEP_THIRDS),
                           RULE("vision_tower.patch_embed.pos_emb", "v.position_embd", STEP_JOIN_ROWS),
@@ -317,8 +318,8 @@ const arch_projector arch_projectors_see[] = {
      .shapes = SHAPES({"v.position_embd", "D Z Z"}),
      .vision = "vision_config",
      .takes = NAMES("vision_tower", "mm_projector"),
-     .folder = {.pairs = PAIRS(LIST(clip_sees_sized), ITEM(NULL, PAIR_CLIP_KIMI25), KIND("kimik25"),
-                               EPS_OR("vision.projector_ln_eps", 1e-5)),
+     .folder = {.metadata = METADATA(LIST(clip_vision_sized), ITEM(NULL, KV_CLIP_KIMI25), KIND("kimik25"),
+                                     EPS_OR("vision.projector_ln_eps", 1e-5)),
                 .rules = kimi25_rules}},
     {.classes = NAMES("Glm4vForConditionalGeneration", "Glm4vMoeForConditionalGeneration",
                       "GlmOcrForConditionalGeneration"),
@@ -326,15 +327,15 @@ const arch_projector arch_projectors_see[] = {
      .vision = "vision_config",
      .takes = TAKES_VISUAL,
      .may_lack = NAMES("attn_q_norm", "attn_k_norm", "v.position_embd", "v.norm_embd"),
-     .folder = {.pairs = PAIRS(GLM_PAIRS("glm4v")), .rules = glm_rules, .renames = VISUAL}},
+     .folder = {.metadata = METADATA(GLM_PAIRS("glm4v")), .rules = glm_rules, .renames = VISUAL}},
     {.classes = NAMES("Glm5NextForConditionalGeneration"),
      .shapes = GLM_SHAPES,
      .vision = "vision_config",
      .takes = TAKES_VISUAL,
      .may_lack = NAMES("v.position_embd", "v.norm_embd"),
-     .folder = {.pairs = PAIRS(GLM_PAIRS("glm5v"), MERGE_OR("vision.spatial_merge_size", 2),
-                               FLOAT_IF(".vision.swiglu_clamp", "vision.swiglu_limit"),
-                               ITEM(NULL, PAIR_CLIP_GLM_PIXELS)),
+     .folder = {.metadata = METADATA(GLM_PAIRS("glm5v"), MERGE_OR("vision.spatial_merge_size", 2),
+                                     FLOAT_IF(".vision.swiglu_clamp", "vision.swiglu_limit"),
+                                     ITEM(NULL, KV_CLIP_GLM_PIXELS)),
                 .rules = glm_rules,
                 .renames = VISUAL}},
     {.classes = NAMES("Llama4ForConditionalGeneration"),
@@ -342,34 +343,34 @@ const arch_projector arch_projectors_see[] = {
      .vision = "vision_config",
      .vision_missing = LLAMA4_MISSING,
      .takes = NAMES("multi_modal_projector", "vision_model"),
-     .folder = {.pairs = PAIRS(
-                    LIST(clip_sees), KIND("llama4"), EPS("vision.norm_eps"), GELU,
+     .folder = {.metadata = METADATA(
+                    LIST(clip_vision), KIND("llama4"), EPS("vision.norm_eps"), GELU,
                     EXPECT("vision.hidden_act=gelu"),
-                    ITEM_NAMES(".vision.projector.scale_factor", PAIR_INVERSE, "vision.pixel_shuffle_ratio")),
+                    ITEM_NAMES(".vision.projector.scale_factor", KV_INVERSE, "vision.pixel_shuffle_ratio")),
                 .rules =
                     RULES(RULE("vision_model.class_embedding", "v.class_embd"),
                           RULE("vision_model.patch_embedding.linear", "v.patch_embd"),
                           RULE("vision_model.positional_embedding_vlm", "v.position_embd.weight"),
                           RULE("vision_model.layernorm_pre", "v.pre_ln"),
                           RULE("vision_model.layernorm_post", "v.post_ln"),
-                          SEES_QKV("vision_model.model.layers.#.self_attn.", "q_proj", "k_proj", "v_proj"),
-                          SEES_LAYER("vision_model.model.layers.#.", "self_attn.o_proj", "attn_out"),
-                          SEES_LAYER("vision_model.model.layers.#.", "input_layernorm", "ln1"),
-                          SEES_LAYER("vision_model.model.layers.#.", "post_attention_layernorm", "ln2"),
-                          SEES_LAYER("vision_model.model.layers.#.", "mlp.fc1", "ffn_up"),
-                          SEES_LAYER("vision_model.model.layers.#.", "mlp.fc2", "ffn_down"),
+                          VISION_QKV("vision_model.model.layers.#.self_attn.", "q_proj", "k_proj", "v_proj"),
+                          VISION_LAYER("vision_model.model.layers.#.", "self_attn.o_proj", "attn_out"),
+                          VISION_LAYER("vision_model.model.layers.#.", "input_layernorm", "ln1"),
+                          VISION_LAYER("vision_model.model.layers.#.", "post_attention_layernorm", "ln2"),
+                          VISION_LAYER("vision_model.model.layers.#.", "mlp.fc1", "ffn_up"),
+                          VISION_LAYER("vision_model.model.layers.#.", "mlp.fc2", "ffn_down"),
                           RULE("vision_model.vision_adapter.mlp.fc1", "mm.model.mlp.1"),
                           RULE("vision_model.vision_adapter.mlp.fc2", "mm.model.mlp.2"),
                           RULE("multi_modal_projector.linear_1.weight", "mm.model.fc.weight"))}},
     {.classes = NAMES("PaddleOCRVisionModel"),
      .vision = "vision_config",
      .takes = NAMES("vision_model", "mlp_AR"),
-     .folder = {.pairs = PAIRS(LIST(clip_sees_sized),
-                               ITEM_NAMES(".vision.image_size", PAIR_ROOT, "pre.max_pixels"),
-                               KIND("paddleocr"), U32(".vision.image_max_pixels", "pre.max_pixels"),
-                               U32(".vision.image_min_pixels", "pre.min_pixels"), GELU,
-                               EPS_OR("vision.rms_norm_eps", 1e-6)),
-                .rules = RULES(SEES_CLIP("model.vision_model."), RULE("mlp_AR.pre_norm", "mm.input_norm"),
+     .folder = {.metadata = METADATA(LIST(clip_vision_sized),
+                                     ITEM_NAMES(".vision.image_size", KV_ROOT, "pre.max_pixels"),
+                                     KIND("paddleocr"), U32(".vision.image_max_pixels", "pre.max_pixels"),
+                                     U32(".vision.image_min_pixels", "pre.min_pixels"), GELU,
+                                     EPS_OR("vision.rms_norm_eps", 1e-6)),
+                .rules = RULES(VISION_CLIP("model.vision_model."), RULE("mlp_AR.pre_norm", "mm.input_norm"),
                                RULE("mlp_AR.linear_1", "mm.1"), RULE("mlp_AR.linear_2", "mm.2")),
                 .left_out = NAMES("packing_position_embedding", "vision_model.head"),
                 .renames = RENAMES({"visual.", "model.", ANYWHERE})}},
@@ -377,17 +378,17 @@ const arch_projector arch_projectors_see[] = {
      .vision = "vision_config",
      .takes = NAMES("^vision_tower.", "^multi_modal_projector.", "^patch_merge_mlp."),
      .may_lack = NAMES("v.position_embd", "v.post_ln"),
-     .folder = {.pairs =
-                    PAIRS(LIST(clip_sees), KIND("minimax_m3"), GELU, EPS_OR("vision.layer_norm_eps", 1e-5),
-                          MERGE_OR("vision.img_token_compression_config.spatial_merge_size", 2)),
+     .folder = {.metadata = METADATA(LIST(clip_vision), KIND("minimax_m3"), GELU,
+                                     EPS_OR("vision.layer_norm_eps", 1e-5),
+                                     MERGE_OR("vision.img_token_compression_config.spatial_merge_size", 2)),
                 .rules = RULES(RULE("vision_tower.vision_model.embeddings.patch_embedding.weight",
                                     "v.patch_embd.weight|v.patch_embd.weight.1", STEP_FRAMES),
                                RULE("vision_tower.vision_model.pre_layrnorm", "v.pre_ln"),
-                               SEES_LAYER("vision_tower.vision_model.encoder.layers.#.", "self_attn.q_proj",
-                                          "attn_q", STEP_MINIMAX_AXES),
-                               SEES_LAYER("vision_tower.vision_model.encoder.layers.#.", "self_attn.k_proj",
-                                          "attn_k", STEP_MINIMAX_AXES),
-                               SEES_CLIP("vision_tower.vision_model."),
+                               VISION_LAYER("vision_tower.vision_model.encoder.layers.#.", "self_attn.q_proj",
+                                            "attn_q", STEP_MINIMAX_AXES),
+                               VISION_LAYER("vision_tower.vision_model.encoder.layers.#.", "self_attn.k_proj",
+                                            "attn_k", STEP_MINIMAX_AXES),
+                               VISION_CLIP("vision_tower.vision_model."),
                                RULE("multi_modal_projector.linear_1", "mm.1"),
                                RULE("multi_modal_projector.linear_2", "mm.2"),
                                RULE("patch_merge_mlp.linear_1", "mm.merger.fc1"),
@@ -396,24 +397,24 @@ const arch_projector arch_projectors_see[] = {
      .shapes = SHAPES({"mm.0", "^D X"}, {"mm.1", "X Y"}, {"mm.2", "Y T"}),
      .vision = "vision_config",
      .takes = NAMES("^model.vision_tower.", "^model.vision_adapter.", "^model.vision_projection."),
-     .folder = {.pairs = PAIRS(LIST(clip_sees_sized), ITEM(".vision.image_size", PAIR_CLIP_MUSE_SIZE),
-                               KIND("muse-glimmer"), EPS("vision.layer_norm_eps"),
-                               U32(".vision.spatial_merge_size", "vision.merge_size")),
-                .rules =
-                    RULES(RULE("model.vision_tower.patch_embedder.patch_embedding.weight",
-                               "v.patch_embd.weight", STEP_SUM_FRAMES),
-                          RULE("model.vision_tower.patch_embedder.patch_embedding", "v.patch_embd"),
-                          RULE("model.vision_tower.ln_pre", "v.pre_ln"),
-                          RULE("model.vision_tower.ln_post", "v.post_ln"),
-                          SEES_LAYER("model.vision_tower.layers.#.", "attn.q_proj", "attn_q", STEP_PERMUTE_Q),
-                          SEES_LAYER("model.vision_tower.layers.#.", "attn.k_proj", "attn_k", STEP_PERMUTE_K),
-                          SEES_LAYER("model.vision_tower.layers.#.", "attn.v_proj", "attn_v"),
-                          SEES_LAYER("model.vision_tower.layers.#.", "attn.proj", "attn_out"),
-                          SEES_LAYER("model.vision_tower.layers.#.", "norm1", "ln1"),
-                          SEES_LAYER("model.vision_tower.layers.#.", "norm2", "ln2"),
-                          SEES_LAYER("model.vision_tower.layers.#.", "mlp.fc1", "ffn_up"),
-                          SEES_LAYER("model.vision_tower.layers.#.", "mlp.fc2", "ffn_down"),
-                          RULE("model.vision_adapter.fc1", "mm.0"), RULE("model.vision_adapter.fc2", "mm.1"),
-                          RULE("model.vision_projection", "mm.2"))}},
+     .folder = {.metadata = METADATA(LIST(clip_vision_sized), ITEM(".vision.image_size", KV_CLIP_MUSE_SIZE),
+                                     KIND("muse-glimmer"), EPS("vision.layer_norm_eps"),
+                                     U32(".vision.spatial_merge_size", "vision.merge_size")),
+                .rules = RULES(
+                    RULE("model.vision_tower.patch_embedder.patch_embedding.weight", "v.patch_embd.weight",
+                         STEP_SUM_FRAMES),
+                    RULE("model.vision_tower.patch_embedder.patch_embedding", "v.patch_embd"),
+                    RULE("model.vision_tower.ln_pre", "v.pre_ln"),
+                    RULE("model.vision_tower.ln_post", "v.post_ln"),
+                    VISION_LAYER("model.vision_tower.layers.#.", "attn.q_proj", "attn_q", STEP_PERMUTE_Q),
+                    VISION_LAYER("model.vision_tower.layers.#.", "attn.k_proj", "attn_k", STEP_PERMUTE_K),
+                    VISION_LAYER("model.vision_tower.layers.#.", "attn.v_proj", "attn_v"),
+                    VISION_LAYER("model.vision_tower.layers.#.", "attn.proj", "attn_out"),
+                    VISION_LAYER("model.vision_tower.layers.#.", "norm1", "ln1"),
+                    VISION_LAYER("model.vision_tower.layers.#.", "norm2", "ln2"),
+                    VISION_LAYER("model.vision_tower.layers.#.", "mlp.fc1", "ffn_up"),
+                    VISION_LAYER("model.vision_tower.layers.#.", "mlp.fc2", "ffn_down"),
+                    RULE("model.vision_adapter.fc1", "mm.0"), RULE("model.vision_adapter.fc2", "mm.1"),
+                    RULE("model.vision_projection", "mm.2"))}},
     {.classes = NULL},
 };

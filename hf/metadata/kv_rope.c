@@ -12,11 +12,11 @@ static bool rope_is(const json_t *rope, const char *kind) {
 
 /* ---- any architecture ---- */
 
-static bool rope_set_stretch(const hf_config *c, hf_pairs *p, gq_error *e) {
-    static const arch_item linear[] = {ITEM_NAMES(".rope.scaling.type", PAIR_TEXT, "linear"),
+static bool rope_set_stretch(const hf_config *c, hf_metadata *p, gq_error *e) {
+    static const arch_item linear[] = {ITEM_NAMES(".rope.scaling.type", KV_TEXT, "linear"),
                                        FLOAT(".rope.scaling.factor", "full.factor"), END};
     static const arch_item yarn[] = {
-        ITEM_NAMES(".rope.scaling.type", PAIR_TEXT, "yarn"),
+        ITEM_NAMES(".rope.scaling.type", KV_TEXT, "yarn"),
         FLOAT(".rope.scaling.factor", "full.factor"),
         U32(".rope.scaling.original_context_length", "full.original_max_position_embeddings"),
         FLOAT_IF(".rope.scaling.yarn_ext_factor", "full.extrapolation_factor"),
@@ -27,13 +27,13 @@ static bool rope_set_stretch(const hf_config *c, hf_pairs *p, gq_error *e) {
     const json_t *rope = hf_config_rope_full(c);
     bool factor = arch_value(c, "full.factor") != NULL;
     if (rope_is(rope, "su") || rope_is(rope, "longrope"))
-        return hf_pairs_text(p, ".rope.scaling.type", "longrope", e);
+        return hf_metadata_text(p, ".rope.scaling.type", "longrope", e);
     if (factor && rope_is(rope, "linear")) return arch_plain_set(linear, c, p, e);
     return !factor || !rope_is(rope, "yarn") || arch_plain_set(yarn, c, p, e);
 }
 
 /* The parts of a head that turn with time, height and width of an image; readers expect four. */
-static bool rope_set_sections(const hf_config *c, hf_pairs *p, const json_t *list, gq_error *e) {
+static bool rope_set_sections(const hf_config *c, hf_metadata *p, const json_t *list, gq_error *e) {
     enum { SECTIONS = 4 };
     if (!json_is_array(list) || json_array_size(list) > SECTIONS)
         return hf_config_fail(c, e, "mrope_section: expected an array of at most %d integers", SECTIONS);
@@ -43,12 +43,12 @@ static bool rope_set_sections(const hf_config *c, hf_pairs *p, const json_t *lis
             !hf_value_u32(c, json_array_get(list, s), "mrope_section", &value, e))
             return false;
         if (value > INT32_MAX) return hf_config_fail(c, e, "mrope_section: %u is too large", value);
-        if (!hf_pairs_add_i32(p, (int32_t)value, e)) return false;
+        if (!hf_metadata_add_i32(p, (int32_t)value, e)) return false;
     }
-    return hf_pairs_array(p, ".rope.dimension_sections", GGUF_INT32, e);
+    return hf_metadata_array(p, ".rope.dimension_sections", GGUF_INT32, e);
 }
 
-bool pair_rope(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool kv_rope(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const json_t *base = arch_value(c, "full.rope_theta");
     const json_t *local = json_object_get(json_object_get(c->rope, "sliding_attention"), "rope_theta");
     double theta;
@@ -57,23 +57,23 @@ bool pair_rope(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e)
     /* Step-3.5 has a base for each layer: see rope_step. */
     if (base && !json_is_array(base) &&
         (!hf_value_float(c, base, "rope_theta", &theta, e) ||
-         !hf_pairs_f32(p, ".rope.freq_base", (float)theta, e)))
+         !hf_metadata_f32(p, ".rope.freq_base", (float)theta, e)))
         return false;
     if (local && !json_is_null(local) &&
         (!hf_value_float(c, local, "sliding_attention.rope_theta", &theta, e) ||
-         !hf_pairs_f32(p, ".rope.freq_base_swa", (float)theta, e)))
+         !hf_metadata_f32(p, ".rope.freq_base_swa", (float)theta, e)))
         return false;
     const json_t *sections = arch_value(c, "rope.mrope_section");
     return !sections || rope_set_sections(c, p, sections, e);
 }
 
-bool rope_section_list(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool rope_section_list(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     return rope_set_sections(c, p, arch_value(c, i->names), e);
 }
 
 /* ---- a few architectures ---- */
 
-bool rope_mistral(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool rope_mistral(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     static const arch_item pairs[] = {FLOAT(".rope.scaling.yarn_log_multiplier", "rope.mscale_all_dim"),
                                       FLOAT(".attention.temperature_scale", "rope.llama_4_scaling_beta"),
                                       END};
@@ -85,7 +85,7 @@ bool rope_mistral(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error 
 }
 
 /* The factor that attention's scores get where the context is stretched, from the two lengths. */
-bool rope_phi(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool rope_phi(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     uint32_t length, original;
     const json_t *rope = hf_config_rope_full(c);
     if (!arch_value(c, "full.long_factor") && !arch_value(c, "full.short_factor")) return true;
@@ -103,11 +103,11 @@ bool rope_phi(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) 
     } else {
         return hf_config_fail(c, e, "rope_type: expected su, longrope or yarn beside long_factor");
     }
-    return hf_pairs_f32(p, i->key, (float)factor, e);
+    return hf_metadata_f32(p, i->key, (float)factor, e);
 }
 
-/* Sets the pairs of a model that runs with a larger base instead of one that changes with the length. */
-static bool rope_set_hunyuan(const hf_config *c, hf_pairs *p, double alpha, double dims, bool dynamic,
+/* Sets the metadata of a model that runs with a larger base instead of one that changes with the length. */
+static bool rope_set_hunyuan(const hf_config *c, hf_metadata *p, double alpha, double dims, bool dynamic,
                              gq_error *e) {
     enum { TRAINED = 32 << 10, STRETCHED = 256 << 10 };
     double theta = 10000;
@@ -123,14 +123,14 @@ static bool rope_set_hunyuan(const hf_config *c, hf_pairs *p, double alpha, doub
     double base = theta * pow(alpha, dims / (dims - 2));
     if (!(dims > 2) || !(base > 0) || !isfinite((float)base))
         return hf_config_fail(c, e, "rope alpha %g with heads of %g gives no finite base", alpha, dims);
-    return hf_pairs_f32(p, ".rope.freq_base", (float)base, e) &&
-           hf_pairs_text(p, ".rope.scaling.type", "none", e) &&
-           hf_pairs_f32(p, ".rope.scaling.factor", 1, e) &&
-           (!dynamic || (hf_pairs_u32(p, ".rope.scaling.original_context_length", STRETCHED, e) &&
-                         hf_pairs_u32(p, ".context_length", STRETCHED, e)));
+    return hf_metadata_f32(p, ".rope.freq_base", (float)base, e) &&
+           hf_metadata_text(p, ".rope.scaling.type", "none", e) &&
+           hf_metadata_f32(p, ".rope.scaling.factor", 1, e) &&
+           (!dynamic || (hf_metadata_u32(p, ".rope.scaling.original_context_length", STRETCHED, e) &&
+                         hf_metadata_u32(p, ".context_length", STRETCHED, e)));
 }
 
-bool rope_hunyuan(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool rope_hunyuan(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     static const arch_item given = {.names = "rope.alpha", .need = OR, .value = 50};
     bool dynamic = rope_is(c->rope, "dynamic"), missing;
     double alpha;
@@ -141,7 +141,7 @@ bool rope_hunyuan(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error 
            rope_set_hunyuan(c, p, alpha, s.head_width, dynamic, e);
 }
 
-bool rope_hunyuan_experts(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool rope_hunyuan_experts(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     enum { ALPHA = 1000, HEAD = 128 };
     static const arch_item given = {.names = "rope.alpha", .need = OR, .value = ALPHA};
     bool missing;
@@ -156,43 +156,43 @@ bool rope_hunyuan_experts(const arch_item *i, const hf_config *c, hf_pairs *p, g
     return rope_set_hunyuan(c, p, alpha, HEAD, true, e);
 }
 
-bool rope_nemotron(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool rope_nemotron(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     static const arch_item factor[] = {FLOAT_IF(".rope.scaling.factor", "factor|rope.factor"), END};
     (void)i;
     return arch_plain_set(factor, c, p, e) &&
-           hf_pairs_text(p, ".rope.scaling.type",
-                         hf_pairs_find(p, ".rope.scaling.factor") ? "linear" : "none", e);
+           hf_metadata_text(p, ".rope.scaling.type",
+                            hf_metadata_find(p, ".rope.scaling.factor") ? "linear" : "none", e);
 }
 
-bool rope_qwen35(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool rope_qwen35(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     static const int32_t sections[] = {11, 11, 10, 0};
     (void)i, (void)c;
-    if (hf_pairs_find(p, ".rope.dimension_sections")) return true;
+    if (hf_metadata_find(p, ".rope.dimension_sections")) return true;
     for (size_t s = 0; s < sizeof sections / sizeof *sections; s++)
-        if (!hf_pairs_add_i32(p, sections[s], e)) return false;
-    return hf_pairs_array(p, ".rope.dimension_sections", GGUF_INT32, e);
+        if (!hf_metadata_add_i32(p, sections[s], e)) return false;
+    return hf_metadata_array(p, ".rope.dimension_sections", GGUF_INT32, e);
 }
 
 /* The base is 10000 where the file has none, so that one is not written; llama.cpp's converter writes none.
  */
-bool rope_gptneox(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool rope_gptneox(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const json_t *v = arch_value(c, "rope.rope_theta");
     double theta;
     if (!v) return true;
     return hf_value_float(c, v, "rotary_emb_base", &theta, e) &&
-           (theta == 10000 || hf_pairs_f32(p, i->key, (float)theta, e));
+           (theta == 10000 || hf_metadata_f32(p, i->key, (float)theta, e));
 }
 
-bool rope_deepseek(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool rope_deepseek(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const json_t *v = arch_value(c, "rope.mscale_all_dim");
     double factor;
     if (!v) return true;
     return hf_value_float(c, v, "mscale_all_dim", &factor, e) &&
-           hf_pairs_f32(p, i->key, (float)(0.1 * factor), e);
+           hf_metadata_f32(p, i->key, (float)(0.1 * factor), e);
 }
 
 /* A list of bases, one for each layer: the first layer has full attention, the second a window. */
-bool rope_step(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool rope_step(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     static const char *const keys[] = {".rope.freq_base", ".rope.freq_base_swa"};
     const json_t *list = arch_value(c, "full.rope_theta");
     double theta;
@@ -200,23 +200,23 @@ bool rope_step(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e)
     for (size_t k = 0; json_is_array(list) && k < 2; k++)
         if (!hf_value_float(c, json_array_get(list, k), "rope_theta: each of its first two entries", &theta,
                             e) ||
-            !hf_pairs_f32(p, keys[k], (float)theta, e))
+            !hf_metadata_f32(p, keys[k], (float)theta, e))
             return false;
     return true;
 }
 
-bool rope_ratio(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool rope_ratio(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     double ratio;
     return hf_config_float_or(c, i->names, 1, &ratio, e) &&
-           hf_pairs_f32(p, i->key, (float)(10000 * ratio), e);
+           hf_metadata_f32(p, i->key, (float)(10000 * ratio), e);
 }
 
 /* hunyuan_vl: heads are turned by time, height and width, and the model runs with a larger base. The file has the base
  * as it was trained, and what makes it larger. */
-bool rope_xd(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool rope_xd(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     static const arch_item pairs[] = {FLOAT(".rope.freq_base", "rope.rope_theta"),
                                       FLOAT(".rope.scaling.alpha", "rope.alpha"),
-                                      ITEM_NAMES(".rope.scaling.type", PAIR_TEXT, "none"),
+                                      ITEM_NAMES(".rope.scaling.type", KV_TEXT, "none"),
                                       FLOAT_OR(".rope.scaling.factor", "rope.factor", 1),
                                       U32(".rope.scaling.original_context_length", "max_position_embeddings"),
                                       U32(".context_length", "max_position_embeddings"),
@@ -230,9 +230,9 @@ bool rope_xd(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
 }
 
 /* The stretch stands in the config's root. */
-bool rope_grok(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool rope_grok(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     static const arch_item yarn[] = {
-        ITEM_NAMES(".rope.scaling.type", PAIR_TEXT, "yarn"),
+        ITEM_NAMES(".rope.scaling.type", KV_TEXT, "yarn"),
         FLOAT(".rope.scaling.factor", "scaling_factor"),
         U32(".rope.scaling.original_context_length", "original_max_position_embeddings"),
         FLOAT(".rope.scaling.yarn_ext_factor", "extrapolation_factor"),
@@ -246,8 +246,8 @@ bool rope_grok(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e)
            arch_plain_set(yarn, c, p, e);
 }
 
-bool rope_plamo3(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    static const arch_item yarn[] = {ITEM_NAMES(".rope.scaling.type", PAIR_TEXT, "yarn"),
+bool rope_plamo3(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+    static const arch_item yarn[] = {ITEM_NAMES(".rope.scaling.type", KV_TEXT, "yarn"),
                                      FLOAT(".rope.scaling.factor", "rope_scaling_factor"),
                                      U32(".rope.scaling.original_context_length", "initial_context_length"),
                                      FLOAT_IS(".rope.scaling.yarn_beta_fast", 32),

@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 
-const model_kv *hf_pairs_find(const hf_pairs *p, const char *key) {
+const model_kv *hf_metadata_find(const hf_metadata *p, const char *key) {
     size_t prefix = *key == '.' ? strlen(p->prefix) : 0;
     for (size_t i = 0; i < p->n; i++)
         if (strncmp(p->kv[i].key, prefix ? p->prefix : "", prefix) == 0 &&
@@ -15,10 +15,10 @@ const model_kv *hf_pairs_find(const hf_pairs *p, const char *key) {
     return NULL;
 }
 
-/* Sets a pair and takes over its value, which is malloc'ed. */
-static bool pairs_set(hf_pairs *p, const char *key, uint32_t type, uint8_t *value, uint64_t size,
+/* Sets a key and takes over its value, which is malloc'ed. */
+static bool pairs_set(hf_metadata *p, const char *key, uint32_t type, uint8_t *value, uint64_t size,
                       gq_error *e) {
-    model_kv *kv = (model_kv *)hf_pairs_find(p, key);
+    model_kv *kv = (model_kv *)hf_metadata_find(p, key);
     if (kv) {
         free((void *)kv->value);
         kv->type = type, kv->value = value, kv->size = size;
@@ -35,30 +35,30 @@ static bool pairs_set(hf_pairs *p, const char *key, uint32_t type, uint8_t *valu
     return ok;
 }
 
-static bool pairs_copy(hf_pairs *p, const char *key, uint32_t type, const void *value, size_t n,
+static bool pairs_copy(hf_metadata *p, const char *key, uint32_t type, const void *value, size_t n,
                        gq_error *e) {
     uint8_t *copy = malloc(n);
     return copy ? pairs_set(p, key, type, memcpy(copy, value, n), n, e) : gq_fail_memory(e, n);
 }
 
-bool hf_pairs_u32(hf_pairs *p, const char *key, uint32_t value, gq_error *e) {
+bool hf_metadata_u32(hf_metadata *p, const char *key, uint32_t value, gq_error *e) {
     return pairs_copy(p, key, GGUF_U32, &value, sizeof value, e);
 }
 
-bool hf_pairs_i32(hf_pairs *p, const char *key, int32_t value, gq_error *e) {
+bool hf_metadata_i32(hf_metadata *p, const char *key, int32_t value, gq_error *e) {
     return pairs_copy(p, key, GGUF_INT32, &value, sizeof value, e);
 }
 
-bool hf_pairs_f32(hf_pairs *p, const char *key, float value, gq_error *e) {
+bool hf_metadata_f32(hf_metadata *p, const char *key, float value, gq_error *e) {
     return pairs_copy(p, key, GGUF_FLOAT32, &value, sizeof value, e);
 }
 
-bool hf_pairs_bool(hf_pairs *p, const char *key, bool value, gq_error *e) {
+bool hf_metadata_bool(hf_metadata *p, const char *key, bool value, gq_error *e) {
     uint8_t byte = value;
     return pairs_copy(p, key, GGUF_BOOL, &byte, 1, e);
 }
 
-bool hf_pairs_string(hf_pairs *p, const char *key, const char *text, size_t n, gq_error *e) {
+bool hf_metadata_string(hf_metadata *p, const char *key, const char *text, size_t n, gq_error *e) {
     uint64_t length = n;
     uint8_t *value = malloc(GGUF_STRING_HEAD + n);
     if (!value) return gq_fail_memory(e, n);
@@ -67,12 +67,12 @@ bool hf_pairs_string(hf_pairs *p, const char *key, const char *text, size_t n, g
     return pairs_set(p, key, GGUF_STRING, value, GGUF_STRING_HEAD + n, e);
 }
 
-bool hf_pairs_text(hf_pairs *p, const char *key, const char *text, gq_error *e) {
-    return hf_pairs_string(p, key, text, strlen(text), e);
+bool hf_metadata_text(hf_metadata *p, const char *key, const char *text, gq_error *e) {
+    return hf_metadata_string(p, key, text, strlen(text), e);
 }
 
 /* Makes room for n more bytes of the open array, behind its head, and returns where they go. */
-static uint8_t *pairs_more(hf_pairs *p, size_t n, gq_error *e) {
+static uint8_t *pairs_more(hf_metadata *p, size_t n, gq_error *e) {
     size_t at = p->open_bytes ? p->open_bytes : GGUF_ARRAY_HEAD;
     if (!memory_grow(&p->open, &p->open_capacity, at + n, 1, e)) return NULL;
     p->open_bytes = at + n;
@@ -80,24 +80,24 @@ static uint8_t *pairs_more(hf_pairs *p, size_t n, gq_error *e) {
     return p->open + at;
 }
 
-bool hf_pairs_add(hf_pairs *p, const void *element, size_t size, gq_error *e) {
+bool hf_metadata_add(hf_metadata *p, const void *element, size_t size, gq_error *e) {
     uint8_t *to = pairs_more(p, size, e);
     return to && memcpy(to, element, size);
 }
 
-bool hf_pairs_add_i32(hf_pairs *p, int32_t value, gq_error *e) {
-    return hf_pairs_add(p, &value, sizeof value, e);
+bool hf_metadata_add_i32(hf_metadata *p, int32_t value, gq_error *e) {
+    return hf_metadata_add(p, &value, sizeof value, e);
 }
 
-bool hf_pairs_add_f32(hf_pairs *p, float value, gq_error *e) {
-    return hf_pairs_add(p, &value, sizeof value, e);
+bool hf_metadata_add_f32(hf_metadata *p, float value, gq_error *e) {
+    return hf_metadata_add(p, &value, sizeof value, e);
 }
 
-bool hf_pairs_add_bool(hf_pairs *p, bool value, gq_error *e) {
-    return hf_pairs_add(p, &(uint8_t){value}, 1, e);
+bool hf_metadata_add_bool(hf_metadata *p, bool value, gq_error *e) {
+    return hf_metadata_add(p, &(uint8_t){value}, 1, e);
 }
 
-bool hf_pairs_add_string(hf_pairs *p, const char *text, size_t n, gq_error *e) {
+bool hf_metadata_add_string(hf_metadata *p, const char *text, size_t n, gq_error *e) {
     uint64_t length = n;
     uint8_t *to = pairs_more(p, GGUF_STRING_HEAD + n, e);
     if (!to) return false;
@@ -106,7 +106,7 @@ bool hf_pairs_add_string(hf_pairs *p, const char *text, size_t n, gq_error *e) {
     return true;
 }
 
-bool hf_pairs_array(hf_pairs *p, const char *key, uint32_t element_type, gq_error *e) {
+bool hf_metadata_array(hf_metadata *p, const char *key, uint32_t element_type, gq_error *e) {
     if (p->open_count == 0) return true;
     uint8_t *value = p->open;
     size_t n = p->open_bytes;
@@ -116,16 +116,16 @@ bool hf_pairs_array(hf_pairs *p, const char *key, uint32_t element_type, gq_erro
     return pairs_set(p, key, GGUF_ARRAY, value, n, e);
 }
 
-void hf_pairs_remove(hf_pairs *p, const char *key) {
-    model_kv *kv = (model_kv *)hf_pairs_find(p, key);
+void hf_metadata_remove(hf_metadata *p, const char *key) {
+    model_kv *kv = (model_kv *)hf_metadata_find(p, key);
     if (!kv) return;
     free((void *)kv->key), free((void *)kv->value);
     memmove(kv, kv + 1, (size_t)(p->kv + p->n - (kv + 1)) * sizeof *kv);
     p->n--;
 }
 
-void hf_pairs_free(hf_pairs *p) {
+void hf_metadata_free(hf_metadata *p) {
     for (size_t i = 0; i < p->n; i++) free((void *)p->kv[i].key), free((void *)p->kv[i].value);
     free(p->kv), free(p->open);
-    *p = (hf_pairs){.prefix = NULL};
+    *p = (hf_metadata){.prefix = NULL};
 }

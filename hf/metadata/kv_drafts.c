@@ -1,4 +1,4 @@
-/* Pairs of drafts: which states of their target they take in, and how. */
+/* Metadata of draft models: which states of their target they take in, and how. */
 #include <math.h>
 
 #include "hf/metadata/metadata.h"
@@ -7,7 +7,7 @@ enum { DRAFT_LAYERS_MOST = 64, EAGLE_LAYERS = 3 };
 
 /* Adds a list of layers to the open array, each number `more` higher. States that go into a layer have its number. */
 static bool draft_add_layers(const hf_config *c, const json_t *list, uint32_t more, const char *what,
-                             hf_pairs *p, gq_error *e) {
+                             hf_metadata *p, gq_error *e) {
     size_t n = json_array_size(list);
     if (n == 0 || n > DRAFT_LAYERS_MOST)
         return hf_config_fail(c, e, "%s: expected an array of 1 to %d layers of the target", what,
@@ -18,13 +18,13 @@ static bool draft_add_layers(const hf_config *c, const json_t *list, uint32_t mo
         if (c->target && layer + (uint64_t)more > c->target->layers)
             return hf_config_fail(c, e, "%s has layer %u, but the target, %s, has %llu", what, layer,
                                   c->target->folder->path, (unsigned long long)c->target->layers);
-        if (!hf_pairs_add_i32(p, (int32_t)(layer + more), e)) return false;
+        if (!hf_metadata_add_i32(p, (int32_t)(layer + more), e)) return false;
     }
     return true;
 }
 
 /* Without a list a low, the middle and a high layer. */
-static bool eagle_add_layers(const hf_config *c, hf_pairs *p, gq_error *e) {
+static bool eagle_add_layers(const hf_config *c, hf_metadata *p, gq_error *e) {
     const char *name = "eagle_aux_hidden_state_layer_ids";
     const json_t *list = hf_config_get(c, name);
     int32_t n = (int32_t)c->target->layers;
@@ -33,29 +33,30 @@ static bool eagle_add_layers(const hf_config *c, hf_pairs *p, gq_error *e) {
         return hf_config_fail(c, e, "%s: expected an array of %d layers of the target", name, EAGLE_LAYERS);
     if (n < EAGLE_LAYERS + 1)
         return hf_config_fail(c->target, e, "%d layers, expected more in the target of a draft model", n);
-    return hf_pairs_add_i32(p, 2, e) && hf_pairs_add_i32(p, n / 2, e) && hf_pairs_add_i32(p, n - 3, e);
+    return hf_metadata_add_i32(p, 2, e) && hf_metadata_add_i32(p, n / 2, e) &&
+           hf_metadata_add_i32(p, n - 3, e);
 }
 
-bool draft_eagle(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool draft_eagle(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     uint32_t width;
     if (!hf_config_u32(hf_config_get(c, "target_hidden_size") ? c : c->target,
                        hf_config_get(c, "target_hidden_size") ? "target_hidden_size" : "hidden_size", &width,
                        e))
         return false;
-    return eagle_add_layers(c, p, e) && hf_pairs_array(p, i->key, GGUF_INT32, e) &&
-           hf_pairs_u32(p, ".target_hidden_size", width, e);
+    return eagle_add_layers(c, p, e) && hf_metadata_array(p, i->key, GGUF_INT32, e) &&
+           hf_metadata_u32(p, ".target_hidden_size", width, e);
 }
 
-bool draft_layers(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool draft_layers(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const char *outputs = "dflash_config.target_layer_ids|target_layer_ids|dspark_target_layer_ids",
                *inputs = "aux_hidden_state_layer_ids";
     bool by_output = arch_value(c, outputs) || !arch_value(c, inputs);
     const char *names = by_output ? outputs : inputs;
     return draft_add_layers(c, arch_value(c, names), by_output ? 1 : 0, names, p, e) &&
-           hf_pairs_array(p, i->key, GGUF_INT32, e);
+           hf_metadata_array(p, i->key, GGUF_INT32, e);
 }
 
-bool draft_window(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool draft_window(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const json_t *kinds;
     uint32_t window = 0;
     bool uses, all;
@@ -68,43 +69,43 @@ bool draft_window(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error 
     if (window == 0 || !(i->value != 0 ? kinds != NULL : uses || all)) return true;
     size_t n = all ? c->layers : json_array_size(kinds);
     for (size_t l = 0; l < n; l++)
-        if (!hf_pairs_add_bool(p, all || arch_layer_is(kinds, l, "sliding_attention"), e)) return false;
-    return hf_pairs_array(p, ".attention.sliding_window_pattern", GGUF_BOOL, e) &&
-           hf_pairs_u32(p, ".attention.sliding_window", window, e);
+        if (!hf_metadata_add_bool(p, all || arch_layer_is(kinds, l, "sliding_attention"), e)) return false;
+    return hf_metadata_array(p, ".attention.sliding_window_pattern", GGUF_BOOL, e) &&
+           hf_metadata_u32(p, ".attention.sliding_window", window, e);
 }
 
-bool draft_causal(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool draft_causal(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const char *names = arch_value(c, "is_causal") ? "is_causal" : "dflash_config.causal";
     bool causal;
     if (!arch_value(c, names)) return true;
-    return hf_config_bool(c, names, &causal, e) && hf_pairs_bool(p, i->key, causal, e);
+    return hf_config_bool(c, names, &causal, e) && hf_metadata_bool(p, i->key, causal, e);
 }
 
-/* A draft turns by time alone. */
-bool draft_sections(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+/* A draft model turns by time alone. */
+bool draft_sections(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     hf_sizes s;
     if (!c->target || !json_object_get(c->target->rope, "mrope_section")) return true;
     if (!hf_config_sizes(c, &s, e)) return false;
     for (uint32_t k = 0; k < 4; k++)
-        if (!hf_pairs_add_i32(p, k == 0 ? (int32_t)(s.head_width / 2) : 0, e)) return false;
-    return hf_pairs_array(p, i->key, GGUF_INT32, e);
+        if (!hf_metadata_add_i32(p, k == 0 ? (int32_t)(s.head_width / 2) : 0, e)) return false;
+    return hf_metadata_array(p, i->key, GGUF_INT32, e);
 }
 
-bool draft_anchor(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool draft_anchor(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     bool samples =
         !hf_config_has(c, "transformer_layer_config") && !hf_config_has(c, "aux_hidden_state_layer_ids");
     return hf_config_bool_or(c, "sample_from_anchor", samples, &samples, e) &&
-           hf_pairs_bool(p, i->key, samples, e);
+           hf_metadata_bool(p, i->key, samples, e);
 }
 
-bool draft_ratios(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool draft_ratios(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     for (uint64_t l = 0; l < c->layers; l++)
-        if (!hf_pairs_add_i32(p, 0, e)) return false;
-    return hf_pairs_array(p, i->key, GGUF_INT32, e);
+        if (!hf_metadata_add_i32(p, 0, e)) return false;
+    return hf_metadata_array(p, i->key, GGUF_INT32, e);
 }
 
-/* What readers of such drafts take for granted; and the factor of the embedding, which is the target's. */
-bool draft_gemma4(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+/* What readers of such draft models take for granted; and the factor of the embedding, which is the target's. */
+bool draft_gemma4(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     uint32_t width, tokens = 0, own = 0;
     double cap;
     const json_t *kinds;
@@ -121,5 +122,5 @@ bool draft_gemma4(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error 
                               cap);
     if (own && own != tokens)
         return hf_config_fail(c, e, "draft_vocab_size is %u, expected %u, the whole vocabulary", own, tokens);
-    return hf_pairs_f32(p, i->key, (float)sqrt(width), e);
+    return hf_metadata_f32(p, i->key, (float)sqrt(width), e);
 }

@@ -1,4 +1,4 @@
-/* The architecture's own metadata. Lists in arch/ say for each architecture which pairs it has and under
+/* The architecture's own metadata. Lists in arch/ say for each architecture which metadata it has and under
  * which names models keep their values; the functions here are the kinds of items that any list may have.
  *
  * All integers are checked to be of 32 bits when they are read, so sums and products of two fit 64 bits. */
@@ -73,18 +73,18 @@ bool arch_float(const arch_item *i, const hf_config *c, const char *names, doubl
            arch_missing(i, c, names, value, missing, e);
 }
 
-bool arch_set_u64(const arch_item *i, const hf_config *c, hf_pairs *p, uint64_t value, gq_error *e) {
+bool arch_set_u64(const arch_item *i, const hf_config *c, hf_metadata *p, uint64_t value, gq_error *e) {
     if (value > UINT32_MAX)
         return hf_config_fail(c, e, "%s comes to %llu, expected at most 4294967295", i->key,
                               (unsigned long long)value);
-    return hf_pairs_u32(p, i->key, (uint32_t)value, e);
+    return hf_metadata_u32(p, i->key, (uint32_t)value, e);
 }
 
-bool arch_add_number(const hf_config *c, hf_pairs *p, uint64_t value, gq_error *e) {
+bool arch_add_number(const hf_config *c, hf_metadata *p, uint64_t value, gq_error *e) {
     if (value > INT32_MAX)
         return hf_config_fail(c, e, "%llu for a layer, expected at most 2147483647",
                               (unsigned long long)value);
-    return hf_pairs_add_i32(p, (int32_t)value, e);
+    return hf_metadata_add_i32(p, (int32_t)value, e);
 }
 
 bool arch_check_same(const hf_config *c, const char *name, const char *other, gq_error *e) {
@@ -114,28 +114,28 @@ const char *arch_names_part(char part[HF_NAMES_PART], const char *names, const c
 
 /* ---- items ---- */
 
-bool arch_plain_set(const arch_item *list, const hf_config *c, hf_pairs *p, gq_error *e) {
-    static pair_make *const makes[ARCH_MAKE_LIMIT] = {
-        [PAIR_U32] = pair_u32, [PAIR_FLOAT] = pair_float, [PAIR_BOOL] = pair_bool, [PAIR_TEXT] = pair_text};
+bool arch_plain_set(const arch_item *list, const hf_config *c, hf_metadata *p, gq_error *e) {
+    static kv_make *const makes[ARCH_MAKE_LIMIT] = {
+        [KV_U32] = kv_u32, [KV_FLOAT] = kv_float, [KV_BOOL] = kv_bool, [KV_TEXT] = kv_text};
     while (list->make != MAKE_END && makes[list->make](list, c, p, e)) list++;
     return list->make == MAKE_END;
 }
 
-bool pair_remove(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool kv_remove(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     (void)c, (void)e;
-    hf_pairs_remove(p, i->key);
+    hf_metadata_remove(p, i->key);
     return true;
 }
 
-bool pair_u32(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool kv_u32(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     uint32_t value;
     bool missing;
-    return arch_u32(i, c, i->names, &value, &missing, e) && (missing || hf_pairs_u32(p, i->key, value, e));
+    return arch_u32(i, c, i->names, &value, &missing, e) && (missing || hf_metadata_u32(p, i->key, value, e));
 }
 
-bool pair_lengths(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool kv_lengths(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const json_t *list = arch_value(c, i->names);
-    if (!json_is_array(list)) return pair_u32(i, c, p, e);
+    if (!json_is_array(list)) return kv_u32(i, c, p, e);
     if (!arch_layer_list(c, i->names, &list, e)) return false;
     for (size_t l = 0; l < json_array_size(list); l++) {
         uint32_t value;
@@ -143,19 +143,19 @@ bool pair_lengths(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error 
         if (value > INT32_MAX)
             return hf_config_fail(c, e, "%s: entry %zu is %u, expected at most %d", i->names, l, value,
                                   INT32_MAX);
-        if (!hf_pairs_add_i32(p, (int32_t)value, e)) return false;
+        if (!hf_metadata_add_i32(p, (int32_t)value, e)) return false;
     }
-    return hf_pairs_array(p, i->key, GGUF_INT32, e);
+    return hf_metadata_array(p, i->key, GGUF_INT32, e);
 }
 
-bool pair_float(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool kv_float(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     double value;
     bool missing;
     return arch_float(i, c, i->names, &value, &missing, e) &&
-           (missing || hf_pairs_f32(p, i->key, (float)value, e));
+           (missing || hf_metadata_f32(p, i->key, (float)value, e));
 }
 
-bool pair_bool(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool kv_bool(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     bool value = i->value != 0;
     double other;
     bool missing = false;
@@ -164,32 +164,32 @@ bool pair_bool(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e)
     } else if (i->names && !hf_config_bool(c, i->names, &value, e)) {
         return false;
     }
-    return missing || hf_pairs_bool(p, i->key, value, e);
+    return missing || hf_metadata_bool(p, i->key, value, e);
 }
 
-bool pair_text(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool kv_text(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     (void)c;
-    return hf_pairs_text(p, i->key, i->names, e);
+    return hf_metadata_text(p, i->key, i->names, e);
 }
 
-bool pair_copy_text(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool kv_copy_text(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const char *text = hf_config_text(c, i->names);
-    return !text || !*text || hf_pairs_text(p, i->key, text, e);
+    return !text || !*text || hf_metadata_text(p, i->key, text, e);
 }
 
-bool pair_blocks(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool kv_blocks(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     return arch_set_u64(i, c, p, hf_config_blocks(c), e);
 }
 
-bool pair_predict(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    bool none = (i->names && !arch_value(c, i->names)) || (i->need == IF_NOT_ZERO && c->predicting == 0);
-    return none || arch_set_u64(i, c, p, c->predicting, e);
+bool kv_predict(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+    bool none = (i->names && !arch_value(c, i->names)) || (i->need == IF_NOT_ZERO && c->mtp == 0);
+    return none || arch_set_u64(i, c, p, c->mtp, e);
 }
 
-bool pair_first(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool kv_first(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const json_t *list = arch_value(c, i->names);
     uint32_t first = 0, other;
-    if (!json_is_array(list)) return pair_u32(i, c, p, e);
+    if (!json_is_array(list)) return kv_u32(i, c, p, e);
     if (json_array_size(list) == 0)
         return hf_config_fail(c, e, "%s is empty, expected one value per layer", i->names);
     for (size_t l = 0; l < json_array_size(list); l++) {
@@ -199,23 +199,23 @@ bool pair_first(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e
             return hf_config_fail(c, e, "%s has %u and %u, expected the same for all layers", i->names, first,
                                   other);
     }
-    return hf_pairs_u32(p, i->key, first, e);
+    return hf_metadata_u32(p, i->key, first, e);
 }
 
-bool pair_count(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool kv_count(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     return arch_set_u64(i, c, p, json_array_size(arch_value(c, i->names)), e);
 }
 
-bool pair_zeros(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool kv_zeros(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const json_t *list = hf_config_get(c, i->names); /* may end before the last layers */
     uint32_t n = 0;
     if (!json_is_array(list))
         return hf_config_fail(c, e, "%s: expected an array with a value per layer", i->names);
     while (n < json_array_size(list) && json_number_value(json_array_get(list, n)) == 0) n++;
-    return hf_pairs_u32(p, i->key, n, e);
+    return hf_metadata_u32(p, i->key, n, e);
 }
 
-bool pair_times(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool kv_times(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     arch_item needed = {.key = i->key};
     uint32_t n;
     bool missing;
@@ -238,7 +238,7 @@ static bool pair_read_two(const arch_item *i, const hf_config *c, uint64_t *a, u
     return true;
 }
 
-bool pair_product(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool kv_product(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     uint64_t a, b;
     bool missing;
     uint64_t times = i->need == NEEDED && i->value > 0 ? (uint64_t)i->value : 1;
@@ -246,29 +246,29 @@ bool pair_product(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error 
     return arch_set_u64(i, c, p, mul_sat(a * b, times), e);
 }
 
-bool pair_sum(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool kv_sum(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     uint64_t a, b;
     bool missing;
     return pair_read_two(i, c, &a, &b, &missing, e) && (missing || arch_set_u64(i, c, p, a + b, e));
 }
 
-bool pair_quotient(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool kv_quotient(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     uint64_t a, b;
     bool missing;
     if (!pair_read_two(i, c, &a, &b, &missing, e) || missing) return missing;
     return b ? arch_set_u64(i, c, p, a / b, e) : hf_config_fail(c, e, "%s: the divisor is 0", i->names);
 }
 
-bool pair_kv_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool kv_kv_heads(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     hf_sizes s;
-    return hf_config_sizes(c, &s, e) && hf_pairs_u32(p, i->key, s.kv_heads, e);
+    return hf_config_sizes(c, &s, e) && hf_metadata_u32(p, i->key, s.kv_heads, e);
 }
 
 /* ---- parts of widths ---- */
 
-/* Sets a pair to floor(width x factor) / divisor. */
-static bool share_set(const arch_item *i, const hf_config *c, hf_pairs *p, const char *names, uint32_t width,
-                      uint32_t divisor, gq_error *e) {
+/* Sets a key to floor(width x factor) / divisor. */
+static bool share_set(const arch_item *i, const hf_config *c, hf_metadata *p, const char *names,
+                      uint32_t width, uint32_t divisor, gq_error *e) {
     double factor;
     bool missing;
     if (divisor == 0)
@@ -277,27 +277,27 @@ static bool share_set(const arch_item *i, const hf_config *c, hf_pairs *p, const
     if (!arch_float(i, c, names, &factor, &missing, e) || missing) return missing;
     if (!(factor >= 0 && width * factor < 4294967296.0))
         return hf_config_fail(c, e, "%s is %g, expected 0 to 1", names ? names : i->key, factor);
-    return hf_pairs_u32(p, i->key, (uint32_t)(width * factor) / divisor, e);
+    return hf_metadata_u32(p, i->key, (uint32_t)(width * factor) / divisor, e);
 }
 
-bool pair_share_of_head(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool kv_share_of_head(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     hf_sizes s;
     return hf_config_sizes(c, &s, e) &&
            share_set(i, c, p, i->names, s.head_width, s.head_width || s.heads, e);
 }
 
-bool pair_share_of_even_head(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool kv_share_of_even_head(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     hf_sizes s;
     return hf_config_sizes(c, &s, e) &&
            share_set(i, c, p, i->names, s.heads ? s.width / s.heads : 0, s.heads != 0, e);
 }
 
-bool pair_share_of_width(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool kv_share_of_width(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     hf_sizes s;
     return hf_config_sizes(c, &s, e) && share_set(i, c, p, i->names, s.width, s.heads, e);
 }
 
-bool pair_share_of(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool kv_share_of(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     char part[HF_NAMES_PART];
     const char *share = arch_names_part(part, i->names, " ");
     arch_item needed = {.key = i->key};
@@ -308,7 +308,7 @@ bool pair_share_of(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error
 
 /* ---- words ---- */
 
-bool pair_gating(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool kv_gating(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     static const struct {
         const char *name;
         uint32_t number;
@@ -317,18 +317,18 @@ bool pair_gating(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
     const char *name = json_string_value(v);
     if (!v) return true;
     for (size_t f = 0; name && f < sizeof functions / sizeof *functions; f++)
-        if (strcmp(name, functions[f].name) == 0) return hf_pairs_u32(p, i->key, functions[f].number, e);
+        if (strcmp(name, functions[f].name) == 0) return hf_metadata_u32(p, i->key, functions[f].number, e);
     return hf_config_fail(c, e, "%s is %s%s%s, expected softmax, sigmoid or sqrtsoftplus", i->names,
                           name ? "\"" : "", name ? name : "no string", name ? "\"" : "");
 }
 
-bool pair_causal(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
-    return !json_is_false(arch_value(c, i->names)) || hf_pairs_bool(p, i->key, false, e);
+bool kv_causal(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+    return !json_is_false(arch_value(c, i->names)) || hf_metadata_bool(p, i->key, false, e);
 }
 
 /* ---- texts ---- */
 
-bool pair_leading(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool kv_leading(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     char name[HF_NAMES_PART];
     const char *kind = arch_names_part(name, i->names, "=");
     const json_t *list;
@@ -338,10 +338,10 @@ bool pair_leading(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error 
         return i->need == IF ||
                hf_config_fail(c, e, "%s is missing: %s%s is made of it", name, c->arch, i->key);
     while (arch_layer_is(list, n, kind)) n++;
-    return hf_pairs_u32(p, i->key, n, e);
+    return hf_metadata_u32(p, i->key, n, e);
 }
 
-bool pair_expect(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool kv_expect(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     char name[HF_NAMES_PART];
     const char *expected = arch_names_part(name, i->names, "="), *text;
     const json_t *v = arch_value(c, name);

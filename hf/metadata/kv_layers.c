@@ -15,27 +15,27 @@ static bool layers_need_list(const hf_config *c, const char *name, const json_t 
             hf_config_fail(c, e, "%s is missing: an array with an entry for each layer is expected", name));
 }
 
-static bool layers_set_flags(hf_pairs *p, const char *key, const json_t *list, const char *kind,
+static bool layers_set_flags(hf_metadata *p, const char *key, const json_t *list, const char *kind,
                              gq_error *e) {
     for (size_t l = 0; l < json_array_size(list); l++)
-        if (!hf_pairs_add_bool(p, arch_layer_is(list, l, kind), e)) return false;
-    return hf_pairs_array(p, key, GGUF_BOOL, e);
+        if (!hf_metadata_add_bool(p, arch_layer_is(list, l, kind), e)) return false;
+    return hf_metadata_array(p, key, GGUF_BOOL, e);
 }
 
 /* Sets heads of keys and values: all in layers that have attention, 0 in the others. */
 typedef bool layers_ask(const hf_config *c, uint64_t layer);
-static bool layers_set_heads(const hf_config *c, hf_pairs *p, const char *key, layers_ask *has_attention,
+static bool layers_set_heads(const hf_config *c, hf_metadata *p, const char *key, layers_ask *has_attention,
                              gq_error *e) {
     hf_sizes s;
     if (!hf_config_sizes(c, &s, e)) return false;
     for (uint64_t l = 0; l < c->layers; l++)
         if (!arch_add_number(c, p, has_attention(c, l) ? s.kv_heads : 0, e)) return false;
-    return hf_pairs_array(p, key, GGUF_INT32, e);
+    return hf_metadata_array(p, key, GGUF_INT32, e);
 }
 
 /* ---- flags ---- */
 
-bool layers_flags(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool layers_flags(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     char name[HF_NAMES_PART];
     const char *kind = arch_names_part(name, i->names, "=");
     const json_t *list;
@@ -43,25 +43,25 @@ bool layers_flags(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error 
     return layers_need_list(c, name, &list, e) && layers_set_flags(p, i->key, list, kind, e);
 }
 
-bool layers_used(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool layers_used(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const json_t *list;
     if (!arch_layer_list(c, i->names, &list, e)) return false;
     for (size_t l = 0; l < json_array_size(list); l++)
-        if (!hf_pairs_add_bool(p, json_number_value(json_array_get(list, l)) != 0, e)) return false;
-    return hf_pairs_array(p, i->key, GGUF_BOOL, e);
+        if (!hf_metadata_add_bool(p, json_number_value(json_array_get(list, l)) != 0, e)) return false;
+    return hf_metadata_array(p, i->key, GGUF_BOOL, e);
 }
 
-bool layers_value(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool layers_value(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     double found = i->value;
     const json_t *given = i->names ? arch_value(c, i->names) : NULL;
     if (given && !hf_value_float(c, given, i->names, &found, e)) return false;
     if (i->need == IF_NOT_ZERO && (float)found == 0) return true;
     for (uint64_t l = 0; l < hf_config_blocks(c); l++)
-        if (!hf_pairs_add_f32(p, (float)found, e)) return false;
-    return hf_pairs_array(p, i->key, GGUF_FLOAT32, e);
+        if (!hf_metadata_add_f32(p, (float)found, e)) return false;
+    return hf_metadata_array(p, i->key, GGUF_FLOAT32, e);
 }
 
-bool layers_same(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool layers_same(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     char name[HF_NAMES_PART];
     const char *second = arch_names_part(name, i->names, " ");
     const json_t *list, *one = arch_value(c, second);
@@ -72,12 +72,12 @@ bool layers_same(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *
             !arch_add_number(c, p, value, e))
             return false;
     }
-    return hf_pairs_array(p, i->key, GGUF_INT32, e);
+    return hf_metadata_array(p, i->key, GGUF_INT32, e);
 }
 
 /* Sets the width of the window and the layers that have one: those of a list, or all but every n-th, or by a
  * string of letters that is repeated. */
-static bool layers_set_window(const hf_config *c, hf_pairs *p, uint32_t period, const char *letters,
+static bool layers_set_window(const hf_config *c, hf_metadata *p, uint32_t period, const char *letters,
                               gq_error *e) {
     static const arch_item window[] = {U32(".attention.sliding_window", "sliding_window"), END};
     const char *key = ".attention.sliding_window_pattern";
@@ -85,17 +85,18 @@ static bool layers_set_window(const hf_config *c, hf_pairs *p, uint32_t period, 
     if (!arch_plain_set(window, c, p, e) || !arch_layer_list(c, "layer_types", &list, e)) return false;
     if (list) return layers_set_flags(p, key, list, "sliding_attention", e);
     for (uint64_t l = 0; l < c->layers; l++)
-        if (!hf_pairs_add_bool(p, letters ? letters[l % strlen(letters)] == 'L' : (l + 1) % period != 0, e))
+        if (!hf_metadata_add_bool(p, letters ? letters[l % strlen(letters)] == 'L' : (l + 1) % period != 0,
+                                  e))
             return false;
-    return hf_pairs_array(p, key, GGUF_BOOL, e);
+    return hf_metadata_array(p, key, GGUF_BOOL, e);
 }
 
-bool layers_olmo_window(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool layers_olmo_window(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     (void)i;
     return !hf_config_has(c, "sliding_window") || layers_set_window(c, p, 4, NULL, e);
 }
 
-bool layers_used_window(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool layers_used_window(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const json_t *kinds;
     (void)i;
     if (json_is_false(arch_value(c, "use_sliding_window")) || !arch_value(c, "sliding_window")) return true;
@@ -103,16 +104,16 @@ bool layers_used_window(const arch_item *i, const hf_config *c, hf_pairs *p, gq_
 }
 
 /* Where no list says it, all layers but each fourth, from the first on, have a window. */
-bool layers_granite_window(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool layers_granite_window(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const json_t *kinds;
     if (!arch_layer_list(c, "layer_types", &kinds, e)) return false;
     if (kinds) return layers_set_flags(p, i->key, kinds, "sliding_attention", e);
     for (uint64_t l = 0; l < c->layers; l++)
-        if (!hf_pairs_add_bool(p, l % 4 != 0, e)) return false;
-    return hf_pairs_array(p, i->key, GGUF_BOOL, e);
+        if (!hf_metadata_add_bool(p, l % 4 != 0, e)) return false;
+    return hf_metadata_array(p, i->key, GGUF_BOOL, e);
 }
 
-bool layers_exaone_window(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool layers_exaone_window(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const char *letters = hf_config_text(c, "sliding_window_pattern");
     uint32_t period = 1;
     (void)i;
@@ -127,7 +128,7 @@ bool layers_exaone_window(const arch_item *i, const hf_config *c, hf_pairs *p, g
 
 /* ---- heads of keys and values ---- */
 
-bool layers_kind_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool layers_kind_heads(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     char name[HF_NAMES_PART];
     const char *kind = arch_names_part(name, i->names, "=!");
     const json_t *list;
@@ -137,7 +138,7 @@ bool layers_kind_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq_e
         bool attends = arch_layer_is(list, l, kind) == (kind[-1] == '=');
         if (!arch_add_number(c, p, attends ? s.kv_heads : 0, e)) return false;
     }
-    return hf_pairs_array(p, i->key, GGUF_INT32, e);
+    return hf_metadata_array(p, i->key, GGUF_INT32, e);
 }
 
 /* Period and offset were read before. */
@@ -147,7 +148,7 @@ static bool layers_is_periodic(const hf_config *c, uint64_t layer) {
     return layer >= offset && (layer - offset) % period == 0;
 }
 
-bool layers_period_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool layers_period_heads(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     uint32_t period, offset;
     if (!hf_config_u32(c, "attn_layer_period", &period, e) ||
         !hf_config_u32(c, "attn_layer_offset", &offset, e))
@@ -156,7 +157,7 @@ bool layers_period_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq
     return layers_set_heads(c, p, i->key, layers_is_periodic, e);
 }
 
-bool layers_kimi_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool layers_kimi_heads(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const char *name = "linear_attn_config.full_attn_layers"; /* counted from 1 */
     const json_t *list = arch_value(c, name);
     if (!json_is_array(list)) return hf_config_fail(c, e, "%s: expected an array of layers' numbers", name);
@@ -169,18 +170,18 @@ bool layers_kimi_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq_e
             full = json_integer_value(json_array_get(list, n)) == (json_int_t)l;
         if (!arch_add_number(c, p, full, e)) return false;
     }
-    return hf_pairs_array(p, i->key, GGUF_INT32, e);
+    return hf_metadata_array(p, i->key, GGUF_INT32, e);
 }
 
-bool layers_latent_heads(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool layers_latent_heads(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const json_t *list;
     if (!layers_need_list(c, i->names, &list, e)) return false;
     for (uint64_t l = 0; l < hf_config_blocks(c); l++)
         if (!arch_add_number(c, p, !arch_layer_is(list, l, "linear_attention"), e)) return false;
-    return hf_pairs_array(p, i->key, GGUF_INT32, e);
+    return hf_metadata_array(p, i->key, GGUF_INT32, e);
 }
 
-bool layers_granite(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+bool layers_granite(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     uint32_t width, expand, head;
     (void)i;
     if (!hf_config_u32(c, "hidden_size", &width, e) || !hf_config_u32(c, "mamba_expand", &expand, e) ||
@@ -193,8 +194,8 @@ bool layers_granite(const arch_item *i, const hf_config *c, hf_pairs *p, gq_erro
     /* Without rotation the context has no limit that was trained. */
     bool tuned = c->class_row->when != WHEN_RECURRENT || c->class_row->turns;
     return layers_set_heads(c, p, ".attention.head_count_kv", hf_granite_has_attention, e) &&
-           hf_pairs_bool(p, ".rope.scaling.finetuned", tuned, e) &&
-           (tuned || hf_pairs_u32(p, ".context_length", 1 << 20, e));
+           hf_metadata_bool(p, ".rope.scaling.finetuned", tuned, e) &&
+           (tuned || hf_metadata_u32(p, ".context_length", 1 << 20, e));
 }
 
 /* ---- nemotron_h: each block is one thing: recurrent, attention, feed-forward, or experts ---- */
@@ -207,8 +208,8 @@ static char nemotron_letter(const hf_config *c, const char *letters, const json_
     return arch_layer_is(kinds, layer, "moe") ? 'E' : 'M';
 }
 
-/* Blocks that predict have both attention and experts. */
-bool layers_nemotron(const arch_item *i, const hf_config *c, hf_pairs *p, gq_error *e) {
+/* MTP layers have both attention and experts. */
+bool layers_nemotron(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     const char *letters = hf_config_text(c, "hybrid_override_pattern");
     const json_t *kinds = NULL;
     bool experts = arch_has_part(c->row, FFN_EXPERTS);
@@ -226,10 +227,10 @@ bool layers_nemotron(const arch_item *i, const hf_config *c, hf_pairs *p, gq_err
         bool attends = l >= c->layers || nemotron_letter(c, letters, kinds, l) == '*';
         if (!arch_add_number(c, p, attends ? s.kv_heads : 0, e)) return false;
     }
-    if (!hf_pairs_array(p, ".attention.head_count_kv", GGUF_INT32, e)) return false;
+    if (!hf_metadata_array(p, ".attention.head_count_kv", GGUF_INT32, e)) return false;
     for (uint64_t l = 0; l < hf_config_blocks(c); l++) {
         bool forwards = l >= c->layers || nemotron_letter(c, letters, kinds, l) == (experts ? 'E' : '-');
         if (!arch_add_number(c, p, forwards ? width : 0, e)) return false;
     }
-    return hf_pairs_array(p, ".feed_forward_length", GGUF_INT32, e);
+    return hf_metadata_array(p, ".feed_forward_length", GGUF_INT32, e);
 }
