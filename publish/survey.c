@@ -13,7 +13,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/memory.h"
 #include "base/relay.h"
 #include "base/sized.h"
@@ -44,16 +43,17 @@ struct gq_survey {
 /* The first plan measures; the others, which make the curve of it, take a part of that. */
 static const double SURVEY_MEASURING = .95;
 
-/* Tells a share again, without a part that tells anything. */
+/* Reports a share, of 1 the end, with all else as the last plan had it. */
 static void survey_tell_share(gq_survey *s, double share) {
     gq_progress now = s->relay.last;
-    now.share = relay_share(&s->relay, share);
+    now.share = share < 1 ? relay_share(&s->relay, share) : 1;
+    if (now.share == 1) now.seconds_left = 0, now.tensor = NULL;
     if (now.size) relay_tell(&s->relay, &now);
 }
 
 static void survey_hear(void *relay, const gq_progress *of_part) {
     gq_survey *s = relay;
-    gq_progress now = relay_progress(&s->relay, of_part);
+    gq_progress now = *of_part;
     now.share = relay_share(&s->relay, SURVEY_MEASURING * of_part->share);
     relay_tell(&s->relay, &now);
 }
@@ -361,10 +361,10 @@ gq_survey *gq_survey_new(const gq_survey_request *r, gq_error *error) {
              (s->unwritten = NULL, gq_fail_memory(&e, strlen(s->options.input)));
     }
     s->facts.size = sizeof s->facts;
-    s->relay.started = clock_seconds(), s->options.callbacks = relay_callbacks(&s->relay, survey_hear);
+    s->options.callbacks = relay_callbacks(&s->relay, survey_hear);
     s->options.force = s->options.dry_run = true, s->options.foretell = s->options.calibration;
     ok = ok && survey_fill(s, &e);
-    if (ok) relay_end(&s->relay);
+    if (ok) survey_tell_share(s, 1);
     s->request.options = NULL, s->options = (gq_options){0}; /* which belong to the caller */
     if (ok) return s;
     if (error) *error = e;

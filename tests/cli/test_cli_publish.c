@@ -215,11 +215,11 @@ TEST(a_plan_foretells) {
     memset(text, 'b', sizeof text);
     tiny_folder_write(path("Told"), 1, 0, 2);
     write_whole(path("told.txt"), text, sizeof text);
-    char *first = PRINTED("plan", path("Told"), "--text", path("told.txt"), "--json");
+    char *first = PRINTED("-q", "plan", path("Told"), "--text", path("told.txt"), "--json");
     says(first, "\"expected_divergence\": "), says(first, "\"curve\": ");
     struct stat before, after;
     assert_int_equal(stat(path("Told.gquant-measure"), &before), 0);
-    char *second = PRINTED("plan", path("Told"), "--text", path("told.txt"), "--json");
+    char *second = PRINTED("-q", "plan", path("Told"), "--text", path("told.txt"), "--json");
     assert_string_equal(first, second);
     GQUANT(0, "-q", "--dry-run", "--calibrate", path("told.txt"), "--target-size", "Q4_K_M", path("Told"));
     assert_int_equal(stat(path("Told.gquant-measure"), &after), 0);
@@ -227,7 +227,7 @@ TEST(a_plan_foretells) {
     /* Kept nowhere, they are the same. */
     bool was_there = exists("none");
     char *third =
-        PRINTED("plan", path("Told"), "--text", path("told.txt"), "--json", "--measure-file", "none");
+        PRINTED("-q", "plan", path("Told"), "--text", path("told.txt"), "--json", "--measure-file", "none");
     assert_string_equal(first, third);
     assert_true(was_there == exists("none"));
     free(third), free(first), free(second);
