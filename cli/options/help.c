@@ -60,7 +60,7 @@ static void help_print_main(FILE *to, bool all) {
           "folder. OUT defaults to IN's name with TYPE, such as Q4_K_M, in place of F16.\n\n",
           to);
 #ifdef GQ_NO_FORWARD
-    fputs("This build has no forward pass: commands and options that run models are refused.\n\n", to);
+    if (all) fputs("This build has no forward pass and refuses what runs models.\n", to);
 #endif
     if (!all) fputs("Options:\n", to);
     help_print_options(to, CMD_QUANTIZE | (all ? 0 : COMMON), all);
