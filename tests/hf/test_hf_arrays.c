@@ -4,6 +4,7 @@
 
 #include "gguf/model.h"
 #include "hf/folder/folder.h"
+#include "hf/metadata/metadata.h"
 #include "hf/tensors/tensors.h"
 #include "tests/support/folder.h"
 #include "tests/support/safetensors.h"
