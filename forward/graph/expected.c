@@ -609,7 +609,7 @@ bool forward_model_check(const model_source *g, const model_expected *expected, 
     if (g->n_tensors == 0)
         return warnings_add(expected->doubts, e,
                             "the model has no tensors: it is only a vocabulary, and so is the output");
-    if (!bounds_check(&facts, g->path, e)) return false;
+    if (row && !row->image.keeps && !bounds_check(&facts, g->path, e)) return false;
     if (is_no_model(g, &own, arch_of_facts(&own))) return true;
     if (!*facts.arch)
         return warnings_add(

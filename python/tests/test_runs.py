@@ -333,7 +333,7 @@ def test_an_adapter_is_merged_as_a_folder_is_read(tmp_path):
         assert np.abs(merged - plain).max() > 1e-3
     compared = gquant.compare(base, tmp_path / "merged.gguf", lora=adapter)[0]
     assert compared.to_dict()["outputs"][0]["relative_error"] in (0, None)
-    with pytest.raises(gquant.Error, match="peft_type|no adapter"):
+    with pytest.raises(gquant.Error, match="peft_type|not an adapter"):
         gquant.quantize(base, tmp_path / "other.gguf", "F32", lora=base)
     file = gquant.quantize(adapter, tmp_path / "adapter.gguf", "F16", base=base)
     assert file.file_bytes > 0

@@ -168,8 +168,8 @@ static void write_model(const char *name, model *m) { model_save(m, path(name));
 
 /* No file is made for a draft that cannot draft. */
 TEST(others_are_not_published) {
-    static const char *const why[][2] = {{"shared.gguf", "target_hidden_size is 32, and"},
-                                         {"assistant.gguf", "embedding_length_out is 32, and"},
+    static const char *const why[][2] = {{"shared.gguf", "target_hidden_size is 32, but"},
+                                         {"assistant.gguf", "embedding_length_out is 32, but"},
                                          {"bert.gguf", "do not predict the next token"},
                                          {"target.gguf", "its vocabulary, of 96 tokens, is not that of"},
                                          {"sees.gguf", "its vocabulary is not that of"}};

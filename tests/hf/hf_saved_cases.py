@@ -520,7 +520,7 @@ def other_cases(cases):
         cases.same(variant + ": marks of UTF-8", variant, with_marks, "eos_token_id is a list" if variant == "gemma3" else None)
     told = "eos_token_id is a list"
     first = lambda f: without_end(f, eos_token_id=7)
-    cases.same("ends: a list", "qwen3", lambda f: without_end(f, eos_token_id=[7, 9]), told + "|7 of it|eos_token_id=int:ID", first)
+    cases.same("ends: a list", "qwen3", lambda f: without_end(f, eos_token_id=[7, 9]), told + "|7 is written|eos_token_id=int:ID", first)
     cases.same("ends: a list of one", "qwen3", lambda f: without_end(f, eos_token_id=[7]), told, first)
     cases.same("ends: a list whose first is none", "qwen3", lambda f: without_end(f, eos_token_id=[-1, 10**6, 7]), told, first)
     cases.same("ends: a list of none", "qwen3", lambda f: without_end(f, eos_token_id=[-1, 10**6]), "none of its ids is one", lambda f: without_end(f, eos_token_id=None))
@@ -592,7 +592,7 @@ def doubtful_cases(cases):
         cases.same(f"fixed: {variant}: the usual kinds of layers", variant, lambda f: configure(f, layer_types=["sliding_attention", "full_attention"]))
     cases.same("biases: none, of a class that has them", "Qwen2.5-0.5B-Instruct", without("_proj.bias"), "blk.0.attn_q.bias (model.layers.0.self_attn.q_proj.bias), nor another bias", without("_proj.bias"))
     cases.same("biases: none, though said", "llama", lambda f: configure(f, attention_bias=True), "says that queries, keys and values have a bias")
-    cases.no("weights rotated with their inputs", "llama-compressed-int4", rotated("weight_input", "input"), "transform_config.v rotates input while the model runs")
+    cases.no("weights rotated with their inputs", "llama-compressed-int4", rotated("weight_input", "input"), "transform_config.v rotates input at run time")
     cases.same("weights rotated alone", "llama-compressed-int4", rotated("weight_input", "weight_output"))
     cases.same("tables of the rotation", "llama", with_arrays(model__rotary_emb__inv_freq=(16,), model__rotary_emb__original_inv_freq=(16,), model__layers__0__self_attn__rotary_emb__cos_cached=(8, 32)))
     cases.same("tables of two rotations", "gemma3", with_arrays(model__rotary_emb_local__inv_freq=(16,)), "eos_token_id is a list")

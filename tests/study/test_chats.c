@@ -200,7 +200,7 @@ TEST(intervals_are_of_windows) {
     assert_true(less.value == -more.value);
     assert_false(gq_evaluation_interval(v, GQ_FLIPS, 0, 0, &less, &e));
     assert_false(gq_evaluation_interval(v, GQ_FLIPS, 1, 3, &less, &e));
-    assert_true(gq_evaluation_level(v, 1, &level, &e) && level == GQ_VISIBLE_LOSS);
+    assert_true(gq_evaluation_level(v, 1, &level, &e) && level == GQ_SEVERE_LOSS);
     assert_true(gq_evaluation_level(v, 2, &level, &e) && level == GQ_INDISTINGUISHABLE);
     assert_int_equal(gq_evaluation_depths(v, 1, depths), 1);
     assert_near(depths[0].divergence, models[1].divergence.value, 1e-12);
