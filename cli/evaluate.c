@@ -172,7 +172,8 @@ static void evaluate_recommend(const request *r, const gq_evaluation *v) {
         print_line(stdout, "Recommended: %s, %s (KL divergence %.2g nats)%s.", name, gq_level_text(level),
                    m[best].divergence.value,
                    n > 2 ? "; the smallest of these of which that can be said" : "");
-    if (m[0].path && !r->base) next_say(r, "compare", "--report", "loss.html", m[0].path, m[best].path, NULL);
+    if (m[0].path && !r->base)
+        next_say(r, "compare", "--report", "loss.html", m[0].path, m[best].path, (char *)NULL);
 }
 
 /* Evaluates on all texts, prints and writes the report. */

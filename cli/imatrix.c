@@ -257,7 +257,8 @@ int imatrix_main(const request *r) {
         if (r->n_arguments >= jobs[i].min && r->n_arguments <= jobs[i].max) {
             if (!jobs[i].run(r, &e)) return say_failure(&e);
             if (jobs[i].run == imatrix_compute && !r->dry_run && !r->quantize.parts)
-                next_say(r, "--imatrix", r->arguments[r->n_arguments - 1], r->arguments[1], "Q4_K_M", NULL);
+                next_say(r, "--imatrix", r->arguments[r->n_arguments - 1], r->arguments[1], "Q4_K_M",
+                         (char *)NULL);
             return GQ_OK;
         }
         gq_fail_usage(&e, "imatrix %s: usage: gquant imatrix %s %s", jobs[i].name, jobs[i].name,

@@ -278,7 +278,7 @@ int info_main(const request *r) {
         putchar('\n'), print_metadata(m);
         putchar('\n'), info_print_tensors(m);
         putchar('\n'), info_print_types(m);
-        next_say(r, "plan", r->arguments[0], NULL);
+        next_say(r, "plan", r->arguments[0], (char *)NULL);
     }
     gq_model_close(m);
     return GQ_OK;

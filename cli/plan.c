@@ -227,7 +227,8 @@ static void print_survey(const survey *s) {
     }
     if (s->ram) print_advice(s);
     const gq_choice *to_take = s->ram ? recommended(s) : NULL;
-    if (to_take && !is_copy(to_take)) next_say(s->request, s->request->arguments[0], to_take->name, NULL);
+    if (to_take && !is_copy(to_take))
+        next_say(s->request, s->request->arguments[0], to_take->name, (char *)NULL);
 }
 
 /* ---- for programs ---- */

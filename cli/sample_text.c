@@ -69,8 +69,10 @@ int text_main(const request *r) {
     if (!ok) return say_failure(&e);
     samples_print(r, texts, N, r->calibration_text || r->held_out_text);
     if (r->calibration_text)
-        next_say(r, "imatrix", "compute", "model-F16.gguf", r->calibration_text, "imatrix.gguf", NULL);
+        next_say(r, "imatrix", "compute", "model-F16.gguf", r->calibration_text, "imatrix.gguf",
+                 (char *)NULL);
     else if (r->held_out_text)
-        next_say(r, "evaluate", "model-F16.gguf", "model-Q4_K_M.gguf", "--text", r->held_out_text, NULL);
+        next_say(r, "evaluate", "model-F16.gguf", "model-Q4_K_M.gguf", "--text", r->held_out_text,
+                 (char *)NULL);
     return GQ_OK;
 }

@@ -252,10 +252,11 @@ static bool card_add_accepted(fact_list *l, const gq_publication *p, gq_error *e
     size_t n;
     if (!p->evaluation || !gq_evaluation_drafted(p->evaluation, 0, &d)) return true;
     char *rows = page_text(card_write_accepted, p, &n, e);
-    if (rows) fact_add(l, "accepted", "%s", rows);
+    bool ok = rows;
+    if (ok) fact_add(l, "accepted", "%s", rows);
     free(rows);
     fact_add(l, "drafted", "%d", GQ_DRAFTED), fact_add(l, "accepted_texts", "%" PRIu64, d.texts);
-    return rows;
+    return ok;
 }
 
 /* ---- how the files were made ---- */
@@ -335,9 +336,10 @@ static bool card_collect(fact_list *l, const gq_publication *p, const gq_page *p
     fact_set(l, "is_evaluated", page->evaluation);
     fact_add(l, "context", "%" PRIu64, p->context);
     char *table = card_add_accepted(l, p, e) ? page_table(page, false, e) : NULL;
-    if (table) fact_add_text(l, "table", table, strlen(table) - 1); /* without its last end of line */
+    bool ok = table;
+    if (ok) fact_add_text(l, "table", table, strlen(table) - 1); /* without its last end of line */
     free(table);
-    return table;
+    return ok;
 }
 
 /* Fills the rows of the table, which are in the order of the files. */
