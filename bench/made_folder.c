@@ -273,7 +273,8 @@ static void write_config(const made_folder *f) {
                 FP8_BLOCK, FP8_BLOCK);
     fprintf(to,
             "\"hidden_size\":%u,\"intermediate_size\":%u,\"num_hidden_layers\":%u,\"num_attention_heads\":%u,"
-            "\"num_key_value_heads\":%u,\n\"max_position_embeddings\":2048,\"rms_norm_eps\":1e-05,"
+            "\"num_key_value_heads\":%u,\n\"max_position_embeddings\":2048,\"rms_norm_eps\":1e-05,\"rope_"
+            "theta\":10000,"
             "\"vocab_size\":%u,\"bos_token_id\":0,\"eos_token_id\":1,\"tie_word_embeddings\":false}\n",
             (unsigned)s.width, (unsigned)s.feed, (unsigned)s.layers, (unsigned)s.heads, (unsigned)s.kv_heads,
             (unsigned)s.vocabulary);

@@ -142,6 +142,15 @@ static void differing_note(differing_keys *d, const model_kv *of_original, const
              pair_value(of_original, values[1]));
 }
 
+/* Whether the pair says what programs take where it is missing: llama.cpp's base of rotation. */
+static bool pair_is_default(const model_kv *kv) {
+    static const char key[] = ".rope.freq_base";
+    size_t n = strlen(kv->key);
+    double value;
+    return n > sizeof key - 1 && !strcmp(kv->key + n - (sizeof key - 1), key) && model_kv_float(kv, &value) &&
+           value == 10000;
+}
+
 /* Notes the pairs that a has and b lacks, or has with another value if `values` says so. */
 static bool differing_find(differing_keys *d, const model_source *a, const model_source *b, bool values,
                            gq_error *e) {
@@ -152,6 +161,7 @@ static bool differing_find(differing_keys *d, const model_source *a, const model
         uint64_t k;
         if (!pair_counts(d, kv)) continue;
         if (name_index_find(&by_key, b->kv, sizeof *b->kv, kv->key, &k)) other = &b->kv[k];
+        if (!other && pair_is_default(kv)) continue;
         if (!other || (values && pair_counts(d, other) && !pairs_agree(kv, other)))
             differing_note(d, values ? kv : other, values ? other : kv);
     }

@@ -106,7 +106,7 @@ TEST(trailer_variants) {
     for (size_t i = 0; i < 4; i++) {
         b = two_entries();
         put32(&b, 40), put32(&b, lengths[i]), put(&b, "abc", 3);
-        refused(b, "where 3 bytes are left", NULL);
+        refused(b, "only 3 bytes are left", NULL);
     }
 }
 
@@ -152,7 +152,7 @@ TEST(damage) {
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         blob b = good();
         memcpy(b.bytes, &(int32_t){(int32_t)counts[i]}, 4);
-        refused(b, "not importance data", "legacy");
+        refused(b, "not an imatrix", "legacy");
     }
     blob b = {0};
     put(&b, "", 0);
@@ -348,13 +348,13 @@ TEST(damaged_gzip) {
     for (int i = 1; i < 3; i++) { /* not gzip's magic, so not gzip data */
         z = zipped(&b);
         z.bytes[i]++;
-        refused(z, "not importance data", NULL);
+        refused(z, "not an imatrix", NULL);
     }
     /* Nothing inside; a container inside a container. */
     blob none = {.bytes = b.bytes};
     refused(zipped(&none), "empty", NULL);
     z = zipped(&b);
-    refused(zipped(&z), "not importance data", NULL);
+    refused(zipped(&z), "not an imatrix", NULL);
     free(z.bytes), free(b.bytes);
 }
 

@@ -170,8 +170,8 @@ TEST(damage) {
     refused(just(sums, none, 1), Q, "no tensor '" Q ".counts'");
     refused(just(counts, none, 1), Q, "no tensor '" Q ".in_sum2'");
     refused(just((piece){Q ".in_sum", {4, 1}, q_acts, 0}, none, 1), Q, "no tensor");
-    refused(just(none, none, 0), "not importance data", NULL);
-    refused(just((piece){Q, {4, 1}, q_sums, 0}, none, 1), "not importance data", "in_sum2");
+    refused(just(none, none, 0), "not an imatrix", NULL);
+    refused(just((piece){Q, {4, 1}, q_sums, 0}, none, 1), "not an imatrix", "in_sum2");
     refused(just((piece){Q ".in_sum2", {4, 1}, q_sums, I32}, counts, 2), Q, "I32");
     refused(just(sums, (piece){Q ".counts", {1, 1}, q_counts, I32}, 2), Q, "I32");
     refused(just(sums, (piece){Q ".counts", {1, 3}, x_counts, 0}, 2), Q, "4 sums and 3 counts");
@@ -184,7 +184,7 @@ TEST(damage) {
     refused(container(wrong, 3, META_ALL, NULL, 0), Q, "2 plain sums");
     blob b = container(good, GOOD, META_ALL, NULL, 0);
     b.bytes[0] = 'g';
-    refused(b, "not importance data", NULL);
+    refused(b, "not an imatrix", NULL);
 }
 
 /* Values and counts, and a count of zero that contradicts its sums. */

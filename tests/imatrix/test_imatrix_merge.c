@@ -341,7 +341,7 @@ TEST(no_room) {
     imatrix im;
     const float zero[1] = {0}, huge[2] = {1, 3e38f};
     read_one(&im, A, ramp, 4, zero, 1, NULL, META_ALL);
-    not_written(&im, true, "none of 1 entries");
+    not_written(&im, true, "none of the 1 entries");
     imatrix_free(&im);
     read_one(&im, A, ramp, 4, (float[]){3e38f}, 1, NULL, META_ALL);
     not_written(&im, true, "entry '" A "'");

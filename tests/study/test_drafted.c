@@ -223,7 +223,7 @@ static void assert_refused(const char *draft, const char *why) {
 TEST(other_drafts_are_refused_by_name) {
     assert_refused("target.gguf", "its vocabulary, of 96 tokens, is not that of");
     assert_refused("shared.gguf", "target_hidden_size is 32");
-    assert_refused("dflash.gguf", "embedding_length is 32, and");
+    assert_refused("dflash.gguf", "embedding_length is 32, but");
     model *v4 = target_draft_new("dflash");
     model_set_u32(v4, "dflash.hyper_connection.count", 4);
     write_model("v4.gguf", v4);
@@ -236,7 +236,7 @@ TEST(other_drafts_are_refused_by_name) {
     snprintf(short_one, sizeof short_one, "%s", path("short.gguf"));
     assert_false(gq_check_draft(short_one, path("target.gguf"), NULL, &e));
     if (!strstr(e.text, "block_size")) fail_msg("%s", e.text);
-    assert_refused("assistant.gguf", "embedding_length_out is 32, and");
+    assert_refused("assistant.gguf", "embedding_length_out is 32, but");
     write_model("t5.gguf", variant_model(variant_named("t5"), GGUF_F32, NULL));
     write_model("bert.gguf", variant_model(variant_named("bert"), GGUF_F32, NULL));
     assert_refused("t5.gguf", "models of architecture 't5' do not predict the next token");
