@@ -285,7 +285,7 @@ static bool find_ends(const model_source *m, text_ends *of, gq_error *e) {
 bool windows_draw(text_windows *w, const gq_text *text, const model_source *model, size_t vocabulary,
                   gq_error *e) {
     enum { SEED = 1, MOST = 1 << 30 };
-    size_t context = text->context ? text->context : GQ_CONTEXT, n_ids;
+    size_t context = text->context ? text->context : GQ_CONTEXT, n_ids = 0;
     *w = (text_windows){.context = context, .n = text->tokens / context};
     if (text->tokens > MOST)
         return gq_fail_usage(e, "%llu tokens: at most %d can be drawn at random",
