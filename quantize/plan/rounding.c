@@ -25,7 +25,7 @@ bool rounding_open(gq_plan *plan, const gq_options *options, gq_error *e) {
 }
 
 void rounding_free(rounding *r) {
-    if (r && r->kind->free) r->kind->free(r);
+    if (r && r->kind->clear) r->kind->clear(r);
     free(r);
 }
 

@@ -42,7 +42,7 @@ typedef struct rounding_kind {
     bool (*agree)(gq_plan *plan, gq_error *e); /* a collective of all ranks: what depends on a machine */
     /* Forecasts the run. measures: by timing a sample. */
     bool (*forecast)(gq_plan *plan, bool measures, const gq_callbacks *callbacks, gq_error *e);
-    void (*free)(rounding *r); /* what it has; not the struct itself */
+    void (*clear)(rounding *r); /* what it has; not the struct itself */
     /* -- running a plan -- */
     double (*seconds_left)(const rounding *r); /* of `run` */
     /* Rounds what is marked, or what an earlier run has not finished, into the store. written: the files are whole, and
