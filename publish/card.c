@@ -4,7 +4,6 @@
 #include "publish/card.h"
 
 #include <ctype.h>
-#include <fnmatch.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -37,13 +36,34 @@ static void card_add_key(fact_list *l, const char *as, const gq_model *m, const 
             fact_add(l, as, "%" PRId64, v[k].as_signed);
 }
 
+/* Whether a text matches a pattern of letters, '*' and sets such as [2-8]; Windows has no fnmatch. */
+static bool card_matches(const char *pattern, const char *text) {
+    for (; *pattern; pattern++, text++) {
+        bool within = *pattern == *text;
+        if (*pattern == '*') {
+            do {
+                if (card_matches(pattern + 1, text)) return true;
+            } while (*text++);
+            return false;
+        }
+        if (*pattern == '[')
+            for (within = false, pattern++; *pattern != ']'; pattern++) {
+                char last = pattern[1] == '-' ? pattern[2] : *pattern;
+                within = within || (*text >= *pattern && *text <= last);
+                if (pattern[1] == '-') pattern += 2;
+            }
+        if (!within || !*text) return false;
+    }
+    return !*text;
+}
+
 /* Whether a tag is left out: it is there already, or is of files other than these. */
 static bool card_omits_tag(const fact_list *l, const char *tag) {
     static const char *const others[] = {"gguf",         "quantized", "gquant",  "imatrix", "conversational",
                                          "transformers", "pytorch",   "tf",      "jax",     "safetensors",
                                          "onnx",         "mlx",       "region:*"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (!fnmatch(others[i], tag, 0)) return true;
+        if (card_matches(others[i], tag)) return true;
     return !strcmp(tag, fact_text(l, "architecture")) || !strcmp(tag, fact_text(l, "pipeline_tag"));
 }
 
@@ -67,7 +87,7 @@ static void card_add_task(fact_list *l, const gq_model *m, const fact_list *tags
                 return;
             }
     for (size_t i = 0; i < n; i++)
-        if (!fnmatch("*.pooling_type", all[i].key, 0)) {
+        if (card_matches("*.pooling_type", all[i].key)) {
             fact_add(l, "pipeline_tag", CARD_EMBEDS);
             return;
         }
@@ -159,7 +179,7 @@ static void card_add_kinds(fact_list *l, const gq_publication *p) {
                  {"Q4_K*", "repacked"},    {"IQ4_NL", "repacked"}};
     for (size_t i = 0; i < p->n_files; i++)
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
-            if (!fnmatch(kinds[k].label, p->files[i].label, 0) && !*fact_text(l, kinds[k].fact))
+            if (card_matches(kinds[k].label, p->files[i].label) && !*fact_text(l, kinds[k].fact))
                 fact_set(l, kinds[k].fact, true);
 }
 
