@@ -23,7 +23,10 @@ static bool class_of_architecture(size_t *i, hf_class *to) {
     const architecture *a;
     for (size_t row = 0; (a = arch_at(row)); row++)
         for (const arch_class *c = a->folder.classes; c && c->name; c++) {
-            if ((*i)-- > 0) continue;
+            if (*i > 0) {
+                --*i;
+                continue;
+            }
             *to = (hf_class){.name = c->name, .makes = a->name};
             to->kind = a->folder.target == TARGET_NONE ? HF_CLASS_MODEL : HF_CLASS_DRAFT;
             return true;
@@ -35,7 +38,10 @@ static bool class_of_projector(size_t *i, hf_class *to) {
     const arch_projector *p;
     for (size_t row = 0; (p = arch_projector_at(row)); row++)
         for (const char *const *c = p->classes; *c; c++) {
-            if ((*i)-- > 0) continue;
+            if (*i > 0) {
+                --*i;
+                continue;
+            }
             *to = (hf_class){.name = *c, .kind = HF_CLASS_PROJECTOR};
             class_find_projectors(p->folder.metadata, to);
             if (p->refused) to->kind = HF_CLASS_REFUSED, to->makes = p->refused, to->also = NULL;
