@@ -15,6 +15,7 @@
     void name parameters {}
 
 /* clang-format off */
+/* NOLINTBEGIN(misc-unused-parameters) */
 REFUSED(gq_tokenizer *, gq_tokenizer_open, (const char *path, gq_error *e))
 REFUSED(gq_tokenizer *, gq_tokenizer_open_adapted, (const char *path, const gq_adapters *adapters, gq_error *e))
 NOTHING(gq_tokenizer_close, (gq_tokenizer *t))
@@ -59,3 +60,4 @@ NEVER(const char *, gq_publication_base_model, (const gq_publication *p, const c
 NEVER(size_t, gq_publication_made, (const gq_publication *p))
 NEVER(const gq_evaluation *, gq_publication_evaluation, (const gq_publication *p))
 NEVER(const char *const *, gq_publication_warnings, (const gq_publication *p, size_t *n))
+/* NOLINTEND(misc-unused-parameters) */
