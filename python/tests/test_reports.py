@@ -141,7 +141,7 @@ def test_a_published_folder(model, text, tmp_path):
         assert words in page, words
     assert (folder / "SHA256SUMS").read_text().count("\n") == 3 and (folder / "divergence.svg").exists()
     assert found.evaluation.models[1].divergence.value > 0 and found.to_dict()["evaluation"]["models"]
-    assert "same top token" in found._repr_html_()
+    assert "changed top-1 tokens" in found._repr_html_()
     assert gquant.publish(model, folder, ["Q8_0", "Q4_K_L"]).made == 0
     (folder / "README.md").write_text("mine")
     with pytest.raises(FileExistsError, match="force=True"):
@@ -221,7 +221,7 @@ def test_tables_and_charts_for_a_paper(model, made, text, tmp_path):
     (small, large), folder = made
     found = gquant.evaluate(model, small.path, large.path, text=text.read_bytes(), context=40, tokens=800)
     for r in (found, made[0], small, gquant.compare(model, small.path)):
-        assert r.plot().startswith(b"<svg") and r.to_markdown().count("\n| ") >= 2
+        assert r.plot().startswith(b"<svg") and r.to_markdown().count("\n| ") >= 1
         table = r.to_latex().splitlines()
         assert re.fullmatch(r"\\begin\{tabular\}\{l[lr]*r\}", table[0]) and r"\end{tabular}" in table
         cells = [line.count(" & ") for line in table if line.endswith(r"\\")]
