@@ -53,7 +53,9 @@ static bool class_of_projector(size_t *i, hf_class *to) {
 bool hf_class_at(size_t i, hf_class *to) {
     if (class_of_architecture(&i, to) || class_of_projector(&i, to)) return true;
     for (const arch_refusal *r = arch_refused; r->name; r++)
-        if (i-- == 0)
+        if (i == 0)
             return *to = (hf_class){.name = r->name, .makes = r->why, .kind = HF_CLASS_REFUSED}, true;
+        else
+            i--;
     return false;
 }
