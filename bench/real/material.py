@@ -211,19 +211,29 @@ def ids_of(gquant, model, text, *flags):
     return done.stdout.decode().split()
 
 
+PIECE = 4000  # letters, about two windows
+
+
+def pieces(texts, letters):
+    """Pieces of documents in a random order, each from a random line on; of a document a second one when all have
+    given one. Calibration on many documents is what other texts gain from."""
+    chance, out, n = random.Random(7), [], 0
+    while n < letters:
+        chance.shuffle(texts)
+        for t in texts:
+            begin = chance.randrange(max(len(t) - PIECE, 0) + 1)
+            begin = t.find("\n", begin) + 1 if begin else 0
+            out.append(t[begin:begin + PIECE])
+            n += len(out[-1])
+    return "\n\n".join(out)
+
+
 def tokens(work, name, gquant, kind, evaluation, n, window=WINDOW):
-    """Windows of a kind of text: at most n tokens of documents in a random order. Returns a file of ids, a window a
-    line."""
+    """Windows of a kind of text: at most n tokens. Returns a file of ids, a window a line."""
     path = work / "ids" / f"{name}-{kind}-{'evaluation' if evaluation else 'calibration'}-{n}-{window}.ids"
     if path.exists():
         return path
-    texts = documents(work, name, kind, evaluation)
-    random.Random(7).shuffle(texts)
-    text, letters = "", 8 * n
-    for t in texts:
-        text += t[:max(letters // 8, 20000)] + "\n\n"  # no document takes all of it
-        if len(text) > letters:
-            break
+    text = pieces(documents(work, name, kind, evaluation), 8 * n)
     model = original(work, name, gquant)
     flags = ["--parse-special"] if kind == "chats" else []
     ids = ids_of(gquant, model, text, "--no-bos", *flags)[:n]

@@ -65,27 +65,39 @@ static uint32_t calibration_mean_weight(const text_windows *w) {
     return n ? (uint32_t)max(1, (sum + n / 2) / n) : FORWARD_WEIGHT_ONE;
 }
 
-/* Draws one window in four at random, in place of the text there. A text of one kind leaves most directions
- * of the inputs unseen, and errors are moved there; random tokens see them. Calibrated on C sources, Q4_K_S
- * of model A then has .61 of llama.cpp's divergence on its usual text, in place of 1.01; calibrated on that
- * text, Q4_K_M has .39 in place of .41 (bench/results/calibration.md). Windows that are held back stay as they are. Where tokens
- * have weights, random ones have the texts' mean weight, so that they are no larger a share of what is summed. */
-static bool calibration_mix_random(text_windows *w, const model_source *model, size_t vocabulary,
-                                   gq_error *e) {
-    enum { ONE_IN = 4 };
-    windows_held held = windows_hold_back(w->n, w->context);
-    gq_text like = {.context = (uint32_t)w->context, .tokens = w->n * w->context};
+/* Puts a window of random tokens among every four of the text. A text of one kind leaves most directions of the inputs
+ * unseen, and errors are moved there; random tokens see them (bench/results/calibration.md). Where tokens have weights,
+ * random ones have the texts' mean weight, so that they are no larger a share of what is summed. No such window is held
+ * back. */
+static bool calibration_mix_random(plan_calibration *c, text_windows *w, const model_source *model,
+                                   size_t vocabulary, gq_error *e) {
+    enum { TEXTS = 4, EACH = TEXTS + 1 };
+    size_t groups = w->n / TEXTS, n = w->n + groups, window = w->context;
+    gq_text like = {.context = (uint32_t)window, .tokens = groups * window};
+    windows_held held = windows_hold_back(n, window);
     uint32_t weight = calibration_mean_weight(w);
-    text_windows drawn;
-    if (!windows_draw(&drawn, &like, model, vocabulary, e)) return false;
-    for (size_t group = 0; (group + 1) * ONE_IN <= w->n; group++) {
-        size_t i = group * ONE_IN + windows_turn(group, ONE_IN);
-        if (windows_is_held(held, i)) i += i % ONE_IN ? -1 : 1; /* its neighbour in the group */
-        memcpy(w->ids + i * w->context, drawn.ids + i * w->context, w->context * sizeof *w->ids);
-        for (size_t t = 0; w->marks && t < w->context; t++)
-            w->marks[i * w->context + t] = (forward_mark){(uint32_t)t, weight};
+    text_windows drawn = {.n = 0}, mixed = *w;
+    memory_ledger l = {.failed = false};
+    if (!groups) return true;
+    mixed.n = n, mixed.ids = memory_take(&l, mul_sat(n, window), sizeof *w->ids);
+    if (w->marks) mixed.marks = memory_take(&l, mul_sat(n, window), sizeof *w->marks);
+    bool ok = memory_had(&l, e) && windows_draw(&drawn, &like, model, vocabulary, e);
+    for (size_t i = 0, text = 0; ok && i < n; i++) {
+        size_t group = i / EACH, place = group * EACH + windows_turn(group, EACH);
+        if (windows_is_held(held, place)) place += place % EACH ? -1 : 1; /* its neighbour in the group */
+        bool is_drawn = group < groups && i == place;
+        const uint32_t *from = is_drawn ? drawn.ids + group * window : w->ids + text * window;
+        memcpy(mixed.ids + i * window, from, window * sizeof *from);
+        for (size_t t = 0; w->marks && t < window; t++)
+            mixed.marks[i * window + t] =
+                is_drawn ? (forward_mark){(uint32_t)t, weight} : w->marks[text * window + t];
+        text += !is_drawn;
     }
     free(drawn.ids), free(drawn.replaced);
+    if (!ok) return free(mixed.ids), w->marks ? free(mixed.marks) : (void)0, false;
+    free(w->marks);
+    c->text_ids = w->ids, c->drawn = groups;
+    *w = mixed;
     return true;
 }
 
@@ -106,10 +118,10 @@ static bool calibration_read_text(gq_plan *plan, plan_calibration *c, const gq_o
                             : windows_read(&w, &text, &plan->model, vocabulary, &limits, &plan->warnings, e);
     if (!ok) return false;
     free(w.replaced);
+    ok = asked->random || !calibration_does(&c->settings, CALIBRATE_RANDOM) ||
+         calibration_mix_random(c, &w, &plan->model, vocabulary, e);
     c->ids = w.ids, c->marks = w.marks;
-    if (!asked->random && calibration_does(&c->settings, CALIBRATE_RANDOM) &&
-        !calibration_mix_random(&w, &plan->model, vocabulary, e))
-        return false;
+    if (!ok) return false;
     if (!masks_set(&w, &plan->model, vocabulary, MASKS_DRAWN, e)) return false;
     c->targets = w.targets;
     c->job = windows_job(&w);
@@ -292,7 +304,8 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     c->settings.fused = head_of(plan, c).fused;
     c->rounding.digest = calibration_settings_digest(&c->settings);
     if (!c->marks && !c->targets)
-        c->rounding.ids = c->ids, c->rounding.n_ids = c->settings.windows * c->settings.context;
+        c->rounding.ids = c->drawn ? c->text_ids : c->ids,
+        c->rounding.n_ids = (c->job.windows - c->drawn) * c->job.context;
     return true;
 }
 
@@ -300,8 +313,8 @@ void plan_calibration_free(rounding *r) {
     plan_calibration *c = (plan_calibration *)(void *)r;
     forward_model_free(c->model);
     model_scales_free(c->balance.scales);
-    free(c->streams), free(c->ids), free(c->marks), free(c->targets), free(c->text), free(c->steps),
-        free(c->numbers);
+    free(c->streams), free(c->ids), free(c->text_ids), free(c->marks), free(c->targets), free(c->text),
+        free(c->steps), free(c->numbers);
     calibrate_costs_free(&c->costs);
 }
 
@@ -409,7 +422,7 @@ static void calibration_describe(const gq_plan *plan, plan_calibration *c) {
     f->text = c->text, f->steps = c->steps;
     f->arithmetic = matmul_arithmetic_names[c->settings.arithmetic];
     f->context = (uint32_t)c->job.context;
-    f->windows = c->job.windows, f->tokens = forward_job_counted(&c->job);
+    f->windows = c->job.windows - c->drawn, f->tokens = calibration_text_tokens(c);
     f->held_back = calibration_held_most(&c->settings, false) / (c->job.context * c->job.loops);
     f->width = c->settings.width < f->columns ? c->settings.width : f->columns;
     f->windows_at_once = c->share.bounds.batch, f->experts_at_once = c->matrices_at_once;

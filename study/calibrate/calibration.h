@@ -19,6 +19,8 @@ typedef struct plan_calibration {
     forward_model *model;          /* of the plan's input */
     const forward_model **streams; /* the same, once for the original and once per output */
     uint32_t *ids;
+    uint32_t *text_ids;      /* without the windows of random tokens; NULL: there are none of these */
+    size_t drawn;            /* how many there are */
     forward_mark *marks;     /* NULL: all tokens count alike */
     forward_target *targets; /* NULL: no token is masked */
     forward_job job; /* ids, windows, context, threads, memory, extra_bytes; the progress is the run's */
@@ -55,6 +57,11 @@ typedef struct plan_calibration {
 /* The calibration of a plan; NULL: its rounding is another. */
 static inline plan_calibration *plan_calibration_of(const gq_plan *plan) {
     return plan->rounding->facts ? (plan_calibration *)(void *)plan->rounding : NULL;
+}
+
+/* Tokens of the text, without random ones; of conversations, those that count. */
+static inline uint64_t calibration_text_tokens(const plan_calibration *c) {
+    return forward_job_counted(&c->job) - c->drawn * c->job.context;
 }
 
 /* Functions of the rounding (rounding_kind), of a plan that has a calibration. */

@@ -160,7 +160,7 @@ static const model_tensor *widest_of(const gq_plan *plan, plan_calibration *c) {
         const model_tensor *t = plan->model.tensors[i];
         uint64_t used;
         if (!forward_feeds(c->model, t)) continue;
-        double tokens = calibrate_share_met(&plan->model, t, &used) * (double)forward_job_counted(&c->job);
+        double tokens = calibrate_share_met(&plan->model, t, &used) * (double)calibration_text_tokens(c);
         if (!widest || t->ne[0] > widest->ne[0]) widest = t;
         if (tokens / (double)t->ne[0] < fewest) fewest = tokens / (double)t->ne[0];
     }

@@ -13,7 +13,8 @@ const calibrate_step_row calibrate_steps[CALIBRATE_STEPS] = {
     [CALIBRATE_ROUTER] = {"router", "fitted so that tokens keep their experts; errors: experts that change",
                           true},
     [CALIBRATE_ROWS] = {"rows", "rows of queries, keys and values rounded one after another", true},
-    [CALIBRATE_RANDOM] = {"random", "one window in four drawn at random, for texts of other kinds", true},
+    [CALIBRATE_RANDOM] = {"random", "a window of random tokens among every four, for texts of other kinds",
+                          true},
     [CALIBRATE_BALANCE] = {"balance", "columns far from the others scaled, and what they read from", true},
     [CALIBRATE_TRIALS] = {"trials", "scales of each block chosen by what rounding with them leaves", true},
     [CALIBRATE_VALIDATION] =

@@ -84,11 +84,11 @@ static inline size_t windows_turn(size_t group, size_t each) {
     return each - 1 - (size_t)((uint64_t)((uint32_t)group * 1779033703u) * each >> 32);
 }
 
-/* A calibration holds windows back: it does not round by them but checks with them. One window in eight is
- * held back, or the last one where there are fewer than eight. In long texts it is fewer, as HELD_BACK_TOKENS
+/* A calibration holds windows back: it does not round by them but checks with them. One window in ten is
+ * held back, or the last one where there are fewer than ten. In long texts it is fewer, as HELD_BACK_TOKENS
  * tokens tell a matrix's error to a percent or two. */
 enum {
-    HELD_BACK_ONE_IN = 8,
+    HELD_BACK_ONE_IN = 10,
     HELD_BACK_TOKENS = 4096,
 };
 typedef struct windows_held {
