@@ -51,7 +51,7 @@ typedef struct gq_calibration {
     float correction; /* share of earlier layers' errors that is compensated; default: half of what fits the
                          held-out tokens of each matrix, at most T / (T + 3 n) for T tokens and n columns */
     float damp;       /* share of a column's mean square that is added to it; default .01 */
-    float shrink;     /* how far different columns' inputs are taken for independent; default .1 */
+    float shrink;     /* how far different columns' inputs are taken for independent; default .3 */
     uint64_t memory;  /* bytes of memory to stay within; 0: a quarter of the machine's. With little memory
                          rounding gets worse, and the plan warns of it */
     /* Steps that are done, separated by commas: NAME or +NAME adds a step, -NAME takes one away, `all`,

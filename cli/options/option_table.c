@@ -167,7 +167,7 @@ const option_row options[] = {
           "steps to do, or -NAME,...: to leave out"),
     VALUE("correction", 0, "A", SHARE, WORD, calibration.correction, Q, "0 to 1: share of the GPTAQ term"),
     VALUE("damp", 0, "A", SHARE, WORD, calibration.damp, Q, "0 to 1: damping of the Hessian (0.01)"),
-    VALUE("shrink", 0, "A", SHARE, WORD, calibration.shrink, Q, "0 to 1: shrinkage to the diagonal (0.1)"),
+    VALUE("shrink", 0, "A", SHARE, WORD, calibration.shrink, Q, "0 to 1: shrinkage to the diagonal (0.3)"),
     VALUE("arithmetic", 0, "KIND", TEXT, WORD, calibration.arithmetic, Q | B | M,
           "products in float32 or bf16 (fast with AMX)"),
     VALUE("target-size", 0, "SIZE", TARGET_SIZE, WORD, targets, Q | B | COMMON,

@@ -190,7 +190,7 @@ def encode(x, type, importance=None, *, moments=None, damp=None, shrink=None, ef
         result or plain search's, whichever has the smaller error under these moments. Not for types of single numbers,
         such as F16. Takes a time of about columns^3.
     damp: with moments, the share of the mean square that is added to each column's; None: 0.01.
-    shrink: with moments, how far columns are taken for independent of each other, 0 to 1; None: 0.1. Lower damp and
+    shrink: with moments, how far columns are taken for independent of each other, 0 to 1; None: 0.3. Lower damp and
         shrink for many tokens per column, raise them for few.
     effort: "fast", "default" or "best": time spent on the search.
     threads: 0: one per core. The bytes do not depend on it.

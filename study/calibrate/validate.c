@@ -454,6 +454,20 @@ static bool is_better(const validation *v, size_t a, size_t b) {
     return isfinite(mean_of(v, a)) && !(mean_of(v, a) >= mean_of(v, b));
 }
 
+/* Whether variant a is better than b by more than chance: the mean of their paired difference is beyond two of its
+ * standard errors. A few tokens have most of the divergence, and one group of several looks better by them alone. */
+static bool is_surely_better(const validation *v, size_t a, size_t b) {
+    const double *of = v->divergence, sure = 2;
+    size_t n = v->job.windows * v->job.context;
+    double gain = mean_of(v, b) - mean_of(v, a), weights = 0, squares = 0;
+    if (!isfinite(gain)) return is_better(v, a, b);
+    for (size_t i = 0; i < v->positions; i++) {
+        double off = v->weight[i] * (of[(b - 1) * n + i] - of[(a - 1) * n + i] - gain);
+        weights += v->weight[i], squares += off * off;
+    }
+    return gain * weights > sure * sqrt(squares);
+}
+
 /* First all whole variants and those without one group, then, where groups fall back, what is left. */
 static bool decide(validation *v, validation_record *to, gq_error *e) {
     v->n = 3, v->groups[1] = ALL_GROUPS, v->groups[2] = 0;
@@ -465,7 +479,7 @@ static bool decide(validation *v, validation_record *to, gq_error *e) {
         .positions = v->positions, .searched = mean_of(v, 1), .calibrated = mean_of(v, 2)};
     to->written = to->calibrated;
     for (size_t g = 0; g < VALIDATION_GROUPS; g++)
-        if (is_better(v, 3 + g, 2)) to->fallback |= UINT64_C(1) << g;
+        if (is_surely_better(v, 3 + g, 2)) to->fallback |= UINT64_C(1) << g;
     if (!to->fallback && is_better(v, 2, 1)) return true;
     if (to->fallback && to->fallback != ALL_GROUPS) {
         v->n = 4, v->groups[3] = to->fallback;

@@ -4,8 +4,8 @@
  * Every matrix is checked by the error of its own output (round.h), but small errors of matrices that lean on each
  * other can add up to a worse model. So when all layers are rounded, the model is run on the held-out windows with
  * all of its layers as they were written, with all of them encoded by search alone, and with one group of layers
- * after another encoded by search alone. Groups without which the model does better fall back to search; where the
- * rest is not better than search, all layers do.
+ * after another encoded by search alone. Groups without which the model does better, by more than two standard errors
+ * of the difference, fall back to search; where the rest is not better than search, all layers do.
  *
  * The embedding and the output matrix take no part: the check of the latter is of the logits already, and the
  * former has a trial of its own where it is not the output matrix as well (embedding.h). */

@@ -70,7 +70,7 @@ typedef struct moments_settings {
     void (*told)(void *data, double share); /* called as the root is made; NULL: not called */
     void *data;
 } moments_settings;
-#define MOMENTS_DEFAULT ((moments_settings){0.01f, 0.1f, -1, false, NULL, NULL})
+#define MOMENTS_DEFAULT ((moments_settings){0.01f, 0.3f, -1, false, NULL, NULL})
 
 typedef struct moments_factored {
     feedback_hessian *runs; /* of columns: the blocks of the diagonal */
