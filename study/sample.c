@@ -82,7 +82,7 @@ static bool sample_run_model(sampling *s, const gq_plan *plan, const gq_callback
     sweep_plan p = {.text = {.job = s->job, .bounds = forward_bounds_of(&s->job, &model, 1, false)},
                     .models = &model,
                     .n_streams = 1,
-                    .numbers = calibration->numbers,
+                    .numbers = calibration->run.numbers,
                     .n_layers = calibration->facts.layers,
                     .output = true,
                     .drafts = forward_model_drafts(model) > 0,

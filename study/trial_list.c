@@ -15,10 +15,6 @@ static size_t type_to_try(const measured *m) {
     return BUDGET_TYPES;
 }
 
-static bool is_embedding(const trials *t, size_t i) {
-    return t->plan->sources[i].tensor == forward_model_sizes(t->calibration->model)->embedding;
-}
-
 /* Whether tensor i is the output matrix, which needs no trial. */
 static bool trials_is_output(const trials *t, size_t i) {
     const forward_sizes *s = forward_model_sizes(t->calibration->model);
@@ -27,7 +23,7 @@ static bool trials_is_output(const trials *t, size_t i) {
 
 bool trials_in_layer(const trials *t, size_t i, int64_t layer) {
     const model_tensor *tensor = t->plan->sources[i].tensor;
-    if (layer < 0 ? !is_embedding(t, i)
+    if (layer < 0 ? tensor != forward_model_sizes(t->calibration->model)->embedding
                   : trials_is_output(t, i) ||
                         (int64_t)forward_layer_of(t->calibration->model, tensor->name) != layer)
         return false;

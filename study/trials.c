@@ -219,7 +219,7 @@ static bool try_all(trials *t, const forward_bounds *bounds, const gq_callbacks 
     sweep_plan p = {.text = {.job = t->job, .bounds = *bounds},
                     .models = t->models,
                     .n_streams = 1,
-                    .numbers = t->calibration->numbers,
+                    .numbers = t->calibration->run.numbers,
                     .n_layers = t->calibration->facts.layers,
                     .callbacks = callbacks};
     if (seconds->layers > 0) p.logits_work = seconds->head / seconds->layers * layers / head;

@@ -317,20 +317,27 @@ forward_batch *forward_batch_new(const forward_model *m, size_t context, size_t 
     *b = (forward_batch){.model = m, .context = context, .most_windows = windows, .pool = pool};
     scratch r = {.threads = (uint64_t)threads};
     lay_out_batch(b, &r);
-    r.bytes = b->memory = memory_lines(1, r.at, e);
-    if (!b->memory) {
-        forward_batch_free(b);
-        return NULL;
-    }
-    memset(b->memory, 0, r.at);
-    r.at = 0;
-    lay_out_batch(b, &r);
-    forward_batch_windows(b, windows);
-    b->products = matmul_new(m->codecs, pool, e);
-    if (b->products) matmul_set_arithmetic(b->products, m->arithmetic);
-    if (b->products && batch_prepare_parts(b, e)) return b;
+    b->memory = memory_lines(1, r.at, e), b->bytes = forward_batch_bytes(m, context, windows, threads);
+    if (b->memory) memset(b->memory, 0, r.at);
+    if (b->memory && (b->products = matmul_new(m->codecs, pool, e)) && forward_batch_set_model(b, m, e))
+        return b;
     forward_batch_free(b);
     return NULL;
+}
+
+bool forward_batch_set_model(forward_batch *b, const forward_model *m, gq_error *e) {
+    scratch r = {.bytes = b->memory, .threads = (uint64_t)threads_pool_most(b->pool)};
+    *b = (forward_batch){.model = m,
+                         .context = b->context,
+                         .most_windows = b->most_windows,
+                         .pool = b->pool,
+                         .products = b->products,
+                         .memory = b->memory,
+                         .bytes = b->bytes};
+    lay_out_batch(b, &r);
+    forward_batch_windows(b, b->most_windows);
+    matmul_set_arithmetic(b->products, m->arithmetic);
+    return batch_prepare_parts(b, e);
 }
 
 void forward_batch_windows(forward_batch *b, size_t windows) {

@@ -55,6 +55,7 @@ struct forward_batch {
     size_t tokens, stride; /* of the windows there are; stride is that of the temporaries */
     threads_pool *pool;
     matmul *products;
+    uint64_t bytes;       /* forward_batch_bytes of the model that it was made for */
     void *memory;         /* all below */
     float *normed, *part; /* [width][stride]: input of a part of a layer behind a norm, and its output */
     float *work;          /* [rows][stride]: inside a part */

@@ -151,6 +151,8 @@ forward_batch *forward_batch_new(const forward_model *m, size_t context, size_t 
 /* Bytes that it takes, without the hidden states x and what forward_final writes, which are the caller's;
  * UINT64_MAX: more than can be counted. */
 uint64_t forward_batch_bytes(const forward_model *m, size_t context, size_t windows, int threads);
+/* Makes it one of another model with the same kernels, whose batch would take no more memory. */
+bool forward_batch_set_model(forward_batch *b, const forward_model *m, gq_error *e);
 /* Sets the number of windows that calls work on from now on, at most the number it was made for; the last
  * batch of a text has fewer. */
 void forward_batch_windows(forward_batch *b, size_t windows);

@@ -155,11 +155,15 @@ uint64_t forward_layer_memory_bytes(const forward_model *m, uint64_t most) {
     return most ? max(s->layer_least, min(most, add_sat(s->layer_bytes, s->layer_least))) : s->layer_bytes;
 }
 
+void forward_layer_set_model(forward_layer *l, const forward_model *m) {
+    *l = (forward_layer){.model = m, .most = l->most, .memory = l->memory, .memory_bytes = l->memory_bytes};
+}
+
 forward_layer *forward_layer_new(const forward_model *m, uint64_t most, gq_error *e) {
     forward_layer *l = calloc(1, sizeof *l);
     if (!l) return gq_fail_memory(e, sizeof *l), NULL;
-    *l = (forward_layer){
-        .model = m, .most = most, .memory = memory_lines(1, forward_layer_memory_bytes(m, most), e)};
+    *l = (forward_layer){.model = m, .most = most, .memory_bytes = forward_layer_memory_bytes(m, most)};
+    l->memory = memory_lines(1, l->memory_bytes, e);
     if (l->memory) return l;
     forward_layer_free(l);
     return NULL;
@@ -170,7 +174,7 @@ size_t forward_layer_number(const forward_layer *l) { return l->index; }
 static bool layer_place(forward_layer *l, size_t i, bool awaits, gq_error *e) {
     const forward_model *m = l->model;
     uint64_t held[WEIGHT_SLOTS] = {0};
-    *l = (forward_layer){.model = m, .most = l->most, .memory = l->memory};
+    forward_layer_set_model(l, m);
     if (i >= m->sizes.layers)
         return gq_fail(e, "%s: there is no layer %zu, only %zu of them", m->path, i, m->sizes.layers);
     layer_choose_held(&m->layers[i], l->most, held);

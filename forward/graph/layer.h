@@ -8,6 +8,8 @@
  * that they are multiplied. 0: any, so it has all. */
 typedef struct forward_layer forward_layer;
 forward_layer *forward_layer_new(const forward_model *m, uint64_t most, gq_error *e);
+/* Makes it one of another model, whose layers take no more memory; none is read. */
+void forward_layer_set_model(forward_layer *l, const forward_model *m);
 /* Bytes that it takes. */
 uint64_t forward_layer_memory_bytes(const forward_model *m, uint64_t most);
 bool forward_layer_read(forward_layer *l, size_t i, gq_error *e);

@@ -214,6 +214,7 @@ struct forward_layer {
     bool ends_loop; /* see forward_layer_end_loop */
     uint64_t most;  /* bytes that it may take; 0: any */
     uint8_t *memory;
+    uint64_t memory_bytes;
     uint8_t *window; /* of these bytes, for rows that are read when they are multiplied */
     uint64_t window_bytes;
     layer_matrix own[WEIGHT_SLOTS], other[WEIGHT_SLOTS]; /* other: in place of its own where that is wanted */

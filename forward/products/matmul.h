@@ -71,18 +71,22 @@ void matmul_within(matmul *m, int thread, const matmul_product *p);
  * share a core's second cache; the activations of a step are packed once, into panels, and serve all threads.
  * None of these numbers has a bearing on results. */
 enum {
-    TILE_ROWS = 192,     /* a multiple of all kernels' rows */
-    TILE_COLUMNS = 512,  /* a multiple of all types' blocks */
+    TILE_ROWS = 192,    /* a multiple of all kernels' rows */
+    TILE_COLUMNS = 512, /* with as many rows */
+    /* A tile of fewer rows has more columns: outputs, a row of all tokens apart, are read and written once for
+     * each tile of a row. Multiples of all types' blocks. */
+    TILE_MOST_COLUMNS = 1024,
+    TILE_BLOCK = 256,
     TILE_GAP_BYTES = 64, /* rows of a tile shall not share a set of a cache */
-    TILE_STRIDE = TILE_COLUMNS + TILE_GAP_BYTES / sizeof(float),
+    TILE_FLOATS = TILE_ROWS * (TILE_COLUMNS + TILE_GAP_BYTES / sizeof(float)),
     STEP_TOKENS = 2048,
     STEP_FLOATS = STEP_TOKENS * 2048,
     UNITS = 8, /* per thread, so that none waits long for the last one */
 };
 typedef struct matmul_scratch {
-    float floats[TILE_ROWS * TILE_STRIDE]; /* a tile of decoded weights, or a panel of tokens */
+    float floats[TILE_FLOATS]; /* a tile of decoded weights, or a panel of tokens */
 } matmul_scratch;
-_Static_assert((int)TILE_ROWS >= (int)MATMUL_MOST_PANEL, "it holds a panel");
+_Static_assert((int)TILE_ROWS >= (int)MATMUL_MOST_PANEL, "it holds a panel of TILE_COLUMNS");
 
 struct matmul {
     const kernels *level;

@@ -6,7 +6,7 @@
 
 enum { PACKED_COLUMNS = 32 }; /* at once: as many pages as a core finds without a search */
 _Static_assert((int)PACKED_COLUMNS % (int)MATMUL_BF16_GROUP == 0, "groups are packed whole");
-_Static_assert((int)TILE_COLUMNS % (int)MATMUL_BF16_GROUP == 0, "and begin with a tile");
+_Static_assert((int)TILE_BLOCK % (int)MATMUL_BF16_GROUP == 0, "and begin with a tile");
 
 /* Rows of weights, decoded from a column on. */
 typedef struct stored_rows {
@@ -29,6 +29,7 @@ typedef struct matmul_step {
     float *y;
     size_t x_stride, y_stride;
     size_t first_column, columns, first_token, tokens;
+    size_t tile_columns, tile_stride; /* stride: with a gap, so that rows do not share a set of a cache */
     size_t unit_rows, unit_panels;
     size_t panel, bytes,
         packed_columns; /* tokens of a panel; bytes of an element; columns as they are packed */
@@ -47,17 +48,13 @@ static void pack_columns(void *data, size_t i, int) {
                        packed_at(s, panel, column));
 }
 
-/* Elements from a row of a tile to the next: with 64 bytes between them, rows do not share a set of a cache.
- */
-static size_t tile_stride(const matmul_step *s) { return TILE_COLUMNS + TILE_GAP_BYTES / s->bytes; }
-
 static void decode_tile(const matmul_step *s, size_t row, size_t rows, size_t column, size_t columns,
                         float *tile) {
     const product_kernels *by = s->m->by;
     stored_rows from = rows_from(s->m, s->w, row);
-    float decoded[TILE_COLUMNS];
+    float decoded[TILE_MOST_COLUMNS];
     char *to = (char *)tile;
-    for (size_t r = 0; r < rows; r++, to += tile_stride(s) * s->bytes) {
+    for (size_t r = 0; r < rows; r++, to += s->tile_stride * s->bytes) {
         float *x = by->rounds ? decoded : (float *)(void *)to;
         from.decode(from.first + r * from.bytes, s->first_column + column, x, columns);
         if (by->rounds) by->round(decoded, columns, 0, to);
@@ -73,10 +70,10 @@ static void multiply_unit(void *data, size_t i, int thread) {
     size_t first = i % along * s->unit_panels, end = min(panels, first + s->unit_panels);
     size_t token = s->first_token + first * s->panel,
            tokens = min((end - first) * s->panel, s->tokens - first * s->panel);
-    for (size_t column = 0; column < s->columns; column += TILE_COLUMNS) {
-        size_t columns = min(TILE_COLUMNS, s->columns - column);
+    for (size_t column = 0; column < s->columns; column += s->tile_columns) {
+        size_t columns = min(s->tile_columns, s->columns - column);
         decode_tile(s, row, rows, column, columns, tile);
-        s->m->by->multiply(&(product_tile){.w = {tile, tile_stride(s), 1},
+        s->m->by->multiply(&(product_tile){.w = {tile, s->tile_stride, 1},
                                            .x = packed_at(s, first, column),
                                            .x_step = s->packed_columns * s->panel,
                                            .panel = s->panel,
@@ -91,11 +88,20 @@ static void multiply_unit(void *data, size_t i, int thread) {
     }
 }
 
+/* Cuts the step's columns into tiles of about one width. Returns the rows of one. */
+static size_t lay_out_tiles(matmul_step *s) {
+    size_t tiles = ceil_div(s->columns, TILE_MOST_COLUMNS);
+    s->tile_columns = round_up(ceil_div(s->columns, tiles), TILE_BLOCK);
+    s->tile_stride = s->tile_columns + TILE_GAP_BYTES / s->bytes;
+    size_t rows = TILE_FLOATS * sizeof(float) / (s->tile_stride * s->bytes);
+    return min(TILE_ROWS, rows - rows % s->m->by->rows);
+}
+
 /* Rows are shared out; tokens, too, where rows are few, although their weights are then decoded twice. */
 static void run_step(matmul_step *s) {
     size_t threads = (size_t)threads_pool_most(s->m->pool), panels = ceil_div(s->tokens, s->panel);
-    size_t share = ceil_div(s->w->rows, threads * UNITS);
-    s->unit_rows = threads == 1 ? TILE_ROWS : min(TILE_ROWS, max(48, ceil_div(share, 12) * 12));
+    size_t share = ceil_div(s->w->rows, threads * UNITS), most = lay_out_tiles(s);
+    s->unit_rows = threads == 1 ? most : min(most, max(48, ceil_div(share, 12) * 12));
     size_t row_units = ceil_div(s->w->rows, s->unit_rows);
     s->unit_panels = threads == 1 ? panels : max(1, panels * row_units / (threads * UNITS / 2));
     s->unit_panels = max(1, min(panels, s->unit_panels));

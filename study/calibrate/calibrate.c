@@ -5,7 +5,7 @@
 
 #include "base/safe_file.h"
 #include "quantize/run/results.h"
-#include "study/calibrate/calibration_job.h"
+#include "study/calibrate/calibration.h"
 #include "study/calibrate/calibrator.h"
 #include "study/calibrate/validate.h"
 
@@ -193,26 +193,26 @@ typedef struct calibrate_call {
 
 static bool calibrate_call_ranks(const gq_plan *plan, bool written, size_t finished, gq_error *e) {
     calibrate_call call = {!written, finished};
-    return comm_broadcast(plan_calibration_of(plan)->share.comm, &call, sizeof call, e);
+    return comm_broadcast(plan_calibration_of(plan)->run.text.comm, &call, sizeof call, e);
 }
 
 /* Ranks besides the first do their share. */
 static bool calibrate_follow(const gq_plan *plan, const gq_callbacks *callbacks, gq_error *e) {
     const plan_calibration *calibration = plan_calibration_of(plan);
     calibrate_call call;
-    calibration_job of;
+    calibrate_job job = calibration->run;
     checkpoint saved = {.fd = -1};
     threads_count threads;
-    if (!calibration->share.comm) return true;
-    if (!comm_broadcast(calibration->share.comm, &call, sizeof call, e)) return false;
+    if (!job.text.comm) return true;
+    if (!comm_broadcast(job.text.comm, &call, sizeof call, e)) return false;
     if (!call.works) return true;
-    bool ok = calibration_job_new(&of, plan, e) &&
-              checkpoint_join(&saved, plan->outputs[0].shards[0].path, &calibration->head, call.finished, e);
     char *folder = safe_file_folder(plan->outputs[0].shards[0].path);
-    of.job.store = (rounding_store){write_nothing, read_nothing, sync_nothing, NULL};
-    of.job.keeps.folder = folder;
-    ok = ok && calibrator_run(&of.job, &saved, callbacks, &threads, e);
-    checkpoint_close(&saved), calibration_job_free(&of);
+    job.store = (rounding_store){write_nothing, read_nothing, sync_nothing, NULL};
+    job.keeps.folder = folder;
+    bool ok =
+        checkpoint_join(&saved, plan->outputs[0].shards[0].path, &calibration->head, call.finished, e) &&
+        calibrator_run(&job, &saved, callbacks, &threads, e);
+    checkpoint_close(&saved);
     free(folder);
     return ok;
 }
@@ -222,22 +222,20 @@ static bool calibrate_into(const gq_plan *plan, const rounding_store *store, boo
                            gq_results *results, const gq_callbacks *callbacks, checkpoint *saved,
                            gq_error *e) {
     const char *why = NULL;
-    calibration_job of;
+    calibrate_job job = plan_calibration_of(plan)->run;
     threads_count threads = {.error = 0};
-    bool listed = calibration_job_new(&of, plan, e);
     char *folder = safe_file_folder(plan->outputs[0].shards[0].path);
-    of.job.store = *store, of.job.keeps.folder = folder;
+    job.store = *store, job.keeps.folder = folder;
     bool ok =
-        listed && open_saved(saved, plan, &of.job, written, &why, e) &&
+        open_saved(saved, plan, &job, written, &why, e) &&
         (!why || warnings_add(&results->warnings, e, "an unfinished calibration for %s starts afresh: %s",
                               plan->outputs[0].path, why));
     ok = ok && calibrate_call_ranks(plan, written, saved->finished, e) &&
-         (written || calibrator_run(&of.job, saved, callbacks, &threads, e));
+         (written || calibrator_run(&job, saved, callbacks, &threads, e));
     warnings_add_threads(&results->warnings, threads, NULL);
-    if (listed && saved->fd >= 0 && saved->finished &&
-        !tell_results(plan, saved, &of.job, results, ok ? e : NULL))
+    if (saved->fd >= 0 && saved->finished && !tell_results(plan, saved, &job, results, ok ? e : NULL))
         ok = false;
-    calibration_job_free(&of), free(folder);
+    free(folder);
     return ok;
 }
 
@@ -264,10 +262,6 @@ static void calibrate_close_kept(rounding_kept *kept) {
     *kept = (rounding_kept){0};
 }
 
-static double calibrate_seconds_left(const rounding *r) {
-    return calibration_seconds_left((const plan_calibration *)(const void *)r);
-}
-
 static gq_step calibrate_step_at(const rounding *r, size_t i) {
     const plan_calibration *c = (const plan_calibration *)(const void *)r;
     return (gq_step){.name = calibrate_steps[i].name,
@@ -283,9 +277,9 @@ const rounding_kind rounding_by_calibration = {.size = sizeof(plan_calibration),
                                                .bound = plan_bound_calibration,
                                                .announce = plan_announce_calibration,
                                                .agree = plan_agree_calibration,
-                                               .forecast = calibration_cost,
+                                               .forecast = plan_cost_calibration,
                                                .clear = plan_calibration_free,
-                                               .seconds_left = calibrate_seconds_left,
+                                               .seconds_left = plan_calibration_seconds_left,
                                                .run = calibrate_run,
                                                .remove_kept = calibrate_remove_kept,
                                                .close_kept = calibrate_close_kept,

@@ -18,13 +18,16 @@
 #include "forward/graph/draft/draft.h"
 #include "forward/graph/experts/experts.h"
 #include "forward/products/matmul.h"
+#include "mixes/mixes.h"
 #include "quantize/plan/identity.h"
 #include "quantize/plan/paths.h"
 #include "quantize/plan/target/lattice.h"
 #include "study/calibrate/calibration_memory.h"
 #include "study/calibrate/embedding.h"
+#include "study/calibrate/operations.h"
 #include "study/calibrate/record.h"
 #include "study/inputs/factor.h"
+#include "study/sweep/forecast.h"
 #include "study/sweep/masks.h"
 #include "study/sweep/memory_budget.h"
 #include "study/sweep/sweep.h"
@@ -137,12 +140,12 @@ static bool calibration_read_text(gq_plan *plan, plan_calibration *c, const gq_o
 static bool warn_of_machine(gq_plan *plan, const plan_calibration *c, gq_error *e) {
     enum { MIB = 1 << 20 };
     uint64_t has = memory_budget_machine();
-    return c->asked || c->share.bounds.peak <= has ||
+    return c->asked || c->run.text.bounds.peak <= has ||
            warnings_add(
                &plan->warnings, e,
                "calibration takes %llu MiB, and this machine has %llu MiB; with a limit for the memory "
                "it rounds fewer columns together and takes less",
-               (unsigned long long)(c->share.bounds.peak / MIB), (unsigned long long)(has / MIB));
+               (unsigned long long)(c->run.text.bounds.peak / MIB), (unsigned long long)(has / MIB));
 }
 
 static bool warn_of_text(gq_plan *plan, const plan_calibration *c, gq_error *e) {
@@ -178,10 +181,10 @@ static text_share take_share(const plan_calibration *c, size_t n, const gq_optio
 
 /* Gives this rank its share of the windows, which are read. */
 static void calibration_share(plan_calibration *c, const gq_options *options) {
-    c->ranks = 1, c->share = take_share(c, c->job.windows, options);
-    c->ahead = (text_share){.job = c->job};
-    if (c->settings.ahead) c->ahead = take_share(c, c->settings.ahead, options);
-    c->ahead.job.loops = 1;
+    c->ranks = 1, c->run.text = take_share(c, c->job.windows, options);
+    c->run.ahead = (text_share){.job = c->job};
+    if (c->settings.ahead) c->run.ahead = take_share(c, c->settings.ahead, options);
+    c->run.ahead.job.loops = 1;
 }
 
 /* Looks for a file that rank 0 has just made. */
@@ -211,15 +214,15 @@ void plan_clean_calibration(const gq_plan *plan, size_t output, bool own) {
  * Choosing types for a target may take hours before that output is begun. dry_run: nothing is made. */
 static bool calibration_check_folder(const gq_plan *plan, const plan_calibration *c, bool dry_run,
                                      gq_error *e) {
-    if (gq_comm_ranks(c->share.comm) == 1 || dry_run) return true;
+    if (gq_comm_ranks(c->run.text.comm) == 1 || dry_run) return true;
     char *probe = probe_path(plan);
     bool ok = probe || gq_fail_memory(e, strlen(plan->outputs[0].path)),
-         is_first = comm_is_first(c->share.comm);
+         is_first = comm_is_first(c->run.text.comm);
     int fd = ok && is_first ? safe_file_renew(probe) : -1;
     if (ok && is_first && fd < 0) ok = gq_fail(e, "cannot write %s: %s", probe, strerror(errno));
     /* The others look between two meetings. */
-    ok = ok && comm_meet(c->share.comm, e) && (is_first || look_for_probe(c->share.comm, probe, e)) &&
-         comm_meet(c->share.comm, e);
+    ok = ok && comm_meet(c->run.text.comm, e) && (is_first || look_for_probe(c->run.text.comm, probe, e)) &&
+         comm_meet(c->run.text.comm, e);
     if (fd >= 0) close(fd), unlink(probe);
     free(probe);
     return ok;
@@ -248,14 +251,14 @@ static checkpoint_head head_of(const gq_plan *plan, const plan_calibration *c) {
 static bool calibration_list_layers(const gq_plan *plan, plan_calibration *c, gq_error *e) {
     const forward_sizes *sizes = forward_model_sizes(c->model);
     size_t n = 0;
-    c->facts.layers = sizes->layers;
+    c->facts.layers = c->run.n_layers = sizes->layers;
     if (!plan->layers.n) return true;
-    c->numbers = calloc(sizes->layers, sizeof *c->numbers);
-    if (!c->numbers) return gq_fail_memory(e, sizes->layers * sizeof *c->numbers);
+    uint64_t *numbers = calloc(sizes->layers, sizeof *numbers);
+    if (!(c->run.numbers = numbers)) return gq_fail_memory(e, sizes->layers * sizeof *numbers);
     for (size_t layer = 0; layer < sizes->layers; layer++)
         for (size_t i = 0; i < plan->layers.n; i++)
-            if (plan->layers.kept[i] == forward_block_of(c->model, layer)) c->numbers[n++] = layer;
-    c->facts.layers = n;
+            if (plan->layers.kept[i] == forward_block_of(c->model, layer)) numbers[n++] = layer;
+    c->facts.layers = c->run.n_layers = n;
     return true;
 }
 
@@ -272,9 +275,9 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     const char *caution = matmul_arithmetic_caution(calibration_arithmetic(&c->settings), plan->kernels);
     if (caution && !warnings_add(&plan->warnings, e, "%s", caution)) return false;
     c->facts.size = sizeof c->facts;
-    c->streams = calloc(plan->n_outputs + 1, sizeof *c->streams);
-    if (!c->streams) return gq_fail_memory(e, (plan->n_outputs + 1) * sizeof *c->streams);
-    for (size_t i = 0; i <= plan->n_outputs; i++) c->streams[i] = c->model;
+    const forward_model **streams = calloc(plan->n_outputs + 1, sizeof *streams);
+    if (!(c->run.streams = streams)) return gq_fail_memory(e, (plan->n_outputs + 1) * sizeof *streams);
+    for (size_t i = 0; i <= plan->n_outputs; i++) streams[i] = c->model;
     c->asked = asked->memory, c->resident = memory_budget_taken();
     const model_tensor *factored = c->model ? forward_factored(c->model) : NULL;
     if (factored)
@@ -313,9 +316,10 @@ void plan_calibration_free(rounding *r) {
     plan_calibration *c = (plan_calibration *)(void *)r;
     forward_model_free(c->model);
     model_scales_free(c->balance.scales);
-    free(c->streams), free(c->ids), free(c->text_ids), free(c->marks), free(c->targets), free(c->text),
-        free(c->steps), free(c->numbers);
-    calibrate_costs_free(&c->costs);
+    free(c->ids), free(c->text_ids), free(c->marks), free(c->targets), free(c->text), free(c->steps);
+    free((void *)c->run.streams), free((void *)c->run.numbers), free((void *)c->run.tensors),
+        free((void *)c->run.outputs);
+    calibrate_costs_free(&c->run.costs);
 }
 
 /* ---- tensors ---- */
@@ -329,7 +333,7 @@ static bool calibrates_embedding(const gq_plan *plan, size_t tensor) {
     const plan_calibration *c = plan_calibration_of(plan);
     return calibration_does(&c->settings, CALIBRATE_EMBEDDING) &&
            plan->sources[tensor].tensor == forward_model_sizes(c->model)->embedding &&
-           (c->ahead.all_windows || embedding_is_routed(c->model, c->numbers, c->facts.layers));
+           (c->run.ahead.all_windows || embedding_is_routed(c->model, c->run.numbers, c->facts.layers));
 }
 
 static bool is_calibrated(const gq_plan *plan, size_t output, size_t tensor) {
@@ -425,19 +429,35 @@ static void calibration_describe(const gq_plan *plan, plan_calibration *c) {
     f->windows = c->job.windows - c->drawn, f->tokens = calibration_text_tokens(c);
     f->held_back = calibration_held_most(&c->settings, false) / (c->job.context * c->job.loops);
     f->width = c->settings.width < f->columns ? c->settings.width : f->columns;
-    f->windows_at_once = c->share.bounds.batch, f->experts_at_once = c->matrices_at_once;
-    uint64_t ahead = calibration_runs_ahead(plan, c) && c->ahead.bounds.in_file ? c->ahead.bounds.states : 0;
-    uint64_t beside = mul_sat(add_sat(c->keeps.file, ahead), (uint64_t)c->ranks);
+    f->windows_at_once = c->run.text.bounds.batch, f->experts_at_once = c->run.matrices_at_once;
+    uint64_t ahead =
+        calibration_runs_ahead(plan, c) && c->run.ahead.bounds.in_file ? c->run.ahead.bounds.states : 0;
+    uint64_t beside = mul_sat(add_sat(c->run.keeps.file, ahead), (uint64_t)c->ranks);
     f->disk = add_sat(checkpoint_bytes(&c->head, c->records), max(beside, c->validation_states));
-    f->inputs_memory = c->keeps.memory, f->inputs_disk = c->keeps.file;
-    f->states_in_file = c->share.bounds.in_file;
+    f->inputs_memory = c->run.keeps.memory, f->inputs_disk = c->run.keeps.file;
+    f->states_in_file = c->run.text.bounds.in_file;
     f->tokens_advised = (uint64_t)(ENOUGH / f->per_column * (double)f->tokens);
+}
+
+/* Gives the run the plan's tensors and outputs. */
+static bool calibration_list_tensors(const gq_plan *plan, plan_calibration *c, gq_error *e) {
+    model_facts facts = model_facts_of(plan->model.kv, plan->model.n_kv, NULL, 0); /* as the model is run */
+    const model_tensor **tensors = calloc(plan->n_tensors + 1, sizeof *tensors);
+    const gq_tensor **outputs = calloc(plan->n_outputs, sizeof *outputs);
+    c->run.tensors = tensors, c->run.outputs = outputs;
+    if (!tensors || !outputs) return gq_fail_memory(e, plan->n_tensors * sizeof *tensors);
+    for (size_t i = 0; i < plan->n_tensors; i++) tensors[i] = plan->sources[i].tensor;
+    for (size_t o = 0; o < plan->n_outputs; o++) outputs[o] = plan->outputs[o].tensors;
+    c->run.n_tensors = plan->n_tensors, c->run.n_outputs = plan->n_outputs;
+    c->run.file = &plan->model, c->run.kernels = plan->kernels, c->run.encoding = &plan->settings;
+    c->run.settings = &c->settings, c->run.experts_used = (uint64_t)mix_experts_used(&facts);
+    return true;
 }
 
 bool plan_bound_calibration(gq_plan *plan, gq_error *e) {
     plan_calibration *c = plan_calibration_of(plan);
     c->head = head_of(plan, c), c->records = calibration_record_bytes(plan, c);
-    if (!calibration_bound(plan, c, e)) return false;
+    if (!calibration_list_tensors(plan, c, e) || !calibration_bound(plan, c, e)) return false;
     calibration_describe(plan, c);
     size_t o = 0;
     while (o < plan->n_outputs && !plan_any_calibrated(plan, &plan->outputs[o])) o++;
@@ -487,31 +507,59 @@ bool plan_announce_calibration(gq_plan *plan, const gq_options *options, bool wh
     return ok;
 }
 
+/* ---- time ---- */
+
+bool plan_cost_calibration(gq_plan *plan, bool measures, const gq_callbacks *callbacks, gq_error *e) {
+    plan_calibration *c = plan_calibration_of(plan);
+    gq_calibration_facts *f = &c->facts;
+    calibrate_costs *costs = &c->run.costs;
+    calibrate_costs_free(costs);
+    f->work = calibrate_work(&c->run);
+    bool is_short = f->work < FORECAST_LEAST_WORK,
+         measured = measures && !is_short && calibrate_costs_measure(&c->run, callbacks, costs);
+    if (!measured) calibrate_costs_guess(&c->run, costs);
+    if (!costs->tensors) return gq_fail_memory(e, plan->n_outputs * plan->n_tensors * sizeof *costs->tensors);
+    double left = 1 - (double)f->layers_finished / (double)f->layers;
+    f->seconds_expected = measured ? plan_calibration_seconds_left(plan->rounding) + left * costs->plain
+                          : measures && is_short ? FORECAST_LEAST_SECONDS
+                                                 : 0;
+    c->run.seconds_expected = f->seconds_expected;
+    return true;
+}
+
+double plan_calibration_seconds_left(const rounding *r) {
+    const plan_calibration *c = (const plan_calibration *)(const void *)r;
+    const calibrate_costs *costs = &c->run.costs;
+    size_t done = c->facts.layers_finished;
+    return calibrate_costs_begin(costs, costs->n_steps) - (done ? calibrate_costs_begin(costs, done) : 0) +
+           costs->validation;
+}
+
 /* ---- ranks: what all agree on ---- */
 
 bool plan_agree_calibration(gq_plan *plan, gq_error *e) {
     plan_calibration *c = plan_calibration_of(plan);
-    if (!c->share.comm) return true;
+    if (!c->run.text.comm) return true;
     gq_calibration_facts *f = &c->facts;
     checkpoint_head first = c->head;
-    uint64_t batch = c->share.bounds.batch, ahead = c->ahead.bounds.batch,
+    uint64_t batch = c->run.text.bounds.batch, ahead = c->run.ahead.bounds.batch,
              most[] = {f->memory, f->states_in_file, f->layers_finished};
-    if (!comm_broadcast(c->share.comm, &first, sizeof first, e)) return false;
+    if (!comm_broadcast(c->run.text.comm, &first, sizeof first, e)) return false;
     if (memcmp(&first, &c->head, sizeof first) != 0)
         return gq_fail(e, "rank %d has another model, text, options or build than rank 0",
-                       gq_comm_rank(c->share.comm));
-    if (!comm_least(c->share.comm, &c->matrices_at_once, e) || !comm_least(c->share.comm, &batch, e) ||
-        !comm_least(c->share.comm, &ahead, e) ||
-        !comm_most(c->share.comm, most, sizeof most / sizeof *most, e) ||
-        !sweep_agree_layer(c->share.comm, c->share.read_once, &c->share.bounds.layer, e) ||
-        !sweep_agree_layer(c->share.comm, c->share.read_once, &c->ahead.bounds.layer, e))
+                       gq_comm_rank(c->run.text.comm));
+    if (!comm_least(c->run.text.comm, &c->run.matrices_at_once, e) ||
+        !comm_least(c->run.text.comm, &batch, e) || !comm_least(c->run.text.comm, &ahead, e) ||
+        !comm_most(c->run.text.comm, most, sizeof most / sizeof *most, e) ||
+        !sweep_agree_layer(c->run.text.comm, c->run.text.read_once, &c->run.text.bounds.layer, e) ||
+        !sweep_agree_layer(c->run.text.comm, c->run.text.read_once, &c->run.ahead.bounds.layer, e))
         return false;
-    c->share.bounds.batch = c->share.idle ? 1 : batch;
-    c->ahead.bounds.batch = c->ahead.idle ? 1 : ahead;
+    c->run.text.bounds.batch = c->run.text.idle ? 1 : batch;
+    c->run.ahead.bounds.batch = c->run.ahead.idle ? 1 : ahead;
     f->windows_at_once = batch;
-    f->experts_at_once = c->matrices_at_once * (uint64_t)(f->experts_at_once > 1 ? c->ranks : 1);
+    f->experts_at_once = c->run.matrices_at_once * (uint64_t)(f->experts_at_once > 1 ? c->ranks : 1);
     f->memory = most[0], f->states_in_file = most[1], f->layers_finished = most[2];
     f->ranks = (uint32_t)c->ranks,
-    f->rank_windows = windows_share(c->share.comm, c->job.windows, c->job.context, 1);
+    f->rank_windows = windows_share(c->run.text.comm, c->job.windows, c->job.context, 1);
     return true;
 }

@@ -15,30 +15,23 @@
 enum { SAMPLE_TOKENS = 8192 };
 
 typedef struct plan_calibration {
-    rounding rounding;             /* what the plan sees of it; first */
-    forward_model *model;          /* of the plan's input */
-    const forward_model **streams; /* the same, once for the original and once per output */
+    rounding rounding;    /* what the plan sees of it; first */
+    forward_model *model; /* of the plan's input */
     uint32_t *ids;
     uint32_t *text_ids;      /* without the windows of random tokens; NULL: there are none of these */
     size_t drawn;            /* how many there are */
     forward_mark *marks;     /* NULL: all tokens count alike */
     forward_target *targets; /* NULL: no token is masked */
     forward_job job; /* ids, windows, context, threads, memory, extra_bytes; the progress is the run's */
-    /* This rank's windows of it; one without any has the first one, which counts nowhere. Bounds are those of
-     * 1 + outputs streams of the model. */
-    text_share share;
-    size_t taped; /* windows, of all loops, whose pairs a rank keeps at a time */
-    int ranks;    /* 1 while what decides bytes is computed */
-    /* A run of the original ahead, of some of the windows; its memory is within that of the rest. */
-    text_share ahead;
-    uint64_t *numbers;             /* in the model, of the layers that are run; NULL: all are */
+    /* What the calibrator is given. Its text has this rank's windows, its bounds are those of 1 + outputs
+     * streams; the memory of its run ahead is within that of the rest. The store and the folder for what
+     * probes keep are set when it runs. */
+    calibrate_job run;
+    size_t taped;                  /* windows, of all loops, whose pairs a rank keeps at a time */
+    int ranks;                     /* 1 while what decides bytes is computed */
     calibration_settings settings; /* what decides bytes */
     uint64_t extra_bytes;          /* bytes for moments, factors, held-back activations, blocks of a layer */
-    uint64_t matrices_at_once;     /* experts whose moments fit beside each other */
-    uint64_t validation_bytes;     /* of the process, besides the streams that are validated (validate.h) */
-    uint64_t validation_states;    /* bytes of these streams' states in a file; 0: they are in memory */
-    probe_cache_plan keeps;        /* results of probes; without the folder */
-    bool reads_blocks;             /* calibrate_job has it */
+    uint64_t validation_states;    /* bytes of validated streams' states in a file; 0: they are in memory */
     uint64_t asked;                /* bytes of memory asked for; 0: no limit */
     uint64_t resident;        /* bytes that the process had when the calibration was opened, before anything
                                  was measured; decides no bytes */
@@ -50,7 +43,6 @@ typedef struct plan_calibration {
     char *text;               /* its name; NULL: drawn at random */
     char *steps;              /* names of the settings' steps */
     balance_scales balance;   /* that the plan's input is read with */
-    calibrate_costs costs;    /* of the run's pieces (calibration_job.h); empty: not computed yet */
     gq_calibration_facts facts;
 } plan_calibration;
 
@@ -72,6 +64,13 @@ bool plan_bound_calibration(gq_plan *plan, gq_error *e);
 /* Warns that an earlier run's layers will be continued, or why not. whole: that run has finished all files,
  * and only names may be missing. */
 bool plan_announce_calibration(gq_plan *plan, const gq_options *options, bool whole, gq_error *e);
+/* Fills the run's costs, and the work that its facts have. measures: by timing a sample, for a second or some
+ * (study/calibrate/costs.h); then the facts have the seconds that layers take which are left to do, or 0
+ * where that cannot be told. Otherwise, and where it cannot be told, by the speed of a usual processor.
+ * callbacks: told that it measures. */
+bool plan_cost_calibration(gq_plan *plan, bool measures, const gq_callbacks *callbacks, gq_error *e);
+/* Returns the seconds of these costs that are left to do, in layers and before them. */
+double plan_calibration_seconds_left(const rounding *r);
 void plan_calibration_free(rounding *r);
 
 /* The number in the model of the i-th layer that is run. */

@@ -32,7 +32,7 @@ static const uint64_t DECIDING_MEMORY = 12ull << 30;
 
 bool calibration_runs_ahead(const gq_plan *plan, const plan_calibration *c) {
     const model_tensor *embedding = forward_model_sizes(c->model)->embedding;
-    for (size_t i = 0; c->ahead.all_windows && i < plan->n_tensors; i++)
+    for (size_t i = 0; c->run.ahead.all_windows && i < plan->n_tensors; i++)
         for (size_t o = 0; plan->sources[i].tensor == embedding && o < plan->n_outputs; o++)
             if (plan->outputs[o].tensors[i].calibrated) return true;
     return false;
@@ -132,7 +132,7 @@ static const tensor_type *largest_type(const kernels *k) {
  * with the least of a layer. */
 static uint64_t peak_with(const plan_calibration *c, const forward_job *job, size_t outputs, size_t windows,
                           bool in_parts) {
-    return forward_peak_in_file(job, c->streams, outputs + 1, windows, in_parts);
+    return forward_peak_in_file(job, c->run.streams, outputs + 1, windows, in_parts);
 }
 
 /* Whether moments of the width that c->settings has fit the deciding memory, beside the least of a layer and
@@ -170,7 +170,7 @@ static const model_tensor *widest_of(const gq_plan *plan, plan_calibration *c) {
 
 void calibration_set_width(const gq_plan *plan, plan_calibration *c) {
     const model_tensor *widest = widest_of(plan, c);
-    c->job.memory = c->share.job.memory = comm_memory(c->share.comm, memory_budget_of(c->asked));
+    c->job.memory = c->run.text.job.memory = comm_memory(c->run.text.comm, memory_budget_of(c->asked));
     c->deciding_memory = c->asked ? c->asked : DECIDING_MEMORY;
     c->settings.width = SIZE_MAX;
     if (!widest || width_fits(plan, c, widest)) return;
@@ -221,22 +221,22 @@ static uint64_t layer_squares_bytes(const gq_plan *plan, const plan_calibration 
 
 /* The validation has blocks of a layer in memory, and encodes rows of it; its peak comes behind all else. */
 static uint64_t validation_peak(const gq_plan *plan, plan_calibration *c) {
-    forward_job held = c->share.job;
+    forward_job held = c->run.text.job;
     forward_bounds bounds;
     uint64_t blocks = 0, rows = 0;
     held.windows = calibration_held(&c->settings).n;
     held.loops = 1, held.probes = false, held.batch_tokens = 0;
     if (!validation_is_done(&c->settings)) return 0;
     for (size_t o = 0; o < plan->n_outputs; o++)
-        blocks = max(blocks, layer_blocks_bytes(plan, &plan->outputs[o], c->reads_blocks));
+        blocks = max(blocks, layer_blocks_bytes(plan, &plan->outputs[o], c->run.reads_blocks));
     for (size_t i = 0; i < plan->n_tensors; i++)
         rows = max(
             rows, mul_sat(plan->sources[i].tensor->ne[0], CODEC_MOST_LANES * (sizeof(float) + STORED_BYTES)));
     uint64_t figures = mul_sat(held.windows * held.context, (VALIDATION_STREAMS + 1) * sizeof(double));
-    c->validation_bytes = add_sat(
+    c->run.validation_bytes = add_sat(
         add_sat(blocks, mul_sat(2, layer_squares_bytes(plan, c))), /* the record, and what is taken of it */
         add_sat(mul_sat(rows, (uint64_t)held.threads), add_sat(figures, c->resident)));
-    held.extra_bytes = c->validation_bytes;
+    held.extra_bytes = c->run.validation_bytes;
     validation_streams(&held, c->model, VALIDATION_STREAMS, &bounds);
     c->validation_states = bounds.in_file ? bounds.states : 0;
     return bounds.peak;
@@ -247,9 +247,9 @@ static needs needs_of(const gq_plan *plan, const plan_calibration *c) {
     for (size_t o = 0; o < plan->n_outputs; o++) {
         for (size_t i = 0; i < plan->n_tensors; i++)
             if (plan->outputs[o].tensors[i].calibrated)
-                add_site(&n, plan, c, &c->share.job, plan->sources[i].tensor,
+                add_site(&n, plan, c, &c->run.text.job, plan->sources[i].tensor,
                          tensor_type_of(plan->outputs[o].tensors[i].to), c->job.threads);
-        n.blocks = max(n.blocks, layer_blocks_bytes(plan, &plan->outputs[o], c->reads_blocks));
+        n.blocks = max(n.blocks, layer_blocks_bytes(plan, &plan->outputs[o], c->run.reads_blocks));
     }
     /* Of tensors at hand or in the record, which may have room for as much again, and in what the checkpoint writes. */
     n.blocks = add_sat(n.blocks, mul_sat(3, layer_squares_bytes(plan, c)));
@@ -261,87 +261,91 @@ static needs needs_of(const gq_plan *plan, const plan_calibration *c) {
  * side may not fit where the memory ends, so the file has room for these besides. */
 static void bound_keeps(const gq_plan *plan, plan_calibration *c) {
     model_facts facts = model_facts_of(plan->model.kv, plan->model.n_kv, NULL, 0);
-    probe_cache_plan *k = &c->keeps;
-    uint64_t tokens = mul_sat(mul_sat(c->share.job.windows, c->share.job.context),
-                              forward_job_loops(&c->share.job)),
-             left =
-                 c->share.bounds.peak < c->share.job.memory ? c->share.job.memory - c->share.bounds.peak : 0;
+    probe_cache_plan *k = &c->run.keeps;
+    uint64_t tokens = mul_sat(mul_sat(c->run.text.job.windows, c->run.text.job.context),
+                              forward_job_loops(&c->run.text.job)),
+             left = c->run.text.bounds.peak < c->run.text.job.memory
+                        ? c->run.text.job.memory - c->run.text.bounds.peak
+                        : 0;
     *k = (probe_cache_plan){.folder = NULL};
     probe_cache_sizes(c->model, (uint64_t)mix_experts_used(&facts), k->token_bytes);
     uint64_t each = add_sat(k->token_bytes[0], k->token_bytes[1]), all = mul_sat(each, tokens);
-    if (all == UINT64_MAX || c->share.bounds.peak == UINT64_MAX) return;
+    if (all == UINT64_MAX || c->run.text.bounds.peak == UINT64_MAX) return;
     k->memory = min(all, left);
     if (k->memory < all) {
         char *folder = safe_file_folder(plan->outputs[0].shards[0].path);
         uint64_t room = folder ? probe_cache_room(folder) / (uint64_t)c->ranks : 0;
         k->file =
-            min(add_sat(all - k->memory, mul_sat(each, c->share.bounds.batch * c->share.job.context)), room);
+            min(add_sat(all - k->memory, mul_sat(each, c->run.text.bounds.batch * c->run.text.job.context)),
+                room);
         free(folder);
     }
-    c->share.bounds.peak += k->memory;
+    c->run.text.bounds.peak += k->memory;
 }
 
 /* Sets what one matrix at a time needs. */
 static needs needs_with(const gq_plan *plan, plan_calibration *c) {
     needs n = needs_of(plan, c);
-    c->extra_bytes = needs_sum(&n, c->job.threads), c->matrices_at_once = 1;
-    c->share.job.extra_bytes = add_sat(c->extra_bytes, c->resident);
+    c->extra_bytes = needs_sum(&n, c->job.threads), c->run.matrices_at_once = 1;
+    c->run.text.job.extra_bytes = add_sat(c->extra_bytes, c->resident);
     return n;
 }
 
 /* Without the blocks a whole layer has come to fit: it gets a window for reading them, at its own expense. */
 static void bound_window(plan_calibration *c) {
     const forward_sizes *s = forward_model_sizes(c->model);
-    c->share.bounds.layer = add_sat(s->layer_bytes, s->layer_least);
-    c->share.bounds.peak = add_sat(c->share.bounds.peak, s->layer_least);
-    uint64_t over = c->share.bounds.peak - min(c->share.bounds.peak, c->share.job.memory);
+    c->run.text.bounds.layer = add_sat(s->layer_bytes, s->layer_least);
+    c->run.text.bounds.peak = add_sat(c->run.text.bounds.peak, s->layer_least);
+    uint64_t over = c->run.text.bounds.peak - min(c->run.text.bounds.peak, c->run.text.job.memory);
     over = min(over, s->layer_bytes);
-    c->share.bounds.layer -= over, c->share.bounds.peak -= over;
+    c->run.text.bounds.layer -= over, c->run.text.bounds.peak -= over;
 }
 
 /* Bounds with batches of at most so many tokens. Whole batches come before experts beside each other, which
  * only take another probe each time, and these before states in memory. Returns the least that is needed. */
 static uint64_t bound_batches(const gq_plan *plan, plan_calibration *c, size_t tokens) {
-    c->job.batch_tokens = c->share.job.batch_tokens = c->ahead.job.batch_tokens = tokens;
-    c->reads_blocks = false;
+    c->job.batch_tokens = c->run.text.job.batch_tokens = c->run.ahead.job.batch_tokens = tokens;
+    c->run.reads_blocks = false;
     needs n = needs_with(plan, c);
     size_t outputs = plan->n_outputs;
-    bool in_parts = peak_with(c, &c->share.job, outputs, 1, false) > c->share.job.memory;
-    if (in_parts && c->ranks == 1) c->reads_blocks = true, n = needs_with(plan, c);
-    uint64_t least = peak_with(c, &c->share.job, outputs, 1, in_parts),
-             whole = peak_with(c, &c->share.job, outputs, forward_job_batch(&c->share.job), in_parts);
-    if (n.one && whole < c->share.job.memory) {
-        uint64_t more = (c->share.job.memory - whole) / n.one;
+    bool in_parts = peak_with(c, &c->run.text.job, outputs, 1, false) > c->run.text.job.memory;
+    if (in_parts && c->ranks == 1) c->run.reads_blocks = true, n = needs_with(plan, c);
+    uint64_t least = peak_with(c, &c->run.text.job, outputs, 1, in_parts),
+             whole = peak_with(c, &c->run.text.job, outputs, forward_job_batch(&c->run.text.job), in_parts);
+    if (n.one && whole < c->run.text.job.memory) {
+        uint64_t more = (c->run.text.job.memory - whole) / n.one;
         if (more >= n.several) more = n.several - 1;
-        c->matrices_at_once += more;
-        c->extra_bytes += more * n.one, c->share.job.extra_bytes += more * n.one;
+        c->run.matrices_at_once += more;
+        c->extra_bytes += more * n.one, c->run.text.job.extra_bytes += more * n.one;
     }
-    c->share.bounds = forward_bounds_of(&c->share.job, c->streams, plan->n_outputs + 1, false);
-    if (c->reads_blocks && !c->share.bounds.layer) bound_window(c);
+    c->run.text.bounds = forward_bounds_of(&c->run.text.job, c->run.streams, plan->n_outputs + 1, false);
+    if (c->run.reads_blocks && !c->run.text.bounds.layer) bound_window(c);
     return least;
 }
 
 bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e) {
     uint64_t so_much;
     size_t tokens = 2 * forward_batch_tokens(c->model);
-    c->ranks = gq_comm_ranks(c->share.comm),
-    c->taped = c->ranks > 1 ? c->share.job.windows * forward_job_loops(&c->share.job) : 0;
+    c->ranks = gq_comm_ranks(c->run.text.comm),
+    c->taped = c->ranks > 1 ? c->run.text.job.windows * forward_job_loops(&c->run.text.job) : 0;
     do so_much = bound_batches(plan, c, tokens /= 2);
-    while ((c->share.bounds.batch < forward_job_batch(&c->share.job) ||
-            c->share.bounds.peak > c->share.job.memory) &&
+    while ((c->run.text.bounds.batch < forward_job_batch(&c->run.text.job) ||
+            c->run.text.bounds.peak > c->run.text.job.memory) &&
            tokens > FORWARD_BATCH_TOKENS);
-    if (c->share.idle) c->share.bounds.in_file = false;
+    if (c->run.text.idle) c->run.text.bounds.in_file = false;
     bound_keeps(plan, c);
-    c->ahead.job.memory = c->share.job.memory, c->ahead.job.extra_bytes = c->share.job.extra_bytes;
-    c->ahead.bounds = forward_bounds_of(&c->ahead.job, c->streams, 1, false);
-    c->facts.memory = max(c->share.bounds.peak, calibration_runs_ahead(plan, c) ? c->ahead.bounds.peak : 0);
+    c->run.ahead.job.memory = c->run.text.job.memory,
+    c->run.ahead.job.extra_bytes = c->run.text.job.extra_bytes;
+    c->run.ahead.bounds = forward_bounds_of(&c->run.ahead.job, c->run.streams, 1, false);
+    c->facts.memory =
+        max(c->run.text.bounds.peak, calibration_runs_ahead(plan, c) ? c->run.ahead.bounds.peak : 0);
     c->facts.memory = max(c->facts.memory, validation_peak(plan, c));
     c->facts.memory = max(c->facts.memory, memory_budget_peak());
-    if (c->share.bounds.peak == UINT64_MAX)
+    if (c->run.text.bounds.peak == UINT64_MAX)
         return gq_fail(e, "%s: is too large to be calibrated: its memory cannot be counted",
                        plan_input(plan));
     uint64_t machine = memory_budget_machine(),
              limit = c->asked ? c->asked : min(machine, max(machine / 4, DECIDING_MEMORY));
-    return c->share.bounds.peak <= comm_memory(c->share.comm, limit) ||
-           memory_budget_fail(c->share.comm, limit, " to calibrate with", c->job.context, so_much, e);
+    return c->run.text.bounds.peak <= comm_memory(c->run.text.comm, limit) ||
+           memory_budget_fail(c->run.text.comm, limit, " to calibrate with", c->job.context, so_much, e);
 }

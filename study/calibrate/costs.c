@@ -34,8 +34,6 @@ static bool is_tried(const calibrate_job *j, size_t i) {
            embedding_is_tried(j->streams[0], j->numbers, j->n_layers, j->text.job.context);
 }
 
-static double cost_sum(const calibrate_cost *c) { return c->gather + c->factor + c->round; }
-
 /* The number of the layer, or of the block behind all layers, that has a tensor; -1: none. */
 static int64_t layer_of(const calibrate_job *j, size_t i) {
     size_t layer = forward_layer_of(j->streams[0], j->tensors[i]->name);
@@ -48,7 +46,8 @@ static void costs_add_output(const calibrate_job *j, size_t o, calibrate_costs *
     const forward_sizes *sizes = forward_model_sizes(j->streams[0]);
     size_t first = (forward_job_loops(&j->text.job) - 1) * sizes->blocks;
     for (size_t i = 0; i < j->n_tensors; i++) {
-        double seconds = cost_sum(&to->tensors[o * j->n_tensors + i]);
+        const calibrate_cost *c = &to->tensors[o * j->n_tensors + i];
+        double seconds = c->gather + c->factor + c->round;
         int64_t block = layer_of(j, i);
         if (!operations_calibrated(j, o, i))
             to->plain += seconds;

@@ -233,10 +233,6 @@ bool rows_new(matrix_rows *r, const round_task *t, bool calibrated, gq_error *e)
 
 /* ---- rows ---- */
 
-static uint64_t rows_first_element(const matrix_rows *r, uint64_t row) {
-    return (r->task->matrix * r->tensor->ne[1] + row) * r->columns;
-}
-
 chain_span rows_span(const matrix_rows *r, size_t i) {
     uint64_t first = i * SPAN_ROWS, left = r->n_rows - first;
     return r->metrics->n ? r->chains.spans[i] : (chain_span){first, min(left, SPAN_ROWS), NULL};
@@ -272,7 +268,7 @@ size_t rows_count(const matrix_rows *r) { return rows_of_spans(r, r->span, r->sp
 static bool span_read(const matrix_rows *r, const chain_span *s, gq_error *e) {
     const calibrate_job *of = r->task->of;
     strip_encoder with = {.kernels = of->kernels, .type = r->to};
-    uint64_t element = rows_first_element(r, s->first);
+    uint64_t element = (r->task->matrix * r->tensor->ne[1] + s->first) * r->columns;
     size_t n = s->rows * r->columns, row = rows_place(r, s);
     float *x = r->x + row * r->columns;
     if (!strip_read_decoded(of->kernels, of->file, r->tensor, element, n,

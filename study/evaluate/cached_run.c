@@ -22,6 +22,8 @@ typedef struct cached_run_state {
     content_sum *contents; /* per runner */
     size_t *missing;       /* numbers of the runners whose scores are not kept, but for the original */
     size_t n_missing;
+    runner *runners; /* cached_group has both */
+    model_scores *models;
     bool has_original;
     score_cache scores;
     state_cache states;
@@ -90,38 +92,30 @@ static size_t cached_group_size(const cached_run_state *k) {
     return copies > 1 ? (size_t)copies : 1;
 }
 
-/* A run of the original and some of the missing copies, with arrays of its own. */
-typedef struct cached_group {
-    side_by_side s;
-    scores to;
-} cached_group;
-
-static bool cached_group_fill(const cached_run_state *k, size_t first, size_t n, cached_group *g,
-                              gq_error *e) {
-    runner *runners = calloc(n + 1, sizeof *runners);
-    g->s = k->all, g->to = *k->to;
-    g->s.logits_work = k->logits_work;
-    g->to.models = calloc(n + 1, sizeof *g->to.models);
-    g->s.runners = runners, g->s.n = g->to.n_models = n + 1;
-    if (!runners || !g->to.models) return gq_fail_memory(e, (n + 1) * sizeof *runners);
-    for (size_t i = 0; i <= n; i++) {
-        size_t from = i ? k->missing[first + i - 1] : 0;
-        runners[i] = k->all.runners[from], g->to.models[i] = k->to->models[from];
-    }
-    return true;
+/* A run of the original and of so many missing copies from the first-th on. Arrays have the missing copies
+ * one behind another, and the original takes the place before a group's first, whose copy is done. */
+static side_by_side cached_group(cached_run_state *k, size_t first, size_t n) {
+    side_by_side s = k->all;
+    k->runners[first] = k->all.runners[0], k->models[first] = k->to->models[0];
+    s.runners = k->runners + first, s.n = n + 1;
+    s.logits_work = k->logits_work, s.states = k->states.fd >= 0 ? &k->states : NULL;
+    return s;
 }
 
-static void cached_group_free(cached_group *g) {
-    free((void *)g->s.runners), free(g->to.models);
-    *g = (cached_group){.to.n = 0};
+static bool cached_list_missing(cached_run_state *k, gq_error *e) {
+    k->runners = calloc(k->n_missing + 1, sizeof *k->runners);
+    k->models = calloc(k->n_missing + 1, sizeof *k->models);
+    if (!k->runners || !k->models) return gq_fail_memory(e, (k->n_missing + 1) * sizeof *k->runners);
+    for (size_t i = 0; i < k->n_missing; i++)
+        k->runners[i + 1] = k->all.runners[k->missing[i]], k->models[i + 1] = k->to->models[k->missing[i]];
+    return true;
 }
 
 /* Keeps the scores of a group. Where that fails, those of the others are not kept either. */
 static bool cached_add_group(cached_run_state *k, size_t first, size_t n, gq_error *e) {
     gq_error why = {0};
-    for (size_t i = 0; k->keeps && i <= n; i++) {
+    for (size_t i = k->has_original; k->keeps && i <= n; i++) {
         size_t of = i ? k->missing[first + i - 1] : 0;
-        if (!i && k->has_original) continue;
         k->keeps = score_cache_add(&k->scores, &k->contents[of], &k->to->models[of], &why);
     }
     k->has_original = true;
@@ -129,54 +123,40 @@ static bool cached_add_group(cached_run_state *k, size_t first, size_t n, gq_err
 }
 
 /* Measures all that is to be run, as if it were one run. */
-static bool cached_forecast(cached_run_state *k, double *seconds, gq_error *e) {
-    cached_group all = {.to.n = 0};
-    bool ok = cached_group_fill(k, 0, k->n_missing, &all, e);
-    if (ok) side_by_side_forecast(&all.s);
-    double whole = ok ? side_by_side_work(&all.s) : 0;
-    all.s.states = k->states.fd >= 0 ? &k->states : NULL;
-    if (ok && whole > 0) *seconds = all.s.seconds_expected * side_by_side_work(&all.s) / whole;
-    k->logits_work = all.s.logits_work;
-    cached_group_free(&all);
-    return ok;
+static void cached_forecast(cached_run_state *k, double *seconds) {
+    side_by_side all = cached_group(k, 0, k->n_missing), afresh = all;
+    afresh.states = NULL;
+    side_by_side_forecast(&afresh);
+    k->logits_work = all.logits_work = afresh.logits_work;
+    double whole = side_by_side_work(&afresh);
+    if (whole > 0) *seconds = afresh.seconds_expected * side_by_side_work(&all) / whole;
 }
 
-/* Returns the work of all groups. */
-static bool cached_work(const cached_run_state *k, size_t at_once, double *work, gq_error *e) {
-    bool ok = true;
-    state_cache later = k->states; /* the first group makes them */
-    size_t n;
-    for (size_t first = 0; ok && (!first || first < k->n_missing); first += max(1, n)) {
-        cached_group g = {.to.n = 0};
-        n = min(at_once, k->n_missing - first);
-        ok = cached_group_fill(k, first, n, &g, e);
-        g.s.states = k->states.fd >= 0 ? &later : NULL;
-        if (ok) *work += side_by_side_work(&g.s);
-        later.whole = true;
-        cached_group_free(&g);
-    }
-    return ok;
+/* Returns the work of all groups, each of which but the first adds logits of the original. */
+static double cached_work(cached_run_state *k, size_t groups) {
+    state_cache whole = {.whole = true};
+    side_by_side all = cached_group(k, 0, k->n_missing), again = all;
+    again.n = 1, again.states = &whole;
+    return side_by_side_work(&all) + (double)(groups - 1) * side_by_side_work(&again);
 }
 
 static bool cached_run_groups(cached_run_state *k, double seconds_expected, gq_error *e) {
-    double work = 0, done = 0, started = clock_seconds();
-    size_t at_once = cached_group_size(k), n;
-    bool ok = cached_work(k, at_once, &work, e);
+    size_t at_once = cached_group_size(k), groups = max(1, ceil_div(k->n_missing, at_once));
+    double work = cached_work(k, groups), done = 0, started = clock_seconds();
     if (seconds_expected > 0) { /* by which what is left counts from here on, beside what checksums took */
         k->job.expected = started - k->job.relay.started + seconds_expected;
         k->job.own = seconds_expected, k->job.before = k->job.spent, k->job.all = k->job.spent + k->job.own;
     }
-    for (size_t first = 0; ok && (!first || first < k->n_missing); first += max(1, n)) {
-        cached_group g = {.to.n = 0};
-        n = min(at_once, k->n_missing - first);
-        ok = cached_group_fill(k, first, n, &g, e);
-        g.s.states = k->states.fd >= 0 ? &k->states : NULL;
-        g.s.work = work, g.s.done = done, g.s.started = started, g.s.seconds_expected = seconds_expected;
-        if (ok) done += side_by_side_work(&g.s);
-        ok = ok && side_by_side_run(&g.s, &g.to, k->warnings, e) && cached_add_group(k, first, n, e);
-        cached_group_free(&g);
+    for (size_t g = 0; g < groups; g++) {
+        size_t first = g * at_once, n = min(at_once, k->n_missing - first);
+        side_by_side s = cached_group(k, first, n);
+        scores to = *k->to;
+        to.models = k->models + first, to.n_models = n + 1;
+        s.work = work, s.done = done, s.started = started, s.seconds_expected = seconds_expected;
+        done += side_by_side_work(&s);
+        if (!side_by_side_run(&s, &to, k->warnings, e) || !cached_add_group(k, first, n, e)) return false;
     }
-    return ok;
+    return true;
 }
 
 bool cached_run(const cached_run_request *r, scores *to, double *seconds_expected, warning_list *warnings,
@@ -188,11 +168,11 @@ bool cached_run(const cached_run_request *r, scores *to, double *seconds_expecte
     if (ok && !k.keeps)
         for (size_t i = 1; i < r->all->n; i++) k.missing[k.n_missing++] = i;
     bool runs = k.n_missing || !k.has_original;
-    ok = ok && (!runs || !k.keeps || cached_open_states(&k, e)) &&
-         (!runs || !r->forecast || cached_forecast(&k, seconds_expected, e)) &&
-         (!runs || cached_run_groups(&k, *seconds_expected, e));
+    ok = ok && (!runs || !k.keeps || cached_open_states(&k, e)) && (!runs || cached_list_missing(&k, e));
+    if (ok && runs && r->forecast) cached_forecast(&k, seconds_expected);
+    ok = ok && (!runs || cached_run_groups(&k, *seconds_expected, e));
     if (ok) job_progress_end(&k.job);
     state_cache_close(&k.states), score_cache_close(&k.scores);
-    free(k.contents), free(k.missing);
+    free(k.contents), free(k.missing), free(k.runners), free(k.models);
     return ok;
 }

@@ -223,10 +223,6 @@ static void cache_get_flags(const uint8_t *from, bool *flags, size_t n) {
     }
 }
 
-static bool cache_is_of(const gguf_header *h, const char *of) {
-    return model_kv_is_text(gguf_header_find(h, OF), of);
-}
-
 /* Takes over the pairs of a file. false: there is none that holds scores. */
 static bool score_cache_read(score_cache *k) {
     gq_file file;
@@ -256,7 +252,7 @@ bool score_cache_open(score_cache *k, const char *path, const char *of, size_t p
              (files_begin_with(path, OF)
                   ? gq_fail(e, "%s holds scores, and is damaged: remove it, and they are made anew", path)
                   : gq_fail(e, "%s is there and holds no scores; they need a name of their own", path));
-    if (ok && !cache_is_of(k->header, of)) {
+    if (ok && !model_kv_is_text(gguf_header_find(k->header, OF), of)) {
         gguf_header_free(k->header);
         k->header = gguf_header_new(e);
         ok = k->header && gguf_header_set_string(k->header, OF, of, e) && score_cache_write(k, e);

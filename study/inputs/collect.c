@@ -134,14 +134,13 @@ typedef struct parcel_site {
     uint64_t matrices, features, routed;
 } parcel_site;
 
-static uint64_t node_bytes(const collected_site *s) { return (1 + s->features) * sizeof(uint64_t); }
-
 static uint64_t parcel_bytes(const collection *c) {
     uint64_t n = 0;
     for (size_t i = 0; i < c->n; i++) {
         const collected_site *s = &c->sites[i];
         n += sizeof(parcel_site) + (counts_of(s) + s->matrices) * sizeof(uint64_t);
-        for (size_t m = 0; m < s->matrices; m++) n += s->folds[m].n * node_bytes(s);
+        for (size_t m = 0; m < s->matrices; m++)
+            n += s->folds[m].n * (1 + s->features) * sizeof(uint64_t);
     }
     return n;
 }

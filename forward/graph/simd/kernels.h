@@ -149,9 +149,29 @@ typedef struct recurrence_kernels {
     void (*forget)(const forgetting_task *t);
 } recurrence_kernels;
 
+/* Running sums of one model for a group of positions (forward/stream/kld.h), which are the lanes. */
+enum { KLD_POSITIONS = 32 };
+typedef struct kld_sums {
+    double max[KLD_POSITIONS];
+    double sum[KLD_POSITIONS];   /* of e^(z - max) */
+    double cross[KLD_POSITIONS]; /* of e^(z - max) (z - w), where z and max are the base model's */
+    double right[KLD_POSITIONS]; /* the right token's logit */
+    int64_t top[KLD_POSITIONS];
+} kld_sums;
+/* Adds a tile of the vocabulary to the first n positions' sums but `right`: tokens from `first` on, of which
+ * model m has position t's r-th at logits[m][r * stride + at + t]. */
+typedef struct kld_task {
+    kld_sums *to; /* per model, the base model first */
+    size_t models, n, at, stride;
+    uint32_t first, rows;
+    const float *const *logits;
+} kld_task;
+typedef void kld_adds(const kld_task *k);
+
 typedef struct forward_kernels {
     const element_kernels *elements;
     const recurrence_kernels *recurrence;
+    kld_adds *add_kld;
 } forward_kernels;
 
 /* Returns the functions of the same ISA level as k. */

@@ -4,5 +4,7 @@
 
 extern const element_kernels LEVEL(element_kernels);
 extern const recurrence_kernels LEVEL(recurrence_kernels);
+extern kld_adds LEVEL(kld_add);
 extern const forward_kernels LEVEL(forward_kernels);
-const forward_kernels LEVEL(forward_kernels) = {&LEVEL(element_kernels), &LEVEL(recurrence_kernels)};
+const forward_kernels LEVEL(forward_kernels) = {&LEVEL(element_kernels), &LEVEL(recurrence_kernels),
+                                                LEVEL(kld_add)};
