@@ -20,8 +20,8 @@
 #include "bench/turns.h"
 #include "forward/products/matmul.h"
 #include "forward/products/product.h"
-#include "study/inputs/factor.h"
-#include "study/inputs/moments.h"
+#include "study/inputs/cholesky.h"
+#include "study/inputs/hessian.h"
 
 enum { TOKENS = 512, MOST_ROWS = 1 << 16 };
 
@@ -95,8 +95,8 @@ static feedback_task pass_task(const bench_pass *p, int thread) {
     return (feedback_task){.kernels = k,
                            .type = type,
                            .effort = (codec_effort)effort,
-                           .moments = p->runs,
-                           .n_moments = p->n_runs,
+                           .hessian = p->runs,
+                           .n_hessians = p->n_runs,
                            .columns = p->s->n,
                            .scratch = p->rooms + (size_t)thread * p->room,
                            .sweeps = sweeps,
@@ -150,7 +150,7 @@ static double pass_seconds(const bench_site *s, const feedback_hessian *runs, si
     return took;
 }
 
-static void print_passes(bench_site *s, const moments_factored *f, const char *const names[2]) {
+static void print_passes(bench_site *s, const cholesky *f, const char *const names[2]) {
     double n = (double)s->n, row = n * n * (double)rows;
     float correction = f->runs->correction;
     print_rate(s, names[0], pass_seconds(s, f->runs, f->n_runs), 5 * row);
@@ -159,13 +159,13 @@ static void print_passes(bench_site *s, const moments_factored *f, const char *c
     f->runs->correction = correction;
 }
 
-static moments *measure_moments(bench_site *s, matmul_arithmetic arithmetic, const char *what) {
+static hessian *measure_moments(bench_site *s, matmul_arithmetic arithmetic, const char *what) {
     gq_error e;
     double n = (double)s->n;
-    moments *m = moments_new(k, (moments_shape){s->n, s->n, true, 0, 0, arithmetic}, pool, &e);
+    hessian *m = hessian_new(k, (hessian_shape){s->n, s->n, true, 0, 0, arithmetic}, pool, &e);
     if (!m) exit(1);
     double start = feedback_seconds();
-    for (int i = 0; i < 2; i++) moments_add(m, s->x, TOKENS, s->y, TOKENS, TOKENS);
+    for (int i = 0; i < 2; i++) hessian_add(m, s->x, TOKENS, s->y, TOKENS, TOKENS);
     print_rate(s, what, feedback_seconds() - start, 2 * TOKENS * 3 * n * n);
     return m;
 }
@@ -173,21 +173,21 @@ static moments *measure_moments(bench_site *s, matmul_arithmetic arithmetic, con
 static void measure_width(size_t n) {
     gq_error e;
     if (heads && rows > n) exit((fprintf(stderr, "bench-feedback: more rows than columns\n"), 2));
-    moments_factored f;
+    cholesky f;
     bench_site s = {n, random_activations(n * TOKENS, 1), random_activations(n * TOKENS, 1),
                     random_activations(n * n, 0.05f), 0};
     double columns = (double)n, start;
     s.product = product_seconds(s.w, s.y, n);
-    moments_free(measure_moments(&s, MATMUL_BF16, "moments, bf16"));
-    moments *m = measure_moments(&s, MATMUL_FLOAT32, "moments");
+    hessian_free(measure_moments(&s, MATMUL_BF16, "hessian, bf16"));
+    hessian *m = measure_moments(&s, MATMUL_FLOAT32, "hessian");
     start = feedback_seconds();
-    if (!moments_factor(m, MOMENTS_DEFAULT, &f, &e) || !f.n_runs) exit(1);
+    if (!cholesky_factor(m, HESSIAN_DEFAULT, &f, &e) || !f.n_runs) exit(1);
     print_rate(&s, "root", feedback_seconds() - start, columns * columns * columns / 3);
-    moments_free(m);
+    hessian_free(m);
     print_passes(&s, &f, (const char *[]){"pass, two streams", "pass, one stream"});
-    moments_round(&f, MATMUL_BF16, pool);
+    cholesky_round(&f, MATMUL_BF16, pool);
     print_passes(&s, &f, (const char *[]){"pass in bf16, two streams", "pass in bf16, one stream"});
-    moments_factored_free(&f);
+    cholesky_free(&f);
     free(s.x), free(s.y), free(s.w);
 }
 

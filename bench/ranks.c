@@ -14,7 +14,7 @@
 #include "codec/feedback.h"
 #include "codec/tile.h"
 #include "quantize/gquant.h"
-#include "study/inputs/moments.h"
+#include "study/inputs/hessian.h"
 #include "tests/support/ranks.h"
 
 typedef struct counted {
@@ -42,8 +42,8 @@ static void count_feedback(const feedback_task *t, const float *x, size_t rows, 
     (void)x, (void)sums;
     memset(blocks, 0, bytes);
     if (t->unswept) memset(t->unswept, 0, bytes);
-    for (size_t i = 0; mine && i < t->n_moments; i++) {
-        double columns = (double)t->moments[i].columns;
+    for (size_t i = 0; mine && i < t->n_hessians; i++) {
+        double columns = (double)t->hessian[i].columns;
         mine->rounding += (double)rows * columns * columns * (1 + 2. * t->sweeps);
     }
 }
@@ -75,11 +75,11 @@ const kernels *__wrap_kernels_select(void) {
     return &own;
 }
 
-bool __real_moments_factor(moments *m, moments_settings settings, moments_factored *f, gq_error *e);
-bool __wrap_moments_factor(moments *m, moments_settings settings, moments_factored *f, gq_error *e);
-bool __wrap_moments_factor(moments *m, moments_settings settings, moments_factored *f, gq_error *e) {
+bool __real_cholesky_factor(hessian *m, hessian_settings settings, cholesky *f, gq_error *e);
+bool __wrap_cholesky_factor(hessian *m, hessian_settings settings, cholesky *f, gq_error *e);
+bool __wrap_cholesky_factor(hessian *m, hessian_settings settings, cholesky *f, gq_error *e) {
     in_root = true;
-    bool ok = __real_moments_factor(m, settings, f, e);
+    bool ok = __real_cholesky_factor(m, settings, f, e);
     in_root = false;
     return ok;
 }

@@ -3,7 +3,7 @@
  * inputs are correlated.
  *
  * A row w becomes q so that (q - t) H (q - t)^T is small. H = E[y y^T] is the Hessian, the second-moment
- * matrix of the inputs y that the quantized matrix receives (damped, study/inputs/factor.h). t = w + a w D
+ * matrix of the inputs y that the quantized matrix receives (damped, study/inputs/cholesky.h). t = w + a w D
  * H^-1 is the row that fits best, D = E[(x - y) y^T], x the inputs in the base model: asymmetric calibration,
  * the term of GPTAQ (Li et al. 2025, arXiv:2504.02692) and Qronos (arXiv:2505.11695), of which the factor a
  * takes a share. With H = R R^T, R the upper triangular Cholesky factor, the loss is the sum over columns c
@@ -94,8 +94,8 @@ typedef struct feedback_task {
     uint32_t type; /* of which these have steps */
     codec_effort effort;
     int sweeps;                      /* passes of coordinate descent */
-    const feedback_hessian *moments; /* of runs of columns, one after another; together they are all */
-    size_t n_moments;
+    const feedback_hessian *hessian; /* of runs of columns, one after another; together they are all */
+    size_t n_hessians;
     size_t columns;                /* whole blocks of the type */
     void *scratch;                 /* feedback_bytes, aligned to 64; each thread its own */
     size_t first_row, matrix_rows; /* where P is given: the first row's number in the matrix, a multiple of

@@ -10,7 +10,7 @@
  * failure. */
 bool sample_windows(text_windows *kept, forward_job *j, const forward_job *all, size_t n, gq_error *e);
 
-/* Runs the original model. *inputs is the caller's to free, and empty on failure. */
+/* Runs the base model. *inputs is the caller's to free, and empty on failure. */
 bool sample_run(const gq_plan *plan, model_inputs *inputs, const gq_callbacks *callbacks, gq_error *e);
 
 /* n: trials that this process does. windows: of the text that each runs on. measures: else the rates are

@@ -98,7 +98,7 @@ static bool row_power(const trials *t, size_t output, uint32_t row, double *powe
     return true;
 }
 
-/* The tensor that makes the logits, where its harm is wanted: the model's, or a block's own. */
+/* The tensor that makes the logits, where its KLD increase is wanted: the model's, or a block's own. */
 static size_t wanted_output(const trials *t, const forward_model *m) {
     size_t i = 0;
     const forward_sizes *s = forward_model_sizes(m);
@@ -135,7 +135,7 @@ static bool add_distances(void *data, size_t first_window, size_t windows, const
     return true;
 }
 
-/* Stream 0 is the original's, and the trials of a block run by turns on its states. */
+/* Stream 0 is the base model's, and the trials of a block run by turns on its states. */
 static bool use_coarse_block(void *data, size_t stream, forward_layer *l, bool is_done, gq_error *e) {
     trials *t = data;
     if (stream == 0) return true;
@@ -145,8 +145,8 @@ static bool use_coarse_block(void *data, size_t stream, forward_layer *l, bool i
     return true;
 }
 
-/* Adds the harm of the output matrix by the logits of a pass. */
-static void add_output_harm(trials *t) {
+/* Adds the KLD increase of the output matrix by the logits of a pass. */
+static void add_output_increase(trials *t) {
     const trial_pass *p = &t->pass;
     double factor = forward_model_sizes(p->model)->logit_factor;
     if (p->output < t->plan->n_tensors && p->surprise > 0 && isfinite(p->surprise))
@@ -182,17 +182,17 @@ bool trials_find_figures(trials *t, gq_error *e) {
         forward_stream_draft(t->sweep.streams[0], block);
         ok = find_figures(t, e);
         forward_stream_draft(t->sweep.streams[0], NULL);
-        if (ok) add_output_harm(t);
+        if (ok) add_output_increase(t);
     }
     t->pass = (trial_pass){.model = m, .output = wanted_output(t, m)};
     t->pass.n = trials_of_block(t, NULL, &t->pass.first);
     return ok && find_figures(t, e);
 }
 
-/* ---- harm ---- */
+/* ---- KLD increase ---- */
 
 /* Sets the nats per relative squared error of a trial's tensors: the same for each. */
-static void set_trial_harm(const trials *t, const trial *of, double places) {
+static void set_trial_increase(const trials *t, const trial *of, double places) {
     double mean = of->divergence / places, error = 0;
     for (size_t k = 0; k < of->n; k++) {
         const measured *m = &t->found[of->tensor[k]];
@@ -202,9 +202,9 @@ static void set_trial_harm(const trials *t, const trial *of, double places) {
         if (t->found[of->tensor[k]].weighted > 0) t->found[of->tensor[k]].harm = fmax(mean, 0) / error;
 }
 
-/* Takes over the harm of a trial's tensor of the same name where that layer is nearer than those so far. */
-static void take_nearer_harm(const trials *t, const trial *of, const model_block *own, uint64_t *nearest,
-                             double *harm) {
+/* Takes over the KLD increase of a trial's tensor of the same name where that layer is nearer than those so far. */
+static void take_nearer_increase(const trials *t, const trial *of, const model_block *own, uint64_t *nearest,
+                                 double *harm) {
     model_block other;
     for (size_t k = 0; k < of->n; k++) {
         const measured *tried = &t->found[of->tensor[k]];
@@ -218,7 +218,7 @@ static void take_nearer_harm(const trials *t, const trial *of, const model_block
 
 /* A layer without a trial uses the result of the nearest layer's tensor of the same name, but not that of a prediction
  * block, whose logits are others. */
-static void spread_harm(const trials *t) {
+static void spread_increase(const trials *t) {
     for (size_t i = 0; i < t->plan->n_tensors; i++) {
         model_block own;
         uint64_t nearest = UINT64_MAX;
@@ -226,13 +226,13 @@ static void spread_harm(const trials *t) {
             continue;
         double harm = t->found[i].harm;
         for (size_t k = 0; k < t->n && !t->tried[k].block; k++)
-            take_nearer_harm(t, &t->tried[k], &own, &nearest, &harm);
+            take_nearer_increase(t, &t->tried[k], &own, &nearest, &harm);
         t->found[i].harm = harm;
     }
 }
 
-void trials_set_harm(trials *t) {
-    for (size_t i = 0; i < t->n; i++) set_trial_harm(t, &t->tried[i], t->pass.places);
-    add_output_harm(t);
-    spread_harm(t);
+void trials_set_kld_increase(trials *t) {
+    for (size_t i = 0; i < t->n; i++) set_trial_increase(t, &t->tried[i], t->pass.places);
+    add_output_increase(t);
+    spread_increase(t);
 }

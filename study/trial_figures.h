@@ -1,4 +1,4 @@
-/* Tensors of a trial in their coarse types, what its logits are from the original's, and the harm that follows from it. */
+/* Tensors of a trial in their coarse types, what its logits are from the base model's, and the KLD increase that follows from it. */
 #pragma once
 
 #include "study/trial_list.h"
@@ -14,4 +14,4 @@ void trial_restore(const trials *t, trial *of, forward_layer *l);
  * are run here, then of all others. */
 bool trials_find_figures(trials *t, gq_error *e);
 /* Sets `harm` of all that was tried and of what counts as such a tensor. */
-void trials_set_harm(trials *t);
+void trials_set_kld_increase(trials *t);

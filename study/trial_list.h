@@ -17,12 +17,12 @@ enum { TRIAL_TENSORS = 3 };
 typedef struct trial {
     size_t n, tensor[TRIAL_TENSORS], type[TRIAL_TENSORS]; /* types: of budget_types */
     const forward_model *block; /* the prediction block that has them, and makes the logits; NULL: a layer */
-    forward_stream *stream;     /* NULL: it is a block's, which reads the original's states */
+    forward_stream *stream;     /* NULL: it is a block's, which reads the base model's states */
     uint8_t *blocks[TRIAL_TENSORS]; /* in the coarse types, while they are used */
     double divergence;              /* sum over places */
 } trial;
 
-/* What is compared: logits of the model, or of one of its prediction blocks, of the original and of trials. */
+/* What is compared: logits of the model, or of one of its prediction blocks, of the base model and of trials. */
 typedef struct trial_pass {
     const forward_model *model;
     size_t first, n; /* its trials */
@@ -39,7 +39,7 @@ typedef struct trials {
     forward_job job;
     text_windows sampled;
     const forward_model **models; /* of the streams */
-    sweep sweep;                  /* of the original's stream */
+    sweep sweep;                  /* of the base model's stream */
     forward_stream **streams;     /* that one and the trials' */
     trial *tried;                 /* those of prediction blocks are the last */
     size_t n, begun;              /* trials, and those whose layer has come */

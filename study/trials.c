@@ -1,13 +1,13 @@
 /* Finds by trial how much the error of each tensor changes the predictions. A trial is a stream with one
- * tensor, or some that go together, in a coarse type: it has the original's states up to the layer of its
+ * tensor, or some that go together, in a coarse type: it has the base model's states up to the layer of its
  * tensors, and its own from there on. All streams go through the layers side by side, so that each layer is
- * read once. At the end their logits are compared with the original's.
+ * read once. At the end their logits are compared with the base model's.
  *
  * Errors are small, so the divergence is proportional to their squares, and the trial of one type serves for
  * all types. It adds up over tensors, too: what errors of different tensors add to the logits is not
  * correlated.
  *
- * Tensors of a prediction block are tried behind the last layer: the block runs on the original's states, and its logits are
+ * Tensors of a prediction block are tried behind the last layer: the block runs on the base model's states, and its logits are
  * compared. The output matrix needs no trial. Logits z with errors d of mean 0, independent of each other, diverge by
  * 1/2 sum p (1 - p) d^2, and d of row v has the mean square (relative error)^2 x sum h_j W_vj^2, where h_j is
  * the mean square of the matrix's input j. The sum weighs all tokens by their probabilities p; instead only
@@ -188,7 +188,7 @@ static bool start_embedding(void *data, gq_error *e) {
     return forward_stream_embed(t->sweep.streams[0], NULL, e) && start_layer(t, -1, NULL, e);
 }
 
-/* Trials that have begun, then those of this layer, which need the original's states before it. */
+/* Trials that have begun, then those of this layer, which need the base model's states before it. */
 static bool try_layer(void *data, forward_layer *l, gq_error *e) {
     trials *t = data;
     for (size_t i = 0, begun = t->begun; i < begun; i++)
@@ -289,7 +289,7 @@ bool trials_run(const gq_plan *plan, const bool *wanted, size_t layers, measured
         trials_keep_own(&t);
         forward_bounds bounds = choose_bounds(&t);
         ok = try_all(&t, &bounds, callbacks, seconds, e) && trials_share(&t, layers, e);
-        if (ok) trials_set_harm(&t);
+        if (ok) trials_set_kld_increase(&t);
     }
     trials_free(&t);
     return ok;

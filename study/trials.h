@@ -1,6 +1,6 @@
 /* Finds by trial how much each tensor's error changes the model's predictions: a part of the text is run with
  * one tensor at a time in a coarse type, or in models of many layers with some tensors that go together, and
- * the divergence from the original is measured. Types for a target are chosen by it, before anything is
+ * the divergence from the base model is measured. Types for a target are chosen by it, before anything is
  * rounded. */
 #pragma once
 

@@ -123,7 +123,7 @@ static void change_rest(const feedback_pass *s, const pass_span *u, size_t strip
 
 /* From last to first, what a change does to r is known wherever an earlier strip needs it. */
 void LEVEL(descend)(const feedback_pass *s, const pass_span *u, size_t strip) {
-    const float *moments = u->m->diagonal + strip * PASS_COLUMNS * PASS_COLUMNS;
+    const float *hessian = u->m->diagonal + strip * PASS_COLUMNS * PASS_COLUMNS;
     size_t first = u->first + strip * PASS_COLUMNS, columns = strip_columns(u, strip);
     float *change = s->trial_error;
     memset(change, 0, sizeof(float) * PASS_COLUMNS * FEEDBACK_ROWS);
@@ -131,11 +131,11 @@ void LEVEL(descend)(const feedback_pass *s, const pass_span *u, size_t strip) {
     for (size_t c = 0; c < columns; c += s->slice)
         for (size_t p = 0; p < s->panels; p++) {
             if (c)
-                pass_multiply(s, tile_rows(moments, c, 0), s->slice, c, pass_strip_at(s, change, p, 0),
+                pass_multiply(s, tile_rows(hessian, c, 0), s->slice, c, pass_strip_at(s, change, p, 0),
                               pass_strip_at(s, s->sum, p, c), true);
             for (size_t lane = 0; lane < s->width; lane += L) {
                 size_t column = first + c;
-                pass_lanes of = {.root = moments + c * PASS_COLUMNS + c,
+                pass_lanes of = {.root = hessian + c * PASS_COLUMNS + c,
                                  .w = pass_at(s, s->w, p, column) + lane,
                                  .sum = pass_strip_at(s, s->sum, p, c) + lane,
                                  .error = pass_at(s, s->error, p, column) + lane,

@@ -28,7 +28,7 @@ static feedback_pass start_pass(const feedback_task *t, size_t lanes, size_t bat
     feedback_pass s = {.task = t,
                        .steps = steps,
                        .type = tensor_type_of(t->type),
-                       .by = t->by ? t->by : kernels_products(t->kernels, t->moments->arithmetic),
+                       .by = t->by ? t->by : kernels_products(t->kernels, t->hessian->arithmetic),
                        .lanes = lanes,
                        .width = lanes <= L ? L : floats->panel,
                        .panel = floats->panel,
@@ -326,16 +326,16 @@ static void feedback_batches(feedback_pass *s, const float *x, uint8_t *blocks, 
     pass_span u = {.first = 0};
     load_rows(s, x);
     begin_heads(s);
-    for (size_t i = 0; i < t->n_moments; i++, u.first += u.strips * PASS_COLUMNS) {
-        u.m = &t->moments[i], u.strips = feedback_strips(u.m->columns);
+    for (size_t i = 0; i < t->n_hessians; i++, u.first += u.strips * PASS_COLUMNS) {
+        u.m = &t->hessian[i], u.strips = feedback_strips(u.m->columns);
         move_target(s, &u);
         for (size_t strip = 0; strip < u.strips; strip++) sums->ends += round_strip(s, &u, strip);
     }
     sums->codes += s->batches * s->lanes * t->columns;
     if (t->unswept) finish_rows(s, t->unswept, &(feedback_sums){0});
     u.first = 0;
-    for (size_t i = 0; i < t->n_moments && t->sweeps > 0; i++, u.first += u.strips * PASS_COLUMNS) {
-        u.m = &t->moments[i], u.strips = feedback_strips(u.m->columns);
+    for (size_t i = 0; i < t->n_hessians && t->sweeps > 0; i++, u.first += u.strips * PASS_COLUMNS) {
+        u.m = &t->hessian[i], u.strips = feedback_strips(u.m->columns);
         for (int k = 0; k < t->sweeps; k++)
             for (size_t strip = u.strips; strip-- > 0;) LEVEL(descend)(s, &u, strip);
     }

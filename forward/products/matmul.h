@@ -2,7 +2,7 @@
  * is at work on a piece of its own (scores of attention). Products of whole packed matrices, as of Hessians
  * and their Cholesky factors, are in product.h. Both go to the kernels of an arithmetic (codec/tile.h). So
  * do, directly, threads that have a few rows at hand: a pass of rounding (codec/simd/pass.h,
- * quantize/arrays/arrays.c) and the root's triangles (study/inputs/factor.c).
+ * quantize/arrays/arrays.c) and the root's triangles (study/inputs/cholesky.c).
  *
  * Activations lie feature-major: x[column][token], element (c, t) at x[c * stride + t]. Weights are rows of
  * any type that codec/ decodes, and stay in it until just before use. y[row][token] = sum over columns of

@@ -20,24 +20,24 @@ struct kld {
     kld_sums *sums;                     /* per group, then per model */
 };
 
-static void kld_lay_out(kld *d, size_t positions, size_t copies, memory_ledger *l) {
-    d->models = copies + 1, d->capacity = positions / KLD_POSITIONS + 1;
+static void kld_lay_out(kld *d, size_t positions, size_t quants, memory_ledger *l) {
+    d->models = quants + 1, d->capacity = positions / KLD_POSITIONS + 1;
     d->sums = memory_take_zeros(l, mul_sat(d->capacity, d->models), sizeof *d->sums);
     d->right = memory_take_zeros(l, d->capacity, KLD_POSITIONS * sizeof *d->right);
 }
 
-uint64_t kld_bytes(size_t positions, size_t copies) {
+uint64_t kld_bytes(size_t positions, size_t quants) {
     memory_ledger l = {.counts = true};
-    kld_lay_out(&(kld){.pool = NULL}, positions, copies, &l);
+    kld_lay_out(&(kld){.pool = NULL}, positions, quants, &l);
     return l.bytes;
 }
 
-kld *kld_new(size_t positions, size_t copies, threads_pool *pool, gq_error *e) {
+kld *kld_new(size_t positions, size_t quants, threads_pool *pool, gq_error *e) {
     memory_ledger l = {.failed = false};
     kld *d = calloc(1, sizeof *d);
     if (!d) return gq_fail_memory(e, sizeof *d), NULL;
     d->pool = pool, d->add = forward_kernels_of(kernels_select())->add_kld;
-    kld_lay_out(d, positions, copies, &l);
+    kld_lay_out(d, positions, quants, &l);
     if (memory_had(&l, e)) return d;
     kld_free(d);
     return NULL;
@@ -58,13 +58,13 @@ void kld_start(kld *d, size_t positions, const uint32_t *right) {
         for (size_t t = 0; t < KLD_POSITIONS; t++) d->sums[i].max[t] = -DBL_MAX;
 }
 
-kld *kld_of_windows(const forward_job *j, size_t first, size_t windows, size_t from, size_t n, size_t copies,
+kld *kld_of_windows(const forward_job *j, size_t first, size_t windows, size_t from, size_t n, size_t quants,
                     threads_pool *pool, gq_error *e) {
     uint32_t *right = malloc(windows * n * sizeof *right);
     if (!right) return gq_fail_memory(e, windows * n * sizeof *right), NULL;
     for (size_t i = 0; i < windows * n; i++)
         right[i] = forward_job_right(j, (first + i / n) * j->context + from + i % n + 1);
-    kld *d = kld_new(windows * n, copies, pool, e);
+    kld *d = kld_new(windows * n, quants, pool, e);
     if (d) kld_start(d, windows * n, right);
     free(right);
     return d;
@@ -102,13 +102,13 @@ void kld_tile(kld *d, uint32_t first, uint32_t rows, const float *const *logits,
 }
 
 kld_figures kld_at(const kld *d, size_t position, size_t model) {
-    const kld_sums *original = d->sums + position / KLD_POSITIONS * d->models, *l = original + model;
+    const kld_sums *base = d->sums + position / KLD_POSITIONS * d->models, *l = base + model;
     size_t t = position % KLD_POSITIONS;
-    double whole = l->max[t] + log(l->sum[t]), of_original = original->max[t] + log(original->sum[t]);
+    double whole = l->max[t] + log(l->sum[t]), of_base = base->max[t] + log(base->sum[t]);
     kld_figures f = {.log_p = l->right[t] - whole, .log_sum = whole, .top = (uint32_t)l->top[t]};
     /* The true value is never below 0; rounding may put one near 0 there. */
-    if (model) f.divergence = fmax(0, l->cross[t] / original->sum[t] - of_original + whole);
-    if (!isfinite(whole) || !isfinite(of_original)) f.divergence = (double)NAN;
+    if (model) f.divergence = fmax(0, l->cross[t] / base->sum[t] - of_base + whole);
+    if (!isfinite(whole) || !isfinite(of_base)) f.divergence = (double)NAN;
     return f;
 }
 
@@ -117,7 +117,7 @@ kld_figures kld_at(const kld *d, size_t position, size_t model) {
 typedef struct predicting {
     const forward_predictions *to;
     forward_run *run;
-    size_t from, n, copies; /* positions of a window */
+    size_t from, n, quants; /* positions of a window */
     size_t first_window, windows;
     kld *divergence; /* of these windows */
 } predicting;
@@ -126,7 +126,7 @@ static bool predictions_start(void *data, size_t first_window, size_t windows, g
     predicting *p = data;
     p->first_window = first_window, p->windows = windows;
     kld_free(p->divergence);
-    p->divergence = kld_of_windows(p->to->job, first_window, windows, p->from, p->n, p->copies,
+    p->divergence = kld_of_windows(p->to->job, first_window, windows, p->from, p->n, p->quants,
                                    forward_run_pool(p->run), e);
     return p->divergence;
 }
@@ -157,7 +157,7 @@ static bool predictions_block(void *data, size_t i, forward_layer *l, bool is_do
 bool forward_run_predictions(forward_run *r, forward_stream *const *streams, size_t n,
                              const forward_predictions *to, gq_error *e) {
     size_t from = forward_predicts_from(to->model, to->job->context);
-    predicting p = {.to = to, .run = r, .from = from, .n = to->job->context - 1 - from, .copies = n - 1};
+    predicting p = {.to = to, .run = r, .from = from, .n = to->job->context - 1 - from, .quants = n - 1};
     const forward_head head = {.from = forward_job_place(to->job, from),
                                .n = p.n,
                                .start = predictions_start,

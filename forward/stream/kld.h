@@ -1,7 +1,7 @@
 /* Compares the logits of a base model and its quants at a batch of positions of a text, as llama-perplexity
  * --kl-divergence does.
  *
- *     kld *d = kld_new(positions, copies, pool, &e);
+ *     kld *d = kld_new(positions, quants, pool, &e);
  *     kld_start(d, positions, right);             // the token that stands there, for each
  *     kld_tile(d, 0, 256, logits, stride);        // tokens 0 to 255 of the vocabulary
  *     kld_tile(d, 256, 256, logits, stride);      // and so on, in order
@@ -25,14 +25,14 @@
 typedef struct kld kld;
 
 /* For at most `positions` positions, by the threads of a pool (NULL: the caller's alone), which lives as
- * long. Model 0 is the base model, 1 to `copies` are its quants. NULL: no memory. */
-kld *kld_new(size_t positions, size_t copies, threads_pool *pool, gq_error *e);
-uint64_t kld_bytes(size_t positions, size_t copies); /* bytes that kld_new takes */
+ * long. Model 0 is the base model, 1 to `quants` are its quants. NULL: no memory. */
+kld *kld_new(size_t positions, size_t quants, threads_pool *pool, gq_error *e);
+uint64_t kld_bytes(size_t positions, size_t quants); /* bytes that kld_new takes */
 void kld_free(kld *d);
 void kld_start(kld *d, size_t positions, const uint32_t *right);
 /* Does both, for the positions from, ..., from + n - 1 of so many windows of a job, from `first` on; the
  * right token of a position is the next one. */
-kld *kld_of_windows(const forward_job *j, size_t first, size_t windows, size_t from, size_t n, size_t copies,
+kld *kld_of_windows(const forward_job *j, size_t first, size_t windows, size_t from, size_t n, size_t quants,
                     threads_pool *pool, gq_error *e);
 /* Per model the logits of `rows` tokens from `first` on: position t of row r at [r * stride + t]. */
 void kld_tile(kld *d, uint32_t first, uint32_t rows, const float *const *logits, size_t stride);

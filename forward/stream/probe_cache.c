@@ -243,25 +243,24 @@ static bool cache_has_inputs(const layer_spec *l, weight_slot s) {
 }
 
 /* Values per token of what is kept of a weight. */
-static uint64_t cache_slot_values(const layer_spec *l, weight_slot s, uint64_t experts_used, bool original) {
+static uint64_t cache_slot_values(const layer_spec *l, weight_slot s, uint64_t experts_used, bool base) {
     const model_tensor *t = l->weight[s];
     if (!t || weight_facts_of[s].is_decoded || cache_is_inner(l, s)) return 0;
     if (!cache_has_inputs(l, s)) return mul_sat(t->ne[1], t->ne[2]);
     bool some = weight_facts_of[s].is_routed && experts_used && experts_used < t->ne[2];
     uint64_t met = weight_facts_of[s].is_routed ? some ? experts_used : t->ne[2] : 1;
-    return add_sat(mul_sat(met, t->ne[0]), original ? t->ne[1] : 0);
+    return add_sat(mul_sat(met, t->ne[0]), base ? t->ne[1] : 0);
 }
 
 /* Bytes per token: of the part of a layer that has most. */
-static uint64_t cache_token_bytes(const forward_model *m, uint64_t experts_used, bool original) {
+static uint64_t cache_token_bytes(const forward_model *m, uint64_t experts_used, bool base) {
     bool splits = forward_model_splits(m);
     uint64_t most = 0;
     for (size_t i = 0; i < m->sizes.layers; i++) {
         uint64_t part[2] = {0, 0};
         for (weight_slot s = 0; s < WEIGHT_SLOTS; s++) {
             bool is_mixer = splits && s >= WEIGHT_ATTN_Q && s < WEIGHT_FFN_GATE;
-            part[is_mixer] =
-                add_sat(part[is_mixer], cache_slot_values(&m->layers[i], s, experts_used, original));
+            part[is_mixer] = add_sat(part[is_mixer], cache_slot_values(&m->layers[i], s, experts_used, base));
         }
         most = max(most, max(part[0], part[1]));
     }

@@ -3,7 +3,7 @@
  * identity; types are chosen after that, as they may depend on it. Bounding comes when all is laid out: it
  * computes memory and disk space, and warns of a text or memory that is too small. Announcing looks beside
  * the output for what an earlier run has left. The machine's memory decides no bytes: where no limit is asked
- * for, the width of the moments follows from a fixed amount (calibration_memory.c). The rounding is
+ * for, the width of the Hessian follows from a fixed amount (calibration_memory.c). The rounding is
  * calibrator.c's, started by calibrate.c. */
 #include "study/calibrate/calibration.h"
 
@@ -26,7 +26,7 @@
 #include "study/calibrate/embedding.h"
 #include "study/calibrate/operations.h"
 #include "study/calibrate/record.h"
-#include "study/inputs/factor.h"
+#include "study/inputs/cholesky.h"
 #include "study/sweep/forecast.h"
 #include "study/sweep/masks.h"
 #include "study/sweep/memory_budget.h"
@@ -42,9 +42,9 @@ static const double HARMFUL = 1, LITTLE = 4, ENOUGH = 17;
 /* ---- the request ---- */
 
 static bool take_settings(plan_calibration *c, const gq_calibration *asked, gq_error *e) {
-    moments_settings m;
+    hessian_settings m;
     calibrate_step_mask steps;
-    if (!moments_settings_take(&m, asked->damp, asked->shrink, asked->correction, e)) return false;
+    if (!hessian_settings_take(&m, asked->damp, asked->shrink, asked->correction, e)) return false;
     c->settings.damp = m.damp, c->settings.shrink = m.shrink, c->settings.correction = m.correction;
     if (!calibrate_steps_take(&steps, asked->steps, e)) return false;
     c->settings.steps = steps;

@@ -10,7 +10,7 @@
 #include "study/inputs/collect.h"
 #include "study/sweep/checkpoint.h"
 
-/* Tokens of the input sample. Mean squares need far fewer than moments do; these are an eighth of the usual
+/* Tokens of the input sample. Mean squares need far fewer than Hessians do; these are an eighth of the usual
  * text. */
 enum { SAMPLE_TOKENS = 8192 };
 
@@ -30,7 +30,7 @@ typedef struct plan_calibration {
     size_t taped;                  /* windows, of all loops, whose pairs a rank keeps at a time */
     int ranks;                     /* 1 while what decides bytes is computed */
     calibration_settings settings; /* what decides bytes */
-    uint64_t extra_bytes;          /* bytes for moments, factors, held-back activations, blocks of a layer */
+    uint64_t extra_bytes;          /* bytes for Hessians, factors, held-back activations, blocks of a layer */
     uint64_t validation_states;    /* bytes of validated streams' states in a file; 0: they are in memory */
     uint64_t asked;                /* bytes of memory asked for; 0: no limit */
     uint64_t resident;        /* bytes that the process had when the calibration was opened, before anything
@@ -38,7 +38,7 @@ typedef struct plan_calibration {
     uint64_t deciding_memory; /* bytes by which width and trials are decided: what was asked for, or a fixed
                                  number, so that the machine's own memory decides no bytes */
     collection_sizes sums;    /* bytes of a sample of the inputs, by which types for a target are chosen */
-    checkpoint_head head;     /* of a stream of the original and one per output, in this order */
+    checkpoint_head head;     /* of a stream of the base model and one per output, in this order */
     uint64_t records;         /* bytes of the checkpoint's, at most */
     char *text;               /* its name; NULL: drawn at random */
     char *steps;              /* names of the settings' steps */

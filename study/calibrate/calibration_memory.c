@@ -1,4 +1,4 @@
-/* The memory of a calibrated run. Bytes of the outputs depend on the width of moments' blocks, so that width
+/* The memory of a calibrated run. Bytes of the outputs depend on the width of Hessians' blocks, so that width
  * follows from the memory that was asked for and the model alone: not from the other outputs of the run, the
  * number of threads, the processor, the machine's memory or what the process has taken already. How many
  * windows and experts are done at once decides no bytes; that follows from all of these.
@@ -21,7 +21,7 @@
 #include "study/calibrate/router.h"
 #include "study/calibrate/rows.h"
 #include "study/calibrate/validate.h"
-#include "study/inputs/factor.h"
+#include "study/inputs/cholesky.h"
 #include "study/sweep/memory_budget.h"
 
 /* Width and trials are decided for this much memory if no limit is asked for. n columns take about 18 n^2
@@ -42,7 +42,7 @@ bool calibration_runs_ahead(const gq_plan *plan, const plan_calibration *c) {
 
 /* The calibrator's bytes with one matrix of a tensor at a time. */
 typedef struct needs {
-    uint64_t one;     /* each further matrix's moments and tokens, of the tensors that have several */
+    uint64_t one;     /* each further matrix's Hessian and tokens, of the tensors that have several */
     uint64_t several; /* most matrices of one of these */
     uint64_t site;    /* the peak of a site */
     uint64_t blocks;  /* written ones that are still needed */
@@ -67,16 +67,16 @@ static layer_metrics metrics_of(const plan_calibration *c, const model_tensor *t
     return own;
 }
 
-/* Returns the peak of a site whose matrices are gathered together and then rounded one after another: moments
- * become factors, held-back tokens are turned, first the original's, and rows are rounded. */
+/* Returns the peak of a site whose matrices are gathered together and then rounded one after another: Hessians
+ * become factors, held-back tokens are turned, first the base model's, and rows are rounded. */
 static uint64_t site_peak(const site_sizes *z, uint64_t rounding_bytes) {
     memory_ledger l = {.counts = true};
     uint64_t gathering = site_gathering_bytes(z);
     memory_hold(&l, site_bytes(z));
     memory_hold(&l, gathering), memory_release(&l, gathering);
-    moments_count_factoring(z->shape, &l);
-    for (int original = 1; original >= 0; original--) { /* the turned tokens, then the same as they were */
-        uint64_t held = site_held_bytes(z, original);
+    cholesky_count_memory(z->shape, &l);
+    for (int base = 1; base >= 0; base--) { /* the turned tokens, then the same as they were */
+        uint64_t held = site_held_bytes(z, base);
         memory_hold(&l, held), memory_release(&l, held);
     }
     memory_hold(&l, rounding_bytes);
@@ -135,7 +135,7 @@ static uint64_t peak_with(const plan_calibration *c, const forward_job *job, siz
     return forward_peak_in_file(job, c->run.streams, outputs + 1, windows, in_parts);
 }
 
-/* Whether moments of the width that c->settings has fit the deciding memory, beside the least of a layer and
+/* Whether Hessians of the width that c->settings has fit the deciding memory, beside the least of a layer and
  * as much of what was written: all of a layer is not asked for, so that with more memory there is never less
  * width. It is asked as for one output alone: what else is made in the same run decides no bytes of it. */
 static bool width_fits(const gq_plan *plan, const plan_calibration *c, const model_tensor *widest) {

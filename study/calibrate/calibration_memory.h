@@ -13,7 +13,7 @@ void calibration_set_width(const gq_plan *plan, plan_calibration *c);
 /* Sets c->bounds, extra_bytes, matrices_at_once and facts.memory. Fails with GQ_USAGE where the memory that
  * was asked for is too little. */
 bool calibration_bound(const gq_plan *plan, plan_calibration *c, gq_error *e);
-/* Whether the original is run ahead, for an embedding that is the output matrix and is calibrated in some
+/* Whether the base model is run ahead, for an embedding that is the output matrix and is calibrated in some
  * output.
  */
 bool calibration_runs_ahead(const gq_plan *plan, const plan_calibration *c);

@@ -1,5 +1,5 @@
 /* Calibrates a model layer by layer, for all outputs at once. One sweep (study/sweep/sweep.h)
- * carries the original's states in one stream and, for each output, those of the model as rounded so far in
+ * carries the base model's states in one stream and, for each output, those of the model as rounded so far in
  * another. layer.c has what becomes of a layer. The output matrix is a step of its own behind the layers; the
  * embedding comes before them (embedding.h), and its record is the first step's. A model that runs its blocks
  * several times is rounded in the last of these loops, with states of all of them; prepare_loops says where
@@ -42,14 +42,14 @@ static size_t calibrator_loop(const calibrator *c) {
 }
 
 /* Nothing is rounded before the last loop, in which the states of all loops pass the blocks side by side. The
- * original's states before that are what its blocks give in the loops before: those of loop k, counted from
- * 0, pass the blocks k times. The rounded models begin each of these loops with the original's states, since
+ * base's states before that are what its blocks give in the loops before: those of loop k, counted from
+ * 0, pass the blocks k times. The rounded models begin each of these loops with the base model's states, since
  * their own would need blocks that are not rounded yet. */
 static bool prepare_loops(calibrator *c, const forward_layer *l, gq_error *e) {
     size_t next = calibrator_loop(c) + 1;
-    if (!forward_stream_pass_loops(c->original, next, l, e)) return false;
+    if (!forward_stream_pass_loops(c->base, next, l, e)) return false;
     for (size_t o = 0; o < c->of->n_outputs; o++)
-        if (c->rounded[o] && !forward_stream_follow(c->rounded[o], c->original, next, e)) return false;
+        if (c->rounded[o] && !forward_stream_follow(c->rounded[o], c->base, next, e)) return false;
     return true;
 }
 
@@ -77,10 +77,10 @@ static bool finish_step(void *data, sweep_record *to, gq_error *e) {
 
 /* ---- the embedding ---- */
 
-/* Rounds an output's embedding, where that is calibrated, before anything else. One that does harm is written
+/* Rounds an output's embedding, where that is calibrated, before anything else. One that raises the KL divergence is written
  * anew by search alone; all ranks can do without its blocks then. */
 static bool calibrator_round_embedding(calibrator *c, size_t output, size_t number, uint8_t *blocks_copy,
-                                       bool *harms, gq_error *e) {
+                                       bool *is_worse, gq_error *e) {
     tensor_progress *p = calibrator_progress_at(c, output, number);
     const model_tensor *t = c->of->tensors[number];
     round_task task = {.of = c->of,
@@ -93,12 +93,12 @@ static bool calibrator_round_embedding(calibrator *c, size_t output, size_t numb
                        .told = sweep_tell,
                        .data = &c->sweep};
     calibrate_cost cost = calibrator_cost_of(c, output, t);
-    calibrator_begin_piece(c, cost.factor + cost.round);
+    calibrator_begin_piece(c, cost.cholesky + cost.round);
     bool ok =
         embedding_round(&task, &c->embedding, false, &p->figures, &p->reason, e) && sweep_ask(&c->sweep, e);
     if (ok && embedding_is_tried(c->of->streams[0], c->of->numbers, c->of->n_layers, c->of->text.job.context))
-        ok = embedding_try(c->of, output, number, blocks_copy, harms, e);
-    if (ok && *harms && comm_is_first(c->of->text.comm)) {
+        ok = embedding_try(c->of, output, number, blocks_copy, is_worse, e);
+    if (ok && *is_worse && comm_is_first(c->of->text.comm)) {
         task.comm = NULL, p->figures = (calibrate_figures){0};
         ok = embedding_round(&task, &c->embedding, true, &p->figures, &p->reason, e);
     }
@@ -114,10 +114,11 @@ static bool calibrator_embed(calibrator *c, size_t output, gq_error *e) {
     if (number == SIZE_MAX) return forward_stream_embed(c->rounded[output], NULL, e);
     const gq_tensor *of = &c->of->outputs[output][number];
     uint8_t *blocks_copy = NULL;
-    bool keeps = of->calibrated && gq_comm_ranks(c->of->text.comm) > 1, harms = false;
+    bool keeps = of->calibrated && gq_comm_ranks(c->of->text.comm) > 1, is_worse = false;
     bool ok = !keeps || (blocks_copy = memory_lines(of->out_bytes, 1, e));
-    ok = ok && (!of->calibrated || calibrator_round_embedding(c, output, number, blocks_copy, &harms, e)) &&
-         embedding_start(c->of, output, number, blocks_copy, harms, c->rounded[output], e);
+    ok = ok &&
+         (!of->calibrated || calibrator_round_embedding(c, output, number, blocks_copy, &is_worse, e)) &&
+         embedding_start(c->of, output, number, blocks_copy, is_worse, c->rounded[output], e);
     free(blocks_copy);
     return ok;
 }
@@ -129,7 +130,7 @@ static bool embed_all(void *data, gq_error *e) {
     const calibrate_costs *costs = &c->of->costs;
     sweep_progress_span(&c->told, c->per_second * costs->ahead,
                         c->per_second * (costs->ahead + costs->embedding));
-    bool ok = forward_stream_embed(c->original, NULL, e);
+    bool ok = forward_stream_embed(c->base, NULL, e);
     if (ok && embedding_is_rounded(c->of) && !embedding_is_output(c->of->streams[0]))
         ok = embedding_metric_new(&c->embedding, c->of, sweep_pool(&c->sweep), NULL, e);
     for (size_t o = 0; ok && o < c->of->n_outputs; o++) ok = !c->rounded[o] || calibrator_embed(c, o, e);
@@ -184,7 +185,7 @@ static bool calibrator_resume(calibrator *c, gq_error *e) {
 static bool calibrator_keep_results(calibrator *c, gq_error *e) {
     const calibrate_job *job = c->of;
     if (!(c->results = probe_cache_new(&job->keeps, e))) return false;
-    forward_stream_cache(c->original, c->results, 0);
+    forward_stream_cache(c->base, c->results, 0);
     for (size_t o = 0; o < job->n_outputs; o++)
         if (c->rounded[o]) forward_stream_cache(c->rounded[o], c->results, 1);
     return true;
@@ -196,14 +197,14 @@ static bool calibrator_end_progress(calibrator *c, gq_error *e) {
     return sweep_ask(&c->sweep, e);
 }
 
-/* Does the steps that are not finished. The first stream of the sweep is the original's. */
+/* Does the steps that are not finished. The first stream of the sweep is the base model's. */
 static bool run_sweep(calibrator *c, const sweep_plan *plan, gq_error *e) {
     if (!c->saved->finished && embedding_is_rounded(c->of) && embedding_is_output(c->of->streams[0]) &&
         !embedding_gather_ahead(c->of, &c->told, c->per_second, &c->embedding, e))
         return false;
     if (!sweep_open(&c->sweep, plan, e)) return false;
     if (!c->saved->finished) sweep_progress_span(&c->told, c->per_second * c->of->costs.ahead, c->told.work);
-    c->original = c->sweep.streams[0], c->rounded = c->sweep.streams + 1;
+    c->base = c->sweep.streams[0], c->rounded = c->sweep.streams + 1;
     c->products = matmul_new(c->of->kernels, forward_run_pool(c->sweep.run), e);
     if (!c->products) return false;
     matmul_set_arithmetic(c->products, calibration_arithmetic(c->of->settings));

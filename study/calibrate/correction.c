@@ -6,7 +6,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "quantize/strips/strip.h"
-#include "study/inputs/factor.h"
+#include "study/inputs/cholesky.h"
 
 /* Rows of a weight that are fitted: fewer of wide ones, as a row of n columns takes 3 n^2 steps. */
 enum { CORRECTION_ROWS = 64, CORRECTION_LEAST = 8 };
@@ -49,8 +49,8 @@ static bool read_rows(correction *c, const model_tensor *t, uint64_t matrix, gq_
 /* Adds what the rows give for a token. */
 static void add_token(void *data, size_t token, int thread) {
     const correction *c = data;
-    size_t features = c->site->features, wanted = site_original_features(c->site);
-    const float *x = c->held->original + token * wanted, *y = c->held->rounded + token * features;
+    size_t features = c->site->features, wanted = site_base_features(c->site);
+    const float *x = c->held->base + token * wanted, *y = c->held->rounded + token * features;
     (void)thread;
     for (size_t r = 0; r < c->n; r++) {
         double lacks = c->is_state ? (double)x[c->rows[r]] : 0, moves = 0;
@@ -72,7 +72,7 @@ uint64_t correction_bytes(const model_tensor *t, size_t held) {
     return l.bytes;
 }
 
-static bool add_weight(correction *c, const model_tensor *t, uint64_t matrix, const moments_factored *f,
+static bool add_weight(correction *c, const model_tensor *t, uint64_t matrix, const cholesky *f,
                        threads_pool *pool, gq_error *e) {
     size_t n = t->ne[0];
     memory_ledger l = {.failed = false};
@@ -109,7 +109,7 @@ static double correction_fit(const correction *c, double *sorted) {
 }
 
 bool correction_choose(const calibrate_job *job, const site *s, uint64_t matrix, const site_inputs *held,
-                       const moments_factored *f, threads_pool *pool, gq_error *e) {
+                       const cholesky *f, threads_pool *pool, gq_error *e) {
     correction c = {.job = job, .site = s, .held = held, .is_state = s->adds != 0};
     if (!(job->settings->correction < 0) || !held->held || !f->n_runs) return true;
     memory_ledger l = {.failed = false};

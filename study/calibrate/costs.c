@@ -4,7 +4,7 @@
  *
  *     probes    tokens, and passes likewise; where decoding weights for a batch counts, what a token takes in
  *               batches as large as the run's and in the sample's (study/sweep/forecast.h)
- *     moments   tokens, matrices; columns considered together, which a sample has fewer of where they are many
+ *     Hessians   tokens, matrices; columns considered together, which a sample has fewer of where they are many
  *     roots     matrices; those columns, squared
  *     rounding  weights; those columns, in part
  *     checks    weights; held-back tokens
@@ -47,7 +47,7 @@ static void costs_add_output(const calibrate_job *j, size_t o, calibrate_costs *
     size_t first = (forward_job_loops(&j->text.job) - 1) * sizes->blocks;
     for (size_t i = 0; i < j->n_tensors; i++) {
         const calibrate_cost *c = &to->tensors[o * j->n_tensors + i];
-        double seconds = c->gather + c->factor + c->round;
+        double seconds = c->gather + c->cholesky + c->round;
         int64_t block = layer_of(j, i);
         if (!operations_calibrated(j, o, i))
             to->plain += seconds;
@@ -115,7 +115,7 @@ void calibrate_costs_guess(const calibrate_job *j, calibrate_costs *to) {
                    weights = (double)j->outputs[o][i].n_weights;
             to->tensors[o * j->n_tensors + i] =
                 operations_calibrated(j, o, i)
-                    ? (calibrate_cost){each * w.gather, each * w.factor,
+                    ? (calibrate_cost){each * w.gather, each * w.cholesky,
                                        each * w.round +
                                            weights * of_weight / threads_asked(j->text.job.threads)}
                     : (calibrate_cost){.round = plain_seconds(j, o, i)};
@@ -338,8 +338,8 @@ static size_t timed_like(const timed *x, size_t output, size_t i, bool rounds) {
     return best;
 }
 
-/* Operations of moments for a column and a token. */
-static double moments_each(const calibrate_job *j, size_t i) {
+/* Operations of Hessians for a column and a token. */
+static double hessian_each(const calibrate_job *j, size_t i) {
     bool is_state = site_adds(j->settings, j->streams[0], j->tensors[i]) != 0;
     return operations_width(j, i) +
            OPERATIONS_PRODUCT * (is_state ? (double)j->tensors[i]->ne[1] : operations_width(j, i));
@@ -359,11 +359,11 @@ static calibrate_cost scale_inputs(const timed *x, size_t output, size_t i, doub
     double matrices = (double)shape_matrices(j->tensors[i]->ne),
            width = operations_width(j, i) / operations_width(&x->job, k);
     double columns = (double)j->tensors[i]->ne[0] / (double)j->tensors[k]->ne[0];
-    cost.factor = t->factor / (double)t->factored * matrices * columns * width * width;
+    cost.cholesky = t->cholesky / (double)t->factored * matrices * columns * width * width;
     if (!forward_feeds(j->streams[0], j->tensors[i])) return cost; /* the embedding */
     cost.gather = t->probes * probes * operations_gathers(j, i) +
-                  t->moments / (double)t->gathered * matrices * columns * tokens_added(j) /
-                      tokens_added(&x->job) * moments_each(j, i) / moments_each(&x->job, k);
+                  t->hessian / (double)t->gathered * matrices * columns * tokens_added(j) /
+                      tokens_added(&x->job) * hessian_each(j, i) / hessian_each(&x->job, k);
     return cost;
 }
 

@@ -9,15 +9,16 @@
 /* Seconds of a tensor for an output, of all its matrices. What a site is gathered for is counted with the
  * first of its tensors. */
 typedef struct calibrate_cost {
-    double gather, factor; /* running both streams up to the site and adding moments; making their root */
-    double round;          /* rounding in all ways, and comparing them on held-back tokens */
+    double gather,
+        cholesky; /* running both streams up to the site and adding to Hessians; computing its Cholesky factor */
+    double round; /* rounding in all ways, and comparing them on held-back tokens */
 } calibrate_cost;
 
 typedef struct calibrate_costs {
     calibrate_cost *tensors; /* output by output; NULL: unknown, and then so is all else */
     double pass;             /* a stream through a layer, with all tokens */
     double metrics;          /* of a layer's rows */
-    double ahead;            /* the run of the original ahead */
+    double ahead;            /* the run of the base model ahead */
     double embedding;        /* rounding the outputs' embeddings, before the first step */
     /* The seconds until a step ends: n_layers of the layers, one more with the output matrix. What is before
      * the first step, `ahead` and `embedding`, is in all of them. */
@@ -29,8 +30,8 @@ typedef struct calibrate_costs {
 
 /* What a tensor of a sample took, for an output. The seconds of a site are with the first of its tensors. */
 typedef struct calibrate_timing {
-    double probes, moments; /* running both streams up to the site; adding moments */
-    double factor;
+    double probes, hessian; /* running both streams up to the site; adding to Hessians */
+    double cholesky;
     double round, checks; /* checks: the part of `round` in which ways were compared on held-back tokens */
     uint64_t gathered, factored; /* matrices */
     uint64_t rounded;            /* weights */
@@ -52,7 +53,7 @@ struct calibrate_job;
 
 /* Fills *to, which is empty, by the operations. NULL in to->tensors: no memory. */
 void calibrate_costs_guess(const struct calibrate_job *job, calibrate_costs *to);
-/* Likewise by timing the calibrator, as one process, on up to four layers: both streams, moments, roots,
+/* Likewise by timing the calibrator, as one process, on up to four layers: both streams, Hessians, Cholesky factors,
  * rounding and comparing as in the run, with a piece of the text, some rows of each matrix and some experts of
  * a layer. It takes a second or some, and longer where layers are large and threads few. false: it could not
  * be timed, and *to is empty. callbacks: told that a sample is measured, and asked whether to go on. */

@@ -11,7 +11,7 @@
 #include "forward/stream/kld.h"
 #include "quantize/strips/strip.h"
 #include "study/calibrate/gather.h"
-#include "study/inputs/factor.h"
+#include "study/inputs/cholesky.h"
 
 /* The share of the mean diagonal that is added to it: what else an error of the embedding does, and what
  * every error does to a row. For one that is the output matrix .1 to 3 leave the same divergence, and .03
@@ -48,11 +48,11 @@ bool embedding_is_rounded(const calibrate_job *job) {
 }
 
 /* A metric in the making. The unit is what the squares of a router's rows sum to: among the tokens of the
- * moments, and among those of the check. */
+ * Hessians, and among those of the check. */
 typedef struct metric_sums {
     const calibrate_job *of;
     embedding_metric *to;
-    moments *moments;
+    hessian *hessian;
     size_t width, stride;
     double unit, unit_checked;
 } metric_sums;
@@ -82,8 +82,8 @@ static bool metric_add_layer(const metric_sums *m, size_t layer, double weight, 
     ok = ok && columns && forward_router_read(model, layer, rows, e);
     if (ok) {
         metric_turn(rows, n, m->width, weight * m->unit, columns, stride);
-        moments_add(m->moments, NULL, 0, columns, stride, n);
-        moments_end_group(m->moments);
+        hessian_add(m->hessian, NULL, 0, columns, stride, n);
+        hessian_end_group(m->hessian);
         if (m->unit_checked != m->unit)
             metric_turn(rows, n, m->width, weight * m->unit_checked, columns, stride);
         if (m->unit_checked > 0) metric_check_with(m, columns, n, stride);
@@ -124,14 +124,14 @@ static bool metric_begin_with_tokens(metric_sums *m, site_inputs *output, gq_err
     embedding_metric *to = m->to;
     to->mean_square = calloc(m->width, sizeof *to->mean_square);
     if (!to->mean_square) return gq_fail_memory(e, m->width * sizeof *to->mean_square);
-    m->moments = output->moments, output->moments = NULL;
-    moments_mean_squares(m->moments, to->mean_square);
-    moments_share(m->moments, NULL); /* all ranks have all now */
+    m->hessian = output->hessian, output->hessian = NULL;
+    hessian_mean_squares(m->hessian, to->mean_square);
+    hessian_share(m->hessian, NULL); /* all ranks have all now */
     double trace = 0, held = (double)output->held;
     for (size_t c = 0; c < m->width; c++) trace += (double)to->mean_square[c];
     double mean = trace / (double)m->width;
     size_t routed = routed_layers(m->of->streams[0], m->of->numbers, m->of->n_layers);
-    m->unit = trace * (double)moments_tokens(m->moments) / (double)(routed + 1);
+    m->unit = trace * (double)hessian_tokens(m->hessian) / (double)(routed + 1);
     m->unit_checked = trace * held / (double)(routed + 1);
     for (size_t i = 0; i < output->held; i++)
         for (size_t c = 0; c < m->width; c++)
@@ -149,37 +149,37 @@ bool embedding_metric_new(embedding_metric *to, const calibrate_job *of, threads
     size_t width = forward_model_sizes(of->streams[0])->embedding->ne[0], most = of->settings->width,
            checked = (output && output->held ? output->held + SIGNS : 0) + MOST_CHECKED;
     metric_sums m = {.of = of, .to = to, .width = width, .stride = forward_stride(checked)};
-    moments_shape shape = {.columns = width, .width = most < width ? most : width};
+    hessian_shape shape = {.columns = width, .width = most < width ? most : width};
     *to = (embedding_metric){.stride = m.stride};
     bool ok = (to->checked = forward_activations(width, m.stride, e));
     m.unit = m.unit_checked = 1;
     ok = ok && (output ? metric_begin_with_tokens(&m, output, e)
-                       : (m.moments = moments_new(of->kernels, shape, pool, e)) != NULL);
-    moments_settings settings = {.damp = EMBEDDING_DAMP, .mean_damping = true};
-    ok = ok && metric_add_layers(&m, e) && moments_factor(m.moments, settings, &to->factored, e);
-    moments_free(m.moments);
-    if (ok) moments_round(&to->factored, calibration_arithmetic(of->settings), pool);
+                       : (m.hessian = hessian_new(of->kernels, shape, pool, e)) != NULL);
+    hessian_settings settings = {.damp = EMBEDDING_DAMP, .mean_damping = true};
+    ok = ok && metric_add_layers(&m, e) && cholesky_factor(m.hessian, settings, &to->factored, e);
+    hessian_free(m.hessian);
+    if (ok) cholesky_round(&to->factored, calibration_arithmetic(of->settings), pool);
     if (!ok) embedding_metric_free(to);
     return ok;
 }
 
 void embedding_metric_free(embedding_metric *m) {
-    moments_factored_free(&m->factored);
+    cholesky_free(&m->factored);
     free(m->mean_square), free(m->checked);
     *m = (embedding_metric){.n_checked = 0};
 }
 
-bool embedding_round(const round_task *t, const embedding_metric *m, bool harms, calibrate_figures *sums,
+bool embedding_round(const round_task *t, const embedding_metric *m, bool is_worse, calibrate_figures *sums,
                      round_reason *why, gq_error *e) {
     round_task task = *t;
     task.inputs = (round_inputs){.factored = &m->factored,
                                  .mean_square = m->mean_square,
-                                 .original = m->checked,
+                                 .base = m->checked,
                                  .rounded = m->checked,
                                  .held = m->n_checked,
                                  .stride = m->stride,
                                  .is_embedding = true,
-                                 .harms = harms};
+                                 .is_worse = is_worse};
     sums->width = min(t->of->settings->width, t->of->tensors[t->tensor]->ne[0]);
     return round_matrix(&task, sums, why, e);
 }
@@ -267,14 +267,14 @@ static uint64_t ahead_settled(void *data, const model_tensor *t) {
     return t == forward_model_sizes(a->job.streams[0])->out ? 0 : UINT64_MAX;
 }
 
-/* Both streams are the original's. */
+/* Both streams are the base model's. */
 static bool ahead_gather_output(run_ahead *a, gq_error *e) {
-    forward_stream *original = a->sweep.streams[0];
+    forward_stream *base = a->sweep.streams[0];
     site s;
     site_search search = {.of = &a->job,
                           .pool = sweep_pool(&a->sweep),
-                          .original = original,
-                          .rounded = original,
+                          .base = base,
+                          .rounded = base,
                           .part = FORWARD_WHOLE,
                           .settled = ahead_settled,
                           .data = a};
@@ -317,7 +317,7 @@ bool embedding_gather_ahead(const calibrate_job *job, sweep_progress *told, doub
 
 /* ---- the trial ---- */
 
-/* The original, and it with the embedding as search alone writes it, and as it was written. */
+/* The base model, and it with the embedding as search alone writes it, and as it was written. */
 typedef struct embedding_trial {
     const calibrate_job *of;
     size_t output, number;
@@ -372,10 +372,11 @@ static bool trial_run(embedding_trial *t, gq_error *e) {
     return ok;
 }
 
-bool embedding_try(const calibrate_job *job, size_t output, size_t number, const uint8_t *kept, bool *harms,
-                   gq_error *e) {
+bool embedding_try(const calibrate_job *job, size_t output, size_t number, const uint8_t *kept,
+                   bool *is_worse, gq_error *e) {
     embedding_trial t = {.of = job, .output = output, .number = number, .kept = kept};
     if (comm_is_first(job->text.comm) && !trial_run(&t, e)) return false;
-    *harms = !(t.divergence[2] < t.divergence[1]);
-    return gq_comm_ranks(job->text.comm) == 1 || comm_broadcast(job->text.comm, harms, sizeof *harms, e);
+    *is_worse = !(t.divergence[2] < t.divergence[1]);
+    return gq_comm_ranks(job->text.comm) == 1 ||
+           comm_broadcast(job->text.comm, is_worse, sizeof *is_worse, e);
 }

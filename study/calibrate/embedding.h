@@ -34,19 +34,19 @@ bool embedding_is_rounded(const calibrate_job *job);
 
 /* What an embedding is rounded by, the same for all outputs. */
 typedef struct embedding_metric {
-    moments_factored factored;
+    cholesky factored;
     float *mean_square; /* per column; NULL where it is not the output matrix */
     float *checked;     /* [width][stride]: what counts as tokens in the check */
     size_t n_checked, stride;
 } embedding_metric;
-/* output: what flows into the output matrix, whose moments are used up; NULL: the embedding is not that. */
+/* output: what flows into the output matrix, whose Hessian is used up; NULL: the embedding is not that. */
 bool embedding_metric_new(embedding_metric *to, const calibrate_job *of, threads_pool *pool,
                           site_inputs *output, gq_error *e);
 void embedding_metric_free(embedding_metric *m); /* also one of zeros */
 
-/* Rounds and writes the whole embedding of an output; t->inputs is not used. harms: by search alone, as rounding it
- * did the model more harm. */
-bool embedding_round(const round_task *t, const embedding_metric *m, bool harms, calibrate_figures *sums,
+/* Rounds and writes the whole embedding of an output; t->inputs is not used. is_worse: by search alone, as rounding it
+ * raised its KL divergence. */
+bool embedding_round(const round_task *t, const embedding_metric *m, bool is_worse, calibrate_figures *sums,
                      round_reason *why, gq_error *e);
 /* Starts a stream with the output's embedding, tensor `number` of the job: what was written, decoded; or, where it
  * is not calibrated or `searched`, what search alone writes. blocks: what was written; NULL: it is read from
@@ -54,24 +54,24 @@ bool embedding_round(const round_task *t, const embedding_metric *m, bool harms,
 bool embedding_start(const calibrate_job *job, size_t output, size_t number, const uint8_t *blocks,
                      bool searched, forward_stream *stream, gq_error *e);
 
-/* ---- what flows into the output matrix of the original ----
+/* ---- what flows into the output matrix of the base model ----
  * An embedding that is the output matrix as well has to be
  * rounded first, since the rounded model's stream begins with it; but what its rows are multiplied with is
- * known last. So the original alone is run before, over a part of the text: the moments of n columns need
- * some tokens per column and no more. The rounded model's inputs differ from the original's by little, and
+ * known last. So the base model alone is run before, over a part of the text: the Hessian of n columns needs
+ * some tokens per column and no more. The rounded model's inputs differ from the base model's by little, and
  * what they differ by could not be made good anyway. */
 
-/* Tokens per column that the original is run with (bench/results/calibration.md). */
+/* Tokens per column that the base model is run with (bench/results/calibration.md). */
 enum { AHEAD_TOKENS_PER_COLUMN = 10 };
 
-/* Runs the original through all layers with job->ahead, and makes the metric of its embedding from what flows
+/* Runs the base model through all layers with job->ahead, and makes the metric of its embedding from what flows
  * into the output matrix. A collective of the job's ranks; all get the same. told: the progress of the whole
  * job, which has so many units of work for a predicted second. */
 bool embedding_gather_ahead(const calibrate_job *job, sweep_progress *told, double per_second,
                             embedding_metric *to, gq_error *e);
 
 /* ---- the trial ----
- * Whether an embedding that was rounded for the routers does the model less harm than plain encoding's. How much
+ * Whether an embedding that was rounded for the routers has a lower KL divergence than plain encoding. How much
  * a choice of experts matters, and how much all else that an error of the embedding does, no metric of one
  * matrix tells: so both are tried. The model is run on the text's beginning with each of them in place of its
  * own embedding, and the divergences of its predictions are compared. No window decides how such an embedding
@@ -88,7 +88,7 @@ enum {
  * window of so many tokens has some to predict. numbers, n: as in embedding_is_routed. */
 bool embedding_is_tried(const forward_model *m, const uint64_t *numbers, size_t n, size_t context);
 /* Tries the embedding that was written for an output, tensor `number` of the job. kept: as embedding_start has it.
- * *harms: plain encoding did no worse. A collective of the job's ranks, of which the first one runs the model;
+ * *is_worse: plain encoding did no worse. A collective of the job's ranks, of which the first one runs the model;
  * all get the same. */
-bool embedding_try(const calibrate_job *job, size_t output, size_t number, const uint8_t *kept, bool *harms,
-                   gq_error *e);
+bool embedding_try(const calibrate_job *job, size_t output, size_t number, const uint8_t *kept,
+                   bool *is_worse, gq_error *e);

@@ -1,14 +1,14 @@
-/* Gathers the inputs of one site. For each batch of windows the original's stream is run first, and what
+/* Gathers the inputs of one site. For each batch of windows the base model's stream is run first, and what
  * flows into the site is captured; then the rounded stream is run over the same batch, and each of its tokens
- * is paired with the original's. Pairs of held-back windows are stored for checking; all others are added to
- * the moments. The first batch decides which site it is: the first one whose weights have matrices left.
+ * is paired with the base model's. Pairs of held-back windows are stored for checking; all others are added to
+ * the Hessian. The first batch decides which site it is: the first one whose weights have matrices left.
  *
  * Experts see only some of the tokens. So tokens are captured with their numbers, once for each expert they
- * reach, and are paired by number. Where memory does not hold the moments of all experts, this call gathers
+ * reach, and are paired by number. Where memory does not hold the Hessians of all experts, this call gathers
  * some, and later calls the others. A run ends as soon as nothing behind the site is needed. What is
  * allocated is counted by the same lay_out_ functions.
  *
- * Where the state is the target the original's state after the part is kept instead of its inputs, the
+ * Where the state is the target the base model's state after the part is kept instead of its inputs, the
  * rounded stream's inputs are captured, and pairs are made of these and of what its state lacks in the end.
  *
  * A model that runs its blocks several times has states of all windows before each of these loops, so a
@@ -29,7 +29,7 @@
 
 enum { NOWHERE = UINT32_MAX };
 
-/* The inputs of one matrix in this batch, in the original model, or in the rounded one where the state is the
+/* The inputs of one matrix in this batch, in the base model, or in the rounded one where the state is the
  * target: [feature][token]. */
 typedef struct captured {
     float *x; /* part of gathering.x */
@@ -40,7 +40,7 @@ typedef struct captured {
 
 /* A batch where the state is the target. */
 typedef struct lacking_state {
-    float *after; /* [width][tokens]: the original's state after the part */
+    float *after; /* [width][tokens]: the base model's state after the part */
     float *gate;  /* as gathering.token */
     float *gates; /* per token, of all matrices that it meets */
     float *share; /* [width][tokens]: what one matrix is to answer for */
@@ -56,7 +56,8 @@ typedef struct gathering {
     float *x;
     uint32_t *token;
     size_t n_captured;
-    float *paired; /* for one expert's tokens in the rounded model: the original's inputs, and their index in
+    float
+        *paired; /* for one expert's tokens in the rounded model: the base model's inputs, and their index in
                       `captured` */
     uint32_t *place;
     lacking_state lacking;
@@ -66,7 +67,7 @@ typedef struct gathering {
     size_t batch;              /* its number */
     const forward_mark *marks; /* of the batch's tokens; NULL: all count alike */
     double pairs, added; /* of the batch: tokens that are paired, about, and those of them that are added */
-    bool original;       /* the original's stream is running, not the rounded one */
+    bool base;           /* the base model's stream is running, not the rounded one */
 } gathering;
 
 /* ---- memory ---- */
@@ -75,12 +76,12 @@ static float *take_features(uint64_t features, uint64_t tokens, memory_ledger *l
     return memory_take(l, mul_sat(tokens, features), sizeof(float));
 }
 
-static size_t original_features(const site_sizes *z) {
+static size_t base_features(const site_sizes *z) {
     return z->shape.lacking ? z->shape.lacking : z->shape.columns;
 }
 
 static void lay_out_inputs(site_inputs *to, const site_sizes *z, memory_ledger *l) {
-    to->original = take_features(original_features(z), z->held, l);
+    to->base = take_features(base_features(z), z->held, l);
     to->rounded = take_features(z->shape.columns, z->held, l);
 }
 
@@ -88,8 +89,8 @@ static void lay_out_inputs(site_inputs *to, const site_sizes *z, memory_ledger *
 static void lay_out_gathering(gathering *g, const site_sizes *z, memory_ledger *l) {
     uint64_t tokens = mul_sat(z->tokens, z->met);
     if (l->counts && z->taped)
-        memory_hold(l, tape_bytes(original_features(z), z->shape.columns,
-                                  mul_sat(add_sat(z->taped, z->tokens), z->met)));
+        memory_hold(
+            l, tape_bytes(base_features(z), z->shape.columns, mul_sat(add_sat(z->taped, z->tokens), z->met)));
     g->captured = memory_take_zeros(l, z->matrices, sizeof *g->captured);
     g->x = take_features(z->shape.columns, tokens, l);
     if (z->shape.lacking) {
@@ -112,16 +113,16 @@ static void free_gathering(gathering *g) {
     free(g->tapes);
 }
 
-uint64_t site_held_bytes(const site_sizes *z, bool original) {
+uint64_t site_held_bytes(const site_sizes *z, bool base) {
     memory_ledger l = {.counts = true};
-    take_features(original ? original_features(z) : z->shape.columns, z->held, &l);
+    take_features(base ? base_features(z) : z->shape.columns, z->held, &l);
     return l.bytes;
 }
 
 uint64_t site_bytes(const site_sizes *z) {
     memory_ledger l = {.counts = true};
     lay_out_inputs(&(site_inputs){.held = 0}, z, &l);
-    memory_hold(&l, moments_bytes(z->shape));
+    memory_hold(&l, hessian_bytes(z->shape));
     return mul_sat(l.bytes, z->matrices);
 }
 
@@ -178,11 +179,11 @@ static bool begin_site(gathering *g, const forward_inputs *in, uint64_t first, g
     for (size_t i = s->own; s->inputs && i < s->own_end; i++) lay_out_inputs(&s->inputs[i], &g->sizes, &l);
     if (!memory_had(&l, e)) return false;
     for (size_t i = 0; i < g->n_tapes; i++)
-        g->tapes[i] = (tape){.x_features = original_features(&g->sizes), .features = in->features};
+        g->tapes[i] = (tape){.x_features = base_features(&g->sizes), .features = in->features};
     for (size_t i = s->own; s->inputs && i < s->own_end; i++) {
-        if (!(s->inputs[i].moments = moments_new(of->kernels, g->sizes.shape, g->search->pool, e)))
+        if (!(s->inputs[i].hessian = hessian_new(of->kernels, g->sizes.shape, g->search->pool, e)))
             return false;
-        if (!dealt) moments_share(s->inputs[i].moments, of->text.comm);
+        if (!dealt) hessian_share(s->inputs[i].hessian, of->text.comm);
     }
     if (g->search->begun) g->search->begun(g->search->data, s);
     return true;
@@ -208,7 +209,7 @@ static bool capture_inputs(gathering *g, captured *t, const forward_inputs *in, 
 
 /* ---- pairs ---- */
 
-/* Finds the position of each token of `in` among those that the original sent to the same expert. */
+/* Finds the position of each token of `in` among those that the base model sent to the same expert. */
 static void find_places(const captured *t, const forward_inputs *in, uint32_t *place) {
     for (size_t i = 0, k = 0; i < in->tokens; i++) {
         while (k < t->tokens && t->token[k] < in->token[i]) k++;
@@ -239,9 +240,9 @@ static void hold_tokens(float *to, size_t features, const float *x, size_t strid
 
 static void site_hold_back(const site *s, size_t most, site_inputs *to, const site_pairs *p, size_t begin,
                            size_t tokens) {
-    size_t features = site_original_features(s);
+    size_t features = site_base_features(s);
     if (to->held + tokens > most) tokens = most - to->held;
-    hold_tokens(to->original + to->held * features, features, p->x + begin, p->x_stride, tokens);
+    hold_tokens(to->base + to->held * features, features, p->x + begin, p->x_stride, tokens);
     hold_tokens(to->rounded + to->held * s->features, s->features, p->y + begin, p->y_stride, tokens);
     to->held += tokens;
 }
@@ -253,18 +254,18 @@ static uint64_t group_of(const gathering *g, const site_pairs *p, size_t i) {
     return (windows * context + (p->token ? p->token[i] : i)) / token_group_size(context);
 }
 
-static void add_moments(site *s, site_inputs *to, uint64_t group, const site_pairs *p, size_t begin,
+static void add_hessian(site *s, site_inputs *to, uint64_t group, const site_pairs *p, size_t begin,
                         size_t tokens) {
     double began = clock_seconds();
-    if (group != to->group) moments_end_group(to->moments);
+    if (group != to->group) hessian_end_group(to->hessian);
     to->group = group;
-    moments_add(to->moments, p->x + begin, p->x_stride, p->y + begin, p->y_stride, tokens);
-    s->moments += clock_seconds() - began;
+    hessian_add(to->hessian, p->x + begin, p->x_stride, p->y + begin, p->y_stride, tokens);
+    s->hessian += clock_seconds() - began;
 }
 
 /* looked: the streams that have been run over the batch. Probes count as much as moments. */
 static void tell_gathered(const gathering *g, double looked) {
-    double batches = (double)forward_stream_batches(g->search->original), before = (double)g->batch,
+    double batches = (double)forward_stream_batches(g->search->base), before = (double)g->batch,
            added = g->pairs > 0 ? g->added / g->pairs : 0;
     if (g->s->n_weights && g->search->told)
         g->search->told(g->search->data, (before + looked / 4 + fmin(added, 1) / 2) / batches);
@@ -281,7 +282,7 @@ static void settle_pairs(gathering *g, size_t matrix, const site_pairs *p) {
         if (held)
             site_hold_back(g->s, g->sizes.held, to, p, begin, end - begin);
         else
-            add_moments(g->s, to, group, p, begin, end - begin);
+            add_hessian(g->s, to, group, p, begin, end - begin);
         g->added += (double)(end - begin);
         tell_gathered(g, 2);
     }
@@ -305,7 +306,7 @@ static bool play_pairs(void *data, const tape_entry *entry, const site_pairs *p,
     return true;
 }
 
-/* Gives all ranks the moments and held-back tokens of the whole text. What flows into the output matrix does
+/* Gives all ranks the Hessian and held-back tokens of the whole text. What flows into the output matrix does
  * so in the last loop. */
 static bool join_ranks(gathering *g, gq_error *e) {
     const calibrate_job *of = g->search->of;
@@ -316,7 +317,7 @@ static bool join_ranks(gathering *g, gq_error *e) {
     for (g->loop = g->search->layer ? 0 : loops - 1; g->loop < loops; g->loop++)
         if (!tape_play(&g->tapes[g->loop], comm, play_pairs, g, e)) return false;
     for (size_t i = s->own; !s->dealt && i < s->own_end; i++)
-        if (!moments_gather(s->inputs[i].moments, comm, e)) return false;
+        if (!hessian_gather(s->inputs[i].hessian, comm, e)) return false;
     return true;
 }
 
@@ -406,7 +407,7 @@ static bool pair_lacking(gathering *g, const float *after, gq_error *e) {
 /* All is run to the end: the state is needed. */
 static forward_answer on_inputs_before_state(gathering *g, const forward_inputs *in, gq_error *e) {
     const site *s = g->s;
-    if (g->original || in->weights[0] != s->weights[0]) return FORWARD_ON;
+    if (g->base || in->weights[0] != s->weights[0]) return FORWARD_ON;
     add_gates(g, in);
     if (in->matrix < s->first || in->matrix >= s->end) return FORWARD_ON;
     return capture_inputs(g, &g->captured[in->matrix - s->first], in, e) ? FORWARD_ON : FORWARD_FAILED;
@@ -429,37 +430,37 @@ static forward_answer site_on_inputs(void *data, const forward_inputs *in, gq_er
     if (in->matrix >= s->end) return FORWARD_END;
     if (!within) return FORWARD_SKIP;
     size_t matrix = in->matrix - s->first;
-    if (!(g->original ? capture_inputs(g, &g->captured[matrix], in, e) : pair_inputs(g, matrix, in, e)))
+    if (!(g->base ? capture_inputs(g, &g->captured[matrix], in, e) : pair_inputs(g, matrix, in, e)))
         return FORWARD_FAILED;
     return !s->routed && in->matrix + 1 == s->end ? FORWARD_END : FORWARD_SKIP;
 }
 
 /* ---- a run ---- */
 
-static bool site_run_batch(gathering *g, size_t batch, bool original, gq_error *e) {
+static bool site_run_batch(gathering *g, size_t batch, bool base, gq_error *e) {
     const site_search *search = g->search;
-    forward_stream *stream = original ? search->original : search->rounded;
+    forward_stream *stream = base ? search->base : search->rounded;
     forward_observer taken = {.on_inputs = site_on_inputs, .data = g};
     const float *after;
-    g->original = original;
-    if (!original) {
+    g->base = base;
+    if (!base) {
         const site *s = g->s;
         double met = s->routed ? (double)g->sizes.met / (double)s->matrices : 1;
         g->pairs = met * (double)(g->lacking.tokens * (s->end - s->first));
         tell_gathered(g, 1);
     }
     if (!search->layer) return forward_stream_probe_final(stream, batch, &taken, e);
-    forward_layer_use(search->layer, !original);
+    forward_layer_use(search->layer, !base);
     if (!forward_stream_probe(stream, batch, search->layer, search->part, &taken, &after, e)) return false;
-    return !g->s->n_weights || g->s->adds == 0 || (original ? keep_after : pair_lacking)(g, after, e);
+    return !g->s->n_weights || g->s->adds == 0 || (base ? keep_after : pair_lacking)(g, after, e);
 }
 
 /* Forgets the batch before. */
 static void begin_batch(gathering *g, size_t batch) {
     const calibrate_job *of = g->search->of;
     const site *s = g->s;
-    g->loop = forward_stream_loop(g->search->original, batch);
-    size_t first = forward_stream_first(g->search->original, batch);
+    g->loop = forward_stream_loop(g->search->base, batch);
+    size_t first = forward_stream_first(g->search->base, batch);
     size_t left = of->text.job.windows - first,
            windows = left < of->text.bounds.batch ? left : of->text.bounds.batch;
     g->window = of->text.first_window + first, g->n_captured = 0;
@@ -474,16 +475,16 @@ bool site_gather(site *s, const site_search *search, gq_error *e) {
     gathering g = {.search = search, .s = s};
     bool ok = true;
     *s = (site){.n_weights = 0};
-    for (size_t i = 0; ok && i < forward_stream_batches(search->original); i++) {
-        double began = clock_seconds() - s->moments;
+    for (size_t i = 0; ok && i < forward_stream_batches(search->base); i++) {
+        double began = clock_seconds() - s->hessian;
         begin_batch(&g, i);
         if (!search->layer && g.loop + 1 < forward_job_loops(&search->of->text.job))
             continue; /* the last one's end */
-        if (search->layer && forward_stream_skips(search->original, i, search->layer)) continue;
+        if (search->layer && forward_stream_skips(search->base, i, search->layer)) continue;
         ok = site_run_batch(&g, i, true, e);
         if (!s->n_weights) break;
         ok = ok && site_run_batch(&g, i, false, e);
-        double took = clock_seconds() - s->moments - began;
+        double took = clock_seconds() - s->hessian - began;
         s->probe = s->batches++ ? fmin(s->probe, took) : took;
     }
     ok = ok && (!s->n_weights || join_ranks(&g, e));

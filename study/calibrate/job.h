@@ -10,7 +10,7 @@
 #include "study/sweep/sweep.h"
 
 /* Rows of a matrix in memory at once: 24 groups of FEEDBACK_ROWS, work for as many threads. With 14,336
- * columns the decoded rows take a tenth of the moments' memory. A multiple of 192, the rows that output
+ * columns the decoded rows take a tenth of the Hessian's memory. A multiple of 192, the rows that output
  * errors are added up by. */
 enum { CALIBRATION_ROWS = 1536 };
 
@@ -22,11 +22,11 @@ typedef struct calibrate_job {
     /* The text, the ranks that do this together, and the bounds of all streams. A rank without windows takes
      * part with one that counts nowhere. */
     text_share text;
-    const forward_model *const *streams; /* the original's model, 1 + n_outputs times */
+    const forward_model *const *streams; /* the base model's model, 1 + n_outputs times */
     const uint64_t *numbers;             /* in the model, of the layers that are run; NULL: all are */
     size_t n_layers;
     uint64_t experts_used;     /* experts that a token meets; 0: unknown, so all of them count */
-    uint64_t matrices_at_once; /* experts whose moments fit beside each other */
+    uint64_t matrices_at_once; /* experts whose Hessians fit beside each other */
     uint64_t validation_bytes; /* of the process, besides the streams that are validated (validate.h) */
     size_t n_tensors, n_outputs;
     const model_tensor *const *tensors; /* the model's, n_tensors in the outputs' order */
@@ -40,7 +40,7 @@ typedef struct calibrate_job {
     /* For what probes keep (forward_stream_cache), so that a layer's beginning is not run again for each site.
      */
     probe_cache_plan keeps;
-    /* The windows of the text with which the original is run before all else, for what flows into an output
+    /* The windows of the text with which the base model is run before all else, for what flows into an output
      * matrix that is the embedding as well (embedding.h); all_windows 0: it is not run. */
     text_share ahead;
     calibrate_sample *sample; /* NULL: all is done */

@@ -1,14 +1,14 @@
 /* The story of a calibrated layer. For each of its parts, and each output in turn:
  *
  *     gather    both streams run up to the next site that has matrices left; what flows there is added up to
- *               moments, and held back where it is to check (site.h)
- *     factor    the moments of a matrix become a triangular root (study/inputs/factor.h)
+ *               Hessians, and held back where it is to check (site.h)
+ *     factor    the Hessian of a matrix becomes a Cholesky factor (study/inputs/cholesky.h)
  *     round     its rows are rounded in all ways: by search, with error feedback, with sweeps (round.h)
  *     compare   these are multiplied with the held-back tokens; what does best is written (round.h)
  *     keep      the blocks stand in for the weights in the output's stream, so the inputs of the next site
  *               contain the rounding already; figures are recorded
  *
- * When no site is left the output's stream passes the part with the rounded weights. The original's stream
+ * When no site is left the output's stream passes the part with the rounded weights. The base model's stream
  * passes it last, as every output needs its states from before the part. Of ranks each gathers what its own
  * windows give; then they share rows of a matrix, or whole matrices of a site. */
 #include "study/calibrate/layer.h"
@@ -26,7 +26,7 @@
 #include "study/calibrate/gather.h"
 #include "study/calibrate/router.h"
 #include "study/calibrate/rows.h"
-#include "study/inputs/factor.h"
+#include "study/inputs/cholesky.h"
 
 /* A weight that is being rounded for an output; its stream goes on with it. */
 typedef struct rounded_weight {
@@ -103,13 +103,13 @@ calibrate_cost calibrator_cost_of(const calibrator *c, size_t output, const mode
     return costs->tensors[output * c->of->n_tensors + i];
 }
 
-/* The costs of a site's inputs and of their root, of so many of its matrices. */
+/* The costs of a site's inputs and of their Cholesky factor, of so many of its matrices. */
 static calibrate_cost site_cost(const calibrator *c, size_t output, const site *s, size_t matrices) {
     calibrate_cost sum = {0};
     double share = (double)matrices / (double)s->matrices;
     for (size_t w = 0; w < s->n_weights; w++) {
         calibrate_cost one = calibrator_cost_of(c, output, s->weights[w]);
-        sum.gather += share * one.gather, sum.factor += share * one.factor;
+        sum.gather += share * one.gather, sum.cholesky += share * one.cholesky;
     }
     return sum;
 }
@@ -205,7 +205,7 @@ static bool gather_site(turn *at, site *s, gq_error *e) {
     bool ok = site_gather(s, &at->search, e);
     if (!s->n_weights) return ok;
     calibrate_timing *timing = timing_of_site(at, s);
-    timing->probes += s->probe * (double)s->batches, timing->moments += s->moments;
+    timing->probes += s->probe * (double)s->batches, timing->hessian += s->hessian;
     timing->gathered += s->end - s->first;
     return ok;
 }
@@ -213,24 +213,24 @@ static bool gather_site(turn *at, site *s, gq_error *e) {
 /* ---- factor ---- */
 
 /* Products of the pass are as all others. A router is fitted again by the floats. */
-static void round_moments(const turn *at, const site *s, moments_factored *f) {
+static void round_hessian(const turn *at, const site *s, cholesky *f) {
     for (size_t w = 0; w < s->n_weights; w++)
         if (forward_is_router(at->c->of->streams[0], s->weights[w])) return;
-    moments_round(f, calibration_arithmetic(at->c->of->settings), matmul_pool(at->c->products));
+    cholesky_round(f, calibration_arithmetic(at->c->of->settings), matmul_pool(at->c->products));
 }
 
-/* Makes the root of a matrix's moments, which are freed, and the mean squares of its inputs. */
-static bool factor_moments(turn *at, const site *s, moments *m, float *mean_square, moments_factored *f,
+/* Computes the Cholesky factor of a matrix's Hessian, which is freed, and the mean squares of its inputs. */
+static bool factor_hessian(turn *at, const site *s, hessian *m, float *mean_square, cholesky *f,
                            gq_error *e) {
     calibrate_timing *timing = timing_of_site(at, s);
     double began = clock_seconds();
-    moments_settings settings = calibration_moments_settings(at->c->of->settings);
+    hessian_settings settings = calibration_hessian_settings(at->c->of->settings);
     settings.told = sweep_tell, settings.data = &at->c->sweep;
-    calibrator_begin_piece(at->c, site_cost(at->c, at->output, s, 1).factor);
-    moments_mean_squares(m, mean_square);
-    bool ok = moments_factor(m, settings, f, e);
-    moments_free(m);
-    timing->factor += clock_seconds() - began, timing->factored++;
+    calibrator_begin_piece(at->c, site_cost(at->c, at->output, s, 1).cholesky);
+    hessian_mean_squares(m, mean_square);
+    bool ok = cholesky_factor(m, settings, f, e);
+    hessian_free(m);
+    timing->cholesky += clock_seconds() - began, timing->factored++;
     return ok;
 }
 
@@ -247,7 +247,7 @@ static bool turn_refit_router(turn *at, const round_task *task, calibrate_figure
                               round_reason *reason, gq_error *e) {
     const calibrator *c = at->c;
     router_task router = {.round = task,
-                          .original = c->original,
+                          .base = c->base,
                           .rounded = c->rounded[at->output],
                           .layer = at->search.layer,
                           .part = at->search.part};
@@ -319,19 +319,19 @@ static bool keep_squares(turn *at, const model_tensor *t, uint64_t matrix, const
  * each weight. */
 static bool round_site_matrix(turn *at, const site *s, uint64_t matrix, site_inputs of, gq_comm *comm,
                               rounded_matrix *to, gq_error *e) {
-    moments_factored f = {.tokens = 0};
-    float *mean_square = calloc(s->features, sizeof *mean_square), *original = NULL, *rounded = NULL;
+    cholesky f = {.tokens = 0};
+    float *mean_square = calloc(s->features, sizeof *mean_square), *base = NULL, *rounded = NULL;
     bool ok = mean_square || gq_fail_memory(e, s->features * sizeof *mean_square);
-    ok = ok && factor_moments(at, s, of.moments, mean_square, &f, e);
-    if (mean_square) of.moments = NULL;
+    ok = ok && factor_hessian(at, s, of.hessian, mean_square, &f, e);
+    if (mean_square) of.hessian = NULL;
     ok = ok && correction_choose(at->c->of, s, matrix, &of, &f, matmul_pool(at->c->products), e);
-    if (ok) round_moments(at, s, &f);
+    if (ok) round_hessian(at, s, &f);
     size_t stride = forward_stride(of.held);
-    ok = ok && (original = turn_tokens(site_original_features(s), &of.original, of.held, stride, e)) &&
+    ok = ok && (base = turn_tokens(site_base_features(s), &of.base, of.held, stride, e)) &&
          (rounded = turn_tokens(s->features, &of.rounded, of.held, stride, e));
     round_inputs in = {.factored = &f,
                        .mean_square = f.tokens ? mean_square : NULL,
-                       .original = original,
+                       .base = base,
                        .rounded = rounded,
                        .is_state = s->adds != 0,
                        .held = of.held,
@@ -340,8 +340,8 @@ static bool round_site_matrix(turn *at, const site *s, uint64_t matrix, site_inp
         if (turn_wants(at, s->weights[w], matrix))
             ok = round_weight(at, matrix, s->weights[w], &in, comm, &to[w], e) &&
                  keep_squares(at, s->weights[w], matrix, in.mean_square, e);
-    free(original), free(rounded), free(mean_square);
-    moments_factored_free(&f), site_inputs_free(&of);
+    free(base), free(rounded), free(mean_square);
+    cholesky_free(&f), site_inputs_free(&of);
     return ok;
 }
 
@@ -474,7 +474,7 @@ static bool do_part(calibrator *c, forward_layer *l, forward_part part, gq_error
         layer_metrics_wanted(c->of, l)) {
         double began = clock_seconds();
         calibrator_begin_piece(c, c->of->costs.metrics);
-        ok = layer_metrics_gather(&metrics, c->of, c->original, l, part, e);
+        ok = layer_metrics_gather(&metrics, c->of, c->base, l, part, e);
         if (c->of->sample) c->of->sample->metrics += clock_seconds() - began, c->of->sample->n_metrics++;
     }
     for (size_t o = 0; ok && o < c->of->n_outputs; o++) {
@@ -482,7 +482,7 @@ static bool do_part(calibrator *c, forward_layer *l, forward_part part, gq_error
         if (!c->rounded[o]) continue;
         at.search = (site_search){.of = c->of,
                                   .pool = forward_run_pool(c->sweep.run),
-                                  .original = c->original,
+                                  .base = c->base,
                                   .rounded = c->rounded[o],
                                   .layer = l,
                                   .part = part,
@@ -496,7 +496,7 @@ static bool do_part(calibrator *c, forward_layer *l, forward_part part, gq_error
         drop_weights(&at);
     }
     layer_metrics_free(&metrics);
-    return ok && (!leads_on || calibrator_pass_layer(c, c->original, l, false, part, e));
+    return ok && (!leads_on || calibrator_pass_layer(c, c->base, l, false, part, e));
 }
 
 bool calibrator_do_layer(calibrator *c, forward_layer *l, gq_error *e) {

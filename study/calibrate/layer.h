@@ -27,7 +27,7 @@ typedef struct calibrator {
     sweep sweep;
     sweep_progress told; /* in weights that are to be rounded, shared out by what is predicted to take long */
     double per_second;   /* of these units to a predicted second */
-    forward_stream *original, **rounded; /* the sweep's; one per output, NULL: not calibrated */
+    forward_stream *base, **rounded; /* the sweep's; one per output, NULL: not calibrated */
     matmul *products;
     probe_cache *results; /* kept between probes; NULL: none are */
     numbered *sorted;

@@ -1,4 +1,4 @@
-/* Gathers the metrics of a layer. The original's stream is looked at batch by batch up to the scores of the
+/* Gathers the metrics of a layer. The base model's stream is looked at batch by batch up to the scores of the
  * layer, for batches that have one of the windows; each window's sums are added in order. */
 #include "study/calibrate/metric.h"
 
@@ -100,29 +100,29 @@ static size_t metric_windows(const metric_gathering *g, size_t windows) {
 
 /* Probes the batches in order, until there are enough windows. Where the model runs its blocks several
  * times, these are windows before its first loop. */
-static bool metric_probe(metric_gathering *g, forward_stream *original, forward_layer *layer,
-                         forward_part part, gq_error *e) {
+static bool metric_probe(metric_gathering *g, forward_stream *base, forward_layer *layer, forward_part part,
+                         gq_error *e) {
     const calibrate_job *of = g->of;
     forward_observer observer = {.data = g, .on_scores = metric_on_scores};
     forward_layer_use(layer, false);
-    for (size_t i = 0; i < forward_stream_batches(original) && g->seen < METRIC_WINDOWS; i++) {
-        if (forward_stream_loop(original, i) > 0) break;
-        size_t first = forward_stream_first(original, i);
+    for (size_t i = 0; i < forward_stream_batches(base) && g->seen < METRIC_WINDOWS; i++) {
+        if (forward_stream_loop(base, i) > 0) break;
+        size_t first = forward_stream_first(base, i);
         g->window = of->text.first_window + first, g->first = first;
         g->windows = metric_windows(g, min(of->text.bounds.batch, of->text.job.windows - first));
         observer.windows = g->windows;
-        if (!forward_stream_probe(original, i, layer, part, &observer, NULL, e)) return false;
+        if (!forward_stream_probe(base, i, layer, part, &observer, NULL, e)) return false;
     }
     return true;
 }
 
 /* Has the ranks look one after another, each going on with the sums of those before it, until there are
  * enough windows. */
-static bool ranks_metric_probe(metric_gathering *g, forward_stream *original, forward_layer *layer,
+static bool ranks_metric_probe(metric_gathering *g, forward_stream *base, forward_layer *layer,
                                forward_part part, gq_error *e) {
     gq_comm *comm = g->of->text.comm;
     for (int r = 0; r < gq_comm_ranks(comm) && g->seen < METRIC_WINDOWS; r++) {
-        if (r == gq_comm_rank(comm) && !g->of->text.idle && !metric_probe(g, original, layer, part, e))
+        if (r == gq_comm_rank(comm) && !g->of->text.idle && !metric_probe(g, base, layer, part, e))
             return false;
         if (!comm_broadcast_from(comm, r, &g->seen, sizeof g->seen, e)) return false;
         for (size_t i = 0; i < g->to->n; i++)
@@ -133,14 +133,14 @@ static bool ranks_metric_probe(metric_gathering *g, forward_stream *original, fo
     return true;
 }
 
-bool layer_metrics_gather(layer_metrics *m, const calibrate_job *of, forward_stream *original,
+bool layer_metrics_gather(layer_metrics *m, const calibrate_job *of, forward_stream *base,
                           forward_layer *layer, forward_part part, gq_error *e) {
     metric_gathering g = {.of = of, .to = m};
     memory_ledger l = {.failed = false};
     *m = (layer_metrics){.n = forward_row_groups(of->streams[0], forward_layer_number(layer), g.groups)};
     for (size_t i = 0; i < m->n; i++) m->of[i].group = g.groups[i];
     lay_out_metrics(m, g.sums, &l);
-    bool ok = memory_had(&l, e) && ranks_metric_probe(&g, original, layer, part, e);
+    bool ok = memory_had(&l, e) && ranks_metric_probe(&g, base, layer, part, e);
     for (size_t i = 0; ok && i < m->n; i++) scale_sums(&m->of[i], g.sums[i]);
     for (size_t i = 0; i < m->n; i++) free(g.sums[i]);
     return ok;

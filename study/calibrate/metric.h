@@ -1,4 +1,4 @@
-/* The metrics by which rows of a layer's queries, keys and values count together, gathered from the original
+/* The metrics by which rows of a layer's queries, keys and values count together, gathered from the base model
  * model's stream. They are made of a fixed choice of positions in the first windows that are not held back,
  * so they depend on nothing but the model, the text and its windows. */
 #pragma once
@@ -23,9 +23,9 @@ typedef struct layer_metrics {
 enum { METRIC_WINDOWS = 4 }; /* that metrics are made of, at most */
 /* Whether the layer has rows with a metric that an output rounds by feedback. */
 bool layer_metrics_wanted(const calibrate_job *of, const forward_layer *layer);
-/* Runs the original's stream over the layer, or the part that attends, up to its scores. The caller frees *m,
+/* Runs the base model's stream over the layer, or the part that attends, up to its scores. The caller frees *m,
  * also on failure. */
-bool layer_metrics_gather(layer_metrics *m, const calibrate_job *of, forward_stream *original,
+bool layer_metrics_gather(layer_metrics *m, const calibrate_job *of, forward_stream *base,
                           forward_layer *layer, forward_part part, gq_error *e);
 void layer_metrics_free(layer_metrics *m);
 

@@ -74,7 +74,7 @@ tensor_work operations_of(const calibrate_job *j, size_t output, size_t i) {
     w.round = weights * width * ((is_state ? 1 : TARGET) + PASS + (double)j->settings->sweeps * SWEEP);
     if (!begins_site(j, i)) return w;
     w.gather += tokens * matrices * columns * (width + PRODUCT * (is_state ? (double)t->ne[1] : width));
-    w.factor = matrices * columns * width * width / 3;
+    w.cholesky = matrices * columns * width * width / 3;
     return w;
 }
 
@@ -89,7 +89,7 @@ double calibrate_work(const calibrate_job *j) {
     for (size_t o = 0; o < j->n_outputs; o++)
         for (size_t i = 0; i < j->n_tensors; i++) {
             tensor_work w = operations_of(j, o, i);
-            sum += w.gather + w.factor + w.round;
+            sum += w.gather + w.cholesky + w.round;
             if (o == 0) pass += w.pass;
         }
     double ahead = operations_run_ahead(j)

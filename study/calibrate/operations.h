@@ -17,7 +17,7 @@ double operations_width(const calibrate_job *j, size_t i);
 double operations_held(const calibrate_job *j, size_t i);
 /* Times that a tensor's site is gathered, for some of its matrices each. */
 double operations_gathers(const calibrate_job *j, size_t i);
-/* Whether the original is run ahead over a part of the text. */
+/* Whether the base model is run ahead over a part of the text. */
 bool operations_run_ahead(const calibrate_job *j);
 /* Streams that pass the layers. */
 double operations_streams(const calibrate_job *j);
@@ -29,6 +29,6 @@ enum { OPERATIONS_PRODUCT = 2 }; /* of a product, per token and weight */
 /* Operations that one tensor adds. */
 typedef struct tensor_work {
     double pass; /* of a stream through it, with all tokens */
-    double gather, factor, round;
+    double gather, cholesky, round;
 } tensor_work;
 tensor_work operations_of(const calibrate_job *j, size_t output, size_t i);

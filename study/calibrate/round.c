@@ -1,11 +1,11 @@
 /* Rounds one matrix for one output. Up to CALIBRATION_ROWS rows at a time are read, decoded and rounded in
  * several ways (round_way): by search alone with the inputs' mean squares as importance, with error feedback
- * by the factored moments of the inputs (codec/feedback.h), and with sweeps behind it where the settings ask
- * for them. All are multiplied with the held-back tokens and compared with the original's output
+ * by the Cholesky factor of the inputs' Hessian (codec/feedback.h), and with sweeps behind it where the settings ask
+ * for them. All are multiplied with the held-back tokens and compared with the base model's output
  * (study/inputs/output.h). Which did best is known only behind the last row, for the matrix as a whole. So the
  * last way's blocks are written meanwhile; if another one did better, or if these blocks decode to values
- * that are not finite, all rows are read again and written that way. Where the moments are of no use (no
- * token, no root, few tokens and none held back), search is used from the start. Rows are shared out to
+ * that are not finite, all rows are read again and written that way. Where the Hessians are of no use (no
+ * token, no Cholesky factor, few tokens and none held back), search is used from the start. Rows are shared out to
  * threads in fixed groups, so the bytes do not depend on the threads.
  *
  * Ranks have shares of the rows (rows.h), and go through these in steps. Then all get the errors span by
@@ -29,7 +29,7 @@ const char *round_reason_text(round_reason r) {
     static const char *const texts[ROUND_REASONS] = {
         [ROUND_CALIBRATED] = "",
         [ROUND_UNSEEN] = "no token reached it",
-        [ROUND_ROOTLESS] = "the second moments of its inputs could not be factored",
+        [ROUND_INDEFINITE] = "the Hessian of its inputs has no Cholesky factor",
         [ROUND_UNCHECKED] = "few tokens reached it, none of them held back",
         [ROUND_WORSE] = "plain encoding did better on the held-back windows",
         [ROUND_FELL_BACK] = "the model as a whole did better without calibrating its group of layers",
@@ -112,7 +112,7 @@ static void search_rows(matrix_rows *r) {
 static void calibrate_some(round_groups *g, size_t row, size_t n, const feedback_chain *chain, int thread) {
     const matrix_rows *r = g->rows;
     const calibrate_job *of = r->task->of;
-    const moments_factored *f = r->task->inputs.factored;
+    const cholesky *f = r->task->inputs.factored;
     size_t offset = row * rows_to_bytes(r);
     round_way way = chain ? r->last : g->way;
     bool swept = way == WAY_SWEPT;
@@ -123,8 +123,8 @@ static void calibrate_some(round_groups *g, size_t row, size_t n, const feedback
                           .sweeps = swept ? (int)of->settings->sweeps : 0,
                           .trials = (int)of->settings->trials,
                           .unswept = swept ? r->blocks[WAY_PASS] + offset : NULL,
-                          .moments = f->runs,
-                          .n_moments = f->n_runs,
+                          .hessian = f->runs,
+                          .n_hessians = f->n_runs,
                           .columns = r->columns,
                           .scratch = r->scratches + r->scratch_bytes * (size_t)thread,
                           .first_row = r->first + row,
@@ -185,16 +185,15 @@ static matmul_weights span_weights(const matrix_rows *r, const chain_span *s, co
 static bool compare_span(const matrix_rows *r, const chain_span *s, round_way last, output_errors *errors,
                          gq_error *e) {
     const round_inputs *in = &r->task->inputs;
-    output_side rounded[ROUND_WAYS],
-        original = {.weights = span_weights(r, s, r->from, r->raw),
-                    .x = in->is_state ? in->rounded : in->original,
-                    .stride = in->stride,
-                    .more = in->is_state ? in->original + s->first * in->stride : NULL,
-                    .metric = s->metric};
+    output_side rounded[ROUND_WAYS], base = {.weights = span_weights(r, s, r->from, r->raw),
+                                             .x = in->is_state ? in->rounded : in->base,
+                                             .stride = in->stride,
+                                             .more = in->is_state ? in->base + s->first * in->stride : NULL,
+                                             .metric = s->metric};
     for (round_way way = 0; way <= last; way++)
         rounded[way] = (output_side){
             .weights = span_weights(r, s, r->to, r->blocks[way]), .x = in->rounded, .stride = in->stride};
-    return output_compare(r->task->products, &original, rounded, last + 1, in->held, errors, e);
+    return output_compare(r->task->products, &base, rounded, last + 1, in->held, errors, e);
 }
 
 /* Notes the errors of the spans' outputs on held-back tokens, of each way up to `last`, by the rows' metrics.
@@ -339,10 +338,10 @@ static round_way best_way(const matrix_rows *r, const rounded_rows *of) {
 /* Decides before the work whether error feedback is possible. ROUND_CALIBRATED: it is; whether it does better
  * on held-back tokens is known later. */
 static round_reason reason_for_search(const round_task *t) {
-    const moments_factored *f = t->inputs.factored;
+    const cholesky *f = t->inputs.factored;
     if (f->tokens == 0) return ROUND_UNSEEN;
-    if (f->n_runs == 0) return ROUND_ROOTLESS;
-    if (t->inputs.harms) return ROUND_WORSE;
+    if (f->n_runs == 0) return ROUND_INDEFINITE;
+    if (t->inputs.is_worse) return ROUND_WORSE;
     uint64_t columns = t->of->tensors[t->tensor]->ne[0];
     if (t->of->sample) return ROUND_CALIBRATED; /* a small text stands for a large one */
     return t->inputs.held == 0 && f->tokens < columns ? ROUND_UNCHECKED : ROUND_CALIBRATED;
@@ -403,7 +402,7 @@ void figures_add(calibrate_figures *to, const calibrate_figures *of) {
 }
 
 bool round_matrix(const round_task *t, calibrate_figures *sums, round_reason *why, gq_error *e) {
-    const moments_factored *f = t->inputs.factored;
+    const cholesky *f = t->inputs.factored;
     round_reason reason = reason_for_search(t);
     rounded_rows of = {.figures = {0}};
     const output_errors *errors = &of.errors;

@@ -1,18 +1,18 @@
-/* Rounds a matrix by the moments of its inputs, and by search alone to compare; the result that does better
+/* Rounds a matrix by the Hessian of its inputs, and by search alone to compare; the result that does better
  * on held-back tokens is written. */
 #pragma once
 
 #include "forward/products/matmul.h"
 #include "study/calibrate/job.h"
 #include "study/calibrate/metric.h"
-#include "study/inputs/moments.h"
+#include "study/inputs/hessian.h"
 
 /* Why a matrix was rounded by search alone. */
 typedef enum round_reason {
     ROUND_CALIBRATED,
-    ROUND_UNSEEN,    /* no token reached the matrix */
-    ROUND_ROOTLESS,  /* its moments have no root, however much they are damped */
-    ROUND_UNCHECKED, /* few tokens, and none held back */
+    ROUND_UNSEEN,     /* no token reached the matrix */
+    ROUND_INDEFINITE, /* its Hessian has no Cholesky factor, however much it is damped */
+    ROUND_UNCHECKED,  /* few tokens, and none held back */
     ROUND_WORSE,
     ROUND_FELL_BACK, /* validation of the whole model (validate.h) */
     ROUND_REASONS
@@ -30,15 +30,16 @@ typedef struct calibrate_figures {
 } calibrate_figures;
 
 typedef struct round_inputs {
-    const moments_factored *factored;
+    const cholesky *factored;
     layer_metrics metrics;    /* of the matrix's rows; n 0: all rows count by themselves */
     const float *mean_square; /* per column; NULL: no token was seen */
-    /* Held-back tokens: [features][stride], of which `held` are tokens; in the original model, and in the
+    /* Held-back tokens: [features][stride], of which `held` are tokens; in the base model, and in the
      * rounded one. */
-    const float *original, *rounded;
-    bool is_state;     /* `original` is what the output is to change by, [rows][stride] */
+    const float *base, *rounded;
+    bool is_state;     /* `base` is what the output is to change by, [rows][stride] */
     bool is_embedding; /* rows of routers stand in for tokens (embedding.h) */
-    bool harms;        /* what this leads to was tried already and did more harm than plain encoding */
+    bool
+        is_worse; /* what this leads to was tried already and ended with a higher KL divergence than plain encoding */
     size_t held, stride;
 } round_inputs;
 

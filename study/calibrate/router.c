@@ -7,12 +7,12 @@
 #include "base/memory.h"
 #include "forward/graph/layer.h"
 #include "quantize/strips/strip.h"
-#include "study/inputs/factor.h"
+#include "study/inputs/cholesky.h"
 #include "study/inputs/output.h"
 
 /* ---- memory ---- */
 
-/* Choices that are looked at: the original's, and the rounded model's with the router as it was and fitted.
+/* Choices that are looked at: the base model's, and the rounded model's with the router as it was and fitted.
  */
 enum { CHOICES = 3 };
 
@@ -25,14 +25,14 @@ typedef struct router_fit {
     void *raw, *fitted;      /* as it is stored in the input; blocks of the fit */
     float *w;
     double *z;
-    float *gates; /* [expert][token] of a batch: the original's */
+    float *gates; /* [expert][token] of a batch: the base model's */
     size_t batch_tokens;
-    double all;                /* of the gates of held-back tokens: the original's */
+    double all;                /* of the gates of held-back tokens: the base model's */
     double *of_window;         /* [choice][window]: sums of the gates of a window's held-back tokens */
     size_t windows;            /* of the text, in all loops */
     size_t window, place;      /* the batch's first one: its number in the text, and its place in of_window */
     const forward_mark *marks; /* of the batch's tokens; NULL: all count alike */
-    size_t choice;             /* that is looked at; 0: the original's */
+    size_t choice;             /* that is looked at; 0: the base model's */
 } router_fit;
 
 static void lay_out_fit(router_fit *f, memory_ledger *l) {
@@ -89,13 +89,12 @@ static bool router_probe_choice(router_fit *f, size_t batch, size_t choice, gq_e
     forward_observer observer = {.on_inputs = on_experts, .data = f};
     f->choice = choice;
     forward_layer_use(t->layer, choice > 0);
-    return forward_stream_probe(choice ? t->rounded : t->original, batch, t->layer, t->part, &observer, NULL,
-                                e);
+    return forward_stream_probe(choice ? t->rounded : t->base, batch, t->layer, t->part, &observer, NULL, e);
 }
 
 static bool batch_has_held(const router_fit *f, size_t batch) {
     const calibrate_job *of = f->task->round->of;
-    size_t first = forward_stream_first(f->task->original, batch);
+    size_t first = forward_stream_first(f->task->base, batch);
     for (size_t i = first; i < first + of->text.bounds.batch && i < of->text.job.windows; i++)
         if (calibration_is_held(of->settings, of->text.first_window + i)) return true;
     return false;
@@ -106,10 +105,10 @@ static bool router_probe_choices(router_fit *f, gq_error *e) {
     const router_task *t = f->task;
     const calibrate_job *of = t->round->of;
     const void *blocks[] = {NULL, t->round->blocks_copy, f->fitted};
-    for (size_t i = 0; !of->text.idle && i < forward_stream_batches(t->original); i++) {
-        f->window = of->text.first_window + forward_stream_first(t->original, i);
-        f->marks = forward_job_marks(&of->text.job, forward_stream_first(t->original, i));
-        f->place = forward_stream_loop(t->original, i) * of->text.all_windows + f->window;
+    for (size_t i = 0; !of->text.idle && i < forward_stream_batches(t->base); i++) {
+        f->window = of->text.first_window + forward_stream_first(t->base, i);
+        f->marks = forward_job_marks(&of->text.job, forward_stream_first(t->base, i));
+        f->place = forward_stream_loop(t->base, i) * of->text.all_windows + f->window;
         if (!batch_has_held(f, i)) continue;
         memset(f->gates, 0, f->tensor->ne[1] * f->batch_tokens * sizeof *f->gates);
         for (size_t choice = 0; choice < CHOICES; choice++) {
@@ -130,7 +129,7 @@ static bool share_choices(const router_fit *f, gq_error *e) {
     return ok;
 }
 
-/* kept[0]: with the router as it was; kept[1]: fitted. Both as shares of the original's gates. */
+/* kept[0]: with the router as it was; kept[1]: fitted. Both as shares of the base model's gates. */
 static bool compare_choices(router_fit *f, double kept[2], gq_error *e) {
     double sums[CHOICES] = {0};
     if (!router_probe_choices(f, e) || !share_choices(f, e)) return false;
@@ -175,12 +174,12 @@ static bool compare_outputs(const router_fit *f, output_errors *errors, gq_error
     size_t rows = f->tensor->ne[1], columns = f->tensor->ne[0];
     matmul_weights was = {t->blocks_copy, f->to->id, rows, columns}, is = was;
     is.data = f->fitted;
-    output_side original = {.weights = was, .x = in->original, .stride = in->stride};
+    output_side base = {.weights = was, .x = in->base, .stride = in->stride};
     output_side rounded[] = {{.weights = was, .x = in->rounded, .stride = in->stride},
                              {.weights = is, .x = in->rounded, .stride = in->stride}};
     size_t n = ceil_div(rows, OUTPUT_SPAN);
     output_errors *spans = calloc(n, sizeof *spans);
-    bool ok = spans ? output_compare(t->products, &original, rounded, 2, in->held, spans, e)
+    bool ok = spans ? output_compare(t->products, &base, rounded, 2, in->held, spans, e)
                     : gq_fail_memory(e, n * sizeof *spans);
     if (ok) output_errors_add(errors, spans, n);
     free(spans);
@@ -190,7 +189,7 @@ static bool compare_outputs(const router_fit *f, output_errors *errors, gq_error
 static void sum_up(const router_fit *f, calibrate_figures *sums, const output_errors *errors,
                    const double kept[2], bool fits) {
     calibrate_step_figures *step = &sums->steps[CALIBRATE_ROUTER];
-    const moments_factored *m = f->task->round->inputs.factored;
+    const cholesky *m = f->task->round->inputs.factored;
     sums->matrices++, sums->plain += !fits, sums->unchecked += f->task->round->inputs.held == 0;
     sums->power += errors->power, sums->searched += errors->error[0], sums->written += errors->error[fits];
     sums->tokens = m->tokens, sums->damp = m->damp;

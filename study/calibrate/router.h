@@ -1,6 +1,6 @@
 /* Fits a router to the inputs that it gets in the rounded model, so that tokens keep their experts. A router
  * is not rounded: no mix quantizes it, and its bytes are few. Whether the fit is written is decided on
- * held-back tokens, by the share of the original's choice that is kept: the sum over tokens and experts of
+ * held-back tokens, by the share of the base model's choice that is kept: the sum over tokens and experts of
  * the lesser of the two gates. */
 #pragma once
 
@@ -10,7 +10,7 @@
 
 typedef struct router_task {
     const round_task *round; /* kept must not be NULL */
-    forward_stream *original, *rounded;
+    forward_stream *base, *rounded;
     forward_layer *layer;
     forward_part part;
 } router_task;

@@ -12,7 +12,7 @@
 /* ---- chains ---- */
 
 /* Plans chains of rows. A chain's lanes are rows of as many heads as one call takes, or of fewer where some
- * thread would have none otherwise: the more lanes, the fewer times is the moments' root read. */
+ * thread would have none otherwise: the more lanes, the fewer times is the Cholesky factor read. */
 
 /* Lanes are filled up with further rows of the same heads, but with no more than one of so many: they do not
  * know of each other. On a model with 2 heads of 32 keys, 4 rows at once left 2 % more divergence than 1. 16

@@ -6,26 +6,26 @@
 
 #include "base/checksum.h"
 #include "study/calibrate/steps.h"
-#include "study/inputs/moments.h"
+#include "study/inputs/hessian.h"
 #include "study/sweep/windows.h"
 
 /* Held-back tokens of one expert, at most: enough to tell two roundings apart. */
 enum { EXPERT_HELD_TOKENS = 512 };
 /* Packed, so that there are no bytes between its members that would have no part in the digest. */
 typedef struct __attribute__((packed)) calibration_settings {
-    float damp, shrink, correction; /* of moments_settings */
+    float damp, shrink, correction; /* of hessian_settings */
     uint64_t windows, context;      /* of the text */
     calibrate_step_mask steps;      /* that are done */
     uint64_t sweeps;                /* of descent: feedback_sweeps, 0 without CALIBRATE_SWEEPS */
     uint64_t trials;                /* of scales: feedback_trials, 0 without CALIBRATE_TRIALS */
-    uint64_t width;       /* of moments' blocks, at most: a multiple of PASS_COLUMNS; SIZE_MAX: whole rows */
+    uint64_t width;       /* of Hessians' blocks, at most: a multiple of PASS_COLUMNS; SIZE_MAX: whole rows */
     uint64_t held_every;  /* of windows_held */
     uint64_t expert_held; /* EXPERT_HELD_TOKENS */
     uint64_t fused;       /* this processor multiplies and adds in one step */
     uint64_t ids;         /* checksum of the text's tokens */
     uint64_t ahead;       /* windows of calibrate_job.ahead; 0: there are none */
     uint64_t loops;       /* times that the model runs its blocks: each matrix sees the text so often */
-    uint64_t arithmetic;  /* matmul_arithmetic of moments and of products of weights with activations */
+    uint64_t arithmetic;  /* matmul_arithmetic of Hessians and of products of weights with activations */
 } calibration_settings;
 
 static inline uint32_t calibration_settings_digest(const calibration_settings *s) {
@@ -39,8 +39,8 @@ static inline matmul_arithmetic calibration_arithmetic(const calibration_setting
 static inline bool calibration_does(const calibration_settings *s, calibrate_step step) {
     return s->steps & calibrate_step_bit(step);
 }
-static inline moments_settings calibration_moments_settings(const calibration_settings *s) {
-    return (moments_settings){.damp = s->damp,
+static inline hessian_settings calibration_hessian_settings(const calibration_settings *s) {
+    return (hessian_settings){.damp = s->damp,
                               .shrink = s->shrink,
                               .correction = s->correction,
                               .mean_damping = !calibration_does(s, CALIBRATE_DAMPING)};

@@ -30,8 +30,8 @@ site_sizes site_sizes_of(const calibration_settings *s, const forward_model *m, 
 }
 
 void site_inputs_free(site_inputs *inputs) {
-    moments_free(inputs->moments);
-    free(inputs->original), free(inputs->rounded);
+    hessian_free(inputs->hessian);
+    free(inputs->base), free(inputs->rounded);
     *inputs = (site_inputs){.held = 0};
 }
 

@@ -1,19 +1,19 @@
-/* A site of a layer, where activations flow into weights, and its inputs in two streams, the original model's
- * and that of the model rounded so far: moments of the pairs for each matrix, and the pairs themselves of
+/* A site of a layer, where activations flow into weights, and its inputs in two streams, the base model's
+ * and that of the model rounded so far: Hessians of the pairs for each matrix, and the pairs themselves of
  * windows that are held back. gather.h fills it. */
 #pragma once
 
 #include "forward/graph/layer.h"
 #include "study/calibrate/job.h"
-#include "study/inputs/moments.h"
+#include "study/inputs/hessian.h"
 
 /* The gathered inputs of one matrix. */
 typedef struct site_inputs {
-    moments *moments;
+    hessian *hessian;
     uint64_t group; /* the token group (forward/stream/stream.h) that was added last */
-    /* Held-back tokens, one after another, `features` values each: in the original model, in the other. Where
-     * the state is the target `original` holds r, of as many values as the weight has rows. */
-    float *original, *rounded;
+    /* Held-back tokens, one after another, `features` values each: in the base model, in the other. Where
+     * the state is the target `base` holds r, of as many values as the weight has rows. */
+    float *base, *rounded;
     size_t held;
 } site_inputs;
 
@@ -29,13 +29,13 @@ typedef struct site {
     bool routed, late;
     float adds;          /* forward_adds of the weight where the state is the target; 0: its own output is */
     site_inputs *inputs; /* one for each of them */
-    /* Seconds: what adding their moments took, and all else for a batch, the least of all batches, since the
+    /* Seconds: what adding to their Hessians took, and all else for a batch, the least of all batches, since the
      * first one touches new memory. */
-    double moments, probe;
+    double hessian, probe;
     size_t batches;
 } site;
-/* Values of a held-back token in site_inputs.original. */
-static inline size_t site_original_features(const site *s) {
+/* Values of a held-back token in site_inputs.base. */
+static inline size_t site_base_features(const site *s) {
     return s->adds != 0 ? s->weights[0]->ne[1] : s->features;
 }
 /* Matrices that are gathered at once, of those that are left; fit: as many as a rank's memory holds. Where
@@ -52,7 +52,7 @@ void site_inputs_free(site_inputs *inputs);
 
 /* The sizes that decide how much memory a site takes. */
 typedef struct site_sizes {
-    moments_shape shape;
+    hessian_shape shape;
     size_t matrices; /* gathered at once */
     size_t met;      /* matrices that a token meets: of experts some of all, of heads all that are gathered */
     size_t tokens;   /* of a batch, at most */

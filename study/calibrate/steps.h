@@ -6,7 +6,7 @@
 #include "base/error.h"
 
 typedef enum calibrate_step {
-    CALIBRATE_DAMPING,   /* by each column's own square, not by the mean of all (study/inputs/factor.c) */
+    CALIBRATE_DAMPING,   /* by each column's own square, not by the mean of all (study/inputs/cholesky.c) */
     CALIBRATE_SWEEPS,    /* of descent behind a pass (codec/simd/descent.c) */
     CALIBRATE_STATE,     /* as target of weights whose output is added to it (site.h) */
     CALIBRATE_EMBEDDING, /* rounded by what its errors do to routers, or as the output matrix (embedding.h) */

@@ -1,12 +1,12 @@
 /* Pairs of inputs on their way between ranks. Sums over tokens are chains in the order of the text
  * (forward/stream/stream.h), and each rank has some windows of it. So a rank first records the pairs that its own
  * batches give, and then all ranks play all records in the order of the text: each gets every pair, and adds
- * it to its share of the moments. */
+ * it to its share of the Hessian. */
 #pragma once
 
 #include "base/comm/ranks.h"
 
-/* Pairs of a matrix: x[features of the original][tokens] and y[features][tokens]. */
+/* Pairs of a matrix: x[features of the base][tokens] and y[features][tokens]. */
 typedef struct site_pairs {
     const float *x, *y;
     size_t x_stride, y_stride, tokens;

@@ -1,8 +1,8 @@
-/* The original continues its prompts without a token-by-token run: all GQ_CONTINUED tokens behind a prompt are
+/* The base model continues its prompts without a token-by-token run: all GQ_CONTINUED tokens behind a prompt are
  * guessed, all are predicted at once, and the predictions are the next guesses. The first token is right after
  * the first run, and each run makes at least one more right, as it depends on those before it alone. When
- * nothing changes, the guesses are what greedy decoding gives. A copy then needs one run: up to where it parts
- * from the original, both have the same tokens before them.
+ * nothing changes, the guesses are what greedy decoding gives. A quant then needs one run: up to where it parts
+ * from the base model, both have the same tokens before them.
  */
 #include "study/evaluate/asked.h"
 
@@ -109,7 +109,7 @@ static bool prompts_add(asked_texts *t, const text_windows *w, size_t most, gq_e
            (t->n || gq_fail_usage(e, "the text has no prompt: no token stands before the first of weight 1"));
 }
 
-/* Makes the original's predictions the guesses. Returns how many change. */
+/* Makes the base model's predictions the guesses. Returns how many change. */
 static size_t prompts_guess(asked_texts *t, const scores *s) {
     size_t changed = 0;
     for (size_t i = 0; i < t->n; i++)

@@ -1,4 +1,4 @@
-/* What copies are asked besides a text: to continue prompts as the original does, and to choose answers; drafts are tried on
+/* What quants are asked besides a text: to continue prompts as the base model does, and to choose answers; drafts are tried on
  * such texts, too (drafted.h). They are packed into windows of their own, as conversations are (study/sweep/chats.h),
  * with weights only where models are asked, and run as the evaluation's text is. */
 #pragma once

@@ -56,7 +56,7 @@ bool base_batch_start(base_batch *b, const base_file *f, size_t position, size_t
 /* Reads a tile: the tokens first ... first + rows - 1. ids: those of the text, all windows. */
 bool base_batch_tile(base_batch *b, const base_file *f, const uint32_t *ids, size_t first, size_t rows,
                      size_t stride, gq_error *e);
-/* Makes the tile an original's: llama.cpp leaves probabilities below e^-16 out of a divergence from a file,
+/* Makes the tile a base model's: llama.cpp leaves probabilities below e^-16 out of a divergence from a file,
  * so their logarithms become so low that their exponentials vanish. */
 void base_batch_leave_out(base_batch *b, size_t rows, size_t stride);
 
@@ -92,14 +92,14 @@ bool base_writer_add(base_writer *w, const base_range *range, size_t position, s
 /* ---- files compared with each other ----
  * Nothing is run, so their models may be of any architecture, and any program may have written them. */
 
-/* Checks that a copy's file has the original's text, windows and vocabulary. */
+/* Checks that a quant's file has the base model's text, windows and vocabulary. */
 bool base_scores_check(const base_file *original, const base_file *copy, gq_error *e);
 
 /* Bytes of memory that it takes to compare n files at so many scored positions. */
 uint64_t base_scores_bytes(size_t n, size_t positions);
 
-/* Fills the scores of the first `windows` windows from n files: the original's, 0, and those of its copies.
+/* Fills the scores of the first `windows` windows from n files: the base model's, 0, and those of its quants.
  * ids: the tokens of these windows. A divergence is as that of a model from a base (side_by_side.c), sum p
- * (log p - log q) over the probabilities p that the original's file has. */
+ * (log p - log q) over the probabilities p that the base model's file has. */
 bool base_scores_run(const base_file *files, size_t n, const uint32_t *ids, size_t windows, int threads,
                      const gq_callbacks *callbacks, scores *to, gq_error *e);

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/relay.h"
 
-/* Each group of copies computes the original's logits again. So many copies are in a group that this is at
+/* Each group of quants computes the base model's logits again. So many quants are in a group that this is at
  * most a sixteenth of its work: two of an 8 B model, whose output matrix is a fifteenth of it. */
 enum { GROUP_SHARE = 16 };
 
@@ -20,7 +20,7 @@ typedef struct cached_run_state {
     scores *to;
     warning_list *warnings;
     content_sum *contents; /* per runner */
-    size_t *missing;       /* numbers of the runners whose scores are not kept, but for the original */
+    size_t *missing;       /* numbers of the runners whose scores are not kept, but for the base model */
     size_t n_missing;
     runner *runners; /* cached_group has both */
     model_scores *models;
@@ -82,7 +82,7 @@ static bool cached_open_states(cached_run_state *k, gq_error *e) {
     return ok;
 }
 
-/* ---- groups of copies ---- */
+/* ---- groups of quants ---- */
 
 static size_t cached_group_size(const cached_run_state *k) {
     if (k->states.fd < 0) return max(1, k->n_missing);
@@ -92,8 +92,8 @@ static size_t cached_group_size(const cached_run_state *k) {
     return copies > 1 ? (size_t)copies : 1;
 }
 
-/* A run of the original and of so many missing copies from the first-th on. Arrays have the missing copies
- * one behind another, and the original takes the place before a group's first, whose copy is done. */
+/* A run of the base model and of so many missing quants from the first-th on. Arrays have the missing quants
+ * one behind another, and the base model takes the place before a group's first, whose copy is done. */
 static side_by_side cached_group(cached_run_state *k, size_t first, size_t n) {
     side_by_side s = k->all;
     k->runners[first] = k->all.runners[0], k->models[first] = k->to->models[0];
@@ -132,7 +132,7 @@ static void cached_forecast(cached_run_state *k, double *seconds) {
     if (whole > 0) *seconds = afresh.seconds_expected * side_by_side_work(&all) / whole;
 }
 
-/* Returns the work of all groups, each of which but the first adds logits of the original. */
+/* Returns the work of all groups, each of which but the first adds logits of the base model. */
 static double cached_work(cached_run_state *k, size_t groups) {
     state_cache whole = {.whole = true};
     side_by_side all = cached_group(k, 0, k->n_missing), again = all;

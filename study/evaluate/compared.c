@@ -40,7 +40,7 @@ static bool name_runner(gq_evaluation *v, size_t i, const char *path, gq_error *
 /* Makes the model of a runner whose file is open, and notes the file's figures. */
 static bool set_up_runner(gq_evaluation *v, size_t i, gq_error *e) {
     runner *r = &v->runners[i];
-    warning_list unheard = {0}; /* the original's will do */
+    warning_list unheard = {0}; /* the base model's will do */
     r->model = forward_model_new(&r->file, e);
     if (!r->model) return false;
     evaluated_fill_memory(&v->models[i], r);
@@ -57,7 +57,7 @@ static bool open_runner(gq_evaluation *v, size_t i, const char *path, const gq_a
            warnings_join(&v->warnings, &r->file.warnings, e) && set_up_runner(v, i, e);
 }
 
-/* Opens a copy that does not exist yet, by the headers that it will have. */
+/* Opens a quant that does not exist yet, by the headers that it will have. */
 bool compared_open_planned(gq_evaluation *v, size_t i, const plan_output *out, gq_error *e) {
     gguf_planned *shards = calloc(out->n_shards, sizeof *shards);
     if (!shards) return gq_fail_memory(e, out->n_shards * sizeof *shards);
@@ -127,7 +127,7 @@ static bool open_reference(gq_evaluation *v, const char *path, const gq_adapters
     return true;
 }
 
-/* Takes a plan's input as the original, which stays open. */
+/* Takes a plan's input as the base model, which stays open. */
 bool compared_lend_reference(gq_evaluation *v, const gq_plan *plan, gq_error *e) {
     if (!name_runner(v, 0, plan_input(plan), e)) return false;
     v->runners[0].file = plan->model;
@@ -168,7 +168,7 @@ static bool check_base(const gq_evaluation *v, gq_error *e) {
                    r->path, vocabulary, v->paths[0], v->bases->vocabulary);
 }
 
-/* Opens the copies where they are base files like the original: then no model is there. */
+/* Opens the quants where they are base files like the base model: then no model is there. */
 static bool open_copies_of_base(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
     v->none_runs = true;
     for (size_t i = 1; i < v->n; i++)

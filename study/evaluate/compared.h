@@ -1,4 +1,4 @@
-/* An evaluation: what is known of its models, which are opened here and checked to be copies of one original, and from what
+/* An evaluation: what is known of its models, which are opened here and checked to be quants of one base model, and from what
  * its figures are made. */
 #pragma once
 
@@ -8,8 +8,9 @@
 
 struct gq_evaluation {
     size_t n;
-    size_t first; /* the first runner that is a model: 0, or 1 where a base file takes the original's place */
-    runner *runners;   /* the original, 0, and its copies */
+    size_t
+        first; /* the first runner that is a model: 0, or 1 where a base file takes the base model's place */
+    runner *runners;   /* the base model, 0, and its quants */
     base_file *bases;  /* per runner, where it is a file of log-probabilities; else zeros */
     bool none_runs;    /* all are such files */
     char *scores_path; /* where scores are kept; NULL: nowhere */
@@ -35,12 +36,12 @@ struct gq_evaluation {
 model_facts compared_facts(const model_source *m);
 /* Returns the model that all others must be copies of. */
 const runner *compared_reference(const gq_evaluation *v);
-/* Opens the original and its copies, or the base files that stand for them, and checks them. */
+/* Opens the base model and its quants, or the base files that stand for them, and checks them. */
 bool compared_open_all(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e);
-/* Takes a plan's input as the original, which stays open when it is returned. */
+/* Takes a plan's input as the base model, which stays open when it is returned. */
 bool compared_lend_reference(gq_evaluation *v, const gq_plan *plan, gq_error *e);
 void compared_return_reference(gq_evaluation *v);
 /* Opens copy i, which does not exist yet, by the headers that it will have. */
 bool compared_open_planned(gq_evaluation *v, size_t i, const plan_output *out, gq_error *e);
-/* Fails where the copy is none; warns where its metadata differ. */
+/* Fails where the quant is none; warns where its metadata differ. */
 bool compared_check(gq_evaluation *v, const runner *copy, gq_error *e);

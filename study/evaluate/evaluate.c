@@ -1,6 +1,6 @@
-/* Evaluates models on a text. Original and copies are opened, and checked to be of one architecture and
- * vocabulary; the text is cut into windows, and memory is bounded. A base file can stand for the original and
- * the text; where the copies are such files, too, nothing is run (base_file.h). Else side_by_side.h runs
+/* Evaluates models on a text. The base model and its quants are opened, and checked to be of one architecture and
+ * vocabulary; the text is cut into windows, and memory is bounded. A base file can stand for the base model and
+ * the text; where the quants are such files, too, nothing is run (base_file.h). Else side_by_side.h runs
  * all models and scores every position. Then figures.h makes means and standard errors of the scores.
  * With a file for scores only those models are run that it does not have (cached_run.h).
  * gq_evaluation_plan stops before the run. gq_evaluation_check applies the same checks to outputs of a plan

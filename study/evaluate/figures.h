@@ -22,15 +22,15 @@ static inline size_t scored_right(size_t context, size_t position) {
 /* All positions of one model, in order. */
 typedef struct model_scores {
     double *log_p;      /* logarithm of the right token's probability */
-    double *divergence; /* from the original, in nats; NULL for itself */
-    bool *same_top;     /* whether the likeliest token is the original's; NULL for itself */
+    double *divergence; /* from the base model, in nats; NULL for itself */
+    bool *same_top;     /* whether the likeliest token is the base model's; NULL for itself */
     /* Of a model with a prediction block: the likeliest token, and whether the block's is the same; else NULL. */
     uint32_t *top;
     bool *accepted;
 } model_scores;
 
 typedef struct scores {
-    size_t n, n_models; /* positions; the original, 0, and its copies */
+    size_t n, n_models; /* positions; the base model, 0, and its quants */
     size_t group;       /* positions of a group of windows (forward/stream/stream.h) */
     size_t of_window;   /* positions of a window */
     bool pools;         /* positions are windows, and divergences cosine distances of embeddings */

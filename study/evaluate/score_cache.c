@@ -108,7 +108,7 @@ void score_cache_name(const content_sum *original, const text_windows *w, char o
              w->n, w->context, w->stride, checkpoint_fuses() ? "" : ", products not fused");
 }
 
-/* ---- the original's states ---- */
+/* ---- the base model's states ---- */
 
 static const char STATES_MAGIC[8] = {'G', 'Q', 'E', 'V', 'A', 'L', '0', '1'};
 enum { STATES_AT = 4096 };
@@ -201,7 +201,7 @@ static void cache_key(const content_sum *model, bool is_copy, char key[SCORE_CAC
                  (unsigned long long)model->bytes, ends[i]);
 }
 
-/* Numbers of a position: the logarithm; of a copy also the divergence and whether the top is the same; of a model with a
+/* Numbers of a position: the logarithm; of a quant also the divergence and whether the top is the same; of a model with a
  * prediction block whether that one's is. */
 static size_t cache_numbers(const score_cache *k, const model_scores *of) {
     return k->positions * ((of->divergence ? 3 : 1) + (of->accepted != NULL));

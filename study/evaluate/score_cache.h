@@ -1,7 +1,7 @@
 /* What an evaluation keeps for the next one of the same original, text and settings: the scores of every
- * model at every position, from which all figures follow, and the original's states behind its last layer,
- * from which its log-probabilities follow. So a copy is run once, and an evaluation that was stopped goes on
- * with the copies that it has not scored.
+ * model at every position, from which all figures follow, and the base model's states behind its last layer,
+ * from which its log-probabilities follow. So a quant is run once, and an evaluation that was stopped goes on
+ * with the quants that it has not scored.
  *
  * Scores are in a GGUF without tensors, like measurements, with a text that says what they are of and one
  * array for each model, whose key is the checksum of the model's content. Each array has a checksum. States
@@ -33,7 +33,7 @@ bool content_sum_up(const model_source *m, int threads, const gq_callbacks *call
 
 enum { SCORE_CACHE_OF = 200 };
 
-/* ---- the original's states ---- */
+/* ---- the base model's states ---- */
 
 typedef struct state_cache {
     int fd; /* -1: none are kept */
@@ -66,7 +66,7 @@ void score_cache_name(const content_sum *original, const text_windows *windows, 
  * The file is written at once, so that one that cannot be written is told before the work. */
 bool score_cache_open(score_cache *k, const char *path, const char *of, size_t positions, gq_error *e);
 void score_cache_close(score_cache *k); /* also one of zeros */
-/* Fills the scores of a model; divergence NULL: the original's. false: they are not kept. */
+/* Fills the scores of a model; divergence NULL: the base model's. false: they are not kept. */
 bool score_cache_find(const score_cache *k, const content_sum *model, model_scores *to);
 /* Adds a model's scores and writes the file. */
 bool score_cache_add(score_cache *k, const content_sum *model, const model_scores *from, gq_error *e);

@@ -1,9 +1,9 @@
-/* Runs an original and its copies on the same windows and compares their predictions. All models are streams
+/* Runs a base model and its quants on the same windows and compares their predictions. All models are streams
  * of one sweep (study/sweep/sweep.h): each layer is done for all of them before the next. Then the logits
  * are computed for a few windows and a tile of the vocabulary at a time, and go to forward/stream/kld.h,
  * which keeps sums per position. When all tiles of these windows have passed, the sums become scores
- * (figures.h). A file of log-probabilities (base_file.h) can take the original's place: then its tiles are
- * read where a model's are computed. If the request names files for logits, the original's are written to
+ * (figures.h). A file of log-probabilities (base_file.h) can take the base model's place: then its tiles are
+ * read where a model's are computed. If the request names files for logits, the base model's are written to
  * them in passes of their own. A file that changes during the run is an error.
  *
  * Ranks run the models over their shares of the windows and write their logits into rank 0's files. At the
@@ -41,8 +41,8 @@ typedef struct contest {
     kld *divergence;
     size_t first_window, n_windows;
     base_batch base;
-    const float **base_logits; /* the base's tile, and those of the copies */
-    base_range *ranges;        /* of the original's logits, per scored position, where base_out is written */
+    const float **base_logits; /* the base's tile, and those of the quants */
+    base_range *ranges; /* of the base model's logits, per scored position, where base_out is written */
     logits_file file;
     base_writer base_out;
 } contest;
@@ -58,7 +58,7 @@ static size_t batch_begin(const contest *c) { return c->first_window * c->scored
 
 /* ---- the base file ---- */
 
-/* Reads the base's logarithms of a tile and sets them before the copies' logits. */
+/* Reads the base's logarithms of a tile and sets them before the quants' logits. */
 static bool read_base_tile(contest *c, size_t first, size_t rows, const float *const *logits, size_t stride,
                            gq_error *e) {
     if (!base_batch_tile(&c->base, c->s->base, c->s->windows->ids, first, rows, stride, e)) return false;
@@ -82,7 +82,7 @@ static bool start_scores(void *data, size_t first_window, size_t windows, gq_err
            (!c->s->base || base_batch_start(&c->base, c->s->base, batch_begin(c), batch_positions(c), e));
 }
 
-/* Takes a tile of the original's logits into the ranges of their positions. */
+/* Takes a tile of the base model's logits into the ranges of their positions. */
 static void widen_ranges(const contest *c, size_t rows, const float *logits, size_t stride) {
     base_range *to = c->ranges + batch_begin(c);
     size_t n = batch_positions(c);
@@ -180,7 +180,7 @@ static bool contest_score(contest *c, gq_error *e) {
     return ok;
 }
 
-/* ---- files of the original's logits: of all positions, and of the scored ones in 16 bits ---- */
+/* ---- files of the base model's logits: of all positions, and of the scored ones in 16 bits ---- */
 
 static bool start_logits(void *data, size_t first_window, size_t windows, gq_error *e) {
     contest *c = data;
@@ -275,7 +275,7 @@ static bool share_scores(contest *c, gq_error *e) {
     return ok;
 }
 
-/* The original's states are whole when all have passed their last layer. */
+/* The base model's states are whole when all have passed their last layer. */
 static bool contest_run_layers(contest *c, gq_error *e) {
     state_cache *states = c->s->states;
     return sweep_run(&c->sweep, &(sweep_calls){.data = c}, e) &&
@@ -353,7 +353,7 @@ static double contest_logits_work(const contest *c) {
     return c->s->logits_work > 0 ? c->s->logits_work : (double)c->scored / (double)c->text.job.context;
 }
 
-/* Work as models report it: of their layers, and of their logits. An original whose states are there passes
+/* Work as models report it: of their layers, and of their logits. A base model whose states are there passes
  * no layers. */
 static double contest_layers(const contest *c) {
     double sum = 0;
@@ -369,7 +369,7 @@ static double contest_head(const contest *c, size_t models) {
     return sum;
 }
 
-/* Logits of the original alone that go to files count as much for each. */
+/* Logits of the base model alone that go to files count as much for each. */
 static double contest_work(const contest *c) {
     size_t files = (c->s->base_out != NULL) + (c->s->logits != NULL);
     double head = contest_head(c, contest_runs(c)) + (double)files * contest_head(c, files ? 1 : 0);

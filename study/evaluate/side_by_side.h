@@ -1,4 +1,4 @@
-/* An original and its copies run on the same windows, layer by layer, and compared at each scored position;
+/* A base model and its quants run on the same windows, layer by layer, and compared at each scored position;
  * no more logits are held than those of a batch's positions for some tokens of the vocabulary. */
 #pragma once
 
@@ -26,9 +26,10 @@ typedef struct runner {
 } runner;
 
 typedef struct side_by_side {
-    const runner *runners; /* the original, 0, and its copies */
+    const runner *runners; /* the base model, 0, and its quants */
     size_t n;
-    const base_file *base; /* log-probabilities in place of the original, whose runner has no model; NULL: it
+    const base_file
+        *base; /* log-probabilities in place of the base model, whose runner has no model; NULL: it
                               is run */
     const text_windows *windows; /* of all ranks */
     gq_comm *comm;               /* ranks that share them out; NULL: this process alone */
@@ -38,12 +39,12 @@ typedef struct side_by_side {
     uint64_t layer; /* forward_bounds.layer that ranks have agreed on; 0: what this process's memory allows */
     const char *folder; /* for states that do not fit into it */
     const gq_callbacks *callbacks;
-    const char *logits;      /* a file that gets those of the original; NULL: none */
-    const char *base_out;    /* a file that gets those of the original's scored positions; NULL: none */
+    const char *logits;      /* a file that gets those of the base model; NULL: none */
+    const char *base_out;    /* a file that gets those of the base model's scored positions; NULL: none */
     bool replace_logits;     /* of both */
     double seconds_expected; /* for progress; 0: unknown */
     double logits_work;      /* of one of forward_job_work's units of logits; 0: unknown */
-    state_cache *states;     /* the original's; if they are whole, its layers are not run. NULL: not kept */
+    state_cache *states;     /* the base model's; if they are whole, its layers are not run. NULL: not kept */
     /* For progress where a call is several such runs: the work of all, that of those before, and when the
      * first began. 0: it is one. */
     double work, done, started;

@@ -1,10 +1,10 @@
-/* Encodes rows in memory under the second moments H of their inputs. Opening checks that H can be a mean of
+/* Encodes rows in memory under the Hessian H of their inputs. Opening checks that H can be a mean of
  * products (diagonal at least 0, symmetric, no entry larger than the root of the product of its two diagonal
  * entries), and factors it once for all rows. Up to FEEDBACK_ROWS rows at a time are then encoded twice: by
  * search, with the diagonal as importance, and with error feedback (codec/feedback.h). For both the error v H
  * v^T of each row is computed from what the blocks decode to, and each row keeps the better blocks. So no row
  * is worse under H than search leaves it. H here is what the caller gave; damping and shrinking
- * (study/inputs/moments.h) only serve the factoring. */
+ * (study/inputs/hessian.h) only serve the factoring. */
 #include "study/inputs/hessian_encoder.h"
 
 #include <math.h>
@@ -13,21 +13,21 @@
 
 #include "base/fail.h"
 #include "base/threads.h"
-#include "study/inputs/factor.h"
-#include "study/inputs/moments.h"
+#include "study/inputs/cholesky.h"
+#include "study/inputs/hessian.h"
 
 typedef struct hessian_encoder {
     strip_encoder search; /* the mean squares of the columns are its importance */
-    const float *moments; /* H, columns x columns; borrowed */
+    const float *hessian; /* H, columns x columns; borrowed */
     size_t columns;
-    moments_factored factored;
+    cholesky factored;
     float *mean_squares;
 } hessian_encoder;
 
-/* ---- checking the moments ---- */
+/* ---- checking the Hessian ---- */
 
 enum { SQUARE = 64 }; /* columns of a square of H, which is checked together with its mirror image */
-static const double SLACK = 0.01; /* relative; moments may have been added up in few bits */
+static const double SLACK = 0.01; /* relative; Hessians may have been added up in few bits */
 
 static bool check_pair(const float *h, size_t columns, size_t i, size_t j, gq_error *e) {
     double here = (double)h[i * columns + j], across = (double)h[j * columns + i];
@@ -46,11 +46,11 @@ static bool check_square(const float *h, size_t columns, size_t row, size_t colu
     return true;
 }
 
-static bool check_moments(const float *h, size_t columns, gq_error *e) {
+static bool check_hessian(const float *h, size_t columns, gq_error *e) {
     uint64_t n, bytes;
     if (__builtin_mul_overflow(columns, columns, &n) || __builtin_mul_overflow(n, sizeof *h, &bytes) ||
         bytes > PTRDIFF_MAX)
-        return gq_fail_usage(e, "second moments of %zu columns are more than memory can hold", columns);
+        return gq_fail_usage(e, "a Hessian of %zu columns is more than memory can hold", columns);
     for (size_t i = 0; i < columns; i++) {
         float own = h[i * columns + i];
         if (!(own >= 0) || isinf(own))
@@ -64,42 +64,42 @@ static bool check_moments(const float *h, size_t columns, gq_error *e) {
     return true;
 }
 
-/* ---- factoring the moments ---- */
+/* ---- factoring the Hessian ---- */
 
-static bool encoder_factor_moments(hessian_encoder *f, moments_settings settings, threads_pool *pool,
+static bool encoder_factor_hessian(hessian_encoder *f, hessian_settings settings, threads_pool *pool,
                                    gq_error *e) {
-    moments_shape shape = {.columns = f->columns, .width = f->columns};
-    moments *m = moments_new(f->search.kernels, shape, pool, e);
+    hessian_shape shape = {.columns = f->columns, .width = f->columns};
+    hessian *m = hessian_new(f->search.kernels, shape, pool, e);
     if (!m) return false;
-    moments_set(m, f->moments);
-    moments_mean_squares(m, f->mean_squares);
-    bool ok = moments_factor(m, settings, &f->factored, e);
-    moments_free(m);
+    hessian_set(m, f->hessian);
+    hessian_mean_squares(m, f->mean_squares);
+    bool ok = cholesky_factor(m, settings, &f->factored, e);
+    hessian_free(m);
     if (ok && !f->factored.n_runs)
-        return gq_fail_usage(e, "the second moments have no root, however much they are damped: "
+        return gq_fail_usage(e, "the Hessian has no Cholesky factor, however much it is damped: "
                                 "they are no mean of products");
     return ok;
 }
 
 static void hessian_close(void *encoder) {
     hessian_encoder *f = encoder;
-    moments_factored_free(&f->factored);
+    cholesky_free(&f->factored);
     free(f->mean_squares), free(f);
 }
 
-/* Fails with GQ_USAGE where the moments can be no mean of products: not finite, not symmetric, or too large. */
+/* Fails with GQ_USAGE where the Hessian can be no mean of products: not finite, not symmetric, or too large. */
 static void *hessian_open(const strip_encoder *search, size_t columns, const gq_array_options *o,
                           gq_error *e) {
-    moments_settings settings;
-    if (!moments_settings_take(&settings, o->damp, o->shrink, 0, e) || !check_moments(o->moments, columns, e))
+    hessian_settings settings;
+    if (!hessian_settings_take(&settings, o->damp, o->shrink, 0, e) || !check_hessian(o->moments, columns, e))
         return NULL;
     hessian_encoder *f = calloc(1, sizeof *f);
     if (!f) return gq_fail_memory(e, sizeof *f), NULL;
-    *f = (hessian_encoder){.search = *search, .moments = o->moments, .columns = columns};
+    *f = (hessian_encoder){.search = *search, .hessian = o->moments, .columns = columns};
     f->mean_squares = malloc(sizeof *f->mean_squares * columns);
     f->search.importance.column = f->mean_squares;
     threads_pool *pool = f->mean_squares ? threads_pool_new(threads_asked(o->threads)) : NULL;
-    bool ok = pool ? encoder_factor_moments(f, settings, pool, e)
+    bool ok = pool ? encoder_factor_hessian(f, settings, pool, e)
                    : gq_fail_memory(e, sizeof *f->mean_squares * columns);
     threads_pool_free(pool);
     if (ok) return f;
@@ -140,7 +140,7 @@ static size_t hessian_scratch_bytes(const void *encoder) {
     return place_in(encoder, NULL, &p);
 }
 
-/* ---- errors under the moments ---- */
+/* ---- errors under the Hessian ---- */
 
 static const product_kernels *encoder_products(const hessian_encoder *f) {
     return f->search.kernels->products[MATMUL_FLOAT32];
@@ -165,7 +165,7 @@ static void encoder_multiply_panels(const hessian_encoder *f, const encoder_scra
                                     size_t first, size_t column, bool add) {
     const product_kernels *k = encoder_products(f);
     size_t rows = f->columns - first, columns = f->columns - column;
-    k->multiply(&(product_tile){.w = {f->moments + first * f->columns + column, f->columns, 1},
+    k->multiply(&(product_tile){.w = {f->hessian + first * f->columns + column, f->columns, 1},
                                 .x = p->lost + column * k->panel,
                                 .x_step = f->columns * k->panel,
                                 .panel = k->panel,
@@ -224,8 +224,8 @@ static void encoder_feed_rows(const hessian_encoder *f, const encoder_scratch *p
                                     .effort = effort,
                                     .sweeps = feedback_sweeps(effort),
                                     .trials = feedback_trials(effort),
-                                    .moments = f->factored.runs,
-                                    .n_moments = f->factored.n_runs,
+                                    .hessian = f->factored.runs,
+                                    .n_hessians = f->factored.n_runs,
                                     .columns = f->columns,
                                     .scratch = p->pass},
                    x, rows, p->fed, &sums);

@@ -1,4 +1,4 @@
-/* Encodes rows in memory under the second moments H of their inputs, the Hessian of the rows' error: of each row the better
+/* Encodes rows in memory under the Hessian H of their inputs, that of the rows' error: of each row the better
  * of two results is kept, of search and of GPTQ-style error feedback. */
 #pragma once
 

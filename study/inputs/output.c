@@ -111,10 +111,10 @@ uint64_t output_bytes(size_t most_rows) {
     return max(plain.bytes, by_metric.bytes);
 }
 
-static bool compare_by_metric(matmul *m, const output_side *original, const output_side *rounded, size_t n,
+static bool compare_by_metric(matmul *m, const output_side *base, const output_side *rounded, size_t n,
                               size_t tokens, output_errors *sums, gq_error *e) {
     memory_ledger l = {.failed = false};
-    output_piece p = {.m = m, .rows = original->weights.rows};
+    output_piece p = {.m = m, .rows = base->weights.rows};
     metric_rows by = {.p = &p};
     float *wanted, *got;
     lay_out_pieces(&wanted, &got, &by, p.rows, &l);
@@ -122,29 +122,29 @@ static bool compare_by_metric(matmul *m, const output_side *original, const outp
     bool ok = memory_had(&l, e);
     for (; ok && p.token < tokens; p.token += TOKENS) {
         p.tokens = tokens - p.token < TOKENS ? tokens - p.token : TOKENS;
-        output_multiply(&p, original, wanted);
-        sums->power += metric_distance(&by, original->metric, wanted);
+        output_multiply(&p, base, wanted);
+        sums->power += metric_distance(&by, base->metric, wanted);
         for (size_t i = 0; i < n; i++) {
             output_multiply(&p, &rounded[i], got);
-            sums->error[i] += metric_distance(&by, original->metric, got);
+            sums->error[i] += metric_distance(&by, base->metric, got);
         }
     }
     free(wanted), free(got), free(by.moved), free(by.of_row);
     return ok;
 }
 
-bool output_compare(matmul *m, const output_side *original, const output_side *rounded, size_t n,
-                    size_t tokens, output_errors *sums, gq_error *e) {
+bool output_compare(matmul *m, const output_side *base, const output_side *rounded, size_t n, size_t tokens,
+                    output_errors *sums, gq_error *e) {
     memory_ledger l = {.failed = false};
-    size_t rows = original->weights.rows;
+    size_t rows = base->weights.rows;
     float *wanted, *got;
-    if (original->metric) return compare_by_metric(m, original, rounded, n, tokens, sums, e);
+    if (base->metric) return compare_by_metric(m, base, rounded, n, tokens, sums, e);
     lay_out_pieces(&wanted, &got, NULL, 0, &l);
     for (output_piece p = {.m = m}; wanted && got && p.row < rows; p.row += ROWS) {
         p.rows = rows - p.row < ROWS ? rows - p.row : ROWS;
         for (p.token = 0; p.token < tokens; p.token += TOKENS) {
             p.tokens = tokens - p.token < TOKENS ? tokens - p.token : TOKENS;
-            output_multiply(&p, original, wanted);
+            output_multiply(&p, base, wanted);
             output_add_distances(&p, wanted, NULL, 0, sums);
             for (size_t i = 0; i < n; i++) {
                 output_multiply(&p, &rounded[i], got);

@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "forward/products/product.h"
-#include "study/inputs/factor.h"
+#include "study/inputs/cholesky.h"
 #include "tests/support/codecs.h"
 
 enum { N = 512, ROWS = 20, TOKENS = 400, MOST_LANES = CODEC_MOST_LANES };
@@ -13,8 +13,8 @@ enum { N = 512, ROWS = 20, TOKENS = 400, MOST_LANES = CODEC_MOST_LANES };
 typedef struct site {
     float x[N * TOKENS], y[N * TOKENS], w[ROWS * N];
     double h[N * N], d[N * N], u[N * N];     /* damped and shrunk; D; H^-1 = U^T U */
-    double goal[ROWS * N], goal_h[ROWS * N]; /* t and t H, for the correction that moments make */
-    moments_factored factored[3];            /* of y alone, of both, and of both in bf16 */
+    double goal[ROWS * N], goal_h[ROWS * N]; /* t and t H, for the correction that Hessians make */
+    cholesky factored[3];                    /* of y alone, of both, and of both in bf16 */
     float correction;
 } site;
 static site *s;
@@ -113,11 +113,11 @@ static errors reference_errors(const kernels *k, uint32_t type, const double *go
 
 /* ---- the library ---- */
 /* Rows from first on; returns the sums and, where decoded is not NULL, what will be read. */
-static feedback_sums run(const kernels *k, uint32_t type, const feedback_hessian *m, size_t n_moments,
+static feedback_sums run(const kernels *k, uint32_t type, const feedback_hessian *m, size_t n_hessians,
                          int sweeps, size_t first, size_t rows, uint8_t *blocks, float *decoded) {
     feedback_task t = {
-        k, type, EFFORT_FAST, sweeps, m, n_moments, N,    NULL,
-        0, 0,    NULL,        NULL,   0, NULL,      NULL, product_kernels_for(k, m->arithmetic)};
+        k, type, EFFORT_FAST, sweeps, m, n_hessians, N,    NULL,
+        0, 0,    NULL,        NULL,   0, NULL,       NULL, product_kernels_for(k, m->arithmetic)};
     feedback_sums sums = {0};
     size_t row_bytes = gguf_row_bytes(tensor_type_of(type), N);
     t.scratch = memory_lines(1, feedback_bytes(k, type, N, m->arithmetic), NULL);
@@ -145,16 +145,16 @@ FIXTURE(make_site) {
         }
     }
     for (int both = 0; both < 3; both++) {
-        moments *m =
-            moments_new(kernels_select(), (moments_shape){N, N, both > 0, 0, 0, MATMUL_FLOAT32}, NULL, &e);
+        hessian *m =
+            hessian_new(kernels_select(), (hessian_shape){N, N, both > 0, 0, 0, MATMUL_FLOAT32}, NULL, &e);
         assert_non_null(m);
-        moments_add(m, both ? s->x : NULL, TOKENS, s->y, TOKENS, TOKENS);
-        assert_true(
-            moments_factor(m, (moments_settings){0.01f, 0.1f, -1, true, NULL, NULL}, &s->factored[both], &e));
+        hessian_add(m, both ? s->x : NULL, TOKENS, s->y, TOKENS, TOKENS);
+        assert_true(cholesky_factor(m, (hessian_settings){0.01f, 0.1f, -1, true, NULL, NULL},
+                                    &s->factored[both], &e));
         assert_int_equal(s->factored[both].n_runs, 1);
-        moments_free(m);
+        hessian_free(m);
     }
-    moments_round(&s->factored[2], MATMUL_BF16, NULL);
+    cholesky_round(&s->factored[2], MATMUL_BF16, NULL);
     s->correction = s->factored[1].runs->correction;
     double mean = 0;
     for (size_t i = 0; i < N; i++)
@@ -186,7 +186,7 @@ FIXTURE(make_site) {
 }
 
 FIXTURE(free_site) {
-    for (int both = 0; both < 3; both++) moments_factored_free(&s->factored[both]);
+    for (int both = 0; both < 3; both++) cholesky_free(&s->factored[both]);
     free(s);
     return 0;
 }
@@ -259,12 +259,12 @@ TEST(the_target_solves_the_normal_equations) {
     static float far[N * TOKENS], q[N];
     double b[N] = {0}, t[N], ta[N], mean = 0, power = 0, left = 0, moved = 0;
     gq_error e;
-    moments_factored f;
-    moments *m = moments_new(kernels_select(), (moments_shape){N, N, true, 0, 0, MATMUL_FLOAT32}, NULL, &e);
+    cholesky f;
+    hessian *m = hessian_new(kernels_select(), (hessian_shape){N, N, true, 0, 0, MATMUL_FLOAT32}, NULL, &e);
     for (size_t i = 0; i < N * TOKENS; i++)
         far[i] = 1.3f * s->y[i] + 0.2f * s->x[(i + TOKENS) % (N * TOKENS)];
-    moments_add(m, far, TOKENS, s->y, TOKENS, TOKENS);
-    assert_true(moments_factor(m, (moments_settings){0.1f, 0, 1, true, NULL, NULL}, &f, &e));
+    hessian_add(m, far, TOKENS, s->y, TOKENS, TOKENS);
+    assert_true(cholesky_factor(m, (hessian_settings){0.1f, 0, 1, true, NULL, NULL}, &f, &e));
     for (size_t i = 0; i < N; i++)
         for (size_t token = 0; token < TOKENS; token++) {
             double y = (double)s->y[i * TOKENS + token];
@@ -291,7 +291,7 @@ TEST(the_target_solves_the_normal_equations) {
     }
     assert_true(fabs(sums.power - power) < 1e-3 * power);
     assert_true(left < 1e-3 * power && left < 1e-2 * moved);
-    moments_factored_free(&f), moments_free(m);
+    cholesky_free(&f), hessian_free(m);
 }
 
 /* What a row lacks for each token, put in place of D, moves its target as D does: here w x - w y is lacking.
@@ -302,19 +302,19 @@ TEST(what_is_lacking_moves_the_target) {
     static uint8_t blocks[ROWS * N * 4];
     gq_error e;
     const kernels *k = kernels_select();
-    moments_factored f;
-    moments *m = moments_new(k, (moments_shape){N, N, false, 0, RAGGED, MATMUL_FLOAT32}, NULL, &e);
+    cholesky f;
+    hessian *m = hessian_new(k, (hessian_shape){N, N, false, 0, RAGGED, MATMUL_FLOAT32}, NULL, &e);
     for (size_t r = BEFORE; r < RAGGED; r++)
         for (size_t t = 0; t < TOKENS; t++)
             for (size_t c = 0; c < N; c++)
                 lacking[r * TOKENS + t] +=
                     s->w[(r - BEFORE) * N + c] * (s->x[c * TOKENS + t] - s->y[c * TOKENS + t]);
-    moments_add(m, lacking, TOKENS, s->y, TOKENS, TOKENS);
-    assert_true(moments_factor(m, (moments_settings){0.01f, 0.1f, -1, true, NULL, NULL}, &f, &e));
+    hessian_add(m, lacking, TOKENS, s->y, TOKENS, TOKENS);
+    assert_true(cholesky_factor(m, (hessian_settings){0.01f, 0.1f, -1, true, NULL, NULL}, &f, &e));
     feedback_task t = {.kernels = k,
                        .type = GGUF_Q8_0,
-                       .moments = f.runs,
-                       .n_moments = 1,
+                       .hessian = f.runs,
+                       .n_hessians = 1,
                        .columns = N,
                        .scratch = memory_lines(1, feedback_bytes(k, GGUF_Q8_0, N, MATMUL_FLOAT32), NULL),
                        .first_row = BEFORE,
@@ -331,7 +331,7 @@ TEST(what_is_lacking_moves_the_target) {
     }
     if (!(apart < 0.05 * moved)) fail_msg("%g apart, of %g moved", apart, moved);
     free(t.scratch);
-    moments_factored_free(&f), moments_free(m);
+    cholesky_free(&f), hessian_free(m);
 }
 
 /* Rows of one call may lie in two strips of rows: each gets what it gets alone. */
@@ -341,16 +341,16 @@ TEST(what_rows_of_two_strips_lack) {
     static uint8_t together[ROWS * N * 4], apart[ROWS * N * 4];
     gq_error e;
     const kernels *k = kernels_select();
-    moments_factored f;
-    moments *m = moments_new(k, (moments_shape){N, N, false, 0, END, MATMUL_FLOAT32}, NULL, &e);
+    cholesky f;
+    hessian *m = hessian_new(k, (hessian_shape){N, N, false, 0, END, MATMUL_FLOAT32}, NULL, &e);
     seed_random(11);
     fill_normal(lacking, END * TOKENS, 0.1f);
-    moments_add(m, lacking, TOKENS, s->y, TOKENS, TOKENS);
-    assert_true(moments_factor(m, (moments_settings){0.01f, 0.1f, -1, true, NULL, NULL}, &f, &e));
+    hessian_add(m, lacking, TOKENS, s->y, TOKENS, TOKENS);
+    assert_true(cholesky_factor(m, (hessian_settings){0.01f, 0.1f, -1, true, NULL, NULL}, &f, &e));
     feedback_task t = {.kernels = k,
                        .type = GGUF_Q8_0,
-                       .moments = f.runs,
-                       .n_moments = 1,
+                       .hessian = f.runs,
+                       .n_hessians = 1,
                        .columns = N,
                        .scratch = memory_lines(1, feedback_bytes(k, GGUF_Q8_0, N, MATMUL_FLOAT32), NULL),
                        .first_row = FIRST,
@@ -364,7 +364,7 @@ TEST(what_rows_of_two_strips_lack) {
                    &sums);
     assert_memory_equal(together, apart, (END - FIRST) * row_bytes);
     free(t.scratch);
-    moments_factored_free(&f), moments_free(m);
+    cholesky_free(&f), hessian_free(m);
 }
 
 /* Weights that are not rounded are moved to the very target. */
@@ -428,16 +428,16 @@ TEST(descent_descends) {
 TEST(no_difference_no_correction) {
     static uint8_t with[ROWS * N * 4], without[ROWS * N * 4];
     gq_error e;
-    moments_factored f;
-    moments *m = moments_new(kernels_select(), (moments_shape){N, N, true, 0, 0, MATMUL_FLOAT32}, NULL, &e);
-    moments_add(m, s->y, TOKENS, s->y, TOKENS, TOKENS);
-    assert_true(moments_factor(m, (moments_settings){0.01f, 0.1f, 1, true, NULL, NULL}, &f, &e));
+    cholesky f;
+    hessian *m = hessian_new(kernels_select(), (hessian_shape){N, N, true, 0, 0, MATMUL_FLOAT32}, NULL, &e);
+    hessian_add(m, s->y, TOKENS, s->y, TOKENS, TOKENS);
+    assert_true(cholesky_factor(m, (hessian_settings){0.01f, 0.1f, 1, true, NULL, NULL}, &f, &e));
     const kernels *k = kernels_select();
     feedback_sums a = run(k, GGUF_Q4_K, f.runs, 1, 1, 0, ROWS, with, NULL);
     feedback_sums b = run(k, GGUF_Q4_K, s->factored[0].runs, 1, 1, 0, ROWS, without, NULL);
     assert_memory_equal(with, without, ROWS * gguf_row_bytes(tensor_type_of(GGUF_Q4_K), N));
     assert_true(a.power == b.power);
-    moments_factored_free(&f), moments_free(m);
+    cholesky_free(&f), hessian_free(m);
 }
 
 /* Inputs that have nothing in common: the search with equal weights, and a gain per row. */
@@ -534,10 +534,10 @@ TEST(runs_of_columns_are_apart) {
     static uint8_t blocks[ROWS * N * 4];
     static float q[ROWS * N];
     gq_error e;
-    moments_factored f;
-    moments *m = moments_new(kernels_select(), (moments_shape){N, 256, true, 0, 0, MATMUL_FLOAT32}, NULL, &e);
-    moments_add(m, s->x, TOKENS, s->y, TOKENS, TOKENS);
-    assert_true(moments_factor(m, (moments_settings){0.01f, 0.1f, -1, true, NULL, NULL}, &f, &e));
+    cholesky f;
+    hessian *m = hessian_new(kernels_select(), (hessian_shape){N, 256, true, 0, 0, MATMUL_FLOAT32}, NULL, &e);
+    hessian_add(m, s->x, TOKENS, s->y, TOKENS, TOKENS);
+    assert_true(cholesky_factor(m, (hessian_settings){0.01f, 0.1f, -1, true, NULL, NULL}, &f, &e));
     assert_int_equal(f.n_runs, 2);
     const kernels *k = kernels_select();
     double apart = 0, whole = 0;
@@ -551,7 +551,7 @@ TEST(runs_of_columns_are_apart) {
     feedback_sums twice = run(k, GGUF_MXFP4, f.runs, 2, 0, 0, ROWS, blocks, NULL);
     f.runs[1] = second;
     assert_true(twice.codes == ROWS * N && twice.error > 0);
-    moments_factored_free(&f), moments_free(m);
+    cholesky_free(&f), hessian_free(m);
 }
 
 /* A weight beyond what its scale can hold. */

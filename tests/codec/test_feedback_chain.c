@@ -4,8 +4,8 @@
 #include <math.h>
 
 #include "base/memory.h"
-#include "study/inputs/factor.h"
-#include "study/inputs/moments.h"
+#include "study/inputs/cholesky.h"
+#include "study/inputs/hessian.h"
 #include "tests/support/codecs.h"
 
 enum { N = 512, HEADS = 3, LENGTH = 8, STEP = LENGTH + 1, ROWS = HEADS * STEP, TOKENS = 600, SHARED = 4 };
@@ -14,7 +14,7 @@ enum { N = 512, HEADS = 3, LENGTH = 8, STEP = LENGTH + 1, ROWS = HEADS * STEP, T
 typedef struct site {
     float x[N * TOKENS], y[N * TOKENS], w[ROWS * N];
     float metric[HEADS][LENGTH * LENGTH], factors[HEADS][LENGTH * LENGTH];
-    moments_factored factored, in_bf16;
+    cholesky factored, in_bf16;
     double root[N * N], z[ROWS * N]; /* R; a z of codec/feedback.h */
 } site;
 static site *s;
@@ -59,13 +59,13 @@ static int make_site(void **state) {
         }
     }
     for (int i = 0; i < 2; i++) {
-        moments *m = moments_new(kernels_select(),
-                                 (moments_shape){.columns = N, .width = N, .two_streams = true}, NULL, &e);
-        moments_add(m, s->x, TOKENS, s->y, TOKENS, TOKENS);
-        assert_true(moments_factor(m, MOMENTS_DEFAULT, i ? &s->in_bf16 : &s->factored, &e));
-        moments_free(m);
+        hessian *m = hessian_new(kernels_select(),
+                                 (hessian_shape){.columns = N, .width = N, .two_streams = true}, NULL, &e);
+        hessian_add(m, s->x, TOKENS, s->y, TOKENS, TOKENS);
+        assert_true(cholesky_factor(m, HESSIAN_DEFAULT, i ? &s->in_bf16 : &s->factored, &e));
+        hessian_free(m);
     }
-    moments_round(&s->in_bf16, MATMUL_BF16, NULL);
+    cholesky_round(&s->in_bf16, MATMUL_BF16, NULL);
     for (size_t i = 0; i < N; i++)
         for (size_t j = i; j < N; j++)
             s->root[i * N + j] =
@@ -83,7 +83,7 @@ static int make_site(void **state) {
 }
 
 FIXTURE(free_site) {
-    moments_factored_free(&s->factored), moments_factored_free(&s->in_bf16), free(s);
+    cholesky_free(&s->factored), cholesky_free(&s->in_bf16), free(s);
     return 0;
 }
 
@@ -134,7 +134,7 @@ static double chain_loss(const float *q) {
 /* ---- the library ---- */
 /* Rounds `heads` heads from the given one on as a chain, or row by row; rows between heads stay as they are.
  */
-static void round_heads(const kernels *k, uint32_t type, const moments_factored *by, int sweeps, size_t head,
+static void round_heads(const kernels *k, uint32_t type, const cholesky *by, int sweeps, size_t head,
                         size_t heads, size_t together, uint8_t *blocks) {
     static float factors[HEADS * LENGTH * LENGTH];
     static double scratch[LENGTH * LENGTH];
@@ -146,8 +146,8 @@ static void round_heads(const kernels *k, uint32_t type, const moments_factored 
                        .type = type,
                        .effort = EFFORT_FAST,
                        .sweeps = sweeps,
-                       .moments = by->runs,
-                       .n_moments = by->n_runs,
+                       .hessian = by->runs,
+                       .n_hessians = by->n_runs,
                        .columns = N,
                        .scratch = memory_lines(1, feedback_bytes(k, type, N, by->runs->arithmetic), NULL),
                        .chain = together ? &chain : NULL};
@@ -246,7 +246,7 @@ TEST(the_error_of_heads_falls) {
 }
 
 /* Nor on which heads share a call. */
-static void expect_chains_alike_at_all_levels(const moments_factored *by, size_t together, int sweeps) {
+static void expect_chains_alike_at_all_levels(const cholesky *by, size_t together, int sweeps) {
     static uint8_t first[ROWS * N], whole[ROWS * N], apart[ROWS * N];
     const kernels *before = NULL;
     EACH_LEVEL(k) {

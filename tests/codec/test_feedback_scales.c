@@ -2,8 +2,8 @@
 #include <math.h>
 
 #include "base/memory.h"
-#include "study/inputs/factor.h"
-#include "study/inputs/moments.h"
+#include "study/inputs/cholesky.h"
+#include "study/inputs/hessian.h"
 #include "tests/support/codecs.h"
 
 enum { N = 512, ROWS = 48, TOKENS = 300 };
@@ -37,28 +37,28 @@ FIXTURE(free_site) {
     return 0;
 }
 
-static moments_factored factored(void) {
+static cholesky factored(void) {
     gq_error e;
-    moments_factored f;
-    moments *m = moments_new(kernels_select(), (moments_shape){N, N, false, 0, 0, MATMUL_FLOAT32}, NULL, &e);
+    cholesky f;
+    hessian *m = hessian_new(kernels_select(), (hessian_shape){N, N, false, 0, 0, MATMUL_FLOAT32}, NULL, &e);
     assert_non_null(m);
-    moments_add(m, NULL, TOKENS, s->y, TOKENS, TOKENS);
-    assert_true(moments_factor(m, MOMENTS_DEFAULT, &f, &e));
+    hessian_add(m, NULL, TOKENS, s->y, TOKENS, TOKENS);
+    assert_true(cholesky_factor(m, HESSIAN_DEFAULT, &f, &e));
     assert_int_equal(f.n_runs, 1);
-    moments_free(m);
+    hessian_free(m);
     return f;
 }
 
 /* Rounds all rows; q: what will be read. */
-static feedback_sums rounded(uint32_t type, const moments_factored *f, int trials, float *q) {
+static feedback_sums rounded(uint32_t type, const cholesky *f, int trials, float *q) {
     static uint8_t blocks[ROWS * N * 4];
     const kernels *k = kernels_select();
     feedback_sums sums = {0};
     feedback_task t = {.kernels = k,
                        .type = type,
                        .effort = EFFORT_FAST,
-                       .moments = f->runs,
-                       .n_moments = 1,
+                       .hessian = f->runs,
+                       .n_hessians = 1,
                        .columns = N,
                        .scratch = memory_lines(1, feedback_bytes(k, type, N, MATMUL_FLOAT32), NULL),
                        .matrix_rows = ROWS,
@@ -89,7 +89,7 @@ TEST(trials_leave_less) {
     static const uint32_t types[] = {GGUF_Q2_K, GGUF_Q4_K, GGUF_Q6_K, GGUF_Q4_0, GGUF_IQ2_XS, GGUF_NVFP4};
     static float q[ROWS * N];
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        moments_factored f = factored();
+        cholesky f = factored();
         double error[3], output[3];
         for (size_t k = 0; k < 3; k++) {
             error[k] = rounded(types[i], &f, (int[]){0, 2, 8}[k], q).error;
@@ -98,7 +98,7 @@ TEST(trials_leave_less) {
         if (!(error[1] < 0.99 * error[0]) || !(error[2] <= error[1]) || !(output[2] < output[0]))
             fail_msg("%s: %g, %g, %g; of outputs %g, %g, %g", tensor_type_of(types[i])->name, error[0],
                      error[1], error[2], output[0], output[1], output[2]);
-        moments_factored_free(&f);
+        cholesky_free(&f);
     }
 }
 

@@ -8,8 +8,8 @@
 #include "codec/feedback.h"
 #include "forward/products/matmul.h"
 #include "forward/products/product.h"
-#include "study/inputs/factor.h"
-#include "study/inputs/moments_sums.h"
+#include "study/inputs/cholesky.h"
+#include "study/inputs/hessian_sums.h"
 #include "tests/support/codecs.h"
 
 /* ---- the kernels ---- */
@@ -93,38 +93,38 @@ TEST(weights_go_in_one_piece) {
 enum { N = 608, TOKENS = 300, ROWS = 40 };
 
 /* Of one group, which is added to nothing: others would be added to the total one by one. */
-static moments *moments_by(const kernels *k, const product_kernels *by, const float *x, const float *y) {
+static hessian *moments_by(const kernels *k, const product_kernels *by, const float *x, const float *y) {
     gq_error e;
-    moments *m = moments_new(k, (moments_shape){.columns = N, .width = N, .two_streams = true}, NULL, &e);
+    hessian *m = hessian_new(k, (hessian_shape){.columns = N, .width = N, .two_streams = true}, NULL, &e);
     assert_non_null(m);
     m->by = by;
-    moments_add(m, x, TOKENS, y, TOKENS, TOKENS);
-    moments_settle(m);
+    hessian_add(m, x, TOKENS, y, TOKENS, TOKENS);
+    hessian_settle(m);
     return m;
 }
 
 TEST(moments_go_by_strips) {
     const kernels *k = level();
     float *x = numbers((size_t)N * TOKENS), *y = numbers((size_t)N * TOKENS);
-    moments *ours = moments_by(k, kernels_products(k, MATMUL_FLOAT32), x, y),
+    hessian *ours = moments_by(k, kernels_products(k, MATMUL_FLOAT32), x, y),
             *other = moments_by(k, &plain, x, y);
     size_t strips = feedback_strips(N);
     assert_memory_equal(ours->blocks->triangle, other->blocks->triangle,
                         sizeof *x * feedback_triangle(strips));
     assert_memory_equal(ours->blocks->square, other->blocks->square, sizeof *x * strips * strips * TILE);
     assert_int_equal(asked.rows, strips * PASS_COLUMNS);
-    moments_free(ours), moments_free(other);
+    hessian_free(ours), hessian_free(other);
     free(x), free(y);
 }
 
-static void round_by(const kernels *k, const moments_factored *f, const product_kernels *by, const float *w,
+static void round_by(const kernels *k, const cholesky *f, const product_kernels *by, const float *w,
                      uint8_t *blocks) {
     feedback_sums sums = {0};
     feedback_task t = {.kernels = k,
                        .type = GGUF_Q8_0,
                        .sweeps = 1,
-                       .moments = f->runs,
-                       .n_moments = f->n_runs,
+                       .hessian = f->runs,
+                       .n_hessians = f->n_runs,
                        .columns = N,
                        .by = by};
     t.scratch = memory_lines(1, feedback_bytes(k, t.type, N, MATMUL_FLOAT32), NULL);
@@ -135,18 +135,18 @@ static void round_by(const kernels *k, const moments_factored *f, const product_
 TEST(a_pass_goes_by_strips) {
     const kernels *k = level();
     gq_error e;
-    moments_factored f;
+    cholesky f;
     float *x = numbers((size_t)N * TOKENS), *y = numbers((size_t)N * TOKENS), *w = numbers(ROWS * N);
     size_t bytes = ROWS * gguf_row_bytes(tensor_type_of(GGUF_Q8_0), N);
     uint8_t *blocks = malloc(bytes), *others = malloc(bytes);
-    moments *m = moments_by(k, &plain, x, y);
-    assert_true(moments_factor(m, MOMENTS_DEFAULT, &f, &e) && f.n_runs == 1);
+    hessian *m = moments_by(k, &plain, x, y);
+    assert_true(cholesky_factor(m, HESSIAN_DEFAULT, &f, &e) && f.n_runs == 1);
     round_by(k, &f, NULL, w, blocks);
     memset(&asked, 0, sizeof asked);
     round_by(k, &f, &plain, w, others);
     assert_memory_equal(blocks, others, bytes);
     assert_int_equal(asked.columns, (feedback_strips(N) - 1) * PASS_COLUMNS);
-    moments_free(m), moments_factored_free(&f);
+    hessian_free(m), cholesky_free(&f);
     free(x), free(y), free(w), free(blocks), free(others);
 }
 

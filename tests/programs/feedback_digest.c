@@ -13,7 +13,7 @@ enum { COLUMNS = 512, STRIPS = 2, ROWS = 21, TILE = PASS_COLUMNS * PASS_COLUMNS 
 static float w[ROWS * COLUMNS], root[3 * TILE], diagonal[STRIPS * TILE], difference[STRIPS * STRIPS * TILE];
 static uint8_t blocks[ROWS * COLUMNS * 4];
 
-/* What digests need is that all of it is used, not that it is anyone's moments: the diagonal's tiles are not
+/* What digests need is that all of it is used, not that it is anyone's Hessians: the diagonal's tiles are not
  * even those of the root. */
 static void make_moments(void) {
     fill_normal(w, ROWS * COLUMNS, 0.05f), fill_normal(root, 3 * TILE, 0.05f);

@@ -237,7 +237,7 @@ TEST(moments_that_are_none) {
         set_pair(m, bad[i].i, bad[i].j, h[bad[i].i * COLS + bad[i].j], h[bad[i].j * COLS + bad[i].i]);
     }
     for (size_t i = 0; i < COLS * COLS; i++) m[i] = i % (COLS + 1) ? -0.9f : 1;
-    refused(GGUF_Q4_0, &o, GQ_USAGE, "no root");
+    refused(GGUF_Q4_0, &o, GQ_USAGE, "no Cholesky factor");
     gq_error e;
     refused(GGUF_Q4_0, &(gq_array_options){.size = sizeof o, .moments = h, .damp = 2}, GQ_USAGE,
             "damping of 2");

@@ -1,6 +1,6 @@
 /* Moments when memory runs out: an error each time, nothing lost, and what is made without one is whole. */
-#include "study/inputs/factor.h"
-#include "study/inputs/moments.h"
+#include "study/inputs/cholesky.h"
+#include "study/inputs/hessian.h"
 #include "study/inputs/output.h"
 #include "tests/memory/memory.h"
 #include "tests/support/codecs.h"
@@ -10,14 +10,14 @@ static float x[N * TOKENS], y[N * TOKENS];
 static threads_pool *pool; /* of two */
 
 static bool factor_once(gq_error *e) {
-    moments_factored f = {.n_runs = 0};
-    moments *m = moments_new(kernels_select(), (moments_shape){N, 256, true, 0, 0, MATMUL_FLOAT32}, pool, e);
+    cholesky f = {.n_runs = 0};
+    hessian *m = hessian_new(kernels_select(), (hessian_shape){N, 256, true, 0, 0, MATMUL_FLOAT32}, pool, e);
     if (!m) return false;
-    moments_add(m, x, TOKENS, y, TOKENS, TOKENS);
-    bool ok = moments_factor(m, MOMENTS_DEFAULT, &f, e);
+    hessian_add(m, x, TOKENS, y, TOKENS, TOKENS);
+    bool ok = cholesky_factor(m, HESSIAN_DEFAULT, &f, e);
     assert_int_equal(f.n_runs, ok ? 2 : 0);
     assert_true(ok || !f.runs);
-    moments_free(m), moments_factored_free(&f);
+    hessian_free(m), cholesky_free(&f);
     return ok;
 }
 

@@ -2,8 +2,8 @@
 #include <math.h>
 
 #include "base/checked.h"
-#include "study/inputs/factor.h"
-#include "study/inputs/moments.h"
+#include "study/inputs/cholesky.h"
+#include "study/inputs/hessian.h"
 #include "study/inputs/output.h"
 #include "tests/support/codecs.h"
 #include "tests/support/tile_model.h"
@@ -17,7 +17,7 @@ enum { SUMS_ARE_BLAS = 0 };
 enum { N = 300, TOKENS = 600, UNSEEN = 17, STRIDE = TOKENS + 8 };
 
 static float x[N * STRIDE], y[N * STRIDE];
-static const moments_settings plain = {0.05f, 0.25f, 0.5f, false, NULL, NULL};
+static const hessian_settings plain = {0.05f, 0.25f, 0.5f, false, NULL, NULL};
 
 FIXTURE(fill_activations) {
     static float mixed[TOKENS];
@@ -38,20 +38,20 @@ static double mean_product(const float *a, const float *b) {
 }
 
 /* Of the activations, in `calls` calls. */
-static moments_factored factored(const kernels *k, size_t width, bool both, int threads, size_t calls,
-                                 moments_settings settings) {
+static cholesky factored(const kernels *k, size_t width, bool both, int threads, size_t calls,
+                         hessian_settings settings) {
     gq_error e;
-    moments_factored f;
+    cholesky f;
     threads_pool *pool = threads_pool_new(threads);
-    moments *m = moments_new(k, (moments_shape){N, width, both, 0, 0, MATMUL_FLOAT32}, pool, &e);
+    hessian *m = hessian_new(k, (hessian_shape){N, width, both, 0, 0, MATMUL_FLOAT32}, pool, &e);
     assert_non_null(m);
     for (size_t i = 0, done = 0; i < calls; i++) {
         size_t end = TOKENS * (i + 1) / calls;
-        moments_add(m, both ? x + done : NULL, STRIDE, y + done, STRIDE, end - done);
+        hessian_add(m, both ? x + done : NULL, STRIDE, y + done, STRIDE, end - done);
         done = end;
     }
-    assert_true(moments_factor(m, settings, &f, &e));
-    moments_free(m);
+    assert_true(cholesky_factor(m, settings, &f, &e));
+    hessian_free(m);
     threads_pool_free(pool);
     return f;
 }
@@ -108,7 +108,7 @@ static void check_run(const feedback_hessian *run, size_t first, size_t columns,
 
 TEST(roots_are_of_the_moments) {
     for (int both = 0; both < 2; both++) {
-        moments_factored f = factored(kernels_select(), N, both, 2, 5, plain);
+        cholesky f = factored(kernels_select(), N, both, 2, 5, plain);
         assert_int_equal(f.n_runs, 1);
         assert_int_equal(f.tokens, TOKENS);
         assert_int_equal(f.unseen, 1);
@@ -119,90 +119,90 @@ TEST(roots_are_of_the_moments) {
                 in_triangle(f.runs->root, c < UNSEEN ? c : UNSEEN, c < UNSEEN ? UNSEEN : c) != 0)
                 fail_msg("the unseen column meets column %zu", c);
         assert_true(!f.runs->difference == !both);
-        moments_factored_free(&f);
+        cholesky_free(&f);
     }
 }
 
 TEST(blocks_of_the_diagonal) {
-    moments_factored f = factored(kernels_select(), 256, true, 2, 1, plain);
+    cholesky f = factored(kernels_select(), 256, true, 2, 1, plain);
     assert_int_equal(f.n_runs, 2);
     check_run(&f.runs[0], 0, 256, true, false), check_run(&f.runs[1], 256, N - 256, true, false);
-    moments_factored_free(&f);
-    moments_settings by_mean = plain;
+    cholesky_free(&f);
+    hessian_settings by_mean = plain;
     by_mean.mean_damping = true;
     f = factored(kernels_select(), N, true, 2, 1, by_mean);
     check_run(f.runs, 0, N, true, true);
-    moments_factored_free(&f);
+    cholesky_free(&f);
 }
 
-static void same_bits(const moments_factored *a, const moments_factored *b, const char *what) {
+static void same_bits(const cholesky *a, const cholesky *b, const char *what) {
     for (size_t i = 0; i < a->n_runs; i++) {
         size_t strips = feedback_strips(a->runs[i].columns);
         if (memcmp(a->runs[i].root, b->runs[i].root, 4 * feedback_triangle(strips)) ||
             memcmp(a->runs[i].diagonal, b->runs[i].diagonal, 4 * 65536 * strips) ||
             memcmp(a->runs[i].difference, b->runs[i].difference, 4 * 65536 * strips * strips))
-            fail_msg("moments differ with %s", what);
+            fail_msg("hessian differ with %s", what);
     }
 }
 
 /* Not on calls or threads either. */
 TEST(bits_do_not_depend_on_the_level) {
     if (SUMS_ARE_BLAS) skip();
-    moments_factored before = {.n_runs = 0};
+    cholesky before = {.n_runs = 0};
     EACH_LEVEL(k) {
-        moments_factored one = factored(k, N, true, 1, 1, plain), many = factored(k, N, true, 3, 7, plain);
+        cholesky one = factored(k, N, true, 1, 1, plain), many = factored(k, N, true, 3, 7, plain);
         same_bits(&one, &many, "threads or calls");
         if (before.n_runs) same_bits(&before, &one, kernels_name(k));
-        moments_factored_free(&many), moments_factored_free(&before);
+        cholesky_free(&many), cholesky_free(&before);
         if (fuses(k))
             before = one;
         else
-            moments_factored_free(&one);
+            cholesky_free(&one);
     }
-    moments_factored_free(&before);
+    cholesky_free(&before);
 }
 
 /* Columns that are copies of each other have no root without damping; ten times as much is tried. */
 TEST(damping_grows_until_there_is_a_root) {
     static float same[64 * TOKENS];
     gq_error e;
-    moments_factored f;
+    cholesky f;
     for (size_t i = 0; i < 64 * TOKENS; i++) same[i] = y[i % TOKENS];
     for (int broken = 0; broken < 2; broken++) {
-        moments *m =
-            moments_new(kernels_select(), (moments_shape){64, 64, false, 0, 0, MATMUL_FLOAT32}, NULL, &e);
-        assert_true(moments_factor(m, MOMENTS_DEFAULT, &f, &e)); /* of no token */
+        hessian *m =
+            hessian_new(kernels_select(), (hessian_shape){64, 64, false, 0, 0, MATMUL_FLOAT32}, NULL, &e);
+        assert_true(cholesky_factor(m, HESSIAN_DEFAULT, &f, &e)); /* of no token */
         assert_true(f.n_runs == 0 && f.tokens == 0);
         if (broken) same[5 * TOKENS + 3] = 3e38f; /* its square is infinite: there is none at all */
-        moments_add(m, NULL, 0, same, TOKENS, TOKENS);
-        assert_true(moments_factor(m, (moments_settings){1e-9f, 0, -1, false, NULL, NULL}, &f, &e));
+        hessian_add(m, NULL, 0, same, TOKENS, TOKENS);
+        assert_true(cholesky_factor(m, (hessian_settings){1e-9f, 0, -1, false, NULL, NULL}, &f, &e));
         assert_int_equal(f.n_runs, !broken);
         assert_true(broken ? f.damp == 1 : f.damp > 2e-9f && f.damp < 1e-2f);
-        moments_factored_free(&f), moments_free(m);
+        cholesky_free(&f), hessian_free(m);
     }
 }
 
 TEST(little_text_corrects_little) {
-    assert_true(moments_correction(3000, 1000) == 0.5f);
-    assert_true(moments_correction(0, 1000) == 0);
-    assert_true(moments_correction(1 << 20, 16) > 0.999f);
-    moments_factored f = factored(kernels_select(), 256, true, 1, 1, MOMENTS_DEFAULT);
-    assert_true(f.runs[0].correction == moments_correction(TOKENS, 256));
-    assert_true(f.runs[1].correction == moments_correction(TOKENS, N - 256));
-    moments_factored_free(&f);
+    assert_true(hessian_correction(3000, 1000) == 0.5f);
+    assert_true(hessian_correction(0, 1000) == 0);
+    assert_true(hessian_correction(1 << 20, 16) > 0.999f);
+    cholesky f = factored(kernels_select(), 256, true, 1, 1, HESSIAN_DEFAULT);
+    assert_true(f.runs[0].correction == hessian_correction(TOKENS, 256));
+    assert_true(f.runs[1].correction == hessian_correction(TOKENS, N - 256));
+    cholesky_free(&f);
 }
 
-/* Returns the most bytes from moments_new to the end of moments_factor. */
-static uint64_t peak_of(moments_shape s) {
+/* Returns the most bytes from hessian_new to the end of cholesky_factor. */
+static uint64_t peak_of(hessian_shape s) {
     memory_ledger l = {.counts = true};
-    memory_hold(&l, moments_bytes(s));
-    moments_count_factoring(s, &l);
+    memory_hold(&l, hessian_bytes(s));
+    cholesky_count_memory(s, &l);
     return l.peak;
 }
 
 /* H, D and the root of H as floats, and little else: of the widest matrices 8 bytes per pair of columns. */
 TEST(memory_is_eight_bytes_per_pair) {
-    moments_shape wide = {.columns = 14336, .width = 14336, .two_streams = true},
+    hessian_shape wide = {.columns = 14336, .width = 14336, .two_streams = true},
                   blocks = {.columns = 14336, .width = 4096, .two_streams = true},
                   one = {.columns = 14336, .width = 14336};
     double pairs = 14336.0 * 14336, in_blocks = 3 * 4096.0 * 4096 + 2048.0 * 2048;
@@ -212,8 +212,8 @@ TEST(memory_is_eight_bytes_per_pair) {
     assert_true(all > 8 * pairs && all < 8.5 * pairs);
     assert_true(cut > 8 * in_blocks && cut < 8 * in_blocks + 0.5 * pairs);
     assert_true(alone > 4 * pairs && alone < 4.5 * pairs);
-    assert_true(moments_bytes((moments_shape){SIZE_MAX, SIZE_MAX, true, 0, 0, MATMUL_FLOAT32}) == UINT64_MAX);
-    assert_true(peak_of((moments_shape){SIZE_MAX, SIZE_MAX, true, 0, 0, MATMUL_FLOAT32}) == UINT64_MAX);
+    assert_true(hessian_bytes((hessian_shape){SIZE_MAX, SIZE_MAX, true, 0, 0, MATMUL_FLOAT32}) == UINT64_MAX);
+    assert_true(peak_of((hessian_shape){SIZE_MAX, SIZE_MAX, true, 0, 0, MATMUL_FLOAT32}) == UINT64_MAX);
 }
 
 /* ---- groups of tokens ---- */
@@ -234,25 +234,25 @@ static float sum_in_groups(const float *a, const float *b, const float *times, s
 }
 
 /* Adds all tokens, `step` of them at a time. */
-static void add_in_groups(moments *m, const float *from, size_t group, size_t step) {
+static void add_in_groups(hessian *m, const float *from, size_t group, size_t step) {
     for (size_t at = 0, n; at < LONG; at += n) {
         size_t end = (at / group + 1) * group;
         n = end - at < step ? end - at : step;
         if (n > LONG - at) n = LONG - at;
-        moments_add(m, from + at, LONG_STRIDE, many_y + at, LONG_STRIDE, n);
-        if (at + n == end) moments_end_group(m);
+        hessian_add(m, from + at, LONG_STRIDE, many_y + at, LONG_STRIDE, n);
+        if (at + n == end) hessian_end_group(m);
     }
 }
 
 /* What is lacking has more features than y has columns. */
 static void check_lacking(const kernels *k, size_t group, int threads, size_t step) {
     gq_error e;
-    moments_factored f;
+    cholesky f;
     threads_pool *pool = threads_pool_new(threads);
-    moments *m = moments_new(k, (moments_shape){SOME, SOME, false, group, LACKING, MATMUL_FLOAT32}, pool, &e);
+    hessian *m = hessian_new(k, (hessian_shape){SOME, SOME, false, group, LACKING, MATMUL_FLOAT32}, pool, &e);
     assert_non_null(m);
     add_in_groups(m, lacked, group, step);
-    assert_true(moments_factor(m, plain, &f, &e));
+    assert_true(cholesky_factor(m, plain, &f, &e));
     assert_null(f.runs->difference);
     for (size_t c = 0; c < SOME; c++)
         for (size_t r = 0; r < LACKING; r++) {
@@ -264,20 +264,20 @@ static void check_lacking(const kernels *k, size_t group, int threads, size_t st
                 fail_msg("groups of %zu: P at %zu, %zu is %a, not %a", group, r, c, (double)got,
                          (double)wanted);
         }
-    moments_factored_free(&f), moments_free(m);
+    cholesky_free(&f), hessian_free(m);
     threads_pool_free(pool);
 }
 
 static void check_groups(const kernels *k, size_t group, int threads, size_t step) {
     gq_error e;
-    moments_factored f;
+    cholesky f;
     float squares[SOME];
     threads_pool *pool = threads_pool_new(threads);
-    moments *m = moments_new(k, (moments_shape){SOME, SOME, true, group, 0, MATMUL_FLOAT32}, pool, &e);
+    hessian *m = hessian_new(k, (hessian_shape){SOME, SOME, true, group, 0, MATMUL_FLOAT32}, pool, &e);
     assert_non_null(m);
     add_in_groups(m, long_x, group, step);
-    moments_mean_squares(m, squares);
-    assert_true(moments_factor(m, plain, &f, &e));
+    hessian_mean_squares(m, squares);
+    assert_true(cholesky_factor(m, plain, &f, &e));
     const float *d = f.runs->difference;
     for (size_t i = 0; i < SOME; i++) {
         const float *yi = many_y + i * LONG_STRIDE, *xi = long_x + i * LONG_STRIDE;
@@ -293,7 +293,7 @@ static void check_groups(const kernels *k, size_t group, int threads, size_t ste
                          (double)wanted);
         }
     }
-    moments_factored_free(&f), moments_free(m);
+    cholesky_free(&f), hessian_free(m);
     threads_pool_free(pool);
 }
 
@@ -318,12 +318,12 @@ TEST(long_sums_are_near) {
     enum { FEW = 16, MANY = 20000 };
     static float long_y[FEW * MANY];
     gq_error e;
-    moments_factored f;
-    moments *m =
-        moments_new(kernels_select(), (moments_shape){FEW, FEW, false, 0, 0, MATMUL_FLOAT32}, NULL, &e);
+    cholesky f;
+    hessian *m =
+        hessian_new(kernels_select(), (hessian_shape){FEW, FEW, false, 0, 0, MATMUL_FLOAT32}, NULL, &e);
     for (size_t i = 0; i < FEW * MANY; i++) long_y[i] = random_normal() + (i / MANY == 3 ? 30 : 0.5f);
-    moments_add(m, NULL, 0, long_y, MANY, MANY);
-    assert_true(moments_factor(m, (moments_settings){0, 0, -1, false, NULL, NULL}, &f, &e));
+    hessian_add(m, NULL, 0, long_y, MANY, MANY);
+    assert_true(cholesky_factor(m, (hessian_settings){0, 0, -1, false, NULL, NULL}, &f, &e));
     for (size_t i = 0; i < FEW; i++)
         for (size_t j = 0; j < FEW; j++) {
             double h = 0, ii = 0, jj = 0;
@@ -333,7 +333,7 @@ TEST(long_sums_are_near) {
             }
             assert_true(fabs((double)f.runs->diagonal[i * 256 + j] - h) < 1e-5 * sqrt(ii * jj));
         }
-    moments_factored_free(&f), moments_free(m);
+    cholesky_free(&f), hessian_free(m);
 }
 
 /* ---- groups ---- */
@@ -347,22 +347,22 @@ static size_t some_number(uint32_t *state, size_t most) {
 typedef size_t group_size(size_t i, uint32_t *state);
 
 static size_t of_all_sizes(size_t i, uint32_t *state) {
-    return some_number(state, i % 7 == 6 ? MOMENTS_TOKENS : 70);
+    return some_number(state, i % 7 == 6 ? HESSIAN_TOKENS : 70);
 }
 /* As many as may wait, where shorter ones wait already. */
 static size_t as_long_as_may_wait(size_t i, uint32_t *state) {
-    return i % 3 ? MOMENTS_TOKENS : some_number(state, 70);
+    return i % 3 ? HESSIAN_TOKENS : some_number(state, 70);
 }
 /* As many groups as may wait. */
 static size_t of_one_place(size_t i, uint32_t *state) { return (void)i, some_number(state, 32); }
 
 /* Of groups of some sizes, in calls of all sizes. alone: each group is settled before the next one begins. */
-static moments_factored of_groups(const moments_shape shape, group_size *size, bool alone) {
+static cholesky of_groups(const hessian_shape shape, group_size *size, bool alone) {
     gq_error e;
-    moments_factored f;
+    cholesky f;
     float squares[N];
     threads_pool *pool = threads_pool_new(2);
-    moments *m = moments_new(kernels_select(), shape, pool, &e);
+    hessian *m = hessian_new(kernels_select(), shape, pool, &e);
     assert_non_null(m);
     uint32_t state = 11;
     for (size_t group = 0, done = 0; done < 3 * TOKENS; group++) {
@@ -370,21 +370,21 @@ static moments_factored of_groups(const moments_shape shape, group_size *size, b
         for (size_t n; left > 0; left -= n, done += n) {
             size_t at = done % TOKENS;
             n = min(min(some_number(&state, 90), left), TOKENS - at);
-            moments_add(m, x + at, STRIDE, y + at, STRIDE, n);
+            hessian_add(m, x + at, STRIDE, y + at, STRIDE, n);
         }
-        moments_end_group(m);
-        if (group % 3 == 0) moments_end_group(m); /* of no tokens */
-        if (alone) moments_mean_squares(m, squares);
+        hessian_end_group(m);
+        if (group % 3 == 0) hessian_end_group(m); /* of no tokens */
+        if (alone) hessian_mean_squares(m, squares);
     }
-    assert_true(moments_factor(m, plain, &f, &e));
-    moments_free(m);
+    assert_true(cholesky_factor(m, plain, &f, &e));
+    hessian_free(m);
     threads_pool_free(pool);
     return f;
 }
 
 /* Compares all blocks' roots, and D or P. */
-static void check_waiting(const moments_shape shape, group_size *size) {
-    moments_factored a = of_groups(shape, size, true), b = of_groups(shape, size, false);
+static void check_waiting(const hessian_shape shape, group_size *size) {
+    cholesky a = of_groups(shape, size, true), b = of_groups(shape, size, false);
     assert_int_equal(a.tokens, b.tokens);
     assert_int_equal(a.n_runs, ceil_div(N, shape.width));
     assert_int_equal(b.n_runs, a.n_runs);
@@ -397,7 +397,7 @@ static void check_waiting(const moments_shape shape, group_size *size) {
                             shape.lacking ? of_b->lacking : of_b->difference,
                             feedback_padded(rows) * feedback_padded(columns) * sizeof(float));
     }
-    moments_factored_free(&a), moments_factored_free(&b);
+    cholesky_free(&a), cholesky_free(&b);
 }
 
 TEST(groups_that_wait_together_are_added_one_by_one) {
@@ -405,9 +405,9 @@ TEST(groups_that_wait_together_are_added_one_by_one) {
     for (int bf16 = SUMS_ARE_BLAS; bf16 < 2; bf16++) /* those in bf16 are ours */
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             matmul_arithmetic arithmetic = bf16 ? MATMUL_BF16 : MATMUL_FLOAT32;
-            check_waiting((moments_shape){N, N, true, 0, 0, arithmetic}, sizes[i]);
-            check_waiting((moments_shape){N, N, false, 0, 40, arithmetic}, sizes[i]);
-            check_waiting((moments_shape){N, 256, true, 0, 0, arithmetic}, sizes[i]); /* in two blocks */
+            check_waiting((hessian_shape){N, N, true, 0, 0, arithmetic}, sizes[i]);
+            check_waiting((hessian_shape){N, N, false, 0, 40, arithmetic}, sizes[i]);
+            check_waiting((hessian_shape){N, 256, true, 0, 0, arithmetic}, sizes[i]); /* in two blocks */
         }
 }
 
@@ -455,9 +455,9 @@ TEST(outputs_are_compared) {
 static float squares_by_tiles(size_t c) {
     enum { STEP = MATMUL_BF16_GROUP };
     float total = 0;
-    for (size_t first = 0; first < TOKENS; first += MOMENTS_TOKENS) {
+    for (size_t first = 0; first < TOKENS; first += HESSIAN_TOKENS) {
         float sum = 0;
-        for (size_t t = first; t < first + MOMENTS_TOKENS && t < TOKENS; t += STEP) {
+        for (size_t t = first; t < first + HESSIAN_TOKENS && t < TOKENS; t += STEP) {
             uint16_t part[STEP] = {0};
             for (size_t i = 0; i < STEP && t + i < TOKENS; i++)
                 part[i] = tile_model_part(y[c * STRIDE + t + i]);
@@ -468,7 +468,7 @@ static float squares_by_tiles(size_t c) {
     return (float)((double)total / TOKENS);
 }
 
-/* In bf16 moments are those of tiles, bit by bit, at every level, and depend neither on calls nor on threads.
+/* In bf16 Hessians are those of tiles, bit by bit, at every level, and depend neither on calls nor on threads.
  */
 TEST(moments_in_bf16) {
     static const size_t pieces[] = {TOKENS, 31, 100};
@@ -479,15 +479,15 @@ TEST(moments_in_bf16) {
         const kernels *k = kernels_level(kernels_level_name(l));
         for (size_t i = 0; k && i < 3; i++) {
             threads_pool *pool = threads_pool_new(1 + (int)i);
-            moments_shape shape = {.columns = N, .width = N, .two_streams = true, .arithmetic = MATMUL_BF16};
-            moments *m = moments_new(k, shape, pool, &e);
+            hessian_shape shape = {.columns = N, .width = N, .two_streams = true, .arithmetic = MATMUL_BF16};
+            hessian *m = hessian_new(k, shape, pool, &e);
             for (size_t t = 0, n; t < TOKENS; t += n) {
                 n = TOKENS - t < pieces[i] ? TOKENS - t : pieces[i];
-                moments_add(m, x + t, STRIDE, y + t, STRIDE, n);
+                hessian_add(m, x + t, STRIDE, y + t, STRIDE, n);
             }
-            moments_mean_squares(m, squares);
+            hessian_mean_squares(m, squares);
             assert_memory_equal(squares, expected, sizeof squares);
-            moments_free(m), threads_pool_free(pool);
+            hessian_free(m), threads_pool_free(pool);
         }
     }
 }

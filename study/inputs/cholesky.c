@@ -1,9 +1,9 @@
-/* Makes the root of moments: H = R R^T, R upper triangular. Strips of columns are taken from the last one on.
+/* Computes the Cholesky factor of a Hessian: H = R R^T, R upper triangular. Strips of columns are taken from the last one on.
  * A strip first loses what later strips explain of it, then the same is done within it, part by part: a part
  * loses what later parts explain, its small square gets a root in double, and the rows above are multiplied
  * with the inverse of that root. All but these small roots are products of matrices, which the kernels do
  * fast and threads share by rows. Before this H is divided by the tokens, shrunk towards its diagonal and
- * damped. Where it has no root, ten times the damping is tried, up to 1.
+ * damped. Where it has no Cholesky factor, ten times the damping is tried, up to 1.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 
 #include "base/memory.h"
 #include "forward/products/product.h"
-#include "study/inputs/factor.h"
-#include "study/inputs/moments_sums.h"
+#include "study/inputs/cholesky.h"
+#include "study/inputs/hessian_sums.h"
 
 enum {
     PART = MATMUL_MOST_PANEL, /* columns of a part */
@@ -46,8 +46,8 @@ static void pack_turned(size_t panel, const float *from, size_t rows, size_t col
 }
 
 /* y = x times a packed matrix of PART rows and `columns`, or y += with `add`. x and y have n rows. */
-static void factor_multiply(const work *w, const float *x, size_t x_step, size_t n, const float *packed,
-                            size_t columns, float *y, bool add) {
+static void cholesky_multiply(const work *w, const float *x, size_t x_step, size_t n, const float *packed,
+                              size_t columns, float *y, bool add) {
     size_t panel = w->floats->panel;
     w->floats->multiply(&(product_tile){.w = {x, x_step, 1},
                                         .x = packed,
@@ -105,17 +105,17 @@ static void take_off_later(strip_work *s) {
 static void take_off_parts(const work *w, size_t part, float *x, size_t n) {
     size_t end = (part + 1) * PART;
     if (end < PASS_COLUMNS)
-        factor_multiply(w, x + end, PASS_COLUMNS, n, w->parts[part], PASS_COLUMNS - end, x + part * PART,
-                        true);
+        cholesky_multiply(w, x + end, PASS_COLUMNS, n, w->parts[part], PASS_COLUMNS - end, x + part * PART,
+                          true);
 }
 static void times_inverse(const work *w, size_t part, float *x, size_t n) {
     float copy[PASS_COLUMNS * PART];
     for (size_t r = 0; r < n; r++)
         memcpy(copy + r * PART, x + r * PASS_COLUMNS + part * PART, sizeof(float) * PART);
-    factor_multiply(w, copy, PART, n, w->inverses[part], PART, x + part * PART, false);
+    cholesky_multiply(w, copy, PART, n, w->inverses[part], PART, x + part * PART, false);
 }
 
-/* Replaces a part's square by its root, and packs the inverse. False: it has no root. */
+/* Replaces a part's square by its Cholesky factor, and packs the inverse. False: it has no Cholesky factor. */
 static bool root_of_part(work *w, size_t part, float *square) {
     double a[PART][PART], v[PART][PART] = {{0}};
     float inverse[PART * PASS_COLUMNS];
@@ -143,8 +143,8 @@ static bool root_of_part(work *w, size_t part, float *square) {
     return true;
 }
 
-/* Factors the strip's tile on the diagonal, which gets zeros below the diagonal. False: it has no root. */
-static bool factor_own(work *w, float *own) {
+/* Factors the strip's tile on the diagonal, which gets zeros below the diagonal. False: it has no Cholesky factor. */
+static bool cholesky_own(work *w, float *own) {
     for (size_t i = 1; i < PASS_COLUMNS; i++) memset(own + i * PASS_COLUMNS, 0, sizeof(float) * i);
     for (size_t part = PARTS; part-- > 0;) {
         size_t first = part * PART, end = first + PART;
@@ -165,10 +165,10 @@ static void finish_unit(void *data, size_t unit, int thread) {
         take_off_parts(s->w, part, rows, UNIT), times_inverse(s->w, part, rows, UNIT);
 }
 
-static bool factor_strip(work *w, size_t strip) {
+static bool cholesky_strip(work *w, size_t strip) {
     strip_work s = {w, strip};
     take_off_later(&s);
-    if (!factor_own(w, tile_at(w, strip, strip))) return false;
+    if (!cholesky_own(w, tile_at(w, strip, strip))) return false;
     threads_for(w->pool, strip * PASS_COLUMNS / UNIT, 1, finish_unit, &s);
     return true;
 }
@@ -179,14 +179,14 @@ static bool factor_strip(work *w, size_t strip) {
  * columns that were hardly seen. On model A of bench/results/small-models.md both dampings leave the same
  * divergence; with such columns in it, its own leaves .65 of the other's (bench/results/calibration.md). */
 typedef struct prepared {
-    const moments_block *block;
+    const hessian_block *block;
     double per_token, mean_square;
     double usual; /* mean of the squares of columns that were seen, of each at most FACTOR_USUAL medians */
     size_t unseen;
 } prepared;
 static const double FACTOR_USUAL = 4, FACTOR_FLOOR = 1e-3;
 
-static double moments_diagonal(const moments_block *b, size_t c) {
+static double hessian_diagonal(const hessian_block *b, size_t c) {
     return (double)b->triangle[feedback_triangle(c / PASS_COLUMNS) + c * PASS_COLUMNS + c % PASS_COLUMNS];
 }
 
@@ -196,11 +196,11 @@ static int square_by_size(const void *a, const void *b) {
 }
 
 /* seen: gets the squares of columns that are not zero. */
-static void factor_find_usual(prepared *p, float *seen) {
-    const moments_block *b = p->block;
+static void cholesky_find_usual(prepared *p, float *seen) {
+    const hessian_block *b = p->block;
     size_t n = 0;
     for (size_t c = 0; c < b->columns; c++)
-        if (moments_diagonal(b, c) > 0) seen[n++] = (float)(moments_diagonal(b, c) * p->per_token);
+        if (hessian_diagonal(b, c) > 0) seen[n++] = (float)(hessian_diagonal(b, c) * p->per_token);
     if (!n) return;
     qsort(seen, n, sizeof *seen, square_by_size);
     double most = FACTOR_USUAL * (double)seen[n / 2];
@@ -208,26 +208,26 @@ static void factor_find_usual(prepared *p, float *seen) {
     p->usual /= (double)n;
 }
 
-static prepared factor_prepare_block(const moments_block *b, uint64_t tokens, float *seen) {
+static prepared cholesky_prepare_block(const hessian_block *b, uint64_t tokens, float *seen) {
     prepared p = {.block = b, .per_token = 1 / (double)tokens};
     for (size_t c = 0; c < b->columns; c++)
-        p.mean_square += moments_diagonal(b, c), p.unseen += moments_diagonal(b, c) == 0;
+        p.mean_square += hessian_diagonal(b, c), p.unseen += hessian_diagonal(b, c) == 0;
     p.mean_square *= p.per_token / (double)b->columns;
-    factor_find_usual(&p, seen);
+    cholesky_find_usual(&p, seen);
     return p;
 }
 
-typedef struct factor_filling {
+typedef struct cholesky_filling {
     const work *w;
     const prepared *p;
     double own, added, kept; /* share of a column's square, and what is added besides; share of the sums */
     float *tiles;
-} factor_filling;
+} cholesky_filling;
 
 static void fill_strip(void *data, size_t strip, int thread) {
-    const factor_filling *f = data;
+    const cholesky_filling *f = data;
     const work *w = f->w;
-    const moments_block *b = f->p->block;
+    const hessian_block *b = f->p->block;
     size_t from = feedback_triangle(strip), rows = (strip + 1) * PASS_COLUMNS;
     float *own = tile_at(w, strip, strip), *tile = f->tiles + strip * TILE;
     (void)thread;
@@ -235,7 +235,7 @@ static void fill_strip(void *data, size_t strip, int thread) {
         w->root[from + i] = (float)(f->kept * (double)b->triangle[from + i]);
     for (size_t i = 0; i < PASS_COLUMNS; i++) {
         size_t c = strip * PASS_COLUMNS + i;
-        double square = c < b->columns ? moments_diagonal(b, c) * f->p->per_token : 0;
+        double square = c < b->columns ? hessian_diagonal(b, c) * f->p->per_token : 0;
         double value = c < b->columns ? square + f->own * square + f->added : 1;
         for (size_t j = 0; j < i; j++) tile[i * PASS_COLUMNS + j] = tile[j * PASS_COLUMNS + i];
         own[i * PASS_COLUMNS + i] = (float)value;
@@ -245,8 +245,8 @@ static void fill_strip(void *data, size_t strip, int thread) {
 
 /* Puts H into the root's place, and its tiles on the diagonal, both halves of them, into `tiles`. Where no
  * input was ever other than 0, the diagonal is 1 everywhere. */
-static void factor_fill(const work *w, const prepared *p, moments_settings s, double damp, float *tiles) {
-    factor_filling f = {w, p, 0, 1, (1 - (double)s.shrink) * p->per_token, tiles};
+static void cholesky_fill(const work *w, const prepared *p, hessian_settings s, double damp, float *tiles) {
+    cholesky_filling f = {w, p, 0, 1, (1 - (double)s.shrink) * p->per_token, tiles};
     if (p->mean_square > 0 && s.mean_damping) f.added = damp * p->mean_square;
     if (p->mean_square > 0 && !s.mean_damping) f.own = damp, f.added = damp * FACTOR_FLOOR * p->usual;
     threads_for(w->pool, w->strips, 1, fill_strip, &f);
@@ -259,22 +259,22 @@ static float larger_damp(float damp) {
 }
 
 /* Tiles that are multiplied for strips `first` to the last: each by all later ones, and by its own. */
-static double factor_tiles(const work *w, size_t first) {
+static double cholesky_tiles(const work *w, size_t first) {
     double sum = 0;
     for (size_t i = first; i < w->strips; i++) sum += (double)(i + 1) * (double)(w->strips - i);
     return sum;
 }
 
 /* block: its number, of so many. */
-static bool factor_block(work *w, const prepared *p, moments_settings s, size_t block, size_t blocks,
-                         float *tiles, float *damp) {
-    double all = factor_tiles(w, 0);
+static bool cholesky_block(work *w, const prepared *p, hessian_settings s, size_t block, size_t blocks,
+                           float *tiles, float *damp) {
+    double all = cholesky_tiles(w, 0);
     while (true) {
         size_t strip = w->strips;
-        factor_fill(w, p, s, (double)*damp, tiles);
-        while (strip > 0 && factor_strip(w, strip - 1)) {
+        cholesky_fill(w, p, s, (double)*damp, tiles);
+        while (strip > 0 && cholesky_strip(w, strip - 1)) {
             strip--;
-            if (s.told) s.told(s.data, ((double)block + factor_tiles(w, strip) / all) / (double)blocks);
+            if (s.told) s.told(s.data, ((double)block + cholesky_tiles(w, strip) / all) / (double)blocks);
         }
         if (!strip) return true;
         if (*damp >= 1) return false;
@@ -290,18 +290,18 @@ static bool take_share(float *to, float asked, const char *what, gq_error *e) {
     return true;
 }
 
-bool moments_settings_take(moments_settings *s, float damp, float shrink, float correction, gq_error *e) {
-    *s = MOMENTS_DEFAULT;
+bool hessian_settings_take(hessian_settings *s, float damp, float shrink, float correction, gq_error *e) {
+    *s = HESSIAN_DEFAULT;
     return take_share(&s->correction, correction, "a correction", e) &&
            take_share(&s->damp, damp, "a damping", e) && take_share(&s->shrink, shrink, "a shrinking", e);
 }
 
-float moments_correction(uint64_t tokens, size_t columns) {
+float hessian_correction(uint64_t tokens, size_t columns) {
     return (float)((double)tokens / ((double)tokens + 3.0 * (double)columns));
 }
 
-static work *lay_out_work(moments_shape s, memory_ledger *l) {
-    size_t strips = feedback_strips(moments_block_columns(s, 0));
+static work *lay_out_work(hessian_shape s, memory_ledger *l) {
+    size_t strips = feedback_strips(hessian_block_columns(s, 0));
     work *w = memory_take(l, 1, sizeof *w);
     float *later = memory_take(l, strips * TILE, sizeof(float));
     product_piece *pieces = memory_take(l, strips, sizeof *pieces);
@@ -309,31 +309,31 @@ static work *lay_out_work(moments_shape s, memory_ledger *l) {
     return w;
 }
 
-/* Takes memory for the runs' matrices. Differences need none: the moments' sums become means in place. */
-static void lay_out_runs(moments_shape s, moments_factored *f, memory_ledger *l) {
-    size_t n = moments_blocks(s);
+/* Takes memory for the runs' matrices. Differences need none: the Hessian's sums become means in place. */
+static void lay_out_runs(hessian_shape s, cholesky *f, memory_ledger *l) {
+    size_t n = hessian_blocks(s);
     f->runs = memory_take_zeros(l, n, sizeof *f->runs);
     if (f->runs) f->n_runs = n;
     for (size_t i = 0; i < n; i++) {
         feedback_hessian counted = {.columns = 0}, *run = f->runs ? &f->runs[i] : &counted;
-        size_t strips = feedback_strips(moments_block_columns(s, i));
-        run->columns = moments_block_columns(s, i);
+        size_t strips = feedback_strips(hessian_block_columns(s, i));
+        run->columns = hessian_block_columns(s, i);
         run->root = memory_take(l, feedback_triangle(strips), sizeof(float));
         run->diagonal = memory_take(l, strips * TILE, sizeof(float));
     }
 }
 
-void moments_count_factoring(moments_shape s, memory_ledger *l) {
+void cholesky_count_memory(hessian_shape s, memory_ledger *l) {
     memory_ledger blocks = {.counts = true}, differences = blocks, made = blocks, runs = blocks;
-    moments m = {.shape = s};
-    moments_factored f = {.n_runs = 0};
-    if (!moments_countable(s)) {
+    hessian m = {.shape = s};
+    cholesky f = {.n_runs = 0};
+    if (!hessian_countable(s)) {
         memory_hold(l, UINT64_MAX);
         return;
     }
-    moments_lay_out_blocks(&m, &blocks), moments_lay_out_differences(&m, &differences);
+    hessian_lay_out_blocks(&m, &blocks), hessian_lay_out_differences(&m, &differences);
     lay_out_work(s, &made), lay_out_runs(s, &f, &runs);
-    memory_release(l, moments_bytes(s) - blocks.bytes - differences.bytes); /* the group at work */
+    memory_release(l, hessian_bytes(s) - blocks.bytes - differences.bytes); /* the group at work */
     memory_hold(l, made.bytes + runs.bytes);
     memory_release(l, made.bytes + blocks.bytes);
 }
@@ -351,77 +351,77 @@ static void divide_tile(void *data, size_t tile, int thread) {
 }
 
 /* Hands a run the sums of its block's differences, which become means in place. */
-static void divide_differences(const moments *m, moments_block *b, moments_settings s,
+static void divide_differences(const hessian *m, hessian_block *b, hessian_settings s,
                                feedback_hessian *run) {
-    size_t strips = feedback_strips(b->columns), rows = feedback_strips(moments_second(m->shape, b->columns));
+    size_t strips = feedback_strips(b->columns), rows = feedback_strips(hessian_second(m->shape, b->columns));
     float *d = b->square;
     b->square = NULL;
     *(m->shape.lacking ? &run->lacking : &run->difference) = d;
-    run->correction = s.correction < 0 ? moments_correction(m->tokens, b->columns) : s.correction;
+    run->correction = s.correction < 0 ? hessian_correction(m->tokens, b->columns) : s.correction;
     if (d) threads_for(m->pool, strips * rows, THREADS_EVEN, divide_tile, &(differences){d, m->tokens});
 }
 
-/* False: a block has no root. */
-static bool factor_all(moments *m, work *w, moments_settings s, moments_factored *f) {
+/* False: a block has no Cholesky factor. */
+static bool cholesky_all(hessian *m, work *w, hessian_settings s, cholesky *f) {
     bool found = true;
     for (size_t i = 0; i < m->n_blocks && found; i++) {
-        moments_block *b = &m->blocks[i];
+        hessian_block *b = &m->blocks[i];
         feedback_hessian *run = &f->runs[i];
-        prepared p = factor_prepare_block(b, m->tokens, w->later);
+        prepared p = cholesky_prepare_block(b, m->tokens, w->later);
         float damp = s.damp;
         f->unseen += p.unseen;
         divide_differences(m, b, s, run);
         w->strips = feedback_strips(b->columns), w->root = (float *)run->root;
-        found = factor_block(w, &p, s, i, m->n_blocks, (float *)run->diagonal, &damp);
+        found = cholesky_block(w, &p, s, i, m->n_blocks, (float *)run->diagonal, &damp);
         if (damp > f->damp) f->damp = damp;
         free(b->triangle), b->triangle = NULL;
     }
     return found;
 }
 
-bool moments_factor(moments *m, moments_settings s, moments_factored *f, gq_error *e) {
+bool cholesky_factor(hessian *m, hessian_settings s, cholesky *f, gq_error *e) {
     memory_ledger l = {.failed = false};
-    *f = (moments_factored){.tokens = m->tokens};
-    moments_settle(m);
+    *f = (cholesky){.tokens = m->tokens};
+    hessian_settle(m);
     if (!m->tokens) return true;
-    moments_drop_group(m);
+    hessian_drop_group(m);
     work *w = lay_out_work(m->shape, &l);
     lay_out_runs(m->shape, f, &l);
     bool ok = memory_had(&l, e), found = false;
     if (ok) {
         w->floats = kernels_products(m->level, MATMUL_FLOAT32), w->pool = m->pool;
         w->across = product_kernels_for(m->level, MATMUL_FLOAT32);
-        found = factor_all(m, w, s, f);
+        found = cholesky_all(m, w, s, f);
     }
     if (w) free(w->later), free(w->pieces);
     free(w);
     if (!found) {
-        moments_factored kept = *f;
-        moments_factored_free(f);
+        cholesky kept = *f;
+        cholesky_free(f);
         f->tokens = kept.tokens, f->unseen = kept.unseen, f->damp = kept.damp;
     }
     return ok;
 }
 
-static void factor_round_strip(void *data, size_t strip, int thread) {
+static void cholesky_round_strip(void *data, size_t strip, int thread) {
     (void)thread;
     feedback_round_strip(data, strip);
 }
 
-void moments_round(moments_factored *f, matmul_arithmetic arithmetic, threads_pool *pool) {
+void cholesky_round(cholesky *f, matmul_arithmetic arithmetic, threads_pool *pool) {
     for (size_t i = 0; arithmetic == MATMUL_BF16 && i < f->n_runs; i++) {
-        threads_for(pool, feedback_strips(f->runs[i].columns), 1, factor_round_strip, &f->runs[i]);
+        threads_for(pool, feedback_strips(f->runs[i].columns), 1, cholesky_round_strip, &f->runs[i]);
         f->runs[i].arithmetic = MATMUL_BF16;
     }
 }
 
-void moments_factored_free(moments_factored *f) {
+void cholesky_free(cholesky *f) {
     for (size_t i = 0; f->runs && i < f->n_runs; i++) {
         free((void *)f->runs[i].root), free((void *)f->runs[i].diagonal);
         free((void *)f->runs[i].difference), free((void *)f->runs[i].lacking);
     }
     free(f->runs);
-    *f = (moments_factored){.n_runs = 0};
+    *f = (cholesky){.n_runs = 0};
 }
 
 /* ---- weights that are not rounded ---- */
@@ -506,8 +506,7 @@ static void refit_row(void *data, size_t row, int thread) {
     for (size_t c = 0; c < s->columns; c++) w[c] += (float)((double)s->m->correction * z[c]);
 }
 
-void refit_rows(const moments_factored *f, threads_pool *pool, const refit_place *at, float *w, size_t n,
-                double *z) {
+void refit_rows(const cholesky *f, threads_pool *pool, const refit_place *at, float *w, size_t n, double *z) {
     size_t all = 0;
     for (size_t i = 0; i < f->n_runs; i++) all += f->runs[i].columns;
     for (size_t i = 0, first = 0; i < f->n_runs; first += f->runs[i++].columns) {

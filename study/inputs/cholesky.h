@@ -1,24 +1,24 @@
-/* The root of second moments, by which rounding errors are made good. */
+/* The Cholesky factor of a Hessian, by which rounding errors are made good. */
 #pragma once
 
-#include "study/inputs/moments.h"
+#include "study/inputs/hessian.h"
 
-/* Counts what moments_factor does, in a ledger that has counted the moments: its own matrices join them, then
+/* Counts what cholesky_factor does, in a ledger that has counted the Hessian: its own matrices join them, then
  * all but these and the sums of differences is released. */
-void moments_count_factoring(moments_shape shape, memory_ledger *l);
+void cholesky_count_memory(hessian_shape shape, memory_ledger *l);
 
 /* Fills settings from a request: 0 stands for the default, a negative number for none. */
-bool moments_settings_take(moments_settings *s, float damp, float shrink, float correction, gq_error *e);
+bool hessian_settings_take(hessian_settings *s, float damp, float shrink, float correction, gq_error *e);
 
 /* With little text D is noise: T / (T + 3 n) for T tokens and n columns. */
-float moments_correction(uint64_t tokens, size_t columns);
+float hessian_correction(uint64_t tokens, size_t columns);
 
-/* Uses up the moments, which after that can only be freed, before f or after it. False: no memory. */
-bool moments_factor(moments *m, moments_settings settings, moments_factored *f, gq_error *e);
+/* Uses up the Hessian, which after that can only be freed, before f or after it. False: no memory. */
+bool cholesky_factor(hessian *m, hessian_settings settings, cholesky *f, gq_error *e);
 /* Makes ready for products over several strips in this arithmetic: for bf16 what they take is rounded in place
  * (codec/feedback.h), and refit_rows cannot go by it after that. */
-void moments_round(moments_factored *f, matmul_arithmetic arithmetic, threads_pool *pool);
-void moments_factored_free(moments_factored *f);
+void cholesky_round(cholesky *f, matmul_arithmetic arithmetic, threads_pool *pool);
+void cholesky_free(cholesky *f);
 
 /* Which rows of a matrix are fitted, where P is given in place of D. */
 typedef struct refit_place {
@@ -29,5 +29,4 @@ typedef struct refit_place {
  * (codec/feedback.h), in double precision; u = w D H^-1 or p H^-1. w: n rows of all columns, replaced by t. z: as many
  * doubles, gets u. at: NULL where D is given. Rows are shared out to the pool's threads; what comes out does not depend
  * on them. */
-void refit_rows(const moments_factored *f, threads_pool *pool, const refit_place *at, float *w, size_t n,
-                double *z);
+void refit_rows(const cholesky *f, threads_pool *pool, const refit_place *at, float *w, size_t n, double *z);
