@@ -165,9 +165,8 @@ static void evaluate_recommend(const request *r, const gq_evaluation *v) {
     const char *name = path_reported(m[best].path, r->full_paths);
     if (level >= GQ_VISIBLE_LOSS)
         print_line(stdout,
-                   "Recommended: a larger type, or a calibrated file: %s has a visible loss on this text "
-                   "(KL divergence %.2g nats)%s.",
-                   name, m[best].divergence.value, n > 2 ? ", and it has the least of these" : "");
+                   "Recommended: a larger type, or a calibrated file. Even %s%s has %s (KL divergence %.2g nats).",
+                   name, n > 2 ? ", the best of these," : "", gq_level_text(level), m[best].divergence.value);
     else
         print_line(stdout, "Recommended: %s, %s (KL divergence %.2g nats)%s.", name, gq_level_text(level),
                    m[best].divergence.value,
