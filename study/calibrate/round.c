@@ -29,9 +29,9 @@ const char *round_reason_text(round_reason r) {
     static const char *const texts[ROUND_REASONS] = {
         [ROUND_CALIBRATED] = "",
         [ROUND_UNSEEN] = "no token reached it",
-        [ROUND_ROOTLESS] = "the second moments of its inputs could not be factored",
-        [ROUND_UNCHECKED] = "few tokens reached it, none of them held back",
-        [ROUND_WORSE] = "plain encoding did better on the held-back windows",
+        [ROUND_ROOTLESS] = "the Hessian of its inputs has no Cholesky factor",
+        [ROUND_UNCHECKED] = "few tokens reached it, none of them held out",
+        [ROUND_WORSE] = "plain encoding did better on the held-out windows",
         [ROUND_FELL_BACK] = "the model as a whole did better without calibrating its group of layers",
     };
     return texts[r];

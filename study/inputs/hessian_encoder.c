@@ -50,12 +50,12 @@ static bool check_moments(const float *h, size_t columns, gq_error *e) {
     uint64_t n, bytes;
     if (__builtin_mul_overflow(columns, columns, &n) || __builtin_mul_overflow(n, sizeof *h, &bytes) ||
         bytes > PTRDIFF_MAX)
-        return gq_fail_usage(e, "second moments of %zu columns are more than memory can hold", columns);
+        return gq_fail_usage(e, "a Hessian of %zu columns is more than memory can hold", columns);
     for (size_t i = 0; i < columns; i++) {
         float own = h[i * columns + i];
         if (!(own >= 0) || isinf(own))
             return gq_fail_usage(
-                e, "the second moment of column %zu with itself is %g; it must be 0 or more, and finite", i,
+                e, "the Hessian's diagonal at column %zu is %g; it must be 0 or more, and finite", i,
                 (double)own);
     }
     for (size_t row = 0; row < columns; row += SQUARE)
@@ -76,8 +76,8 @@ static bool encoder_factor_moments(hessian_encoder *f, moments_settings settings
     bool ok = moments_factor(m, settings, &f->factored, e);
     moments_free(m);
     if (ok && !f->factored.n_runs)
-        return gq_fail_usage(e, "the second moments have no root, however much they are damped: "
-                                "they are no mean of products");
+        return gq_fail_usage(
+            e, "the Hessian has no Cholesky factor, however much it is damped: it is no mean of products");
     return ok;
 }
 
