@@ -131,13 +131,13 @@ json_t *report_calibration_json(const gq_calibration_facts *f) {
     set_count(o, "context", f->context);
     set_count(o, "windows", f->windows);
     set_count(o, "tokens", f->tokens);
-    set_count(o, "held_back", f->held_back);
+    set_count(o, "held_out", f->held_back);
     set_number(o, "tokens_per_column", f->per_column);
     set_count(o, "columns", f->columns);
     set_count(o, "width", f->width);
     set_count(o, "memory_bytes", f->memory);
     set_count(o, "disk_bytes", f->disk);
-    set_bool(o, "states_in_file", f->states_in_file);
+    set_bool(o, "hidden_states_in_file", f->states_in_file);
     set_count(o, "inputs_memory_bytes", f->inputs_memory), set_count(o, "inputs_disk_bytes", f->inputs_disk);
     set_number(o, "gflop", f->work / 1e9);
     if (f->seconds_expected > 0) set_number(o, "seconds_expected", f->seconds_expected);

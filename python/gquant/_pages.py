@@ -7,7 +7,6 @@ colours, which follow the reader's choice of light or dark, reach nothing else.
 from __future__ import annotations
 
 import base64
-import copy
 import ctypes
 import dataclasses
 import html
@@ -21,7 +20,7 @@ from ._library import (
     path_bytes, strings, text_of,
 )
 from . import _tidy
-from ._records import as_json
+from ._records import as_json, with_old_names
 
 FORMATS = (".json", ".csv", ".html", ".md", ".svg")
 
@@ -155,7 +154,7 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as dictionaries and lists with the keys of the command's JSON (docs/reports.md)."""
-        return copy.deepcopy(self.record)
+        return with_old_names(self.record)  # type: ignore[no-any-return]
 
     def records(self, of: str = "") -> list[dict[str, Any]]:
         """Return flat dictionaries, as pandas.DataFrame takes them: one for each tensor, or each model of an evaluation.

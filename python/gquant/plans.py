@@ -98,7 +98,7 @@ class Plan(Report):
 
     def _repr_html_(self) -> str:
         tried = any(t.expected_divergence is not None for t in self.types)
-        head = ["type", "file, GB", "bits per weight", "memory, GB"] + ["expected divergence"] * tried + ["note"]
+        head = ["type", "file, GB", "bits per weight", "memory, GB"] + ["expected KLD"] * tried + ["note"]
         rows = []
         for t in sorted(self.types, key=lambda t: bool(t.made_for)):
             expected = [] if not tried else ["-" if t.expected_divergence is None else f"{t.expected_divergence:.4g}"]
@@ -196,10 +196,10 @@ def _plan_record(p: Plan, ram: int, reserve: int, tried: bool) -> dict[str, Any]
         "cache_bytes": p.cache_bytes, "buffer_bytes": p.buffer_bytes, **limit,
         "types": [_known(file_type=t.file_type, made_for=t.made_for, file_bytes=t.file_bytes,
                          bits_per_weight=t.bits_per_weight, memory_bytes=t.memory_bytes,
-                         expected_divergence=t.expected_divergence, fits=t.fits,
-                         needs_importance=t.needs_importance or None) for t in p.types]}
+                         expected_kld=t.expected_divergence, fits=t.fits,
+                         needs_imatrix=t.needs_importance or None) for t in p.types]}
     if tried:
-        record["curve"] = [{**_known(target_size=c.target_size, ram=c.ram), "expected_divergence": c.expected_divergence}
+        record["curve"] = [{**_known(target_size=c.target_size, ram=c.ram), "expected_kld": c.expected_divergence}
                            for c in p.curve]
     return record
 

@@ -200,7 +200,7 @@ def test_records_are_tidy(model, made, text, tmp_path):
     found = gquant.evaluate(model, small.path, large.path, text=text.read_bytes(), context=40)
     rows = found.records()
     assert [r["file_type"] for r in rows] == ["", "Q2_K", "Q8_0"] and "divergence" not in rows[0]
-    assert rows[1]["divergence"] == found.models[1].divergence.value
+    assert rows[1]["kld"] == rows[1]["divergence"] == found.models[1].divergence.value
     assert rows[1]["divergence_low"] <= rows[1]["divergence"] * (1 + 1e-9) and "flips_high" in rows[1]
     assert [r["model"] for r in found.records("differences")] == ["a.gguf"]
     assert {r["model"] for r in found.records("depths")} == {"model-F16.gguf", "a.gguf", "b.gguf"}

@@ -110,7 +110,7 @@ TEST(reports_hold_all_figures) {
     assert_int_equal((int)json_need(v, "scored")->number, 126);
     const json *q2 = &models->items[1], *pair = &json_need(v, "differences")->items[0];
     assert_string_equal(json_need(q2, "path")->text, "q2.gguf");
-    assert_true(json_need(q2, "divergence")->number > 0);
+    assert_true(json_need(q2, "kld")->number > 0 && json_need(q2, "divergence")->number > 0);
     assert_true(json_need(q2, "divergence_max")->number >= json_need(q2, "divergence_99_9")->number);
     assert_string_equal(json_need(pair, "sure")->text, "certain");
     json_free(report), free(out), free(file);
