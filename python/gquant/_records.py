@@ -206,7 +206,7 @@ def _tensor(t: gq_tensor, loss: Optional[gq_loss], rounding: Any, steps: list[An
 
 def output(s: Any, tensors: list[gq_tensor], losses: Optional[list[gq_loss]], roundings: list[Any],
            steps: list[Any], rate: float, checksums: bool) -> dict[str, Any]:
-    """Return the report of an output of a run, or of a copy; losses None: it is only planned.
+    """Return the report of an output of a run, or of a quant; losses None: it is only planned.
 
     rate: weights per second, 0: not known. checksums: whether those of tensors are known.
     """
@@ -249,9 +249,9 @@ def planned(plan: Any, results: Any, i: int) -> dict[str, Any]:
 
 
 def mark_best(outputs: list[dict[str, Any]], numbers: list[list[int]], losses: list[list[gq_loss]]) -> None:
-    """Mark in the outputs of several copies which is nearest to the original, tensor by tensor.
+    """Mark in the outputs of several quants which is nearest to the base model, tensor by tensor.
 
-    numbers: of each copy's tensors, their number in the original.
+    numbers: of each quant's tensors, their number in the base model.
     """
     errors = [[(_weighted(l) if l.wx2 > 0 else _relative(l)) if l.n else 0.0 for l in of] for of in losses]
     by_number: dict[int, list[float]] = {}
@@ -283,7 +283,7 @@ def depths_of(found: Any, model: int) -> list[Any]:
 
 
 def level_of(found: Any, model: int) -> str:
-    """Return what a copy's figures come to."""
+    """Return what a quant's figures come to."""
     to, e = ctypes.c_int(), gq_error()
     check(library.gq_evaluation_level(found, model, byref(to), byref(e)), e)
     return text_of(library.gq_level_text(to.value))

@@ -34,7 +34,7 @@ static bool check_pair(const float *h, size_t columns, size_t i, size_t j, gq_er
     double own = (double)h[i * columns + i], other = (double)h[j * columns + j], most = sqrt(own * other);
     if (fabs(here) <= (1 + SLACK) * most && fabs(here - across) <= SLACK * most) return true;
     return gq_fail_usage(e,
-                         "the second moment of columns %zu and %zu is %g; it must be that of %zu and %zu, "
+                         "the Hessian of columns %zu and %zu is %g; it must be that of %zu and %zu, "
                          "%g, and no more than the root of their own, %g and %g",
                          i, j, here, j, i, across, own, other);
 }
