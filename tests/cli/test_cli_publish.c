@@ -161,7 +161,7 @@ TEST(quality_follows_what_was_measured) {
         assert_non_null(table);
         for (size_t k = 0; k < 3; k++) {
             bool is = k == cases[i].recommended;
-            snprintf(line, sizeof line, "](%s) | %s%s%s | %zu.00 MB | %.2f |\n", names[k], cases[i].words[k],
+            snprintf(line, sizeof line, "](%s) | %s%s%s | %zu.00\u00a0MB | %.2f |\n", names[k], cases[i].words[k],
                      is && *cases[i].words[k] ? ", " : "", is ? "**recommended**" : "", 3 - k,
                      cases[i].bits[k]);
             says(table, line);
