@@ -166,7 +166,8 @@ static jinja_value filter_append(jinja *j, jinja_value v, const jinja_arguments 
 
 static jinja_value filter_reverse(jinja *j, jinja_value v, const jinja_arguments *) {
     jinja_value list = jinja_collection(&j->memory, JINJA_LIST);
-    for (size_t i = v.kind == JINJA_LIST ? v.list->n : 0; i--;) jinja_add(&j->memory, list, v.list->items[i]);
+    for (size_t i = v.kind == JINJA_LIST ? v.list->n : 0; i > 0; i--)
+        jinja_add(&j->memory, list, v.list->items[i - 1]);
     return list;
 }
 

@@ -196,7 +196,8 @@ static void render_set(jinja *j) {
     jinja_text name = jinja_expect_name(j), member = {"", 0};
     if (jinja_accept(j, ".")) member = jinja_expect_name(j);
     if (!is_block) jinja_expect(j, "=");
-    jinja_value v = is_block ? (jinja_value){.kind = JINJA_UNDEFINED} : jinja_expression(j);
+    jinja_value v = {.kind = JINJA_UNDEFINED};
+    if (!is_block) v = jinja_expression(j);
     jinja_close(j);
     if (is_block) v = render_captured(j), render_open(j, "endset"), jinja_close(j);
     if (!member.n) {
@@ -325,8 +326,7 @@ static void render_set_names(jinja *j, const chat_message *messages, size_t n, c
 
 char *jinja_render(const char *template, size_t n, const chat_message *messages, size_t n_messages,
                    const char *bos, const char *eos, gq_error *e) {
-    gq_error unused;
-    jinja j = {.call = render_call, .e = e ? e : &unused, .out = {"", 0}};
+    jinja j = {.call = render_call, .e = e, .out = {"", 0}};
     jinja_frame global;
     char *text = NULL;
     j.tokens = jinja_lex(template, n, &j.memory, j.e);
