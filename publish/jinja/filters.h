@@ -1,7 +1,7 @@
 /* The filters, tests, methods and functions of templates that are known. */
 #pragma once
 
-#include "publish/jinja/expression.h"
+#include "publish/jinja/state.h"
 
 typedef enum jinja_function { JINJA_RAISE, JINJA_STRFTIME, JINJA_RANGE, JINJA_NAMESPACE } jinja_function;
 

@@ -89,7 +89,7 @@ static bool lex_word(jinja_lexer *l, int *open) {
     if (l->at > from) {
         bool is_number = isdigit((unsigned char)*from);
         lex_add(l, is_number ? TOKEN_NUMBER : TOKEN_NAME, from, (size_t)(l->at - from));
-        return !is_number || *l->at != '.'; /* a fraction */
+        return !is_number || l->at == l->end || *l->at != '.'; /* a fraction */
     }
     if (!*from || !strchr("+-*/%~()[]{},.:|=<>!", *from)) return false;
     size_t n = 1;

@@ -219,7 +219,7 @@ TEST(moments_that_are_none) {
         float here, across;
         const char *says;
     } bad[] = {
-        {5, 5, -1, -1, "column 5 with itself is -1"},
+        {5, 5, -1, -1, "column 5 is -1"},
         {5, 5, NAN, NAN, "column 5 with itself is nan"},
         {767, 767, INFINITY, INFINITY, "column 767 with itself is inf"},
         {700, 3, NAN, NAN, "columns 700 and 3 is nan"},
