@@ -367,17 +367,17 @@ jinja_value jinja_either(jinja *j) {
 
 /* Whether "A if B else C" stands here. */
 static bool expression_is_conditional(const jinja *j) {
-    int open = 0;
+    int nested = 0;
     for (const jinja_token *t = &j->tokens[j->at]; t->kind >= TOKEN_NAME; t++) {
         if (t->kind != TOKEN_NAME && t->kind != TOKEN_OPERATOR) continue;
         char c = *t->text.at;
         if (strchr("([{", c))
-            open++;
-        else if (strchr(")]}", c) && open-- == 0)
+            nested++;
+        else if (strchr(")]}", c) && nested-- == 0)
             return false;
-        else if (!open && (strchr(",:=", c) && t->text.n == 1))
+        else if (!nested && (strchr(",:=", c) && t->text.n == 1))
             return false;
-        else if (!open && t->kind == TOKEN_NAME &&
+        else if (!nested && t->kind == TOKEN_NAME &&
                  (jinja_text_is(t->text, "if") || jinja_text_is(t->text, "else")))
             return jinja_text_is(t->text, "if");
     }

@@ -81,7 +81,7 @@ static bool lex_string(jinja_lexer *l) {
 }
 
 /* Adds a word or a sign of a tag. */
-static bool lex_word(jinja_lexer *l, int *open) {
+static bool lex_word(jinja_lexer *l, int *nested) {
     static const char *const two[] = {"==", "!=", "<=", ">=", "//", "**"};
     const char *from = l->at;
     if (*from == '\'' || *from == '"') return lex_string(l);
@@ -95,7 +95,7 @@ static bool lex_word(jinja_lexer *l, int *open) {
     size_t n = 1;
     for (size_t i = 0; i < sizeof two / sizeof *two; i++)
         if (lex_begins(l, two[i])) n = 2;
-    *open += (*from == '{') - (*from == '}');
+    *nested += (*from == '{') - (*from == '}');
     l->at += n;
     lex_add(l, TOKEN_OPERATOR, from, n);
     return true;
@@ -103,15 +103,15 @@ static bool lex_word(jinja_lexer *l, int *open) {
 
 static bool lex_tag(jinja_lexer *l, bool is_print) {
     const char *close = is_print ? "}}" : "%}";
-    int open = 0; /* braces of dicts */
+    int nested = 0; /* braces of dicts */
     lex_add(l, is_print ? TOKEN_PRINT : TOKEN_STATEMENT, l->at, 2);
     l->at += 2;
     if (l->at < l->end && (*l->at == '-' || *l->at == '+')) l->at++;
     for (;;) {
         while (l->at < l->end && isspace((unsigned char)*l->at)) l->at++;
         if (l->at >= l->end) return false;
-        if (open <= 0 && lex_at_end(l, close)) break;
-        if (!lex_word(l, &open)) return false;
+        if (nested <= 0 && lex_at_end(l, close)) break;
+        if (!lex_word(l, &nested)) return false;
     }
     lex_add(l, TOKEN_CLOSE, l->at, 2);
     lex_close(l, is_print);

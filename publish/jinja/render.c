@@ -44,16 +44,16 @@ static bool render_is_block(const jinja *j) {
 /* Passes a body without running it, up to the tag that ends it. */
 static void render_skip(jinja *j) {
     static const char *const openers[] = {"if", "for", "macro", "generation", "filter", "call"};
-    for (int open = 0; j->at < j->end; j->at++) {
+    for (int nested = 0; j->at < j->end; j->at++) {
         if (j->tokens[j->at].kind != TOKEN_STATEMENT) continue;
         if (render_at_end(j)) {
             bool is_end = *j->tokens[j->at + 1].text.at == 'e' && j->tokens[j->at + 1].text.at[1] == 'n';
-            if (!open) return;
-            open -= is_end;
+            if (!nested) return;
+            nested -= is_end;
         }
         for (size_t i = 0; i < sizeof openers / sizeof *openers; i++)
-            open += render_at_statement(j, openers[i]);
-        if (render_at_statement(j, "set")) open += render_is_block(j);
+            nested += render_at_statement(j, openers[i]);
+        if (render_at_statement(j, "set")) nested += render_is_block(j);
     }
     jinja_fail(j, "has a block that does not end");
 }

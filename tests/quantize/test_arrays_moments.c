@@ -220,8 +220,8 @@ TEST(moments_that_are_none) {
         const char *says;
     } bad[] = {
         {5, 5, -1, -1, "column 5 is -1"},
-        {5, 5, NAN, NAN, "column 5 with itself is nan"},
-        {767, 767, INFINITY, INFINITY, "column 767 with itself is inf"},
+        {5, 5, NAN, NAN, "column 5 is nan"},
+        {767, 767, INFINITY, INFINITY, "column 767 is inf"},
         {700, 3, NAN, NAN, "columns 700 and 3 is nan"},
         {700, 3, 0.001f, NAN, "of 3 and 700, nan"},
         {700, 3, 0.5f, -0.5f, "0.5; it must be that of 3 and 700, -0.5"},
@@ -237,7 +237,7 @@ TEST(moments_that_are_none) {
         set_pair(m, bad[i].i, bad[i].j, h[bad[i].i * COLS + bad[i].j], h[bad[i].j * COLS + bad[i].i]);
     }
     for (size_t i = 0; i < COLS * COLS; i++) m[i] = i % (COLS + 1) ? -0.9f : 1;
-    refused(GGUF_Q4_0, &o, GQ_USAGE, "no root");
+    refused(GGUF_Q4_0, &o, GQ_USAGE, "no Cholesky factor");
     gq_error e;
     refused(GGUF_Q4_0, &(gq_array_options){.size = sizeof o, .moments = h, .damp = 2}, GQ_USAGE,
             "damping of 2");
