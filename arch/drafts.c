@@ -2,7 +2,7 @@
  * use. */
 #include "arch/rows.h"
 
-#define DRAFT_KIND "a draft, which continues another model's states"
+#define DRAFT_KIND "a draft, which continues another model's hidden states"
 
 /* The vocabulary's matrices, and the tokens that a smaller vocabulary has. */
 #define SHAPED_ENDS \

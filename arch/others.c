@@ -3,7 +3,7 @@
 
 const arch_refusal arch_refused[] = {
     {"UltravoxModel", "it has no text part, which is the model that text_model_id names; --mmproj makes the "
-                      "file of what hears"},
+                      "file of its audio encoder"},
     {"Qwen3TTSForConditionalGeneration",
      "its embedding is computed by a network from one of texts; llama.cpp's converter makes a GGUF of it, "
      "which can be quantized"},

@@ -11,6 +11,7 @@
 #endif
 
 #include "cli/commands.h"
+#include "cli/events.h"
 #include "cli/options/options.h"
 #include "cli/options/other_tools.h"
 #include "cli/path.h"
@@ -89,7 +90,8 @@ static int ranks_main(request *r, gq_comm *comm) {
     if (!first && alone) return GQ_OK;
     if (!first) be_silent(r);
     r->comm = alone ? NULL : comm;
-    return command_main(r);
+    gq_error e = {0};
+    return event_log_open(r->log_file, &e) ? command_main(r) : say_failure(&e);
 }
 
 /* Ends a line on all ranks: one that failed alone is waited for, and its failure is said by rank 0. */
@@ -99,12 +101,22 @@ static int agree_on_status(gq_comm *comm, int status) {
     return say_failure(&e);
 }
 
+static void log_end(int status) {
+    event v;
+    if (!event_log_is_open()) return;
+    event_begin(&v, "exit", NULL);
+    event_count(&v, "status", (uint64_t)status);
+    if (status) event_text(&v, "message", say_last_failure()->text);
+    event_send(&v, -1);
+}
+
 /* Runs one line of gquant. */
 static int line_main(int argc, char **argv, gq_comm *comm) {
     request r;
     gq_error e = {0};
     int status = request_parse(&r, argc, argv, &e) ? ranks_main(&r, comm) : say_failure(&e);
     status = agree_on_status(comm, close_output(&r, status));
+    log_end(status);
     if (status == GQ_USAGE) {
         const char *name = command_of(r.command)->name;
         print_line(stderr, "Try 'gquant %s%s--help'.", name ? name : "", name ? " " : "");

@@ -69,7 +69,7 @@ static bool evaluate_check_request(const request *r, gq_error *e) {
     if (!r->text && !r->ids && !r->base)
         return gq_fail_usage(
             e, "nothing to run on: name a text with --text, ids of tokens with --ids, or a file "
-               "of log-probabilities with --base; --speed alone tells how fast models are here");
+               "of log-probabilities with --base; --speed alone measures how fast models are here");
     if (r->kinds.n && r->base)
         return gq_fail_usage(e, "--kind: a base file has one text; name the base model in its place");
     return report_check(r, e);
@@ -105,7 +105,7 @@ static bool evaluate_print_plan(const request *r, gq_evaluation_request *asked, 
                "%" PRIu64 " tokens in %" PRIu64 " window%s of %" PRIu32 ", %" PRIu64 " of them %sscored",
                facts->tokens, facts->windows, plural_suffix(facts->windows), facts->context, facts->scored,
                facts->masked ? "masked and " : "");
-    print_line(stdout, "at most %s of memory; states of all tokens are in %s, %s",
+    print_line(stdout, "at most %s of memory; hidden states of all tokens are in %s, %s",
                size_text(peak, (double)facts->peak_bytes), facts->states_in_file ? "a file" : "memory",
                size_text(states, (double)facts->state_bytes));
     if (facts->seconds_expected > 0)
@@ -165,9 +165,8 @@ static void evaluate_recommend(const request *r, const gq_evaluation *v) {
     const char *name = path_reported(m[best].path, r->full_paths);
     if (level >= GQ_VISIBLE_LOSS)
         print_line(stdout,
-                   "Recommended: a larger type, or a calibrated file: %s has a visible loss on this text "
-                   "(KL divergence %.2g nats)%s.",
-                   name, m[best].divergence.value, n > 2 ? ", and it has the least of these" : "");
+                   "Recommended: a larger type, or a calibrated file. Even %s%s has %s (KL divergence %.2g nats).",
+                   name, n > 2 ? ", the best of these," : "", gq_level_text(level), m[best].divergence.value);
     else
         print_line(stdout, "Recommended: %s, %s (KL divergence %.2g nats)%s.", name, gq_level_text(level),
                    m[best].divergence.value,

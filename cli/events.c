@@ -1,10 +1,13 @@
 #include "cli/events.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { LONGEST = 1024, CHARACTER = 12 /* two escapes */, RAW_BYTE = 0xEF00 /* as in json.c */ };
@@ -50,7 +53,12 @@ void event_begin(event *v, const char *name, const char *phase) {
     v->n = 0;
     event_append(v, "{");
     event_text(v, "event", name);
-    event_text(v, "phase", phase);
+    if (phase) event_text(v, "phase", phase);
+    char text[24] = "";
+    time_t now = time(NULL);
+    const struct tm *utc = gmtime(&now);
+    if (utc) strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", utc);
+    event_text(v, "time", text);
 }
 
 void event_text(event *v, const char *key, const char *text) {
@@ -71,11 +79,25 @@ void event_number(event *v, const char *key, double value) {
         event_append(v, "null");
 }
 
-void event_send(event *v, int fd) {
-    event_append(v, "}\n");
-    for (size_t at = 0; at < v->n;) {
+static int log_fd = -1; /* for the rest of the process: the last event is that it ends */
+
+bool event_log_is_open(void) { return log_fd >= 0; }
+
+bool event_log_open(const char *path, gq_error *e) {
+    if (!path) return true;
+    log_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    return log_fd >= 0 || gq_fail(e, "--log-file %s: %s", path, strerror(errno));
+}
+
+static void event_write(const event *v, int fd) {
+    for (size_t at = 0; fd >= 0 && at < v->n;) {
         ssize_t n = write(fd, v->text + at, v->n - at);
         if (n <= 0) return;
         at += (size_t)n;
     }
+}
+
+void event_send(event *v, int fd) {
+    event_append(v, "}\n");
+    event_write(v, fd), event_write(v, log_fd);
 }

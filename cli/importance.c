@@ -99,7 +99,7 @@ static void importance_print_plan_json(const gq_importance_facts *f) {
     set_count(o, "layers_finished", f->layers_finished);
     set_count(o, "memory_bytes", f->memory);
     set_count(o, "disk_bytes", f->disk);
-    set_bool(o, "states_in_file", f->states_in_file);
+    set_bool(o, "hidden_states_in_file", f->states_in_file);
     if (f->seconds_expected > 0) set_number(o, "seconds_expected", f->seconds_expected);
     print_json_object(stdout, o);
 }

@@ -68,25 +68,61 @@ json_t *json_of_count(uint64_t n) {
 
 json_t *json_of_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
+/* Members that had another name in version 0.1. */
+static const char *const renamed[][2] = {
+    {"changed_top1", "flips"},
+    {"changed_top1_interval", "flips_interval"},
+    {"expected_kld", "expected_divergence"},
+    {"grid_types", "lattice_types"},
+    {"held_out", "held_back"},
+    {"hidden_state_bytes", "state_bytes"},
+    {"hidden_states_in_file", "states_in_file"},
+    {"kld", "divergence"},
+    {"kld_90", "divergence_90"},
+    {"kld_95", "divergence_95"},
+    {"kld_99", "divergence_99"},
+    {"kld_99_9", "divergence_99_9"},
+    {"kld_error", "divergence_error"},
+    {"kld_interval", "divergence_interval"},
+    {"kld_max", "divergence_max"},
+    {"kld_median", "divergence_median"},
+    {"needs_imatrix", "needs_importance"},
+    {"nll_interval", "surprise_interval"},
+    {"top1_agreement", "same_top"},
+    {"typical_kld", "typical_divergence"},
+    {"without_imatrix", "without_importance"}};
+
+const char *json_old_name(const char *key) {
+    for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++)
+        if (!strcmp(renamed[i][0], key)) return renamed[i][1];
+    return key;
+}
+
+void set_value(json_t *object, const char *key, json_t *value) {
+    const char *old = json_old_name(key);
+    json_object_set_new(object, key, value);
+    if (old != key) json_object_set(object, old, value);
+}
+
 void set_text(json_t *object, const char *key, const char *text) {
-    json_object_set_new(object, key, json_of_text(text));
+    set_value(object, key, json_of_text(text));
 }
 
 void set_count(json_t *object, const char *key, uint64_t n) {
-    json_object_set_new(object, key, json_of_count(n));
+    set_value(object, key, json_of_count(n));
 }
 
 void set_number(json_t *object, const char *key, double value) {
-    json_object_set_new(object, key, json_of_number(value));
+    set_value(object, key, json_of_number(value));
 }
 
 void set_bool(json_t *object, const char *key, bool value) {
-    json_object_set_new(object, key, json_boolean(value));
+    set_value(object, key, json_boolean(value));
 }
 
 json_t *set_array(json_t *object, const char *key) {
     json_t *array = json_array();
-    json_object_set_new(object, key, array);
+    set_value(object, key, array);
     return array;
 }
 

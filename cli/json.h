@@ -40,12 +40,15 @@ json_t *json_of_count(uint64_t n);       /* above 2^63 - 1: its digits as a text
 json_t *json_of_number(double value);    /* NaN and infinity: null */
 char *json_bytes_of(const json_t *text); /* the bytes again, malloc'ed, with a NUL */
 
-/* Members of an object. */
+/* Members of an object. One that had another name before is there under both, for one release. */
+void set_value(json_t *object, const char *key, json_t *value); /* which is taken over */
 void set_text(json_t *object, const char *key, const char *text);
 void set_count(json_t *object, const char *key, uint64_t n);
 void set_number(json_t *object, const char *key, double value);
 void set_bool(json_t *object, const char *key, bool value);
 json_t *set_array(json_t *object, const char *key); /* empty; belongs to the object */
+/* Returns a member's name of the release before: `key`, where that is the same. */
+const char *json_old_name(const char *key);
 
 /* Reads a text of n bytes from anywhere, within bounds for depth and memory; `name` is for messages. The
  * caller releases the value; NULL: *e says where and why. */

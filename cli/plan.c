@@ -257,9 +257,9 @@ static json_t *choice_json(const gq_choice *c, bool limit) {
     set_count(o, "file_bytes", c->file_bytes);
     set_number(o, "bits_per_weight", c->bits);
     set_count(o, "memory_bytes", c->memory_bytes);
-    if (!isnan(c->expected)) set_number(o, "expected_divergence", c->expected);
+    if (!isnan(c->expected)) set_number(o, "expected_kld", c->expected);
     if (limit) set_bool(o, "fits", c->fits);
-    if (c->needs_importance) set_bool(o, "needs_importance", true);
+    if (c->needs_importance) set_bool(o, "needs_imatrix", true);
     return o;
 }
 
@@ -275,7 +275,7 @@ static void plan_print_json(const survey *s) {
         json_t *o = json_object();
         set_count(o, "target_size", s->curve[i].file_bytes);
         if (s->curve[i].memory) set_count(o, "ram", s->curve[i].memory);
-        set_number(o, "expected_divergence", s->curve[i].expected);
+        set_number(o, "expected_kld", s->curve[i].expected);
         json_emit(&j, NULL, o);
     }
     if (s->tried) emit_close(&j);

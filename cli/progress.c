@@ -57,11 +57,12 @@ static void progress_begin(progress *p, const request *r, const gq_plan *plan, c
                     .phase = phase,
                     .input = progress_model(r),
                     .events = r->progress - 1,
+                    .is_followed = r->progress || event_log_is_open(),
                     .verbose = r->verbose && !r->progress,
                     .terminal = !r->quiet && !r->progress && isatty(STDERR_FILENO),
                     .lines = !r->quiet && !r->progress && !isatty(STDERR_FILENO),
                     .last = -1};
-    if (p->events >= 0) send_start(p);
+    if (p->is_followed) send_start(p);
 }
 
 void progress_start(progress *p, const request *r, const gq_plan *plan) {
@@ -97,9 +98,9 @@ void progress_start_part(progress *p, const request *r, const gq_plan *plan, con
 static void leave_calibration(progress *p) {
     event v;
     if (strcmp(p->phase, "calibrate") != 0) return;
-    if (p->events >= 0) event_begin(&v, "done", p->phase), event_send(&v, p->events);
+    if (p->is_followed) event_begin(&v, "done", p->phase), event_send(&v, p->events);
     p->phase = "quantize";
-    if (p->events >= 0) send_start(p);
+    if (p->is_followed) send_start(p);
 }
 
 static void progress_clear(progress *p) {
@@ -109,7 +110,7 @@ static void progress_clear(progress *p) {
 
 void progress_end(progress *p, const gq_error *e) {
     progress_clear(p);
-    if (p->events < 0) return;
+    if (!p->is_followed) return;
     if (!e) leave_calibration(p);
     event v;
     event_begin(&v, e ? e->status == GQ_INTERRUPTED ? "interrupted" : "failed" : "done", p->phase);
@@ -233,7 +234,7 @@ static void on_progress(void *user, const gq_progress *now) {
     tell_time(p, now), tell_sent(p, now);
     if (p->lines) print_tenth(p, now);
     if (p->last >= 0 && now->seconds - p->last < 0.1 && now->share < 1) return;
-    if (p->events >= 0) send_progress(p, now);
+    if (p->is_followed) send_progress(p, now);
     p->last = now->seconds;
     if (!p->terminal) return;
     char text[PROGRESS_LINE_BYTES];
@@ -264,7 +265,7 @@ static void send_tensor(const progress *p, size_t output, size_t tensor, const g
 static void on_tensor(void *user, size_t output, size_t tensor, const gq_loss *loss) {
     progress *p = user;
     leave_calibration(p);
-    if (p->events >= 0) send_tensor(p, output, tensor, loss);
+    if (p->is_followed) send_tensor(p, output, tensor, loss);
     if (!p->verbose) return;
     progress_clear(p);
     report_line(stderr, gq_plan_summary(p->plan, output),
@@ -280,6 +281,6 @@ gq_callbacks progress_callbacks(progress *p) {
     return (gq_callbacks){.size = sizeof(gq_callbacks),
                           .user = p,
                           .progress = on_progress,
-                          .tensor_done = p->plan && (p->verbose || p->events >= 0) ? on_tensor : NULL,
+                          .tensor_done = p->plan && (p->verbose || p->is_followed) ? on_tensor : NULL,
                           .cancelled = progress_is_cancelled};
 }

@@ -9,6 +9,7 @@ typedef struct progress {
                              "checksums" */
     const char *input;    /* as given */
     int events;           /* descriptor for JSON lines, -1: none */
+    bool is_followed;     /* by events, on the descriptor or in the log */
     bool verbose;         /* a line per tensor */
     bool terminal;        /* standard error is one, and --quiet was not given */
     bool lines;           /* standard error is none: a line every 10 % of a run that takes long */

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/events.h"
 #include "cli/progress.h"
 #include "cli/report/table.h"
 #include "cli/text.h"
@@ -23,7 +24,14 @@ static void print_message(const char *colour, const char *word, const char *text
     free(safe);
 }
 
-void say_warning(const char *text) { print_message("33", "warning", text); }
+void say_warning(const char *text) {
+    print_message("33", "warning", text);
+    if (!event_log_is_open()) return;
+    event v;
+    event_begin(&v, "warning", NULL);
+    event_text(&v, "message", text);
+    event_send(&v, -1);
+}
 
 /* Whether a text was warned of before: a model that is opened twice says the same again. It is noted. */
 static bool was_said(const char *text) {

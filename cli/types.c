@@ -60,7 +60,7 @@ static void types_print_json(void) {
         set_text(o, "name", name);
         if (gq_filetype_id(i) >= 0) set_count(o, "number", (uint64_t)gq_filetype_id(i));
         if (gq_filetype_bits(i) > 0) set_number(o, "bits_per_weight", gq_filetype_bits(i));
-        if (types_kld(name) > 0) set_number(o, "typical_divergence", types_kld(name));
+        if (types_kld(name) > 0) set_number(o, "typical_kld", types_kld(name));
         set_bool(o, "advised", gq_filetype_advised(i));
         set_text(o, "summary", gq_filetype_summary(i));
         set_text(o, "purpose", types_purpose_text(name));

@@ -211,7 +211,7 @@ static bool gguf_cursor_value(gguf_cursor *c, uint32_t type) {
 #define FROM_SOURCE \
     "; take the model's safetensors and give their folder, or make a GGUF of it with llama.cpp: python " \
     "convert_hf_to_gguf.py FOLDER"
-#define OLDER " file, older than GGUF; fetch the model as GGUF, or convert its original again"
+#define OLDER " file, older than GGUF; fetch the model as GGUF, or convert the source model again"
 static const struct {
     uint32_t at, length;
     const char *bytes, *what;

@@ -265,13 +265,13 @@ static const struct {
     uint32_t type;
     bool always; /* holds for embeddings and output, too */
     const char *raised;
-} demanding[] = {{GGUF_IQ1_S, true, "raised from IQ1_S: no importance data"},
-                 {GGUF_IQ2_XXS, true, "raised from IQ2_XXS: no importance data"},
-                 {GGUF_IQ2_XS, true, "raised from IQ2_XS: no importance data"},
-                 {GGUF_IQ1_M, false, "raised from IQ1_M: no importance data"},
-                 {GGUF_IQ2_S, false, "raised from IQ2_S: no importance data"},
-                 {GGUF_IQ3_XXS, false, "raised from IQ3_XXS: no importance data"},
-                 {GGUF_Q2_K, false, "raised from Q2_K: no importance data"}};
+} demanding[] = {{GGUF_IQ1_S, true, "raised from IQ1_S: no imatrix data"},
+                 {GGUF_IQ2_XXS, true, "raised from IQ2_XXS: no imatrix data"},
+                 {GGUF_IQ2_XS, true, "raised from IQ2_XS: no imatrix data"},
+                 {GGUF_IQ1_M, false, "raised from IQ1_M: no imatrix data"},
+                 {GGUF_IQ2_S, false, "raised from IQ2_S: no imatrix data"},
+                 {GGUF_IQ3_XXS, false, "raised from IQ3_XXS: no imatrix data"},
+                 {GGUF_Q2_K, false, "raised from Q2_K: no imatrix data"}};
 enum { N_DEMANDING = sizeof demanding / sizeof *demanding, Q2_K_S_DEMANDS = N_DEMANDING - 1 };
 
 /* Returns the row of demanding[], among the first n, that holds for the tensor; n: none does. */

@@ -14,9 +14,9 @@
     F(Q4_1, 3, Q4_1, 5.10, "legacy") \
     F(Q5_0, 8, Q5_0, 5.57, "legacy") \
     F(Q5_1, 9, Q5_1, 6.04, "legacy") \
-    F(Q8_0, 7, Q8_0, 8.50, "close to the original") \
+    F(Q8_0, 7, Q8_0, 8.50, "close to the base model") \
     F(Q2_K, 10, Q2_K, 3.16, "2-bit blocks with larger types where it matters") \
-    F(Q2_K_S, 21, Q2_K, 2.97, "needs importance data") \
+    F(Q2_K_S, 21, Q2_K, 2.97, "needs an imatrix") \
     F(Q3_K_S, 11, Q3_K, 3.64, "small 3-bit mix") \
     F(Q3_K_M, 12, Q3_K, 4.00, "medium 3-bit mix; also named Q3_K") \
     F(Q3_K_L, 13, Q3_K, 4.30, "large 3-bit mix") \
@@ -24,15 +24,15 @@
     F(Q4_K_M, 15, Q4_K, 4.89, "medium 4-bit mix; also named Q4_K") \
     F(Q5_K_S, 16, Q5_K, 5.57, "small 5-bit mix") \
     F(Q5_K_M, 17, Q5_K, 5.70, "medium 5-bit mix; also named Q5_K") \
-    F(Q6_K, 18, Q6_K, 6.56, "6-bit blocks, close to the original") \
-    F(IQ1_S, 24, IQ1_S, 2.00, "needs importance data") \
-    F(IQ1_M, 31, IQ1_M, 2.15, "needs importance data") \
-    F(IQ2_XXS, 19, IQ2_XXS, 2.38, "needs importance data") \
-    F(IQ2_XS, 20, IQ2_XS, 2.59, "needs importance data") \
-    F(IQ2_S, 28, IQ2_XS, 2.74, "needs importance data") \
-    F(IQ2_M, 29, IQ2_S, 2.93, "needs importance data") \
-    F(IQ3_XXS, 23, IQ3_XXS, 3.37, "needs importance data") \
-    F(IQ3_XS, 22, IQ3_S, 3.50, "needs importance data") \
+    F(Q6_K, 18, Q6_K, 6.56, "6-bit blocks, close to the base model") \
+    F(IQ1_S, 24, IQ1_S, 2.00, "needs an imatrix") \
+    F(IQ1_M, 31, IQ1_M, 2.15, "needs an imatrix") \
+    F(IQ2_XXS, 19, IQ2_XXS, 2.38, "needs an imatrix") \
+    F(IQ2_XS, 20, IQ2_XS, 2.59, "needs an imatrix") \
+    F(IQ2_S, 28, IQ2_XS, 2.74, "needs an imatrix") \
+    F(IQ2_M, 29, IQ2_S, 2.93, "needs an imatrix") \
+    F(IQ3_XXS, 23, IQ3_XXS, 3.37, "needs an imatrix") \
+    F(IQ3_XS, 22, IQ3_S, 3.50, "needs an imatrix") \
     F(IQ3_S, 26, IQ3_S, 3.66, "3-bit grid") \
     F(IQ3_M, 27, IQ3_S, 3.76, "3-bit grid, larger types where it matters") \
     F(IQ4_NL, 25, IQ4_NL, 4.68, "uneven 4-bit levels, blocks of 32") \

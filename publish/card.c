@@ -14,6 +14,7 @@
 #include "publish/base_model.h"
 #include "publish/chart.h"
 #include "publish/folder.h"
+#include "publish/jinja/render.h"
 #include "publish/sums.h"
 #include "publish/table.h"
 #include "publish/template.h"
@@ -21,7 +22,7 @@
 
 /* ---- what the model's metadata say ---- */
 
-enum { CARD_TEXT_MOST = 4096, CARD_VALUES_MOST = 256, CARD_TEMPLATE_MOST = 1 << 20 };
+enum { CARD_TEXT_MOST = 4096, CARD_VALUES_MOST = 256 };
 
 /* Adds facts of a key: its text, its number, or each of its texts. */
 static void card_add_key(fact_list *l, const char *as, const gq_model *m, const char *key) {
@@ -142,28 +143,40 @@ static void card_add_model(fact_list *l, const gq_publication *p) {
 
 /* ---- the prompt ---- */
 
-/* Adds the form of a prompt: of the forms in card/prompts.txt the first whose markers the chat template has all.
- * A form is a line of markers, and the lines up to "====". */
+/* Returns the text of the token that a key names, malloc'ed; "": none. */
+static char *card_token(const gq_model *m, const char *key) {
+    size_t n, i = gq_model_find_key(m, key), list = gq_model_find_key(m, "tokenizer.ggml.tokens");
+    const gq_metadata *all = gq_model_metadata(m, &n);
+    gq_value id = {.as_signed = -1};
+    if (i < n && !all[i].list) gq_metadata_values(&all[i], &id, 1);
+    bool has_id =
+        list < n && id.kind == GQ_SIGNED && id.as_signed >= 0 && (uint64_t)id.as_signed < all[list].count;
+    size_t at = has_id ? (size_t)id.as_signed : 0;
+    gq_value *tokens = has_id ? calloc(at + 1, sizeof *tokens) : NULL;
+    bool found = tokens && gq_metadata_values(&all[list], tokens, at + 1) > at && tokens[at].kind == GQ_TEXT;
+    char *text = found ? strndup(tokens[at].text, tokens[at].length) : strdup("");
+    free(tokens);
+    return text;
+}
+
+/* Adds what the chat template makes of a conversation, with the system's words or, where it takes none, without. */
 static void card_add_prompt(fact_list *l, const gq_model *m) {
+    static const chat_message messages[] = {{"system", "{system_prompt}"},
+                                            {"user", "{prompt}"},
+                                            {"assistant", "{answer}"},
+                                            {"user", "{next_prompt}"}};
+    enum { MESSAGES = sizeof messages / sizeof *messages };
     size_t n;
-    const char *text = page_model_text(m, "tokenizer.chat_template", &n);
-    char *template = text && n ? strndup(text, n < CARD_TEMPLATE_MOST ? n : CARD_TEMPLATE_MOST) : NULL;
-    fact_set(l, "chat_template", template);
-    for (const char *form = card_prompts; template && *form;) {
-        const char *line = strchr(form, '\n') + 1, *end = strstr(line, "\n====\n");
-        size_t length = end ? (size_t)(end - line) : strlen(line) - 1;
-        bool has_all = true;
-        for (const char *at = form; at < line && has_all;) {
-            char marker[64];
-            size_t word = strcspn(at, " \n");
-            snprintf(marker, sizeof marker, "%.*s", (int)word, at);
-            has_all = strstr(template, marker);
-            at += word + 1;
-        }
-        if (has_all) fact_add_text(l, "prompt", line, length);
-        form = end && !has_all ? end + strlen("\n====\n") : "";
-    }
-    free(template);
+    const char *template = page_model_text(m, "tokenizer.chat_template", &n);
+    fact_set(l, "chat_template", template && n);
+    if (!template) return;
+    char *bos = card_token(m, "tokenizer.ggml.bos_token_id"),
+         *eos = card_token(m, "tokenizer.ggml.eos_token_id"), *text = NULL;
+    for (size_t first = 0; first < 2 && bos && eos && !text; first++)
+        text = jinja_render(template, n, messages + first, MESSAGES - first, bos, eos, NULL);
+    size_t length = text ? strlen(text) : 0; /* the page's line ends by itself */
+    if (length && !strstr(text, "```")) fact_add_text(l, "prompt", text, length - (text[length - 1] == '\n'));
+    free(bos), free(eos), free(text);
 }
 
 /* ---- files ---- */

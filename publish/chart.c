@@ -1,10 +1,13 @@
 /* The chart of KL divergence, or else of the error of weights, against size, as SVG for light and dark pages.
  * Both axes are logarithmic. Names stand beside their points, where the next point leaves room.
  */
+#include "publish/chart.h"
+
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "publish/chart.h"
+#include "publish/template.h"
 #include "publish/text.h"
 
 /* ---- axes ---- */
@@ -23,7 +26,7 @@ static double axis_at(const chart_axis *a, double value) {
     return a->from + (a->to - a->from) * (span > 0 ? log(value / a->low) / span : .5);
 }
 
-static double harm_of_row(const gq_page_row *row) {
+static double value_of_row(const gq_page_row *row) {
     return row->evaluated ? row->evaluated->divergence.value : row->relative_error;
 }
 
@@ -33,13 +36,13 @@ static double size_of_row(const gq_page *p, const gq_page_row *row) {
     return (double)row->file_bytes / (has_gigabytes ? 1e9 : 1e6);
 }
 
-static bool is_drawn(const gq_page_row *row) { return harm_of_row(row) > 0 && row->file_bytes > 0; }
+static bool is_drawn(const gq_page_row *row) { return value_of_row(row) > 0 && row->file_bytes > 0; }
 
 /* Makes an axis that holds all drawn values, with a tenth of room on both sides. */
-static chart_axis axis_of(const gq_page *p, bool harm, double from, double to) {
+static chart_axis axis_of(const gq_page *p, bool upright, double from, double to) {
     chart_axis a = {INFINITY, 0, from, to};
     for (size_t i = 0; i < p->n; i++) {
-        double value = harm ? harm_of_row(&p->rows[i]) : size_of_row(p, &p->rows[i]);
+        double value = upright ? value_of_row(&p->rows[i]) : size_of_row(p, &p->rows[i]);
         if (is_drawn(&p->rows[i])) a.low = fmin(a.low, value), a.high = fmax(a.high, value);
     }
     double room = pow(fmax(a.high / a.low, 1.5), .1);
@@ -98,12 +101,12 @@ static void draw_points(FILE *to, const gq_page *p, const chart_axis *x, const c
     for (size_t i = p->n; i-- > 0;) { /* smallest first */
         const gq_page_row *row = &p->rows[i];
         if (!is_drawn(row)) continue;
-        double cx = axis_at(x, size_of_row(p, row)), cy = axis_at(y, harm_of_row(row));
+        double cx = axis_at(x, size_of_row(p, row)), cy = axis_at(y, value_of_row(row));
         /* Names stand right of their points: left near the edge, or where the next point lies; and below
          * where the last name is. */
         const gq_page_row *next = i > 0 ? row - 1 : NULL;
         bool near = fabs(cy - last_y) < NAME_HEIGHT && cx - last_x < NAME_WIDTH;
-        bool crowded = next && is_drawn(next) && fabs(axis_at(y, harm_of_row(next)) - cy) < NAME_HEIGHT &&
+        bool crowded = next && is_drawn(next) && fabs(axis_at(y, value_of_row(next)) - cy) < NAME_HEIGHT &&
                        axis_at(x, size_of_row(p, next)) - cx < NAME_WIDTH;
         bool left = cx > WIDTH - RIGHT - NAME_WIDTH || (crowded && !near);
         fprintf(to, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%d\"/><text class=\"name\" x=\"%.1f\" y=\"%.1f\"%s>",
@@ -115,32 +118,30 @@ static void draw_points(FILE *to, const gq_page *p, const chart_axis *x, const c
     }
 }
 
-static const char chart_mark[] = " against size\">\n<style>svg{background:#fff}";
+bool page_is_chart(const char *text) { return strstr(text, " against size\">\n<style>svg{background:#fff}"); }
 
-bool page_is_chart(const char *text) { return strstr(text, chart_mark); }
+static void write_drawing(FILE *to, const void *what) {
+    const gq_page *p = what;
+    chart_axis x = axis_of(p, false, LEFT, WIDTH - RIGHT), y = axis_of(p, true, HEIGHT - BOTTOM, TOP);
+    if (x.high > 0) draw_grid(to, &x, false), draw_grid(to, &y, true), draw_points(to, p, &x, &y);
+}
 
-void page_write_chart(FILE *to, const gq_page *p) {
-    size_t drawn = 0;
-    for (size_t i = 0; i < p->n; i++) drawn += is_drawn(&p->rows[i]);
-    fprintf(
-        to,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" role=\"img\" "
-        "aria-label=\"%s%stext{font:16px sans-serif;fill:#444}.name{font-weight:600;fill:#111}"
-        ".grid{stroke:#ddd;fill:none}circle{fill:#0b62c4}"
-        "@media(max-width:480px){text{font-size:22px}}" /* as wide as the picture is shown, so on a phone */
-        "@media(prefers-color-scheme:dark){svg{background:#0d1117}text{fill:#b5bdc8}.name{fill:#f0f3f6}"
-        ".grid{stroke:#30363d}circle{fill:#58a6ff}}</style>\n",
-        WIDTH, HEIGHT, WIDTH, p->evaluation ? "KL divergence" : "relative error", chart_mark);
-    fprintf(to, "<text x=\"%d\" y=\"22\">%s: lower is better</text>\n", LEFT - 72,
-            !p->evaluation                         ? "Relative error of the weights"
-            : isnan(p->original->perplexity.value) ? "Cosine distance from the base model"
-                                                   : "KL divergence from the base model, nats");
-    fprintf(to, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">file size, %s</text>\n", WIDTH - RIGHT,
-            HEIGHT - 12, p->n && p->rows[0].file_bytes < 1000000000 ? "MB" : "GB");
-    if (drawn) {
-        chart_axis x = axis_of(p, false, LEFT, WIDTH - RIGHT), y = axis_of(p, true, HEIGHT - BOTTOM, TOP);
-        draw_grid(to, &x, false), draw_grid(to, &y, true);
-        draw_points(to, p, &x, &y);
-    }
-    fputs("</svg>\n", to);
+char *page_chart(const gq_page *p, gq_error *e) {
+    fact_list facts = {.html = true};
+    size_t n = 0;
+    char *drawing = page_text(write_drawing, p, &n, e);
+    if (n) fact_add_text(&facts, "drawing", drawing, n - 1); /* without its last end of line */
+    fact_add(&facts, "width", "%d", WIDTH), fact_add(&facts, "height", "%d", HEIGHT);
+    fact_add(&facts, "title_x", "%d", LEFT - 72);
+    fact_add(&facts, "unit_x", "%d", WIDTH - RIGHT), fact_add(&facts, "unit_y", "%d", HEIGHT - 12);
+    fact_add(&facts, "unit", p->n && p->rows[0].file_bytes < 1000000000 ? "MB" : "GB");
+    fact_add(&facts, "measure", p->evaluation ? "KL divergence" : "relative error");
+    fact_add(&facts, "title",
+             !p->evaluation                         ? "Relative error of the weights"
+             : isnan(p->original->perplexity.value) ? "Cosine distance from the base model"
+                                                    : "KL divergence from the base model, nats");
+    char *text = drawing ? template_fill(card_chart, &facts, e) : NULL;
+    fact_free(&facts);
+    free(drawing);
+    return text;
 }

@@ -5,6 +5,6 @@
 
 #include "quantize/gquant_publish.h"
 
-void page_write_chart(FILE *to, const gq_page *p);
-/* Whether page_write_chart has written a text. */
+char *page_chart(const gq_page *p, gq_error *e); /* malloc'ed */
+/* Whether page_chart has made a text. */
 bool page_is_chart(const char *text);

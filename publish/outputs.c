@@ -70,9 +70,7 @@ bool publication_check_template(const gq_publish_request *r, gq_error *e) {
     size_t n = strlen(r->name);
     if (companion_is_named(r->name, ""))
         return gq_fail_usage(
-            e,
-            "the name %s: files of projectors, prediction blocks and drafts begin so: begin with "
-            "another word",
+            e, "the name %s: files of projectors, MTP layers and drafts begin so: begin with another word",
             r->name);
     return (strstr(r->name, "{type}") && !strchr(r->name, '/') && n > 5 &&
             !strcmp(r->name + n - 5, ".gguf")) ||

@@ -112,7 +112,7 @@ static bool survey_warn_once(gq_survey *s, const char *text, gq_error *e) {
 /* Keeps the warnings that are about the model or the importance data, not about a type: those that begin with the
  * name of the data, or with what the model's weights lie on. */
 static bool survey_keep_warnings(gq_survey *s, const gq_plan *plan, gq_error *e) {
-    const char *const kept[] = {s->options.imatrix, "on a lattice of few bits"};
+    const char *const kept[] = {s->options.imatrix, "on a quantization grid of few bits"};
     bool ok = true;
     size_t n;
     const char *const *warnings = gq_plan_warnings(plan, &n);

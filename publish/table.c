@@ -278,8 +278,6 @@ char *page_table(const gq_page *p, bool html, gq_error *e) {
 
 /* ---- the public functions ---- */
 
-static void write_chart(FILE *to, const void *what) { page_write_chart(to, what); }
-
 char *gq_page_table(const gq_page *page, bool html, gq_error *e) {
     page_sorted p;
     char *text = page_sort(&p, page, e) ? page_table(&p.page, html, e) : NULL;
@@ -289,8 +287,7 @@ char *gq_page_table(const gq_page *page, bool html, gq_error *e) {
 
 char *gq_page_chart(const gq_page *page, gq_error *e) {
     page_sorted p;
-    size_t n = 0;
-    char *text = page_sort(&p, page, e) ? page_text(write_chart, &p.page, &n, e) : NULL;
+    char *text = page_sort(&p, page, e) ? page_chart(&p.page, e) : NULL;
     free(p.rows);
     return text;
 }

@@ -38,4 +38,4 @@ void fact_free(fact_list *l);
 /* Returns the template's text, malloc'ed; NULL: no memory. */
 char *template_fill(const char *template, const fact_list *facts, gq_error *e);
 
-extern const char card_front[], card_page[], card_notes[], card_prompts[]; /* the files of card/ */
+extern const char card_front[], card_page[], card_notes[], card_chart[]; /* the files of card/ */

@@ -20,7 +20,7 @@ int page_decimals(double least) {
 
 const char *page_size(char to[24], uint64_t bytes) {
     double size = (double)bytes / (bytes < 1000000000 ? 1e6 : 1e9);
-    snprintf(to, 24, "%.*f %s", page_decimals(size), size, bytes < 1000000000 ? "MB" : "GB");
+    snprintf(to, 24, "%.*f\u00a0%s", page_decimals(size), size, bytes < 1000000000 ? "MB" : "GB");
     return to;
 }
 

@@ -12,7 +12,7 @@ void page_write_text(FILE *to, const char *text, size_t n, bool html);
 void page_write_link(FILE *to, const char *name);
 /* Decimals with which a number above 0 keeps three digits, at most 8. */
 int page_decimals(double number);
-/* Formats bytes with three digits: "105 MB", "4.92 GB". */
+/* Formats bytes with three digits: "105 MB", "4.92 GB", with a blank that no line breaks at. */
 const char *page_size(char to[24], uint64_t bytes);
 /* The path's last part; points into it. */
 const char *page_file_name(const char *path);

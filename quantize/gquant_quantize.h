@@ -319,7 +319,7 @@ GQ_API gq_results *gq_reuse_check(const gq_plan *plan, const gq_callbacks *callb
 typedef struct gq_found {
     bool is_there;
     bool is_whole; /* it is, byte by byte, what gq_run would write */
-    gq_error why;  /* it is there and is not that: text is a clause, "it was made without importance data" */
+    gq_error why;  /* it is there and is not that: text is a clause, "it was made without an imatrix" */
 } gq_found;
 /* Says of each output of a plan, also of a dry run's, whether the file under its name is what gq_run would
  * write. Headers are compared; tensors, and the sources that they were made of, are read, and checked by the

@@ -443,7 +443,7 @@ static gq_imatrix *write_out(const running *r, gq_error *e) {
 }
 
 static void say_what_is_kept(const checkpoint *c, gq_error *e) {
-    gq_fail_again(e, e, "%s; what is done is kept in %s, and the same command goes on from there", e->text,
+    gq_fail_again(e, e, "%s; what is done is kept in %s, and the same command continues from there", e->text,
                   c->path);
 }
 

@@ -52,9 +52,10 @@ typedef struct request {
     uint64_t ram, reserve, context, tokens, stride, memory; /* 0: not given */
     bool count, no_bos, parse_special, process_output, read_once, speed;
     bool dry_run, quiet, verbose, json, full_paths, help, version;
-    int progress;    /* descriptor for JSON lines plus 1; 0: none */
-    bool any_option; /* one was given */
-    struct given {   /* options, in order */
+    const char *log_file; /* that events are appended to; NULL: none */
+    int progress;         /* descriptor for JSON lines plus 1; 0: none */
+    bool any_option;      /* one was given */
+    struct given {        /* options, in order */
         const struct option_row *option;
         const char *argument; /* NULL: it takes none */
     } * given;

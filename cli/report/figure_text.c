@@ -44,5 +44,5 @@ json_t *json_of_interval(const gq_interval *i) {
 }
 
 void set_interval(json_t *o, const char *name, const gq_interval *i) {
-    json_object_set_new(o, name, json_of_interval(i));
+    set_value(o, name, json_of_interval(i));
 }

@@ -90,7 +90,7 @@ void report_set_depths(json_t *o, const gq_evaluation *v, size_t model) {
         set_count(to, "scored", depths[d].scored);
         set_number(to, "perplexity", depths[d].perplexity);
         if (model)
-            set_number(to, "divergence", depths[d].divergence), set_number(to, "flips", depths[d].flips);
+            set_number(to, "kld", depths[d].divergence), set_number(to, "changed_top1", depths[d].flips);
         json_array_append_new(list, to);
     }
 }

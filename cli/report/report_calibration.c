@@ -14,16 +14,16 @@
 void report_room(FILE *to, uint64_t memory, uint64_t disk, bool states_in_file) {
     char size[UNIT_ROOM];
     print_line(to, "memory: at most %s%s", size_text(size, (double)memory),
-               states_in_file ? "" : ", with the states of all tokens");
+               states_in_file ? "" : ", with the hidden states of all tokens");
     print_line(to, "disk: %s beside the output until it is done%s", size_text(size, (double)disk),
-               states_in_file ? "; it has the states of all tokens, which are read from there" : "");
+               states_in_file ? "; it has the hidden states of all tokens, which are read from there" : "");
 }
 
 void report_calibration_plan(FILE *to, const gq_calibration_facts *f) {
     char memory[UNIT_ROOM], disk[UNIT_ROOM];
     print_line(to,
                "calibrated on %s: %" PRIu64 " tokens in windows of %u, %" PRIu64 " of %" PRIu64
-               " window%s held back to check; %.3g tokens per column, or more",
+               " window%s held out to check; %.3g tokens per column, or more",
                f->text ? f->text : "tokens drawn at random", f->tokens, f->context, f->held_back, f->windows,
                plural_suffix(f->windows), f->per_column);
     report_room(to, f->memory, f->disk, f->states_in_file);
@@ -106,15 +106,16 @@ void report_calibration(FILE *to, const report_output *o) {
     report_roundings all = report_roundings_of(o);
     if (!o->roundings || !all.tensors) return;
     if (!isnan(all.written))
-        print_line(to,
-                   "outputs on held-back tokens: relative error %.5f, %.5f without calibration; "
-                   "mean over %" PRIu64 " tensor%s",
-                   all.written, all.searched, all.tensors, plural_suffix(all.tensors));
+        print_line(
+            to,
+            "outputs on held-out tokens: relative error %.5f, %.5f without calibration; mean over %" PRIu64
+            " tensor%s",
+            all.written, all.searched, all.tensors, plural_suffix(all.tensors));
     if (all.codes)
         print_line(to, "codes at an end of their range, with weights beyond: %.2f %%",
                    100 * (double)all.ends / (double)all.codes);
     print_steps(to, o);
-    if (all.unchecked) print_line(to, "matrices that no held-back token reached: %" PRIu64, all.unchecked);
+    if (all.unchecked) print_line(to, "matrices that no held-out token reached: %" PRIu64, all.unchecked);
     if (!all.plain) return;
     print_line(to, "written as without calibration: %" PRIu64 " of %" PRIu64 " matri%s", all.plain,
                all.matrices, all.matrices == 1 ? "x" : "ces");
@@ -130,13 +131,13 @@ json_t *report_calibration_json(const gq_calibration_facts *f) {
     set_count(o, "context", f->context);
     set_count(o, "windows", f->windows);
     set_count(o, "tokens", f->tokens);
-    set_count(o, "held_back", f->held_back);
+    set_count(o, "held_out", f->held_back);
     set_number(o, "tokens_per_column", f->per_column);
     set_count(o, "columns", f->columns);
     set_count(o, "width", f->width);
     set_count(o, "memory_bytes", f->memory);
     set_count(o, "disk_bytes", f->disk);
-    set_bool(o, "states_in_file", f->states_in_file);
+    set_bool(o, "hidden_states_in_file", f->states_in_file);
     set_count(o, "inputs_memory_bytes", f->inputs_memory), set_count(o, "inputs_disk_bytes", f->inputs_disk);
     set_number(o, "gflop", f->work / 1e9);
     if (f->seconds_expected > 0) set_number(o, "seconds_expected", f->seconds_expected);

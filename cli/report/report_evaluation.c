@@ -345,13 +345,13 @@ enum {
 static void figures_of(const gq_evaluated *m, figure to[FIGURES]) {
     const figure all[FIGURES] = {
         {"perplexity", m->perplexity.value},      {"perplexity_error", m->perplexity.error},
-        {"divergence", m->divergence.value},      {"divergence_error", m->divergence.error},
-        {"divergence_median", m->quantiles[0]},   {"divergence_90", m->quantiles[1]},
-        {"divergence_95", m->quantiles[2]},       {"divergence_99", m->quantiles[3]},
-        {"divergence_99_9", m->quantiles[4]},     {"divergence_max", m->quantiles[5]},
+        {"kld", m->divergence.value},      {"kld_error", m->divergence.error},
+        {"kld_median", m->quantiles[0]},   {"kld_90", m->quantiles[1]},
+        {"kld_95", m->quantiles[2]},       {"kld_99", m->quantiles[3]},
+        {"kld_99_9", m->quantiles[4]},     {"kld_max", m->quantiles[5]},
         {"perplexity_ratio", m->ratio.value},     {"perplexity_ratio_error", m->ratio.error},
         {"rms_change", m->rms_change.value},      {"rms_change_error", m->rms_change.error},
-        {"same_top", m->same_top.value},          {"acceptance", m->acceptance.value},
+        {"top1_agreement", m->same_top.value},          {"acceptance", m->acceptance.value},
         {"acceptance_error", m->acceptance.error}};
     for (size_t i = 0; i < FIGURES; i++) to[i] = all[i];
 }
@@ -361,13 +361,13 @@ static void set_more(json_t *o, const gq_evaluation *v, const gq_evaluated *mode
     if (!report_has_embeddings(models)) {
         gq_interval surprise = interval_of(v, GQ_SURPRISE, model, 0),
                     flips = interval_of(v, GQ_FLIPS, model, 0);
-        set_interval(o, "surprise_interval", &surprise);
-        if (model) set_interval(o, "flips_interval", &flips), set_text(o, "level", level_of(v, model));
+        set_interval(o, "nll_interval", &surprise);
+        if (model) set_interval(o, "changed_top1_interval", &flips), set_text(o, "level", level_of(v, model));
         report_set_depths(o, v, model);
         report_set_asked(o, v, model);
     }
     gq_interval divergence = interval_of(v, GQ_DIVERGENCE, model, 0);
-    if (model) set_interval(o, "divergence_interval", &divergence);
+    if (model) set_interval(o, "kld_interval", &divergence);
 }
 
 static json_t *model_json(const report *r, const gq_evaluated *m, bool copy) {
@@ -399,8 +399,8 @@ json_t *report_evaluation_facts(const gq_evaluation_facts *f, bool only_planned)
     if (f->masked) set_bool(o, "masked", true);
     if (!only_planned) return set_number(o, "seconds", f->seconds), o;
     set_count(o, "memory_bytes", f->peak_bytes);
-    set_count(o, "state_bytes", f->state_bytes);
-    set_bool(o, "states_in_file", f->states_in_file);
+    set_count(o, "hidden_state_bytes", f->state_bytes);
+    set_bool(o, "hidden_states_in_file", f->states_in_file);
     if (f->seconds_expected > 0) set_number(o, "seconds_expected", f->seconds_expected);
     return o;
 }
@@ -447,7 +447,7 @@ void report_evaluation_csv(FILE *to, const report *r) {
     size_t columns = FIGURES - (report_has_acceptance(models, n) ? 0 : OF_DRAFTS);
     fputs("model,file_type,file_bytes,tensor_bytes,weights,bits_per_weight", to);
     figures_of(&models[0], all);
-    for (size_t i = 0; i < columns; i++) fprintf(to, ",%s", all[i].name);
+    for (size_t i = 0; i < columns; i++) fprintf(to, ",%s", json_old_name(all[i].name));
     fputs("\r\n", to);
     for (size_t m = 0; m < n; m++) {
         csv_quoted(to, report_named(r, models[m].path));

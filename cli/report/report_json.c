@@ -52,7 +52,7 @@ static json_t *tensor_object(const report_output *output, size_t i, double squar
     if (t->wanted != t->to) set_count(o, "fallback_bytes", t->fallback_bytes);
     set_text(o, "why", t->why);
     if (t->origin) json_object_set_new(o, "origin", report_origin_json(t->origin));
-    if (t->lattice_types) json_object_set_new(o, "lattice_types", lattice_json(t->lattice_types));
+    if (t->lattice_types) set_value(o, "grid_types", lattice_json(t->lattice_types));
     set_count(o, "in_bytes", t->in_bytes);
     set_count(o, "out_bytes", t->out_bytes);
     set_text(o, "importance", coverage_names[t->importance]);
@@ -100,7 +100,7 @@ static json_t *output_facts(const report *r, const report_output *output) {
     set_number(o, "bits_per_weight", report_bits(s->out_bytes, (double)s->n_weights));
     set_count(o, "fallbacks", s->n_fallbacks);
     set_count(o, "fallback_bytes", s->fallback_bytes);
-    set_count(o, "without_importance", s->n_without_importance);
+    set_count(o, "without_imatrix", s->n_without_importance);
     set_count(o, "experts_unseen", s->n_experts_unseen);
     if (r->request->quantize.reuse.n) {
         set_count(o, "reused_tensors", output->reused);

@@ -17,7 +17,7 @@ enum { MOST_ROWS = 6, MOST_VECTORS = 2 }; /* 12 of 16 */
 #endif
 enum { FEW_ROWS = 4, PANEL_TOKENS = MOST_VECTORS * L };
 _Static_assert((int)PANEL_TOKENS <= (int)MATMUL_MOST_PANEL, "callers make room for so many");
-_Static_assert((int)MOST_ROWS <= (int)CHAINS_MOST_ROWS, "room for a copy");
+_Static_assert((int)MOST_ROWS <= (int)CHAINS_MOST_ROWS, "room for the rows");
 
 /* Into y, stride y_stride: what it held, or 0, plus the products of `rows` rows and `vectors` vectors of
  * tokens. Both are constants where this is inlined. */

@@ -16,7 +16,7 @@ enum { CHAIN_ROWS = 3, CHAIN_VECTORS = 2 }; /* 12 of 16 */
 #endif
 enum { BF16_PANEL_TOKENS = CHAIN_VECTORS * L, GROUP = MATMUL_BF16_GROUP };
 _Static_assert((int)BF16_PANEL_TOKENS <= (int)MATMUL_MOST_PANEL, "callers make room for so many");
-_Static_assert((int)CHAIN_ROWS <= (int)CHAINS_MOST_ROWS, "room for a copy");
+_Static_assert((int)CHAIN_ROWS <= (int)CHAINS_MOST_ROWS, "room for the rows");
 
 /* ---- parts ---- */
 

@@ -122,7 +122,7 @@ bool batch_inputs(forward_batch *b, const forward_inputs *in) {
     if (b->token) placed.token = b->token;
     b->answer = FORWARD_FAILED;
     if (b->unread) return false;
-    if (batch_finite(b, "what flows into", in->weights[0], in->x, in->stride, in->features, in->tokens))
+    if (batch_finite(b, "the input of", in->weights[0], in->x, in->stride, in->features, in->tokens))
         b->answer = b->observer ? b->observer->on_inputs(b->observer->data, &placed, b->e) : FORWARD_ON;
     if (b->results) b->results->lacks |= in->routed && b->answer == FORWARD_SKIP;
     return b->answer == FORWARD_ON || b->answer == FORWARD_SKIP;

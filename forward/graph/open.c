@@ -12,7 +12,7 @@ static bool unknown_architecture(const char *path, const char *name, const archi
                    "the architectures that can be run)",
                    path, name, kind ? ": it is " : "", kind ? kind : "",
                    !kind ? ", and log-probabilities that another program has written of it and of its "
-                           "copies can be compared"
+                           "quantized models can be compared"
                          : "");
 }
 

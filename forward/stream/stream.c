@@ -118,7 +118,7 @@ typedef struct asking {
 } asking;
 
 static asking asking_of(const forward_stream *s, const forward_observer *observer) {
-    asking a = {.run = s->run, .observer = observer, .what = "prediction block"};
+    asking a = {.run = s->run, .observer = observer, .what = "MTP layer"};
     if (forward_draft_of(s->model)) return a;
     snprintf(a.what, sizeof a.what, "layer %zu of %zu", s->run->read + 1,
              forward_model_sizes(s->model)->layers);

@@ -79,7 +79,7 @@ bool hf_list_unwrap(hf_list *l, gq_error *e) {
                l, name_unwrap,
                "a word that a training tool puts in (_orig_mod, module, _fsdp_wrapped_module and the like)",
                e) &&
-           list_rename(l, name_move_tower, "'language_model.' before what sees or hears", e);
+           list_rename(l, name_move_tower, "'language_model.' before the encoders", e);
 }
 
 /* ---- marks of tools ---- */

@@ -38,7 +38,7 @@ static bool warn_rope(const hf_build *b, gq_error *e) {
                WARN(
                    b, e,
                    "its rotation has a factor of %g, but no rope_type says of what kind: it is left out, and "
-                   "long texts may come out worse than in the original",
+                   "long texts may come out worse than with the base model",
                    json_number_value(factor));
     if (rope_needs_nothing(b, type)) return true;
     if (text_is_one_of(type, by_factor) && json_is_number(factor)) return true;
@@ -188,10 +188,8 @@ static const struct {
     {"attention_bias|use_qkv_bias|qkv_bias", NULL, NULL, attention_biases,
      "queries, keys and values have a bias"},
     {"use_conv_bias|mamba_conv_bias", NULL, kernels, kernel_biases, "convolutions have a bias"},
-    {"topk_method", "noaux_tc", routers, choices,
-     "the choice of experts has a bias (e_score_correction_bias)"},
-    {"moe_router_enable_expert_bias", NULL, routers, choices,
-     "the choice of experts has a bias (expert_bias)"},
+    {"topk_method", "noaux_tc", routers, choices, "the router has a bias (e_score_correction_bias)"},
+    {"moe_router_enable_expert_bias", NULL, routers, choices, "the router has a bias (expert_bias)"},
 };
 
 static bool has_any(const hf_build *b, const char *const *parts) {

@@ -100,6 +100,6 @@ bool hf_mlx_find(hf_build *b, gq_error *e) {
     return norms_find(b, &m, e) &&
            hf_folder_warn(
                b->list->folder, "", e,
-               "the weights were saved by MLX: its names and shapes are mapped to the original model's%s",
+               "the weights were saved by MLX: its names and shapes are mapped to the source model's%s",
                b->norms_have_one ? "; 1 is already added to norms" : "");
 }

@@ -7,7 +7,6 @@ colours, which follow the reader's choice of light or dark, reach nothing else.
 from __future__ import annotations
 
 import base64
-import copy
 import ctypes
 import dataclasses
 import html
@@ -21,7 +20,7 @@ from ._library import (
     path_bytes, strings, text_of,
 )
 from . import _tidy
-from ._records import as_json
+from ._records import as_json, with_old_names
 
 FORMATS = (".json", ".csv", ".html", ".md", ".svg")
 
@@ -155,21 +154,24 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as dictionaries and lists with the keys of the command's JSON (docs/reports.md)."""
-        return copy.deepcopy(self.record)
+        return with_old_names(self._whole())  # type: ignore[no-any-return]
+
+    def _whole(self) -> dict[str, Any]:
+        return self.record
 
     def records(self, of: str = "") -> list[dict[str, Any]]:
         """Return flat dictionaries, as pandas.DataFrame takes them: one for each tensor, or each model of an evaluation.
 
         of: "tensors", "models", "types", or of an evaluation "depths" and "differences"; "": what the report is about.
         """
-        return _tidy.records(self.to_dict(), of)
+        return _tidy.records(self._whole(), of)
 
     def provenance(self) -> str:
         """Return what a paper has to say: versions, options, seeds, and the SHA-256 of all files and texts.
 
         Files are read for it, as they are now. Raises NotFound where one is gone.
         """
-        return _tidy.provenance(self.to_dict(), self._sources)
+        return _tidy.provenance(self._whole(), self._sources)
 
 
 class Charted(Report):
@@ -208,9 +210,8 @@ class Charted(Report):
 class Reports(list, Charted):  # type: ignore[type-arg,misc]
     """Reports of several files from one call: a list. to_dict() is one report with all of them as outputs."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return one report with the outputs of all (docs/reports.md)."""
-        return {**self[0].to_dict(), "outputs": [one for r in self for one in r.to_dict()["outputs"]]}
+    def _whole(self) -> dict[str, Any]:
+        return {**self[0].record, "outputs": [one for r in self for one in r.record["outputs"]]}
 
     def _page(self) -> Page:
         return Page([r._row() for r in self])

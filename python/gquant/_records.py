@@ -43,6 +43,29 @@ def as_json(document: Any) -> bytes:
     return (json.dumps(document, indent=1, allow_nan=False).replace("<", "\\u003c") + "\n").encode("ascii")
 
 
+# Members that had another name in version 0.1 (cli/json.c): both are there for one release.
+_RENAMED = {
+    "changed_top1": "flips", "changed_top1_interval": "flips_interval", "expected_kld": "expected_divergence",
+    "grid_types": "lattice_types", "held_out": "held_back", "needs_imatrix": "needs_importance",
+    "hidden_states_in_file": "states_in_file", "kld": "divergence", "nll_interval": "surprise_interval",
+    "top1_agreement": "same_top", "without_imatrix": "without_importance",
+    **{f"kld_{of}": f"divergence_{of}" for of in ("90", "95", "99", "99_9", "error", "interval", "max", "median")}}
+
+
+def with_old_names(of: Any) -> Any:
+    """Return a copy of a report in which renamed members have their old names, too."""
+    if isinstance(of, list):
+        return [with_old_names(item) for item in of]
+    if not isinstance(of, dict):
+        return of
+    found: dict[str, Any] = {}
+    for key, value in of.items():
+        found[key] = with_old_names(value)
+        if key in _RENAMED:
+            found[_RENAMED[key]] = found[key]
+    return found
+
+
 def document(kind: str, input: str, warnings: list[str], paths: list[str], **members: Any) -> dict[str, Any]:
     """Return the members of every report, those that are None left out. Paths within warnings become names."""
     for path in (path for path in [input, *paths] if os.path.basename(path) != path):
@@ -128,9 +151,9 @@ def calibration(plan: Any) -> Optional[dict[str, Any]]:
     f = found.contents
     facts = {
         "text": plain(text_of(f.text)) if f.text else None, "random": not f.text, "context": f.context,
-        "windows": f.windows, "tokens": f.tokens, "held_back": f.held_back,
+        "windows": f.windows, "tokens": f.tokens, "held_out": f.held_back,
         "tokens_per_column": number(f.per_column), "columns": f.columns, "width": f.width, "memory_bytes": f.memory,
-        "disk_bytes": f.disk, "states_in_file": f.states_in_file,
+        "disk_bytes": f.disk, "hidden_states_in_file": f.states_in_file,
         "inputs_memory_bytes": f.inputs_memory, "inputs_disk_bytes": f.inputs_disk, "gflop": number(f.work / 1e9),
         "seconds_expected": f.seconds_expected if f.seconds_expected > 0 else None,
         "left_out": text_of(f.left_out) if f.left_out is not None else None,
@@ -163,7 +186,7 @@ def _tensor(t: gq_tensor, loss: Optional[gq_loss], rounding: Any, steps: list[An
     if t.origin:
         found["origin"] = origin(t.origin.contents)
     if t.lattice_types:
-        found["lattice_types"] = [name_of(i) for i in range(64) if t.lattice_types >> i & 1]
+        found["grid_types"] = [name_of(i) for i in range(64) if t.lattice_types >> i & 1]
     found.update({"in_bytes": t.in_bytes, "out_bytes": t.out_bytes, "importance": _COVERAGE[t.importance],
                   "calibrated": t.calibrated})
     if t.experts > 1:
@@ -183,7 +206,7 @@ def _tensor(t: gq_tensor, loss: Optional[gq_loss], rounding: Any, steps: list[An
 
 def output(s: Any, tensors: list[gq_tensor], losses: Optional[list[gq_loss]], roundings: list[Any],
            steps: list[Any], rate: float, checksums: bool) -> dict[str, Any]:
-    """Return the report of an output of a run, or of a copy; losses None: it is only planned.
+    """Return the report of an output of a run, or of a quant; losses None: it is only planned.
 
     rate: weights per second, 0: not known. checksums: whether those of tensors are known.
     """
@@ -191,7 +214,7 @@ def output(s: Any, tensors: list[gq_tensor], losses: Optional[list[gq_loss]], ro
         "path": file_name(text_of(s.path)), "file_type": text_of(s.filetype), "weights": s.n_weights,
         "in_bytes": s.in_bytes, "out_bytes": s.out_bytes, "file_bytes": s.file_bytes,
         "bits_per_weight": 8 * s.out_bytes / s.n_weights if s.n_weights else 0, "fallbacks": s.n_fallbacks,
-        "fallback_bytes": s.fallback_bytes, "without_importance": s.n_without_importance,
+        "fallback_bytes": s.fallback_bytes, "without_imatrix": s.n_without_importance,
         "experts_unseen": s.n_experts_unseen}
     squares = 0.0
     if losses is not None:
@@ -226,9 +249,9 @@ def planned(plan: Any, results: Any, i: int) -> dict[str, Any]:
 
 
 def mark_best(outputs: list[dict[str, Any]], numbers: list[list[int]], losses: list[list[gq_loss]]) -> None:
-    """Mark in the outputs of several copies which is nearest to the original, tensor by tensor.
+    """Mark in the outputs of several quants which is nearest to the base model, tensor by tensor.
 
-    numbers: of each copy's tensors, their number in the original.
+    numbers: of each quant's tensors, their number in the base model.
     """
     errors = [[(_weighted(l) if l.wx2 > 0 else _relative(l)) if l.n else 0.0 for l in of] for of in losses]
     by_number: dict[int, list[float]] = {}
@@ -260,7 +283,7 @@ def depths_of(found: Any, model: int) -> list[Any]:
 
 
 def level_of(found: Any, model: int) -> str:
-    """Return what a copy's figures come to."""
+    """Return what a quant's figures come to."""
     to, e = ctypes.c_int(), gq_error()
     check(library.gq_evaluation_level(found, model, byref(to), byref(e)), e)
     return text_of(library.gq_level_text(to.value))
@@ -285,9 +308,9 @@ def _more(found: Any, model: int, embeds: bool) -> dict[str, Any]:
     """What has no place in a table of plain numbers."""
     to: dict[str, Any] = {}
     if not embeds:
-        to["surprise_interval"] = _interval(interval_of(found, SURPRISE, model))
+        to["nll_interval"] = _interval(interval_of(found, SURPRISE, model))
         if model:
-            to.update(flips_interval=_interval(interval_of(found, FLIPS, model)), level=level_of(found, model))
+            to.update(changed_top1_interval=_interval(interval_of(found, FLIPS, model)), level=level_of(found, model))
         to["depths"] = []
         for d in depths_of(found, model):
             depth = {"from": getattr(d, "from")}
@@ -295,7 +318,7 @@ def _more(found: Any, model: int, embeds: bool) -> dict[str, Any]:
                 depth["to"] = d.to
             depth.update(scored=d.scored, perplexity=number(d.perplexity))
             if model:
-                depth.update(divergence=number(d.divergence), flips=number(d.flips))
+                depth.update(kld=number(d.divergence), changed_top1=number(d.flips))
             to["depths"].append(depth)
         continued, chosen, drafted = asked_of(found, model)
         if continued:
@@ -309,7 +332,7 @@ def _more(found: Any, model: int, embeds: bool) -> dict[str, Any]:
             to["drafted"] = {"texts": drafted.texts, "positions": drafted.positions, "first": _interval(drafted.first),
                              **{key: [_interval(i) for i in getattr(drafted, key)] for key in ("accepted", "length")}}
     if model:
-        to["divergence_interval"] = _interval(interval_of(found, DIVERGENCE, model))
+        to["kld_interval"] = _interval(interval_of(found, DIVERGENCE, model))
     return to
 
 
@@ -327,12 +350,12 @@ def _evaluated(v: Any, is_copy: bool) -> dict[str, Any]:
              "bits_per_weight": 8 * v.tensor_bytes / v.n_weights if v.n_weights else 0,
              "perplexity": number(v.perplexity.value), "perplexity_error": number(v.perplexity.error)}
     if is_copy:
-        found.update({"divergence": number(v.divergence.value), "divergence_error": number(v.divergence.error)})
+        found.update({"kld": number(v.divergence.value), "kld_error": number(v.divergence.error)})
         for name, value in zip(("median", "90", "95", "99", "99_9", "max"), v.quantiles):
-            found[f"divergence_{name}"] = number(value)
+            found[f"kld_{name}"] = number(value)
         found.update({"perplexity_ratio": number(v.ratio.value), "perplexity_ratio_error": number(v.ratio.error),
                       "rms_change": number(v.rms_change.value), "rms_change_error": number(v.rms_change.error),
-                      "same_top": number(v.same_top.value)})
+                      "top1_agreement": number(v.same_top.value)})
     if not math.isnan(v.acceptance.value):
         found.update({"acceptance": number(v.acceptance.value), "acceptance_error": number(v.acceptance.error)})
     return found

@@ -113,7 +113,7 @@ def as_latex(markdown: str) -> str:
                       *notes]) + "\n"
 
 
-_LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "<": r"$<$", ">": r"$>$",
+_LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "\u00a0": "~", "<": r"$<$", ">": r"$>$",
           **{c: "\\" + c for c in "&%$#_{}"}}
 
 # ---- for a paper ----

@@ -67,11 +67,11 @@ class FileType:
 
 @dataclasses.dataclass(frozen=True)
 class Loss:
-    """How far weights x' are from the original x.
+    """How far weights x' are from the base model x.
 
     n: elements; 0: not measured, as the bytes were kept.
     x2, e2: sums of x^2 and of (x - x')^2.
-    wx2, we2: the same weighted by importance or second moments; 0 where there were none.
+    wx2, we2: the same weighted by importance or a Hessian; 0 where there were none.
     max_error: largest |x - x'|, in units of the weights.
     crc32: checksum of the encoded bytes.
     """
@@ -96,7 +96,7 @@ class Loss:
 
     @property
     def weighted(self) -> Optional[float]:
-        """The relative error weighted by importance or second moments, sqrt(we2 / wx2); None where there were none."""
+        """The relative error weighted by importance or a Hessian, sqrt(we2 / wx2); None where there were none."""
         return (self.we2 / self.wx2) ** 0.5 if self.wx2 else None
 
 
@@ -185,18 +185,18 @@ def encode(x, type, importance=None, *, moments=None, damp=None, shrink=None, ef
         be a multiple of the type's block.
     type: a name ("Q4_K"), a number or a TensorType that is writable.
     importance: one value >= 0 per column, as Imatrix.columns returns them; None: all columns count the same.
-    moments: in place of importance, the second moments of the inputs, [columns, columns]: y.T @ y / tokens for inputs y
+    moments: in place of importance, the Hessian of the inputs, [columns, columns]: y.T @ y / tokens for inputs y
         [tokens, columns]. Columns further right then make up for the rounding error of a column. Each row gets that
-        result or plain search's, whichever has the smaller error under these moments. Not for types of single numbers,
+        result or plain search's, whichever has the smaller error under this Hessian. Not for types of single numbers,
         such as F16. Takes a time of about columns^3.
-    damp: with moments, the share of the mean square that is added to each column's; None: 0.01.
-    shrink: with moments, how far columns are taken for independent of each other, 0 to 1; None: 0.3. Lower damp and
+    damp: with a Hessian, the share of the mean square that is added to each column's; None: 0.01.
+    shrink: with a Hessian, how far columns are taken for independent of each other, 0 to 1; None: 0.3. Lower damp and
         shrink for many tokens per column, raise them for few.
     effort: "fast", "default" or "best": time spent on the search.
     threads: 0: one per core. The bytes do not depend on it.
     loss: whether to return a Loss, too.
 
-    Returns the blocks, uint8 [..., bytes of a row]; with loss=True a pair of them and a Loss. With moments,
+    Returns the blocks, uint8 [..., bytes of a row]; with loss=True a pair of them and a Loss. With a Hessian,
     Loss.weighted is the relative error of the rows' products with such inputs.
     Raises UsageError for shapes, types and numbers that do not fit, BadWeights for weights that cannot be encoded.
 

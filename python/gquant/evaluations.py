@@ -1,4 +1,4 @@
-"""Models run on a text and compared with their copies: evaluate(), and the texts and token ids that it is given.
+"""A base model and its quants, run on a text and compared: evaluate(), and the texts and token ids that it is given.
 
 As in runs.py, what the library finds is copied into a report and nothing of the library stays open.
 """
@@ -50,7 +50,7 @@ class Interval:
 
 @dataclasses.dataclass(frozen=True)
 class Continued:
-    """Prompts that a copy continues as the original does, or not.
+    """Prompts that a quant continues as the base model does, or not.
 
     same: share of prompts whose 32 tokens are all the same. parts: prompts by how many tokens are the same before the first
     other one, 0 to 32. mean: of these numbers.
@@ -64,8 +64,8 @@ class Continued:
 
 @dataclasses.dataclass(frozen=True)
 class Chosen:
-    """Questions that a model has answered. lost, gained: of a copy, right in the original alone, and in the copy alone;
-    others: in neither, but another choice. more: accuracy less that of the original."""
+    """Questions that a model has answered. lost, gained: of a quant, right in the base model alone, and in the quant alone;
+    others: in neither, but another choice. more: accuracy less that of the base model."""
 
     questions: int
     right: int
@@ -96,20 +96,20 @@ class Evaluated:
     path, file_type: the file, and the type that it says ("": none).
     file_bytes, tensor_bytes: its size, and that of its tensor data. n_weights: elements.
     perplexity: on the text.
-    acceptance: how often the first choice of the model's prediction block (MTP) is the model's own, 0 to 1; None: it
+    acceptance: how often the first choice of the model's MTP layer is the model's own, 0 to 1; None: it
         has none that is run.
 
-    These compare a copy with the original, and are None for the original:
+    These compare a quant with the base model, and are None for the base model:
 
-    divergence: mean Kullback-Leibler divergence of the next token's probabilities, in nats.
-    quantiles: of the divergence over tokens: median, 90, 95, 99 and 99.9 %, maximum.
-    ratio: perplexity as a multiple of the original's.
+    divergence: the mean KL divergence (KLD) of the next token's probabilities, in nats.
+    quantiles: of the KLD over tokens: median, 90, 95, 99 and 99.9 %, maximum.
+    ratio: perplexity as a multiple of the base model's.
     rms_change: root mean square change of the right token's probability.
     same_top: share of places with the same likeliest token, 0 to 1.
-    divergence_interval, flips: 95 % intervals of the divergence, and of the share of places with another likeliest token.
+    divergence_interval, flips: 95 % intervals of the KLD, and of the share of changed top-1 tokens.
     level: what these come to, a sentence.
-    continued: a Continued; None where no prompts were continued. chosen: a Chosen, also of the original, or None.
-    drafted: a Drafted, also of the original, or None.
+    continued: a Continued; None where no prompts were continued. chosen: a Chosen, also of the base model, or None.
+    drafted: a Drafted, also of the base model, or None.
     """
 
     path: str
@@ -141,8 +141,8 @@ class Evaluated:
 class Evaluation(Charted):
     """The result of evaluate().
 
-    models: an Evaluated each; models[0] is the original, its copies follow.
-    differences: (a, b) -> Estimate of the mean divergence of copy a less that of copy b, by their numbers in models.
+    models: an Evaluated each; models[0] is the base model, its quants follow.
+    differences: (a, b) -> Estimate of the mean KLD of quant a less that of quant b, by their numbers in models.
         Its error is smaller than theirs, as the places are the same.
     architecture; context: tokens of a window; windows; tokens: that were run; scored: those of them that count.
     peak_bytes: memory taken at most. seconds: duration.
@@ -163,6 +163,10 @@ class Evaluation(Charted):
     conversations: int = 0
     masked: bool = False
     record: dict[str, Any] = record_field()
+
+    def __repr__(self) -> str:
+        quants = "; ".join(f"{v.path}: {v.divergence.value:.3g} nats" for v in self.models[1:] if v.divergence)
+        return f"Evaluation({self.models[0].path}, {self.scored:,} of {self.tokens:,} tokens scored{'; ' if quants else ''}{quants})"
 
     def _page(self) -> Page:
         return Page([Row(v.path, v.file_type, v.file_bytes, v.bits_per_weight, v) for v in self.models[1:]], self)
@@ -230,9 +234,9 @@ def evaluate(original: Path, *copies: Path, text: Text, context: int = 0,
              lora: Adapters = None, prompts: int = 0,
              questions: Sequence[tuple[str, Sequence[str], int]] = (), draft: Optional[Path] = None,
              target_model: Optional[Path] = None) -> Evaluation:
-    """Run a model and copies of it on a text, and measure how far the copies' predictions are from the model's.
+    """Run a base model and its quants on a text, and measure how far their predictions are from the base model's.
 
-    original, copies: GGUF files of one architecture, shape and vocabulary. Without copies only the perplexity is
+    original, copies: the base model and its quants, GGUF files of one architecture, shape and vocabulary. Without quants only the perplexity is
         measured.
     text: str or bytes, also the contents of a file that gquant-chat has written; or an array of token ids.
     context: tokens of a window; 0: 512. The second half of each window is scored.
@@ -241,18 +245,18 @@ def evaluate(original: Path, *copies: Path, text: Text, context: int = 0,
     threads: 0: one per core.
     memory: to stay within, in bytes or as a text ("8G"), as far as one window at a time allows; None: a quarter of
         the machine's.
-    folder: for a file with the states of tokens where they take more memory; None: the current one.
+    folder: for a file with the hidden states of tokens where they take more memory; None: the current one.
     progress: called with a Progress now and then; return False to stop.
     report: file for the report, which ends in .json, .csv, .html, .md (a table) or .svg (a chart).
     stride: begin a window every so many tokens, and score the last so many of each; 0: windows follow one another.
     scores_file: file that keeps scores for the next call, which runs only models that it does not have; None: nothing
         is kept.
-    lora: as in quantize(); merged into the original.
+    lora: as in quantize(); merged into the base model.
     prompts: so many beginnings of windows or conversations are continued by 32 tokens.
     questions: texts, their choices, and the number of the right one.
-    draft: a smaller model of the same tokens, or a draft of the original (EAGLE-3, DFlash, DSpark, an assistant of
+    draft: a smaller model of the same tokens, or a draft of the base model (EAGLE-3, DFlash, DSpark, an assistant of
         Gemma 4), of which each model accepts so much.
-    target_model: of a draft's folder, the folder that has its vocabulary; None: the original.
+    target_model: of a draft's folder, the folder that has its vocabulary; None: the base model.
 
     Returns an Evaluation. Raises UsageError, BadWeights, Cancelled, or Error, for example for an architecture that
     cannot be run.
@@ -281,7 +285,7 @@ def evaluate(original: Path, *copies: Path, text: Text, context: int = 0,
 
     options = ([f"--context {context}"] * bool(context) + [f"--stride {stride}"] * bool(stride)
                + [f"--tokens {tokens}"] * bool(tokens) + adapter_options(lora))
-    made = traced(interruptible(call, progress), original=original, lora=adapter_paths(lora), copy=list(copies), draft=draft,
+    made = traced(interruptible(call, progress), base=original, lora=adapter_paths(lora), quant=list(copies), draft=draft,
                   text=text_bytes(text))
     write_report(report, made.to_dict(), made._page())
     return made  # type: ignore[no-any-return]

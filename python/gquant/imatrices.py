@@ -1,9 +1,9 @@
-"""Importance data: how large the inputs of a model's matrices are, column by column.
+"""Imatrix: how large the inputs of a model's matrices are, column by column.
 
 An Imatrix is opened from a file, or made by Imatrix.compute(), which runs a model on texts. The data stay in the
 library; the object has copies of the facts and statistics, which are read again after merge(). An entry belongs to
 one weight; a weight with several experts has a matrix for each of them, with columns of its own. quantize() takes a
-file of importance data, encode() the columns of one matrix.
+imatrix file, encode() the columns of one matrix.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _check_layout(layout: str) -> None:
 
 
 class Imatrix(Handle):
-    """Importance data: a file in the GGUF or the .dat layout, or what compute() made.
+    """An imatrix: a file in the GGUF or the .dat layout, or what compute() made.
 
     path: the file. Raises Error where it cannot be read or holds values that cannot be used.
 
@@ -168,7 +168,7 @@ class Imatrix(Handle):
                 output_tensor: bool = False, part: int = 0, parts: int = 0, threads: int = 0,
                 memory: Optional[Size] = None, arithmetic: Arithmetic = "float32",
                 progress: Optional[ProgressCallback] = None, lora: Adapters = None) -> "Imatrix":
-        """Run a model on texts, a layer at a time, and write importance data to a file.
+        """Run a model on texts, a layer at a time, and write an imatrix file.
 
         model: a GGUF file that can be run (docs/internals/forward.md lists the architectures).
         texts: a text (str or bytes), a list of texts, or an array of token ids. Each text is cut into windows by

@@ -162,6 +162,9 @@ class Metadata(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._raw)
 
+    def __repr__(self) -> str:
+        return f"Metadata({len(self)} keys: {', '.join(list(self)[:3])}, ...)"
+
     def type(self, key: str) -> str:
         """Return the type as it is stored, such as "u32"; of a list, its elements' type."""
         held = self._model.handle

@@ -74,7 +74,7 @@ class Plan(Report):
     """The result of plan().
 
     path: the model. types: a Choice each, smallest file first.
-    curve: with a text, a CurvePoint each, smallest first: size against expected divergence.
+    curve: with a text, a CurvePoint each, smallest first: size against expected KL divergence.
     best: the Choice to take; None: nothing fits, or no memory was given.
     target_size: bytes that the memory leaves for a file; None: no memory was given.
     context: tokens that memory is counted for; cache_bytes, buffer_bytes: what these and working memory take.
@@ -98,7 +98,7 @@ class Plan(Report):
 
     def _repr_html_(self) -> str:
         tried = any(t.expected_divergence is not None for t in self.types)
-        head = ["type", "file, GB", "bits per weight", "memory, GB"] + ["expected divergence"] * tried + ["note"]
+        head = ["type", "file, GB", "bits per weight", "memory, GB"] + ["expected KLD"] * tried + ["note"]
         rows = []
         for t in sorted(self.types, key=lambda t: bool(t.made_for)):
             expected = [] if not tried else ["-" if t.expected_divergence is None else f"{t.expected_divergence:.4g}"]
@@ -108,7 +108,7 @@ class Plan(Report):
         return table(head, rows) + (image(self._chart()) if tried else "")
 
     def plot(self) -> bytes:
-        """Return a chart of the expected divergence against the size, as SVG; UsageError where there was no text."""
+        """Return a chart of the expected KL divergence against the size, as SVG; UsageError where there was no text."""
         if not any(t.expected_divergence is not None for t in self.types):
             raise UsageError("no divergence is expected without a text: plan(model, text=...)")
         return self._chart().encode()
@@ -129,14 +129,14 @@ class Plan(Report):
 def plan(model: Path, *, ram: Optional[Size] = None, reserve: Optional[Size] = None, text: Optional[Text] = None,
          context: int = 0, imatrix: Optional[Path] = None, measure_file: Optional[Path] = None, threads: int = 0,
          progress: Optional[ProgressCallback] = None, lora: Adapters = None) -> Plan:
-    """Tell which file types of a model fit a machine, and with a text what they are expected to harm.
+    """Tell which file types of a model fit a machine, and with a text the KL divergence that they are expected to have.
 
     model: a GGUF, any shard of a split one, or a folder from Hugging Face.
     ram: memory of the machine, in bytes or as a text ("16Gi"); None: no type is said to fit.
     reserve: how much of it is set aside for the system; None: an eighth, at most 8 GiB.
     text: str or bytes, or an array of token ids. The model is tried on it, with each tensor in coarse types.
     context: tokens to have memory for; 0: 8192, or what the model was made for if that is less.
-    imatrix: a file of importance data, which some types need.
+    imatrix: an imatrix file, which some types need.
     measure_file: file that keeps what the trials found, for the next call and for quantize(); None: it is not kept.
     threads: 0: one per core.
     progress: called with a Progress now and then; return False to stop with Cancelled.
@@ -196,10 +196,10 @@ def _plan_record(p: Plan, ram: int, reserve: int, tried: bool) -> dict[str, Any]
         "cache_bytes": p.cache_bytes, "buffer_bytes": p.buffer_bytes, **limit,
         "types": [_known(file_type=t.file_type, made_for=t.made_for, file_bytes=t.file_bytes,
                          bits_per_weight=t.bits_per_weight, memory_bytes=t.memory_bytes,
-                         expected_divergence=t.expected_divergence, fits=t.fits,
-                         needs_importance=t.needs_importance or None) for t in p.types]}
+                         expected_kld=t.expected_divergence, fits=t.fits,
+                         needs_imatrix=t.needs_importance or None) for t in p.types]}
     if tried:
-        record["curve"] = [{**_known(target_size=c.target_size, ram=c.ram), "expected_divergence": c.expected_divergence}
+        record["curve"] = [{**_known(target_size=c.target_size, ram=c.ram), "expected_kld": c.expected_divergence}
                            for c in p.curve]
     return record
 
@@ -262,11 +262,11 @@ def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[
     model: a GGUF, or a folder from Hugging Face. It is read once for all files.
     folder: where the files go; it is made where it is not there. Files that are there and whole are not made again.
     types: file types, and recipes such as "Q4_K_L". target_size: sizes, in bytes or as a text, whose best mixes are made.
-    ladder: besides, the best mix for each common size of memory.
+    ladder: also the best mix for each common size of memory.
     name: of the files, with {type} and maybe {model}; None: "{model}-{type}.gguf".
     imatrix, calibrate, calibrate_tokens, effort, allow_requantize, tensor_types, keep, override_kv, remove_kv,
         allow_missing, target_model: as in quantize(). calibration: an earlier name of calibrate.
-    projector: type of the file that a folder's model sees or hears by ("F16", "BF16", "F32", "Q8_0"); None: F16 where it
+    projector: type of a folder's multimodal projector ("F16", "BF16", "F32", "Q8_0"); None: F16 where it
         can be made; "none": it is left out.
     evaluate: a text, or token ids, that all files are evaluated on; context, tokens: as in evaluate().
     base_model, license, quantized_by: for the page; None: what the model says.
@@ -277,7 +277,7 @@ def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[
     dry_run: only plan: nothing is written.
     threads: 0: one per core. progress, lora: as in quantize().
 
-    Returns a Published. Raises what quantize() and evaluate() raise. Called again, it goes on from what is whole.
+    Returns a Published. Raises what quantize() and evaluate() raise. Called again, it continues from what is whole.
     """
     wanted = [types] if isinstance(types, str) else list(types)
     sizes = target_size if isinstance(target_size, (list, tuple)) else [] if target_size is None else [target_size]

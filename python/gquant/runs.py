@@ -20,7 +20,7 @@ from ._library import (
     Adapters, Size, Texts, UsageError, adapter_options, adapter_paths, adapters_of, c_number, c_text, check, gq_calibration, gq_checksum, gq_comparison_request, gq_error,
     gq_list, gq_options, gq_output, gq_target, gq_tensor, library, listed, optional_path, path_bytes, size_bytes, strings, text_of, texts,
 )
-from ._pages import Charted, Page, Report, Reports, Row, record_field, report_format, traced, write_report
+from ._pages import Charted, Page, Report, Reports, Row, gigabytes, record_field, report_format, traced, write_report
 from .arrays import EFFORTS, Arithmetic, Effort, Loss, effort_number, loss_of
 from .evaluations import Text, text_bytes, text_request
 from .models import Origin, Path, origin_of
@@ -33,7 +33,7 @@ _COVERAGE = ("unused", "missing", "full")
 
 @dataclasses.dataclass(frozen=True)
 class QuantizedTensor:
-    """One tensor of an output or a copy.
+    """One tensor of an output or a quant.
 
     name: in the output. shape: as numpy has it, the length of a row last.
     source_type, type: names of its types before and after.
@@ -77,6 +77,10 @@ class Quantized(Charted):
     warnings: list[str]
     seconds: float
     record: dict[str, Any] = record_field()
+
+    def __repr__(self) -> str:
+        return (f"Quantized({self.path!r}, {self.file_type}, {gigabytes(self.file_bytes)} GB, {self.bits_per_weight:.2f} bits per weight, "
+                f"{len(self.tensors)} tensors, relative error {self.loss.relative:.4f})")
 
     def _row(self) -> Row:
         measured = [t.loss for t in self.tensors if t.loss and t.loss.n]
@@ -156,7 +160,7 @@ def quantize(
     type: a file type ("Q4_K_M"), or a list of as many as there are outputs. All are made from one reading of the model.
     target_size, target_bpw: in place of a type, the largest size of the file (bytes, or a text such as "7.5G"), or of
         its tensors in bits per weight. Types are then chosen tensor by tensor.
-    imatrix: a file of importance data.
+    imatrix: an imatrix file.
     calibrate: a text (str or bytes) or an array of token ids. The model is run on it, and each matrix is rounded by
         its inputs there: columns further right make up for the error of a column. Not together with imatrix.
     calibrate_tokens: take so many of them at most; 0: 65,536.
@@ -176,17 +180,17 @@ def quantize(
     pure: one type for all tensors. strict: a tensor that has to fall back to another type is an error.
     leave_output_tensor: keep the output matrix as it is.
     output_tensor_type, token_embedding_type: tensor types for these two.
-    missing_importance: tensor type where the type demands importance data and there are none for the tensor.
+    missing_importance: tensor type where the type needs imatrix data and there are none for the tensor.
     tensor_types: list of "PATTERN=TYPE"; the first match wins. keep: list of patterns of tensors to keep as they are.
     transpose: list of patterns of matrices to write transposed, or back if they are.
-    include_weights, exclude_weights: importance data to use, or to leave out; lists.
+    include_weights, exclude_weights: names of imatrix entries to use, or to leave out; lists.
     override_kv: list of "KEY=TYPE:VALUE", metadata to change; "KEY=file:PATH" sets the text of a file.
     remove_kv: list of patterns of metadata keys to leave out.
     prune_layers: layers to leave out, such as "3,7,11".
-    no_mtp: leave out prediction blocks. mtp_only: write these alone, as a draft's file.
+    no_mtp: leave out MTP layers. mtp_only: write these alone, as a draft's file.
     allow_missing: list of patterns of tensors that the input may lack.
     target_model: for the folder of a draft, that of the model that it drafts for.
-    projector: of a folder from Hugging Face, what its model sees and hears by in place of its text model; type is then
+    projector: of a folder from Hugging Face, the multimodal projector in place of the text model; type is then
         "F16", "BF16", "F32" or "Q8_0", and without an output the file is called mmproj-NAME-TYPE.gguf.
     keep_split: shards like the input's. split_max_size: of a shard, in bytes or as a text ("40G"); None: do not split.
     measure_file: file that keeps what a target has measured, for the next call; None: it is not kept.
@@ -333,11 +337,11 @@ def _quantized(plan: c_void_p, results: c_void_p, i: int, record: dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Compared(Charted):
-    """How far one copy's weights are from the original's.
+    """How far one quant's weights are from the base model's.
 
-    path, file_type, file_bytes: of the copy; file_type "" where it says none.
-    tensors: a QuantizedTensor for each tensor that could be compared, from the original's type to the copy's.
-    warnings: sentences, of all copies together, for example about tensors that could not be compared.
+    path, file_type, file_bytes: of the quant; file_type "" where it says none.
+    tensors: a QuantizedTensor for each tensor that could be compared, from the base model's type to the quant's.
+    warnings: sentences, of all quants together, for example about tensors that could not be compared.
     """
 
     path: str
@@ -346,6 +350,9 @@ class Compared(Charted):
     tensors: list[QuantizedTensor]
     warnings: list[str]
     record: dict[str, Any] = record_field()
+
+    def __repr__(self) -> str:
+        return f"Compared({self.path!r}, {self.file_type}, {len(self.tensors)} tensors, relative error {self._row().relative_error:.4f})"
 
     def _row(self) -> Row:
         found = self.record["outputs"][0]
@@ -360,17 +367,17 @@ class Compared(Charted):
 def compare(original: Path, *copies: Path, imatrix: Optional[Path] = None, threads: int = 0,
             progress: Optional[ProgressCallback] = None, report: Optional[Path] = None,
             lora: Adapters = None) -> list[Compared]:
-    """Measure how far copies are from the original, tensor by tensor, whatever types they have and whoever wrote them.
+    """Measure how far quants are from the base model, tensor by tensor, whatever types they have and whoever wrote them.
 
-    original, copies: GGUF files; at least one copy.
-    imatrix: a file of importance data, for errors weighted by it.
+    original, copies: the base model and its quants, GGUF files; at least one quant.
+    imatrix: an imatrix file, for errors weighted by it.
     threads: 0: one per core.
     progress: called with a Progress now and then; return False to stop.
     report: file for the report, which ends in .json, .csv, .html, .md (a table) or .svg (a chart).
-    lora: as in quantize(); merged into the original.
+    lora: as in quantize(); merged into the base model.
 
-    Returns a Compared for each copy. Raises UsageError without a copy, Cancelled, or Error where a file cannot be read
-    or a copy has nothing to compare.
+    Returns a Compared for each quant. Raises UsageError without a quant, Cancelled, or Error where a file cannot be read
+    or a quant has nothing to compare.
     """
     report_format(report, original, *copies, imatrix, *adapter_paths(lora))
     asked = gq_comparison_request(
@@ -397,7 +404,7 @@ def compare(original: Path, *copies: Path, imatrix: Optional[Path] = None, threa
         finally:
             library.gq_comparison_free(found)
 
-    reports = traced(interruptible(call, progress), original=original, lora=adapter_paths(lora), copy=list(copies), imatrix=imatrix)
+    reports = traced(interruptible(call, progress), base=original, lora=adapter_paths(lora), quant=list(copies), imatrix=imatrix)
     write_report(report, reports.to_dict(), reports._page())
     return reports  # type: ignore[no-any-return]
 

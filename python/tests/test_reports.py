@@ -199,9 +199,10 @@ def test_records_are_tidy(model, made, text, tmp_path):
     (small, large), _ = made
     found = gquant.evaluate(model, small.path, large.path, text=text.read_bytes(), context=40)
     rows = found.records()
-    assert [r["file_type"] for r in rows] == ["", "Q2_K", "Q8_0"] and "divergence" not in rows[0]
-    assert rows[1]["divergence"] == found.models[1].divergence.value
-    assert rows[1]["divergence_low"] <= rows[1]["divergence"] * (1 + 1e-9) and "flips_high" in rows[1]
+    assert [r["file_type"] for r in rows] == ["", "Q2_K", "Q8_0"] and "kld" not in rows[0]
+    assert rows[1]["kld"] == found.models[1].divergence.value
+    assert rows[1]["kld_low"] <= rows[1]["kld"] * (1 + 1e-9) and "changed_top1_high" in rows[1]
+    assert found.to_dict()["evaluation"]["models"][1]["divergence"] == rows[1]["kld"]  # the old name
     assert [r["model"] for r in found.records("differences")] == ["a.gguf"]
     assert {r["model"] for r in found.records("depths")} == {"model-F16.gguf", "a.gguf", "b.gguf"}
     with pytest.raises(gquant.UsageError, match="records of 'all'"):
@@ -229,8 +230,8 @@ def test_tables_and_charts_for_a_paper(model, made, text, tmp_path):
     assert r" $\pm$ " in found.to_latex() and r" \% " in found.to_latex() and r"\_" not in found.to_markdown().splitlines()[0]
     said = found.provenance()
     digest = hashlib.sha256(pathlib.Path(small.path).read_bytes()).hexdigest()
-    for words in (f"gquant    {gquant.__version__} (", "seeds ", "options   --context 40 --tokens 800", "original  sha256 ",
-                  f"copy      sha256 {digest}, ", "bytes, a.gguf\n", f"text      sha256 {hashlib.sha256(text.read_bytes()).hexdigest()}, 1,600 bytes",
+    for words in (f"gquant    {gquant.__version__} (", "seeds ", "options   --context 40 --tokens 800", "base      sha256 ",
+                  f"quant     sha256 {digest}, ", "bytes, a.gguf\n", f"text      sha256 {hashlib.sha256(text.read_bytes()).hexdigest()}, 1,600 bytes",
                   "scored    380 of 800 tokens, 20 windows of 40"):
         assert words in said, words
     assert "input     sha256 " in small.provenance() and digest in made[0].provenance() and "--keep attn_v" in small.provenance()

@@ -97,7 +97,7 @@ def test_compare_and_verify(copies, model, tmp_path):
     assert gquant.verify(copies[0].path, {"\udcff": 1}).missing
     with pytest.raises(gquant.UsageError, match="threads cannot be"):
         gquant.verify(copies[0].path, threads=2**32 + 1)
-    with pytest.raises(gquant.UsageError, match="at least one copy"):
+    with pytest.raises(gquant.UsageError, match="at least one quantized model"):
         gquant.compare(model)
 
 

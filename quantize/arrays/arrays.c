@@ -158,13 +158,11 @@ static bool encode_pieces(array *a, int threads, const gq_callbacks *callbacks, 
 static bool encode_by_moments(array *a, const gq_array_options *o, const gq_callbacks *callbacks,
                               gq_loss *loss, gq_error *e) {
     if (!a->rounding)
-        return gq_fail_usage(
-            e, "encoding under second moments needs a forward pass's products, and " RUNNERS_MISSING);
-    if (o->importance)
-        return gq_fail_usage(e, "importance is what second moments say of single columns: give one of them");
+        return gq_fail_usage(e,
+                             "encoding by a Hessian needs a forward pass's products, and " RUNNERS_MISSING);
+    if (o->importance) return gq_fail_usage(e, "importance is the diagonal of a Hessian: give one of them");
     if (!a->codec->steps)
-        return gq_fail_usage(e, "%s rounds each weight by itself: second moments say nothing to it",
-                             a->type->name);
+        return gq_fail_usage(e, "%s rounds each weight by itself: a Hessian has no effect", a->type->name);
     a->rounder = a->rounding->open(&a->encoder, a->cols, o, e);
     if (!a->rounder) return false;
     a->rows_of_piece = a->rounding->rows;

@@ -463,7 +463,7 @@ gq_comparison *gq_compare(const gq_comparison_request *request, gq_error *e) {
     if (!SIZED_TAKE(asked, request, e) || !SIZED_TAKE(callbacks, asked.callbacks, e)) return NULL;
     asked.callbacks = &callbacks;
     if (!asked.original || asked.n_copies == 0)
-        return gq_fail_usage(e, "an original and at least one copy are needed"), NULL;
+        return gq_fail_usage(e, "a base model and at least one quantized model are needed"), NULL;
     gq_comparison *c = calloc(1, sizeof *c);
     if (c) c->copies = calloc(asked.n_copies + 1, sizeof *c->copies);
     if (!c || !c->copies) {

@@ -19,7 +19,7 @@ static const struct {
 } no_models[] = {
     {"adapter", "is an adapter (LoRA), which has no weights to quantize: merge it into its model with "
                 "llama.cpp's llama-export-lora and quantize that, or use it as it is"},
-    {"imatrix", "is importance data, not a model"},
+    {"imatrix", "is an imatrix, not a model"},
 };
 
 /* Whether outputs are of types that llama.cpp's converter gives an adapter. An adapter that was no GGUF file
@@ -74,12 +74,12 @@ static bool warn_requantized(gq_plan *plan, gq_error *e) {
         if (++of[from->id] > of[most]) most = from->id;
     }
     return n == 0 ||
-           warnings_add(&plan->warnings, e,
-                        "%zu of %zu tensor%s %s quantized already, most as %s: errors are measured against "
-                        "what they are now and come on top of what was lost before; quantize the original "
-                        "where there is one",
-                        n, plan->n_tensors, plural_suffix(plan->n_tensors), n == 1 ? "is" : "are",
-                        tensor_type_name(most));
+           warnings_add(
+               &plan->warnings, e,
+               "%zu of %zu tensor%s %s quantized already, most as %s: errors are measured against what they "
+               "are now and come on top of what was lost before; quantize the base model where there is one",
+               n, plan->n_tensors, plural_suffix(plan->n_tensors), n == 1 ? "is" : "are",
+               tensor_type_name(most));
 }
 
 static bool warn_names(gq_plan *plan, gq_error *e) {
@@ -103,8 +103,8 @@ static bool warn_unchanged(gq_plan *plan, const plan_output *out, gq_error *e) {
     }
     const char *why = out->tensors[0].why;
     if (already) why = "some are quantized and have the type that they would get";
-    return warnings_add(&plan->warnings, e, "%s: no tensor changes%s%s; the output is a copy", out->label,
-                        *why ? ": " : "", why);
+    return warnings_add(&plan->warnings, e, "%s: no tensor changes%s%s; the output has the input's weights",
+                        out->label, *why ? ": " : "", why);
 }
 
 /* Warns of quantizing a vision or audio part: it is small, and everything that the model sees or hears passes

@@ -59,7 +59,7 @@ static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, 
     if (needs_data && !source->inputs.columns && !t->calibrated &&
         !(options->assume_importance && options->dry_run))
         return gq_fail_remedy(e, plan->inputs.n_entries ? GQ_REMEDY_OTHER_TYPE : GQ_REMEDY_IMPORTANCE,
-                              "%s: tensor %s: %s in %s %s file needs importance data, and %s", file,
+                              "%s: tensor %s: %s in %s %s file needs an imatrix, and %s", file,
                               t->source_name, tensor_type_name(t->to), article(out->label), out->label,
                               source->transposed ? "none is of use to what is stored transposed"
                               : options->imatrix ? "there is none for it"

@@ -22,7 +22,7 @@ bool plan_open_importance(gq_plan *plan, const gq_options *options, gq_error *e)
     plan->settings.importance = model_inputs_digest(&plan->inputs);
     return plan->inputs.n_entries ||
            warnings_add(&plan->warnings, e,
-                        "%s: no entry is left after the filter; quantizing without importance data",
+                        "%s: no entry is left after the filter; quantizing without an imatrix",
                         options->imatrix);
 }
 
@@ -44,11 +44,11 @@ bool plan_cover_source(gq_plan *plan, plan_source *source, const gq_options *opt
         return true;
     }
     return mix_may_lack_importance(t->name) &&
-           warnings_add(&plan->warnings, e,
-                        "%s: %llu values do not fit the %llu columns of %s, which is quantized without "
-                        "importance data",
-                        options->imatrix, (unsigned long long)source->inputs.n_values,
-                        (unsigned long long)t->ne[0], t->name);
+           warnings_add(
+               &plan->warnings, e,
+               "%s: %llu values do not fit the %llu columns of %s, which is quantized without an imatrix",
+               options->imatrix, (unsigned long long)source->inputs.n_values, (unsigned long long)t->ne[0],
+               t->name);
 }
 
 /* "a, b, c and 5 more", in list_text */
@@ -84,7 +84,7 @@ bool plan_warn_raised(gq_plan *plan, const plan_output *out, const mix_choice *c
     }
     return !first ||
            warnings_add(&plan->warnings, e,
-                        "%s: %llu %s no importance data, which %s type demands, and %s %s: %s", out->label,
+                        "%s: %llu %s no imatrix data, which %s type demands, and %s %s: %s", out->label,
                         (unsigned long long)raised.n, raised.n == 1 ? "tensor has" : "tensors have",
                         raised.n == 1 ? "its" : "their", raised.n == 1 ? "becomes" : "become",
                         tensor_type_name(first->wanted), list_text(&raised));
@@ -98,7 +98,7 @@ static bool warn_missing(gq_plan *plan, const gq_options *options, name_list *mi
             "%s: no entry (of %llu) belongs to a tensor that is quantized; is it of another model?",
             options->imatrix, (unsigned long long)plan->inputs.n_entries);
     return missing->n == 0 ||
-           warnings_add(&plan->warnings, e, "%llu %s no importance data and %s quantized without: %s",
+           warnings_add(&plan->warnings, e, "%llu %s no imatrix data and %s quantized without: %s",
                         (unsigned long long)missing->n, missing->n == 1 ? "tensor has" : "tensors have",
                         missing->n == 1 ? "is" : "are", list_text(missing));
 }
@@ -122,8 +122,7 @@ bool importance_warn_unknown(const model_inputs *inputs, const model_source *mod
 static bool warn_unseen(gq_plan *plan, name_list *unseen, uint64_t experts, gq_error *e) {
     return experts == 0 ||
            warnings_add(&plan->warnings, e,
-                        "%llu %s no token of the importance data; all their columns count the same: "
-                        "%s",
+                        "%llu %s no token of the imatrix's text; all their columns count the same: %s",
                         (unsigned long long)experts,
                         experts == 1 ? "matrix was reached by" : "matrices were reached by",
                         list_text(unseen));
@@ -131,11 +130,10 @@ static bool warn_unseen(gq_plan *plan, name_list *unseen, uint64_t experts, gq_e
 
 static bool warn_transposed(gq_plan *plan, name_list *names, gq_error *e) {
     return names->n == 0 ||
-           warnings_add(
-               &plan->warnings, e,
-               "importance data describe columns, which are rows in a transposed tensor; they are not "
-               "used for %llu %s: %s",
-               (unsigned long long)names->n, names->n == 1 ? "tensor" : "tensors", list_text(names));
+           warnings_add(&plan->warnings, e,
+                        "an imatrix describes columns, which are rows in a transposed tensor; it is not used "
+                        "for %llu %s: %s",
+                        (unsigned long long)names->n, names->n == 1 ? "tensor" : "tensors", list_text(names));
 }
 
 /* Whether at least one output quantizes the tensor in a way that uses importance. */

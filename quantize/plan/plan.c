@@ -48,7 +48,7 @@ typedef enum member_kind { IS_FLAG, IS_POINTER, IS_COUNT, IS_SIZE, IS_LIST, IS_T
 #define MEMBERS(X) \
     X(outputs, "a target") \
     X(pure, "one type for all tensors") \
-    X(imatrix, "importance data") \
+    X(imatrix, "an imatrix") \
     X(include_weights, "weights to include") \
     X(exclude_weights, "weights to exclude") \
     X(keep_split, "a split like the input's") \
@@ -58,8 +58,8 @@ typedef enum member_kind { IS_FLAG, IS_POINTER, IS_COUNT, IS_SIZE, IS_LIST, IS_T
     X(calibration, "a calibration") \
     X(transpose, "transposing tensors") \
     X(prune_layers, "layers to leave out") \
-    X(no_mtp, "a model without prediction blocks") \
-    X(mtp_only, "prediction blocks alone") \
+    X(no_mtp, "a model without MTP layers") \
+    X(mtp_only, "MTP layers alone") \
     X(tensor_scales, "factors of tensors")
 
 #define MEMBER_ID(name, words) member_##name,
@@ -94,7 +94,7 @@ static const struct {
     CONFLICT(include_weights, exclude_weights, "name those to use or those to leave out"),
     CONFLICT(keep_split, split_max_size, "each says where shards end"),
     CONFLICT(join, part, "parts are joined when all are done"),
-    CONFLICT(imatrix, calibration, "a calibration gathers more than importance data hold; leave these out"),
+    CONFLICT(imatrix, calibration, "a calibration gathers more than an imatrix holds; leave the imatrix out"),
     CONFLICT(part, calibration,
              "a calibrated run cannot be done in parts, as each layer depends on those before it"),
     CONFLICT(join, calibration,

@@ -44,10 +44,10 @@ static bool offer_to_all(gq_plan *plan, const model_source *from, gq_error *e) {
                             "%s: nothing of it is reused, as it has no digests of its tensors", from->path);
     for (size_t o = 0; o < plan->n_outputs; o++)
         if (!offer_tensors(plan, &plan->outputs[o], from, digests, &n, e)) return false;
-    return n || warnings_add(&plan->warnings, e,
-                             "%s: nothing of it is reused, as no tensor has the same type, settings and "
-                             "importance data",
-                             from->path);
+    return n ||
+           warnings_add(&plan->warnings, e,
+                        "%s: nothing of it is reused, as no tensor has the same type, settings and imatrix",
+                        from->path);
 }
 
 bool plan_reuse(gq_plan *plan, const gq_options *options, gq_error *e) {
@@ -118,15 +118,15 @@ static bool earlier_fail_made_by(const gq_plan *plan, const plan_output *out, si
     if (!made_by) return gq_fail(why, "its %s was calibrated or transposed", name);
     if (!digest_made_by(plan, out, i)) return gq_fail(why, "its %s was not made so by a calibration", name);
     if (has && made_by == digest_of_settings(plan, out, i, &settings, false))
-        return gq_fail(why, "it was made without importance data (%s)", name);
+        return gq_fail(why, "it was made without an imatrix (%s)", name);
     for (int effort = EFFORT_FAST; effort <= EFFORT_BEST; effort++) {
         settings.effort = (codec_effort)effort;
         if (made_by == digest_of_settings(plan, out, i, &settings, has))
             return gq_fail(why, "it was made with another effort (%s)", name);
     }
     return gq_fail(why,
-                   has ? "it was made with other importance data (%s)"
-                       : "it was made with other settings, or with importance data (%s)",
+                   has ? "it was made with another imatrix (%s)"
+                       : "it was made with other settings, or with an imatrix (%s)",
                    name);
 }
 
@@ -143,7 +143,7 @@ static bool earlier_compare_digests(const gq_plan *plan, const plan_output *out,
         if (!a.made_by && a.source != b.source)
             return gq_fail(why, rounding_runs_ahead(plan)
                                     ? "it was calibrated with another text or other settings, or not at all"
-                                : plan->inputs.n_entries ? "it was made with other importance data"
+                                : plan->inputs.n_entries ? "it was made with another imatrix"
                                                          : "it was made with other settings");
     }
     return true;
@@ -161,10 +161,10 @@ static bool earlier_compare_importance(const plan_output *out, const model_sourc
     const char *text = "";
     uint64_t n = 0;
     if ((!is && !would) || earlier_is_pair(is, would)) return true;
-    if (!is) return gq_fail(why, "it was made without importance data");
+    if (!is) return gq_fail(why, "it was made without an imatrix");
     model_kv_string(is, &text, &n);
-    return gq_fail(why, "it was made with %simportance data, %.*s", would ? "other " : "",
-                   n < 256 ? (int)n : 256, text);
+    return gq_fail(why, "it was made with an%s imatrix, %.*s", would ? "other" : "", n < 256 ? (int)n : 256,
+                   text);
 }
 
 /* Looks for the pairs of the output, of a list from which it has them, in the earlier file. */

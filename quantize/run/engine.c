@@ -322,7 +322,7 @@ static void keep_or_remove(engine *g, bool bad_input, gq_error *e) {
     if (atomic_load(&g->leave_as_is)) return;
     if (g->mode == RUN_NAME) {
         gq_fail_again(
-            e, e, "%s; all files are whole and only lack their names: the same command goes on from there",
+            e, e, "%s; all files are whole and only lack their names: the same command continues from there",
             e->text);
         return;
     }
@@ -330,7 +330,7 @@ static void keep_or_remove(engine *g, bool bad_input, gq_error *e) {
     const journal *j = g->n_journals ? &g->journals[0] : NULL;
     if (!bad_input && j && output_still_there(&g->outputs) &&
         (j->resumed || g->syncer.recorded > 0 || g->kept.finished > 0)) {
-        gq_fail_again(e, e, "%s; what is done is kept in %s, and the same command goes on from there",
+        gq_fail_again(e, e, "%s; what is done is kept in %s, and the same command continues from there",
                       e->text, plan->outputs[0].shards[0].temporary);
         return;
     }

@@ -142,7 +142,7 @@ static bool reuse_proves(const reuse_reading *r, size_t output, size_t tensor, g
                gq_fail(why, "the bytes of %s are not those of %s", t->name, plan_input(plan));
     if (t->calibrated || plan_transposes(source))
         return offer->is_digested ||
-               gq_fail(why, "it has no digests, and nothing else tells whether %s is what would be written",
+               gq_fail(why, "it has no digests, and nothing else shows whether %s is what would be written",
                        t->name);
     if (offer->is_digested && offer->source != r->sources[tensor])
         return gq_fail(why, "it was made of other weights: %s of %s differs", source->stored->name,
@@ -283,10 +283,10 @@ static bool earlier_proves(const reuse_reading *r, size_t output, const earlier_
         const gq_tensor *t = &plan->outputs[output].tensors[i];
         if (!reuse_proves(r, output, i, why)) return false;
         if (is_newer && ((t->calibrated && !knows_source) || plan_transposes(&plan->sources[i])))
-            return gq_fail(why,
-                           "%s was modified after it was made, and nothing tells whether its %s is of the "
-                           "same weights",
-                           plan_input(plan), t->name);
+            return gq_fail(
+                why,
+                "%s was modified after it was made, and nothing shows whether its %s is of the same weights",
+                plan_input(plan), t->name);
     }
     return model_unchanged(&f->model, why) && model_unchanged(&plan->model, why);
 }

@@ -154,7 +154,7 @@ static bool warn_of_text(gq_plan *plan, const plan_calibration *c, gq_error *e) 
                              &plan->warnings, e))
         return false;
     if (f->held_back == 0 && !warnings_add(&plan->warnings, e,
-                                           "there is only one window, so none is held back to check the "
+                                           "there is only one window, so none is held out to check the "
                                            "calibration; take a text of %d windows or more",
                                            HELD_BACK_ONE_IN))
         return false;

@@ -30,8 +30,8 @@ const char *round_reason_text(round_reason r) {
         [ROUND_CALIBRATED] = "",
         [ROUND_UNSEEN] = "no token reached it",
         [ROUND_INDEFINITE] = "the Hessian of its inputs has no Cholesky factor",
-        [ROUND_UNCHECKED] = "few tokens reached it, none of them held back",
-        [ROUND_WORSE] = "plain encoding did better on the held-back windows",
+        [ROUND_UNCHECKED] = "few tokens reached it, none of them held out",
+        [ROUND_WORSE] = "plain encoding did better on the held-out windows",
         [ROUND_FELL_BACK] = "the model as a whole did better without calibrating its group of layers",
     };
     return texts[r];

@@ -73,10 +73,9 @@ gq_plan *calibration_plan_within(const gq_options *asked, plan_maker *make, gq_e
     }
     if (!plan_first(asked, make, false, &plan, &least, e)) return NULL;
     if (plan || !plan_first(asked, make, true, &plan, &least, e) || plan) return plan;
-    gq_fail_usage(
-        e,
-        "the least calibration takes about %.*f seconds on this machine, and %.*f are given; give more "
-        "time, or importance data in place of a calibration",
-        least < 10, least, given < 10, given);
+    gq_fail_usage(e,
+                  "the least calibration takes about %.*f seconds on this machine, and %.*f are given; give "
+                  "more time, or an imatrix in place of a calibration",
+                  least < 10, least, given < 10, given);
     return NULL;
 }

@@ -245,10 +245,11 @@ enum { TILE_ROWS = 8192, BATCH = 64 };
 bool base_scores_check(const base_file *original, const base_file *copy, gq_error *e) {
     const char *path = copy->file.path, *of = original->file.path;
     if (copy->vocabulary != original->vocabulary || copy->context != original->context)
-        return gq_fail(e,
-                       "%s: has windows of %zu tokens and a vocabulary of %zu, and %s windows of %zu and a "
-                       "vocabulary of %zu; both must be of copies of one model, run on the same text",
-                       path, copy->context, copy->vocabulary, of, original->context, original->vocabulary);
+        return gq_fail(
+            e,
+            "%s: has windows of %zu tokens and a vocabulary of %zu, and %s windows of %zu and a "
+            "vocabulary of %zu; both must be of quantized models of one base model, run on the same text",
+            path, copy->context, copy->vocabulary, of, original->context, original->vocabulary);
     size_t n = min(copy->windows, original->windows) * original->context;
     for (size_t i = 0; i < n; i++)
         if (copy->ids[i] != original->ids[i])

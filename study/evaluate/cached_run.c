@@ -77,7 +77,7 @@ static bool cached_open_states(cached_run_state *k, gq_error *e) {
         return gq_fail_memory(e, strlen(k->request->path));
     score_cache_name(&k->contents[0], s->windows, of);
     bool ok = state_cache_open(&k->states, path, of, bytes, &why) ||
-              warnings_add(k->warnings, e, "the original is run anew each time: %s", why.text);
+              warnings_add(k->warnings, e, "the base model is run anew each time: %s", why.text);
     free(path);
     return ok;
 }

@@ -92,27 +92,24 @@ bool compared_check(gq_evaluation *v, const runner *copy, gq_error *e) {
     model_facts facts = compared_facts(&copy->file);
     if (strcmp(facts.arch, v->architecture) != 0)
         return gq_fail(e,
-                       "%s: is a model of architecture %s, and %s one of %s; only copies of an original can "
-                       "be compared with it",
+                       "%s: is a model of architecture %s, and %s one of %s; only quantized models of one "
+                       "base model can be compared",
                        copy->path, facts.arch, original->path, v->architecture);
     if (vocabulary != of_copy)
-        return gq_fail(e,
-                       "%s: has %zu tokens, and %s has %zu; only copies of an original can be compared with "
-                       "it",
-                       copy->path, of_copy, original->path, vocabulary);
+        return gq_fail(
+            e, "%s: has %zu tokens, and %s has %zu; only quantized models of one base model can be compared",
+            copy->path, of_copy, original->path, vocabulary);
     const forward_sizes *a = forward_model_sizes(original->model), *b = forward_model_sizes(copy->model);
     if (a->embedded != b->embedded || a->pooling != b->pooling)
-        return gq_fail(
-            e,
-            "%s: makes its embedding otherwise than %s (pooling_type, dense heads); only copies of an "
-            "original can be compared with it",
-            copy->path, original->path);
+        return gq_fail(e,
+                       "%s: makes its embedding otherwise than %s (pooling_type, dense heads); only "
+                       "quantized models of one base model can be compared",
+                       copy->path, original->path);
     if (!same_tokens(original, copy))
-        return gq_fail(
-            e,
-            "%s: its vocabulary differs from that of %s; only copies of an original can be compared "
-            "with it",
-            copy->path, original->path);
+        return gq_fail(e,
+                       "%s: its vocabulary differs from that of %s; only quantized models of one base model "
+                       "can be compared",
+                       copy->path, original->path);
     return differing_warn(&original->file, &copy->file, &v->warnings, e);
 }
 
@@ -152,9 +149,8 @@ static bool open_base_file(gq_evaluation *v, size_t i, const char *path, gq_erro
 
 static bool open_base(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
     if (r->original || r->n_copies == 0 || r->base_out || r->logits)
-        return gq_fail_usage(e,
-                             "a base file takes the place of the original: name only the models to compare "
-                             "with it, and no file for the original's logits");
+        return gq_fail_usage(e, "a base file takes the place of the base model: name only the models to "
+                                "compare with it, and no file for the base model's logits");
     return open_base_file(v, 0, r->base, e);
 }
 
@@ -163,7 +159,7 @@ static bool check_base(const gq_evaluation *v, gq_error *e) {
     size_t vocabulary = forward_model_sizes(r->model)->vocabulary;
     return vocabulary == v->bases->vocabulary ||
            gq_fail(e,
-                   "%s: has %zu tokens, and %s is of a model with %zu; only copies of that model can be "
+                   "%s: has %zu tokens, and %s is of a model with %zu; only its quantized models can be "
                    "compared with it",
                    r->path, vocabulary, v->paths[0], v->bases->vocabulary);
 }

@@ -101,7 +101,7 @@ static bool drafter_check_facts(const drafter *d, const runner *target, gq_error
         if (strcmp(kinds[i].arch, of.arch) == 0 && model_fact_int(&of, kinds[i].width, &width) &&
             model_fact_int(&to, "embedding_length", &states) && width != states)
             return gq_fail_usage(
-                e, "%s: %s.%s is %lld, and %s has states of %lld: it is a draft of another model",
+                e, "%s: %s.%s is %lld, and %s has hidden states of %lld: it is a draft of another model",
                 d->own.path, of.arch, kinds[i].width, (long long)width, target->path, (long long)states);
     return true;
 }

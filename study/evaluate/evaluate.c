@@ -89,8 +89,8 @@ static bool evaluation_check_more(gq_evaluation *v, const gq_evaluation_request 
                 (!forward_sees_ahead(m) || (forward_fills_masks(m) && !r->prompts && !r->draft));
     if (!asks)
         return gq_fail_usage(e,
-                             "%s for models that predict the next token, in one process, and for an original "
-                             "that is a model; leave that out",
+                             "%s for models that predict the next token, in one process, and for a base "
+                             "model, not a base file; leave that out",
                              r->prompts ? "prompts are"
                              : r->draft ? "a draft is"
                                         : "questions are");
@@ -114,12 +114,11 @@ static bool evaluation_check_halves(const gq_evaluation *v, const gq_evaluation_
 static bool evaluation_check_kind(const gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
     return !forward_model_sizes(compared_reference(v)->model)->embeds ||
            !(r->base || r->base_out || r->logits || r->stride) ||
-           gq_fail_usage(
-               e,
-               "%s: is an encoder, which gives an embedding for each window and no logits: it has no "
-               "files of logits or log-probabilities, and its windows follow one another; leave that "
-               "out, and copies are compared by the cosine distance of embeddings",
-               compared_reference(v)->path);
+           gq_fail_usage(e,
+                         "%s: is an encoder, which gives an embedding for each window and no logits: it has "
+                         "no files of logits or log-probabilities, and its windows follow one another; leave "
+                         "that out, and quantized models are compared by the cosine distance of embeddings",
+                         compared_reference(v)->path);
 }
 
 /* Programs differ in what they do with a file that does not say how states are pooled. */
@@ -128,8 +127,8 @@ static bool evaluation_tell_pooling(gq_evaluation *v, gq_error *e) {
     model_facts facts = compared_facts(&first->file);
     return !forward_model_sizes(first->model)->embeds || model_fact(&facts, "pooling_type") ||
            warnings_add(&v->warnings, e,
-                        "%s has no key pooling_type: states are pooled to their mean here; convert the model "
-                        "with its modules.json, which says what it was trained with",
+                        "%s has no key pooling_type: hidden states are pooled to their mean here; convert "
+                        "the model with its modules.json, which says what it was trained with",
                         first->path);
 }
 

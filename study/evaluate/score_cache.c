@@ -121,7 +121,7 @@ typedef struct state_cache_head {
 } state_cache_head;
 
 static bool state_cache_fail(state_cache *s, gq_error *e) {
-    gq_fail(e, "cannot keep states in %s: %s", s->path, safe_file_error(errno));
+    gq_fail(e, "cannot keep hidden states in %s: %s", s->path, safe_file_error(errno));
     state_cache_close(s);
     return false;
 }

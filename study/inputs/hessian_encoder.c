@@ -34,7 +34,7 @@ static bool check_pair(const float *h, size_t columns, size_t i, size_t j, gq_er
     double own = (double)h[i * columns + i], other = (double)h[j * columns + j], most = sqrt(own * other);
     if (fabs(here) <= (1 + SLACK) * most && fabs(here - across) <= SLACK * most) return true;
     return gq_fail_usage(e,
-                         "the second moment of columns %zu and %zu is %g; it must be that of %zu and %zu, "
+                         "the Hessian of columns %zu and %zu is %g; it must be that of %zu and %zu, "
                          "%g, and no more than the root of their own, %g and %g",
                          i, j, here, j, i, across, own, other);
 }
@@ -55,7 +55,7 @@ static bool check_hessian(const float *h, size_t columns, gq_error *e) {
         float own = h[i * columns + i];
         if (!(own >= 0) || isinf(own))
             return gq_fail_usage(
-                e, "the second moment of column %zu with itself is %g; it must be 0 or more, and finite", i,
+                e, "the Hessian's diagonal at column %zu is %g; it must be 0 or more, and finite", i,
                 (double)own);
     }
     for (size_t row = 0; row < columns; row += SQUARE)
@@ -76,8 +76,8 @@ static bool encoder_factor_hessian(hessian_encoder *f, hessian_settings settings
     bool ok = cholesky_factor(m, settings, &f->factored, e);
     hessian_free(m);
     if (ok && !f->factored.n_runs)
-        return gq_fail_usage(e, "the Hessian has no Cholesky factor, however much it is damped: "
-                                "they are no mean of products");
+        return gq_fail_usage(
+            e, "the Hessian has no Cholesky factor, however much it is damped: it is no mean of products");
     return ok;
 }
 

@@ -236,8 +236,8 @@ static bool checkpoint_reserve(checkpoint *c, uint64_t bytes, gq_error *e) {
     bool is_full = fstatvfs(c->fd, &fs) == 0 && bytes > (uint64_t)fs.f_bavail * fs.f_frsize;
     return (!is_full && safe_file_reserve(c->fd, bytes)) ||
            gq_fail(e,
-                   "cannot set aside %llu bytes for %s, which is to hold the states of all tokens: %s; fewer "
-                   "tokens need less",
+                   "cannot set aside %llu bytes for %s, which is to hold the hidden states of all tokens: "
+                   "%s; fewer tokens need less",
                    (unsigned long long)bytes, c->path, strerror(is_full ? ENOSPC : errno));
 }
 

@@ -329,7 +329,7 @@ static bool sweep_pass_drafts(sweep *s, size_t i, size_t end, const sweep_calls 
 
 static bool do_drafts(sweep *s, const sweep_calls *calls, gq_error *e) {
     const sweep_plan *p = s->plan;
-    snprintf(s->what, sizeof s->what, "prediction blocks");
+    snprintf(s->what, sizeof s->what, "MTP layers");
     s->what_step = strlen(s->what);
     for (size_t i = 0, end; i < p->n_streams; i = end) {
         for (end = i + 1; end < p->n_streams && p->models[end] == p->models[i]; end++) {

@@ -193,11 +193,11 @@ TEST(a_base_has_the_place_of_the_original) {
     const char *copies[] = {path("q2.gguf")};
     gq_evaluation_request r = request_on_base(path("base"), copies, 1);
     r.original = path("model.gguf");
-    must_not_evaluate(&r, "a base file takes the place of the original");
+    must_not_evaluate(&r, "a base file takes the place of the base model");
     r.original = NULL, r.n_copies = 0;
-    must_not_evaluate(&r, "a base file takes the place of the original");
+    must_not_evaluate(&r, "a base file takes the place of the base model");
     r.n_copies = 1, r.base_out = path("again");
-    must_not_evaluate(&r, "a base file takes the place of the original");
+    must_not_evaluate(&r, "a base file takes the place of the base model");
     r = request_on_text(NULL, 0), r.base_out = path("model.gguf"), r.replace_logits = true;
     must_not_evaluate(&r, "model.gguf");
 }

@@ -131,7 +131,7 @@ TEST(comparing_takes_a_copy) {
     gq_error e;
     gq_comparison_request r = {sizeof r, .original = path("in.gguf")};
     assert_null(gq_compare(&r, &e));
-    assert_true(e.status == GQ_USAGE && strstr(e.text, "at least one copy"));
+    assert_true(e.status == GQ_USAGE && strstr(e.text, "at least one quantized model"));
 }
 
 int main(void) { return tests_run(set_up, folder_remove); }

@@ -91,7 +91,7 @@ TEST(what_is_done_is_recorded) {
     startable = 0;
     assert_false(gq_run(plan, &callbacks, &results, &e));
     startable = -1;
-    assert_non_null(strstr(e.text, "goes on from there"));
+    assert_non_null(strstr(e.text, "continues from there"));
     const char *const *warnings = gq_results_warnings(results, &n);
     assert_true(has(warnings, n, "only 1 of 4 threads"));
     gq_results_free(results), gq_plan_free(plan);

@@ -31,9 +31,9 @@ static char *planned(const char *const *words) {
 
 TEST(a_dry_run_tells_what_it_takes) {
     char *out = PLANNED("--calibrate", path("text"));
-    says(out, "calibrated on text: 1600 tokens in windows of 16, 12 of 100 windows held back to check; 3.12 "
+    says(out, "calibrated on text: 1600 tokens in windows of 16, 12 of 100 windows held out to check; 3.12 "
               "tokens per column, or more\n");
-    says(out, "\nmemory: at most "), says(out, " MiB, with the states of all tokens\n");
+    says(out, "\nmemory: at most "), says(out, " MiB, with the hidden states of all tokens\n");
     says(out, "\ndisk: 7."), says(out, " MiB beside the output until it is done\ninputs of matrices kept: ");
     says(out, " on disk, of these\nsteps: damping, sweeps, "
               "state, embedding, router, rows, random, balance, trials, validation\ntime: about ");
@@ -112,7 +112,7 @@ TEST(what_came_of_it_is_reported) {
                            "800", "--progress", "json",        "--report",   path("r.json"),
                            "-v",  NULL};
     if (run_command(words, &out, &err) != 0) fail_msg("%s", err);
-    says(out, "outputs on held-back tokens: relative error 0."), says(out, " searched  calibrated\n");
+    says(out, "outputs on held-out tokens: relative error 0."), says(out, " searched  calibrated\n");
     says(err, "calibrated on text: 800 tokens");
     const char *start = strstr(err, "{\"event\":\"start\",\"phase\":\"calibrate\""),
                *end = strstr(err, "{\"event\":\"done\",\"phase\":\"calibrate\""),
@@ -182,7 +182,7 @@ TEST(wrong_requests_are_refused) {
 TEST(little_text_is_warned_of) {
     GQUANT_SAYS(0, "are few to calibrate with: 0.03", "--dry-run", QUANTIZE, "--calibrate-ids", path("ids"));
     GQUANT_SAYS(0, "a file may be worse than without", "--dry-run", QUANTIZE, "--calibrate-ids", path("ids"));
-    GQUANT_SAYS(0, "there is only one window, so none is held back", "--dry-run", QUANTIZE, "--calibrate-ids",
+    GQUANT_SAYS(0, "there is only one window, so none is held out", "--dry-run", QUANTIZE, "--calibrate-ids",
                 path("ids"));
     if (SANITIZED) return;
     GQUANT_SAYS(0, "the widest matrices have 512 columns, of which only 256", "--dry-run", QUANTIZE,

@@ -110,7 +110,7 @@ TEST(reports_hold_all_figures) {
     assert_int_equal((int)json_need(v, "scored")->number, 126);
     const json *q2 = &models->items[1], *pair = &json_need(v, "differences")->items[0];
     assert_string_equal(json_need(q2, "path")->text, "q2.gguf");
-    assert_true(json_need(q2, "divergence")->number > 0);
+    assert_true(json_need(q2, "kld")->number > 0 && json_need(q2, "divergence")->number > 0);
     assert_true(json_need(q2, "divergence_max")->number >= json_need(q2, "divergence_99_9")->number);
     assert_string_equal(json_need(pair, "sure")->text, "certain");
     json_free(report), free(out), free(file);
@@ -144,7 +144,7 @@ TEST(a_base_stands_for_original_and_text) {
     assert_non_null(strstr(same, "100.00 %"));
     assert_non_null(strstr(plan, "16 tokens in 1 window of 16"));
     free(same), free(plan);
-    GQUANT_SAYS(2, "for an original that is a model", "evaluate", "--base", base, base, "--prompts", "3");
+    GQUANT_SAYS(2, "for a base model, not a base file", "evaluate", "--base", base, base, "--prompts", "3");
     GQUANT_SAYS(2, "expected a name that ends in", "evaluate", "--base", base, m, "--report", path("report"));
     GQUANT_SAYS(2, "that this run reads or writes", "evaluate", "--base", base, m, "--report", base);
     GQUANT_SAYS(2, "--base and --text cannot be combined", "evaluate", "--base", base, m, "--text", t);

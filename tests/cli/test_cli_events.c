@@ -167,6 +167,28 @@ TEST(test_failure) {
     free_events(events), free(line);
 }
 
+/* A log has what was printed before, the events and warnings of each run, and its status. */
+TEST(test_log_file) {
+    const char *out = in_folder(folder, "out.gguf"), *log = in_folder(folder, "log");
+    write_whole(log, "{}\n", 3);
+    free(gquant(0, (const char *const[]){"--log-file", log, "--pure", source, out, "Q4_K", NULL}));
+    free(gquant(1, (const char *const[]){"--log-file", log, source, out, "Q4_K", NULL}));
+    free(gquant(1, (const char *const[]){"--log-file", folder, source, out, "Q4_K", "--force", NULL}));
+    size_t n = 0;
+    char *text = (char *)read_whole(log, NULL);
+    json **events = calloc(4096, sizeof *events);
+    for (char *rest = text, *line; (line = strsep(&rest, "\n"));)
+        if (*line) events[n++] = json_parse(line);
+    const json *end = events[n - 1];
+    assert_true(n > 6 && !*json_text(events[0], "event", ""));
+    assert_true(is(events[1], "start", "plan") && strlen(json_text(events[1], "time", "")) == 20);
+    assert_true(count(events, "done", "quantize") == 1 && count(events, "tensor_done", "quantize") > 0);
+    assert_true(count(events, "exit", "") == 2 && json_number(end, "status", 0) == 1);
+    assert_non_null(strstr(json_text(end, "message", ""), "out.gguf"));
+    free_events(events), free(text);
+    unlink(out), unlink(log);
+}
+
 /* On standard error its lines are those that begin with a brace; any name stays one line of JSON. */
 TEST(test_standard_error) {
     static const char name[] = "odd \"\n\\ \xff \xe2\x82\xac \xf0\x9f\x98\x80.weight";

@@ -37,7 +37,7 @@ TEST(layouts_follow_the_name) {
 TEST(a_dry_run_tells_what_it_takes) {
     char *out = PRINTED(COMPUTE, path("text"), path("text"), path("b.gguf"), "--dry-run", "--tokens", "750");
     says(out, "llama, 2 layers; 736 tokens in windows of 16, 46 windows at once");
-    says(out, "memory: at most "), says(out, " MiB, with the states of all tokens\n");
+    says(out, "memory: at most "), says(out, " MiB, with the hidden states of all tokens\n");
     says(out, "disk: 1."), says(out, " MiB beside the output until it is done");
     free(out);
     assert_false(exists(path("b.gguf")));

@@ -18,7 +18,7 @@ TEST(test_adapters) {
     GQUANT(0, "-q", lora, out, "COPY");
     unlink(lora), unlink(out);
     GQUANT(0, "-q", "imatrix", "convert", matrix, out);
-    GQUANT_SAYS(1, "is importance data, not a model", out, in_folder(folder, "b.gguf"), "Q4_K_M");
+    GQUANT_SAYS(1, "is an imatrix, not a model", out, in_folder(folder, "b.gguf"), "Q4_K_M");
     unlink(out);
 }
 

@@ -38,11 +38,12 @@ static void write_dat(const char *to) {
 static const struct {
     const char *arch, *says;
     bool predicts;
-} archs[] = {{"wavtokenizer-dec", "cannot be run: it is a decoder of audio; it can be quantized", false},
-             {"eagle3",
-              "cannot be run: it is a draft, which continues another model's states; it can be quantized",
-              false},
-             {"some-new-one", "architecture 'some-new-one' cannot be run; it can be quantized", true}};
+} archs[] = {
+    {"wavtokenizer-dec", "cannot be run: it is a decoder of audio; it can be quantized", false},
+    {"eagle3",
+     "cannot be run: it is a draft, which continues another model's hidden states; it can be quantized",
+     false},
+    {"some-new-one", "architecture 'some-new-one' cannot be run; it can be quantized", true}};
 
 TEST(what_can_be_done_is_said) {
     const char *in = path("in.gguf"), *out = path("out.gguf"), *ids = path("ids");
@@ -74,7 +75,7 @@ TEST(they_are_quantized_with_importance_data) {
     for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
         write_model(archs[i].arch, in);
         GQUANT(0, "-q", "--force", in, out, "Q4_K_M");
-        GQUANT_SAYS(1, "needs importance data", "--force", in, out, "IQ2_XS");
+        GQUANT_SAYS(1, "needs an imatrix", "--force", in, out, "IQ2_XS");
         GQUANT(0, "-q", "--force", "--imatrix", dat, in, out, "IQ2_XS");
         GQUANT(0, "-q", "--force", "--imatrix", gguf, in, path("again.gguf"), "IQ2_XS");
         model_source a = open_model(out), b = open_model(path("again.gguf"));

@@ -152,7 +152,7 @@ TEST(lines_of_quantize) {
         {"gquant-quantize --override-kv general.name=str:x m.gguf o19.gguf Q4_K_M", 0, "o19.gguf: Q4_K_M"},
         {"gquant-quantize m.gguf o20.gguf COPY", 0, "no weight has changed"},
         {"gquant-quantize --dry-run m.gguf o21.gguf Q4_K_M", 0, "o21.gguf: Q4_K_M"},
-        {"gquant-quantize m.gguf o22.gguf IQ2_XS", 1, "needs importance data"},
+        {"gquant-quantize m.gguf o22.gguf IQ2_XS", 1, "needs an imatrix"},
         {"gquant-quantize m.gguf o1.gguf Q4_K_M", 0, "there already, and whole"},
         {"gquant-quantize m.gguf o1.gguf Q4_K_S", 1, "--force replaces it"},
         {"gquant-quantize m.gguf o23.gguf Q4_K_X", 2, "did you mean Q4_K_"},

@@ -106,13 +106,20 @@ TEST(what_one_option_reads_no_other_writes) {
     assert_true(n > 100);
 }
 
+static bool takes(command c, const char *option) {
+    bool found = !option;
+    for (size_t i = 0; i < n_options && option; i++)
+        found |= options[i].name && !strcmp(options[i].name, option + strlen("--")) && options[i].commands & c;
+    return found;
+}
+
 /* Bare arguments, the output among them, and what is in models and folders that they name. */
 static void try_inside(const char *read, const char *file, const char *option, const char *value) {
     for (size_t c = 0; c < ALL_COMMANDS; c++)
         for (size_t i = 0; i < n_options; i++) {
             const option_row *o = &options[i];
             if (!o->name || !(o->commands & all_commands[c]) || !option_is_written(o) || option_is_read(o) ||
-                all_commands[c] == CMD_TYPES)
+                all_commands[c] == CMD_TYPES || !takes(all_commands[c], option))
                 continue;
             line l = line_of(all_commands[c], read, o->member != offsetof(request, output));
             int first = l.n;

@@ -368,8 +368,7 @@ TEST(data_is_no_model) {
         model_add(m, "blk.0.attn_q.weight.in_sum2", GGUF_F32, (uint64_t[4]){256}, NULL);
         model_add(m, "blk.0.attn_q.weight.counts", GGUF_F32, (uint64_t[4]){1}, NULL);
         model_save(m, file);
-        GQUANT_SAYS(1, kinds[i][0] == 'i' ? "is importance data, not a model" : "is an adapter", "plan",
-                    file);
+        GQUANT_SAYS(1, kinds[i][0] == 'i' ? "is an imatrix, not a model" : "is an adapter", "plan", file);
         unlink(file);
     }
 }

@@ -161,7 +161,7 @@ TEST(quality_follows_what_was_measured) {
         assert_non_null(table);
         for (size_t k = 0; k < 3; k++) {
             bool is = k == cases[i].recommended;
-            snprintf(line, sizeof line, "](%s) | %s%s%s | %zu.00 MB | %.2f |\n", names[k], cases[i].words[k],
+            snprintf(line, sizeof line, "](%s) | %s%s%s | %zu.00\u00a0MB | %.2f |\n", names[k], cases[i].words[k],
                      is && *cases[i].words[k] ? ", " : "", is ? "**recommended**" : "", 3 - k,
                      cases[i].bits[k]);
             says(table, line);
@@ -316,12 +316,16 @@ TEST(the_importance_matrix_is_published) {
            "Q8_0"); /* without one it stays */
 }
 
-/* The prompt's form is told of chat templates that have all of its markers. */
+/* The prompt is what the model's chat template makes of a conversation. */
 TEST(prompts_are_those_of_the_chat_template) {
     static const char *const templates[][2] = {
-        {"{{'<|im_start|>' + role + content + '<|im_end|>'}}",
-         "```\n<|im_start|>system\n{system_prompt}<|im_end|>\n"},
-        {"<start_of_turn> <end_of_turn>", "{prompt}<end_of_turn>\n<start_of_turn>model\n```\n"},
+        {"{% for m in messages %}{{ '<|' + m.role + '|>\\n' + m.content + '\\n' }}{% endfor %}<|assistant|>",
+         "```\n<|system|>\n{system_prompt}\n<|user|>\n{prompt}\n<|assistant|>\n{answer}\n<|user|>\n{next_"
+         "prompt}\n"
+         "<|assistant|>\n```\n"},
+        {"{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}{{ messages[0].content "
+         "}}",
+         "```\n{prompt}\n```\n"},
         {"{{something else}}", "## Prompt format\n\nThe chat template in each file makes the prompt"}};
     for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {
         char set[200];

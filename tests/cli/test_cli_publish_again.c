@@ -156,9 +156,9 @@ TEST(refusals_say_why) {
     const struct {
         const char *first[2], *then[2], *expected;
     } cases[] = {
-        {{NULL}, {"--imatrix", path("one.dat")}, "it was made without importance data"},
-        {{"--imatrix", path("one.dat")}, {NULL}, "it was made with importance data, one.dat"},
-        {{"--imatrix", path("one.dat")}, {"--imatrix", path("two.dat")}, "other importance data, one.dat"},
+        {{NULL}, {"--imatrix", path("one.dat")}, "it was made without an imatrix"},
+        {{"--imatrix", path("one.dat")}, {NULL}, "it was made with an imatrix, one.dat"},
+        {{"--imatrix", path("one.dat")}, {"--imatrix", path("two.dat")}, "another imatrix, one.dat"},
         {{"--effort", "fast"}, {NULL}, "it was made with another effort"},
         {{"--no-digests"}, {NULL}, "it has no digests"},
         {{NULL}, {"--no-digests"}, "it has digests"},
@@ -179,8 +179,8 @@ TEST(refusals_say_why) {
     GQUANT(0, "-q", "publish", path("in.gguf"), "--out-dir", path("why"), "Q4_K_M", "--imatrix",
            path("one.dat"));
     copy_file("two.dat", "one.dat");
-    GQUANT_SAYS(1, "it was made with other importance data;", "publish", path("in.gguf"), "--out-dir",
-                path("why"), "Q4_K_M", "--imatrix", path("one.dat"));
+    GQUANT_SAYS(1, "it was made with another imatrix;", "publish", path("in.gguf"), "--out-dir", path("why"),
+                "Q4_K_M", "--imatrix", path("one.dat"));
 }
 
 /* How many files a folder has. */

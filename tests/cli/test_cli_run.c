@@ -39,7 +39,7 @@ static bool quantize_as(const mix_filetype *f, bool importance) {
         check_output(out, plan);
         json_free(plan);
         unlink(out);
-    } else if (importance || !strstr(err, "needs importance data")) {
+    } else if (importance || !strstr(err, "needs an imatrix")) {
         fail_msg("%s: exit status %d: %s", f->name, status, err);
     }
     free(err);
@@ -49,7 +49,7 @@ static bool quantize_as(const mix_filetype *f, bool importance) {
 TEST(test_every_file_type) {
     for (size_t i = 0; i < mix_n_filetypes; i += SANITIZED ? 3 : 1) {
         const mix_filetype *f = &mix_filetypes[i];
-        assert_int_equal(quantize_as(f, false), strcmp(f->summary, "needs importance data") != 0);
+        assert_int_equal(quantize_as(f, false), strcmp(f->summary, "needs an imatrix") != 0);
         assert_true(quantize_as(f, true));
     }
     assert_int_equal(count_files(folder), 2);

@@ -89,7 +89,7 @@ void same_outputs(const char *where) {
  * its place in a batch; the size of a batch follows from the threads, and a larger batch may meet another
  * site's value first. */
 static size_t fixed_text(const char *text) {
-    const char *site = strstr(text, "what flows into "), *place = strstr(text, " is not finite: feature ");
+    const char *site = strstr(text, "the input of "), *place = strstr(text, " is not finite: feature ");
     return site && place > site ? (size_t)(site - text) : strlen(text);
 }
 

@@ -255,7 +255,7 @@ TEST(what_is_written_is_not_written_again) {
 TEST(it_is_announced) {
     char *own = temporary_folder(), *says;
     assert_int_equal(run_with_fault(&jobs[0], own, "rename:2:5", &says), 1);
-    if (!strstr(says, "the same command goes on from there")) fail_msg("%s", says);
+    if (!strstr(says, "the same command continues from there")) fail_msg("%s", says);
     free(says);
     GQUANT_SAYS(0, "gets its name now", "--dry-run", "--keep-split", "--out-dir", own,
                 path("in-00001-of-00003.gguf"), "Q4_0");
@@ -432,7 +432,7 @@ TEST(a_damaged_journal_of_whole_files) {
     write_whole(journal, bytes, n), free(bytes);
     assert_int_equal(run_job(j, own, &says), 1);
     if (!strstr(says, "lacks chunk") || !strstr(says, "to start afresh remove") ||
-        strstr(says, "goes on from"))
+        strstr(says, "continues from"))
         fail_msg("%s", says);
     free(says);
     assert_int_equal(unlink(in_folder(own, ".in-Q4_0.gguf.gquant-names")), 0);

@@ -327,7 +327,7 @@ TEST(what_was_finished_is_told) {
     assert_false(exists(path(".told.out.gquant-states")));
     e = stop_at(&r, 9);
     assert_int_equal(e.status, GQ_INTERRUPTED);
-    assert_non_null(strstr(e.text, "the same command goes on from there"));
+    assert_non_null(strstr(e.text, "the same command continues from there"));
     assert_true(warns(&r, "will be continued"));
     gq_importance_plan *p = planned(&r);
     assert_int_equal(gq_importance_summary(p)->layers_finished, 1);

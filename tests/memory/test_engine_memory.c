@@ -49,7 +49,7 @@ static size_t clear_hidden(void) {
 /* Nothing is under the output's name, and nothing hidden that was not told of. */
 static void check_failure(long at, const gq_error *e) {
     if (!strstr(e->text, "memory")) fail_msg("allocation %ld: '%s'", at, e->text);
-    if (count_files(folder) > 2 && !strstr(e->text, "goes on from there"))
+    if (count_files(folder) > 2 && !strstr(e->text, "continues from there"))
         fail_msg("allocation %ld left files: %s", at, e->text);
     assert_int_equal(clear_hidden(), 2);
 }

@@ -219,9 +219,9 @@ TEST(moments_that_are_none) {
         float here, across;
         const char *says;
     } bad[] = {
-        {5, 5, -1, -1, "column 5 with itself is -1"},
-        {5, 5, NAN, NAN, "column 5 with itself is nan"},
-        {767, 767, INFINITY, INFINITY, "column 767 with itself is inf"},
+        {5, 5, -1, -1, "column 5 is -1"},
+        {5, 5, NAN, NAN, "column 5 is nan"},
+        {767, 767, INFINITY, INFINITY, "column 767 is inf"},
         {700, 3, NAN, NAN, "columns 700 and 3 is nan"},
         {700, 3, 0.001f, NAN, "of 3 and 700, nan"},
         {700, 3, 0.5f, -0.5f, "0.5; it must be that of 3 and 700, -0.5"},

@@ -78,9 +78,10 @@ TEST(a_plan_finds_them) {
         assert_holds(plan, "blk.0.attn_k.weight", "Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q4_K Q5_K Q6_K ");
         assert_holds(plan, "blk.0.ffn_up.weight", "Q5_0 Q5_1 Q8_0 Q5_K Q6_K MXFP4 ");
         assert_holds(plan, "blk.0.ffn_down.weight", "");
-        assert_true(warned(plan, "on a lattice of few bits: 3 tensors (first blk.0.attn_k.weight)"));
+        assert_true(
+            warned(plan, "on a quantization grid of few bits: 3 tensors (first blk.0.attn_k.weight)"));
         assert_true(warned(plan, "; Q5_0, Q5_1 and Q8_0 keep them as they are"));
-        assert_true(warned(plan, "Q4_0: 1 tensor on a lattice gets a type that does not hold it, first "
+        assert_true(warned(plan, "Q4_0: 1 tensor on a quantization grid gets a type that does not hold it, first "
                                  "blk.0.ffn_up.weight as Q4_0; as Q5_0, Q5_1 and Q8_0 nothing"));
         gq_plan_free(plan);
         out.filetype = "F16";
@@ -167,7 +168,7 @@ TEST(a_survey_says_so_once) {
     if (!s) fail_msg("%s", e.text);
     const char *const *warnings = gq_survey_warnings(s, &n);
     for (size_t i = 0; i < n; i++)
-        found += strstr(warnings[i], "on a lattice of few bits: 3 tensors") != NULL;
+        found += strstr(warnings[i], "on a quantization grid of few bits: 3 tensors") != NULL;
     assert_int_equal(found, 1);
     gq_survey_free(s);
 }

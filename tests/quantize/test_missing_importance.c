@@ -120,7 +120,7 @@ TEST(a_plan_fails_or_raises) {
     gq_error e;
     assert_null(gq_plan_new(&o, &e));
     assert_int_equal(e.remedy, GQ_REMEDY_OTHER_TYPE);
-    assert_non_null(strstr(e.text, "blk.1.ffn_gate.weight: Q2_K in a Q2_K_S file needs importance data"));
+    assert_non_null(strstr(e.text, "blk.1.ffn_gate.weight: Q2_K in a Q2_K_S file needs an imatrix"));
     assert_null(strstr(e.text, "--")); /* the library does not know how it is asked */
     o.missing_importance = "q4_k";
     gq_plan *plan = plan_for(o, NULL);
@@ -129,11 +129,11 @@ TEST(a_plan_fails_or_raises) {
     for (size_t i = 0; i < n; i++) {
         bool raised = strncmp(t[i].name, "blk.1.", 6) == 0;
         if (!strncmp(t[i].name, "blk.", 4)) assert_int_equal(t[i].to, raised ? GGUF_Q4_K : GGUF_Q2_K);
-        assert_int_equal(strcmp(t[i].why, "raised from Q2_K: no importance data") == 0, raised);
+        assert_int_equal(strcmp(t[i].why, "raised from Q2_K: no imatrix data") == 0, raised);
         assert_int_equal(t[i].wanted, t[i].to);
     }
     assert_true(warned(plan,
-                       "Q2_K_S: 2 tensors have no importance data, which their type demands, and become "
+                       "Q2_K_S: 2 tensors have no imatrix data, which their type demands, and become "
                        "Q4_K: blk.1.ffn_gate.weight, blk.1.ffn_up.weight"));
     gq_plan_free(plan);
     /* Without any data it is another mistake. */
@@ -147,7 +147,7 @@ TEST(a_plan_fails_or_raises) {
 TEST(the_command_names_the_option) {
     const char *in = path("in.gguf"), *out = path("out.gguf"), *matrix = path("imatrix.dat");
     GQUANT_SAYS(1, "--missing-importance TYPE", "--imatrix", matrix, in, out, "Q2_K_S");
-    GQUANT_SAYS(0, "2 tensors have no importance data", "--imatrix", matrix, "--missing-importance", "Q3_K",
+    GQUANT_SAYS(0, "2 tensors have no imatrix data", "--imatrix", matrix, "--missing-importance", "Q3_K",
                 in, out, "Q2_K_S");
     GQUANT_SAYS(1, "--force replaces it", "--imatrix", matrix, in, out, "Q4_0");
     GQUANT_SAYS(1, "--allow-requantize", out, path("again.gguf"), "Q4_0");

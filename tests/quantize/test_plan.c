@@ -78,7 +78,7 @@ TEST(types_that_cannot_be) {
         {GGUF_IQ2_XS, "Q4_K_S", "already quantized", false, GQ_FAILED},
         {GGUF_I32, "Q4_K_S", "cannot decode", false, GQ_FAILED},
         {GGUF_F16, "Q4_K_Q", "did you mean", false, GQ_USAGE},
-        {GGUF_F16, "Q2_K_S", "needs importance data", false, GQ_FAILED},
+        {GGUF_F16, "Q2_K_S", "needs an imatrix", false, GQ_FAILED},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         model *m = model_new("llama", 1);

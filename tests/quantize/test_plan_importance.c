@@ -24,7 +24,7 @@ TEST(importance_is_matched) {
         assert_int_equal(isnan(gq_loss_weighted(&losses[i])) != 0, !entry);
     }
     assert_int_equal(gq_plan_summary(plan, 0)->n_without_importance, 2 + 2 * 5);
-    assert_true(warned(plan, "10 tensors have no importance data") && warned(plan, "blk.0.attn_k.weight"));
+    assert_true(warned(plan, "10 tensors have no imatrix data") && warned(plan, "blk.0.attn_k.weight"));
     assert_false(warned(plan, "token_embd.weight") || warned(plan, " output.weight")); /* as they should */
     gq_results_free(results), gq_plan_free(plan);
     /* Another model's matrix, and one that is filtered away. */

@@ -16,7 +16,7 @@ TEST(interrupted_runs_go_on) {
     gq_error e;
     stopper first = {.after = 5}, second = {.after = 20}, last = {.after = 0};
     assert_int_equal(run_some(&o, &first, &e), GQ_INTERRUPTED);
-    assert_non_null(strstr(e.text, "goes on from there"));
+    assert_non_null(strstr(e.text, "continues from there"));
     assert_false(exists(out.path));
     assert_true(announced(&o, "will be continued"));
     assert_int_equal(run_some(&o, &second, &e), GQ_INTERRUPTED);

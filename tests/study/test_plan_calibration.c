@@ -103,16 +103,16 @@ TEST(too_little_text_is_said) {
     gq_plan *plan = plan_with(&c, "model.gguf", "Q4_K_M"); /* 2.5 tokens per column of ffn_down */
     assert_true(warned(plan, "are few to calibrate with: 2.5"));
     assert_false(warned(plan, "worse than without"));
-    assert_false(warned(plan, "not held back"));
+    assert_false(warned(plan, "not held out"));
     gq_plan_free(plan);
     c.text.tokens = 64;
     plan = plan_with(&c, "model.gguf", "Q4_K_M");
     assert_int_equal(gq_plan_calibration(plan)->held_back, 1);
-    assert_false(warned(plan, "not held back"));
+    assert_false(warned(plan, "not held out"));
     gq_plan_free(plan);
     c.text.tokens = 16;
     plan = plan_with(&c, "model.gguf", "Q4_K_M");
-    assert_true(warned(plan, "there is only one window, so none is held back"));
+    assert_true(warned(plan, "there is only one window, so none is held out"));
     gq_plan_free(plan);
     c.text.tokens = 0, c.text.context = 80;
     plan = plan_with(&c, "model.gguf", "Q4_K_M");
@@ -303,7 +303,7 @@ TEST(what_cannot_be_is_refused) {
     gq_calibration c = calibration(), good = c;
     gq_options o = options_for(path("model.gguf"), &out), plain = o;
     o.calibration = &c;
-    o.imatrix = "x", must_refuse(&o, GQ_USAGE, "leave these out");
+    o.imatrix = "x", must_refuse(&o, GQ_USAGE, "leave the imatrix out");
     o.imatrix = NULL, o.join = true, must_refuse(&o, GQ_USAGE, "in parts");
     o.join = false, o.part = 1, o.parts = 2, must_refuse(&o, GQ_USAGE, "in parts");
     o = plain, o.calibration = &c;

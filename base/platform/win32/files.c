@@ -36,11 +36,11 @@ static int open_wide(const wchar_t *path, int flags) {
         [O_RDONLY] = GENERIC_READ, [O_WRONLY] = GENERIC_WRITE, [O_RDWR] = GENERIC_READ | GENERIC_WRITE};
     DWORD attributes = FILE_ATTRIBUTE_NORMAL | (flags & O_DIRECTORY ? FILE_FLAG_BACKUP_SEMANTICS : 0) |
                        (flags & O_NOFOLLOW ? FILE_FLAG_OPEN_REPARSE_POINT : 0);
-    DWORD how = flags & O_CREAT ? CREATE_NEW : OPEN_EXISTING; /* nobody asks for one without O_EXCL */
+    DWORD how = !(flags & O_CREAT) ? OPEN_EXISTING : flags & O_EXCL ? CREATE_NEW : OPEN_ALWAYS;
     HANDLE h = CreateFileW(path, rights[flags & O_ACCMODE], WIDE_SHARED, NULL, how, attributes, NULL);
     if (h == INVALID_HANDLE_VALUE) return wide_fail();
     file_kind found = flags & O_NOFOLLOW ? file_kind_of(h) : FILE_IS_PLAIN;
-    int fd = found ? -1 : _open_osfhandle((intptr_t)h, (flags & O_ACCMODE) | O_BINARY | O_NOINHERIT);
+    int fd = found ? -1 : _open_osfhandle((intptr_t)h, (flags & (O_ACCMODE | O_APPEND)) | O_BINARY | O_NOINHERIT);
     if (fd < 0) CloseHandle(h);
     if (found == FILE_IS_ELSEWHERE) return open_wide(path, flags & ~(O_NOFOLLOW | O_CREAT));
     if (found == FILE_IS_LINK) errno = ELOOP;

@@ -28,7 +28,7 @@ void rope_read_sections(rope_numbers *n, key_reader *r, rope_sections kind) {
         key_fail(r, l.name, "has %llu values, expected an array of 4", (unsigned long long)count);
     for (size_t i = 0; i < 4 && i < count; i++)
         sum += n->sections[i] = key_number_at(r, &l, i, 0, 0, MODEL_MOST);
-    if (r->ok && sum == 0) key_fail(r, l.name, "has only zeros, expected the pairs of each section");
+    if (r->ok && sum == 0) key_fail(r, l.name, "has only zeros, expected how many pairs each section has");
     n->kind = kind;
 }
 

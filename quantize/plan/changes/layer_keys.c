@@ -292,12 +292,12 @@ static bool warn_periods(gq_plan *plan, const architecture *a, gq_error *e) {
         if (r->list || !period_of(plan, r, &period)) continue;
         size_t i = layer_changed(plan, r, period);
         if (i == SIZE_MAX) continue;
-        if (!warnings_add(
-                &plan->warnings, e,
-                "layers to prune: architecture '%s' tells by a layer's number whether it is one of "
-                "every %llu that %s, and layer %llu becomes layer %zu; prune so that the others keep "
-                "their place, or the outputs cannot be loaded or compute something else",
-                a->name, (unsigned long long)period, r->what, (unsigned long long)plan->layers.kept[i], i))
+        if (!warnings_add(&plan->warnings, e,
+                          "layers to prune: architecture '%s' decides by a layer's number whether it is one "
+                          "of every %llu that %s, and layer %llu becomes layer %zu; prune so that the others "
+                          "keep their place, or the outputs cannot be loaded or compute something else",
+                          a->name, (unsigned long long)period, r->what,
+                          (unsigned long long)plan->layers.kept[i], i))
             return false;
     }
     return true;
@@ -311,7 +311,7 @@ static bool warn_number(gq_plan *plan, const architecture *a, gq_error *e) {
         if (most && (before >= least && before <= most) == (n >= least && n <= most)) continue;
         if (of->unless && model_fact(&plan->facts, of->unless)) continue;
         if (!warnings_add(&plan->warnings, e,
-                          "layers to prune: architecture '%s' tells %s by the number of layers, which "
+                          "layers to prune: architecture '%s' decides %s by the number of layers, which "
                           "becomes %llu instead of %llu: the outputs compute something else",
                           a->name, numbered[of->what], (unsigned long long)n, (unsigned long long)before))
             return false;

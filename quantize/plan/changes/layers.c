@@ -90,7 +90,7 @@ static bool layers_keep(plan_layers *layers, const char *list, draft_blocks with
                 all[kept++] = all[i];
         if (kept == 0 && n > 0)
             ok = list ? gq_fail_usage(e, "pruning %s would leave no layer of the model", list)
-                      : gq_fail_usage(e, "%s: all its layers are prediction blocks, and none would be left",
+                      : gq_fail_usage(e, "%s: all its layers are MTP layers, and none would be left",
                                       model->path);
         if (ok && (kept < n || without.n)) {
             layers->kept = all, layers->n = kept;
@@ -125,8 +125,7 @@ bool plan_layers_drafts_only(plan_layers *layers, const model_source *model, gq_
     return blocks.n > 0 ||
            gq_fail_usage(
                e,
-               "%s: has no prediction block (MTP) that could be written alone: its metadata have no "
-               "nextn_predict_layers",
+               "%s: has no MTP layer that could be written alone: its metadata have no nextn_predict_layers",
                model->path);
 }
 

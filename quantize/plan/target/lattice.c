@@ -175,8 +175,8 @@ static bool warn_output(gq_plan *plan, const plan_output *out, uint64_t common, 
     if (n == 0) return true;
     types_list(types, sizeof types, common ? common : plan->sources[first].lattice);
     return warnings_add(&plan->warnings, e,
-                        "%s: %zu tensor%s on a lattice %s a type that does not hold it, first %s as %s; as "
-                        "%s nothing would be lost",
+                        "%s: %zu tensor%s on a quantization grid %s a type that does not hold it, first %s "
+                        "as %s; as %s nothing would be lost",
                         out->label, n, plural_suffix(n), n == 1 ? "gets" : "get", plan->sources[first].name,
                         tensor_type_name(out->tensors[first].to), types);
 }
@@ -190,8 +190,8 @@ bool plan_warn_lattices(gq_plan *plan, gq_error *e) {
     if (n == 0) return true;
     types_list(types, sizeof types, common ? common : plan->sources[first].lattice);
     if (!warnings_add(&plan->warnings, e,
-                      "on a lattice of few bits: %zu tensor%s (first %s), as after training for few bits; "
-                      "%s keep %s as %s%s",
+                      "on a quantization grid of few bits: %zu tensor%s (first %s), as after training for "
+                      "few bits; %s keep %s as %s%s",
                       n, plural_suffix(n), plan->sources[first].name, types,
                       common ? n == 1 ? "it" : "them" : "that one", n == 1 || !common ? "it is" : "they are",
                       rounding_runs_ahead(plan) ? "; where a type does, calibration leaves them alone" : ""))
