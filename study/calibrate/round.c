@@ -4,7 +4,7 @@
  * for them. All are multiplied with the held-back tokens and compared with the base model's output
  * (study/inputs/output.h). Which did best is known only behind the last row, for the matrix as a whole. So the
  * last way's blocks are written meanwhile; if another one did better, or if these blocks decode to values
- * that are not finite, all rows are read again and written that way. Where the Hessians are of no use (no
+ * that are not finite, all rows are read again and written that way. Where the Hessian is of no use (no
  * token, no Cholesky factor, few tokens and none held back), search is used from the start. Rows are shared out to
  * threads in fixed groups, so the bytes do not depend on the threads.
  *
