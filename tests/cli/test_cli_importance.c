@@ -40,7 +40,7 @@ TEST(a_whole_output_is_left) {
     size_t n;
     uint8_t *made = read_whole(path("whole.gguf"), &n);
     GQUANT_SAYS(0, "whole.gguf: there already, and whole", COMPUTE, path("text"), path("whole.gguf"));
-    GQUANT_SAYS(1, "is there already", COMPUTE, path("short"), path("text"), path("whole.gguf"));
+    GQUANT_SAYS(1, "is there already", COMPUTE, path("text"), path("text"), path("whole.gguf"));
     GQUANT_SAYS(1, "is there already", "imatrix", "compute", "--context", "24", path("model.gguf"),
                 path("text"), path("whole.gguf"));
     made[n / 2] ^= 1;
