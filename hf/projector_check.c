@@ -234,7 +234,7 @@ static bool config_says(const hf_build *b, const char *part, const char *const *
 /* The feed-forward part is as wide as the config says. */
 static bool feeds_check(const hf_build *b, const char *prefix, const char *part, uint32_t length,
                         gq_error *e) {
-    static const char *const names[] = {"intermediate_size", "vt_intermediate_size", "encoder_ffn_dim", NULL};
+    static const char *const names[] = {"vt_intermediate_size", "intermediate_size", "encoder_ffn_dim", NULL};
     return !config_says(b, part, names, length) ||
            widths_check(b, prefix, feeds, sizeof feeds / sizeof *feeds, "a feed-forward length", length, e);
 }
