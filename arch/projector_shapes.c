@@ -109,7 +109,7 @@ const arch_tensor_size arch_projector_shapes[] = {
     {"a.blk.#.per_dim_scale", "h"},
     {"a.blk.#.pos_bias_u", "h n"},
     {"a.blk.#.pos_bias_v", "h n"},
-    {"a.blk.#.attn_rel_pos_emb", "h ?"},
+    {"a.blk.#.attn_rel_pos_emb", "h 2I+1"},
     /* before and behind them */
     {"a.conv1d.1", "3 ? d +"},
     {"a.conv1d.2", "3 d d +"},

@@ -283,6 +283,7 @@ const arch_projector arch_projectors_more[] = {
                 .left_out = NAMES("vision_model.head")}},
     {.classes = NAMES("StepVLForConditionalGeneration", "Step3p7ForConditionalGeneration"),
      .shapes = SHAPES({"mm.0", "3 3 D X"}, {"mm.1", "3 3 X Y"}, {"mm.model.fc", "Y T"}),
+     .letters = LETTERS({"vision.heads", 'N', 1}),
      .vision = "vision_config",
      .vision_missing = "{\"mlp_ratio\": 5.833333333333333}",
      .pre_missing = "{\"image_mean\": [0.48145466, 0.4578275, 0.40821073],"

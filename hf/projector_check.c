@@ -628,7 +628,8 @@ bool hf_projector_check(const hf_build *b, const arch_projector *row, const hf_m
                   ".vision.projection_dim", row->vision},
                  {"a.blk.", ".audio.block_count", ".audio.embedding_length", ".audio.feed_forward_length",
                   ".audio.projection_dim", row->audio},
-                 {"v.sam.blk.", ".vision.sam.block_count", ".vision.sam.embedding_length", NULL, NULL, NULL}};
+                 {"v.sam.blk.", ".vision.sam.block_count", ".vision.sam.embedding_length", NULL, NULL, NULL},
+                 {"mm.a.local_blk.", ".audio.local_block_count", NULL, NULL, NULL, NULL}};
     if (b->n > TENSORS_MOST) /* each is compared with all others */
         return hf_config_fail(b->config, e, "%zu tensors of the projector, expected at most %d", b->n,
                               TENSORS_MOST);
@@ -640,7 +641,7 @@ bool hf_projector_check(const hf_build *b, const arch_projector *row, const hf_m
         if (n > BLOCKS_MOST)
             return hf_config_fail(b->config, e, "%u layers, expected at most %d", n, BLOCKS_MOST);
         if (!blocks_check(b, row, parts[k].blocks, n, e) ||
-            (n &&
+            (n && parts[k].width &&
              !widths_check(b, parts[k].blocks, widths, sizeof widths / sizeof *widths, "states", width, e)) ||
             !feeds_check(b, parts[k].blocks, parts[k].part, pair_number(p, parts[k].feeds), e))
             return false;

@@ -13,13 +13,14 @@
 #include "hf/sources/sources.h"
 #include "hf/tensors/tensors.h"
 
-enum { LETTERS = 128, WORD_BYTES = 16 };
+enum { LETTERS = 128, WORD_BYTES = 16, SIDE_MOST = 4096 };
 
 /* What letters stand for. */
 typedef struct shape_values {
     uint64_t value[LETTERS];        /* 0: not known yet */
     const hf_tensor *from[LETTERS]; /* whose size it is; NULL: the config's */
     uint64_t kv_heads;              /* of the vision encoder, by the config; 0: not known */
+    uint64_t merged;                /* patches that are joined to one, 0: not known */
     bool has_class;                 /* there is a class embedding, which has a position as well */
 } shape_values;
 
@@ -84,7 +85,8 @@ static bool word_fits(shape_values *v, const char *word, uint64_t n, const hf_te
     if (!is_letter(word[1])) return false;
     uint64_t of = letter_value(v, word[1]);
     if (of == 0) return true;
-    if (n % of == 0 && (*word == '*' || is_square(n / of))) return true;
+    if (n % of == 0 && (*word == '*' || n == of || (v->merged ? n / of == v->merged : is_square(n / of))))
+        return true;
     *expected = of;
     return false;
 }
@@ -268,6 +270,8 @@ bool hf_projector_check_shapes(const hf_build *b, const arch_projector *row, con
     v.value['y'] = v.value['d'] * pair_number(p, ".audio.projector.stack_factor");
     uint32_t rate = pair_number(p, ".audio.projector.downsample_rate");
     if (rate) v.value['V'] = pair_number(p, ".audio.projector.window_size") / rate;
+    uint64_t side = pair_number(p, ".vision.spatial_merge_size");
+    v.merged = side < SIDE_MOST ? side * side : 0;
     v.has_class = hf_build_find(b, "v.class_embd");
     for (const arch_letter *l = row->letters; l && l->names; l++) {
         uint32_t n;
