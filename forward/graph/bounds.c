@@ -14,7 +14,8 @@ static const bounds_row bounds_rows[] = {
     {"block_count", 1, INT32_MAX, true},
     {"context_length", 1, INT32_MAX, true},
     {"embedding_length", 1, INT32_MAX, true},
-    {"altup.num_inputs", 4, 4, true}, /* as many as llama.cpp has room for */
+    {"n_deepstack_layers", 0, 64, true}, /* published models have 3 */
+    {"altup.num_inputs", 4, 4, true},    /* as many as llama.cpp has room for */
     {"altup.active_idx", 0, 3, true},
     {"expert_gating_func", 0, 4, true},
     {"pooling_type", 0, 4, true},
@@ -46,8 +47,7 @@ static const bounds_row bounds_rows[] = {
 };
 
 /* Numbers of layers, of which there are no more than all. */
-static const char *const layer_counts[] = {"leading_dense_block_count", "n_deepstack_layers",
-                                           "attention.shared_kv_layers"};
+static const char *const layer_counts[] = {"leading_dense_block_count", "attention.shared_kv_layers"};
 
 bool bounds_check(const model_facts *facts, const char *file, gq_error *e) {
     key_reader r = {.facts = *facts, .file = file, .e = e, .ok = true};
