@@ -9,14 +9,22 @@
 
 /* The size of a tensor: a word for each of its dimensions, as GGUF has them, inputs first; further ones are 1. A word is a
  * number; a letter, which stands for one width in all tensors of a projector; a sum of letters with factors ("Q+2K"); "*D",
- * a multiple of D; "^D", D times a square; "@", a square or one more; "?", anything; "~", whatever follows. A "+" behind
- * them: it has a bias. "|" stands between two sizes, either of which is right. */
+ * a multiple of D; "^D", D times a square; "@", a square, or one more where there is a class embedding; "?", anything; "~",
+ * whatever follows. Letters without a sign between them are multiplied. A "+" behind them: it has a bias. "|" stands between
+ * two sizes, either of which is right. */
 typedef struct arch_tensor_size {
     const char *tensor; /* its name, '#' for a number; without .weight; NULL ends a list */
     const char *dims;
 } arch_tensor_size;
 /* Of all projectors. */
 extern const arch_tensor_size arch_projector_shapes[];
+
+/* What the config says of a letter: the value of one of these items, divided. */
+typedef struct arch_letter {
+    const char *names; /* NULL ends a list */
+    char letter;
+    unsigned divisor;
+} arch_letter;
 
 /* Members that a row does not name are absent or empty. Lists end with NULL. */
 typedef struct arch_projector {
@@ -47,6 +55,7 @@ typedef struct arch_projector {
      * in one size. */
     const char *const *in_some, *const *grow;
     const arch_tensor_size *shapes; /* sizes, before those of all projectors */
+    const arch_letter *letters;     /* letters of sizes that the config gives a value; NULL: none */
     /* Such folders are refused: a sentence that says why, and what to do; NULL: they are read. */
     const char *refused;
     arch_folder folder;
@@ -55,6 +64,11 @@ typedef struct arch_projector {
 #define SHAPES(...) \
     (const arch_tensor_size[]) { \
         __VA_ARGS__, { NULL, NULL } \
+    }
+
+#define LETTERS(...) \
+    (const arch_letter[]) { \
+        __VA_ARGS__, { NULL, 0, 0 } \
     }
 
 /* Row i; NULL behind the last. Rows are static. */

@@ -42,6 +42,10 @@ extern const arch_rule qwen2_rules[], qwen3_rules[];
         p "ffn_norm", w " +" \
     }
 
+/* Patches by a convolution, or a matrix, with a bias. */
+#define PATCHES_WITH_BIAS \
+    { "v.patch_embd", "? D|? ? 3 D +" }
+
 /* What many rows have: the kind, which readers choose their code by, and the norms' epsilon. */
 #define KIND(k) ITEM_NAMES(".projector_type", KV_TEXT, k)
 #define KIND_OF(part, k) ITEM_NAMES("." part ".projector_type", KV_TEXT, k)
@@ -98,6 +102,8 @@ extern const arch_rule qwen2_rules[], qwen3_rules[];
         RULE("audio_tower.conv2d3", "a.conv2d.3"), RULE("audio_tower.conv_out", "a.conv_out"), \
         RULE("audio_tower.proj1", "mm.a.mlp.1"), RULE("audio_tower.proj2", "mm.a.mlp.2"), \
         WHISPER("audio_tower.")
+/* Frequencies are halved by each of its convolutions. */
+#define QWEN3_AUDIO_LETTERS LETTERS({"audio.num_mel_bins", 'B', 8})
 #define QWEN3_AUDIO_F16 "a.conv2d.1.weight", "a.conv2d.2.weight", "a.conv2d.3.weight", "a.conv_out.weight"
 
 /* A layer that asks what is seen or heard (Q-Former), whose source tensors are under p. */

@@ -340,6 +340,7 @@ static const arch_item mimo_pairs[] = {
 static const arch_rule mimo_rules[] = {
     VISION_LAYER("visual.blocks.#.", "attn.qkv", "attn_qkv"),
     VISION_LAYER("visual.blocks.#.", "attn.sinks", "attn_sinks"),
+    RULE("visual.merger.ln_q.bias", "v.post_ln.bias"),
     RULE("speech_embeddings.*", "mm.a.code_embd", STEP_STACK),
     QKV_RULES(MIMO_LOCAL, "self_attn.", "_proj", "attn_"),
     MIMO_LOCAL("self_attn.o_proj", "attn_out"),
@@ -358,14 +359,16 @@ static const arch_rule mimo_rules[] = {
 };
 
 /* Positions of rows and of columns. */
-#define GEMMA4_SHAPES \
-    SHAPES({"v.position_embd", "D ? 2"}, {"a.conv1d.0", "3 3 1 u"}, {"a.conv1d.1", "3 3 u w"}, \
-           {"a.conv1d.0.norm", "u"}, {"a.conv1d.1.norm", "w"}, {"a.pre_encode.out", "d v"}, \
-           {"mm.a.input_projection", "v t"})
+#define GEMMA4_SHAPES(...) \
+    SHAPES({"v.position_embd", "D V 2"}, {"a.conv1d.0", "3 3 1 4u"}, {"a.conv1d.1", "3 3 4u w"}, \
+           {"a.conv1d.0.norm", "4u"}, {"a.conv1d.1.norm", "w"}, {"a.pre_encode.out", "d v +"}, \
+           {"mm.a.input_projection", "v t"}, __VA_ARGS__), \
+        .letters = LETTERS({"vision.position_embedding_size|vision.mm_posemb_size", 'V', 1}, \
+                           {"audio.output_proj_dims|audio.audio_embed_dim", 'v', 1})
 
 const arch_projector arch_projectors_both[] = {
     {.classes = NAMES("Gemma4ForConditionalGeneration"),
-     .shapes = GEMMA4_SHAPES,
+     .shapes = GEMMA4_SHAPES({"a.input_projection", "uw d"}),
      .vision = "vision_config",
      .audio = "audio_config",
      .may_lack_audio = true,
@@ -379,7 +382,7 @@ const arch_projector arch_projectors_both[] = {
                 .rules = gemma4_rules,
                 .renames = RENAMES({".linear.", ".", ANYWHERE})}},
     {.classes = NAMES("Gemma4UnifiedForConditionalGeneration"),
-     .shapes = GEMMA4_SHAPES,
+     .shapes = GEMMA4_SHAPES({"v.patch_embd", "? D +"}),
      .vision = "vision_config",
      .audio = "audio_config",
      .takes = NAMES("^model.vision_embedder.", "^model.embed_vision.", "^model.embed_audio."),
@@ -400,7 +403,10 @@ const arch_projector arch_projectors_both[] = {
                     FLOAT_OR(".audio.attention.layer_norm_epsilon", "audio.layer_norm_eps", 1e-6)),
                 .rules = gemma4_unified_rules}},
     {.classes = NAMES("Gemma3nForConditionalGeneration"),
-     .shapes = SHAPES({"a.conv1d.0", "3 3 1 u"}, {"a.conv1d.1", "3 3 u w"}),
+     .shapes = SHAPES({"a.conv1d.0", "3 3 1 u"}, {"a.conv1d.1", "3 3 u w"}, {"a.pre_encode.out", "Bw d"},
+                      {"mm.embedding", "D V"}, {"mm.a.embedding", "d O"}, {"mm.a.input_projection", "d t"}),
+     .letters = LETTERS({"audio.input_feat_size", 'B', 4}, {"vision.vocab_size", 'V', 1},
+                        {"audio.vocab_size", 'O', 1}),
      .vision = "vision_config",
      .audio = "audio_config",
      .takes =
@@ -427,6 +433,8 @@ const arch_projector arch_projectors_both[] = {
                 .renames = RENAMES({"thinker.", "", AT_BEGIN}),
                 .finish = FINISH_SINUSOIDS}},
     {.classes = NAMES("Qwen3OmniMoeForConditionalGeneration"),
+     .shapes = SHAPES(PATCHES_WITH_BIAS),
+     .letters = QWEN3_AUDIO_LETTERS,
      .vision = "thinker_config.vision_config",
      .vision_missing = QWEN3_MISSING,
      .audio = "thinker_config.audio_config",
@@ -446,7 +454,9 @@ const arch_projector arch_projectors_both[] = {
                                    {".mlp.2.", ".linear_fc2.", ANYWHERE}),
                 .finish = FINISH_SINUSOIDS}},
     {.classes = NAMES("NemotronH_Nano_VL_V2", "RADIOModel"),
-     .shapes = SHAPES(PARAKEET_STRIDES, {"mm.a.norm_pre", "d"}),
+     .shapes = SHAPES(PARAKEET_STRIDES, {"v.class_embd", "D ?"}, {"a.pre_encode.out", "Bu d +"},
+                      {"mm.a.norm_pre", "d"}),
+     .letters = LETTERS({"audio.num_mel_bins", 'B', 8}),
      .vision = "vision_config",
      .audio = "sound_config",
      .may_lack_audio = true,
@@ -466,7 +476,8 @@ const arch_projector arch_projectors_both[] = {
                 .more = parakeet_rules,
                 .left_out = NAMES("input_conditioner", "video_embedder", "num_batches_tracked")}},
     {.classes = NAMES("Dots3NoteForCausalLM", "Dots3NoteForConditionalGeneration"),
-     .shapes = SHAPES({"mm.post_norm", "D"}),
+     .shapes = SHAPES({"mm.post_norm", "D"}, {"mm.a.mlp.3", "x t"}),
+     .letters = LETTERS({"audio.whisper_config.num_mel_bins", 'B', 8}),
      .vision = "vision_config",
      .vision_missing = "{\"router_scoring_func\": \"sigmoid\", \"router_scale\": 1.0, "
                        "\"temporal_patch_size\": 1, \"use_bias\": false}",
@@ -479,7 +490,8 @@ const arch_projector arch_projectors_both[] = {
      .grow = NAMES("_exps.", ".ffn_gate_inp.", ".exp_probs_b."),
      .folder = {.metadata = dots3_pairs, .rules = dots3_rules}},
     {.classes = NAMES("MiMoV2ForCausalLM"),
-     .shapes = SHAPES({"mm.a.mlp.1", "*l x"}, {"mm.a.code_embd", "l ? ?"}),
+     .shapes = SHAPES({"mm.a.mlp.1", "Gl x"}, {"mm.a.code_embd", "l ? ?"}),
+     .letters = LETTERS({"root.audio_config.group_size", 'G', 1}),
      .vision = "vision_config",
      .vision_missing = "{\"image_size\": 560, \"depth\": 28, \"num_key_value_heads\": 8}",
      .beside = "audio_tokenizer",

@@ -65,7 +65,7 @@ static const arch_rule ocr_rules[] = {
                     "^v.sam.neck.", "^v.sam.net_"), \
     .grow = NAMES(".attn.pos_h.", ".attn.pos_w.") /* windows, and the whole image */
 #define OCR_ROW(tiles) \
-    .vision = "vision_config.width.clip-l-14-224", OCR_ARRAYS, .shapes = SHAPES({"mm.model.fc", "U+D T"}), \
+    .vision = "vision_config.width.clip-l-14-224", OCR_ARRAYS, .shapes = SHAPES({"mm.model.fc", "U+D T +"}), \
     .folder = {.metadata = METADATA(LIST(clip_vision_core), U32(".vision.image_size", "vision.image_size"), \
                                     ITEM_VALUE(".vision.feed_forward_length", KV_TIMES, "vision.heads", 4), \
                                     OCR_PAIRS("deepseekocr", tiles)), \
@@ -82,7 +82,7 @@ static const arch_rule ocr_rules[] = {
 
 const arch_projector arch_projectors_more[] = {
     {.classes = NAMES("DotsOCRForCausalLM"),
-     .shapes = SHAPES({"mm.post_norm", "D"}),
+     .shapes = SHAPES(PATCHES_WITH_BIAS, {"mm.post_norm", "D"}),
      .vision = "vision_config",
      .takes = NAMES("^vision_tower."),
      .folder = {.metadata =
@@ -100,9 +100,9 @@ const arch_projector arch_projectors_more[] = {
                     RULE("vision_tower.merger.ln_q", "mm.input_norm"),
                     RULE("vision_tower.merger.mlp.0", "mm.0"), RULE("vision_tower.merger.mlp.2", "mm.2"))}},
     {.classes = NAMES("HunYuanVLForConditionalGeneration"),
-     .shapes =
-         SHAPES({"v.image_newline", "W"}, {"mm.0", "? ? D X"}, {"mm.2", "1 1 X W"}, {"mm.model.fc", "W T"},
-                {"mm.pre_norm", "D"}, {"mm.post_norm", "T"}, {"mm.image_begin", "T"}, {"mm.image_end", "T"}),
+     .shapes = SHAPES(PATCHES_WITH_BIAS, {"v.image_newline", "W"}, {"mm.0", "? ? D X"}, {"mm.2", "1 1 X W"},
+                      {"mm.model.fc", "W T +"}, {"mm.pre_norm", "D"}, {"mm.post_norm", "T"},
+                      {"mm.image_begin", "T"}, {"mm.image_end", "T"}),
      .vision = "vision_config",
      .takes = NAMES("^vit."),
      .follows_f16 = NAMES("mm.0.weight", "mm.2.weight"),
@@ -127,7 +127,7 @@ const arch_projector arch_projectors_more[] = {
               RULE("vit.perceive.image_begin", "mm.image_begin"),
               RULE("vit.perceive.image_end", "mm.image_end"))}},
     {.classes = NAMES("JanusForConditionalGeneration"),
-     .shapes = SHAPES({"mm.0", "D X"}, {"mm.1", "X T"}),
+     .shapes = SHAPES(PATCHES_WITH_BIAS, {"mm.0", "D X"}, {"mm.1", "X T"}),
      .vision = "vision_config",
      .takes = NAMES("^model.vision_model.", "^vision_model.", "^model.aligner.", "^aligner."),
      .folder = {.metadata = METADATA(LIST(clip_vision_core), U32(".vision.image_size", "vision.image_size"),
@@ -141,7 +141,7 @@ const arch_projector arch_projectors_more[] = {
                 .renames = RENAMES({"vision_model.", "model.vision_model.", AT_BEGIN},
                                    {"aligner.", "model.aligner.", AT_BEGIN})}},
     {.classes = NAMES("YoutuVLForConditionalGeneration"),
-     .shapes = SHAPES({"mm.input_norm", "D"}),
+     .shapes = SHAPES(PATCHES_WITH_BIAS, {"mm.input_norm", "D"}),
      .vision = "vision_config",
      .takes = NAMES("^siglip2.", "^merger."),
      .may_lack = NAMES("v.position_embd"),
@@ -156,7 +156,7 @@ const arch_projector arch_projectors_more[] = {
                 .rules = RULES(VISION_CLIP("siglip2.vision_model."), RULE("merger.ln_q", "mm.input_norm"),
                                RULE("merger.mlp.0", "mm.0"), RULE("merger.mlp.2", "mm.2"))}},
     {.classes = NAMES("CogVLMForCausalLM"),
-     .shapes = SHAPES({"mm.model.fc", "D A"}),
+     .shapes = SHAPES(PATCHES_WITH_BIAS, {"mm.model.fc", "D A"}),
      .vision = "vision_config",
      .takes = NAMES("^model.vision."),
      .folder = {.metadata =
@@ -217,8 +217,9 @@ const arch_projector arch_projectors_more[] = {
     {.classes = NAMES("DeepseekOCRForCausalLM"), OCR_ROW(9)},
     {.classes = NAMES("UnlimitedOCRForCausalLM"), OCR_ROW(32)},
     {.classes = NAMES("DeepseekOCR2ForCausalLM"),
-     .shapes = SHAPES({"v.blk.#.attn_k", "D B"}, {"v.blk.#.attn_v", "D B"}, {"mm.model.fc", "D T"},
-                      {"v.resample_query_1024", "D ?"}, {"v.resample_query_768", "D ?"}),
+     .shapes = SHAPES({"v.blk.#.attn_k", "D B"}, {"v.blk.#.attn_v", "D B"}, {"mm.model.fc", "D T +"},
+                      {"v.sam.net_3", "3 3 R D"}, {"v.resample_query_1024", "D @"},
+                      {"v.resample_query_768", "D @"}),
      .vision = "vision_config.width",
      .vision_missing = "{\"image_size\": 1024, \"patch_size\": 16, \"layers\": 24, \"heads\": 14,"
                        " \"hidden_size\": 896, \"intermediate_size\": 4864}",
@@ -241,6 +242,7 @@ const arch_projector arch_projectors_more[] = {
                     RULE("model.qwen2_model.query_1024", "v.resample_query_1024")),
                 .more = ocr_rules}},
     {.classes = NAMES("Phi4ForCausalLMV"),
+     .shapes = SHAPES(PATCHES_WITH_BIAS),
      .vision = "vision_config",
      .last_layer = "vision_tower.vision_model.encoder.layers.",
      .takes = NAMES("^model.vision_tower.vision_tower.", "^vision_tower.", "^model.mm_projector.",
@@ -265,10 +267,11 @@ const arch_projector arch_projectors_more[] = {
                 .renames = RENAMES({"model.vision_tower.vision_tower.", "vision_tower.", AT_BEGIN},
                                    {"model.mm_projector.", "mm_projector.", AT_BEGIN})}},
     {.classes = NAMES("Granite4VisionForConditionalGeneration"),
+     .shapes = SHAPES(PATCHES_WITH_BIAS),
      .vision = "vision_config",
      .takes = NAMES("^model.vision_tower.", "^model.layerwise_projectors.", "^model.spatial_projectors.",
                     "^model.image_newline"),
-     .may_lack = NAMES("v.proj_blk.", "v.image_newline"),
+     .may_lack = NAMES("v.proj_blk."),
      .folder = {.metadata = METADATA(LIST(clip_vision), KIND("granite4_vision"),
                                      EPS_OR("vision.layer_norm_eps", 1e-6), GELU,
                                      U32_OR(".vision.preproc_image_size", "vision.image_size", 384),
@@ -280,6 +283,7 @@ const arch_projector arch_projectors_more[] = {
                 .left_out = NAMES("vision_model.head")}},
     {.classes = NAMES("StepVLForConditionalGeneration", "Step3p7ForConditionalGeneration"),
      .shapes = SHAPES({"mm.0", "3 3 D X"}, {"mm.1", "3 3 X Y"}, {"mm.model.fc", "Y T"}),
+     .letters = LETTERS({"vision.heads", 'N', 1}),
      .vision = "vision_config",
      .vision_missing = "{\"mlp_ratio\": 5.833333333333333}",
      .pre_missing = "{\"image_mean\": [0.48145466, 0.4578275, 0.40821073],"
@@ -321,9 +325,9 @@ const arch_projector arch_projectors_more[] = {
                     EXPECT("root.vision_max_n_token=384"), EXPECT("root.vision_max_wh_ratio=8")),
                 .rules = RULES(
                     RULE("vision.patch_embed.proj.weight", "v.patch_embd.weight", STEP_PATCHES_FIRST),
-                    RULE("vision.patch_embed.proj", "v.patch_embd"), RULE("vision.norm", "v.post_ln"),
-                    V4_LAYER("norm1", "ln1"), V4_LAYER("norm2", "ln2"), V4_LAYER("attn.wqkv", "attn_qkv"),
-                    V4_LAYER("attn.wo", "attn_out"),
+                    RULE("vision.patch_embed.proj.bias", "v.patch_embd.bias"),
+                    RULE("vision.norm", "v.post_ln"), V4_LAYER("norm1", "ln1"), V4_LAYER("norm2", "ln2"),
+                    V4_LAYER("attn.wqkv", "attn_qkv"), V4_LAYER("attn.wo", "attn_out"),
                     V4_LAYER("mlp.w1", "ffn_gate|v.blk.#.ffn_up", STEP_HALVES),
                     V4_LAYER("mlp.w2", "ffn_down"), RULE("aligner.w1", "mm.1"), RULE("aligner.w2", "mm.2"),
                     RULE("image_newline", "v.image_newline"), RULE("image_start", "v.token_embd.img_start"),

@@ -168,11 +168,11 @@ static const arch_rule kimi25_rules[] = {
 };
 
 /* What joins GLM's patches, and the part behind it. */
-#define GLM_SHAPES SHAPES({"mm.patch_merger", "? ? D A"}, {"mm.model.fc", "A A"})
+#define GLM_SHAPES SHAPES(PATCHES_WITH_BIAS, {"mm.patch_merger", "? ? D A +"}, {"mm.model.fc", "A A"})
 
 const arch_projector arch_projectors_vision[] = {
     {.classes = NAMES("Gemma3ForConditionalGeneration"),
-     .shapes = SHAPES({"mm.input_projection", "T D"}),
+     .shapes = SHAPES(PATCHES_WITH_BIAS, {"mm.input_projection", "T D"}),
      .vision = "vision_config",
      .vision_missing = SIGLIP_MISSING,
      .takes = NAMES(TOWER_AND_PROJECTOR),
@@ -214,6 +214,7 @@ const arch_projector arch_projectors_vision[] = {
      .vision_missing = QWEN3_MISSING,
      .takes = TAKES_VISUAL,
      .may_lack = NAMES("v.deepstack."),
+     .shapes = SHAPES(PATCHES_WITH_BIAS),
      .folder = {.metadata = METADATA(LIST(qwen3_pairs), KIND("qwen3vl_merger")),
                 .rules = qwen3_rules,
                 .renames = VISUAL}},
@@ -237,7 +238,7 @@ const arch_projector arch_projectors_vision[] = {
                 .renames = RENAMES(WITHOUT_MODEL, {"model.vision_encoder.", "vision_tower.", AT_BEGIN},
                                    {"model.vision_projection.", "multi_modal_projector.", AT_BEGIN})}},
     {.classes = NAMES("Idefics3ForConditionalGeneration", "SmolVLMForConditionalGeneration"),
-     .shapes = SHAPES({"mm.model.fc", "^D T"}),
+     .shapes = SHAPES(PATCHES_WITH_BIAS, {"mm.model.fc", "^D T"}),
      .vision = "vision_config",
      .vision_missing = IDEFICS3_MISSING,
      .takes = NAMES("vision_tower", "vision_model", "model.connector"),
@@ -250,7 +251,7 @@ const arch_projector arch_projectors_vision[] = {
                                RULE("model.connector.modality_projection.proj", "mm.model.fc")),
                 .left_out = NAMES("vision_model.head.")}},
     {.classes = NAMES("InternVisionModel"),
-     .shapes = SHAPES({"mm.model.mlp.0", "^D +"}, {"mm.model.mlp.1", "^D X"}),
+     .shapes = SHAPES(PATCHES_WITH_BIAS, {"mm.model.mlp.0", "^D +"}, {"mm.model.mlp.1", "^D X"}),
      .vision = "vision_config",
      .takes = NAMES("^vision_model.", "^mlp1."),
      .may_lack = NAMES("attn_q_norm", "attn_k_norm"),
@@ -273,6 +274,7 @@ const arch_projector arch_projectors_vision[] = {
                                INTERN_LAYER("mlp.fc2", "ffn_down"), RULE("mlp1.0", "mm.model.mlp.0"),
                                RULE("mlp1.1", "mm.model.mlp.1"), RULE("mlp1.3", "mm.model.mlp.3"))}},
     {.classes = NAMES("Lfm2VlForConditionalGeneration"),
+     .shapes = SHAPES(PATCHES_WITH_BIAS),
      .vision = "vision_config",
      .vision_missing = SIGLIP_MISSING,
      .takes = NAMES(TOWER_AND_PROJECTOR),
@@ -288,7 +290,7 @@ const arch_projector arch_projectors_vision[] = {
                 .left_out = NAMES("vision_model.head."),
                 .renames = RENAMES(WITHOUT_MODEL)}},
     {.classes = NAMES("MiniCPMV4_6ForConditionalGeneration"),
-     .shapes = SHAPES({"mm.up", "^D G"}),
+     .shapes = SHAPES(PATCHES_WITH_BIAS, {"mm.up", "^D G"}),
      .vision = "vision_config",
      .takes = NAMES("^model.vision_tower.", "^model.merger."),
      .folder = {.metadata = METADATA(LIST(clip_vision_sized),
@@ -303,6 +305,7 @@ const arch_projector arch_projectors_vision[] = {
                                RULE("model.merger.mlp.0.linear_1", "mm.up"),
                                RULE("model.merger.mlp.0.linear_2", "mm.down"))}},
     {.classes = NAMES("KimiVLForConditionalGeneration"),
+     .shapes = SHAPES(PATCHES_WITH_BIAS),
      .vision = "vision_config",
      .takes = NAMES("vision_tower", "multi_modal_projector"),
      .folder = {.metadata = METADATA(LIST(clip_vision_sized), U32_IS(".vision.image_size", 896),
@@ -315,7 +318,7 @@ const arch_projector arch_projectors_vision[] = {
                           RULE("multi_modal_projector.linear_1", "mm.1"),
                           RULE("multi_modal_projector.linear_2", "mm.2"))}},
     {.classes = NAMES("KimiK25ForConditionalGeneration", "Glm5vForConditionalGeneration"),
-     .shapes = SHAPES({"v.position_embd", "D Z Z"}),
+     .shapes = SHAPES(PATCHES_WITH_BIAS, {"v.position_embd", "D Z Z"}),
      .vision = "vision_config",
      .takes = NAMES("vision_tower", "mm_projector"),
      .folder = {.metadata = METADATA(LIST(clip_vision_sized), ITEM(NULL, KV_CLIP_KIMI25), KIND("kimik25"),
@@ -363,6 +366,7 @@ const arch_projector arch_projectors_vision[] = {
                           RULE("vision_model.vision_adapter.mlp.fc2", "mm.model.mlp.2"),
                           RULE("multi_modal_projector.linear_1.weight", "mm.model.fc.weight"))}},
     {.classes = NAMES("PaddleOCRVisionModel"),
+     .shapes = SHAPES(PATCHES_WITH_BIAS),
      .vision = "vision_config",
      .takes = NAMES("vision_model", "mlp_AR"),
      .folder = {.metadata = METADATA(LIST(clip_vision_sized),

@@ -212,6 +212,8 @@ bool imatrix_compute(const request *r, gq_error *e) {
         gq_imatrix *m = importance_compute(r, p, e);
         if (m && !r->quiet) print_result(r, p, m);
         ok = m;
+        if (m && !r->quiet && gq_importance_summary(p)->is_whole)
+            print_line(stderr, "%s: there already, and whole", r->arguments[r->n_arguments - 1]);
         gq_imatrix_free(m);
     }
     gq_importance_plan_free(p);

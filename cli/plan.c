@@ -60,27 +60,19 @@ static char *size_option(uint64_t bytes) {
 
 static bool is_copy(const gq_choice *c) { return !strcmp(c->name, "COPY"); }
 
-/* The one choice to recommend to people; NULL: there is none. A model in 16 bits that fits as it is is better off in
- * half the bytes all the same: the largest usual type that quantizes it. */
-static const gq_choice *recommended(const survey *s) {
-    const gq_choice *found = NULL;
-    if (!s->best || !is_copy(s->best) || s->facts->quantized) return s->best;
-    for (size_t i = 0; i < s->n; i++) {
-        const gq_choice *c = &s->choices[i];
-        bool is_usual = gq_filetype_advised((size_t)gq_filetype_find(c->name)) && !is_copy(c);
-        if (is_usual && c->fits && !c->needs_importance && c->file_bytes < s->best->file_bytes &&
-            (!found || c->file_bytes > found->file_bytes))
-            found = c;
-    }
-    return found ? found : s->best;
+/* The model as it is, where it fits; NULL: it does not. */
+static const gq_choice *fitting_copy(const survey *s) {
+    for (size_t i = 0; i < s->n; i++)
+        if (is_copy(&s->choices[i]) && s->choices[i].fits) return &s->choices[i];
+    return NULL;
 }
 
 /* Returns the note of a row, malloc'ed. A type for special models gets no "fits". */
-static char *note_of(const survey *s, const gq_choice *c) {
+static char *note_of(const gq_choice *c) {
     if (is_copy(c)) return text_format("%sthe model as it is", c->fits ? "fits, " : "");
     if (*c->made_for) return text_format("for %s", c->made_for);
     if (c->needs_importance) return text_format("%sneeds an imatrix", c->fits ? "fits, " : "");
-    return text_format("%s", c == recommended(s) ? "fits, recommended" : c->fits ? "fits" : "");
+    return text_format("%s", c->best ? "fits, recommended" : c->fits ? "fits" : "");
 }
 
 static void plan_add_row(table *t, const survey *s, const gq_choice *c) {
@@ -93,7 +85,7 @@ static void plan_add_row(table *t, const survey *s, const gq_choice *c) {
         table_cell(t, isnan(c->expected) ? text_format("-")
                                          : text_format("%.4g, %s", c->expected,
                                                        gq_level_word(gq_level_of(c->expected, NAN))));
-    table_cell(t, note_of(s, c));
+    table_cell(t, note_of(c));
 }
 
 /* Prints the table, with the types for special models last. */
@@ -128,16 +120,16 @@ static void print_advice(const survey *s) {
     char ram[UNIT_ROOM], more[UNIT_ROOM], *target = size_option(s->facts->target);
     const gq_choice *with_data = s->best ? NULL : best_with_importance(s);
     size_text(ram, (double)s->ram);
-    const gq_choice *to_take = recommended(s);
+    const gq_choice *to_take = s->best, *copy = fitting_copy(s);
     if (to_take && is_copy(to_take))
         print_line(stdout, "Recommended: keep the model as it is. It fits %s%s.", ram,
                    s->facts->quantized ? ", and quantizing it again would add to what was lost" : "");
-    else if (to_take && is_copy(s->best))
+    else if (to_take && copy)
         print_line(stdout,
                    "Recommended: %s. Of the usual types it loses least, and it takes %.0f %% of the bytes. "
                    "The model fits %s as it "
                    "is, too: then there is nothing to do.",
-                   to_take->name, 100 * (double)to_take->file_bytes / (double)s->best->file_bytes, ram);
+                   to_take->name, 100 * (double)to_take->file_bytes / (double)copy->file_bytes, ram);
     else if (to_take)
         print_line(
             stdout,
@@ -226,9 +218,8 @@ static void print_survey(const survey *s) {
         if (s->n_curve) putchar('\n'), print_curve(s);
     }
     if (s->ram) print_advice(s);
-    const gq_choice *to_take = s->ram ? recommended(s) : NULL;
-    if (to_take && !is_copy(to_take))
-        next_say(s->request, s->request->arguments[0], to_take->name, (char *)NULL);
+    if (s->best && !is_copy(s->best))
+        next_say(s->request, s->request->arguments[0], s->best->name, (char *)NULL);
 }
 
 /* ---- for programs ---- */
@@ -244,7 +235,10 @@ static json_t *survey_facts(const survey *s) {
     if (s->request->ram) {
         set_count(o, "ram", s->request->ram);
         set_count(o, "reserve", s->facts->reserve);
-        if (s->best) set_text(o, "recommended", s->best->name);
+        if (s->best && is_copy(s->best))
+            set_bool(o, "keep_model", true);
+        else if (s->best)
+            set_text(o, "recommended", s->best->name);
         set_count(o, "target_size", s->facts->target);
     }
     return o;

@@ -268,13 +268,13 @@ static bool quantize_check_whole(const request *r, const gq_plan *plan, gq_error
     }
     ok = ok && (whole == n || gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s is there already", there));
     free(found);
-    return ok;
+    return gq_comm_agree(r->comm, ok, e);
 }
 
 /* Some output is there already. A run that was stopped behind its last name has left all of them whole; then
  * nothing is left to do but what comes behind. Returns the plan of these; NULL: *e says what is there. */
 static gq_plan *quantize_plan_whole(const request *r, gq_error *e) {
-    if (r->comm || r->dry_run || e->remedy != GQ_REMEDY_REPLACE) return NULL;
+    if (r->dry_run || e->remedy != GQ_REMEDY_REPLACE) return NULL;
     gq_error why = {0};
     interrupt_catch();
     gq_plan *plan = quantize_make_plan(r, true, &why);

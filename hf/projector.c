@@ -216,9 +216,9 @@ static bool projector_sizes(hf_build *b, const hf_config *c, gq_error *e) {
     *s = (hf_sizes){0};
     if (!hf_config_u32_or(c, "root.audio_config.audio_channels", 0, &channels, e) ||
         !hf_config_u32_or(c, "root.talker_config.num_code_groups", 0, &codes, e) ||
-        !hf_config_u32_or(c, "vision.num_attention_heads|vision.num_heads|vision.vt_num_attention_heads", 0,
+        !hf_config_u32_or(c, "vision.vt_num_attention_heads|vision.num_attention_heads|vision.num_heads", 0,
                           &s->heads, e) ||
-        !hf_config_u32_or(c, "vision.hidden_size|vision.width|vision.vt_hidden_size", 0, &s->width, e))
+        !hf_config_u32_or(c, "vision.vt_hidden_size|vision.hidden_size|vision.width", 0, &s->width, e))
         return false;
     b->n_experts = codes > 0 ? codes - 1 : channels; /* one of the groups is the text model's own */
     s->kv_heads = s->heads, s->head_width = s->heads ? s->width / s->heads : 0;

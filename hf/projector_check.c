@@ -4,14 +4,16 @@
 #include "hf/projector.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/checked.h"
+#include "gguf/facts.h"
 #include "hf/sources/sources.h"
 #include "hf/tensors/tensors.h"
 
-enum { BLOCKS_MOST = 4096 };
+enum { BLOCKS_MOST = 4096, TENSORS_MOST = 8192 };
 
 #define check_fail(b, t, e, format, ...) \
     gq_fail(e, "%s: tensor '%s' (%s): " format, (b)->list->folder->path, (t)->tensor.name, \
@@ -232,17 +234,29 @@ static bool config_says(const hf_build *b, const char *part, const char *const *
 /* The feed-forward part is as wide as the config says. */
 static bool feeds_check(const hf_build *b, const char *prefix, const char *part, uint32_t length,
                         gq_error *e) {
-    static const char *const names[] = {"intermediate_size", "vt_intermediate_size", "encoder_ffn_dim", NULL};
+    static const char *const names[] = {"vt_intermediate_size", "intermediate_size", "encoder_ffn_dim", NULL};
     return !config_says(b, part, names, length) ||
            widths_check(b, prefix, feeds, sizeof feeds / sizeof *feeds, "a feed-forward length", length, e);
 }
 
-/* Patches are as wide and high as the config says: a convolution's kernel, or the rows of a matrix. */
+/* Patches are as wide and high as the config says: a convolution's kernel, or the rows of a matrix, which has three colors
+ * of each pixel, in all frames, and may join patches to larger ones. Kernels of other convolutions are square, too. */
 static bool patches_check(const hf_build *b, uint32_t size, gq_error *e) {
     const hf_tensor *t = hf_build_find(b, "v.patch_embd.weight");
+    uint32_t frames;
+    for (size_t i = 0; i < b->n; i++) {
+        const hf_tensor *k = &b->tensors[i];
+        if (k->tensor.n_dims == 4 && k->tensor.ne[0] != k->tensor.ne[1] && *k->tensor.name != 'a' &&
+            !strstr(k->tensor.name, "pos"))
+            return check_fail(b, k, e, "a kernel of %llu by %llu, expected a square",
+                              (unsigned long long)k->tensor.ne[0], (unsigned long long)k->tensor.ne[1]);
+    }
     if (!t || !size) return true;
-    const uint64_t *ne = t->tensor.ne;
-    bool fits = t->tensor.n_dims >= 4 ? ne[0] == size && ne[1] == size : ne[0] % ((uint64_t)size * size) == 0;
+    if (!hf_config_u32_or(b->config, "vision.temporal_patch_size", 1, &frames, e)) return false;
+    const uint64_t *ne = t->tensor.ne, pixels = (uint64_t)size * size;
+    uint64_t joined = frames ? ne[0] / pixels / 3 / frames : 0, root = (uint64_t)(sqrt((double)joined) + .5);
+    bool fits = t->tensor.n_dims >= 4 ? ne[0] == size && ne[1] == size
+                                      : root > 0 && ne[0] == root * root * pixels * 3 * frames;
     return fits || check_fail(b, t, e, "patches of %llu by %llu, but the config has a patch size of %u",
                               (unsigned long long)ne[0], (unsigned long long)ne[1], size);
 }
@@ -339,32 +353,65 @@ static bool weight_check_bias(const hf_build *b, const hf_tensor *w, gq_error *e
 }
 
 /* What goes together in a layer: one that has the first has the other as well, at least where other layers have it, and
- * both have one shape, or one size in common. */
+ * both have one shape, or one size in common. Convolutions have their inputs in dimension 2, their outputs in 3. */
 static const struct {
     const char *one, *other;
-    bool where_others; /* it is missed where another layer has it */
+    enum {
+        TWIN_ALWAYS,
+        TWIN_WHERE_OTHERS,
+        TWIN_MAY_LACK
+    } need; /* where others: where another layer has it */
     enum { TWIN_ANY, TWIN_SHAPE, TWIN_SIZE } same;
     unsigned of_one, of_other; /* the dimension of the size */
-} twins[] = {{"ffn_gate", "ffn_up", .same = TWIN_SHAPE},
-             {"ffn_up", "ffn_gate", .where_others = true},
-             {"ffn_up", "ffn_down", .same = TWIN_SIZE, .of_one = 1, .of_other = 0},
-             {"ffn_down", "ffn_up", .same = TWIN_ANY},
-             {"attn_q_norm", "attn_k_norm", .same = TWIN_ANY},
-             {"attn_k_norm", "attn_q_norm", .same = TWIN_ANY},
-             {"attn.pos_h", "attn.pos_w", .same = TWIN_SHAPE},
-             {"attn.pos_w", "attn.pos_h", .same = TWIN_ANY},
-             {"ffn_gate_exps", "ffn_up_exps", .same = TWIN_SHAPE},
-             {"ffn_up_exps", "ffn_gate_exps", .where_others = true},
-             {"ffn_up_exps", "ffn_down_exps", .same = TWIN_SIZE, .of_one = 1, .of_other = 0},
-             {"ffn_down_exps", "ffn_up_exps", .same = TWIN_ANY},
-             {"ffn_down_exps", "ffn_gate_inp", .same = TWIN_SIZE, .of_one = 2, .of_other = 1},
-             {"ffn_gate_inp", "ffn_down_exps", .same = TWIN_ANY},
-             {"ffn_gate_inp", "exp_probs_b", true, TWIN_SIZE, .of_one = 1, .of_other = 0}};
+} twins[] = {
+    {"ffn_gate", "ffn_up", .same = TWIN_SHAPE},
+    {"ffn_up", "ffn_gate", .need = TWIN_WHERE_OTHERS},
+    {"ffn_up", "ffn_down", .same = TWIN_SIZE, .of_one = 1, .of_other = 0},
+    {"ffn_down", "ffn_up", .same = TWIN_ANY},
+    {"attn_q_norm", "attn_k_norm", .same = TWIN_ANY},
+    {"attn_k_norm", "attn_q_norm", .same = TWIN_ANY},
+    {"attn.pos_h", "attn.pos_w", .same = TWIN_SHAPE},
+    {"attn.pos_w", "attn.pos_h", .same = TWIN_ANY},
+    {"ffn_gate_exps", "ffn_up_exps", .same = TWIN_SHAPE},
+    {"ffn_up_exps", "ffn_gate_exps", .need = TWIN_WHERE_OTHERS},
+    {"ffn_up_exps", "ffn_down_exps", .same = TWIN_SIZE, .of_one = 1, .of_other = 0},
+    {"ffn_down_exps", "ffn_up_exps", .same = TWIN_ANY},
+    {"ffn_down_exps", "ffn_gate_inp", .same = TWIN_SIZE, .of_one = 2, .of_other = 1},
+    {"ffn_gate_inp", "ffn_down_exps", .same = TWIN_ANY},
+    {"ffn_gate_inp", "exp_probs_b", TWIN_WHERE_OTHERS, TWIN_SIZE, .of_one = 1, .of_other = 0},
+    {"conv_stem.conv", "conv_stem.bn", .same = TWIN_SIZE, .of_one = 3, .of_other = 0},
+    {"conv_exp", "bn1", .same = TWIN_SIZE, .of_one = 3, .of_other = 0},
+    {"conv_exp", "conv_pwl", .same = TWIN_SIZE, .of_one = 3, .of_other = 2},
+    {"conv_pwl", "bn2", .same = TWIN_SIZE, .of_one = 3, .of_other = 0},
+    {"dw_start.conv", "dw_start.bn", .same = TWIN_SIZE, .of_one = 3, .of_other = 0},
+    {"dw_start.conv", "pw_exp.conv", TWIN_MAY_LACK, .same = TWIN_SIZE, .of_one = 3, .of_other = 2},
+    {"dw_mid.conv", "dw_mid.bn", .same = TWIN_SIZE, .of_one = 3, .of_other = 0},
+    {"dw_mid.conv", "pw_proj.conv", .same = TWIN_SIZE, .of_one = 3, .of_other = 2},
+    {"pw_exp.conv", "pw_exp.bn", .same = TWIN_SIZE, .of_one = 3, .of_other = 0},
+    {"pw_exp.conv", "pw_proj.conv", .same = TWIN_SIZE, .of_one = 3, .of_other = 2},
+    {"pw_proj.conv", "pw_proj.bn", .same = TWIN_SIZE, .of_one = 3, .of_other = 0},
+    {"pw_proj.conv", "layer_scale.gamma", TWIN_MAY_LACK, .same = TWIN_SIZE, .of_one = 3, .of_other = 0},
+    {"ffn.pw_proj.conv", "norm", .same = TWIN_SIZE, .of_one = 3, .of_other = 0},
+    {"attn.query.proj", "attn.key.proj", .same = TWIN_SIZE, .of_one = 2, .of_other = 2},
+    {"attn.query.proj", "attn.output.proj", .same = TWIN_SIZE, .of_one = 3, .of_other = 2},
+    {"attn.output.proj", "attn.query.proj", .same = TWIN_SIZE, .of_one = 3, .of_other = 2},
+    {"attn.key.proj", "attn.value.proj", .same = TWIN_SIZE, .of_one = 2, .of_other = 2},
+    {"attn.key.proj", "attn.value.proj", .same = TWIN_SIZE, .of_one = 3, .of_other = 3},
+    {"attn.output.proj", "norm", .same = TWIN_SIZE, .of_one = 3, .of_other = 0},
+    {"attn.output.proj", "layer_scale.gamma", TWIN_MAY_LACK, .same = TWIN_SIZE, .of_one = 3, .of_other = 0},
+    {"attn.key.down_conv", "attn.key.norm", .same = TWIN_SIZE, .of_one = 3, .of_other = 0},
+    {"attn.key.down_conv", "attn.key.proj", .same = TWIN_SIZE, .of_one = 3, .of_other = 2},
+    {"attn.value.down_conv", "attn.value.norm", .same = TWIN_SIZE, .of_one = 3, .of_other = 0},
+    {"attn.value.down_conv", "attn.value.proj", .same = TWIN_SIZE, .of_one = 3, .of_other = 2}};
 
-/* Whether the tensor of that name is there in another layer. */
+/* Whether the tensor of that name is there in another layer, or its experts'. */
 static bool others_have(const hf_build *b, const char *name) {
+    char experts[GGUF_MAX_NAME + 16];
+    snprintf(experts, sizeof experts, "%.*s_exps.weight", (int)(strlen(name) - strlen(".weight")), name);
     for (size_t i = 0; i < b->n; i++)
-        if (names_differ_by_number(b->tensors[i].tensor.name, name)) return true;
+        if (names_differ_by_number(b->tensors[i].tensor.name, name) ||
+            names_differ_by_number(b->tensors[i].tensor.name, experts))
+            return true;
     return false;
 }
 
@@ -376,7 +423,12 @@ static bool layer_check_twin(const hf_build *b, const hf_tensor *w, gq_error *e)
         snprintf(name, sizeof name, "%.*s.%s.weight", (int)strlen(w->tensor.name) - n, w->tensor.name,
                  twins[i].other);
         const hf_tensor *twin = hf_build_find(b, name);
-        if (!twin && (!twins[i].where_others || others_have(b, name)))
+        if (!twin && twins[i].need == TWIN_MAY_LACK) {
+            name[strlen(name) - strlen(".weight")] = 0;
+            twin = hf_build_find(b, name);
+        }
+        if (!twin &&
+            (twins[i].need == TWIN_ALWAYS || (twins[i].need == TWIN_WHERE_OTHERS && others_have(b, name))))
             return check_fail_missing(b, w, name, e);
         if (!twin || twins[i].same == TWIN_ANY) continue;
         if (twins[i].same == TWIN_SHAPE ? !shapes_agree(w, twin)
@@ -485,6 +537,21 @@ static bool weights_check(const hf_build *b, gq_error *e) {
     return true;
 }
 
+/* Layers that see a window (mode -1: they see all) have sinks where another has. */
+static bool sinks_check(const hf_build *b, const hf_metadata *p, gq_error *e) {
+    const model_kv *modes = hf_metadata_find(p, ".vision.wa_pattern_mode");
+    const hf_tensor *sinks = NULL;
+    int64_t mode;
+    for (size_t i = 0; modes && i < b->n && !sinks; i++)
+        if (name_ends(b->tensors[i].tensor.name, ".attn_sinks")) sinks = &b->tensors[i];
+    for (uint64_t i = 0; sinks && model_fact_at(modes, i, &mode); i++) {
+        char name[GGUF_MAX_NAME];
+        snprintf(name, sizeof name, "v.blk.%llu.attn_sinks", (unsigned long long)i);
+        if (mode >= 0 && !hf_build_find(b, name)) return check_fail_missing(b, sinks, name, e);
+    }
+    return true;
+}
+
 /* ---- rules ---- */
 
 /* Whether a tensor's name is what a rule makes: `to` up to a '|', with numbers for its signs, and a suffix. */
@@ -561,7 +628,11 @@ bool hf_projector_check(const hf_build *b, const arch_projector *row, const hf_m
                   ".vision.projection_dim", row->vision},
                  {"a.blk.", ".audio.block_count", ".audio.embedding_length", ".audio.feed_forward_length",
                   ".audio.projection_dim", row->audio},
-                 {"v.sam.blk.", ".vision.sam.block_count", ".vision.sam.embedding_length", NULL, NULL, NULL}};
+                 {"v.sam.blk.", ".vision.sam.block_count", ".vision.sam.embedding_length", NULL, NULL, NULL},
+                 {"mm.a.local_blk.", ".audio.local_block_count", NULL, NULL, NULL, NULL}};
+    if (b->n > TENSORS_MOST) /* each is compared with all others */
+        return hf_config_fail(b->config, e, "%zu tensors of the projector, expected at most %d", b->n,
+                              TENSORS_MOST);
     if (!hf_projector_check_counts(b->config, row, e)) return false;
     for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
         uint32_t n = pair_number(p, parts[k].count), width = pair_number(p, parts[k].width);
@@ -570,7 +641,7 @@ bool hf_projector_check(const hf_build *b, const arch_projector *row, const hf_m
         if (n > BLOCKS_MOST)
             return hf_config_fail(b->config, e, "%u layers, expected at most %d", n, BLOCKS_MOST);
         if (!blocks_check(b, row, parts[k].blocks, n, e) ||
-            (n &&
+            (n && parts[k].width &&
              !widths_check(b, parts[k].blocks, widths, sizeof widths / sizeof *widths, "states", width, e)) ||
             !feeds_check(b, parts[k].blocks, parts[k].part, pair_number(p, parts[k].feeds), e))
             return false;
@@ -579,7 +650,7 @@ bool hf_projector_check(const hf_build *b, const arch_projector *row, const hf_m
     return patches_check(b, pair_number(p, ".vision.patch_size"), e) &&
            frequencies_check(b, row->audio, pair_number(p, ".audio.num_mel_bins"), e) &&
            ends_check(b, p, e) && hf_projector_check_shapes(b, row, p, e) && biases_check(b, e) &&
-           weights_check(b, e) && pairs_check(b, row, e) && other_blocks_check(b, row, e) &&
-           rules_check(b, row, row->folder.rules, hears, e) &&
+           weights_check(b, e) && pairs_check(b, row, e) && sinks_check(b, p, e) &&
+           other_blocks_check(b, row, e) && rules_check(b, row, row->folder.rules, hears, e) &&
            rules_check(b, row, row->folder.more, hears, e);
 }

@@ -4,6 +4,7 @@
  */
 #include "hf/projector.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,13 +13,15 @@
 #include "hf/sources/sources.h"
 #include "hf/tensors/tensors.h"
 
-enum { LETTERS = 128, WORD_BYTES = 16 };
+enum { LETTERS = 128, WORD_BYTES = 16, SIDE_MOST = 4096 };
 
 /* What letters stand for. */
 typedef struct shape_values {
     uint64_t value[LETTERS];        /* 0: not known yet */
     const hf_tensor *from[LETTERS]; /* whose size it is; NULL: the config's */
     uint64_t kv_heads;              /* of the vision encoder, by the config; 0: not known */
+    uint64_t merged;                /* patches that are joined to one, 0: not known */
+    bool has_class;                 /* there is a class embedding, which has a position as well */
 } shape_values;
 
 /* ---- one word ---- */
@@ -38,29 +41,33 @@ static uint64_t letter_value(shape_values *v, char letter) {
 }
 
 static bool is_square(uint64_t n) {
-    uint64_t root = 0;
-    while (root * root < n) root++;
+    uint64_t root = (uint64_t)(sqrt((double)n) + .5);
     return root * root == n;
 }
 
 static bool is_letter(char c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }
 
-/* Compares a dimension with a sum of letters: at most one of them is not known yet, and gets what is left.
- * *expected: the sum, 0: it has no value. */
+/* Compares a dimension with a sum of products of letters: one of them that is not known yet gets what is left, several
+ * fit. *expected: the sum, 0: it has no value. */
 static bool sum_fits(shape_values *v, const char *word, uint64_t n, const hf_tensor *t, uint64_t *expected) {
     uint64_t sum = 0, factor_of_unknown = 0;
     char unknown = 0;
-    while (*word) {
-        char *at;
-        uint64_t factor = strtoull(word, &at, 10), known;
-        bool is_number = at != word && (*at == 0 || *at == '+');
-        if (at == word) factor = 1;
-        if (!is_number && !is_letter(*at)) return false; /* no word of arch/projector.h: nothing fits */
-        known = is_number ? 1 : letter_value(v, *at);
-        if (!known) unknown = *at, factor_of_unknown = factor;
-        sum += factor * known;
-        word = at + !is_number;
-        word += *word == '+';
+    for (*expected = 0; *word; word += *word == '+') {
+        char *at, before = unknown;
+        uint64_t product = strtoull(word, &at, 10);
+        if (at == word && !is_letter(*at)) return false; /* no word of arch/projector.h: nothing fits */
+        if (at == word) product = 1;
+        for (; is_letter(*at); at++) {
+            uint64_t known = letter_value(v, *at);
+            if (!known && unknown) return true;
+            if (!known) unknown = *at;
+            if (known && __builtin_mul_overflow(product, known, &product)) return false;
+        }
+        word = at;
+        if (unknown != before)
+            factor_of_unknown = product;
+        else if (__builtin_add_overflow(sum, product, &sum))
+            return false;
     }
     *expected = unknown ? 0 : sum;
     if (!unknown) return sum == n;
@@ -73,12 +80,13 @@ static bool sum_fits(shape_values *v, const char *word, uint64_t n, const hf_ten
 static bool word_fits(shape_values *v, const char *word, uint64_t n, const hf_tensor *t, uint64_t *expected) {
     *expected = 0;
     if (*word == '?') return true;
-    if (*word == '@') return is_square(n) || is_square(n - 1);
+    if (*word == '@') return is_square(n) || (v->has_class && is_square(n - 1));
     if (*word != '*' && *word != '^') return sum_fits(v, word, n, t, expected);
     if (!is_letter(word[1])) return false;
     uint64_t of = letter_value(v, word[1]);
     if (of == 0) return true;
-    if (n % of == 0 && (*word == '*' || is_square(n / of))) return true;
+    if (n % of == 0 && (*word == '*' || n == of || (v->merged ? n / of == v->merged : is_square(n / of))))
+        return true;
     *expected = of;
     return false;
 }
@@ -260,6 +268,16 @@ bool hf_projector_check_shapes(const hf_build *b, const arch_projector *row, con
     v.value['t'] = pair_number(p, ".audio.projection_dim");
     v.value['n'] = hears ? pair_number(p, ".audio.attention.head_count") : 0;
     v.value['y'] = v.value['d'] * pair_number(p, ".audio.projector.stack_factor");
+    uint32_t rate = pair_number(p, ".audio.projector.downsample_rate");
+    if (rate) v.value['V'] = pair_number(p, ".audio.projector.window_size") / rate;
+    uint64_t side = pair_number(p, ".vision.spatial_merge_size");
+    v.merged = side < SIDE_MOST ? side * side : 0;
+    v.has_class = hf_build_find(b, "v.class_embd");
+    for (const arch_letter *l = row->letters; l && l->names; l++) {
+        uint32_t n;
+        if (!hf_config_u32_or(b->config, l->names, 0, &n, e)) return false;
+        if (n % l->divisor == 0) v.value[(unsigned char)l->letter] = n / l->divisor;
+    }
     return shapes_check_list(b, &v, arch_projector_shapes, row->shapes, e) &&
            shapes_check_list(b, &v, row->shapes, NULL, e) && heads_check(b, &v, 'Q', 'N', e) &&
            heads_check(b, &v, 'q', 'n', e);

@@ -208,13 +208,21 @@ static uint64_t survey_smallest(const gq_survey *s) {
     return 0;
 }
 
-/* Marks the largest advised type that fits. */
+/* Marks the largest advised type that fits. A model in 16 bits that fits as it is is better off in half the bytes all the
+ * same. */
 static void survey_mark_best(gq_survey *s) {
     size_t best = SIZE_MAX;
-    for (size_t i = 0; s->request.ram && i < s->n; i++)
-        if (s->choices[i].fits && !s->choices[i].needs_importance &&
-            gq_filetype_advised((size_t)gq_filetype_find(s->choices[i].name)))
-            best = i;
+    uint64_t most = UINT64_MAX;
+    for (size_t i = s->request.ram ? s->n : 0; i-- > 0;) { /* the largest first */
+        const gq_choice *c = &s->choices[i];
+        bool is_copy = !strcmp(c->name, "COPY"), keeps = is_copy && !s->facts.quantized;
+        if (!c->fits || c->needs_importance || c->file_bytes >= most ||
+            !gq_filetype_advised((size_t)gq_filetype_find(c->name)))
+            continue;
+        best = i;
+        if (!keeps) break;
+        most = c->file_bytes;
+    }
     if (best < SIZE_MAX) s->choices[best].best = true;
     if (s->request.ram && best == SIZE_MAX) s->facts.smallest = survey_smallest(s);
 }

@@ -37,7 +37,8 @@ typedef struct gq_choice {
     double bits;           /* per weight */
     double expected;       /* divergence as in gq_summary; NaN: not known */
     bool fits;             /* into `ram`, beside what is reserved */
-    bool best;             /* the one to take: of the advised types that fit, the largest */
+    bool
+        best; /* the one to take: of the advised types that fit, the largest; of COPY only where it has to be */
     bool needs_importance; /* can only be made with importance data, which were not given; never the best */
     uint64_t reserved[4];
 } gq_choice;

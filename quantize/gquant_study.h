@@ -171,6 +171,8 @@ typedef struct gq_importance_facts {
     uint64_t rank_windows;
     double seconds_expected; /* that the layers left take; 0: not measured */
     const char *arithmetic;  /* of products: "float32" or "bf16" */
+    bool
+        is_whole; /* the file is there already, and is what gq_importance_compute would write, which then returns it */
 } gq_importance_facts;
 GQ_API const gq_importance_facts *gq_importance_summary(const gq_importance_plan *p);
 GQ_API const char *const *gq_importance_warnings(const gq_importance_plan *p, size_t *n);

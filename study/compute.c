@@ -45,7 +45,7 @@ struct gq_importance_plan {
     forward_model *model;
     const forward_sizes *sizes;
     char *out, architecture[128];
-    bool dat, force, output;
+    bool dat, force, output, is_there;
     matmul_arithmetic arithmetic;
     uint32_t *ids;       /* of all texts' windows, */
     forward_mark *marks; /* and their marks, where the text is of conversations */
@@ -244,28 +244,54 @@ static bool importance_check_inputs(const gq_importance_plan *p, const gq_import
     return ok;
 }
 
-/* The output is there already. Where it is this very run's, killed before it could remove its states, they
- * are of no use to anybody: the last layer is done, and the output is not older than they are. */
-static void importance_clean_up(gq_importance_plan *p, const gq_importance_request *r) {
+/* Names what makes the data: model, text, settings and build, whatever the model's times are, and the values. */
+static void importance_name_run(const gq_importance_plan *p, const imatrix *all, char to[sizeof all->run]) {
+    checkpoint_head h = p->head;
+    h.times = 0;
+    checkpoint_seal(&h);
+    snprintf(to, sizeof all->run, "%08x%08x%08x-%08x", h.content, h.ids, h.crc, imatrix_checksum(all));
+}
+
+/* Whether this very run, killed before it could remove its states, has written the output: the last layer is done, and
+ * the output is not older than they are. */
+static bool importance_states_prove(const gq_importance_plan *p) {
     struct stat made, left;
     checkpoint c = {.fd = -1};
-    if (!comm_is_first(p->share.comm)) return;
-    char *states = checkpoint_path(r->out);
-    bool older = !states || stat(r->out, &made) != 0 || stat(states, &left) != 0 ||
+    char *states = checkpoint_path(p->out);
+    bool older = !states || stat(p->out, &made) != 0 || stat(states, &left) != 0 ||
                  made.st_mtim.tv_sec < left.st_mtim.tv_sec ||
                  (made.st_mtim.tv_sec == left.st_mtim.tv_sec && made.st_mtim.tv_nsec < left.st_mtim.tv_nsec);
     free(states);
-    if (older || !importance_open_model(p, r, NULL) || !importance_identify(p, r, NULL)) return;
-    if (checkpoint_peek(&c, r->out, &p->head, NULL) &&
-        c.finished == p->sizes->layers + (p->output || importance_has_drafts(p)))
-        checkpoint_clean(r->out, &p->head);
+    if (older) return false;
+    bool proves = checkpoint_peek(&c, p->out, &p->head, NULL) &&
+                  c.finished == p->sizes->layers + (p->output || importance_has_drafts(p));
     checkpoint_close(&c);
+    return proves;
+}
+
+/* Finds out whether the output that is there is what this run makes, by its name of the run, which a .dat file has no room
+ * for, or by states that were left. These are of no use then. */
+static bool importance_check_whole(gq_importance_plan *p, gq_error *e) {
+    imatrix made;
+    char run[sizeof made.run] = "";
+    if (!p->is_there) return true;
+    if (imatrix_open(&made, p->out, NULL)) {
+        importance_name_run(p, &made, run);
+        p->facts.is_whole = strcmp(run, made.run) == 0 || importance_states_prove(p);
+        imatrix_free(&made);
+    }
+    if (p->facts.is_whole && comm_is_first(p->share.comm)) checkpoint_clean(p->out, &p->head);
+    return p->facts.is_whole ||
+           gq_fail_remedy(e, GQ_REMEDY_REPLACE,
+                          "%s is there already, and is not known to be what would be written", p->out);
 }
 
 static bool importance_check_target(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
     if (r->dry_run && files_lack_folder(r->out))
         return warnings_add(&p->warnings, e, FILES_NO_FOLDER, r->out);
-    return gq_check_target(r->out, r->force || r->dry_run, e) || (importance_clean_up(p, r), false);
+    gq_error why;
+    p->is_there = !gq_check_target(r->out, r->force || r->dry_run, &why);
+    return !p->is_there || why.remedy == GQ_REMEDY_REPLACE || gq_fail_again(e, &why, "%s", why.text);
 }
 
 static bool importance_fill_plan(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
@@ -291,8 +317,8 @@ static bool importance_fill_plan(gq_importance_plan *p, const gq_importance_requ
                                       importance_share(p), p->share.comm);
     if (!importance_bound_memory(p, r->memory, e)) return false;
     importance_describe(p);
-    if (!importance_announce_kept(p, e)) return false;
-    if (r->forecast) importance_forecast(p, r->callbacks);
+    if (!importance_check_whole(p, e) || !importance_announce_kept(p, e)) return false;
+    if (r->forecast && !p->is_there) importance_forecast(p, r->callbacks);
     return true;
 }
 
@@ -305,11 +331,11 @@ static bool importance_agree_plan(gq_importance_plan *p, gq_error *e) {
     if (memcmp(&first, &p->head, sizeof first) != 0)
         return gq_fail(e, "rank %d has another model, text or build than rank 0",
                        gq_comm_rank(p->share.comm));
-    uint64_t most[] = {f->memory, f->layers_finished, f->states_in_file};
+    uint64_t most[] = {f->memory, f->layers_finished, f->states_in_file, f->is_whole};
     if (!comm_most(p->share.comm, most, sizeof most / sizeof *most, e) ||
         !sweep_agree_layer(p->share.comm, p->share.read_once, &p->share.bounds.layer, e))
         return false;
-    f->memory = most[0], f->layers_finished = most[1], f->states_in_file = most[2];
+    f->memory = most[0], f->layers_finished = most[1], f->states_in_file = most[2], f->is_whole = most[3];
     return true;
 }
 
@@ -436,7 +462,9 @@ static gq_imatrix *write_out(const running *r, gq_error *e) {
     const gq_importance_plan *p = r->plan;
     imatrix all = {.chunk_size = p->about.chunk_size};
     if (!comm_is_first(p->share.comm)) return importance_of(&all, p->out, e);
-    gq_imatrix *m = put_together(r, &all, e) ? importance_of(&all, p->out, e) : NULL;
+    bool ok = put_together(r, &all, e);
+    if (ok) importance_name_run(p, &all, all.run);
+    gq_imatrix *m = ok ? importance_of(&all, p->out, e) : NULL;
     if (m && gq_imatrix_write(m, p->out, !p->dat, p->force, e)) return m;
     gq_imatrix_free(m);
     return NULL;
@@ -486,5 +514,8 @@ static gq_imatrix *importance_run(gq_importance_plan *p, const gq_callbacks *cal
 
 gq_imatrix *gq_importance_compute(gq_importance_plan *p, const gq_callbacks *callbacks, gq_error *e) {
     gq_callbacks called;
+    if (p->facts.is_whole)
+        return comm_is_first(p->share.comm) ? gq_imatrix_open(p->out, e)
+                                            : importance_of(&(imatrix){0}, p->out, e);
     return SIZED_TAKE(called, callbacks, e) ? importance_run(p, &called, e) : NULL;
 }

@@ -14,6 +14,9 @@ static const bounds_row bounds_rows[] = {
     {"block_count", 1, INT32_MAX, true},
     {"context_length", 1, INT32_MAX, true},
     {"embedding_length", 1, INT32_MAX, true},
+    {"n_deepstack_layers", 0, 64, true}, /* published models have 3 */
+    {"altup.num_inputs", 4, 4, true},    /* as many as llama.cpp has room for */
+    {"altup.active_idx", 0, 3, true},
     {"expert_gating_func", 0, 4, true},
     {"pooling_type", 0, 4, true},
     {"attention.layer_norm_epsilon", 0, 1, false},
@@ -25,7 +28,9 @@ static const bounds_row bounds_rows[] = {
     {"rope.freq_base", 1, 1e30, false},
     {"rope.freq_base_swa", 1, 1e30, false},
     {"rope.scaling.factor", 1e-3, 1e6, false},
-    {"rope.scaling.yarn_attn_factor", 0, 1e6, false},
+    {"rope.scaling.alpha", 1e-3, 1e9, false},
+    {"rope.scaling.attn_factor", 1e-6, 1e6, false},
+    {"rope.scaling.yarn_attn_factor", 1e-6, 1e6, false},
     {"rope.scaling.yarn_beta_fast", 0, 1e6, false},
     {"rope.scaling.yarn_beta_slow", 0, 1e6, false},
     {"attention.value_scale", 0, 1e6, false},
@@ -40,6 +45,9 @@ static const bounds_row bounds_rows[] = {
     {"swiglu_clamp_exp", 0, 1e6, false},
     {"swiglu_clamp_shexp", 0, 1e6, false},
 };
+
+/* Numbers of layers, of which there are no more than all. */
+static const char *const layer_counts[] = {"leading_dense_block_count", "attention.shared_kv_layers"};
 
 bool bounds_check(const model_facts *facts, const char *file, gq_error *e) {
     key_reader r = {.facts = *facts, .file = file, .e = e, .ok = true};
@@ -57,5 +65,9 @@ bool bounds_check(const model_facts *facts, const char *file, gq_error *e) {
                 key_float_at(&r, &l, i, 0, row->least, row->most);
         }
     }
+    int64_t blocks;
+    for (size_t k = 0; k < sizeof layer_counts / sizeof *layer_counts; k++)
+        if (r.ok && key_there(&r, layer_counts[k]) && model_fact_int(facts, "block_count", &blocks))
+            key_number(&r, layer_counts[k], 0, 0, (uint64_t)blocks);
     return r.ok;
 }

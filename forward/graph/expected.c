@@ -44,6 +44,7 @@ static const struct {
     {WEIGHT_FFN_UP_SHEXP, EXPERT_LENGTH, 1, "expert_shared_count"},
     {WEIGHT_FFN_UP_CHEXPS, "expert_chunk_feed_forward_length", 1, NULL},
     {WEIGHT_FFN_LATENT_DOWN, "moe_latent_size", 1, NULL},
+    {WEIGHT_FFN_ROUTED_DOWN, "expert_latent_length", 1, NULL},
     {WEIGHT_ATTN_Q_A, "attention.q_lora_rank", 1, NULL},
     {WEIGHT_TIME_MIX_W1, "time_mix_extra_dim", 5, NULL}, /* of decays, keys, values, queries and gates */
     {WEIGHT_TIME_MIX_DECAY_W1, "time_decay_extra_dim", 1, NULL},

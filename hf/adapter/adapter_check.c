@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "hf/sources/sources.h"
 
 static const char WHOLE[] = "take the whole adapter";
@@ -422,7 +423,43 @@ static bool check_biases(const hf_targets *t, gq_error *e) {
     return !hf_json_is(bias, "lora_only") || check_own_biases(t, e);
 }
 
+/* ---- values ---- */
+
+/* Reads no further than the first byte that is not 0. *is_zero: there is none. */
+static bool read_is_zero(const hf_adapter *a, const hf_stored *s, bool *is_zero, gq_error *e) {
+    enum { PIECE = 4096 };
+    uint8_t bytes[PIECE];
+    *is_zero = s != NULL;
+    for (uint64_t at = 0; *is_zero && at < s->bytes; at += PIECE) {
+        size_t n = (size_t)min(s->bytes - at, PIECE);
+        if (!gq_file_read(&a->folder.files[s->file].file, s->offset + at, bytes, n, e)) return false;
+        for (size_t i = 0; i < n && *is_zero; i++) *is_zero = bytes[i] == 0;
+    }
+    return true;
+}
+
+/* A factor of zeros changes nothing: training may have left lora_B so, but never lora_A, and a file that was not loaded to
+ * its end has such holes. */
+static bool check_zeros(const hf_targets *t, gq_error *e) {
+    const hf_stored *first = NULL;
+    size_t n = 0;
+    for (size_t i = 0; i < t->adapter->n; i++) {
+        const hf_adapted *m = &t->adapter->modules[i];
+        const hf_stored *const factors[] = {m->a, m->b, m->embed_a, m->embed_b};
+        for (size_t k = 0; k < sizeof factors / sizeof *factors; k++) {
+            bool is_zero;
+            if (!read_is_zero(t->adapter, factors[k], &is_zero, e)) return false;
+            if (is_zero && n++ == 0) first = factors[k];
+        }
+    }
+    return !n || check_warn(
+                     t, e,
+                     "%zu tensor%s only zeros, the first is '%s': such modules keep the model's weights, and "
+                     "the download may be incomplete",
+                     n, n == 1 ? " has" : "s have", first->name);
+}
+
 bool hf_adapter_check_complete(const hf_targets *t, gq_error *e) {
     return check_layers(t, e) && check_targets(t, e) && check_each_layer(t, e) && check_saved(t, e) &&
-           check_parameters(t, e) && check_tokens(t, e) && check_biases(t, e);
+           check_parameters(t, e) && check_tokens(t, e) && check_biases(t, e) && check_zeros(t, e);
 }

@@ -189,9 +189,9 @@ bool clip_kimi25(const arch_item *i, const hf_config *c, hf_metadata *p, gq_erro
     static const struct {
         const char *name, *key;
         uint32_t other;
-    } sides[] = {{"vision.init_pos_emb_height", "vision.pos_emb_height", 64},
-                 {"vision.init_pos_emb_width", "vision.pos_emb_width", 64},
-                 {"vision.init_pos_emb_time", "vision.pos_emb_time", 4}};
+    } sides[] = {{"vision.init_pos_emb_height|vision.pos_emb_height", "vision.pos_emb_height", 64},
+                 {"vision.init_pos_emb_width|vision.pos_emb_width", "vision.pos_emb_width", 64},
+                 {"vision.init_pos_emb_time|vision.pos_emb_time", "vision.pos_emb_time", 4}};
     const char *hidden_act = hf_config_text(c, "vision.projector_hidden_act");
     const json_t *merged = json_array_get(hf_config_get(c, "vision.merge_kernel_size"), 0);
     uint32_t patch, limit, height = 0, value, scale = 2;

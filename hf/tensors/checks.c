@@ -430,10 +430,25 @@ static bool shape_check(const hf_build *b, const arch_shape *s, char *missing, s
     return true;
 }
 
+/* Sizes of the config that are above 0 where it has them: others would leave shapes unknown. */
+static bool shapes_check_sizes(const hf_config *c, gq_error *e) {
+    static const char *const sizes[] = {"hidden_size",         "intermediate_size", "num_attention_heads",
+                                        "num_key_value_heads", "head_dim",          "backbone_hidden_size",
+                                        "block_size"};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const json_t *v = hf_config_get(c, sizes[i]);
+        if (json_is_number(v) && !(json_number_value(v) > 0))
+            return hf_config_fail(c, e, "%s is %g, expected 1 or more", sizes[i], json_number_value(v));
+    }
+    return true;
+}
+
 static bool shapes_check(const hf_build *b, gq_error *e) {
     char missing[256] = "";
-    const arch_shape *of_class = b->config->class_row->shapes;
-    for (const arch_shape *s = of_class ? of_class : b->config->row->folder.shapes; s && s->tensor; s++)
+    const arch_shape *of_class = b->config->class_row->shapes,
+                     *all = of_class ? of_class : b->config->row->folder.shapes;
+    if (all && !shapes_check_sizes(b->config, e)) return false;
+    for (const arch_shape *s = all; s && s->tensor; s++)
         if (shape_counts(b, s) && !shape_check(b, s, missing, sizeof missing, e)) return false;
     return !*missing ||
            hf_folder_warn(b->list->folder, "", e,

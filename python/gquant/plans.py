@@ -189,7 +189,8 @@ def _plan_record(p: Plan, ram: int, reserve: int, tried: bool) -> dict[str, Any]
     """Return what `gquant plan --json` prints."""
     limit = {}
     if ram:
-        limit = _known(ram=ram, reserve=reserve, recommended=p.best.file_type if p.best else None,
+        limit = _known(ram=ram, reserve=reserve, recommended=p.best.file_type if p.best and p.best.file_type != "COPY" else None,
+                       keep_model=(p.best and p.best.file_type == "COPY") or None,
                        target_size=p.target_size)
     record = {
         **_known(path=_records.plain(p.path), quantized=p.quantized, dequantized=p.dequantized), "context": p.context,

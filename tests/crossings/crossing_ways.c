@@ -56,11 +56,6 @@ void replace_in(const char *where, setting s) {
 
 void finish_in(const char *where, setting s) {
     outcome o = run(where, s, all_words(&at.options, any_threads()));
-    if (o.status != 0 && strstr(o.text, "is there already")) { /* importance data, stopped when all was done */
-        same_outputs(where);
-        replace_in(where, s);
-        return;
-    }
     if (o.status != 0) fail_case("in %s: %s", where, o.text);
     same_folder(where);
 }

@@ -53,9 +53,7 @@ static void cleaned_up_later(const char *what, size_t n_outputs, const char *con
         killed++;
         if (exists(out)) left += count_files(folder) > inputs + n_outputs;
         status = run(words, NULL, &says);
-        bool is_importance = !strcmp(words[0], "imatrix");
-        if (status != 0 && !(is_importance && strstr(says, "is there already")))
-            fail_msg("%s, %s: %s", what, fault, says);
+        if (status != 0) fail_msg("%s, %s: %s", what, fault, says);
         if (count_files(folder) != inputs + n_outputs)
             fail_msg("%s, %s: %zu files, after: %s", what, fault, count_files(folder), says);
         free(says);

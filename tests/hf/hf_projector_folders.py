@@ -598,7 +598,7 @@ def ultravox(f):
     whisper(f, "audio_tower.", 64, 96, 4)
     f.norm("multi_modal_projector.ln_pre", 256), f.lin("multi_modal_projector.linear_1", 192, 256), f.lin("multi_modal_projector.linear_2", 128, 96)
     f.norm("multi_modal_projector.ln_mid", 96)
-    f.finish({"architectures": ["UltravoxModel"], "model_type": "ultravox", "stack_factor": 8, "projector_act": "swiglu", "projector_ln_mid": True,
+    f.finish({"architectures": ["UltravoxModel"], "model_type": "ultravox", "stack_factor": 4, "projector_act": "swiglu", "projector_ln_mid": True,
               "hidden_size": 128, "vocab_size": 40, "text_model_id": None, "audio_model_id": None,
               "text_config": {"hidden_size": 128, "model_type": "llama", "architectures": ["LlamaForCausalLM"]},
               "audio_config": whisper_config("whisper", num_hidden_layers=4)})
@@ -726,7 +726,7 @@ def gemma4_unified(f, D=64):
     f.finish({"architectures": ["Gemma4UnifiedForConditionalGeneration"], "model_type": "gemma4_unified",
               "audio_config": {"audio_embed_dim": 80, "model_type": "gemma4_unified_audio"},
               "text_config": {"hidden_size": 128, "intermediate_size": 256, "model_type": "gemma4_text", "num_attention_heads": 4, "num_hidden_layers": 1},
-              "vision_config": {"mm_embed_dim": D, "model_patch_size": 48, "model_type": "gemma4_unified_vision", "patch_size": 16, "pooling_kernel_size": 3}})
+              "vision_config": {"mm_embed_dim": D, "mm_posemb_size": 16, "model_patch_size": 48, "model_type": "gemma4_unified_vision", "patch_size": 16, "pooling_kernel_size": 3}})
 
 
 @folder
@@ -737,13 +737,14 @@ def gemma3n(f, D=64):
                      ("blocks.1.0.", ("dw_start.conv", "dw_start.bn", "dw_mid.conv", "dw_mid.bn", "pw_exp.conv", "pw_exp.bn", "pw_proj.conv", "pw_proj.bn")),
                      ("blocks.2.1.", ("attn.query.proj", "attn.key.proj", "attn.value.proj", "attn.output.proj", "attn.key.down_conv", "attn.key.norm",
                                       "attn.value.down_conv", "attn.value.norm", "norm"))):
-        for name in names:
+        for name in names:  # parts within a block are 32 wide, between blocks 16
+            inner = name.startswith(("dw_mid", "pw_exp", "conv_exp", "bn1"))
             if name.endswith(("bn", "bn1", "bn2", "norm")):
-                f.norm(p + b + name, 16)
+                f.norm(p + b + name, 32 if inner else 16)
             elif "dw_" in name or "down_conv" in name:
-                f.add(p + b + name + ".weight", 16, 1, 3, 3)
+                f.add(p + b + name + ".weight", 32 if inner else 16, 1, 3, 3)
             else:
-                f.add(p + b + name + ".weight", 32, 16, 1, 1)
+                f.add(p + b + name + ".weight", *((16, 32) if name in ("conv_pwl", "pw_proj.conv", "attn.output.proj") else (32, 16)), 1, 1)
     f.add(p + "blocks.2.1.layer_scale.gamma", 16)
     f.add(p + "msfa.ffn.pw_exp.conv.weight", 32, 16, 1, 1), f.norm(p + "msfa.ffn.pw_exp.bn", 32), f.add(p + "msfa.ffn.pw_proj.conv.weight", D, 32, 1, 1)
     f.norm(p + "msfa.ffn.pw_proj.bn", D), f.norm(p + "msfa.norm", D)
@@ -765,7 +766,7 @@ def gemma3n(f, D=64):
     pre(f, image_mean=MEAN, image_std=STD, image_seq_length=256, size={"height": 768, "width": 768}, feature_size=128)
     f.finish({"architectures": ["Gemma3nForConditionalGeneration"], "model_type": "gemma3n",
               "audio_config": {"conf_attention_chunk_size": 12, "conf_num_attention_heads": 4, "conf_num_hidden_layers": 2, "conf_conv_kernel_size": 5,
-                               "hidden_size": D, "input_feat_size": 128, "model_type": "gemma3n_audio", "vocab_size": 8, "rms_norm_eps": 1e-06},
+                               "hidden_size": D, "input_feat_size": 16, "model_type": "gemma3n_audio", "vocab_size": 8, "rms_norm_eps": 1e-06},
               "text_config": {"hidden_size": 128, "intermediate_size": 256, "model_type": "gemma3n_text", "num_attention_heads": 4, "num_hidden_layers": 1},
               "vision_config": {"architecture": "mobilenetv5_300m_enc", "hidden_size": D, "model_type": "gemma3n_vision", "num_classes": 2,
                                 "do_pooling": False, "vocab_size": 8, "rms_norm_eps": 1e-06}})

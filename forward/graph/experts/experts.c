@@ -35,19 +35,22 @@ static void experts_read_groups(experts_numbers *n, key_reader *r) {
     }
 }
 
-/* Compares leading_dense_block_count with the tensors, which say the same by the layers that have a router;
- * among the others not every layer may have one. */
+/* Compares leading_dense_block_count, and the step of those behind them, with the tensors, which say the same by the
+ * layers that have a router. */
 static void experts_compare_with_tensors(const forward_model *m, key_reader *r, const model_part *p) {
-    const char *key = "leading_dense_block_count";
-    bool is_stepped = key_number(r, "interleave_moe_layer_step", 1, 0, MODEL_MOST) > 1;
-    int64_t dense;
-    if (m->draft_of || !key_there(r, key) || !model_fact_int(&r->facts, key, &dense) || dense < 0) return;
+    const char *leads = "leading_dense_block_count", *steps = "interleave_moe_layer_step";
+    int64_t dense = 0, step = 1;
+    bool has_step = key_there(r, steps) && model_fact_int(&r->facts, steps, &step) && step >= 0;
+    bool has_lead = key_there(r, leads) && model_fact_int(&r->facts, leads, &dense) && dense >= 0;
+    if (m->draft_of || !(has_step || has_lead)) return;
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
-        bool is_routed = m->layers[i].ffn.part == p;
-        if (!m->layers[i].ffn.part) continue;
-        if (is_routed ? (int64_t)i < dense : (int64_t)i >= dense && !is_stepped)
-            key_fail(r, key, "is %lld, but there is %s tensor %s", (long long)dense, is_routed ? "a" : "no",
-                     tensors_layer_name(m, i, WEIGHT_FFN_ROUTER, ".weight"));
+        bool is_routed = m->layers[i].ffn.part == p, leading = (int64_t)i < dense;
+        if (!m->layers[i].ffn.part || is_routed == (!leading && step && (i + 1) % (size_t)step == 0))
+            continue;
+        bool by_step = has_step && !(is_routed && leading);
+        key_fail(r, by_step ? steps : leads, "is %lld, but there is %s tensor %s",
+                 (long long)(by_step ? step : dense), is_routed ? "a" : "no",
+                 tensors_layer_name(m, i, WEIGHT_FFN_ROUTER, ".weight"));
     }
 }
 

@@ -163,6 +163,47 @@ static bool check_kind(const model_kv *o, const model_kv *old, const char *item,
                          gguf_value_name(old->type), gguf_value_name(o->type));
 }
 
+/* Kinds that readers want of keys that the model may lack; the first row counts whose beginning and end a key has. */
+static const struct {
+    const char *begin, *end;
+    kind of;
+} new_keys[] = {{"tokenizer.ggml.add_", "", TRUTH},
+                {"tokenizer.ggml.", "_token_id", NUMBER},
+                {"tokenizer.ggml.model", "", TEXT},
+                {"tokenizer.ggml.pre", "", TEXT},
+                {"tokenizer.chat_template", "", TEXT},
+                {"general.sampling.sequence", "", TEXT},
+                {"general.sampling.", "", NUMBER},
+                {"general.name", "", TEXT},
+                {"general.type", "", TEXT},
+                {"general.architecture", "", TEXT}};
+
+static bool check_new(const model_kv *o, const char *item, gq_error *e) {
+    static const char *const names[] = {"number", "bool", "string", "list"};
+    model_kv now = {.type = o->type};
+    size_t n = strlen(o->key);
+    for (size_t i = 0; i < sizeof new_keys / sizeof *new_keys; i++) {
+        size_t begin = strlen(new_keys[i].begin), end = strlen(new_keys[i].end);
+        if (n < begin + end || strncmp(o->key, new_keys[i].begin, begin) != 0 ||
+            strcmp(o->key + n - end, new_keys[i].end) != 0)
+            continue;
+        return kind_of(&now) == new_keys[i].of ||
+               gq_fail_usage(e, "override '%s': programs read the key as a %s, not %s", item,
+                             names[new_keys[i].of], gguf_value_name(o->type));
+    }
+    return true;
+}
+
+/* A model does not become another kind of file. */
+static bool check_type(const model_kv *o, const model_kv *old, const char *item, gq_error *e) {
+    static const char *const others[] = {"mmproj", "adapter", "imatrix"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!strcmp(o->key, "general.type") && model_kv_is_text(o, others[i]) &&
+            !(old && model_kv_is_text(old, others[i])))
+            return gq_fail_usage(e, "override '%s': the file is a model, or a part of one", item);
+    return true;
+}
+
 static bool read_item(model_kv *o, const char *item, const model_source *model, const name_index *by_key,
                       gq_error *e) {
     const char *equals = strchr(item, '=');
@@ -178,7 +219,7 @@ static bool read_item(model_kv *o, const char *item, const model_source *model, 
         name_index_find(by_key, model->kv, sizeof *model->kv, o->key, &i) ? &model->kv[i] : NULL;
     bool number = old && (is_integer(old->type) || is_float(old->type));
     return read_value(o, number ? old->type : GGUF_ARRAY, equals + 1, item, e) &&
-           (!old || check_kind(o, old, item, e));
+           (old ? check_kind(o, old, item, e) : check_new(o, item, e)) && check_type(o, old, item, e);
 }
 
 bool plan_overrides_read(plan_overrides *overrides, const gq_list *items, const model_source *model,
