@@ -59,7 +59,6 @@ typedef struct job {
 } job;
 
 static void run_kernel_job(const job *j) {
-    const codec_importance known = {j->importance};
     if (!j->codec && j->decode)
         j->peer.decode(blocks, decoded, N);
     else if (!j->codec)
@@ -67,8 +66,7 @@ static void run_kernel_job(const job *j) {
     else if (j->decode)
         j->codec->decode(blocks, 0, decoded, N);
     else
-        j->codec->encode(weights, blocks, ROWS, COLS, j->importance ? &known : NULL,
-                         &(encode_settings){.effort = j->effort});
+        j->codec->encode(weights, blocks, ROWS, COLS, j->importance, &(encode_settings){.effort = j->effort});
 }
 
 /* Million weights per second. */

@@ -50,8 +50,8 @@ static void count_feedback(const feedback_task *t, const float *x, size_t rows, 
 
 /* An encoder does not know its type. */
 #define ENCODER(name, type) \
-    static void name(const float *x, uint8_t *blocks, size_t rows, size_t columns, \
-                     const codec_importance *importance, const encode_settings *settings) { \
+    static void name(const float *x, uint8_t *blocks, size_t rows, size_t columns, const float *importance, \
+                     const encode_settings *settings) { \
         (void)x, (void)importance, (void)settings; \
         memset(blocks, 0, rows *gguf_row_bytes(tensor_type_of(type), columns)); \
     }

@@ -3,20 +3,15 @@
  * work of some commands; rank 0 alone does the others, and prints. */
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
 
-#include "cli/commands.h"
-#include "cli/events.h"
+#include "cli/cli.h"
 #include "cli/options/options.h"
-#include "cli/options/other_tools.h"
-#include "cli/path.h"
 #include "cli/report/table.h"
-#include "cli/say.h"
 
 /* A caller may have closed the standard descriptors; the next file opened would get their numbers. They are
  * opened the wrong way round, so that using them fails as it does when they are closed. */
@@ -29,20 +24,11 @@ static const struct {
     command id;
     int (*run)(const request *r);
 } mains[] = {
-    {CMD_QUANTIZE, quantize_main},
-    {CMD_INFO, info_main},
-    {CMD_PLAN, plan_main},
-    {CMD_COMPARE, compare_main},
-    {CMD_VERIFY, verify_main},
-    {CMD_IMATRIX, imatrix_main},
-    {CMD_EVALUATE, evaluate_main},
-    {CMD_TOKENIZE, tokenize_main},
-    {CMD_TEXT, text_main},
-    {CMD_TYPES, types_main},
-    {CMD_PUBLISH, publish_main},
-    {CMD_COMPLETION, completion_main},
-    {CMD_HELP, help_main},
-    {CMD_VERSION, version_main},
+    {CMD_QUANTIZE, quantize_main}, {CMD_INFO, info_main},         {CMD_PLAN, plan_main},
+    {CMD_COMPARE, compare_main},   {CMD_VERIFY, verify_main},     {CMD_IMATRIX, imatrix_main},
+    {CMD_EVALUATE, evaluate_main}, {CMD_TOKENIZE, tokenize_main}, {CMD_TEXT, text_main},
+    {CMD_TYPES, types_main},       {CMD_PUBLISH, publish_main},   {CMD_COMPLETION, completion_main},
+    {CMD_HELP, help_main},         {CMD_VERSION, version_main},
 };
 
 /* Whether ranks share the work of a command. Rank 0 does all others alone. */
@@ -66,17 +52,12 @@ static int command_main(const request *r) {
     return GQ_FAILED;
 }
 
-/* Whether a file is what was asked for, and the text goes with it. */
-static bool makes_file(const request *r) {
-    return r->command == CMD_QUANTIZE && !r->dry_run && !r->help && !r->version;
-}
-
 /* Flushes what is still to be printed. A finished model counts as success even if nobody can read the
  * message. */
 static int close_output(const request *r, int status) {
     gq_error e = {0};
     if (fflush(stdout) == 0 && !ferror(stdout)) return status;
-    if (status == GQ_OK && makes_file(r)) {
+    if (status == GQ_OK && r->command == CMD_QUANTIZE && !r->dry_run && !r->help && !r->version) {
         say_warning("the work is done, but its results cannot be written to standard output");
         return GQ_OK;
     }
@@ -136,7 +117,7 @@ static int lines_main(tool_lines *l, gq_comm *comm, gq_error *e) {
 }
 
 /* The C library learns from large blocks that are freed to keep blocks of up to 32 MB to itself, which come
- * on top of the memory that was told: 65 MB in a calibration of 1 GB. Those from 4 MiB on go back to the
+ * on top of the reported memory: 65 MB in a calibration of 1 GB. Those from 4 MiB on go back to the
  * system, and so does what is free at the end of the heap. Smaller ones are kept: with 1 MiB the pages that
  * are new again and again took 5 % of the time of a model of 100 M weights. */
 static void return_freed_memory(void) {

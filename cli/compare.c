@@ -1,8 +1,146 @@
-#include "cli/commands.h"
-#include "cli/progress.h"
-#include "cli/report/report_copies.h"
-#include "cli/report/report_file.h"
-#include "cli/say.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "cli/cli.h"
+
+/* ---- several quants side by side: which is nearest, tensor by tensor ---- */
+
+/* ---- the best ---- */
+
+/* All quants' tensors in the order of the base model: `at` has for each quant the next of its tensors.
+ * Returns the number of the first one in the base model, SIZE_MAX: none is left. */
+static size_t copies_next_number(const report *r, const size_t *at) {
+    size_t first = SIZE_MAX;
+    for (size_t i = 0; i < r->n_outputs; i++) {
+        const report_output *o = &r->outputs[i];
+        if (at[i] < o->n && o->numbers[at[i]] < first) first = o->numbers[at[i]];
+    }
+    return first;
+}
+
+static bool has_tensor(const report_output *o, size_t at, size_t number) {
+    return at < o->n && o->numbers[at] == number;
+}
+
+/* A quant with the smallest error is a best one, unless it is that of all or nobody else has the tensor. */
+static void rank_tensor(report *r, const size_t *at, size_t number) {
+    double least = INFINITY, most = -INFINITY;
+    for (size_t i = 0; i < r->n_outputs; i++) {
+        const report_output *o = &r->outputs[i];
+        if (!has_tensor(o, at[i], number)) continue;
+        double error = report_error(&o->losses[at[i]]);
+        if (error < least) least = error;
+        if (error > most) most = error;
+    }
+    for (size_t i = 0; i < r->n_outputs; i++) {
+        report_output *o = &r->outputs[i];
+        if (!has_tensor(o, at[i], number) || !(least < most) || report_error(&o->losses[at[i]]) > least)
+            continue;
+        o->best[at[i]] = true;
+        o->n_best++;
+    }
+}
+
+static void pass_tensor(const report *r, size_t *at, size_t number) {
+    for (size_t i = 0; i < r->n_outputs; i++) at[i] += has_tensor(&r->outputs[i], at[i], number);
+}
+
+static void report_rank_copies(report *r) {
+    size_t *at = need_memory(r->n_outputs, sizeof *at);
+    for (size_t i = 0; i < r->n_outputs; i++)
+        r->outputs[i].best = need_memory(r->outputs[i].n, sizeof *r->outputs[i].best);
+    for (size_t number; (number = copies_next_number(r, at)) != SIZE_MAX; pass_tensor(r, at, number))
+        rank_tensor(r, at, number);
+    free(at);
+}
+
+/* ---- for people ---- */
+
+static void error_cells(table *out, const report_output *o, size_t at, size_t number) {
+    if (!has_tensor(o, at, number)) {
+        table_text(out, "-"), table_text(out, "absent ");
+        return;
+    }
+    const gq_loss *l = &o->losses[at];
+    table_text(out, gq_type_name(o->tensors[at].to));
+    table_cell(out, l->n ? text_format("%.5f%c", report_error(l), o->best[at] ? '*' : ' ')
+                         : text_format("same%c", o->best[at] ? '*' : ' '));
+}
+
+/* Quants from first to end; each column is named by its number in the table of totals. */
+static void copies_print_tensors(FILE *to, const report *r, size_t first, size_t end) {
+    char *columns = need_memory(3 * (end - first) + 4, 1), *c = columns;
+    *c++ = 'l', *c++ = 'l', *c++ = '9';
+    for (size_t i = first; i < end; i++) *c++ = 'l', *c++ = '8', *c++ = 'r';
+    size_t *at = need_memory(r->n_outputs, sizeof *at);
+    table out;
+    table_start(&out, columns, NULL);
+    table_text(&out, "tensor"), table_text(&out, "shape");
+    for (size_t i = first; i < end; i++) {
+        table_text(&out, "type");
+        table_cell(&out, text_format("file %zu ", i + 1));
+    }
+    for (size_t number; (number = copies_next_number(r, at)) != SIZE_MAX; pass_tensor(r, at, number)) {
+        size_t any = 0;
+        while (!has_tensor(&r->outputs[any], at[any], number)) any++;
+        const gq_tensor *t = &r->outputs[any].tensors[at[any]];
+        table_name(&out, t->name);
+        table_cell(&out, shape_text(t->ne, t->n_dims, t->transposed));
+        for (size_t i = first; i < end; i++) error_cells(&out, &r->outputs[i], at[i], number);
+    }
+    table_end(&out, to);
+    free(at), free(columns);
+}
+
+/* Prints as many quants side by side as fit a terminal's width, the others below. */
+static void print_all_tensors(FILE *to, const report *r) {
+    enum { NAME = 28, COLUMN = 11 }; /* what a name and a quant without its types take */
+    size_t screen = (size_t)terminal_columns(to), n = r->n_outputs, beside = n;
+    if (screen) beside = screen > NAME + COLUMN ? (screen - NAME) / COLUMN : 1;
+    size_t groups = (n + beside - 1) / beside;
+    for (size_t g = 0; g < groups; g++) {
+        if (g) fputc('\n', to);
+        copies_print_tensors(to, r, g * n / groups, (g + 1) * n / groups);
+    }
+}
+
+static void copies_print_totals(FILE *to, const report *r) {
+    table out;
+    table_start(
+        &out, "lr5r4r1r2r3r",
+        (const char *const[]){"file", "file MiB", "bpw", "rel. error", "weighted", "SNR dB", "best in"});
+    for (size_t i = 0; i < r->n_outputs; i++) {
+        const report_output *o = &r->outputs[i];
+        const gq_summary *s = o->summary;
+        report_totals total = report_total(o);
+        double weighted = gq_loss_weighted(&total.loss), snr = gq_loss_snr_db(&total.loss);
+        char *path = text_shown(report_named(r, s->path));
+        table_cell(&out, text_format("%zu %s", i + 1, path));
+        free(path);
+        table_cell(&out, text_format("%.2f", (double)s->file_bytes / 0x1p20));
+        table_cell(&out, text_format("%.3f", report_bits(s->out_bytes, (double)s->n_weights)));
+        table_cell(&out, text_format("%.5f", gq_loss_relative(&total.loss)));
+        table_error(&out, weighted);
+        table_cell(&out, total.loss.e2 > 0 ? text_format("%.2f", snr) : text_format("exact"));
+        table_cell(&out, text_format("%zu of %zu", o->n_best, o->n));
+    }
+    table_end(&out, to);
+}
+
+static void report_copies(FILE *to, const report *r) {
+    print_all_tensors(to, r);
+    bool weighted = false;
+    for (size_t i = 0; i < r->n_outputs; i++) weighted |= report_total(&r->outputs[i]).loss.wx2 > 0;
+    char time[UNIT_ROOM];
+    print_line(to, "relative errors%s; *: the smallest",
+               weighted ? ", under importance where there is data" : "");
+    fputc('\n', to);
+    copies_print_totals(to, r);
+    print_line(to, "%s", time_text(time, r->seconds));
+}
+
+/* ---- the command ---- */
 
 static void print_comparison(const report *r) {
     if (r->request->json)

@@ -2,18 +2,92 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/commands.h"
-#include "cli/evaluate.h"
-#include "cli/input.h"
-#include "cli/next.h"
-#include "cli/path.h"
-#include "cli/progress.h"
-#include "cli/questions.h"
-#include "cli/report/report_evaluation.h"
-#include "cli/report/report_file.h"
-#include "cli/report/table.h"
-#include "cli/say.h"
-#include "cli/text.h"
+#include "cli/cli.h"
+
+/* ---- questions with several choices, from a file with one JSON object a line ---- */
+
+typedef struct questions {
+    gq_question *items; /* their texts belong to `rows` */
+    size_t n;
+    json_t *rows;
+} questions;
+
+enum { FILE_MOST = 1 << 30 };
+
+/* The number of the right choice; n: it names none. */
+static size_t question_answer(const json_t *answer, const json_t *choices) {
+    size_t n = json_array_size(choices);
+    const char *text = json_string_value(answer);
+    if (json_is_integer(answer)) {
+        json_int_t i = json_integer_value(answer);
+        return i >= 0 && (size_t)i < n ? (size_t)i : n;
+    }
+    for (size_t i = 0; text && i < n; i++)
+        if (strcmp(text, json_string_value(json_array_get(choices, i))) == 0) return i;
+    if (text && strlen(text) == 1 && *text >= 'A' && (size_t)(*text - 'A') < n) return (size_t)(*text - 'A');
+    return n;
+}
+
+static bool question_take(json_t *row, gq_question *to, const char *path, size_t line, gq_error *e) {
+    const json_t *choices = json_object_get(row, "choices");
+    size_t n = json_array_size(choices), i = 0;
+    while (i < n && json_is_string(json_array_get(choices, i))) i++;
+    to->text = json_string_value(json_object_get(row, "question"));
+    if (!to->text || i < n || n < 2 || n > GQ_CHOICES)
+        return gq_fail(
+            e,
+            "%s, line %zu: expected {\"question\": \"...\", \"choices\": [...], \"answer\": 0} with 2 to %d "
+            "choices, all of them texts",
+            path, line, GQ_CHOICES);
+    to->answer = question_answer(json_object_get(row, "answer"), choices);
+    if (to->answer == n)
+        return gq_fail(
+            e,
+            "%s, line %zu: \"answer\" is none of the choices: expected its number from 0 on, its letter, or "
+            "its text",
+            path, line);
+    const char **texts = need_memory(n, sizeof *texts);
+    for (i = 0; i < n; i++) texts[i] = json_string_value(json_array_get(choices, i));
+    to->choices = texts, to->n_choices = n;
+    return true;
+}
+
+static bool question_read_line(questions *q, const char *text, size_t n, const char *path, size_t line,
+                               gq_error *e) {
+    json_error_t why;
+    if (strspn(text, " \t\r") >= n) return true;
+    json_t *row = json_loadb(text, n, 0, &why);
+    if (!row) return gq_fail(e, "%s, line %zu: is no JSON: %s", path, line, why.text);
+    json_array_append_new(q->rows, row);
+    q->items = need_next(q->items, q->n, sizeof *q->items);
+    q->items[q->n] = (gq_question){.text = NULL};
+    return question_take(row, &q->items[q->n++], path, line, e);
+}
+
+/* Reads {"question": "...", "choices": ["...", ...], "answer": 0}: the number of the right choice, its
+ * letter, A for the first one, or its text. False: *e names the line. */
+static bool questions_read(questions *q, const char *path, gq_error *e) {
+    size_t n, line = 1;
+    char *text = gq_read_whole(path, FILE_MOST, &n, e);
+    bool ok = text;
+    *q = (questions){.rows = json_array()};
+    for (size_t at = 0, end; ok && at < n; at = end + 1, line++) {
+        const char *newline = memchr(text + at, '\n', n - at);
+        end = newline ? (size_t)(newline - text) : n;
+        text[end] = 0;
+        ok = question_read_line(q, text + at, end - at, path, line, e);
+    }
+    gq_free(text);
+    return ok && (q->n || gq_fail(e, "%s: has no questions", path));
+}
+
+static void questions_free(questions *q) {
+    for (size_t i = 0; i < q->n; i++) free((void *)q->items[i].choices);
+    free(q->items), json_decref(q->rows);
+    *q = (questions){.n = 0};
+}
+
+/* ---- the command ---- */
 
 /* Returns the file of scores as the library has it; NULL: none. A folder's own is beside its model. */
 static const char *evaluation_scores_file(const request *r) {
@@ -132,15 +206,8 @@ static gq_evaluation *evaluate_kind(const request *r, const gq_evaluation_reques
     return v;
 }
 
-static bool evaluate_kinds(const request *r, const gq_evaluation_request *asked, gq_evaluation **to,
-                           gq_error *e) {
-    for (size_t i = 0; i < r->kinds.n; i++)
-        if (!(to[i] = evaluate_kind(r, asked, r->kinds.items[i], e))) return false;
-    return true;
-}
-
-/* Finds the one copy to recommend: the smallest without visible loss; where all have one, that of the least divergence. 0:
- * there is none. */
+/* Finds the one quant to recommend: the smallest without visible loss; where all have one, that of the least
+ * KL divergence. 0: there is none. */
 static size_t evaluate_best(const gq_evaluation *v, gq_level *level) {
     size_t n, best = 0;
     const gq_evaluated *m = gq_evaluation_models(v, &n);
@@ -178,7 +245,9 @@ static void evaluate_recommend(const request *r, const gq_evaluation *v) {
 /* Evaluates on all texts, prints and writes the report. */
 static bool evaluate_and_report(const request *r, gq_evaluation_request *asked, gq_error *e) {
     gq_evaluation **kinds = need_memory(r->kinds.n, sizeof *kinds), *v = evaluation_run(r, asked, e);
-    bool ok = v && evaluate_kinds(r, asked, kinds, e);
+    bool ok = v != NULL;
+    for (size_t i = 0; ok && i < r->kinds.n; i++)
+        ok = (kinds[i] = evaluate_kind(r, asked, r->kinds.items[i], e)) != NULL;
     if (ok) {
         report rep = report_of_evaluation(r, v);
         rep.kinds = kinds, rep.n_kinds = r->kinds.n;
@@ -202,7 +271,7 @@ int evaluate_main(const request *r) {
         !evaluation_ask(r, &asked, &e))
         return questions_free(&q), say_failure(&e);
     asked.questions = q.items, asked.n_questions = q.n;
-    size_t first = r->base ? 0 : 1; /* of the copies */
+    size_t first = r->base ? 0 : 1; /* of the quants */
     asked.original = r->base ? NULL : r->arguments[0];
     asked.copies = r->arguments + first, asked.n_copies = r->n_arguments - first;
     if (r->dry_run) {

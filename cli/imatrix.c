@@ -11,13 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "cli/commands.h"
-#include "cli/json.h"
-#include "cli/next.h"
-#include "cli/options/option_table.h"
-#include "cli/report/table.h"
-#include "cli/say.h"
-#include "cli/text.h"
+#include "cli/cli.h"
 
 /* ---- show, for people ---- */
 
@@ -212,11 +206,6 @@ static bool show_imatrix(const request *r, gq_error *e) {
     return ok;
 }
 
-static void say_written(const char *path, bool legacy, size_t files, const gq_imatrix_facts *f) {
-    print_line(stdout, "%s: %s layout, %zu entr%s from %zu file%s", path, legacy ? ".dat" : "GGUF",
-               f->n_entries, f->n_entries == 1 ? "y" : "ies", files, plural_suffix(files));
-}
-
 /* Adds up the files that all arguments but the last name, and writes the sum to the last. With a single input
  * only the layout changes. */
 static bool merge_imatrices(const request *r, gq_error *e) {
@@ -226,7 +215,11 @@ static bool merge_imatrices(const request *r, gq_error *e) {
     for (size_t i = 2; ok && i + 1 < r->n_arguments; i++) ok = add_imatrix(r, sum, r->arguments[i], e);
     bool legacy = !dot || strcasecmp(dot, ".gguf") != 0;
     ok = ok && gq_imatrix_write(sum, out, !legacy, r->quantize.force, e);
-    if (ok && !r->quiet) say_written(out, legacy, r->n_arguments - 2, gq_imatrix_summary(sum));
+    if (ok && !r->quiet) {
+        size_t n = gq_imatrix_summary(sum)->n_entries, files = r->n_arguments - 2;
+        print_line(stdout, "%s: %s layout, %zu entr%s from %zu file%s", out, legacy ? ".dat" : "GGUF", n,
+                   n == 1 ? "y" : "ies", files, plural_suffix(files));
+    }
     gq_imatrix_free(sum);
     return ok;
 }

@@ -1,4 +1,4 @@
-/* The command `gquant imatrix compute`: runs a model on texts and writes the mean squares of what flows into
+/* The command `gquant imatrix compute`: runs a model on texts and writes the mean squares of the inputs of
  * its matrices. Texts, or one file of token ids, become a request; the library makes a plan of it, which
  * knows the memory, the disk space and the layers that an earlier, unfinished run has done. With --dry-run
  * the plan is printed and nothing runs. Otherwise the model runs with progress, Ctrl-C is caught, and
@@ -6,20 +6,11 @@
  * output named *.dat gets the legacy layout, any other name GGUF. The other imatrix jobs are in imatrix.c.
  */
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "cli/commands.h"
-#include "cli/input.h"
-#include "cli/json.h"
-#include "cli/progress.h"
-#include "cli/report/report.h"
-#include "cli/report/report_calibration.h"
-#include "cli/report/table.h"
-#include "cli/say.h"
-#include "cli/text.h"
+#include "cli/cli.h"
 
 /* ---- request ---- */
 

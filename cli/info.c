@@ -9,15 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/commands.h"
-#include "cli/json.h"
-#include "cli/next.h"
-#include "cli/path.h"
-#include "cli/report/report.h"
-#include "cli/report/report_origin.h"
-#include "cli/report/table.h"
-#include "cli/say.h"
-#include "cli/text.h"
+#include "cli/cli.h"
 
 enum {
     SHOWN_VALUES = 8,  /* elements of a list in the tables */

@@ -1,8 +1,7 @@
-#include "cli/input.h"
-
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "cli/cli.h"
 
 enum { TEXT_MOST = 1 << 30 };
 
@@ -43,8 +42,8 @@ static bool input_is_chat(const char *line, size_t n) {
     return false;
 }
 
-/* Rendered conversations are ids, whatever option names them. Templates are programs of the model's author, so
- * they are not run here: gquant-chat does, when the user says so. */
+/* Rendered conversations are ids, whatever option names them. Templates are programs of the model's author,
+ * so they are not run here: gquant-chat does, when the user says so. */
 static bool input_look_for_chats(const char *path, gq_text *to, gq_error *e) {
     enum { LOOK = 1 << 16 };
     static const char magic[] = "#gquant-chats ";

@@ -5,14 +5,12 @@
  * anywhere, and "[{},{}," takes eighty times its size as values. While a text is read jansson therefore
  * allocates from a budget of sixteen times its size, and a text that needs more is refused.
  */
-#include "cli/json.h"
-
 #include <malloc.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/text.h"
+#include "cli/cli.h"
 
 enum { RAW_BYTE = 0xEF00 }; /* plus a byte that is not UTF-8: the code point that stands for it */
 

@@ -1,11 +1,9 @@
 /* gquant-mpi: the command on several ranks of MPI. All ranks get the same words. Rank 0 alone prints. */
 #include <fcntl.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include "base/comm/mpi.h"
-#include "cli/commands.h"
-#include "cli/say.h"
+#include "cli/cli.h"
 
 static void turn_away_output(void) {
     int nowhere = open("/dev/null", O_WRONLY);

@@ -4,7 +4,7 @@
  * remembered by how much of the path existed before, so that a job that fails removes what it made and
  * nothing else.
  */
-#include "cli/path.h"
+#include "cli/cli.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,8 +12,6 @@
 #include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "cli/text.h"
 
 char *path_typed(char *path) {
 #ifdef _WIN32

@@ -1,24 +1,103 @@
 /* The command `gquant plan MODEL`: which file types fit a machine. The library plans the whole job once per
- * file type, and with a text foretells divergences (gq_survey_new); this file prints what it found, as tables
- * or as JSON.
- */
+ * file type, and with a text estimates KL divergences (gq_survey_new); this file prints what it found, as
+ * tables or as JSON. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/commands.h"
-#include "cli/input.h"
-#include "cli/json.h"
-#include "cli/next.h"
-#include "cli/options/option_table.h"
-#include "cli/plan_fallbacks.h"
-#include "cli/progress.h"
-#include "cli/report/report.h"
-#include "cli/report/table.h"
-#include "cli/say.h"
-#include "cli/text.h"
+#include "cli/cli.h"
+
+/* ---- why a file type takes more bytes of a model than its name says ---- */
+
+enum { TYPES = 64 };
+
+/* Of an output: tensors whose rows the blocks of their type do not fit, by the type that they get. */
+typedef struct fallbacks {
+    size_t n[TYPES];
+    uint64_t columns; /* of a row of the first of them; 0: there is none */
+    uint32_t wanted;  /* by the first of them */
+    double bits;      /* that all of them add to a weight */
+} fallbacks;
+
+static fallbacks fallbacks_of(const gq_plan *plan) {
+    fallbacks f = {.columns = 0};
+    const gq_summary *s = gq_plan_summary(plan, 0);
+    size_t n;
+    const gq_tensor *t = gq_plan_tensors(plan, 0, &n);
+    for (size_t i = 0; i < n; i++) {
+        if (t[i].wanted == t[i].to || t[i].to >= TYPES) continue;
+        if (!f.columns) f.columns = t[i].ne[0], f.wanted = t[i].wanted;
+        f.n[t[i].to]++;
+    }
+    if (s->n_weights) f.bits = 8 * (double)s->fallback_bytes / (double)s->n_weights;
+    return f;
+}
+
+/* "IQ4_NL in 180 tensors, Q5_0 in 30" */
+static char *fallbacks_text(const fallbacks *f) {
+    char *text = NULL;
+    for (uint32_t k = 0; k < TYPES; k++) {
+        if (!f->n[k]) continue;
+        char *longer =
+            text ? text_format("%s, %s in %zu", text, gq_type_name(k), f->n[k])
+                 : text_format("%s in %zu tensor%s", gq_type_name(k), f->n[k], f->n[k] == 1 ? "" : "s");
+        free(text), text = longer;
+    }
+    return text ? text : text_format("%s", "");
+}
+
+static gq_plan *plan_of_choice(const request *r, const gq_model *m, const char *unwritten,
+                               const gq_choice *c) {
+    gq_error unused;
+    gq_options o = r->quantize;
+    gq_output out = {.path = unwritten, .filetype = c->name};
+    o.input = r->arguments[0], o.model = m, o.outputs = &out, o.n_outputs = 1;
+    o.force = o.dry_run = o.allow_requantize = true, o.assume_importance = c->needs_importance;
+    return gq_plan_new(&o, &unused);
+}
+
+static void fallbacks_print_end(table *t, const fallbacks *first) {
+    print_wrapped(stdout, "");
+    print_line(stdout,
+               "Rows of %" PRIu64
+               " weights are no multiple of the blocks of %s and its like, so these tensors get "
+               "other types, and files are larger than their type's name says:",
+               first->columns, gq_type_name(first->wanted));
+    table_end(t, stdout);
+}
+
+/* Plans each of the choices once more and prints, for those that fallbacks make more than a hundredth larger,
+ * which types take the place of which, in how many tensors, and what they add. Prints nothing where there is
+ * none. */
+static void fallbacks_print(const request *r, const gq_choice *choices, size_t n) {
+    const double least = .01; /* of a file, below which nobody asks why */
+    gq_error unused;
+    gq_model *m = gq_model_open_adapted(r->arguments[0], &r->quantize.adapters, &unused);
+    char *unwritten = text_format("%s.gquant-plan", r->arguments[0]);
+    fallbacks first = {.columns = 0};
+    table t;
+    table_start(&t, "lrl", (const char *const[]){"TYPE", "adds bpw", "in place of its own types"});
+    for (size_t i = 0; m && i < n; i++) {
+        gq_plan *plan = plan_of_choice(r, m, unwritten, &choices[i]);
+        fallbacks f = plan ? fallbacks_of(plan) : (fallbacks){.columns = 0};
+        gq_plan_free(plan);
+        if (f.bits <= least * choices[i].bits || *choices[i].made_for) continue;
+        if (!first.columns) first = f;
+        table_text(&t, choices[i].name);
+        table_cell(&t, text_format("%.3f", f.bits));
+        table_cell(&t, fallbacks_text(&f));
+    }
+    if (first.columns)
+        fallbacks_print_end(&t, &first);
+    else
+        table_free(&t);
+    free(unwritten);
+    gq_model_close(m);
+}
+
+/* ---- the command ---- */
 
 typedef struct survey {
     const request *request;
@@ -168,13 +247,6 @@ static void print_requantizing(const survey *s) {
                s->facts->quantized);
 }
 
-static void print_dequantizing(const survey *s) {
-    print_line(stdout,
-               "Most of the folder is %s, which is dequantized before it gets another type. "
-               "Quantizing the base model in 16 bits gives a better file.",
-               s->facts->dequantized);
-}
-
 static void print_curve(const survey *s) {
     table t;
     char size[UNIT_ROOM];
@@ -211,7 +283,11 @@ static void print_survey(const survey *s) {
         print_line(stdout, "The model was made for a context of %" PRIu64 " tokens.", m->context_trained);
     fallbacks_print(s->request, s->choices, s->n);
     if (s->facts->quantized) print_requantizing(s);
-    if (s->facts->dequantized) print_dequantizing(s);
+    if (s->facts->dequantized)
+        print_line(stdout,
+                   "Most of the folder is %s, which is dequantized before it gets another type. "
+                   "Quantizing the base model in 16 bits gives a better file.",
+                   s->facts->dequantized);
     if (s->tried) {
         print_wrapped(stdout, "KL divergence: expected of plain encoding, in nats, by trials on the text; "
                               "--calibrate makes it less");

@@ -6,16 +6,12 @@
  * calibrated run has two phases, "calibrate" and "quantize", and leave_calibration marks the step from one to
  * the other.
  */
-#include "cli/progress.h"
-
 #include <math.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/events.h"
-#include "cli/report/table.h"
-#include "cli/text.h"
+#include "cli/cli.h"
 
 static volatile sig_atomic_t noted;
 

@@ -1,19 +1,13 @@
-/* --mmproj: one more plan and run of the library, of the same folder. It is planned before the text model's work
- * begins, so that a class that has no projector is told at once, and written first: it is small. Its name is that of the folder,
- * with "mmproj-" in front, as llama.cpp's programs look for it. Of ranks the first one does it, and the others wait. */
-#include "cli/projector.h"
+/* --mmproj: one more plan and run of the library, of the same folder. It is planned before the text model's
+ * work begins, so that a class that has no projector is reported at once, and written first: it is small. Its
+ * name is that of the folder, with "mmproj-" in front, as llama.cpp's programs look for it. Of ranks the
+ * first one does it, and the others wait. */
+#include "cli/cli.h"
 
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "cli/commands.h"
-#include "cli/path.h"
-#include "cli/progress.h"
-#include "cli/report/table.h"
-#include "cli/say.h"
-#include "cli/text.h"
 
 void projector_say_beside(const request *r, const gq_plan *plan) {
     size_t n;
@@ -79,8 +73,8 @@ static bool projector_check_name(const request *r, const gq_plan *main, const ch
     return true;
 }
 
-/* Whether the file that is there is what would be written, as a run has left it that was stopped behind it. Another one
- * is an error. */
+/* Whether the file that is there is what would be written, as a run has left it that was stopped behind it.
+ * Another one is an error. */
 static bool projector_keep(const request *r, const gq_plan *plan, gq_error *e) {
     gq_found found = {0};
     const char *path = gq_plan_summary(plan, 0)->path;

@@ -7,16 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/commands.h"
-#include "cli/evaluate.h"
-#include "cli/input.h"
-#include "cli/options/option_table.h"
-#include "cli/options/positional.h"
-#include "cli/path.h"
-#include "cli/progress.h"
-#include "cli/report/table.h"
-#include "cli/say.h"
-#include "cli/text.h"
+#include "cli/cli.h"
 
 /* ---- the command again ---- */
 
@@ -30,8 +21,8 @@ static char *publish_add_word(char *line, const char *word) {
     return line;
 }
 
-/* Whether an option belongs to the line: those that change no file do not. The width of a calibration's groups
- * follows from the memory. */
+/* Whether an option belongs to the line: those that change no file do not. The width of a calibration's
+ * groups follows from the memory. */
 static bool publish_says(const request *r, const option_row *o) {
     bool decides = (r->calibrate || r->calibrate_ids) && o->member == offsetof(request, memory);
     return decides || !(o->commands & (NO_RESULT | SAME_FILES));

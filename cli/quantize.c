@@ -13,20 +13,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "cli/commands.h"
-#include "cli/evaluate.h"
-#include "cli/input.h"
-#include "cli/next.h"
-#include "cli/options/paths.h"
-#include "cli/path.h"
-#include "cli/progress.h"
-#include "cli/projector.h"
-#include "cli/report/report_calibration.h"
-#include "cli/report/report_evaluation.h"
-#include "cli/report/report_file.h"
-#include "cli/report/table.h"
-#include "cli/say.h"
-#include "cli/text.h"
+#include "cli/cli.h"
 
 /* Returns the weights per second that this run did itself; 0: not known. A calibrated run's seconds are
  * mostly those of its layers, so of the weights it counts the share that is in the layers it did. */
@@ -212,14 +199,8 @@ static uint32_t sync_ms(void) {
     return text && number_parse(text, 1, 3600000, &ms) ? (uint32_t)ms : 0;
 }
 
-/* Lists the files that options name to be read. Measurements are also written, so theirs is none of them. */
-static void list_inputs(const request *r, gq_list *inputs) {
-    for (size_t i = 0; i < r->files.n; i++)
-        if (r->files.items[i] != r->quantize.measure_file) list_add(inputs, r->files.items[i]);
-}
-
-/* Makes the plan, with progress: for a target it measures errors, which takes a while. dry: of outputs that may
- * be there. */
+/* Makes the plan, with progress: for a target it measures errors, which takes a while. dry: of outputs that
+ * may be there. */
 static gq_plan *quantize_make_plan(const request *r, bool dry, gq_error *e) {
     progress p;
     gq_calibration calibration;
@@ -236,7 +217,8 @@ static gq_plan *quantize_make_plan(const request *r, bool dry, gq_error *e) {
     asked.forecast = !r->quiet;
     asked.comm = r->comm, asked.read_once = r->read_once;
     gq_plan *plan = NULL;
-    list_inputs(r, &asked.other_inputs);
+    for (size_t i = 0; i < r->files.n; i++) /* measurements are also written */
+        if (r->files.items[i] != r->quantize.measure_file) list_add(&asked.other_inputs, r->files.items[i]);
     if (input_calibration(r, &calibration, &asked.calibration, e)) plan = gq_plan_new(&asked, e);
     input_free(&calibration.text);
     free((void *)asked.other_inputs.items);

@@ -1,13 +1,8 @@
 /* The command `gquant text`: writes the texts that come with gquant, so that an imatrix, calibration and
  * evaluation need nothing else. They are compiled in (texts/README.md says what they are made of). */
-#include <stdio.h>
 #include <string.h>
 
-#include "cli/commands.h"
-#include "cli/json.h"
-#include "cli/next.h"
-#include "cli/report/table.h"
-#include "cli/say.h"
+#include "cli/cli.h"
 
 /* A file of texts/ and a zero each, made by the build (CMakeLists.txt). */
 extern const unsigned char text_calibration[], text_held_out[];

@@ -1,13 +1,10 @@
-#include "cli/say.h"
-
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/events.h"
-#include "cli/progress.h"
+#include "cli/cli.h"
 #include "cli/report/table.h"
-#include "cli/text.h"
 
 static bool stderr_has_colours(void) {
     const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
@@ -83,4 +80,39 @@ int say_failure(const gq_error *e) {
     last_failure = *e;
     if (e->status == GQ_INTERRUPTED && interrupt_signal()) return 128 + interrupt_signal();
     return e->status == GQ_USAGE ? GQ_USAGE : GQ_FAILED;
+}
+
+/* ---- what is usually done next, as a line to paste ---- */
+
+static bool next_is_wanted(const request *r) {
+    return !r->quiet && !r->json && !r->progress && isatty(STDOUT_FILENO) && isatty(STDERR_FILENO);
+}
+
+/* Not wrapped: a line that is broken cannot be pasted. Neither can one with control characters, which a name
+ * may have. */
+static void next_print(char *line) {
+    char *shown = text_shown(line);
+    if (!strcmp(shown, line)) fprintf(stderr, "next: %s\n", line);
+    free(shown), free(line);
+}
+
+void next_say(const request *r, ...) {
+    va_list words;
+    char *line = text_format("gquant");
+    va_start(words, r);
+    for (const char *word; (word = va_arg(words, const char *));) line = text_add_word(line, word);
+    va_end(words);
+    if (next_is_wanted(r))
+        next_print(line);
+    else
+        free(line);
+}
+
+void next_say_evaluate(const request *r, const char *original, const char *copy) {
+    static const char held_out[] = "held-out.txt";
+    if (!next_is_wanted(r)) return;
+    bool is_there = access(held_out, R_OK) == 0;
+    char *line = text_format("%sgquant evaluate", is_there ? "" : "gquant text --held-out held-out.txt && ");
+    line = text_add_word(text_add_word(line, original), copy);
+    next_print(text_add_word(text_add_word(line, "--text"), held_out));
 }

@@ -8,14 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/commands.h"
-#include "cli/path.h"
-#include "cli/progress.h"
-#include "cli/report/render.h"
-#include "cli/report/report_file.h"
-#include "cli/report/table.h"
-#include "cli/say.h"
-#include "cli/text.h"
+#include "cli/cli.h"
 
 typedef struct speeds {
     const request *request;

@@ -1,14 +1,11 @@
-#include "cli/text.h"
-
 #include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "cli/cli.h"
 
 static void *exit_without_memory(void *memory) {
     if (!memory) {

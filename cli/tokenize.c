@@ -1,12 +1,7 @@
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/commands.h"
-#include "cli/input.h"
-#include "cli/json.h"
-#include "cli/say.h"
-#include "cli/text.h"
+#include "cli/cli.h"
 
 static void print_tokens(const request *r, const gq_tokens *tokens) {
     if (r->json) {

@@ -1,15 +1,9 @@
-/* The command `gquant types`: the file types, what each is for, and a typical KL divergence: that of model A in
- * bench/results/small-models.md from its base model, with an imatrix; 0 where none was measured. It orders types; other
- * models have other values.
- */
-#include <stdio.h>
+/* The command `gquant types`: the file types, what each is for, and a typical KL divergence: that of model A
+ * in bench/results/small-models.md from its base model, with an imatrix; 0 where none was measured. It orders
+ * types; other models have other values. */
 #include <string.h>
 
-#include "cli/commands.h"
-#include "cli/json.h"
-#include "cli/report/table.h"
-#include "cli/say.h"
-#include "cli/text.h"
+#include "cli/cli.h"
 
 static const struct {
     const char *type;

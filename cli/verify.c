@@ -7,13 +7,7 @@
  */
 #include <stdlib.h>
 
-#include "cli/commands.h"
-#include "cli/json.h"
-#include "cli/progress.h"
-#include "cli/report/checksums.h"
-#include "cli/report/table.h"
-#include "cli/say.h"
-#include "cli/text.h"
+#include "cli/cli.h"
 
 typedef struct counts {
     size_t tensors, problems, undecoded, digests;

@@ -51,16 +51,11 @@ typedef struct encode_settings {
  */
 uint32_t encode_settings_digest(uint32_t sum, const encode_settings *settings);
 
-/* The importance of the columns of one matrix of a tensor. A struct rather than a pointer, so that a Hessian
- * can be added. */
-typedef struct codec_importance {
-    const float *column; /* one value >= 0 per column; NULL: all columns count the same */
-} codec_importance;
-
-/* rows x cols weights -> rows as they are stored. importance may be NULL. Finite x only. With importance a
- * call should have at least as many rows as kernels.lanes, as it takes no longer for so many than for one. */
-typedef void codec_encode(const float *x, uint8_t *to, size_t rows, size_t cols,
-                          const codec_importance *importance, const encode_settings *settings);
+/* rows x cols weights -> rows as they are stored. importance: one value >= 0 per column, of one matrix's
+ * imatrix entry; NULL: all columns count the same. Finite x only. With importance a call should have at least
+ * as many rows as kernels.lanes, as it takes no longer for so many than for one. */
+typedef void codec_encode(const float *x, uint8_t *to, size_t rows, size_t cols, const float *importance,
+                          const encode_settings *settings);
 /* n elements of a row from column `first` on (whole blocks) -> float32, exactly as the format says. Of rows
  * without a head n may reach into the rows behind it. */
 typedef void codec_decode(const uint8_t *row, size_t first, float *x, size_t n);
@@ -169,7 +164,7 @@ typedef struct codec_error {
     float max_e;     /* largest |x - x'| */
 } codec_error;
 typedef void codec_measure(const float *x, const float *decoded, size_t rows, size_t cols,
-                           const codec_importance *importance, codec_error *sum /* added to */);
+                           const float *importance, codec_error *sum /* added to */);
 
 /* ---- rows times a vector ----
  * out[r] = sum over columns of decoded weight times x, of n rows one after another, which need not be

@@ -197,7 +197,7 @@ bool model_has_file(const model_source *m, uint64_t device, uint64_t inode);
 #define GGUF_SET_KEY "gquant.split.digest"
 bool model_mixed(const model_source *m, uint32_t *shard, uint32_t *other);
 /* A key of ours has three numbers for each tensor, in stored order: what it was made by, and checksums of the
- * weights it was made of and of its bytes (quantize/plan/identity.h). */
+ * weights it was made of and of its bytes (quantize/plan/plan.h). */
 #define GGUF_DIGESTS_KEY "gquant.digests"
 /* A key of ours has a checksum of all weights that an output with calibrated tensors was made of, which their
  * digests do not show: a layer is rounded by what the layers before it give. */

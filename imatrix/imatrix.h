@@ -102,22 +102,14 @@ float imatrix_most(const imatrix_entry *entry);
  * constant. Filters, normalization and default values for experts that no token reached are applied while it
  * is made. */
 
-/* Statistics of one matrix: a tensor of two dimensions is one, a tensor of experts has one for each expert.
- */
-typedef struct matrix_inputs {
-    /* Tokens that reached it, or calls in data that count these. 0: none, and all columns count the same */
-    float tokens;
-    const float *mean_square; /* per column; NULL: nothing is known */
-} matrix_inputs;
-
-/* Statistics of a tensor's matrices. The values belong to the model_inputs. */
+/* The importance of a tensor's columns. A tensor of two dimensions is one matrix, a tensor of experts has one
+ * for each expert. The values belong to the model_inputs. */
 typedef struct tensor_inputs {
     uint64_t columns;          /* 0: nothing is known */
     uint64_t n_values;         /* columns x matrices */
     uint64_t n_counted;        /* matrices with a count of their own; 1: one for all */
     uint64_t n_unseen;         /* of these, reached by no token */
-    const float *tokens;       /* n_counted */
-    const float *mean_squares; /* n_values */
+    const float *mean_squares; /* n_values; of an expert that no token reached all are the same */
 } tensor_inputs;
 
 typedef struct model_inputs {
@@ -158,6 +150,7 @@ bool model_inputs_find_tensor(const model_inputs *m, const model_tensor *t, bool
 /* A checksum of the values; 0 where nothing is known. */
 uint32_t tensor_inputs_digest(const tensor_inputs *t);
 
-matrix_inputs tensor_inputs_matrix(const tensor_inputs *t, uint64_t matrix);
-/* The view of encoders and error measures, from a column on. */
-codec_importance matrix_inputs_at(matrix_inputs m, uint64_t column);
+/* Returns a matrix's values from a column on, as codecs get them; NULL: nothing is known. */
+static inline const float *tensor_inputs_at(const tensor_inputs *t, uint64_t matrix, uint64_t column) {
+    return t->columns ? t->mean_squares + matrix * t->columns + column : NULL;
+}

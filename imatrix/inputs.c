@@ -73,7 +73,6 @@ bool model_inputs_find(const model_inputs *m, const char *tensor, uint64_t colum
                              .n_values = x->n_values,
                              .n_counted = x->n_counts,
                              .n_unseen = x->n_unseen,
-                             .tokens = x->counts,
                              .mean_squares = x->sums};
     return true;
 }
@@ -87,13 +86,4 @@ bool model_inputs_find_tensor(const model_inputs *m, const model_tensor *t, bool
 uint32_t tensor_inputs_digest(const tensor_inputs *t) {
     if (!t->columns) return 0;
     return checksum_add(0, t->mean_squares, t->n_values * sizeof *t->mean_squares);
-}
-
-matrix_inputs tensor_inputs_matrix(const tensor_inputs *t, uint64_t matrix) {
-    if (!t->columns) return (matrix_inputs){.tokens = 0};
-    return (matrix_inputs){t->tokens[t->n_counted == 1 ? 0 : matrix], t->mean_squares + matrix * t->columns};
-}
-
-codec_importance matrix_inputs_at(matrix_inputs m, uint64_t column) {
-    return (codec_importance){m.mean_square ? m.mean_square + column : NULL};
 }

@@ -21,8 +21,7 @@
 #include "base/fail.h"
 #include "base/safe_file.h"
 #include "base/sha256.h"
-#include "quantize/files.h"
-#include "quantize/input.h"
+#include "quantize/quantize.h"
 
 bool gq_file_sha256(const char *path, char text[GQ_SHA256_TEXT], gq_error *e) {
     return sha256_file(path, text, NULL, NULL, e);
@@ -149,8 +148,8 @@ static bool files_is_within(const char *path, const char *folder, bool deeper) {
     return is;
 }
 
-/* Checks against the files of a model, and of its folder's projector. A folder that cannot be opened by itself,
- * as a draft's is without its target, may be read with all that is in it. */
+/* Checks against the files of a model, and of its folder's projector. A folder that cannot be opened by
+ * itself, as a draft's is without its target, may be read with all that is in it. */
 static bool check_model_files(const char *path, const char *input, const gq_adapters *adapters, gq_error *e) {
     model_source model, projector;
     gq_error why = {0}, unused;
@@ -237,13 +236,6 @@ static bool write_piece(int fd, uint64_t offset, const file_piece *piece) {
     return true;
 }
 
-static bool write_to(int fd, const file_piece *pieces, size_t n) {
-    bool ok = true;
-    uint64_t offset = 0;
-    for (size_t i = 0; ok && i < n; offset += pieces[i++].n) ok = write_piece(fd, offset, &pieces[i]);
-    return ok && fsync(fd) == 0;
-}
-
 /* Writes all pieces. A write beyond RLIMIT_FSIZE sends the thread SIGXFSZ, which would end the process; the
  * signal is blocked and consumed here, so that only the error is left. */
 static bool file_write_pieces(int fd, const file_piece *pieces, size_t n) {
@@ -252,7 +244,10 @@ static bool file_write_pieces(int fd, const file_piece *pieces, size_t n) {
     sigaddset(&limit, SIGXFSZ);
     pthread_sigmask(SIG_BLOCK, &limit, &old);
     sigpending(&pending);
-    bool ok = write_to(fd, pieces, n);
+    bool ok = true;
+    uint64_t offset = 0;
+    for (size_t i = 0; ok && i < n; offset += pieces[i++].n) ok = write_piece(fd, offset, &pieces[i]);
+    ok = ok && fsync(fd) == 0;
     int error = errno;
     if (!sigismember(&pending, SIGXFSZ))
         while (sigtimedwait(&limit, NULL, &(struct timespec){0}) < 0 && errno == EINTR) {

@@ -3,7 +3,7 @@
  *     gq_output out = {.path = "model-Q4_K_M.gguf", .filetype = "Q4_K_M"};
  *     gq_options o = {.size = sizeof o, .input = "model-F16.gguf", .outputs = &out, .n_outputs = 1};
  *     gq_error e;
- *     gq_plan *plan = gq_plan_new(&o, &e);               // reads headers and importance data
+ *     gq_plan *plan = gq_plan_new(&o, &e);               // reads headers and imatrix data
  *     gq_results *results = NULL;
  *     if (plan && gq_run(plan, NULL, &results, &e)) ...  // writes the file, measures the loss
  *     gq_results_free(results);
@@ -27,7 +27,7 @@
  *     gquant_quantize.h  a model quantized: options, plan, run
  *     gquant_inspect.h   a file looked into, compared, verified; its speed
  *     gquant_arrays.h    arrays encoded and decoded; a model written from arrays
- *     gquant_study.h     a model run on a text: tokens, importance data, perplexity and divergence
+ *     gquant_study.h     a model run on a text: tokens, imatrix data, perplexity and divergence
  *     gquant_publish.h   what fits a machine; a folder to publish; tables and charts
  *     base/error.h, base/callbacks.h, base/comm/comm.h
  *                        failures; progress and stopping; several processes that do one job

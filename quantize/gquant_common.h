@@ -63,13 +63,14 @@ typedef enum gq_class_kind {
 } gq_class_kind;
 typedef struct gq_folder_class {
     const char *name;
-    /* The architecture, or the projector type, of the GGUF file, and a second projector type; of a class that is refused
-     * the reason. NULL: the config decides, or there is none. */
+    /* The architecture, or the projector type, of the GGUF file, and a second projector type; of a class that
+     * is refused the reason. NULL: the config decides, or there is none. */
     const char *makes, *also;
     gq_class_kind kind;
     uint64_t reserved[2];
 } gq_folder_class;
-/* Gets row i of the list; false: there are no more. A class that makes several architectures has several rows. */
+/* Gets row i of the list; false: there are no more. A class that makes several architectures has several
+ * rows. */
 GQ_API bool gq_folder_class_at(size_t i, gq_folder_class *to);
 
 /* How long scales of blocks are searched for. */
@@ -118,7 +119,7 @@ typedef struct gq_tensor {
     const char *why;              /* why kept, fallen back, or chosen by an option; "" for the plain rule */
     uint64_t in_bytes, out_bytes; /* as stored in the input, and in the output */
     gq_coverage importance;
-    uint64_t experts, experts_unseen; /* matrices (experts) that have importance data of their own; of these,
+    uint64_t experts, experts_unseen; /* matrices (experts) that have imatrix data of their own; of these,
                                          those that no token reached */
     bool calibrated; /* rounded by its inputs (gq_calibration), as far as the run finds that to be better */
     bool transposed; /* the output has its matrices transposed */
@@ -140,7 +141,7 @@ typedef struct gq_summary {
     uint64_t n_fallbacks, fallback_bytes; /* tensors with a fallback, and the bytes that these cost */
     uint64_t n_without_importance;        /* tensors quantized without importance, though data were given */
     uint64_t n_experts_unseen;
-    /* Mean divergence to expect of the output, in nats, from trials that each put one tensor into a coarse
+    /* Mean KL divergence to expect of the output, in nats, from trials that each put one tensor into a coarse
      * type: of plain encoding, without what a calibration makes better. NaN: not known. Set for outputs with
      * a target and a calibration, and for all with gq_options.foretell. */
     double expected;
@@ -179,8 +180,8 @@ GQ_API void gq_clean_target(const char *path);
  * a model, or the file of a model's measurements. Inputs need not exist. The failure is GQ_USAGE where a name
  * is an input's, and another one where memory runs out. */
 GQ_API bool gq_check_inputs(const char *path, const char *const *inputs, size_t n, gq_error *e);
-/* The same for one input with adapters and other folders that go with it, whose files are inputs, too, and whose
- * measurements have a name of their own. */
+/* The same for one input with adapters and other folders that go with it, whose files are inputs, too, and
+ * whose measurements have a name of their own. */
 GQ_API bool gq_check_inputs_adapted(const char *path, const char *input, const gq_adapters *adapters,
                                     gq_error *e);
 /* Writes n bytes to a file, which gets its name when it is whole and on disk. gq_check_target says whether it

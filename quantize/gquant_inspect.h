@@ -1,4 +1,4 @@
-/* Looking at models without running them: what a file holds, how far a copy is from its original, whether a
+/* Looking at models without running them: what a file holds, how far a quant is from its base model, whether a
  * file is sound, and how fast a machine can be with it.
  *
  *     gq_model *m = gq_model_open("model.gguf", &e);    // headers; no weight is read
@@ -114,21 +114,21 @@ typedef struct gq_comparison_request {
     const char *imatrix; /* NULL: none */
     int threads;         /* 0: one per core */
     const gq_callbacks *callbacks;
-    gq_adapters adapters; /* merged into the original */
+    gq_adapters adapters; /* merged into the base model */
 } gq_comparison_request;
 
 typedef struct gq_comparison gq_comparison;
-/* Measures how far the copies' weights are from the original's, tensor by tensor, whatever types they have
- * and whoever wrote them; with importance data, also weighted by it. The original is read once. Tensors that
- * cannot be compared are named in warnings; a copy with nothing to compare is a failure. */
+/* Measures how far the quants' weights are from the base model's, tensor by tensor, whatever types they have
+ * and whoever wrote them; with an imatrix, also weighted by it. The base model is read once. Tensors that
+ * cannot be compared are named in warnings; a quant with nothing to compare is a failure. */
 GQ_API gq_comparison *gq_compare(const gq_comparison_request *r, gq_error *e);
 GQ_API void gq_comparison_free(gq_comparison *c);
-/* The copy's path, file type and size, and sums over the tensors compared; in_bytes is of the original's
+/* The quant's path, file type and size, and sums over the tensors compared; in_bytes is of the base model's
  * tensors. */
 GQ_API const gq_summary *gq_comparison_summary(const gq_comparison *c, size_t copy);
-/* The *n tensors compared, in the original's order; `from` is the original's type, `to` the copy's. In the
- * same order: the index of each among the original's tensors, and its loss, whose n is 0 where the bytes are
- * the same. */
+/* The *n tensors compared, in the base model's order; `from` is the base model's type, `to` the quant's. In
+ * the same order: the index of each among the base model's tensors, and its loss, whose n is 0 where the
+ * bytes are the same. */
 GQ_API const gq_tensor *gq_comparison_tensors(const gq_comparison *c, size_t copy, size_t *n);
 GQ_API const size_t *gq_comparison_numbers(const gq_comparison *c, size_t copy);
 GQ_API const gq_loss *gq_comparison_losses(const gq_comparison *c, size_t copy);

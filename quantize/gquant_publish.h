@@ -21,7 +21,7 @@ extern "C" {
 typedef struct gq_survey_request {
     size_t size;
     /* As for gq_plan_new, but for the outputs and what concerns them, which are left out. With a calibration
-     * the model is tried on its text, and divergences are foretold; nothing is calibrated. */
+     * the model is tried on its text, and KL divergences are foretold; nothing is calibrated. */
     const gq_options *options;
     uint64_t context;   /* tokens to have memory for; 0: as gq_model_memory does */
     uint64_t ram;       /* bytes of memory that the machine has; 0: not given */
@@ -35,17 +35,17 @@ typedef struct gq_choice {
     uint64_t file_bytes;
     uint64_t memory_bytes; /* of weights, keys and values of the context, and buffers */
     double bits;           /* per weight */
-    double expected;       /* divergence as in gq_summary; NaN: not known */
+    double expected;       /* KL divergence as in gq_summary; NaN: not known */
     bool fits;             /* into `ram`, beside what is reserved */
     bool
         best; /* the one to take: of the advised types that fit, the largest; of COPY only where it has to be */
-    bool needs_importance; /* can only be made with importance data, which were not given; never the best */
+    bool needs_importance; /* can only be made with an imatrix, which was not given; never the best */
     uint64_t reserved[4];
 } gq_choice;
 typedef struct gq_curve_point {
     uint64_t file_bytes; /* to ask for as a target */
     uint64_t memory;     /* bytes of a machine for which it is the best; 0: only a point of the curve */
-    double expected;     /* divergence; NaN: not known */
+    double expected;     /* KL divergence; NaN: not known */
     uint64_t reserved[4];
 } gq_curve_point;
 typedef struct gq_survey_facts {
@@ -95,15 +95,16 @@ typedef struct gq_publish_request {
     void (*begins)(void *user, const char *phase, const gq_plan *plan);
     void (*ends)(void *user, const char *phase, const gq_error *failure);
     void (*kept)(void *user, const char *path);
-    /* The type of the projector that is made of a folder whose model sees or hears, too, for all files: mmproj-{model}-
-     * TYPE.gguf. NULL: F16, and where it cannot be made a warning says so. "none": it is left out. */
+    /* The type of the projector that is made of a folder whose model sees or hears, too, for all files:
+     * mmproj-{model}- TYPE.gguf. NULL: F16, and where it cannot be made a warning says so. "none": it is left
+     * out. */
     const char *projector;
-    /* The type of a file with the prediction blocks (MTP) alone, mtp-{model}-TYPE.gguf, beside files that then are made
+    /* The type of a file with the MTP layers alone, mtp-{model}-TYPE.gguf, beside files that then are made
      * without them (options->no_mtp). NULL: none. */
     const char *mtp_file;
-    /* A draft of the model, a GGUF or a folder, and the type that it is made in (NULL: Q8_0): draft-{model}-TYPE.gguf.
-     * A draft's folder that has no vocabulary takes that of the model's. With an evaluation the page tells how much of
-     * it each file accepts. NULL: none. */
+    /* A draft of the model, a GGUF or a folder, and the type that it is made in (NULL: Q8_0):
+     * draft-{model}-TYPE.gguf. A draft's folder that has no vocabulary takes that of the model's. With an
+     * evaluation the page tells how much of it each file accepts. NULL: none. */
     const char *draft, *draft_type;
     const char
         *title; /* of the page: the model's name as people write it; NULL: that of its repository or files */
@@ -114,10 +115,10 @@ typedef struct gq_publish_request {
 typedef enum gq_companion { GQ_PROJECTOR, GQ_MTP_FILE, GQ_DRAFT_FILE, GQ_COMPANIONS } gq_companion;
 typedef struct gq_publication gq_publication;
 /* Makes the files that are not there yet, evaluates all, and writes README.md, divergence.svg, SHA256SUMS,
- * .gitattributes and a copy of the importance matrix into the folder. A README.md that this library has not written, or that was edited between its marks, is replaced only
- * with options->force; what stands around the marks stays, as do files of the model that earlier calls have made and
- * checksums of other files. One call at a time works in a folder.
- * NULL: *e says why; what is whole stays and counts the next time. */
+ * .gitattributes and a copy of the importance matrix into the folder. A README.md that this library has not
+ * written, or that was edited between its marks, is replaced only with options->force; what stands around the
+ * marks stays, as do files of the model that earlier calls have made and checksums of other files. One call
+ * at a time works in a folder. NULL: *e says why; what is whole stays and counts the next time. */
 GQ_API gq_publication *gq_publish(const gq_publish_request *r, gq_error *e);
 GQ_API void gq_publication_free(gq_publication *p);
 /* The plan of all files, made now or before. */
@@ -126,8 +127,8 @@ GQ_API const gq_plan *gq_publication_projector(const gq_publication *p); /* NULL
 GQ_API const gq_plan *gq_publication_companion(const gq_publication *p, gq_companion which); /* likewise */
 GQ_API size_t gq_publication_made(const gq_publication *p);                     /* files made by this call */
 GQ_API const gq_evaluation *gq_publication_evaluation(const gq_publication *p); /* NULL: there is none */
-/* The base model that the page names, OWNER/NAME; NULL: none was found. *source: where it was found, such as a key of the
- * metadata; NULL: it was given. */
+/* The base model that the page names, OWNER/NAME; NULL: none was found. *source: where it was found, such as
+ * a key of the metadata; NULL: it was given. */
 GQ_API const char *gq_publication_base_model(const gq_publication *p, const char **source);
 GQ_API const char *const *gq_publication_warnings(const gq_publication *p, size_t *n);
 
@@ -140,7 +141,7 @@ typedef struct gq_page_row {
     const gq_evaluated *evaluated; /* NULL: it was not */
     double relative_error;         /* of the weights; NaN: not measured */
     double reads, generates;       /* tokens per second, of a prompt and of an answer; 0: not measured */
-    /* 95 % intervals of divergence and flips, and gq_level_text of what they come to; NULL: not told */
+    /* 95 % intervals of KL divergence and flips, and gq_level_text of what they come to; NULL: not told */
     const gq_interval *apart, *flips;
     const char *level;
     uint64_t reserved[1];
@@ -161,7 +162,7 @@ typedef struct gq_page {
 } gq_page;
 /* Returns the table in Markdown, or as a <table> of HTML, with notes on its columns below; malloc'ed. */
 GQ_API char *gq_page_table(const gq_page *page, bool html, gq_error *e);
-/* Returns a chart of divergence, or else of relative errors, against size: SVG for light and dark pages;
+/* Returns a chart of KL divergence, or else of relative errors, against size: SVG for light and dark pages;
  * malloc'ed. */
 GQ_API char *gq_page_chart(const gq_page *page, gq_error *e);
 

@@ -62,8 +62,8 @@ typedef struct gq_calibration {
      * columns: "float32" (NULL), or "bf16", which takes a fraction of the time where the processor has AMX,
      * and elsewhere up to a third more, with the same bytes on all processors */
     const char *arithmetic;
-    /* That gq_run may take on this machine; 0: no limit. The best calibration is then planned whose forecast is
-     * within it: text.tokens is what is used at most, 262,144 if it is 0; `steps` must be NULL. What was
+    /* That gq_run may take on this machine; 0: no limit. The best calibration is then planned whose forecast
+     * is within it: text.tokens is what is used at most, 262,144 if it is 0; `steps` must be NULL. What was
      * chosen is in gq_calibration_facts; the bytes are those of a plan that asks for it. An unfinished run is
      * continued as it was begun. A machine that is too slow for the least calibration is a usage error. */
     double seconds;
@@ -76,7 +76,7 @@ typedef struct gq_options {
     size_t n_outputs;
     const char *out_dir; /* folder for outputs without a path; NULL: the input's. It must exist, except for a
                             dry run */
-    const char *imatrix; /* file of importance data; NULL: none */
+    const char *imatrix; /* imatrix file; NULL: none */
     int threads;         /* 0: one per core */
     int effort;          /* GQ_EFFORT_* */
     /* pure: all tensors get the base type of the file type, instead of its mix. strict: a fallback is an
@@ -84,11 +84,11 @@ typedef struct gq_options {
      * quantized already. leave_output_tensor: output.weight stays as it is. */
     bool pure, strict, force, allow_requantize, leave_output_tensor;
     const char *output_tensor_type, *token_embedding_type; /* tensor types by name; NULL: by the mix */
-    const char *missing_importance; /* type for tensors whose own type needs importance data and that have
+    const char *missing_importance; /* type for tensors whose own type needs an imatrix and that have
                                        none; NULL: these are an error */
     gq_list tensor_types;           /* "PATTERN=TYPE", first match wins */
     gq_list keep;                   /* patterns of tensors that stay as they are */
-    /* Texts. include: only importance data whose names contain one of them are used. exclude: importance data
+    /* Texts. include: only imatrix data whose names contain one of them are used. exclude: imatrix data
      * whose names contain one of them are left out. */
     gq_list include_weights, exclude_weights;
     /* "KEY=TYPE:VALUE": metadata to set; TYPE is int, float, bool or str, or file: the text of a file. */
@@ -104,7 +104,7 @@ typedef struct gq_options {
                                  INPUT.gquant-measure; "": nowhere */
     const gq_callbacks *callbacks; /* called while the plan measures; NULL: none */
     uint32_t sync_ms; /* milliseconds after which gq_run makes finished work safe from a crash; 0: 2,000 */
-    const gq_calibration *calibration; /* NULL: none. Not together with importance data */
+    const gq_calibration *calibration; /* NULL: none. Not together with an imatrix */
     gq_list
         transpose; /* patterns of matrices to write transposed (docs/internals/formats.md), or back if they are
                           transposed already */
@@ -129,31 +129,32 @@ typedef struct gq_options {
      * With a target, or with `foretell`, the trials' time is measured before them, too:
      * gq_progress.seconds_expected. */
     bool forecast;
-    /* Measure as for a target, for outputs without one, too, so that summaries have the divergence to expect.
-     * It needs a calibration, whose text the trials run on; the measurements are those of a target. */
+    /* Measure as for a target, for outputs without one, too, so that summaries have the KL divergence to
+     * expect. It needs a calibration, whose text the trials run on; the measurements are those of a target. */
     bool foretell;
     /* The ranks that share a calibration's work; NULL: this process alone. They need one folder for outputs,
      * all get the same options, and rank 0 alone writes the files, which have the bytes that one process
      * gives them. It must outlive the plan. */
     gq_comm *comm;
     bool read_once; /* rank 0 reads the layers that are calibrated and sends them to the others */
-    /* With dry_run: types and sizes as if there were importance data of every tensor. */
+    /* With dry_run: types and sizes as if there were imatrix data of every tensor. */
     bool assume_importance;
     /* Patterns of tensors that the input may lack. Without them a model whose architecture is known has to
      * have all tensors that every such model has; one that is missing then is a warning. */
     gq_list allow_missing;
-    /* Adapters that are merged into the input, a folder, as it is read; of a draft's folder, its target. With `model` they are those that it
-     * was opened with. */
+    /* Adapters that are merged into the input, a folder, as it is read; of a draft's folder, its target. With
+     * `model` they are those that it was opened with. */
     gq_adapters adapters;
-    /* Prediction blocks (MTP): leave them out; or write a draft's file, which has nothing but these, the embedding, the
-     * last norm and the output matrix, under the metadata of the whole model. Both as llama.cpp's converter does. */
+    /* MTP layers: leave them out; or write a draft's file, which has nothing but these, the embedding, the
+     * last norm and the output matrix, under the metadata of the whole model. Both as llama.cpp's converter
+     * does. */
     bool no_mtp, mtp_only;
-    /* What the model of a folder from Hugging Face sees and hears by is written in place of its text model: the
-     * projector (mmproj) that llama.cpp's converter makes. Types are F32, F16, BF16 and Q8_0. Of adapters it takes what
-     * changes it. */
+    /* What the model of a folder from Hugging Face sees and hears by is written in place of its text model:
+     * the projector (mmproj) that llama.cpp's converter makes. Types are F32, F16, BF16 and Q8_0. Of adapters
+     * it takes what changes it. */
     bool projector;
-    /* Matrices of layers that tensor_types make NVFP4 are written times a power of two, and beside each a tensor
-     * NAME.scale with its inverse, by which runtimes multiply what the matrix gives. */
+    /* Matrices of layers that tensor_types make NVFP4 are written times a power of two, and beside each a
+     * tensor NAME.scale with its inverse, by which runtimes multiply what the matrix gives. */
     bool tensor_scales;
 } gq_options;
 
@@ -241,8 +242,8 @@ typedef struct gq_calibration_facts {
      * What does not get them on disk is run again, and the file is the same. */
     uint64_t inputs_memory, inputs_disk;
     const char *arithmetic; /* of moments and products: "float32" or "bf16" */
-    /* With gq_calibration.seconds: what steps were left out for it, as gq_calibration.steps has it ("": none);
-     * else NULL. `tokens` were chosen, too. */
+    /* With gq_calibration.seconds: what steps were left out for it, as gq_calibration.steps has it ("":
+     * none); else NULL. `tokens` were chosen, too. */
     const char *left_out;
 } gq_calibration_facts;
 GQ_API const gq_calibration_facts *gq_plan_calibration(const gq_plan *plan); /* NULL: there is none */
@@ -250,15 +251,15 @@ GQ_API const gq_calibration_facts *gq_plan_calibration(const gq_plan *plan); /* 
  * gq_options.forecast, all else at the speeds of a usual processor. */
 GQ_API double gq_plan_run_seconds(const gq_plan *plan);
 /* The tokens of the text's windows, one window after another, as the model runs on them: *n of them. Another
- * plan of the model that is given them as gq_text.ids has the same windows. NULL and 0: no calibration, or one on
- * conversations, whose ids alone would not do. */
+ * plan of the model that is given them as gq_text.ids has the same windows. NULL and 0: no calibration, or
+ * one on conversations, whose ids alone would not do. */
 GQ_API const uint32_t *gq_plan_calibration_ids(const gq_plan *plan, uint64_t *n);
 /* Returns how many of an output's tensors gq_run would copy from earlier outputs (gq_options.reuse) if their
  * sources have not changed, which only reading them tells; *bytes: what they take in it. */
 GQ_API uint64_t gq_plan_reusable(const gq_plan *plan, size_t output, uint64_t *bytes);
 /* What an earlier file is to the plan, as far as its header tells: gq_check_earlier reads all of it. */
 typedef enum gq_earlier {
-    GQ_EARLIER_OTHER,    /* it has other types, metadata, settings, importance data or calibration */
+    GQ_EARLIER_OTHER,    /* it has other types, metadata, settings, imatrix data or calibration */
     GQ_EARLIER_IN_DOUBT, /* nothing speaks against it, but the input was modified after it */
     GQ_EARLIER_SAME,
 } gq_earlier;
@@ -270,7 +271,7 @@ GQ_API char *gq_plan_recipe(const gq_plan *plan, size_t output, gq_error *e);
 
 /* ---- the work ---- */
 /* The result of calibrating a tensor W, which became Q. The sums are over held-back tokens; X are the
- * tensor's inputs in the original model, Y those in the rounded one. */
+ * tensor's inputs in the base model, Y those in the rounded one. */
 typedef struct gq_rounding {
     uint64_t matrices;        /* 0: was not calibrated; all that follows is zero, and `why` "" */
     uint64_t plain;           /* of these, encoded without error feedback, as `why` says */
@@ -295,9 +296,9 @@ typedef struct gq_step {
     uint64_t matrices; /* on which it was tried */
     uint64_t kept;     /* of these, that were written with it */
     /* Of these, matrices whose error was measured on held-back tokens without the step and with it: sums of
-     * their relative squared errors, in the metric that the step makes small. Of the step "validation" they are
-     * mean KL divergences on held-out windows, in nats (1 - cosine where the model gives
-     * embeddings): of plain encoding, and of what was written. */
+     * their relative squared errors, in the metric that the step makes small. Of the step "validation" they
+     * are mean KL divergences on held-out windows, in nats (1 - cosine where the model gives embeddings): of
+     * plain encoding, and of what was written. */
     uint64_t compared;
     double without, with;
     uint64_t reserved[4];
@@ -324,8 +325,9 @@ typedef struct gq_found {
 /* Says of each output of a plan, also of a dry run's, whether the file under its name is what gq_run would
  * write. Headers are compared; tensors, and the sources that they were made of, are read, and checked by the
  * digests, by the sources' own bytes, and by encoding a sixteenth of the weights; all of them where the file
- * has no digests. Of calibrated tensors the file has a checksum of all the model's weights. A transposed tensor
- * does not tell what weights it was made of: such a file must be younger than the input's. found: one per output. false: memory or reading failed. */
+ * has no digests. Of calibrated tensors the file has a checksum of all the model's weights. A transposed
+ * tensor does not tell what weights it was made of: such a file must be younger than the input's. found: one
+ * per output. false: memory or reading failed. */
 GQ_API bool gq_check_earlier(const gq_plan *plan, gq_found *found, const gq_callbacks *callbacks,
                              gq_error *e);
 /* Removes what stopped runs have left beside an output that is whole: unfinished files, journals, states.

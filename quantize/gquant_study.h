@@ -1,4 +1,4 @@
-/* What is learnt by running a model on a text: its tokens, importance data and their files, and how well
+/* What is learnt by running a model on a text: its tokens, imatrix data and their files, and how well
  * copies predict.
  *
  *     gq_text text = {.name = "text.txt"};
@@ -56,7 +56,7 @@ GQ_API bool gq_tokenize(const gq_tokenizer *t, const char *text, size_t n, const
                         gq_tokens *to, gq_error *e);
 GQ_API void gq_tokens_free(gq_tokens *tokens);
 
-/* ---- importance data as a thing of its own ---- */
+/* ---- imatrix data as a thing of its own ---- */
 typedef struct gq_imatrix gq_imatrix;
 GQ_API gq_imatrix *gq_imatrix_open(const char *path, gq_error *e); /* checks the values, too */
 GQ_API void gq_imatrix_free(gq_imatrix *m);
@@ -94,7 +94,7 @@ GQ_API const gq_imatrix_row *gq_imatrix_rows(const gq_imatrix *m, size_t *n); /*
 GQ_API bool gq_imatrix_columns(const gq_imatrix *m, size_t row, uint64_t matrix, float *to, size_t n,
                                gq_error *e);
 
-/* The coverage of one weight of a model by importance data. */
+/* The coverage of one weight of a model by imatrix data. */
 typedef struct gq_imatrix_cover {
     const char *name;
     uint64_t columns, matrices;
@@ -121,7 +121,7 @@ GQ_API bool gq_imatrix_merge(gq_imatrix *a, const gq_imatrix *b, gq_error *e);
 /* Writes the GGUF layout, or else the .dat layout, as gq_write_whole does. */
 GQ_API bool gq_imatrix_write(const gq_imatrix *m, const char *path, bool gguf, bool force, gq_error *e);
 
-/* ---- making importance data ---- */
+/* ---- making an imatrix ---- */
 typedef struct gq_importance_request {
     size_t size;
     const char *model;
@@ -202,13 +202,13 @@ typedef struct gq_evaluation_request {
     uint64_t memory; /* bytes of memory to stay within, as far as one window at a time allows, with a warning
                         where it does not; 0: a quarter of the machine's. Ranks on one machine share it */
     const char *folder;  /* for a file of states that do not fit into memory; NULL: the current folder */
-    const char *logits;  /* file for the original's logits as binary32, [token][vocabulary]; NULL: none */
+    const char *logits;  /* file for the base model's logits as binary32, [token][vocabulary]; NULL: none */
     bool replace_logits; /* replace the files that logits are written to if they are there */
     const gq_callbacks *callbacks;
     /* llama.cpp's files of log-probabilities, 16 bits each, of its perplexity program's --kl-divergence-base.
-     * base: one that takes the place of the original, which is NULL then, and of the text, of which only
-     * `tokens` is read. Where the copies are such files, too, nothing is run, and any architecture will do;
-     * the summary then names none. base_out: one to be written of the original's. NULL: none */
+     * base: one that takes the place of the base model, which is NULL then, and of the text, of which only
+     * `tokens` is read. Where the quants are such files, too, nothing is run, and any architecture will do;
+     * the summary then names none. base_out: one to be written of the base model's. NULL: none */
     const char *base, *base_out;
     /* The ranks that share the windows out among them; NULL: this process alone. They need one folder for
      * files that are written, and all get the figures that one process gets. It must outlive the call. */
@@ -221,22 +221,22 @@ typedef struct gq_evaluation_request {
      * perplexity. Only the text begins with BOS. Not with base, base_out or logits. 0: windows follow one
      * another, and the second half of each is scored */
     uint32_t stride;
-    /* File in which the scores of all models are kept for the next evaluation with the same original, text
-     * and settings, and beside it, with the suffix .states, the original's states: so no model is run again
+    /* File in which the scores of all models are kept for the next evaluation with the same base model, text
+     * and settings, and beside it, with the suffix .states, the base model's states: so no model is run again
      * whose bytes are the same, and an evaluation that was stopped goes on. "": ORIGINAL.gquant-scores; NULL:
      * nowhere. Not with base, base_out, logits or comm */
     const char *scores_file;
     gq_adapters
-        adapters; /* merged into the original; the copies are as they are. target: of the draft's folder */
+        adapters; /* merged into the base model; the quants are as they are. target: of the draft's folder */
     /* So many prompts, the beginnings of windows or of conversations, are continued greedily; 0: none. Like
      * questions not with base, nor comm, nor for encoders. */
     uint32_t prompts;
     const gq_question *questions;
     size_t n_questions;
-    /* A smaller model that drafts tokens: how much of it each model accepts is told (gq_evaluation_drafted). One of the
-     * same vocabulary, or a draft of this model (EAGLE-3, DFlash, DSpark, an assistant of Gemma 4): a file, or a folder,
-     * which takes its vocabulary from adapters.target or from the original, if that is a folder. NULL: none. Not with
-     * base, comm or stride, nor for encoders. */
+    /* A smaller model that drafts tokens: how much of it each model accepts is told (gq_evaluation_drafted).
+     * One of the same vocabulary, or a draft of this model (EAGLE-3, DFlash, DSpark, an assistant of Gemma
+     * 4): a file, or a folder, which takes its vocabulary from adapters.target or from the base model, if
+     * that is a folder. NULL: none. Not with base, comm or stride, nor for encoders. */
     const char *draft;
 } gq_evaluation_request;
 
@@ -250,33 +250,34 @@ typedef struct gq_evaluated {
     const char *filetype; /* "": the file names none */
     uint64_t file_bytes, tensor_bytes, n_weights;
     gq_estimate perplexity;
-    /* These compare a copy with the original; for the original they are 0. divergence: mean Kullback-Leibler
-     * divergence of the next token's probabilities, in nats; quantiles: of the divergence over tokens. ratio:
-     * the perplexity as a multiple of the original's. rms_change: root mean square change of the right
-     * token's probability. same_top: share of positions where the likeliest token is the same. */
+    /* These compare a quant with the base model; for the base model they are 0. divergence: mean
+     * Kullback-Leibler divergence of the next token's probabilities, in nats; quantiles: of the KL divergence
+     * over tokens. ratio: the perplexity as a multiple of the base model's. rms_change: root mean square
+     * change of the right token's probability. same_top: share of positions where the likeliest token is the
+     * same. */
     gq_estimate divergence, ratio, rms_change, same_top;
     double quantiles[GQ_QUANTILES];
-    /* How often the first choice of the model's first prediction block (MTP) is the model's own, of both; NaN: it has no
+    /* How often the first choice of the model's first MTP layer is the model's own, of both; NaN: it has no
      * block that is run. */
     gq_estimate acceptance;
     uint64_t reserved[2];
 } gq_evaluated;
 
 typedef struct gq_evaluation gq_evaluation;
-/* Runs the original and all copies side by side, layer by layer, and compares their predictions of the next
- * token. The second half of each window is scored, unless there is a stride. The copies must have the
+/* Runs the base model and all quants side by side, layer by layer, and compares their predictions of the next
+ * token. The second half of each window is scored, unless there is a stride. The quants must have the
  * original's architecture, shape and vocabulary. */
 GQ_API gq_evaluation *gq_evaluate(const gq_evaluation_request *r, gq_error *e);
 GQ_API void gq_evaluation_free(gq_evaluation *v);
-/* The *n models: 0 is the original, its copies follow. */
+/* The *n models: 0 is the base model, its quants follow. */
 GQ_API const gq_evaluated *gq_evaluation_models(const gq_evaluation *v, size_t *n);
-/* The mean divergence of model a minus that of model b; both are copies. As both are scored at the same
+/* The mean KL divergence of model a minus that of model b; both are quants. As both are scored at the same
  * positions, its error is smaller than theirs. */
 GQ_API void gq_evaluation_difference(const gq_evaluation *v, size_t a, size_t b, gq_estimate *to);
 
-/* A mean, and the interval in which it is with another text of the same kind 19 times of 20: from a bootstrap,
- * which draws whole windows with replacement, since positions of a window are alike. The draws are the same
- * each time. low and high are NaN where there are fewer than 4 windows. */
+/* A mean, and the interval in which it is with another text of the same kind 19 times of 20: from a
+ * bootstrap, which draws whole windows with replacement, since positions of a window are alike. The draws are
+ * the same each time. low and high are NaN where there are fewer than 4 windows. */
 typedef struct gq_interval {
     double value, low, high;
     uint64_t windows; /* or prompts, questions */
@@ -284,11 +285,11 @@ typedef struct gq_interval {
 enum { GQ_BOOTSTRAP_DRAWS = 2000 };
 typedef enum gq_statistic {
     GQ_DIVERGENCE,
-    GQ_FLIPS,    /* share of positions at which the likeliest token is another than the original's */
+    GQ_FLIPS,    /* share of positions at which the likeliest token is another than the base model's */
     GQ_SURPRISE, /* -log p of the right token, in nats: the logarithm of the perplexity */
 } gq_statistic;
-/* Gets a statistic of model a; or, with a copy b, by how much it is more than b's, on the same windows. b 0: a
- * itself; of surprise that of the original can be a, too. */
+/* Gets a statistic of model a; or, with a quant b, by how much it is more than b's, on the same windows. b 0:
+ * a itself; of surprise that of the base model can be a, too. */
 GQ_API bool gq_evaluation_interval(const gq_evaluation *v, gq_statistic of, size_t a, size_t b,
                                    gq_interval *to, gq_error *e);
 
@@ -302,8 +303,9 @@ typedef struct gq_depth {
 /* Fills to[] for a model; returns how many depths have scored positions. */
 GQ_API size_t gq_evaluation_depths(const gq_evaluation *v, size_t model, gq_depth to[GQ_DEPTHS]);
 
-/* The one scale of quality: what a quantized model's KL divergence from its base model and its share of changed
- * top-1 tokens come to. The upper ends of the 95 % intervals decide; without an interval the value itself does. */
+/* The one scale of quality: what a quantized model's KL divergence from its base model and its share of
+ * changed top-1 tokens come to. The upper ends of the 95 % intervals decide; without an interval the value
+ * itself does. */
 typedef enum gq_level {
     GQ_INDISTINGUISHABLE,
     GQ_CLOSE,
@@ -320,7 +322,8 @@ GQ_API void gq_level_limits(gq_level level, double *apart, double *flips);
 GQ_API const char *gq_level_text(gq_level level); /* "close to the base model on this text" */
 GQ_API const char *gq_level_word(gq_level level); /* for tables: "close" */
 
-/* Prompts that the original continues greedily, token after token, and whether a copy continues them so, too. */
+/* Prompts that the base model continues greedily, token after token, and whether a quant continues them so,
+ * too. */
 enum { GQ_CONTINUED = 32, GQ_PARTS = 33 }; /* tokens; numbers of them that can be the same */
 typedef struct gq_continued {
     uint64_t prompts;
@@ -329,24 +332,24 @@ typedef struct gq_continued {
     uint64_t parts[GQ_PARTS];
     double mean; /* of these numbers of tokens */
 } gq_continued;
-/* false: none was asked for (gq_evaluation_request.prompts), or the model is the original. */
+/* false: none was asked for (gq_evaluation_request.prompts), or the model is the base model. */
 GQ_API bool gq_evaluation_continued(const gq_evaluation *v, size_t model, gq_continued *to);
 
 /* Questions with several choices: a model chooses the one with the largest probability behind the question. */
 typedef struct gq_chosen {
     uint64_t questions, right;
     uint64_t lost, gained,
-        others;           /* of a copy: right in the original alone; in the copy alone; in neither, but
+        others;           /* of a quant: right in the base model alone; in the quant alone; in neither, but
                                       another choice */
     gq_interval accuracy; /* Wilson's interval */
-    gq_interval more;     /* accuracy of a copy less that of the original: McNemar's interval */
+    gq_interval more;     /* accuracy of a quant less that of the base model: McNemar's interval */
 } gq_chosen;
 /* false: none were asked (gq_evaluation_request.questions). */
 GQ_API bool gq_evaluation_chosen(const gq_evaluation *v, size_t model, gq_chosen *to);
 
-/* Tokens that a draft proposes and a model accepts, both greedily. The text is cut into pieces of up to 124 tokens. In
- * the second half of each, first choices are compared; behind each, a draft of GQ_DRAFTED tokens is tried. Intervals are
- * of a bootstrap over pieces. */
+/* Tokens that a draft proposes and a model accepts, both greedily. The text is cut into pieces of up to 124
+ * tokens. In the second half of each, first choices are compared; behind each, a draft of GQ_DRAFTED tokens
+ * is tried. Intervals are of a bootstrap over pieces. */
 enum { GQ_DRAFTED = 4 };
 typedef struct gq_drafted {
     uint64_t texts, positions; /* pieces; positions whose first choices are compared */
@@ -355,8 +358,9 @@ typedef struct gq_drafted {
         accepted[GQ_DRAFTED]; /* share of drafts of which the first 1 ... GQ_DRAFTED tokens are accepted */
     gq_interval length[GQ_DRAFTED]; /* mean tokens that are accepted of a draft of 1 ... GQ_DRAFTED */
 } gq_drafted;
-/* Checks, without running either, that a draft can be named for a model with these adapters (NULL: none), of whose target
- * it may take its vocabulary. Of a model that cannot be run only tokens and the width of states are compared. */
+/* Checks, without running either, that a draft can be named for a model with these adapters (NULL: none), of
+ * whose target it may take its vocabulary. Of a model that cannot be run only tokens and the width of states
+ * are compared. */
 GQ_API bool gq_check_draft(const char *draft, const char *model, const gq_adapters *adapters, gq_error *e);
 /* false: no draft was named (gq_evaluation_request.draft). */
 GQ_API bool gq_evaluation_drafted(const gq_evaluation *v, size_t model, gq_drafted *to);
@@ -376,8 +380,8 @@ typedef struct gq_evaluation_facts {
     uint64_t rank_windows;
     uint32_t stride; /* as it was asked for */
     uint64_t texts;  /* conversations that the windows hold; 0: the text is none of these */
-    /* The models fill masks: what is scored are tokens that are masked, and how much one counts is the number of its
-     * window's tokens for each that is masked. */
+    /* The models fill masks: what is scored are tokens that are masked, and how much one counts is the number
+     * of its window's tokens for each that is masked. */
     bool masked;
 } gq_evaluation_facts;
 GQ_API const gq_evaluation_facts *gq_evaluation_summary(const gq_evaluation *v);

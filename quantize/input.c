@@ -1,5 +1,3 @@
-#include "quantize/input.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +5,7 @@
 #include "gguf/gguf.h"
 #include "hf/adapter/adapter.h"
 #include "hf/hf.h"
+#include "quantize/quantize.h"
 
 const gq_origin *model_origin_show(const model_tensor *t, gq_origin *to) {
     const model_origin *from = t->origin;

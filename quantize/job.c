@@ -1,6 +1,6 @@
-/* The core joined with what runs models, for the functions of the public headers that need both: plans, verifying, arrays.
- * This file alone of the core includes study/ and forward/; with -DGQUANT_FORWARD=OFF it does not. A plan is plan_make's, and
- * then a look at what an earlier run has left beside the outputs. */
+/* The core joined with what runs models, for the functions of the public headers that need both: plans,
+ * verifying, arrays. This file alone of the core includes study/ and forward/; with -DGQUANT_FORWARD=OFF it
+ * does not. A plan is plan_make's, and then a look at what an earlier run has left beside the outputs. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,12 +11,10 @@
 #include "base/relay.h"
 #include "base/sized.h"
 #include "quantize/arrays/arrays.h"
-#include "quantize/inspect/verify.h"
-#include "quantize/plan/paths.h"
+#include "quantize/inspect/inspect.h"
 #include "quantize/plan/rounding.h"
-#include "quantize/run/finalize.h"
-#include "quantize/run/journal.h"
-#include "quantize/runners.h"
+#include "quantize/quantize.h"
+#include "quantize/run/run.h"
 #ifndef GQ_NO_FORWARD
 #include "forward/graph/forward.h"
 #include "study/calibrate/calibrate.h"

@@ -1,9 +1,9 @@
-/* The functions of the public headers that run models, of a build without a forward pass: the interface is that of every
- * build, and whoever asks for one is told what to do. What is made by running models is never made here, so functions that
- * take such a thing have nothing to look at. */
+/* The functions of the public headers that run models, of a build without a forward pass: the interface is
+ * that of every build, and a call of one fails with the remedy. What is made by running models is never
+ * made here, so functions that take such a thing have nothing to look at. */
 #include "base/fail.h"
 #include "quantize/gquant_publish.h"
-#include "quantize/runners.h"
+#include "quantize/quantize.h"
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 

@@ -5,7 +5,7 @@
 #include "base/sized.h"
 #include "forward/tokens/tokenizer.h"
 #include "quantize/gquant_study.h"
-#include "quantize/input.h"
+#include "quantize/quantize.h"
 #include "study/sweep/memory_budget.h"
 #include "study/sweep/windows.h"
 

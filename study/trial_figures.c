@@ -29,7 +29,7 @@ static bool encode_piece(void *arg, work_piece *p, gq_error *e) {
         strip s = strip_from(t->ne, at, end - at < STRIP_ELEMENTS ? end : at + STRIP_ELEMENTS);
         size_t n = s.rows * s.cols;
         codec_error sum = {0};
-        to.importance = strip_importance(&s, &c->source->inputs);
+        to.importance = tensor_inputs_at(&c->source->inputs, s.matrix, s.column);
         if (!strip_read_decoded(c->plan->kernels, &c->plan->model, t, at, n, scratch->stored[0],
                                 scratch->decoded[0], e))
             return false;
@@ -84,7 +84,7 @@ void trial_restore(const trials *t, trial *of, forward_layer *l) {
 /* sum h_j W_vj^2 of a row of the output matrix. */
 static bool row_power(const trials *t, size_t output, uint32_t row, double *power, gq_error *e) {
     const plan_source *s = &t->plan->sources[output];
-    const float *h = tensor_inputs_matrix(&s->inputs, 0).mean_square;
+    const float *h = tensor_inputs_at(&s->inputs, 0, 0);
     uint64_t n = s->tensor->ne[0];
     const float *w = t->scratch->decoded[0];
     *power = 0;

@@ -4,7 +4,7 @@
  * rounded. */
 #pragma once
 
-#include "quantize/plan/target/measure.h"
+#include "quantize/plan/target/target.h"
 #include "study/sample.h"
 
 /* Decides in how many layers tensors are tried (docs/internals/mixes.md says how). That follows from the model, the

@@ -1,16 +1,13 @@
 /* Completion scripts for bash, zsh and fish, printed to standard output. All three are made from the tables
- * of option_table.h when the command runs, so they cannot lag behind the options; only the first words of
+ * of options.h when the command runs, so they cannot lag behind the options; only the first words of
  * `imatrix` and `completion` are listed here. The shells want different things: bash one function that finds
  * the command in the line and then offers that command's words, zsh a call of _arguments per command, fish
  * one `complete` line per option with the commands for which it holds. Types and effort levels are printed as
  * lists; names of files and folders are left to the shell.
  */
-#include <stdio.h>
 #include <string.h>
 
-#include "cli/commands.h"
-#include "cli/options/option_table.h"
-#include "cli/say.h"
+#include "cli/cli.h"
 
 static void print_words(const char *const *list, size_t n) {
     for (size_t i = 0; i < n; i++) printf("%s%s", i ? " " : "", list[i]);

@@ -1,6 +1,4 @@
-#include "cli/options/conflicts.h"
-
-#include "cli/options/option_table.h"
+#include "cli/options/options.h"
 
 /* Options that become a member of gq_options later. */
 static const struct {

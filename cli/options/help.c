@@ -1,13 +1,29 @@
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 
-#include "cli/commands.h"
-#include "cli/options/option_table.h"
-#include "cli/report/table.h"
-#include "cli/say.h"
-#include "cli/text.h"
+#include "cli/cli.h"
+#include "quantize/gquant_common.h"
+
+/* ---- the classes of Hugging Face folders, and the GGUF file that each becomes ---- */
+
+static void classes_print(void) {
+    static const char *const files[] = {[GQ_CLASS_MODEL] = "model",
+                                        [GQ_CLASS_DRAFT] = "draft model, with --target-model",
+                                        [GQ_CLASS_PROJECTOR] = "projector, with --mmproj",
+                                        [GQ_CLASS_REFUSED] = "not read"};
+    table t;
+    gq_folder_class c;
+    table_start(&t, "lll",
+                (const char *const[]){"CLASS IN config.json", "FILE", "ARCHITECTURE OR PROJECTOR TYPE"});
+    for (size_t i = 0; gq_folder_class_at(i, &c); i++) {
+        table_text(&t, c.name);
+        table_text(&t, files[c.kind]);
+        table_cell(&t,
+                   text_format("%s%s%s", c.makes ? c.makes : "-", c.also ? ", " : "", c.also ? c.also : ""));
+    }
+    table_end(&t, stdout);
+}
 
 /* "  -t, --threads N            default: one per core" */
 static void option_line(FILE *to, const option_row *o) {

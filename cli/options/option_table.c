@@ -1,4 +1,4 @@
-/* The tables of commands and options, from which parsing, --help and completion follow; option_table.h
+/* The tables of commands and options, from which parsing, --help and completion follow; options.h
  * explains the columns and how to add a row. An option's row says where in a request its argument goes
  * (offsetof), how the argument is parsed (OPTION_*), whether it is a file that is read or written (ARGUMENT_*),
  * and which commands take it, one letter per command below. 
@@ -6,11 +6,9 @@
  * text is an alias: it is parsed but never shown. The first command is the main job, the only one without a
  * name.
  */
-#include "cli/options/option_table.h"
-
 #include <string.h>
 
-#include "cli/text.h"
+#include "cli/cli.h"
 
 const command_row commands[] = {
     {CMD_QUANTIZE, NULL, "[options] IN [OUT] TYPE [THREADS]", "quantize a GGUF model", 1, SIZE_MAX, NULL},
@@ -229,10 +227,8 @@ const option_row options[] = {
     VALUE("type", 0, "TYPE", TEXT, WORD, type, Q, "in place of the argument TYPE"),
     VALUE("out-dir", 0, "DIR", TEXT, OUT_FOLDER, out_dir, Q | B | PROJECTOR | COMMON,
           "one file per TYPE (or NAME=TYPE), one read"),
-    VALUE("calibration", 0, "OUT", TEXT, OUT_FILE, calibration_text, X,
-          "a text for imatrix and --calibrate"),
-    VALUE("held-out", 0, "OUT", TEXT, OUT_FILE, held_out_text, X,
-          "a text of other documents for evaluate"),
+    VALUE("calibration", 0, "OUT", TEXT, OUT_FILE, calibration_text, X, "a text for imatrix and --calibrate"),
+    VALUE("held-out", 0, "OUT", TEXT, OUT_FILE, held_out_text, X, "a text of other documents for evaluate"),
     FLAG("force", 0, quantize.force, Q | M | E | B | X | NO_RESULT | PROJECTOR | COMMON,
          "replace an existing OUT"),
     FLAG("imatrix-path", 0, quantize.imatrix_path, Q, "store the path of --imatrix, not only its name"),

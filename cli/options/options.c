@@ -7,23 +7,15 @@
  * they are read (paths.c). A misspelt option or command is answered with
  * the nearest known name.
  */
-#include "cli/options/options.h"
-
 #include <fcntl.h>
 #include <getopt.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
-#include "cli/options/conflicts.h"
-#include "cli/options/paths.h"
-#include "cli/options/positional.h"
-#include "cli/path.h"
-#include "cli/recipe.h"
-#include "cli/text.h"
+#include "cli/cli.h"
 
 static bool unknown_option(const char *given, unsigned for_command, gq_error *e) {
     const char *words[n_options];

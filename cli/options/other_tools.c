@@ -5,22 +5,16 @@
  * options whose argument may be missing, so getopt does not fit. Existing outputs are replaced, as those
  * tools do.
  */
-#include "cli/options/other_tools.h"
-
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/path.h"
-#include "cli/report/table.h"
-#include "cli/say.h"
-#include "cli/text.h"
+#include "cli/cli.h"
 #include "quantize/gquant_study.h"
 
 typedef enum tool { TOOL_IMATRIX = 1, TOOL_PERPLEXITY = 2, BOTH = 3 } tool;
 
-/* The facts that options tell; those with an argument come first. */
+/* What options set; those with an argument come first. */
 typedef enum fact {
     FACT_MODEL,
     FACT_TEXT,
@@ -118,8 +112,6 @@ static void tool_note_ignored(tool_request *r, const char *word) {
     r->ignored = longer;
 }
 
-static bool is_switch(const char *word) { return word && names_have(" on off auto 0 1 true false ", word); }
-
 static bool tool_read(tool_request *r, char **words, gq_error *e) {
     for (; *words; words++) {
         const char *word = *words, *argument = "";
@@ -127,7 +119,9 @@ static bool tool_read(tool_request *r, char **words, gq_error *e) {
         if (f == FACTS)
             return gq_fail_usage(e, "gquant %s: %s is not known here; 'gquant %s --help' lists what is",
                                  tool_name(r->tool), word, tool_name(r->tool));
-        if (f < FACT_MAYBE || (f == FACT_MAYBE && is_switch(words[1]))) argument = *++words;
+        if (f < FACT_MAYBE ||
+            (f == FACT_MAYBE && words[1] && names_have(" on off auto 0 1 true false ", words[1])))
+            argument = *++words;
         if (!argument) return gq_fail_usage(e, "gquant %s: %s needs an argument", tool_name(r->tool), word);
         if (f == FACT_NOTHING || f == FACT_MAYBE || f == FACT_NO_MEANING) tool_note_ignored(r, word);
         if (f == FACT_IN) {
@@ -153,10 +147,10 @@ static void line_append_option(struct tool_line *l, const char *option, const ch
     if (*argument) line_append(l, argument);
 }
 
-static struct tool_line *line_begin(tool_lines *to, const char *command, const char *job) {
+static struct tool_line *line_begin(tool_lines *to, const char *verb, const char *job) {
     struct tool_line *l = &to->lines[to->n++];
     line_append(l, "gquant");
-    line_append(l, command);
+    line_append(l, verb);
     if (job) line_append(l, job);
     return l;
 }
@@ -209,7 +203,7 @@ static bool tool_needs(const tool_request *r, fact f, const char *option, gq_err
                                         tool_name(r->tool), option, tool_name(r->tool));
 }
 
-/* gquant takes the layout of importance data from the output's name. */
+/* gquant takes the layout of imatrix data from the output's name. */
 static bool check_layout(const tool_request *r, const char *out, gq_error *e) {
     const char *layout = r->facts[FACT_LAYOUT], *dot = strrchr(out, '.');
     if (!layout) return true;

@@ -1,17 +1,14 @@
-/* Which paths a line reads and writes is said by the rows of its options (ARGUMENT_*) and, for bare arguments,
- * by its command. Every path that is written is compared with all others: by name, through links and hidden
- * names that it has until it is whole, and with the files inside of models and folders that are read. What
- * the library names itself (outputs of --out-dir, files beside them) it compares with options' files by
- * gq_options.other_inputs. */
-#include "cli/options/paths.h"
-
+/* Which paths a line reads and writes is said by the rows of its options (ARGUMENT_*) and, for bare
+ * arguments, by its command. Every path that is written is compared with all others: by name, through links
+ * and hidden names that it has until it is whole, and with the files inside of models and folders that are
+ * read. What the library names itself (outputs of --out-dir, files beside them) it compares with options'
+ * files by gq_options.other_inputs. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/path.h"
-#include "cli/text.h"
+#include "cli/cli.h"
 
 typedef struct line_path {
     const char *path;
@@ -121,8 +118,8 @@ static bool paths_check_names(const line_paths *l, const line_path *written, gq_
     return true;
 }
 
-/* Compares a path that is written with the files that are read under other names: a model's shards, what is in
- * its folder, in its adapters' and its target's, what is kept beside it. */
+/* Compares a path that is written with the files that are read under other names: a model's shards, what is
+ * in its folder, in its adapters' and its target's, what is kept beside it. */
 static bool paths_check_inside(const request *r, const line_paths *l, const line_path *written, gq_error *e) {
     gq_error why;
     const gq_adapters *a = &r->quantize.adapters;

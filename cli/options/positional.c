@@ -13,17 +13,12 @@
  * type is refused, since it is more likely a slip; so is a TYPE in IN's place. A file of such a name is
  * written ./NAME. Each error shows the line that was likely meant, with options as "...".
  */
-#include "cli/options/positional.h"
-
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
-#include "cli/options/option_table.h"
-#include "cli/path.h"
-#include "cli/recipe.h"
-#include "cli/text.h"
+#include "cli/cli.h"
 
 static bool positional_is_number(const char *text) { return *text && text[strspn(text, "0123456789")] == 0; }
 

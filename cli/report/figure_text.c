@@ -1,7 +1,6 @@
 #include <math.h>
 
-#include "cli/report/figure_text.h"
-#include "cli/text.h"
+#include "cli/cli.h"
 
 char *estimate_text(gq_estimate x) {
     if (!isfinite(x.error)) return text_format("%.4g", x.value);

@@ -5,20 +5,13 @@
  * never from a mean of means. Tensors are ranked by the error under importance where there are data, and by
  * the plain relative error elsewhere.
  */
-#include "cli/report/report.h"
-#include "cli/report/report_calibration.h"
-#include "cli/report/report_origin.h"
-
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/options/option_table.h"
-#include "cli/path.h"
-#include "cli/report/table.h"
-#include "cli/text.h"
+#include "cli/cli.h"
 
 /* ---- gathering ---- */
 
@@ -190,7 +183,7 @@ static void print_sizes(FILE *to, const report *r, const report_output *o) {
     free(path);
 }
 
-/* Why the tensor gets its type, what a fallback costs, whether importance data is missing. */
+/* Why the tensor gets its type, what a fallback costs, whether imatrix data is missing. */
 static char *tensor_remark(const gq_tensor *t) {
     char cost[UNIT_ROOM];
     if (t->wanted != t->to)
@@ -280,7 +273,7 @@ static void loss_cells(table *out, const gq_loss *l, const loss_decimals *d, boo
     table_cell(out, text_format("%.5f", gq_loss_relative(l)));
     table_cell(out, l->e2 > 0 ? text_format("%.2f", snr) : text_format("exact"));
     table_cell(out, text_format("%.*f", d->max_error, l->max_error));
-    if (weighted) table_cell(out, isnan(error) ? text_format("-") : text_format("%.5f", error));
+    if (weighted) table_error(out, error);
 }
 
 static void print_time(FILE *to, const report *r, const report_output *o) {
@@ -316,14 +309,6 @@ static void report_print_totals(FILE *to, const report *r, const report_output *
     print_time(to, r, o);
 }
 
-/* Adds the relative errors of the tensor's outputs (products with its inputs): without calibration, and as
- * written. */
-static void rounding_cells(table *out, const gq_rounding *r) {
-    double searched = gq_rounding_searched(r), written = gq_rounding_written(r);
-    table_cell(out, isnan(searched) ? text_format("-") : text_format("%.5f", searched));
-    table_cell(out, isnan(written) ? text_format("-") : text_format("%.5f", written));
-}
-
 static void print_losses_table(FILE *to, const report_output *o, const report_totals *sums) {
     report_totals total = *sums;
     bool weighted = !isnan(gq_loss_weighted(&total.loss)); /* never beside roundings */
@@ -342,7 +327,8 @@ static void print_losses_table(FILE *to, const report_output *o, const report_to
     for (size_t i = 0; i < o->n; i++) {
         tensor_cells(&out, &o->tensors[i]);
         loss_cells(&out, &o->losses[i], &decimals, weighted);
-        if (o->roundings) rounding_cells(&out, &o->roundings[i]);
+        const gq_rounding *r = o->roundings ? &o->roundings[i] : NULL;
+        if (r) table_error(&out, gq_rounding_searched(r)), table_error(&out, gq_rounding_written(r));
     }
     table_end(&out, to);
     fputc('\n', to);
@@ -372,10 +358,9 @@ void report_overview(FILE *to, const report *r) {
         table_cell(&out, text_format("%.2f", (double)o->summary->file_bytes / 0x1p20));
         table_cell(&out,
                    text_format("%.3f", report_bits(o->summary->out_bytes, (double)o->summary->n_weights)));
-        table_cell(&out,
-                   total.loss.n ? text_format("%.5f", gq_loss_relative(&total.loss)) : text_format("-"));
+        table_error(&out, total.loss.n ? gq_loss_relative(&total.loss) : NAN);
         double last = calibrated ? report_roundings_of(o).written : weighted;
-        table_cell(&out, isnan(last) ? text_format("-") : text_format("%.5f", last));
+        table_error(&out, last);
     }
     table_end(&out, to);
     uint64_t reused = 0, bytes = 0, all = 0;

@@ -1,9 +1,6 @@
 #include <inttypes.h>
 
-#include "cli/report/figure_text.h"
-#include "cli/report/report_asked.h"
-#include "cli/report/table.h"
-#include "cli/text.h"
+#include "cli/cli.h"
 
 static char *depth_text(const gq_depth *d) {
     char from[UNIT_ROOM], end[UNIT_ROOM];

@@ -4,10 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/report/report.h"
-#include "cli/report/report_calibration.h"
-#include "cli/report/table.h"
-#include "cli/text.h"
+#include "cli/cli.h"
 
 /* ---- before ---- */
 

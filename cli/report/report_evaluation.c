@@ -1,21 +1,16 @@
 /* The part of a report about models that were run on a text: tables for people, and the same figures as JSON
- * and CSV. Model 0 is the original and all others are copies of it. Every figure is an estimate from the
+ * and CSV. Model 0 is the base model and all others are quants of it. Every figure is an estimate from the
  * scored positions and has a standard error; the tables print as many decimals as the error leaves
- * meaningful. Which of two copies is nearer to the original is decided by the difference of their
- * divergences, whose error the library computes from the positions that both share, so that it is smaller
- * than the errors of the two divergences.
+ * meaningful. Which of two quants is nearer to the base model is decided by the difference of their
+ * KL divergences, whose error the library computes from the positions that both share, so that it is smaller
+ * than the errors of the two KL divergences.
  */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/report/figure_text.h"
-#include "cli/report/render.h"
-#include "cli/report/report_asked.h"
-#include "cli/report/report_evaluation.h"
-#include "cli/report/table.h"
-#include "cli/text.h"
+#include "cli/cli.h"
 
 /* Standard errors are computed from the spread over positions, and few positions say little about the spread.
  */
@@ -39,10 +34,10 @@ static bool report_has_warning(const report *r, const char *text) {
     return false;
 }
 
-/* Whether the models give embeddings, of which divergences are cosine distances: nothing is predicted then. */
+/* Whether the models give embeddings, which are compared by cosine distance: nothing is predicted then. */
 static bool report_has_embeddings(const gq_evaluated *models) { return isnan(models[0].perplexity.value); }
 
-/* Whether some model has a prediction block that was run. */
+/* Whether some model has an MTP layer that was run. */
 static bool report_has_acceptance(const gq_evaluated *models, size_t n) {
     for (size_t i = 0; i < n; i++)
         if (isfinite(models[i].acceptance.value)) return true;
@@ -51,7 +46,7 @@ static bool report_has_acceptance(const gq_evaluated *models, size_t n) {
 
 /* ---- how much text is enough ---- */
 
-/* Returns the indices of the n - 1 copies in ascending order of divergence, malloc'ed. */
+/* Returns the indices of the n - 1 quants in ascending order of KL divergence, malloc'ed. */
 static size_t *evaluation_ranking(const gq_evaluated *models, size_t n) {
     size_t *order = need_memory(n, sizeof *order);
     for (size_t i = 1; i < n; i++) {
@@ -64,7 +59,7 @@ static size_t *evaluation_ranking(const gq_evaluated *models, size_t n) {
 }
 
 enum { CERTAIN = 3 };           /* standard errors of a difference */
-static const double KNOWN = .1; /* a copy's divergence is known when its error is this share of it */
+static const double KNOWN = .1; /* a quant's KL divergence is known when its error is this share of it */
 
 /* Returns how many times the tokens of the text make the error of x a `share` of it. */
 static double evaluation_times_text(gq_estimate x, double share) {
@@ -79,10 +74,10 @@ static double evaluation_text_tokens(const gq_evaluation_facts *f) {
     return (double)((f->windows - 1) * step + f->context);
 }
 
-/* Returns which difference or divergence a longer text would make certain, and how long that text is;
+/* Returns which difference or KL divergence a longer text would make certain, and how long that text is;
  * malloc'ed, NULL: the text is long enough. Of several it is the one that needs the shortest text. */
 static char *evaluation_advice(const report *r) {
-    enum { MOST_TIMES = 1000 }; /* beyond that two copies are as good as equal */
+    enum { MOST_TIMES = 1000 }; /* beyond that two quants are as good as equal */
     const gq_evaluation *v = r->evaluation;
     size_t n, *order;
     const gq_evaluated *models = gq_evaluation_models(v, &n);
@@ -222,7 +217,7 @@ static void print_divergences(FILE *to, const report *r, const gq_evaluated *mod
     table_end_below(&out, to);
 }
 
-/* Prints the main figures of a single copy in one line. */
+/* Prints the main figures of a single quant in one line. */
 static void print_copy(FILE *to, const gq_evaluated *original, const gq_evaluated *copy) {
     char *before = perplexity_text(original->perplexity), *after = perplexity_text(copy->perplexity),
          *divergence = estimate_text(copy->divergence), *same = share_text(copy->same_top);
@@ -258,7 +253,7 @@ static void print_intervals(FILE *to, const report *r, const gq_evaluated *model
     table_end_below(&out, to);
 }
 
-/* Rows of one text: a copy each. */
+/* Rows of one text: a quant each. */
 static void table_add_kind(table *out, const report *r, const char *text, const gq_evaluation *v) {
     size_t n;
     const gq_evaluated *models = gq_evaluation_models(v, &n);
@@ -275,17 +270,14 @@ static void table_add_kind(table *out, const report *r, const char *text, const 
     }
 }
 
-static const char *report_text(const report *r) {
-    return r->request->text ? r->request->text : r->request->ids ? r->request->ids : "";
-}
-
 static void print_kinds(FILE *to, const report *r) {
     table out;
     if (!r->n_kinds) return;
     table_start(&out, "llr3r2rr1rl",
                 (const char *const[]){"text", "file", "scored", "perplexity as multiple", "KL divergence",
                                       "99 %", "changed top-1, %", ""});
-    table_add_kind(&out, r, report_text(r), r->evaluation);
+    const char *text = r->request->text ? r->request->text : r->request->ids;
+    table_add_kind(&out, r, text ? text : "", r->evaluation);
     for (size_t i = 0; i < r->n_kinds; i++) table_add_kind(&out, r, r->request->kinds.items[i], r->kinds[i]);
     table_end_below(&out, to);
 }
@@ -340,7 +332,7 @@ enum {
     FIGURES = 17,
     OF_ORIGINAL = 2,
     OF_DRAFTS = 2
-}; /* the last ones are there if a model has a prediction block */
+}; /* the last ones are there if a model has an MTP layer */
 
 static void figures_of(const gq_evaluated *m, figure to[FIGURES]) {
     const figure all[FIGURES] = {

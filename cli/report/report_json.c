@@ -5,18 +5,10 @@
  * outcome are left out. Numbers that are not finite become null.
  */
 #include <limits.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/json.h"
-#include "cli/options/paths.h"
-#include "cli/report/report.h"
-#include "cli/report/report_calibration.h"
-#include "cli/report/report_evaluation.h"
-#include "cli/report/report_origin.h"
-#include "cli/report/table.h"
-#include "cli/text.h"
+#include "cli/cli.h"
 
 static void set_losses(json_t *o, const gq_loss *l) {
     set_number(o, "rmse", gq_loss_rmse(l));

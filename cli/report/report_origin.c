@@ -2,12 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/json.h"
-#include "cli/report/render.h"
-#include "cli/report/report.h"
-#include "cli/report/report_origin.h"
-#include "cli/report/table.h"
-#include "cli/text.h"
+#include "cli/cli.h"
 
 char *report_origin_type(uint32_t type, const gq_origin *o) {
     if (!o || !*o->type) return text_format("%s", gq_type_name(type));

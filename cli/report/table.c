@@ -6,17 +6,14 @@
  * table that goes to a file or a pipe is printed whole. Widths are counted in bytes, and a name is never cut
  * inside a UTF-8 character.
  */
-#include "cli/report/table.h"
-
+#include <math.h>
 #include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "base/error.h"
-#include "cli/text.h"
+#include "cli/cli.h"
 
 enum {
     GAP = 2,
@@ -39,6 +36,10 @@ void table_cell(table *t, char *text) {
 }
 
 void table_text(table *t, const char *text) { table_cell(t, text_format("%s", text)); }
+
+void table_error(table *t, double error) {
+    table_cell(t, isnan(error) ? text_format("-") : text_format("%.5f", error));
+}
 
 void table_row(table *t, const char *const *texts) {
     for (size_t i = 0; i < t->n_columns; i++) table_text(t, texts[i]);
@@ -279,4 +280,14 @@ void table_end(table *t, FILE *to) {
 void table_end_below(table *t, FILE *to) {
     fputc('\n', to);
     table_end(t, to);
+}
+
+/* A spreadsheet would take a name that begins with one of these for a formula. */
+void csv_quoted(FILE *to, const char *value) {
+    fputs(strchr("=+-@\t\r", *value) && *value ? "\"'" : "\"", to);
+    for (; *value; value++) {
+        if (*value == '"') fputc('"', to);
+        fputc(*value, to);
+    }
+    fputc('"', to);
 }

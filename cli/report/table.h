@@ -12,11 +12,12 @@ typedef struct table {
 /* `columns`, as "ll3rr1": how each is aligned. On a terminal that is too narrow those with a digit are left
  * out, the largest digit first; then the names in the first column are shortened in their middle; then each
  * row is stacked: its name on a line, its other cells on lines below. What is too long in a last column of
- * texts goes to a line of its own. Cells are added row by row; the table takes over their texts. heads: of all
- * columns; NULL: they are added as a row. */
+ * texts goes to a line of its own. Cells are added row by row; the table takes over their texts. heads: of
+ * all columns; NULL: they are added as a row. */
 void table_start(table *t, const char *columns, const char *const *heads);
 void table_cell(table *t, char *text);
 void table_text(table *t, const char *text); /* a copy */
+void table_error(table *t, double error);    /* "0.01234"; NaN: "-" */
 void table_row(table *t, const char *const *texts);
 /* A copy of a name from a file, with control characters made visible. */
 void table_name(table *t, const char *name);
@@ -31,10 +32,11 @@ void table_end_below(table *t, FILE *to);
 /* Writes a name in at most `width` columns: the middle gives way, since layers stand in front and roles
  * behind. Never more than `size` bytes with the NUL; returns the length. */
 size_t name_fit(char *to, size_t size, const char *name, size_t width);
-/* Prints a line; on a terminal as several that fit, broken at spaces. A word that is longer than the screen stays
- * whole. */
+/* Prints a line; on a terminal as several that fit, broken at spaces. A word that is longer than the screen
+ * stays whole. */
 void print_wrapped(FILE *to, const char *text);
-/* The same of a line that is formatted first. Names in it may be a file's: control characters are made visible. */
+/* The same of a line that is formatted first. Names in it may be a file's: control characters are made
+ * visible. */
 __attribute__((format(printf, 2, 3))) void print_line(FILE *to, const char *format, ...);
 /* Prints a text of lines as it is. On a screen that is narrower, longer lines are broken between words, and
  * what stands in a second column gets lines of its own. */
@@ -44,3 +46,6 @@ void print_wrapped_behind(FILE *to, size_t used, const char *text);
 
 /* A malloc'ed copy of a text from a file, fit for a terminal. */
 char *text_shown(const char *text);
+/* Writes a cell of CSV in quotes. One that a spreadsheet would take for a formula gets an apostrophe in
+ * front. */
+void csv_quoted(FILE *to, const char *value);

@@ -34,8 +34,7 @@ static void keep_or_zero(const batch *b, const encoder *e, uint8_t *out, size_t 
 }
 
 void LEVEL(encode_rows)(const encoder *e, const float *x, uint8_t *out, size_t rows, size_t cols,
-                        const codec_importance *importance, const encode_settings *settings) {
-    const float *column = importance ? importance->column : NULL;
+                        const float *column, const encode_settings *settings) {
     const codec_search *search = &e->searches[settings->effort][column != NULL];
     /* Without importance every block can count as a row: all batches but the last are full, and what is read
      * lies together. */

@@ -96,7 +96,7 @@ typedef struct encoder {
 
 /* The one driver: batches of rows, and for each the blocks along its columns. */
 void LEVEL(encode_rows)(const encoder *e, const float *x, uint8_t *out, size_t rows, size_t cols,
-                        const codec_importance *importance, const encode_settings *settings);
+                        const float *importance, const encode_settings *settings);
 
 #define UNUSED __attribute__((unused))
 

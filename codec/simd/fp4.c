@@ -101,7 +101,7 @@ CHOOSE(nvfp4) {
         }
         /* The scale of a quantization grid that the weights lie on; a 32nd more, as it is rounded down. */
         vm on = vf_less(vf_all(-1), vf_all(0));
-        vf step = lattice_step(x, 16, 12, LATTICE_SLACK, &on);
+        vf step = qat_grid_step(x, 16, 12, QAT_GRID_SLACK, &on);
         if (vm_any(vf_less(vf_all(0), step))) {
             vi c = e4m3_below(step * b->unit * (1 + 1 / 32.0f));
             vf try = vf_half_e4m3(c) * b->per_unit;

@@ -9,7 +9,7 @@
  * it;
  *   4. d and dmin by least squares over the super-block. */
 #include "codec/simd/affine.h"
-#include "codec/simd/lattice.h"
+#include "codec/simd/qat_grid.h"
 
 enum { K_AFFINE_SUBS = 16 };
 
@@ -166,7 +166,7 @@ INLINE vf k_affine_error(const batch *b, const k_affine_shape sh, bool weighted,
         vf scale = d[0] * sc[k], min = d[1] * mn[k], inv = vf_inverse(scale), offset = min * inv;
         for (int i = k * sh.span.length; i < (k + 1) * sh.span.length; i++) {
             vf q = vf_clamp(vf_nearest(b->x[i] * inv + offset), vf_all(0), top);
-            e = e + lattice_error(b->x[i], q * scale - min, weighted, b->w[i]);
+            e = e + qat_grid_error(b->x[i], q * scale - min, weighted, b->w[i]);
         }
     }
     return e;
@@ -176,13 +176,13 @@ INLINE vf k_affine_error(const batch *b, const k_affine_shape sh, bool weighted,
  * search's. Code 0 stands for the same multiple in all sub-blocks: the middle one, or the lowest that occurs;
  * dmin then is so many times d, and packed minimums are packed scales. Or for the lowest of each sub-block:
  * dmin is d. */
-INLINE void k_affine_prefer_lattice(const batch *b, const k_affine_shape sh, bool weighted, vf d[2],
-                                    k_affine_sub_block *subs) {
+INLINE void k_affine_prefer_qat_grid(const batch *b, const k_affine_shape sh, bool weighted, vf d[2],
+                                     k_affine_sub_block *subs) {
     enum { MIDDLE, LOWEST, EACH, WAYS };
     const float top = top_code(sh.span), middle = 0.5f * (top + 1);
     vf steps[K_AFFINE_SUBS], sc[K_AFFINE_SUBS], mn[K_AFFINE_SUBS], lowest = vf_all(0);
     k_affine_reach reach[K_AFFINE_SUBS];
-    vf factor = lattice_factor(b, sh.subs, sh.span.length, lattice_most(-top, 0), (int)sh.levels, steps);
+    vf factor = qat_grid_factor(b, sh.subs, sh.span.length, qat_grid_most(-top, 0), (int)sh.levels, steps);
     vm found = vf_less(vf_all(0), factor);
     if (!vm_any(found)) return;
     for (int k = 0; k < sh.subs; k++) sc[k] = subs[k].sc, mn[k] = subs[k].mn;
@@ -220,7 +220,7 @@ INLINE void k_affine_choose(const batch *b, const k_affine_shape sh, const codec
     choose_factors(b, subs, sh, search->factors, d);
     for (int k = 0; k < sh.subs; k++) pack_scales(&subs[k], sh, &search->neighbours, weighted, d);
     refit_factors(b, subs, sh, d);
-    k_affine_prefer_lattice(b, sh, weighted, d, subs);
+    k_affine_prefer_qat_grid(b, sh, weighted, d, subs);
     for (int k = 0; k < sh.subs; k++) {
         vf scale = d[0] * subs[k].sc, min = d[1] * subs[k].mn, inv = vf_inverse(scale);
         out[k] = (sub_scales){subs[k].sc, subs[k].mn, scale, inv, min, min * inv};

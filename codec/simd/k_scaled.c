@@ -244,11 +244,11 @@ INLINE void pack_scale(k_scaled_sub_block *s, const k_scaled_shape sh, int moves
 }
 
 /* Takes the scales of a quantization grid that all weights lie on where they are better than the search's. */
-INLINE void k_scaled_prefer_lattice(const batch *b, const k_scaled_shape sh, bool weighted, vf *d,
-                                    k_scaled_sub_block *subs) {
+INLINE void k_scaled_prefer_qat_grid(const batch *b, const k_scaled_shape sh, bool weighted, vf *d,
+                                     k_scaled_sub_block *subs) {
     vf steps[16], sc[16], e = vf_all(0), least = vf_all(0);
-    vf factor = lattice_factor(b, sh.subs, sh.length, lattice_most(sh.grid.low, sh.grid.high),
-                               (int)sh.highest, steps);
+    vf factor = qat_grid_factor(b, sh.subs, sh.length, qat_grid_most(sh.grid.low, sh.grid.high),
+                                (int)sh.highest, steps);
     vm better = vf_less(vf_all(0), factor);
     if (!vm_any(better)) return;
     vf stored = as_stored(b, factor), per = vf_inverse(factor);
@@ -287,7 +287,7 @@ INLINE void k_scaled_choose(const batch *b, const k_scaled_shape sh, const codec
         down = down + s->sc * s->sc * s->f.vv, across = across + s->sc * s->f.vx;
     }
     d = as_stored(b, vf_pick(vf_less(vf_all(0), down), across * vf_inverse(down), d));
-    if (!sh.grid.iq4) k_scaled_prefer_lattice(b, sh, weighted, &d, subs);
+    if (!sh.grid.iq4) k_scaled_prefer_qat_grid(b, sh, weighted, &d, subs);
     f->d[0] = d;
     for (int k = 0; k < sh.subs; k++) {
         out[k].sc = subs[k].sc, out[k].scale = d * subs[k].sc;

@@ -109,17 +109,17 @@ INLINE vf pair_error(const batch *b, float top, bool weighted, const vf d[2]) {
     vf e = vf_all(0), inv = vf_inverse(d[0]);
     for (int i = 0; i < BLOCK_ELEMENTS; i++) {
         vf q = vf_clamp(vf_nearest((b->x[i] - d[1]) * inv), vf_all(0), vf_all(top));
-        e = e + lattice_error(b->x[i], q * d[0] + d[1], weighted, b->w[i]);
+        e = e + qat_grid_error(b->x[i], q * d[0] + d[1], weighted, b->w[i]);
     }
     return e;
 }
 
 /* Takes the pair of a quantization grid that the weights lie on where it is better than the search's: code 0
  * stands for the middle multiple or for the lowest one that occurs. */
-INLINE void pair_prefer_lattice(const batch *b, int bits, bool weighted, vf d[2]) {
+INLINE void pair_prefer_qat_grid(const batch *b, int bits, bool weighted, vf d[2]) {
     const float top = (float)((1 << bits) - 1);
     vm on = vf_less(vf_all(-1), vf_all(0));
-    vf step = lattice_step(b->x, BLOCK_ELEMENTS, lattice_most(-top, 0), LATTICE_SLACK, &on), low, high;
+    vf step = qat_grid_step(b->x, BLOCK_ELEMENTS, qat_grid_most(-top, 0), QAT_GRID_SLACK, &on), low, high;
     vm found = vf_less(vf_all(0), step);
     if (!vm_any(found)) return;
     vf least = pair_error(b, top, weighted, d);
@@ -139,7 +139,7 @@ INLINE void choose_pair(const batch *b, int bits, const codec_search *search, bo
     vf scale, minimum;
     affine_copy_choose(b, bits, search, weighted, &scale, &minimum);
     f->d[0] = as_stored(b, scale), f->d[1] = as_half(b, minimum);
-    pair_prefer_lattice(b, bits, weighted, f->d);
+    pair_prefer_qat_grid(b, bits, weighted, f->d);
     out->scale = f->d[0], out->inv = vf_inverse(f->d[0]), out->min = -f->d[1];
 }
 

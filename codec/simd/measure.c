@@ -107,9 +107,8 @@ static float measure_largest(const measure_lanes *lanes, float most) {
     return most;
 }
 
-void LEVEL(measure)(const float *x, const float *y, size_t rows, size_t cols,
-                    const codec_importance *importance, codec_error *sum) {
-    const float *w = importance ? importance->column : NULL;
+void LEVEL(measure)(const float *x, const float *y, size_t rows, size_t cols, const float *w,
+                    codec_error *sum) {
     measure_totals t = {.max_e = {{{0}}}};
     if (w)
         for (size_t r = 0; r < rows; r++) measure_row(&t, x + r * cols, y + r * cols, w, cols);

@@ -3,8 +3,8 @@
 #include "codec/simd/stored.h"
 
 #define ENCODE(name) \
-    void LEVEL(encode_##name)(const float *x, uint8_t *b, size_t rows, size_t cols, \
-                              const codec_importance *importance, const encode_settings *settings)
+    void LEVEL(encode_##name)(const float *x, uint8_t *b, size_t rows, size_t cols, const float *importance, \
+                              const encode_settings *settings)
 
 ENCODE(f32) {
     (void)importance, (void)settings;

@@ -2,7 +2,7 @@
  * (sub-)block. */
 #pragma once
 
-#include "codec/simd/lattice.h"
+#include "codec/simd/qat_grid.h"
 
 /* Code values: the integers low..high, or (iq4) the 16 values of IQ4_NL, which lie between the same bounds.
  */
@@ -122,15 +122,15 @@ INLINE void move_scaled(const vf *x, const scaled_weight *w, bool weighted, int 
 INLINE vf scaled_error(const batch *b, int first, int n, const scaled_grid g, bool weighted, vf scale) {
     vf e = vf_all(0), inv = vf_signed_inverse(scale);
     for (int i = first; i < first + n; i++)
-        e = e + lattice_error(b->x[i], round_to(g, b->x[i] * inv) * scale, weighted, b->w[i]);
+        e = e + qat_grid_error(b->x[i], round_to(g, b->x[i] * inv) * scale, weighted, b->w[i]);
     return e;
 }
 
 /* Takes the scale of a quantization grid that the weights lie on where it is better than the search's. The
  * positive one is preferred, since zeros then decode as zeros without a sign. */
-INLINE vf scaled_prefer_lattice(const batch *b, int n, const scaled_grid g, bool weighted, vf scale) {
+INLINE vf scaled_prefer_qat_grid(const batch *b, int n, const scaled_grid g, bool weighted, vf scale) {
     vm on = vf_less(vf_all(-1), vf_all(0));
-    vf step = as_stored(b, lattice_step(b->x, n, lattice_most(g.low, g.high), LATTICE_SLACK, &on));
+    vf step = as_stored(b, qat_grid_step(b->x, n, qat_grid_most(g.low, g.high), QAT_GRID_SLACK, &on));
     vm found = vf_less(vf_all(0), step);
     if (!vm_any(found)) return scale;
     vf best = step, least = scaled_error(b, 0, n, g, weighted, step);

@@ -89,6 +89,6 @@ INLINE void choose_copied(const batch *b, int n, int bits, const scaled_grid g, 
         scaled_copy_keep(&c, &kept, &sums);
     }
     vf scale = as_stored(b, kept.f.vx * vf_inverse(kept.f.vv) * c.top * (1 / 32767.0f));
-    s->scale = f->d[0] = scaled_prefer_lattice(b, n, g, weighted, scale);
+    s->scale = f->d[0] = scaled_prefer_qat_grid(b, n, g, weighted, scale);
     s->inv = vf_signed_inverse(s->scale);
 }

@@ -53,8 +53,8 @@ static void OF(encode_batch)(const batch *b, const codec_search *search, uint8_t
 
 static const encoder OF(encoder) = {OF(n), OF(bytes), LEVEL(OF(decode)), OF(searches), OF(encode_batch)};
 
-void LEVEL(OF(encode))(const float *x, uint8_t *out, size_t rows, size_t cols,
-                       const codec_importance *importance, const encode_settings *settings) {
+void LEVEL(OF(encode))(const float *x, uint8_t *out, size_t rows, size_t cols, const float *importance,
+                       const encode_settings *settings) {
     LEVEL(encode_rows)(&OF(encoder), x, out, rows, cols, importance, settings);
 }
 

@@ -1,9 +1,9 @@
-/* The codecs for arrays in memory: array_encode (gq_encode of the public header), gq_decode and gq_dot. A call checks type
- * and sizes first. Then it cuts the rows into pieces, each of whole batches of rows and about a strip long,
- * and threads take the pieces in order. A piece's result depends on its own rows alone, and error sums are
- * added in the order of pieces; so neither bytes nor figures depend on the number of threads. Rows are
- * encoded by strip_encode (quantize/strips/strip.h), or, where the caller gives second moments, by the encoder that is
- * handed in. */
+/* The codecs for arrays in memory: array_encode (gq_encode of the public header), gq_decode and gq_dot. A
+ * call checks type and sizes first. Then it cuts the rows into pieces, each of whole batches of rows and
+ * about a strip long, and threads take the pieces in order. A piece's result depends on its own rows alone,
+ * and error sums are added in the order of pieces; so neither bytes nor figures depend on the number of
+ * threads. Rows are encoded by strip_encode (quantize/strips/strip.h), or, where the caller gives a Hessian,
+ * by the encoder that is handed in. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,10 +11,9 @@
 #include "base/checksum.h"
 #include "base/fail.h"
 #include "base/sized.h"
-#include "base/threads.h"
 #include "codec/vector.h"
 #include "quantize/arrays/arrays.h"
-#include "quantize/runners.h"
+#include "quantize/quantize.h"
 #include "quantize/strips/schedule.h"
 #include "quantize/strips/strip.h"
 
@@ -49,9 +48,8 @@ typedef struct array {
     uint8_t *to;
     float *out;
     strip_encoder encoder;
-    const array_rounding
-        *rounding; /* used instead of `encoder` where there are moments; NULL: there are none */
-    void *rounder; /* opened by it */
+    const array_rounding *rounding; /* used instead of `encoder` where a Hessian is given; NULL: none is */
+    void *rounder;                  /* opened by it */
     codec_vector vector;
     codec_error *errors; /* one per piece */
 } array;
@@ -140,7 +138,7 @@ static void array_sum_loss(const array *a, gq_loss *loss) {
     for (size_t i = 0; i < array_pieces(a); i++) {
         const codec_error *s = &a->errors[i];
         loss->n += s->n, loss->x2 += s->x2, loss->e2 += s->e2;
-        if (a->rounder || a->encoder.importance.column) loss->wx2 += s->wx2, loss->we2 += s->we2;
+        if (a->rounder || a->encoder.importance) loss->wx2 += s->wx2, loss->we2 += s->we2;
         if ((double)s->max_e > loss->max_error) loss->max_error = (double)s->max_e;
     }
 }
@@ -155,7 +153,7 @@ static bool encode_pieces(array *a, int threads, const gq_callbacks *callbacks, 
     return ok;
 }
 
-static bool encode_by_moments(array *a, const gq_array_options *o, const gq_callbacks *callbacks,
+static bool encode_by_hessian(array *a, const gq_array_options *o, const gq_callbacks *callbacks,
                               gq_loss *loss, gq_error *e) {
     if (!a->rounding)
         return gq_fail_usage(e,
@@ -188,8 +186,8 @@ bool array_encode(uint32_t type, uint64_t rows, uint64_t cols, const float *x,
     const encode_settings settings = {.effort = efforts[asked.effort]};
     a.x = x, a.to = to, a.rounding = rounding;
     a.encoder = (strip_encoder){
-        .kernels = a.kernels, .type = a.type, .importance.column = asked.importance, .settings = &settings};
-    return asked.moments ? encode_by_moments(&a, &asked, &callbacks, loss, e)
+        .kernels = a.kernels, .type = a.type, .importance = asked.importance, .settings = &settings};
+    return asked.moments ? encode_by_hessian(&a, &asked, &callbacks, loss, e)
                          : encode_pieces(&a, asked.threads, &callbacks, loss, e);
 }
 

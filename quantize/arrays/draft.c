@@ -2,7 +2,7 @@
  * to the raw bytes that GGUF stores, and for each tensor a borrowed pointer to its bytes. A value that its
  * type cannot hold, or a tensor whose bytes do not fit its type and shape, is refused when it is set. Nothing
  * is written before gq_draft_write: the complete header then fixes the offset of each tensor, and header,
- * tensors and the zeros between them are written in one go (quantize/files.h), so that the file gets its name
+ * tensors and the zeros between them are written in one go (quantize/files.c), so that the file gets its name
  * only when it is whole. */
 #include <float.h>
 #include <math.h>
@@ -12,10 +12,8 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "gguf/gguf.h"
-#include "gguf/model.h"
-#include "quantize/files.h"
 #include "quantize/gquant_arrays.h"
-#include "quantize/input.h"
+#include "quantize/quantize.h"
 
 struct gq_draft {
     gguf_header *header;

@@ -1,9 +1,9 @@
-/* Measures how far copies are from an original, tensor by tensor. Tensors are paired by name; one that is
- * missing, has another shape or cannot be decoded is left out with a warning. Then the original's tensors are
- * taken one after another. Each strip of the original is read and decoded once and measured against the same
- * strip of every copy. Threads share the pieces of a tensor, and sums are added in the order of pieces. Where
- * one side is stored transposed, both are read in squares instead of strips, so that neither side's blocks
- * are decoded many times. With importance data, errors weighted by it are measured as well. */
+/* Measures how far quants are from their base model, tensor by tensor. Tensors are paired by name; one that
+ * is missing, has another shape or cannot be decoded is left out with a warning. Then the base model's
+ * tensors are taken one after another. Each strip of the base model is read and decoded once and measured
+ * against the same strip of every quant. Threads share the pieces of a tensor, and sums are added in the
+ * order of pieces. Where one side is stored transposed, both are read in squares instead of strips, so that
+ * neither side's blocks are decoded many times. With an imatrix, errors weighted by it are measured as well. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,14 +12,8 @@
 #include "base/clock.h"
 #include "base/relay.h"
 #include "base/sized.h"
-#include "base/warnings.h"
-#include "gguf/facts.h"
-#include "gguf/model.h"
-#include "imatrix/imatrix.h"
-#include "mixes/mixes.h"
-#include "quantize/gquant_inspect.h"
-#include "quantize/input.h"
-#include "quantize/plan/importance.h"
+#include "quantize/plan/plan.h"
+#include "quantize/quantize.h"
 #include "quantize/strips/schedule.h"
 #include "quantize/strips/strip.h"
 
@@ -29,23 +23,23 @@ typedef struct named_model {
     char path[4096];
 } named_model;
 
-typedef struct compared_copy {
+typedef struct compared_quant {
     named_model file;
     gq_summary summary;
     size_t n;
-    gq_tensor *tensors; /* that it shares with the original */
-    size_t *numbers;    /* which of the original's each is */
+    gq_tensor *tensors; /* that it shares with the base model */
+    size_t *numbers;    /* which of the base model's each is */
     gq_loss *losses;
-} compared_copy;
+} compared_quant;
 
 struct gq_comparison {
     const kernels *kernels;
-    named_model original;
-    size_t n_copies;
-    compared_copy *copies;
-    model_inputs inputs; /* without a path: no importance data */
-    gq_origin *origins;  /* of the original's tensors */
-    bool *is_shared;     /* the same: some copy has it */
+    named_model base;
+    size_t n_quants;
+    compared_quant *quants;
+    model_inputs inputs; /* without a path: no imatrix data */
+    gq_origin *origins;  /* of the base model's tensors */
+    bool *is_shared;     /* the same: some quant has it */
     warning_list warnings;
     double seconds;
 };
@@ -89,10 +83,10 @@ static bool same_shape(const model_tensor *a, const model_tensor *b) {
     return memcmp(a->ne, ne, sizeof ne) == 0;
 }
 
-/* Pairs a tensor of the original with the copy's tensor of that name. Where they cannot be compared, a
+/* Pairs a tensor of the base model with the quant's tensor of that name. Where they cannot be compared, a
  * warning says why. */
-static bool comparison_pair_tensor(gq_comparison *c, compared_copy *to, size_t number, gq_error *e) {
-    const model_tensor *a = c->original.model.tensors[number];
+static bool comparison_pair_tensor(gq_comparison *c, compared_quant *to, size_t number, gq_error *e) {
+    const model_tensor *a = c->base.model.tensors[number];
     const model_tensor *b = model_tensor_named(&to->file.model, a->name);
     if (!b) return warnings_add(&c->warnings, e, "%s is not in %s", a->name, to->file.path);
     if (!same_shape(a, b))
@@ -105,8 +99,8 @@ static bool comparison_pair_tensor(gq_comparison *c, compared_copy *to, size_t n
     return true;
 }
 
-static bool pair_all(gq_comparison *c, compared_copy *to, gq_error *e) {
-    const model_source *a = &c->original.model, *b = &to->file.model;
+static bool pair_all(gq_comparison *c, compared_quant *to, gq_error *e) {
+    const model_source *a = &c->base.model, *b = &to->file.model;
     to->tensors = calloc(a->n_tensors + 1, sizeof *to->tensors);
     to->numbers = calloc(a->n_tensors + 1, sizeof *to->numbers);
     to->losses = calloc(a->n_tensors + 1, sizeof *to->losses);
@@ -119,11 +113,11 @@ static bool pair_all(gq_comparison *c, compared_copy *to, gq_error *e) {
             !warnings_add(&c->warnings, e, "%s is only in %s", b->tensors[i]->name, to->file.path))
             return false;
     if (to->n == 0)
-        return gq_fail(e, "%s and %s have no tensor that could be compared", c->original.path, to->file.path);
+        return gq_fail(e, "%s and %s have no tensor that could be compared", c->base.path, to->file.path);
     return differing_warn(a, b, &c->warnings, e);
 }
 
-static void comparison_sum_copy(compared_copy *to) {
+static void comparison_sum_quant(compared_quant *to) {
     gq_summary *s = &to->summary;
     const model_source *m = &to->file.model;
     int64_t filetype;
@@ -141,11 +135,6 @@ static void comparison_sum_copy(compared_copy *to) {
 
 /* ---- importance ---- */
 
-static bool read_inputs(gq_comparison *c, const char *path, gq_error *e) {
-    return !path || (model_inputs_read(&c->inputs, path, (inputs_filter){.n = 0}, e) &&
-                     warnings_add_lines(&c->warnings, e, c->inputs.warnings));
-}
-
 static bool comparison_find_inputs(gq_comparison *c, const model_tensor *t, tensor_inputs *found,
                                    gq_error *e) {
     gq_error why = {0};
@@ -153,9 +142,9 @@ static bool comparison_find_inputs(gq_comparison *c, const model_tensor *t, tens
            warnings_add(&c->warnings, e, "%s; compared without it", why.text);
 }
 
-/* Notes for the report whether a tensor had importance data. A tensor that both models store in full counts
+/* Notes for the report whether a tensor had imatrix data. A tensor that both models store in full counts
  * as not quantized. */
-static void note_coverage(const gq_comparison *c, compared_copy *to, gq_tensor *t, bool covered) {
+static void note_coverage(const gq_comparison *c, compared_quant *to, gq_tensor *t, bool covered) {
     bool quantized = tensor_type_of(t->from)->quantized || tensor_type_of(t->to)->quantized;
     if (!c->inputs.path || (!covered && !quantized)) return;
     t->importance = covered ? GQ_IMPORTANCE_FULL : GQ_IMPORTANCE_MISSING;
@@ -164,10 +153,10 @@ static void note_coverage(const gq_comparison *c, compared_copy *to, gq_tensor *
 
 /* ---- measuring ---- */
 
-/* A copy's tensor and the original's that it is compared with. */
+/* A quant's tensor and the base model's that it is compared with. */
 typedef struct pairing {
-    compared_copy *copy;
-    size_t at; /* in the copy's tensors */
+    compared_quant *quant;
+    size_t at; /* in the quant's tensors */
     const model_tensor *tensor;
     float *factors; /* of each of its matrices; NULL: it has none */
     struct piece_sum {
@@ -178,10 +167,10 @@ typedef struct pairing {
 
 typedef struct comparison_job {
     const gq_comparison *c;
-    const model_tensor *tensor; /* the original's */
+    const model_tensor *tensor; /* the base model's */
     tensor_inputs inputs;
     size_t n;
-    pairing *pairs;        /* one for each copy that has the tensor */
+    pairing *pairs;        /* one for each quant that has the tensor */
     uint64_t piece, strip; /* elements of a piece, and of it at once */
 } comparison_job;
 
@@ -200,9 +189,8 @@ static void measure_strips(const comparison_job *p, uint64_t first, size_t n, co
     }
     for (size_t at = 0; at < n;) {
         strip s = strip_from(p->tensor->ne, first + at, first + n);
-        codec_importance importance = strip_importance(&s, &p->inputs);
         p->c->kernels->measure(scratch->decoded[0] + at, scratch->decoded[1] + at, s.rows, s.cols,
-                               &importance, sum);
+                               tensor_inputs_at(&p->inputs, s.matrix, s.column), sum);
         at += s.rows * s.cols;
     }
 }
@@ -212,8 +200,8 @@ static void count_piece(const comparison_job *j, work_piece *p, uint64_t weights
     for (size_t i = 0; i < j->n; i++) p->bytes += model_bytes_read(j->pairs[i].tensor, weights);
 }
 
-/* Reads the factors by which products with a matrix of NVFP4 are multiplied, NAME.scale. *factors: malloc'ed; NULL:
- * the model has none for it. */
+/* Reads the factors by which products with a matrix of NVFP4 are multiplied, NAME.scale. *factors: malloc'ed;
+ * NULL: the model has none for it. */
 static bool read_factors(const model_source *m, const model_tensor *t, float **factors, gq_error *e) {
     char name[GGUF_MAX_NAME + 1];
     size_t stem = strlen(t->name), n = (size_t)(t->ne[2] * t->ne[3]);
@@ -232,7 +220,7 @@ static void apply_factors(const pairing *of, uint64_t first, size_t n, float *x)
     for (size_t i = 0; of->factors && i < n; i++) x[i] *= of->factors[(first + i) / matrix];
 }
 
-/* Each strip of the original is read and decoded once, then compared with every copy's. */
+/* Each strip of the base model is read and decoded once, then compared with every quant's. */
 static bool comparison_measure_piece(void *arg, work_piece *p, gq_error *e) {
     const comparison_job *j = arg;
     strip_pair *scratch = p->scratch;
@@ -240,13 +228,13 @@ static bool comparison_measure_piece(void *arg, work_piece *p, gq_error *e) {
     uint64_t first = p->number * j->piece, end = min(first + j->piece, shape_elements(j->tensor->ne));
     for (uint64_t at = first, n; at < end; at += n) {
         n = min(j->strip, end - at);
-        if (!strip_read_decoded(j->c->kernels, &j->c->original.model, j->tensor, at, n, scratch->stored[0],
+        if (!strip_read_decoded(j->c->kernels, &j->c->base.model, j->tensor, at, n, scratch->stored[0],
                                 scratch->decoded[0], e))
             return false;
         for (size_t i = 0; i < j->n; i++) {
             const pairing *of = &j->pairs[i];
             struct piece_sum *sum = &of->pieces[p->number];
-            if (!strip_read_decoded(j->c->kernels, &of->copy->file.model, of->tensor, at, n,
+            if (!strip_read_decoded(j->c->kernels, &of->quant->file.model, of->tensor, at, n,
                                     scratch->stored[1], scratch->decoded[1], e))
                 return false;
             apply_factors(of, at, n, scratch->decoded[1]);
@@ -285,13 +273,11 @@ static bool measure_square(const comparison_job *j, uint64_t number, const strip
                            gq_error *e) {
     const kernels *k = j->c->kernels;
     strip_pair *both = &scratch->strips;
-    codec_importance importance = strip_importance(s, &j->inputs);
     size_t n = s->rows * s->cols;
-    if (!read_square(j, &j->c->original.model, j->tensor, s, both->stored[0], both->decoded[0], e))
-        return false;
+    if (!read_square(j, &j->c->base.model, j->tensor, s, both->stored[0], both->decoded[0], e)) return false;
     for (size_t i = 0; i < j->n; i++) {
         const pairing *of = &j->pairs[i];
-        const model_source *m = &of->copy->file.model;
+        const model_source *m = &of->quant->file.model;
         struct piece_sum *sum = &of->pieces[number];
         if (dimensions_are_exchanged(j->tensor, of->tensor)
                 ? !transposed_read(k, m, of->tensor, s, both->stored[1], scratch->decoded, both->decoded[1],
@@ -301,7 +287,7 @@ static bool measure_square(const comparison_job *j, uint64_t number, const strip
         sum->differs |= of->tensor->type != j->tensor->type ||
                         memcmp(both->decoded[0], both->decoded[1], n * sizeof(float)) != 0;
         k->measure(both->decoded[0], both->decoded[1], s->rows, s->cols,
-                   importance.column ? &importance : NULL, &sum->sum);
+                   tensor_inputs_at(&j->inputs, s->matrix, s->column), &sum->sum);
     }
     return true;
 }
@@ -338,8 +324,8 @@ static bool comparison_fold_pieces(gq_comparison *c, const comparison_job *p, co
         if ((double)sum->max_e > loss.max_error) loss.max_error = (double)sum->max_e;
     }
     if (!differs) return true;
-    of->copy->losses[of->at] = loss;
-    note_coverage(c, of->copy, &of->copy->tensors[of->at], p->inputs.columns > 0);
+    of->quant->losses[of->at] = loss;
+    note_coverage(c, of->quant, &of->quant->tensors[of->at], p->inputs.columns > 0);
     return loss.n || warnings_add(&c->warnings, e, "%s differs, but %s cannot be decoded", p->tensor->name,
                                   p->tensor->type->name);
 }
@@ -348,9 +334,9 @@ static bool compare_pairs(gq_comparison *c, schedule *s, comparison_job *p, gq_e
     bool squares = false;
     p->piece = strip_whole(p->tensor, STRIP_PIECE), p->strip = strip_whole(p->tensor, STRIP_ELEMENTS);
     for (size_t i = 0; i < p->n; i++) {
-        const model_tensor *copy = p->pairs[i].tensor;
-        squares |= dimensions_are_exchanged(p->tensor, copy);
-        p->piece = strip_whole(copy, p->piece), p->strip = strip_whole(copy, p->strip);
+        const model_tensor *quant = p->pairs[i].tensor;
+        squares |= dimensions_are_exchanged(p->tensor, quant);
+        p->piece = strip_whole(quant, p->piece), p->strip = strip_whole(quant, p->strip);
     }
     uint64_t pieces = squares
                           ? pieces_across(p->tensor) * pieces_down(p->tensor) * shape_matrices(p->tensor->ne)
@@ -366,24 +352,24 @@ static bool compare_pairs(gq_comparison *c, schedule *s, comparison_job *p, gq_e
         const pairing *of = &p->pairs[i];
         ok = comparison_fold_pieces(c, p, of, pieces, e);
         if (ok && s->callbacks && s->callbacks->tensor_done)
-            s->callbacks->tensor_done(s->callbacks->user, (size_t)(of->copy - c->copies), of->at,
-                                      &of->copy->losses[of->at]);
+            s->callbacks->tensor_done(s->callbacks->user, (size_t)(of->quant - c->quants), of->at,
+                                      &of->quant->losses[of->at]);
     }
     free(all);
     return ok;
 }
 
-/* All tensors of the original; `next` has for each copy the first of its tensors that is not compared yet. */
+/* All tensors of the base model; `next` has for each quant the first of its tensors that is not compared yet. */
 static bool compare_all(gq_comparison *c, schedule *s, size_t *next, pairing *pairs, gq_error *e) {
-    for (uint64_t number = 0; number < c->original.model.n_tensors; number++) {
-        comparison_job p = {.c = c, .tensor = c->original.model.tensors[number], .pairs = pairs};
+    for (uint64_t number = 0; number < c->base.model.n_tensors; number++) {
+        comparison_job p = {.c = c, .tensor = c->base.model.tensors[number], .pairs = pairs};
         bool ok = true;
-        for (size_t i = 0; i < c->n_copies; i++) {
-            compared_copy *to = &c->copies[i];
+        for (size_t i = 0; i < c->n_quants; i++) {
+            compared_quant *to = &c->quants[i];
             if (next[i] == to->n || to->numbers[next[i]] != number) continue;
             pairing *of = &pairs[p.n++];
             *of = (pairing){
-                .copy = to, .at = next[i]++, .tensor = model_tensor_named(&to->file.model, p.tensor->name)};
+                .quant = to, .at = next[i]++, .tensor = model_tensor_named(&to->file.model, p.tensor->name)};
             ok = ok && read_factors(&to->file.model, of->tensor, &of->factors, e);
         }
         ok = ok &&
@@ -396,12 +382,12 @@ static bool compare_all(gq_comparison *c, schedule *s, size_t *next, pairing *pa
 
 static bool warn_uncovered(gq_comparison *c, gq_error *e) {
     bool missing = false, any = false;
-    for (size_t k = 0; k < c->n_copies; k++) {
-        const compared_copy *to = &c->copies[k];
+    for (size_t k = 0; k < c->n_quants; k++) {
+        const compared_quant *to = &c->quants[k];
         missing |= to->summary.n_without_importance > 0;
         for (size_t i = 0; i < to->n; i++) any |= to->tensors[i].importance == GQ_IMPORTANCE_FULL;
     }
-    if (any || !missing) return importance_warn_unknown(&c->inputs, &c->original.model, &c->warnings, e);
+    if (any || !missing) return importance_warn_unknown(&c->inputs, &c->base.model, &c->warnings, e);
     return warnings_add(&c->warnings, e,
                         "%s: no entry (of %llu) belongs to a tensor that differs; is it of another model?",
                         c->inputs.path, (unsigned long long)c->inputs.n_entries);
@@ -414,23 +400,22 @@ static bool comparison_open_model(gq_comparison *c, named_model *m, const char *
            warnings_join(&c->warnings, &m->model.warnings, e);
 }
 
-/* Counts the bytes that will be read: of the original, each tensor that some copy shares. */
+/* Counts the bytes that will be read: of the base model, each tensor that some quant shares. */
 static uint64_t bytes_to_read(const gq_comparison *c) {
     uint64_t bytes = 0;
-    for (uint64_t i = 0; i < c->original.model.n_tensors; i++)
-        if (c->is_shared[i]) bytes += model_stored_bytes(c->original.model.tensors[i]);
-    for (size_t i = 0; i < c->n_copies; i++) bytes += c->copies[i].summary.out_bytes;
+    for (uint64_t i = 0; i < c->base.model.n_tensors; i++)
+        if (c->is_shared[i]) bytes += model_stored_bytes(c->base.model.tensors[i]);
+    for (size_t i = 0; i < c->n_quants; i++) bytes += c->quants[i].summary.out_bytes;
     return bytes;
 }
 
 static bool compare_with(gq_comparison *c, schedule *s, size_t *next, pairing *pairs, gq_error *e) {
-    c->origins = calloc(c->original.model.n_tensors + 1, sizeof *c->origins);
-    c->is_shared = calloc(c->original.model.n_tensors + 1, sizeof *c->is_shared);
-    if (!c->origins || !c->is_shared)
-        return gq_fail_memory(e, c->original.model.n_tensors * sizeof *c->origins);
-    for (size_t i = 0; i < c->n_copies; i++) {
-        if (!pair_all(c, &c->copies[i], e)) return false;
-        comparison_sum_copy(&c->copies[i]);
+    c->origins = calloc(c->base.model.n_tensors + 1, sizeof *c->origins);
+    c->is_shared = calloc(c->base.model.n_tensors + 1, sizeof *c->is_shared);
+    if (!c->origins || !c->is_shared) return gq_fail_memory(e, c->base.model.n_tensors * sizeof *c->origins);
+    for (size_t i = 0; i < c->n_quants; i++) {
+        if (!pair_all(c, &c->quants[i], e)) return false;
+        comparison_sum_quant(&c->quants[i]);
     }
     s->progress.bytes_total = bytes_to_read(c);
     return compare_all(c, s, next, pairs, e) && warn_uncovered(c, e) &&
@@ -440,14 +425,16 @@ static bool compare_with(gq_comparison *c, schedule *s, size_t *next, pairing *p
 static bool comparison_run(gq_comparison *c, const gq_comparison_request *r, gq_error *e) {
     schedule s;
     c->kernels = strip_kernels(e);
-    if (!c->kernels || !read_inputs(c, r->imatrix, e) ||
-        !comparison_open_model(c, &c->original, r->original, &r->adapters, e))
+    if (!c->kernels ||
+        (r->imatrix && (!model_inputs_read(&c->inputs, r->imatrix, (inputs_filter){.n = 0}, e) ||
+                        !warnings_add_lines(&c->warnings, e, c->inputs.warnings))) ||
+        !comparison_open_model(c, &c->base, r->original, &r->adapters, e))
         return false;
-    for (size_t i = 0; i < c->n_copies; i++)
-        if (!comparison_open_model(c, &c->copies[i].file, r->copies[i], NULL, e)) return false;
-    size_t *next = calloc(c->n_copies, sizeof *next);
-    pairing *pairs = calloc(c->n_copies, sizeof *pairs);
-    bool ok = (next && pairs) || gq_fail_memory(e, c->n_copies * sizeof *pairs);
+    for (size_t i = 0; i < c->n_quants; i++)
+        if (!comparison_open_model(c, &c->quants[i].file, r->copies[i], NULL, e)) return false;
+    size_t *next = calloc(c->n_quants, sizeof *next);
+    pairing *pairs = calloc(c->n_quants, sizeof *pairs);
+    bool ok = (next && pairs) || gq_fail_memory(e, c->n_quants * sizeof *pairs);
     if (ok && (ok = schedule_start(&s, r->threads, sizeof(compare_scratch), r->callbacks, e))) {
         ok = compare_with(c, &s, next, pairs, e);
         c->seconds = clock_seconds() - s.started;
@@ -465,13 +452,13 @@ gq_comparison *gq_compare(const gq_comparison_request *request, gq_error *e) {
     if (!asked.original || asked.n_copies == 0)
         return gq_fail_usage(e, "a base model and at least one quantized model are needed"), NULL;
     gq_comparison *c = calloc(1, sizeof *c);
-    if (c) c->copies = calloc(asked.n_copies + 1, sizeof *c->copies);
-    if (!c || !c->copies) {
-        gq_fail_memory(e, sizeof *c + asked.n_copies * sizeof *c->copies);
+    if (c) c->quants = calloc(asked.n_copies + 1, sizeof *c->quants);
+    if (!c || !c->quants) {
+        gq_fail_memory(e, sizeof *c + asked.n_copies * sizeof *c->quants);
         free(c);
         return NULL;
     }
-    c->n_copies = asked.n_copies;
+    c->n_quants = asked.n_copies;
     job_progress job;
     job_progress_begin(&job, &callbacks, 1);
     asked.callbacks = job_progress_stage(&job, 1);
@@ -482,30 +469,30 @@ gq_comparison *gq_compare(const gq_comparison_request *request, gq_error *e) {
 
 void gq_comparison_free(gq_comparison *c) {
     if (!c) return;
-    model_close(&c->original.model);
-    for (size_t i = 0; i < c->n_copies; i++) {
-        compared_copy *to = &c->copies[i];
+    model_close(&c->base.model);
+    for (size_t i = 0; i < c->n_quants; i++) {
+        compared_quant *to = &c->quants[i];
         model_close(&to->file.model);
         free(to->tensors), free(to->numbers), free(to->losses);
     }
-    free(c->copies), free(c->origins), free(c->is_shared);
+    free(c->quants), free(c->origins), free(c->is_shared);
     model_inputs_free(&c->inputs);
     warnings_free(&c->warnings);
     free(c);
 }
 
 const gq_summary *gq_comparison_summary(const gq_comparison *c, size_t copy) {
-    return &c->copies[copy].summary;
+    return &c->quants[copy].summary;
 }
 
 const gq_tensor *gq_comparison_tensors(const gq_comparison *c, size_t copy, size_t *n) {
-    *n = c->copies[copy].n;
-    return c->copies[copy].tensors;
+    *n = c->quants[copy].n;
+    return c->quants[copy].tensors;
 }
 
-const size_t *gq_comparison_numbers(const gq_comparison *c, size_t copy) { return c->copies[copy].numbers; }
+const size_t *gq_comparison_numbers(const gq_comparison *c, size_t copy) { return c->quants[copy].numbers; }
 
-const gq_loss *gq_comparison_losses(const gq_comparison *c, size_t copy) { return c->copies[copy].losses; }
+const gq_loss *gq_comparison_losses(const gq_comparison *c, size_t copy) { return c->quants[copy].losses; }
 
 const char *const *gq_comparison_warnings(const gq_comparison *c, size_t *n) {
     return warnings_texts(&c->warnings, n);

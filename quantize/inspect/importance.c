@@ -11,9 +11,8 @@
 
 #include "base/name_index.h"
 #include "gguf/facts.h"
-#include "imatrix/imatrix.h"
 #include "mixes/mixes.h"
-#include "quantize/inspect/importance.h"
+#include "quantize/inspect/inspect.h"
 
 struct gq_imatrix {
     imatrix data;

@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gguf/model.h"
-#include "quantize/input.h"
+#include "quantize/quantize.h"
 #include "quantize/strips/strip.h"
 
 static void describe_metadata(gq_metadata *to, const model_kv *kv) {
@@ -74,8 +73,8 @@ gq_model *gq_model_open_adapted(const char *path, const gq_adapters *adapters, g
     if (!m) return gq_fail_memory(e, sizeof *m), NULL;
     if (input_open_adapted(&m->file, path, adapters, e) && model_warn_missing(m, e) &&
         model_fill_tensors(m, e) &&
-        ((m->lattices = calloc(m->file.n_tensors + 1, sizeof *m->lattices)) ||
-         gq_fail_memory(e, m->file.n_tensors * sizeof *m->lattices)))
+        ((m->qat_grids = calloc(m->file.n_tensors + 1, sizeof *m->qat_grids)) ||
+         gq_fail_memory(e, m->file.n_tensors * sizeof *m->qat_grids)))
         return m;
     gq_model_close(m);
     return NULL;
@@ -84,7 +83,7 @@ gq_model *gq_model_open_adapted(const char *path, const gq_adapters *adapters, g
 void gq_model_close(gq_model *m) {
     if (!m) return;
     model_close(&m->file);
-    free(m->metadata), free(m->tensors), free(m->origins), free(m->lattices);
+    free(m->metadata), free(m->tensors), free(m->origins), free(m->qat_grids);
     free(m);
 }
 

@@ -1,9 +1,8 @@
-/* Estimates the memory that llama.cpp takes for a model besides its weights. docs/internals/mixes.md has the reckoning.
- */
+/* Estimates the memory that llama.cpp takes for a model in addition to its weights. docs/internals/mixes.md has the
+ * reckoning. */
 #include "base/sized.h"
 #include "gguf/facts.h"
-#include "gguf/model.h"
-#include "quantize/input.h"
+#include "quantize/quantize.h"
 
 enum {
     BATCH = 512, /* tokens in a batch of llama.cpp */

@@ -13,12 +13,10 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/sized.h"
-#include "base/warnings.h"
 #include "codec/vector.h"
 #include "gguf/facts.h"
 #include "mixes/mixes.h"
-#include "quantize/gquant_inspect.h"
-#include "quantize/input.h"
+#include "quantize/quantize.h"
 #include "quantize/strips/schedule.h"
 #include "quantize/strips/strip.h"
 

@@ -1,14 +1,12 @@
 /* Checks and warnings about a model before the work: files that are no models, tensors that are missing or
  * quantized already, names that other programs refuse. */
-#include "quantize/plan/advice.h"
 #include "arch/arch.h"
-#include "gguf/model.h"
+#include "quantize/plan/plan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "mixes/mixes.h"
-#include "quantize/runners.h"
+#include "quantize/quantize.h"
 
 enum { LLAMA_NAME = 63 }; /* bytes of a tensor's name that llama.cpp's ordinary build reads */
 
@@ -160,7 +158,7 @@ static bool complete_warn_idle(gq_plan *plan, const gq_list *patterns, const boo
     return true;
 }
 
-/* Without what runs models nobody knows which tensors an architecture has. */
+/* A build without a forward pass does not know which tensors an architecture has. */
 static bool complete_is_unknown(gq_plan *plan, gq_error *e) {
     return warnings_add(&plan->warnings, e,
                         "%s: not verified that it has all tensors of its architecture: " RUNNERS_MISSING,

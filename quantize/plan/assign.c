@@ -1,22 +1,19 @@
 /* Gives each tensor of an output its type. plan_assignment_new collects what the mixes need to know, once for
  * all outputs: names, shapes, the user's patterns, and which tensors have data about their inputs.
  * plan_assign then asks mix_assign (mixes/mixes.h) for one output and turns its choices into gq_tensors with
- * sizes. For a target this happens several times, as plan/target/target.c tries types. Only when types are final
- * does plan_check_types ask whether they can be written: rows fit the blocks, there is a decoder and an
- * encoder, and importance data where the type needs them. Which type is right for a tensor is decided in
- * mixes/, not here. */
-#include "quantize/plan/assign.h"
-
+ * sizes. For a target this happens several times, as plan/target/target.c tries types. Only when types are
+ * final does plan_check_types ask whether they can be written: rows fit the blocks, there is a decoder and an
+ * encoder, and imatrix data where the type needs them. Which type is right for a tensor is decided in mixes/,
+ * not here. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "arch/arch.h"
-#include "mixes/mixes.h"
 #include "mixes/rules.h"
-#include "quantize/input.h"
 #include "quantize/plan/rounding.h"
+#include "quantize/quantize.h"
 
 static bool read_type(const char *name, const char *option, int64_t *type, gq_error *e) {
     uint32_t id;
@@ -61,8 +58,8 @@ static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, 
         return gq_fail_remedy(e, plan->inputs.n_entries ? GQ_REMEDY_OTHER_TYPE : GQ_REMEDY_IMPORTANCE,
                               "%s: tensor %s: %s in %s %s file needs an imatrix, and %s", file,
                               t->source_name, tensor_type_name(t->to), article(out->label), out->label,
-                              source->transposed ? "none is of use to what is stored transposed"
-                              : options->imatrix ? "there is none for it"
+                              source->transposed ? "none is of use to a tensor that is stored transposed"
+                              : options->imatrix ? "the one given has no entry for it"
                                                  : "none is given");
     return true;
 }
@@ -83,7 +80,7 @@ static void fill_tensor(gq_tensor *t, plan_source *source, const mix_choice *cho
                      .in_bytes = model_stored_bytes(source->stored),
                      .n_dims = in->n_dims,
                      .transposed = source->transposed,
-                     .lattice_types = source->lattice,
+                     .lattice_types = source->qat_grid,
                      .origin = model_origin_show(source->stored, &source->origin),
                      .n_weights = shape_elements(in->ne)};
     memcpy(t->ne, in->ne, sizeof t->ne);
@@ -211,7 +208,7 @@ bool plan_warn_patterns(gq_plan *plan, const plan_assignment *a, gq_error *e) {
 
 /* ---- a file type's recipe, and the types of an output as one ---- */
 
-/* Returns the file type to ask for besides the recipe: the output's own, or one that quantizes as well. */
+/* Returns the file type to name beside the recipe: the output's own, or one that quantizes as well. */
 static const char *recipe_filetype(const plan_output *out) {
     const tensor_type *base = tensor_type_of(out->filetype->base);
     return base && base->quantized ? out->filetype->name : "Q8_0";

@@ -1,8 +1,7 @@
-#include "quantize/plan/chunk.h"
-
 #include <stdlib.h>
 
 #include "base/checked.h"
+#include "quantize/plan/plan.h"
 
 /* Whole rows, or CHUNK_ELEMENTS of a longer row. No dimension is 0 and their product does not overflow: the
  * reader has checked that. */

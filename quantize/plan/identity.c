@@ -1,14 +1,11 @@
 /* Checksums of everything that decides the bytes of the outputs. Only where they agree is unfinished work
  * continued, and are measurements used again. */
-#include "quantize/plan/identity.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checksum.h"
 #include "base/name_index.h"
-#include "gguf/model.h"
 #include "quantize/plan/rounding.h"
 
 void plan_build(char to[24]) { snprintf(to, 24, "%.14s-%s", gq_version(), gq_build_id); }
@@ -21,7 +18,8 @@ bool plan_identify_input(gq_plan *plan, gq_error *e) {
 
 /* ---- settings and layout ---- */
 
-/* Folds the settings that decide the bytes of blocks into a checksum. rounds: those of a rounding that runs ahead, too. */
+/* Folds the settings that decide the bytes of blocks into a checksum. rounds: those of a rounding that runs
+ * ahead, too. */
 static uint32_t settings_digest(uint32_t sum, const gq_plan *plan, const encode_settings *settings,
                                 bool rounds) {
     const rounding *r = plan->rounding;
@@ -62,7 +60,7 @@ static bool copied_digest(const gq_plan *plan, const plan_output *out, uint64_t 
     return true;
 }
 
-/* Folds what an output is made of besides weights into a checksum. Leaves out importance data and texts that
+/* Folds what an output is made of besides weights into a checksum. Leaves out imatrix data and texts that
  * only other outputs of the run use. */
 static uint32_t ways_digest(uint32_t sum, const gq_plan *plan, const plan_output *out) {
     encode_settings settings = plan->settings;

@@ -5,8 +5,7 @@
  * data, experts that no token reached, entries of no tensor, transposed tensors. Values that do not fit a
  * tensor's columns are an error, except for tensors that may lack data. How files are read and normalised is
  * imatrix/'s. */
-#include "quantize/plan/importance.h"
-#include "mixes/mixes.h"
+#include "quantize/plan/plan.h"
 
 #include <stdio.h>
 #include <string.h>

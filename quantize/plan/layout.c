@@ -5,18 +5,14 @@
  * are made and give offsets, padding and file sizes. A set of several shards gets a number that its files
  * share, so that mixed sets are recognised. All of this is known before a weight is read. Laying out again
  * with other types (plan/target/target.c) replaces the layout before. */
-#include "quantize/plan/layout.h"
 #include "base/checked.h"
-#include "gguf/gguf.h"
+#include "quantize/plan/plan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/safe_file.h"
 #include "base/units.h"
-#include "quantize/plan/changes/meta.h"
-#include "quantize/plan/identity.h"
-#include "quantize/plan/paths.h"
 
 enum { MAX_SHARDS = UINT16_MAX };
 

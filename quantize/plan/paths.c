@@ -1,6 +1,6 @@
 /* Names of outputs, of their shards and of what lies beside them while they are made; and whether they may be
  * written. */
-#include "quantize/plan/paths.h"
+#include "quantize/plan/plan.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,8 +11,7 @@
 #include <unistd.h>
 
 #include "base/safe_file.h"
-#include "quantize/files.h"
-#include "quantize/input.h"
+#include "quantize/quantize.h"
 
 static const char *base_of(const char *path) {
     const char *slash = strrchr(path, '/');
@@ -83,7 +82,7 @@ char *plan_shard_path(const char *path, bool prefix, uint32_t k, uint32_t n) {
 
 /* ---- may it be written? ---- */
 
-/* The files that the library reads besides the model; NULL: not there. The caller's own are
+/* The files, other than the model, that the library reads; NULL: not there. The caller's own are
  * options->other_inputs. */
 enum { OTHER_INPUTS = 2 };
 static void list_others(const gq_options *options, const char *others[OTHER_INPUTS]) {
@@ -126,7 +125,7 @@ static bool check_measurements(const gq_plan *plan, const gq_options *options, c
     return ok;
 }
 
-/* Whether it lies in a folder that whoever asks for a plan alone has still to make. */
+/* Whether a path lies in a folder that does not exist yet, which a plan alone accepts. */
 static bool is_still_missing(const gq_options *options, const char *path) {
     return options->dry_run && files_lack_folder(path);
 }
@@ -175,7 +174,7 @@ static int by_place(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
-/* The folder is there, but for one that is still missing: whoever calls has seen to that. */
+/* The folder exists, unless the caller knows that it is missing. */
 static bool place_of(path_place *to, const char *path, const gq_options *options, gq_error *e) {
     struct stat st = {.st_size = 0};
     if (is_still_missing(options, path)) {

@@ -1,12 +1,11 @@
 /* Makes a plan: everything that is known before the work starts. plan_fill has the order of the steps, each
- * of which is a file of this folder: check the request, open input and rounding (an imatrix is part of it), list the
- * tensors that are written, give them types, lay out each output, cut the work into chunks, compute the
- * checksums by which the plan is known again, and bound the rounding's memory. A step may use what those
+ * of which is a file of this folder: check the request, open input and rounding (an imatrix is part of it),
+ * list the tensors that are written, give them types, lay out each output, cut the work into chunks, compute
+ * the checksums by which the plan is known again, and bound the rounding's memory. A step may use what those
  * before it have set, so their order matters: the layout needs the types, the checksums need the layout. Of
  * the weights only a small part is read, for a checksum and for targets. A plan does not change once it is
  * made. quantize/job.c then looks at what an earlier run has left beside the outputs. */
-#include "quantize/plan/plan.h"
-#include "quantize/input.h"
+#include "quantize/quantize.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,22 +13,9 @@
 
 #include "base/comm/ranks.h"
 #include "base/sized.h"
-#include "base/threads.h"
 #include "base/units.h"
-#include "gguf/model.h"
-#include "mixes/mixes.h"
-#include "quantize/plan/advice.h"
-#include "quantize/plan/assign.h"
-#include "quantize/plan/changes/layer_keys.h"
-#include "quantize/plan/identity.h"
-#include "quantize/plan/importance.h"
-#include "quantize/plan/layout.h"
-#include "quantize/plan/paths.h"
-#include "quantize/plan/reuse.h"
 #include "quantize/plan/rounding.h"
-#include "quantize/plan/target/lattice.h"
 #include "quantize/plan/target/target.h"
-#include "quantize/plan/target/tensor_scales.h"
 #include "quantize/strips/strip.h"
 
 enum {
@@ -40,8 +26,8 @@ enum {
 /* ---- options that exclude each other ---- */
 
 /* A row of `conflicts` is all that a new pair takes: the plan refuses it with the words of the members, and a
- * program that has asked gq_options_conflict refuses it with its own. A row whose member is not in the list of
- * members does not compile. */
+ * program that has asked gq_options_conflict refuses it with its own. A row whose member is not in the list
+ * of members does not compile. */
 typedef enum member_kind { IS_FLAG, IS_POINTER, IS_COUNT, IS_SIZE, IS_LIST, IS_TARGET } member_kind;
 
 /* Members of gq_options that exclude others, and the words for them. */
@@ -66,7 +52,7 @@ typedef enum member_kind { IS_FLAG, IS_POINTER, IS_COUNT, IS_SIZE, IS_LIST, IS_T
 typedef enum member_id { MEMBERS(MEMBER_ID) } member_id;
 #undef MEMBER_ID
 
-/* The kind, by the member's type, tells whether it is asked for. */
+/* The kind follows from the member's type, and decides whether the member is set. */
 #define KIND_OF(name) \
     _Generic(((gq_options *)0)->name, \
         bool: IS_FLAG, \
@@ -103,7 +89,7 @@ static const struct {
              "a calibration cannot write transposed tensors; transpose those of the calibrated file"),
     CONFLICT(no_mtp, mtp_only, "each leaves out what the other writes"),
     CONFLICT(prune_layers, mtp_only, "a draft has no layers"),
-    CONFLICT(tensor_scales, calibration, "a calibration knows nothing of what products are multiplied by"),
+    CONFLICT(tensor_scales, calibration, "a calibration does not support per-tensor scales"),
 };
 #undef CONFLICT
 
@@ -172,10 +158,6 @@ static bool plan_check_request(const gq_options *o, gq_error *e) {
     return true;
 }
 
-static bool projector_has_type(uint32_t base) {
-    return base == GGUF_F32 || base == GGUF_F16 || base == GGUF_BF16 || base == GGUF_Q8_0;
-}
-
 static bool open_outputs(gq_plan *plan, const gq_options *options, gq_error *e) {
     plan->outputs = calloc(options->n_outputs, sizeof *plan->outputs);
     if (!plan->outputs) return gq_fail_memory(e, options->n_outputs * sizeof *plan->outputs);
@@ -191,7 +173,8 @@ static bool open_outputs(gq_plan *plan, const gq_options *options, gq_error *e) 
         else
             snprintf(out->label, sizeof out->label, "%s", named ? named->name : out->filetype->name);
         out->path = asked->path ? strdup(asked->path) : plan_derive_path(options, out->label);
-        if (options->projector && !projector_has_type(out->filetype->base))
+        uint32_t base = options->projector ? out->filetype->base : GGUF_F32;
+        if (base != GGUF_F32 && base != GGUF_F16 && base != GGUF_BF16 && base != GGUF_Q8_0)
             return gq_fail_usage(e, "a projector is written as F32, F16, BF16 or Q8_0, not as %s",
                                  out->label);
         if (!out->path) return gq_fail_memory(e, strlen(options->input) + 32);
@@ -330,9 +313,9 @@ static bool add_missing_pair(gq_plan *plan, gq_error *e) {
 }
 
 static bool plan_choose_layers(gq_plan *plan, const gq_options *options, gq_error *e) {
-    if (options->mtp_only) return plan_layers_drafts_only(&plan->layers, &plan->model, e);
+    if (options->mtp_only) return plan_layers_mtp_only(&plan->layers, &plan->model, e);
     if (options->no_mtp)
-        return plan_layers_without_drafts(&plan->layers, options->prune_layers, &plan->model, e);
+        return plan_layers_without_mtp(&plan->layers, options->prune_layers, &plan->model, e);
     return !options->prune_layers || plan_layers_read(&plan->layers, options->prune_layers, &plan->model, e);
 }
 
@@ -353,8 +336,8 @@ static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
     if (!rounding_open(plan, options, e)) return false;
     plan->facts = model_facts_of(plan->model.kv, plan->model.n_kv, plan->overrides.items, plan->overrides.n);
     if (!plan_check_kind(plan, e) || !plan_check_layers(plan, e) || !list_sources(plan, options, e) ||
-        !plan_transpose(plan, options, e) || !plan_find_lattices(plan, options, e) ||
-        !plan_assign_types(plan, options, e) || !plan_advise(plan, e) || !plan_warn_lattices(plan, e))
+        !plan_transpose(plan, options, e) || !plan_find_qat_grids(plan, options, e) ||
+        !plan_assign_types(plan, options, e) || !plan_advise(plan, e) || !plan_warn_qat_grids(plan, e))
         return false;
     for (size_t o = 0; o < plan->n_outputs; o++)
         if (!plan_layout(plan, &plan->outputs[o], options, e) ||

@@ -1,19 +1,10 @@
-#include "quantize/plan/reuse.h"
-
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/name_index.h"
-#include "gguf/gguf.h"
-#include "gguf/model.h"
-#include "quantize/input.h"
-#include "quantize/plan/identity.h"
 #include "quantize/plan/rounding.h"
-
-static bool reuse_fits_shape(const uint64_t a[4], const uint64_t b[4]) {
-    return memcmp(a, b, 4 * sizeof *a) == 0;
-}
+#include "quantize/quantize.h"
 
 /* Fills the output's offers that have none yet with the tensors of an earlier output. *n: how many fit. */
 static bool offer_tensors(const gq_plan *plan, plan_output *out, const model_source *from,
@@ -26,7 +17,7 @@ static bool offer_tensors(const gq_plan *plan, plan_output *out, const model_sou
         tensor_digest d;
         memcpy(&d, digests + k * sizeof d, sizeof d);
         if (!d.made_by || !name_index_find(&by_name, out->tensors, sizeof *out->tensors, t->name, &i) ||
-            t->type->id != out->tensors[i].to || !reuse_fits_shape(t->ne, out->tensors[i].ne) ||
+            t->type->id != out->tensors[i].to || memcmp(t->ne, out->tensors[i].ne, sizeof t->ne) != 0 ||
             d.made_by != digest_made_by(plan, out, i))
             continue;
         ++*n;
@@ -87,8 +78,8 @@ uint64_t gq_plan_reusable(const gq_plan *plan, size_t output, uint64_t *bytes) {
 /* ---- a file that is there, and what an output would be ---- */
 
 /* Compares an earlier file's header with the one that an output will have. Every byte counts, but for those
- * of the digests that the run fills in. Where bytes differ, the rest of this file finds out why, from what
- * says most to what says least: tensors and their types, importance data, the digests' settings, metadata. */
+ * of the digests that the run fills in. Where bytes differ, the rest of this file finds out why, in this order:
+ * tensors and their types, imatrix, settings of the digests, metadata. */
 
 /* ---- why a header differs ---- */
 
@@ -153,7 +144,7 @@ static bool earlier_is_pair(const model_kv *a, const model_kv *b) {
     return a && b && a->type == b->type && a->size == b->size && memcmp(a->value, b->value, a->size) == 0;
 }
 
-/* Compares what is said of importance data: whether there were any, and their file's name. */
+/* Compares what is said of imatrix data: whether there were any, and their file's name. */
 static bool earlier_compare_importance(const plan_output *out, const model_source *earlier, gq_error *why) {
     static const char key[] = "quantize.imatrix.file";
     const model_kv *is = model_kv_find(earlier->kv, earlier->n_kv, key),

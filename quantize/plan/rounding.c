@@ -1,9 +1,7 @@
-#include "quantize/plan/rounding.h"
-
 #include <stdlib.h>
 
-#include "quantize/plan/importance.h"
-#include "quantize/runners.h"
+#include "quantize/plan/rounding.h"
+#include "quantize/quantize.h"
 
 static bool search_open(gq_plan *plan, const gq_options *options, gq_error *e) {
     if (!plan_open_importance(plan, options, e)) return false;

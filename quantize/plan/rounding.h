@@ -1,14 +1,14 @@
-/* Rounding: what decides the codes of a plan's tensors. The core has the search of the codecs, plain or weighted by an
- * imatrix (rounding_search): the engine's pass over chunks does it, so there is nothing to run before. Another kind is
- * handed in (runners.h) and rounds some tensors into the outputs' files ahead of that pass, which reads their blocks
- * back and measures them: calibration, in study/calibrate/. A plan, its identity, its metadata, the engine and the results
- * know what is here, and nothing of what stands behind it. */
+/* Rounding: what decides the codes of a plan's tensors. The core has the search of the codecs, plain or
+ * weighted by an imatrix (rounding_search): the engine's pass over chunks does it, so there is nothing to run
+ * before. Another kind is handed in (model_runners) and rounds some tensors into the outputs' files ahead of
+ * that pass, which reads their blocks back and measures them: calibration, in study/calibrate/. A plan, its
+ * identity, its metadata, the engine and the results know what is here, and nothing of what stands behind it. */
 #pragma once
 
 #include "quantize/plan/plan.h"
 
-/* How a rounding gets at tensors in the outputs' files. offset and n are bytes, from the tensor's beginning. read may be
- * NULL where files are only written. */
+/* How a rounding gets at tensors in the outputs' files. offset and n are bytes, from the tensor's beginning.
+ * read may be NULL where files are only written. */
 typedef struct rounding_store {
     bool (*write)(void *data, size_t output, size_t tensor, uint64_t offset, const void *bytes, size_t n,
                   gq_error *e);
@@ -45,8 +45,9 @@ typedef struct rounding_kind {
     void (*clear)(rounding *r); /* what it has; not the struct itself */
     /* -- running a plan -- */
     double (*seconds_left)(const rounding *r); /* of `run` */
-    /* Rounds what is marked, or what an earlier run has not finished, into the store. written: the files are whole, and
-     * only figures for the results are read. store and results NULL: this rank helps the first one. */
+    /* Rounds what is marked, or what an earlier run has not finished, into the store. written: the files are
+     * whole, and only figures for the results are read. store and results NULL: this rank helps the first
+     * one. */
     bool (*run)(const gq_plan *plan, const rounding_store *store, bool written, gq_results *results,
                 const gq_callbacks *callbacks, rounding_kept *kept, gq_error *e);
     void (*remove_kept)(const rounding_kept *kept); /* the file; it stays open */

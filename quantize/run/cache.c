@@ -1,8 +1,8 @@
-#include "quantize/run/cache.h"
-
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#include "quantize/run/run.h"
 
 enum {
     /* 8 chunks are 16 MiB of 16-bit weights: some milliseconds of a fast disk beyond what the workers hold.

@@ -34,15 +34,8 @@
 #include "base/fail.h"
 #include "base/relay.h"
 #include "base/sized.h"
-#include "quantize/plan/reuse.h"
 #include "quantize/plan/rounding.h"
-#include "quantize/run/cache.h"
-#include "quantize/run/finalize.h"
-#include "quantize/run/journal.h"
-#include "quantize/run/output.h"
-#include "quantize/run/reuse.h"
-#include "quantize/run/syncer.h"
-#include "quantize/run/work.h"
+#include "quantize/run/run.h"
 #include "quantize/strips/schedule.h"
 
 /* The mode of a run, decided once in engine_begin() by the request and the files beside the outputs. Only the

@@ -6,18 +6,18 @@
  *
  *  1. The record (inode, size and time of each file) is written when all files are whole and on disk under
  *     their temporary names, and not before.
- *  2. As long as there is a sound record, each file has its temporary name or its own: whoever finds the
- *     record only has to go on renaming.
+ *  2. As long as there is a sound record, each file has its temporary name or its own: a process that
+ *     finds the record only has to go on renaming.
  *  3. A file is ours if inode, size and time are those recorded, whichever of the two names it has. One that
  *     is not is never renamed, and replaced only where the plan says so.
  *  4. A record that is damaged, of another plan, or of files that are gone counts as none and is removed. One
  *     that cannot be read stays.
  *  5. Journals outlive the record: without it, they alone say that the files are ours.
  *  6. The first shard of a set leads to the others. Of an older set it loses its name first, of the new one
- *     it gets its name last, so it never leads to shards of two sets (finalize.h).
+ *     it gets its name last, so it never leads to shards of two sets.
  *
  * A single file needs no record: output_give_name. */
-#include "quantize/run/finalize.h"
+#include "quantize/run/run.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -27,8 +27,6 @@
 
 #include "base/checksum.h"
 #include "base/safe_file.h"
-#include "quantize/plan/paths.h"
-#include "quantize/run/journal.h"
 
 /* The record is a journal_head, a finalize_file for each file, and a CRC of both. */
 

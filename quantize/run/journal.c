@@ -1,4 +1,4 @@
-/* Reads and writes journals; journal.h has the format. What holds:
+/* Reads and writes journals; run.h has the format. What holds:
  *
  *  1. A slot's place follows from its chunk's number, so slots can be written in any order and need no index.
  *  2. A slot is written after its chunk's bytes are safe on disk (the caller syncs them). The reverse does
@@ -17,7 +17,7 @@
  * The second half deals with all journals beside an output: those of other parts, which may be the work of
  * other people or machines, those that are left over when an output is whole, and what is said of them when a
  * plan is made. */
-#include "quantize/run/journal.h"
+#include "quantize/run/run.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -29,8 +29,6 @@
 
 #include "base/checksum.h"
 #include "base/safe_file.h"
-#include "quantize/plan/identity.h"
-#include "quantize/plan/paths.h"
 #include "quantize/plan/rounding.h"
 
 static const char MAGIC[8] = {'G', 'Q', 'J', 'R', 'N', 'L', '0', '2'};
@@ -117,7 +115,7 @@ static bool open_existing(journal *j, gq_error *e) {
 }
 
 static bool journal_create(journal *j, const journal_head *head, gq_error *e) {
-    if (j->fd >= 0) unlink(j->path), close(j->fd); /* while it is locked: it is nobody else's */
+    if (j->fd >= 0) unlink(j->path), close(j->fd); /* while this process holds its lock */
     j->fd = safe_file_create(j->path);
     if (j->fd < 0) return journal_fail(j, "make", e);
     return journal_lock(j, e) &&
@@ -360,7 +358,7 @@ static bool announce_fitting(const gq_plan *plan, const journal *j, bool whole, 
             "an unfinished run for %s starts afresh: what it had written is missing or incomplete", out);
     if (holds_any_chunk(plan, j))
         return warnings_add(warnings, e, "an unfinished run for %s will be continued", out);
-    return rounding_runs_ahead(plan) || /* what that has finished is told apart */
+    return rounding_runs_ahead(plan) || /* which reports its finished layers itself */
            warnings_add(warnings, e, "an unfinished run for %s starts afresh: nothing of it was finished",
                         out);
 }

@@ -1,11 +1,11 @@
 /* The files of all outputs while they are made: temporary files beside their targets, opened once, to whose
- * fixed offsets any thread may write. A lock tells who is at work: one process holds it alone, or the parts
+ * fixed offsets any thread may write. A lock marks the process at work: one process holds it alone, or the parts
  * of a job share it. A file is locked first; then it is checked that the name still belongs to it, as another
  * process may have renamed or removed it in between. A file that another process holds is neither written nor
  * removed. Disk space for all files is set aside before the first write, so that a disk that is too small is
  * noticed early. The headers are written last, and everything is synced. A single file then gets its name
- * here; for several there is run/finalize.h. System calls that need care are in base/safe_file.h. */
-#include "quantize/run/output.h"
+ * here; for several there is finalize.c. System calls that need care are in base/safe_file.h. */
+#include "quantize/run/run.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +17,6 @@
 
 #include "base/safe_file.h"
 #include "base/units.h"
-#include "quantize/plan/identity.h"
 
 /* ---- opening ---- */
 

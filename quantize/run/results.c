@@ -1,10 +1,9 @@
-#include "quantize/run/results.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checksum.h"
 #include "quantize/plan/rounding.h"
+#include "quantize/run/run.h"
 
 /* Names the steps of a rounding that runs ahead, of which nothing is known yet. False: no memory. */
 static bool results_name_steps(gq_results *r, const gq_plan *plan) {

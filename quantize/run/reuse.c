@@ -2,7 +2,7 @@
  * the source's weights have the checksum that they had, the copy's bytes have theirs, and in each chunk of
  * about a million weights the first strip, encoded now, gives the copy's bytes. The last one finds another
  * version's encoders, and files whose digests were made up. It costs a sixteenth of encoding. */
-#include "quantize/run/reuse.h"
+#include "quantize/run/run.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +11,8 @@
 #include "base/checksum.h"
 #include "base/safe_file.h"
 #include "base/sized.h"
-#include "gguf/model.h"
-#include "quantize/input.h"
-#include "quantize/plan/identity.h"
-#include "quantize/plan/reuse.h"
 #include "quantize/plan/rounding.h"
-#include "quantize/run/finalize.h"
-#include "quantize/run/journal.h"
-#include "quantize/run/work.h"
+#include "quantize/quantize.h"
 #include "quantize/strips/schedule.h"
 
 /* ---- reading ---- */
@@ -125,7 +119,7 @@ static bool reuse_read(reuse_reading *r, uint64_t begin, uint64_t end, const gq_
     return ok;
 }
 
-/* ---- what it proves ---- */
+/* ---- proofs ---- */
 
 /* Whether a tensor that is offered is what the plan would make. false: *why says in a clause why not. */
 static bool reuse_proves(const reuse_reading *r, size_t output, size_t tensor, gq_error *why) {
@@ -201,9 +195,9 @@ gq_results *gq_reuse_check(const gq_plan *plan, const gq_callbacks *callbacks, g
 /* ---- files under the outputs' names ---- */
 
 /* Whether the files under the outputs' names are what gq_run would write there: the one function that says
- * so. Sizes and headers are compared byte by byte (plan/reuse.c), the zeros behind tensors are looked at,
- * and tensors are proved by reading them and their sources, once for all outputs (run/reuse.c). A tensor that
- * was calibrated was made of all the model's weights, whose checksum the file has. One that was transposed does
+ * so. Sizes and headers are compared byte by byte (plan/reuse.c), the zeros behind tensors are looked at, and
+ * tensors are proved by reading them and their sources, once for all outputs (run/reuse.c). A tensor that was
+ * calibrated was made of all the model's weights, whose checksum the file has. One that was transposed does
  * not tell what weights it was made of, so the input's time of modification decides there. */
 
 /* An output's file while it is checked. */

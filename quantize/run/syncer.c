@@ -1,5 +1,3 @@
-#include "quantize/run/syncer.h"
-
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -8,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/threads.h"
+#include "quantize/run/run.h"
 
 /* Syncs, then records. Called with the lock held, which is released meanwhile, so that workers go on adding.
  */

@@ -5,14 +5,12 @@
  * rows are columns of the output. A chunk's sums depend on the chunk alone, so results.c can fold them
  * whatever thread made them. work_verify reads a chunk back for the journal's sake: it is done only if the
  * bytes still have the CRC that was recorded. */
-#include "quantize/run/work.h"
+#include "quantize/run/run.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checksum.h"
-#include "base/threads.h"
-#include "quantize/plan/reuse.h"
 #include "quantize/plan/rounding.h"
 #include "quantize/strips/schedule.h"
 
@@ -142,7 +140,7 @@ static bool work_encode_strip(const work_tensor *t, const output_set *outputs, s
     strip_encoder encoder = t->outputs[o].with;
     codec_error *sum = &scratch->errors[o];
     if (t->outputs[o].to->importance == GQ_IMPORTANCE_FULL)
-        encoder.importance = strip_importance(s, &t->source->inputs);
+        encoder.importance = tensor_inputs_at(&t->source->inputs, s->matrix, s->column);
     bool ready;
     if (!read_ready(t, outputs, o, s, scratch, &ready, e)) return false;
     size_t held =
@@ -300,12 +298,6 @@ bool work_chunk(const work_tensor *t, const output_set *outputs, uint64_t i, con
 
 /* ---- what earlier outputs have ---- */
 
-/* Whether what an earlier output has of a tensor is compared with its checksum alone, as it was made of more
- * than its own weights. */
-static bool work_offer_stands_alone(const work_tensor *t, size_t output) {
-    return t->outputs[output].calibrated || plan_transposes(t->source);
-}
-
 /* Adds the blocks offered to an output's strip to their checksum. encode: also encodes the strip's weights,
  * which are in scratch->x, and returns in *same whether that gives the same blocks. */
 static bool check_offer(const work_tensor *t, size_t o, const reuse_offer *offer, const strip *s, bool encode,
@@ -320,10 +312,10 @@ static bool check_offer(const work_tensor *t, size_t o, const reuse_offer *offer
 }
 
 /* Whether a strip of what is offered to an output is encoded to be compared; a copy is compared with the
- * source's own bytes. first: of the chunk. */
+ * source's own bytes, and what was made of more than its own weights by its checksum alone. first: of the chunk. */
 static bool work_encodes_offer(const work_tensor *t, size_t o, const reuse_offer *offer, bool first) {
-    return offer && offer->from && !plan_copies(t->source, t->outputs[o].to) &&
-           !work_offer_stands_alone(t, o) && (first || !offer->is_digested);
+    return offer && offer->from && !plan_copies(t->source, t->outputs[o].to) && !t->outputs[o].calibrated &&
+           !plan_transposes(t->source) && (first || !offer->is_digested);
 }
 
 /* Reads a strip of the source, decoded where some offer needs it, and adds it to its checksum; transposed

@@ -1,5 +1,3 @@
-#include "quantize/strips/schedule.h"
-
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -7,6 +5,7 @@
 #include "base/memory.h"
 #include "base/relay.h"
 #include "gguf/type.h"
+#include "quantize/strips/schedule.h"
 
 /* A thread's own state. */
 typedef struct schedule_thread {
@@ -100,7 +99,7 @@ bool schedule_run(schedule *s, const schedule_job *job, gq_error *e) {
 
 /* ---- what a piece takes ---- */
 
-/* Millions of weights per second of a thread, per codec_effort, at the level AVX-512 with importance data. */
+/* Millions of weights per second of a thread, per codec_effort, at the level AVX-512 with an imatrix. */
 static const double speeds[GGUF_TYPE_LIMIT][EFFORT_BEST + 1] = {
     [GGUF_Q4_0] = {1044, 596, 251}, [GGUF_Q4_1] = {1308, 450, 320},  [GGUF_Q5_0] = {992, 546, 228},
     [GGUF_Q5_1] = {1249, 447, 315}, [GGUF_Q8_0] = {1793, 615, 177},  [GGUF_Q2_K] = {610, 230, 128},

@@ -1,5 +1,3 @@
-#include "quantize/strips/strip.h"
-
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,6 +5,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "quantize/strips/strip.h"
 
 const kernels *strip_kernels(gq_error *e) {
     const kernels *k = kernels_select();
@@ -31,11 +30,6 @@ strip strip_from(const uint64_t ne[4], uint64_t first, uint64_t end) {
     uint64_t cols = ne[0] - column;
     s.cols = (size_t)(cols < end - first ? cols : end - first);
     return s;
-}
-
-codec_importance strip_importance(const strip *s, const tensor_inputs *inputs) {
-    if (!inputs->columns) return (codec_importance){.column = NULL};
-    return matrix_inputs_at(tensor_inputs_matrix(inputs, s->matrix), s->column);
 }
 
 /* ---- reading ---- */
@@ -99,12 +93,11 @@ size_t strip_measure(const strip_encoder *to, const float *x, size_t rows, size_
         size_t left = rows - at / cols, column = at % cols;
         size_t some = left < most_rows ? left : most_rows,
                some_cols = cols - column < most_cols ? cols - column : most_cols;
-        codec_importance importance = to->importance;
-        if (importance.column) importance.column += column;
+        const float *importance = to->importance ? to->importance + column : NULL;
         n = some * some_cols;
         codec_decode_rows(&k->codecs[to->type->id], blocks + tensor_type_bytes(to->type, cols, at), cols,
                           decoded, n);
-        k->measure(x + at, decoded, some, some_cols, importance.column ? &importance : NULL, sum);
+        k->measure(x + at, decoded, some, some_cols, importance, sum);
         if (isfinite(sum->max_e)) continue;
         size_t bad = k->first_not_finite(decoded, n);
         return at + (bad < n ? bad : 0); /* none is bad where only the difference overflowed */
@@ -117,7 +110,7 @@ size_t strip_encode(const strip_encoder *to, const float *x, size_t rows, size_t
     const codec *c = &to->kernels->codecs[to->type->id];
     size_t beyond = strip_beyond(to, x, rows * cols);
     if (beyond < rows * cols) return beyond;
-    c->encode(x, blocks, rows, cols, to->importance.column ? &to->importance : NULL, to->settings);
+    c->encode(x, blocks, rows, cols, to->importance, to->settings);
     return strip_measure(to, x, rows, cols, blocks, decoded, sum);
 }
 

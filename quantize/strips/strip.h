@@ -43,8 +43,6 @@ typedef struct strip {
 /* Returns the longest strip from element `first` on that lies in one matrix and ends at element `end` at the
  * latest. ne: the tensor's dimensions. */
 strip strip_from(const uint64_t ne[4], uint64_t first, uint64_t end);
-/* Returns the importance of the strip's columns; without columns if there is none. */
-codec_importance strip_importance(const strip *s, const tensor_inputs *inputs);
 
 /* Reads n elements of a tensor from `first` on into `stored`, as model_read does, and decodes them into x, n
  * floats. Types without a decoder leave x as it is. Fails with GQ_BAD_WEIGHTS where a value is not finite. */
@@ -55,7 +53,7 @@ bool strip_read_decoded(const kernels *k, const model_source *m, const model_ten
 typedef struct strip_encoder {
     const kernels *kernels;
     const tensor_type *type;
-    codec_importance importance; /* of the matrix they are of, from their first column on */
+    const float *importance; /* of the matrix they are of, from their first column on; NULL: there is none */
     const encode_settings *settings;
 } strip_encoder;
 

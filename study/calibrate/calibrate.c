@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/safe_file.h"
-#include "quantize/run/results.h"
+#include "quantize/run/run.h"
 #include "study/calibrate/calibration.h"
 #include "study/calibrate/calibrator.h"
 #include "study/calibrate/validate.h"

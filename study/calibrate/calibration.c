@@ -19,9 +19,8 @@
 #include "forward/graph/experts/experts.h"
 #include "forward/products/matmul.h"
 #include "mixes/mixes.h"
-#include "quantize/plan/identity.h"
-#include "quantize/plan/paths.h"
-#include "quantize/plan/target/lattice.h"
+#include "quantize/plan/plan.h"
+#include "quantize/plan/target/target.h"
 #include "study/calibrate/calibration_memory.h"
 #include "study/calibrate/embedding.h"
 #include "study/calibrate/operations.h"
@@ -340,7 +339,7 @@ static bool is_calibrated(const gq_plan *plan, size_t output, size_t tensor) {
     const gq_tensor *t = &plan->outputs[output].tensors[tensor];
     const tensor_type *to = tensor_type_of(t->to);
     return t->to != t->from && to && to->quantized && plan->kernels->codecs[t->to].steps &&
-           !plan_lattice_holds(&plan->sources[tensor], t->to) &&
+           !plan_qat_grid_holds(&plan->sources[tensor], t->to) &&
            (plan_can_calibrate(plan, &plan->sources[tensor]) || calibrates_embedding(plan, tensor));
 }
 
@@ -516,11 +515,11 @@ bool plan_cost_calibration(gq_plan *plan, bool measures, const gq_callbacks *cal
     calibrate_costs_free(costs);
     f->work = calibrate_work(&c->run);
     bool is_short = f->work < FORECAST_LEAST_WORK,
-         measured = measures && !is_short && calibrate_costs_measure(&c->run, callbacks, costs);
-    if (!measured) calibrate_costs_guess(&c->run, costs);
+         is_measured = measures && !is_short && calibrate_costs_measure(&c->run, callbacks, costs);
+    if (!is_measured) calibrate_costs_guess(&c->run, costs);
     if (!costs->tensors) return gq_fail_memory(e, plan->n_outputs * plan->n_tensors * sizeof *costs->tensors);
     double left = 1 - (double)f->layers_finished / (double)f->layers;
-    f->seconds_expected = measured ? plan_calibration_seconds_left(plan->rounding) + left * costs->plain
+    f->seconds_expected = is_measured ? plan_calibration_seconds_left(plan->rounding) + left * costs->plain
                           : measures && is_short ? FORECAST_LEAST_SECONDS
                                                  : 0;
     c->run.seconds_expected = f->seconds_expected;

@@ -77,10 +77,9 @@ static size_t rows_of_group(const round_groups *g, size_t first) { return min(g-
 
 static void search_some(const matrix_rows *r, size_t row, size_t n) {
     const calibrate_job *of = r->task->of;
-    codec_importance importance = {.column = r->task->inputs.mean_square};
     of->kernels->codecs[r->to->id].encode(r->x + row * r->columns,
                                           r->blocks[WAY_SEARCHED] + row * rows_to_bytes(r), n, r->columns,
-                                          importance.column ? &importance : NULL, of->encoding);
+                                          r->task->inputs.mean_square, of->encoding);
 }
 
 static void search_group(void *data, size_t i, int thread) {

@@ -1,7 +1,7 @@
 /* A calibration that takes no longer than a given time. */
 #pragma once
 
-#include "quantize/runners.h"
+#include "quantize/quantize.h"
 
 /* Makes plans of calibrations that take less and less, the best first, and returns the first one whose
  * forecast is within the seconds asked for. Where an unfinished run of one of them lies beside the outputs,

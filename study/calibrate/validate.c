@@ -165,12 +165,11 @@ static bool encode_rows_of(const validation *v, size_t tensor, uint64_t row, siz
     const model_tensor *t = of->tensors[tensor];
     const codec *c = &of->kernels->codecs[of->outputs[v->output][tensor].to];
     const float *squares = v->squares[tensor] ? v->squares[tensor] + row / t->ne[1] * t->ne[0] : NULL;
-    codec_importance importance = {.column = squares};
     bool is_seen = false;
     for (size_t i = 0; squares && i < t->ne[0] && !is_seen; i++) is_seen = squares[i] > 0;
     if (!strip_read_decoded(of->kernels, of->file, t, row * t->ne[0], n * t->ne[0], stored, x, e))
         return false;
-    c->encode(x, blocks, n, t->ne[0], is_seen ? &importance : NULL, of->encoding);
+    c->encode(x, blocks, n, t->ne[0], is_seen ? squares : NULL, of->encoding);
     return true;
 }
 

@@ -7,7 +7,7 @@
 #include "gguf/gguf.h"
 #include "gguf/model.h"
 #include "mixes/mixes.h"
-#include "quantize/input.h"
+#include "quantize/quantize.h"
 #include "study/evaluate/base_file.h"
 #include "study/evaluate/compared.h"
 

@@ -8,7 +8,7 @@
 #include "base/fail.h"
 #include "gguf/facts.h"
 #include "gguf/model.h"
-#include "quantize/input.h"
+#include "quantize/quantize.h"
 #include "study/evaluate/continued.h"
 
 /* ---- the draft ---- */

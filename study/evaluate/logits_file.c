@@ -9,7 +9,7 @@
 #include "base/checked.h"
 #include "base/safe_file.h"
 #include "base/units.h"
-#include "quantize/files.h"
+#include "quantize/quantize.h"
 
 bool logits_file_fail(const logits_file *f, gq_error *e) {
     return gq_fail(e, "%s: cannot write: %s", f->path, strerror(errno));

@@ -1,5 +1,5 @@
 #include "study/evaluate/score_cache.h"
-#include "quantize/files.h"
+#include "quantize/quantize.h"
 
 #include <errno.h>
 #include <math.h>
@@ -14,7 +14,7 @@
 #include "base/safe_file.h"
 #include "gguf/gguf.h"
 #include "gguf/model.h"
-#include "quantize/plan/identity.h"
+#include "quantize/plan/plan.h"
 #include "quantize/strips/schedule.h"
 #include "quantize/strips/strip.h"
 #include "study/sweep/checkpoint.h"

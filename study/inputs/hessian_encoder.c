@@ -97,7 +97,7 @@ static void *hessian_open(const strip_encoder *search, size_t columns, const gq_
     if (!f) return gq_fail_memory(e, sizeof *f), NULL;
     *f = (hessian_encoder){.search = *search, .hessian = o->moments, .columns = columns};
     f->mean_squares = malloc(sizeof *f->mean_squares * columns);
-    f->search.importance.column = f->mean_squares;
+    f->search.importance = f->mean_squares;
     threads_pool *pool = f->mean_squares ? threads_pool_new(threads_asked(o->threads)) : NULL;
     bool ok = pool ? encoder_factor_hessian(f, settings, pool, e)
                    : gq_fail_memory(e, sizeof *f->mean_squares * columns);
@@ -254,7 +254,7 @@ static size_t hessian_encode(const void *encoder, const float *x, size_t rows, u
         if (better) memcpy(blocks + r * row_bytes, p.fed + r * row_bytes, row_bytes);
         wx2 += power[r], we2 += better ? fed[r] : searched[r];
     }
-    plain.importance.column = NULL;
+    plain.importance = NULL;
     bad = strip_measure(&plain, x, rows, f->columns, blocks, p.decoded, sum);
     sum->wx2 = wx2, sum->we2 = we2;
     return bad;

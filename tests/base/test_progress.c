@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <math.h>
 
-#include "cli/progress.h"
+#include "cli/cli.h"
 
 enum { WEIGHTS = 256 * 1024 + 512 * 32, NORM = 1023 }; /* of matrices; and of what is never quantized */
 

@@ -3,8 +3,8 @@
 
 #include <ctype.h>
 
+#include "cli/cli.h"
 #include "cli/options/options.h"
-#include "cli/text.h"
 
 static char *command_text(const char *a, const char *b) {
     char *out;

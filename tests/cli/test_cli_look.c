@@ -1,7 +1,7 @@
 /* info, compare and verify. */
 #include <math.h>
 
-#include "cli/report/checksums.h"
+#include "cli/report/report.h"
 #include "tests/support/one_model.h"
 
 static void expect(const char *mention, int status, const char *const *words) {
@@ -189,13 +189,13 @@ TEST(test_compare_strangers) {
 /* ---- verify ---- */
 
 TEST(test_verify_every_type) {
-    const char *out = in_folder(folder, "out.gguf"), *report = in_folder(folder, "r.json");
+    const char *out = in_folder(folder, "out.gguf"), *saved = in_folder(folder, "r.json");
     for (size_t i = 0; i < gq_filetype_count(); i++) {
-        GQUANT(0, "-q", "--force", "-r", report, "--imatrix", matrix, source, out, gq_filetype_name(i));
+        GQUANT(0, "-q", "--force", "-r", saved, "--imatrix", matrix, source, out, gq_filetype_name(i));
         EXPECT("sound", 0, "verify", out);
-        EXPECT("bytes as the report says", 0, "verify", out, "--report", report);
+        EXPECT("bytes as the report says", 0, "verify", out, "--report", saved);
     }
-    unlink(out), unlink(report);
+    unlink(out), unlink(saved);
 }
 
 /* A line per type tells how much was decoded in all ways, and how near the products were. */
@@ -233,22 +233,22 @@ static void spoil(const char *path, const char *tensor, uint64_t at, uint8_t byt
 }
 
 TEST(test_verify_checksums) {
-    const char *out = in_folder(folder, "out.gguf"), *report = in_folder(folder, "r.json");
-    GQUANT(0, "-q", "--no-digests", "-r", report, source, out, "Q4_K_M");
+    const char *out = in_folder(folder, "out.gguf"), *saved = in_folder(folder, "r.json");
+    GQUANT(0, "-q", "--no-digests", "-r", saved, source, out, "Q4_K_M");
     EXPECT("the file has no digests\n", 0, "verify", out);
     spoil(out, "blk.1.ffn_up.weight", 100, 0x5A); /* a code: nothing but the checksum can tell */
     EXPECT("structurally sound", 0, "verify", out);
-    EXPECT("blk.1.ffn_up.weight (Q4_K): its bytes have the CRC-32", 1, "verify", out, "--report", report);
+    EXPECT("blk.1.ffn_up.weight (Q4_K): its bytes have the CRC-32", 1, "verify", out, "--report", saved);
     unlink(out);
 
     GQUANT(0, "-q", "--prune-layers", "0", source, out, "Q4_K_M");
-    EXPECT("in the report, but not in the file", 1, "verify", out, "--report", report);
+    EXPECT("in the report, but not in the file", 1, "verify", out, "--report", saved);
     unlink(out);
-    GQUANT(0, "-q", "-n", "--force", "-r", report, source, out, "Q4_K_M");
+    GQUANT(0, "-q", "-n", "--force", "-r", saved, source, out, "Q4_K_M");
     GQUANT(0, "-q", source, out, "Q4_K_M");
-    GQUANT_SAYS(1, "no checksums", "verify", out, "--report", report); /* a plan's report has none */
+    GQUANT_SAYS(1, "no checksums", "verify", out, "--report", saved); /* a plan's report has none */
     GQUANT_SAYS(1, "absent", "verify", out, "--report", in_folder(folder, "absent.json"));
-    unlink(out), unlink(report);
+    unlink(out), unlink(saved);
 }
 
 /* The file has checksums of its own: a changed code and a changed norm, which is copied, are found by them.
@@ -272,16 +272,16 @@ TEST(test_verify_compares_the_files_own_digests) {
 
 TEST(test_verify_several_outputs) {
     const char *a = in_folder(folder, "a.gguf"), *b = in_folder(folder, "b.gguf"),
-               *report = in_folder(folder, "r.json");
+               *saved = in_folder(folder, "r.json");
     char one[4096], two[4096];
     snprintf(one, sizeof one, "%s=Q8_0", a), snprintf(two, sizeof two, "%s=Q4_0", b);
-    GQUANT(0, "-q", "-r", report, source, one, two);
-    EXPECT("sound", 0, "verify", a, "--report", report);
-    EXPECT("sound", 0, "verify", b, "--report", report);
+    GQUANT(0, "-q", "-r", saved, source, one, two);
+    EXPECT("sound", 0, "verify", a, "--report", saved);
+    EXPECT("sound", 0, "verify", b, "--report", saved);
     const char *other = in_folder(folder, "other.gguf");
     assert_int_equal(rename(b, other), 0);
-    GQUANT_SAYS(1, "none called other.gguf", "verify", other, "--report", report);
-    unlink(a), unlink(other), unlink(report);
+    GQUANT_SAYS(1, "none called other.gguf", "verify", other, "--report", saved);
+    unlink(a), unlink(other), unlink(saved);
 }
 
 TEST(test_verify_values_and_codes) {
@@ -402,19 +402,19 @@ TEST(test_names_in_reports) {
                                         "\xf0\x9f\xa6\x99.weight"};
     enum { N = sizeof names / sizeof *names };
     const char *in = in_folder(folder, "names.gguf"), *out = in_folder(folder, "out.gguf"),
-               *report = in_folder(folder, "r.json");
+               *saved = in_folder(folder, "r.json");
     model *m = model_new("odd", 1);
     for (size_t i = 0; i < N; i++) model_add(m, names[i], GGUF_F32, (uint64_t[4]){256, 1 + i}, NULL);
     model_save(m, in);
-    GQUANT(0, "-q", "-r", report, in, out, "Q8_0");
-    EXPECT("8 tensors, bytes as the report says", 0, "verify", "-r", report, out);
-    char *text = (char *)read_whole(report, NULL);
+    GQUANT(0, "-q", "-r", saved, in, out, "Q8_0");
+    EXPECT("8 tensors, bytes as the report says", 0, "verify", "-r", saved, out);
+    char *text = (char *)read_whole(saved, NULL);
     assert_non_null(strstr(text, "\"\\uEFFF\\uEFFE.weight\"")); /* as the manual says */
     assert_non_null(strstr(text, "\"\\uEFEE\\uEFBE\\uEF80.weight\""));
     assert_plain(text);
     for (const char *c = text; *c; c++) assert_true((unsigned char)*c < 0x7f && *c != '<');
     free(text);
-    unlink(in), unlink(out), unlink(report);
+    unlink(in), unlink(out), unlink(saved);
 }
 
 int main(void) { return tests_run(set_up, tear_down); }

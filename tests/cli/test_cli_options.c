@@ -1,8 +1,8 @@
 /* The command line: what the bare arguments mean, option values, recipes. */
 #include "tests/support/support.h"
 
+#include "cli/cli.h"
 #include "cli/options/options.h"
-#include "cli/text.h"
 
 static bool parse(request *r, gq_error *e, const char *const *words) {
     char *argv[32] = {"gquant"};

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include "cli/options/options.h"
-#include "cli/options/paths.h"
 #include "tests/support/command.h"
 #include "tests/support/folder.h"
 #include "tests/support/tiny_folder.h"

@@ -25,7 +25,7 @@ static void check_output(const char *path, const json *plan) {
     model_close(&in), model_close(&out);
 }
 
-/* Some types need importance data, which is known before an output exists. */
+/* Some types need an imatrix, which is known before an output exists. */
 static bool quantize_as(const mix_filetype *f, bool importance) {
     const char *out = in_folder(folder, "out.gguf");
     char *err;

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "cli/text.h"
+#include "cli/cli.h"
 #include "tests/support/command.h"
 #include "tests/support/imatrix_files.h"
 #include "tests/support/tiny_folder.h"
@@ -110,14 +110,14 @@ TEST(test_narrow_screen) {
     model_save(m, in);
     int status;
     char *text = ON_TERMINAL(0, &status, "-v", "--dry-run", in, "Q4_K_M");
-    char *table = strstr(text, "tensor  ");
-    assert_non_null(table);
-    char *copy = strdup(table);
+    char *printed = strstr(text, "tensor  ");
+    assert_non_null(printed);
+    char *copy = strdup(printed);
     for (char *rest = copy, *line; (line = strsep(&rest, "\n")) && !strstr(line, "wanted");)
         if (strlen(line) > 61) fail_msg("longer than the screen: %s", line); /* with its CR */
     free(copy);
-    assert_null(strstr(table, names[0]));
-    assert_non_null(strstr(table, "model.dif"));
+    assert_null(strstr(printed, names[0]));
+    assert_non_null(strstr(printed, "model.dif"));
     assert_non_null(strstr(text, ".to_q.weight  F32 -> Q4_K  4.5"));
     assert_non_null(strstr(text, "\r\n    Q4_K wanted"));
     free(text);
@@ -151,12 +151,11 @@ static void fits_terminal(unsigned short columns, const char *const *words) {
 TEST(test_help_fits_any_screen) {
     need_terminal();
     static const unsigned short columns[] = {20, 40, 80, 200};
-    static const char *const commands[] = {"evaluate", "publish", "types", "plan", "perplexity", NULL};
+    static const char *const verbs[] = {"evaluate", "publish", "types", "plan", "perplexity", NULL};
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
-        for (size_t c = 0; c < sizeof commands / sizeof *commands; c++) {
+        for (size_t c = 0; c < sizeof verbs / sizeof *verbs; c++) {
             int status, at = 0;
-            const char *const words[] = {commands[c] ? commands[c] : "--help", commands[c] ? "--help" : NULL,
-                                         NULL};
+            const char *const words[] = {verbs[c] ? verbs[c] : "--help", verbs[c] ? "--help" : NULL, NULL};
             char *text = on_terminal(words, columns[i], 0, &status), *wide = NULL, *rest = NULL;
             assert_int_equal(status, 0);
             run_command((const char *const[]){NULL, words[0], words[1], NULL}, &wide, NULL);
@@ -409,11 +408,11 @@ static void plainly(int status, const char *const *words) {
 
 TEST(test_hostile_names) {
     char *odd = strdup(in_folder(folder, "odd.gguf")), *out = strdup(in_folder(folder, "out.gguf")),
-         *data = strdup(in_folder(folder, "odd.dat")), *report = strdup(in_folder(folder, "r.json"));
+         *data = strdup(in_folder(folder, "odd.dat")), *saved = strdup(in_folder(folder, "r.json"));
     const char *bad = in_folder(folder, "bad.gguf"), *copy = in_folder(folder, "copy.gguf"),
                *recipe = in_folder(folder, "recipe");
     make_hostile(odd, data);
-    PLAINLY(0, "-v", "-r", report, odd, out, "Q4_K_M");
+    PLAINLY(0, "-v", "-r", saved, odd, out, "Q4_K_M");
     PLAINLY(0, "-n", "--force", odd, out, "Q4_K_M");
     PLAINLY(1, "-n", "--strict", odd, "Q4_K_M");
     PLAINLY(1, "-n", "--imatrix", data, odd, "Q4_K_M");
@@ -421,9 +420,9 @@ TEST(test_hostile_names) {
     PLAINLY(0, "plan", odd);
     PLAINLY(0, "info", odd);
     PLAINLY(0, "info", "--json", odd);
-    PLAINLY(0, "verify", "-r", report, out); /* names are those of the file, whatever is in them */
-    PLAINLY(1, "verify", "-r", report, source);
-    PLAINLY(1, "verify", "-r", report, odd);
+    PLAINLY(0, "verify", "-r", saved, out); /* names are those of the file, whatever is in them */
+    PLAINLY(1, "verify", "-r", saved, source);
+    PLAINLY(1, "verify", "-r", saved, odd);
     PLAINLY(0, "compare", odd, out);
     PLAINLY(1, "compare", odd, source);
     PLAINLY(0, "imatrix", "show", data, odd);
@@ -445,30 +444,30 @@ TEST(test_hostile_names) {
     PLAINLY(1, hostile[0], "Q8_0");
     unlink(bad), unlink(recipe);
 
-    json *r = json_file(report);
+    json *r = json_file(saved);
     assert_non_null(report_tensor(r, hostile[1]));
     assert_non_null(report_tensor(r, "not utf-8 \xee\xbf\xbf\xee\xbf\x80.weight"));
     assert_non_null(report_tensor(r, hostile[3]));
     json_free(r);
-    char *text = (char *)read_whole(report, NULL);
+    char *text = (char *)read_whole(saved, NULL);
     assert_null(strchr(text, '<')); /* so that a page can hold it */
     free(text);
-    unlink(odd), unlink(out), unlink(data), unlink(report);
-    free(odd), free(out), free(data), free(report);
+    unlink(odd), unlink(out), unlink(data), unlink(saved);
+    free(odd), free(out), free(data), free(saved);
     assert_int_equal(count_files(folder), 2);
 }
 
 /* A spreadsheet must not take a name for a formula. */
 TEST(test_hostile_table) {
     const char *odd = in_folder(folder, "odd.gguf"), *data = in_folder(folder, "odd.dat"),
-               *report = in_folder(folder, "r.csv");
+               *saved = in_folder(folder, "r.csv");
     make_hostile(odd, data);
-    GQUANT(0, "-q", "-n", "-r", report, odd, "Q8_0");
-    char *text = (char *)read_whole(report, NULL);
+    GQUANT(0, "-q", "-n", "-r", saved, odd, "Q8_0");
+    char *text = (char *)read_whole(saved, NULL);
     assert_null(strstr(text, ",\"="));
     assert_non_null(strstr(text, ",\"'=\xc2"));
     free(text);
-    unlink(odd), unlink(data), unlink(report);
+    unlink(odd), unlink(data), unlink(saved);
 }
 
 int main(void) { return tests_run(set_up, tear_down); }

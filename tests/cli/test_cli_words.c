@@ -2,7 +2,7 @@
  * folders that are not there, several files to verify. */
 #include <sys/stat.h>
 
-#include "cli/options/option_table.h"
+#include "cli/options/options.h"
 #include "tests/support/one_model.h"
 
 /* ---- help ---- */

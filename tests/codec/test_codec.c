@@ -90,17 +90,16 @@ TEST(measure_is_the_same_at_every_level_and_adds_up) {
         double e = (double)x[i] - (double)y[i];
         x2 += (double)x[i] * (double)x[i], we2 += (double)w[i % COLS] * e * e;
     }
-    codec_importance importance = {w};
     codec_error first = {0};
-    kernels_select()->measure(x, y, ROWS, COLS, &importance, &first);
+    kernels_select()->measure(x, y, ROWS, COLS, w, &first);
     assert_int_equal(first.n, ROWS * COLS);
     assert_true(first.x2 > x2 * (1 - 1e-5) && first.x2 < x2 * (1 + 1e-5));
     assert_true(first.we2 > we2 * (1 - 1e-4) && first.we2 < we2 * (1 + 1e-4));
     EACH_LEVEL(k) {
         codec_error whole = {0}, rows = {0};
-        k->measure(x, y, ROWS, COLS, &importance, &whole);
+        k->measure(x, y, ROWS, COLS, w, &whole);
         assert_memory_equal(&whole, &first, sizeof whole);
-        for (int r = 0; r < ROWS; r++) k->measure(x + r * COLS, y + r * COLS, 1, COLS, &importance, &rows);
+        for (int r = 0; r < ROWS; r++) k->measure(x + r * COLS, y + r * COLS, 1, COLS, w, &rows);
         assert_memory_equal(&rows, &first, sizeof rows);
     }
 }

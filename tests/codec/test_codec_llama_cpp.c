@@ -65,8 +65,7 @@ static double our_error(uint32_t type, const float *x, size_t rows, size_t cols,
     uint8_t *blocks = malloc(encoded_size(tensor_type_of(type), rows, cols));
     float *y = malloc(4 * rows * cols);
     assert_true(blocks && y);
-    ours->encode(x, blocks, rows, cols, importance ? &(codec_importance){importance} : NULL,
-                 &(encode_settings){.effort = effort});
+    ours->encode(x, blocks, rows, cols, importance, &(encode_settings){.effort = effort});
     ours->decode(blocks, 0, y, rows * cols);
     double error = compared_error(type, x, y, rows, cols, importance);
     free(blocks), free(y);

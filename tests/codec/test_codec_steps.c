@@ -66,9 +66,7 @@ TEST(steps_are_plain_encoding) {
     seed_random(1);
     EACH_BLOCK(&b) {
         uint8_t plain[MOST_LANES * MOST_BYTES], steps[MOST_LANES * MOST_BYTES];
-        codec_importance object = {b.importance};
-        b.codec->encode(b.rows, plain, b.lanes, b.cols, b.importance ? &object : NULL,
-                        &(encode_settings){.effort = b.effort});
+        b.codec->encode(b.rows, plain, b.lanes, b.cols, b.importance, &(encode_settings){.effort = b.effort});
         round_all(&b);
         b.steps->gain_kept(b.state, b.x, b.decoded, b.importance, b.gain);
         b.steps->finish(b.state, b.gain, steps, b.type->block_bytes, b.lanes);

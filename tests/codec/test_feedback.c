@@ -392,8 +392,7 @@ TEST(lowers_the_error_of_the_output) {
         const codec *encoder = &k->codecs[type->id];
         size_t row_bytes = gguf_row_bytes(type, N);
         double plain = 0, fed = 0;
-        encoder->encode(s->w, blocks, ROWS, N, &(codec_importance){squares},
-                        &(encode_settings){.effort = EFFORT_FAST});
+        encoder->encode(s->w, blocks, ROWS, N, squares, &(encode_settings){.effort = EFFORT_FAST});
         for (size_t r = 0; r < ROWS; r++) {
             encoder->decode(blocks + r * row_bytes, 0, q, N);
             plain += objective(NULL, r, q);

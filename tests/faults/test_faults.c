@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "quantize/run/journal.h"
+#include "quantize/run/run.h"
 
 /* One whose encoding takes some milliseconds, so that the journal, which is written each millisecond, is
  * written before all is done. */

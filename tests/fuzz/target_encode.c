@@ -27,12 +27,10 @@ static float next_float(fuzz_input *in, float limit) {
 }
 
 static void encode(const kernels *k, const problem *p, uint8_t *blocks, size_t size) {
-    const codec_importance importance = {p->column};
     const codec *c = &k->codecs[p->type->id];
     size_t n = p->rows * p->columns;
     memset(blocks, 0xee, size);
-    c->encode(p->x, blocks, p->rows, p->columns, p->column ? &importance : NULL,
-              &(encode_settings){.effort = p->effort});
+    c->encode(p->x, blocks, p->rows, p->columns, p->column, &(encode_settings){.effort = p->effort});
     float *decoded = malloc(n * sizeof *decoded);
     c->decode(blocks, 0, decoded, n);
     for (size_t i = 0; i < n; i++)

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cli/json.h"
-#include "cli/report/checksums.h"
+#include "cli/report/report.h"
 #include "tests/fuzz/fuzz.h"
 
 static void write_and_read(const uint8_t *bytes, size_t n) {

@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 
 #include "gguf/model.h"
-#include "quantize/input.h"
+#include "quantize/quantize.h"
 #include "tests/support/command.h"
 #include "tests/support/folder.h"
 #include "tests/support/safetensors.h"

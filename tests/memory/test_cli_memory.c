@@ -1,6 +1,6 @@
 /* Memory that runs out while the command checks whether a file may be written is a failure, not bad usage:
  * the same command line works the next time. */
-#include "cli/options/paths.h"
+#include "cli/options/options.h"
 #include "tests/memory/memory.h"
 #include "tests/support/folder.h"
 #include "tests/support/model.h"

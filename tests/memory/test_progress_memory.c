@@ -2,7 +2,7 @@
  * holds its lock and its unfinished files are in place. */
 #include <fcntl.h>
 
-#include "cli/progress.h"
+#include "cli/cli.h"
 #include "tests/memory/memory.h"
 #include "tests/support/model.h"
 

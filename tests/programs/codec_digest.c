@@ -34,10 +34,9 @@ static void fill_rows(float *x) {
 
 static void print_encodes(const tensor_type *type, const codec *c, const float *x, const float *w) {
     static uint8_t blocks[MOST_BYTES];
-    const codec_importance importance = {w};
     for (codec_effort effort = EFFORT_FAST; effort <= EFFORT_BEST; effort++)
         for (int on = 0; on < 2; on++) {
-            c->encode(x, blocks, ROWS, COLS, on ? &importance : NULL, &(encode_settings){.effort = effort});
+            c->encode(x, blocks, ROWS, COLS, on ? w : NULL, &(encode_settings){.effort = effort});
             printf("%s effort %d importance %d %08x\n", type->name, effort, on,
                    crc32(blocks, gguf_row_bytes(type, N)));
         }

@@ -73,7 +73,7 @@ TEST_WITH(cuts_leave_no_trace, folder_make, folder_remove) {
         for (uint64_t k = 0; k < t->ne[2]; k++) {
             imatrix_column(entry, k, t->ne[0], w);
             kernels_select()->codecs[t->type->id].encode(x + k * each, wanted + model_bytes(t, k * each),
-                                                         t->ne[1], t->ne[0], &(codec_importance){w},
+                                                         t->ne[1], t->ne[0], w,
                                                          &(encode_settings){.effort = EFFORT_FAST});
         }
         if (memcmp(found, wanted, size) != 0) fail_msg("%s differs", t->name);

@@ -86,7 +86,7 @@ TEST(a_plan_finds_them) {
         gq_plan_free(plan);
         out.filetype = "F16";
         plan = must_plan(&o);
-        assert_false(warned(plan, "lattice"));
+        assert_false(warned(plan, "grid"));
         gq_plan_free(plan);
     }
 }

@@ -69,7 +69,7 @@ TEST(types_come_back) {
             gq_options o = {
                 .size = sizeof o, .input = path(models[m]), .outputs = &out, .n_outputs = 1, .dry_run = true};
             gq_plan *plan = gq_plan_new(&o, &e);
-            if (!plan) continue; /* needs importance data, or has no encoder */
+            if (!plan) continue; /* needs an imatrix, or has no encoder */
             const mix_filetype *f = mix_filetype_named(out.filetype);
             bool quantizes = f->base < GGUF_TYPE_LIMIT && tensor_type_of(f->base)->quantized;
             assert_reproduced(plan, models[m], quantizes ? out.filetype : "Q8_0",

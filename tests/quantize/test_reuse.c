@@ -7,7 +7,7 @@
 
 #include <zlib.h>
 
-#include "quantize/plan/identity.h"
+#include "quantize/plan/plan.h"
 
 static const char *const wider[] = {"ffn_down=Q5_K"};
 

@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 
 #include "forward/stream/stream.h"
-#include "quantize/input.h"
+#include "quantize/quantize.h"
 #include "tests/support/command.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"

@@ -1,6 +1,6 @@
 /* Types for a size, where a text tells how much each tensor's error matters. */
 #include "quantize/plan/plan.h"
-#include "quantize/plan/target/measure.h"
+#include "quantize/plan/target/target.h"
 #include "study/calibrate/calibration.h"
 #include "study/trials.h"
 #include "tests/support/evaluation_model.h"

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/safe_file.h"
-#include "quantize/files.h"
+#include "quantize/quantize.h"
 #include "study/evaluate/logits_file.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"

@@ -1,5 +1,5 @@
 /* Numbers per entry and layer, and coverage of a model. */
-#include "quantize/inspect/importance.h"
+#include "quantize/inspect/inspect.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* A pass of models over a text: which steps it has, in what order, and how it ends and goes on. */
 #include "base/checksum.h"
 #include "forward/graph/layer.h"
-#include "quantize/input.h"
+#include "quantize/quantize.h"
 #include "study/sweep/sweep.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"

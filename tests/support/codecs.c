@@ -73,14 +73,12 @@ uint8_t *encode_everywhere(const tensor_type *type, const float *x, size_t rows,
     enum { GUARD = 64, FILL = 0xa5 };
     size_t bytes = encoded_size(type, rows, cols);
     uint8_t *first = NULL;
-    codec_importance object = {importance};
     EACH_LEVEL(k) {
         /* At an odd address: blocks are. */
         uint8_t *room = malloc(bytes + 2 * GUARD + 1), *blocks = room + GUARD + 1;
         assert_non_null(room);
         memset(room, FILL, bytes + 2 * GUARD + 1);
-        k->codecs[type->id].encode(x, blocks, rows, cols, importance ? &object : NULL,
-                                   &(encode_settings){.effort = effort});
+        k->codecs[type->id].encode(x, blocks, rows, cols, importance, &(encode_settings){.effort = effort});
         for (size_t i = 0; i < GUARD; i++)
             if (blocks[-1 - (long)i] != FILL || blocks[bytes + i] != FILL)
                 fail_msg("%s at %s wrote outside its output", type->name, kernels_name(k));

@@ -201,11 +201,10 @@ static void decode(const uint8_t *row, size_t first, float *x, size_t n) {
 }
 
 /* Plain encoding by the steps: a batch of rows, padded with the last one. */
-static void encode(const float *x, uint8_t *to, size_t rows, size_t cols, const codec_importance *importance,
+static void encode(const float *x, uint8_t *to, size_t rows, size_t cols, const float *column,
                    const encode_settings *settings) {
     size_t lanes = made.kernels.lanes, blocks = cols / TRELLIS_COLUMNS,
            row_bytes = gguf_row_bytes(&trellis_type, cols);
-    const float *column = importance ? importance->column : NULL;
     const float gain[CODEC_MOST_LANES] = {[0 ... CODEC_MOST_LANES - 1] = 1};
     trellis_state *states = calloc(blocks, sizeof *states);
     float *turned = calloc(cols * lanes, sizeof *turned), decoded[TRELLIS_COLUMNS * CODEC_MOST_LANES];

@@ -6,9 +6,8 @@
  * longer fit and llama.cpp reads one. The number of layers itself decides in a few architectures, and in some
  * a period is fixed: then nothing can be written, and a warning says what changes.
  */
-#include "quantize/plan/changes/layer_keys.h"
 #include "arch/arch.h"
-#include "gguf/model.h"
+#include "quantize/plan/plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,7 +121,8 @@ static uint64_t layers_predicting(const gq_plan *plan, uint64_t count) {
     return there ? (uint64_t)n : 0;
 }
 
-/* Copies an array with one element per layer, or per layer that does not predict, without those of pruned layers. */
+/* Copies an array with one element per layer, or per layer that does not predict, without those of pruned
+ * layers. */
 static bool slice_array(const gq_plan *plan, uint64_t count, const model_kv *kv, gguf_header *h,
                         gq_error *e) {
     const plan_layers *layers = &plan->layers;
@@ -164,7 +164,7 @@ bool plan_layer_key_copy(const gq_plan *plan, const model_kv *kv, gguf_header *h
     uint64_t count = layers_before(plan);
     const char *name = name_in_arch(plan, kv->key);
     int64_t n;
-    if (plan->layers.no_drafts && name && !strcmp(name, "nextn_predict_layers")) return true;
+    if (plan->layers.no_mtp && name && !strcmp(name, "nextn_predict_layers")) return true;
     if (!count) return gguf_header_copy(h, kv, e);
     if (kv->type == GGUF_ARRAY) {
         bool by_layer = name ? !name_among(fixed_lists, N(fixed_lists), name)
@@ -236,8 +236,8 @@ static bool write_list(const gq_plan *plan, const period_rule *r, uint64_t perio
 
 /* ---- layers that choose the tokens to attend to ---- */
 
-/* Says whether a layer chooses; the others use the choice of the last layer before them that does. False: nothing
- * is known. */
+/* Says whether a layer chooses; the others use the choice of the last layer before them that does. False:
+ * nothing is known. */
 static bool choice_at(const gq_plan *plan, uint64_t layer, bool *chooses) {
     const model_kv *types = model_fact(&plan->facts, CHOICES);
     const architecture *a = arch_of_facts(&plan->facts);

@@ -1,15 +1,12 @@
-/* Finds the layers that stay (gq_options.prune_layers, no_mtp, mtp_only), the names that their tensors get, and
- * those that are written transposed (transpose). */
-#include "quantize/plan/changes/layers.h"
+/* Finds the layers that stay (gq_options.prune_layers, no_mtp, mtp_only), the names that their tensors get,
+ * and those that are written transposed (transpose). */
+#include "quantize/plan/plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "arch/arch.h"
-#include "gguf/facts.h"
-#include "mixes/mixes.h"
-#include "quantize/plan/plan.h"
 #include "quantize/strips/strip.h"
 
 static int by_number(const void *a, const void *b) {
@@ -50,30 +47,30 @@ static size_t layers_in(const model_source *model, uint64_t *layers) {
     return sort_unique(layers, n);
 }
 
-/* The prediction blocks that the metadata speak of: from `first` on, n of them. */
-typedef struct draft_blocks {
+/* The MTP layers that the metadata speak of: from `first` on, n of them. */
+typedef struct mtp_layers {
     uint64_t first;
     size_t n;
-} draft_blocks;
+} mtp_layers;
 
-static bool draft_has_number(const draft_blocks *d, uint64_t number) {
+static bool is_mtp_layer(const mtp_layers *d, uint64_t number) {
     return number >= d->first && number - d->first < d->n;
 }
 
-static draft_blocks layers_predicting(const model_source *model) {
+static mtp_layers layers_predicting(const model_source *model) {
     enum { MOST = 64 };
     model_facts facts = model_facts_of(model->kv, model->n_kv, NULL, 0);
     int64_t blocks = 0, n = 0;
     if (!model_fact_int(&facts, "block_count", &blocks) ||
         !model_fact_int(&facts, "nextn_predict_layers", &n) || n < 1 || n >= blocks || n > MOST)
-        return (draft_blocks){0};
-    return (draft_blocks){(uint64_t)(blocks - n), (size_t)n};
+        return (mtp_layers){0};
+    return (mtp_layers){(uint64_t)(blocks - n), (size_t)n};
 }
 
-/* Keeps what is neither in the list (NULL: none) nor one of the blocks. Where metadata speak of blocks, they change even
- * if no tensor goes. */
-static bool layers_keep(plan_layers *layers, const char *list, draft_blocks without,
-                        const model_source *model, gq_error *e) {
+/* Keeps what is neither in the list (NULL: none) nor one of the blocks. Where metadata speak of blocks, they
+ * change even if no tensor goes. */
+static bool layers_keep(plan_layers *layers, const char *list, mtp_layers without, const model_source *model,
+                        gq_error *e) {
     size_t capacity = (list ? strlen(list) : 0) / 2 + 1, n_pruned = 0;
     uint64_t *pruned = calloc(capacity, sizeof *pruned);
     uint64_t *all = calloc(model->n_tensors + 1, sizeof *all);
@@ -83,10 +80,10 @@ static bool layers_keep(plan_layers *layers, const char *list, draft_blocks with
         n_pruned = sort_unique(pruned, n_pruned);
         size_t n = layers_in(model, all), kept = 0;
         for (size_t i = n_pruned; i-- > 0;)
-            if (!sorted_holds(all, n, pruned[i]) && !draft_has_number(&without, pruned[i]))
+            if (!sorted_holds(all, n, pruned[i]) && !is_mtp_layer(&without, pruned[i]))
                 layers->absent = pruned[i], layers->n_absent++;
         for (size_t i = 0; i < n; i++)
-            if (!sorted_holds(pruned, n_pruned, all[i]) && !draft_has_number(&without, all[i]))
+            if (!sorted_holds(pruned, n_pruned, all[i]) && !is_mtp_layer(&without, all[i]))
                 all[kept++] = all[i];
         if (kept == 0 && n > 0)
             ok = list ? gq_fail_usage(e, "pruning %s would leave no layer of the model", list)
@@ -110,18 +107,17 @@ bool plan_layers_read(plan_layers *layers, const char *list, const model_source 
                              "%s: layers of architecture '%s' cannot be pruned: they belong to two stacks, "
                              "which have to be of one size",
                              model->path, a->name);
-    return layers_keep(layers, list, (draft_blocks){0}, model, e);
+    return layers_keep(layers, list, (mtp_layers){0}, model, e);
 }
 
-bool plan_layers_without_drafts(plan_layers *layers, const char *list, const model_source *model,
-                                gq_error *e) {
-    layers->no_drafts = true;
+bool plan_layers_without_mtp(plan_layers *layers, const char *list, const model_source *model, gq_error *e) {
+    layers->no_mtp = true;
     return layers_keep(layers, list, layers_predicting(model), model, e);
 }
 
-bool plan_layers_drafts_only(plan_layers *layers, const model_source *model, gq_error *e) {
-    draft_blocks blocks = layers_predicting(model);
-    layers->is_draft = true, layers->first_draft = blocks.first;
+bool plan_layers_mtp_only(plan_layers *layers, const model_source *model, gq_error *e) {
+    mtp_layers blocks = layers_predicting(model);
+    layers->mtp_only = true, layers->first_mtp = blocks.first;
     return blocks.n > 0 ||
            gq_fail_usage(
                e,
@@ -129,13 +125,13 @@ bool plan_layers_drafts_only(plan_layers *layers, const model_source *model, gq_
                model->path);
 }
 
-/* Whether a tensor is in a draft's file: a prediction block's, or what such blocks share with the model. */
-static bool draft_has(const plan_layers *layers, const char *name) {
+/* Whether a tensor is in a draft's file: an MTP layer's, or what such blocks share with the model. */
+static bool mtp_file_has(const plan_layers *layers, const char *name) {
     static const char *const shared[] = {"token_embd.weight",     "output_norm.weight",
                                          "output.weight",         "output_hc_fn.weight",
                                          "output_hc_base.weight", "output_hc_scale.weight"};
     model_block b;
-    if (model_block_leads(name, &b)) return b.number >= layers->first_draft;
+    if (model_block_leads(name, &b)) return b.number >= layers->first_mtp;
     for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)
         if (strcmp(name, shared[i]) == 0) return true;
     return strncmp(name, "rope_", 5) == 0;
@@ -143,7 +139,7 @@ static bool draft_has(const plan_layers *layers, const char *name) {
 
 bool plan_layers_rename(const plan_layers *layers, const char *name, char to[GGUF_MAX_NAME + 1]) {
     model_block b;
-    if (layers->is_draft && !draft_has(layers, name)) return false;
+    if (layers->mtp_only && !mtp_file_has(layers, name)) return false;
     if (layers->n == 0 || !model_block_in(name, &b)) {
         snprintf(to, GGUF_MAX_NAME + 1, "%s", name);
         return true;

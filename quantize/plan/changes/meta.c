@@ -1,22 +1,16 @@
 /* The output's metadata: what is copied, what is set, and in which order (docs/internals/formats.md). */
-#include "quantize/plan/changes/meta.h"
-#include "gguf/gguf.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "gguf/model.h"
-#include "quantize/plan/changes/layer_keys.h"
-#include "quantize/plan/identity.h"
 #include "quantize/plan/rounding.h"
 
-enum { MAX_TEXT = 127 }; /* bytes of the texts that describe the importance data */
+enum { MAX_TEXT = 127 }; /* bytes of the texts that describe the imatrix */
 
 /* ---- the steps ---- */
 
-/* Counts the weights that are left. *experts: the mean number of a tensor's experts, of which each then counts once;
- * 0: all count, as where layers were pruned by their numbers. */
+/* Counts the weights that are left. *experts: the mean number of a tensor's experts, of which each then
+ * counts once; 0: all count, as where layers were pruned by their numbers. */
 static double count_weights(const gq_plan *plan, uint64_t *experts) {
     double all = 0, one_each = 0;
     uint64_t n_experts = 0, n_tensors = 0;
@@ -27,8 +21,8 @@ static double count_weights(const gq_plan *plan, uint64_t *experts) {
         all += n, one_each += is_experts ? n / (double)t->ne[2] : n;
         if (is_experts) n_experts += t->ne[2], n_tensors++;
     }
-    bool has_drafts_alone = plan->layers.no_drafts || plan->layers.is_draft; /* or none of these */
-    *experts = has_drafts_alone && n_tensors ? n_experts / n_tensors : 0;
+    bool has_mtp_alone = plan->layers.no_mtp || plan->layers.mtp_only; /* or none of these */
+    *experts = has_mtp_alone && n_tensors ? n_experts / n_tensors : 0;
     return *experts ? one_each : all;
 }
 
@@ -59,7 +53,7 @@ static bool copy_one(const gq_plan *plan, const model_kv *kv, gguf_header *h, gq
     if (is_split_key(kv->key) || !strcmp(kv->key, GGUF_TRANSPOSED_KEY) ||
         !strcmp(kv->key, GGUF_DIGESTS_KEY) || !strcmp(kv->key, GGUF_SOURCE_KEY))
         return true;
-    if ((plan->layers.n || plan->layers.is_draft) && !strcmp(kv->key, "general.size_label"))
+    if ((plan->layers.n || plan->layers.mtp_only) && !strcmp(kv->key, "general.size_label"))
         return set_size_label(plan, h, e);
     return plan_layer_key_copy(plan, kv, h, e);
 }
@@ -81,7 +75,7 @@ static bool set_filetype(const gq_plan *plan, const plan_output *out, gguf_heade
     return !kv || gguf_header_set(h, kv->key, kv->type, kv->value, kv->size, e);
 }
 
-/* Sets a text about the importance data, of at most MAX_TEXT bytes; `whole`: with its folders, else without.
+/* Sets a text about the imatrix, of at most MAX_TEXT bytes; `whole`: with its folders, else without.
  */
 static bool meta_set_text(gguf_header *h, const char *key, const char *text, bool whole, gq_error *e) {
     char cut[MAX_TEXT + 1];

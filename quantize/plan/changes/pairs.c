@@ -4,7 +4,7 @@
  * first of u32, i32, u64 and i64 that holds the value, or f32. Keys that follow from the file's layout
  * (alignment, shards, transposed tensors) are refused. The pairs stand in for the model's own in model_facts
  * (gguf/facts.h) and in the outputs' metadata (plan/changes/meta.c). */
-#include "quantize/plan/changes/pairs.h"
+#include "quantize/plan/plan.h"
 
 #include <errno.h>
 #include <math.h>
@@ -12,8 +12,6 @@
 #include <string.h>
 
 #include "base/name_index.h"
-#include "gguf/model.h"
-#include "mixes/mixes.h"
 
 enum {
     MAX_KEY = 127,

@@ -3,8 +3,8 @@
  * The sample depends on shapes alone; each strip of it is measured by one thread, and strips are added up in
  * order. So the numbers are the same for any number of threads and on any processor. They are kept
  * beside the model; plan/target/target.c chooses by them. */
-#include "quantize/plan/target/measure.h"
-#include "quantize/files.h"
+#include "quantize/plan/target/target.h"
+#include "quantize/quantize.h"
 
 #include <errno.h>
 #include <math.h>
@@ -16,12 +16,7 @@
 #include "base/checksum.h"
 #include "base/memory.h"
 #include "base/name_index.h"
-#include "gguf/gguf.h"
-#include "gguf/model.h"
-#include "quantize/plan/identity.h"
 #include "quantize/plan/rounding.h"
-#include "quantize/plan/target/lattice.h"
-#include "quantize/runners.h"
 #include "quantize/strips/schedule.h"
 #include "quantize/strips/strip.h"
 
@@ -31,7 +26,7 @@ bool measure_applies(const gq_plan *plan, size_t tensor, size_t type) {
     return codecs[s->tensor->type->id].decode && codecs[budget_types[type]].encode &&
            budget_type_applies(type, s->name, s->tensor->type, s->tensor->ne[0],
                                s->inputs.columns > 0 || rounding_can_round(plan, s),
-                               plan_lattice_holds(s, budget_types[type]));
+                               plan_qat_grid_holds(s, budget_types[type]));
 }
 
 const measurement *measure_trials(const gq_plan *plan) {
@@ -77,7 +72,7 @@ static uint64_t sample_element(const model_tensor *t, const sample *s, uint64_t 
 /* Encodes rows in each type and adds their errors to *to. The rows are of one matrix, and so have the same
  * importance. */
 static void try_types(const measure_job *j, sample_strip *to, size_t rows, size_t cols,
-                      codec_importance importance, strip_pair *scratch) {
+                      const float *importance, strip_pair *scratch) {
     const float *x = scratch->decoded[0];
     strip_encoder encoder = {
         .kernels = j->plan->kernels, .importance = importance, .settings = &j->plan->settings};
@@ -133,8 +128,7 @@ static bool do_strip(void *arg, work_piece *p, gq_error *e) {
             rows++;
             if (++j < end) at = sample_element(t, &s, j, &next);
         } while (j < end && next == matrix);
-        matrix_inputs inputs = tensor_inputs_matrix(&source->inputs, matrix);
-        try_types(w, to, rows, s.cols, matrix_inputs_at(inputs, offset), scratch);
+        try_types(w, to, rows, s.cols, tensor_inputs_at(&source->inputs, matrix, offset), scratch);
     }
     p->weights = (end - begin) * s.cols;
     p->bytes = model_bytes_read(t, p->weights);
@@ -215,7 +209,7 @@ bool measure_tensors(gq_plan *plan, const bool *wanted, measured *found, bool *f
 /* Keeps measurements beside the model, in a GGUF without tensors: so the reader that trusts no file reads it,
  * and 'gquant info' shows it. A text says what the measurements belong to (measure_key). Each tensor has an
  * array of numbers: weights, power, weighted power, harm, then type and error in turn. A checksum over these
- * arrays tells whether they are as they were written, as a changed number would choose other types. */
+ * arrays detects changes, as a changed number would choose other types. */
 
 static const char OF[] = "measured.of", SUM[] = "measured.crc32", PREFIX[] = "measured.tensor.",
                   TURNED[] = " transposed";

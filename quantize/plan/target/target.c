@@ -3,7 +3,7 @@
  */
 #include "quantize/plan/target/target.h"
 #include "base/checked.h"
-#include "quantize/input.h"
+#include "quantize/quantize.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,14 +14,7 @@
 #include "base/name_index.h"
 #include "base/relay.h"
 #include "base/units.h"
-#include "mixes/budget.h"
-#include "mixes/mixes.h"
 #include "mixes/rules.h"
-#include "quantize/files.h"
-#include "quantize/plan/importance.h"
-#include "quantize/plan/layout.h"
-#include "quantize/plan/paths.h"
-#include "quantize/plan/target/lattice.h"
 
 static gq_target target_of(const gq_options *o, size_t output) { return o->outputs[output].target; }
 
@@ -113,12 +106,6 @@ static bool target_new(target *t, gq_plan *plan, plan_assignment *a, const gq_op
     return (t->free && t->fixed && t->needed && t->outlets && t->found && t->tensors && t->candidates &&
             t->choice) ||
            gq_fail_memory(e, n * CANDIDATES * sizeof *t->candidates);
-}
-
-static void target_free(target *t) {
-    free(t->free), free(t->fixed), free(t->needed), free(t->outlets), free(t->found), free(t->tensors);
-    free(t->candidates), free(t->choice);
-    name_index_free(&t->by_name);
 }
 
 /* Returns the types that the last plan_assign gave the output's tensors. */
@@ -319,8 +306,8 @@ static double harm_of(const target *t, size_t i, double unit) {
     return tried < 0 ? presumed : fmax(tried, presumed / 100);
 }
 
-/* Whether a type has too few bits for a table of n-grams: most of its rows are looked up by few texts, so that errors of
- * sampled rows and trials on a short text do not show what such a type does to it. */
+/* Whether a type has too few bits for a table of n-grams: most of its rows are looked up by few texts, so
+ * that errors of sampled rows and trials on a short text do not show what such a type does to it. */
 static bool has_few_bits(const target *t, size_t i, uint32_t type) {
     enum { LEAST = 4 };
     const tensor_type *of = tensor_type_of(type);
@@ -341,7 +328,7 @@ static void list_candidates(target *t) {
         double weight = m->weighted > 0 ? harm_of(t, i, unit) / m->weighted : 0;
         for (size_t k = 0; t->free[i] && k < BUDGET_TYPES; k++) {
             uint32_t type = budget_types[k];
-            double error = plan_lattice_holds(&t->plan->sources[i], type) ? 0 : m->error[k] * weight;
+            double error = plan_qat_grid_holds(&t->plan->sources[i], type) ? 0 : m->error[k] * weight;
             if (measure_applies(t->plan, i, k) && error <= 1e300 && !has_few_bits(t, i, type))
                 c[n++] = (budget_candidate){type, target_bytes_as(t, i, type), error};
         }
@@ -366,7 +353,8 @@ static bool target_lay_out(target *t, uint64_t *size, gq_error *e) {
     return true;
 }
 
-/* Gives the output the types of its file type: that without a target has lost them as the free tensors were found. */
+/* Gives the output the types of its file type: that without a target has lost them as the free tensors were
+ * found. */
 static bool target_assign_named(target *t, gq_error *e) {
     t->a->options.types = NULL;
     bool ok = plan_assign(t->plan, t->a, t->output, e);
@@ -449,7 +437,7 @@ static double expected_of(const target *t, size_t i, uint32_t type, double unit)
     const measured *m = &t->found[i];
     size_t k = 0;
     if (type == t->plan->sources[i].tensor->type->id || !tensor_type_of(type)->quantized ||
-        plan_lattice_holds(&t->plan->sources[i], type))
+        plan_qat_grid_holds(&t->plan->sources[i], type))
         return 0; /* or next to nothing */
     while (k < BUDGET_TYPES && budget_types[k] != type) k++;
     if (!t->needed[i] || k == BUDGET_TYPES || m->error[k] < 0) return NAN;
@@ -480,6 +468,7 @@ bool plan_targets(gq_plan *plan, plan_assignment *a, const gq_options *options, 
         ok = ok && (asked ? target_choose(&t, e) : target_assign_named(&t, e));
         if (ok) target_foretell(&t);
     }
-    target_free(&t);
+    free(t.free), free(t.fixed), free(t.needed), free(t.outlets), free(t.found), free(t.tensors);
+    free(t.candidates), free(t.choice), name_index_free(&t.by_name);
     return ok;
 }

@@ -7,7 +7,7 @@
  * room for weights twenty times as large as the sample's. The model is wrapped in a container that multiplies as
  * it reads and has the tensors NAME.scale, so that all that follows, from the layout to a resumed run, knows
  * nothing of it. */
-#include "quantize/plan/target/tensor_scales.h"
+#include "quantize/plan/target/target.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,10 +17,7 @@
 #include "arch/arch.h"
 #include "base/checked.h"
 #include "base/checksum.h"
-#include "gguf/facts.h"
 #include "gguf/scales.h"
-#include "mixes/mixes.h"
-#include "quantize/plan/target/target.h"
 #include "quantize/strips/strip.h"
 
 enum { LARGEST = 6 }; /* the largest weight gets this exponent */
@@ -64,7 +61,8 @@ static const scaled_matrix *find_matrix(const model_source *m, const model_tenso
     return bsearch(&(scaled_matrix){.matrix = t}, s->items, s->n, sizeof *s->items, compare_matrices);
 }
 
-/* The item whose factor a tensor is; NULL: it is one of the model's own. A factor's offset is its item's number. */
+/* The item whose factor a tensor is; NULL: it is one of the model's own. A factor's offset is its item's
+ * number. */
 static const scaled_matrix *find_factor(const model_source *m, const model_tensor *t) {
     const scaled_state *s = m->state;
     return t->offset < s->n && t == &s->items[t->offset].factor ? &s->items[t->offset] : NULL;
@@ -147,8 +145,8 @@ static bool name_is_scaled(const char *name) {
     return false;
 }
 
-/* The power of two for a matrix; 0: it has none, or is to stay as it is. By the largest of all weights, since one
- * beyond what NVFP4 holds would end the run. */
+/* The power of two for a matrix; 0: it has none, or is to stay as it is. By the largest of all weights, since
+ * one beyond what NVFP4 holds would end the run. */
 static bool choose_power(const gq_plan *plan, const model_tensor *t, strip_pair *scratch, int *by,
                          gq_error *e) {
     enum { MOST = 126 }; /* so that the factor is a normal number */

@@ -10,17 +10,17 @@
 
 #include "codec/simd/encoder.h"
 
-enum { LATTICE_MOST = 16 }; /* the largest multiple: 4 bits with any zero point, E2M1's 12 */
+enum { QAT_GRID_MOST = 16 }; /* the largest multiple: 4 bits with any zero point, E2M1's 12 */
 
 /* How far a quotient of weights may be from a whole number, relative to that: weights in BF16 are off by up
  * to 2^-8 each; those in floats by their last bits. */
-#define LATTICE_SLACK 0x1.04p-7f
-#define LATTICE_SLACK_FLOATS 0x1p-17f
+#define QAT_GRID_SLACK 0x1.04p-7f
+#define QAT_GRID_SLACK_FLOATS 0x1p-17f
 
 /* Finds the largest step of which n weights (a multiple of 4) are whole multiples, the largest weight at most
  * the `most`-th; by least squares. 0: there is none, or all weights are 0, which `on` tells apart: it keeps
  * the lanes that are on a grid or 0. */
-INLINE vf lattice_step(const vf *x, int n, int most, float slack, vm *on) {
+INLINE vf qat_grid_step(const vf *x, int n, int most, float slack, vm *on) {
     vf low, high, step = vf_all(0);
     vf_extremes(x, n, &low, &high);
     vf top = vf_larger(vf_magnitude(low), vf_magnitude(high)), per = vf_inverse(top);
@@ -46,25 +46,25 @@ INLINE vf lattice_step(const vf *x, int n, int most, float slack, vm *on) {
 
 /* The steps of n sub-blocks of a block, and a factor of which all of them are whole multiples, the largest
  * one at most the `levels`-th. Returns the factor, 0 in lanes that have none. */
-INLINE vf lattice_factor(const batch *b, int n, int length, int most, int levels, vf *steps) {
+INLINE vf qat_grid_factor(const batch *b, int n, int length, int most, int levels, vf *steps) {
     vm on = vf_less(vf_all(-1), vf_all(0)), exact;
     for (int k = 0; k < n && vm_any(on); k++)
-        steps[k] = lattice_step(b->x + k * length, length, most, LATTICE_SLACK, &on);
+        steps[k] = qat_grid_step(b->x + k * length, length, most, QAT_GRID_SLACK, &on);
     if (!vm_any(on)) return vf_all(0);
     exact = on;
-    vf factor = lattice_step(steps, n, levels, LATTICE_SLACK_FLOATS, &exact);
-    vf about = lattice_step(steps, n, levels < LATTICE_MOST ? levels : LATTICE_MOST, LATTICE_SLACK, &on);
+    vf factor = qat_grid_step(steps, n, levels, QAT_GRID_SLACK_FLOATS, &exact);
+    vf about = qat_grid_step(steps, n, levels < QAT_GRID_MOST ? levels : QAT_GRID_MOST, QAT_GRID_SLACK, &on);
     return vf_pick(vf_less(vf_all(0), factor), factor, about);
 }
 
 /* The error of a weight that was decoded as y, squared and weighted. */
-INLINE vf lattice_error(vf x, vf y, bool weighted, float w) {
+INLINE vf qat_grid_error(vf x, vf y, bool weighted, float w) {
     vf e = x - y;
     return (weighted ? w * e : e) * e;
 }
 
 /* The largest multiple of a step that codes low..high can hold. */
-INLINE int lattice_most(float low, float high) {
+INLINE int qat_grid_most(float low, float high) {
     float most = -low > high ? -low : high;
-    return most < LATTICE_MOST ? (int)most : LATTICE_MOST;
+    return most < QAT_GRID_MOST ? (int)most : QAT_GRID_MOST;
 }
