@@ -18,7 +18,6 @@ static const char *const suffixes[PARTS] = {".in_sum2", ".counts", ".in_sum"};
 #define KEY_DATASETS "imatrix.datasets"
 #define KEY_CHUNK_COUNT "imatrix.chunk_count"
 #define KEY_CHUNK_SIZE "imatrix.chunk_size"
-#define KEY_RUN "gquant.run"
 
 /* ---- reading ---- */
 
@@ -176,10 +175,6 @@ bool imatrix_read_gguf(imatrix *im, gq_file *file, gq_error *e) {
     uint64_t bytes = s.n_tensors * sizeof(container_part);
     container_part *parts = malloc(bytes ? bytes : 1);
     bool ok = parts || gq_fail_memory(e, bytes);
-    const char *run;
-    uint64_t n;
-    if (model_kv_string(model_kv_find(s.kv, s.n_kv, KEY_RUN), &run, &n) && n < sizeof im->run)
-        memcpy(im->run, run, n);
     ok = ok && read_entries(im, &s, parts, container_collect_parts(&s, parts), e) &&
          warn_contradictions(im, s.file.path, e) && read_datasets(im, &s, e) &&
          container_read_number(im, &s, KEY_CHUNK_COUNT, &im->chunk_count, e) &&
@@ -207,8 +202,7 @@ static bool container_write_facts(gguf_header *h, const imatrix *im, gq_error *e
     if (!gguf_header_set_string(h, "general.type", "imatrix", e) ||
         !gguf_header_set_texts(h, KEY_DATASETS, (const char *const *)im->datasets, im->n_datasets, e) ||
         !gguf_header_set_u32(h, KEY_CHUNK_COUNT, im->chunk_count, e) ||
-        !gguf_header_set_u32(h, KEY_CHUNK_SIZE, imatrix_chunk(im), e) ||
-        (*im->run && !gguf_header_set_string(h, KEY_RUN, im->run, e)))
+        !gguf_header_set_u32(h, KEY_CHUNK_SIZE, imatrix_chunk(im), e))
         return false;
     for (uint64_t i = 0; i < im->n_entries; i++) {
         const imatrix_entry *x = &im->entries[i];

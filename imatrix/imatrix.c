@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checksum.h"
-
 void imatrix_free(imatrix *im) {
     for (uint64_t i = 0; i < im->n_entries; i++) imatrix_entry_free(&im->entries[i]);
     for (uint64_t i = 0; i < im->n_datasets; i++) free(im->datasets[i]);
@@ -55,17 +53,6 @@ static uint64_t bad_count(const float *x, uint64_t n) {
     for (uint64_t i = 0; i < n; i++)
         if (x[i] != 0 && !(x[i] >= 1 && x[i] <= FLT_MAX)) return i;
     return n;
-}
-
-uint32_t imatrix_checksum(const imatrix *im) {
-    uint32_t sum = 0;
-    for (uint64_t i = 0; i < im->n_entries; i++) {
-        const imatrix_entry *x = &im->entries[i];
-        sum = checksum_add(checksum_add_text(sum, x->name), x->sums, x->n_values * sizeof *x->sums);
-        sum = checksum_add(sum, x->counts, x->n_counts * sizeof *x->counts);
-        if (x->activations) sum = checksum_add(sum, x->activations, x->n_values * sizeof *x->activations);
-    }
-    return sum;
 }
 
 bool imatrix_check(const imatrix *im, const char *path, gq_error *e) {

@@ -33,7 +33,6 @@ typedef struct imatrix {
     uint32_t chunk_size;    /* tokens; 0: not stored (legacy) */
     uint64_t n_datasets;
     char **datasets;
-    char run[40];   /* what made it from which model and text, and a checksum of its values; "": not stored */
     bool legacy;    /* counts are calls of chunk_size tokens, not tokens */
     char *warnings; /* lines, each with its newline, no other control characters; NULL: none */
 } imatrix;
@@ -46,8 +45,6 @@ const imatrix_entry *imatrix_find(const imatrix *im, const char *name);
 /* After filtering: every value finite and not negative, every count 0 or at least 1; names the first bad
  * entry. */
 bool imatrix_check(const imatrix *im, const char *path, gq_error *e);
-/* Returns a checksum of all names and values. */
-uint32_t imatrix_checksum(const imatrix *im);
 /* Whether the entry belongs to a weight of `matrices` matrices with n0 columns; if not, names both sizes. */
 bool imatrix_fits(const imatrix_entry *entry, uint64_t n0, uint64_t matrices, const char *path, gq_error *e);
 

@@ -243,14 +243,6 @@ static bool importance_check_inputs(const gq_importance_plan *p, const gq_import
     return ok;
 }
 
-/* Names what makes the data: model, text, settings and build, whatever the model's times are, and the values. */
-static void importance_name_run(const gq_importance_plan *p, const imatrix *all, char to[sizeof all->run]) {
-    checkpoint_head h = p->head;
-    h.times = 0;
-    checkpoint_seal(&h);
-    snprintf(to, sizeof all->run, "%08x%08x%08x-%08x", h.content, h.ids, h.crc, imatrix_checksum(all));
-}
-
 /* Whether this very run, killed before it could remove its states, has written the output: the last layer is done, and
  * the output is not older than they are. */
 static bool importance_states_prove(const gq_importance_plan *p) {
@@ -268,17 +260,10 @@ static bool importance_states_prove(const gq_importance_plan *p) {
     return proves;
 }
 
-/* Finds out whether the output that is there is what this run makes, by its name of the run, which a .dat file has no room
- * for, or by states that were left. These are of no use then. */
+/* Finds out whether the output that is there is what this run makes, by states that it left. These are of no use then. */
 static bool importance_check_whole(gq_importance_plan *p, gq_error *e) {
-    imatrix made;
-    char run[sizeof made.run] = "";
     if (!p->is_there) return true;
-    if (imatrix_open(&made, p->out, NULL)) {
-        importance_name_run(p, &made, run);
-        p->facts.is_whole = strcmp(run, made.run) == 0 || importance_states_prove(p);
-        imatrix_free(&made);
-    }
+    p->facts.is_whole = importance_states_prove(p);
     if (p->facts.is_whole && comm_is_first(p->share.comm)) checkpoint_clean(p->out, &p->head);
     return p->facts.is_whole ||
            gq_fail_remedy(e, GQ_REMEDY_REPLACE,
@@ -461,9 +446,7 @@ static gq_imatrix *write_out(const running *r, gq_error *e) {
     const gq_importance_plan *p = r->plan;
     imatrix all = {.chunk_size = p->about.chunk_size};
     if (!comm_is_first(p->share.comm)) return importance_of(&all, p->out, e);
-    bool ok = put_together(r, &all, e);
-    if (ok) importance_name_run(p, &all, all.run);
-    gq_imatrix *m = ok ? importance_of(&all, p->out, e) : NULL;
+    gq_imatrix *m = put_together(r, &all, e) ? importance_of(&all, p->out, e) : NULL;
     if (m && gq_imatrix_write(m, p->out, !p->dat, p->force, e)) return m;
     gq_imatrix_free(m);
     return NULL;

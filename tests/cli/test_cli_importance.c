@@ -34,21 +34,6 @@ TEST(layouts_follow_the_name) {
     GQUANT(0, "--imatrix", path("a.gguf"), path("model.gguf"), path("small.gguf"), "Q2_K_S", "-q");
 }
 
-/* An output that is there is left as it is where the same command makes it; else it is another's. */
-TEST(a_whole_output_is_left) {
-    GQUANT(0, COMPUTE, path("text"), path("whole.gguf"), "-q");
-    size_t n;
-    uint8_t *made = read_whole(path("whole.gguf"), &n);
-    GQUANT_SAYS(0, "whole.gguf: there already, and whole", COMPUTE, path("text"), path("whole.gguf"));
-    GQUANT_SAYS(1, "is there already", COMPUTE, path("text"), path("text"), path("whole.gguf"));
-    GQUANT_SAYS(1, "is there already", "imatrix", "compute", "--context", "24", path("model.gguf"),
-                path("text"), path("whole.gguf"));
-    made[n / 2] ^= 1;
-    write_whole(path("whole.gguf"), made, n);
-    GQUANT_SAYS(1, "is there already", COMPUTE, path("text"), path("whole.gguf"));
-    free(made);
-}
-
 TEST(a_dry_run_tells_what_it_takes) {
     char *out = PRINTED(COMPUTE, path("text"), path("text"), path("b.gguf"), "--dry-run", "--tokens", "750");
     says(out, "llama, 2 layers; 736 tokens in windows of 16, 46 windows at once");

@@ -418,7 +418,7 @@ TEST(what_cannot_be_done_is_said) {
     t.context = 1000, refuses(&r, "fewer than one window of 1000"), t.context = CONTEXT;
     r.memory = 1 << 20, refuses(&r, "1.00 MiB of memory is not enough"), r.memory = 0;
     r.out = path("nowhere/x"), refuses(&r, "does not exist");
-    r.out = path("model.gguf"), refuses(&r, "is there already");
+    r.out = path("model.gguf"), refuses(&r, "is one of the inputs");
     r.out = path("refused.out"), r.model = path("no.gguf"), refuses(&r, "cannot be opened");
     assert_false(exists(path(".refused.out.gquant-states")));
 }

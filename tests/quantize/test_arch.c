@@ -223,9 +223,9 @@ static bool is_size(const char *word) {
     for (;; word++) {
         size_t digits = strspn(word, DIGITS);
         word += digits;
-        bool has_letter = *word && strchr(LETTERS, *word);
-        if (!digits && !has_letter) return false;
-        word += has_letter;
+        size_t letters = strspn(word, LETTERS);
+        if (!digits && !letters) return false;
+        word += letters;
         if (*word == 0) return true;
         if (*word != '+') return false;
     }
