@@ -92,7 +92,9 @@ static void run_importance(const job *j, moment *m, bool only_plan, outcome *o) 
 static void run_calibration(const job *j, moment *m, bool only_plan, outcome *o) {
     size_t n;
     gq_output out = {.path = j->out, .filetype = "Q4_0"};
-    gq_calibration calibration = {.size = sizeof calibration, .text = the_text()};
+    gq_calibration calibration = {.size = sizeof calibration,
+                                  .text = the_text(),
+                                  .steps = "-random"}; /* SLOT is of the text's windows */
     gq_options options = {.size = sizeof options,
                           .input = j->in,
                           .outputs = &out,
