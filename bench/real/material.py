@@ -244,11 +244,11 @@ def tokens(work, name, gquant, kind, evaluation, n, window=WINDOW):
     return write(path, "".join(" ".join(w) + "\n" for w in windows))
 
 
-def mixed(work, name, gquant, n):
-    """The text to calibrate on: equal parts of all kinds, their windows by turns. Returns a file of ids."""
-    path = work / "ids" / f"{name}-calibration-{n}.ids"
+def mixed(work, name, gquant, n, kinds=KINDS):
+    """The text to calibrate on: equal parts of these kinds, their windows by turns. Returns a file of ids."""
+    path = work / "ids" / f"{name}-{''.join(f'{k}-' for k in kinds if kinds != KINDS)}calibration-{n}.ids"
     if path.exists():
         return path
-    of = [tokens(work, name, gquant, kind, False, n).read_text().splitlines(True) for kind in KINDS]
-    windows = [of[k][i] for i in range(max(map(len, of))) for k in range(len(KINDS)) if i < len(of[k])]
+    of = [tokens(work, name, gquant, kind, False, n).read_text().splitlines(True) for kind in kinds]
+    windows = [of[k][i] for i in range(max(map(len, of))) for k in range(len(kinds)) if i < len(of[k])]
     return write(path, "".join(windows[:n // WINDOW]))

@@ -53,7 +53,7 @@ def table(bench, name, kind, window, tokens, wanted):
     files = [(side, bench.make(name, kind, side)) for side in wanted]
     evaluations = [bench.evaluate(name, text, window, tokens, [f for _, f in files]) for text in material.KINDS]
     print(f"\n{material.MODELS[name]['title']}, {kind}, windows of {window}, {tokens} tokens of each of "
-          f"{', '.join(material.KINDS)}; calibrated on {bench.tokens} tokens\n")
+          f"{', '.join(material.KINDS)}; calibrated on {bench.tokens} tokens of {', '.join(bench.kinds)}\n")
     print("| side | bytes | divergence | ratio | median | 99 % | 99.9 % | same top % | perplexity | by kind | "
           "seconds of processors | MiB |\n|---|---|---|---|---|---|---|---|---|---|---|---|")
     for i, (side, file) in enumerate(files):
@@ -69,11 +69,12 @@ def main():
     p.add_argument("--types", default="Q2_K,IQ2_M,Q3_K_M,Q4_K_M,Q6_K")
     p.add_argument("--sides", default=",".join(sides.SIDES[:3]), help=f"the first is llama.cpp; of {', '.join(sides.SIDES)}")
     p.add_argument("--tokens", type=int, default=65536, help="to calibrate on")
+    p.add_argument("--kinds", default=",".join(material.KINDS), help="of text to calibrate on; it is evaluated on all of them")
     p.add_argument("--evaluate", type=int, default=16384, help="tokens of each kind of text")
     p.add_argument("--windows", default="512,2048", help="to evaluate in")
     p.add_argument("--threads", type=int, default=2)
     a = p.parse_args()
-    bench = sides.Bench(a.work.resolve(), a.gquant.resolve(), a.peer.resolve(), a.tokens, a.threads)
+    bench = sides.Bench(a.work.resolve(), a.gquant.resolve(), a.peer.resolve(), a.tokens, a.threads, a.kinds.split(","))
     for name in a.models.split(","):
         for kind in a.types.split(","):
             for window in a.windows.split(","):

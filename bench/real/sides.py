@@ -35,20 +35,21 @@ def measured(command, log, environment=None):
 
 
 class Bench:
-    """A work folder, the programs, and how many tokens are calibrated on."""
+    """A work folder, the programs, and how many tokens of which kinds are calibrated on."""
 
-    def __init__(self, work, gquant, peer, tokens, threads):
+    def __init__(self, work, gquant, peer, tokens, threads, kinds=material.KINDS):
         self.work, self.gquant, self.peer = pathlib.Path(work), gquant, peer
-        self.tokens, self.threads = tokens, threads
+        self.tokens, self.threads, self.kinds = tokens, threads, kinds
+        self.on = f"{tokens}" if kinds == material.KINDS else f"{tokens}-{'-'.join(kinds)}"
 
     def original(self, name):
         return material.original(self.work, name, self.gquant)
 
     def ids(self, name):
-        return material.mixed(self.work, name, self.gquant, max(self.tokens, 65536))
+        return material.mixed(self.work, name, self.gquant, max(self.tokens, 65536), self.kinds)
 
     def importance(self, name):
-        path = self.work / "importance" / f"{name}-{self.tokens}.dat"
+        path = self.work / "importance" / f"{name}-{self.on}.dat"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             measured([self.gquant, "imatrix", "compute", "-q", "--process-output", "--context", material.WINDOW,
@@ -75,7 +76,7 @@ class Bench:
         return path
 
     def path(self, name, kind, side):
-        return self.work / "files" / f"{name}-{kind}-{side}-{self.tokens}.gguf"
+        return self.work / "files" / f"{name}-{kind}-{side}-{self.on}.gguf"
 
     def make(self, name, kind, side):
         """Makes the file if it is not there. Returns its path."""
