@@ -64,9 +64,8 @@ typedef struct feedback_hessian {
                                      (feedback_round_strip) */
 } feedback_hessian;
 
-/* Rounds what a strip has of R off its diagonal tile, and of D, neither of which need be const, to
- * product_parts, of D without the columns. What is within a strip, and P, stays in float32. Once all strips
- * are, the arithmetic is to be set. */
+/* Rounds a strip's tiles of R off the diagonal, and its D, to bf16 in place (product_parts of codec/tile.h); the memory of
+ * both must be writable. The tile on the diagonal, and P, stay in float32. After the last strip set the arithmetic. */
 void feedback_round_strip(const feedback_hessian *m, size_t strip);
 
 /* Rows that are rounded one after another. `together` rows of each head are rounded at once, as far from each
@@ -112,7 +111,7 @@ typedef struct feedback_task {
 /* Added to. */
 typedef struct feedback_sums {
     double power, error;  /* sums of t H t^T and, before the gain, (q - t) H (q - t)^T; of `blocks` */
-    uint64_t codes, ends; /* codes; and of these, ends of their range that a weight lay beyond */
+    uint64_t codes, ends; /* codes; and of these, ends of their range at which a weight was clipped */
 } feedback_sums;
 
 /* Passes of coordinate descent at an effort. Two lower the KL divergence by 6 % on model A of
@@ -137,7 +136,7 @@ uint64_t feedback_most_bytes(size_t columns, matmul_arithmetic arithmetic);
 void codec_feedback(const feedback_task *t, const float *x, size_t rows, uint8_t *blocks,
                     feedback_sums *sums);
 
-/* The layout of the scratch of a pass of codec/feedback.h: floats; where they are rounded to bf16, the
+/* The layout of a pass's scratch: floats; where they are rounded to bf16, the
  * operands; then the blocks' state of the type's steps. */
 
 enum {
