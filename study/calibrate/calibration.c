@@ -253,7 +253,8 @@ static bool calibration_list_layers(const gq_plan *plan, plan_calibration *c, gq
     c->facts.layers = c->run.n_layers = sizes->layers;
     if (!plan->layers.n) return true;
     uint64_t *numbers = calloc(sizes->layers, sizeof *numbers);
-    if (!(c->run.numbers = numbers)) return gq_fail_memory(e, sizes->layers * sizeof *numbers);
+    c->run.numbers = numbers;
+    if (!numbers) return gq_fail_memory(e, sizes->layers * sizeof *numbers);
     for (size_t layer = 0; layer < sizes->layers; layer++)
         for (size_t i = 0; i < plan->layers.n; i++)
             if (plan->layers.kept[i] == forward_block_of(c->model, layer)) numbers[n++] = layer;
@@ -275,7 +276,8 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     if (caution && !warnings_add(&plan->warnings, e, "%s", caution)) return false;
     c->facts.size = sizeof c->facts;
     const forward_model **streams = calloc(plan->n_outputs + 1, sizeof *streams);
-    if (!(c->run.streams = streams)) return gq_fail_memory(e, (plan->n_outputs + 1) * sizeof *streams);
+    c->run.streams = streams;
+    if (!streams) return gq_fail_memory(e, (plan->n_outputs + 1) * sizeof *streams);
     for (size_t i = 0; i <= plan->n_outputs; i++) streams[i] = c->model;
     c->asked = asked->memory, c->resident = memory_budget_taken();
     const model_tensor *factored = c->model ? forward_factored(c->model) : NULL;
