@@ -150,8 +150,8 @@ static void add_output_increase(trials *t) {
     const trial_pass *p = &t->pass;
     double factor = forward_model_sizes(p->model)->logit_factor;
     if (p->output < t->plan->n_tensors && p->surprise > 0 && isfinite(p->surprise))
-        t->found[p->output].harm =
-            fmax(t->found[p->output].harm, 0) + .5 * factor * factor * p->surprise / p->places;
+        t->found[p->output].sensitivity =
+            fmax(t->found[p->output].sensitivity, 0) + .5 * factor * factor * p->surprise / p->places;
 }
 
 static bool find_figures(trials *t, gq_error *e) {
@@ -199,20 +199,20 @@ static void set_trial_increase(const trials *t, const trial *of, double places) 
         if (m->weighted > 0) error += m->error[of->type[k]] / m->weighted;
     }
     for (size_t k = 0; k < of->n && isfinite(mean) && error > 0; k++)
-        if (t->found[of->tensor[k]].weighted > 0) t->found[of->tensor[k]].harm = fmax(mean, 0) / error;
+        if (t->found[of->tensor[k]].weighted > 0) t->found[of->tensor[k]].sensitivity = fmax(mean, 0) / error;
 }
 
 /* Takes over the KLD increase of a trial's tensor of the same name where that layer is nearer than those so far. */
 static void take_nearer_increase(const trials *t, const trial *of, const model_block *own, uint64_t *nearest,
-                                 double *harm) {
+                                 double *sensitivity) {
     model_block other;
     for (size_t k = 0; k < of->n; k++) {
         const measured *tried = &t->found[of->tensor[k]];
-        if (tried->harm < 0 || !model_block_in(t->plan->sources[of->tensor[k]].tensor->name, &other) ||
+        if (tried->sensitivity < 0 || !model_block_in(t->plan->sources[of->tensor[k]].tensor->name, &other) ||
             strcmp(own->rest, other.rest))
             continue;
         uint64_t far = own->number > other.number ? own->number - other.number : other.number - own->number;
-        if (far < *nearest) *nearest = far, *harm = tried->harm;
+        if (far < *nearest) *nearest = far, *sensitivity = tried->sensitivity;
     }
 }
 
@@ -222,12 +222,13 @@ static void spread_increase(const trials *t) {
     for (size_t i = 0; i < t->plan->n_tensors; i++) {
         model_block own;
         uint64_t nearest = UINT64_MAX;
-        if (!t->wanted[i] || t->found[i].harm >= 0 || !model_block_in(t->plan->sources[i].tensor->name, &own))
+        if (!t->wanted[i] || t->found[i].sensitivity >= 0 ||
+            !model_block_in(t->plan->sources[i].tensor->name, &own))
             continue;
-        double harm = t->found[i].harm;
+        double sensitivity = t->found[i].sensitivity;
         for (size_t k = 0; k < t->n && !t->tried[k].block; k++)
-            take_nearer_increase(t, &t->tried[k], &own, &nearest, &harm);
-        t->found[i].harm = harm;
+            take_nearer_increase(t, &t->tried[k], &own, &nearest, &sensitivity);
+        t->found[i].sensitivity = sensitivity;
     }
 }
 

@@ -13,5 +13,5 @@ void trial_restore(const trials *t, trial *of, forward_layer *l);
 /* Adds up the divergences of all trials, whose streams are behind the last layer: first of those of prediction blocks, which
  * are run here, then of all others. */
 bool trials_find_figures(trials *t, gq_error *e);
-/* Sets `harm` of all that was tried and of what counts as such a tensor. */
+/* Sets `sensitivity` of all that was tried and of what counts as such a tensor. */
 void trials_set_kld_increase(trials *t);

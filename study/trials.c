@@ -279,7 +279,7 @@ trials_forecast trials_forecast_seconds(const gq_plan *plan, const bool *wanted,
 bool trials_run(const gq_plan *plan, const bool *wanted, size_t layers, measured *found,
                 const gq_callbacks *callbacks, const trials_forecast *seconds, gq_error *e) {
     trials t;
-    for (size_t i = 0; i < plan->n_tensors; i++) found[i].harm = -1;
+    for (size_t i = 0; i < plan->n_tensors; i++) found[i].sensitivity = -1;
     if (layers == 0) return true;
     bool ok = trials_new(&t, plan, wanted, e);
     if (ok) trials_decide_groups(&t);

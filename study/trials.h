@@ -16,7 +16,7 @@ bool trials_decide_layers(const gq_plan *plan, const bool *wanted, size_t *layer
  * 0: the sample alone. */
 trials_forecast trials_forecast_seconds(const gq_plan *plan, const bool *wanted, size_t layers,
                                         bool measures);
-/* Sets `harm` of the wanted tensors that are run and were measured, after trials in so many layers; a layer
+/* Sets `sensitivity` of the wanted tensors that are run and were measured, after trials in so many layers; a layer
  * without trials gets the result of the nearest layer's tensor of the same name. Harms that `found` had
  * before are dropped. Importance is that of the sources. seconds: for progress. */
 bool trials_run(const gq_plan *plan, const bool *wanted, size_t layers, measured *found,

@@ -73,7 +73,7 @@ static json *evaluate(const char *copy, const char *scores) {
 }
 
 typedef struct measured_numbers {
-    double weights, power, weighted, harm;
+    double weights, power, weighted, sensitivity;
 } measured_numbers;
 
 static measured_numbers measured_of(const model_source *g, const char *name) {
@@ -99,12 +99,13 @@ TEST(targets_know_what_blocks_are_for) {
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
         measured_numbers x = measured_of(&g, tensors[i]);
         assert_true(x.power > 0 && x.weighted > 0 && fabs(x.weighted / x.power - 1) > 1e-3);
-        assert_true(x.harm > 0);
+        assert_true(x.sensitivity > 0);
     }
-    assert_true(measured_of(&g, "blk.2.nextn.shared_head_head").harm > 0);
-    double block = measured_of(&g, "blk.2.attn_output").harm,
-           layer = measured_of(&g, "blk.1.attn_output").harm;
-    if (!(fabs(block / layer - 1) > .1)) fail_msg("harm of %g in the block, %g before it", block, layer);
+    assert_true(measured_of(&g, "blk.2.nextn.shared_head_head").sensitivity > 0);
+    double block = measured_of(&g, "blk.2.attn_output").sensitivity,
+           layer = measured_of(&g, "blk.1.attn_output").sensitivity;
+    if (!(fabs(block / layer - 1) > .1))
+        fail_msg("sensitivity of %g in the block, %g before it", block, layer);
     model_close(&g);
 }
 

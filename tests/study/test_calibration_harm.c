@@ -172,7 +172,8 @@ TEST(all_models_can_be_asked) {
 
 /* What the first trials of a plan find when they may take so much memory, of some tensors. Returns in how
  * many layers these were. */
-static size_t find_harm(asked a, uint64_t memory, size_t n, const char *const names[], double harm[]) {
+static size_t find_sensitivity(asked a, uint64_t memory, size_t n, const char *const names[],
+                               double sensitivity[]) {
     a.threads = 1;
     gq_plan *plan = plan_for(&a);
     bool *wanted = all_that_is_run(plan), fresh;
@@ -187,27 +188,27 @@ static size_t find_harm(asked a, uint64_t memory, size_t n, const char *const na
         fail_msg("%s", e.text);
     for (size_t i = 0; i < plan->n_tensors; i++)
         for (size_t k = 0; k < n; k++)
-            if (!strcmp(plan->sources[i].name, names[k])) harm[k] = found[i].harm;
+            if (!strcmp(plan->sources[i].name, names[k])) sensitivity[k] = found[i].sensitivity;
     free(wanted), free(found);
     gq_plan_free(plan);
     return layers;
 }
 
-static void try_within(uint64_t memory, double harm[2]) {
+static void try_within(uint64_t memory, double sensitivity[2]) {
     static const char *const names[] = {"blk.1.ffn_down.weight", "blk.2.ffn_down.weight"};
-    find_harm((asked){0}, memory, 2, names, harm);
+    find_sensitivity((asked){0}, memory, 2, names, sensitivity);
 }
 
 /* Where memory does not hold the trials of all layers, the third one counts as its neighbour; where it holds
  * none, nothing is known. */
 TEST(little_memory_tries_fewer_layers) {
-    double harm[2];
-    try_within(UINT64_MAX, harm);
-    assert_true(harm[0] > 100 * harm[1] && harm[1] >= 0);
-    try_within(74 << 20, harm);
-    assert_true(harm[0] > 0 && harm[0] == harm[1]);
-    try_within(1 << 20, harm);
-    assert_true(harm[0] < 0 && harm[1] < 0);
+    double sensitivity[2];
+    try_within(UINT64_MAX, sensitivity);
+    assert_true(sensitivity[0] > 100 * sensitivity[1] && sensitivity[1] >= 0);
+    try_within(74 << 20, sensitivity);
+    assert_true(sensitivity[0] > 0 && sensitivity[0] == sensitivity[1]);
+    try_within(1 << 20, sensitivity);
+    assert_true(sensitivity[0] < 0 && sensitivity[1] < 0);
 }
 
 /* Where the trials of single tensors would not reach all layers, those that go together share one; a layer
@@ -217,14 +218,16 @@ TEST(tensors_of_many_layers_share_trials) {
     static const char *const names[NAMES] = {
         "blk.2.attn_q.weight",   "blk.2.attn_k.weight", "blk.2.attn_v.weight",   "blk.2.attn_output.weight",
         "blk.1.ffn_gate.weight", "blk.1.ffn_up.weight", "blk.1.ffn_down.weight", "blk.2.ffn_down.weight"};
-    double harm[NAMES] = {0};
+    double sensitivity[NAMES] = {0};
     if (SANITIZED) return; /* which see the same in the others */
     model_save(evaluation_model_but(MANY, "blk.2.ffn_up.weight", 1), path("many.gguf"));
     asked a = {.name = "many.gguf", .letters = CONTEXT};
-    assert_int_equal(find_harm(a, UINT64_MAX, NAMES, names, harm), MANY);
-    assert_true(harm[0] > 0 && harm[0] == harm[1] && harm[1] == harm[2] && harm[2] != harm[3]);
-    assert_true(harm[4] > 0 && harm[4] == harm[5] && harm[5] != harm[6]);
-    if (!(harm[6] > 100 * harm[7])) fail_msg("%g, %g behind little", harm[6], harm[7]);
+    assert_int_equal(find_sensitivity(a, UINT64_MAX, NAMES, names, sensitivity), MANY);
+    assert_true(sensitivity[0] > 0 && sensitivity[0] == sensitivity[1] && sensitivity[1] == sensitivity[2] &&
+                sensitivity[2] != sensitivity[3]);
+    assert_true(sensitivity[4] > 0 && sensitivity[4] == sensitivity[5] && sensitivity[5] != sensitivity[6]);
+    if (!(sensitivity[6] > 100 * sensitivity[7]))
+        fail_msg("%g, %g behind little", sensitivity[6], sensitivity[7]);
     unlink(path("many.gguf"));
 }
 

@@ -173,7 +173,7 @@ static void measure_fold_strips(const sample_strip *strips, size_t n, const gq_p
     for (size_t i = 0; i < n; i++) {
         measured *m = &found[strips[i].tensor];
         sample s = sample_of(plan->sources[strips[i].tensor].tensor);
-        if (strips[i].number == 0) *m = (measured){.weights = (double)(s.rows * s.cols), .harm = -1};
+        if (strips[i].number == 0) *m = (measured){.weights = (double)(s.rows * s.cols), .sensitivity = -1};
         m->power += strips[i].power, m->weighted += strips[i].weighted;
         for (size_t type = 0; type < BUDGET_TYPES; type++) m->error[type] += strips[i].error[type];
     }
@@ -208,7 +208,7 @@ bool measure_tensors(gq_plan *plan, const bool *wanted, measured *found, bool *f
 
 /* Keeps measurements beside the model, in a GGUF without tensors: so the reader that trusts no file reads it,
  * and 'gquant info' shows it. A text says what the measurements belong to (measure_key). Each tensor has an
- * array of numbers: weights, power, weighted power, harm, then type and error in turn. A checksum over these
+ * array of numbers: weights, power, weighted power, sensitivity, then type and error in turn. A checksum over these
  * arrays detects changes, as a changed number would choose other types. */
 
 static const char OF[] = "measured.of", SUM[] = "measured.crc32", PREFIX[] = "measured.tensor.",
@@ -259,9 +259,9 @@ static void measure_file_read_tensor(const model_kv *kv, measured *found) {
         return;
     memcpy(numbers, elements, n * sizeof *numbers);
     for (size_t i = 0; i < BUDGET_TYPES; i++) m.error[i] = -1;
-    m.weights = numbers[0], m.power = numbers[1], m.weighted = numbers[2], m.harm = numbers[3];
-    if (!(m.weights > 0 && m.weights <= MEASURE_SAMPLE && m.power >= 0 && m.weighted >= 0 && m.harm >= -1 &&
-          isfinite(m.power + m.weighted + m.harm)))
+    m.weights = numbers[0], m.power = numbers[1], m.weighted = numbers[2], m.sensitivity = numbers[3];
+    if (!(m.weights > 0 && m.weights <= MEASURE_SAMPLE && m.power >= 0 && m.weighted >= 0 &&
+          m.sensitivity >= -1 && isfinite(m.power + m.weighted + m.sensitivity)))
         return;
     for (uint64_t i = HEAD; i < n; i += 2) {
         size_t index = type_index(numbers[i]);
@@ -330,7 +330,7 @@ static bool add_tensor(gguf_header *h, const plan_source *s, const measured *m, 
     } __attribute__((packed)) array = {.type = GGUF_FLOAT64};
     uint64_t n = 0;
     array.numbers[n++] = m->weights, array.numbers[n++] = m->power, array.numbers[n++] = m->weighted;
-    array.numbers[n++] = m->harm;
+    array.numbers[n++] = m->sensitivity;
     for (size_t i = 0; i < BUDGET_TYPES; i++) {
         if (m->error[i] < 0) continue;
         array.numbers[n++] = budget_types[i], array.numbers[n++] = m->error[i];

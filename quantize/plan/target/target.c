@@ -282,7 +282,7 @@ static double power_of(const target *t, size_t i) {
 }
 
 /* Through what a tensor's errors act on the rest of the model, and how often: where nothing was tried. */
-static double presumed_harm(const target *t, size_t i) {
+static double presumed_sensitivity(const target *t, size_t i) {
     double outlet = power_of(t, t->outlets[i]);
     return mix_sensitivity(t->plan->sources[i].name, outlet > 0 ? outlet : power_of(t, i), &t->uses);
 }
@@ -293,16 +293,17 @@ static double presumed_unit(const target *t) {
     double sum = 0;
     size_t n = 0;
     for (size_t i = 0; i < t->plan->n_tensors; i++) {
-        double presumed = presumed_harm(t, i);
-        if (t->needed[i] && t->found[i].harm > 0 && presumed > 0) /* none at all says nothing of units */
-            sum += log(t->found[i].harm / presumed), n++;
+        double presumed = presumed_sensitivity(t, i);
+        if (t->needed[i] && t->found[i].sensitivity > 0 &&
+            presumed > 0) /* none at all says nothing of units */
+            sum += log(t->found[i].sensitivity / presumed), n++;
     }
     return n ? exp(sum / (double)n) : 1;
 }
 
 /* Trials are short: what they do not show at all need not be nothing in other texts. */
 static double harm_of(const target *t, size_t i, double unit) {
-    double presumed = unit * presumed_harm(t, i), tried = t->found[i].harm;
+    double presumed = unit * presumed_sensitivity(t, i), tried = t->found[i].sensitivity;
     return tried < 0 ? presumed : fmax(tried, presumed / 100);
 }
 

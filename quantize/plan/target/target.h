@@ -14,7 +14,7 @@ enum {
 typedef struct measured {
     double weights;         /* looked at; 0: not measured */
     double power, weighted; /* sum of x^2, plain and under importance (without any: the same) */
-    double harm;            /* KL divergence of the logits, in nats, that a relative squared error of 1 would
+    double sensitivity;     /* KL divergence of the logits, in nats, that a relative squared error of 1 would
                                     bring if it stayed proportional; negative: not known */
     double error[BUDGET_TYPES]; /* sum of (x - x')^2 under importance; negative: not measured, infinite: the
                                     type cannot hold the values */
@@ -35,7 +35,7 @@ typedef struct measurement {
     trials_forecast (*forecast)(const gq_plan *plan, const bool *wanted, size_t layers, bool measures);
     /* Samples the inputs of tensors, by which errors are weighted. */
     bool (*sample)(const gq_plan *plan, model_inputs *inputs, const gq_callbacks *callbacks, gq_error *e);
-    /* Sets `harm` of what was measured. */
+    /* Sets `sensitivity` of what was measured. */
     bool (*trials)(const gq_plan *plan, const bool *wanted, size_t layers, measured *found,
                    const gq_callbacks *callbacks, const trials_forecast *seconds, gq_error *e);
     void (*end)(void); /* all memory is freed */
