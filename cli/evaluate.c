@@ -57,7 +57,7 @@ static bool question_read_line(questions *q, const char *text, size_t n, const c
     json_error_t why;
     if (strspn(text, " \t\r") >= n) return true;
     json_t *row = json_loadb(text, n, 0, &why);
-    if (!row) return gq_fail(e, "%s, line %zu: is no JSON: %s", path, line, why.text);
+    if (!row) return gq_fail(e, "%s, line %zu: is not valid JSON: %s", path, line, why.text);
     json_array_append_new(q->rows, row);
     q->items = need_next(q->items, q->n, sizeof *q->items);
     q->items[q->n] = (gq_question){.text = NULL};
@@ -231,9 +231,10 @@ static void evaluate_recommend(const request *r, const gq_evaluation *v) {
     if (!best) return;
     const char *name = path_reported(m[best].path, r->full_paths);
     if (level >= GQ_VISIBLE_LOSS)
-        print_line(stdout,
-                   "Recommended: a larger type, or a calibrated file. Even %s%s has %s (KL divergence %.2g nats).",
-                   name, n > 2 ? ", the best of these," : "", gq_level_text(level), m[best].divergence.value);
+        print_line(
+            stdout,
+            "Recommended: a larger type, or a calibrated file. Even %s%s has %s (KL divergence %.2g nats).",
+            name, n > 2 ? ", the best of these," : "", gq_level_text(level), m[best].divergence.value);
     else
         print_line(stdout, "Recommended: %s, %s (KL divergence %.2g nats)%s.", name, gq_level_text(level),
                    m[best].divergence.value,

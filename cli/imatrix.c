@@ -244,7 +244,8 @@ int imatrix_main(const request *r) {
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
         if (strcmp(jobs[i].name, r->arguments[0]) != 0) continue;
         if (jobs[i].run != imatrix_compute && option_of_compute(r)) {
-            gq_fail_usage(&e, "imatrix %s: --%s is for imatrix compute", jobs[i].name, option_of_compute(r));
+            gq_fail_usage(&e, "imatrix %s: --%s works only with imatrix compute", jobs[i].name,
+                          option_of_compute(r));
             return say_failure(&e);
         }
         if (r->n_arguments >= jobs[i].min && r->n_arguments <= jobs[i].max) {

@@ -21,11 +21,10 @@ static char *read_standard_input(size_t most, size_t *n, gq_error *e) {
         got = fread(text + *n, 1, room - *n, stdin);
         if (got > 0 && *n + got <= most) continue;
         if (got == 0 && !ferror(stdin)) return text;
-        gq_fail(
-            e,
-            got ? "standard input: a text of more than %zu bytes, which has to be in memory; a file has not"
-                : "standard input cannot be read",
-            most);
+        gq_fail(e,
+                got ? "standard input: more than %zu bytes of text; save it to a file and name that"
+                    : "standard input cannot be read",
+                most);
         break;
     }
     free(text);

@@ -102,7 +102,7 @@ static bool is_one_word(const line_path *a, const line_path *b) {
 static bool fail_over(const line_path *p, gq_error *e) {
     if (p->option && !is_output(p))
         return gq_fail_usage(e, "--%s %s: is a file that this run reads or writes", p->option->name, p->path);
-    return gq_fail_usage(e, "%s is named as the output and by an option, too", p->path);
+    return gq_fail_usage(e, "%s is both the output and the file of an option", p->path);
 }
 
 /* Compares the names of a path that is written with those of all others. That IN and OUT are one is for the

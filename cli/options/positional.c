@@ -113,7 +113,7 @@ static bool fail_wrong_order(const request *r, gq_error *e) {
             (is_type(a[i]) || (i == names - 1 && !is_model_name(a[i]) && access(a[i], F_OK) != 0)))
             return false;
     char *line = line_with_type_at(r, type);
-    gq_fail_usage(e, "the model comes first and the type after the names: %s", line);
+    gq_fail_usage(e, "the arguments are in another order, write: %s", line);
     free(line);
     return true;
 }

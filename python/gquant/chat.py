@@ -329,7 +329,7 @@ def conversations(path: Path) -> Iterator[tuple[int, Any]]:
                 try:
                     yield number, json.loads(line)
                 except ValueError as error:
-                    raise ChatError(f"{os.fspath(path)}, line {number}: is no JSON: {error}") from error
+                    raise ChatError(f"{os.fspath(path)}, line {number}: is not valid JSON: {error}") from error
 
 
 # ---- ids and weights ----

@@ -54,7 +54,7 @@ def test_moments_that_are_refused(x, moments):
                         (np.where(np.arange(512) == 7, np.nan, moments), "nan"), (np.triu(moments), "it must be that of 0 and 1")):
         with pytest.raises(gquant.UsageError, match=says):
             gquant.encode(x, "Q4_K", moments=wrong)
-    for wrong, says in ((dict(importance=np.ones(512)), "give one of them"), (dict(damp=2), "damp 2 is not from 0 to 1")):
+    for wrong, says in ((dict(importance=np.ones(512)), "not both"), (dict(damp=2), "damp 2 is not from 0 to 1")):
         with pytest.raises(gquant.UsageError, match=says):
             gquant.encode(x, "Q4_K", moments=moments, **wrong)
     with pytest.raises(gquant.UsageError, match="by itself"):

@@ -81,7 +81,7 @@ def test_ids_and_weights(tmp_path, capsys):
     assert "--force" in capsys.readouterr().err
     chats.write_text('{"messages": [{"role": "user"')
     assert chat.main([str(model), str(chats), str(out), "-f"]) == 1
-    assert "line 1: is no JSON" in capsys.readouterr().err
+    assert "line 1: is not valid JSON" in capsys.readouterr().err
     assert out.read_text().splitlines() == expected and sorted(p.name for p in tmp_path.iterdir()) == ["chats.ids", "chats.jsonl", "model.gguf"]
 
 

@@ -158,7 +158,7 @@ static bool encode_by_hessian(array *a, const gq_array_options *o, const gq_call
     if (!a->rounding)
         return gq_fail_usage(e,
                              "encoding by a Hessian needs a forward pass's products, and " RUNNERS_MISSING);
-    if (o->importance) return gq_fail_usage(e, "importance is the diagonal of a Hessian: give one of them");
+    if (o->importance) return gq_fail_usage(e, "give importance or a Hessian, not both");
     if (!a->codec->steps)
         return gq_fail_usage(e, "%s rounds each weight by itself: a Hessian has no effect", a->type->name);
     a->rounder = a->rounding->open(&a->encoder, a->cols, o, e);

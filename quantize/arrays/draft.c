@@ -94,7 +94,7 @@ static bool raw_add_value(raw *r, const char *key, uint32_t type, const gq_value
     uint8_t bytes[8];
     if (type == GGUF_STRING) {
         if (v->kind != GQ_TEXT)
-            return gq_fail_usage(e, "key '%.200s': its type is string, and the value is no text", key);
+            return gq_fail_usage(e, "key '%.200s' has the type string, but its value is not a string", key);
         return raw_add(r, &v->length, 8, e) && raw_add(r, v->text, v->length, e);
     }
     uint32_t n = value_bytes(type, v, bytes);
@@ -109,7 +109,7 @@ bool gq_draft_set(gq_draft *d, const char *key, const char *type, bool list, con
     uint32_t of = value_type_named(type);
     if (of > GGUF_FLOAT64 || of == GGUF_ARRAY)
         return gq_fail_usage(e, "key '%.200s': there is no type '%.50s' for a value", key, type);
-    if (!list && n != 1) return gq_fail_usage(e, "key '%.200s': %zu values, and it is no list", key, n);
+    if (!list && n != 1) return gq_fail_usage(e, "key '%.200s' takes one value, and %zu are given", key, n);
     bool ok = true;
     for (size_t i = 0; ok && i < n; i++) ok = raw_add_value(&r, key, of, &values[i], e);
     ok = ok && (list ? gguf_header_set_array(d->header, key, of, n, r.bytes, r.n, e)

@@ -136,7 +136,7 @@ static bool reuse_proves(const reuse_reading *r, size_t output, size_t tensor, g
                gq_fail(why, "the bytes of %s are not those of %s", t->name, plan_input(plan));
     if (t->calibrated || plan_transposes(source))
         return offer->is_digested ||
-               gq_fail(why, "it has no digests, and nothing else shows whether %s is what would be written",
+               gq_fail(why, "it stores no digests, so nothing shows whether %s is what would be written",
                        t->name);
     if (offer->is_digested && offer->source != r->sources[tensor])
         return gq_fail(why, "it was made of other weights: %s of %s differs", source->stored->name,
@@ -223,7 +223,7 @@ static bool earlier_check_padding(const gq_plan *plan, const plan_output *out, c
         for (uint64_t at = p->offset + out->tensors[i].out_bytes; at < p->end;) {
             size_t n = p->end - at < sizeof bytes ? (size_t)(p->end - at) : sizeof bytes;
             if (gq_read_at(m->files[p->shard]->fd, at, bytes, n) != n)
-                return gq_fail(why, "it cannot be read behind %s", out->tensors[i].name);
+                return gq_fail(why, "the padding after %s cannot be read", out->tensors[i].name);
             for (size_t k = 0; k < n; k++)
                 if (bytes[k]) return gq_fail(why, "it is damaged behind %s", out->tensors[i].name);
             at += n;

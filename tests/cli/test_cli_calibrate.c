@@ -169,7 +169,7 @@ TEST(wrong_requests_are_refused) {
     REFUSED(2, "'' is no step", "--calibrate", text, "--calibrate-steps", "-damping,");
     REFUSED(2, "--calibrate-steps works only with --calibrate", "--calibrate-steps", "all");
     REFUSED(2, "977 KiB of memory is not enough", "--calibrate", text, "--memory", "1M");
-    REFUSED(2, "named as the output and by an option", "--calibrate", path("out.gguf"));
+    REFUSED(2, "is both the output and the file of an option", "--calibrate", path("out.gguf"));
     REFUSED(1, "absent", "--calibrate", path("absent"));
     REFUSED(1, "fewer than one window of 16", "--calibrate", path("short"));
     REFUSED(1, "'three' where a token's id is expected", "--calibrate-ids", path("wrong"));

@@ -139,7 +139,7 @@ TEST(questions_have_a_form) {
         {"{\"question\": \"a\", \"choices\": [\"b\", 1], \"answer\": 0}", "line 1: expected"},
         {"{\"question\": \"a\", \"choices\": [\"b\", \"c\"], \"answer\": 2}",
          "\"answer\" is none of the choices"},
-        {"\n{\"question\": ", "line 2: is no JSON"},
+        {"\n{\"question\": ", "line 2: is not valid JSON"},
         {"\n\n", "has no questions"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         write_whole(path("wrong.jsonl"), wrong[i][0], strlen(wrong[i][0]));

@@ -162,7 +162,7 @@ TEST(progress_is_told) {
 TEST(wrong_requests_are_refused) {
     GQUANT_SAYS(2, "a text is missing", COMPUTE, path("d.gguf"));
     GQUANT_SAYS(2, "takes the place of texts", COMPUTE, path("text"), path("d.gguf"), "--ids", path("ids"));
-    GQUANT_SAYS(2, "--context is for imatrix compute", "imatrix", "merge", "--context", "5", path("x"),
+    GQUANT_SAYS(2, "--context works only with imatrix compute", "imatrix", "merge", "--context", "5", path("x"),
                 path("y"));
     GQUANT_SAYS(1, "empty: is empty", COMPUTE, path("empty"), path("d.gguf"));
     GQUANT_SAYS(1, "fewer than one window of 16", COMPUTE, path("short"), path("d.gguf"));

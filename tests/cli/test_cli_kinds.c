@@ -115,10 +115,10 @@ TEST(test_overrides) {
     static const struct {
         const char *item, *mention; /* NULL: accepted */
     } rows[] = {
-        {"tokenizer.ggml.add_bos_token=int:1", "programs read the key as a bool, not u32"},
-        {"tokenizer.ggml.mask_token_id=str:x", "programs read the key as a number, not string"},
-        {"tokenizer.chat_template=int:1", "programs read the key as a string, not u32"},
-        {"general.sampling.temp=str:x", "programs read the key as a number, not string"},
+        {"tokenizer.ggml.add_bos_token=int:1", "llama.cpp reads the key as a bool, not u32"},
+        {"tokenizer.ggml.mask_token_id=str:x", "llama.cpp reads the key as a number, not string"},
+        {"tokenizer.chat_template=int:1", "llama.cpp reads the key as a string, not u32"},
+        {"general.sampling.temp=str:x", "llama.cpp reads the key as a number, not string"},
         {"general.type=str:mmproj", "the file is a model, or a part of one"},
         {"odd.text=int:1", "the key has type string in the model, not u32"},
         {"odd.text=bool:true", "type string in the model, not bool"},

@@ -229,7 +229,7 @@ TEST(test_bad_usage) {
         {{"-", "Q8_0"}, "standard input"},
         {{"in", "-", "Q8_0"}, "standard output"},
         {{"in", "--", "-=Q8_0"}, "standard output"},
-        {{"--imatrix", "/dev/null", "in", "/dev/null", "Q8_0"}, "by an option, too"},
+        {{"--imatrix", "/dev/null", "in", "/dev/null", "Q8_0"}, "the file of an option"},
         {{"in", "out", "1", "x", "--target-bpw", "4"}, "too many"},
         {{"in", "x", "--target-bpw", "4", "--target-bpw", "5"}, "unknown file type 'x'"},
         {{"--target-bpw", "4"}, "missing"},

@@ -53,7 +53,7 @@ enum { ALL_COMMANDS = sizeof all_commands / sizeof *all_commands };
 
 /* The line must be refused because of the file that it names. */
 static void assert_refused(const line *l) {
-    static const char *const reasons[] = {"reads or writes", "by an option, too", "one of the inputs",
+    static const char *const reasons[] = {"reads or writes", "the file of an option", "one of the inputs",
                                           "cannot be combined"};
     request r;
     gq_error e = {.text = ""};

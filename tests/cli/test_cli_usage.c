@@ -80,7 +80,7 @@ TEST(test_report_is_an_input) {
     write_whole(recipe, "ffn_down=Q6_K", 13);
     GQUANT_SAYS(2, "reads or writes", "-n", "--tensor-type-file", recipe, "-r", recipe, source, "Q4_K_M");
     GQUANT_SAYS(2, "reads or writes", "-n", "--tensor-type-file", recipe, "-r", again, source, "Q4_K_M");
-    GQUANT_SAYS(2, "by an option, too", "--force", "--tensor-type-file", recipe, source, recipe, "Q4_K_M");
+    GQUANT_SAYS(2, "the file of an option", "--force", "--tensor-type-file", recipe, source, recipe, "Q4_K_M");
     const char *data = in_folder(folder, "data.csv");
     assert_int_equal(link(matrix, data), 0);
     GQUANT_SAYS(2, "reads or writes", "-n", "--imatrix", matrix, "-r", data, source, "Q4_K_M");

@@ -253,7 +253,7 @@ static bool stop(void *user) {
 
 TEST(what_does_not_go_together) {
     gq_array_options o = {.size = sizeof o, .moments = h, .importance = diagonal};
-    refused(GGUF_Q4_0, &o, GQ_USAGE, "give one of them");
+    refused(GGUF_Q4_0, &o, GQ_USAGE, "not both");
     o.importance = NULL;
     refused(GGUF_F16, &o, GQ_USAGE, "F16 rounds each weight by itself");
     refused(GGUF_Q8_K, &o, GQ_USAGE, "no encoder for Q8_K");

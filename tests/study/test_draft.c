@@ -66,7 +66,7 @@ TEST(metadata) {
         snprintf(key, sizeof key, "list.%zu", i);
         assert_true(gq_draft_set(d, key, values[i].type, true, three, 3, &e) == values[i].fits);
     }
-    refused(gq_draft_set(d, "two", "u8", false, &values[0].value, 2, &e), &e, "2 values");
+    refused(gq_draft_set(d, "two", "u8", false, &values[0].value, 2, &e), &e, "2 are given");
     assert_true(gq_draft_set(d, "empty", "string", true, NULL, 0, &e));
     assert_true(gq_draft_set(d, "gone", "u8", false, &values[0].value, 1, &e));
     gq_draft_remove(d, "gone");

@@ -186,7 +186,7 @@ static bool check_new(const model_kv *o, const char *item, gq_error *e) {
             strcmp(o->key + n - end, new_keys[i].end) != 0)
             continue;
         return kind_of(&now) == new_keys[i].of ||
-               gq_fail_usage(e, "override '%s': programs read the key as a %s, not %s", item,
+               gq_fail_usage(e, "override '%s': llama.cpp reads the key as a %s, not %s", item,
                              names[new_keys[i].of], gguf_value_name(o->type));
     }
     return true;
