@@ -1,5 +1,5 @@
 /* A survey: which file types fit a machine, and with a text what KL divergence they are expected to have. The whole job is
- * planned once per file type, so sizes, fallbacks and missing importance data are those of a real run, but
+ * planned once per file type, so sizes, fallbacks and missing imatrix data are those of a real run, but
  * the weights are not read through. What a model takes to run is the bytes of its tensors, the keys and
  * values of the context in F16, and buffers. A type fits if that is within the memory given, and the largest
  * advised type that fits is the best. Where none fits, survey_smallest estimates whether a target could still

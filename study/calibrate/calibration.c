@@ -81,7 +81,7 @@ static bool calibration_mix_random(plan_calibration *c, text_windows *w, const m
     text_windows drawn = {.n = 0}, mixed = *w;
     memory_ledger l = {.failed = false};
     if (!groups) return true;
-    mixed.n = n, mixed.ids = memory_take(&l, mul_sat(n, window), sizeof *w->ids);
+    mixed.n = n, mixed.marks = NULL, mixed.ids = memory_take(&l, mul_sat(n, window), sizeof *w->ids);
     if (w->marks) mixed.marks = memory_take(&l, mul_sat(n, window), sizeof *w->marks);
     bool ok = memory_had(&l, e) && windows_draw(&drawn, &like, model, vocabulary, e);
     for (size_t i = 0, text = 0; ok && i < n; i++) {
@@ -96,11 +96,11 @@ static bool calibration_mix_random(plan_calibration *c, text_windows *w, const m
         text += !is_drawn;
     }
     free(drawn.ids), free(drawn.replaced);
-    if (!ok) return free(mixed.ids), w->marks ? free(mixed.marks) : (void)0, false;
-    free(w->marks);
-    c->text_ids = w->ids, c->drawn = groups;
-    *w = mixed;
-    return true;
+    if (ok)
+        c->text_ids = w->ids, c->drawn = groups, free(w->marks), *w = mixed;
+    else
+        free(mixed.ids), free(mixed.marks);
+    return ok;
 }
 
 static bool calibration_read_text(gq_plan *plan, plan_calibration *c, const gq_options *options,

@@ -4,7 +4,7 @@
  *
  *     probes    tokens, and passes likewise; where decoding weights for a batch counts, what a token takes in
  *               batches as large as the run's and in the sample's (study/sweep/forecast.h)
- *     Hessians   tokens, matrices; columns considered together, which a sample has fewer of where they are many
+ *     Hessians  tokens, matrices; columns considered together, which a sample has fewer of where they are many
  *     roots     matrices; those columns, squared
  *     rounding  weights; those columns, in part
  *     checks    weights; held-back tokens

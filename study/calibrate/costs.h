@@ -9,9 +9,9 @@
 /* Seconds of a tensor for an output, of all its matrices. What a site is gathered for is counted with the
  * first of its tensors. */
 typedef struct calibrate_cost {
-    double gather,
-        cholesky; /* running both streams up to the site and adding to Hessians; computing its Cholesky factor */
-    double round; /* rounding in all ways, and comparing them on held-back tokens */
+    double gather;   /* running both streams up to the site and adding to Hessians */
+    double cholesky; /* computing their Cholesky factors */
+    double round;    /* rounding in all ways, and comparing them on held-back tokens */
 } calibrate_cost;
 
 typedef struct calibrate_costs {
