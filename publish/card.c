@@ -70,9 +70,17 @@ static bool card_omits_tag(const fact_list *l, const char *tag) {
 
 static const char CARD_EMBEDS[] = "feature-extraction";
 
-/* The task that a hub lists the model under: the one that its tags name, or what its metadata say; nothing
- * where neither tells. */
-static void card_add_task(fact_list *l, const gq_model *m, const fact_list *tags) {
+static bool card_has_sense(const gq_publication *p, const char *kind) {
+    size_t n;
+    const gq_beside *b = gq_plan_beside(p->plan, &n);
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(b[i].kind, kind)) return true;
+    return false;
+}
+
+/* The task that a hub lists the model under: the one that its tags name, or what its metadata and its projector
+ * say; nothing where none tells. */
+static void card_add_task(fact_list *l, const gq_publication *p, const fact_list *tags) {
     static const char *const tasks[] = {"text-generation",      "feature-extraction",  "sentence-similarity",
                                         "text-ranking",         "text-classification", "fill-mask",
                                         "image-text-to-text",   "audio-text-to-text",  "any-to-any",
@@ -80,6 +88,7 @@ static void card_add_task(fact_list *l, const gq_model *m, const fact_list *tags
                                         "image-to-image",       "text-to-video",       "image-to-video",
                                         "text-to-speech"};
     size_t n;
+    const gq_model *m = p->model;
     const gq_metadata *all = gq_model_metadata(m, &n);
     for (size_t k = 0; k < tags->n; k++)
         for (size_t t = 0; t < sizeof tasks / sizeof *tasks; t++)
@@ -93,7 +102,10 @@ static void card_add_task(fact_list *l, const gq_model *m, const fact_list *tags
             return;
         }
     if (gq_model_find_key(m, "tokenizer.ggml.model") < n && gq_model_find(m, "token_embd.weight") != SIZE_MAX)
-        fact_add(l, "pipeline_tag", "text-generation");
+        fact_add(l, "pipeline_tag",
+                 !p->companions[GQ_PROJECTOR]  ? "text-generation"
+                 : card_has_sense(p, "vision") ? "image-text-to-text"
+                                               : "audio-text-to-text");
 }
 
 /* Adds the datasets that the model was made of, as OWNER/NAME. */
@@ -133,7 +145,7 @@ static void card_add_model(fact_list *l, const gq_publication *p) {
     fact_set(l, "has_language", *fact_text(l, "language"));
     card_add_datasets(l, p->model);
     card_add_key(&tags, "tag", p->model, "general.tags");
-    card_add_task(l, p->model, &tags);
+    card_add_task(l, p, &tags);
     for (size_t i = 0; i < tags.n; i++)
         if (!card_omits_tag(l, tags.items[i].text)) fact_add(l, "tag", "%s", tags.items[i].text);
     fact_free(&tags);
@@ -179,6 +191,27 @@ static void card_add_prompt(fact_list *l, const gq_model *m) {
     free(bos), free(eos), free(text);
 }
 
+/* Adds the sampling settings that the metadata have, as options of llama.cpp's programs. */
+static void card_add_sampling(fact_list *l, const gq_model *m) {
+    static const char *const options[][2] = {{"temp", "temp"},
+                                             {"top_k", "top-k"},
+                                             {"top_p", "top-p"},
+                                             {"min_p", "min-p"},
+                                             {"penalty_repeat", "repeat-penalty"}};
+    char line[160] = "", key[40];
+    for (size_t i = 0, n; i < sizeof options / sizeof *options; i++) {
+        gq_value v;
+        snprintf(key, sizeof key, "general.sampling.%s", options[i][0]);
+        size_t at = gq_model_find_key(m, key), used = strlen(line);
+        const gq_metadata *all = gq_model_metadata(m, &n);
+        if (at >= n || all[at].list || !gq_metadata_values(&all[at], &v, 1)) continue;
+        if (v.kind != GQ_FLOAT && v.kind != GQ_SIGNED) continue;
+        snprintf(line + used, sizeof line - used, "%s--%s %g", used ? " " : "", options[i][1],
+                 v.kind == GQ_FLOAT ? v.as_float : (double)v.as_signed);
+    }
+    fact_add(l, "sampling", "%s", line);
+}
+
 /* ---- files ---- */
 
 /* What the names of the table's files have in them, and the fact that explains it. */
@@ -194,6 +227,11 @@ static void card_add_kinds(fact_list *l, const gq_publication *p) {
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
             if (card_matches(kinds[k].label, p->files[i].label) && !*fact_text(l, kinds[k].fact))
                 fact_set(l, kinds[k].fact, true);
+    uint64_t fallbacks = 0;
+    for (size_t i = 0; i < gq_plan_outputs(p->plan); i++)
+        if (gq_plan_summary(p->plan, i)->n_fallbacks > fallbacks)
+            fallbacks = gq_plan_summary(p->plan, i)->n_fallbacks;
+    if (fallbacks) fact_add(l, "fallbacks", "%" PRIu64, fallbacks);
 }
 
 /* Adds the file that the commands name, and how programs fetch it. */
@@ -247,10 +285,7 @@ static void card_add_companions(fact_list *l, const gq_publication *p) {
         [GQ_PROJECTOR] = {"mmproj", "mmproj_size", "mmproj_type"},
         [GQ_MTP_FILE] = {"mtp", "mtp_size", "mtp_type"},
         [GQ_DRAFT_FILE] = {"draft", "draft_size", "draft_type"}};
-    size_t n;
-    const gq_beside *b = gq_plan_beside(p->plan, &n);
-    bool sees = false, hears = false;
-    for (size_t i = 0; i < n; i++) sees |= !strcmp(b[i].kind, "vision"), hears |= !strcmp(b[i].kind, "audio");
+    bool sees = card_has_sense(p, "vision"), hears = card_has_sense(p, "audio");
     fact_add(l, "senses", sees && hears ? "Images and audio" : hears ? "Audio" : "Images");
     fact_add(l, "sense", sees ? "image" : "audio");
     for (gq_companion i = 0; i < GQ_COMPANIONS; i++) {
@@ -359,9 +394,12 @@ static bool card_collect(fact_list *l, const gq_publication *p, const gq_page *p
     const char *base = p->base_model.id, *title = p->request.title;
     if (base) fact_add(l, "base_model", "%s", base);
     fact_add(l, "title", "%s", title ? title : base ? strchr(base, '/') + 1 : p->stem);
+    for (size_t i = 0; i < p->options.adapters.n; i++)
+        fact_add(l, "adapter", "%s", page_file_name(p->options.adapters.items[i].path));
     if (p->request.quantized_by) fact_add(l, "quantized_by", "%s", p->request.quantized_by);
     card_add_model(l, p);
     card_add_prompt(l, p->model);
+    card_add_sampling(l, p->model);
     card_add_kinds(l, p);
     card_add_recommended(l, p, page);
     card_add_companions(l, p);
@@ -413,7 +451,11 @@ static bool card_write_files(gq_publication *p, const gq_page *page, gq_error *e
          *text = front ? template_fill(card_page, &facts, e) : NULL,
          *chart = text && p->evaluation ? gq_page_chart(page, e) : NULL;
     ok = text && (chart || !p->evaluation) && (!chart || folder_write_chart(p, chart, e)) &&
-         folder_write_page(p, front, text, e) && card_warn_chart(p, e) && publication_write_sums(p, e);
+         folder_write_page(p, front, text, e) && card_warn_chart(p, e) &&
+         (*fact_text(&facts, "license") ||
+          warnings_add(&p->warnings, e,
+                       "README.md names no license, as the model does not; name it by --license")) &&
+         publication_write_sums(p, e);
     fact_free(&facts);
     free(front), free(text), free(chart);
     return ok;

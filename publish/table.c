@@ -224,6 +224,8 @@ static void table_add_scale(fact_list *l) {
     fact_add(l, "scale", "%s%s beyond", scale, gq_level_word(GQ_SEVERE_LOSS));
 }
 
+enum { FEW_SCORED = 1000 }; /* below it the standard error of a mean KLD is some 5 % or more */
+
 static void table_add_facts(fact_list *l, const gq_page *p, unsigned has) {
     fact_set(l, "kld", has & HAS_KLD), fact_set(l, "cosine", has & HAS_COSINE);
     fact_set(l, "drafts", has & HAS_DRAFTS);
@@ -236,6 +238,9 @@ static void table_add_facts(fact_list *l, const gq_page *p, unsigned has) {
     fact_add(l, "tokens", "%" PRIu64, p->evaluation->tokens);
     fact_add(l, "scored", "%" PRIu64, p->evaluation->scored);
     fact_add(l, "windows", "%" PRIu64, p->evaluation->windows);
+    fact_set(l, "few", p->evaluation->scored < FEW_SCORED);
+    for (size_t i = 0; i < p->n && !*fact_text(l, "interval"); i++)
+        fact_set(l, "interval", p->rows[i].flips && !isnan(p->rows[i].flips->low));
     fact_add(l, "context", "%" PRIu32, p->evaluation->context);
     fact_set(l, "masked", p->evaluation->masked);
     if (p->evaluation->texts) fact_add(l, "conversations", "%" PRIu64, p->evaluation->texts);

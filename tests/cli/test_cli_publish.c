@@ -102,7 +102,7 @@ TEST(losses_are_in_the_page) {
            "--name", "{type}-of-{model}.gguf", "--evaluate", path("text.txt"), "--context", "64", "--tokens",
            "512");
     char *page = text_of("hf/README.md"), *chart = text_of("hf/divergence.svg");
-    says(page, "on the same 512 tokens, of which "); /* of about 2,000 */
+    says(page, "on the same 512 tokens, of which "), says(page, "rough figures"); /* of about 2,000 */
     says(page, "(Q8_0-of-Tiny.gguf)"), says(page, "(Q5_0-size-of-Tiny.gguf)");
     says(page, "changed top-1 tokens"), says(page, "Evaluated on `text.txt` (SHA-256 `");
     says(chart, ">Q8_0</text>"), says(chart, "prefers-color-scheme:dark");
@@ -161,9 +161,9 @@ TEST(quality_follows_what_was_measured) {
         assert_non_null(table);
         for (size_t k = 0; k < 3; k++) {
             bool is = k == cases[i].recommended;
-            snprintf(line, sizeof line, "](%s) | %s%s%s | %zu.00\u00a0MB | %.2f |\n", names[k], cases[i].words[k],
-                     is && *cases[i].words[k] ? ", " : "", is ? "**recommended**" : "", 3 - k,
-                     cases[i].bits[k]);
+            snprintf(line, sizeof line, "](%s) | %s%s%s | %zu.00\u00a0MB | %.2f |\n", names[k],
+                     cases[i].words[k], is && *cases[i].words[k] ? ", " : "", is ? "**recommended**" : "",
+                     3 - k, cases[i].bits[k]);
             says(table, line);
         }
         free(table);
@@ -268,12 +268,15 @@ TEST(cards_have_what_the_folder_says) {
         "- \"poetry\"\n",
         "# Small-1B GGUF\n",
         "of [Owner/Small-1B](https://huggingface.co/Owner/Small-1B)",
+        "## Sampling settings\n\n    --temp 0.6 --top-k 20 --repeat-penalty 1.05\n",
         "llama-cli -hf me/Small-GGUF:Q8_0"};
     tiny_folder_write(path("Small-1B"), 1, 0, 1);
     tiny_folder_text(
         path("Small-1B"), "README.md",
         "---\nlicense: mit\nlanguage:\n- en\n- fr\ndatasets: [some/data]\ntags: [poetry, safetensors]\n"
         "base_model: Owner/Small-Base\n---\n");
+    tiny_folder_text(path("Small-1B"), "generation_config.json",
+                     "{\"temperature\": 0.6, \"top_k\": 20, \"repetition_penalty\": 1.05}");
     char *config = text_of("Small-1B/config.json"), *with;
     assert_true(asprintf(&with, "{\"_name_or_path\": \"Owner/Small-1B\", %s", strchr(config, '{') + 1) > 0);
     tiny_folder_text(path("Small-1B"), "config.json", with);
@@ -289,11 +292,18 @@ TEST(cards_have_what_the_folder_says) {
     /* A name that is another is what the model was made from. */
     tiny_folder_write(path("Other"), 1, 0, 1);
     tiny_folder_text(path("Other"), "config.json", with);
-    out = PRINTED("publish", path("Other"), "--out-dir", path("unnamed"), "Q8_0", "--title", "A *title*");
+    out = PRINTED("publish", path("Other"), "--out-dir", path("unnamed"), "Q8_0", "--title", "A *title*",
+                  "--license", "mit");
     says(out, "base model: README.md names none"), says(out, "hf upload OWNER/NAME");
     page = text_of("unnamed/README.md");
     says(page, "# A \\*title\\* GGUF\n"), assert_null(strstr(page, "base_model"));
+    says(page, "license: \"mit\"\n"), assert_null(strstr(page, "Sampling"));
     free(out), free(page), free(with);
+    GQUANT_SAYS(0, "README.md names no license", "publish", path("Other"), "--out-dir", path("unlicensed"),
+                "Q8_0");
+    page = text_of("unlicensed/README.md");
+    says(page, "| parameters | layers | context length | architecture |\n|---|---|---|---|\n");
+    free(page);
     GQUANT_SAYS(2, "the repository 'me': expected OWNER/NAME", "publish", path("in.gguf"), "--out-dir",
                 path("unnamed"), "Q8_0", "--repo", "me");
 }
