@@ -3,17 +3,19 @@
  * source tensor, but for those that the row says some projectors lack. */
 #include "hf/projector.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/memory.h"
+#include "base/name_index.h"
 #include "gguf/facts.h"
 #include "hf/sources/sources.h"
 #include "hf/tensors/tensors.h"
 
-enum { BLOCKS_MOST = 4096, TENSORS_MOST = 8192 };
+enum { BLOCKS_MOST = 4096 };
 
 #define check_fail(b, t, e, format, ...) \
     gq_fail(e, "%s: tensor '%s' (%s): " format, (b)->list->folder->path, (t)->tensor.name, \
@@ -37,6 +39,42 @@ static uint32_t pair_number(const hf_metadata *p, const char *key) {
     uint32_t n = 0;
     if (kv && kv->type == GGUF_U32) memcpy(&n, kv->value, sizeof n);
     return n;
+}
+
+/* ---- kinds of names ---- */
+
+/* What names have in common: a text for each kind that a tensor is of, with the first tensor of it. */
+typedef struct name_kind {
+    char *text; /* first member: of the index; owned */
+    const hf_tensor *first;
+    size_t n; /* tensors */
+} name_kind;
+typedef struct name_kinds {
+    name_index by_text;
+    name_kind *kinds;
+    size_t n, capacity;
+} name_kinds;
+
+enum { KIND_BYTES = 4 * GGUF_MAX_NAME };
+
+static void kinds_free(name_kinds *k) {
+    for (size_t i = 0; i < k->n; i++) free(k->kinds[i].text);
+    free(k->kinds);
+    name_index_free(&k->by_text);
+}
+
+static name_kind *kinds_find(const name_kinds *k, const char *text) {
+    uint64_t i;
+    return name_index_find(&k->by_text, k->kinds, sizeof *k->kinds, text, &i) ? &k->kinds[i] : NULL;
+}
+
+static bool kinds_add(name_kinds *k, const char *text, const hf_tensor *t, gq_error *e) {
+    name_kind *of = kinds_find(k, text);
+    if (of) return of->n++, true;
+    if (!memory_grow(&k->kinds, &k->capacity, k->n + 1, sizeof *k->kinds, e)) return false;
+    k->kinds[k->n] = (name_kind){strdup(text), t, 1};
+    if (!k->kinds[k->n].text) return gq_fail_memory(e, strlen(text) + 1);
+    return name_index_add(&k->by_text, k->kinds, sizeof *k->kinds, k->n++, e);
 }
 
 /* ---- layers ---- */
@@ -116,20 +154,24 @@ static bool blocks_check(const hf_build *b, const arch_projector *row, const cha
 
 /* Blocks of parts that no number of the file counts are alike, too. */
 static bool other_blocks_check(const hf_build *b, const arch_projector *row, gq_error *e) {
-    char done[GGUF_MAX_NAME] = "", prefix[GGUF_MAX_NAME];
-    for (size_t i = 0; i < b->n; i++) {
+    name_kinds done = {.n = 0};
+    bool ok = true;
+    for (size_t i = 0; ok && i < b->n; i++) {
+        const hf_tensor *t = &b->tensors[i];
         const char *rest;
+        char prefix[GGUF_MAX_NAME];
         unsigned long long number, last = 0;
-        if (!block_prefix(b->tensors[i].tensor.name, prefix) || !strcmp(prefix, done) ||
-            !strcmp(prefix, "v.blk.") || !strcmp(prefix, "a.blk."))
+        if (!block_prefix(t->tensor.name, prefix) || kinds_find(&done, prefix) || !strcmp(prefix, "v.blk.") ||
+            !strcmp(prefix, "a.blk."))
             continue;
         for (size_t k = 0; k < b->n; k++)
             if (block_in(b->tensors[k].tensor.name, prefix, &number, &rest)) last = max(last, number);
-        if (last >= BLOCKS_MOST) return check_fail(b, &b->tensors[i], e, "a layer of number %llu", last);
-        if (last > 0 && !blocks_check(b, row, prefix, (uint32_t)last + 1, e)) return false;
-        memcpy(done, prefix, sizeof done);
+        ok = (last < BLOCKS_MOST || check_fail(b, t, e, "a layer of number %llu", last)) &&
+             (last == 0 || blocks_check(b, row, prefix, (uint32_t)last + 1, e)) &&
+             kinds_add(&done, prefix, t, e);
     }
-    return true;
+    kinds_free(&done);
+    return ok;
 }
 
 /* ---- widths ---- */
@@ -322,33 +364,39 @@ static bool biases_check(const hf_build *b, gq_error *e) {
 
 /* ---- what goes together, in towers whose layers are not counted, too ---- */
 
-/* Whether two names are the same but for one number, which stands between dots: of a layer, or of a step in a row of
- * steps. */
-static bool names_differ_by_number(const char *a, const char *b) {
-    size_t n = 0;
-    while (a[n] && a[n] == b[n]) n++;
-    while (n > 0 && isdigit((unsigned char)a[n - 1])) n--;
-    size_t x = n + strspn(a + n, "0123456789"), y = n + strspn(b + n, "0123456789");
-    return n > 0 && a[n - 1] == '.' && x > n && y > n && a[x] == '.' && strcmp(a + x, b + y) == 0;
+/* Writes a name with a sign in place of its number `which` between dots: that of a layer, or of a step in a row of
+ * steps. False: it has fewer. */
+static bool name_without_number(const char *name, unsigned which, char *text, size_t size) {
+    for (const char *at = name; (at = strchr(at, '.')); at++) {
+        size_t digits = strspn(at + 1, "0123456789");
+        if (digits == 0 || at[1 + digits] != '.' || which-- > 0) continue;
+        snprintf(text, size, "%.*s.#%s", (int)(at - name), name, at + 1 + digits);
+        return true;
+    }
+    return false;
 }
 
-/* Whether two tensors, made of source tensors whose names differ by one number as well, are of one kind. */
-static bool weights_are_alike(const hf_tensor *a, const hf_tensor *b) {
-    return a->tensor.n_dims == b->tensor.n_dims && a->stored_name && b->stored_name &&
-           names_differ_by_number(a->tensor.name, b->tensor.name) &&
-           names_differ_by_number(a->stored_name, b->stored_name);
+/* Writes what weights of one kind have in common: all but one number in their names, and in the names of their source
+ * tensors. False: there is no such combination of numbers. */
+static bool weight_kind(const hf_tensor *t, unsigned number, unsigned of_source, char text[KIND_BYTES]) {
+    int n = snprintf(text, KIND_BYTES, "%u ", t->tensor.n_dims);
+    if (!t->stored_name || !name_without_number(t->tensor.name, number, text + n, KIND_BYTES - (size_t)n))
+        return false;
+    n += snprintf(text + strlen(text), KIND_BYTES - strlen(text), " ");
+    return name_without_number(t->stored_name, of_source, text + strlen(text), KIND_BYTES - strlen(text));
 }
 
 /* A matrix has a bias where its like of another number has one. */
-static bool weight_check_bias(const hf_build *b, const hf_tensor *w, gq_error *e) {
-    char name[GGUF_MAX_NAME + 8], other[GGUF_MAX_NAME + 8];
+static bool weight_check_bias(const hf_build *b, const name_kinds *kinds, const hf_tensor *w, gq_error *e) {
+    char name[GGUF_MAX_NAME + 8], other[GGUF_MAX_NAME + 8], text[KIND_BYTES];
     if (weight_bias(b, w, name)) return true;
-    for (size_t i = 0; i < b->n; i++) {
-        const hf_tensor *like = &b->tensors[i];
-        if (weights_are_alike(like, w) && weight_bias(b, like, other))
-            return check_fail(b, w, e, "there is no %s, but there is %s: download the whole model", name,
-                              other);
-    }
+    for (unsigned i = 0; weight_kind(w, i, 0, text); i++)
+        for (unsigned k = 0; weight_kind(w, i, k, text); k++) {
+            const name_kind *of = kinds_find(kinds, text);
+            if (of && weight_bias(b, of->first, other))
+                return check_fail(b, w, e, "there is no %s, but there is %s: download the whole model", name,
+                                  other);
+        }
     return true;
 }
 
@@ -404,18 +452,21 @@ static const struct {
     {"attn.value.down_conv", "attn.value.norm", .same = TWIN_SIZE, .of_one = 3, .of_other = 0},
     {"attn.value.down_conv", "attn.value.proj", .same = TWIN_SIZE, .of_one = 3, .of_other = 2}};
 
-/* Whether the tensor of that name is there in another layer, or its experts'. */
-static bool others_have(const hf_build *b, const char *name) {
-    char experts[GGUF_MAX_NAME + 16];
+/* Whether the tensor of that name, which this layer lacks, is there in another layer, or its experts'. */
+static bool others_have(const hf_build *b, const name_kinds *kinds, const char *name) {
+    char experts[GGUF_MAX_NAME + 16], text[GGUF_MAX_NAME + 16];
     snprintf(experts, sizeof experts, "%.*s_exps.weight", (int)(strlen(name) - strlen(".weight")), name);
-    for (size_t i = 0; i < b->n; i++)
-        if (names_differ_by_number(b->tensors[i].tensor.name, name) ||
-            names_differ_by_number(b->tensors[i].tensor.name, experts))
-            return true;
+    size_t own = hf_build_find(b, experts) != NULL;
+    for (unsigned i = 0; name_without_number(name, i, text, sizeof text); i++)
+        if (kinds_find(kinds, text)) return true;
+    for (unsigned i = 0; name_without_number(experts, i, text, sizeof text); i++) {
+        const name_kind *of = kinds_find(kinds, text);
+        if (of && of->n > own) return true;
+    }
     return false;
 }
 
-static bool layer_check_twin(const hf_build *b, const hf_tensor *w, gq_error *e) {
+static bool layer_check_twin(const hf_build *b, const name_kinds *kinds, const hf_tensor *w, gq_error *e) {
     for (size_t i = 0; i < sizeof twins / sizeof *twins; i++) {
         char name[GGUF_MAX_NAME + 8], end[32];
         int n = snprintf(end, sizeof end, ".%s.weight", twins[i].one);
@@ -427,8 +478,8 @@ static bool layer_check_twin(const hf_build *b, const hf_tensor *w, gq_error *e)
             name[strlen(name) - strlen(".weight")] = 0;
             twin = hf_build_find(b, name);
         }
-        if (!twin &&
-            (twins[i].need == TWIN_ALWAYS || (twins[i].need == TWIN_WHERE_OTHERS && others_have(b, name))))
+        if (!twin && (twins[i].need == TWIN_ALWAYS ||
+                      (twins[i].need == TWIN_WHERE_OTHERS && others_have(b, kinds, name))))
             return check_fail_missing(b, w, name, e);
         if (!twin || twins[i].same == TWIN_ANY) continue;
         if (twins[i].same == TWIN_SHAPE ? !shapes_agree(w, twin)
@@ -512,29 +563,43 @@ static bool is_layer_norm(const char *name) {
 }
 
 /* All norms of a layer have a bias, or none has. */
-static bool norms_check_alike(const hf_build *b, const hf_tensor *norm, gq_error *e) {
+static bool norms_check_alike(const hf_build *b, const name_kinds *kinds, const hf_tensor *norm,
+                              gq_error *e) {
     char name[GGUF_MAX_NAME + 8], other[GGUF_MAX_NAME + 8], prefix[GGUF_MAX_NAME];
     if (!is_layer_norm(norm->tensor.name) || weight_bias(b, norm, name)) return true;
     block_prefix(norm->tensor.name, prefix);
-    for (size_t i = 0; i < b->n; i++) {
-        const hf_tensor *t = &b->tensors[i];
-        if (name_behind(t->tensor.name, prefix) && is_layer_norm(t->tensor.name) && weight_bias(b, t, other))
-            return check_fail(b, norm, e, "there is no %s, but there is %s: download the whole model", name,
-                              other);
-    }
-    return true;
+    const name_kind *of = kinds_find(kinds, prefix);
+    return !of || !weight_bias(b, of->first, other) ||
+           check_fail(b, norm, e, "there is no %s, but there is %s: download the whole model", name, other);
+}
+
+/* Adds what a tensor has in common with others: the name but for a number; a weight with a bias as what weights of its
+ * kind have, and as a norm of its layers. */
+static bool kinds_add_tensor(const hf_build *b, name_kinds *kinds, const hf_tensor *t, gq_error *e) {
+    char text[KIND_BYTES], bias[GGUF_MAX_NAME + 8];
+    bool ok = true;
+    for (unsigned i = 0; ok && name_without_number(t->tensor.name, i, text, sizeof text); i++)
+        ok = kinds_add(kinds, text, t, e);
+    if (!ok || !name_ends(t->tensor.name, ".weight") || !weight_bias(b, t, bias)) return ok;
+    for (unsigned i = 0; ok && weight_kind(t, i, 0, text); i++)
+        for (unsigned k = 0; ok && weight_kind(t, i, k, text); k++) ok = kinds_add(kinds, text, t, e);
+    return ok && (!is_layer_norm(t->tensor.name) || !block_prefix(t->tensor.name, text) ||
+                  kinds_add(kinds, text, t, e));
 }
 
 static bool weights_check(const hf_build *b, gq_error *e) {
-    for (size_t i = 0; i < b->n; i++) {
+    name_kinds kinds = {.n = 0};
+    bool ok = true;
+    for (size_t i = 0; ok && i < b->n; i++) ok = kinds_add_tensor(b, &kinds, &b->tensors[i], e);
+    for (size_t i = 0; ok && i < b->n; i++) {
         const hf_tensor *t = &b->tensors[i];
-        if (!bounds_check(b, t, e)) return false;
-        if (name_ends(t->tensor.name, ".weight") &&
-            !(weight_check_bias(b, t, e) && layer_check_twin(b, t, e) && norms_check_alike(b, t, e) &&
-              weight_check_pair(b, t, e)))
-            return false;
+        ok = bounds_check(b, t, e) &&
+             (!name_ends(t->tensor.name, ".weight") ||
+              (weight_check_bias(b, &kinds, t, e) && layer_check_twin(b, &kinds, t, e) &&
+               norms_check_alike(b, &kinds, t, e) && weight_check_pair(b, t, e)));
     }
-    return true;
+    kinds_free(&kinds);
+    return ok;
 }
 
 /* Layers that see a window (mode -1: they see all) have sinks where another has. */
@@ -630,9 +695,6 @@ bool hf_projector_check(const hf_build *b, const arch_projector *row, const hf_m
                   ".audio.projection_dim", row->audio},
                  {"v.sam.blk.", ".vision.sam.block_count", ".vision.sam.embedding_length", NULL, NULL, NULL},
                  {"mm.a.local_blk.", ".audio.local_block_count", NULL, NULL, NULL, NULL}};
-    if (b->n > TENSORS_MOST) /* each is compared with all others */
-        return hf_config_fail(b->config, e, "%zu tensors of the projector, expected at most %d", b->n,
-                              TENSORS_MOST);
     if (!hf_projector_check_counts(b->config, row, e)) return false;
     for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
         uint32_t n = pair_number(p, parts[k].count), width = pair_number(p, parts[k].width);

@@ -84,11 +84,17 @@ static bool factor_read(const coded_find *c, const hf_stored *scale, float *x, g
 }
 
 /* Returns how many columns of a row share a scale; 0: that is not known. */
-static uint64_t scale_group(const coded_find *c, const hf_stored *t, const hf_stored *scale) {
+static uint64_t scale_group(const coded_find *c, const hf_source *s) {
     enum { MX_GROUP = 32 };
-    if (stored_is_f8(t) && (scale->dtype == HF_U8 || scale->dtype == HF_E8M0)) return MX_GROUP;
-    json_int_t group = json_integer_value(plain_setting(c, "group_size"));
-    return group > 0 ? (uint64_t)group : 0;
+    const hf_stored *scale = s->scale;
+    if (stored_is_f8(s->stored) && (scale->dtype == HF_U8 || scale->dtype == HF_E8M0)) return MX_GROUP;
+    const char *name;
+    json_t *group;
+    json_object_foreach(json_object_get(c->settings, "config_groups"), name, group) {
+        json_int_t n = json_integer_value(json_object_get(json_object_get(group, "weights"), "group_size"));
+        if (n > 0 && scale->n == mul_sat(s->rows, ceil_div(s->columns, (uint64_t)n))) return (uint64_t)n;
+    }
+    return 0;
 }
 
 /* Whether scales have two dimensions more than their source tensor: [blocks, 1, blocks, 1], FP8_PB_WO of modelopt. */
@@ -102,7 +108,7 @@ static bool scale_is_spread(const hf_source *s) {
 static bool source_set_scale_blocks(const coded_find *c, hf_source *s, const json_t *blocks, gq_error *e) {
     enum { SPREAD_BLOCK = 128 }; /* rows and columns, of all files of that kind */
     const hf_stored *scale = s->scale;
-    uint64_t matrices = s->rows / max(1, s->matrix_rows), group = scale_group(c, s->stored, scale);
+    uint64_t matrices = s->rows / max(1, s->matrix_rows), group = scale_group(c, s);
     bool has_blocks = json_array_size(blocks) == 2, is_spread = scale_is_spread(s);
     s->scale_rows = max(1, s->matrix_rows), s->scale_columns = max(1, s->columns);
     if (has_blocks) {
@@ -179,83 +185,157 @@ static bool source_set_order(const coded_find *c, hf_source *s, const json_t *or
     return true;
 }
 
+/* What a group of config_groups says of packed integers. */
+typedef struct packed_setting {
+    json_int_t bits, group; /* group: columns; those of a row where a row has one scale */
+    bool has_zeros;
+    const json_t *order;
+} packed_setting;
+
+/* Whether a row of a matrix has one scale: by the strategy, or by a size of -1 or null where there is none. */
+static bool group_is_row(const json_t *weights) {
+    const char *strategy = json_string_value(json_object_get(weights, "strategy"));
+    const json_t *size = json_object_get(weights, "group_size");
+    bool has_none = !json_is_number(size) || json_integer_value(size) == -1;
+    return has_none && strategy && strcmp(strategy, "channel") == 0;
+}
+
+static packed_setting packed_setting_of(const hf_source *s, const json_t *weights) {
+    return (packed_setting){.bits = json_integer_value(json_object_get(weights, "num_bits")),
+                            .group = group_is_row(weights)
+                                         ? (json_int_t)s->columns
+                                         : json_integer_value(json_object_get(weights, "group_size")),
+                            .has_zeros = json_is_false(json_object_get(weights, "symmetric")),
+                            .order = json_object_get(weights, "actorder")};
+}
+
+/* Whether the words and scales of a source tensor are as many as a setting says, and its zero points are there. */
+static bool packed_setting_fits(const hf_source *s, const packed_setting *x) {
+    return s->stored->shape[1] == ceil_div(s->columns, 32 / (uint64_t)x->bits) &&
+           s->scale->n == mul_sat(s->rows, ceil_div(s->columns, (uint64_t)x->group)) &&
+           (s->zero || !x->has_zeros);
+}
+
+/* Finds the setting of a source tensor. Which one is its own is told by its shapes, as patterns of module names may
+ * overlap; where none fits it is the first, by which the shapes are refused. */
+static bool packed_find_setting(const coded_find *c, const hf_source *s, packed_setting *found, gq_error *e) {
+    const char *name, *common = coded_text(c, "format");
+    bool fits = false;
+    json_t *group;
+    *found = (packed_setting){.bits = 0};
+    json_object_foreach(json_object_get(c->settings, "config_groups"), name, group) {
+        const char *own = json_string_value(json_object_get(group, "format"));
+        if (!own) own = common;
+        if (!own || strcmp(own, "pack-quantized") != 0 || fits) continue;
+        packed_setting x = packed_setting_of(s, json_object_get(group, "weights"));
+        if (!bits_fit((uint64_t)x.bits) || x.group <= 0)
+            return hf_config_fail(c->config, e,
+                                  "quantization_config.config_groups.%s: packed integers of %lld bits in "
+                                  "groups of %lld, expected 2, 4 or 8 bits, and a group_size, or strategy "
+                                  "channel; or use the model's folder in 16 bits",
+                                  name, (long long)x.bits, (long long)x.group);
+        fits = packed_setting_fits(s, &x);
+        if (fits || !found->bits) *found = x;
+    }
+    return found->bits || hf_config_fail(c->config, e,
+                                         "no group of quantization_config.config_groups says of how many "
+                                         "bits packed integers are");
+}
+
 static bool source_make_packed(const coded_find *c, hf_source *s, gq_error *e) {
     const hf_stored *t = s->stored, *shape = coded_sibling(c, t->name, strlen("_packed"), "_shape");
-    static const char format[] = "pack-quantized";
-    uint64_t bits =
-        (uint64_t)json_integer_value(json_object_get(group_weights(c, format, "num_bits"), "num_bits"));
-    json_int_t group =
-        json_integer_value(json_object_get(group_weights(c, format, "group_size"), "group_size"));
+    packed_setting x;
     float size[2];
     s->scale = coded_sibling(c, t->name, strlen("_packed"), "_scale");
     s->zero = coded_sibling(c, t->name, strlen("_packed"), "_zero_point");
-    if (!bits_fit(bits) || group <= 0)
-        return hf_config_fail(
-            c->config, e,
-            "packed integers of %llu bits in groups of %lld, expected 2, 4 or 8 bits, the same for all",
-            (unsigned long long)bits, (long long)group);
     if (!s->scale || !shape || shape->n != 2 || t->dtype != HF_I32 || t->n_dims != 2)
         return hf_list_fail(c->list, t, e, "packed integers need a _scale and a _shape beside them");
     if (!hf_list_floats(c->list, shape, 0, 2, size, e)) return false;
     if (!(size[0] >= 1 && size[1] >= 1 && size[0] < 0x1p31f && size[1] < 0x1p31f))
         return hf_list_fail(c->list, shape, e, "expected two sizes");
-    s->coding = HF_PACKED, s->bits = (uint32_t)bits, s->scale_rows = 1, s->scale_columns = (uint64_t)group;
     source_set_shape(s, 2, (uint64_t[]){(uint64_t)size[0], (uint64_t)size[1]});
-    uint64_t groups = ceil_div(s->columns, s->scale_columns);
-    if (t->shape[0] != s->rows || t->shape[1] != ceil_div(s->columns, 32 / bits))
+    if (!packed_find_setting(c, s, &x, e)) return false;
+    s->coding = HF_PACKED, s->bits = (uint32_t)x.bits, s->scale_rows = 1,
+    s->scale_columns = (uint64_t)x.group;
+    uint64_t groups = ceil_div(s->columns, s->scale_columns), a_word = 32 / s->bits;
+    if (t->shape[0] != s->rows || t->shape[1] != ceil_div(s->columns, a_word))
         return coded_fail(c, t, shape, e);
     if (!source_check_scale(c, t, s->scale, e)) return false;
     if (s->scale->n != mul_sat(s->rows, groups) || (s->scale->n_dims > 1 && s->scale->shape[0] != s->rows))
         return coded_fail(c, t, s->scale, e);
-    uint64_t words = ceil_div(s->rows, 32 / bits);
+    uint64_t words = ceil_div(s->rows, a_word);
     if (s->zero && (s->zero->dtype != HF_I32 || s->zero->n != mul_sat(words, groups) ||
                     (s->zero->n_dims > 1 && s->zero->shape[0] != words)))
         return coded_fail(c, t, s->zero, e);
-    if (!s->zero && json_is_false(json_object_get(group_weights(c, format, "symmetric"), "symmetric")))
+    if (!s->zero && x.has_zeros)
         return hf_list_fail(c->list, t, e,
                             "there is no _zero_point beside it, and the config says symmetric: false: "
                             "download the whole model");
-    return source_set_order(c, s, json_object_get(group_weights(c, format, "actorder"), "actorder"), e) &&
-           source_set_name(s, strlen("_packed"), "", e);
+    return source_set_order(c, s, x.order, e) && source_set_name(s, strlen("_packed"), "", e);
+}
+
+/* Calls `fits` with each number that a key has in the settings of GPTQ: first that of all modules, then those that
+ * `dynamic` gives some by a pattern. Which one is a tensor's own is told by its shapes. Returns the first that fits; 0:
+ * none does, *first: that of all modules. */
+static json_int_t gptq_number(const coded_find *c, const hf_source *s, const char *key,
+                              bool (*fits)(const hf_source *s, json_int_t n), json_int_t *first) {
+    const char *pattern;
+    json_t *module;
+    *first = json_integer_value(json_object_get(c->settings, key));
+    if (fits(s, *first)) return *first;
+    json_object_foreach(json_object_get(c->settings, "dynamic"), pattern, module) {
+        json_int_t n = json_integer_value(json_object_get(module, key));
+        if (fits(s, n)) return n;
+    }
+    return 0;
+}
+
+static bool gptq_bits_fit(const hf_source *s, json_int_t bits) {
+    return bits_fit((uint64_t)bits) && s->zero->n_dims == 2 &&
+           s->zero->shape[1] == ceil_div(s->stored->shape[1], 32 / (uint64_t)bits);
+}
+
+static bool gptq_group_fits(const hf_source *s, json_int_t size) {
+    return size > 0 ? ceil_div(s->rows, (uint64_t)size) == s->scale->shape[0]
+                    : size == -1 && s->scale->shape[0] == 1;
 }
 
 /* Without g_idx inputs are grouped in their order, so many to a group. */
 static bool source_set_gptq_groups(const coded_find *c, hf_source *s, gq_error *e) {
     const hf_stored *t = s->stored;
-    json_int_t size = json_integer_value(json_object_get(c->settings, "group_size"));
-    s->scale_rows = size > 0 ? (uint64_t)size : size == -1 ? max(1, s->rows) : 0;
     if (s->group)
         return (s->group->dtype == HF_I32 && s->group->n == s->rows) || coded_fail(c, t, s->group, e);
     if (json_is_true(json_object_get(c->settings, "desc_act")))
         return hf_list_fail(
             c->list, t, e,
             "there is no g_idx beside it, and the config says desc_act: true: download the whole model");
-    if (!s->scale_rows)
+    json_int_t first, size = gptq_number(c, s, "group_size", gptq_group_fits, &first);
+    if (size == 0 && first <= 0 && first != -1)
         return hf_list_fail(c->list, t, e,
                             "there is no g_idx beside it, and config.json has no "
                             "quantization_config.group_size");
-    return ceil_div(s->rows, s->scale_rows) == s->scale->shape[0] || coded_fail(c, t, s->scale, e);
+    s->scale_rows = size > 0 ? (uint64_t)size : max(1, s->rows);
+    return size != 0 || coded_fail(c, t, s->scale, e);
 }
 
 static bool source_make_gptq(const coded_find *c, hf_source *s, gq_error *e) {
     const hf_stored *t = s->stored;
-    uint64_t bits = (uint64_t)json_integer_value(json_object_get(c->settings, "bits"));
     const char *format = coded_text(c, "checkpoint_format"), *packing = coded_text(c, "packing_format");
     size_t cut = strlen("qweight");
     s->scale = coded_sibling(c, t->name, cut, "scales"), s->zero = coded_sibling(c, t->name, cut, "qzeros");
     s->group = coded_sibling(c, t->name, cut, "g_idx");
-    if (!bits_fit(bits))
-        return hf_config_fail(c->config, e, "GPTQ with %llu bits, expected 2, 4 or 8",
-                              (unsigned long long)bits);
     if (!s->scale || !s->zero || t->dtype != HF_I32 || t->n_dims != 2)
         return hf_list_fail(c->list, t, e, "GPTQ needs scales and qzeros beside it");
+    json_int_t first, bits = gptq_number(c, s, "bits", gptq_bits_fit, &first);
+    if (!bits_fit((uint64_t)first))
+        return hf_config_fail(c->config, e, "GPTQ with %lld bits, expected 2, 4 or 8", (long long)first);
+    if (!bits) return coded_fail(c, t, s->zero, e);
     bool is_v2 = (format && strcmp(format, "gptq_v2") == 0) || (packing && strstr(packing, "gptqmodel"));
     s->coding = HF_GPTQ, s->bits = (uint32_t)bits, s->zero_more = !is_v2;
-    source_set_shape(s, 2, (uint64_t[]){mul_sat(t->shape[0], 32 / bits), t->shape[1]});
+    source_set_shape(s, 2, (uint64_t[]){mul_sat(t->shape[0], 32 / s->bits), t->shape[1]});
     if (!source_check_scale(c, t, s->scale, e)) return false;
     if (s->scale->n_dims != 2 || s->scale->shape[1] != s->columns) return coded_fail(c, t, s->scale, e);
-    if (s->zero->dtype != HF_I32 || s->zero->shape[0] != s->scale->shape[0] ||
-        s->zero->n != mul_sat(s->scale->shape[0], ceil_div(s->columns, 32 / bits)))
+    if (s->zero->dtype != HF_I32 || s->zero->shape[0] != s->scale->shape[0])
         return coded_fail(c, t, s->zero, e);
     return source_set_gptq_groups(c, s, e) && source_set_name(s, cut, "weight", e);
 }
@@ -481,6 +561,7 @@ static bool source_make_plain(const coded_find *c, hf_source *s, gq_error *e) {
         return source_make_ternary(c, s, scale, e);
     if (stored_is_coded(t) && (!scale || t->dtype == HF_U8)) return hf_codes_fail(c->list, t, c->method, e);
     return coded_check_alone(c, t, 0, true, e) && coded_check_scale(c, t, scale, e) &&
+           (!scale || coded_check_one_scale(c, t, e)) &&
            (!scale || source_add_scale(c, s, scale, coded_blocks(c), e));
 }
 

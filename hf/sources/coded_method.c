@@ -25,13 +25,36 @@ const hf_stored *coded_sibling(const coded_find *c, const char *name, size_t cut
 
 bool stored_is_f8(const hf_stored *t) { return t->dtype == HF_E4M3 || t->dtype == HF_E5M2; }
 
+/* Finds the scale of one of the names that tools give it, beginning with number *i, which is set behind it. */
+static const hf_stored *scale_next(const coded_find *c, const hf_stored *t, size_t *i) {
+    static const struct {
+        bool replaces, is_of_f8; /* "weight" in the name; beside F8 alone */
+        const char *end;
+    } names[] = {{.end = "_scale_inv"},
+                 {.end = "_scale"},
+                 {.replaces = true, .end = "qscale_weight"},
+                 {.replaces = true, .end = "scale_weight"},
+                 {.replaces = true, .is_of_f8 = true, .end = "scale"}};
+    const hf_stored *scale = NULL;
+    bool is_weight = name_ends(t->name, ".weight");
+    for (; !scale && *i < (is_weight ? sizeof names / sizeof *names : 1); ++*i)
+        if (!names[*i].is_of_f8 || stored_is_f8(t))
+            scale = coded_sibling(c, t->name, names[*i].replaces ? strlen("weight") : 0, names[*i].end);
+    return scale;
+}
+
 const hf_stored *coded_scale_beside(const coded_find *c, const hf_stored *t) {
-    const hf_stored *scale = coded_sibling(c, t->name, 0, "_scale_inv");
-    if (!scale && name_ends(t->name, ".weight")) scale = coded_sibling(c, t->name, 0, "_scale");
-    if (scale || !name_ends(t->name, ".weight")) return scale;
-    scale = coded_sibling(c, t->name, strlen("weight"), "qscale_weight");
-    if (!scale) scale = coded_sibling(c, t->name, strlen("weight"), "scale_weight");
-    return scale || !stored_is_f8(t) ? scale : coded_sibling(c, t->name, strlen("weight"), "scale");
+    size_t i = 0;
+    return scale_next(c, t, &i);
+}
+
+bool coded_check_one_scale(const coded_find *c, const hf_stored *t, gq_error *e) {
+    size_t i = 0;
+    const hf_stored *scale = scale_next(c, t, &i), *other = scale_next(c, t, &i);
+    return !other || hf_list_fail(c->list, t, e,
+                                  "'%s' and '%s' are both beside it, and nothing says which is its scale: "
+                                  "the folder was put together from two; download the model again",
+                                  scale->name, other->name);
 }
 
 /* ---- whether anything is coded ---- */

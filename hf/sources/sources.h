@@ -196,6 +196,8 @@ const hf_stored *coded_sibling(const coded_find *c, const char *name, size_t cut
 /* Returns the floats beside a source tensor of F8 by which it is multiplied; NULL: there are none. `t` may be of any
  * type. */
 const hf_stored *coded_scale_beside(const coded_find *c, const hf_stored *t);
+/* Fails where there are two of them. */
+bool coded_check_one_scale(const coded_find *c, const hf_stored *t, gq_error *e);
 bool stored_is_f8(const hf_stored *t);
 
 /* Finds how weights are coded: in config.json, or in the file that modelopt leaves beside it. What they say

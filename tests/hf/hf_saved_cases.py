@@ -574,6 +574,70 @@ def tokenizer_cases(cases):
     told("a token that merges make is missing", lambda j: j["model"]["vocab"].pop("\u0120to"), "makes no token")
 
 
+# ---- integers in words whose settings differ by module ----
+
+def codes(t, bits, axis):
+    """The small integers of words, along the axis in which these hold them"""
+    words = np.moveaxis(np.frombuffer(t.data, "<u4").reshape(t.shape), axis, -1)
+    return np.moveaxis((words[..., None] >> np.arange(0, 32, bits, dtype="<u4") & (1 << bits) - 1).reshape(*words.shape[:-1], -1), -1, axis)
+
+
+def words_of(values, bits, axis):
+    parts = np.moveaxis(values, axis, -1).astype("<u4")
+    parts = parts.reshape(*parts.shape[:-1], -1, 32 // bits) << np.arange(0, 32, bits, dtype="<u4")
+    return make_hf.store(np.ascontiguousarray(np.moveaxis(np.bitwise_or.reduce(parts, -1), -1, axis)).astype("<i4"), "I32")
+
+
+def set_weights(folder, **values):
+    config = read(folder, "config.json")
+    groups = config["quantization_config"]["config_groups"]
+    next(iter(groups.values()))["weights"].update(values)
+    make_hf.write(folder.path, "config.json", config)
+
+
+def one_scale_a_row(spread, **values):
+    """The first scale of each row for all its columns; `spread`: written once for each group"""
+    def to(folder):
+        for name in [n for n in folder.t if n.endswith("weight_scale")]:
+            first = floats(folder.t[name])[:, :1]
+            folder.t[name] = make_hf.store(np.repeat(first, folder.t[name].shape[1], 1) if spread else first, folder.t[name].dtype)
+        set_weights(folder, **values)
+    return to
+
+
+def down_of_8_bits(folder):
+    """Down projections of 8 bits beside others of 4: the same numbers, by a second group of settings"""
+    for name in [n for n in folder.t if n.endswith("down_proj.weight_packed")]:
+        folder.t[name] = words_of(codes(folder.t[name], 4, 1) + 120, 8, 1)
+    config = read(folder, "config.json")
+    groups = config["quantization_config"]["config_groups"]
+    first = next(iter(groups.values()))
+    groups["group_down"] = {**first, "targets": ["re:.*down_proj$"], "weights": {**first["weights"], "num_bits": 8}}
+    make_hf.write(folder.path, "config.json", config)
+
+
+def gptq_down_of_8_bits(said):
+    def to(folder):
+        for name in [n for n in folder.t if n.endswith("down_proj.qweight")]:
+            folder.t[name] = words_of(codes(folder.t[name], 4, 0), 8, 0)
+            zeros = name.replace("qweight", "qzeros")
+            folder.t[zeros] = words_of(codes(folder.t[zeros], 4, 1), 8, 1)
+        quantization = read(folder, "config.json")["quantization_config"]
+        configure(folder, quantization_config={**quantization, **({"dynamic": {"+:.*down.*": {"bits": 8}}} if said else {})})
+    return to
+
+
+def module_setting_cases(cases):
+    packed = "llama-compressed-int4"
+    for size in (None, -1):
+        cases.same(f"packed integers, a scale for each row, group_size {size}", packed, one_scale_a_row(False, strategy="channel", group_size=size), None, one_scale_a_row(True))
+    cases.no("packed integers, groups of -1", packed, one_scale_a_row(False, group_size=-1), "strategy channel")
+    cases.same("packed integers of 8 bits beside others of 4", packed, down_of_8_bits)
+    cases.same("GPTQ of 8 bits for some modules", "llama-gptq", gptq_down_of_8_bits(True))
+    cases.no("GPTQ of 8 bits where config.json says 4", "llama-gptq", gptq_down_of_8_bits(False), "down_proj.qweight|does not fit")
+    cases.no("fp8, two scales", "qwen3", lambda f: (coded("weight_scale_inv", SCALES["per tensor"], config={"quant_method": "fp8"})(f), f.t.update({n + "_scale": make_hf.store(np.float32([2]), "F32") for n in list(f.t) if n.endswith("q_proj.weight")})), "weight_scale_inv' and|are both beside it")
+
+
 def doubtful_cases(cases):
     """What config.json asks for and the file will not have"""
     rotation = "rope_type is"
@@ -780,4 +844,5 @@ def cases(cases):
     mlx_cases(cases)
     other_cases(cases)
     doubtful_cases(cases)
+    module_setting_cases(cases)
     tokenizer_cases(cases)
