@@ -296,9 +296,9 @@ const architecture arch_rows_experts[] = {
     {
         .name = "minimax-m2",
         .folder = {CLASSES(CLASS("MiniMaxM2ForCausalLM")), .metadata = list_minimax_m2},
-        .graph = {ATTENTION_AND(FFN_EXPERTS), .has = {MAY_HAVE(WEIGHT_EXPERT_CHOICE)}, .neox = true,
-                  .rope_partial = true, .qk = QK_FULL, .free_head = true, .routing = ROUTING_FUNCTION_ONE,
-                  .tied = TIED_NO},
+        .graph = {ATTENTION_AND(FFN_EXPERTS), .experts_are_ffn = true,
+                  .has = {MAY_HAVE(WEIGHT_EXPERT_CHOICE)}, .neox = true, .rope_partial = true, .qk = QK_FULL,
+                  .free_head = true, .routing = ROUTING_FUNCTION_ONE, .tied = TIED_NO},
     },
     {
         .name = "minimax-m3",

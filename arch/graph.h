@@ -382,6 +382,7 @@ typedef struct arch_graph {
     presence ffn_bias; /* of dense ones */
     bool ffn_is_half;  /* feed_forward_length is twice as large as the features in the middle */
     routing routing;
+    bool experts_are_ffn; /* experts have feed_forward_length, though they have a length of their own */
     bool experts_share; /* experts without a length of their own share feed_forward_length among those used */
     presence router_bias; /* and experts' */
     bool fused_shared;    /* gate and up of the shared expert are one matrix */

@@ -293,7 +293,7 @@ const architecture arch_rows_makers[] = {
                                 ITEM_NAMES(".expert_shared_count", KV_FIRST, "num_shared_expert"),
                                 ITEM(NULL, KV_ROPE_HUNYUAN_EXPERTS)),
                    .drops_tied_head = true, .rope_type = "dynamic"},
-        .graph = {ATTENTION_AND(FFN_EXPERTS),
+        .graph = {ATTENTION_AND(FFN_EXPERTS), .experts_are_ffn = true,
                   .has = {MAY_HAVE(WEIGHT_EXPERT_CHOICE), MUST_HAVE(WEIGHT_FFN_UP_SHEXP)}, .neox = true,
                   .qk = QK_HEAD, .qk_after_rope = true, .free_head = true,
                   .routing = ROUTING_GROUPS_SOFT_ONE},

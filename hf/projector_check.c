@@ -303,6 +303,32 @@ static bool patches_check(const hf_build *b, uint32_t size, gq_error *e) {
                               (unsigned long long)ne[0], (unsigned long long)ne[1], size);
 }
 
+/* Reports positions that are not those of the images that the config has, whose size readers take from the GGUF; some
+ * resize them. There may be one more, of the class embedding. */
+static bool positions_check(const hf_build *b, uint32_t patch, gq_error *e) {
+    const hf_tensor *t = hf_build_find(b, "v.position_embd.weight");
+    uint32_t image;
+    if (!t || !patch || !hf_config_get(b->config, "vision.image_size")) return true;
+    if (!hf_config_u32(b->config, "vision.image_size", &image, NULL)) return true; /* two sizes, or none */
+    uint64_t side = image / patch, has = t->tensor.ne[1];
+    return side == 0 || has == side * side || has == side * side + 1 ||
+           hf_folder_warn(b->list->folder, "", e,
+                          "%s (%s) has %llu positions, but config.json has images of %u with patches of %u, "
+                          "which are %llu: the config may be another model's",
+                          t->tensor.name, t->stored_name ? t->stored_name : "computed",
+                          (unsigned long long)has, image, patch, (unsigned long long)(side * side));
+}
+
+/* A vision encoder of RADIO has as many class embeddings and registers as make a multiple of a number. */
+static bool registers_check(const hf_build *b, gq_error *e) {
+    const hf_tensor *t = hf_build_find(b, "v.class_embd");
+    uint32_t n;
+    if (!hf_config_u32_or(b->config, "vision.args.register_multiple", 0, &n, e)) return false;
+    return !t || !n || t->tensor.ne[1] % n == 0 ||
+           check_fail(b, t, e, "%llu class embeddings and registers, but args.register_multiple is %u",
+                      (unsigned long long)t->tensor.ne[1], n);
+}
+
 /* The first convolution of sounds reads all frequencies. */
 static bool frequencies_check(const hf_build *b, const char *part, uint32_t bins, gq_error *e) {
     static const char *const names[] = {"num_mel_bins", "n_mels", "feat_in", NULL};
@@ -709,7 +735,8 @@ bool hf_projector_check(const hf_build *b, const arch_projector *row, const hf_m
             return false;
     }
     bool hears = hf_metadata_find(p, ".has_audio_encoder");
-    return patches_check(b, pair_number(p, ".vision.patch_size"), e) &&
+    uint32_t patch = pair_number(p, ".vision.patch_size");
+    return patches_check(b, patch, e) && positions_check(b, patch, e) && registers_check(b, e) &&
            frequencies_check(b, row->audio, pair_number(p, ".audio.num_mel_bins"), e) &&
            ends_check(b, p, e) && hf_projector_check_shapes(b, row, p, e) && biases_check(b, e) &&
            weights_check(b, e) && pairs_check(b, row, e) && sinks_check(b, p, e) &&

@@ -42,6 +42,9 @@ static char *folder_read(const gq_publication *p, const char *name, bool *is_the
     *is_there = lstat(path, &st) == 0;
     if (*is_there) text = gq_read_whole(path, MOST, &n, &(gq_error){0});
     free(path);
+    char *to = text; /* git on Windows ends lines in CR LF */
+    for (const char *at = text; at && (*to = *at); at++)
+        if (at[0] != '\r' || at[1] != '\n') to++;
     return text;
 }
 
@@ -65,14 +68,14 @@ typedef struct page_there {
     bool front_is_ours, text_is_ours;
 } page_there;
 
-/* Finds the parts of a page. false: it has no marks. */
+/* Finds the parts of a page. false: it has no marks, or more than one pair. */
 static bool page_find(const char *page, page_there *to) {
     const char *front = !strncmp(page, "---\n", 4) ? strstr(page + 3, "\n---\n") : NULL;
     const char *first = strstr(page, BEGINS), *behind = first ? strchr(first, '\n') : NULL;
     const char *last = behind ? strstr(behind, ENDS) : NULL;
     unsigned of_front, of_text;
     while (last && last[-1] != '\n') last = strstr(last + 1, ENDS);
-    if (!last || (first != page && first[-1] != '\n') ||
+    if (!last || strstr(last, BEGINS) || (first != page && first[-1] != '\n') ||
         sscanf(first + sizeof BEGINS - 1, "%8x %8x", &of_front, &of_text) != 2)
         return false;
     *to = (page_there){.front = front && front < first ? (size_t)(front + 5 - page) : 0,
@@ -94,8 +97,12 @@ static bool folder_check_page(const gq_publication *p, gq_error *e) {
     page_there there;
     char *page = folder_read(p, PUBLISH_PAGE, &is_there, e);
     const char *why = NULL;
+    const char *mark = page ? strstr(page, BEGINS) : NULL;
     if (is_there && !(page && page_find(page, &there)))
-        why = page && page_is_unmarked(page)
+        why = mark && strstr(mark + 1, BEGINS)
+                  ? "has the marks of gquant publish more than once: remove the parts that are not current"
+              : mark ? "has lost '<!-- gquant publish ends -->', the line behind the text that is made anew"
+              : page && page_is_unmarked(page)
                   ? "was made by an earlier gquant, without the marks that tell whether it was edited"
                   : "is there, and gquant publish has not made it";
     else if (is_there && !there.text_is_ours)

@@ -158,6 +158,8 @@ static void expected_check_rows(tensor_finder *f, weight_slot s, const model_ten
     for (size_t i = 0; i < EXPECTED_ROWS; i++) {
         if (expected_rows[i].slot != s || !state->length_of[i].kv) continue;
         const char *times = expected_rows[i].times, *key = expected_rows[i].key;
+        if (f->m->arch->graph.experts_are_ffn && s == WEIGHT_FFN_UP_EXPS && strcmp(key, EXPERT_LENGTH) == 0)
+            continue;
         uint64_t n = layer_number(f, &state->length_of[i]) * expected_rows[i].parts, found = tensor_rows(t);
         bool may_share = f->m->arch->graph.experts_share && strcmp(key, FFN_LENGTH) == 0 &&
                          (s == WEIGHT_FFN_UP_EXPS || s == WEIGHT_FFN_GATE_UP_EXPS);

@@ -179,6 +179,29 @@ static bool check_layers(const hf_targets *t, gq_error *e) {
     return ok;
 }
 
+/* A module that target_modules does not name, or exclude_modules does, is merged, but peft would not load it. */
+static bool check_named(const hf_targets *t, gq_error *e) {
+    const hf_adapter *a = t->adapter;
+    const char *first = NULL;
+    size_t n = 0;
+    if (t->build->projector || !config_of(t, "target_modules")) return true;
+    for (size_t i = 0; i < a->n; i++) {
+        const hf_adapted *m = &a->modules[i];
+        if (!hf_adapted_pair(m) || module_has_parameters(t, m->module) ||
+            (hf_adapter_names(a, "target_modules", m->module) &&
+             !hf_adapter_names(a, "exclude_modules", m->module)))
+            continue;
+        if (n++ == 0) first = m->module;
+    }
+    return n == 0 || check_warn(t, e,
+                                "'%s'%s merged, but %s of its config leaves %s out, and peft would not load "
+                                "%s: the two files may be of different adapters",
+                                first, n > 1 ? " and others are" : " is",
+                                config_of(t, "exclude_modules") ? "target_modules or exclude_modules"
+                                                                : "target_modules",
+                                n > 1 ? "them" : "it", n > 1 ? "them" : "it");
+}
+
 /* Returns the tensor of a module as it would be in another layer, where the model has it, the config names it, and
  * the adapter does not change it; NULL: nothing is missing there. */
 static const hf_source *layer_missing(const hf_targets *t, const char *module, const layer_name *at,
@@ -460,6 +483,7 @@ static bool check_zeros(const hf_targets *t, gq_error *e) {
 }
 
 bool hf_adapter_check_complete(const hf_targets *t, gq_error *e) {
-    return check_layers(t, e) && check_targets(t, e) && check_each_layer(t, e) && check_saved(t, e) &&
-           check_parameters(t, e) && check_tokens(t, e) && check_biases(t, e) && check_zeros(t, e);
+    return check_layers(t, e) && check_named(t, e) && check_targets(t, e) && check_each_layer(t, e) &&
+           check_saved(t, e) && check_parameters(t, e) && check_tokens(t, e) && check_biases(t, e) &&
+           check_zeros(t, e);
 }

@@ -326,6 +326,35 @@ TEST(edits_and_earlier_files_stay) {
     gquant_says(1, "without the marks", words);
 }
 
+/* Writes a file with CR before each LF. */
+static void write_crlf(const char *name) {
+    char *old = text_of(name), *now = malloc(2 * strlen(old) + 1), *to = now;
+    for (const char *at = old; *at; at++) {
+        if (*at == '\n') *to++ = '\r';
+        *to++ = *at;
+    }
+    write_whole(path(name), now, (size_t)(to - now));
+    free(old), free(now);
+}
+
+/* What merges and editors make of a page. */
+TEST(pages_that_git_has_changed) {
+    const char *words[] = {"publish", path("in.gguf"), "--out-dir", path("git"), "Q4_0", NULL};
+    free(gquant(0, words));
+    char *page = text_of("git/README.md"), *sums = text_of("git/SHA256SUMS"), *twice;
+    write_crlf("git/README.md"), write_crlf("git/SHA256SUMS");
+    free(gquant(0, words));
+    char *again = text_of("git/README.md"), *sums_again = text_of("git/SHA256SUMS");
+    assert_string_equal(page, again), assert_string_equal(sums, sums_again);
+    assert_true(asprintf(&twice, "%s%s", page, page) > 0);
+    write_whole(path("git/README.md"), twice, strlen(twice));
+    gquant_says(1, "has the marks of gquant publish more than once", words);
+    *strstr(page, "<!-- gquant publish ends") = 0;
+    write_whole(path("git/README.md"), page, strlen(page));
+    gquant_says(1, "has lost '<!-- gquant publish ends -->'", words);
+    free(page), free(sums), free(again), free(sums_again), free(twice);
+}
+
 /* Another call at work in the folder is waited for. */
 TEST(two_calls_do_not_share_a_folder) {
 #ifdef _WIN32

@@ -194,6 +194,10 @@ TEST(a_plan_refuses_what_is_not_whole) {
         "blk.0.ffn_up.weight has shape [32, 40], expected [32, 48], as llama.feed_forward_length says");
     plan_refuses("llama", "attention.head_count=8;attention.key_length=8;attention.value_length=8", NULL,
                  "blk.0.attn_q.weight has shape [32, 32], expected [32, 64]");
+    /* the length of experts is feed_forward_length's, though they have a key of their own */
+    for (int i = 0; i < 2; i++)
+        plan_refuses(i ? "minimax-m2" : "hunyuan-moe", "feed_forward_length=77", NULL,
+                     "ffn_up_exps.weight has shape");
     plan_refuses("llama-moe", "expert_count=5", NULL, "blk.0.ffn_gate_inp.weight has shape");
     plan_refuses("llama", "vocab_size=95", NULL, "token_embd.weight has shape [32, 96], expected [32, 95]");
     plan_refuses("internlm2", "", "output.weight", "there is no tensor output.weight");
