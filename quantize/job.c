@@ -17,7 +17,7 @@
 #include "quantize/run/run.h"
 #ifndef GQ_NO_FORWARD
 #include "forward/graph/forward.h"
-#include "study/calibrate/calibrate.h"
+#include "study/calibrate/calibration.h"
 #include "study/calibrate/timed.h"
 #include "study/inputs/hessian_encoder.h"
 #include "study/trials.h"
@@ -107,11 +107,11 @@ gq_plan *gq_plan_new(const gq_options *options, gq_error *e) {
     if (!SIZED_TAKE(asked, options, e) || !SIZED_TAKE(callbacks, asked.callbacks, e)) return NULL;
     job_progress_begin(&job, &callbacks, 1);
     asked.callbacks = job_progress_stage(&job, 1);
-    gq_calibration calibration;
-    if (asked.calibration && !SIZED_TAKE(calibration, asked.calibration, e)) return NULL;
-    if (asked.calibration) asked.calibration = &calibration;
+    gq_calibration text;
+    if (asked.calibration && !SIZED_TAKE(text, asked.calibration, e)) return NULL;
+    if (asked.calibration) asked.calibration = &text;
     double began = clock_seconds();
-    bool within = asked.calibration && calibration.seconds > 0 && runners.plan_within;
+    bool within = asked.calibration && text.seconds > 0 && runners.plan_within;
     gq_plan *plan = within ? runners.plan_within(&asked, job_plan, e) : job_plan(&asked, e);
     if (plan) plan->seconds = clock_seconds() - began;
     if (gq_comm_agree(asked.comm, plan, e)) return job_progress_end(&job), plan;

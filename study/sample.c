@@ -39,14 +39,22 @@ bool sample_windows(text_windows *kept, forward_job *j, const forward_job *all, 
     return true;
 }
 
+collection_sizes sample_sizes(const gq_plan *plan) {
+    const calibration *c = plan->rounding->calibration;
+    const forward_sizes *sizes = forward_model_sizes(c->model);
+    size_t windows = forward_job_windows(&c->job, SAMPLE_TOKENS);
+    return collection_measure(&plan->model, sizes->blocks + forward_model_drafts(c->model), sizes->out->name,
+                              collection_share_of(NULL, windows, c->job.context), NULL);
+}
+
 /* Takes windows from the whole text. Their number does not depend on memory, which only decides where their
  * states are. */
 static bool choose_windows(sampling *s, const gq_plan *plan, gq_error *e) {
-    const plan_calibration *calibration = plan_calibration_of(plan);
-    const forward_job *j = &calibration->job;
+    const calibration *c = plan->rounding->calibration;
+    const forward_job *j = &c->job;
+    collection_sizes sums = sample_sizes(plan);
     s->job = *j, s->job.probes = false, s->job.loops = 1;
-    s->job.extra_bytes =
-        add_sat(calibration->resident, add_sat(calibration->sums.layer, calibration->sums.entries));
+    s->job.extra_bytes = add_sat(c->memory.resident, add_sat(sums.layer, sums.entries));
     return sample_windows(&s->windows, &s->job, j, forward_job_windows(j, SAMPLE_TOKENS), e);
 }
 
@@ -76,14 +84,14 @@ static bool sample_take_layer(void *data, sweep_record *to, gq_error *e) {
 
 /* States that do not fit into memory are in a file without a name beside the first output. */
 static bool sample_run_model(sampling *s, const gq_plan *plan, const gq_callbacks *callbacks, gq_error *e) {
-    const plan_calibration *calibration = plan_calibration_of(plan);
-    const forward_model *const model = calibration->model;
+    const calibration *c = plan->rounding->calibration;
+    const forward_model *const model = c->model;
     char *folder = existing_folder(plan->outputs[0].path);
     sweep_plan p = {.text = {.job = s->job, .bounds = forward_bounds_of(&s->job, &model, 1, false)},
                     .models = &model,
                     .n_streams = 1,
-                    .numbers = calibration->run.numbers,
-                    .n_layers = calibration->facts.layers,
+                    .numbers = c->numbers,
+                    .n_layers = c->n_layers,
                     .output = true,
                     .drafts = forward_model_drafts(model) > 0,
                     .folder = folder,
@@ -103,8 +111,8 @@ static bool sample_run_model(sampling *s, const gq_plan *plan, const gq_callback
 }
 
 bool sample_run(const gq_plan *plan, model_inputs *inputs, const gq_callbacks *callbacks, gq_error *e) {
-    const plan_calibration *calibration = plan_calibration_of(plan);
-    sampling s = {.name = calibration->text ? calibration->text : "the calibration"};
+    const char *name = plan->rounding->calibration->whole.name;
+    sampling s = {.name = name ? name : "the calibration"};
     *inputs = (model_inputs){.path = NULL};
     bool ok = choose_windows(&s, plan, e) && sample_run_model(&s, plan, callbacks, e) &&
               model_inputs_of(inputs, &s.all, s.name, e);
@@ -125,12 +133,11 @@ static forecast_pace usual_pace(const forecast_request *r) {
     return pace;
 }
 
-trials_forecast calibration_forecast_trials(const plan_calibration *c, size_t n, size_t windows,
-                                            bool measures) {
+trials_forecast calibration_forecast_trials(const calibration *c, size_t n, size_t windows, bool measures) {
     const forward_model *model = c->model;
     forward_job sample = c->job, trial = c->job;
     sample.windows = forward_job_windows(&c->job, SAMPLE_TOKENS), trial.windows = windows,
-    trial.batch_tokens = 0, trial.memory = c->deciding_memory; /* as trials have it */
+    trial.batch_tokens = 0, trial.memory = c->memory.deciding; /* as trials have it */
     const size_t scored = c->job.context - 1;
     forecast_request sampled = {.job = &sample, .models = &model, .n_models = 1},
                      tried = {.job = &trial, .models = &model, .n_models = 1, .scored = scored};

@@ -126,7 +126,7 @@ static bool add_figures(void *data, const kld *d, size_t position, size_t next, 
 static bool add_distances(void *data, size_t first_window, size_t windows, const double *const *vectors,
                           gq_error *e) {
     trials *t = data;
-    size_t n = forward_model_sizes(t->calibration->model)->embedded;
+    size_t n = forward_model_sizes(t->of->model)->embedded;
     (void)first_window, (void)e;
     t->pass.places += (double)windows;
     for (size_t w = 0; w < windows; w++)
@@ -156,11 +156,8 @@ static void add_output_increase(trials *t) {
 
 static bool find_figures(trials *t, gq_error *e) {
     const forward_pooled pooled = {.windows = add_distances, .data = t};
-    const forward_predictions all = {.job = &t->job,
-                                     .model = t->calibration->model,
-                                     .at = add_figures,
-                                     .block = use_coarse_block,
-                                     .data = t};
+    const forward_predictions all = {
+        .job = &t->job, .model = t->of->model, .at = add_figures, .block = use_coarse_block, .data = t};
     t->streams[0] = t->sweep.streams[0];
     for (size_t i = 0; i < t->pass.n; i++) {
         forward_stream *own = t->tried[t->pass.first + i].stream;
@@ -172,7 +169,7 @@ static bool find_figures(trials *t, gq_error *e) {
 }
 
 bool trials_find_figures(trials *t, gq_error *e) {
-    const forward_model *m = t->calibration->model;
+    const forward_model *m = t->of->model;
     bool ok = true;
     for (size_t k = 0; ok && k < forward_model_drafts(m); k++) {
         const forward_model *block = forward_model_draft(m, k);

@@ -17,17 +17,16 @@ static size_t type_to_try(const measured *m) {
 
 /* Whether tensor i is the output matrix, which needs no trial. */
 static bool trials_is_output(const trials *t, size_t i) {
-    const forward_sizes *s = forward_model_sizes(t->calibration->model);
+    const forward_sizes *s = forward_model_sizes(t->of->model);
     return t->plan->sources[i].tensor == s->out && !s->embeds;
 }
 
 bool trials_in_layer(const trials *t, size_t i, int64_t layer) {
     const model_tensor *tensor = t->plan->sources[i].tensor;
-    if (layer < 0 ? tensor != forward_model_sizes(t->calibration->model)->embedding
-                  : trials_is_output(t, i) ||
-                        (int64_t)forward_layer_of(t->calibration->model, tensor->name) != layer)
+    if (layer < 0 ? tensor != forward_model_sizes(t->of->model)->embedding
+                  : trials_is_output(t, i) || (int64_t)forward_layer_of(t->of->model, tensor->name) != layer)
         return false;
-    return t->wanted[i] && (layer < 0 || forward_feeds(t->calibration->model, tensor));
+    return t->wanted[i] && (layer < 0 || forward_feeds(t->of->model, tensor));
 }
 
 /* The same of a prediction block. */
@@ -35,11 +34,11 @@ static bool trials_in_block(const trials *t, size_t i, const forward_model *bloc
     const model_tensor *tensor = t->plan->sources[i].tensor;
     model_block b;
     return t->wanted[i] && model_block_leads(tensor->name, &b) && b.number == forward_draft_layer(block) &&
-           forward_feeds(t->calibration->model, tensor);
+           forward_feeds(t->of->model, tensor);
 }
 
 size_t trials_layers(const gq_plan *plan) {
-    return plan_calibration_of(plan)->facts.layers / plan_calibration_of(plan)->job.loops;
+    return plan->rounding->calibration->facts.layers / plan->rounding->calibration->job.loops;
 }
 
 /* Tensors of a layer that go together. On model A errors of attn_q and attn_k cost the same within a factor
@@ -86,15 +85,16 @@ static void trials_add_layer(trials *t, int64_t layer, const forward_model *bloc
 
 void trials_choose(trials *t, size_t layers) {
     size_t all = trials_layers(t->plan), last = SIZE_MAX;
+    const plan_layers *left = &t->plan->layers;
     t->n = 0;
     trials_add_layer(t, -1, NULL);
     for (size_t i = 0; i < layers; i++) {
         size_t at = layers > 1 ? i * (all - 1) / (layers - 1) : (all - 1) / 2;
-        if (at != last) trials_add_layer(t, (int64_t)plan_run_layer(t->plan, at), NULL);
+        if (at != last) trials_add_layer(t, (int64_t)(left->n ? left->kept[at] : at), NULL);
         last = at;
     }
-    for (size_t k = 0; k < forward_model_drafts(t->calibration->model); k++)
-        trials_add_layer(t, 0, forward_model_draft(t->calibration->model, k));
+    for (size_t k = 0; k < forward_model_drafts(t->of->model); k++)
+        trials_add_layer(t, 0, forward_model_draft(t->of->model, k));
 }
 
 size_t trials_of_block(const trials *t, const forward_model *block, size_t *first) {

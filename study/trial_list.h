@@ -33,7 +33,7 @@ typedef struct trial_pass {
 
 typedef struct trials {
     const gq_plan *plan;
-    const plan_calibration *calibration;
+    const calibration *of;
     const bool *wanted;
     measured *found; /* NULL while the layers are being decided */
     forward_job job;

@@ -65,16 +65,16 @@ static forward_bounds bounds_of(trials *t, int threads, uint64_t process) {
 
 static bool trials_new(trials *t, const gq_plan *plan, const bool *wanted, gq_error *e) {
     size_t tensors = plan->n_tensors + 1;
-    const forward_job *j = &plan_calibration_of(plan)->job;
-    *t = (trials){.plan = plan, .calibration = plan_calibration_of(plan), .wanted = wanted, .job = *j};
+    const forward_job *j = &plan->rounding->calibration->job;
+    *t = (trials){.plan = plan, .of = plan->rounding->calibration, .wanted = wanted, .job = *j};
     t->job.windows = forward_job_windows(j, HARM_TOKENS), t->job.probes = false, t->job.loops = 1;
     t->job.batch_tokens = 0; /* logits of each token take more than larger batches bring */
-    t->job.memory = t->calibration->deciding_memory;
+    t->job.memory = t->of->memory.deciding;
     t->tried = calloc(tensors, sizeof *t->tried);
     t->models = malloc(tensors * sizeof *t->models);
     t->streams = calloc(tensors, sizeof *t->streams);
     if (!t->tried || !t->models || !t->streams) return gq_fail_memory(e, tensors * sizeof *t->tried);
-    for (size_t i = 0; i < tensors; i++) t->models[i] = t->calibration->model;
+    for (size_t i = 0; i < tensors; i++) t->models[i] = t->of->model;
     return true;
 }
 
@@ -97,7 +97,7 @@ bool trials_decide_layers(const gq_plan *plan, const bool *wanted, size_t *layer
                           gq_error *e) {
     trials t;
     *layers = 0, *least = 0;
-    if (plan_calibration_of(plan)->job.context < 2) return true;
+    if (plan->rounding->calibration->job.context < 2) return true;
     bool ok = trials_new(&t, plan, wanted, e);
     if (ok) trials_decide_groups(&t);
     *layers = ok ? trials_count_layers(&t, false) : 0;
@@ -114,8 +114,8 @@ bool trials_decide_layers(const gq_plan *plan, const bool *wanted, size_t *layer
  * more than was reckoned with when the trials were decided may leave room for none: one thread then goes
  * beyond the memory by that. */
 static forward_bounds choose_bounds(trials *t) {
-    uint64_t process = add_sat(t->calibration->resident, t->calibration->sums.entries);
-    for (int threads = t->calibration->job.threads; threads > 0; threads--) {
+    uint64_t process = add_sat(t->of->memory.resident, sample_sizes(t->plan).entries);
+    for (int threads = t->of->job.threads; threads > 0; threads--) {
         uint64_t strips = mul_sat(sizeof(strip_pair), (uint64_t)threads);
         forward_bounds bounds = bounds_of(t, threads, add_sat(process, strips));
         if (!bounds.in_file && bounds.peak <= t->job.memory) return bounds;
@@ -161,7 +161,7 @@ static bool embed_coarse(const trials *t, const trial *of, gq_error *e) {
 
 /* l: NULL: the embedding's. */
 static bool start_trial(trials *t, trial *of, forward_layer *l, gq_error *e) {
-    if (!(of->stream = forward_stream_new(t->sweep.run, t->calibration->model, NULL, e))) return false;
+    if (!(of->stream = forward_stream_new(t->sweep.run, t->of->model, NULL, e))) return false;
     if (!l) return embed_coarse(t, of, e);
     forward_stream_copy(of->stream, t->sweep.streams[0]);
     return pass_coarse(t, of, l, e);
@@ -170,7 +170,7 @@ static bool start_trial(trials *t, trial *of, forward_layer *l, gq_error *e) {
 /* Passes a layer with a trial that has begun. Where the model runs its blocks again that may be the layer of
  * its tensors. */
 static bool continue_trial(const trials *t, trial *of, forward_layer *l, gq_error *e) {
-    size_t blocks = forward_model_sizes(t->calibration->model)->blocks;
+    size_t blocks = forward_model_sizes(t->of->model)->blocks;
     if (trials_in_layer(t, of->tensor[0], (int64_t)(t->sweep.layer % blocks)))
         return pass_coarse(t, of, l, e);
     return forward_stream_pass(of->stream, l, FORWARD_WHOLE, NULL, e);
@@ -199,10 +199,10 @@ static bool try_layer(void *data, forward_layer *l, gq_error *e) {
 
 /* Returns how often a stream passes all layers. A trial begins at the layer of its tensors. */
 static double trials_count_passes(const trials *t) {
-    double layers = (double)t->calibration->facts.layers, passes = 1;
+    double layers = (double)t->of->facts.layers, passes = 1;
     for (size_t i = 0; i < t->n && !t->tried[i].block; i++) {
-        int64_t block = (int64_t)forward_layer_of(t->calibration->model,
-                                                  t->plan->sources[t->tried[i].tensor[0]].tensor->name);
+        int64_t block =
+            (int64_t)forward_layer_of(t->of->model, t->plan->sources[t->tried[i].tensor[0]].tensor->name);
         double begun = block > 0 ? (double)block : 0;
         passes += begun < layers ? 1 - begun / layers : 0;
     }
@@ -211,22 +211,22 @@ static double trials_count_passes(const trials *t) {
 
 static bool try_all(trials *t, const forward_bounds *bounds, const gq_callbacks *callbacks,
                     const trials_forecast *seconds, gq_error *e) {
-    const forward_sizes *sizes = forward_model_sizes(t->calibration->model);
-    double layers = trials_count_passes(t) * forward_job_work(&t->job, t->calibration->model, false) *
-                    (double)t->calibration->facts.layers / (double)sizes->layers,
-           head = (double)(1 + t->n + forward_model_drafts(t->calibration->model)) *
-                  (double)sizes->out->size * (double)t->job.windows;
+    const forward_sizes *sizes = forward_model_sizes(t->of->model);
+    double layers = trials_count_passes(t) * forward_job_work(&t->job, t->of->model, false) *
+                    (double)t->of->facts.layers / (double)sizes->layers,
+           head = (double)(1 + t->n + forward_model_drafts(t->of->model)) * (double)sizes->out->size *
+                  (double)t->job.windows;
     sweep_plan p = {.text = {.job = t->job, .bounds = *bounds},
                     .models = t->models,
                     .n_streams = 1,
-                    .numbers = t->calibration->run.numbers,
-                    .n_layers = t->calibration->facts.layers,
+                    .numbers = t->of->numbers,
+                    .n_layers = t->of->facts.layers,
                     .callbacks = callbacks};
     if (seconds->layers > 0) p.logits_work = seconds->head / seconds->layers * layers / head;
     p.work = layers + (p.logits_work > 0 ? p.logits_work : 1) * head;
     t->scratch = memory_lines(1, sizeof *t->scratch, e);
     if (!t->scratch) return false;
-    if (!sample_windows(&t->sampled, &t->job, &t->calibration->job, t->job.windows, e)) return false;
+    if (!sample_windows(&t->sampled, &t->job, &t->of->job, t->job.windows, e)) return false;
     p.text.job = t->job;
     bool ok =
         sweep_open(&t->sweep, &p, e) &&
@@ -270,7 +270,7 @@ trials_forecast trials_forecast_seconds(const gq_plan *plan, const bool *wanted,
         trials_decide_groups(&t);
         if (layers) trials_choose(&t, layers);
         size_t ranks = (size_t)gq_comm_ranks(plan->comm);
-        found = calibration_forecast_trials(t.calibration, ceil_div(t.n, ranks), t.job.windows, measures);
+        found = calibration_forecast_trials(t.of, ceil_div(t.n, ranks), t.job.windows, measures);
     }
     trials_free(&t);
     return found;
@@ -297,7 +297,7 @@ bool trials_run(const gq_plan *plan, const bool *wanted, size_t layers, measured
 
 static bool trials_decide(const gq_plan *plan, const bool *wanted, size_t *layers, uint64_t *least,
                           gq_error *e) {
-    gq_calibration_facts *facts = &plan_calibration_of(plan)->facts;
+    gq_calibration_facts *facts = &plan->rounding->calibration->facts;
     if (!trials_decide_layers(plan, wanted, layers, least, e)) return false;
     facts->has_trials = true, facts->trial_layers = *layers;
     return true;

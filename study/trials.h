@@ -8,7 +8,7 @@
 #include "study/sample.h"
 
 /* Decides in how many layers tensors are tried (docs/internals/mixes.md says how). That follows from the model, the
- * wanted tensors, the windows and the calibration's deciding_memory alone. *layers 0: a trial does not fit
+ * wanted tensors, the windows and the calibration's memory.deciding alone. *layers 0: a trial does not fit
  * into that memory, and *least is the bytes it takes; or windows are too short, and *least is 0. */
 bool trials_decide_layers(const gq_plan *plan, const bool *wanted, size_t *layers, uint64_t *least,
                           gq_error *e);

@@ -10,14 +10,13 @@ static bool search_open(gq_plan *plan, const gq_options *options, gq_error *e) {
 }
 
 /* The codecs' own search, weighted where there is an imatrix. */
-static const rounding_kind rounding_search = {
-    .size = sizeof(rounding), .open = search_open, .can_round = plan_has_importance};
+static const rounding_kind rounding_search = {.open = search_open, .can_round = plan_has_importance};
 
 bool rounding_open(gq_plan *plan, const gq_options *options, gq_error *e) {
     const rounding_kind *k = options->calibration ? plan->runners->calibration : &rounding_search;
     if (!k) return gq_fail_usage(e, "a calibration runs the model, and " RUNNERS_MISSING);
-    plan->rounding = calloc(1, k->size);
-    if (!plan->rounding) return gq_fail_memory(e, k->size);
+    plan->rounding = calloc(1, sizeof *plan->rounding);
+    if (!plan->rounding) return gq_fail_memory(e, sizeof *plan->rounding);
     plan->rounding->kind = k;
     return k->open(plan, options, e);
 }

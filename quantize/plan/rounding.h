@@ -25,9 +25,8 @@ typedef struct rounding_kept {
 
 /* The functions of a kind of rounding. A function that is NULL has nothing to do. */
 typedef struct rounding_kind {
-    size_t size; /* bytes of its struct, which begins with a `rounding` */
     /* -- making a plan, in this order -- */
-    /* Checks the request and fixes what decides bytes; plan->rounding has `size` bytes of zeros. */
+    /* Checks the request and fixes what decides bytes; of plan->rounding only `kind` is set. */
     bool (*open)(gq_plan *plan, const gq_options *options, gq_error *e);
     /* Whether it will know a tensor's inputs, so that types which demand that can be chosen. */
     bool (*can_round)(const gq_plan *plan, const plan_source *source);
@@ -42,7 +41,7 @@ typedef struct rounding_kind {
     bool (*agree)(gq_plan *plan, gq_error *e); /* a collective of all ranks: what depends on a machine */
     /* Forecasts the run. measures: by timing a sample. */
     bool (*forecast)(gq_plan *plan, bool measures, const gq_callbacks *callbacks, gq_error *e);
-    void (*clear)(rounding *r); /* what it has; not the struct itself */
+    void (*clear)(rounding *r); /* frees what `open` made, also after a failure; not the struct itself */
     /* -- running a plan -- */
     double (*seconds_left)(const rounding *r); /* of `run` */
     /* Rounds what is marked, or what an earlier run has not finished, into the store. written: the files are
@@ -66,6 +65,8 @@ struct rounding {
     const gq_calibration_facts *facts; /* NULL: not a calibration */
     const uint32_t *ids; /* tokens that the model is run on, of equal weight; NULL: none, or others */
     uint64_t n_ids;
+    struct calibration
+        *calibration; /* of study/calibrate, which alone knows what it has; NULL: another kind */
 };
 
 /* Opens the rounding that the options ask for. */

@@ -6,7 +6,7 @@
 #include "base/safe_file.h"
 #include "quantize/run/run.h"
 #include "study/calibrate/calibration.h"
-#include "study/calibrate/calibrator.h"
+#include "study/calibrate/layers.h"
 #include "study/calibrate/validate.h"
 
 /* ---- ranks without files ---- */
@@ -31,10 +31,10 @@ static bool sync_nothing(void *data, gq_error *e) { return (void)data, (void)e, 
 /* Calls `visit` for the entries that stand: a tensor that fell back has one behind the validation's record, or none
  * yet. decided: validation_records. *whole: all records are of this job. */
 typedef bool entry_visitor(void *data, const calibrate_entry *entry, gq_error *e);
-static bool each_entry(const checkpoint *c, const calibrate_job *job, const validation_record *decided,
+static bool each_entry(const checkpoint *c, const calibration *job, const validation_record *decided,
                        bool *whole, entry_visitor *visit, void *data, gq_error *e) {
     uint64_t at = 0, n;
-    size_t swept = calibrator_sweep_steps(job);
+    size_t swept = calibrate_layers_steps(job);
     bool ok = true;
     *whole = true;
     for (size_t i = 0; ok && i < c->finished; i++) {
@@ -51,7 +51,7 @@ static bool each_entry(const checkpoint *c, const calibrate_job *job, const vali
 }
 
 typedef struct entries_in_file {
-    const calibrate_job *job;
+    const calibration *job;
     bool hold;
 } entries_in_file;
 
@@ -62,9 +62,9 @@ static bool check_entry(void *data, const calibrate_entry *entry, gq_error *e) {
 
 /* *hold: every record, in order, is of this job, and the files hold what it says. Where that cannot be told
  * the checkpoint is let go, so that nobody removes it. */
-static bool calibrate_records_hold(checkpoint *c, const calibrate_job *job, bool *hold, gq_error *e) {
+static bool calibrate_records_hold(checkpoint *c, const calibration *job, bool *hold, gq_error *e) {
     entries_in_file f = {job, true};
-    validation_record *decided = validation_records(c, job, calibrator_sweep_steps(job), e);
+    validation_record *decided = validation_records(c, job, calibrate_layers_steps(job), e);
     bool whole = false, ok = decided && each_entry(c, job, decided, &whole, check_entry, &f, e);
     *hold = whole && f.hold;
     free(decided);
@@ -74,22 +74,22 @@ static bool calibrate_records_hold(checkpoint *c, const calibrate_job *job, bool
 
 /* Opens the checkpoint. One that does not fit the files is begun anew, and what is there then is looked at
  * again; *why then says so, as the plan could not know it, else it is NULL. written: nothing is begun. */
-static bool open_saved(checkpoint *c, const gq_plan *plan, const calibrate_job *job, bool written,
+static bool open_saved(checkpoint *c, const gq_plan *plan, const calibration *job, bool written,
                        const char **why, gq_error *e) {
-    const plan_calibration *calibration = plan_calibration_of(plan);
+    const calibration *planned = plan->rounding->calibration;
     const char *out = plan->outputs[0].shards[0].path;
     bool hold;
     *why = NULL;
     if (written) {
-        if (!checkpoint_open_old(c, out, &calibration->head, e)) return false;
+        if (!checkpoint_open_old(c, out, &planned->head, e)) return false;
         if (c->fd >= 0 && !calibrate_records_hold(c, job, &hold, e)) return false;
         if (c->fd >= 0 && !hold) c->finished = 0;
         return true;
     }
     for (int attempts = 0; attempts < 2; attempts++) {
         checkpoint_close(c);
-        if (!checkpoint_open(c, out, &calibration->head, calibration->records, e)) return false;
-        if (!*why && calibration->facts.layers_finished && !c->finished) *why = c->why;
+        if (!checkpoint_open(c, out, &planned->head, planned->records, e)) return false;
+        if (!*why && planned->facts.layers_finished && !c->finished) *why = c->why;
         if (!calibrate_records_hold(c, job, &hold, e)) return false;
         if (hold) return true;
         *why = "what it has rounded is not in the output's file";
@@ -137,7 +137,7 @@ static bool visit_entry(void *data, const calibrate_entry *entry, gq_error *e) {
 }
 
 /* Warns of layers that fell back. */
-static bool tell_fallback(const gq_plan *plan, const calibrate_job *job, size_t o, const validation_record *v,
+static bool tell_fallback(const gq_plan *plan, const calibration *job, size_t o, const validation_record *v,
                           gq_results *results, gq_error *e) {
     bool embeds = validation_embeds(job);
     char *layers = validation_layers_text(v, job, e);
@@ -154,8 +154,8 @@ static bool tell_fallback(const gq_plan *plan, const calibrate_job *job, size_t 
 }
 
 /* Adds what the validation found for an output. */
-static bool tell_validation(const gq_plan *plan, const calibrate_job *job, size_t o,
-                            const validation_record *v, gq_results *results, gq_error *e) {
+static bool tell_validation(const gq_plan *plan, const calibration *job, size_t o, const validation_record *v,
+                            gq_results *results, gq_error *e) {
     gq_step *s = results_step(results, o, CALIBRATE_VALIDATION);
     uint64_t matrices = 0, kept = 0;
     for (size_t i = 0; i < job->n_tensors; i++) {
@@ -164,7 +164,7 @@ static bool tell_validation(const gq_plan *plan, const calibrate_job *job, size_
         matrices += r->matrices, kept += validation_drops(v, job, i) ? 0 : r->matrices;
     }
     if (!v->positions)
-        return !matrices || !validation_is_done(job->settings) ||
+        return !matrices || !validation_is_done(&job->settings) ||
                warnings_add(&results->warnings, e,
                             "%s: no token of the held-out windows counts, so the calibrated layers are not "
                             "validated as a whole",
@@ -174,9 +174,9 @@ static bool tell_validation(const gq_plan *plan, const calibrate_job *job, size_
     return !v->fallback || tell_fallback(plan, job, o, v, results, e);
 }
 
-static bool tell_results(const gq_plan *plan, const checkpoint *c, const calibrate_job *job,
+static bool tell_results(const gq_plan *plan, const checkpoint *c, const calibration *job,
                          gq_results *results, gq_error *e) {
-    size_t swept = calibrator_sweep_steps(job);
+    size_t swept = calibrate_layers_steps(job);
     validation_record *decided = validation_records(c, job, swept, e);
     bool whole, ok = decided && each_entry(c, job, decided, &whole, visit_entry, results, e);
     for (size_t o = 0; ok && o < job->n_outputs && c->finished > swept; o++)
@@ -193,14 +193,13 @@ typedef struct calibrate_call {
 
 static bool calibrate_call_ranks(const gq_plan *plan, bool written, size_t finished, gq_error *e) {
     calibrate_call call = {!written, finished};
-    return comm_broadcast(plan_calibration_of(plan)->run.text.comm, &call, sizeof call, e);
+    return comm_broadcast(plan->rounding->calibration->text.comm, &call, sizeof call, e);
 }
 
 /* Ranks besides the first do their share. */
 static bool calibrate_follow(const gq_plan *plan, const gq_callbacks *callbacks, gq_error *e) {
-    const plan_calibration *calibration = plan_calibration_of(plan);
     calibrate_call call;
-    calibrate_job job = calibration->run;
+    calibration job = *plan->rounding->calibration;
     checkpoint saved = {.fd = -1};
     threads_count threads;
     if (!job.text.comm) return true;
@@ -208,10 +207,9 @@ static bool calibrate_follow(const gq_plan *plan, const gq_callbacks *callbacks,
     if (!call.works) return true;
     char *folder = safe_file_folder(plan->outputs[0].shards[0].path);
     job.store = (rounding_store){write_nothing, read_nothing, sync_nothing, NULL};
-    job.keeps.folder = folder;
-    bool ok =
-        checkpoint_join(&saved, plan->outputs[0].shards[0].path, &calibration->head, call.finished, e) &&
-        calibrator_run(&job, &saved, callbacks, &threads, e);
+    job.memory.probes.folder = folder;
+    bool ok = checkpoint_join(&saved, plan->outputs[0].shards[0].path, &job.head, call.finished, e) &&
+              calibrate_layers(&job, &saved, callbacks, &threads, e);
     checkpoint_close(&saved);
     free(folder);
     return ok;
@@ -222,16 +220,16 @@ static bool calibrate_into(const gq_plan *plan, const rounding_store *store, boo
                            gq_results *results, const gq_callbacks *callbacks, checkpoint *saved,
                            gq_error *e) {
     const char *why = NULL;
-    calibrate_job job = plan_calibration_of(plan)->run;
+    calibration job = *plan->rounding->calibration;
     threads_count threads = {.error = 0};
     char *folder = safe_file_folder(plan->outputs[0].shards[0].path);
-    job.store = *store, job.keeps.folder = folder;
+    job.store = *store, job.memory.probes.folder = folder;
     bool ok =
         open_saved(saved, plan, &job, written, &why, e) &&
         (!why || warnings_add(&results->warnings, e, "an unfinished calibration for %s starts afresh: %s",
                               plan->outputs[0].path, why));
     ok = ok && calibrate_call_ranks(plan, written, saved->finished, e) &&
-         (written || calibrator_run(&job, saved, callbacks, &threads, e));
+         (written || calibrate_layers(&job, saved, callbacks, &threads, e));
     warnings_add_threads(&results->warnings, threads, NULL);
     if (saved->fd >= 0 && saved->finished && !tell_results(plan, saved, &job, results, ok ? e : NULL))
         ok = false;
@@ -239,10 +237,10 @@ static bool calibrate_into(const gq_plan *plan, const rounding_store *store, boo
     return ok;
 }
 
-/* ---- as the engine has it ---- */
+/* ---- as the engine calls it ---- */
 
-static bool calibrate_run(const gq_plan *plan, const rounding_store *store, bool written, gq_results *results,
-                          const gq_callbacks *callbacks, rounding_kept *kept, gq_error *e) {
+bool calibrate_run(const gq_plan *plan, const rounding_store *store, bool written, gq_results *results,
+                   const gq_callbacks *callbacks, rounding_kept *kept, gq_error *e) {
     if (!store) return calibrate_follow(plan, callbacks, e);
     checkpoint *saved = kept->file = calloc(1, sizeof *saved);
     if (!saved) return gq_fail_memory(e, sizeof *saved);
@@ -252,37 +250,12 @@ static bool calibrate_run(const gq_plan *plan, const rounding_store *store, bool
     return ok;
 }
 
-static void calibrate_remove_kept(const rounding_kept *kept) {
+void calibrate_remove_kept(const rounding_kept *kept) {
     if (kept->file) checkpoint_remove(kept->file);
 }
 
-static void calibrate_close_kept(rounding_kept *kept) {
+void calibrate_close_kept(rounding_kept *kept) {
     if (kept->file) checkpoint_close(kept->file);
     free(kept->file);
     *kept = (rounding_kept){0};
 }
-
-static gq_step calibrate_step_at(const rounding *r, size_t i) {
-    const plan_calibration *c = (const plan_calibration *)(const void *)r;
-    return (gq_step){.name = calibrate_steps[i].name,
-                     .what = calibrate_steps[i].what,
-                     .on = calibration_does(&c->settings, (calibrate_step)i)};
-}
-
-const rounding_kind rounding_by_calibration = {.size = sizeof(plan_calibration),
-                                               .open = plan_open_calibration,
-                                               .can_round = plan_can_calibrate,
-                                               .choose = plan_choose_calibrated,
-                                               .describe = plan_describe_calibration,
-                                               .bound = plan_bound_calibration,
-                                               .announce = plan_announce_calibration,
-                                               .agree = plan_agree_calibration,
-                                               .forecast = plan_cost_calibration,
-                                               .clear = plan_calibration_free,
-                                               .seconds_left = plan_calibration_seconds_left,
-                                               .run = calibrate_run,
-                                               .remove_kept = calibrate_remove_kept,
-                                               .close_kept = calibrate_close_kept,
-                                               .clean_up = plan_clean_calibration,
-                                               .n_steps = CALIBRATE_STEPS,
-                                               .step = calibrate_step_at};

@@ -21,6 +21,7 @@
 #include "mixes/mixes.h"
 #include "quantize/plan/plan.h"
 #include "quantize/plan/target/target.h"
+#include "study/calibrate/calibrate.h"
 #include "study/calibrate/calibration_memory.h"
 #include "study/calibrate/embedding.h"
 #include "study/calibrate/operations.h"
@@ -40,7 +41,7 @@ static const double HARMFUL = 1, LITTLE = 4, ENOUGH = 17;
 
 /* ---- the request ---- */
 
-static bool take_settings(plan_calibration *c, const gq_calibration *asked, gq_error *e) {
+static bool take_settings(calibration *c, const gq_calibration *asked, gq_error *e) {
     hessian_settings m;
     calibrate_step_mask steps;
     if (!hessian_settings_take(&m, asked->damp, asked->shrink, asked->correction, e)) return false;
@@ -55,7 +56,7 @@ static bool take_settings(plan_calibration *c, const gq_calibration *asked, gq_e
 
 /* ---- the text ---- */
 
-static uint32_t ids_of(const plan_calibration *c) {
+static uint32_t ids_of(const calibration *c) {
     return windows_checksum(c->job.ids, c->job.marks, c->job.windows * c->job.context);
 }
 
@@ -71,7 +72,7 @@ static uint32_t calibration_mean_weight(const text_windows *w) {
  * unseen, and errors are moved there; random tokens see them (bench/results/calibration.md). Where tokens have weights,
  * random ones have the texts' mean weight, so that they are no larger a share of what is summed. No such window is held
  * back. */
-static bool calibration_mix_random(plan_calibration *c, text_windows *w, const model_source *model,
+static bool calibration_mix_random(calibration *c, text_windows *w, const model_source *model,
                                    size_t vocabulary, gq_error *e) {
     enum { TEXTS = 4, EACH = TEXTS + 1 };
     size_t groups = w->n / TEXTS, n = w->n + groups, window = w->context;
@@ -97,38 +98,33 @@ static bool calibration_mix_random(plan_calibration *c, text_windows *w, const m
     }
     free(drawn.ids), free(drawn.replaced);
     if (ok)
-        c->text_ids = w->ids, c->drawn = groups, free(w->marks), *w = mixed;
+        c->whole.ids = w->ids, c->whole.drawn = groups, free(w->marks), *w = mixed;
     else
         free(mixed.ids), free(mixed.marks);
     return ok;
 }
 
-static bool calibration_read_text(gq_plan *plan, plan_calibration *c, const gq_options *options,
-                                  gq_error *e) {
+static bool calibration_read_text(gq_plan *plan, calibration *c, const gq_options *options, gq_error *e) {
     const gq_calibration *asked = options->calibration;
     windows_limits limits = {comm_memory(options->comm, memory_budget_of(asked->memory)), options->callbacks};
-    text_windows w = {.n = 0};
+    text_windows *w = &c->whole.windows;
     gq_text text = asked->text;
     size_t vocabulary = forward_model_sizes(c->model)->vocabulary;
     const char *name = text.name ? text.name : "", *slash = strrchr(name, '/'); /* no folders */
     if (!text.tokens) text.tokens = GQ_CALIBRATION_TOKENS;
     if (!asked->random) {
-        c->text = strdup(slash ? slash + 1 : name);
-        if (!c->text) return gq_fail_memory(e, strlen(name));
+        c->whole.name = strdup(slash ? slash + 1 : name);
+        if (!c->whole.name) return gq_fail_memory(e, strlen(name));
     }
-    bool ok = asked->random ? windows_draw(&w, &text, &plan->model, vocabulary, e)
-                            : windows_read(&w, &text, &plan->model, vocabulary, &limits, &plan->warnings, e);
-    if (!ok) return false;
-    free(w.replaced);
-    ok = asked->random || !calibration_does(&c->settings, CALIBRATE_RANDOM) ||
-         calibration_mix_random(c, &w, &plan->model, vocabulary, e);
-    c->ids = w.ids, c->marks = w.marks;
-    if (!ok) return false;
-    if (!masks_set(&w, &plan->model, vocabulary, MASKS_DRAWN, e)) return false;
-    c->targets = w.targets;
-    c->job = windows_job(&w);
-    c->settings.windows = w.n, c->settings.context = w.context;
-    c->settings.held_every = windows_hold_back(w.n, w.context).every;
+    bool ok = asked->random ? windows_draw(w, &text, &plan->model, vocabulary, e)
+                            : windows_read(w, &text, &plan->model, vocabulary, &limits, &plan->warnings, e);
+    ok = ok && (asked->random || !calibration_does(&c->settings, CALIBRATE_RANDOM) ||
+                calibration_mix_random(c, w, &plan->model, vocabulary, e));
+    free(w->replaced), w->replaced = NULL;
+    if (!ok || !masks_set(w, &plan->model, vocabulary, MASKS_DRAWN, e)) return false;
+    c->job = windows_job(w);
+    c->settings.windows = w->n, c->settings.context = w->context;
+    c->settings.held_every = windows_hold_back(w->n, w->context).every;
     c->settings.expert_held = EXPERT_HELD_TOKENS;
     c->settings.ids = ids_of(c);
     return true;
@@ -136,18 +132,18 @@ static bool calibration_read_text(gq_plan *plan, plan_calibration *c, const gq_o
 
 /* Warns if the machine has less memory than calibrating takes. The machine's memory decides no bytes, so
  * nothing adapts to it. */
-static bool warn_of_machine(gq_plan *plan, const plan_calibration *c, gq_error *e) {
+static bool warn_of_machine(gq_plan *plan, const calibration *c, gq_error *e) {
     enum { MIB = 1 << 20 };
     uint64_t has = memory_budget_machine();
-    return c->asked || c->run.text.bounds.peak <= has ||
+    return c->memory.asked || c->text.bounds.peak <= has ||
            warnings_add(
                &plan->warnings, e,
                "calibration takes %llu MiB, and this machine has %llu MiB; with a limit for the memory "
                "it rounds fewer columns together and takes less",
-               (unsigned long long)(c->run.text.bounds.peak / MIB), (unsigned long long)(has / MIB));
+               (unsigned long long)(c->text.bounds.peak / MIB), (unsigned long long)(has / MIB));
 }
 
-static bool warn_of_text(gq_plan *plan, const plan_calibration *c, gq_error *e) {
+static bool warn_of_text(gq_plan *plan, const calibration *c, gq_error *e) {
     const gq_calibration_facts *f = &c->facts;
     if (!windows_warn_longer(c->job.context, forward_model_sizes(c->model)->trained, plan_input(plan),
                              &plan->warnings, e))
@@ -170,7 +166,7 @@ static bool warn_of_text(gq_plan *plan, const plan_calibration *c, gq_error *e) 
 /* ---- ranks: whose windows are whose, and a folder that all can write to ---- */
 
 /* Takes this rank's windows of the first n; where there are none it runs on the first one. */
-static text_share take_share(const plan_calibration *c, size_t n, const gq_options *options) {
+static text_share take_share(const calibration *c, size_t n, const gq_options *options) {
     text_share t = {.job = c->job};
     t.job.windows = n;
     text_share_take(&t, options->comm, options->read_once);
@@ -179,11 +175,11 @@ static text_share take_share(const plan_calibration *c, size_t n, const gq_optio
 }
 
 /* Gives this rank its share of the windows, which are read. */
-static void calibration_share(plan_calibration *c, const gq_options *options) {
-    c->ranks = 1, c->run.text = take_share(c, c->job.windows, options);
-    c->run.ahead = (text_share){.job = c->job};
-    if (c->settings.ahead) c->run.ahead = take_share(c, c->settings.ahead, options);
-    c->run.ahead.job.loops = 1;
+static void calibration_share(calibration *c, const gq_options *options) {
+    c->text = take_share(c, c->job.windows, options);
+    c->ahead = (text_share){.job = c->job};
+    if (c->settings.ahead) c->ahead = take_share(c, c->settings.ahead, options);
+    c->ahead.job.loops = 1;
 }
 
 /* Looks for a file that rank 0 has just made. */
@@ -200,28 +196,27 @@ static char *probe_path(const gq_plan *plan) {
     return safe_file_beside(plan->outputs[0].path, ".gquant-ranks");
 }
 
-void plan_clean_calibration(const gq_plan *plan, size_t output, bool own) {
+static void calibration_clean_up(const gq_plan *plan, size_t output, bool own) {
     const char *out = plan->outputs[output].shards[0].path;
     char *probe = own ? NULL : probe_path(plan);
     if (probe) safe_file_clean(probe);
     free(probe);
-    own ? checkpoint_clean(out, &plan_calibration_of(plan)->head)
+    own ? checkpoint_clean(out, &plan->rounding->calibration->head)
         : checkpoint_clean_kind(out, CHECKPOINT_CALIBRATION);
 }
 
 /* A collective: fails unless all ranks can open, to write, what rank 0 makes beside the first output.
  * Choosing types for a target may take hours before that output is begun. dry_run: nothing is made. */
-static bool calibration_check_folder(const gq_plan *plan, const plan_calibration *c, bool dry_run,
-                                     gq_error *e) {
-    if (gq_comm_ranks(c->run.text.comm) == 1 || dry_run) return true;
+static bool calibration_check_folder(const gq_plan *plan, const calibration *c, bool dry_run, gq_error *e) {
+    if (gq_comm_ranks(c->text.comm) == 1 || dry_run) return true;
     char *probe = probe_path(plan);
     bool ok = probe || gq_fail_memory(e, strlen(plan->outputs[0].path)),
-         is_first = comm_is_first(c->run.text.comm);
+         is_first = comm_is_first(c->text.comm);
     int fd = ok && is_first ? safe_file_renew(probe) : -1;
     if (ok && is_first && fd < 0) ok = gq_fail(e, "cannot write %s: %s", probe, strerror(errno));
     /* The others look between two meetings. */
-    ok = ok && comm_meet(c->run.text.comm, e) && (is_first || look_for_probe(c->run.text.comm, probe, e)) &&
-         comm_meet(c->run.text.comm, e);
+    ok = ok && comm_meet(c->text.comm, e) && (is_first || look_for_probe(c->text.comm, probe, e)) &&
+         comm_meet(c->text.comm, e);
     if (fd >= 0) close(fd), unlink(probe);
     free(probe);
     return ok;
@@ -229,7 +224,7 @@ static bool calibration_check_folder(const gq_plan *plan, const plan_calibration
 
 /* ---- identity ---- */
 
-static checkpoint_head head_of(const gq_plan *plan, const plan_calibration *c) {
+static checkpoint_head head_of(const gq_plan *plan, const calibration *c) {
     checkpoint_head h = {.kind = CHECKPOINT_CALIBRATION,
                          .times = plan->identity.input,
                          .content = plan->identity.content,
@@ -247,25 +242,26 @@ static checkpoint_head head_of(const gq_plan *plan, const plan_calibration *c) {
 }
 
 /* Lists the layers that are run: all, or those of the blocks that are written. */
-static bool calibration_list_layers(const gq_plan *plan, plan_calibration *c, gq_error *e) {
+static bool calibration_list_layers(const gq_plan *plan, calibration *c, gq_error *e) {
     const forward_sizes *sizes = forward_model_sizes(c->model);
     size_t n = 0;
-    c->facts.layers = c->run.n_layers = sizes->layers;
+    c->facts.layers = c->n_layers = sizes->layers;
     if (!plan->layers.n) return true;
     uint64_t *numbers = calloc(sizes->layers, sizeof *numbers);
-    c->run.numbers = numbers;
+    c->numbers = numbers;
     if (!numbers) return gq_fail_memory(e, sizes->layers * sizeof *numbers);
     for (size_t layer = 0; layer < sizes->layers; layer++)
         for (size_t i = 0; i < plan->layers.n; i++)
             if (plan->layers.kept[i] == forward_block_of(c->model, layer)) numbers[n++] = layer;
-    c->facts.layers = c->run.n_layers = n;
+    c->facts.layers = c->n_layers = n;
     return true;
 }
 
-bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e) {
+static bool calibration_open(gq_plan *plan, const gq_options *options, gq_error *e) {
     const gq_calibration *asked = options->calibration;
-    plan_calibration *c = (plan_calibration *)(void *)plan->rounding;
-    c->rounding.facts = &c->facts, c->rounding.knows_inputs = true;
+    calibration *c = plan->rounding->calibration = calloc(1, sizeof *c);
+    if (!c) return gq_fail_memory(e, sizeof *c);
+    plan->rounding->facts = &c->facts, plan->rounding->knows_inputs = true;
     if (asked->random && asked->text.bytes)
         return gq_fail_usage(e, "a text and tokens drawn at random cannot both be run on");
     if (!take_settings(c, asked, e)) return false;
@@ -276,10 +272,10 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
     if (caution && !warnings_add(&plan->warnings, e, "%s", caution)) return false;
     c->facts.size = sizeof c->facts;
     const forward_model **streams = calloc(plan->n_outputs + 1, sizeof *streams);
-    c->run.streams = streams;
+    c->streams = streams;
     if (!streams) return gq_fail_memory(e, (plan->n_outputs + 1) * sizeof *streams);
     for (size_t i = 0; i <= plan->n_outputs; i++) streams[i] = c->model;
-    c->asked = asked->memory, c->resident = memory_budget_taken();
+    c->memory.asked = asked->memory, c->memory.resident = memory_budget_taken();
     const model_tensor *factored = c->model ? forward_factored(c->model) : NULL;
     if (factored)
         return gq_fail(e, "%s: tensor %s has a factor beside it, which a calibration knows nothing of",
@@ -290,9 +286,6 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
         return false;
     plan->model.scales = c->balance.scales; /* from now on */
     const forward_sizes *sizes = forward_model_sizes(c->model);
-    size_t sample = forward_job_windows(&c->job, SAMPLE_TOKENS);
-    c->sums = collection_measure(&plan->model, sizes->blocks + forward_model_drafts(c->model),
-                                 sizes->out->name, collection_share_of(NULL, sample, c->job.context), NULL);
     c->job.loops = c->settings.loops = sizes->layers / sizes->blocks;
     if (calibration_does(&c->settings, CALIBRATE_SWEEPS))
         c->settings.sweeps = (uint64_t)feedback_sweeps(plan->settings.effort);
@@ -306,35 +299,37 @@ bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e
         return false;
     calibration_set_width(plan, c);
     c->settings.fused = head_of(plan, c).fused;
-    c->rounding.digest = calibration_settings_digest(&c->settings);
-    if (!c->marks && !c->targets)
-        c->rounding.ids = c->drawn ? c->text_ids : c->ids,
-        c->rounding.n_ids = (c->job.windows - c->drawn) * c->job.context;
+    plan->rounding->digest = calibration_settings_digest(&c->settings);
+    if (!c->job.marks && !c->job.targets)
+        plan->rounding->ids = c->whole.drawn ? c->whole.ids : c->job.ids,
+        plan->rounding->n_ids = (c->job.windows - c->whole.drawn) * c->job.context;
     return true;
 }
 
-void plan_calibration_free(rounding *r) {
-    plan_calibration *c = (plan_calibration *)(void *)r;
+static void calibration_free(rounding *r) {
+    calibration *c = r->calibration;
+    if (!c) return;
     forward_model_free(c->model);
     model_scales_free(c->balance.scales);
-    free(c->ids), free(c->text_ids), free(c->marks), free(c->targets), free(c->text), free(c->steps);
-    free((void *)c->run.streams), free((void *)c->run.numbers), free((void *)c->run.tensors),
-        free((void *)c->run.outputs);
-    calibrate_costs_free(&c->run.costs);
+    windows_free(&c->whole.windows);
+    free(c->whole.ids), free(c->whole.name), free(c->steps);
+    free((void *)c->streams), free((void *)c->numbers), free((void *)c->tensors), free((void *)c->outputs);
+    calibrate_costs_free(&c->costs);
+    free(c);
 }
 
 /* ---- tensors ---- */
 
-bool plan_can_calibrate(const gq_plan *plan, const plan_source *source) {
-    return forward_feeds(plan_calibration_of(plan)->model, source->tensor);
+static bool calibration_can_round(const gq_plan *plan, const plan_source *source) {
+    return forward_feeds(plan->rounding->calibration->model, source->tensor);
 }
 
 /* Whether routers decide how the embedding is rounded, and the tensor is it. */
 static bool calibrates_embedding(const gq_plan *plan, size_t tensor) {
-    const plan_calibration *c = plan_calibration_of(plan);
+    const calibration *c = plan->rounding->calibration;
     return calibration_does(&c->settings, CALIBRATE_EMBEDDING) &&
            plan->sources[tensor].tensor == forward_model_sizes(c->model)->embedding &&
-           (c->run.ahead.all_windows || embedding_is_routed(c->model, c->run.numbers, c->facts.layers));
+           (c->ahead.all_windows || embedding_is_routed(c->model, c->numbers, c->facts.layers));
 }
 
 static bool is_calibrated(const gq_plan *plan, size_t output, size_t tensor) {
@@ -342,11 +337,11 @@ static bool is_calibrated(const gq_plan *plan, size_t output, size_t tensor) {
     const tensor_type *to = tensor_type_of(t->to);
     return t->to != t->from && to && to->quantized && plan->kernels->codecs[t->to].steps &&
            !plan_qat_grid_holds(&plan->sources[tensor], t->to) &&
-           (plan_can_calibrate(plan, &plan->sources[tensor]) || calibrates_embedding(plan, tensor));
+           (calibration_can_round(plan, &plan->sources[tensor]) || calibrates_embedding(plan, tensor));
 }
 
-void plan_choose_calibrated(gq_plan *plan, size_t output) {
-    const plan_calibration *c = plan_calibration_of(plan);
+static void calibration_choose(gq_plan *plan, size_t output) {
+    const calibration *c = plan->rounding->calibration;
     for (size_t i = 0; i < plan->n_tensors; i++)
         plan->outputs[output].tensors[i].calibrated = is_calibrated(plan, output, i);
     if (!calibration_does(&c->settings, CALIBRATE_ROUTER) ||
@@ -365,7 +360,7 @@ void plan_choose_calibrated(gq_plan *plan, size_t output) {
 
 /* Says of a file with calibrated tensors that products were in bf16; float32 goes without saying. */
 static bool set_arithmetic(const gq_plan *plan, const plan_output *out, gguf_header *h, gq_error *e) {
-    const plan_calibration *c = plan_calibration_of(plan);
+    const calibration *c = plan->rounding->calibration;
     return !c->settings.arithmetic || !plan_any_calibrated(plan, out) ||
            gguf_header_set_string(h, GGUF_ARITHMETIC_KEY, matmul_arithmetic_names[c->settings.arithmetic], e);
 }
@@ -381,14 +376,14 @@ static bool set_fitted(const gq_plan *plan, const plan_output *out, gguf_header 
 
 /* Says how many columns have other scales than the input's, and what they read from as well. */
 static bool set_balanced(const gq_plan *plan, const plan_output *out, gguf_header *h, gq_error *e) {
-    const plan_calibration *c = plan_calibration_of(plan);
+    const calibration *c = plan->rounding->calibration;
     return !c->balance.columns || !plan_any_calibrated(plan, out) ||
            gguf_header_set_u32(h, "quantize.calibration.balanced",
                                c->balance.columns < UINT32_MAX ? (uint32_t)c->balance.columns : UINT32_MAX,
                                e);
 }
 
-bool plan_describe_calibration(const gq_plan *plan, const plan_output *out, gguf_header *h, gq_error *e) {
+static bool calibration_describe(const gq_plan *plan, const plan_output *out, gguf_header *h, gq_error *e) {
     return set_fitted(plan, out, h, e) && set_balanced(plan, out, h, e) && set_arithmetic(plan, out, h, e);
 }
 
@@ -396,13 +391,13 @@ bool plan_describe_calibration(const gq_plan *plan, const plan_output *out, gguf
 
 /* Returns the bytes that the finished layers' records take at most: two entries per tensor with the mean squares of
  * its inputs, and up to 64 KiB per layer besides. */
-static uint64_t calibration_record_bytes(const gq_plan *plan, const plan_calibration *c) {
+static uint64_t calibration_record_bytes(const gq_plan *plan, const calibration *c) {
     enum { EACH = 64 << 10 };
     uint64_t layers = forward_model_sizes(c->model)->layers + 1, tensors = plan->n_outputs * plan->n_tensors;
     uint64_t squares = 0;
     for (size_t i = 0; i < plan->n_tensors; i++) {
         const uint64_t *ne = plan->sources[i].tensor->ne;
-        if (plan_can_calibrate(plan, &plan->sources[i]))
+        if (calibration_can_round(plan, &plan->sources[i]))
             squares = add_sat(squares, mul_sat(mul_sat(ne[0], shape_matrices(ne)), sizeof(float)));
     }
     return add_sat(layers * EACH + 2 * tensors * sizeof(calibrate_entry), mul_sat(squares, plan->n_outputs));
@@ -422,44 +417,43 @@ static bool warn_of_overrides(gq_plan *plan, gq_error *e) {
     return true;
 }
 
-static void calibration_describe(const gq_plan *plan, plan_calibration *c) {
+static void calibration_fill_facts(const gq_plan *plan, calibration *c) {
     gq_calibration_facts *f = &c->facts;
-    f->text = c->text, f->steps = c->steps;
+    f->text = c->whole.name, f->steps = c->steps;
     f->arithmetic = matmul_arithmetic_names[c->settings.arithmetic];
     f->context = (uint32_t)c->job.context;
-    f->windows = c->job.windows - c->drawn, f->tokens = calibration_text_tokens(c);
+    f->windows = c->job.windows - c->whole.drawn, f->tokens = calibration_text_tokens(c);
     f->held_back = calibration_held_most(&c->settings, false) / (c->job.context * c->job.loops);
     f->width = c->settings.width < f->columns ? c->settings.width : f->columns;
-    f->windows_at_once = c->run.text.bounds.batch, f->experts_at_once = c->run.matrices_at_once;
-    uint64_t ahead =
-        calibration_runs_ahead(plan, c) && c->run.ahead.bounds.in_file ? c->run.ahead.bounds.states : 0;
-    uint64_t beside = mul_sat(add_sat(c->run.keeps.file, ahead), (uint64_t)c->ranks);
-    f->disk = add_sat(checkpoint_bytes(&c->head, c->records), max(beside, c->validation_states));
-    f->inputs_memory = c->run.keeps.memory, f->inputs_disk = c->run.keeps.file;
-    f->states_in_file = c->run.text.bounds.in_file;
+    f->windows_at_once = c->text.bounds.batch, f->experts_at_once = c->memory.matrices_at_once;
+    uint64_t ahead = calibration_runs_ahead(plan, c) && c->ahead.bounds.in_file ? c->ahead.bounds.states : 0;
+    uint64_t beside = mul_sat(add_sat(c->memory.probes.file, ahead), (uint64_t)gq_comm_ranks(c->text.comm));
+    f->disk = add_sat(checkpoint_bytes(&c->head, c->records), max(beside, c->memory.validation_states));
+    f->inputs_memory = c->memory.probes.memory, f->inputs_disk = c->memory.probes.file;
+    f->states_in_file = c->text.bounds.in_file;
     f->tokens_advised = (uint64_t)(ENOUGH / f->per_column * (double)f->tokens);
 }
 
 /* Gives the run the plan's tensors and outputs. */
-static bool calibration_list_tensors(const gq_plan *plan, plan_calibration *c, gq_error *e) {
+static bool calibration_list_tensors(const gq_plan *plan, calibration *c, gq_error *e) {
     model_facts facts = model_facts_of(plan->model.kv, plan->model.n_kv, NULL, 0); /* as the model is run */
     const model_tensor **tensors = calloc(plan->n_tensors + 1, sizeof *tensors);
     const gq_tensor **outputs = calloc(plan->n_outputs, sizeof *outputs);
-    c->run.tensors = tensors, c->run.outputs = outputs;
+    c->tensors = tensors, c->outputs = outputs;
     if (!tensors || !outputs) return gq_fail_memory(e, plan->n_tensors * sizeof *tensors);
     for (size_t i = 0; i < plan->n_tensors; i++) tensors[i] = plan->sources[i].tensor;
     for (size_t o = 0; o < plan->n_outputs; o++) outputs[o] = plan->outputs[o].tensors;
-    c->run.n_tensors = plan->n_tensors, c->run.n_outputs = plan->n_outputs;
-    c->run.file = &plan->model, c->run.kernels = plan->kernels, c->run.encoding = &plan->settings;
-    c->run.settings = &c->settings, c->run.experts_used = (uint64_t)mix_experts_used(&facts);
+    c->n_tensors = plan->n_tensors, c->n_outputs = plan->n_outputs;
+    c->file = &plan->model, c->kernels = plan->kernels, c->encoding = &plan->settings;
+    c->experts_used = (uint64_t)mix_experts_used(&facts);
     return true;
 }
 
-bool plan_bound_calibration(gq_plan *plan, gq_error *e) {
-    plan_calibration *c = plan_calibration_of(plan);
+static bool calibration_plan_bounds(gq_plan *plan, gq_error *e) {
+    calibration *c = plan->rounding->calibration;
     c->head = head_of(plan, c), c->records = calibration_record_bytes(plan, c);
     if (!calibration_list_tensors(plan, c, e) || !calibration_bound(plan, c, e)) return false;
-    calibration_describe(plan, c);
+    calibration_fill_facts(plan, c);
     size_t o = 0;
     while (o < plan->n_outputs && !plan_any_calibrated(plan, &plan->outputs[o])) o++;
     if (o == plan->n_outputs)
@@ -484,8 +478,8 @@ static bool calibration_check_states(const gq_plan *plan, const gq_options *opti
     return ok;
 }
 
-bool plan_announce_calibration(gq_plan *plan, const gq_options *options, bool whole, gq_error *e) {
-    plan_calibration *c = plan_calibration_of(plan);
+static bool calibration_announce(gq_plan *plan, const gq_options *options, bool whole, gq_error *e) {
+    calibration *c = plan->rounding->calibration;
     checkpoint kept;
     const char *out = plan->outputs[0].shards[0].path;
     if (!calibration_check_states(plan, options, e)) return false;
@@ -510,57 +504,82 @@ bool plan_announce_calibration(gq_plan *plan, const gq_options *options, bool wh
 
 /* ---- time ---- */
 
-bool plan_cost_calibration(gq_plan *plan, bool measures, const gq_callbacks *callbacks, gq_error *e) {
-    plan_calibration *c = plan_calibration_of(plan);
-    gq_calibration_facts *f = &c->facts;
-    calibrate_costs *costs = &c->run.costs;
-    calibrate_costs_free(costs);
-    f->work = calibrate_work(&c->run);
-    bool is_short = f->work < FORECAST_LEAST_WORK,
-         is_measured = measures && !is_short && calibrate_costs_measure(&c->run, callbacks, costs);
-    if (!is_measured) calibrate_costs_guess(&c->run, costs);
-    if (!costs->tensors) return gq_fail_memory(e, plan->n_outputs * plan->n_tensors * sizeof *costs->tensors);
-    double left = 1 - (double)f->layers_finished / (double)f->layers;
-    f->seconds_expected = is_measured ? plan_calibration_seconds_left(plan->rounding) + left * costs->plain
-                          : measures && is_short ? FORECAST_LEAST_SECONDS
-                                                 : 0;
-    c->run.seconds_expected = f->seconds_expected;
-    return true;
-}
-
-double plan_calibration_seconds_left(const rounding *r) {
-    const plan_calibration *c = (const plan_calibration *)(const void *)r;
-    const calibrate_costs *costs = &c->run.costs;
+static double calibration_seconds_left(const rounding *r) {
+    const calibration *c = r->calibration;
+    const calibrate_costs *costs = &c->costs;
     size_t done = c->facts.layers_finished;
     return calibrate_costs_begin(costs, costs->n_steps) - (done ? calibrate_costs_begin(costs, done) : 0) +
            costs->validation;
 }
 
-/* ---- ranks: what all agree on ---- */
-
-bool plan_agree_calibration(gq_plan *plan, gq_error *e) {
-    plan_calibration *c = plan_calibration_of(plan);
-    if (!c->run.text.comm) return true;
+static bool calibration_forecast(gq_plan *plan, bool measures, const gq_callbacks *callbacks, gq_error *e) {
+    calibration *c = plan->rounding->calibration;
     gq_calibration_facts *f = &c->facts;
-    checkpoint_head first = c->head;
-    uint64_t batch = c->run.text.bounds.batch, ahead = c->run.ahead.bounds.batch,
-             most[] = {f->memory, f->states_in_file, f->layers_finished};
-    if (!comm_broadcast(c->run.text.comm, &first, sizeof first, e)) return false;
-    if (memcmp(&first, &c->head, sizeof first) != 0)
-        return gq_fail(e, "rank %d has another model, text, options or build than rank 0",
-                       gq_comm_rank(c->run.text.comm));
-    if (!comm_least(c->run.text.comm, &c->run.matrices_at_once, e) ||
-        !comm_least(c->run.text.comm, &batch, e) || !comm_least(c->run.text.comm, &ahead, e) ||
-        !comm_most(c->run.text.comm, most, sizeof most / sizeof *most, e) ||
-        !sweep_agree_layer(c->run.text.comm, c->run.text.read_once, &c->run.text.bounds.layer, e) ||
-        !sweep_agree_layer(c->run.text.comm, c->run.text.read_once, &c->run.ahead.bounds.layer, e))
-        return false;
-    c->run.text.bounds.batch = c->run.text.idle ? 1 : batch;
-    c->run.ahead.bounds.batch = c->run.ahead.idle ? 1 : ahead;
-    f->windows_at_once = batch;
-    f->experts_at_once = c->run.matrices_at_once * (uint64_t)(f->experts_at_once > 1 ? c->ranks : 1);
-    f->memory = most[0], f->states_in_file = most[1], f->layers_finished = most[2];
-    f->ranks = (uint32_t)c->ranks,
-    f->rank_windows = windows_share(c->run.text.comm, c->job.windows, c->job.context, 1);
+    calibrate_costs *costs = &c->costs;
+    calibrate_costs_free(costs);
+    f->work = calibrate_work(c);
+    bool is_short = f->work < FORECAST_LEAST_WORK,
+         is_measured = measures && !is_short && calibrate_costs_measure(c, callbacks, costs);
+    if (!is_measured) calibrate_costs_guess(c, costs);
+    if (!costs->tensors) return gq_fail_memory(e, plan->n_outputs * plan->n_tensors * sizeof *costs->tensors);
+    double left = 1 - (double)f->layers_finished / (double)f->layers;
+    f->seconds_expected = is_measured ? calibration_seconds_left(plan->rounding) + left * costs->plain
+                          : measures && is_short ? FORECAST_LEAST_SECONDS
+                                                 : 0;
     return true;
 }
+
+/* ---- ranks: what all agree on ---- */
+
+static bool calibration_agree(gq_plan *plan, gq_error *e) {
+    calibration *c = plan->rounding->calibration;
+    if (!c->text.comm) return true;
+    gq_calibration_facts *f = &c->facts;
+    int ranks = gq_comm_ranks(c->text.comm);
+    checkpoint_head first = c->head;
+    uint64_t batch = c->text.bounds.batch, ahead = c->ahead.bounds.batch,
+             most[] = {f->memory, f->states_in_file, f->layers_finished};
+    if (!comm_broadcast(c->text.comm, &first, sizeof first, e)) return false;
+    if (memcmp(&first, &c->head, sizeof first) != 0)
+        return gq_fail(e, "rank %d has another model, text, options or build than rank 0",
+                       gq_comm_rank(c->text.comm));
+    if (!comm_least(c->text.comm, &c->memory.matrices_at_once, e) || !comm_least(c->text.comm, &batch, e) ||
+        !comm_least(c->text.comm, &ahead, e) ||
+        !comm_most(c->text.comm, most, sizeof most / sizeof *most, e) ||
+        !sweep_agree_layer(c->text.comm, c->text.read_once, &c->text.bounds.layer, e) ||
+        !sweep_agree_layer(c->text.comm, c->text.read_once, &c->ahead.bounds.layer, e))
+        return false;
+    c->text.bounds.batch = c->text.idle ? 1 : batch;
+    c->ahead.bounds.batch = c->ahead.idle ? 1 : ahead;
+    f->windows_at_once = batch;
+    f->experts_at_once = c->memory.matrices_at_once * (uint64_t)(f->experts_at_once > 1 ? ranks : 1);
+    f->memory = most[0], f->states_in_file = most[1], f->layers_finished = most[2];
+    f->ranks = (uint32_t)ranks,
+    f->rank_windows = windows_share(c->text.comm, c->job.windows, c->job.context, 1);
+    return true;
+}
+
+/* ---- as a plan has it ---- */
+
+static gq_step calibration_step_at(const rounding *r, size_t i) {
+    return (gq_step){.name = calibrate_steps[i].name,
+                     .what = calibrate_steps[i].what,
+                     .on = calibration_does(&r->calibration->settings, (calibrate_step)i)};
+}
+
+const rounding_kind rounding_by_calibration = {.open = calibration_open,
+                                               .can_round = calibration_can_round,
+                                               .choose = calibration_choose,
+                                               .describe = calibration_describe,
+                                               .bound = calibration_plan_bounds,
+                                               .announce = calibration_announce,
+                                               .agree = calibration_agree,
+                                               .forecast = calibration_forecast,
+                                               .clear = calibration_free,
+                                               .seconds_left = calibration_seconds_left,
+                                               .run = calibrate_run,
+                                               .remove_kept = calibrate_remove_kept,
+                                               .close_kept = calibrate_close_kept,
+                                               .clean_up = calibration_clean_up,
+                                               .n_steps = CALIBRATE_STEPS,
+                                               .step = calibration_step_at};

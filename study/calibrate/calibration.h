@@ -1,92 +1,106 @@
-/* Calibration in a plan: the windows of the text, the settings that decide bytes, and the memory and disk
- * space it takes. The rounding itself happens in the run. */
+/* A calibration as a plan has decided it, before a weight is read: the text, the tensors, the settings that
+ * decide bytes, and the bounds of memory and disk. What was asked for is a gq_calibration; what runs is a
+ * calibrator (calibrator.h), which changes nothing here. */
 #pragma once
 
+#include "codec/codec.h"
 #include "forward/stream/stream.h"
 #include "quantize/plan/rounding.h"
 #include "study/calibrate/balance.h"
-#include "study/calibrate/job.h"
+#include "study/calibrate/costs.h"
 #include "study/calibrate/settings.h"
-#include "study/inputs/collect.h"
 #include "study/sweep/checkpoint.h"
+#include "study/sweep/sweep.h"
 
-/* Tokens of the input sample. Mean squares need far fewer than Hessians do; these are an eighth of the usual
- * text. */
-enum { SAMPLE_TOKENS = 8192 };
+/* Rows of a matrix in memory at once: 24 groups of FEEDBACK_ROWS, work for as many threads. With 14,336
+ * columns the decoded rows take a tenth of the Hessian's memory. A multiple of 192, the rows that output
+ * errors are added up by. */
+enum { CALIBRATION_ROWS = 1536 };
 
-typedef struct plan_calibration {
-    rounding rounding;    /* what the plan sees of it; first */
-    forward_model *model; /* of the plan's input */
-    uint32_t *ids;
-    uint32_t *text_ids;      /* without the windows of random tokens; NULL: there are none of these */
-    size_t drawn;            /* how many there are */
-    forward_mark *marks;     /* NULL: all tokens count alike */
-    forward_target *targets; /* NULL: no token is masked */
-    forward_job job; /* ids, windows, context, threads, memory, extra_bytes; the progress is the run's */
-    /* What the calibrator is given. Its text has this rank's windows, its bounds are those of 1 + outputs
-     * streams; the memory of its run ahead is within that of the rest. The store and the folder for what
-     * probes keep are set when it runs. */
-    calibrate_job run;
-    size_t taped;                  /* windows, of all loops, whose pairs a rank keeps at a time */
-    int ranks;                     /* 1 while what decides bytes is computed */
+/* The whole text; the windows that a rank has are a text_share's. */
+typedef struct calibration_text {
+    char *name;           /* NULL: drawn at random */
+    text_windows windows; /* `replaced` is not used */
+    uint32_t *ids;        /* without the windows of random tokens; NULL: there are none of these */
+    size_t drawn;         /* how many there are */
+} calibration_text;
+
+/* Bytes, and what they decide. */
+typedef struct calibration_memory {
+    uint64_t asked;    /* for; 0: no limit */
+    uint64_t resident; /* that the process had when the calibration was opened, before anything was measured;
+                          decides no bytes of outputs */
+    uint64_t deciding; /* by which width and trials are decided: what was asked for, or a fixed number, so
+                          that the machine's own memory decides no bytes of outputs */
+    uint64_t matrices_at_once;  /* experts whose Hessians fit beside each other */
+    uint64_t validation;        /* of the process, besides the streams that are validated (validate.h) */
+    uint64_t validation_states; /* of validated streams' states in a file; 0: they are in memory */
+    /* For what probes keep (forward_stream_cache), so that a layer's beginning is not run again for each
+     * site. Its folder is set when it runs. */
+    probe_cache_plan probes;
+    /* Blocks of tensors that calibrate_reads_blocks names are not kept in memory when they are written, but
+     * read again from the output when they are multiplied. */
+    bool reads_blocks;
+} calibration_memory;
+
+typedef struct calibration {
     calibration_settings settings; /* what decides bytes */
-    uint64_t extra_bytes;          /* bytes for Hessians, factors, held-back activations, blocks of a layer */
-    uint64_t validation_states;    /* bytes of validated streams' states in a file; 0: they are in memory */
-    uint64_t asked;                /* bytes of memory asked for; 0: no limit */
-    uint64_t resident;        /* bytes that the process had when the calibration was opened, before anything
-                                 was measured; decides no bytes */
-    uint64_t deciding_memory; /* bytes by which width and trials are decided: what was asked for, or a fixed
-                                 number, so that the machine's own memory decides no bytes */
-    collection_sizes sums;    /* bytes of a sample of the inputs, by which types for a target are chosen */
-    checkpoint_head head;     /* of a stream of the base model and one per output, in this order */
-    uint64_t records;         /* bytes of the checkpoint's, at most */
-    char *text;               /* its name; NULL: drawn at random */
-    char *steps;              /* names of the settings' steps */
-    balance_scales balance;   /* that the plan's input is read with */
+    char *steps;                   /* names of the settings' steps */
     gq_calibration_facts facts;
-} plan_calibration;
-
-/* The calibration of a plan; NULL: its rounding is another. */
-static inline plan_calibration *plan_calibration_of(const gq_plan *plan) {
-    return plan->rounding->facts ? (plan_calibration *)(void *)plan->rounding : NULL;
-}
+    /* -- the text -- */
+    calibration_text whole;
+    forward_job job; /* of the whole text: windows, context, threads, memory; the progress is the run's */
+    /* The ranks that do this together, this one's windows, and the bounds of 1 + n_outputs streams. A rank
+     * without windows takes part with one that counts nowhere. */
+    text_share text;
+    /* The windows with which the base model is run before all else, for what flows into an output matrix that
+     * is the embedding as well (embedding.h), and its bounds; all_windows 0: it is not run. */
+    text_share ahead;
+    /* -- the model -- */
+    const model_source *file;
+    forward_model *model;                /* of the plan's input */
+    balance_scales balance;              /* that it is read with */
+    const forward_model *const *streams; /* the model, 1 + n_outputs times */
+    const uint64_t *numbers;             /* in the model, of the layers that are run; NULL: all are */
+    size_t n_layers;
+    uint64_t experts_used; /* experts that a token meets; 0: unknown, so all of them count */
+    /* -- the outputs -- */
+    const kernels *kernels;
+    const encode_settings *encoding;
+    size_t n_tensors, n_outputs;
+    const model_tensor *const *tensors; /* the model's, n_tensors in the outputs' order */
+    const gq_tensor *const *outputs;    /* per output the planned tensors, in the same order */
+    /* -- its bounds -- */
+    calibration_memory memory;
+    checkpoint_head head;  /* of a stream of the base model and one per output, in this order */
+    uint64_t records;      /* bytes of the checkpoint's, at most */
+    calibrate_costs costs; /* for progress */
+    /* -- a run's, in its own copy -- */
+    rounding_store store;
+    calibrate_sample *sample; /* NULL: all is done */
+} calibration;
 
 /* Tokens of the text, without random ones; of conversations, those that count. */
-static inline uint64_t calibration_text_tokens(const plan_calibration *c) {
-    return forward_job_counted(&c->job) - c->drawn * c->job.context;
+static inline uint64_t calibration_text_tokens(const calibration *c) {
+    return forward_job_counted(&c->job) - c->whole.drawn * c->job.context;
 }
 
-/* Functions of the rounding (rounding_kind), of a plan that has a calibration. */
-/* Checks the request, reads the text and sets what decides bytes. Called before types are chosen. */
-bool plan_open_calibration(gq_plan *plan, const gq_options *options, gq_error *e);
-/* Computes the memory and disk space of a calibrated run. Called when all is laid out and identified. */
-bool plan_bound_calibration(gq_plan *plan, gq_error *e);
-/* Warns that an earlier run's layers will be continued, or why not. whole: that run has finished all files,
- * and only names may be missing. */
-bool plan_announce_calibration(gq_plan *plan, const gq_options *options, bool whole, gq_error *e);
-/* Fills the run's costs, and the work that its facts have. measures: by timing a sample, for a second or some
- * (study/calibrate/costs.h); then the facts have the seconds that layers take which are left to do, or 0
- * where that cannot be told. Otherwise, and where it cannot be told, by the speed of a usual processor.
- * callbacks: told that it measures. */
-bool plan_cost_calibration(gq_plan *plan, bool measures, const gq_callbacks *callbacks, gq_error *e);
-/* Returns the seconds of these costs that are left to do, in layers and before them. */
-double plan_calibration_seconds_left(const rounding *r);
-void plan_calibration_free(rounding *r);
+/* Whether a tensor's blocks can be read again: those of experts are many, and each meets few tokens. */
+static inline bool calibrate_reads_blocks(const model_tensor *t) { return t->ne[2] > 1; }
 
-/* The number in the model of the i-th layer that is run. */
-static inline size_t plan_run_layer(const gq_plan *plan, size_t i) {
-    return plan->layers.n ? plan->layers.kept[i] : i;
+/* Whether a tensor is one of the calibration's and some output has it calibrated. */
+static inline bool calibration_has(const calibration *c, const model_tensor *t) {
+    for (size_t i = 0; i < c->n_tensors; i++)
+        for (size_t o = 0; c->tensors[i] == t && o < c->n_outputs; o++)
+            if (c->outputs[o][i].calibrated) return true;
+    return false;
 }
-/* Whether running the model yields the tensor's inputs. */
-bool plan_can_calibrate(const gq_plan *plan, const plan_source *source);
-/* Marks the tensors of an output that the run calibrates, and routers that it fits where there are any. */
-void plan_choose_calibrated(gq_plan *plan, size_t output);
-/* Names in the metadata what was calibrated, and how. */
-bool plan_describe_calibration(const gq_plan *plan, const plan_output *out, gguf_header *h, gq_error *e);
+/* Whether some tensor of an output is calibrated. */
+static inline bool calibration_uses(const calibration *c, size_t output) {
+    for (size_t i = 0; i < c->n_tensors; i++)
+        if (c->outputs[output][i].calibrated) return true;
+    return false;
+}
 
-/* Removes what runs that were killed have left beside an output, and of ranks in the folder of the first. own: only what a
- * run of this very plan has left. */
-void plan_clean_calibration(const gq_plan *plan, size_t output, bool own);
-/* A collective, when the plan is made: checks that all ranks have the same, and agrees on what depends on a
- * machine's memory. Without ranks, or a calibration, it does nothing. */
-bool plan_agree_calibration(gq_plan *plan, gq_error *e);
+/* The rounding whose plans have one. */
+extern const rounding_kind rounding_by_calibration;

@@ -17,7 +17,7 @@ static const double CORRECTION_WORK = 1 << 26, CORRECTION_FAR = 3;
 static const float CORRECTION_SHARE = .5f;
 
 typedef struct correction {
-    const calibrate_job *job;
+    const calibration *job;
     const site *site;
     const site_inputs *held;
     size_t n;       /* rows */
@@ -108,10 +108,10 @@ static double correction_fit(const correction *c, double *sorted) {
     return ef / ff;
 }
 
-bool correction_choose(const calibrate_job *job, const site *s, uint64_t matrix, const site_inputs *held,
+bool correction_choose(const calibration *job, const site *s, uint64_t matrix, const site_inputs *held,
                        const cholesky *f, threads_pool *pool, gq_error *e) {
     correction c = {.job = job, .site = s, .held = held, .is_state = s->adds != 0};
-    if (!(job->settings->correction < 0) || !held->held || !f->n_runs) return true;
+    if (!(job->settings.correction < 0) || !held->held || !f->n_runs) return true;
     memory_ledger l = {.failed = false};
     double *sorted = memory_take(&l, held->held, sizeof *sorted);
     c.ef = memory_take_zeros(&l, held->held, sizeof *c.ef),

@@ -15,7 +15,7 @@
 
 /* Sets the factor of all blocks of f, where the settings leave it open and tokens are held out; else it stays. The
  * matrix is of all weights of the site. held: its held-out tokens, not turned yet. */
-bool correction_choose(const calibrate_job *job, const site *s, uint64_t matrix, const site_inputs *held,
+bool correction_choose(const calibration *job, const site *s, uint64_t matrix, const site_inputs *held,
                        const cholesky *f, threads_pool *pool, gq_error *e);
 /* Bytes that this takes for a weight, with so many held-out tokens. */
 uint64_t correction_bytes(const model_tensor *t, size_t held);

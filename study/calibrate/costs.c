@@ -22,27 +22,27 @@
 #include "forward/graph/experts/experts.h"
 #include "gguf/facts.h"
 #include "quantize/strips/schedule.h"
-#include "study/calibrate/calibrator.h"
 #include "study/calibrate/embedding.h"
+#include "study/calibrate/layers.h"
 #include "study/calibrate/operations.h"
 #include "study/calibrate/validate.h"
 #include "study/sweep/forecast.h"
 
 /* ---- sums ---- */
-static bool is_tried(const calibrate_job *j, size_t i) {
+static bool is_tried(const calibration *j, size_t i) {
     return j->tensors[i] == forward_model_sizes(j->streams[0])->embedding &&
            embedding_is_tried(j->streams[0], j->numbers, j->n_layers, j->text.job.context);
 }
 
 /* The number of the layer, or of the block behind all layers, that has a tensor; -1: none. */
-static int64_t layer_of(const calibrate_job *j, size_t i) {
+static int64_t layer_of(const calibration *j, size_t i) {
     size_t layer = forward_layer_of(j->streams[0], j->tensors[i]->name);
     return layer != SIZE_MAX ? (int64_t)layer : model_block_number(j->tensors[i]->name);
 }
 
 /* Adds an output's costs to the steps that they belong to. In models that run their blocks several times
  * these are of the last loop. */
-static void costs_add_output(const calibrate_job *j, size_t o, calibrate_costs *to) {
+static void costs_add_output(const calibration *j, size_t o, calibrate_costs *to) {
     const forward_sizes *sizes = forward_model_sizes(j->streams[0]);
     size_t first = (forward_job_loops(&j->text.job) - 1) * sizes->blocks;
     for (size_t i = 0; i < j->n_tensors; i++) {
@@ -62,15 +62,15 @@ static void costs_add_output(const calibrate_job *j, size_t o, calibrate_costs *
 
 /* Makes of the seconds of tensors, passes and trials of embeddings those until the ends of all steps. trial:
  * of one. */
-static void costs_add_up(const calibrate_job *j, double trial, calibrate_costs *to) {
+static void costs_add_up(const calibration *j, double trial, calibrate_costs *to) {
     for (size_t o = 0; o < j->n_outputs; o++) {
         costs_add_output(j, o, to);
         for (size_t i = 0; i < j->n_tensors; i++)
             if (operations_calibrated(j, o, i) && is_tried(j, i)) to->embedding += trial;
     }
     double until = to->ahead + to->embedding, streams = operations_streams(j);
-    windows_held held = calibration_held(j->settings);
-    if (calibration_does(j->settings, CALIBRATE_VALIDATION))
+    windows_held held = calibration_held(&j->settings);
+    if (calibration_does(&j->settings, CALIBRATE_VALIDATION))
         to->validation = (double)(j->n_outputs * VALIDATION_PASSES * j->n_layers * held.n) /
                          (double)max(j->text.all_windows, 1) * to->pass;
     for (size_t step = 0; step < to->n_steps; step++) {
@@ -79,7 +79,7 @@ static void costs_add_up(const calibrate_job *j, double trial, calibrate_costs *
     }
 }
 
-static bool costs_new(const calibrate_job *j, calibrate_costs *to) {
+static bool costs_new(const calibration *j, calibrate_costs *to) {
     *to = (calibrate_costs){.n_steps = j->n_layers + 1};
     to->tensors = calloc(j->n_outputs * j->n_tensors + 1, sizeof *to->tensors);
     to->ends = calloc(to->n_steps, sizeof *to->ends);
@@ -94,7 +94,7 @@ void calibrate_costs_free(calibrate_costs *c) {
 }
 
 /* The search of a tensor that is not calibrated. */
-static double plain_seconds(const calibrate_job *j, size_t output, size_t i) {
+static double plain_seconds(const calibration *j, size_t output, size_t i) {
     const gq_tensor *t = &j->outputs[output][i];
     if (t->to == t->from || !tensor_type_of(t->to)->quantized) return 0;
     return (double)t->n_weights * speed_encode(t->to, j->encoding->effort) /
@@ -105,7 +105,7 @@ static double plain_seconds(const calibrate_job *j, size_t output, size_t i) {
  * a weight, measured with model A of docs/quality.md; only ratios matter. */
 static const double USUAL_OPERATION = 1.2e-11, USUAL_ROUNDING = 8e-8, USUAL_CHECK = 6e-11;
 
-void calibrate_costs_guess(const calibrate_job *j, calibrate_costs *to) {
+void calibrate_costs_guess(const calibration *j, calibrate_costs *to) {
     double each = USUAL_OPERATION / threads_asked(j->text.job.threads), pass = 0;
     if (!costs_new(j, to)) return;
     for (size_t o = 0; o < j->n_outputs; o++)
@@ -145,9 +145,8 @@ static const double TIMED_WORK = 1e11; /* operations of a thread in these passes
 static const double ROUNDING_COLUMNS = 4000, CHECK_TOKENS = 16;
 
 typedef struct timed {
-    const calibrate_job *of;
-    calibrate_job job; /* the sample's */
-    calibration_settings settings;
+    const calibration *of;
+    calibration job; /* the sample's */
     forward_job run;
     uint64_t layers[TIMED_LAYERS];
     size_t n_layers, n_kinds; /* layers of different kinds, then some for their types alone */
@@ -192,13 +191,13 @@ static size_t timed_kind(const timed *x, size_t block) {
     return k;
 }
 
-static size_t block_of(const calibrate_job *j, size_t step) {
+static size_t block_of(const calibration *j, size_t step) {
     return (j->numbers ? j->numbers[step] : step) % forward_model_sizes(j->streams[0])->blocks;
 }
 
 /* Chooses a layer of each kind, and then layers that have a type which none of these has. */
 static void timed_choose_layers(timed *x) {
-    const calibrate_job *j = x->of;
+    const calibration *j = x->of;
     for (size_t step = 0; step < j->n_layers && x->n_layers < TIMED_LAYERS; step++)
         if (timed_kind(x, block_of(j, step)) == x->n_layers) x->layers[x->n_layers++] = block_of(j, step);
     x->n_kinds = x->n_layers;
@@ -215,25 +214,25 @@ static void timed_choose_layers(timed *x) {
 
 /* Sets the text: windows of the job, or shorter ones, of which every other one is held back. */
 static void timed_set_text(timed *x) {
-    const calibrate_job *j = x->of;
+    const calibration *j = x->of;
     const forward_sizes *sizes = forward_model_sizes(j->streams[0]);
     double weights = (double)sizes->layer_bytes / 2 / (double)forward_experts_spread(j->streams[0]),
            fit = TIMED_WORK * threads_asked(j->text.job.threads) /
                  (TIMED_PASSES * OPERATIONS_PRODUCT * weights);
     size_t tokens = fit > TIMED_TOKENS ? TIMED_TOKENS : max((size_t)fit, TIMED_LEAST);
-    x->run = j->text.job, x->run.marks = NULL, x->run.targets = NULL, x->settings = *j->settings;
+    x->run = j->text.job, x->run.marks = NULL, x->run.targets = NULL;
     tokens = min(tokens, j->text.job.windows * j->text.job.context);
     x->run.context = max(1, min(j->text.job.context, tokens / 2)), x->run.loops = 1;
     x->run.windows = tokens / x->run.context;
-    x->settings.windows = x->run.windows, x->settings.context = x->run.context;
-    x->settings.held_every = x->run.windows > 1 ? 2 : 0;
-    x->settings.width = min(x->settings.width, TIMED_WIDTH);
-    x->settings.loops = 1, x->settings.ahead = 0;
+    x->job.settings.windows = x->run.windows, x->job.settings.context = x->run.context;
+    x->job.settings.held_every = x->run.windows > 1 ? 2 : 0;
+    x->job.settings.width = min(x->job.settings.width, TIMED_WIDTH);
+    x->job.settings.loops = 1, x->job.settings.ahead = 0;
 }
 
 /* What probes keep is the same share as in the run. */
 static probe_cache_plan timed_keeps(const timed *x) {
-    probe_cache_plan keeps = x->of->keeps;
+    probe_cache_plan keeps = x->of->memory.probes;
     double all = (double)(x->of->text.job.windows * x->of->text.job.context *
                           forward_job_loops(&x->of->text.job)),
            share = (double)(x->run.windows * x->run.context) / all;
@@ -246,7 +245,7 @@ static void timed_free(timed *x) {
     free(x->tensors), free(x->outputs), free(x->sample.tensors), free(x->sample.passes);
 }
 
-static bool timed_new(timed *x, const calibrate_job *j) {
+static bool timed_new(timed *x, const calibration *j) {
     size_t n = j->n_outputs * j->n_tensors, step;
     *x = (timed){.of = j, .job = *j};
     x->tensors = calloc(n + 1, sizeof *x->tensors),
@@ -269,8 +268,8 @@ static bool timed_new(timed *x, const calibrate_job *j) {
     }
     x->sample.matrices = TIMED_MATRICES;
     x->sample.rows = (size_t)(TIMED_TURNS * FEEDBACK_ROWS * threads_asked(j->text.job.threads));
-    calibrate_job *job = &x->job;
-    job->settings = &x->settings, job->numbers = x->layers, job->n_layers = x->n_layers;
+    calibration *job = &x->job;
+    job->numbers = x->layers, job->n_layers = x->n_layers;
     /* At least two batches: the first one touches new memory. */
     size_t batch =
         min(j->text.bounds.batch * j->text.job.context, x->run.windows * x->run.context / 2) / x->run.context;
@@ -279,7 +278,7 @@ static bool timed_new(timed *x, const calibrate_job *j) {
                              .all_windows = x->run.windows};
     job->outputs = x->outputs, job->store = (rounding_store){.write = timed_write};
     job->costs = (calibrate_costs){.n_steps = 0}, job->ahead = (text_share){.all_windows = 0};
-    job->keeps = timed_keeps(x), job->sample = &x->sample;
+    job->memory.probes = timed_keeps(x), job->sample = &x->sample;
     return true;
 }
 
@@ -289,7 +288,7 @@ static bool timed_run(timed *x, const gq_callbacks *callbacks) {
     gq_callbacks asked = {.size = sizeof asked};
     if (callbacks) asked.user = callbacks->user, asked.cancelled = callbacks->cancelled;
     share_tell_sample(callbacks);
-    return calibrator_run(&x->job, &none, &asked, &threads, NULL);
+    return calibrate_layers(&x->job, &none, &asked, &threads, NULL);
 }
 
 /* ---- from the sample to all ---- */
@@ -323,7 +322,7 @@ static bool timed_whole(const timed *x, size_t i) {
 /* Returns the number of the timed tensor that this one is most like: itself, else for rounding one whose rows
  * are rounded alike, to the same type; else one of the same role. SIZE_MAX: none was timed. */
 static size_t timed_like(const timed *x, size_t output, size_t i, bool rounds) {
-    const calibrate_job *j = x->of;
+    const calibration *j = x->of;
     bool chained = is_chained(x, output, i);
     size_t best = SIZE_MAX;
     int most = -1;
@@ -339,19 +338,19 @@ static size_t timed_like(const timed *x, size_t output, size_t i, bool rounds) {
 }
 
 /* Operations of Hessians for a column and a token. */
-static double hessian_each(const calibrate_job *j, size_t i) {
-    bool is_state = site_adds(j->settings, j->streams[0], j->tensors[i]) != 0;
+static double hessian_each(const calibration *j, size_t i) {
+    bool is_state = site_adds(&j->settings, j->streams[0], j->tensors[i]) != 0;
     return operations_width(j, i) +
            OPERATIONS_PRODUCT * (is_state ? (double)j->tensors[i]->ne[1] : operations_width(j, i));
 }
 
-static double tokens_added(const calibrate_job *j) {
-    return operations_tokens(j) - (double)calibration_held_most(j->settings, false);
+static double tokens_added(const calibration *j) {
+    return operations_tokens(j) - (double)calibration_held_most(&j->settings, false);
 }
 
 /* Returns what gathering and factoring tensor i takes. probes: seconds of probes to those of the sample's. */
 static calibrate_cost scale_inputs(const timed *x, size_t output, size_t i, double probes) {
-    const calibrate_job *j = x->of;
+    const calibration *j = x->of;
     calibrate_cost cost = {0};
     size_t k = timed_like(x, output, i, false);
     const calibrate_timing *t = k == SIZE_MAX ? NULL : timing_at(x, output, k);
@@ -369,7 +368,7 @@ static calibrate_cost scale_inputs(const timed *x, size_t output, size_t i, doub
 
 /* Returns what rounding tensor i takes. */
 static double scale_rounding(const timed *x, size_t output, size_t i, double probes) {
-    const calibrate_job *j = x->of;
+    const calibration *j = x->of;
     size_t k = timed_like(x, output, i, true);
     if (k == SIZE_MAX) return 0;
     const calibrate_timing *t = timing_at(x, output, k);
@@ -383,18 +382,18 @@ static double scale_rounding(const timed *x, size_t output, size_t i, double pro
 
 /* Returns the seconds of a layer's metrics: of as many windows as the run makes them of, of its length. */
 static double scale_metrics(const timed *x) {
-    const calibrate_job *of[] = {&x->job, x->of};
+    const calibration *of[] = {&x->job, x->of};
     double tokens[2];
     if (!x->sample.n_metrics) return 0;
     for (size_t i = 0; i < 2; i++) {
-        const calibration_settings *s = of[i]->settings;
+        const calibration_settings *s = &of[i]->settings;
         uint64_t held = s->held_every ? s->windows / s->held_every : 0;
         tokens[i] = (double)min(METRIC_WINDOWS, s->windows - held) * (double)s->context;
     }
     return x->sample.metrics / (double)x->sample.n_metrics * tokens[1] / tokens[0];
 }
 
-static forecast_request costs_asked(const calibrate_job *j, size_t batch, const gq_callbacks *callbacks) {
+static forecast_request costs_asked(const calibration *j, size_t batch, const gq_callbacks *callbacks) {
     return (forecast_request){.job = &j->text.job,
                               .models = j->streams,
                               .n_models = 1,
@@ -406,7 +405,7 @@ static forecast_request costs_asked(const calibrate_job *j, size_t batch, const 
 /* Returns the tokens of the run to one of the sample; and where weights are decoded, or read, for a batch that
  * is smaller than the run's, as much less as a token takes in one of these. */
 static double scale_probes(const timed *x, const gq_callbacks *callbacks) {
-    const calibrate_job *j = x->of;
+    const calibration *j = x->of;
     double tokens = operations_tokens(j) / operations_tokens(&x->job);
     size_t sampled = x->job.text.bounds.batch * x->run.context,
            batch = j->text.bounds.batch * j->text.job.context;
@@ -440,7 +439,7 @@ static double time_token(const timed *x, const gq_callbacks *callbacks) {
 
 /* probes: seconds of probes and passes of the run to those of the sample. */
 static void timed_scale(const timed *x, double probes, const gq_callbacks *callbacks, calibrate_costs *to) {
-    const calibrate_job *j = x->of;
+    const calibration *j = x->of;
     double kept = (double)j->n_layers / (double)forward_model_sizes(j->streams[0])->layers,
            token = embedding_is_rounded(j) ? kept * time_token(x, callbacks) : 0,
            tried = (double)(forward_job_windows(&j->text.job, EMBEDDING_TRIAL_TOKENS) * j->text.job.context);
@@ -457,7 +456,7 @@ static void timed_scale(const timed *x, double probes, const gq_callbacks *callb
     costs_add_up(j, token * EMBEDDING_TRIAL_STREAMS * tried, to);
 }
 
-bool calibrate_costs_measure(const calibrate_job *j, const gq_callbacks *callbacks, calibrate_costs *to) {
+bool calibrate_costs_measure(const calibration *j, const gq_callbacks *callbacks, calibrate_costs *to) {
     timed x;
     *to = (calibrate_costs){.n_steps = 0};
     bool ok = timed_new(&x, j) && timed_run(&x, callbacks) && costs_new(j, to);

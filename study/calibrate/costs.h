@@ -49,15 +49,15 @@ typedef struct calibrate_sample {
     size_t n_metrics;          /* layers with metrics */
 } calibrate_sample;
 
-struct calibrate_job;
+struct calibration;
 
 /* Fills *to, which is empty, by the operations. NULL in to->tensors: no memory. */
-void calibrate_costs_guess(const struct calibrate_job *job, calibrate_costs *to);
+void calibrate_costs_guess(const struct calibration *job, calibrate_costs *to);
 /* Likewise by timing the calibrator, as one process, on up to four layers: both streams, Hessians, Cholesky factors,
  * rounding and comparing as in the run, with a piece of the text, some rows of each matrix and some experts of
  * a layer. It takes a second or some, and longer where layers are large and threads few. false: it could not
  * be timed, and *to is empty. callbacks: told that a sample is measured, and asked whether to go on. */
-bool calibrate_costs_measure(const struct calibrate_job *job, const gq_callbacks *callbacks,
+bool calibrate_costs_measure(const struct calibration *job, const gq_callbacks *callbacks,
                              calibrate_costs *to);
 void calibrate_costs_free(calibrate_costs *c);
 /* Returns the seconds until the step begins; n_steps: until all end. */

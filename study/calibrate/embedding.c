@@ -10,6 +10,7 @@
 #include "forward/graph/experts/experts.h"
 #include "forward/stream/kld.h"
 #include "quantize/strips/strip.h"
+#include "study/calibrate/calibrator.h"
 #include "study/calibrate/gather.h"
 #include "study/inputs/cholesky.h"
 
@@ -43,14 +44,14 @@ bool embedding_is_output(const forward_model *m) {
     return sizes->embedding == sizes->out && !sizes->embeds;
 }
 
-bool embedding_is_rounded(const calibrate_job *job) {
-    return calibrate_job_has(job, forward_model_sizes(job->streams[0])->embedding);
+bool embedding_is_rounded(const calibration *job) {
+    return calibration_has(job, forward_model_sizes(job->streams[0])->embedding);
 }
 
 /* A metric in the making. The unit is what the squares of a router's rows sum to: among the tokens of the
  * Hessians, and among those of the check. */
 typedef struct metric_sums {
-    const calibrate_job *of;
+    const calibration *of;
     embedding_metric *to;
     hessian *hessian;
     size_t width, stride;
@@ -93,7 +94,7 @@ static bool metric_add_layer(const metric_sums *m, size_t layer, double weight, 
 }
 
 static bool metric_add_layers(const metric_sums *m, gq_error *e) {
-    const calibrate_job *of = m->of;
+    const calibration *of = m->of;
     bool found = false;
     for (size_t i = 0; i < of->n_layers; i++) {
         size_t layer = layer_at(of->numbers, i);
@@ -144,9 +145,9 @@ static bool metric_begin_with_tokens(metric_sums *m, site_inputs *output, gq_err
 
 /* ---- the metric ---- */
 
-bool embedding_metric_new(embedding_metric *to, const calibrate_job *of, threads_pool *pool,
+bool embedding_metric_new(embedding_metric *to, const calibration *of, threads_pool *pool,
                           site_inputs *output, gq_error *e) {
-    size_t width = forward_model_sizes(of->streams[0])->embedding->ne[0], most = of->settings->width,
+    size_t width = forward_model_sizes(of->streams[0])->embedding->ne[0], most = of->settings.width,
            checked = (output && output->held ? output->held + SIGNS : 0) + MOST_CHECKED;
     metric_sums m = {.of = of, .to = to, .width = width, .stride = forward_stride(checked)};
     hessian_shape shape = {.columns = width, .width = most < width ? most : width};
@@ -158,7 +159,7 @@ bool embedding_metric_new(embedding_metric *to, const calibrate_job *of, threads
     hessian_settings settings = {.damp = EMBEDDING_DAMP, .mean_damping = true};
     ok = ok && metric_add_layers(&m, e) && cholesky_factor(m.hessian, settings, &to->factored, e);
     hessian_free(m.hessian);
-    if (ok) cholesky_round(&to->factored, calibration_arithmetic(of->settings), pool);
+    if (ok) cholesky_round(&to->factored, calibration_arithmetic(&of->settings), pool);
     if (!ok) embedding_metric_free(to);
     return ok;
 }
@@ -172,15 +173,10 @@ void embedding_metric_free(embedding_metric *m) {
 bool embedding_round(const round_task *t, const embedding_metric *m, bool is_worse, calibrate_figures *sums,
                      round_reason *why, gq_error *e) {
     round_task task = *t;
-    task.inputs = (round_inputs){.factored = &m->factored,
-                                 .mean_square = m->mean_square,
-                                 .base = m->checked,
-                                 .rounded = m->checked,
-                                 .held = m->n_checked,
-                                 .stride = m->stride,
-                                 .is_embedding = true,
-                                 .is_worse = is_worse};
-    sums->width = min(t->of->settings->width, t->of->tensors[t->tensor]->ne[0]);
+    task.factored = &m->factored, task.mean_square = m->mean_square;
+    task.base = task.rounded = m->checked, task.held = m->n_checked, task.stride = m->stride;
+    task.is_embedding = true, task.is_worse = is_worse;
+    sums->width = min(t->c->of->settings.width, t->c->of->tensors[t->tensor]->ne[0]);
     return round_matrix(&task, sums, why, e);
 }
 
@@ -188,7 +184,7 @@ bool embedding_round(const round_task *t, const embedding_metric *m, bool is_wor
 
 /* Rows of an output's embedding as they are written. */
 typedef struct embedding_rows {
-    const calibrate_job *of;
+    const calibration *of;
     size_t output, number;
     const model_tensor *from;
     const tensor_type *to;
@@ -214,7 +210,7 @@ static bool read_written(void *data, const uint32_t *ids, size_t n, float *rows,
 /* Encodes rows by search alone, each for itself. */
 static bool read_searched(void *data, const uint32_t *ids, size_t n, float *rows, gq_error *e) {
     const embedding_rows *m = data;
-    const calibrate_job *of = m->of;
+    const calibration *of = m->of;
     const codec *codecs = of->kernels->codecs;
     size_t width = m->from->ne[0];
     strip_encoder with = {.kernels = of->kernels, .type = m->to, .settings = of->encoding};
@@ -235,7 +231,7 @@ static bool read_searched(void *data, const uint32_t *ids, size_t n, float *rows
     return true;
 }
 
-bool embedding_start(const calibrate_job *job, size_t output, size_t number, const uint8_t *blocks,
+bool embedding_start(const calibration *job, size_t output, size_t number, const uint8_t *blocks,
                      bool searched, forward_stream *stream, gq_error *e) {
     const model_tensor *from = job->tensors[number];
     const gq_tensor *planned = &job->outputs[output][number];
@@ -254,64 +250,51 @@ bool embedding_start(const calibrate_job *job, size_t output, size_t number, con
 
 /* The run over the first windows, as a calibration of its own in which nothing is rounded. */
 typedef struct run_ahead {
-    calibrate_job job;
-    calibration_settings settings;
-    sweep sweep;
+    calibrator c;
+    calibration of;
     embedding_metric *to;
 } run_ahead;
 
-/* Of what stands behind the last layer only the output matrix is gathered for: matrices that make a state of several
- * streams have inputs of their own before it. */
-static uint64_t ahead_settled(void *data, const model_tensor *t) {
-    const run_ahead *a = data;
-    return t == forward_model_sizes(a->job.streams[0])->out ? 0 : UINT64_MAX;
-}
-
 /* Both streams are the base model's. */
 static bool ahead_gather_output(run_ahead *a, gq_error *e) {
-    forward_stream *base = a->sweep.streams[0];
+    threads_pool *pool = sweep_pool(&a->c.sweep);
     site s;
-    site_search search = {.of = &a->job,
-                          .pool = sweep_pool(&a->sweep),
-                          .base = base,
-                          .rounded = base,
-                          .part = FORWARD_WHOLE,
-                          .settled = ahead_settled,
-                          .data = a};
-    bool ok = site_gather(&s, &search, e);
-    ok = ok && embedding_metric_new(a->to, &a->job, sweep_pool(&a->sweep), &s.inputs[0], e);
+    a->c.base = a->c.sweep.streams[0], a->c.rounded = &a->c.base, a->c.at.part = FORWARD_WHOLE;
+    bool ok = site_gather(&s, &a->c, e);
+    ok = ok && embedding_metric_new(a->to, &a->of, pool, &s.inputs[0], e);
     site_free(&s);
     return ok;
 }
 
 static bool ahead_on_layer(void *data, forward_layer *l, gq_error *e) {
     run_ahead *a = data;
-    sweep_name_phase(&a->sweep, "ahead");
-    return l ? forward_stream_pass(a->sweep.streams[0], l, FORWARD_WHOLE, NULL, e)
+    sweep_name_phase(&a->c.sweep, "ahead");
+    return l ? forward_stream_pass(a->c.sweep.streams[0], l, FORWARD_WHOLE, NULL, e)
              : ahead_gather_output(a, e);
 }
 
-bool embedding_gather_ahead(const calibrate_job *job, sweep_progress *told, double per_second,
+bool embedding_gather_ahead(const calibration *job, sweep_progress *told, double per_second,
                             embedding_metric *to, gq_error *e) {
     const text_share *ahead = &job->ahead;
-    run_ahead a = {.job = *job, .settings = *job->settings, .sweep = {.plan = NULL}, .to = to};
-    a.settings.windows = ahead->all_windows, a.settings.loops = 1;
-    a.settings.held_every = windows_hold_back(ahead->all_windows, job->settings->context).every;
-    a.job.settings = &a.settings, a.job.text = *ahead;
+    run_ahead a = {.of = *job, .to = to};
+    a.c.of = &a.of;
+    a.of.settings.windows = ahead->all_windows, a.of.settings.loops = 1;
+    a.of.settings.held_every = windows_hold_back(ahead->all_windows, job->settings.context).every;
+    a.of.text = *ahead;
     sweep_plan p = {.text = *ahead,
                     .models = job->streams,
                     .n_streams = 1,
                     .numbers = job->numbers,
                     .n_layers = job->n_layers,
                     .output = true,
-                    .folder = job->keeps.folder,
+                    .folder = job->memory.probes.folder,
                     .progress = told};
     double work = forward_job_work(&ahead->job, job->streams[0], false);
     p.layer_work = work > 0 ? per_second * job->costs.ahead / work : 0;
     sweep_progress_span(told, 0, per_second * job->costs.ahead);
-    bool ok = sweep_open(&a.sweep, &p, e) &&
-              sweep_run(&a.sweep, &(sweep_calls){.on = ahead_on_layer, .data = &a}, e);
-    sweep_close(&a.sweep);
+    bool ok = sweep_open(&a.c.sweep, &p, e) &&
+              sweep_run(&a.c.sweep, &(sweep_calls){.on = ahead_on_layer, .data = &a}, e);
+    sweep_close(&a.c.sweep);
     return ok;
 }
 
@@ -319,7 +302,7 @@ bool embedding_gather_ahead(const calibrate_job *job, sweep_progress *told, doub
 
 /* The base model, and it with the embedding as search alone writes it, and as it was written. */
 typedef struct embedding_trial {
-    const calibrate_job *of;
+    const calibration *of;
     size_t output, number;
     const uint8_t *kept;
     forward_job run;
@@ -347,7 +330,7 @@ static bool trial_add(void *data, const kld *d, size_t position, size_t next, do
 }
 
 static bool trial_run(embedding_trial *t, gq_error *e) {
-    const calibrate_job *of = t->of;
+    const calibration *of = t->of;
     const forward_model *m = of->streams[0], *models[EMBEDDING_TRIAL_STREAMS] = {m, m, m};
     t->run = of->text.job;
     size_t before = of->text.first_window * t->run.context;
@@ -372,8 +355,8 @@ static bool trial_run(embedding_trial *t, gq_error *e) {
     return ok;
 }
 
-bool embedding_try(const calibrate_job *job, size_t output, size_t number, const uint8_t *kept,
-                   bool *is_worse, gq_error *e) {
+bool embedding_try(const calibration *job, size_t output, size_t number, const uint8_t *kept, bool *is_worse,
+                   gq_error *e) {
     embedding_trial t = {.of = job, .output = output, .number = number, .kept = kept};
     if (comm_is_first(job->text.comm) && !trial_run(&t, e)) return false;
     *is_worse = !(t.divergence[2] < t.divergence[1]);

@@ -30,7 +30,7 @@ bool embedding_is_routed(const forward_model *m, const uint64_t *numbers, size_t
 /* Whether the embedding is the output matrix, too. */
 bool embedding_is_output(const forward_model *m);
 /* Whether some output has it calibrated. */
-bool embedding_is_rounded(const calibrate_job *job);
+bool embedding_is_rounded(const calibration *job);
 
 /* What an embedding is rounded by, the same for all outputs. */
 typedef struct embedding_metric {
@@ -40,7 +40,7 @@ typedef struct embedding_metric {
     size_t n_checked, stride;
 } embedding_metric;
 /* output: what flows into the output matrix, whose Hessian is used up; NULL: the embedding is not that. */
-bool embedding_metric_new(embedding_metric *to, const calibrate_job *of, threads_pool *pool,
+bool embedding_metric_new(embedding_metric *to, const calibration *of, threads_pool *pool,
                           site_inputs *output, gq_error *e);
 void embedding_metric_free(embedding_metric *m); /* also one of zeros */
 
@@ -51,7 +51,7 @@ bool embedding_round(const round_task *t, const embedding_metric *m, bool is_wor
 /* Starts a stream with the output's embedding, tensor `number` of the job: what was written, decoded; or, where it
  * is not calibrated or `searched`, what search alone writes. blocks: what was written; NULL: it is read from
  * the file. */
-bool embedding_start(const calibrate_job *job, size_t output, size_t number, const uint8_t *blocks,
+bool embedding_start(const calibration *job, size_t output, size_t number, const uint8_t *blocks,
                      bool searched, forward_stream *stream, gq_error *e);
 
 /* ---- what flows into the output matrix of the base model ----
@@ -67,7 +67,7 @@ enum { AHEAD_TOKENS_PER_COLUMN = 10 };
 /* Runs the base model through all layers with job->ahead, and makes the metric of its embedding from what flows
  * into the output matrix. A collective of the job's ranks; all get the same. told: the progress of the whole
  * job, which has so many units of work for a predicted second. */
-bool embedding_gather_ahead(const calibrate_job *job, sweep_progress *told, double per_second,
+bool embedding_gather_ahead(const calibration *job, sweep_progress *told, double per_second,
                             embedding_metric *to, gq_error *e);
 
 /* ---- the trial ----
@@ -90,5 +90,5 @@ bool embedding_is_tried(const forward_model *m, const uint64_t *numbers, size_t 
 /* Tries the embedding that was written for an output, tensor `number` of the job. kept: as embedding_start has it.
  * *is_worse: plain encoding did no worse. A collective of the job's ranks, of which the first one runs the model;
  * all get the same. */
-bool embedding_try(const calibrate_job *job, size_t output, size_t number, const uint8_t *kept,
-                   bool *is_worse, gq_error *e);
+bool embedding_try(const calibration *job, size_t output, size_t number, const uint8_t *kept, bool *is_worse,
+                   gq_error *e);

@@ -22,9 +22,11 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "forward/graph/block.h"
 #include "forward/graph/layer.h"
 #include "forward/stream/head.h"
 #include "forward/stream/stream.h"
+#include "study/calibrate/calibrator.h"
 #include "study/calibrate/tape.h"
 
 enum { NOWHERE = UINT32_MAX };
@@ -48,7 +50,7 @@ typedef struct lacking_state {
 } lacking_state;
 
 typedef struct gathering {
-    const site_search *search;
+    calibrator *c;
     site *s;
     site_sizes sizes;
     captured *captured; /* of the matrices that are gathered */
@@ -138,17 +140,17 @@ uint64_t site_gathering_bytes(const site_sizes *z) {
 static uint64_t site_matrices_done(const gathering *g, const forward_inputs *in) {
     uint64_t least = in->matrices;
     for (size_t i = 0; i < in->n_weights; i++) {
-        uint64_t n = g->search->settled(g->search->data, in->weights[i]);
+        uint64_t n = calibrator_matrices_done(g->c, in->weights[i]);
         if (n < least) least = n;
     }
     return least;
 }
 
 static bool begin_site(gathering *g, const forward_inputs *in, uint64_t first, gq_error *e) {
-    const calibrate_job *of = g->search->of;
+    const calibration *of = g->c->of;
     site *s = g->s;
     size_t ranks = (size_t)gq_comm_ranks(of->text.comm);
-    size_t n = site_matrices_at_once(in->matrices - first, of->matrices_at_once, in->routed, ranks);
+    size_t n = site_matrices_at_once(in->matrices - first, of->memory.matrices_at_once, in->routed, ranks);
     bool dealt = ranks > 1 && n >= ranks;
     uint64_t turn = site_turn(in->weights[0], first);
     *s = (site){.n_weights = in->n_weights,
@@ -162,13 +164,13 @@ static bool begin_site(gathering *g, const forward_inputs *in, uint64_t first, g
                 .dealt = dealt,
                 .routed = in->routed,
                 .late = in->late,
-                .adds = site_adds(of->settings, of->streams[0], in->weights[0])};
+                .adds = site_adds(&of->settings, of->streams[0], in->weights[0])};
     memcpy(s->weights, in->weights, sizeof s->weights);
     memory_ledger l = {.failed = false};
     bool some = of->experts_used > 0 && of->experts_used < in->matrices;
     size_t met = some ? of->experts_used : in->matrices;
     g->sizes = site_sizes_of(
-        of->settings, of->streams[0],
+        &of->settings, of->streams[0],
         &(site_weight){
             .tensor = in->weights[0], .routed = in->routed, .late = in->late, .met = met, .matrices = n},
         of->text.bounds.batch);
@@ -181,11 +183,11 @@ static bool begin_site(gathering *g, const forward_inputs *in, uint64_t first, g
     for (size_t i = 0; i < g->n_tapes; i++)
         g->tapes[i] = (tape){.x_features = base_features(&g->sizes), .features = in->features};
     for (size_t i = s->own; s->inputs && i < s->own_end; i++) {
-        if (!(s->inputs[i].hessian = hessian_new(of->kernels, g->sizes.shape, g->search->pool, e)))
+        if (!(s->inputs[i].hessian = hessian_new(of->kernels, g->sizes.shape, sweep_pool(&g->c->sweep), e)))
             return false;
         if (!dealt) hessian_share(s->inputs[i].hessian, of->text.comm);
     }
-    if (g->search->begun) g->search->begun(g->search->data, s);
+    if (g->c->sorted) calibrator_begin_piece(g->c, calibrator_site_cost(g->c, s, n).gather);
     return true;
 }
 
@@ -195,8 +197,8 @@ static bool capture_inputs(gathering *g, captured *t, const forward_inputs *in, 
     const site *s = g->s;
     size_t most = g->sizes.tokens * g->sizes.met;
     if (in->tokens > most - g->n_captured)
-        return gq_fail(e, "%s: tensor %s: a token meets more than %zu of its matrices",
-                       g->search->of->file->path, in->weights[0]->name, g->sizes.met);
+        return gq_fail(e, "%s: tensor %s: a token meets more than %zu of its matrices", g->c->of->file->path,
+                       in->weights[0]->name, g->sizes.met);
     *t = (captured){g->x + g->n_captured * s->features, in->token ? g->token + g->n_captured : NULL,
                     s->adds != 0 ? g->lacking.gate + g->n_captured : NULL, in->tokens};
     g->n_captured += in->tokens;
@@ -228,9 +230,9 @@ static const float *pair_experts(const gathering *g, const captured *t, const fo
 }
 
 static bool is_held(const gathering *g, const site_pairs *p, size_t i) {
-    const calibrate_job *of = g->search->of;
-    return calibration_is_held(of->settings,
-                               g->window + (p->token ? p->token[i] : i) / of->settings->context);
+    const calibration *of = g->c->of;
+    return calibration_is_held(&of->settings,
+                               g->window + (p->token ? p->token[i] : i) / of->settings.context);
 }
 
 static void hold_tokens(float *to, size_t features, const float *x, size_t stride, size_t tokens) {
@@ -249,8 +251,8 @@ static void site_hold_back(const site *s, size_t most, site_inputs *to, const si
 
 /* Returns the token group of the i-th token of the pairs. */
 static uint64_t group_of(const gathering *g, const site_pairs *p, size_t i) {
-    size_t context = g->search->of->settings->context;
-    size_t windows = g->loop * g->search->of->text.all_windows + g->window;
+    size_t context = g->c->of->settings.context;
+    size_t windows = g->loop * g->c->of->text.all_windows + g->window;
     return (windows * context + (p->token ? p->token[i] : i)) / token_group_size(context);
 }
 
@@ -265,10 +267,10 @@ static void add_hessian(site *s, site_inputs *to, uint64_t group, const site_pai
 
 /* looked: the streams that have been run over the batch. Probes count as much as moments. */
 static void tell_gathered(const gathering *g, double looked) {
-    double batches = (double)forward_stream_batches(g->search->base), before = (double)g->batch,
+    double batches = (double)forward_stream_batches(g->c->base), before = (double)g->batch,
            added = g->pairs > 0 ? g->added / g->pairs : 0;
-    if (g->s->n_weights && g->search->told)
-        g->search->told(g->search->data, (before + looked / 4 + fmin(added, 1) / 2) / batches);
+    if (g->s->n_weights && g->c->sorted)
+        sweep_tell(&g->c->sweep, (before + looked / 4 + fmin(added, 1) / 2) / batches);
 }
 
 /* Adds the pairs of a matrix, a span of tokens at a time: of one group, and all held back or none. */
@@ -290,7 +292,7 @@ static void settle_pairs(gathering *g, size_t matrix, const site_pairs *p) {
 
 /* Adds the pairs of this rank's batch, or keeps them until all ranks have theirs. */
 static bool add_pairs(gathering *g, size_t matrix, const site_pairs *p, gq_error *e) {
-    const calibrate_job *of = g->search->of;
+    const calibration *of = g->c->of;
     if (of->text.idle || !p->tokens) return true;
     if (gq_comm_ranks(of->text.comm) > 1) return tape_record(&g->tapes[g->loop], matrix, g->window, p, e);
     return settle_pairs(g, matrix, p), true;
@@ -299,7 +301,7 @@ static bool add_pairs(gathering *g, size_t matrix, const site_pairs *p, gq_error
 static bool play_pairs(void *data, const tape_entry *entry, const site_pairs *p, gq_error *e) {
     gathering *g = data;
     if (entry->matrix >= g->s->end - g->s->first)
-        return gq_fail(e, "%s: tensor %s: ranks gather different matrices", g->search->of->file->path,
+        return gq_fail(e, "%s: tensor %s: ranks gather different matrices", g->c->of->file->path,
                        g->s->weights[0]->name);
     g->window = entry->window;
     if (entry->matrix >= g->s->own && entry->matrix < g->s->own_end) settle_pairs(g, entry->matrix, p);
@@ -309,12 +311,12 @@ static bool play_pairs(void *data, const tape_entry *entry, const site_pairs *p,
 /* Gives all ranks the Hessian and held-back tokens of the whole text. What flows into the output matrix does
  * so in the last loop. */
 static bool join_ranks(gathering *g, gq_error *e) {
-    const calibrate_job *of = g->search->of;
+    const calibration *of = g->c->of;
     gq_comm *comm = of->text.comm;
     const site *s = g->s;
     if (gq_comm_ranks(comm) == 1) return true;
     size_t loops = max(1, g->n_tapes); /* the analyzer cannot see that there are any */
-    for (g->loop = g->search->layer ? 0 : loops - 1; g->loop < loops; g->loop++)
+    for (g->loop = g->c->at.layer ? 0 : loops - 1; g->loop < loops; g->loop++)
         if (!tape_play(&g->tapes[g->loop], comm, play_pairs, g, e)) return false;
     for (size_t i = s->own; !s->dealt && i < s->own_end; i++)
         if (!hessian_gather(s->inputs[i].hessian, comm, e)) return false;
@@ -389,8 +391,8 @@ static bool pair_lacking(gathering *g, const float *after, gq_error *e) {
         captured *c = &g->captured[i];
         lacking_rows rows = {g, c};
         if (!c->tokens) continue;
-        threads_for(g->search->pool, g->sizes.shape.lacking, THREADS_EVEN, share_lacking_row, &rows);
-        threads_for(g->search->pool, s->features, THREADS_EVEN, weigh_input_row, &rows);
+        threads_for(sweep_pool(&g->c->sweep), g->sizes.shape.lacking, THREADS_EVEN, share_lacking_row, &rows);
+        threads_for(sweep_pool(&g->c->sweep), s->features, THREADS_EVEN, weigh_input_row, &rows);
         site_pairs p = {.x = k->share,
                         .y = c->x,
                         .x_stride = c->tokens,
@@ -438,8 +440,8 @@ static forward_answer site_on_inputs(void *data, const forward_inputs *in, gq_er
 /* ---- a run ---- */
 
 static bool site_run_batch(gathering *g, size_t batch, bool base, gq_error *e) {
-    const site_search *search = g->search;
-    forward_stream *stream = base ? search->base : search->rounded;
+    calibrator *c = g->c;
+    forward_stream *stream = base ? c->base : c->rounded[c->at.output];
     forward_observer taken = {.on_inputs = site_on_inputs, .data = g};
     const float *after;
     g->base = base;
@@ -449,18 +451,18 @@ static bool site_run_batch(gathering *g, size_t batch, bool base, gq_error *e) {
         g->pairs = met * (double)(g->lacking.tokens * (s->end - s->first));
         tell_gathered(g, 1);
     }
-    if (!search->layer) return forward_stream_probe_final(stream, batch, &taken, e);
-    forward_layer_use(search->layer, !base);
-    if (!forward_stream_probe(stream, batch, search->layer, search->part, &taken, &after, e)) return false;
+    if (!c->at.layer) return forward_stream_probe_final(stream, batch, &taken, e);
+    forward_layer_use(c->at.layer, !base);
+    if (!forward_stream_probe(stream, batch, c->at.layer, c->at.part, &taken, &after, e)) return false;
     return !g->s->n_weights || g->s->adds == 0 || (base ? keep_after : pair_lacking)(g, after, e);
 }
 
 /* Forgets the batch before. */
 static void begin_batch(gathering *g, size_t batch) {
-    const calibrate_job *of = g->search->of;
+    const calibration *of = g->c->of;
     const site *s = g->s;
-    g->loop = forward_stream_loop(g->search->base, batch);
-    size_t first = forward_stream_first(g->search->base, batch);
+    g->loop = forward_stream_loop(g->c->base, batch);
+    size_t first = forward_stream_first(g->c->base, batch);
     size_t left = of->text.job.windows - first,
            windows = left < of->text.bounds.batch ? left : of->text.bounds.batch;
     g->window = of->text.first_window + first, g->n_captured = 0;
@@ -471,16 +473,16 @@ static void begin_batch(gathering *g, size_t batch) {
     for (size_t i = 0; g->lacking.gates && i < g->lacking.tokens; i++) g->lacking.gates[i] = 0;
 }
 
-bool site_gather(site *s, const site_search *search, gq_error *e) {
-    gathering g = {.search = search, .s = s};
+bool site_gather(site *s, calibrator *c, gq_error *e) {
+    gathering g = {.c = c, .s = s};
     bool ok = true;
     *s = (site){.n_weights = 0};
-    for (size_t i = 0; ok && i < forward_stream_batches(search->base); i++) {
+    for (size_t i = 0; ok && i < forward_stream_batches(c->base); i++) {
         double began = clock_seconds() - s->hessian;
         begin_batch(&g, i);
-        if (!search->layer && g.loop + 1 < forward_job_loops(&search->of->text.job))
+        if (!c->at.layer && g.loop + 1 < forward_job_loops(&c->of->text.job))
             continue; /* the last one's end */
-        if (search->layer && forward_stream_skips(search->base, i, search->layer)) continue;
+        if (c->at.layer && forward_stream_skips(c->base, i, c->at.layer)) continue;
         ok = site_run_batch(&g, i, true, e);
         if (!s->n_weights) break;
         ok = ok && site_run_batch(&g, i, false, e);

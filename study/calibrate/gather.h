@@ -12,8 +12,7 @@
  */
 #pragma once
 
-#include "forward/graph/block.h"
-#include "forward/stream/stream.h"
+#include "study/calibrate/calibrator.h"
 #include "study/calibrate/site.h"
 
 /* Bytes of what is gathered, and of what is needed only while it is gathered. */
@@ -22,21 +21,6 @@ uint64_t site_gathering_bytes(const site_sizes *z);
 /* Bytes of a matrix's held-back tokens, of the base model's side or the rounded model's. */
 uint64_t site_held_bytes(const site_sizes *z, bool base);
 
-typedef struct site_search {
-    const calibrate_job *of;
-    threads_pool *pool;
-    forward_stream *base, *rounded;
-    forward_layer *layer; /* NULL: what flows into the output matrix */
-    forward_part part;
-    /* Returns how many of a weight's matrices need no rounding any more; these are the first, as matrices are
-     * rounded in order. As many as it has, or more: none is left. */
-    uint64_t (*settled)(void *data, const model_tensor *t);
-    /* Called when it is known which site it is, and as it is gathered: with the share that is done. May be
-     * NULL. */
-    void (*begun)(void *data, const site *s);
-    void (*told)(void *data, double share);
-    void *data;
-} site_search;
-/* Runs both streams and gathers one site; s->n_weights is 0 where none is left. The caller frees *s, also on
- * failure. */
-bool site_gather(site *s, const site_search *search, gq_error *e);
+/* Runs both streams up to the calibrator's next site and gathers it; s->n_weights is 0 where none is left. The
+ * caller frees *s, also on failure. */
+bool site_gather(site *s, calibrator *c, gq_error *e);

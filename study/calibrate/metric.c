@@ -21,7 +21,7 @@ static uint64_t group_elements(const forward_row_group *g) {
 }
 
 typedef struct metric_gathering {
-    const calibrate_job *of;
+    const calibration *of;
     layer_metrics *to;
     forward_row_group groups[FORWARD_MOST_GROUPS];
     double *sums[FORWARD_MOST_GROUPS];
@@ -53,20 +53,20 @@ void layer_metrics_free(layer_metrics *m) {
     m->n = 0;
 }
 
-bool layer_metrics_wanted(const calibrate_job *of, const forward_layer *layer) {
+bool layer_metrics_wanted(const calibration *of, const forward_layer *layer) {
     forward_row_group groups[FORWARD_MOST_GROUPS];
     size_t n = forward_row_groups(of->streams[0], forward_layer_number(layer), groups);
     for (size_t g = 0; g < n; g++)
-        if (calibrate_job_has(of, groups[g].weight)) return true;
+        if (calibration_has(of, groups[g].weight)) return true;
     return false;
 }
 
 /* Values need no tokens: they are added with the first window. */
 static forward_answer metric_on_scores(void *data, const forward_scores *scores, gq_error *e) {
     metric_gathering *g = data;
-    size_t n = g->to->n, every = metric_every(g->of->settings->context);
+    size_t n = g->to->n, every = metric_every(g->of->settings.context);
     for (size_t w = 0; w < g->windows && g->seen < METRIC_WINDOWS; w++) {
-        if (calibration_is_held(g->of->settings, g->window + w)) continue;
+        if (calibration_is_held(&g->of->settings, g->window + w)) continue;
         const forward_mark *marks = forward_job_marks(&g->of->text.job, g->first + w);
         if (!forward_scores_add(scores, g->groups, n, w, marks, every, g->sums, e)) return FORWARD_FAILED;
         for (size_t i = 0; g->seen == 0 && i < n; i++)
@@ -94,7 +94,7 @@ static size_t metric_windows(const metric_gathering *g, size_t windows) {
     uint64_t seen = g->seen;
     size_t n = 0;
     while (n < windows && seen < METRIC_WINDOWS)
-        seen += !calibration_is_held(g->of->settings, g->window + n++);
+        seen += !calibration_is_held(&g->of->settings, g->window + n++);
     return n;
 }
 
@@ -102,7 +102,7 @@ static size_t metric_windows(const metric_gathering *g, size_t windows) {
  * times, these are windows before its first loop. */
 static bool metric_probe(metric_gathering *g, forward_stream *base, forward_layer *layer, forward_part part,
                          gq_error *e) {
-    const calibrate_job *of = g->of;
+    const calibration *of = g->of;
     forward_observer observer = {.data = g, .on_scores = metric_on_scores};
     forward_layer_use(layer, false);
     for (size_t i = 0; i < forward_stream_batches(base) && g->seen < METRIC_WINDOWS; i++) {
@@ -133,8 +133,8 @@ static bool ranks_metric_probe(metric_gathering *g, forward_stream *base, forwar
     return true;
 }
 
-bool layer_metrics_gather(layer_metrics *m, const calibrate_job *of, forward_stream *base,
-                          forward_layer *layer, forward_part part, gq_error *e) {
+bool layer_metrics_gather(layer_metrics *m, const calibration *of, forward_stream *base, forward_layer *layer,
+                          forward_part part, gq_error *e) {
     metric_gathering g = {.of = of, .to = m};
     memory_ledger l = {.failed = false};
     *m = (layer_metrics){.n = forward_row_groups(of->streams[0], forward_layer_number(layer), g.groups)};

@@ -14,7 +14,7 @@ bool record_add(calibrate_record *r, const calibrate_entry *entry, const float *
     return true;
 }
 
-static bool record_checksum(const calibrate_job *job, const calibrate_entry *entry, uint32_t *crc,
+static bool record_checksum(const calibration *job, const calibrate_entry *entry, uint32_t *crc,
                             gq_error *e) {
     uint8_t piece[1 << 16];
     const rounding_store *store = &job->store;
@@ -28,7 +28,7 @@ static bool record_checksum(const calibrate_job *job, const calibrate_entry *ent
     return true;
 }
 
-bool record_sum_up(calibrate_record *r, const calibrate_job *job, gq_error *e) {
+bool record_sum_up(calibrate_record *r, const calibration *job, gq_error *e) {
     calibrate_entry entry;
     for (size_t at = 0; at < r->n; at += sizeof entry + entry.squares * sizeof(float)) {
         memcpy(&entry, r->bytes + at, sizeof entry);
@@ -43,7 +43,7 @@ static bool record_squares_fit(const calibrate_entry *entry, const model_tensor 
     return !entry->squares || entry->squares == t->ne[0] * shape_matrices(t->ne);
 }
 
-bool record_next(const uint8_t *bytes, uint64_t n, uint64_t *at, const calibrate_job *job,
+bool record_next(const uint8_t *bytes, uint64_t n, uint64_t *at, const calibration *job,
                  calibrate_entry *entry, const uint8_t **squares) {
     if (n - *at < sizeof *entry) return false;
     memcpy(entry, bytes + *at, sizeof *entry);
@@ -57,7 +57,7 @@ bool record_next(const uint8_t *bytes, uint64_t n, uint64_t *at, const calibrate
     return true;
 }
 
-bool record_is_in_file(const calibrate_entry *entry, const calibrate_job *job, bool *holds, gq_error *e) {
+bool record_is_in_file(const calibrate_entry *entry, const calibration *job, bool *holds, gq_error *e) {
     uint32_t crc = entry->crc;
     bool ok = !job->store.read || record_checksum(job, entry, &crc, e);
     *holds = crc == entry->crc;

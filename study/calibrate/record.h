@@ -21,11 +21,11 @@ typedef struct calibrate_record {
 
 bool record_add(calibrate_record *r, const calibrate_entry *entry, const float *squares, gq_error *e);
 /* Sets the entries' checksums from what the outputs' files hold now. */
-bool record_sum_up(calibrate_record *r, const calibrate_job *job, gq_error *e);
+bool record_sum_up(calibrate_record *r, const calibration *job, gq_error *e);
 
 /* Reads the entry that begins at byte *at of a record of n bytes, and moves *at behind it; squares: where its
  * floats begin, not aligned; may be NULL. false: there is none, or what is there is no entry of the job's. */
-bool record_next(const uint8_t *bytes, uint64_t n, uint64_t *at, const calibrate_job *job,
+bool record_next(const uint8_t *bytes, uint64_t n, uint64_t *at, const calibration *job,
                  calibrate_entry *entry, const uint8_t **squares);
 /* Whether the output's file has the entry's checksum. false: *e says why that is not known. */
-bool record_is_in_file(const calibrate_entry *entry, const calibrate_job *job, bool *holds, gq_error *e);
+bool record_is_in_file(const calibrate_entry *entry, const calibration *job, bool *holds, gq_error *e);

@@ -22,6 +22,7 @@
 #include "codec/feedback.h"
 #include "forward/products/product.h"
 #include "gguf/scales.h"
+#include "study/calibrate/calibrator.h"
 #include "study/calibrate/rows.h"
 #include "study/inputs/output.h"
 
@@ -50,7 +51,7 @@ typedef struct round_groups {
 } round_groups;
 
 static void round_tell(const matrix_rows *r, double share) {
-    if (r->task->told) r->task->told(r->task->data, r->told + share * r->at_hand);
+    sweep_tell(&r->task->c->sweep, r->told + share * r->at_hand);
 }
 
 /* Shares of rounding that its kinds of work usually have, for progress. */
@@ -76,10 +77,10 @@ static size_t groups_of(const round_groups *g) { return ceil_div(g->n, FEEDBACK_
 static size_t rows_of_group(const round_groups *g, size_t first) { return min(g->n - first, FEEDBACK_ROWS); }
 
 static void search_some(const matrix_rows *r, size_t row, size_t n) {
-    const calibrate_job *of = r->task->of;
+    const calibration *of = r->task->c->of;
     of->kernels->codecs[r->to->id].encode(r->x + row * r->columns,
                                           r->blocks[WAY_SEARCHED] + row * rows_to_bytes(r), n, r->columns,
-                                          r->task->inputs.mean_square, of->encoding);
+                                          r->task->mean_square, of->encoding);
 }
 
 static void search_group(void *data, size_t i, int thread) {
@@ -110,8 +111,8 @@ static void search_rows(matrix_rows *r) {
  * behind it, so a chain is always swept as it is the last way. */
 static void calibrate_some(round_groups *g, size_t row, size_t n, const feedback_chain *chain, int thread) {
     const matrix_rows *r = g->rows;
-    const calibrate_job *of = r->task->of;
-    const cholesky *f = r->task->inputs.factored;
+    const calibration *of = r->task->c->of;
+    const cholesky *f = r->task->factored;
     size_t offset = row * rows_to_bytes(r);
     round_way way = chain ? r->last : g->way;
     bool swept = way == WAY_SWEPT;
@@ -119,8 +120,8 @@ static void calibrate_some(round_groups *g, size_t row, size_t n, const feedback
     feedback_task task = {.kernels = of->kernels,
                           .type = r->to->id,
                           .effort = of->encoding->effort,
-                          .sweeps = swept ? (int)of->settings->sweeps : 0,
-                          .trials = (int)of->settings->trials,
+                          .sweeps = swept ? (int)of->settings.sweeps : 0,
+                          .trials = (int)of->settings.trials,
                           .unswept = swept ? r->blocks[WAY_PASS] + offset : NULL,
                           .hessian = f->runs,
                           .n_hessians = f->n_runs,
@@ -160,7 +161,7 @@ static void calibrate_rows(matrix_rows *r, round_way way, calibrate_figures *sum
 /* Whether blocks decode to finite numbers. Error feedback can drive values to infinity; such blocks are not
  * used. */
 static bool decodes_to_numbers(const matrix_rows *r, const uint8_t *blocks) {
-    const kernels *k = r->task->of->kernels;
+    const kernels *k = r->task->c->of->kernels;
     bool numbers = true;
     for (size_t i = r->span, next; i < r->span_end; i = next) {
         chain_span s = rows_together_from(r, i, r->span_end, &next);
@@ -183,7 +184,7 @@ static matmul_weights span_weights(const matrix_rows *r, const chain_span *s, co
  * lacks besides. */
 static bool compare_span(const matrix_rows *r, const chain_span *s, round_way last, output_errors *errors,
                          gq_error *e) {
-    const round_inputs *in = &r->task->inputs;
+    const round_task *in = r->task;
     output_side rounded[ROUND_WAYS], base = {.weights = span_weights(r, s, r->from, r->raw),
                                              .x = in->is_state ? in->rounded : in->base,
                                              .stride = in->stride,
@@ -192,7 +193,7 @@ static bool compare_span(const matrix_rows *r, const chain_span *s, round_way la
     for (round_way way = 0; way <= last; way++)
         rounded[way] = (output_side){
             .weights = span_weights(r, s, r->to, r->blocks[way]), .x = in->rounded, .stride = in->stride};
-    return output_compare(r->task->products, &base, rounded, last + 1, in->held, errors, e);
+    return output_compare(r->task->c->products, &base, rounded, last + 1, in->held, errors, e);
 }
 
 /* Notes the errors of the spans' outputs on held-back tokens, of each way up to `last`, by the rows' metrics.
@@ -208,17 +209,17 @@ static bool compare_rows(matrix_rows *r, round_way last, gq_error *e) {
         if (in_parts) output_errors_add(&r->errors[i], few, sizeof few / sizeof *few);
         round_tell(r, (double)(next - r->span) / (double)(r->span_end - r->span));
     }
-    if (r->task->timing) r->task->timing->checks += clock_seconds() - began;
+    calibrator_timing_of(r->task->c, r->tensor)->checks += clock_seconds() - began;
     return true;
 }
 
 static bool write_blocks(const matrix_rows *r, uint64_t row, const uint8_t *blocks, size_t n_rows,
                          gq_error *e) {
     const round_task *t = r->task;
-    const rounding_store *store = &t->of->store;
+    const rounding_store *store = &t->c->of->store;
     size_t n = n_rows * rows_to_bytes(r);
     if (t->blocks_copy) memcpy(t->blocks_copy + row * rows_to_bytes(r), blocks, n);
-    return store->write(store->data, t->output, t->tensor,
+    return store->write(store->data, t->c->at.output, t->tensor,
                         (t->matrix * r->tensor->ne[1] + row) * rows_to_bytes(r), blocks, n, e);
 }
 
@@ -274,8 +275,6 @@ static bool share_blocks(const matrix_rows *r, gq_error *e) {
 
 /* ---- a matrix ---- */
 
-static bool round_ask(const round_task *t, gq_error *e) { return !t->progress || t->progress(t->data, e); }
-
 /* What was found when all ways were tried. */
 typedef struct rounded_rows {
     calibrate_figures figures; /* codes and ends of the last way */
@@ -316,7 +315,7 @@ static bool share_errors(const matrix_rows *r, output_errors *sums, gq_error *e)
 static bool round_rows(matrix_rows *r, round_way way, rounded_rows *of, gq_error *e) {
     calibrate_figures again = {0}; /* not to be counted twice */
     for (size_t step = 0; step < r->steps; step++) {
-        if (!round_ask(r->task, e) || !rows_read(r, step, e)) return false;
+        if (!sweep_ask(&r->task->c->sweep, e) || !rows_read(r, step, e)) return false;
         if (of || way == WAY_SEARCHED) search_rows(r);
         if (way != WAY_SEARCHED) calibrate_rows(r, way, of ? &of->figures : &again);
         if ((of && !compare_rows(r, way, e)) || !finish_rows(r, step, r->blocks[way], e)) return false;
@@ -329,7 +328,7 @@ static bool round_rows(matrix_rows *r, round_way way, rounded_rows *of, gq_error
 /* Returns the way with the least error on held-back tokens; of equal ones, the first. */
 static round_way best_way(const matrix_rows *r, const rounded_rows *of) {
     round_way best = r->last;
-    for (round_way way = r->last; r->task->inputs.held && way-- > 0;)
+    for (round_way way = r->last; r->task->held && way-- > 0;)
         if (!(of->errors.error[best] < of->errors.error[way])) best = way;
     return of->infinite[best] ? WAY_SEARCHED : best;
 }
@@ -337,13 +336,13 @@ static round_way best_way(const matrix_rows *r, const rounded_rows *of) {
 /* Decides before the work whether error feedback is possible. ROUND_CALIBRATED: it is; whether it does better
  * on held-back tokens is known later. */
 static round_reason reason_for_search(const round_task *t) {
-    const cholesky *f = t->inputs.factored;
+    const cholesky *f = t->factored;
     if (f->tokens == 0) return ROUND_UNSEEN;
     if (f->n_runs == 0) return ROUND_INDEFINITE;
-    if (t->inputs.is_worse) return ROUND_WORSE;
-    uint64_t columns = t->of->tensors[t->tensor]->ne[0];
-    if (t->of->sample) return ROUND_CALIBRATED; /* a small text stands for a large one */
-    return t->inputs.held == 0 && f->tokens < columns ? ROUND_UNCHECKED : ROUND_CALIBRATED;
+    if (t->is_worse) return ROUND_WORSE;
+    uint64_t columns = t->c->of->tensors[t->tensor]->ne[0];
+    if (t->c->of->sample) return ROUND_CALIBRATED; /* a small text stands for a large one */
+    return t->held == 0 && f->tokens < columns ? ROUND_UNCHECKED : ROUND_CALIBRATED;
 }
 
 /* Goes all ways that are possible, and again the best one where that is not the last. Returns what was
@@ -371,14 +370,14 @@ static void count_errors(calibrate_figures *sums, calibrate_step step, const out
 /* Adds to a tensor's figures what the steps did to a matrix. */
 static void count_steps(const matrix_rows *r, const output_errors *errors, round_way way,
                         calibrate_figures *sums) {
-    const round_inputs *in = &r->task->inputs;
-    bool kept = way != WAY_SEARCHED, damps = calibration_does(r->task->of->settings, CALIBRATE_DAMPING);
-    if (model_scales_has(r->task->of->file->scales, r->tensor)) count_step(sums, CALIBRATE_BALANCE, true);
+    const round_task *in = r->task;
+    bool kept = way != WAY_SEARCHED, damps = calibration_does(&r->task->c->of->settings, CALIBRATE_DAMPING);
+    if (model_scales_has(r->task->c->of->file->scales, r->tensor)) count_step(sums, CALIBRATE_BALANCE, true);
     if (in->is_embedding) count_step(sums, CALIBRATE_EMBEDDING, kept);
     if (in->is_embedding) count_errors(sums, CALIBRATE_EMBEDDING, errors, WAY_SEARCHED, way);
     if (damps && !in->is_embedding) count_step(sums, CALIBRATE_DAMPING, kept);
     if (in->is_state) count_step(sums, CALIBRATE_STATE, kept);
-    if (r->last != WAY_SEARCHED && r->task->of->settings->trials) count_step(sums, CALIBRATE_TRIALS, kept);
+    if (r->last != WAY_SEARCHED && r->task->c->of->settings.trials) count_step(sums, CALIBRATE_TRIALS, kept);
     if (r->metrics->n) count_step(sums, CALIBRATE_ROWS, kept);
     if (r->last != WAY_SWEPT) return;
     count_step(sums, CALIBRATE_SWEEPS, way == WAY_SWEPT);
@@ -401,7 +400,7 @@ void figures_add(calibrate_figures *to, const calibrate_figures *of) {
 }
 
 bool round_matrix(const round_task *t, calibrate_figures *sums, round_reason *why, gq_error *e) {
-    const cholesky *f = t->inputs.factored;
+    const cholesky *f = t->factored;
     round_reason reason = reason_for_search(t);
     rounded_rows of = {.figures = {0}};
     const output_errors *errors = &of.errors;
@@ -411,12 +410,11 @@ bool round_matrix(const round_task *t, calibrate_figures *sums, round_reason *wh
     bool ok = round_best(&r, &of, &way, e);
     if (reason == ROUND_CALIBRATED && way == WAY_SEARCHED) reason = ROUND_WORSE;
     if (ok) count_steps(&r, errors, way, sums);
-    if (t->timing)
-        t->timing->rounded += r.n_rows * r.columns, t->timing->held = t->inputs.held,
-                                                    t->timing->chained = r.metrics->n > 0;
+    calibrate_timing *timing = calibrator_timing_of(t->c, r.tensor);
+    timing->rounded += r.n_rows * r.columns, timing->held = t->held, timing->chained = r.metrics->n > 0;
     rows_free(&r);
     sums->codes += of.figures.codes, sums->ends += of.figures.ends;
-    sums->matrices++, sums->plain += reason != ROUND_CALIBRATED, sums->unchecked += t->inputs.held == 0;
+    sums->matrices++, sums->plain += reason != ROUND_CALIBRATED, sums->unchecked += t->held == 0;
     sums->power += errors->power, sums->searched += errors->error[WAY_SEARCHED];
     sums->written += errors->error[way];
     sums->tokens = f->tokens, sums->damp = f->damp;

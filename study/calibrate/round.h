@@ -3,7 +3,7 @@
 #pragma once
 
 #include "forward/products/matmul.h"
-#include "study/calibrate/job.h"
+#include "study/calibrate/calibration.h"
 #include "study/calibrate/metric.h"
 #include "study/inputs/hessian.h"
 
@@ -29,34 +29,24 @@ typedef struct calibrate_figures {
     calibrate_step_figures steps[CALIBRATE_STEPS];
 } calibrate_figures;
 
-typedef struct round_inputs {
+/* A matrix to round, for the output whose turn it is, and what it is rounded by. */
+typedef struct round_task {
+    struct calibrator *c;
+    size_t tensor; /* its number */
+    uint64_t matrix;
+    gq_comm *comm;        /* ranks that share the rows; NULL: this process has all */
+    uint8_t *blocks_copy; /* gets a copy of the matrix's blocks; NULL: none is made */
     const cholesky *factored;
     layer_metrics metrics;    /* of the matrix's rows; n 0: all rows count by themselves */
     const float *mean_square; /* per column; NULL: no token was seen */
-    /* Held-back tokens: [features][stride], of which `held` are tokens; in the base model, and in the
-     * rounded one. */
+    /* Held-out tokens: [features][stride], of which `held` are tokens; in the base model, and in the rounded
+     * one. */
     const float *base, *rounded;
+    size_t held, stride;
     bool is_state;     /* `base` is what the output is to change by, [rows][stride] */
     bool is_embedding; /* rows of routers stand in for tokens (embedding.h) */
     bool
-        is_worse; /* what this leads to was tried already and ended with a higher KL divergence than plain encoding */
-    size_t held, stride;
-} round_inputs;
-
-typedef struct round_task {
-    const calibrate_job *of;
-    matmul *products;
-    size_t output, tensor; /* numbers of the job */
-    uint64_t matrix;
-    round_inputs inputs;
-    gq_comm *comm;            /* ranks that share the rows; NULL: this process has all */
-    uint8_t *blocks_copy;     /* gets a copy of the matrix's blocks; NULL: none is made */
-    size_t rows;              /* the first rows of the matrix alone, at most; 0: all */
-    calibrate_timing *timing; /* gets what it took, and weights and tokens; NULL: nobody asks */
-    bool (*progress)(void *data, gq_error *e); /* asks whether to continue; may be NULL */
-    /* Called with the share that is done, by one thread at a time; may be NULL. */
-    void (*told)(void *data, double share);
-    void *data;
+        is_worse; /* what this leads to was tried already: it has a higher KL divergence than plain encoding */
 } round_task;
 
 /* Adds the figures of a matrix to those of the tensor's matrices before it. */

@@ -5,8 +5,10 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "forward/graph/block.h"
 #include "forward/graph/layer.h"
 #include "quantize/strips/strip.h"
+#include "study/calibrate/calibrator.h"
 #include "study/inputs/cholesky.h"
 #include "study/inputs/output.h"
 
@@ -18,7 +20,7 @@ enum { CHOICES = 3 };
 
 /* The router in both forms, and the gates of a batch. */
 typedef struct router_fit {
-    const router_task *task;
+    const round_task *task;
     const model_tensor *tensor;
     const tensor_type *to;
     size_t n_weights, bytes; /* bytes: of the blocks */
@@ -61,7 +63,7 @@ uint64_t router_bytes(const calibration_settings *s, const model_tensor *tensor,
 /* ---- the choice of experts ---- */
 
 static bool token_is_held(const router_fit *f, size_t token) {
-    const calibration_settings *s = f->task->round->of->settings;
+    const calibration_settings *s = &f->task->c->of->settings;
     return calibration_is_held(s, f->window + token / s->context);
 }
 
@@ -78,41 +80,42 @@ static forward_answer on_experts(void *data, const forward_inputs *in, gq_error 
         if (!token_is_held(f, t)) continue;
         if (f->choice == 0) of_expert[t] = gate;
         double weight = f->marks ? (double)f->marks[t].weight / FORWARD_WEIGHT_ONE : 1;
-        f->of_window[f->choice * f->windows + f->place + t / f->task->round->of->settings->context] +=
+        f->of_window[f->choice * f->windows + f->place + t / f->task->c->of->settings.context] +=
             weight * (double)(gate < of_expert[t] ? gate : of_expert[t]);
     }
     return FORWARD_SKIP;
 }
 
 static bool router_probe_choice(router_fit *f, size_t batch, size_t choice, gq_error *e) {
-    const router_task *t = f->task;
+    const calibrator *c = f->task->c;
     forward_observer observer = {.on_inputs = on_experts, .data = f};
     f->choice = choice;
-    forward_layer_use(t->layer, choice > 0);
-    return forward_stream_probe(choice ? t->rounded : t->base, batch, t->layer, t->part, &observer, NULL, e);
+    forward_layer_use(c->at.layer, choice > 0);
+    return forward_stream_probe(choice ? c->rounded[c->at.output] : c->base, batch, c->at.layer, c->at.part,
+                                &observer, NULL, e);
 }
 
 static bool batch_has_held(const router_fit *f, size_t batch) {
-    const calibrate_job *of = f->task->round->of;
-    size_t first = forward_stream_first(f->task->base, batch);
+    const calibration *of = f->task->c->of;
+    size_t first = forward_stream_first(f->task->c->base, batch);
     for (size_t i = first; i < first + of->text.bounds.batch && i < of->text.job.windows; i++)
-        if (calibration_is_held(of->settings, of->text.first_window + i)) return true;
+        if (calibration_is_held(&of->settings, of->text.first_window + i)) return true;
     return false;
 }
 
 /* Probes this rank's windows. */
 static bool router_probe_choices(router_fit *f, gq_error *e) {
-    const router_task *t = f->task;
-    const calibrate_job *of = t->round->of;
-    const void *blocks[] = {NULL, t->round->blocks_copy, f->fitted};
-    for (size_t i = 0; !of->text.idle && i < forward_stream_batches(t->base); i++) {
-        f->window = of->text.first_window + forward_stream_first(t->base, i);
-        f->marks = forward_job_marks(&of->text.job, forward_stream_first(t->base, i));
-        f->place = forward_stream_loop(t->base, i) * of->text.all_windows + f->window;
+    const calibrator *c = f->task->c;
+    const calibration *of = c->of;
+    const void *blocks[] = {NULL, f->task->blocks_copy, f->fitted};
+    for (size_t i = 0; !of->text.idle && i < forward_stream_batches(c->base); i++) {
+        f->window = of->text.first_window + forward_stream_first(c->base, i);
+        f->marks = forward_job_marks(&of->text.job, forward_stream_first(c->base, i));
+        f->place = forward_stream_loop(c->base, i) * of->text.all_windows + f->window;
         if (!batch_has_held(f, i)) continue;
         memset(f->gates, 0, f->tensor->ne[1] * f->batch_tokens * sizeof *f->gates);
         for (size_t choice = 0; choice < CHOICES; choice++) {
-            if (choice) forward_layer_replace(t->layer, f->tensor, f->to->id, blocks[choice]);
+            if (choice) forward_layer_replace(c->at.layer, f->tensor, f->to->id, blocks[choice]);
             if (!router_probe_choice(f, i, choice, e)) return false;
         }
     }
@@ -121,10 +124,10 @@ static bool router_probe_choices(router_fit *f, gq_error *e) {
 
 /* Gives all ranks the sums of all windows. */
 static bool share_choices(const router_fit *f, gq_error *e) {
-    const calibrate_job *of = f->task->round->of;
+    const calibration *of = f->task->c->of;
     bool ok = true;
     for (size_t i = 0; ok && i < CHOICES * forward_job_loops(&of->text.job); i++)
-        ok = windows_gather(of->text.comm, of->text.all_windows, of->settings->context,
+        ok = windows_gather(of->text.comm, of->text.all_windows, of->settings.context,
                             f->of_window + i * of->text.all_windows, sizeof *f->of_window, e);
     return ok;
 }
@@ -143,7 +146,7 @@ static bool compare_choices(router_fit *f, double kept[2], gq_error *e) {
 
 /* Makes blocks of what f->w holds. */
 static bool encode_router(const router_fit *f, void *blocks, gq_error *e) {
-    const calibrate_job *of = f->task->round->of;
+    const calibration *of = f->task->c->of;
     strip_encoder with = {.kernels = of->kernels, .type = f->to, .settings = of->encoding};
     size_t bad = strip_beyond(&with, f->w, f->n_weights);
     if (bad < f->n_weights) return strip_fail_to_hold(&with, of->file, f->tensor, bad, f->w[bad], e);
@@ -154,32 +157,31 @@ static bool encode_router(const router_fit *f, void *blocks, gq_error *e) {
 
 /* *usable: the fit has numbers that the type holds. */
 static bool make_fit(router_fit *f, bool *usable, gq_error *e) {
-    const round_task *t = f->task->round;
-    const calibrate_job *of = t->of;
+    const round_task *t = f->task;
+    const calibration *of = t->c->of;
     strip_encoder with = {.kernels = of->kernels, .type = f->to};
     if (!strip_read_decoded(of->kernels, of->file, f->tensor, 0, f->n_weights, f->raw, f->w, e) ||
         !encode_router(f, t->blocks_copy, e))
         return false;
-    *usable = t->inputs.factored->n_runs > 0 && t->inputs.held > 0;
+    *usable = t->factored->n_runs > 0 && t->held > 0;
     if (!*usable) return true;
-    refit_rows(t->inputs.factored, matmul_pool(t->products), NULL, f->w, f->tensor->ne[1], f->z);
+    refit_rows(t->factored, matmul_pool(t->c->products), NULL, f->w, f->tensor->ne[1], f->z);
     *usable = of->kernels->first_not_finite(f->w, f->n_weights) == f->n_weights &&
               strip_beyond(&with, f->w, f->n_weights) == f->n_weights;
     return !*usable || encode_router(f, f->fitted, e);
 }
 
 static bool compare_outputs(const router_fit *f, output_errors *errors, gq_error *e) {
-    const round_task *t = f->task->round;
-    const round_inputs *in = &t->inputs;
+    const round_task *t = f->task;
     size_t rows = f->tensor->ne[1], columns = f->tensor->ne[0];
     matmul_weights was = {t->blocks_copy, f->to->id, rows, columns}, is = was;
     is.data = f->fitted;
-    output_side base = {.weights = was, .x = in->base, .stride = in->stride};
-    output_side rounded[] = {{.weights = was, .x = in->rounded, .stride = in->stride},
-                             {.weights = is, .x = in->rounded, .stride = in->stride}};
+    output_side base = {.weights = was, .x = t->base, .stride = t->stride};
+    output_side rounded[] = {{.weights = was, .x = t->rounded, .stride = t->stride},
+                             {.weights = is, .x = t->rounded, .stride = t->stride}};
     size_t n = ceil_div(rows, OUTPUT_SPAN);
     output_errors *spans = calloc(n, sizeof *spans);
-    bool ok = spans ? output_compare(t->products, &base, rounded, 2, in->held, spans, e)
+    bool ok = spans ? output_compare(t->c->products, &base, rounded, 2, t->held, spans, e)
                     : gq_fail_memory(e, n * sizeof *spans);
     if (ok) output_errors_add(errors, spans, n);
     free(spans);
@@ -189,8 +191,8 @@ static bool compare_outputs(const router_fit *f, output_errors *errors, gq_error
 static void sum_up(const router_fit *f, calibrate_figures *sums, const output_errors *errors,
                    const double kept[2], bool fits) {
     calibrate_step_figures *step = &sums->steps[CALIBRATE_ROUTER];
-    const cholesky *m = f->task->round->inputs.factored;
-    sums->matrices++, sums->plain += !fits, sums->unchecked += f->task->round->inputs.held == 0;
+    const cholesky *m = f->task->factored;
+    sums->matrices++, sums->plain += !fits, sums->unchecked += f->task->held == 0;
     sums->power += errors->power, sums->searched += errors->error[0], sums->written += errors->error[fits];
     sums->tokens = m->tokens, sums->damp = m->damp;
     step->matrices++, step->kept += fits, step->compared += f->all > 0;
@@ -199,8 +201,8 @@ static void sum_up(const router_fit *f, calibrate_figures *sums, const output_er
 }
 
 static bool write_router(router_fit *f, calibrate_figures *sums, round_reason *why, gq_error *e) {
-    const round_task *t = f->task->round;
-    const rounding_store *store = &t->of->store;
+    const round_task *t = f->task;
+    const rounding_store *store = &t->c->of->store;
     output_errors errors = {0};
     double kept[2] = {1, 1};
     bool usable;
@@ -210,18 +212,18 @@ static bool write_router(router_fit *f, calibrate_figures *sums, round_reason *w
     if (fits) memcpy(t->blocks_copy, f->fitted, f->bytes);
     sum_up(f, sums, &errors, kept, fits);
     *why = fits ? ROUND_CALIBRATED : usable ? ROUND_WORSE : ROUND_UNCHECKED;
-    return store->write(store->data, t->output, t->tensor, 0, t->blocks_copy, f->bytes, e);
+    return store->write(store->data, t->c->at.output, t->tensor, 0, t->blocks_copy, f->bytes, e);
 }
 
-bool router_refit(const router_task *t, calibrate_figures *sums, round_reason *why, gq_error *e) {
-    const calibrate_job *of = t->round->of;
-    const model_tensor *tensor = of->tensors[t->round->tensor];
+bool router_refit(const round_task *t, calibrate_figures *sums, round_reason *why, gq_error *e) {
+    const calibration *of = t->c->of;
+    const model_tensor *tensor = of->tensors[t->tensor];
     memory_ledger l = {.failed = false};
     router_fit f = {.task = t,
                     .tensor = tensor,
-                    .to = tensor_type_of(of->outputs[t->round->output][t->round->tensor].to),
+                    .to = tensor_type_of(of->outputs[t->c->at.output][t->tensor].to),
                     .n_weights = shape_elements(tensor->ne),
-                    .batch_tokens = of->text.bounds.batch * of->settings->context,
+                    .batch_tokens = of->text.bounds.batch * of->settings.context,
                     .windows = of->text.all_windows * forward_job_loops(&of->text.job)};
     f.bytes = tensor_type_bytes(f.to, f.tensor->ne[0], f.n_weights);
     lay_out_fit(&f, &l);

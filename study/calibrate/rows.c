@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "codec/feedback.h"
 #include "quantize/strips/strip.h"
+#include "study/calibrate/calibrator.h"
 #include "study/calibrate/site.h"
 
 /* ---- chains ---- */
@@ -202,24 +203,26 @@ size_t rows_spans_begin(const matrix_rows *r, int rank) {
 
 bool rows_new(matrix_rows *r, const round_task *t, bool calibrated, gq_error *e) {
     static const layer_metrics no_metrics;
-    const calibrate_job *of = t->of;
+    const calibrator *c = t->c;
+    const calibration *of = c->of;
     const model_tensor *tensor = of->tensors[t->tensor];
     memory_ledger l = {.failed = false};
     *r = (matrix_rows){.task = t,
                        .tensor = tensor,
                        .from = tensor->type,
-                       .to = tensor_type_of(of->outputs[t->output][t->tensor].to),
+                       .to = tensor_type_of(of->outputs[c->at.output][t->tensor].to),
                        .columns = tensor->ne[0],
-                       .last = !calibrated            ? WAY_SEARCHED
-                               : of->settings->sweeps ? WAY_SWEPT
-                                                      : WAY_PASS,
-                       .arithmetic = calibration_arithmetic(of->settings),
-                       .pool = matmul_pool(t->products),
-                       .metrics = calibrated ? &t->inputs.metrics : &no_metrics};
+                       .last = !calibrated           ? WAY_SEARCHED
+                               : of->settings.sweeps ? WAY_SWEPT
+                                                     : WAY_PASS,
+                       .arithmetic = calibration_arithmetic(&of->settings),
+                       .pool = matmul_pool(c->products),
+                       .metrics = calibrated ? &t->metrics : &no_metrics};
     int threads = threads_pool_most(r->pool), rank = gq_comm_rank(t->comm);
     size_t ranks = (size_t)gq_comm_ranks(t->comm);
-    r->n_rows = t->rows && !r->metrics->n ? min(t->rows, tensor->ne[1]) : tensor->ne[1];
-    r->most = rows_at_once(r->n_rows, r->metrics, ranks), r->turn = site_turn(tensor, t->output + t->matrix);
+    r->n_rows = of->sample && !r->metrics->n ? min(of->sample->rows, tensor->ne[1]) : tensor->ne[1];
+    r->most = rows_at_once(r->n_rows, r->metrics, ranks),
+    r->turn = site_turn(tensor, c->at.output + t->matrix);
     lay_out_shares(r, ranks);
     r->share = rows_spans_begin(r, rank), r->share_end = rows_spans_begin(r, rank + 1);
     lay_out_rows(r, (size_t)threads, ranks, &l);
@@ -266,7 +269,7 @@ size_t rows_of_spans(const matrix_rows *r, size_t begin, size_t end) {
 size_t rows_count(const matrix_rows *r) { return rows_of_spans(r, r->span, r->span_end); }
 
 static bool span_read(const matrix_rows *r, const chain_span *s, gq_error *e) {
-    const calibrate_job *of = r->task->of;
+    const calibration *of = r->task->c->of;
     strip_encoder with = {.kernels = of->kernels, .type = r->to};
     uint64_t element = (r->task->matrix * r->tensor->ne[1] + s->first) * r->columns;
     size_t n = s->rows * r->columns, row = rows_place(r, s);

@@ -23,7 +23,7 @@ typedef struct __attribute__((packed)) calibration_settings {
     uint64_t expert_held; /* EXPERT_HELD_TOKENS */
     uint64_t fused;       /* this processor multiplies and adds in one step */
     uint64_t ids;         /* checksum of the text's tokens */
-    uint64_t ahead;       /* windows of calibrate_job.ahead; 0: there are none */
+    uint64_t ahead;       /* windows of calibration.ahead; 0: there are none */
     uint64_t loops;       /* times that the model runs its blocks: each matrix sees the text so often */
     uint64_t arithmetic;  /* matmul_arithmetic of Hessians and of products of weights with activations */
 } calibration_settings;

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "forward/graph/layer.h"
-#include "study/calibrate/job.h"
+#include "study/calibrate/calibration.h"
 #include "study/inputs/hessian.h"
 
 /* The gathered inputs of one matrix. */

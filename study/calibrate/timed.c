@@ -21,11 +21,11 @@ enum { WAYS = sizeof ways / sizeof *ways };
 static bool plan_way(const gq_options *asked, plan_maker *make, const calibration_way *way, uint64_t tokens,
                      bool forecast, gq_plan **plan, gq_error *e) {
     gq_options options = *asked;
-    gq_calibration calibration = *asked->calibration;
-    calibration.steps = way->left_out, calibration.text.tokens = tokens;
-    options.calibration = &calibration, options.forecast = forecast;
+    gq_calibration less = *asked->calibration;
+    less.steps = way->left_out, less.text.tokens = tokens;
+    options.calibration = &less, options.forecast = forecast;
     *plan = make(&options, e);
-    if (*plan) plan_calibration_of(*plan)->facts.left_out = way->left_out;
+    if (*plan) (*plan)->rounding->calibration->facts.left_out = way->left_out;
     return *plan;
 }
 
@@ -33,7 +33,7 @@ static bool plan_way(const gq_options *asked, plan_maker *make, const calibratio
  * asked. The first rank, which sees the files and whose machine counts, decides. */
 static bool plan_is_taken(const gq_options *asked, const gq_plan *plan, bool forecast, bool *is_taken,
                           gq_error *e) {
-    const gq_calibration_facts *f = &plan_calibration_of(plan)->facts;
+    const gq_calibration_facts *f = &plan->rounding->calibration->facts;
     *is_taken = forecast ? f->seconds_expected <= asked->calibration->seconds : f->layers_finished > 0;
     return comm_broadcast(asked->comm, is_taken, sizeof *is_taken, e);
 }
@@ -51,7 +51,7 @@ static bool plan_first(const gq_options *asked, plan_maker *make, bool forecast,
         bool is_taken;
         if (!plan_way(asked, make, &ways[i], tokens, forecast, plan, e)) return false;
         if (!plan_is_taken(asked, *plan, forecast, &is_taken, e)) return gq_plan_free(*plan), false;
-        const gq_calibration_facts *f = &plan_calibration_of(*plan)->facts;
+        const gq_calibration_facts *f = &(*plan)->rounding->calibration->facts;
         *least = f->seconds_expected, last = most = min(most, f->tokens), left_out = ways[i].left_out;
         if (is_taken && !forecast && asked->forecast) { /* once more, as the forecast is asked for */
             gq_plan_free(*plan);

@@ -29,7 +29,7 @@ static const double VALIDATION_SHARE = .9;
 /* ---- groups ---- */
 
 /* The number of the tensor's layer among those that are run; SIZE_MAX: it is in none. */
-static size_t layer_among_run(const calibrate_job *job, size_t tensor) {
+static size_t layer_among_run(const calibration *job, size_t tensor) {
     const forward_model *m = job->streams[0];
     const model_tensor *t = job->tensors[tensor];
     if (t == forward_model_sizes(m)->out || t == forward_model_sizes(m)->embedding) return SIZE_MAX;
@@ -41,23 +41,23 @@ static size_t layer_among_run(const calibrate_job *job, size_t tensor) {
 }
 
 /* Layers that are run; of a model that runs its blocks several times, its blocks. */
-static size_t layers_grouped(const calibrate_job *job) {
+static size_t layers_grouped(const calibration *job) {
     size_t n = 0, blocks = forward_model_sizes(job->streams[0])->blocks;
     for (size_t i = 0; i < job->n_layers; i++) n += (job->numbers ? job->numbers[i] : i) < blocks;
     return n;
 }
 
-size_t validation_group(const calibrate_job *job, size_t tensor) {
+size_t validation_group(const calibration *job, size_t tensor) {
     size_t blocks = layers_grouped(job), layer = layer_among_run(job, tensor);
     return layer < blocks ? layer * VALIDATION_GROUPS / blocks : VALIDATION_GROUPS;
 }
 
-bool validation_drops(const validation_record *v, const calibrate_job *job, size_t tensor) {
+bool validation_drops(const validation_record *v, const calibration *job, size_t tensor) {
     size_t group = validation_group(job, tensor);
     return group < VALIDATION_GROUPS && v->fallback >> group & 1;
 }
 
-char *validation_layers_text(const validation_record *v, const calibrate_job *job, gq_error *e) {
+char *validation_layers_text(const validation_record *v, const calibration *job, gq_error *e) {
     enum { EACH = 64 };
     size_t n = layers_grouped(job), at = 0, size = (VALIDATION_GROUPS + 1) * EACH;
     char *text = calloc(1, size);
@@ -75,7 +75,7 @@ char *validation_layers_text(const validation_record *v, const calibrate_job *jo
     return text;
 }
 
-bool validation_embeds(const calibrate_job *job) { return forward_model_sizes(job->streams[0])->embeds; }
+bool validation_embeds(const calibration *job) { return forward_model_sizes(job->streams[0])->embeds; }
 
 /* ---- the windows ---- */
 
@@ -119,7 +119,7 @@ static bool validation_job_new(forward_job *to, const calibration_settings *s, c
 /* ---- a run of variants ---- */
 
 typedef struct validation {
-    const calibrate_job *of;
+    const calibration *of;
     const checkpoint *saved;
     size_t output;
     forward_job job;
@@ -140,7 +140,7 @@ typedef struct validation {
 
 /* Finds the blocks of the output's tensors. Returns whether some take part. */
 static bool find_blocks(validation *v) {
-    const calibrate_job *of = v->of;
+    const calibration *of = v->of;
     size_t blocks = forward_model_sizes(of->streams[0])->blocks;
     bool any = false;
     for (size_t i = 0; i < of->n_tensors; i++) {
@@ -161,7 +161,7 @@ static bool at_hand(const validation *v, size_t tensor) {
 /* Encodes rows of one matrix. x: floats of these rows; stored: their bytes as they are in the file. */
 static bool encode_rows_of(const validation *v, size_t tensor, uint64_t row, size_t n, uint8_t *stored,
                            float *x, uint8_t *blocks, gq_error *e) {
-    const calibrate_job *of = v->of;
+    const calibration *of = v->of;
     const model_tensor *t = of->tensors[tensor];
     const codec *c = &of->kernels->codecs[of->outputs[v->output][tensor].to];
     const float *squares = v->squares[tensor] ? v->squares[tensor] + row / t->ne[1] * t->ne[0] : NULL;
@@ -279,7 +279,7 @@ typedef struct blocks_source {
 
 static bool read_blocks(void *data, const model_tensor *t, uint64_t first, void *to, size_t n, gq_error *e) {
     const blocks_source *s = data;
-    const calibrate_job *of = s->v->of;
+    const calibration *of = s->v->of;
     size_t i = 0;
     while (of->tensors[i] != t) i++;
     if (!s->searched) return of->store.read(of->store.data, s->v->output, i, first, to, n, e);
@@ -293,12 +293,12 @@ static bool read_blocks(void *data, const model_tensor *t, uint64_t first, void 
 }
 
 static bool replace_tensor(validation *v, forward_layer *l, size_t i, blocks_source *from, gq_error *e) {
-    const calibrate_job *of = v->of;
+    const calibration *of = v->of;
     const model_tensor *t = of->tensors[i];
     const gq_tensor *to = &of->outputs[v->output][i];
     if (from->searched && !tensor_type_of(to->to)->quantized)
         return true; /* a router as it is in the model */
-    if (of->reads_blocks && calibrate_reads_blocks(t)) {
+    if (of->memory.reads_blocks && calibrate_reads_blocks(t)) {
         forward_layer_replace_read(l, t, to->to, (forward_blocks){read_blocks, from});
         return true;
     }
@@ -402,7 +402,7 @@ size_t validation_streams(const forward_job *j, const forward_model *m, size_t m
 
 /* Runs the base model and the variants at hand. */
 static bool run_some(validation *v, const forward_bounds *bounds, gq_error *e) {
-    const calibrate_job *of = v->of;
+    const calibration *of = v->of;
     const forward_model *m = of->streams[0], *models[VALIDATION_STREAMS];
     for (size_t k = 0; k < v->streams; k++) models[k] = m;
     sweep_plan p = {.text = {.job = v->job, .bounds = *bounds},
@@ -410,11 +410,11 @@ static bool run_some(validation *v, const forward_bounds *bounds, gq_error *e) {
                     .n_streams = v->streams,
                     .numbers = of->numbers,
                     .n_layers = of->n_layers,
-                    .folder = of->keeps.folder,
+                    .folder = of->memory.probes.folder,
                     .progress = v->told,
                     .layer_work = v->told_each};
     p.logits_work = p.layer_work;
-    if (of->reads_blocks && !p.text.bounds.layer) p.text.bounds.layer = of->text.bounds.layer;
+    if (of->memory.reads_blocks && !p.text.bounds.layer) p.text.bounds.layer = of->text.bounds.layer;
     const forward_predictions all = {.job = &v->job, .model = m, .at = add_position, .data = v};
     const forward_pooled pooled = {add_embeddings, v};
     v->positions = 0;
@@ -496,12 +496,12 @@ static void validation_close(validation *v) {
     validation_job_free(&v->job);
 }
 
-static bool validation_open(validation *v, const calibrate_job *job, const checkpoint *saved, size_t output,
+static bool validation_open(validation *v, const calibration *job, const checkpoint *saved, size_t output,
                             sweep_progress *told, gq_error *e) {
     size_t n = job->n_tensors + 1;
     *v = (validation){.of = job, .saved = saved, .output = output, .told = told};
-    if (!validation_job_new(&v->job, job->settings, &job->text, e)) return false;
-    v->job.extra_bytes = job->validation_bytes;
+    if (!validation_job_new(&v->job, &job->settings, &job->text, e)) return false;
+    v->job.extra_bytes = job->memory.validation;
     size_t positions = v->job.windows * v->job.context + 1;
     v->block = calloc(n, sizeof *v->block);
     v->records = calloc(n, sizeof *v->records), v->squares = calloc(n, sizeof *v->squares);
@@ -511,7 +511,7 @@ static bool validation_open(validation *v, const calibrate_job *job, const check
            gq_fail_memory(e, n * 4 * sizeof(void *) + VALIDATION_STREAMS * positions * sizeof(double));
 }
 
-static bool decide_all(const calibrate_job *job, checkpoint *saved, sweep_progress *told, gq_error *e) {
+static bool decide_all(const calibration *job, checkpoint *saved, sweep_progress *told, gq_error *e) {
     validation_record *records = calloc(job->n_outputs, sizeof *records);
     bool ok = records || gq_fail_memory(e, job->n_outputs * sizeof *records);
     size_t sweep_records = saved->finished;
@@ -533,7 +533,7 @@ static bool decide_all(const calibrate_job *job, checkpoint *saved, sweep_progre
 
 /* ---- falling back ---- */
 
-validation_record *validation_records(const checkpoint *saved, const calibrate_job *job, size_t swept,
+validation_record *validation_records(const checkpoint *saved, const calibration *job, size_t swept,
                                       gq_error *e) {
     size_t size = job->n_outputs * sizeof(validation_record);
     validation_record *to = calloc(job->n_outputs, sizeof *to);
@@ -555,7 +555,7 @@ validation_record *validation_records(const checkpoint *saved, const calibrate_j
 /* Writes a tensor anew, encoded by search alone, and adds its entry. */
 static bool fall_back(validation *v, threads_pool *pool, const calibrate_entry *was, calibrate_record *to,
                       gq_error *e) {
-    const calibrate_job *of = v->of;
+    const calibration *of = v->of;
     size_t i = was->tensor;
     uint64_t rows = shape_rows(of->tensors[i]->ne), bytes = of->outputs[v->output][i].out_bytes / rows, n;
     uint64_t most = mul_sat(ENCODED_ROWS, (uint64_t)threads_pool_most(pool));
@@ -594,7 +594,7 @@ static bool fall_back_output(validation *v, threads_pool *pool, const validation
     return ok;
 }
 
-static bool fall_back_all(const calibrate_job *job, checkpoint *saved, sweep_progress *told, gq_error *e) {
+static bool fall_back_all(const calibration *job, checkpoint *saved, sweep_progress *told, gq_error *e) {
     size_t sweep_records = saved->finished - 1;
     calibrate_record written = {.n = 0};
     validation_record *decided = validation_records(saved, job, sweep_records, e);
@@ -613,7 +613,7 @@ static bool fall_back_all(const calibrate_job *job, checkpoint *saved, sweep_pro
     return ok;
 }
 
-bool validate_outputs(const calibrate_job *job, checkpoint *saved, size_t swept, sweep_progress *told,
+bool validate_outputs(const calibration *job, checkpoint *saved, size_t swept, sweep_progress *told,
                       gq_error *e) {
     return (saved->finished > swept || decide_all(job, saved, told, e)) &&
            (saved->finished > swept + 1 || fall_back_all(job, saved, told, e));

@@ -27,18 +27,18 @@ typedef struct validation_record {
 } validation_record;
 
 /* The group of a tensor's layer; VALIDATION_GROUPS: it is in none. */
-size_t validation_group(const calibrate_job *job, size_t tensor);
+size_t validation_group(const calibration *job, size_t tensor);
 /* What the checkpoint says of the outputs, one for each; zeros where it has not got so far. swept: records before
  * these. malloc'ed; NULL: *e. */
-validation_record *validation_records(const checkpoint *saved, const calibrate_job *job, size_t swept,
+validation_record *validation_records(const checkpoint *saved, const calibration *job, size_t swept,
                                       gq_error *e);
 /* Whether the record has the tensor fall back. */
-bool validation_drops(const validation_record *v, const calibrate_job *job, size_t tensor);
+bool validation_drops(const validation_record *v, const calibration *job, size_t tensor);
 
 /* Whether embeddings are compared, not predictions. */
-bool validation_embeds(const calibrate_job *job);
+bool validation_embeds(const calibration *job);
 /* The layers that fall back, as a warning names them: "layers 0 to 6, 14 to 20". malloc'ed; NULL: no memory. */
-char *validation_layers_text(const validation_record *v, const calibrate_job *job, gq_error *e);
+char *validation_layers_text(const validation_record *v, const calibration *job, gq_error *e);
 
 /* Whether the step is done, and there are windows for it. */
 bool validation_is_done(const calibration_settings *s);
@@ -49,5 +49,5 @@ size_t validation_streams(const forward_job *j, const forward_model *m, size_t m
 /* Decides for all outputs and adds two records to the checkpoint: a validation_record for each output, then the
  * entries of the tensors that fell back, when they are written anew. swept: as above. Continues where an earlier run
  * was killed. For the process that has the files. */
-bool validate_outputs(const calibrate_job *job, checkpoint *saved, size_t swept, sweep_progress *told,
+bool validate_outputs(const calibration *job, checkpoint *saved, size_t swept, sweep_progress *told,
                       gq_error *e);

@@ -133,7 +133,7 @@ TEST(damaged_measurements_are_not_used) {
 
 static bool *all_that_is_run(const gq_plan *plan) {
     bool *wanted = calloc(plan->n_tensors, sizeof *wanted);
-    for (size_t i = 0; i < plan->n_tensors; i++) wanted[i] = plan_can_calibrate(plan, &plan->sources[i]);
+    for (size_t i = 0; i < plan->n_tensors; i++) wanted[i] = rounding_can_round(plan, &plan->sources[i]);
     return wanted;
 }
 
@@ -147,9 +147,9 @@ TEST(memory_decides_trials_and_threads_do_not) {
         size_t layers[2];
         uint64_t least[2];
         gq_error e;
-        plan_calibration_of(plan)->deciding_memory = memory;
+        plan->rounding->calibration->memory.deciding = memory;
         for (int i = 0; i < 2; i++) {
-            plan_calibration_of(plan)->job.threads = i ? 24 : 1;
+            plan->rounding->calibration->job.threads = i ? 24 : 1;
             assert_true(trials_decide_layers(plan, wanted, &layers[i], &least[i], &e));
         }
         assert_int_equal(layers[0], layers[1]);
@@ -179,7 +179,7 @@ static size_t find_sensitivity(asked a, uint64_t memory, size_t n, const char *c
     bool *wanted = all_that_is_run(plan), fresh;
     measured *found = calloc(plan->n_tensors, sizeof *found);
     gq_error e;
-    plan_calibration_of(plan)->deciding_memory = memory;
+    plan->rounding->calibration->memory.deciding = memory;
     size_t layers;
     uint64_t least;
     if (!measure_tensors(plan, wanted, found, &fresh, NULL, &e) ||

@@ -16,7 +16,7 @@ FIXTURE(start) {
     return 0;
 }
 
-static gq_calibration calibration(void) {
+static gq_calibration usual_calibration(void) {
     return (gq_calibration){
         .size = sizeof(gq_calibration),
         .text = {.name = "/some/where/text", .bytes = letters, .n = LETTERS, .context = CONTEXT}};
@@ -30,7 +30,7 @@ static gq_plan *plan_with(const gq_calibration *c, const char *name, const char 
 }
 
 TEST(matrices_that_are_run_are_calibrated) {
-    gq_calibration c = calibration();
+    gq_calibration c = usual_calibration();
     gq_plan *plan = plan_with(&c, "experts.gguf", "Q2_K_S"); /* whose Q2_K demands importance */
     assert_true(plan_tensor(plan, "blk.0.attn_q.weight")->calibrated);
     assert_true(plan_tensor(plan, "blk.1.ffn_down_exps.weight")->calibrated);
@@ -58,7 +58,7 @@ TEST(matrices_that_are_run_are_calibrated) {
 }
 
 TEST(facts_are_those_of_the_text) {
-    gq_calibration c = calibration();
+    gq_calibration c = usual_calibration();
     gq_plan *plan = plan_with(&c, "model.gguf", "Q4_K_M");
     const gq_calibration_facts *f = gq_plan_calibration(plan);
     assert_string_equal(f->text, "text");
@@ -67,7 +67,7 @@ TEST(facts_are_those_of_the_text) {
     assert_int_equal(f->columns, 512), assert_int_equal(f->width, 512);
     assert_float_equal(f->per_column, LETTERS / 512., 1e-9);
     assert_true(f->memory > 1 << 20 && f->disk > 4 * LETTERS * 256 * 4 && f->work > 1e9);
-    const plan_calibration *inside = plan_calibration_of(plan);
+    const calibration *inside = plan->rounding->calibration;
     assert_true(inside->settings.width == SIZE_MAX && inside->settings.sweeps == 2);
     assert_int_equal(calibration_held_most(&inside->settings, false), LETTERS / CONTEXT / 8 * CONTEXT);
     gq_plan_free(plan);
@@ -86,7 +86,7 @@ TEST(facts_are_those_of_the_text) {
 TEST(little_begins_above_what_was_seen_to_fall_short) {
     char more[2200];
     for (size_t i = 0; i < sizeof more; i++) more[i] = (char)('a' + i * i * 3 % 8);
-    gq_calibration c = calibration();
+    gq_calibration c = usual_calibration();
     c.text.bytes = more, c.text.n = sizeof more, c.text.tokens = 1408; /* 2.75 for each of 512 columns */
     gq_plan *plan = plan_with(&c, "model.gguf", "Q4_K_M");
     assert_true(gq_plan_calibration(plan)->per_column > 2.7 && gq_plan_calibration(plan)->per_column < 2.8);
@@ -99,7 +99,7 @@ TEST(little_begins_above_what_was_seen_to_fall_short) {
 }
 
 TEST(too_little_text_is_said) {
-    gq_calibration c = calibration();
+    gq_calibration c = usual_calibration();
     gq_plan *plan = plan_with(&c, "model.gguf", "Q4_K_M"); /* 2.5 tokens per column of ffn_down */
     assert_true(warned(plan, "are few to calibrate with: 2.5"));
     assert_false(warned(plan, "worse than without"));
@@ -123,7 +123,7 @@ TEST(too_little_text_is_said) {
 /* Pruned layers are not run; a setting that the run does not know is named. */
 TEST(other_options_are_looked_at) {
     gq_output out = {.path = path("out.gguf"), .filetype = "Q4_K_M"};
-    gq_calibration c = calibration();
+    gq_calibration c = usual_calibration();
     const char *const set[] = {"general.name=str:x", "llama.rope.freq_base=float:1000"};
     gq_options o = options_for(path("model.gguf"), &out);
     o.calibration = &c, o.prune_layers = "0", o.override_kv = (gq_list){set, 1};
@@ -160,11 +160,11 @@ TEST(no_kind_that_takes_turns_is_left_out) {
         size_t held[8] = {0}, texts = 0, drawn = 0;
         for (size_t w = 0; w < TEXTS; w++)
             for (size_t i = 0; i < CONTEXT; i++) at += sprintf(at, "%zu ", FIRST_KIND + w % kinds);
-        gq_calibration c = calibration();
+        gq_calibration c = usual_calibration();
         c.text = (gq_text){
             .name = "turns", .bytes = ids, .n = (size_t)(at - ids), .ids = true, .context = CONTEXT};
         gq_plan *plan = plan_with(&c, "model.gguf", "Q4_K_M");
-        const plan_calibration *p = plan_calibration_of(plan);
+        const calibration *p = plan->rounding->calibration;
         assert_int_equal(p->job.windows, WINDOWS);
         for (size_t w = 0; w < WINDOWS; w++) {
             const uint32_t *window = p->job.ids + w * CONTEXT;
@@ -185,13 +185,13 @@ TEST(no_kind_that_takes_turns_is_left_out) {
 
 /* 65,536 tokens in windows of 512, as by default. */
 TEST(held_back_at_the_default_size) {
-    gq_calibration c = calibration();
+    gq_calibration c = usual_calibration();
     c.text = (gq_text){.bytes = NULL}, c.random = true;
     gq_plan *plan = plan_with(&c, "model.gguf", "Q4_K_M");
     const gq_calibration_facts *f = gq_plan_calibration(plan);
     size_t held = 0;
     for (size_t w = 0; w < f->windows; w++)
-        held += calibration_is_held(&plan_calibration_of(plan)->settings, w);
+        held += calibration_is_held(&plan->rounding->calibration->settings, w);
     assert_int_equal(f->windows, 128), assert_int_equal(f->held_back, 6), assert_int_equal(held, 6);
     gq_plan_free(plan);
 }
@@ -210,7 +210,7 @@ TEST(passes_take_less_than_is_counted) {
 
 /* Half the tokens are those of half the experts, two of four. */
 TEST(experts_see_their_share) {
-    gq_calibration c = calibration();
+    gq_calibration c = usual_calibration();
     gq_plan *plan = plan_with(&c, "experts.gguf", "Q4_K_M");
     assert_float_equal(gq_plan_calibration(plan)->per_column, LETTERS / 2 / 256., 1e-9);
     assert_int_equal(gq_plan_calibration(plan)->experts_at_once, EXPERT_MODEL_EXPERTS);
@@ -229,7 +229,7 @@ static uint32_t identity(const gq_calibration *c, int threads, int effort) {
 
 /* A run of another text or setting is not continued; threads and memory that is enough change nothing. */
 TEST(what_decides_bytes_decides_identity) {
-    gq_calibration c = calibration(), other = c;
+    gq_calibration c = usual_calibration(), other = c;
     uint32_t same = identity(&c, 1, GQ_EFFORT_DEFAULT);
     assert_int_equal(identity(&c, 3, GQ_EFFORT_DEFAULT), same);
     other.memory = 1ull << 30, other.text.name = "x";
@@ -260,7 +260,7 @@ TEST(what_decides_bytes_decides_identity) {
 
 /* The narrower of two plans for the same model. */
 TEST(memory_narrows_the_blocks) {
-    gq_calibration c = calibration();
+    gq_calibration c = usual_calibration();
     size_t width = 0;
     for (c.memory = 160 << 20; width != 256 && c.memory > 1 << 20; c.memory -= 4 << 20) {
         gq_output out = {.path = path("out.gguf"), .filetype = "Q4_K_M"};
@@ -282,14 +282,14 @@ TEST(memory_narrows_the_blocks) {
 
 /* The same draw each time, of letters alone; each window begins with <s>. */
 TEST(random_tokens_stand_for_text) {
-    gq_calibration c = calibration();
+    gq_calibration c = usual_calibration();
     c.text = (gq_text){.context = CONTEXT, .tokens = 4096}, c.random = true;
     gq_plan *a = plan_with(&c, "model.gguf", "Q4_K_M"), *b = plan_with(&c, "model.gguf", "Q8_0");
-    const uint32_t *ids = plan_calibration_of(a)->job.ids;
+    const uint32_t *ids = a->rounding->calibration->job.ids;
     size_t seen[8] = {0};
     assert_null(gq_plan_calibration(a)->text);
-    assert_int_equal(plan_calibration_of(a)->job.windows, 256);
-    assert_memory_equal(ids, plan_calibration_of(b)->job.ids, 4096 * sizeof *ids);
+    assert_int_equal(a->rounding->calibration->job.windows, 256);
+    assert_memory_equal(ids, b->rounding->calibration->job.ids, 4096 * sizeof *ids);
     for (size_t i = 0; i < 4096; i++) {
         assert_true(i % CONTEXT ? ids[i] < 8 : ids[i] == 8);
         if (i % CONTEXT) seen[ids[i]]++;
@@ -300,7 +300,7 @@ TEST(random_tokens_stand_for_text) {
 
 TEST(what_cannot_be_is_refused) {
     gq_output out = {.path = path("out.gguf"), .filetype = "Q4_K_M"};
-    gq_calibration c = calibration(), good = c;
+    gq_calibration c = usual_calibration(), good = c;
     gq_options o = options_for(path("model.gguf"), &out), plain = o;
     o.calibration = &c;
     o.imatrix = "x", must_refuse(&o, GQ_USAGE, "leave the imatrix out");
@@ -332,7 +332,7 @@ TEST(other_outputs_leave_the_width_as_it_is) {
     static const char *const types[] = {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K_M", "Q5_K_M", "Q6_K"};
     enum { OUTPUTS = sizeof types / sizeof *types };
     gq_output out[OUTPUTS];
-    gq_calibration c = calibration();
+    gq_calibration c = usual_calibration();
     uint64_t narrow = 0, wide = 0;
     c.text.context = LETTERS / 2; /* so that states of a window take a megabyte */
     for (size_t i = 0; i < OUTPUTS; i++) out[i] = (gq_output){.path = path(types[i]), .filetype = types[i]};
