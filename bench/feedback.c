@@ -152,11 +152,11 @@ static double pass_seconds(const bench_site *s, const feedback_hessian *runs, si
 
 static void print_passes(bench_site *s, const cholesky *f, const char *const names[2]) {
     double n = (double)s->n, row = n * n * (double)rows;
-    float correction = f->runs->correction;
+    float gptaq_a = f->runs->gptaq_a;
     print_rate(s, names[0], pass_seconds(s, f->runs, f->n_runs), 5 * row);
-    f->runs->correction = 0;
+    f->runs->gptaq_a = 0;
     print_rate(s, names[1], pass_seconds(s, f->runs, f->n_runs), 2 * row);
-    f->runs->correction = correction;
+    f->runs->gptaq_a = gptaq_a;
 }
 
 static hessian *measure_moments(bench_site *s, matmul_arithmetic arithmetic, const char *what) {

@@ -80,9 +80,9 @@ static void round_root_tile(float *tile) {
 }
 
 void feedback_round_strip(const feedback_hessian *m, size_t strip) {
-    float *root = (float *)m->root + feedback_triangle(strip);
+    float *root = (float *)m->cholesky + feedback_triangle(strip);
     for (size_t i = 0; i < strip; i++) round_root_tile(root + i * TILE);
-    if (!m->difference) return;
-    float *difference = (float *)m->difference + feedback_square(m->columns, strip);
-    for (size_t i = 0; i < feedback_strips(m->columns); i++) round_tile(difference + i * TILE);
+    if (!m->gptaq_d) return;
+    float *d = (float *)m->gptaq_d + feedback_square(m->columns, strip);
+    for (size_t i = 0; i < feedback_strips(m->columns); i++) round_tile(d + i * TILE);
 }

@@ -53,12 +53,12 @@ static inline size_t feedback_square(size_t columns, size_t i) {
 
 /* The Hessian of a run of columns, as its Cholesky factor, and the GPTAQ term. */
 typedef struct feedback_hessian {
-    size_t columns;          /* a multiple of PASS_COLUMNS in all runs but the last */
-    const float *root;       /* triangle: R, the Cholesky factor. 1 on the diagonal beyond the last column */
-    const float *diagonal;   /* PASS_COLUMNS x PASS_COLUMNS per strip: H there; for coordinate descent */
-    const float *difference; /* square: D of the GPTAQ term; NULL: x = y */
-    float correction;        /* a, the factor of the GPTAQ term, 0..1 */
-    const float *lacking;    /* P in place of D: all strips of the matrix's rows in each strip of columns, in
+    size_t columns;        /* a multiple of PASS_COLUMNS in all runs but the last */
+    const float *cholesky; /* triangle: R, the Cholesky factor. 1 on the diagonal beyond the last column */
+    const float *diagonal; /* PASS_COLUMNS x PASS_COLUMNS per strip: H there; for coordinate descent */
+    const float *gptaq_d;  /* square: D of the GPTAQ term; NULL: x = y */
+    float gptaq_a;         /* a, the factor of the GPTAQ term, 0..1 */
+    const float *gptaq_p;  /* P in place of D: all strips of the matrix's rows in each strip of columns, in
                                 tiles that have a column's rows side by side; NULL: none */
     matmul_arithmetic arithmetic; /* of products over more than a strip; in bf16 R and D are rounded
                                      (feedback_round_strip) */

@@ -91,9 +91,9 @@ static void solve_slice(const float *own, float *z, float *known, size_t step) {
 }
 
 /* w D of a strip. */
-static void multiply_difference(const feedback_pass *s, const pass_span *u, size_t strip) {
+static void multiply_by_d(const feedback_pass *s, const pass_span *u, size_t strip) {
     size_t first = u->first + strip * PASS_COLUMNS;
-    const float *tile = u->m->difference + feedback_square(u->m->columns, strip);
+    const float *tile = u->m->gptaq_d + feedback_square(u->m->columns, strip);
     for (size_t i = 0; i < u->strips; i++, tile += PASS_COLUMNS * PASS_COLUMNS)
         pass_multiply_all(s, pass_tile(s, tile, false), PASS_COLUMNS, s->of_w, u->first + i * PASS_COLUMNS,
                           pass_at(s, s->target, 0, first), s->padded, i > 0);
@@ -102,7 +102,7 @@ static void multiply_difference(const feedback_pass *s, const pass_span *u, size
 /* p of a strip for some lanes of a panel from `lane` on, which are rows from `row` on. Returns how many
  * lanes: those whose rows are in one tile of P. A tile ends beyond the last row, with zeros; there are none
  * behind it. */
-static size_t load_lacking_lanes(const feedback_pass *s, const float *tiles, size_t row, float *to,
+static size_t load_p_lanes(const feedback_pass *s, const float *tiles, size_t row, float *to,
                                  size_t lane) {
     size_t tile = row / PASS_COLUMNS, left = PASS_COLUMNS - row % PASS_COLUMNS, n = s->panel - lane;
     bool is_there = tile < feedback_strips(s->task->matrix_rows);
@@ -118,13 +118,13 @@ static size_t load_lacking_lanes(const feedback_pass *s, const float *tiles, siz
 }
 
 /* p of a strip. */
-static void load_lacking(const feedback_pass *s, const pass_span *u, size_t strip) {
+static void load_p(const feedback_pass *s, const pass_span *u, size_t strip) {
     size_t first = u->first + strip * PASS_COLUMNS, row = s->task->first_row;
     const float *tiles =
-        u->m->lacking + strip * feedback_strips(s->task->matrix_rows) * PASS_COLUMNS * PASS_COLUMNS;
+        u->m->gptaq_p + strip * feedback_strips(s->task->matrix_rows) * PASS_COLUMNS * PASS_COLUMNS;
     for (size_t p = 0; p < s->panels; p++)
         for (size_t lane = 0; lane < s->panel;)
-            lane += load_lacking_lanes(s, tiles, row + p * s->panel + lane, pass_at(s, s->target, p, first),
+            lane += load_p_lanes(s, tiles, row + p * s->panel + lane, pass_at(s, s->target, p, first),
                                        lane);
 }
 
@@ -132,7 +132,7 @@ static void load_lacking(const feedback_pass *s, const pass_span *u, size_t stri
 static void solve_strip(const feedback_pass *s, const pass_span *u, size_t strip) {
     const float *own = root_tile(u, strip, strip);
     size_t first = u->first + strip * PASS_COLUMNS;
-    (u->m->lacking ? load_lacking : multiply_difference)(s, u, strip);
+    (u->m->gptaq_p ? load_p : multiply_by_d)(s, u, strip);
     memset(s->sum, 0, sizeof(float) * PASS_COLUMNS * FEEDBACK_ROWS);
     for (size_t i = strip + 1; i < u->strips; i++)
         pass_multiply_all(s, pass_tile(s, root_tile(u, strip, i), false), PASS_COLUMNS, s->of_target,
@@ -151,11 +151,11 @@ static void solve_strip(const feedback_pass *s, const pass_span *u, size_t strip
 }
 
 static void move_target(const feedback_pass *s, const pass_span *u) {
-    if ((!u->m->difference && !u->m->lacking) || !(u->m->correction > 0)) return;
+    if ((!u->m->gptaq_d && !u->m->gptaq_p) || !(u->m->gptaq_a > 0)) return;
     for (size_t strip = u->strips; strip-- > 0;) solve_strip(s, u, strip);
     for (size_t p = 0; p < s->panels; p++) {
         float *z = pass_at(s, s->target, p, u->first);
-        for (size_t i = 0; i < u->strips * PASS_COLUMNS * s->panel; i++) z[i] *= u->m->correction;
+        for (size_t i = 0; i < u->strips * PASS_COLUMNS * s->panel; i++) z[i] *= u->m->gptaq_a;
     }
 }
 

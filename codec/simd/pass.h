@@ -150,7 +150,7 @@ typedef struct pass_span {
     size_t first, strips;
 } pass_span;
 INLINE const float *root_tile(const pass_span *u, size_t row_strip, size_t strip) {
-    return u->m->root + feedback_triangle(strip) + row_strip * PASS_COLUMNS * PASS_COLUMNS;
+    return u->m->cholesky + feedback_triangle(strip) + row_strip * PASS_COLUMNS * PASS_COLUMNS;
 }
 /* Columns that the strip has. */
 INLINE size_t strip_columns(const pass_span *u, size_t strip) {

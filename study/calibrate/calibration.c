@@ -45,7 +45,7 @@ static bool take_settings(calibration *c, const gq_calibration *asked, gq_error 
     hessian_settings m;
     calibrate_step_mask steps;
     if (!hessian_settings_take(&m, asked->damp, asked->shrink, asked->correction, e)) return false;
-    c->settings.damp = m.damp, c->settings.shrink = m.shrink, c->settings.correction = m.correction;
+    c->settings.damp = m.damp, c->settings.shrink = m.shrink, c->settings.gptaq_a = m.gptaq_a;
     if (!calibrate_steps_take(&steps, asked->steps, e)) return false;
     c->settings.steps = steps;
     matmul_arithmetic arithmetic;

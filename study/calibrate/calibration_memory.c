@@ -14,9 +14,9 @@
 #include "forward/products/matmul.h"
 #include "mixes/mixes.h"
 #include "quantize/strips/strip.h"
-#include "study/calibrate/correction.h"
 #include "study/calibrate/embedding.h"
 #include "study/calibrate/gather.h"
+#include "study/calibrate/gptaq.h"
 #include "study/calibrate/operations.h"
 #include "study/calibrate/router.h"
 #include "study/calibrate/rows.h"
@@ -106,7 +106,7 @@ static void add_site(needs *n, const gq_plan *plan, const calibration *c, const 
     layer_metrics metrics = metrics_of(c, t, threads, &metric_bytes);
     uint64_t rounding_bytes = to->quantized ? rows_bytes(&c->settings, t, &metrics, to, threads, n->ranks)
                                             : router_bytes(&c->settings, t, forward_job_batch(job));
-    n->site = max(n->site, site_peak(&one, max(rounding_bytes, correction_bytes(t, one.held))));
+    n->site = max(n->site, site_peak(&one, max(rounding_bytes, gptaq_bytes(t, one.held))));
     n->metrics = max(n->metrics, metric_bytes);
     if (shape_matrices(t->ne) < 2) return;
     uint64_t alone = add_sat(site_bytes(&one), site_gathering_bytes(&one)),
@@ -144,7 +144,7 @@ static bool width_fits(const gq_plan *plan, const calibration *c, const model_te
     forward_job job = c->job;
     const tensor_type *to = largest_type(plan->kernels);
     add_site(&n, plan, c, &job, widest, to, USUAL_THREADS);
-    for (uint64_t i = 0; i < plan->model.n_tensors; i++) { /* what is lacking has as many rows as they have */
+    for (uint64_t i = 0; i < plan->model.n_tensors; i++) { /* P has as many rows as they have */
         const model_tensor *t = plan->model.tensors[i];
         if (forward_feeds(c->model, t) && site_adds(&c->settings, c->model, t) != 0)
             add_site(&n, plan, c, &job, t, to, USUAL_THREADS);

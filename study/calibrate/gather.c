@@ -41,13 +41,13 @@ typedef struct captured {
 } captured;
 
 /* A batch where the state is the target. */
-typedef struct lacking_state {
+typedef struct state_target {
     float *after; /* [width][tokens]: the base model's state after the part */
     float *gate;  /* as gathering.token */
     float *gates; /* per token, of all matrices that it meets */
     float *share; /* [width][tokens]: what one matrix is to answer for */
     size_t tokens;
-} lacking_state;
+} state_target;
 
 typedef struct gathering {
     calibrator *c;
@@ -62,7 +62,7 @@ typedef struct gathering {
         *paired; /* for one expert's tokens in the rounded model: the base model's inputs, and their index in
                       `captured` */
     uint32_t *place;
-    lacking_state lacking;
+    state_target target;
     tape *tapes; /* where ranks share the text: what this one's batches give, loop by loop */
     size_t n_tapes;
     size_t loop, window;       /* of the batch: its loop, and the number of its first window there */
@@ -79,7 +79,7 @@ static float *take_features(uint64_t features, uint64_t tokens, memory_ledger *l
 }
 
 static size_t base_features(const site_sizes *z) {
-    return z->shape.lacking ? z->shape.lacking : z->shape.columns;
+    return z->shape.target_features ? z->shape.target_features : z->shape.columns;
 }
 
 static void lay_out_inputs(site_inputs *to, const site_sizes *z, memory_ledger *l) {
@@ -95,20 +95,20 @@ static void lay_out_gathering(gathering *g, const site_sizes *z, memory_ledger *
             l, tape_bytes(base_features(z), z->shape.columns, mul_sat(add_sat(z->taped, z->tokens), z->met)));
     g->captured = memory_take_zeros(l, z->matrices, sizeof *g->captured);
     g->x = take_features(z->shape.columns, tokens, l);
-    if (z->shape.lacking) {
-        g->lacking.after = take_features(z->shape.lacking, z->tokens, l);
-        g->lacking.share = take_features(z->shape.lacking, z->tokens, l);
-        g->lacking.gate = memory_take(l, tokens, sizeof *g->lacking.gate);
-        g->lacking.gates = memory_take_zeros(l, z->tokens, sizeof *g->lacking.gates);
+    if (z->shape.target_features) {
+        g->target.after = take_features(z->shape.target_features, z->tokens, l);
+        g->target.share = take_features(z->shape.target_features, z->tokens, l);
+        g->target.gate = memory_take(l, tokens, sizeof *g->target.gate);
+        g->target.gates = memory_take_zeros(l, z->tokens, sizeof *g->target.gates);
     }
     g->token = memory_take(l, tokens, sizeof *g->token); /* of experts, and where not all tokens count */
-    if (!z->routed || z->shape.lacking) return;
+    if (!z->routed || z->shape.target_features) return;
     g->paired = take_features(z->shape.columns, mul_sat(z->tokens, z->repeats), l);
     g->place = memory_take(l, mul_sat(z->tokens, z->repeats), sizeof *g->place);
 }
 
 static void free_gathering(gathering *g) {
-    lacking_state *k = &g->lacking;
+    state_target *k = &g->target;
     free(g->captured), free(g->x), free(g->token), free(g->paired), free(g->place);
     free(k->after), free(k->gate), free(k->gates), free(k->share);
     for (size_t i = 0; g->tapes && i < g->n_tapes; i++) tape_free(&g->tapes[i]);
@@ -200,7 +200,7 @@ static bool capture_inputs(gathering *g, captured *t, const forward_inputs *in, 
         return gq_fail(e, "%s: tensor %s: a token meets more than %zu of its matrices", g->c->of->file->path,
                        in->weights[0]->name, g->sizes.met);
     *t = (captured){g->x + g->n_captured * s->features, in->token ? g->token + g->n_captured : NULL,
-                    s->adds != 0 ? g->lacking.gate + g->n_captured : NULL, in->tokens};
+                    s->adds != 0 ? g->target.gate + g->n_captured : NULL, in->tokens};
     g->n_captured += in->tokens;
     for (size_t f = 0; f < s->features; f++)
         memcpy(t->x + f * in->tokens, in->x + f * in->stride, in->tokens * sizeof *t->x);
@@ -339,9 +339,9 @@ static bool pair_inputs(gathering *g, size_t matrix, const forward_inputs *in, g
 
 static bool keep_after(gathering *g, const float *after, gq_error *e) {
     (void)e;
-    const lacking_state *k = &g->lacking;
+    const state_target *k = &g->target;
     size_t stride = forward_stride(k->tokens);
-    for (size_t f = 0; f < g->sizes.shape.lacking; f++)
+    for (size_t f = 0; f < g->sizes.shape.target_features; f++)
         memcpy(k->after + f * k->tokens, after + f * stride, k->tokens * sizeof *after);
     return true;
 }
@@ -349,20 +349,20 @@ static bool keep_after(gathering *g, const float *after, gq_error *e) {
 /* Adds the gates of a matrix's tokens to those of the other matrices that they meet. */
 static void add_gates(const gathering *g, const forward_inputs *in) {
     for (size_t i = 0; i < in->tokens; i++)
-        g->lacking.gates[in->token ? in->token[i] : i] += in->gate ? in->gate[i] : 1;
+        g->target.gates[in->token ? in->token[i] : i] += in->gate ? in->gate[i] : 1;
 }
 
-typedef struct lacking_rows {
+typedef struct target_rows {
     const gathering *g;
     const captured *of;
-} lacking_rows;
+} target_rows;
 
 static uint32_t token_at(const captured *c, size_t i) { return c->token ? c->token[i] : (uint32_t)i; }
 
-static void share_lacking_row(void *data, size_t f, int thread) {
-    const lacking_rows *r = data;
+static void share_target_row(void *data, size_t f, int thread) {
+    const target_rows *r = data;
     const captured *c = r->of;
-    const lacking_state *k = &r->g->lacking;
+    const state_target *k = &r->g->target;
     (void)thread;
     for (size_t i = 0; i < c->tokens; i++) {
         uint32_t t = token_at(c, i);
@@ -373,25 +373,26 @@ static void share_lacking_row(void *data, size_t f, int thread) {
 }
 
 static void weigh_input_row(void *data, size_t f, int thread) {
-    const captured *c = ((const lacking_rows *)data)->of;
+    const captured *c = ((const target_rows *)data)->of;
     (void)thread;
     for (size_t i = 0; i < c->tokens; i++) c->x[f * c->tokens + i] *= c->gate[i];
 }
 
 /* `after` becomes what the rounded stream's state lacks, in units of the weight's output, and is shared out
  * to the matrices. */
-static bool pair_lacking(gathering *g, const float *after, gq_error *e) {
+static bool pair_state_target(gathering *g, const float *after, gq_error *e) {
     const site *s = g->s;
-    const lacking_state *k = &g->lacking;
+    const state_target *k = &g->target;
     size_t stride = forward_stride(k->tokens);
-    for (size_t f = 0; f < g->sizes.shape.lacking; f++)
+    for (size_t f = 0; f < g->sizes.shape.target_features; f++)
         for (size_t t = 0; t < k->tokens; t++)
             k->after[f * k->tokens + t] = (k->after[f * k->tokens + t] - after[f * stride + t]) / s->adds;
     for (size_t i = 0; i < s->end - s->first; i++) {
         captured *c = &g->captured[i];
-        lacking_rows rows = {g, c};
+        target_rows rows = {g, c};
         if (!c->tokens) continue;
-        threads_for(sweep_pool(&g->c->sweep), g->sizes.shape.lacking, THREADS_EVEN, share_lacking_row, &rows);
+        threads_for(sweep_pool(&g->c->sweep), g->sizes.shape.target_features, THREADS_EVEN, share_target_row,
+                    &rows);
         threads_for(sweep_pool(&g->c->sweep), s->features, THREADS_EVEN, weigh_input_row, &rows);
         site_pairs p = {.x = k->share,
                         .y = c->x,
@@ -448,13 +449,13 @@ static bool site_run_batch(gathering *g, size_t batch, bool base, gq_error *e) {
     if (!base) {
         const site *s = g->s;
         double met = s->routed ? (double)g->sizes.met / (double)s->matrices : 1;
-        g->pairs = met * (double)(g->lacking.tokens * (s->end - s->first));
+        g->pairs = met * (double)(g->target.tokens * (s->end - s->first));
         tell_gathered(g, 1);
     }
     if (!c->at.layer) return forward_stream_probe_final(stream, batch, &taken, e);
     forward_layer_use(c->at.layer, !base);
     if (!forward_stream_probe(stream, batch, c->at.layer, c->at.part, &taken, &after, e)) return false;
-    return !g->s->n_weights || g->s->adds == 0 || (base ? keep_after : pair_lacking)(g, after, e);
+    return !g->s->n_weights || g->s->adds == 0 || (base ? keep_after : pair_state_target)(g, after, e);
 }
 
 /* Forgets the batch before. */
@@ -468,9 +469,9 @@ static void begin_batch(gathering *g, size_t batch) {
     g->window = of->text.first_window + first, g->n_captured = 0;
     g->batch = batch, g->added = g->pairs = 0;
     g->marks = forward_job_marks(&of->text.job, first);
-    g->lacking.tokens = windows * of->text.job.context;
+    g->target.tokens = windows * of->text.job.context;
     for (size_t k = 0; g->captured && k < s->end - s->first; k++) g->captured[k].tokens = 0;
-    for (size_t i = 0; g->lacking.gates && i < g->lacking.tokens; i++) g->lacking.gates[i] = 0;
+    for (size_t i = 0; g->target.gates && i < g->target.tokens; i++) g->target.gates[i] = 0;
 }
 
 bool site_gather(site *s, calibrator *c, gq_error *e) {

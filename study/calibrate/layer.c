@@ -22,8 +22,8 @@
 #include "forward/graph/block.h"
 #include "forward/graph/experts/experts.h"
 #include "forward/graph/layer.h"
-#include "study/calibrate/correction.h"
 #include "study/calibrate/gather.h"
+#include "study/calibrate/gptaq.h"
 #include "study/calibrate/router.h"
 #include "study/calibrate/rows.h"
 #include "study/inputs/cholesky.h"
@@ -198,7 +198,7 @@ static bool round_site_matrix(calibrator *c, const site *s, uint64_t matrix, sit
     bool ok = mean_square || gq_fail_memory(e, s->features * sizeof *mean_square);
     ok = ok && factor_hessian(c, s, of.hessian, mean_square, &f, e);
     if (mean_square) of.hessian = NULL;
-    ok = ok && correction_choose(c->of, s, matrix, &of, &f, matmul_pool(c->products), e);
+    ok = ok && gptaq_choose_a(c->of, s, matrix, &of, &f, matmul_pool(c->products), e);
     if (ok) round_hessian(c, s, &f);
     size_t stride = forward_stride(of.held);
     ok = ok && (base = transpose_tokens(site_base_features(s), &of.base, of.held, stride, e)) &&

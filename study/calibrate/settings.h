@@ -13,11 +13,11 @@
 enum { EXPERT_HELD_TOKENS = 512 };
 /* Packed, so that there are no bytes between its members that would have no part in the digest. */
 typedef struct __attribute__((packed)) calibration_settings {
-    float damp, shrink, correction; /* of hessian_settings */
-    uint64_t windows, context;      /* of the text */
-    calibrate_step_mask steps;      /* that are done */
-    uint64_t sweeps;                /* of descent: feedback_sweeps, 0 without CALIBRATE_SWEEPS */
-    uint64_t trials;                /* of scales: feedback_trials, 0 without CALIBRATE_TRIALS */
+    float damp, shrink, gptaq_a; /* of hessian_settings */
+    uint64_t windows, context;   /* of the text */
+    calibrate_step_mask steps;   /* that are done */
+    uint64_t sweeps;             /* of descent: feedback_sweeps, 0 without CALIBRATE_SWEEPS */
+    uint64_t trials;             /* of scales: feedback_trials, 0 without CALIBRATE_TRIALS */
     uint64_t width;       /* of Hessians' blocks, at most: a multiple of PASS_COLUMNS; SIZE_MAX: whole rows */
     uint64_t held_every;  /* of windows_held */
     uint64_t expert_held; /* EXPERT_HELD_TOKENS */
@@ -42,7 +42,7 @@ static inline bool calibration_does(const calibration_settings *s, calibrate_ste
 static inline hessian_settings calibration_hessian_settings(const calibration_settings *s) {
     return (hessian_settings){.damp = s->damp,
                               .shrink = s->shrink,
-                              .correction = s->correction,
+                              .gptaq_a = s->gptaq_a,
                               .mean_damping = !calibration_does(s, CALIBRATE_DAMPING)};
 }
 /* The windows that only check. */

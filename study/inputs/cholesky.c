@@ -290,13 +290,13 @@ static bool take_share(float *to, float asked, const char *what, gq_error *e) {
     return true;
 }
 
-bool hessian_settings_take(hessian_settings *s, float damp, float shrink, float correction, gq_error *e) {
+bool hessian_settings_take(hessian_settings *s, float damp, float shrink, float gptaq_a, gq_error *e) {
     *s = HESSIAN_DEFAULT;
-    return take_share(&s->correction, correction, "a correction", e) &&
+    return take_share(&s->gptaq_a, gptaq_a, "a correction", e) &&
            take_share(&s->damp, damp, "a damping", e) && take_share(&s->shrink, shrink, "a shrinking", e);
 }
 
-float hessian_correction(uint64_t tokens, size_t columns) {
+float hessian_gptaq_a(uint64_t tokens, size_t columns) {
     return (float)((double)tokens / ((double)tokens + 3.0 * (double)columns));
 }
 
@@ -318,7 +318,7 @@ static void lay_out_runs(hessian_shape s, cholesky *f, memory_ledger *l) {
         feedback_hessian counted = {.columns = 0}, *run = f->runs ? &f->runs[i] : &counted;
         size_t strips = feedback_strips(hessian_block_columns(s, i));
         run->columns = hessian_block_columns(s, i);
-        run->root = memory_take(l, feedback_triangle(strips), sizeof(float));
+        run->cholesky = memory_take(l, feedback_triangle(strips), sizeof(float));
         run->diagonal = memory_take(l, strips * TILE, sizeof(float));
     }
 }
@@ -356,8 +356,8 @@ static void divide_differences(const hessian *m, hessian_block *b, hessian_setti
     size_t strips = feedback_strips(b->columns), rows = feedback_strips(hessian_second(m->shape, b->columns));
     float *d = b->square;
     b->square = NULL;
-    *(m->shape.lacking ? &run->lacking : &run->difference) = d;
-    run->correction = s.correction < 0 ? hessian_correction(m->tokens, b->columns) : s.correction;
+    *(m->shape.target_features ? &run->gptaq_p : &run->gptaq_d) = d;
+    run->gptaq_a = s.gptaq_a < 0 ? hessian_gptaq_a(m->tokens, b->columns) : s.gptaq_a;
     if (d) threads_for(m->pool, strips * rows, THREADS_EVEN, divide_tile, &(differences){d, m->tokens});
 }
 
@@ -371,7 +371,7 @@ static bool cholesky_all(hessian *m, work *w, hessian_settings s, cholesky *f) {
         float damp = s.damp;
         f->unseen += p.unseen;
         divide_differences(m, b, s, run);
-        w->strips = feedback_strips(b->columns), w->root = (float *)run->root;
+        w->strips = feedback_strips(b->columns), w->root = (float *)run->cholesky;
         found = cholesky_block(w, &p, s, i, m->n_blocks, (float *)run->diagonal, &damp);
         if (damp > f->damp) f->damp = damp;
         free(b->triangle), b->triangle = NULL;
@@ -417,8 +417,8 @@ void cholesky_round(cholesky *f, matmul_arithmetic arithmetic, threads_pool *poo
 
 void cholesky_free(cholesky *f) {
     for (size_t i = 0; f->runs && i < f->n_runs; i++) {
-        free((void *)f->runs[i].root), free((void *)f->runs[i].diagonal);
-        free((void *)f->runs[i].difference), free((void *)f->runs[i].lacking);
+        free((void *)f->runs[i].cholesky), free((void *)f->runs[i].diagonal);
+        free((void *)f->runs[i].gptaq_d), free((void *)f->runs[i].gptaq_p);
     }
     free(f->runs);
     *f = (cholesky){.n_runs = 0};
@@ -439,7 +439,7 @@ typedef struct refit_span {
 } refit_span;
 
 static const float *root_row(const refit_span *s, size_t row, size_t strip) {
-    return s->m->root + feedback_triangle(strip) + row * PASS_COLUMNS;
+    return s->m->cholesky + feedback_triangle(strip) + row * PASS_COLUMNS;
 }
 
 static size_t strip_end(const refit_span *s, size_t strip) {
@@ -448,10 +448,10 @@ static size_t strip_end(const refit_span *s, size_t strip) {
 }
 
 /* z = p, the row of P: tiles have a column's rows side by side. tiles: of rows, in a strip of columns. */
-static void read_lacking(const refit_span *s, uint64_t row, size_t tiles, double *z) {
+static void read_p(const refit_span *s, uint64_t row, size_t tiles, double *z) {
     for (size_t c = 0; c < s->columns; c++) {
         size_t tile = c / PASS_COLUMNS * tiles + row / PASS_COLUMNS;
-        z[c] = (double)s->m->lacking[tile * TILE + c % PASS_COLUMNS * PASS_COLUMNS + row % PASS_COLUMNS];
+        z[c] = (double)s->m->gptaq_p[tile * TILE + c % PASS_COLUMNS * PASS_COLUMNS + row % PASS_COLUMNS];
     }
 }
 
@@ -459,7 +459,7 @@ static void read_lacking(const refit_span *s, uint64_t row, size_t tiles, double
 static void multiply_moved(const refit_span *s, const float *w, double *z) {
     for (size_t c = 0; c < s->columns; c++) {
         size_t strip = c / PASS_COLUMNS;
-        const float *d = s->m->difference + feedback_square(s->m->columns, strip);
+        const float *d = s->m->gptaq_d + feedback_square(s->m->columns, strip);
         double sum = 0;
         for (size_t k = 0; k < s->columns; k++)
             sum += (double)w[k] *
@@ -498,12 +498,12 @@ static void refit_row(void *data, size_t row, int thread) {
     float *w = s->w + row * s->row_floats;
     double *z = s->z + row * s->row_floats;
     (void)thread;
-    if (s->m->difference)
+    if (s->m->gptaq_d)
         multiply_moved(s, w, z);
     else
-        read_lacking(s, s->rows[row], s->row_tiles, z);
+        read_p(s, s->rows[row], s->row_tiles, z);
     solve_turned(s, z), solve_straight(s, z);
-    for (size_t c = 0; c < s->columns; c++) w[c] += (float)((double)s->m->correction * z[c]);
+    for (size_t c = 0; c < s->columns; c++) w[c] += (float)((double)s->m->gptaq_a * z[c]);
 }
 
 void refit_rows(const cholesky *f, threads_pool *pool, const refit_place *at, float *w, size_t n, double *z) {
@@ -513,7 +513,6 @@ void refit_rows(const cholesky *f, threads_pool *pool, const refit_place *at, fl
         const feedback_hessian *m = &f->runs[i];
         refit_span s = {m, m->columns, feedback_strips(m->columns), w + first, z + first, all, NULL, 0};
         if (at) s.rows = at->rows, s.row_tiles = feedback_strips(at->matrix_rows);
-        if ((m->difference || (m->lacking && at)) && m->correction > 0)
-            threads_for(pool, n, 1, refit_row, &s);
+        if ((m->gptaq_d || (m->gptaq_p && at)) && m->gptaq_a > 0) threads_for(pool, n, 1, refit_row, &s);
     }
 }

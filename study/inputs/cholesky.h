@@ -8,10 +8,10 @@
 void cholesky_count_memory(hessian_shape shape, memory_ledger *l);
 
 /* Fills settings from a request: 0 stands for the default, a negative number for none. */
-bool hessian_settings_take(hessian_settings *s, float damp, float shrink, float correction, gq_error *e);
+bool hessian_settings_take(hessian_settings *s, float damp, float shrink, float gptaq_a, gq_error *e);
 
 /* With little text D is noise: T / (T + 3 n) for T tokens and n columns. */
-float hessian_correction(uint64_t tokens, size_t columns);
+float hessian_gptaq_a(uint64_t tokens, size_t columns);
 
 /* Uses up the Hessian, which after that can only be freed, before f or after it. False: no memory. */
 bool cholesky_factor(hessian *m, hessian_settings settings, cholesky *f, gq_error *e);

@@ -139,8 +139,7 @@ static uint64_t parcel_bytes(const collection *c) {
     for (size_t i = 0; i < c->n; i++) {
         const collected_site *s = &c->sites[i];
         n += sizeof(parcel_site) + (counts_of(s) + s->matrices) * sizeof(uint64_t);
-        for (size_t m = 0; m < s->matrices; m++)
-            n += s->folds[m].n * (1 + s->features) * sizeof(uint64_t);
+        for (size_t m = 0; m < s->matrices; m++) n += s->folds[m].n * (1 + s->features) * sizeof(uint64_t);
     }
     return n;
 }

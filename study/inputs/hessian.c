@@ -217,7 +217,7 @@ static matrix_product settle_strip(const void *data, size_t strip) {
  * rectangle all. */
 static matrix_product settle_tile(const void *data, size_t tile) {
     const settling *s = data;
-    size_t first = s->m->shape.lacking ? 0 : s->first;
+    size_t first = s->m->shape.target_features ? 0 : s->first;
     return settle_sums(s, tile / s->rows * PASS_COLUMNS, rows_of_share(s->share, tile, 1),
                        first + tile % s->rows * PASS_COLUMNS, tile * TILE);
 }
@@ -361,11 +361,11 @@ static void take_column(void *data, size_t c, int thread) {
     put_in_panels(t, m->differences, m->shape.columns, c, differences);
 }
 
-static void take_lacking(void *data, size_t c, int thread) {
+static void take_target(void *data, size_t c, int thread) {
     const taken *t = data;
     const hessian *m = t->m;
     (void)thread;
-    put_in_panels(t, m->differences, m->shape.lacking, c, t->x + c * t->x_stride);
+    put_in_panels(t, m->differences, m->shape.target_features, c, t->x + c * t->x_stride);
 }
 
 void hessian_add(hessian *m, const float *x, size_t x_stride, const float *y, size_t y_stride,
@@ -378,7 +378,8 @@ void hessian_add(hessian *m, const float *x, size_t x_stride, const float *y, si
         n = min(n, m->groups[0].begin + HESSIAN_TOKENS - place);
         taken t = {m, x ? x + done : NULL, y + done, x_stride, y_stride, place, n};
         threads_for(m->pool, m->shape.columns, THREADS_EVEN, take_column, &t);
-        if (m->shape.lacking) threads_for(m->pool, m->shape.lacking, THREADS_EVEN, take_lacking, &t);
+        if (m->shape.target_features)
+            threads_for(m->pool, m->shape.target_features, THREADS_EVEN, take_target, &t);
         hessian_group *at_work = group_at_work(m);
         at_work->end += n, m->tokens += n;
         if (at_work->end == at_work->begin + HESSIAN_TOKENS) settle_groups(m, !long_groups(m->shape));

@@ -30,11 +30,11 @@ typedef struct hessian hessian;
 
 typedef struct hessian_shape {
     size_t columns;
-    size_t width;        /* of blocks on the diagonal, outside of which nothing is known; a multiple of
+    size_t width;           /* of blocks on the diagonal, outside of which nothing is known; a multiple of
                             PASS_COLUMNS, or at least `columns`: all in one */
-    bool two_streams;    /* x is not y */
-    size_t group_tokens; /* of a group, at most; up to HESSIAN_TOKENS need nothing more, and 0 is those */
-    size_t lacking;      /* features of r, of which P is made; 0: none is, else two_streams is false */
+    bool two_streams;       /* x is not y */
+    size_t group_tokens;    /* of a group, at most; up to HESSIAN_TOKENS need nothing more, and 0 is those */
+    size_t target_features; /* features of r, of which P is made; 0: none is, else two_streams is false */
     matmul_arithmetic arithmetic; /* of products. In bf16 (codec/tile.h) tokens are columns: groups begin at
                                      the first token of a group of tokens */
 } hessian_shape;
@@ -65,7 +65,7 @@ uint64_t hessian_tokens(const hessian *m);
 typedef struct hessian_settings {
     float damp;        /* share of a column's mean square that is added to it */
     float shrink;      /* 0..1: how far H is drawn towards its diagonal */
-    float correction;  /* 0..1: how far D moves the target; negative: hessian_correction */
+    float gptaq_a;     /* 0..1: how far D moves the target; negative: hessian_gptaq_a */
     bool mean_damping; /* the same is added to every column: damp times the mean of their squares */
     void (*told)(void *data, double share); /* called as the Cholesky factor is computed; NULL: not called */
     void *data;

@@ -54,11 +54,13 @@ static inline size_t hessian_block_columns(hessian_shape s, size_t i) {
 }
 /* Features of x - y or r that belong to a block of so many columns; 0: there is nothing of the kind. */
 static inline size_t hessian_second(hessian_shape s, size_t columns) {
-    return s.lacking ? s.lacking : s.two_streams ? columns : 0;
+    return s.target_features ? s.target_features : s.two_streams ? columns : 0;
 }
 static inline size_t hessian_blocks(hessian_shape s) { return (s.columns + s.width - 1) / s.width; }
 /* Columns beyond this are no tensor's, and no size of a Hessian overflows. */
-static inline bool hessian_countable(hessian_shape s) { return s.columns <= 1 << 28 && s.lacking <= 1 << 28; }
+static inline bool hessian_countable(hessian_shape s) {
+    return s.columns <= 1 << 28 && s.target_features <= 1 << 28;
+}
 /* Adds all groups to the sums; the next tokens are another group's. */
 void hessian_settle(hessian *m);
 /* Takes the blocks with their sums of y y^T; and those of (x - y) y^T. */

@@ -155,7 +155,7 @@ FIXTURE(make_site) {
         hessian_free(m);
     }
     cholesky_round(&s->factored[2], MATMUL_BF16, NULL);
-    s->correction = s->factored[1].runs->correction;
+    s->correction = s->factored[1].runs->gptaq_a;
     double mean = 0;
     for (size_t i = 0; i < N; i++)
         for (size_t j = 0; j < N; j++) {
@@ -447,7 +447,7 @@ TEST(identity_is_plain_rounding) {
     size_t lanes = k->lanes;
     for (size_t c = 0; c < N; c++) identity[feedback_triangle(c / 256) + c * 256 + c % 256] = 1;
     for (size_t c = 0; c < 256; c++) importance[c] = 1;
-    feedback_hessian m = {.columns = N, .root = identity};
+    feedback_hessian m = {.columns = N, .cholesky = identity};
     EACH_ENCODER(type) {
         if (!type->quantized) continue;
         const codec_steps *steps = k->codecs[type->id].steps;

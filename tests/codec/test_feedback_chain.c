@@ -23,7 +23,7 @@ static site *s;
 /* z R^T = w D, D the mean of (x - y) y^T. */
 static void solve_targets(void) {
     static double d[N * N];
-    double a = (double)s->factored.runs->correction;
+    double a = (double)s->factored.runs->gptaq_a;
     for (size_t i = 0; i < N; i++)
         for (size_t j = 0; j < N; j++)
             for (size_t t = 0; t < TOKENS; t++)
@@ -69,7 +69,7 @@ static int make_site(void **state) {
     for (size_t i = 0; i < N; i++)
         for (size_t j = i; j < N; j++)
             s->root[i * N + j] =
-                (double)s->factored.runs->root[feedback_triangle(j / 256) + i * 256 + j % 256];
+                (double)s->factored.runs->cholesky[feedback_triangle(j / 256) + i * 256 + j % 256];
     for (size_t h = 0; h < HEADS; h++) {
         float a[LENGTH * SHARED];
         fill_normal(a, LENGTH * SHARED, 1);

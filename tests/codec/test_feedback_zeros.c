@@ -13,7 +13,7 @@ static feedback_sums run_apart(uint32_t type, const float *w, size_t rows, float
     static float identity[3 * 256 * 256];
     static uint8_t blocks[ROWS * N * 4];
     const kernels *k = kernels_select();
-    feedback_hessian m = {.columns = N, .root = identity};
+    feedback_hessian m = {.columns = N, .cholesky = identity};
     feedback_task t = {k, type, EFFORT_FAST, 0, &m, 1, N, NULL, 0, 0, NULL, NULL, 0, NULL, NULL, NULL};
     feedback_sums sums = {0};
     size_t row_bytes = gguf_row_bytes(tensor_type_of(type), N);

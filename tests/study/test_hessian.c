@@ -88,7 +88,7 @@ static void check_run(const feedback_hessian *run, size_t first, size_t columns,
             double h = mean_product(yi, yj), found = 0;
             h = i != j ? 0.75 * h : h + 0.05 * (by_mean ? mean : h + 1e-3 * usual);
             for (size_t k = j; k < columns; k++)
-                found += (double)in_triangle(run->root, i, k) * (double)in_triangle(run->root, j, k);
+                found += (double)in_triangle(run->cholesky, i, k) * (double)in_triangle(run->cholesky, j, k);
             if (fabs(found - h) > 1e-5 * mean) fail_msg("H at %zu, %zu is %g, not %g", i, j, found, h);
             if (i / 256 == j / 256) {
                 float a = run->diagonal[i * 256 + j % 256], b = run->diagonal[j * 256 + i % 256];
@@ -100,8 +100,8 @@ static void check_run(const feedback_hessian *run, size_t first, size_t columns,
             const float *yj = y + (first + j) * STRIDE;
             double d =
                 mean_product(x + (first + i) * STRIDE, yj) - mean_product(y + (first + i) * STRIDE, yj);
-            float found = run->difference[feedback_square(columns, j / 256) + i / 256 * 65536 +
-                                          j % 256 * 256 + i % 256];
+            float found =
+                run->gptaq_d[feedback_square(columns, j / 256) + i / 256 * 65536 + j % 256 * 256 + i % 256];
             if (fabs((double)found - d) > 3e-6 * mean) fail_msg("D at %zu, %zu", i, j);
         }
 }
@@ -112,13 +112,13 @@ TEST(roots_are_of_the_moments) {
         assert_int_equal(f.n_runs, 1);
         assert_int_equal(f.tokens, TOKENS);
         assert_int_equal(f.unseen, 1);
-        assert_true(f.damp == plain.damp && f.runs->correction == 0.5f);
+        assert_true(f.damp == plain.damp && f.runs->gptaq_a == 0.5f);
         check_run(f.runs, 0, N, both, false);
         for (size_t c = 0; c < N; c++) /* no feedback from it or to it */
             if (c != UNSEEN &&
-                in_triangle(f.runs->root, c < UNSEEN ? c : UNSEEN, c < UNSEEN ? UNSEEN : c) != 0)
+                in_triangle(f.runs->cholesky, c < UNSEEN ? c : UNSEEN, c < UNSEEN ? UNSEEN : c) != 0)
                 fail_msg("the unseen column meets column %zu", c);
-        assert_true(!f.runs->difference == !both);
+        assert_true(!f.runs->gptaq_d == !both);
         cholesky_free(&f);
     }
 }
@@ -138,9 +138,9 @@ TEST(blocks_of_the_diagonal) {
 static void same_bits(const cholesky *a, const cholesky *b, const char *what) {
     for (size_t i = 0; i < a->n_runs; i++) {
         size_t strips = feedback_strips(a->runs[i].columns);
-        if (memcmp(a->runs[i].root, b->runs[i].root, 4 * feedback_triangle(strips)) ||
+        if (memcmp(a->runs[i].cholesky, b->runs[i].cholesky, 4 * feedback_triangle(strips)) ||
             memcmp(a->runs[i].diagonal, b->runs[i].diagonal, 4 * 65536 * strips) ||
-            memcmp(a->runs[i].difference, b->runs[i].difference, 4 * 65536 * strips * strips))
+            memcmp(a->runs[i].gptaq_d, b->runs[i].gptaq_d, 4 * 65536 * strips * strips))
             fail_msg("hessian differ with %s", what);
     }
 }
@@ -183,12 +183,12 @@ TEST(damping_grows_until_there_is_a_root) {
 }
 
 TEST(little_text_corrects_little) {
-    assert_true(hessian_correction(3000, 1000) == 0.5f);
-    assert_true(hessian_correction(0, 1000) == 0);
-    assert_true(hessian_correction(1 << 20, 16) > 0.999f);
+    assert_true(hessian_gptaq_a(3000, 1000) == 0.5f);
+    assert_true(hessian_gptaq_a(0, 1000) == 0);
+    assert_true(hessian_gptaq_a(1 << 20, 16) > 0.999f);
     cholesky f = factored(kernels_select(), 256, true, 1, 1, HESSIAN_DEFAULT);
-    assert_true(f.runs[0].correction == hessian_correction(TOKENS, 256));
-    assert_true(f.runs[1].correction == hessian_correction(TOKENS, N - 256));
+    assert_true(f.runs[0].gptaq_a == hessian_gptaq_a(TOKENS, 256));
+    assert_true(f.runs[1].gptaq_a == hessian_gptaq_a(TOKENS, N - 256));
     cholesky_free(&f);
 }
 
@@ -253,10 +253,10 @@ static void check_lacking(const kernels *k, size_t group, int threads, size_t st
     assert_non_null(m);
     add_in_groups(m, lacked, group, step);
     assert_true(cholesky_factor(m, plain, &f, &e));
-    assert_null(f.runs->difference);
+    assert_null(f.runs->gptaq_d);
     for (size_t c = 0; c < SOME; c++)
         for (size_t r = 0; r < LACKING; r++) {
-            float got = f.runs->lacking[r / 256 * 256 * 256 + c * 256 + r % 256],
+            float got = f.runs->gptaq_p[r / 256 * 256 * 256 + c * 256 + r % 256],
                   wanted = (float)((double)sum_in_groups(many_y + c * LONG_STRIDE, NULL,
                                                          lacked + r * LONG_STRIDE, group) /
                                    LONG);
@@ -278,7 +278,7 @@ static void check_groups(const kernels *k, size_t group, int threads, size_t ste
     add_in_groups(m, long_x, group, step);
     hessian_mean_squares(m, squares);
     assert_true(cholesky_factor(m, plain, &f, &e));
-    const float *d = f.runs->difference;
+    const float *d = f.runs->gptaq_d;
     for (size_t i = 0; i < SOME; i++) {
         const float *yi = many_y + i * LONG_STRIDE, *xi = long_x + i * LONG_STRIDE;
         float square = (float)((double)sum_in_groups(yi, NULL, yi, group) / LONG);
@@ -390,11 +390,11 @@ static void check_waiting(const hessian_shape shape, group_size *size) {
     assert_int_equal(b.n_runs, a.n_runs);
     for (size_t i = 0; i < a.n_runs; i++) {
         const feedback_hessian *of_a = &a.runs[i], *of_b = &b.runs[i];
-        size_t columns = of_a->columns, rows = shape.lacking ? shape.lacking : columns;
-        assert_memory_equal(of_a->root, of_b->root,
+        size_t columns = of_a->columns, rows = shape.target_features ? shape.target_features : columns;
+        assert_memory_equal(of_a->cholesky, of_b->cholesky,
                             feedback_triangle(feedback_strips(columns)) * sizeof(float));
-        assert_memory_equal(shape.lacking ? of_a->lacking : of_a->difference,
-                            shape.lacking ? of_b->lacking : of_b->difference,
+        assert_memory_equal(shape.target_features ? of_a->gptaq_p : of_a->gptaq_d,
+                            shape.target_features ? of_b->gptaq_p : of_b->gptaq_d,
                             feedback_padded(rows) * feedback_padded(columns) * sizeof(float));
     }
     cholesky_free(&a), cholesky_free(&b);

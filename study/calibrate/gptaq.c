@@ -1,4 +1,4 @@
-#include "study/calibrate/correction.h"
+#include "study/calibrate/gptaq.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -9,14 +9,14 @@
 #include "study/inputs/cholesky.h"
 
 /* Rows of a weight that are fitted: fewer of wide ones, as a row of n columns takes 3 n^2 steps. */
-enum { CORRECTION_ROWS = 64, CORRECTION_LEAST = 8 };
-static const double CORRECTION_WORK = 1 << 26, CORRECTION_FAR = 3;
+enum { GPTAQ_ROWS = 64, GPTAQ_LEAST = 8 };
+static const double GPTAQ_WORK = 1 << 26, GPTAQ_FAR = 3;
 /* Held-out windows are of the same documents as the others, so what fits them is too much for other texts. With half of
  * it SmolLM2 135M, calibrated on code and judged on four kinds of text, has 12 % less KL divergence, and Qwen2.5-Coder
  * 0.5B, calibrated on four kinds and judged on other documents of these, 6 % (8,192 tokens, Q4_K_M). */
-static const float CORRECTION_SHARE = .5f;
+static const float GPTAQ_SHARE = .5f;
 
-typedef struct correction {
+typedef struct gptaq_fit {
     const calibration *job;
     const site *site;
     const site_inputs *held;
@@ -26,15 +26,15 @@ typedef struct correction {
     double *u;
     double *ef, *ff, *ee; /* per token, sums over rows of all weights */
     bool is_state;
-} correction;
+} gptaq_fit;
 
 static size_t rows_fitted(const model_tensor *t) {
-    double columns = (double)t->ne[0], most = fmin(CORRECTION_WORK / (columns * columns), CORRECTION_ROWS);
-    return min(t->ne[1], (size_t)fmax(most, CORRECTION_LEAST));
+    double columns = (double)t->ne[0], most = fmin(GPTAQ_WORK / (columns * columns), GPTAQ_ROWS);
+    return min(t->ne[1], (size_t)fmax(most, GPTAQ_LEAST));
 }
 
 /* Reads rows at even distances. */
-static bool read_rows(correction *c, const model_tensor *t, uint64_t matrix, gq_error *e) {
+static bool read_rows(gptaq_fit *c, const model_tensor *t, uint64_t matrix, gq_error *e) {
     uint8_t *stored = memory_lines(1, model_row_bytes(t), e);
     bool ok = stored;
     for (size_t r = 0; ok && r < c->n; r++) {
@@ -48,7 +48,7 @@ static bool read_rows(correction *c, const model_tensor *t, uint64_t matrix, gq_
 
 /* Adds what the rows give for a token. */
 static void add_token(void *data, size_t token, int thread) {
-    const correction *c = data;
+    const gptaq_fit *c = data;
     size_t features = c->site->features, wanted = site_base_features(c->site);
     const float *x = c->held->base + token * wanted, *y = c->held->rounded + token * features;
     (void)thread;
@@ -63,7 +63,7 @@ static void add_token(void *data, size_t token, int thread) {
     }
 }
 
-uint64_t correction_bytes(const model_tensor *t, size_t held) {
+uint64_t gptaq_bytes(const model_tensor *t, size_t held) {
     memory_ledger l = {.counts = true};
     uint64_t values = mul_sat(rows_fitted(t), t->ne[0]);
     memory_take(&l, rows_fitted(t), sizeof(uint64_t));
@@ -72,7 +72,7 @@ uint64_t correction_bytes(const model_tensor *t, size_t held) {
     return l.bytes;
 }
 
-static bool add_weight(correction *c, const model_tensor *t, uint64_t matrix, const cholesky *f,
+static bool add_weight(gptaq_fit *c, const model_tensor *t, uint64_t matrix, const cholesky *f,
                        threads_pool *pool, gq_error *e) {
     size_t n = t->ne[0];
     memory_ledger l = {.failed = false};
@@ -95,12 +95,12 @@ static int by_value(const void *a, const void *b) {
 }
 
 /* The factor that fits the held-out tokens, NaN where nothing moves. sorted: as many doubles, scratch. */
-static double correction_fit(const correction *c, double *sorted) {
+static double gptaq_fit_a(const gptaq_fit *c, double *sorted) {
     size_t n = c->held->held;
     double ef = 0, ff = 0;
     for (size_t i = 0; i < n; i++) sorted[i] = c->ee[i];
     qsort(sorted, n, sizeof *sorted, by_value);
-    double most = CORRECTION_FAR * CORRECTION_FAR * sorted[n / 2];
+    double most = GPTAQ_FAR * GPTAQ_FAR * sorted[n / 2];
     for (size_t i = 0; i < n; i++) {
         double weight = c->ee[i] > most ? most / c->ee[i] : 1;
         ef += weight * c->ef[i], ff += weight * c->ff[i];
@@ -108,22 +108,22 @@ static double correction_fit(const correction *c, double *sorted) {
     return ef / ff;
 }
 
-bool correction_choose(const calibration *job, const site *s, uint64_t matrix, const site_inputs *held,
-                       const cholesky *f, threads_pool *pool, gq_error *e) {
-    correction c = {.job = job, .site = s, .held = held, .is_state = s->adds != 0};
-    if (!(job->settings.correction < 0) || !held->held || !f->n_runs) return true;
+bool gptaq_choose_a(const calibration *job, const site *s, uint64_t matrix, const site_inputs *held,
+                    const cholesky *f, threads_pool *pool, gq_error *e) {
+    gptaq_fit c = {.job = job, .site = s, .held = held, .is_state = s->adds != 0};
+    if (!(job->settings.gptaq_a < 0) || !held->held || !f->n_runs) return true;
     memory_ledger l = {.failed = false};
     double *sorted = memory_take(&l, held->held, sizeof *sorted);
     c.ef = memory_take_zeros(&l, held->held, sizeof *c.ef),
     c.ff = memory_take_zeros(&l, held->held, sizeof *c.ff);
     c.ee = memory_take_zeros(&l, held->held, sizeof *c.ee);
     bool ok = memory_had(&l, e);
-    float most = f->runs->correction;
-    for (size_t i = 0; i < f->n_runs; i++) f->runs[i].correction = 1;
+    float most = f->runs->gptaq_a;
+    for (size_t i = 0; i < f->n_runs; i++) f->runs[i].gptaq_a = 1;
     for (size_t w = 0; ok && w < s->n_weights; w++) ok = add_weight(&c, s->weights[w], matrix, f, pool, e);
-    double fit = ok ? correction_fit(&c, sorted) : 0;
+    double fit = ok ? gptaq_fit_a(&c, sorted) : 0;
     for (size_t i = 0; i < f->n_runs; i++)
-        f->runs[i].correction = fit > 0 ? CORRECTION_SHARE * fminf((float)fit, most) : 0;
+        f->runs[i].gptaq_a = fit > 0 ? GPTAQ_SHARE * fminf((float)fit, most) : 0;
     free(sorted), free(c.ef), free(c.ff), free(c.ee);
     return ok;
 }
