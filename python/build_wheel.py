@@ -50,6 +50,8 @@ def say(text):
 def library(settings):
     given = (settings or {}).get("library") or os.environ.get("GQUANT_LIBRARY")
     if given:
+        if not os.path.isfile(given):  # pip builds in this folder
+            raise SystemExit(f"gquant: GQUANT_LIBRARY: there is no file {os.path.abspath(given)}; name it by its whole path")
         return pathlib.Path(given).read_bytes()
     if sys.platform != "linux":
         raise SystemExit("gquant: the library is compiled on Linux alone; take a wheel, or name a library by GQUANT_LIBRARY")

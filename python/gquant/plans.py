@@ -96,6 +96,10 @@ class Plan(Report):
     warnings: list[str]
     record: dict[str, Any] = record_field()
 
+    def __repr__(self) -> str:
+        best = f", recommended: {self.best.file_type}" if self.best else ""
+        return f"Plan({self.path}, {len(self.types)} types, context of {self.context:,} tokens{best})"
+
     def _repr_html_(self) -> str:
         tried = any(t.expected_divergence is not None for t in self.types)
         head = ["type", "file, GB", "bits per weight", "memory, GB"] + ["expected KLD"] * tried + ["note"]

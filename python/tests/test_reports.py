@@ -102,6 +102,7 @@ def test_plans(model, text, tmp_path):
     theirs = command("plan", "--json", "--ram", "1G", model)
     alike(ours.to_dict(), json.loads(theirs))
     assert ours.best.file_type == json.loads(theirs)["recommended"]
+    assert repr(ours).endswith(f" tokens, recommended: {ours.best.file_type})") and repr(ours).startswith("Plan(")
     assert ours.target_size == 10**9 - 10**9 // 8 - ours.cache_bytes - ours.buffer_bytes
     whole = gquant.plan(model, ram="1G", reserve=0)
     assert whole.target_size == 10**9 - whole.cache_bytes - whole.buffer_bytes
