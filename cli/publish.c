@@ -77,10 +77,10 @@ static void publish_kept(void *user, const char *path) {
     if (!((publish_view *)user)->request->quiet) print_line(stderr, "%s is there and whole", path);
 }
 
-static void publish_add_row(table *t, const request *r, const gq_summary *s) {
-    double gigabytes = (double)s->file_bytes / 1e9;
+static void publish_add_row(table *t, const request *r, const gq_summary *s, double unit) {
+    double size = (double)s->file_bytes / unit;
     table_name(t, path_reported(s->path, r->full_paths));
-    table_cell(t, text_format("%.*f", decimals_for(gigabytes), gigabytes));
+    table_cell(t, text_format("%.*f", decimals_for(size), size));
     table_cell(t, text_format("%.3f", report_bits(s->out_bytes, (double)s->n_weights)));
     table_text(t, s->filetype);
 }
@@ -88,10 +88,14 @@ static void publish_add_row(table *t, const request *r, const gq_summary *s) {
 static void publish_print(const request *r, const gq_publication *p) {
     const gq_plan *plan = gq_publication_plan(p), *more;
     table t;
-    table_start(&t, "lrrl", (const char *const[]){"file", "size, GB", "bpw", "type"});
-    for (size_t i = 0; i < gq_plan_outputs(plan); i++) publish_add_row(&t, r, gq_plan_summary(plan, i));
+    double unit = 1e6; /* as in the card, which has megabytes below one gigabyte */
+    for (size_t i = 0; i < gq_plan_outputs(plan); i++)
+        if (gq_plan_summary(plan, i)->file_bytes >= 1000000000) unit = 1e9;
+    table_start(&t, "lrrl",
+                (const char *const[]){"file", unit < 1e9 ? "size, MB" : "size, GB", "bpw", "type"});
+    for (size_t i = 0; i < gq_plan_outputs(plan); i++) publish_add_row(&t, r, gq_plan_summary(plan, i), unit);
     for (gq_companion i = 0; i < GQ_COMPANIONS; i++)
-        if ((more = gq_publication_companion(p, i))) publish_add_row(&t, r, gq_plan_summary(more, 0));
+        if ((more = gq_publication_companion(p, i))) publish_add_row(&t, r, gq_plan_summary(more, 0), unit);
     table_end(&t, stdout);
 }
 

@@ -73,7 +73,7 @@ int say_failure(const gq_error *e) {
         [GQ_REMEDY_OTHER_PROGRAM] = "",
         [GQ_REMEDY_PART] = "; --override-kv general.type=str:part says that it is a part of a model",
         [GQ_REMEDY_IMPORTANCE] =
-            "; gquant imatrix compute MODEL TEXT FILE makes them, --imatrix FILE gives them"};
+            "; gquant imatrix compute MODEL TEXT FILE makes one, --imatrix FILE reads it"};
     char *text = text_format("%s%s", e->text, remedies[e->remedy]);
     print_message("31", e->status == GQ_INTERRUPTED ? "interrupted" : "error", text);
     free(text);

@@ -283,7 +283,7 @@ TEST(cards_have_what_the_folder_says) {
     char *out = PRINTED("publish", path("Small-1B"), "--out-dir", path("Small-GGUF"), "Q8_0", "--repo",
                         "me/Small-GGUF");
     says(out, "base model: Owner/Small-1B, by _name_or_path in config.json");
-    says(out, "upload: hf upload me/Small-GGUF ");
+    says(out, "upload: hf upload me/Small-GGUF "), says(out, "size, MB");
     char *page = text_of("Small-GGUF/README.md"), *attributes = text_of("Small-GGUF/.gitattributes");
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) says(page, expected[i]);
     assert_null(strstr(page, "- \"safetensors\"")), assert_null(strstr(page, "Small-Base"));
