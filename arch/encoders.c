@@ -25,9 +25,9 @@ static const arch_rule bert_rules[] = {
     LAYER("intermediate.dense", "ffn_up"),
     LAYER("output.dense", "ffn_down"),
     LAYER("output.LayerNorm", "layer_output_norm"),
-    RULE("classifier", "cls.output", STEP_CLASSIFIER),
+    RULE("classifier", "cls.output", STEP_RESHAPE_CLASSIFIER),
     RULE("classifier.dense", "cls"),
-    RULE("classifier.out_proj", "cls.output", STEP_CLASSES),
+    RULE("classifier.out_proj", "cls.output", STEP_RESHAPE_CLASSES),
     {0},
 };
 
@@ -57,7 +57,7 @@ static const arch_rule distil_rules[] = {
     DISTIL("ffn.lin2", "ffn_down"),
     DISTIL("output_layer_norm", "layer_output_norm"),
     RULE("pre_classifier", "cls"),
-    RULE("classifier", "cls.output", STEP_CLASSES),
+    RULE("classifier", "cls.output", STEP_RESHAPE_CLASSES),
     {0},
 };
 static const char *const distil_left_out[] = {"^vocab_", NULL};
@@ -74,7 +74,7 @@ static const arch_item list_distil[] = {LIST(arch_base),
 static const arch_item list_roberta[] = {LIST(list_bert), ITEM(".context_length", KV_OWN_ROBERTA_LENGTH),
                                          END};
 static const arch_rule roberta_rules[] = {
-    RULE("embeddings.position_embeddings", "position_embd", STEP_CUT_POSITIONS), {0}};
+    RULE("embeddings.position_embeddings", "position_embd", STEP_CUT_FIRST_POSITIONS), {0}};
 static const char *const roberta_left_out[] = {"^lm_head.", NULL};
 
 static const arch_item list_jina_2[] = {LIST(arch_base),
@@ -156,8 +156,8 @@ static const arch_item list_t5[] = {LIST(list_t5encoder),
         RULE(coder ".block.#.layer." n ".DenseReluDense.wo", short ".blk.#.ffn_down")
 static const arch_rule t5_rules[] = {
     RULE("shared", "token_embd"),
-    RULE("encoder.embed_tokens", "token_embd", STEP_EMBEDDING_ONCE),
-    RULE("decoder.embed_tokens", "token_embd", STEP_EMBEDDING_ONCE),
+    RULE("encoder.embed_tokens", "token_embd", STEP_OMIT_COPIES_OF_EMBEDDING),
+    RULE("decoder.embed_tokens", "token_embd", STEP_OMIT_COPIES_OF_EMBEDDING),
     RULE("lm_head", "output"),
     RULE("encoder.final_layer_norm", "enc.output_norm"),
     RULE("decoder.final_layer_norm", "dec.output_norm"),
@@ -283,7 +283,7 @@ const architecture arch_rows_encoders[] = {
                        MODERN("attn_norm", "attn_norm"), MODERN("attn.Wqkv", "attn_qkv"),
                        MODERN("attn.Wo", "attn_output"), MODERN("mlp_norm", "ffn_norm"),
                        MODERN("mlp.Wi", "ffn_up"), MODERN("mlp.Wo", "ffn_down"), RULE("head.dense", "cls"),
-                       RULE("head.norm", "cls.norm"), RULE("classifier", "cls.output", STEP_CLASSES)),
+                       RULE("head.norm", "cls.norm"), RULE("classifier", "cls.output", STEP_RESHAPE_CLASSES)),
                    .renames = RENAMES({"model.", "", AT_BEGIN}),
                    .tokenizer = {.exceptions = TOKENS_ENDS_ALWAYS}, .needs_no_head = true,
                    .layers_by_number = true},
@@ -302,7 +302,7 @@ const architecture arch_rows_encoders[] = {
                                   NEO("attention_norm", "attn_norm"), NEO("qkv", "attn_qkv"),
                                   NEO("wo", "attn_output"), NEO("ffn_norm", "ffn_norm"),
                                   NEO("ffn.w12", "ffn_up"), NEO("ffn.w3", "ffn_down"), RULE("dense", "cls"),
-                                  RULE("classifier", "cls.output", STEP_CLASSES)),
+                                  RULE("classifier", "cls.output", STEP_RESHAPE_CLASSES)),
                    .renames = RENAMES({"model.", "", AT_BEGIN}), .tokenizer = {.files = {FILE_WORDS}},
                    .needs_no_head = true},
         .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_FUSED}, ENCODER,

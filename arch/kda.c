@@ -2,22 +2,22 @@
 #include "arch/rows.h"
 
 static const arch_rule kimi_rules[] = {
-    QKV_RULES(P, "self_attn.", "_conv1d", "ssm_conv1d_", STEP_CONV_3),
+    QKV_RULES(P, "self_attn.", "_conv1d", "ssm_conv1d_", STEP_RESHAPE_CONV),
     P("self_attn.f_a_proj", "ssm_f_a"),
     P("self_attn.f_b_proj", "ssm_f_b"),
     P("self_attn.b_proj", "ssm_beta"),
     P("self_attn.g_a_proj", "ssm_g_a"),
     P("self_attn.g_b_proj", "ssm_g_b"),
     P("self_attn.o_norm", "ssm_norm"),
-    P("self_attn.A_log", "ssm_a", STEP_HEADS_COLUMN),
+    P("self_attn.A_log", "ssm_a", STEP_NEGATIVE_EXP_OF_HEADS),
     P("self_attn.dt_proj", "ssm_dt"),
-    P("self_attn.g_proj", "ssm_g", STEP_GATE_OF_LAYER),
-    P("self_attention_res_norm", "", STEP_DROP),
-    P("self_attention_res_proj", "", STEP_DROP),
-    P("mlp_res_norm", "", STEP_DROP),
-    P("mlp_res_proj", "", STEP_DROP),
-    RULE("model.output_attn_res_norm", "", STEP_DROP),
-    RULE("model.output_attn_res_proj", "", STEP_DROP),
+    P("self_attn.g_proj", "ssm_g", STEP_GATE_BY_LAYER),
+    P("self_attention_res_norm", "", STEP_OMIT),
+    P("self_attention_res_proj", "", STEP_OMIT),
+    P("mlp_res_norm", "", STEP_OMIT),
+    P("mlp_res_proj", "", STEP_OMIT),
+    RULE("model.output_attn_res_norm", "", STEP_OMIT),
+    RULE("model.output_attn_res_proj", "", STEP_OMIT),
     P("block_sparse_moe.routed_expert_down_proj", "ffn_routed_down"),
     P("block_sparse_moe.routed_expert_up_proj", "ffn_routed_up"),
     P("block_sparse_moe.routed_expert_norm", "ffn_routed_norm"),
@@ -55,7 +55,7 @@ static const arch_item list_glm5[] = {
 };
 
 static const arch_rule glm5_rules[] = {
-    P("self_attn.A_log", "ssm_a", STEP_FIRST_HEADS),
+    P("self_attn.A_log", "ssm_a", STEP_TAKE_FIRST_HEADS),
     HYPER_RULES(P, "hc_attn_", "hc_ffn_"),
     P("self_attn.indexer.index_kpool_compress_ape", "indexer_compressor_ape.weight"),
     P("self_attn.indexer.index_kpool_compress_gate", "indexer_compressor_gate.weight"),
@@ -101,10 +101,10 @@ static const arch_item list_bailing3[] = {
 static const arch_rule bailing3_rules[] = {
     RULE("model.word_embeddings", "token_embd"),
     P("self_attn.dense", "attn_output"),
-    QKV_RULES(P, "self_attn.", "_conv1d", "ssm_conv1d_", STEP_CONV_3),
+    QKV_RULES(P, "self_attn.", "_conv1d", "ssm_conv1d_", STEP_RESHAPE_CONV),
     P("self_attn.f_proj", "ssm_f_a"),
     P("self_attn.b_proj", "ssm_beta"),
-    P("self_attn.g_proj", "ssm_g_a", STEP_GATE_BAILING),
+    P("self_attn.g_proj", "ssm_g_a", STEP_GATE_BY_LAYER_BAILING),
     P("self_attn.o_norm", "ssm_norm"),
     P("self_attn.A_log", "ssm_a", STEP_EXP_COLUMN),
     P("self_attn.dt_proj", "ssm_dt"),

@@ -2,8 +2,8 @@
 #include "arch/rows.h"
 
 #define STACK(from, to) \
-    RULE("model.L_module.layers.#." from, "blk.#." to, STEP_OF_STACK), \
-        RULE("model.H_module.layers.#." from, "blk.#." to, STEP_OF_STACK)
+    RULE("model.L_module.layers.#." from, "blk.#." to, STEP_SPLIT_ROWS_OF_STACK), \
+        RULE("model.H_module.layers.#." from, "blk.#." to, STEP_SPLIT_ROWS_OF_STACK)
 
 static const arch_rule hrm_rules[] = {
     RULE("model.z_L_init", "hrm.z_l_init"),
@@ -73,8 +73,8 @@ const architecture arch_rows_llama[] = {
                                 U32(".interleave_moe_layer_step", "interleave_moe_layer_step"),
                                 ITEM(".attention.sliding_window", KV_OWN_LLAMA4_WINDOW)),
                    .rules = RULES(P("feed_forward.experts.gate_up_proj", "ffn_gate_exps|blk.#.ffn_up_exps",
-                                    STEP_TRANSPOSED_HALVES),
-                                  P("feed_forward.experts.down_proj", "ffn_down_exps", STEP_TRANSPOSED)),
+                                    STEP_TRANSPOSE_SPLIT_HALVES),
+                                  P("feed_forward.experts.down_proj", "ffn_down_exps", STEP_TRANSPOSE)),
                    .finish = FINISH_ROPE, .assumed_key = "attention_chunk_size", .assumed = 8192,
                    .layers_by_number = true, .mlx = MLX_TRANSPOSES_EXPERTS},
         .graph = {ATTENTION_AND(FFN_EXPERTS, FFN_GATED),
@@ -116,8 +116,8 @@ const architecture arch_rows_llama[] = {
         .folder = {CLASSES(CLASS("ApertusForCausalLM")), .metadata = arch_llama,
                    .rules =
                        RULES(P("attention_layernorm", "attn_norm"), P("feedforward_layernorm", "ffn_norm"),
-                             P("mlp.act_fn.alpha_p", "", STEP_DROP), P("mlp.act_fn.alpha_n", "", STEP_DROP),
-                             P("mlp.act_fn.beta", "", STEP_DROP), P("mlp.act_fn.eps", "", STEP_DROP)),
+                             P("mlp.act_fn.alpha_p", "", STEP_OMIT), P("mlp.act_fn.alpha_n", "", STEP_OMIT),
+                             P("mlp.act_fn.beta", "", STEP_OMIT), P("mlp.act_fn.eps", "", STEP_OMIT)),
                    .finish = FINISH_ROPE, .tokenizer = TOKENIZER_LLAMA,
                    .tensor_metadata = TENSOR_METADATA_XIELU},
         .graph = {ATTENTION_AND(FFN_PLAIN), .own = {OWN_XIELU}, .neox = true, .qk = QK_HEAD,
@@ -127,10 +127,11 @@ const architecture arch_rows_llama[] = {
     {
         .name = "internlm2",
         .folder = {CLASSES(CLASS("InternLM2ForCausalLM")), .metadata = arch_base,
-                   .rules = RULES(RULE("model.tok_embeddings", "token_embd"), RULE("output", "output"),
-                                  P("attention_norm", "attn_norm"), P("ffn_norm", "ffn_norm"),
-                                  P("attention.wqkv", "attn_q|blk.#.attn_k|blk.#.attn_v", STEP_QKV_GROUPS_3),
-                                  P("attention.wo", "attn_output")),
+                   .rules =
+                       RULES(RULE("model.tok_embeddings", "token_embd"), RULE("output", "output"),
+                             P("attention_norm", "attn_norm"), P("ffn_norm", "ffn_norm"),
+                             P("attention.wqkv", "attn_q|blk.#.attn_k|blk.#.attn_v", STEP_SPLIT_QKV_GROUPS),
+                             P("attention.wo", "attn_output")),
                    .tokenizer = {.files = {FILE_MODEL}, .exceptions = TOKENS_INTERNLM2}},
         .graph = {ATTENTION_AND(FFN_GATED), .tied = TIED_NO},
     },
@@ -170,9 +171,9 @@ const architecture arch_rows_llama[] = {
                    .rules = RULES(RULE("transformer.wte", "token_embd"),
                                   RULE("transformer.ln_f", "output_norm"), FALCON("ln_1", "attn_norm"),
                                   FALCON("ln_2", "ffn_norm"), FALCON("attn.q", "attn_q"),
-                                  FALCON("attn.kv", "attn_k|blk.#.attn_v", STEP_HALVES),
+                                  FALCON("attn.kv", "attn_k|blk.#.attn_v", STEP_SPLIT_HALVES),
                                   FALCON("attn.c_proj", "attn_output"),
-                                  FALCON("mlp.gate_up_proj", "ffn_gate|blk.#.ffn_up", STEP_HALVES),
+                                  FALCON("mlp.gate_up_proj", "ffn_gate|blk.#.ffn_up", STEP_SPLIT_HALVES),
                                   FALCON("mlp.c_proj", "ffn_down")),
                    .has_own_head = true},
         .graph = {ATTENTION_AND(FFN_GATED), .alibi = 8, .factors = FACTORS_UNUSED, .output_bias = UNUSED,
@@ -193,8 +194,8 @@ const architecture arch_rows_llama[] = {
                    .metadata = METADATA(LIST(arch_base),
                                         ITEM_NAMES(".tensor_data_layout", KV_TEXT, "Meta AI original pth"),
                                         SHARE_WHOLE(".rope.dimension_count", KV_SHARE_OF_EVEN_HEAD)),
-                   .rules =
-                       RULES(P("self_attn.W_pack", "attn_q|blk.#.attn_k|blk.#.attn_v", STEP_SPLIT_QKV_PAIRS)),
+                   .rules = RULES(
+                       P("self_attn.W_pack", "attn_q|blk.#.attn_k|blk.#.attn_v", STEP_SPLIT_QKV_ROPE_PAIRS)),
                    .tokenizer = {.files = {FILE_MODEL}}, .is_silu = true},
         .graph = {ATTENTION_AND(FFN_GATED), .own = {OWN_POSITIONS_BY_NUMBER}, .alibi = 8, .tied = TIED_NO},
         .by_number = {{.what = BY_NUMBER_ROPE, .least = 32, .most = 32},
@@ -226,8 +227,8 @@ const architecture arch_rows_llama[] = {
                            CLASS("DeciLMForCausalLM")),
                    .metadata = METADATA(LIST(arch_llama), ITEM_IF(".attention.head_count_kv", KV_INTEGERS,
                                                                   "num_key_value_heads_per_layer")),
-                   .rules = RULES(P("self_attn.q_proj", "attn_q", STEP_PERMUTE_Q),
-                                  P("self_attn.k_proj", "attn_k", STEP_PERMUTE_K_DECI),
+                   .rules = RULES(P("self_attn.q_proj", "attn_q", STEP_ROPE_PAIRS_Q),
+                                  P("self_attn.k_proj", "attn_k", STEP_ROPE_PAIRS_K_BY_LAYER),
                                   P("self_attn.linear_attn", "attn_output")),
                    .finish = FINISH_ROPE, .tokenizer = {.files = {FILE_PIECES, FILE_BYTES}}, .is_silu = true},
         .graph = {MIXERS(MIXER_ATTENTION, MIXER_PRODUCT), .ffns = {FFN_GATED}, .lacks_parts = true,
@@ -244,9 +245,9 @@ const architecture arch_rows_llama[] = {
                                         FLOAT_IS(".rope.scaling.factor", 1),
                                         SHARE_WHOLE(".attention.key_length", KV_SHARE_OF_HEAD),
                                         SHARE_WHOLE(".attention.value_length", KV_SHARE_OF_HEAD)),
-                   .rules = RULES(QKV_RULES(P, "self_attn.", "_proj", "attn_", STEP_TERNARY),
-                                  P("self_attn.o_proj", "attn_output", STEP_TERNARY),
-                                  FFN_RULES(P, "mlp.", "_proj", "", STEP_TERNARY),
+                   .rules = RULES(QKV_RULES(P, "self_attn.", "_proj", "attn_", STEP_ROUND_TERNARY),
+                                  P("self_attn.o_proj", "attn_output", STEP_ROUND_TERNARY),
+                                  FFN_RULES(P, "mlp.", "_proj", "", STEP_ROUND_TERNARY),
                                   P("self_attn.inner_attn_ln", "attn_sub_norm"),
                                   P("mlp.ffn_layernorm", "ffn_sub_norm")),
                    .tokenizer = {.files = {FILE_MODEL}}},
@@ -275,8 +276,8 @@ const architecture arch_rows_llama[] = {
         .name = "chameleon",
         .folder = {CLASSES(CLASS("ChameleonForCausalLM"), CLASS("ChameleonForConditionalGeneration")),
                    .metadata = METADATA(LIST(arch_base), BOOL_OR(".swin_norm", "swin_norm", false)),
-                   .rules = RULES(P("self_attn.q_norm", "attn_q_norm", STEP_FIRST_TURNED_Q),
-                                  P("self_attn.k_norm", "attn_k_norm", STEP_FIRST_TURNED_K)),
+                   .rules = RULES(P("self_attn.q_norm", "attn_q_norm", STEP_ROPE_PAIRS_FIRST_ROW_Q),
+                                  P("self_attn.k_norm", "attn_k_norm", STEP_ROPE_PAIRS_FIRST_ROW_K)),
                    .more = arch_permuted_rules, .left_out = NAMES("^model.vqmodel")},
         .graph = {ATTENTION_AND(FFN_GATED), .own = {OWN_SWIN}, .qk = QK_EACH, .qk_bias = OPTIONAL,
                   .qk_centers = true, .qk_eps = 1e-5F, .unsaid = {4, 8196}},
@@ -306,8 +307,9 @@ const architecture arch_rows_llama[] = {
                        ITEM_NAMES(".attention.head_count_kv", KV_QUOTIENT,
                                   "num_attention_heads n_shared_head"),
                        FLOAT(".attention.layer_norm_rms_epsilon", "rms_norm_eps")),
-                   .rules = RULES(P("norm", "attn_norm"), P("self_attn.q_proj", "attn_q", STEP_TILED_HEADS),
-                                  P("self_attn.o_proj", "attn_output", STEP_TILED_HEADS)),
+                   .rules = RULES(P("norm", "attn_norm"),
+                                  P("self_attn.q_proj", "attn_q", STEP_REORDER_SHARING_HEADS),
+                                  P("self_attn.o_proj", "attn_output", STEP_REORDER_SHARING_HEADS)),
                    .renames = RENAMES({"model.layers.layers.", "model.layers.", AT_BEGIN}),
                    .tokenizer = {.files = {FILE_MODEL}}, .is_silu = true},
         .graph = {ATTENTION_AND(FFN_GATED), .place = PLACE_PARALLEL, .neox = true, .tied = TIED_NO},

@@ -90,14 +90,14 @@ extern const arch_rule qwen2_rules[], qwen3_rules[];
         WHISPER_LAYER(p, "self_attn_layer_norm", "ln1"), WHISPER_LAYER(p, "final_layer_norm", "ln2"), \
         WHISPER_LAYER(p, "fc2", "ffn_down")
 #define WHISPER(p) \
-    RULE(p "conv1.bias", "a.conv1d.1.bias", STEP_COLUMN), \
-        RULE(p "conv2.bias", "a.conv1d.2.bias", STEP_COLUMN), RULE(p "conv1", "a.conv1d.1"), \
+    RULE(p "conv1.bias", "a.conv1d.1.bias", STEP_APPEND_DIM), \
+        RULE(p "conv2.bias", "a.conv1d.2.bias", STEP_APPEND_DIM), RULE(p "conv1", "a.conv1d.1"), \
         RULE(p "conv2", "a.conv1d.2"), RULE(p "embed_positions", "a.position_embd"), \
         RULE(p "layer_norm", "a.post_ln"), RULE(p "ln_post", "a.post_ln"), WHISPER_LAYERS(p), \
         WHISPER_LAYER(p, "fc1", "ffn_up")
 /* Convolutions of two dimensions in front of it, as Qwen 3 hears by. */
 #define QWEN3_AUDIO \
-    RULE("audio_tower.conv2d#.bias", "a.conv2d.#.bias", STEP_COLUMNS_2), \
+    RULE("audio_tower.conv2d#.bias", "a.conv2d.#.bias", STEP_APPEND_TWO_DIMS), \
         RULE("audio_tower.conv2d1", "a.conv2d.1"), RULE("audio_tower.conv2d2", "a.conv2d.2"), \
         RULE("audio_tower.conv2d3", "a.conv2d.3"), RULE("audio_tower.conv_out", "a.conv_out"), \
         RULE("audio_tower.proj1", "mm.a.mlp.1"), RULE("audio_tower.proj2", "mm.a.mlp.2"), \
@@ -145,5 +145,6 @@ extern const arch_rule qwen2_rules[], qwen3_rules[];
         "a.conv1d.6", "1 1 u u +" \
     }
 #define BATCH_NORM(from, to) \
-    RULE(from ".weight", to, STEP_BATCH_NORM), RULE(from ".bias", to, STEP_BATCH_NORM), \
-        RULE(from ".running_mean", to, STEP_BATCH_NORM), RULE(from ".running_var", to, STEP_BATCH_NORM)
+    RULE(from ".weight", to, STEP_FOLD_BATCH_NORM), RULE(from ".bias", to, STEP_FOLD_BATCH_NORM), \
+        RULE(from ".running_mean", to, STEP_FOLD_BATCH_NORM), \
+        RULE(from ".running_var", to, STEP_FOLD_BATCH_NORM)

@@ -30,7 +30,8 @@ static const arch_item gemma4_hears[] = {
 };
 
 static const arch_rule gemma4_rules[] = {
-    RULE("model.vision_tower.patch_embedder.input_proj.weight", "v.patch_embd.weight", STEP_PATCHES_LAST),
+    RULE("model.vision_tower.patch_embedder.input_proj.weight", "v.patch_embd.weight",
+         STEP_REORDER_PATCHES_LAST),
     RULE("model.vision_tower.patch_embedder.position_embedding_table", "v.position_embd.weight"),
     RULE("model.vision_tower.std_bias", "v.std_bias"),
     RULE("model.vision_tower.std_scale", "v.std_scale"),
@@ -69,11 +70,11 @@ static const arch_rule gemma4_rules[] = {
 
 /* Gemma 4's models without layers of a vision or audio encoder. */
 static const arch_rule gemma4_unified_rules[] = {
-    RULE("model.vision_embedder.pos_embedding", "v.position_embd.weight", STEP_SWAPPED_ROWS),
+    RULE("model.vision_embedder.pos_embedding", "v.position_embd.weight", STEP_REORDER_ROWS_AXES),
     RULE("model.vision_embedder.pos_norm", "v.patch_norm.3"),
-    RULE("model.vision_embedder.patch_dense.weight", "v.patch_embd.weight", STEP_PATCH_COLOURS),
+    RULE("model.vision_embedder.patch_dense.weight", "v.patch_embd.weight", STEP_REORDER_PATCH_CHANNELS),
     RULE("model.vision_embedder.patch_dense", "v.patch_embd"),
-    RULE("model.vision_embedder.patch_ln1", "v.patch_norm.1", STEP_PATCH_COLOURS),
+    RULE("model.vision_embedder.patch_ln1", "v.patch_norm.1", STEP_REORDER_PATCH_CHANNELS),
     RULE("model.vision_embedder.patch_ln1", "v.patch_norm.1"),
     RULE("model.vision_embedder.patch_ln2", "v.patch_norm.2"),
     RULE("model.embed_vision.embedding_projection", "mm.input_projection"),
@@ -90,7 +91,7 @@ static const arch_rule gemma4_unified_rules[] = {
         RULE("model." part ".embedding_projection", to ".input_projection")
 
 static const arch_rule gemma3n_rules[] = {
-    RULE("model.vision_tower.timm_model.conv_stem.conv.bias", "v.conv_stem.conv.bias", STEP_CHANNELS),
+    RULE("model.vision_tower.timm_model.conv_stem.conv.bias", "v.conv_stem.conv.bias", STEP_RESHAPE_CHANNELS),
     RULE("model.vision_tower.timm_model.conv_stem.conv", "v.conv_stem.conv"),
     RULE("model.vision_tower.timm_model.conv_stem.bn", "v.conv_stem.bn"),
     RULE("model.vision_tower.timm_model.msfa.ffn.pw_exp.conv", "v.msfa.ffn.pw_exp.conv"),
@@ -192,8 +193,8 @@ static const arch_item parakeet_pairs[] = {
 
 static const arch_rule nemotron_rules[] = {
     RADIO("patch_generator.cls_token.token", "class_embd"),
-    RADIO("patch_generator.pos_embed", "position_embd.weight", STEP_RADIO_POSITIONS),
-    RADIO("patch_generator.embedder.weight", "patch_embd.weight", STEP_PATCHES_FIRST),
+    RADIO("patch_generator.pos_embed", "position_embd.weight", STEP_RESAMPLE_POSITIONS),
+    RADIO("patch_generator.embedder.weight", "patch_embd.weight", STEP_REORDER_PATCHES_FIRST),
     RADIO("blocks.#.attn.qkv", "blk.#.attn_qkv"),
     RADIO("blocks.#.attn.proj", "blk.#.attn_out"),
     RADIO("blocks.#.norm1", "blk.#.ln1"),
@@ -209,12 +210,12 @@ static const arch_rule nemotron_rules[] = {
 #define PARAKEET(from, to, ...) RULE("sound_encoder.encoder.layers.#." from, "a.blk.#." to, __VA_ARGS__)
 
 static const arch_rule parakeet_rules[] = {
-    RULE("sound_encoder.encoder.subsampling.layers.#.bias", "a.conv1d.#.bias", STEP_CHANNELS),
+    RULE("sound_encoder.encoder.subsampling.layers.#.bias", "a.conv1d.#.bias", STEP_RESHAPE_CHANNELS),
     RULE("sound_encoder.encoder.subsampling.layers.#", "a.conv1d.#"),
     RULE("sound_encoder.encoder.subsampling.linear", "a.pre_encode.out"),
     CONFORMER("sound_encoder.encoder.", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
               "self_attn.o_proj", "self_attn.relative_k_proj", "self_attn.bias_u", "self_attn.bias_v"),
-    PARAKEET("conv.depthwise_conv.weight", "conv_dw.weight", STEP_DEPTHWISE),
+    PARAKEET("conv.depthwise_conv.weight", "conv_dw.weight", STEP_RESHAPE_DEPTHWISE),
     PARAKEET("conv.norm.running_mean", "conv_norm_mean"),
     PARAKEET("conv.norm.running_var", "conv_norm_var"),
     PARAKEET("conv.norm", "conv_norm"),
@@ -290,9 +291,9 @@ static const arch_rule dots3_rules[] = {
     DOTS3_SEES("mlp.fc3", "ffn_up"),
     DOTS3_SEES("mlp.gate_weight", "ffn_gate_inp.weight"),
     DOTS3_SEES("mlp.router_bias", "exp_probs_b.weight"),
-    DOTS3_SEES("mlp.experts.*.fc1", "ffn_gate_exps", STEP_STACK_PYRAMID),
-    DOTS3_SEES("mlp.experts.*.fc2", "ffn_down_exps", STEP_STACK_PYRAMID),
-    DOTS3_SEES("mlp.experts.*.fc3", "ffn_up_exps", STEP_STACK_PYRAMID),
+    DOTS3_SEES("mlp.experts.*.fc1", "ffn_gate_exps", STEP_JOIN_EXPERTS_BY_LAYER),
+    DOTS3_SEES("mlp.experts.*.fc2", "ffn_down_exps", STEP_JOIN_EXPERTS_BY_LAYER),
+    DOTS3_SEES("mlp.experts.*.fc3", "ffn_up_exps", STEP_JOIN_EXPERTS_BY_LAYER),
     RULE("vision_encoder.post_trunk_norm", "mm.post_norm"),
     RULE("vision_encoder.adapter.ln_q", "mm.input_norm"),
     RULE("vision_encoder.adapter.mlp.#", "mm.#"),
@@ -302,7 +303,7 @@ static const arch_rule dots3_rules[] = {
     RULE(DOTS3_HEARS "conv_out", "a.conv_out"),
     RULE(DOTS3_HEARS "layer_norm", "a.post_ln"),
     WHISPER_LAYERS(DOTS3_HEARS),
-    CONFORMER_LAYER(DOTS3_HEARS, "fc1", "ffn_gate|a.blk.#.ffn_up", STEP_HALVES),
+    CONFORMER_LAYER(DOTS3_HEARS, "fc1", "ffn_gate|a.blk.#.ffn_up", STEP_SPLIT_HALVES),
     RULE("audio_encoder.audio_adapter.proj.0", "mm.a.norm_pre"),
     RULE("audio_encoder.audio_adapter.proj.#", "mm.a.mlp.#"),
     {.from = NULL},
@@ -341,7 +342,7 @@ static const arch_rule mimo_rules[] = {
     VISION_LAYER("visual.blocks.#.", "attn.qkv", "attn_qkv"),
     VISION_LAYER("visual.blocks.#.", "attn.sinks", "attn_sinks"),
     RULE("visual.merger.ln_q.bias", "v.post_ln.bias"),
-    RULE("speech_embeddings.*", "mm.a.code_embd", STEP_STACK),
+    RULE("speech_embeddings.*", "mm.a.code_embd", STEP_JOIN_EXPERTS),
     QKV_RULES(MIMO_LOCAL, "self_attn.", "_proj", "attn_"),
     MIMO_LOCAL("self_attn.o_proj", "attn_out"),
     MIMO_LOCAL("input_layernorm", "ln1"),
@@ -354,7 +355,7 @@ static const arch_rule mimo_rules[] = {
     RULE("audio_tokenizer.encoder.down_sample_layer.0", "a.downsample.conv"),
     RULE("audio_tokenizer.encoder.down_sample_norm", "a.downsample.norm"),
     RULE("audio_tokenizer.encoder.quantizer.vq.layers.#._codebook.embed", "a.rvq.codebook.weight",
-         STEP_CODEBOOKS),
+         STEP_JOIN_CODEBOOKS),
     {.from = NULL},
 };
 

@@ -58,7 +58,8 @@ extern const arch_rename arch_backbone_renames[];
         RULE(prefix "x_proj", "blk.#.ssm_x"), RULE(prefix "in_proj", "blk.#.ssm_in"), \
         RULE(prefix "out_proj", "blk.#.ssm_out"), RULE(prefix "A_log", "blk.#.ssm_a", a)
 #define MAMBA2(prefix) \
-    RULE(prefix "D", "blk.#.ssm_d", STEP_COLUMN), RULE(prefix "norm", "blk.#.ssm_norm", STEP_NORM_GROUPS)
+    RULE(prefix "D", "blk.#.ssm_d", STEP_APPEND_DIM), \
+        RULE(prefix "norm", "blk.#.ssm_norm", STEP_RESHAPE_NORM_GROUPS)
 #define BACKBONE(from, to, ...) RULE("backbone.layers.#." from, "blk.#." to, __VA_ARGS__)
 #define BACKBONE_ENDS \
     RULE("backbone.embeddings", "token_embd"), RULE("backbone.embedding", "token_embd"), \

@@ -3,143 +3,148 @@
 
 #include <stddef.h>
 
-/* What becomes of a source tensor (docs/hugging-face.md): the member, and its function in hf/. */
-#define ARCH_STEPS(S) \
-    S(STEP_PLAIN, hf_step_plain) /* as it is, with 1 added to norms where the architecture asks for it */ \
-    S(STEP_DROP, hf_step_drop)   /* left out */ \
-    S(STEP_HEAD, hf_step_head)   /* with the rows of the embedding; left out where it is the embedding */ \
-    S(STEP_PERMUTE_Q, hf_step_permute_q) /* rows of each head from halves to pairs */ \
-    S(STEP_PERMUTE_K, hf_step_permute_k) \
-    S(STEP_PERMUTE_K_DECI, hf_step_permute_k_deci) /* deci: each layer has its own number of heads */ \
-    S(STEP_FIRST_TURNED_Q, hf_step_first_turned_q) /* the first row, from halves to pairs, for all heads */ \
-    S(STEP_FIRST_TURNED_K, hf_step_first_turned_k) \
-    S(STEP_OF_STACK, \
-      hf_step_of_stack) /* hrm_text: equal parts of rows; the upper stack's blocks follow the lower one's */ \
-    S(STEP_STACK, hf_step_stack)                 /* matrix of expert '*' of a tensor of all */ \
-    S(STEP_STACK_HEADS_Q, hf_step_stack_heads_q) /* vector of head '*' of a tensor of all */ \
-    S(STEP_STACK_HEADS_K, hf_step_stack_heads_k) \
-    S(STEP_HALVES, hf_step_halves)       /* rows [.., 2 n, d] become two tensors of n rows */ \
-    S(STEP_SPLIT_QKV, hf_step_split_qkv) /* rows of q, k, v, one behind the other, become three */ \
-    S(STEP_SPLIT_QKV_PAIRS, hf_step_split_qkv_pairs) /* the same, and q and k permuted */ \
-    S(STEP_QKV_TURNED, hf_step_qkv_turned)           /* rows of q, k, v stay one tensor; q and k permuted */ \
-    S(STEP_ADAPTERS, hf_step_adapters)     /* [N, 1, r, c] as [N + 1, r, c]: zeros first, for no adapter */ \
-    S(STEP_ADAPTERS_Q, hf_step_adapters_q) /* the same, and rows permuted */ \
-    S(STEP_ADAPTERS_K, hf_step_adapters_k) \
-    S(STEP_GLM_HALVES, \
-      hf_step_glm_halves) /* rows of each head from pairs to halves, in models with a vision encoder */ \
-    S(STEP_STACK_PAIRS, hf_step_stack_pairs) /* matrix '*' of a tensor of one for each two experts */ \
-    S(STEP_EXPERT_ROWS, hf_step_expert_rows) /* [E n, d]: rows of all experts become a tensor of matrices */ \
-    S(STEP_EXPERT_ROWS_TRANSPOSED, \
-      hf_step_expert_rows_transposed)                    /* the same, and each matrix transposed */ \
-    S(STEP_TRANSPOSED, hf_step_transposed)               /* each matrix transposed */ \
-    S(STEP_TRANSPOSED_HALVES, hf_step_transposed_halves) /* [E, d, 2 n]: transposed, and then halves */ \
-    S(STEP_INTERLEAVED, \
-      hf_step_interleaved)     /* even and odd rows, or columns of a transposed matrix, become two */ \
-    S(STEP_KV_B, hf_step_kv_b) /* [K (n + v), r] becomes attn_k_b, transposed, and attn_v_b */ \
-    S(STEP_QKV_GROUPS, hf_step_qkv_groups)     /* groups of queries, key, value become all of each */ \
-    S(STEP_QKV_GROUPS_3, hf_step_qkv_groups_3) /* the same as three tensors, permuted */ \
-    S(STEP_QKV_HEADS, hf_step_qkv_heads)       /* [H, 3, hd]: all q, all k, all v */ \
-    S(STEP_SQUEEZE, hf_step_squeeze)           /* without dimensions of 1 */ \
-    S(STEP_COLUMN, hf_step_column)             /* a dimension of 1 behind the others */ \
-    S(STEP_NEGATIVE_EXP, hf_step_negative_exp) /* -exp(x) */ \
-    S(STEP_NEGATIVE_EXP_COLUMN, hf_step_negative_exp_column) \
-    S(STEP_NORM_GROUPS, hf_step_norm_groups) /* [D] as [G, D / G] */ \
-    S(STEP_TILE_HEADS, hf_step_tile_heads) /* rows of value heads in the order of key heads, and the like */ \
-    S(STEP_TILE_COLUMNS, hf_step_tile_columns) \
-    S(STEP_TILE_QKV, hf_step_tile_qkv) \
-    S(STEP_QKVZ, hf_step_qkvz) \
-    S(STEP_FACTORS, hf_step_factors)           /* falcon-h1's multipliers */ \
-    S(STEP_FACTORS_JAIS, hf_step_factors_jais) /* jais' */ \
-    S(STEP_TURNED_BACK, hf_step_turned_back)   /* the second half of each head's rows times -1 */ \
-    S(STEP_TILED_HEADS, \
-      hf_step_tiled_heads) /* plamo: heads that share keys are far apart, and become neighbours */ \
-    S(STEP_NORM_PLAMO, hf_step_norm_plamo) /* a norm's weights and what the model adds to them */ \
-    S(STEP_CHOICE, hf_step_choice)         /* a vector of one number for each expert */ \
-    S(STEP_ZERO_MEAN, hf_step_zero_mean)   /* minus the mean */ \
-    S(STEP_TERNARY, hf_step_ternary) /* -1, 0 or 1 times the mean of absolute values, unless coded so */ \
-    S(STEP_GATE_BAILING, hf_step_gate_bailing)     /* bailingmoe3: a gate of linear or of full attention */ \
-    S(STEP_EXP_COLUMN, hf_step_exp_column)         /* exp(x), [H] as [1, H] */ \
-    S(STEP_HEAD_BAILING, hf_step_head_bailing)     /* a head, divided by its columns' norms */ \
-    S(STEP_ZERO, hf_step_zero)                     /* must be zeros, and is left out */ \
-    S(STEP_FILL_ROWS, hf_step_fill_rows)           /* rows up to the vocabulary's size, zeros */ \
-    S(STEP_EMBEDDING_ONCE, hf_step_embedding_once) /* left out where another of T5's three names has it */ \
-    S(STEP_CUT_ROWS, hf_step_cut_rows)             /* rows up to the number of tokens */ \
-    S(STEP_CUT_POSITIONS, hf_step_cut_positions)   /* without RoBERTa's first rows */ \
-    S(STEP_DOWN_EXPERTS, hf_step_down_experts)     /* gpt-oss: transposed, unless it is MXFP4 or a bias */ \
-    S(STEP_SHARED_NEXT, hf_step_shared_next)       /* the shared MTP tensor, for each MTP layer */ \
-    S(STEP_EXPERT_FIRST, hf_step_expert_first)     /* a layer of one expert has it as a plain part */ \
-    S(STEP_CONV_3, hf_step_conv_3)                 /* [C, 1, w] or [C, w] as [w, 1, C, 1] */ \
-    S(STEP_FIRST_HEADS, hf_step_first_heads)       /* kimi-k3's A_log */ \
-    S(STEP_STACK_ALTUP, hf_step_stack_altup)       /* one of three matrices of gemma 3n */ \
-    S(STEP_HEAD_UNLESS_SAME, hf_step_head_unless_same) /* left out where its bytes are the embedding's */ \
-    S(STEP_SHARED_HALVES, hf_step_shared_halves) /* the shared expert, or without experts the only part */ \
-    S(STEP_SHARED, hf_step_shared) \
-    S(STEP_FUSED_GATE, hf_step_fused_gate)       /* [E, n, d]: the first n rows of a tensor that has both */ \
-    S(STEP_FUSED_UP, hf_step_fused_up)           /* the others */ \
-    S(STEP_HEADS_COLUMN, hf_step_heads_column)   /* kimi: -exp, [1, 1, H, 1] as [1, H] */ \
-    S(STEP_GATE_OF_LAYER, hf_step_gate_of_layer) /* kimi: a gate of linear or of full attention */ \
-    S(STEP_LERP, hf_step_lerp) /* rwkv: one of several vectors of a tensor, by its name's last letter */ \
-    S(STEP_RESCALED, hf_step_rescaled) /* rwkv6: halved every few layers */ \
-    S(STEP_SHIFT_ORDER, \
-      hf_step_shift_order) /* rwkv6qwen2: transposed, and its five parts in rwkv6's order */ \
-    S(STEP_LOW_RANK, \
-      hf_step_low_rank) /* rwkv7: transposed; the first layer has none of values, and gets another's */ \
-    S(STEP_INDEX_QK, hf_step_index_qk)     /* qwen4exp: rows of an indexer's queries, then of its keys */ \
-    S(STEP_TABLE_PART, hf_step_table_part) /* qwen4exp: rows '*' of a table in parts */ \
-    S(STEP_LATENT_NORM, \
-      hf_step_latent_norm) /* dots3note: times the root of the width by the vector's length */ \
-    S(STEP_KV_B_LAYERS, \
-      hf_step_kv_b_layers)     /* dots3note: STEP_KV_B, where layers with a window have other heads */ \
-    S(STEP_FLAT, hf_step_flat) /* all elements as a vector */ \
-    S(STEP_JOIN_QKV, hf_step_join_qkv) /* queries, keys and values, equally high, become a tensor's rows */ \
-    S(STEP_CLASSES, hf_step_classes)   /* a matrix, also if it has one row */ \
-    S(STEP_CLASSIFIER, hf_step_classifier) /* a head's only matrix: its last one where outputs have names */ \
-    S(STEP_EXPERT_TABLE, hf_step_expert_table) /* deepseek4: the numbers of each token's experts, as I32 */ \
-    S(STEP_CHOICE_BY_SCORES, \
-      hf_step_choice_by_scores) /* the same: left out where a layer has such a table */ \
-    S(STEP_DRAFT_IDS, \
-      hf_step_draft_ids) /* how far a draft model's tokens are from their numbers: the target's ids */ \
-    S(STEP_DRAFT_HEAD, hf_step_draft_head)           /* left out where the vocabulary is the target's */ \
-    S(STEP_DRAFT_ORDER, hf_step_draft_order)         /* left out, with a warning */ \
-    S(STEP_DRAFT_EMBEDDING, hf_step_draft_embedding) /* left out where the config says so */ \
-    S(STEP_DRAFT_HEADS, hf_step_draft_heads) /* rows of each head from pairs to halves, if it has pairs */ \
-    /* projectors */ \
-    S(STEP_ADD_ONE, hf_step_add_one)             /* 1 is added */ \
-    S(STEP_SOFTPLUS, hf_step_softplus)           /* log(1 + exp(x)) */ \
-    S(STEP_COLUMNS_2, hf_step_columns_2)         /* two dimensions of 1 behind the others */ \
-    S(STEP_CHANNELS, hf_step_channels)           /* [C] as [1, C, 1, 1] */ \
-    S(STEP_JOIN_ROWS, hf_step_join_rows)         /* [h, w, C] as [h w, C] */ \
-    S(STEP_SWAPPED_ROWS, hf_step_swapped_rows)   /* [a, b, C] as [b, a, C] */ \
-    S(STEP_FRAMES, hf_step_frames)               /* a convolution over frames: a tensor for each frame */ \
-    S(STEP_PATCHES_LAST, hf_step_patches_last)   /* patches whose colours are their last dimension */ \
-    S(STEP_THIRDS, hf_step_thirds)               /* rows of queries, keys, values become three tensors */ \
-    S(STEP_KIMI_QKV, hf_step_kimi_qkv)           /* the rotation of height and width taken apart */ \
-    S(STEP_MINIMAX_AXES, hf_step_minimax_axes)   /* the same of three axes */ \
-    S(STEP_SUM_FRAMES, hf_step_sum_frames)       /* [C, frames 3 p p]: their sum as [C, 3, p, p] */ \
-    S(STEP_IMG_BREAK, hf_step_img_break)         /* the row of the token between rows of an image */ \
-    S(STEP_WITHOUT_FIRST, hf_step_without_first) /* without the first row */ \
-    S(STEP_NEXT_NUMBER, hf_step_next_number)     /* the number in the name and 1 */ \
-    S(STEP_PATCH_COLOURS, \
-      hf_step_patch_colours)   /* columns, or a vector, of rows, columns, colours: colours first */ \
-    S(STEP_ROWS, hf_step_rows) /* each row is a tensor of its own */ \
-    S(STEP_DEEPSTACK, hf_step_deepstack) /* the layer's own number in place of its place in a list */ \
-    S(STEP_ROW, hf_step_row)             /* [D] as [1, D] */ \
-    S(STEP_DEPTHWISE, hf_step_depthwise) /* [C, 1, w] as [1, 1, C, w] */ \
-    S(STEP_PATCHES_FIRST, hf_step_patches_first) /* patches whose colours are their first dimension */ \
-    S(STEP_COUNT_ROWS, \
-      hf_step_count_rows) /* as it is; a square of rows becomes the config's number of positions */ \
-    S(STEP_BATCH_NORM, hf_step_batch_norm) /* mean and variance become part of weight and bias */ \
-    S(STEP_STACK_PYRAMID, \
-      hf_step_stack_pyramid) /* as STEP_STACK: each layer has its own number of experts */ \
-    S(STEP_CODEBOOKS, \
-      hf_step_codebooks) /* one behind the other, each with zeros up to the longest's rows */ \
-    S(STEP_MEAN_CODES, hf_step_mean_codes)   /* all codebooks as means: sums by how many each is of */ \
-    S(STEP_SNAKE_ALPHA, hf_step_snake_alpha) /* exp(x) */ \
-    S(STEP_SNAKE_BETA, hf_step_snake_beta)   /* 1 / exp(x), but never by 0 */ \
-    S(STEP_RADIO_POSITIONS, hf_step_radio_positions) /* rows between rows, for images of force_image_size */ \
-    S(STEP_GRANITE, hf_step_granite)                 /* the number of a projector among all of both kinds */
+/* How many tensors a step makes: as many as its rule's `to` has names. */
+typedef enum arch_step_makes {
+    MAKES_NONE, /* it checks, or warns; a name in `to` is of no use */
+    MAKES_ONE,
+    MAKES_TWO,
+    MAKES_THREE,
+    MAKES_SOME, /* as many as the rule says */
+    MAKES_PART, /* of a tensor, by the number that `from` has for '*' */
+} arch_step_makes;
 
-#define ARCH_STEP_MEMBER(member, function) member,
+/* What becomes of a source tensor (docs/hugging-face.md): the member, its function in hf/tensors/, which is hf_step_ and
+ * the second word, and what it makes. */
+/* clang-format off */
+#define ARCH_STEPS(S) \
+    /* ---- as it is, but for its name ---- */ \
+    S(STEP_COPY, copy, ONE) /* as it is; 1 is added to norms of some architectures */ \
+    S(STEP_COPY_TO_MTP_LAYERS, copy_to_mtp_layers, ONE) /* the shared MTP tensor, for each MTP layer */ \
+    S(STEP_COPY_SHARED_EXPERT, copy_shared_expert, ONE) /* the shared expert, or without experts the only part */ \
+    S(STEP_COPY_ONLY_EXPERT, copy_only_expert, PART) /* a layer of one expert has it as a plain part */ \
+    S(STEP_NUMBER_PLUS_ONE, number_plus_one, ONE) /* the number in the name and 1 */ \
+    S(STEP_NUMBER_OF_DEEPSTACK, number_of_deepstack, ONE) /* the layer's own number in place of its place in a list */ \
+    S(STEP_NUMBER_OF_PROJECTOR, number_of_projector, ONE) /* granite: of a projector among all of both kinds */ \
+    S(STEP_GATE_BY_LAYER, gate_by_layer, ONE) /* kimi: a gate of linear or of full attention */ \
+    S(STEP_GATE_BY_LAYER_BAILING, gate_by_layer_bailing, ONE) /* bailingmoe3: the same */ \
+    /* ---- what is left out ---- */ \
+    S(STEP_OMIT, omit, NONE) \
+    S(STEP_OMIT_ZEROS, omit_zeros, NONE) /* it must be zeros */ \
+    S(STEP_OMIT_TIED_HEAD, omit_tied_head, ONE) /* where the embedding is the head, too */ \
+    S(STEP_OMIT_EQUAL_HEAD, omit_equal_head, ONE) /* where its bytes are the embedding's */ \
+    S(STEP_OMIT_COPIES_OF_EMBEDDING, omit_copies_of_embedding, ONE) /* T5: all but one of three names */ \
+    S(STEP_OMIT_BIAS_BESIDE_TABLE, omit_bias_beside_table, ONE) /* deepseek4: a bias that a table replaces */ \
+    S(STEP_OMIT_TARGETS_HEAD, omit_targets_head, ONE) /* where the vocabulary is the target's */ \
+    S(STEP_OMIT_TARGETS_EMBEDDING, omit_targets_embedding, ONE) /* where the config says so */ \
+    S(STEP_OMIT_WITH_WARNING, omit_with_warning, NONE) \
+    /* ---- order of rows and columns ---- */ \
+    S(STEP_ROPE_PAIRS_Q, rope_pairs_q, ONE) /* rows of each head from halves to pairs */ \
+    S(STEP_ROPE_PAIRS_K, rope_pairs_k, ONE) \
+    S(STEP_ROPE_PAIRS_K_BY_LAYER, rope_pairs_k_by_layer, ONE) /* deci: each layer has its own number of heads */ \
+    S(STEP_ROPE_PAIRS_FIRST_ROW_Q, rope_pairs_first_row_q, ONE) /* the first row, for all heads */ \
+    S(STEP_ROPE_PAIRS_FIRST_ROW_K, rope_pairs_first_row_k, ONE) \
+    S(STEP_ROPE_PAIRS_QKV, rope_pairs_qkv, ONE) /* q, k, v stay one tensor; q and k from halves to pairs */ \
+    S(STEP_ROPE_HALVES_GLM, rope_halves_glm, ONE) /* from pairs to halves, beside a vision encoder */ \
+    S(STEP_ROPE_HALVES_DRAFT, rope_halves_draft, ONE) /* from pairs to halves, if it has pairs */ \
+    S(STEP_ROPE_AXES_QKV, rope_axes_qkv, ONE) /* kimi: the rotation of height and width apart */ \
+    S(STEP_ROPE_AXES_OF_THREE, rope_axes_of_three, ONE) /* minimax: the same of three axes */ \
+    S(STEP_REORDER_QKV_GROUPS, reorder_qkv_groups, ONE) /* groups of queries, key, value become all of each */ \
+    S(STEP_REORDER_QKV_HEADS, reorder_qkv_heads, ONE) /* [H, 3, hd]: all q, all k, all v */ \
+    S(STEP_REORDER_VALUE_HEADS, reorder_value_heads, ONE) /* value heads in the order of key heads */ \
+    S(STEP_REORDER_VALUE_COLUMNS, reorder_value_columns, ONE) \
+    S(STEP_REORDER_VALUES_OF_QKV, reorder_values_of_qkv, ONE) \
+    S(STEP_REORDER_SHARING_HEADS, reorder_sharing_heads, ONE) /* plamo: heads that share keys become neighbours */ \
+    S(STEP_REORDER_ROWS_AXES, reorder_rows_axes, ONE) /* [a, b, C] as [b, a, C] */ \
+    S(STEP_REORDER_PATCHES_LAST, reorder_patches_last, ONE) /* patches whose channels are their last dimension */ \
+    S(STEP_REORDER_PATCHES_FIRST, reorder_patches_first, ONE) /* patches whose channels are their first dimension */ \
+    S(STEP_REORDER_PATCH_CHANNELS, reorder_patch_channels, ONE) /* [rows, columns, channels]: channels first */ \
+    S(STEP_TRANSPOSE, transpose, ONE) /* each matrix */ \
+    S(STEP_TRANSPOSE_DOWN_EXPERTS, transpose_down_experts, ONE) /* gpt-oss: unless it is MXFP4 or a bias */ \
+    S(STEP_TRANSPOSE_SHIFTS, transpose_shifts, ONE) /* rwkv6qwen2: and its five parts in rwkv6's order */ \
+    S(STEP_TRANSPOSE_LOW_RANK, transpose_low_rank, SOME) /* rwkv7: the first layer gets another's of values */ \
+    /* ---- several tensors from one ---- */ \
+    S(STEP_SPLIT_HALVES, split_halves, TWO) /* rows [.., 2 n, d] become two tensors of n rows */ \
+    S(STEP_TRANSPOSE_SPLIT_HALVES, transpose_split_halves, TWO) /* [E, d, 2 n]: transposed, and then halves */ \
+    S(STEP_SPLIT_SHARED_EXPERT, split_shared_expert, TWO) /* or, without experts, the only part */ \
+    S(STEP_SPLIT_EVEN_ODD, split_even_odd, TWO) /* rows, or columns of a transposed matrix */ \
+    S(STEP_SPLIT_THIRDS, split_thirds, THREE) /* rows of queries, keys, values */ \
+    S(STEP_SPLIT_QKV, split_qkv, THREE) /* rows of q, k, v, one behind the other */ \
+    S(STEP_SPLIT_QKV_ROPE_PAIRS, split_qkv_rope_pairs, THREE) /* the same, and q and k from halves to pairs */ \
+    S(STEP_SPLIT_QKV_GROUPS, split_qkv_groups, THREE) /* groups of q, k, v; q and k from halves to pairs */ \
+    S(STEP_SPLIT_QKVZ, split_qkvz, TWO) \
+    S(STEP_SPLIT_KV_B, split_kv_b, TWO) /* [K (n + v), r]: attn_k_b, transposed, and attn_v_b */ \
+    S(STEP_SPLIT_KV_B_BY_LAYER, split_kv_b_by_layer, TWO) /* dots3note: layers with a window have other heads */ \
+    S(STEP_SPLIT_INDEX_QK, split_index_qk, TWO) /* qwen4exp: an indexer's queries, then its keys */ \
+    S(STEP_SPLIT_ROWS_OF_STACK, split_rows_of_stack, SOME) /* hrm_text: blocks of the upper stack follow the lower */ \
+    S(STEP_SPLIT_FRAMES, split_frames, TWO) /* a convolution over frames: a tensor for each frame */ \
+    S(STEP_SPLIT_ROWS, split_rows, TWO) /* each row is a tensor of its own */ \
+    S(STEP_TAKE_GATE_ROWS, take_gate_rows, ONE) /* [E, 2 n, d]: the first n */ \
+    S(STEP_TAKE_UP_ROWS, take_up_rows, ONE) /* the others */ \
+    S(STEP_TAKE_IMG_BREAK_ROW, take_img_break_row, ONE) /* the row of the token between rows of an image */ \
+    S(STEP_TAKE_FIRST_HEADS, take_first_heads, ONE) /* kimi-k3's A_log */ \
+    /* ---- one tensor from several ---- */ \
+    S(STEP_JOIN_EXPERTS, join_experts, PART) /* matrix of expert '*' of a tensor of all */ \
+    S(STEP_JOIN_EXPERTS_BY_LAYER, join_experts_by_layer, PART) /* each layer has its own number of experts */ \
+    S(STEP_JOIN_EXPERT_PAIRS, join_expert_pairs, PART) /* matrix '*' of a tensor of one for each two experts */ \
+    S(STEP_JOIN_HEADS_Q, join_heads_q, PART) /* vector of head '*' of a tensor of all */ \
+    S(STEP_JOIN_HEADS_K, join_heads_k, PART) \
+    S(STEP_JOIN_ALTUP, join_altup, PART) /* one of three matrices of gemma 3n */ \
+    S(STEP_JOIN_TABLE_PARTS, join_table_parts, PART) /* qwen4exp: rows '*' of a table in parts */ \
+    S(STEP_JOIN_QKV, join_qkv, ONE) /* q, k and v, equally high, become rows of one */ \
+    S(STEP_JOIN_LERP, join_lerp, ONE) /* rwkv: a vector by its name's last letter */ \
+    S(STEP_JOIN_CODEBOOKS, join_codebooks, ONE) /* each with zeros up to the longest's rows */ \
+    S(STEP_FOLD_BATCH_NORM, fold_batch_norm, ONE) /* mean and variance become part of weight and bias */ \
+    S(STEP_FOLD_CODEBOOK_COUNTS, fold_codebook_counts, ONE) /* means: sums by how many each is of */ \
+    /* ---- number of rows ---- */ \
+    S(STEP_PAD_ROWS, pad_rows, ONE) /* rows up to the vocabulary's size, zeros */ \
+    S(STEP_CUT_ROWS, cut_rows, ONE) /* rows up to the number of tokens */ \
+    S(STEP_CUT_FIRST_POSITIONS, cut_first_positions, ONE) /* without RoBERTa's first rows */ \
+    S(STEP_CUT_FIRST_ROW, cut_first_row, ONE) \
+    S(STEP_PREPEND_NO_ADAPTER, prepend_no_adapter, ONE) /* [N, 1, r, c] as [N + 1, r, c]: zeros first */ \
+    S(STEP_PREPEND_NO_ADAPTER_Q, prepend_no_adapter_q, ONE) /* the same, and rows from halves to pairs */ \
+    S(STEP_PREPEND_NO_ADAPTER_K, prepend_no_adapter_k, ONE) \
+    S(STEP_CHECK_POSITIONS, check_positions, ONE) /* a square of rows is the config's positions */ \
+    S(STEP_RESAMPLE_POSITIONS, resample_positions, ONE) /* rows between rows, for images of force_image_size */ \
+    /* ---- dimensions ---- */ \
+    S(STEP_SQUEEZE, squeeze, ONE) /* without dimensions of 1 */ \
+    S(STEP_FLATTEN, flatten, ONE) /* all elements as a vector */ \
+    S(STEP_APPEND_DIM, append_dim, ONE) /* a dimension of 1 behind the others */ \
+    S(STEP_APPEND_TWO_DIMS, append_two_dims, ONE) \
+    S(STEP_RESHAPE_ROW, reshape_row, ONE) /* [D] as [1, D] */ \
+    S(STEP_RESHAPE_CHANNELS, reshape_channels, ONE) /* [C] as [1, C, 1, 1] */ \
+    S(STEP_RESHAPE_CONV, reshape_conv, ONE) /* [C, 1, w] or [C, w] as [w, 1, C, 1] */ \
+    S(STEP_RESHAPE_DEPTHWISE, reshape_depthwise, ONE) /* [C, 1, w] as [1, 1, C, w] */ \
+    S(STEP_RESHAPE_NORM_GROUPS, reshape_norm_groups, ONE) /* [D] as [G, D / G] */ \
+    S(STEP_RESHAPE_POSITIONS, reshape_positions, ONE) /* [h, w, C] as [h w, C] */ \
+    S(STEP_RESHAPE_EXPERTS, reshape_experts, ONE) /* [E n, d] as [E, n, d] */ \
+    S(STEP_RESHAPE_TRANSPOSE_EXPERTS, reshape_transpose_experts, ONE) /* and each matrix transposed */ \
+    S(STEP_RESHAPE_CLASSES, reshape_classes, ONE) /* a matrix, also if it has one row */ \
+    S(STEP_RESHAPE_CLASSIFIER, reshape_classifier, ONE) /* the head's last matrix, where outputs have names */ \
+    S(STEP_RESHAPE_ROUTER_BIAS, reshape_router_bias, ONE) /* a vector of one number for each expert */ \
+    S(STEP_SUM_FRAMES, sum_frames, ONE) /* [C, frames 3 p p]: their sum as [C, 3, p, p] */ \
+    /* ---- values ---- */ \
+    S(STEP_ADD_ONE, add_one, ONE) \
+    S(STEP_ADD_PLAMO_OFFSET, add_plamo_offset, ONE) /* a norm's weights and what the model adds to them */ \
+    S(STEP_SUBTRACT_MEAN, subtract_mean, ONE) \
+    S(STEP_NEGATE_SECOND_HALVES, negate_second_halves, ONE) /* of each head's rows */ \
+    S(STEP_SCALE_FALCON_H1, scale_falcon_h1, ONE) /* by the config's multipliers */ \
+    S(STEP_SCALE_JAIS, scale_jais, ONE) \
+    S(STEP_SCALE_RWKV6, scale_rwkv6, ONE) /* halved every few layers */ \
+    S(STEP_SCALE_LATENT_NORM, scale_latent_norm, ONE) /* dots3note: by sqrt(width) / length of the vector */ \
+    S(STEP_SCALE_HEAD_BAILING, scale_head_bailing, ONE) /* a head, divided by its columns' norms */ \
+    S(STEP_ROUND_TERNARY, round_ternary, ONE) /* -1, 0 or 1 times the mean |x|, unless coded so */ \
+    S(STEP_SOFTPLUS, softplus, ONE) /* log(1 + exp(x)) */ \
+    S(STEP_EXP, exp, ONE) /* exp(x) */ \
+    S(STEP_INVERSE_EXP, inverse_exp, ONE) /* 1 / exp(x), but never by 0 */ \
+    S(STEP_EXP_COLUMN, exp_column, ONE) /* exp(x), [H] as [1, H] */ \
+    S(STEP_NEGATIVE_EXP, negative_exp, ONE) /* -exp(x) */ \
+    S(STEP_NEGATIVE_EXP_COLUMN, negative_exp_column, ONE) /* [H] as [1, H] */ \
+    S(STEP_NEGATIVE_EXP_OF_HEADS, negative_exp_of_heads, ONE) /* kimi: [1, 1, H, 1] as [1, H] */ \
+    S(STEP_EXPERTS_OF_TOKENS, experts_of_tokens, ONE) /* deepseek4: the numbers of each token's experts, as I32 */ \
+    S(STEP_TARGET_IDS, target_ids, ONE) /* how far a draft model's tokens are from their numbers: the target's ids */
+/* clang-format on */
+
+#define ARCH_STEP_MEMBER(member, function, makes) member,
 typedef enum arch_step { ARCH_STEPS(ARCH_STEP_MEMBER) ARCH_STEP_LIMIT } arch_step;
 #undef ARCH_STEP_MEMBER
 
@@ -151,7 +156,7 @@ typedef struct arch_rule {
     arch_step step;
 } arch_rule;
 
-/* Without a step: STEP_PLAIN. P: source tensor `from` of layer N is tensor `to` of block N. */
+/* Without a step: STEP_COPY. P: source tensor `from` of layer N is tensor `to` of block N. */
 #define RULE(name, tensor, ...) \
     { .from = name, .to = tensor, __VA_ARGS__ }
 #define P(name, tensor, ...) RULE("model.layers.#." name, "blk.#." tensor, __VA_ARGS__)

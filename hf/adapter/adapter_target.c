@@ -180,8 +180,8 @@ bool hf_target_turns(const hf_targets *t, const hf_source *s) {
     hf_match f;
     if (rule_find(t->build, s->name, &f) != HF_NAME_FOUND) return false;
     arch_step step = f.rule->step;
-    return step == STEP_TRANSPOSED || step == STEP_TRANSPOSED_HALVES || step == STEP_INTERLEAVED ||
-           step == STEP_DOWN_EXPERTS || step == STEP_EXPERT_ROWS_TRANSPOSED;
+    return step == STEP_TRANSPOSE || step == STEP_TRANSPOSE_SPLIT_HALVES || step == STEP_SPLIT_EVEN_ODD ||
+           step == STEP_TRANSPOSE_DOWN_EXPERTS || step == STEP_RESHAPE_TRANSPOSE_EXPERTS;
 }
 
 /* ---- experts one by one ---- */

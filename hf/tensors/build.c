@@ -19,7 +19,7 @@
 enum { EXPERTS_MOST = 65536 };
 
 bool hf_build_step(hf_build *b, const hf_match *f, gq_error *e) {
-#define STEP(member, function) [member] = (function),
+#define STEP(member, function, makes) [member] = hf_step_##function,
     static hf_step *const steps[ARCH_STEP_LIMIT] = {ARCH_STEPS(STEP)};
 #undef STEP
     return steps[f->rule->step](b, f, e);
@@ -44,7 +44,7 @@ static const arch_rule *build_embedding_rule(const hf_build *b) {
     const arch_rule *const lists[] = {b->arch->rules, b->arch->more, hf_common_rules};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         for (const arch_rule *r = lists[i]; r && r->from; r++)
-            if (strcmp(r->to, "token_embd") == 0) return r->step == STEP_FACTORS ? NULL : r;
+            if (strcmp(r->to, "token_embd") == 0) return r->step == STEP_SCALE_FALCON_H1 ? NULL : r;
     return NULL;
 }
 
@@ -79,9 +79,9 @@ static void build_transpose_experts(hf_build *b, hf_match *f) {
     const uint64_t *n = s->shape;
     arch_step step = f->rule->step;
     if (b->is_transposed || s->n_dims != 3 || s->coding != HF_PLAIN || !strstr(f->rule->to, "_exps")) return;
-    bool rule_turns = step == STEP_TRANSPOSED || step == STEP_TRANSPOSED_HALVES || step == STEP_INTERLEAVED ||
-                      step == STEP_DOWN_EXPERTS;
-    if (!rule_turns && step != STEP_PLAIN && step != STEP_HALVES) return;
+    bool rule_turns = step == STEP_TRANSPOSE || step == STEP_TRANSPOSE_SPLIT_HALVES ||
+                      step == STEP_SPLIT_EVEN_ODD || step == STEP_TRANSPOSE_DOWN_EXPERTS;
+    if (!rule_turns && step != STEP_COPY && step != STEP_SPLIT_HALVES) return;
     unsigned at = rule_turns != (strstr(f->rule->to, "ffn_down") != NULL) ? 1 : 2, other = 3 - at;
     f->is_transposed = n[at] != b->sizes.width && n[other] == b->sizes.width;
     if (f->is_transposed) b->turned = s;

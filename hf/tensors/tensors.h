@@ -233,7 +233,7 @@ bool hf_build_step(hf_build *b, const hf_match *f, gq_error *e);
 /* Computes what an architecture's folders need in the end (hf/tensors/computed.c). */
 bool hf_build_finish(hf_build *b, gq_error *e);
 
-#define STEP_DECLARE(member, function) hf_step function;
+#define STEP_DECLARE(member, function, makes) hf_step hf_step_##function;
 ARCH_STEPS(STEP_DECLARE)
 #undef STEP_DECLARE
 

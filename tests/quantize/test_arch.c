@@ -74,14 +74,34 @@ static const char *tokenizer_fault(const arch_tokenizer *t) {
     return NULL;
 }
 
+static arch_step_makes makes_of(arch_step step) {
+#define MAKES(member, function, makes) [member] = MAKES_##makes,
+    static const arch_step_makes all[ARCH_STEP_LIMIT] = {ARCH_STEPS(MAKES)};
+    return all[step];
+}
+
+/* Whether a rule has as many names of tensors as its step makes, and asks for a part where it makes one. */
+static bool makes_names(const arch_rule *r) {
+    arch_step_makes makes = makes_of(r->step);
+    size_t n = *r->to != 0;
+    for (const char *c = r->to; *c; c++) n += *c == '|';
+    if ((strchr(r->from, '*') && !strchr(r->to, '*')) != (makes == MAKES_PART)) return false;
+    return makes == MAKES_NONE    ? n <= 1
+           : makes == MAKES_SOME  ? n >= 1
+           : makes == MAKES_TWO   ? n == 2
+           : makes == MAKES_THREE ? n == 3
+                                  : n == 1;
+}
+
 /* A rule behind one with the same name is never asked: it can only be a family's, whose step another has. A sign of `to`
  * needs its number. */
 static const char *rules_fault(const arch_rule *list) {
     for (const arch_rule *r = list; r && r->from; r++) {
-        if (strchr(r->to, '#') && !strchr(r->from, '#') && r->step != STEP_SHARED_NEXT)
+        if (strchr(r->to, '#') && !strchr(r->from, '#') && r->step != STEP_COPY_TO_MTP_LAYERS)
             return "a tensor is of a layer, and its rule's name has no number";
         if (strchr(r->to, '*') && !strchr(r->from, '*'))
             return "a tensor has a number that its rule's name lacks";
+        if (!makes_names(r)) return "a step makes other tensors than its rule names";
         for (const arch_rule *other = list; other < r; other++)
             if (!strcmp(other->from, r->from) && (strcmp(other->to, r->to) || other->step == r->step))
                 return "two rules have one name";
@@ -179,11 +199,21 @@ TEST(rows_do_not_contradict_themselves) {
     for (size_t i = 0; (a = arch_at(i)); i++)
         if (row_fault(a)) print_error("%s: %s\n", a->name, row_fault(a));
     for (size_t i = 0; (a = arch_at(i)); i++) assert_null(row_fault(a));
+    const arch_projector *p;
+    for (size_t i = 0; (p = arch_projector_at(i)); i++) {
+        const char *fault = rules_fault(p->folder.rules);
+        if (!fault) fault = rules_fault(p->folder.more);
+        if (fault) fail_msg("projector %zu: %s", i, fault);
+    }
 }
 
 TEST(contradictions_are_found) {
-    static const arch_rule twice[] = {{"a.#", "blk.#.b", STEP_PLAIN}, {"a.#", "blk.#.c", STEP_PLAIN}, {0}},
-                           lacking[] = {{"a", "blk.#.b", STEP_PLAIN}, {0}};
+    static const arch_rule twice[] = {{"a.#", "blk.#.b", STEP_COPY}, {"a.#", "blk.#.c", STEP_COPY}, {0}},
+                           lacking[] = {{"a", "blk.#.b", STEP_COPY}, {0}},
+                           few[] = {{"a.#", "blk.#.b", STEP_SPLIT_HALVES}, {0}},
+                           many[] = {{"a.#", "blk.#.b|blk.#.c", STEP_TRANSPOSE}, {0}},
+                           part[] = {{"a.#.*", "blk.#.b", STEP_COPY}, {0}},
+                           whole[] = {{"a.#", "blk.#.b", STEP_JOIN_EXPERTS}, {0}};
     static const arch_class texts[] = {{.name = "A", .when = WHEN_KEY}, {.name = NULL}},
                             refused[] = {{.name = "UltravoxModel"}, {.name = NULL}};
     static const arch_item dead[] = {U32_IF(".a", "b"), U32(".a", "c"), END};
@@ -193,6 +223,10 @@ TEST(contradictions_are_found) {
         {.folder.tokenizer = {.exceptions = TOKENS_BOS_ALWAYS | TOKENS_BOS_NEVER}},
         {.folder.rules = twice},
         {.folder.more = lacking},
+        {.folder.rules = few},
+        {.folder.rules = many},
+        {.folder.rules = part},
+        {.folder.rules = whole},
         {.folder.metadata = dead},
         {.folder.classes = texts},
         {.folder.classes = refused},
