@@ -150,7 +150,11 @@ static void card_add_model(fact_list *l, const gq_publication *p) {
         if (!card_omits_tag(l, tags.items[i].text)) fact_add(l, "tag", "%s", tags.items[i].text);
     fact_free(&tags);
     double n = (double)gq_model_summary(p->model)->n_weights;
-    fact_add(l, "parameters", n < 1e9 ? "%.0f M" : "%.3g B", n / (n < 1e9 ? 1e6 : 1e9));
+    bool is_small = n < 999.5e6; /* as %.3g rounds */
+    fact_add(l, "parameters", "%.3g %s", n / (is_small ? 1e6 : 1e9), is_small ? "M" : "B");
+    size_t n_keys;
+    gq_model_metadata(p->model, &n_keys); /* a model of images has no vocabulary, and no context */
+    fact_set(l, "has_vocabulary", gq_model_find_key(p->model, "tokenizer.ggml.model") < n_keys);
 }
 
 /* ---- the prompt ---- */
@@ -258,7 +262,7 @@ static void card_add_recommended(fact_list *l, const gq_publication *p, const gq
     fact_add(l, "hf_name", is_type ? "%s:%s" : "%s --hf-file %s", repo, is_type ? row->type : name);
     fact_add(l, "ollama_name", "%s:%s", repo, is_type ? row->type : name);
     fact_add(l, "lms_name", "%s%s%s", repo, is_type ? "@" : "", is_type ? row->type : "");
-    const char *task = fact_text(l, "pipeline_tag");
+    const char *task = *fact_text(l, "has_vocabulary") ? fact_text(l, "pipeline_tag") : "";
     bool embeds = !strcmp(task, CARD_EMBEDS);
     if (*task) fact_add(l, "runs", embeds ? "embedding" : "cli");
     fact_set(l, "runs_chat", *task && !embeds);
@@ -405,6 +409,7 @@ static bool card_collect(fact_list *l, const gq_publication *p, const gq_page *p
     card_add_companions(l, p);
     card_add_making(l, p);
     fact_set(l, "is_evaluated", page->evaluation);
+    fact_add(l, "measure", "%s", page_measure(page));
     fact_add(l, "context", "%" PRIu64, p->context);
     char *table = card_add_accepted(l, p, e) ? page_table(page, false, e) : NULL;
     bool ok = table;

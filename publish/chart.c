@@ -126,6 +126,12 @@ static void write_drawing(FILE *to, const void *what) {
     if (x.high > 0) draw_grid(to, &x, false), draw_grid(to, &y, true), draw_points(to, p, &x, &y);
 }
 
+const char *page_measure(const gq_page *p) {
+    return !p->evaluation                         ? "Relative error"
+           : isnan(p->original->perplexity.value) ? "Cosine distance"
+                                                  : "KL divergence";
+}
+
 char *page_chart(const gq_page *p, gq_error *e) {
     fact_list facts = {.html = true};
     size_t n = 0;
@@ -135,11 +141,10 @@ char *page_chart(const gq_page *p, gq_error *e) {
     fact_add(&facts, "title_x", "%d", LEFT - 72);
     fact_add(&facts, "unit_x", "%d", WIDTH - RIGHT), fact_add(&facts, "unit_y", "%d", HEIGHT - 12);
     fact_add(&facts, "unit", p->n && p->rows[0].file_bytes < 1000000000 ? "MB" : "GB");
-    fact_add(&facts, "measure", p->evaluation ? "KL divergence" : "relative error");
-    fact_add(&facts, "title",
-             !p->evaluation                         ? "Relative error of the weights"
-             : isnan(p->original->perplexity.value) ? "Cosine distance from the base model"
-                                                    : "KL divergence from the base model, nats");
+    fact_add(&facts, "measure", "%s", page_measure(p));
+    fact_add(&facts, "title", "%s %s%s", page_measure(p),
+             p->evaluation ? "from the base model" : "of the weights",
+             !strcmp(page_measure(p), "KL divergence") ? ", nats" : "");
     char *text = drawing ? template_fill(card_chart, &facts, e) : NULL;
     fact_free(&facts);
     free(drawing);

@@ -54,8 +54,9 @@ const gq_page_row *page_recommended(const gq_page *p, const char **why) {
         if (its < GQ_LEVELS && its <= level) best = row, level = its;
     }
     if (!best && !usual && p->n) usual = p->rows;
-    *why = !best               ? "the usual compromise of size and quality, which was not measured here"
-           : level == GQ_CLOSE ? "the smallest file that is close to the base model"
+    *why = !best && p->evaluation ? "the usual compromise of size and quality"
+           : !best                ? "the usual compromise of size and quality, which was not measured here"
+           : level == GQ_CLOSE    ? "the smallest file that is close to the base model"
            : level == GQ_VISIBLE_LOSS ? "the smallest file of the least loss, which is visible"
                                       : "the smallest file of the least loss, which is large";
     return best ? best : usual;
