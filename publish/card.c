@@ -222,11 +222,11 @@ static void card_add_sampling(fact_list *l, const gq_model *m) {
 static void card_add_kinds(fact_list *l, const gq_publication *p) {
     static const struct {
         const char *label, *fact;
-    } kinds[] = {{"Q[2-8]_K*", "kquants"}, {"IQ*", "iquants"},    {"Q[458]_[01]", "legacy"},
-                 {"*F16", "floats"},       {"F32", "floats"},     {"*FP4*", "fp4"},
-                 {"for-*GB", "sizes"},     {"*GB", "sizes"},      {"*MB", "sizes"},
-                 {"*bpw", "sizes"},        {"*-size", "sizes"},   {"Q4_0", "repacked"},
-                 {"Q4_K*", "repacked"},    {"IQ4_NL", "repacked"}};
+    } kinds[] = {
+        {"Q[2-8]_K*", "kquants"}, {"IQ*", "iquants"},     {"Q[458]_[01]", "legacy"}, {"*F16", "floats"},
+        {"F32", "floats"},        {"*FP4*", "fp4"},       {"for-*GB", "sizes"},      {"*GB", "sizes"},
+        {"*MB", "sizes"},         {"*bpw", "sizes"},      {"*-size", "sizes"},       {"Q4_0", "repacked"},
+        {"Q4_K*", "repacked"},    {"IQ4_NL", "repacked"}, {"Q[2456]_K_L", "large"},  {"Q3_K_XL", "large"}};
     for (size_t i = 0; i < p->n_files; i++)
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
             if (card_matches(kinds[k].label, p->files[i].label) && !*fact_text(l, kinds[k].fact))

@@ -16,6 +16,7 @@ TEST(a_folder_has_files_page_and_sums) {
                                            "quantized_by: \"me\"",
                                            "[Q4\\_K\\_M](in-Q4_K_M.gguf)",
                                            "(in-Q4_K_L.gguf)",
+                                           "- **`Q4_K_L` and the like**: ",
                                            "gquant publish in.gguf Q4_K_M q4_k_l",
                                            "SHA256SUMS"};
     const char *const words[] = {
