@@ -373,8 +373,12 @@ static void card_add_imatrix(fact_list *l, const gq_publication *p) {
     char *text = NULL;
     size_t n = 0;
     FILE *to = f ? open_memstream(&text, &n) : NULL;
-    for (size_t i = 0; to && i < f->n_datasets; i++)
-        fprintf(to, "%s%s", i ? ", " : "", page_file_name(f->datasets[i]));
+    const char *scored = p->evaluation ? p->request.evaluation->text.name : NULL;
+    for (size_t i = 0; to && i < f->n_datasets; i++) {
+        const char *name = page_file_name(f->datasets[i]);
+        fprintf(to, "%s%s", i ? ", " : "", name);
+        if (scored && !strcmp(page_file_name(scored), name)) fact_set(l, "is_named_alike", true);
+    }
     if (to && fclose(to) == 0) fact_add_text(l, "imatrix_text", text, n);
     free(text);
     gq_imatrix_free(m);
@@ -390,6 +394,8 @@ static void card_add_making(fact_list *l, const gq_publication *p) {
     if (c && c->random) fact_add(l, "calibration_text", "random tokens");
     if (c && !c->random) card_add_source(l, "calibration_text", "calibration_sha256", &c->text);
     if (p->evaluation) card_add_source(l, "text_name", "text_sha256", &p->request.evaluation->text);
+    const char *calibrated = fact_text(l, "calibration_sha256");
+    if (*calibrated && !strcmp(calibrated, fact_text(l, "text_sha256"))) fact_set(l, "is_seen", true);
 }
 
 /* ---- the page ---- */
@@ -434,6 +440,19 @@ static bool card_fill_rows(const gq_publication *p, gq_page_row *rows, gq_interv
     return true;
 }
 
+/* Warns of what a reader of the page would miss or doubt. */
+static bool card_warn_facts(gq_publication *p, const fact_list *l, gq_error *e) {
+    return (*fact_text(l, "license") ||
+            warnings_add(&p->warnings, e,
+                         "README.md names no license, as the model does not; name it by --license")) &&
+           (!(*fact_text(l, "is_seen") || *fact_text(l, "is_named_alike")) ||
+            warnings_add(
+                &p->warnings, e,
+                "%s is evaluated on, and %s: other texts lose more; evaluate on one that was held out",
+                fact_text(l, "text_name"),
+                *fact_text(l, "is_seen") ? "was calibrated with" : "the imatrix is of a text of that name"));
+}
+
 /* Warns of figures that an earlier page had. */
 static bool card_warn_chart(gq_publication *p, gq_error *e) {
     struct stat st;
@@ -456,10 +475,7 @@ static bool card_write_files(gq_publication *p, const gq_page *page, gq_error *e
          *text = front ? template_fill(card_page, &facts, e) : NULL,
          *chart = text && p->evaluation ? gq_page_chart(page, e) : NULL;
     ok = text && (chart || !p->evaluation) && (!chart || folder_write_chart(p, chart, e)) &&
-         folder_write_page(p, front, text, e) && card_warn_chart(p, e) &&
-         (*fact_text(&facts, "license") ||
-          warnings_add(&p->warnings, e,
-                       "README.md names no license, as the model does not; name it by --license")) &&
+         folder_write_page(p, front, text, e) && card_warn_chart(p, e) && card_warn_facts(p, &facts, e) &&
          publication_write_sums(p, e);
     fact_free(&facts);
     free(front), free(text), free(chart);

@@ -244,6 +244,7 @@ TEST(pages_say_what_is_needed) {
     GQUANT(0, "-q", "publish", path("Page"), "--out-dir", path("page"), "Q8_0", "--calibrate",
            path("cal.txt"), "--context", "64", "--memory", "1G", "--evaluate", path("cal.txt"));
     char *page = text_of("page/README.md"), *chart = text_of("page/divergence.svg");
+    says(page, "The files were made with this text: ");
     says(page, "pipeline_tag: \"text-generation\"\n"), says(page, " --memory 1G ");
     says(page, "    hf download OWNER/NAME Page-Q8_0.gguf --local-dir .\n    llama-cli -m Page-Q8_0.gguf\n");
     says(page, "calibrated on `cal.txt` (SHA-256 `");
