@@ -46,6 +46,9 @@ static void say_plan(const request *r, const gq_plan *plan) {
     size_t n;
     if (r->text && is_part(r))
         say_warning("--evaluate does nothing with --part: the run with --join evaluates the whole output");
+    if (r->text && r->calibrate && !strcmp(r->text, r->calibrate))
+        say_warning("--evaluate has the text of --calibrate, on which files lose less than on others: "
+                    "evaluate on a text that was held out");
     const char *const *warnings = gq_plan_warnings(plan, &n);
     warn_all(warnings, n);
     projector_say_beside(r, plan);

@@ -100,8 +100,9 @@ TEST(plans_are_reported) {
     assert_int_equal(json_need(report_tensor(j, "blk.0.attn_q.weight"), "calibrated")->kind, KIND_BOOL);
     assert_string_equal(report_type(j, "blk.0.attn_q.weight"), "Q2_K");
     assert_string_equal(json_text(c, "arithmetic", ""), "bf16");
-    assert_string_equal(json_text(c, "steps", ""),
-                        "damping, sweeps, state, embedding, router, rows, random, balance, trials, validation");
+    assert_string_equal(
+        json_text(c, "steps", ""),
+        "damping, sweeps, state, embedding, router, rows, random, balance, trials, validation");
     json_free(j);
 }
 
@@ -185,6 +186,8 @@ TEST(little_text_is_warned_of) {
     GQUANT_SAYS(0, "there is only one window, so none is held out", "--dry-run", QUANTIZE, "--calibrate-ids",
                 path("ids"));
     if (SANITIZED) return;
+    GQUANT_SAYS(0, "--evaluate has the text of --calibrate", "--dry-run", QUANTIZE, "--calibrate",
+                path("text"), "--evaluate", path("text"));
     GQUANT_SAYS(0, "the widest matrices have 512 columns, of which only 256", "--dry-run", QUANTIZE,
                 "--calibrate", path("text"), "--memory", "80M");
 }
