@@ -13,6 +13,7 @@
 
 /* End the program with a message when memory runs out. Only the command may do that, and it only asks for
  * memory while no output is open. */
+void *need(void *memory);                     /* returns it; NULL: there is none */
 void *need_memory(size_t count, size_t size); /* zeroed */
 void *need_more(void *old, size_t count, size_t size);
 /* Room for one more element behind n, in an array that only this function has grown. */
@@ -60,6 +61,9 @@ bool path_same(const char *a, const char *b);
 
 /* Returns the path as reports name it: `full`, or without its folders; points into it. */
 const char *path_reported(const char *path, bool full);
+static inline const char *report_named(const report *r, const char *path) {
+    return path_reported(path, r->request->full_paths);
+}
 
 /* A shell makes several arguments of "model-*.gguf". Those that follow each other and are shards of one model
  * become the first of them, which stands for all. */

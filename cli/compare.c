@@ -6,65 +6,35 @@
 
 /* ---- several quants side by side: which is nearest, tensor by tensor ---- */
 
-/* ---- the best ---- */
-
 /* All quants' tensors in the order of the base model: `at` has for each quant the next of its tensors.
  * Returns the number of the first one in the base model, SIZE_MAX: none is left. */
 static size_t copies_next_number(const report *r, const size_t *at) {
     size_t first = SIZE_MAX;
     for (size_t i = 0; i < r->n_outputs; i++) {
-        const report_output *o = &r->outputs[i];
+        const gq_report_output *o = &r->outputs[i];
         if (at[i] < o->n && o->numbers[at[i]] < first) first = o->numbers[at[i]];
     }
     return first;
 }
 
-static bool has_tensor(const report_output *o, size_t at, size_t number) {
+static bool has_tensor(const gq_report_output *o, size_t at, size_t number) {
     return at < o->n && o->numbers[at] == number;
-}
-
-/* A quant with the smallest error is a best one, unless it is that of all or nobody else has the tensor. */
-static void rank_tensor(report *r, const size_t *at, size_t number) {
-    double least = INFINITY, most = -INFINITY;
-    for (size_t i = 0; i < r->n_outputs; i++) {
-        const report_output *o = &r->outputs[i];
-        if (!has_tensor(o, at[i], number)) continue;
-        double error = report_error(&o->losses[at[i]]);
-        if (error < least) least = error;
-        if (error > most) most = error;
-    }
-    for (size_t i = 0; i < r->n_outputs; i++) {
-        report_output *o = &r->outputs[i];
-        if (!has_tensor(o, at[i], number) || !(least < most) || report_error(&o->losses[at[i]]) > least)
-            continue;
-        o->best[at[i]] = true;
-        o->n_best++;
-    }
 }
 
 static void pass_tensor(const report *r, size_t *at, size_t number) {
     for (size_t i = 0; i < r->n_outputs; i++) at[i] += has_tensor(&r->outputs[i], at[i], number);
 }
 
-static void report_rank_copies(report *r) {
-    size_t *at = need_memory(r->n_outputs, sizeof *at);
-    for (size_t i = 0; i < r->n_outputs; i++)
-        r->outputs[i].best = need_memory(r->outputs[i].n, sizeof *r->outputs[i].best);
-    for (size_t number; (number = copies_next_number(r, at)) != SIZE_MAX; pass_tensor(r, at, number))
-        rank_tensor(r, at, number);
-    free(at);
-}
-
 /* ---- for people ---- */
 
-static void error_cells(table *out, const report_output *o, size_t at, size_t number) {
+static void error_cells(table *out, const gq_report_output *o, size_t at, size_t number) {
     if (!has_tensor(o, at, number)) {
         table_text(out, "-"), table_text(out, "absent ");
         return;
     }
     const gq_loss *l = &o->losses[at];
     table_text(out, gq_type_name(o->tensors[at].to));
-    table_cell(out, l->n ? text_format("%.5f%c", report_error(l), o->best[at] ? '*' : ' ')
+    table_cell(out, l->n ? text_format("%.5f%c", gq_loss_error(l), o->best[at] ? '*' : ' ')
                          : text_format("same%c", o->best[at] ? '*' : ' '));
 }
 
@@ -111,18 +81,17 @@ static void copies_print_totals(FILE *to, const report *r) {
         &out, "lr5r4r1r2r3r",
         (const char *const[]){"file", "file MiB", "bpw", "rel. error", "weighted", "SNR dB", "best in"});
     for (size_t i = 0; i < r->n_outputs; i++) {
-        const report_output *o = &r->outputs[i];
+        const gq_report_output *o = &r->outputs[i];
         const gq_summary *s = o->summary;
-        report_totals total = report_total(o);
-        double weighted = gq_loss_weighted(&total.loss), snr = gq_loss_snr_db(&total.loss);
+        double weighted = gq_loss_weighted(&o->loss), snr = gq_loss_snr_db(&o->loss);
         char *path = text_shown(report_named(r, s->path));
         table_cell(&out, text_format("%zu %s", i + 1, path));
         free(path);
         table_cell(&out, text_format("%.2f", (double)s->file_bytes / 0x1p20));
         table_cell(&out, text_format("%.3f", report_bits(s->out_bytes, (double)s->n_weights)));
-        table_cell(&out, text_format("%.5f", gq_loss_relative(&total.loss)));
+        table_cell(&out, text_format("%.5f", gq_loss_relative(&o->loss)));
         table_error(&out, weighted);
-        table_cell(&out, total.loss.e2 > 0 ? text_format("%.2f", snr) : text_format("exact"));
+        table_cell(&out, o->loss.e2 > 0 ? text_format("%.2f", snr) : text_format("exact"));
         table_cell(&out, text_format("%zu of %zu", o->n_best, o->n));
     }
     table_end(&out, to);
@@ -131,7 +100,7 @@ static void copies_print_totals(FILE *to, const report *r) {
 static void report_copies(FILE *to, const report *r) {
     print_all_tensors(to, r);
     bool weighted = false;
-    for (size_t i = 0; i < r->n_outputs; i++) weighted |= report_total(&r->outputs[i]).loss.wx2 > 0;
+    for (size_t i = 0; i < r->n_outputs; i++) weighted |= r->outputs[i].loss.wx2 > 0;
     char time[UNIT_ROOM];
     print_line(to, "relative errors%s; *: the smallest",
                weighted ? ", under importance where there is data" : "");
@@ -144,7 +113,7 @@ static void report_copies(FILE *to, const report *r) {
 
 static void print_comparison(const report *r) {
     if (r->request->json)
-        report_json(stdout, r);
+        report_print_json(r);
     else if (r->request->quiet)
         return;
     else if (r->n_outputs > 1)
@@ -171,7 +140,6 @@ int compare_main(const request *r) {
     progress_end(&p, c ? NULL : &e);
     if (!c) return say_failure(&e);
     report rep = report_of_comparison(r, c);
-    if (rep.n_outputs > 1) report_rank_copies(&rep);
     if (!r->quiet) warn_all(rep.warnings, rep.n_warnings);
     print_comparison(&rep);
     bool ok = report_write(&rep, r->report, &e);

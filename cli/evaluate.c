@@ -151,9 +151,24 @@ static bool evaluate_check_request(const request *r, gq_error *e) {
 
 static void print_evaluation(const report *r) {
     if (r->request->json)
-        report_json(stdout, r);
+        report_print_json(r);
     else if (!r->request->quiet)
         report_evaluation(stdout, r);
+}
+
+static void evaluate_print_facts(const gq_evaluation_facts *f) {
+    json_writer j = json_start(stdout, '{');
+    json_put_count(&j, "context", f->context);
+    json_put_count(&j, "windows", f->windows);
+    json_put_count(&j, "tokens", f->tokens);
+    json_put_count(&j, "scored", f->scored);
+    if (f->stride) json_put_count(&j, "stride", f->stride);
+    if (f->masked) json_put_bool(&j, "masked", true);
+    json_put_count(&j, "memory_bytes", f->peak_bytes);
+    json_put_count(&j, "hidden_state_bytes", f->state_bytes);
+    json_put_bool(&j, "hidden_states_in_file", f->states_in_file);
+    if (f->seconds_expected > 0) json_put_number(&j, "seconds_expected", f->seconds_expected);
+    json_end(&j);
 }
 
 static bool evaluate_print_plan(const request *r, gq_evaluation_request *asked, gq_error *e) {
@@ -171,7 +186,7 @@ static bool evaluate_print_plan(const request *r, gq_evaluation_request *asked, 
     char peak[UNIT_ROOM], states[UNIT_ROOM];
     if (!r->quiet) warn_all(warnings, n);
     if (r->json) {
-        print_json_object(stdout, report_evaluation_facts(facts, true));
+        evaluate_print_facts(facts);
         gq_evaluation_free(v);
         return true;
     }
@@ -250,8 +265,7 @@ static bool evaluate_and_report(const request *r, gq_evaluation_request *asked, 
     for (size_t i = 0; ok && i < r->kinds.n; i++)
         ok = (kinds[i] = evaluate_kind(r, asked, r->kinds.items[i], e)) != NULL;
     if (ok) {
-        report rep = report_of_evaluation(r, v);
-        rep.kinds = kinds, rep.n_kinds = r->kinds.n;
+        report rep = report_of_evaluation(r, v, kinds);
         print_evaluation(&rep);
         evaluate_recommend(r, v);
         ok = report_write(&rep, r->report, e);

@@ -93,73 +93,65 @@ static void imatrix_print_coverage(const gq_imatrix_coverage *c) {
 
 /* ---- show, for programs ---- */
 
-static json_t *row_json(const gq_imatrix_row *r) {
-    json_t *o = json_object();
-    set_text(o, "name", r->name);
-    json_object_set_new(o, "layer", json_integer(r->layer));
-    set_text(o, "role", r->role);
-    set_count(o, "values", r->values);
-    set_count(o, "experts", r->experts);
-    set_count(o, "experts_unseen", r->experts_unseen);
-    set_number(o, "sum", r->sum);
-    set_number(o, "min", r->min);
-    set_number(o, "max", r->max);
-    set_number(o, "mean", r->mean);
-    set_number(o, "deviation", r->deviation);
-    set_number(o, "active", r->active);
-    set_number(o, "entropy", r->entropy);
-    set_number(o, "evenness", r->evenness);
-    set_number(o, "outliers", r->outliers);
-    set_number(o, "cosine", r->cosine);
-    return o;
+static void put_row(json_writer *j, const gq_imatrix_row *r) {
+    json_open(j, NULL, '{');
+    json_put_text(j, "name", r->name);
+    json_put_signed(j, "layer", r->layer);
+    json_put_text(j, "role", r->role);
+    json_put_count(j, "values", r->values);
+    json_put_count(j, "experts", r->experts);
+    json_put_count(j, "experts_unseen", r->experts_unseen);
+    json_put_number(j, "sum", r->sum);
+    json_put_number(j, "min", r->min);
+    json_put_number(j, "max", r->max);
+    json_put_number(j, "mean", r->mean);
+    json_put_number(j, "deviation", r->deviation);
+    json_put_number(j, "active", r->active);
+    json_put_number(j, "entropy", r->entropy);
+    json_put_number(j, "evenness", r->evenness);
+    json_put_number(j, "outliers", r->outliers);
+    json_put_number(j, "cosine", r->cosine);
+    json_close(j);
 }
 
-static json_t *cover_json(const gq_imatrix_cover *w) {
-    json_t *o = json_object();
-    set_text(o, "name", w->name);
-    set_count(o, "columns", w->columns);
-    set_count(o, "matrices", w->matrices);
-    set_bool(o, "has_entry", w->has_entry);
-    set_bool(o, "fits", w->fits);
-    set_count(o, "experts", w->experts);
-    set_count(o, "experts_seen", w->experts_seen);
-    set_number(o, "smallest_count", w->smallest_count);
-    return o;
+static void put_cover(json_writer *j, const gq_imatrix_cover *w) {
+    json_open(j, NULL, '{');
+    json_put_text(j, "name", w->name);
+    json_put_count(j, "columns", w->columns);
+    json_put_count(j, "matrices", w->matrices);
+    json_put_bool(j, "has_entry", w->has_entry);
+    json_put_bool(j, "fits", w->fits);
+    json_put_count(j, "experts", w->experts);
+    json_put_count(j, "experts_seen", w->experts_seen);
+    json_put_number(j, "smallest_count", w->smallest_count);
+    json_close(j);
 }
 
-static json_t *imatrix_facts_json(const char *path, const gq_imatrix *m) {
+static void put_imatrix_facts(json_writer *j, const char *path, const gq_imatrix *m) {
     const gq_imatrix_facts *f = gq_imatrix_summary(m);
-    json_t *o = json_object();
-    set_text(o, "path", path);
-    set_text(o, "layout", f->legacy ? "dat" : "gguf");
-    set_count(o, "chunk_count", f->chunk_count);
-    set_count(o, "chunk_size", f->chunk_size);
-    json_t *datasets = set_array(o, "datasets");
-    for (size_t i = 0; i < f->n_datasets; i++) json_array_append_new(datasets, json_of_text(f->datasets[i]));
-    return o;
+    json_put_text(j, "path", path);
+    json_put_text(j, "layout", f->legacy ? "dat" : "gguf");
+    json_put_count(j, "chunk_count", f->chunk_count);
+    json_put_count(j, "chunk_size", f->chunk_size);
+    json_put_texts(j, "datasets", f->datasets, f->n_datasets);
 }
 
 static void imatrix_print_json(const char *path, const gq_imatrix *m, const gq_imatrix_coverage *c) {
     size_t n;
     const gq_imatrix_row *rows = gq_imatrix_rows(m, &n);
-    emitter j;
-    emit_start(&j, stdout, '{');
-    emit_members(&j, imatrix_facts_json(path, m));
-    emit_open(&j, "entries", '[');
-    for (size_t i = 0; i < n; i++) json_emit(&j, NULL, row_json(&rows[i]));
-    emit_close(&j);
+    json_writer j = json_start(stdout, '{');
+    put_imatrix_facts(&j, path, m);
+    json_open_lines(&j, "entries", '[');
+    for (size_t i = 0; i < n; i++) put_row(&j, &rows[i]);
+    json_close(&j);
     if (c) {
-        emit_open(&j, "weights", '[');
-        for (size_t i = 0; i < c->n; i++) json_emit(&j, NULL, cover_json(&c->weights[i]));
-        emit_close(&j);
-        emit_open(&j, "unused", '[');
-        for (size_t i = 0; i < c->n_unused; i++) json_emit(&j, NULL, json_of_text(c->unused[i]));
-        emit_close(&j);
-        emit_open(&j, "unknown", '[');
-        for (size_t i = 0; i < c->n_unknown; i++) json_emit(&j, NULL, json_of_text(c->unknown[i]));
-        emit_close(&j);
+        json_open_lines(&j, "weights", '[');
+        for (size_t i = 0; i < c->n; i++) put_cover(&j, &c->weights[i]);
+        json_close(&j);
+        json_put_texts(&j, "unused", c->unused, c->n_unused);
+        json_put_texts(&j, "unknown", c->unknown, c->n_unknown);
     }
-    emit_end(&j);
+    json_end(&j);
 }
 
 /* ---- showing, merging, converting ---- */

@@ -80,19 +80,19 @@ static void print_little(const request *r, const gq_importance_facts *f) {
 }
 
 static void importance_print_plan_json(const gq_importance_facts *f) {
-    json_t *o = json_object();
-    set_text(o, "architecture", f->architecture);
-    set_count(o, "context", f->context);
-    set_count(o, "windows", f->windows);
-    set_count(o, "tokens", f->tokens);
-    set_text(o, "arithmetic", f->arithmetic);
-    set_count(o, "layers", f->layers);
-    set_count(o, "layers_finished", f->layers_finished);
-    set_count(o, "memory_bytes", f->memory);
-    set_count(o, "disk_bytes", f->disk);
-    set_bool(o, "hidden_states_in_file", f->states_in_file);
-    if (f->seconds_expected > 0) set_number(o, "seconds_expected", f->seconds_expected);
-    print_json_object(stdout, o);
+    json_writer j = json_start(stdout, '{');
+    json_put_text(&j, "architecture", f->architecture);
+    json_put_count(&j, "context", f->context);
+    json_put_count(&j, "windows", f->windows);
+    json_put_count(&j, "tokens", f->tokens);
+    json_put_text(&j, "arithmetic", f->arithmetic);
+    json_put_count(&j, "layers", f->layers);
+    json_put_count(&j, "layers_finished", f->layers_finished);
+    json_put_count(&j, "memory_bytes", f->memory);
+    json_put_count(&j, "disk_bytes", f->disk);
+    json_put_bool(&j, "hidden_states_in_file", f->states_in_file);
+    if (f->seconds_expected > 0) json_put_number(&j, "seconds_expected", f->seconds_expected);
+    json_end(&j);
 }
 
 static void importance_print_plan(const request *r, const gq_importance_plan *p) {

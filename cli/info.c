@@ -174,86 +174,89 @@ static void print_summary(const char *path, const gq_model *m) {
 
 /* ---- for programs ---- */
 
-static json_t *value_json(const gq_value *v) {
+static void put_value(json_writer *j, const char *key, const gq_value *v) {
     switch (v->kind) {
     case GQ_UNSIGNED:
-        return json_of_count(v->as_unsigned);
+        return json_put_count(j, key, v->as_unsigned);
     case GQ_SIGNED:
-        return json_integer(v->as_signed);
+        return json_put_signed(j, key, v->as_signed);
     case GQ_FLOAT:
-        return json_of_number(v->as_float);
+        return json_put_number(j, key, v->as_float);
     case GQ_BOOL:
-        return json_boolean(v->as_bool);
+        return json_put_bool(j, key, v->as_bool);
     case GQ_TEXT:
-        return json_of_bytes(v->text, v->length);
+        return json_put_bytes(j, key, v->text, v->length);
     case GQ_NESTED:
-        break;
+        return json_put_text(j, key, NULL);
     }
-    return json_null();
 }
 
-static json_t *metadata_json(const gq_metadata *m) {
+static void put_metadata(json_writer *j, const gq_metadata *m) {
     gq_value values[JSON_VALUES];
     size_t n = gq_metadata_values(m, values, JSON_VALUES);
-    json_t *o = json_object();
-    set_text(o, "key", m->key);
-    set_text(o, "type", m->type);
+    json_open(j, NULL, '{');
+    json_put_text(j, "key", m->key);
+    json_put_text(j, "type", m->type);
     if (m->list) {
-        set_count(o, "count", m->count);
-        json_t *list = set_array(o, "values");
-        for (size_t i = 0; i < n; i++) json_array_append_new(list, value_json(&values[i]));
+        json_put_count(j, "count", m->count);
+        json_open(j, "values", '[');
+        for (size_t i = 0; i < n; i++) put_value(j, NULL, &values[i]);
+        json_close(j);
     } else {
-        json_object_set_new(o, "value", value_json(&values[0]));
+        put_value(j, "value", &values[0]);
     }
-    return o;
+    json_close(j);
 }
 
-static json_t *stored_json(const gq_stored *t) {
-    json_t *o = json_object();
-    set_text(o, "name", t->name);
-    json_t *shape = set_array(o, "shape");
-    for (uint32_t d = 0; d < t->n_dims; d++) json_array_append_new(shape, json_of_count(t->ne[d]));
-    if (t->transposed) set_bool(o, "transposed", true);
-    set_text(o, "type", gq_type_name(t->type));
-    set_count(o, "bytes", t->bytes);
-    set_count(o, "shard", t->shard);
-    set_count(o, "offset", t->offset);
-    if (t->origin) json_object_set_new(o, "origin", report_origin_json(t->origin));
-    return o;
+static void put_stored(json_writer *j, const gq_stored *t) {
+    json_open(j, NULL, '{');
+    json_put_text(j, "name", t->name);
+    json_open(j, "shape", '[');
+    for (uint32_t d = 0; d < t->n_dims; d++) json_put_count(j, NULL, t->ne[d]);
+    json_close(j);
+    if (t->transposed) json_put_bool(j, "transposed", true);
+    json_put_text(j, "type", gq_type_name(t->type));
+    json_put_count(j, "bytes", t->bytes);
+    json_put_count(j, "shard", t->shard);
+    json_put_count(j, "offset", t->offset);
+    if (t->origin) {
+        json_open(j, "origin", '{');
+        json_put_text(j, "names", t->origin->names);
+        json_put_text(j, "type", t->origin->type);
+        json_put_text(j, "changes", t->origin->changes);
+        json_put_count(j, "bytes", t->origin->bytes);
+        json_close(j);
+    }
+    json_close(j);
 }
 
-static json_t *info_facts_json(const char *path, const gq_model *m) {
+static void put_info_facts(json_writer *j, const char *path, const gq_model *m) {
     const gq_model_facts *f = gq_model_summary(m);
-    json_t *o = json_object();
-    set_text(o, "path", path);
-    set_count(o, "version", f->version);
-    set_count(o, "shards", f->shards);
-    set_count(o, "alignment", f->alignment);
-    set_count(o, "file_bytes", f->file_bytes);
-    set_count(o, "tensor_bytes", f->tensor_bytes);
-    set_count(o, "weights", f->n_weights);
-    set_number(o, "bits_per_weight", report_bits(f->tensor_bytes, (double)f->n_weights));
-    return o;
+    json_put_text(j, "path", path);
+    json_put_count(j, "version", f->version);
+    json_put_count(j, "shards", f->shards);
+    json_put_count(j, "alignment", f->alignment);
+    json_put_count(j, "file_bytes", f->file_bytes);
+    json_put_count(j, "tensor_bytes", f->tensor_bytes);
+    json_put_count(j, "weights", f->n_weights);
+    json_put_number(j, "bits_per_weight", report_bits(f->tensor_bytes, (double)f->n_weights));
 }
 
 static void info_print_json(const char *path, const gq_model *m) {
     size_t n;
-    emitter j;
-    emit_start(&j, stdout, '{');
-    emit_members(&j, info_facts_json(path, m));
+    json_writer j = json_start(stdout, '{');
+    put_info_facts(&j, path, m);
     const char *const *warnings = gq_model_warnings(m, &n);
-    emit_open(&j, "warnings", '[');
-    for (size_t i = 0; i < n; i++) json_emit(&j, NULL, json_of_text(warnings[i]));
-    emit_close(&j);
+    json_put_texts(&j, "warnings", warnings, n);
     const gq_metadata *metadata = gq_model_metadata(m, &n);
-    emit_open(&j, "metadata", '[');
-    for (size_t i = 0; i < n; i++) json_emit(&j, NULL, metadata_json(&metadata[i]));
-    emit_close(&j);
+    json_open_lines(&j, "metadata", '[');
+    for (size_t i = 0; i < n; i++) put_metadata(&j, &metadata[i]);
+    json_close(&j);
     const gq_stored *tensors = gq_model_tensors(m, &n);
-    emit_open(&j, "tensors", '[');
-    for (size_t i = 0; i < n; i++) json_emit(&j, NULL, stored_json(&tensors[i]));
-    emit_close(&j);
-    emit_end(&j);
+    json_open_lines(&j, "tensors", '[');
+    for (size_t i = 0; i < n; i++) put_stored(&j, &tensors[i]);
+    json_close(&j);
+    json_end(&j);
 }
 
 int info_main(const request *r) {

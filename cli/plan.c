@@ -298,60 +298,6 @@ static void print_survey(const survey *s) {
         next_say(s->request, s->request->arguments[0], s->best->name, (char *)NULL);
 }
 
-/* ---- for programs ---- */
-
-static json_t *survey_facts(const survey *s) {
-    json_t *o = json_object();
-    set_text(o, "path", s->request->arguments[0]);
-    if (s->facts->quantized) set_text(o, "quantized", s->facts->quantized);
-    if (s->facts->dequantized) set_text(o, "dequantized", s->facts->dequantized);
-    set_count(o, "context", s->facts->context);
-    set_count(o, "cache_bytes", s->facts->cache_bytes);
-    set_count(o, "buffer_bytes", s->facts->buffer_bytes);
-    if (s->request->ram) {
-        set_count(o, "ram", s->request->ram);
-        set_count(o, "reserve", s->facts->reserve);
-        if (s->best && is_copy(s->best))
-            set_bool(o, "keep_model", true);
-        else if (s->best)
-            set_text(o, "recommended", s->best->name);
-        set_count(o, "target_size", s->facts->target);
-    }
-    return o;
-}
-
-static json_t *choice_json(const gq_choice *c, bool limit) {
-    json_t *o = json_object();
-    set_text(o, "file_type", c->name);
-    if (*c->made_for) set_text(o, "made_for", c->made_for);
-    set_count(o, "file_bytes", c->file_bytes);
-    set_number(o, "bits_per_weight", c->bits);
-    set_count(o, "memory_bytes", c->memory_bytes);
-    if (!isnan(c->expected)) set_number(o, "expected_kld", c->expected);
-    if (limit) set_bool(o, "fits", c->fits);
-    if (c->needs_importance) set_bool(o, "needs_imatrix", true);
-    return o;
-}
-
-static void plan_print_json(const survey *s) {
-    emitter j;
-    emit_start(&j, stdout, '{');
-    emit_members(&j, survey_facts(s));
-    emit_open(&j, "types", '[');
-    for (size_t i = 0; i < s->n; i++) json_emit(&j, NULL, choice_json(&s->choices[i], s->request->ram > 0));
-    emit_close(&j);
-    if (s->tried) emit_open(&j, "curve", '[');
-    for (size_t i = 0; i < s->n_curve; i++) {
-        json_t *o = json_object();
-        set_count(o, "target_size", s->curve[i].file_bytes);
-        if (s->curve[i].memory) set_count(o, "ram", s->curve[i].memory);
-        set_number(o, "expected_kld", s->curve[i].expected);
-        json_emit(&j, NULL, o);
-    }
-    if (s->tried) emit_close(&j);
-    emit_end(&j);
-}
-
 /* Refuses a --ram without a unit that is below a megabyte: no model fits, so gigabytes were meant. */
 static bool check_ram(const request *r, gq_error *e) {
     enum { LEAST = 1000000 };
@@ -406,7 +352,7 @@ int plan_main(const request *r) {
     if (!r->quiet) warn_all(warnings, n);
     survey s = survey_view(r, wanted.ram, found);
     if (r->json)
-        plan_print_json(&s);
+        print_json_text(gq_survey_text(found, r->arguments[0], GQ_REPORT_JSON, NULL));
     else
         print_survey(&s);
     gq_survey_free(found);

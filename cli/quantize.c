@@ -181,11 +181,9 @@ static bool report_results(const request *r, const gq_plan *plan, const gq_resul
                        asked->part, asked->parts);
         return true;
     }
-    report rep = report_of_plan(r, plan, results);
-    if (results) rep.rate = rate_of(plan, results);
-    report_take_evaluation(&rep, evaluation);
+    report rep = report_of_plan(r, plan, results, evaluation, results ? rate_of(plan, results) : 0);
     if (r->json)
-        report_json(stdout, &rep);
+        report_print_json(&rep);
     else if (!r->quiet && (results || r->dry_run || evaluation)) /* nothing is new of files that were there */
         print_report(&rep, rep.n_outputs == 1 || r->verbose);
     bool ok = report_write(&rep, r->report, e);

@@ -26,17 +26,17 @@ static void sample_print(const sample_text *t) {
 }
 
 static void samples_print_json(const sample_text *texts, size_t n, bool written) {
-    emitter j;
-    emit_start(&j, stdout, '[');
+    json_writer j = json_start(stdout, '[');
     for (size_t i = 0; i < n; i++) {
         const sample_text *t = &texts[i];
         if (written && !t->path) continue;
-        json_t *o = json_object();
-        set_text(o, "name", t->name), set_text(o, "license", "MIT"), set_count(o, "bytes", strlen(t->bytes));
-        if (written) set_text(o, "path", t->path), set_text(o, "sha256", t->sha256);
-        json_emit(&j, NULL, o);
+        json_open(&j, NULL, '{');
+        json_put_text(&j, "name", t->name), json_put_text(&j, "license", "MIT"),
+            json_put_count(&j, "bytes", strlen(t->bytes));
+        if (written) json_put_text(&j, "path", t->path), json_put_text(&j, "sha256", t->sha256);
+        json_close(&j);
     }
-    emit_end(&j);
+    json_end(&j);
 }
 
 static void samples_print(const request *r, const sample_text *texts, size_t n, bool written) {

@@ -85,50 +85,60 @@ static void print_speeds(FILE *to, const speeds *s) {
 
 /* ---- for programs ---- */
 
-static json_t *figures_json(const gq_speed_type *s) {
-    json_t *o = json_object();
-    set_count(o, "matrices", s->matrices);
-    set_count(o, "weights", s->weights);
-    set_count(o, "bytes", s->bytes);
-    set_number(o, "seconds", s->seconds);
-    set_number(o, "read_seconds", s->read_seconds);
-    set_number(o, "gib_per_second", gib_per_second(s->bytes, s->seconds));
-    set_number(o, "read_gib_per_second", gib_per_second(s->bytes, s->read_seconds));
-    set_number(o, "share_of_reading", per_second(s->read_seconds, s->seconds));
-    return o;
+static void put_speed(json_writer *j, const gq_speed_type *s) {
+    json_put_count(j, "matrices", s->matrices);
+    json_put_count(j, "weights", s->weights);
+    json_put_count(j, "bytes", s->bytes);
+    json_put_number(j, "seconds", s->seconds);
+    json_put_number(j, "read_seconds", s->read_seconds);
+    json_put_number(j, "gib_per_second", gib_per_second(s->bytes, s->seconds));
+    json_put_number(j, "read_gib_per_second", gib_per_second(s->bytes, s->read_seconds));
+    json_put_number(j, "share_of_reading", per_second(s->read_seconds, s->seconds));
 }
 
 static void write_json(FILE *to, const void *what) {
     const speeds *s = what;
     size_t n;
-    emitter j;
+    json_writer j = json_start(to, '{');
     const gq_speed_file *files = gq_speed_files(s->of, &n);
-    emit_start(&j, to, '{');
-    json_emit(&j, "kind", json_of_text("speed"));
-    json_emit(&j, "gquant", json_of_text(gq_version()));
-    json_emit(&j, "isa", json_of_text(gq_isa()));
-    json_emit(&j, "threads", json_of_count((uint64_t)gq_speed_threads(s->of)));
-    emit_open(&j, "files", '[');
+    json_put_text(&j, "kind", "speed");
+    json_put_text(&j, "gquant", gq_version());
+    json_put_text(&j, "isa", gq_isa());
+    json_put_count(&j, "threads", (uint64_t)gq_speed_threads(s->of));
+    json_open_lines(&j, "files", '[');
     for (size_t i = 0; i < n; i++) {
         const gq_speed_type all = all_types(&files[i]);
-        json_t *o = figures_json(&all), *types = set_array(o, "types");
-        set_text(o, "path", path_reported(files[i].path, s->request->full_paths));
-        set_count(o, "file_bytes", files[i].file_bytes);
-        set_number(o, "tokens_per_second", per_second(1, files[i].seconds));
+        json_open(&j, NULL, '{');
+        put_speed(&j, &all);
+        json_open(&j, "types", '[');
         for (size_t k = 0; k < files[i].n_types; k++) {
-            json_t *type = figures_json(&files[i].types[k]);
-            set_text(type, "type", gq_type_name(files[i].types[k].type));
-            json_array_append_new(types, type);
+            json_open(&j, NULL, '{');
+            put_speed(&j, &files[i].types[k]);
+            json_put_text(&j, "type", gq_type_name(files[i].types[k].type));
+            json_close(&j);
         }
-        json_emit(&j, NULL, o);
+        json_close(&j);
+        json_put_text(&j, "path", path_reported(files[i].path, s->request->full_paths));
+        json_put_count(&j, "file_bytes", files[i].file_bytes);
+        json_put_number(&j, "tokens_per_second", per_second(1, files[i].seconds));
+        json_close(&j);
     }
-    emit_close(&j);
-    emit_end(&j);
+    json_end(&j);
+}
+
+/* A spreadsheet would take a name that begins with one of these for a formula. */
+static void put_quoted(FILE *to, const char *value) {
+    fputs(strchr("=+-@\t\r", *value) && *value ? "\"'" : "\"", to);
+    for (; *value; value++) {
+        if (*value == '"') fputc('"', to);
+        fputc(*value, to);
+    }
+    fputc('"', to);
 }
 
 static void write_line(FILE *to, const char *path, const char *type, const gq_speed_type *s,
                        const char *tokens) {
-    csv_quoted(to, path);
+    put_quoted(to, path);
     fprintf(to, ",%s,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.9g,%.9g,%.6g,%.6g,%.4f,%s\r\n", type, s->matrices,
             s->weights, s->bytes, s->seconds, s->read_seconds, gib_per_second(s->bytes, s->seconds),
             gib_per_second(s->bytes, s->read_seconds), per_second(s->read_seconds, s->seconds), tokens);
@@ -150,6 +160,20 @@ static void write_csv(FILE *to, const void *what) {
         write_line(to, path, "all", &all, tokens);
         free(tokens);
     }
+}
+
+/* Writes what `write` prints to a file, in place of one that is there. */
+static bool render_file(const char *path, void (*write)(FILE *to, const void *what), const void *what,
+                        gq_error *e) {
+    char *text = NULL;
+    size_t n = 0;
+    FILE *to = open_memstream(&text, &n);
+    if (to) write(to, what);
+    bool ok = to && !ferror(to);
+    ok = to && fclose(to) == 0 && ok;
+    ok = ok ? gq_write_whole(path, true, text, n, e) : gq_fail_memory(e, n);
+    free(text);
+    return ok;
 }
 
 static bool ends_with(const char *path, const char *extension) {

@@ -7,7 +7,7 @@
 
 #include "cli/cli.h"
 
-static void *exit_without_memory(void *memory) {
+void *need(void *memory) {
     if (!memory) {
         fputs("gquant: out of memory\n", stderr);
         exit(1);
@@ -15,10 +15,10 @@ static void *exit_without_memory(void *memory) {
     return memory;
 }
 
-void *need_memory(size_t count, size_t size) { return exit_without_memory(calloc(count ? count : 1, size)); }
+void *need_memory(size_t count, size_t size) { return need(calloc(count ? count : 1, size)); }
 
 void *need_more(void *old, size_t count, size_t size) {
-    return exit_without_memory(reallocarray(old, count ? count : 1, size));
+    return need(reallocarray(old, count ? count : 1, size));
 }
 
 /* The room is 1, 2, 4, ... */
@@ -29,7 +29,7 @@ void *need_next(void *old, size_t n, size_t size) {
 char *text_format_list(const char *text, va_list args) {
     char *to = NULL;
     if (vasprintf(&to, text, args) < 0) to = NULL;
-    return exit_without_memory(to);
+    return need(to);
 }
 
 char *text_format(const char *text, ...) {

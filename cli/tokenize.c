@@ -5,12 +5,13 @@
 
 static void print_tokens(const request *r, const gq_tokens *tokens) {
     if (r->json) {
-        json_t *o = json_object(), *ids = set_array(o, "ids");
-        set_count(o, "count", tokens->n);
-        set_count(o, "bytes_dropped", tokens->bytes_dropped);
-        for (size_t i = 0; !r->count && i < tokens->n; i++)
-            json_array_append_new(ids, json_of_count(tokens->ids[i]));
-        print_json_object(stdout, o);
+        json_writer j = json_start(stdout, '{');
+        json_open(&j, "ids", '[');
+        for (size_t i = 0; !r->count && i < tokens->n; i++) json_put_count(&j, NULL, tokens->ids[i]);
+        json_close(&j);
+        json_put_count(&j, "count", tokens->n);
+        json_put_count(&j, "bytes_dropped", tokens->bytes_dropped);
+        json_end(&j);
         return;
     }
     if (r->count) printf("%zu\n", tokens->n);

@@ -46,21 +46,20 @@ static double types_kld(const char *type) {
 }
 
 static void types_print_json(void) {
-    emitter j;
-    emit_start(&j, stdout, '[');
+    json_writer j = json_start(stdout, '[');
     for (size_t i = 0; i < gq_filetype_count(); i++) {
         const char *name = gq_filetype_name(i);
-        json_t *o = json_object();
-        set_text(o, "name", name);
-        if (gq_filetype_id(i) >= 0) set_count(o, "number", (uint64_t)gq_filetype_id(i));
-        if (gq_filetype_bits(i) > 0) set_number(o, "bits_per_weight", gq_filetype_bits(i));
-        if (types_kld(name) > 0) set_number(o, "typical_kld", types_kld(name));
-        set_bool(o, "advised", gq_filetype_advised(i));
-        set_text(o, "summary", gq_filetype_summary(i));
-        set_text(o, "purpose", types_purpose_text(name));
-        json_emit(&j, NULL, o);
+        json_open(&j, NULL, '{');
+        json_put_text(&j, "name", name);
+        if (gq_filetype_id(i) >= 0) json_put_count(&j, "number", (uint64_t)gq_filetype_id(i));
+        if (gq_filetype_bits(i) > 0) json_put_number(&j, "bits_per_weight", gq_filetype_bits(i));
+        if (types_kld(name) > 0) json_put_number(&j, "typical_kld", types_kld(name));
+        json_put_bool(&j, "advised", gq_filetype_advised(i));
+        json_put_text(&j, "summary", gq_filetype_summary(i));
+        json_put_text(&j, "purpose", types_purpose_text(name));
+        json_close(&j);
     }
-    emit_end(&j);
+    json_end(&j);
 }
 
 /* Prints a recipe as a file that --tensor-type-file reads. */

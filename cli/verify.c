@@ -94,69 +94,21 @@ static void print_verdict(const request *r, const char *model, const counts *c, 
 
 /* ---- for programs ---- */
 
-static json_t *verdict_json(const gq_verdict *verdict, bool compared) {
-    json_t *o = json_object();
-    char crc[16];
-    snprintf(crc, sizeof crc, "%08x", (unsigned)verdict->crc32);
-    set_text(o, "name", verdict->name);
-    set_text(o, "type", gq_type_name(verdict->type));
-    set_text(o, "crc32", crc);
-    set_bool(o, "decoded", verdict->decoded);
-    set_bool(o, "has_digest", verdict->has_digest);
-    if (compared) set_bool(o, "in_report", verdict->expected);
-    json_object_set_new(o, "problem", *verdict->problem ? json_of_text(verdict->problem) : json_null());
-    return o;
-}
-
-static json_t *type_json(const gq_verified_type *type) {
-    json_t *o = json_object();
-    set_text(o, "type", gq_type_name(type->type));
-    set_count(o, "tensors", type->tensors);
-    set_count(o, "problems", type->problems);
-    set_count(o, "compared", type->compared);
-    set_number(o, "worst_product", type->worst);
-    return o;
-}
-
-static void emit_results(emitter *j, const request *r, const char *model, const gq_verification *v,
-                         const counts *c) {
-    size_t n;
-    bool compared = r->report != NULL;
-    emit_open(j, NULL, '{');
-    json_emit(j, "path", json_of_text(model));
-    if (compared) json_emit(j, "report", json_of_text(r->report));
-    json_emit(j, "sound", json_boolean(c->problems == 0));
-    json_emit(j, "problems", json_of_count(c->problems));
-    emit_open(j, "tensors", '[');
-    const gq_verdict *verdicts = gq_verification_verdicts(v, &n);
-    for (size_t i = 0; i < n; i++) json_emit(j, NULL, verdict_json(&verdicts[i], compared));
-    emit_close(j);
-    emit_open(j, "types", '[');
-    const gq_verified_type *types = gq_verification_types(v, &n);
-    for (size_t i = 0; i < n; i++) json_emit(j, NULL, type_json(&types[i]));
-    emit_close(j);
-    emit_open(j, "missing", '[');
-    const char *const *missing = gq_verification_missing(v, &n);
-    for (size_t i = 0; i < n; i++) json_emit(j, NULL, json_of_text(missing[i]));
-    emit_close(j);
-    emit_close(j);
-}
-
-/* Writes the entry of a file that could not be checked, for the list of several files. */
-static void emit_error(emitter *j, const char *model, const gq_error *e) {
-    json_t *o = json_object();
-    set_text(o, "path", model);
-    set_bool(o, "sound", false);
-    set_text(o, "error", e->text);
-    json_emit(j, NULL, o);
+/* Prints the entry of a file that could not be checked, for the list of several files. */
+static void print_error_json(const char *model, const gq_error *e) {
+    json_writer j = json_start(stdout, '{');
+    json_put_text(&j, "path", model);
+    json_put_bool(&j, "sound", false);
+    json_put_text(&j, "error", e->text);
+    json_end(&j);
 }
 
 /* Prints what was found. False: the file is not sound. */
-static bool verify_print_results(emitter *j, const request *r, const char *model, const gq_verification *v) {
+static bool verify_print_results(const request *r, const char *model, const gq_verification *v) {
     bool compared = r->report != NULL;
     counts c = count_verdicts(v, compared);
     if (r->json) {
-        emit_results(j, r, model, v, &c);
+        print_json_text(gq_verification_text(v, model, compared, r->report, GQ_REPORT_JSON, NULL));
     } else {
         if (!r->quiet) verify_print_types(v);
         print_problems(v, compared);
@@ -165,7 +117,7 @@ static bool verify_print_results(emitter *j, const request *r, const char *model
     return c.problems == 0;
 }
 
-static int verify_file(emitter *j, const request *r, size_t i) {
+static int verify_file(const request *r, size_t i) {
     const char *model = r->arguments[i];
     request one = *r;
     one.arguments += i; /* so that progress names this file */
@@ -181,8 +133,8 @@ static int verify_file(emitter *j, const request *r, size_t i) {
     size_t n = 0;
     const char *const *warnings = v ? gq_verification_warnings(v, &n) : NULL;
     if (!r->quiet) warn_all(warnings, n);
-    if (!v && r->json && r->n_arguments > 1) emit_error(j, model, &e);
-    int status = v ? verify_print_results(j, r, model, v) ? GQ_OK : GQ_FAILED : say_failure(&e);
+    if (!v && r->json && r->n_arguments > 1) print_error_json(model, &e);
+    int status = v ? verify_print_results(r, model, v) ? GQ_OK : GQ_FAILED : say_failure(&e);
     gq_verification_free(v);
     checksums_free(&expected);
     return status;
@@ -190,17 +142,16 @@ static int verify_file(emitter *j, const request *r, size_t i) {
 
 /* Checks the files one after another, whatever is wrong with some. The exit status is the worst. */
 int verify_main(const request *r) {
-    emitter j;
     int status = GQ_OK;
     bool several = r->n_arguments > 1, stopped = false;
-    if (r->json) emit_start(&j, stdout, several ? '[' : 0);
     for (size_t i = 0; i < r->n_arguments && !stopped; i++) {
+        if (r->json && several) putchar(i ? ',' : '[');
         if (i > 0 && !r->json && !r->quiet) putchar('\n');
-        int one = verify_file(&j, r, i);
+        int one = verify_file(r, i);
         fflush(stdout); /* so that errors, on another stream, follow in order */
         if (one > status) status = one;
         stopped = one > GQ_USAGE;
     }
-    if (r->json && j.filled[0]) emit_end(&j);
+    if (r->json && several) puts("]");
     return status;
 }

@@ -13,11 +13,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/memory.h"
 #include "base/relay.h"
 #include "base/sized.h"
 #include "base/warnings.h"
 #include "publish/ladder.h"
+#include "publish/text.h"
 #include "quantize/gquant_publish.h"
 
 struct gq_survey {
@@ -36,6 +38,7 @@ struct gq_survey {
     gq_curve_point *curve;
     size_t n_curve, curve_capacity;
     warning_list warnings;
+    bool tried; /* on a text */
 };
 
 /* ---- progress ---- */
@@ -370,7 +373,7 @@ gq_survey *gq_survey_new(const gq_survey_request *r, gq_error *error) {
     }
     s->facts.size = sizeof s->facts;
     s->options.callbacks = relay_callbacks(&s->relay, survey_hear);
-    s->options.force = s->options.dry_run = true, s->options.foretell = s->options.calibration;
+    s->options.force = s->options.dry_run = true, s->options.foretell = s->tried = s->options.calibration;
     ok = ok && survey_fill(s, &e);
     if (ok) survey_tell_share(s, 1);
     s->request.options = NULL, s->options = (gq_options){0}; /* which belong to the caller */
@@ -401,4 +404,97 @@ const gq_curve_point *gq_survey_curve(const gq_survey *s, size_t *n) {
 
 const char *const *gq_survey_warnings(const gq_survey *s, size_t *n) {
     return warnings_texts(&s->warnings, n);
+}
+
+/* ---- for programs ---- */
+
+typedef struct survey_text {
+    const gq_survey *of;
+    const char *path;
+    bool exact;
+} survey_text;
+
+static void put_survey_facts(json_writer *j, const gq_survey *s, const char *path) {
+    const gq_choice *best = NULL;
+    for (size_t i = 0; i < s->n; i++)
+        if (s->choices[i].best) best = &s->choices[i];
+    json_put_text(j, "path", path);
+    if (s->facts.quantized) json_put_text(j, "quantized", s->facts.quantized);
+    if (s->facts.dequantized) json_put_text(j, "dequantized", s->facts.dequantized);
+    json_put_count(j, "context", s->facts.context);
+    json_put_count(j, "cache_bytes", s->facts.cache_bytes);
+    json_put_count(j, "buffer_bytes", s->facts.buffer_bytes);
+    if (!s->request.ram) return;
+    json_put_count(j, "ram", s->request.ram);
+    json_put_count(j, "reserve", s->facts.reserve);
+    if (best && !strcmp(best->name, "COPY"))
+        json_put_bool(j, "keep_model", true);
+    else if (best)
+        json_put_text(j, "recommended", best->name);
+    json_put_count(j, "target_size", s->facts.target);
+}
+
+static void put_choice(json_writer *j, const gq_choice *c, bool is_limited) {
+    json_open(j, NULL, '{');
+    json_put_text(j, "file_type", c->name);
+    if (*c->made_for) json_put_text(j, "made_for", c->made_for);
+    json_put_count(j, "file_bytes", c->file_bytes);
+    json_put_number(j, "bits_per_weight", c->bits);
+    json_put_count(j, "memory_bytes", c->memory_bytes);
+    if (!isnan(c->expected)) json_put_number(j, "expected_kld", c->expected);
+    if (is_limited) json_put_bool(j, "fits", c->fits);
+    if (c->needs_importance) json_put_bool(j, "needs_imatrix", true);
+    json_close(j);
+}
+
+static void survey_write(FILE *to, const void *what) {
+    const survey_text *t = what;
+    const gq_survey *s = t->of;
+    json_writer j = json_start(to, '{');
+    j.exact = t->exact;
+    put_survey_facts(&j, s, t->path);
+    json_open_lines(&j, "types", '[');
+    for (size_t i = 0; i < s->n; i++) put_choice(&j, &s->choices[i], s->request.ram > 0);
+    json_close(&j);
+    if (s->tried) json_open_lines(&j, "curve", '[');
+    for (size_t i = 0; i < s->n_curve; i++) {
+        json_open(&j, NULL, '{');
+        json_put_count(&j, "target_size", s->curve[i].file_bytes);
+        if (s->curve[i].memory) json_put_count(&j, "ram", s->curve[i].memory);
+        json_put_number(&j, "expected_kld", s->curve[i].expected);
+        json_close(&j);
+    }
+    json_end(&j);
+}
+
+/* The types that people use, and the best mixes between them without a name. */
+static char *survey_chart(const gq_survey *s, gq_error *e) {
+    static const char usual[] = " Q2_K Q3_K_M Q4_K_M Q5_K_M Q6_K Q8_0 ";
+    const gq_evaluated model = {.path = ""};
+    const gq_evaluation_facts facts = {.size = sizeof facts};
+    gq_page page = {.size = sizeof page, .original = &model, .evaluation = &facts};
+    gq_page_row *rows = calloc(s->n + s->n_curve + 1, sizeof *rows);
+    gq_evaluated *values = calloc(s->n + s->n_curve + 1, sizeof *values);
+    for (size_t i = 0; rows && values && i < s->n + s->n_curve; i++) {
+        const gq_choice *c = i < s->n ? &s->choices[i] : NULL;
+        const gq_curve_point *p = c ? NULL : &s->curve[i - s->n];
+        char name[32] = "  ";
+        if (c) snprintf(name, sizeof name, " %s ", c->name);
+        double value = c ? c->expected : p->expected;
+        if (!(value > 0) || (c && !strstr(usual, name))) continue;
+        values[page.n].divergence = (gq_estimate){value, (double)NAN};
+        rows[page.n] = (gq_page_row){.path = "", .type = c ? c->name : "", .relative_error = (double)NAN};
+        rows[page.n].file_bytes = c ? c->file_bytes : p->file_bytes;
+        rows[page.n].evaluated = &values[page.n], page.n++;
+    }
+    page.rows = rows;
+    char *text = rows && values ? gq_page_chart(&page, e) : (gq_fail_memory(e, s->n * sizeof *rows), NULL);
+    free(rows), free(values);
+    return text;
+}
+
+char *gq_survey_text(const gq_survey *s, const char *path, gq_report_format format, gq_error *e) {
+    size_t n;
+    const survey_text t = {s, path, format == GQ_REPORT_EXACT};
+    return format == GQ_REPORT_SVG ? survey_chart(s, e) : page_text(survey_write, &t, &n, e);
 }

@@ -80,7 +80,6 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     info = f"gquant-{version()}.dist-info"
     files = {f"gquant/{p.name}": p.read_bytes() for p in sorted((HERE / "gquant").iterdir()) if p.suffix in (".py", ".typed")}
     files["gquant/_declared.py"] = runpy.run_path(str(HERE / "declarations.py"))["module"](SOURCE).encode()
-    files["gquant/page.html"] = (SOURCE / "cli/report/page.html").read_bytes()
     files.update({f"gquant/{p.name}": p.read_bytes() for p in sorted((SOURCE / "cli/texts").glob("*.text"))})
     files["gquant/" + LIBRARIES.get(tag(config_settings).split("_")[0], "libgquant.so.0")] = library(config_settings)
     files.update({f"{info}/{name}": content for name, content in metadata(config_settings).items()})

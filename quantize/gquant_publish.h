@@ -166,6 +166,94 @@ GQ_API char *gq_page_table(const gq_page *page, bool html, gq_error *e);
  * malloc'ed. */
 GQ_API char *gq_page_chart(const gq_page *page, gq_error *e);
 
+/* ---- reports of jobs, as docs/reports.md describes them ---- */
+/* What a tensor is ranked by, and its part of a whole output's error: the relative error (0: not measured) and
+ * the sum of squares, both under importance where there is any. */
+GQ_API double gq_loss_error(const gq_loss *l);
+GQ_API double gq_loss_squares(const gq_loss *l);
+
+typedef struct gq_report_request {
+    size_t size;
+    /* What it is about, which has to outlive it: a plan, with the results of its run (NULL: it is only
+     * planned); or a comparison of so many quants; or an evaluation, which may also be of a run's outputs. */
+    const gq_plan *plan;
+    const gq_results *results;
+    const gq_comparison *comparison;
+    size_t n_copies;
+    const gq_evaluation *evaluation;
+    const gq_evaluation *const *kinds; /* of the same models on n_kinds more texts; NULL: none */
+    const char *const *kind_names;
+    size_t n_kinds;
+    size_t only; /* of a plan or a comparison: this output alone, counted from 1; 0: all */
+    /* Paths that the job was given; imatrix, effort: NULL where there was none. */
+    const char *input, *imatrix, *effort;
+    const char *const *options; /* as on a command line; paths in them are as they shall be shown */
+    size_t n_options;
+    const char *const *warnings;
+    size_t n_warnings;
+    double rate;     /* of a run: weights per second; 0: all that it did by the time that it took */
+    bool full_paths; /* paths are shown with their folders */
+    bool reuses;     /* outputs of earlier runs were offered for copying */
+} gq_report_request;
+
+enum { GQ_WORST = 5 };
+typedef struct gq_report_output { /* an output of a run, or a quant of a comparison */
+    const gq_summary *summary;
+    const gq_tensor *tensors; /* n of them */
+    size_t n;
+    const gq_loss *losses;        /* NULL: only planned, nothing measured */
+    const gq_rounding *roundings; /* NULL: nothing was calibrated, or it is only planned */
+    const gq_step *steps;         /* n_steps of its calibration; NULL likewise */
+    size_t n_steps;
+    uint64_t reused, reused_bytes; /* tensors copied from earlier outputs, or, of a plan, that may be */
+    const size_t *numbers; /* of several quants: which of the base model's each tensor is; else NULL */
+    const bool *best;      /* and whether no quant is nearer to it; else NULL */
+    size_t n_best;
+    gq_loss loss;           /* sums over the measured tensors */
+    double squares;         /* sum of gq_loss_squares over them */
+    size_t worst[GQ_WORST]; /* n_worst tensors with the largest error, worst first */
+    size_t n_worst;
+    /* Of roundings: sums, and the root mean square of gq_rounding_written and _searched (NaN: unknown). */
+    uint64_t calibrated, matrices, plain, unchecked, codes, ends;
+    double written, searched;
+    double rate; /* weights per second; 0: not known */
+    uint64_t reserved[4];
+} gq_report_output;
+
+typedef enum gq_report_format {
+    GQ_REPORT_JSON,
+    GQ_REPORT_EXACT, /* for bindings: JSON with all digits, "NaN" and "Infinity", sums of squares, and no
+                        members under earlier names; members that are not in reports begin with a dot */
+    GQ_REPORT_CSV,
+    GQ_REPORT_HTML,       /* a page that draws the JSON */
+    GQ_REPORT_MARKDOWN,   /* a page with the table of published pages */
+    GQ_REPORT_SVG,        /* the chart of published pages */
+    GQ_REPORT_TABLE,      /* that table alone, in Markdown */
+    GQ_REPORT_HTML_TABLE, /* the same in HTML */
+} gq_report_format;
+/* The format by the extension of a file's name, in any case; -1: it has none of .json, .csv, .html, .md, .svg. */
+GQ_API int gq_report_format_of(const char *path);
+
+typedef struct gq_report gq_report;
+GQ_API gq_report *gq_report_new(const gq_report_request *r, gq_error *e);
+GQ_API void gq_report_free(gq_report *r);
+GQ_API const gq_report_output *gq_report_outputs(const gq_report *r, size_t *n);
+/* "plan", "run", "comparison" or "evaluation". */
+GQ_API const char *gq_report_kind(const gq_report *r);
+/* Seconds that the job took; *planning: those of its plan. 0: not known. */
+GQ_API double gq_report_seconds(const gq_report *r, double *planning);
+/* Returns the report's text, malloc'ed. */
+GQ_API char *gq_report_text(const gq_report *r, gq_report_format format, gq_error *e);
+/* The same for a verification of the file `path`, JSON or EXACT. compared: checksums were expected; report: the
+ * path of the report that had one for each tensor; NULL: they came from elsewhere. */
+GQ_API char *gq_verification_text(const gq_verification *v, const char *path, bool compared,
+                                  const char *report, gq_report_format format, gq_error *e);
+/* The same for a survey of the model `path`: JSON, EXACT, or SVG, a chart of KL divergences. */
+GQ_API char *gq_survey_text(const gq_survey *s, const char *path, gq_report_format format, gq_error *e);
+/* How sure the sign of the difference of two quants' KL divergences is: "certain", "likely", "open", or "the
+ * same". */
+GQ_API const char *gq_evaluation_certainty(const gq_evaluation *v, size_t a, size_t b);
+
 #ifdef __cplusplus
 }
 #endif

@@ -34,14 +34,3 @@ gq_interval interval_of(const gq_evaluation *v, gq_statistic of, size_t a, size_
     gq_evaluation_interval(v, of, a, b, &to, NULL);
     return to;
 }
-
-json_t *json_of_interval(const gq_interval *i) {
-    json_t *to = json_object();
-    set_number(to, "value", i->value), set_number(to, "low", i->low), set_number(to, "high", i->high);
-    set_count(to, "of", i->windows);
-    return to;
-}
-
-void set_interval(json_t *o, const char *name, const gq_interval *i) {
-    set_value(o, name, json_of_interval(i));
-}

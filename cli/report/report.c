@@ -1,11 +1,7 @@
-/* Gathers the facts of a plan, a run or a comparison into a `report`, computes the figures that all formats
- * share, and prints the tables for people. The other formats and topics are in report_*.c, which report.h
- * lists. A report points into the plan and the results and owns nothing but its lists, so it must not outlive
- * them. A figure for a whole output comes from sums of squares over its tensors, which are divided once, and
- * never from a mean of means. Tensors are ranked by the error under importance where there are data, and by
- * the plain relative error elsewhere.
- */
+/* Prints the report that the library has gathered of a plan, a run or a comparison as tables for people, and has its
+ * other formats written. Other topics are in report_*.c, which report.h lists. */
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -15,111 +11,116 @@
 
 /* ---- gathering ---- */
 
-void report_add_warnings(report *r, const char *const *warnings, size_t n) {
-    r->warnings = need_more(r->warnings, r->n_warnings + n, sizeof *r->warnings);
-    for (size_t i = 0; i < n; i++) r->warnings[r->n_warnings++] = warnings[i];
-}
-
-double report_rate(const report *r, const report_output *o) {
-    if (!strcmp(r->kind, "run")) return r->rate;
-    return r->seconds > 0 ? (double)o->summary->n_weights / r->seconds : 0;
-}
-
-report report_of_plan(const request *r, const gq_plan *plan, const gq_results *results) {
-    report rep = {.kind = results ? "run" : "plan",
-                  .input = r->quantize.input,
-                  .imatrix = r->quantize.imatrix,
-                  .effort = effort_names[r->quantize.effort],
-                  .measure_file = gq_plan_measure_file(plan),
-                  .calibration = gq_plan_calibration(plan),
-                  .request = r,
-                  .plan_seconds = gq_plan_seconds(plan),
-                  .n_outputs = gq_plan_outputs(plan)};
-    size_t n;
-    const char *const *warnings = gq_plan_warnings(plan, &n);
-    report_add_warnings(&rep, warnings, n);
-    if (results) rep.seconds = rep.plan_seconds + gq_results_progress(results)->seconds;
-    if (results) warnings = gq_results_warnings(results, &n), report_add_warnings(&rep, warnings, n);
-    rep.outputs = need_memory(rep.n_outputs, sizeof *rep.outputs);
-    for (size_t i = 0; i < rep.n_outputs; i++) {
-        report_output *o = &rep.outputs[i];
-        o->summary = gq_plan_summary(plan, i);
-        o->tensors = gq_plan_tensors(plan, i, &o->n);
-        o->reused = results ? gq_results_reused(results, i, &o->reused_bytes)
-                            : gq_plan_reusable(plan, i, &o->reused_bytes);
-        if (results) o->roundings = gq_results_roundings(results, i, &o->n);
-        if (results) o->steps = gq_results_steps(results, i, &o->n_steps);
-        if (results) o->losses = gq_results_losses(results, i, &o->n);
+/* Options of the command line as a report has them, without those that have no effect on the outcome. */
+static void take_options(report *rep) {
+    const request *r = rep->request;
+    rep->options = need_memory(r->n_given, sizeof *rep->options);
+    for (size_t i = 0; i < r->n_given; i++) {
+        const struct given *g = &r->given[i];
+        if (g->option->commands & NO_RESULT) continue;
+        const char *argument =
+            g->argument && option_is_file(g->option) ? report_named(rep, g->argument) : g->argument;
+        const char *file = override_file(g->option, argument);
+        rep->options[rep->n_options++] = text_format(
+            "--%s%s%.*s%s", g->option->name, argument ? " " : "", file ? (int)(file - argument) : INT_MAX,
+            argument ? argument : "", file ? report_named(rep, file) : "");
     }
+}
+
+static void add_warnings(report *rep, const char *const *warnings, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        bool is_new = true; /* a run's evaluation opens the same model as its plan */
+        for (size_t k = 0; k < rep->n_warnings; k++) is_new &= strcmp(rep->warnings[k], warnings[i]) != 0;
+        if (!is_new) continue;
+        rep->warnings = need_next(rep->warnings, rep->n_warnings, sizeof *rep->warnings);
+        rep->warnings[rep->n_warnings++] = warnings[i];
+    }
+}
+
+/* Has the library gather what was asked. */
+static report report_make(const request *r, gq_report_request *asked, gq_evaluation *const *kinds) {
+    report rep = {.request = r, .evaluation = asked->evaluation, .kinds = kinds};
+    const char *const *warnings;
+    size_t n;
+    if (asked->plan) warnings = gq_plan_warnings(asked->plan, &n), add_warnings(&rep, warnings, n);
+    if (asked->plan) rep.calibration = gq_plan_calibration(asked->plan);
+    if (asked->results) warnings = gq_results_warnings(asked->results, &n), add_warnings(&rep, warnings, n);
+    if (asked->comparison)
+        warnings = gq_comparison_warnings(asked->comparison, &n), add_warnings(&rep, warnings, n);
+    if (rep.evaluation) {
+        warnings = gq_evaluation_warnings(rep.evaluation, &n), add_warnings(&rep, warnings, n);
+        const char *few = report_few_places(gq_evaluation_summary(rep.evaluation));
+        if (few) add_warnings(&rep, &few, 1);
+        if (!few && (rep.advice = evaluation_advice(&rep)))
+            add_warnings(&rep, (const char *const *)&rep.advice, 1);
+    }
+    take_options(&rep);
+    asked->size = sizeof *asked;
+    asked->warnings = rep.warnings, asked->n_warnings = rep.n_warnings;
+    asked->options = (const char *const *)rep.options, asked->n_options = rep.n_options;
+    asked->kinds = (const gq_evaluation *const *)kinds, asked->kind_names = r->kinds.items;
+    asked->n_kinds = rep.n_kinds = kinds ? r->kinds.n : 0;
+    asked->full_paths = r->full_paths, asked->reuses = r->quantize.reuse.n;
+    rep.of = need(gq_report_new(asked, NULL)); /* it fails only where there is no memory */
+    rep.kind = gq_report_kind(rep.of);
+    rep.seconds = gq_report_seconds(rep.of, &rep.plan_seconds);
+    rep.outputs = gq_report_outputs(rep.of, &rep.n_outputs);
     return rep;
+}
+
+report report_of_plan(const request *r, const gq_plan *plan, const gq_results *results,
+                      const gq_evaluation *evaluation, double rate) {
+    gq_report_request asked = {.plan = plan,
+                               .results = results,
+                               .evaluation = evaluation,
+                               .input = r->quantize.input,
+                               .imatrix = r->quantize.imatrix,
+                               .effort = effort_names[r->quantize.effort],
+                               .rate = rate};
+    return report_make(r, &asked, NULL);
 }
 
 report report_of_comparison(const request *r, const gq_comparison *c) {
-    report rep = {.kind = "comparison",
-                  .input = r->arguments[0],
-                  .imatrix = r->quantize.imatrix,
-                  .request = r,
-                  .seconds = gq_comparison_seconds(c),
-                  .n_outputs = r->n_arguments - 1};
-    size_t n;
-    const char *const *warnings = gq_comparison_warnings(c, &n);
-    report_add_warnings(&rep, warnings, n);
-    rep.outputs = need_memory(rep.n_outputs, sizeof *rep.outputs);
-    for (size_t i = 0; i < rep.n_outputs; i++) {
-        report_output *o = &rep.outputs[i];
-        o->summary = gq_comparison_summary(c, i);
-        o->tensors = gq_comparison_tensors(c, i, &o->n);
-        o->losses = gq_comparison_losses(c, i);
-        if (rep.n_outputs > 1) o->numbers = gq_comparison_numbers(c, i);
-    }
-    return rep;
+    gq_report_request asked = {.comparison = c,
+                               .n_copies = r->n_arguments - 1,
+                               .input = r->arguments[0],
+                               .imatrix = r->quantize.imatrix};
+    return report_make(r, &asked, NULL);
+}
+
+report report_of_evaluation(const request *r, const gq_evaluation *v, gq_evaluation *const *kinds) {
+    gq_report_request asked = {.evaluation = v, .input = r->base ? r->base : r->arguments[0]};
+    return report_make(r, &asked, kinds);
 }
 
 void report_free(report *r) {
-    for (size_t i = 0; i < r->n_outputs; i++) free(r->outputs[i].best);
-    free(r->outputs), free(r->warnings), free(r->advice);
+    for (size_t i = 0; i < r->n_options; i++) free(r->options[i]);
+    gq_report_free(r->of);
+    free(r->options), free(r->warnings), free(r->advice);
     *r = (report){0};
 }
 
-const char *report_named(const report *r, const char *path) {
-    return path_reported(path, r->request->full_paths);
+/* ---- formats ---- */
+
+void print_json_text(char *text) {
+    fputs(need(text), stdout);
+    free(text);
 }
 
-/* ---- numbers ---- */
+void report_print_json(const report *r) { print_json_text(gq_report_text(r->of, GQ_REPORT_JSON, NULL)); }
 
-double report_bits(uint64_t bytes, double weights) { return weights > 0 ? 8 * (double)bytes / weights : 0; }
-
-double report_error(const gq_loss *loss) {
-    if (loss->n == 0) return 0;
-    double weighted = gq_loss_weighted(loss);
-    return isnan(weighted) ? gq_loss_relative(loss) : weighted;
+bool report_check(const request *r, gq_error *e) {
+    return !r->report || gq_report_format_of(r->report) >= 0 ||
+           gq_fail_usage(e, "--report %s: expected a name that ends in .json, .csv, .html, .md or .svg",
+                         r->report);
 }
 
-double report_squares(const gq_loss *loss) { return loss->wx2 > 0 ? loss->we2 : loss->e2; }
-
-/* Inserts tensor i into the list of the worst if its error is large enough. */
-static void worst_insert(report_totals *total, const report_output *o, size_t i) {
-    double error = report_error(&o->losses[i]);
-    size_t at = total->n_worst;
-    if (!(error > 0)) return;
-    while (at > 0 && error > report_error(&o->losses[total->worst[at - 1]])) at--;
-    if (at == WORST) return;
-    if (total->n_worst < WORST) total->n_worst++;
-    memmove(total->worst + at + 1, total->worst + at, (total->n_worst - at - 1) * sizeof *total->worst);
-    total->worst[at] = i;
-}
-
-report_totals report_total(const report_output *o) {
-    report_totals total = {.n_worst = 0};
-    gq_loss *sum = &total.loss;
-    for (size_t i = 0; o->losses && i < o->n; i++) {
-        const gq_loss *l = &o->losses[i];
-        sum->n += l->n, sum->x2 += l->x2, sum->e2 += l->e2, sum->wx2 += l->wx2, sum->we2 += l->we2;
-        if (l->max_error > sum->max_error) sum->max_error = l->max_error;
-        total.squares += report_squares(l);
-        worst_insert(&total, o, i);
-    }
-    return total;
+bool report_write(const report *r, const char *path, gq_error *e) {
+    if (!path) return true;
+    char *text = gq_report_text(r->of, (gq_report_format)gq_report_format_of(path), e);
+    bool ok = text && gq_write_whole(path, true, text, strlen(text), e);
+    free(text);
+    return ok;
 }
 
 /* ---- tables ---- */
@@ -161,7 +162,7 @@ static void print_reused(FILE *to, const report *r, uint64_t n, uint64_t bytes, 
                strcmp(r->kind, "run") ? "may be " : "", n, all, size_text(size, (double)bytes));
 }
 
-static void print_sizes(FILE *to, const report *r, const report_output *o) {
+static void print_sizes(FILE *to, const report *r, const gq_report_output *o) {
     const gq_summary *s = o->summary;
     char in[UNIT_ROOM], out[UNIT_ROOM], file[UNIT_ROOM], count[UNIT_ROOM];
     char *path = report_path(to, s->path, strlen(s->filetype) + UNIT_ROOM);
@@ -207,7 +208,7 @@ static char *tensor_note(const gq_tensor *t) {
 }
 
 /* Prints how many tensors get each type, those that take most bytes first. */
-static void print_types(FILE *to, const report_output *o) {
+static void print_types(FILE *to, const gq_report_output *o) {
     enum { TYPES = 64 };
     uint64_t tensors[TYPES] = {0}, bytes[TYPES] = {0};
     char *line = text_format("types:"), size[UNIT_ROOM];
@@ -228,7 +229,7 @@ static void print_types(FILE *to, const report_output *o) {
     free(line);
 }
 
-static void print_plan_table(FILE *to, const report_output *o) {
+static void print_plan_table(FILE *to, const gq_report_output *o) {
     table out;
     table_start(&out, "ll2lrr1l", (const char *const[]){"tensor", "shape", "type", "bpw", "MiB", "note"});
     for (size_t i = 0; i < o->n; i++) {
@@ -238,7 +239,7 @@ static void print_plan_table(FILE *to, const report_output *o) {
     table_end(&out, to);
 }
 
-void report_plan(FILE *to, const report *r, const report_output *o) {
+void report_plan(FILE *to, const report *r, const gq_report_output *o) {
     print_sizes(to, r, o);
     if (o->n) print_types(to, o);
     if (r->request->verbose)
@@ -252,7 +253,7 @@ typedef struct loss_decimals {
     int rmse, max_error;
 } loss_decimals;
 
-static loss_decimals decimals_of(const report_output *o) {
+static loss_decimals decimals_of(const gq_report_output *o) {
     double rmse = INFINITY, max_error = INFINITY;
     for (size_t i = 0; i < o->n; i++) {
         const gq_loss *l = &o->losses[i];
@@ -276,9 +277,9 @@ static void loss_cells(table *out, const gq_loss *l, const loss_decimals *d, boo
     if (weighted) table_error(out, error);
 }
 
-static void print_time(FILE *to, const report *r, const report_output *o) {
+static void print_time(FILE *to, const report *r, const gq_report_output *o) {
     char time[UNIT_ROOM], plan[UNIT_ROOM], text[UNIT_ROOM], planning[64] = "", fast[64] = "";
-    double rate = report_rate(r, o);
+    double rate = o->rate;
     if (r->plan_seconds >= 1)
         snprintf(planning, sizeof planning, ", %s of it planning and measuring",
                  time_text(plan, r->plan_seconds));
@@ -286,32 +287,30 @@ static void print_time(FILE *to, const report *r, const report_output *o) {
     print_line(to, "%s%s%s", time_text(time, r->seconds), planning, fast);
 }
 
-static void report_print_totals(FILE *to, const report *r, const report_output *o) {
-    report_totals total = report_total(o);
-    double weighted = gq_loss_weighted(&total.loss);
-    if (total.n_worst)
+static void report_print_totals(FILE *to, const report *r, const gq_report_output *o) {
+    double weighted = gq_loss_weighted(&o->loss);
+    if (o->n_worst)
         print_line(to, "largest relative errors%s:",
                    isnan(weighted) ? "" : " (under importance where there is data)");
-    for (size_t i = 0; i < total.n_worst; i++) {
-        const gq_tensor *t = &o->tensors[total.worst[i]];
+    for (size_t i = 0; i < o->n_worst; i++) {
+        const gq_tensor *t = &o->tensors[o->worst[i]];
         char *name = report_path(to, t->name, 24);
-        print_line(to, "  %.5f  %s  %s", report_error(&o->losses[total.worst[i]]), gq_type_name(t->to), name);
+        print_line(to, "  %.5f  %s  %s", gq_loss_error(&o->losses[o->worst[i]]), gq_type_name(t->to), name);
         free(name);
     }
-    if (total.loss.e2 > 0) {
+    if (o->loss.e2 > 0) {
         char under[32] = "";
         if (!isnan(weighted)) snprintf(under, sizeof under, ", weighted %.5f", weighted);
         print_line(to, "relative error %.5f%s, SNR %.2f dB, over all changed weights",
-                   gq_loss_relative(&total.loss), under, gq_loss_snr_db(&total.loss));
+                   gq_loss_relative(&o->loss), under, gq_loss_snr_db(&o->loss));
     } else {
         print_line(to, "no weight has changed");
     }
     print_time(to, r, o);
 }
 
-static void print_losses_table(FILE *to, const report_output *o, const report_totals *sums) {
-    report_totals total = *sums;
-    bool weighted = !isnan(gq_loss_weighted(&total.loss)); /* never beside roundings */
+static void print_losses_table(FILE *to, const gq_report_output *o) {
+    bool weighted = !isnan(gq_loss_weighted(&o->loss)); /* never beside roundings */
     loss_decimals decimals = decimals_of(o);
     table out;
     table_start(&out,
@@ -334,10 +333,9 @@ static void print_losses_table(FILE *to, const report_output *o, const report_to
     fputc('\n', to);
 }
 
-void report_losses(FILE *to, const report *r, const report_output *o) {
-    report_totals total = report_total(o);
+void report_losses(FILE *to, const report *r, const gq_report_output *o) {
     /* A comparison is asked for its table; after a run the report has it. */
-    if (strcmp(r->kind, "run") != 0 || r->request->verbose) print_losses_table(to, o, &total);
+    if (strcmp(r->kind, "run") != 0 || r->request->verbose) print_losses_table(to, o);
     print_sizes(to, r, o);
     report_calibration(to, o);
     report_print_totals(to, r, o);
@@ -350,16 +348,15 @@ void report_overview(FILE *to, const report *r) {
                 (const char *const[]){"output", "type", "file MiB", "bpw", "rel. error",
                                       calibrated ? "output error" : "weighted"});
     for (size_t i = 0; i < r->n_outputs; i++) {
-        const report_output *o = &r->outputs[i];
-        report_totals total = report_total(o);
-        double weighted = gq_loss_weighted(&total.loss);
+        const gq_report_output *o = &r->outputs[i];
+        double weighted = gq_loss_weighted(&o->loss);
         table_name(&out, o->summary->path);
         table_text(&out, o->summary->filetype);
         table_cell(&out, text_format("%.2f", (double)o->summary->file_bytes / 0x1p20));
         table_cell(&out,
                    text_format("%.3f", report_bits(o->summary->out_bytes, (double)o->summary->n_weights)));
-        table_error(&out, total.loss.n ? gq_loss_relative(&total.loss) : NAN);
-        double last = calibrated ? report_roundings_of(o).written : weighted;
+        table_error(&out, o->loss.n ? gq_loss_relative(&o->loss) : NAN);
+        double last = calibrated ? o->written : weighted;
         table_error(&out, last);
     }
     table_end(&out, to);

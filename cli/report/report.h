@@ -3,57 +3,44 @@
 
 #include <stdio.h>
 
+#include "base/json.h"
 #include "cli/json.h"
 #include "cli/options/options.h"
-#include "quantize/gquant_inspect.h"
+#include "quantize/gquant_publish.h"
 
-/* One output of a run, or the second model of a comparison. */
-typedef struct report_output {
-    uint64_t reused, reused_bytes; /* tensors copied from earlier outputs, or, of a plan, that may be */
-    const gq_summary *summary;
-    const gq_tensor *tensors;
-    size_t n;
-    const gq_loss *losses;        /* NULL: only planned, nothing measured */
-    const gq_rounding *roundings; /* NULL: nothing was calibrated, or it is only planned */
-    const gq_step *steps;         /* n_steps of its calibration; NULL likewise */
-    size_t n_steps;
-    const size_t *numbers; /* of several quants: which of the base model's each tensor is; else NULL */
-    bool *best;            /* and whether no quant is nearer to it; belongs to the report */
-    size_t n_best;
-} report_output;
-
+/* What the tables for people show of a report that the library has gathered. */
 typedef struct report {
-    const char *kind;                /* "plan", "run", "comparison" or "evaluation" */
-    const char *input, *imatrix;     /* imatrix: NULL where there is none */
-    const char *effort;              /* NULL: it plays no part */
-    const char *measure_file;        /* of targets; NULL: none */
+    gq_report *of;
+    const char *kind; /* "plan", "run", "comparison" or "evaluation" */
+    const request *request;
+    const gq_report_output *outputs; /* n_outputs of them */
+    size_t n_outputs;
     const gq_evaluation *evaluation; /* NULL: none */
     gq_evaluation *const *kinds;     /* of the same models on more texts, request->kinds; n_kinds of them */
     size_t n_kinds;
     const gq_calibration_facts *calibration; /* NULL: none */
-    const request *request;                  /* for the options in it, and whether paths are wanted */
     double seconds;                          /* of all, the plan's among them */
     double plan_seconds;                     /* 0: not known */
-    double rate; /* of a run: weights per second, resumed ones apart; 0: not known */
-    size_t n_outputs, n_warnings;
-    report_output *outputs; /* belong to the report */
-    const char **warnings;  /* so does the list */
-    char *advice;           /* how long a text an evaluation needs; NULL: its own is long enough */
+    const char **warnings;                   /* n_warnings of them; the list belongs to the report */
+    size_t n_warnings;
+    char **options; /* n_options of them, as the report has them */
+    size_t n_options;
+    char *advice; /* how long a text an evaluation needs; NULL: its own is long enough */
 } report;
 
-/* Makes the report of a plan or its run; results are NULL while it is only planned. Plan and results must
- * outlive the report.
- */
-report report_of_plan(const request *r, const gq_plan *plan, const gq_results *results);
+/* Make the report of a plan or its run (results and evaluation may be NULL; rate: weights per second, 0: not
+ * known), of a comparison, and of an evaluation. What they are of must outlive the report. */
+report report_of_plan(const request *r, const gq_plan *plan, const gq_results *results,
+                      const gq_evaluation *evaluation, double rate);
 report report_of_comparison(const request *r, const gq_comparison *c);
+report report_of_evaluation(const request *r, const gq_evaluation *v, gq_evaluation *const *kinds);
 void report_free(report *r);
-void report_add_warnings(report *r, const char *const *warnings, size_t n);
 
 /* ---- for people (report.c) ---- */
 /* Final sizes, fallbacks and what they cost, how many tensors get each type; with --verbose each tensor. */
-void report_plan(FILE *to, const report *r, const report_output *o);
+void report_plan(FILE *to, const report *r, const gq_report_output *o);
 /* Losses per tensor, totals, the worst tensors. */
-void report_losses(FILE *to, const report *r, const report_output *o);
+void report_losses(FILE *to, const report *r, const gq_report_output *o);
 /* Returns a path or name from a file with control characters made visible, shortened so that `beside` columns
  * stay free beside it; whole where `to` is no terminal. malloc'ed. */
 char *report_path(FILE *to, const char *path, size_t beside);
@@ -62,30 +49,21 @@ void report_overview(FILE *to, const report *r);
 /* Prints the line of a finished tensor for --verbose. */
 void report_line(FILE *to, const gq_summary *s, const gq_tensor *t, const gq_loss *loss);
 
-/* Weights per second, of a comparison those of the output; 0: not known. */
-double report_rate(const report *r, const report_output *o);
+static inline double report_bits(uint64_t bytes, double weights) { /* per weight */
+    return weights > 0 ? 8 * (double)bytes / weights : 0;
+}
 
-/* The facts that all formats give of a whole output. */
-enum { WORST = 5 };
-typedef struct report_totals {
-    gq_loss loss;        /* sums over the measured tensors */
-    double squares;      /* sum of report_squares over them */
-    size_t worst[WORST]; /* tensors with the largest error, worst first */
-    size_t n_worst;
-} report_totals;
-report_totals report_total(const report_output *o);
-/* The error a tensor is ranked by: under importance where there is data, plain elsewhere. */
-double report_error(const gq_loss *loss);
-/* The loss's part of the whole error: its sum of squares, weighted by importance where there is data. */
-double report_squares(const gq_loss *loss);
-double report_bits(uint64_t bytes, double weights); /* per weight */
-/* The path's last part, or all of it with --full-paths; points into `path`. */
-const char *report_named(const report *r, const char *path);
+/* ---- as text, and as a file by its extension (report.c) ---- */
 
-/* ---- formats ---- */
-void report_json(FILE *to, const report *r);
+/* Prints the JSON. */
+void report_print_json(const report *r);
+/* To be called before the work: whether the extension of --report is known. */
+bool report_check(const request *r, gq_error *e);
+bool report_write(const report *r, const char *path, gq_error *e); /* path NULL: nothing */
+/* Print a JSON text that the library has made, which is freed. NULL: ends the program, as memory has run out. */
+void print_json_text(char *text);
 
-/* ---- figures of an evaluation as text, malloc'ed, and as JSON (figure_text.c) ---- */
+/* ---- figures of an evaluation as text, malloc'ed (figure_text.c) ---- */
 
 /* As many decimals as the error allows: two digits of the error. */
 char *estimate_text(gq_estimate x);
@@ -96,8 +74,6 @@ char *share_text(gq_estimate x);
 char *interval_text(const gq_interval *i, double factor);
 /* NaN where there is none. */
 gq_interval interval_of(const gq_evaluation *v, gq_statistic of, size_t a, size_t b);
-json_t *json_of_interval(const gq_interval *i);
-void set_interval(json_t *object, const char *name, const gq_interval *i);
 
 /* ---- report_asked.c ---- */
 
@@ -109,10 +85,6 @@ void report_print_depths(FILE *to, const report *r, const gq_evaluated *models, 
 void report_print_continued(FILE *to, const report *r, const gq_evaluated *models, size_t n);
 void report_print_chosen(FILE *to, const report *r, const gq_evaluated *models, size_t n);
 void report_print_drafted(FILE *to, const report *r, const gq_evaluated *models, size_t n);
-/* Members of a model's JSON object. */
-void report_set_depths(json_t *o, const gq_evaluation *v, size_t model);
-void report_set_asked(json_t *o, const gq_evaluation *v, size_t model);
-
 /* ---- what a calibration takes and what it has brought (report_calibration.c) ---- */
 
 /* Prints the memory and the disk space that running a model takes. */
@@ -120,37 +92,16 @@ void report_room(FILE *to, uint64_t memory, uint64_t disk, bool states_in_file);
 /* Prints what a calibration will take, for people. */
 void report_calibration_plan(FILE *to, const gq_calibration_facts *f);
 /* Prints what a calibration has brought; nothing where nothing was calibrated. */
-void report_calibration(FILE *to, const report_output *o);
-typedef struct report_roundings { /* of an output's tensors together */
-    uint64_t tensors, matrices, plain, unchecked, codes, ends;
-    double searched, written; /* root mean square of the tensors' gq_rounding_*; NaN: unknown */
-} report_roundings;
-report_roundings report_roundings_of(const report_output *o);
-json_t *report_calibration_json(const gq_calibration_facts *f);
-json_t *report_rounding_json(const report_output *o, const gq_rounding *r);
-json_t *report_steps_json(const report_output *o);
-
+void report_calibration(FILE *to, const gq_report_output *o);
 /* ---- the part of a report about models that were run on a text (report_evaluation.c) ---- */
 
-report report_of_evaluation(const request *r, const gq_evaluation *v);
 /* Returns a caution about the figures if few positions are scored, a static text; NULL: enough are. */
 const char *report_few_places(const gq_evaluation_facts *facts);
-/* Adds the evaluation of a run's outputs; NULL: they were not evaluated. */
-void report_take_evaluation(report *r, const gq_evaluation *v);
+/* Returns which difference or KL divergence a longer text would make certain, and how long that text is; malloc'ed,
+ * NULL: the text is long enough. */
+char *evaluation_advice(const report *r);
 /* Perplexities, KL divergences and who is better, for people. */
 void report_evaluation(FILE *to, const report *r);
-/* What is known of the text and its windows; and of a plan what the evaluation will take. */
-json_t *report_evaluation_facts(const gq_evaluation_facts *f, bool only_planned);
-json_t *report_evaluation_json(const report *r);
-void report_evaluation_csv(FILE *to, const report *r);
-
-/* ---- a report as a file, by its extension (report_file.c) ---- */
-
-/* To be called before the work: whether the extension of --report is known. */
-bool report_check(const request *r, gq_error *e);
-bool report_write(const report *r, const char *path, gq_error *e);
-/* Write what `write` prints to a file, in place of one that is there. */
-bool render_file(const char *path, void (*write)(FILE *to, const void *what), const void *what, gq_error *e);
 
 /* ---- tensors that come from a folder's arrays; an origin may be NULL (report_origin.c) ---- */
 
@@ -158,8 +109,6 @@ bool render_file(const char *path, void (*write)(FILE *to, const void *what), co
 char *report_origin_type(uint32_t type, const gq_origin *o);
 /* Returns the arrays and what is done to them, "" where there are none; malloc'ed. */
 char *report_origin_text(const gq_origin *o);
-json_t *report_origin_json(const gq_origin *o);       /* not NULL */
-void report_origin_csv(FILE *to, const gq_origin *o); /* three columns, with a comma before each */
 
 /* ---- the checksums in a JSON report (checksums.c) ---- */
 

@@ -47,41 +47,23 @@ void report_calibration_plan(FILE *to, const gq_calibration_facts *f) {
 
 /* ---- after ---- */
 
-report_roundings report_roundings_of(const report_output *o) {
-    report_roundings all = {.searched = 0};
-    double checked = 0;
-    for (size_t i = 0; o->roundings && i < o->n; i++) {
-        const gq_rounding *r = &o->roundings[i];
-        if (!r->matrices) continue;
-        all.tensors++;
-        all.matrices += r->matrices, all.plain += r->plain, all.unchecked += r->unchecked;
-        all.codes += r->codes, all.ends += r->ends;
-        if (!(r->power > 0)) continue;
-        all.searched += r->searched / r->power, all.written += r->written / r->power;
-        checked++;
-    }
-    all.searched = checked > 0 ? sqrt(all.searched / checked) : (double)NAN;
-    all.written = checked > 0 ? sqrt(all.written / checked) : (double)NAN;
-    return all;
-}
-
 /* Tensors that calibrating did not make better, and why. */
-static void print_plain(FILE *to, const report_output *o) {
+static void print_plain(FILE *to, const gq_report_output *o) {
     size_t n = 0;
     for (size_t i = 0; i < o->n; i++) {
         const gq_rounding *r = &o->roundings[i];
-        if (r->plain == 0 || n++ >= WORST) continue;
+        if (r->plain == 0 || n++ >= GQ_WORST) continue;
         char *part = r->matrices > 1
                          ? text_format(", %" PRIu64 " of %" PRIu64 " matrices", r->plain, r->matrices)
                          : text_format("%s", "");
         print_line(to, "  %s%s: %s", o->tensors[i].name, part, r->why);
         free(part);
     }
-    if (n > WORST) print_line(to, "  and %zu more", n - WORST);
+    if (n > GQ_WORST) print_line(to, "  and %zu more", n - GQ_WORST);
 }
 
 /* A line per step that was done: on how many matrices, and what it did to their errors. */
-static void print_steps(FILE *to, const report_output *o) {
+static void print_steps(FILE *to, const gq_report_output *o) {
     for (size_t i = 0; i < o->n_steps; i++) {
         const gq_step *s = &o->steps[i];
         if (!s->matrices) continue;
@@ -99,85 +81,21 @@ static void print_steps(FILE *to, const report_output *o) {
     }
 }
 
-void report_calibration(FILE *to, const report_output *o) {
-    report_roundings all = report_roundings_of(o);
-    if (!o->roundings || !all.tensors) return;
-    if (!isnan(all.written))
+void report_calibration(FILE *to, const gq_report_output *o) {
+    if (!o->roundings || !o->calibrated) return;
+    if (!isnan(o->written))
         print_line(
             to,
             "outputs on held-out tokens: relative error %.5f, %.5f without calibration; mean over %" PRIu64
             " tensor%s",
-            all.written, all.searched, all.tensors, plural_suffix(all.tensors));
-    if (all.codes)
+            o->written, o->searched, o->calibrated, plural_suffix(o->calibrated));
+    if (o->codes)
         print_line(to, "codes at an end of their range, with weights beyond: %.2f %%",
-                   100 * (double)all.ends / (double)all.codes);
+                   100 * (double)o->ends / (double)o->codes);
     print_steps(to, o);
-    if (all.unchecked) print_line(to, "matrices that no held-out token reached: %" PRIu64, all.unchecked);
-    if (!all.plain) return;
-    print_line(to, "written as without calibration: %" PRIu64 " of %" PRIu64 " matri%s", all.plain,
-               all.matrices, all.matrices == 1 ? "x" : "ces");
+    if (o->unchecked) print_line(to, "matrices that no held-out token reached: %" PRIu64, o->unchecked);
+    if (!o->plain) return;
+    print_line(to, "written as without calibration: %" PRIu64 " of %" PRIu64 " matri%s", o->plain,
+               o->matrices, o->matrices == 1 ? "x" : "ces");
     print_plain(to, o);
-}
-
-/* ---- for programs ---- */
-
-json_t *report_calibration_json(const gq_calibration_facts *f) {
-    json_t *o = json_object();
-    if (f->text) set_text(o, "text", f->text);
-    set_bool(o, "random", !f->text);
-    set_count(o, "context", f->context);
-    set_count(o, "windows", f->windows);
-    set_count(o, "tokens", f->tokens);
-    set_count(o, "held_out", f->held_back);
-    set_number(o, "tokens_per_column", f->per_column);
-    set_count(o, "columns", f->columns);
-    set_count(o, "width", f->width);
-    set_count(o, "memory_bytes", f->memory);
-    set_count(o, "disk_bytes", f->disk);
-    set_bool(o, "hidden_states_in_file", f->states_in_file);
-    set_count(o, "inputs_memory_bytes", f->inputs_memory), set_count(o, "inputs_disk_bytes", f->inputs_disk);
-    set_number(o, "gflop", f->work / 1e9);
-    if (f->seconds_expected > 0) set_number(o, "seconds_expected", f->seconds_expected);
-    if (f->left_out) set_text(o, "left_out", f->left_out);
-    set_count(o, "tokens_advised", f->tokens_advised);
-    if (f->has_trials) set_count(o, "trial_layers", f->trial_layers);
-    set_text(o, "steps", f->steps);
-    set_text(o, "arithmetic", f->arithmetic);
-    if (f->ranks > 1) set_count(o, "ranks", f->ranks), set_count(o, "rank_windows", f->rank_windows);
-    return o;
-}
-
-json_t *report_steps_json(const report_output *o) {
-    json_t *steps = json_array();
-    for (size_t i = 0; i < o->n_steps; i++) {
-        const gq_step *s = &o->steps[i];
-        json_t *step = json_object();
-        set_text(step, "name", s->name);
-        set_text(step, "what", s->what);
-        set_bool(step, "on", s->on);
-        set_count(step, "matrices", s->matrices);
-        set_count(step, "kept", s->kept);
-        set_count(step, "compared", s->compared);
-        if (s->compared) set_number(step, "error", sqrt(s->with / (double)s->compared));
-        if (s->compared) set_number(step, "error_without", sqrt(s->without / (double)s->compared));
-        json_array_append_new(steps, step);
-    }
-    return steps;
-}
-
-json_t *report_rounding_json(const report_output *output, const gq_rounding *r) {
-    json_t *o = json_object();
-    set_count(o, "matrices", r->matrices);
-    set_count(o, "plain", r->plain);
-    set_count(o, "unchecked", r->unchecked);
-    set_text(o, "why", r->why);
-    set_count(o, "tokens", r->tokens);
-    set_count(o, "width", r->width);
-    set_number(o, "damp", (double)r->damp);
-    set_count(o, "codes", r->codes);
-    set_count(o, "ends", r->ends);
-    json_t *steps = set_array(o, "steps");
-    for (size_t i = 0; i < output->n_steps; i++)
-        if (r->steps >> i & 1) json_array_append_new(steps, json_of_text(output->steps[i].name));
-    return o;
 }

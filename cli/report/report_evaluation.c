@@ -1,5 +1,4 @@
-/* The part of a report about models that were run on a text: tables for people, and the same figures as JSON
- * and CSV. Model 0 is the base model and all others are quants of it. Every figure is an estimate from the
+/* The part of a report about models that were run on a text: tables for people. Model 0 is the base model and all others are quants of it. Every figure is an estimate from the
  * scored positions and has a standard error; the tables print as many decimals as the error leaves
  * meaningful. Which of two quants is nearer to the base model is decided by the difference of their
  * KL divergences, whose error the library computes from the positions that both share, so that it is smaller
@@ -26,12 +25,6 @@ const char *report_few_places(const gq_evaluation_facts *facts) {
         "fewer than 1000 tokens are scored, too few to know how far the figures can be trusted; 5000, of a "
         "text of about 10000 tokens, are enough for most purposes";
     return facts->scored < FEW ? note : NULL;
-}
-
-static bool report_has_warning(const report *r, const char *text) {
-    for (size_t i = 0; i < r->n_warnings; i++)
-        if (strcmp(r->warnings[i], text) == 0) return true;
-    return false;
 }
 
 /* Whether the models give embeddings, which are compared by cosine distance: nothing is predicted then. */
@@ -74,9 +67,8 @@ static double evaluation_text_tokens(const gq_evaluation_facts *f) {
     return (double)((f->windows - 1) * step + f->context);
 }
 
-/* Returns which difference or KL divergence a longer text would make certain, and how long that text is;
- * malloc'ed, NULL: the text is long enough. Of several it is the one that needs the shortest text. */
-static char *evaluation_advice(const report *r) {
+/* Of several it is the one that needs the shortest text. */
+char *evaluation_advice(const report *r) {
     enum { MOST_TIMES = 1000 }; /* beyond that two quants are as good as equal */
     const gq_evaluation *v = r->evaluation;
     size_t n, *order;
@@ -107,41 +99,7 @@ static char *evaluation_advice(const report *r) {
     return text;
 }
 
-/* ---- the report ---- */
-
-void report_take_evaluation(report *r, const gq_evaluation *v) {
-    size_t n;
-    if (!v) return;
-    r->evaluation = v;
-    const char *const *warnings = gq_evaluation_warnings(v, &n);
-    for (size_t i = 0; i < n; i++) /* a run's evaluation opens the same model as its plan */
-        if (!report_has_warning(r, warnings[i])) report_add_warnings(r, &warnings[i], 1);
-    const char *few = report_few_places(gq_evaluation_summary(v));
-    if (few) report_add_warnings(r, &few, 1);
-    if (!few && (r->advice = evaluation_advice(r)))
-        report_add_warnings(r, (const char *const *)&r->advice, 1);
-}
-
-report report_of_evaluation(const request *r, const gq_evaluation *v) {
-    report rep = {.kind = "evaluation",
-                  .input = r->base ? r->base : r->arguments[0],
-                  .request = r,
-                  .seconds = gq_evaluation_summary(v)->seconds};
-    report_take_evaluation(&rep, v);
-    return rep;
-}
-
-/* ---- which copy is better ---- */
-
-/* Says how sure the sign of a difference is, by its size in standard errors: chance alone exceeds three of
- * them in about one case of 400. Of the errors by positions and by windows the larger one counts. */
-static const char *evaluation_certainty(gq_estimate difference, const gq_interval *by_windows) {
-    enum { WIDTH = 4 }; /* of the interval, in standard errors */
-    double error = difference.error, of_windows = (by_windows->high - by_windows->low) / WIDTH;
-    double errors = fabs(difference.value) / (of_windows > error ? of_windows : error);
-    if (difference.value == 0) return "the same";
-    return errors >= 3 ? "certain" : errors >= 2 ? "likely" : "open";
-}
+/* ---- which quant is better ---- */
 
 static void print_ranking(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
     size_t *order = evaluation_ranking(models, n);
@@ -158,7 +116,7 @@ static void print_ranking(FILE *to, const report *r, const gq_evaluated *models,
         table_cell(&out, isnan(by_windows.low)
                              ? text_format("-")
                              : text_format("%.2g to %.2g", by_windows.low, by_windows.high));
-        table_text(&out, evaluation_certainty(less, &by_windows));
+        table_text(&out, gq_evaluation_certainty(r->evaluation, order[i + 1], order[i]));
     }
     table_end_below(&out, to);
     free(order);
@@ -318,139 +276,4 @@ void report_evaluation(FILE *to, const report *r) {
     if (n == 2 && predicts) print_copy(to, &models[0], &models[1]);
     if (report_few_places(facts)) print_wrapped(to, report_few_places(facts));
     if (r->advice) print_wrapped(to, r->advice);
-}
-
-/* ---- for programs ---- */
-
-/* A figure of a model. CSV has them all, in the order of figures_of; the first OF_ORIGINAL are the
- * original's, too. */
-typedef struct figure {
-    const char *name;
-    double value;
-} figure;
-enum {
-    FIGURES = 17,
-    OF_ORIGINAL = 2,
-    OF_DRAFTS = 2
-}; /* the last ones are there if a model has an MTP layer */
-
-static void figures_of(const gq_evaluated *m, figure to[FIGURES]) {
-    const figure all[FIGURES] = {
-        {"perplexity", m->perplexity.value},      {"perplexity_error", m->perplexity.error},
-        {"kld", m->divergence.value},      {"kld_error", m->divergence.error},
-        {"kld_median", m->quantiles[0]},   {"kld_90", m->quantiles[1]},
-        {"kld_95", m->quantiles[2]},       {"kld_99", m->quantiles[3]},
-        {"kld_99_9", m->quantiles[4]},     {"kld_max", m->quantiles[5]},
-        {"perplexity_ratio", m->ratio.value},     {"perplexity_ratio_error", m->ratio.error},
-        {"rms_change", m->rms_change.value},      {"rms_change_error", m->rms_change.error},
-        {"top1_agreement", m->same_top.value},          {"acceptance", m->acceptance.value},
-        {"acceptance_error", m->acceptance.error}};
-    for (size_t i = 0; i < FIGURES; i++) to[i] = all[i];
-}
-
-/* What has no place in a table of plain numbers. */
-static void set_more(json_t *o, const gq_evaluation *v, const gq_evaluated *models, size_t model) {
-    if (!report_has_embeddings(models)) {
-        gq_interval surprise = interval_of(v, GQ_SURPRISE, model, 0),
-                    flips = interval_of(v, GQ_FLIPS, model, 0);
-        set_interval(o, "nll_interval", &surprise);
-        if (model) set_interval(o, "changed_top1_interval", &flips), set_text(o, "level", level_of(v, model));
-        report_set_depths(o, v, model);
-        report_set_asked(o, v, model);
-    }
-    gq_interval divergence = interval_of(v, GQ_DIVERGENCE, model, 0);
-    if (model) set_interval(o, "kld_interval", &divergence);
-}
-
-static json_t *model_json(const report *r, const gq_evaluated *m, bool copy) {
-    json_t *o = json_object();
-    figure all[FIGURES];
-    figures_of(m, all);
-    set_text(o, "path", report_named(r, m->path));
-    set_text(o, "file_type", m->filetype);
-    set_count(o, "file_bytes", m->file_bytes);
-    set_count(o, "tensor_bytes", m->tensor_bytes);
-    set_count(o, "weights", m->n_weights);
-    set_number(o, "bits_per_weight", evaluated_bits(m));
-    for (size_t i = 0; i < (copy ? FIGURES - OF_DRAFTS : OF_ORIGINAL); i++)
-        set_number(o, all[i].name, all[i].value);
-    for (size_t i = FIGURES - OF_DRAFTS; isfinite(m->acceptance.value) && i < FIGURES; i++)
-        set_number(o, all[i].name, all[i].value);
-    return o;
-}
-
-json_t *report_evaluation_facts(const gq_evaluation_facts *f, bool only_planned) {
-    json_t *o = json_object();
-    if (!only_planned) set_text(o, "architecture", f->architecture);
-    set_count(o, "context", f->context);
-    set_count(o, "windows", f->windows);
-    set_count(o, "tokens", f->tokens);
-    set_count(o, "scored", f->scored);
-    if (f->stride) set_count(o, "stride", f->stride);
-    if (f->texts && !only_planned) set_count(o, "conversations", f->texts);
-    if (f->masked) set_bool(o, "masked", true);
-    if (!only_planned) return set_number(o, "seconds", f->seconds), o;
-    set_count(o, "memory_bytes", f->peak_bytes);
-    set_count(o, "hidden_state_bytes", f->state_bytes);
-    set_bool(o, "hidden_states_in_file", f->states_in_file);
-    if (f->seconds_expected > 0) set_number(o, "seconds_expected", f->seconds_expected);
-    return o;
-}
-
-static json_t *evaluation_json(const report *r, const gq_evaluation *v) {
-    size_t n;
-    const gq_evaluated *models = gq_evaluation_models(v, &n);
-    json_t *o = report_evaluation_facts(gq_evaluation_summary(v), false);
-    json_t *list = set_array(o, "models"), *pairs = set_array(o, "differences");
-    for (size_t i = 0; i < n; i++) {
-        json_t *model = model_json(r, &models[i], i > 0);
-        set_more(model, v, models, i);
-        json_array_append_new(list, model);
-    }
-    for (size_t a = 1; a < n; a++)
-        for (size_t b = a + 1; b < n; b++) {
-            gq_estimate more;
-            gq_evaluation_difference(v, a, b, &more);
-            gq_interval by_windows = interval_of(v, GQ_DIVERGENCE, a, b);
-            json_t *pair = json_object();
-            set_count(pair, "a", a), set_count(pair, "b", b);
-            set_number(pair, "difference", more.value), set_number(pair, "error", more.error);
-            set_text(pair, "sure", evaluation_certainty(more, &by_windows));
-            set_interval(pair, "interval", &by_windows);
-            json_array_append_new(pairs, pair);
-        }
-    return o;
-}
-
-json_t *report_evaluation_json(const report *r) {
-    json_t *o = evaluation_json(r, r->evaluation), *list = r->n_kinds ? set_array(o, "kinds") : NULL;
-    for (size_t i = 0; i < r->n_kinds; i++) {
-        json_t *kind = evaluation_json(r, r->kinds[i]);
-        set_text(kind, "text", report_named(r, r->request->kinds.items[i]));
-        json_array_append_new(list, kind);
-    }
-    return o;
-}
-
-void report_evaluation_csv(FILE *to, const report *r) {
-    size_t n;
-    const gq_evaluated *models = gq_evaluation_models(r->evaluation, &n);
-    figure all[FIGURES];
-    size_t columns = FIGURES - (report_has_acceptance(models, n) ? 0 : OF_DRAFTS);
-    fputs("model,file_type,file_bytes,tensor_bytes,weights,bits_per_weight", to);
-    figures_of(&models[0], all);
-    for (size_t i = 0; i < columns; i++) fprintf(to, ",%s", json_old_name(all[i].name));
-    fputs("\r\n", to);
-    for (size_t m = 0; m < n; m++) {
-        csv_quoted(to, report_named(r, models[m].path));
-        fprintf(to, ",%s,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.9g", models[m].filetype, models[m].file_bytes,
-                models[m].tensor_bytes, models[m].n_weights, evaluated_bits(&models[m]));
-        figures_of(&models[m], all);
-        for (size_t i = 0; i < columns; i++)
-            if (isfinite(all[i].value) && (m > 0 || i < OF_ORIGINAL || i >= FIGURES - OF_DRAFTS))
-                fprintf(to, ",%.9g", all[i].value);
-            else
-                fputc(',', to);
-        fputs("\r\n", to);
-    }
 }

@@ -17,20 +17,3 @@ char *report_origin_text(const gq_origin *o) {
     free(names);
     return text;
 }
-
-json_t *report_origin_json(const gq_origin *o) {
-    json_t *to = json_object();
-    set_text(to, "names", o->names);
-    set_text(to, "type", o->type);
-    set_text(to, "changes", o->changes);
-    set_count(to, "bytes", o->bytes);
-    return to;
-}
-
-void report_origin_csv(FILE *to, const gq_origin *o) {
-    const char *const cells[] = {o ? o->names : "", o ? o->type : "", o ? o->changes : ""};
-    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
-        fputc(',', to);
-        csv_quoted(to, cells[i]);
-    }
-}

@@ -46,6 +46,3 @@ void print_wrapped_behind(FILE *to, size_t used, const char *text);
 
 /* A malloc'ed copy of a text from a file, fit for a terminal. */
 char *text_shown(const char *text);
-/* Writes a cell of CSV in quotes. One that a spreadsheet would take for a formula gets an apostrophe in
- * front. */
-void csv_quoted(FILE *to, const char *value);

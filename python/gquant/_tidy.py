@@ -1,4 +1,4 @@
-"""What is made of a report's document (docs/reports.md): flat records, CSV, HTML, LaTeX, and the lines that a paper needs."""
+"""What is made of a report's document (docs/reports.md): flat records, LaTeX, and the lines that a paper needs."""
 
 from __future__ import annotations
 
@@ -13,16 +13,7 @@ from typing import Any
 import numpy
 
 from ._library import UsageError, check, gq_error, library, path_bytes, text_of
-from ._records import as_json, file_name
-
-# The columns of the command's CSV.
-_TENSORS = ("output,tensor,shape,from,to,bits_per_weight,in_bytes,out_bytes,rmse,relative_error,snr_db,max_error,weighted_error,"
-            "output_error,searched_output_error,matrices_plain,crc32,why,best,origin_names,origin_type,origin_changes").split(",")
-_MODELS = ("model,file_type,file_bytes,tensor_bytes,weights,bits_per_weight,perplexity,perplexity_error,divergence,divergence_error,"
-           "divergence_median,divergence_90,divergence_95,divergence_99,divergence_99_9,divergence_max,perplexity_ratio,"
-           "perplexity_ratio_error,rms_change,rms_change_error,same_top").split(",")
-_TEXTS = ("output", "tensor", "shape", "why", "origin_names", "origin_type", "origin_changes", "model")
-_DRAFTS = ["acceptance", "acceptance_error"]
+from ._records import file_name
 
 # ---- records ----
 
@@ -63,38 +54,19 @@ def records(document: dict[str, Any], of: str = "") -> list[dict[str, Any]]:
     return next((rows for rows in (kinds[kind]() for kind in ([of] if of else ("tensors", "types", "models"))) if rows), [])
 
 
-# ---- files ----
+def points(document: dict[str, Any]) -> tuple[str, list[tuple[str, float, float, float]]]:
+    """Return what a chart shows, its name and type, GB, value and twice the error of each file: KL divergence where it was
+    measured, else relative errors."""
+    models, outputs = document.get("evaluation", {}).get("models", [])[1:], document["outputs"]
+    if not models:
+        return "relative error of the weights", sorted(
+            [(o["file_type"], o["file_bytes"] / 1e9, o.get("relative_error") or math.nan, math.nan) for o in outputs], key=lambda p: p[1])
+    return "KL divergence, nats", sorted(
+        [((outputs[i] if outputs else m)["file_type"], m["file_bytes"] / 1e9, m["kld"], 2 * (m["kld_error"] or math.nan))
+         for i, m in enumerate(models)], key=lambda p: p[1])
 
 
-def _raw(text: str) -> str:
-    """A text of a document with the bytes that it was made of (docs/reports.md)."""
-    return re.sub("[\uef80-\uefff]", lambda c: chr(0xDC00 + ord(c[0]) - 0xEF00), text)
-
-
-def as_csv(document: dict[str, Any]) -> bytes:
-    """Return what the command writes as CSV: quoted texts, numbers with nine digits, empty where nothing is known."""
-    evaluates = document["kind"] == "evaluation"
-    rows = records(document, "models" if evaluates else "tensors")
-    columns = (_MODELS + _DRAFTS * any("acceptance" in r for r in rows)) if evaluates else _TENSORS
-
-    def cell(name: str, value: Any) -> str:
-        if name in _TEXTS:
-            text = _raw(value or "")
-            return '"' + ("'" if text[:1] in tuple("=+-@\t\r") else "") + text.replace('"', '""') + '"'
-        if isinstance(value, float):
-            return f"{value:.9g}"
-        return "" if value is None else str(int(value)) if isinstance(value, bool) else str(value)
-
-    lines = [",".join(columns), *(",".join(cell(name, row.get(name)) for name in columns) for row in rows)]
-    return ("\r\n".join(lines) + "\r\n").encode("utf-8", "surrogateescape")
-
-
-def as_html(document: dict[str, Any]) -> bytes:
-    """Return the command's page, which draws the document in it."""
-    inside = os.path.join(os.path.dirname(__file__), "page.html")  # of a wheel; else the source tree's
-    tree = os.path.join(os.path.dirname(__file__), *[os.pardir] * 2, "cli", "report", "page.html")
-    with open(inside if os.path.exists(inside) else tree, "rb") as page:
-        return page.read().replace(b"@REPORT@", as_json(document), 1)
+# ---- tables ----
 
 
 def as_latex(markdown: str) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import math
 from ctypes import byref, c_void_p
 from typing import Any, Optional, Sequence, Union
 
@@ -17,10 +16,11 @@ import numpy.typing as npt
 from . import _records
 from ._interruptible import ProgressCallback, interruptible
 from ._library import (
-    Adapters, Size, adapter_options, adapter_paths, adapters_of, c_text, check, gq_error, gq_estimate, gq_evaluation_request, gq_question, gq_text, library, listed,
-    optional_path, path_bytes, size_bytes, strings, text_of, texts,
+    Adapters, Size, adapter_options, adapter_paths, adapters_of, c_text, check, gq_error, gq_evaluation_request, gq_question, gq_text, library,
+    optional_path, path_bytes, size_bytes, strings, texts,
 )
-from ._pages import Charted, Page, Row, record_field, report_format, traced, write_report
+from ._pages import Charted, record_field, report_format, shown, traced, write_report
+from ._records import raw
 from .arrays import unmasked
 from .models import Path
 
@@ -168,40 +168,41 @@ class Evaluation(Charted):
         quants = "; ".join(f"{v.path}: {v.divergence.value:.3g} nats" for v in self.models[1:] if v.divergence)
         return f"Evaluation({self.models[0].path}, {self.scored:,} of {self.tokens:,} tokens scored{'; ' if quants else ''}{quants})"
 
-    def _page(self) -> Page:
-        return Page([Row(v.path, v.file_type, v.file_bytes, v.bits_per_weight, v) for v in self.models[1:]], self)
+
+def _estimate(of: dict[str, Any], value: str, error: str) -> Estimate:
+    return Estimate(of[value], of[error])
 
 
-def _estimate(e: gq_estimate) -> Estimate:
-    return Estimate(e.value, e.error)
+def _interval(i: Optional[dict[str, Any]]) -> Optional[Interval]:
+    return None if i is None else Interval(**i)
 
 
-def _interval(i: Any) -> Interval:
-    return Interval(i.value, i.low, i.high, i.windows)
+def _chosen(c: dict[str, Any]) -> Chosen:
+    lost, gained, others, more = (c[name] if name in c else c["." + name] for name in ("lost", "gained", "others", "more"))
+    return Chosen(c["questions"], c["right"], lost, gained, others, Interval(**c["accuracy"]), Interval(**more))
 
 
-def _more_of(found: Any, model: int, embeds: bool) -> tuple[Any, ...]:
-    """The members of Evaluated behind same_top."""
-    if embeds:
-        return (_interval(_records.interval_of(found, _records.DIVERGENCE, model)) if model else None, None, "", None, None, None)
-    continued, chosen, drafted = _records.asked_of(found, model)
-    asked = (continued and Continued(continued.prompts, _interval(continued.same), tuple(continued.parts), continued.mean),
-             chosen and Chosen(chosen.questions, chosen.right, chosen.lost, chosen.gained, chosen.others,
-                               _interval(chosen.accuracy), _interval(chosen.more)),
-             drafted and Drafted(drafted.texts, drafted.positions, _interval(drafted.first),
-                                 tuple(map(_interval, drafted.accepted)), tuple(map(_interval, drafted.length))))
-    if not model:
-        return (None, None, "", *asked)
-    return (*(_interval(_records.interval_of(found, of, model)) for of in (_records.DIVERGENCE, _records.FLIPS)),
-            _records.level_of(found, model), *asked)
+def _drafted(d: dict[str, Any]) -> Drafted:
+    return Drafted(d["texts"], d["positions"], Interval(**d["first"]), *[tuple(Interval(**i) for i in d[key]) for key in ("accepted", "length")])
 
 
-def _evaluated(v: Any, original: bool, more: tuple[Any, ...]) -> Evaluated:
+def _continued(c: dict[str, Any]) -> Continued:
+    return Continued(c["prompts"], Interval(**c["same"]), tuple(c["parts"]), c["mean"])
+
+
+def _evaluated(m: dict[str, Any]) -> Evaluated:
+    """A model of an exact report."""
+    compared = () if "kld" not in m else (
+        _estimate(m, "kld", "kld_error"), tuple(m[f"kld_{q}"] for q in ("median", "90", "95", "99", "99_9", "max")),
+        _estimate(m, "perplexity_ratio", "perplexity_ratio_error"), _estimate(m, "rms_change", "rms_change_error"),
+        _estimate(m, "top1_agreement", ".top1_error"))
+    asked = [make(m[name]) if name in m else None
+             for name, make in (("continued", _continued), ("chosen", _chosen), ("drafted", _drafted))]
     return Evaluated(
-        text_of(v.path), text_of(v.filetype), v.file_bytes, v.tensor_bytes, v.n_weights, _estimate(v.perplexity),
-        *(5 * (None,) if original else (_estimate(v.divergence), tuple(v.quantiles), _estimate(v.ratio),
-                                        _estimate(v.rms_change), _estimate(v.same_top))), *more,
-        acceptance=None if math.isnan(v.acceptance.value) else _estimate(v.acceptance))
+        raw(m[".path"]), raw(m["file_type"]), m["file_bytes"], m["tensor_bytes"], m["weights"],
+        _estimate(m, "perplexity", "perplexity_error"), *(compared or 5 * (None,)), _interval(m.get("kld_interval")),
+        _interval(m.get("changed_top1_interval")), m.get("level", ""), *asked,  # type: ignore[arg-type]
+        acceptance=_estimate(m, "acceptance", "acceptance_error") if "acceptance" in m else None)
 
 
 def _ids_text(ids: npt.ArrayLike) -> bytes:
@@ -261,7 +262,7 @@ def evaluate(original: Path, *copies: Path, text: Text, context: int = 0,
     Returns an Evaluation. Raises UsageError, BadWeights, Cancelled, or Error, for example for an architecture that
     cannot be run.
     """
-    report_format(report, original, *copies, scores_file, draft, target_model, *adapter_paths(lora))
+    file = report_format(report, original, *copies, scores_file, draft, target_model, *adapter_paths(lora))
     asked = gq_evaluation_request(
         size=ctypes.sizeof(gq_evaluation_request), original=path_bytes(original),
         copies=strings([path_bytes(c) for c in copies]), n_copies=len(copies),
@@ -279,7 +280,7 @@ def evaluate(original: Path, *copies: Path, text: Text, context: int = 0,
         asked.callbacks = callbacks
         found = c_void_p(check(library.gq_evaluate(byref(asked), byref(e)), e))
         try:
-            return evaluation_of(found, options)
+            return evaluation_of(found, options, asked.original, file)
         finally:
             library.gq_evaluation_free(found)
 
@@ -287,26 +288,19 @@ def evaluate(original: Path, *copies: Path, text: Text, context: int = 0,
                + [f"--tokens {tokens}"] * bool(tokens) + adapter_options(lora))
     made = traced(interruptible(call, progress), base=original, lora=adapter_paths(lora), quant=list(copies), draft=draft,
                   text=text_bytes(text))
-    write_report(report, made.to_dict(), made._page())
+    write_report(report, made, file)
     return made  # type: ignore[no-any-return]
 
 
-def evaluation_of(found: c_void_p, options: list[str]) -> Evaluation:
+def evaluation_of(found: c_void_p, options: list[str], input: Any, file: Optional[int] = None) -> Evaluation:
     """Copy what an evaluation of the library has found."""
-    listing = listed(library.gq_evaluation_models, found)
-    embeds = math.isnan(listing[0].perplexity.value)
-    models = [_evaluated(v, i == 0, _more_of(found, i, embeds)) for i, v in enumerate(listing)]
-    differences = {}
-    for a in range(1, len(models)):
-        for b in range(1, len(models)):
-            if a != b:
-                of = gq_estimate()
-                library.gq_evaluation_difference(found, a, b, byref(of))
-                differences[a, b] = _estimate(of)
-    f = library.gq_evaluation_summary(found).contents
     warnings = texts(library.gq_evaluation_warnings, found)
-    record = _records.document("evaluation", models[0].path, warnings, [v.path for v in models], options=options,
-                               seconds=f.seconds)
-    return Evaluation(models, differences, text_of(f.architecture), f.context, f.windows, f.tokens, f.scored,
-                      f.peak_bytes, f.seconds, warnings, f.texts, f.masked,
-                      {**record, "outputs": [], "evaluation": _records.evaluation(found)})
+    document, texts_of = _records.gathered(file, warnings, options, evaluation=found, input=input)
+    e = document["evaluation"]
+    differences = {}
+    for d in e["differences"]:
+        differences[d["a"], d["b"]] = Estimate(d["difference"], d["error"])
+        differences[d["b"], d["a"]] = Estimate(-d["difference"], d["error"])
+    return shown(Evaluation(  # type: ignore[no-any-return]
+        [_evaluated(m) for m in e["models"]], differences, e["architecture"], e["context"], e["windows"], e["tokens"], e["scored"],
+        e[".peak_bytes"], e["seconds"], warnings, e.get("conversations", 0), e.get("masked", False), _records.published(document)), texts_of)

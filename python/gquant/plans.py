@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import inspect
-import math
+import json
 import os
 import tempfile
 from ctypes import byref, c_void_p
@@ -19,12 +19,13 @@ from . import _records
 from ._interruptible import ProgressCallback, interruptible
 from ._library import (
     Adapters, Size, Texts, UsageError, adapter_names, adapter_paths, adapters_of, c_text, check, gq_calibration, gq_error, gq_evaluation_request, gq_options, gq_output,
-    gq_publish_request, gq_survey_request, gq_target, library, listed, optional_path, path_bytes, size_bytes, text_of,
+    gq_publish_request, gq_survey_request, gq_target, library, optional_path, path_bytes, size_bytes, text_of,
     texts,
 )
-from ._pages import Charted, Page, Report, Row, gigabytes, image, record_field, table, traced
+from ._pages import Charted, Report, gigabytes, image, record_field, shown, table, traced
+from ._records import raw
 from .arrays import Effort, effort_number
-from .evaluations import Estimate, Evaluated, Evaluation, Text, evaluation_of, text_bytes, text_request
+from .evaluations import Evaluation, Text, evaluation_of, text_bytes, text_request
 from .models import Path
 from .runs import calibration_text, list_of
 
@@ -109,25 +110,15 @@ class Plan(Report):
             note = f"for {t.made_for}" if t.made_for else "fits, recommended" if t.best else "fits" if t.fits else ""
             rows.append([t.file_type, gigabytes(t.file_bytes), f"{t.bits_per_weight:.2f}",
                          gigabytes(t.memory_bytes), *expected, note])
-        return table(head, rows) + (image(self._chart()) if tried else "")
+        return table(head, rows) + (image(self._chart) if tried else "")
 
     def plot(self) -> bytes:
         """Return a chart of the expected KL divergence against the size, as SVG; UsageError where there was no text."""
-        if not any(t.expected_divergence is not None for t in self.types):
+        if not self._chart:
             raise UsageError("no divergence is expected without a text: plan(model, text=...)")
-        return self._chart().encode()
+        return self._chart.encode()
 
-    def _chart(self) -> str:
-        """Return the chart of the types that people use, and of the curve between them."""
-        usual = ("Q2_K", "Q3_K_M", "Q4_K_M", "Q5_K_M", "Q6_K", "Q8_0")
-        points = [(t.file_type, t.file_bytes, t.expected_divergence) for t in self.types if t.file_type in usual]
-        points += [("", p.target_size, p.expected_divergence) for p in self.curve]
-        unknown = Estimate(math.nan, math.nan)
-        rows = [Row(str(i), name, size, 0.0, Evaluated("", "", size, 0, 0, unknown, Estimate(value, math.nan), None, None,
-                                                       None, None))
-                for i, (name, size, value) in enumerate(points) if value is not None and value > 0]
-        original = Evaluated("", "", 0, 0, 0, unknown, None, None, None, None, None)
-        return Page(rows, Evaluation([original], {}, "", 0, 0, 0, 0, 0, 0.0, [])).svg()
+    _chart: str = dataclasses.field(default="", repr=False, compare=False)  # of the types that people use, and of the curve
 
 
 def plan(model: Path, *, ram: Optional[Size] = None, reserve: Optional[Size] = None, text: Optional[Text] = None,
@@ -163,7 +154,7 @@ def plan(model: Path, *, ram: Optional[Size] = None, reserve: Optional[Size] = N
         asked.callbacks = callbacks
         found = c_void_p(check(library.gq_survey_new(byref(wanted), byref(e)), e))
         try:
-            return _plan(found, text_of(asked.input), wanted.ram, text is not None)
+            return _plan(found, asked.input, text is not None)
         finally:
             library.gq_survey_free(found)
 
@@ -171,42 +162,17 @@ def plan(model: Path, *, ram: Optional[Size] = None, reserve: Optional[Size] = N
                   imatrix=imatrix, text=text_bytes(text))
 
 
-def _plan(found: c_void_p, path: str, ram: int, tried: bool) -> Plan:
-    f = library.gq_survey_summary(found).contents
-    types = [Choice(text_of(c.name), text_of(c.made_for), c.file_bytes, c.memory_bytes, c.bits,
-                    _records.number(c.expected), c.fits if ram else None, c.best, c.needs_importance)
-             for c in listed(library.gq_survey_choices, found)]
-    curve = [CurvePoint(p.file_bytes, _records.number(p.expected), p.memory or None)
-             for p in listed(library.gq_survey_curve, found)]
-    best = next((t for t in types if t.best), None)
-    made = Plan(path, types, curve, best, f.target if ram else None, f.context, f.cache_bytes, f.buffer_bytes,
-                text_of(f.quantized), text_of(f.dequantized), texts(library.gq_survey_warnings, found))
-    made.record.update(_plan_record(made, ram, f.reserve, tried))
-    return made
-
-
-def _known(**members: Any) -> dict[str, Any]:
-    return {key: value for key, value in members.items() if value not in (None, "")}
-
-
-def _plan_record(p: Plan, ram: int, reserve: int, tried: bool) -> dict[str, Any]:
-    """Return what `gquant plan --json` prints."""
-    limit = {}
-    if ram:
-        limit = _known(ram=ram, reserve=reserve, recommended=p.best.file_type if p.best and p.best.file_type != "COPY" else None,
-                       keep_model=(p.best and p.best.file_type == "COPY") or None,
-                       target_size=p.target_size)
-    record = {
-        **_known(path=_records.plain(p.path), quantized=p.quantized, dequantized=p.dequantized), "context": p.context,
-        "cache_bytes": p.cache_bytes, "buffer_bytes": p.buffer_bytes, **limit,
-        "types": [_known(file_type=t.file_type, made_for=t.made_for, file_bytes=t.file_bytes,
-                         bits_per_weight=t.bits_per_weight, memory_bytes=t.memory_bytes,
-                         expected_kld=t.expected_divergence, fits=t.fits,
-                         needs_imatrix=t.needs_importance or None) for t in p.types]}
-    if tried:
-        record["curve"] = [{**_known(target_size=c.target_size, ram=c.ram), "expected_kld": c.expected_divergence}
-                           for c in p.curve]
-    return record
+def _plan(found: c_void_p, path: bytes, tried: bool) -> Plan:
+    d = json.loads(_records.taken(library.gq_survey_text, found, path, _records.EXACT))
+    recommended = "COPY" if d.get("keep_model") else d.get("recommended")
+    types = [Choice(t["file_type"], t.get("made_for", ""), t["file_bytes"], t["memory_bytes"], t["bits_per_weight"],
+                    t.get("expected_kld"), t.get("fits"), t["file_type"] == recommended, t.get("needs_imatrix", False))
+             for t in d["types"]]
+    curve = [CurvePoint(p["target_size"], _records.published(p["expected_kld"]), p.get("ram")) for p in d.get("curve", [])]
+    chart = _records.taken(library.gq_survey_text, found, path, _records.SVG) if tried else ""
+    return Plan(text_of(path), types, curve, next((t for t in types if t.best), None), d.get("target_size"), d["context"],
+                d["cache_bytes"], d["buffer_bytes"], d.get("quantized", ""), d.get("dequantized", ""),
+                texts(library.gq_survey_warnings, found), _records.published(d), chart)
 
 
 # ---- a folder to upload ----
@@ -243,11 +209,6 @@ class Published(Charted):
     evaluation: Optional[Evaluation]
     warnings: list[str]
     record: dict[str, Any] = record_field()
-
-    def _page(self) -> Page:
-        models = self.evaluation.models[1:] if self.evaluation else [None] * len(self.files)
-        return Page([Row(f.path, f.file_type, f.file_bytes, f.bits_per_weight, v) for f, v in zip(self.files, models)],
-                    self.evaluation)
 
 
 def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[Size, Sequence[Size], None] = None,
@@ -362,17 +323,14 @@ def _publish(request: gq_publish_request, asked: gq_options, callbacks: Any) -> 
     request.callbacks = asked.callbacks = callbacks
     found = c_void_p(check(library.gq_publish(byref(request), byref(e)), e))
     try:
-        planned = c_void_p(library.gq_publication_plan(found))
-        summaries = [library.gq_plan_summary(planned, i).contents for i in range(library.gq_plan_outputs(planned))]
-        files = [PublishedFile(text_of(s.path), text_of(s.filetype), s.file_bytes, s.out_bytes, s.n_weights)
-                 for s in summaries]
-        evaluated = library.gq_publication_evaluation(found)
-        evaluation = evaluation_of(c_void_p(evaluated), []) if evaluated else None
+        evaluated = c_void_p(library.gq_publication_evaluation(found))
         warnings = texts(library.gq_publication_warnings, found)
-        record = _records.document(
-            "plan", text_of(asked.input), warnings, [f.path for f in files],
-            outputs=[_records.planned(planned, None, i) for i in range(len(files))],
-            evaluation=evaluation.to_dict()["evaluation"] if evaluation else None)
-        return Published(text_of(asked.out_dir), files, library.gq_publication_made(found), evaluation, warnings, record)
+        document, texts_of = _records.gathered(None, warnings, [], plan=c_void_p(library.gq_publication_plan(found)),
+                                               evaluation=evaluated, input=asked.input)
+        files = [PublishedFile(raw(o[".path"]), raw(o["file_type"]), o["file_bytes"], o["out_bytes"], o["weights"])
+                 for o in document["outputs"]]
+        return shown(Published(  # type: ignore[no-any-return]
+            text_of(asked.out_dir), files, library.gq_publication_made(found),
+            evaluation_of(evaluated, [], asked.input) if evaluated else None, warnings, _records.published(document)), texts_of)
     finally:
         library.gq_publication_free(found)

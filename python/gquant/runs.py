@@ -11,21 +11,22 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import inspect
+import json
+import math
 from ctypes import byref, c_void_p
-from typing import Any, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from . import _records
 from ._interruptible import ProgressCallback, interruptible
 from ._library import (
     Adapters, Size, Texts, UsageError, adapter_options, adapter_paths, adapters_of, c_number, c_text, check, gq_calibration, gq_checksum, gq_comparison_request, gq_error,
-    gq_list, gq_options, gq_output, gq_target, gq_tensor, library, listed, optional_path, path_bytes, size_bytes, strings, text_of, texts,
+    gq_list, gq_options, gq_output, gq_target, library, optional_path, path_bytes, size_bytes, strings, text_of, texts,
 )
-from ._pages import Charted, Page, Report, Reports, Row, gigabytes, record_field, report_format, traced, write_report
-from .arrays import EFFORTS, Arithmetic, Effort, Loss, effort_number, loss_of
+from ._pages import Charted, Report, Reports, gigabytes, record_field, report_format, shown, traced, write_report
+from ._records import raw
+from .arrays import EFFORTS, Arithmetic, Effort, Loss, effort_number
 from .evaluations import Text, text_bytes, text_request
-from .models import Origin, Path, origin_of
-
-_COVERAGE = ("unused", "missing", "full")
+from .models import Origin, Path
 
 
 # ---- quantizing ----
@@ -82,14 +83,6 @@ class Quantized(Charted):
         return (f"Quantized({self.path!r}, {self.file_type}, {gigabytes(self.file_bytes)} GB, {self.bits_per_weight:.2f} bits per weight, "
                 f"{len(self.tensors)} tensors, relative error {self.loss.relative:.4f})")
 
-    def _row(self) -> Row:
-        measured = [t.loss for t in self.tensors if t.loss and t.loss.n]
-        return Row(self.path, self.file_type, self.file_bytes, self.bits_per_weight,
-                   relative_error=self.loss.relative if measured else float("nan"))
-
-    def _page(self) -> Page:
-        return Page([self._row()])
-
     @property
     def bits_per_weight(self) -> float:
         """Tensor data in bits per weight."""
@@ -103,11 +96,18 @@ class Quantized(Charted):
                     sum(l.we2 for l in of), max((l.max_error for l in of), default=0.0), 0)
 
 
-def _tensor(t: gq_tensor, loss: Optional[Loss]) -> QuantizedTensor:
-    return QuantizedTensor(
-        text_of(t.name), tuple(t.ne[i] for i in range(t.n_dims))[::-1],
-        text_of(library.gq_type_name(getattr(t, "from"))), text_of(library.gq_type_name(t.to)), text_of(t.why),
-        t.in_bytes, t.out_bytes, _COVERAGE[t.importance], loss, origin_of(t.origin))
+def _loss(t: dict[str, Any]) -> Optional[Loss]:
+    return Loss(t[".n"], *t[".sums"], t[".crc32"]) if ".n" in t else None
+
+
+def _tensors(output: dict[str, Any]) -> list[QuantizedTensor]:
+    """The tensors of an output of an exact report."""
+    def origin(o: dict[str, Any]) -> Origin:
+        return Origin(raw(o["names"]), raw(o["type"]), o["changes"], o["bytes"], o[".quantized"])
+
+    return [QuantizedTensor(raw(t["name"]), tuple(t["shape"])[::-1], t["from"], t["to"], raw(t["why"]), t["in_bytes"],
+                            t["out_bytes"], t["importance"], _loss(t), origin(t["origin"]) if "origin" in t else None)
+            for t in output["tensors"]]
 
 
 def list_of(items: Texts) -> gq_list:
@@ -208,7 +208,7 @@ def quantize(
     what is done.
     """
     kinds, paths = _several(type), _several(output)
-    report_format(report, input, imatrix, measure_file, base, target_model, *paths, *adapter_paths(lora))
+    file = report_format(report, input, imatrix, measure_file, base, target_model, *paths, *adapter_paths(lora))
     many = len(kinds) > 1 or len(paths) > 1 or isinstance(type, (list, tuple)) or isinstance(output, (list, tuple))
     if len(paths) == 1:
         paths *= len(kinds)
@@ -247,10 +247,10 @@ def quantize(
         if text is not None:
             setattr(asked, name, c_text(text))
     options = option_texts(locals()) + adapter_options(lora)
-    reports = interruptible(lambda callbacks: _quantize(asked, callbacks, options), progress)
+    reports = interruptible(lambda callbacks: _quantize(asked, callbacks, options, file), progress)
     traced(reports, input=input, base=base, target=target_model, lora=adapter_paths(lora), imatrix=imatrix,
            calibrate=text_bytes(calibrating), output=None if dry_run else [r.path for r in reports])
-    write_report(report, reports.to_dict(), reports._page())
+    write_report(report, reports, file)
     return reports if many else reports[0]
 
 
@@ -278,7 +278,17 @@ def option_texts(arguments: Mapping[str, Any]) -> list[str]:
 _ARGUMENTS = frozenset(inspect.signature(quantize).parameters)
 
 
-def _quantize(asked: gq_options, callbacks: Any, options: list[str]) -> Reports:
+def _reports(make: Callable[[dict[str, Any], list[str]], Report], n: int, file: Optional[int], warnings: list[str],
+             options: list[str], **members: Any) -> Reports:
+    """Return a report for each of n outputs, which `make` makes of an exact document, and the texts of all together."""
+    found = Reports()
+    for i in range(n):
+        document, texts_of = _records.gathered(None, warnings, options, only=i + 1, **members)
+        found.append(shown(make(document, warnings), texts_of))
+    return shown(found, _records.gathered(file, warnings, options, **members)[1])  # type: ignore[no-any-return]
+
+
+def _quantize(asked: gq_options, callbacks: Any, options: list[str], file: Optional[int]) -> Reports:
     e = gq_error()
     asked.callbacks = callbacks
     plan = c_void_p(check(library.gq_plan_new(byref(asked), byref(e)), e))
@@ -286,50 +296,20 @@ def _quantize(asked: gq_options, callbacks: Any, options: list[str]) -> Reports:
     try:
         if not asked.dry_run:
             check(library.gq_run(plan, callbacks, byref(results), byref(e)), e)
-        outputs = range(library.gq_plan_outputs(plan))
-        record = _run_record(asked, plan, results, options, [_summary(plan, i) for i in outputs])
-        return Reports(_quantized(plan, results, i, record) for i in outputs)
+        warnings = texts(library.gq_plan_warnings, plan) + (texts(library.gq_results_warnings, results) if results else [])
+        return _reports(_quantized, library.gq_plan_outputs(plan), file, warnings, options, plan=plan, results=results,
+                        input=asked.input, imatrix=asked.imatrix,
+                        effort=next(name for name, number in EFFORTS.items() if number == asked.effort).encode())
     finally:
         library.gq_results_free(results)
         library.gq_plan_free(plan)
 
 
-def _summary(plan: c_void_p, i: int) -> Any:
-    return library.gq_plan_summary(plan, i).contents
-
-
-def _run_record(asked: gq_options, plan: c_void_p, results: c_void_p, options: list[str],
-                summaries: list[Any]) -> dict[str, Any]:
-    """Return the members that a run's report has for all outputs together."""
-    warnings = texts(library.gq_plan_warnings, plan)
-    seconds = planning = None
-    if results:
-        warnings += texts(library.gq_results_warnings, results)
-        planning = library.gq_plan_seconds(plan)
-        seconds = planning + library.gq_results_progress(results).contents.seconds
-    measured = library.gq_plan_measure_file(plan)
-    imatrix = _records.file_name(text_of(asked.imatrix)) if asked.imatrix else None
-    return _records.document(
-        "run" if results else "plan", text_of(asked.input), warnings,
-        [text_of(s.path) for s in summaries] + [text_of(asked.imatrix)], imatrix=imatrix,
-        effort=next(name for name, number in EFFORTS.items() if number == asked.effort),
-        calibration=_records.calibration(plan), measurements=_records.file_name(text_of(measured)) if measured else None,
-        options=options, seconds=seconds, plan_seconds=planning)
-
-
-def _quantized(plan: c_void_p, results: c_void_p, i: int, record: dict[str, Any]) -> Quantized:
-    s = _summary(plan, i)
-    tensors = listed(library.gq_plan_tensors, plan, i)
-    warnings = texts(library.gq_plan_warnings, plan)
-    losses: list[Optional[Loss]] = [None] * len(tensors)
-    seconds = 0.0
-    if results:
-        losses = [loss_of(l) for l in listed(library.gq_results_losses, results, i)]
-        warnings += texts(library.gq_results_warnings, results)
-        seconds = library.gq_results_progress(results).contents.seconds
-    return Quantized(text_of(s.path), text_of(s.filetype), s.file_bytes, s.out_bytes, s.n_weights,
-                     [_tensor(t, l) for t, l in zip(tensors, losses)], warnings, seconds,
-                     {**record, "outputs": [_records.planned(plan, results, i)]})
+def _quantized(document: dict[str, Any], warnings: list[str]) -> Quantized:
+    o = document["outputs"][0]
+    seconds = document.get("seconds", 0.0) - document.get("plan_seconds", 0.0)
+    return Quantized(raw(o[".path"]), raw(o["file_type"]), o["file_bytes"], o["out_bytes"], o["weights"], _tensors(o),
+                     warnings, seconds, _records.published(document))
 
 
 # ---- comparing and verifying ----
@@ -352,16 +332,8 @@ class Compared(Charted):
     record: dict[str, Any] = record_field()
 
     def __repr__(self) -> str:
-        return f"Compared({self.path!r}, {self.file_type}, {len(self.tensors)} tensors, relative error {self._row().relative_error:.4f})"
-
-    def _row(self) -> Row:
-        found = self.record["outputs"][0]
-        error = found["relative_error"]
-        return Row(self.path, self.file_type, self.file_bytes, found["bits_per_weight"],
-                   relative_error=float("nan") if error is None else error)
-
-    def _page(self) -> Page:
-        return Page([self._row()])
+        error = self.record["outputs"][0]["relative_error"]
+        return f"Compared({self.path!r}, {self.file_type}, {len(self.tensors)} tensors, relative error {math.nan if error is None else error:.4f})"
 
 
 def compare(original: Path, *copies: Path, imatrix: Optional[Path] = None, threads: int = 0,
@@ -379,7 +351,7 @@ def compare(original: Path, *copies: Path, imatrix: Optional[Path] = None, threa
     Returns a Compared for each quant. Raises UsageError without a quant, Cancelled, or Error where a file cannot be read
     or a quant has nothing to compare.
     """
-    report_format(report, original, *copies, imatrix, *adapter_paths(lora))
+    file = report_format(report, original, *copies, imatrix, *adapter_paths(lora))
     asked = gq_comparison_request(
         size=ctypes.sizeof(gq_comparison_request), original=path_bytes(original),
         copies=strings([path_bytes(c) for c in copies]), n_copies=len(copies), imatrix=optional_path(imatrix),
@@ -391,40 +363,20 @@ def compare(original: Path, *copies: Path, imatrix: Optional[Path] = None, threa
         found = c_void_p(check(library.gq_compare(byref(asked), byref(e)), e))
         try:
             warnings = texts(library.gq_comparison_warnings, found)
-            record = _records.document(
-                "comparison", text_of(asked.original), warnings, [text_of(path_bytes(c)) for c in copies],
-                imatrix=_records.file_name(text_of(asked.imatrix)) if asked.imatrix else None,
-                options=([f"--imatrix {_records.file_name(text_of(asked.imatrix))}"] if asked.imatrix else [])
-                + adapter_options(lora),
-                seconds=library.gq_comparison_seconds(found))
-            reports = Reports(_compared(found, i, warnings, record) for i in range(len(copies)))
-            if len(copies) > 1:
-                _mark_best(found, reports)
-            return reports
+            options = [f"--imatrix {_records.file_name(text_of(asked.imatrix))}"] if asked.imatrix else []
+            return _reports(_compared, len(copies), file, warnings, options + adapter_options(lora), comparison=found,
+                            n_copies=len(copies), input=asked.original, imatrix=asked.imatrix)
         finally:
             library.gq_comparison_free(found)
 
     reports = traced(interruptible(call, progress), base=original, lora=adapter_paths(lora), quant=list(copies), imatrix=imatrix)
-    write_report(report, reports.to_dict(), reports._page())
+    write_report(report, reports, file)
     return reports  # type: ignore[no-any-return]
 
 
-def _mark_best(found: c_void_p, reports: Reports) -> None:
-    numbers, losses = [], []
-    for i, r in enumerate(reports):
-        numbers.append(library.gq_comparison_numbers(found, i)[:len(r.tensors)])
-        losses.append(library.gq_comparison_losses(found, i)[:len(r.tensors)])
-    _records.mark_best([r.record["outputs"][0] for r in reports], numbers, losses)
-
-
-def _compared(found: c_void_p, i: int, warnings: list[str], record: dict[str, Any]) -> Compared:
-    s = library.gq_comparison_summary(found, i).contents
-    tensors = listed(library.gq_comparison_tensors, found, i)
-    losses = library.gq_comparison_losses(found, i)[:len(tensors)]
-    rate = s.n_weights / record["seconds"] if record["seconds"] > 0 else 0.0
-    return Compared(text_of(s.path), text_of(s.filetype), s.file_bytes,
-                    [_tensor(t, loss_of(l)) for t, l in zip(tensors, losses)], warnings,
-                    {**record, "outputs": [_records.output(s, tensors, losses, [], [], rate, False)]})
+def _compared(document: dict[str, Any], warnings: list[str]) -> Compared:
+    o = document["outputs"][0]
+    return Compared(raw(o[".path"]), raw(o["file_type"]), o["file_bytes"], _tensors(o), warnings, _records.published(document))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -471,12 +423,12 @@ def verify(path: Path, expected: Optional[Mapping[str, int]] = None, *, threads:
         found = c_void_p(check(
             library.gq_verify(path_bytes(path), sums, len(items), c_number("threads", threads), callbacks, byref(e)), e))
         try:
-            verdicts = listed(library.gq_verification_verdicts, found)
-            return Verified({text_of(v.name): text_of(v.problem) for v in verdicts if v.problem},
-                            {text_of(v.name): v.crc32 for v in verdicts},
-                            texts(library.gq_verification_missing, found),
-                            texts(library.gq_verification_warnings, found),
-                            _records.verification(path, found, expected is not None))
+            document = json.loads(_records.taken(library.gq_verification_text, found, path_bytes(path), expected is not None,
+                                                 None, _records.EXACT))
+            tensors = {raw(t["name"]): t for t in document["tensors"]}
+            return Verified({name: raw(t["problem"]) for name, t in tensors.items() if t["problem"]},
+                            {name: int(t["crc32"], 16) for name, t in tensors.items()}, [raw(t) for t in document["missing"]],
+                            texts(library.gq_verification_warnings, found), _records.published(document))
         finally:
             library.gq_verification_free(found)
 
