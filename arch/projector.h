@@ -56,6 +56,7 @@ typedef struct arch_projector {
     const char *const *in_some, *const *grow;
     const arch_tensor_size *shapes; /* sizes, before those of all projectors */
     const arch_letter *letters;     /* letters of sizes that the config gives a value; NULL: none */
+    const char *feeds; /* what the config may call the width of layers' feed-forward part; NULL: as all do */
     /* Such folders are refused: a sentence that says why, and what to do; NULL: they are read. */
     const char *refused;
     arch_folder folder;

@@ -274,11 +274,17 @@ static bool config_says(const hf_build *b, const char *part, const char *const *
 }
 
 /* The feed-forward part is as wide as the config says. */
-static bool feeds_check(const hf_build *b, const char *prefix, const char *part, uint32_t length,
-                        gq_error *e) {
+static bool feeds_check(const hf_build *b, const arch_projector *row, const char *prefix, const char *part,
+                        uint32_t length, gq_error *e) {
     static const char *const names[] = {"vt_intermediate_size", "intermediate_size", "encoder_ffn_dim", NULL};
+    enum { FEEDS = sizeof feeds / sizeof *feeds };
+    char key[128] = "";
+    uint32_t other;
+    if (row->feeds && part) snprintf(key, sizeof key, "root.%s.%s", part, row->feeds);
     return !config_says(b, part, names, length) ||
-           widths_check(b, prefix, feeds, sizeof feeds / sizeof *feeds, "a feed-forward length", length, e);
+           (*key && hf_config_u32(b->config, key, &other, NULL) &&
+            widths_check(b, prefix, feeds, FEEDS, "", other, NULL)) ||
+           widths_check(b, prefix, feeds, FEEDS, "a feed-forward length", length, e);
 }
 
 /* Patches are as wide and high as the config says: a convolution's kernel, or the rows of a matrix, which has three colors
@@ -731,7 +737,7 @@ bool hf_projector_check(const hf_build *b, const arch_projector *row, const hf_m
         if (!blocks_check(b, row, parts[k].blocks, n, e) ||
             (n && parts[k].width &&
              !widths_check(b, parts[k].blocks, widths, sizeof widths / sizeof *widths, "states", width, e)) ||
-            !feeds_check(b, parts[k].blocks, parts[k].part, pair_number(p, parts[k].feeds), e))
+            !feeds_check(b, row, parts[k].blocks, parts[k].part, pair_number(p, parts[k].feeds), e))
             return false;
     }
     bool hears = hf_metadata_find(p, ".has_audio_encoder");
