@@ -305,9 +305,21 @@ static bool open_image(hf_container *c, const char *target, gq_error *e) {
            (!c->place.pipeline || warn_parts(c, e));
 }
 
+/* Reports an adapter beside a whole model, as trainers leave it: transformers would load both. */
+static bool warn_adapter_beside(hf_container *c, gq_error *e) {
+    bool is_there = !c->place.is_image && hf_folder_has(&c->folder, "adapter_config.json") &&
+                    (hf_folder_has(&c->folder, "adapter_model.safetensors") ||
+                     hf_folder_has(&c->folder, "adapter_model.bin"));
+    return !is_there ||
+           hf_folder_warn(&c->folder, "adapter_config.json", e,
+                          "a LoRA adapter is beside the model, and transformers would load both: "
+                          "it is left out; merge it by giving its folder as an adapter, or remove "
+                          "it");
+}
+
 /* Opens the adapters, which only language models can have. */
 static bool open_adapters(hf_container *c, const gq_adapters *given, gq_error *e) {
-    if (!given || given->n == 0) return true;
+    if (!given || given->n == 0) return warn_adapter_beside(c, e);
     if (c->place.is_image)
         return gq_fail(e, "%s is an image model: adapters can be merged only into language models", c->path);
     return hf_adapters_open(&c->adapters, given, e);

@@ -189,12 +189,17 @@ static bool name_find_block(const char *name, size_t *before, size_t *behind) {
 }
 
 /* Whether another block has the source tensor that one has. */
-static bool list_has_in_block(const hf_list *l, const char *name, size_t before, size_t behind,
-                              uint64_t block) {
+static const hf_stored *list_find_in_block(const hf_list *l, const char *name, size_t before, size_t behind,
+                                           uint64_t block) {
     char other[512];
     int n = snprintf(other, sizeof other, "%.*s%llu%s", (int)before, name, (unsigned long long)block,
                      name + behind);
-    return n >= 0 && (size_t)n < sizeof other && hf_list_find(l, other);
+    return n >= 0 && (size_t)n < sizeof other ? hf_list_find(l, other) : NULL;
+}
+
+static bool list_has_in_block(const hf_list *l, const char *name, size_t before, size_t behind,
+                              uint64_t block) {
+    return list_find_in_block(l, name, before, behind, block) != NULL;
 }
 
 bool hf_image_is_last_block(const hf_list *l, const char *name) {
@@ -212,48 +217,88 @@ static bool list_has_block(const hf_list *l, const char *name, size_t before, ui
     return false;
 }
 
-/* Returns the number of the last block if it alone lacks a source tensor; else 0. */
+static const uint64_t NO_BLOCK = UINT64_MAX;
+
+/* Returns the number of the last block if it alone lacks a source tensor; else NO_BLOCK. */
 static uint64_t list_find_last_hole(const hf_list *l, const char *name, size_t before, size_t behind) {
     enum { AFTER_MOST = 32 };
     uint64_t block = strtoull(name + before, NULL, 10);
     for (uint64_t i = 0; i < block; i++)
-        if (!list_has_in_block(l, name, before, behind, i)) return 0;
-    if (l->n > ARRAYS_MOST || !list_has_block(l, name, before, block + 1)) return 0;
+        if (!list_has_in_block(l, name, before, behind, i)) return NO_BLOCK;
+    if (l->n > ARRAYS_MOST || !list_has_block(l, name, before, block + 1)) return NO_BLOCK;
     for (uint64_t i = block + 2; i < block + AFTER_MOST; i++)
-        if (list_has_block(l, name, before, i)) return 0;
+        if (list_has_block(l, name, before, i)) return NO_BLOCK;
     return block + 1;
 }
 
+/* Whether the first block, of three and more, alone lacks a source tensor. */
+static bool list_lacks_first(const hf_list *l, const char *name, size_t before, size_t behind) {
+    uint64_t n = 1;
+    while (list_has_in_block(l, name, before, behind, n)) n++;
+    return n >= 3 && l->n <= ARRAYS_MOST && list_has_block(l, name, before, 0) &&
+           !list_has_block(l, name, before, n);
+}
+
+/* Whether a source tensor has another shape than that of two other blocks beside it, which are alike. */
+static bool stored_is_odd(const hf_list *l, const hf_stored *t, bool last_differs) {
+    size_t before, behind;
+    if (!name_find_block(t->name, &before, &behind)) return false;
+    uint64_t block = strtoull(t->name + before, NULL, 10);
+    const hf_stored *beside[4];
+    for (int i = 0; i < 4; i++) {
+        int64_t at = (int64_t)block + (int64_t[]){-2, -1, 1, 2}[i];
+        beside[i] = at < 0 ? NULL : list_find_in_block(l, t->name, before, behind, (uint64_t)at);
+    }
+    if (last_differs && !beside[2]) return false;
+    const hf_stored *a = beside[1] ? beside[1] : beside[2], *b = beside[1] && beside[2] ? beside[2]
+                                                                 : beside[1]            ? beside[0]
+                                                                                        : beside[3];
+    return a && b && a->n_dims == b->n_dims && !memcmp(a->shape, b->shape, sizeof a->shape) &&
+           (t->n_dims != a->n_dims || memcmp(t->shape, a->shape, sizeof a->shape));
+}
+
 /* Returns the number of the block after that of a source tensor if it lacks it, though a later one has it, and
- * most of them do; else 0. What has one word after its number is a layer among others, which have numbers, too. */
+ * most of them do, or of the first block if it alone does; else NO_BLOCK. What has one word after its number is a layer among others, which have numbers, too. */
 static uint64_t list_find_hole(const hf_list *l, const char *name, bool last_differs) {
     enum { BLOCKS_MOST = 256, HOLE_MOST = 32 };
     size_t before, behind;
-    if (!name_find_block(name, &before, &behind) || !strchr(name + behind + 1, '.')) return 0;
+    if (!name_find_block(name, &before, &behind) || !strchr(name + behind + 1, '.')) return NO_BLOCK;
     uint64_t block = strtoull(name + before, NULL, 10), last = 0, has = 0;
-    if (list_has_in_block(l, name, before, behind, block + 1)) return 0;
+    if (block == 1 && !list_has_in_block(l, name, before, behind, 0))
+        return list_lacks_first(l, name, before, behind) ? 0 : NO_BLOCK;
+    if (list_has_in_block(l, name, before, behind, block + 1)) return NO_BLOCK;
     for (uint64_t i = block + 2; i < block + HOLE_MOST && !last; i++)
         if (list_has_in_block(l, name, before, behind, i)) last = i;
     for (uint64_t i = 0; last && i < BLOCKS_MOST; i++)
         if (list_has_in_block(l, name, before, behind, i)) has++, last = max(last, i);
     if (!last && !last_differs) return list_find_last_hole(l, name, before, behind);
-    return last && has * 4 >= (last + 1) * 3 ? block + 1 : 0;
+    return last && (has == last || has * 4 >= (last + 1) * 3) ? block + 1 : NO_BLOCK;
 }
 
 bool hf_image_warn(const hf_image_kind *k, const hf_list *l, gq_error *e) {
     const char *first = NULL;
+    const hf_stored *odd = NULL;
     size_t holes = 0;
     uint64_t hole = 0;
     for (size_t i = 0; i < l->n && !k->arch->image.folds; i++) {
         const char *name = l->stored[i].name;
         uint64_t block =
-            name_behind(name, k->prefix) ? list_find_hole(l, name, k->arch->image.last_differs) : 0;
-        if (block && holes++ == 0) first = name, hole = block;
+            name_behind(name, k->prefix) ? list_find_hole(l, name, k->arch->image.last_differs) : NO_BLOCK;
+        if (block != NO_BLOCK && holes++ == 0) first = name, hole = block;
+        if (!odd && name_behind(name, k->prefix) &&
+            stored_is_odd(l, &l->stored[i], k->arch->image.last_differs))
+            odd = &l->stored[i];
     }
     if (first && !hf_folder_warn(l->folder, "", e,
-                                 "block %llu lacks '%s'%s, which the block before it has: programs may "
+                                 "block %llu lacks '%s'%s, which the block beside it has: programs may "
                                  "refuse the GGUF; download the model again",
                                  (unsigned long long)hole, first, holes > 1 ? ", and more" : ""))
+        return false;
+    if (odd &&
+        !hf_folder_warn(l->folder, "", e,
+                        "tensor '%s' has another shape than in the blocks beside it: programs may refuse "
+                        "the GGUF; download the model again",
+                        odd->name))
         return false;
     return k->n_left_out == 0 || hf_folder_warn(l->folder, "", e,
                                                 "%zu tensor%s such as '%s' %s left out, as the %s model has "

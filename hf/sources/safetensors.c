@@ -165,6 +165,29 @@ static bool header_check_words(const hf_list *l, uint32_t file, json_t *head, gq
     return true;
 }
 
+/* ComfyUI's notes of layers that are coded, in the header in place of tensors: F8 times one scale is read. */
+static bool header_check_notes(const hf_list *l, uint32_t file, const json_t *metadata, gq_error *e) {
+    const json_t *text = json_object_get(metadata, "_quantization_metadata");
+    const char *path = hf_list_path(l, file), *name;
+    bool ok = true;
+    json_t *note, *all = NULL;
+    if (!json_is_string(text)) return true;
+    all = hf_json_parse(path, json_string_value(text), json_string_length(text), HF_JSON_ONE_VALUE, e);
+    if (!all) return false;
+    json_object_foreach(json_object_get(all, "layers"), name, note) {
+        const char *format = json_string_value(json_object_get(note, "format"));
+        bool is_f8 = format && (!strcmp(format, "float8_e4m3fn") || !strcmp(format, "float8_e5m2"));
+        if (ok && (!is_f8 || json_object_get(note, "convrot")))
+            ok = gq_fail(e,
+                         "%s: _quantization_metadata of '%.200s': ComfyUI's quantization %.40s%s is not "
+                         "supported: use the file in 16 bits or in F8",
+                         path, name, format ? format : "of no format",
+                         json_object_get(note, "convrot") ? " with convrot" : "");
+    }
+    json_decref(all);
+    return ok;
+}
+
 static bool list_read_file(hf_list *l, uint32_t file, gq_error *e) {
     const gq_file *f = &l->folder->files[file].file;
     uint64_t n = 0;
@@ -182,7 +205,7 @@ static bool list_read_file(hf_list *l, uint32_t file, gq_error *e) {
                *config = json_string_value(json_object_get(metadata, "config"));
     l->is_mlx |= format && strcmp(format, "mlx") == 0;
     if (ok && config && !l->config && !(l->config = strdup(config))) ok = gq_fail_memory(e, strlen(config));
-    if (ok) ok = header_check_words(l, file, head, e);
+    ok = ok && header_check_words(l, file, head, e) && header_check_notes(l, file, metadata, e);
     json_object_foreach(head, name, entry) {
         ok = ok && (strcmp(name, "__metadata__") == 0 ||
                     arrays_add(l, file, name, entry, 8 + n, f->size - 8 - n, e));

@@ -104,6 +104,7 @@ static const struct {
     {"GPTQ, AWQ or MLX", {".scales$"}},
     {"compressed-tensors", {"_packed$", ".weight_shape$", ".weight_zero_point$", ".weight_global_scale$"}},
     {"modelopt (NVFP4)", {".weight_scale_2$"}},
+    {"modelopt (AWQ, which scales inputs)", {".pre_quant_scale$"}},
     {"MXFP4", {"_blocks$", "_scales$"}},
     {"HQQ", {".W_q$"}},
     {"quanto", {"._data$", "._scale$"}},

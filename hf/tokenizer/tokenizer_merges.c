@@ -39,9 +39,11 @@ bool hf_json_adds_space(const hf_tokenizer *t) {
            step_adds_space(json_object_get(t->json, "pre_tokenizer"), "pretokenizers");
 }
 
-/* GGUF files cannot say that a text is changed in these ways. */
+/* GGUF files cannot say that a text is changed before it is cut. NFC changes few texts, and what the pieces of
+ * sentencepiece have, spaces made visible, is said in another way. */
 static bool merges_check_normalizer(const hf_tokenizer *t, const json_t *normalizer, gq_error *e) {
     static const char *const refused[] = {"Lowercase", "StripAccents", "BertNormalizer"};
+    const char *type = json_string_value(json_object_get(normalizer, "type"));
     size_t i;
     const json_t *part;
     for (i = 0; i < sizeof refused / sizeof *refused; i++)
@@ -50,7 +52,31 @@ static bool merges_check_normalizer(const hf_tokenizer *t, const json_t *normali
     json_array_foreach(json_object_get(normalizer, "normalizers"), i, part) {
         if (!merges_check_normalizer(t, part, e)) return false;
     }
-    return true;
+    bool is_said = hf_json_has_pieces(t) && type && (!strcmp(type, "Prepend") || !strcmp(type, "Replace"));
+    return !json_is_object(normalizer) || is_said ||
+           (type && (!strcmp(type, "Sequence") || !strcmp(type, "NFC"))) ||
+           hf_folder_warn(t->folder, JSON_FILE, e,
+                          "the normalizer %.40s changes texts, which a GGUF cannot say: such texts get other "
+                          "tokens than from transformers",
+                          type ? type : "without a type");
+}
+
+/* What a GGUF cannot say of merges. */
+static bool merges_check_settings(const hf_tokenizer *t, gq_error *e) {
+    static const char *const keys[] = {"end_of_word_suffix", "continuing_subword_prefix"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const char *text = json_string_value(json_object_get(hf_json_model(t), keys[i]));
+        if (text && *text)
+            return hf_tokenizer_fail(t, JSON_FILE, e,
+                                     "model.%s is '%.40s', which a GGUF cannot say: the merges would give "
+                                     "other tokens",
+                                     keys[i], text);
+    }
+    double dropout = json_number_value(json_object_get(hf_json_model(t), "dropout"));
+    return !(dropout > 0) || hf_folder_warn(t->folder, JSON_FILE, e,
+                                            "model.dropout is %g: merges are left out by chance in "
+                                            "transformers, and none in what reads a GGUF",
+                                            dropout);
 }
 
 static bool merges_check_model(const hf_tokenizer *t, gq_error *e) {
@@ -60,7 +86,8 @@ static bool merges_check_model(const hf_tokenizer *t, gq_error *e) {
                                  json_is_string(type) ? json_string_value(type) : "that is no text");
     if (json_object_size(json_object_get(hf_json_model(t), "vocab")) == 0)
         return hf_tokenizer_fail(t, JSON_FILE, e, "model.vocab has no tokens");
-    return merges_check_normalizer(t, json_object_get(t->json, "normalizer"), e);
+    return merges_check_normalizer(t, json_object_get(t->json, "normalizer"), e) &&
+           merges_check_settings(t, e);
 }
 
 /* ---- added tokens ---- */

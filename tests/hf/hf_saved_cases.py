@@ -571,6 +571,17 @@ def tokenizer_cases(cases):
     told("two tokens of an id", lambda j: j["model"]["vocab"].update({next(reversed(j["model"]["vocab"])): 5}), "1 id, such as 5, has two tokens")
     told("an added token of an id that is taken", lambda j: j["added_tokens"].append({**j["added_tokens"][0], "content": "<x>"}), "has two tokens")
     told("merges that make no token", lambda j: j["model"]["merges"].append("Q ZZ"), "1 merge, such as 'Q ZZ', makes no token")
+    for kind in ({"type": "Replace", "pattern": {"String": "a"}, "content": "b"}, {"type": "NFKC"}, {"type": "NFD"}, {"type": "Strip"}, {"type": "Foo"}):
+        told("normalizer " + kind["type"], lambda j, k=kind: j.update(normalizer={"type": "Sequence", "normalizers": [k]}), f"the normalizer {kind['type']} changes texts")
+    told("normalizer NFC", lambda j: j.update(normalizer={"type": "NFC"}), None)
+    told("dropout", lambda j: j["model"].update(dropout=.1), "model.dropout is 0.1")
+    cases.no("tokenizer: a suffix of words", "llama", tokenizer(lambda j: j["model"].update(end_of_word_suffix="</w>")), "end_of_word_suffix is '</w>'")
+    cases.no("tokenizer: a prefix within words", "llama", tokenizer(lambda j: j["model"].update(continuing_subword_prefix="##")), "continuing_subword_prefix is '##'")
+
+    def beside(folder):
+        make_hf.write(folder.path, "adapter_config.json", {"peft_type": "LORA"})
+        make_hf.write(folder.path, "adapter_model.bin", {})
+    cases.same("an adapter beside the model", "llama", beside, "a LoRA adapter is beside the model")
     told("a token that merges make is missing", lambda j: j["model"]["vocab"].pop("\u0120to"), "makes no token")
 
 

@@ -202,6 +202,26 @@ TEST(blocks_with_holes) {
                                          "double_blocks.0.img_mod.lin.weight 8,8"));
     assert_warned("x.safetensors", "block 1 lacks 'double_blocks.0.img_mod.lin.weight', which");
     write_arrays("x.safetensors",
+                 ARRAYS("double_blocks.0.img_attn.proj.weight 8,8",
+                        "double_blocks.1.img_attn.proj.weight 8,8",
+                        "double_blocks.2.img_attn.proj.weight 8,8", "double_blocks.1.img_mod.lin.weight 8,8",
+                        "double_blocks.2.img_mod.lin.weight 8,8"));
+    assert_warned("x.safetensors", "block 0 lacks 'double_blocks.1.img_mod.lin.weight', which");
+    write_arrays("x.safetensors",
+                 ARRAYS("double_blocks.0.img_attn.proj.weight 8,8",
+                        "double_blocks.1.img_attn.proj.weight 8,8",
+                        "double_blocks.2.img_attn.proj.weight 8,8", "double_blocks.0.img_mod.lin.weight 8,8",
+                        "double_blocks.2.img_mod.lin.weight 8,8"));
+    assert_warned("x.safetensors", "block 1 lacks 'double_blocks.0.img_mod.lin.weight', which");
+    for (int odd = 0; odd < 3; odd++) {
+        char blocks[3][64];
+        for (int i = 0; i < 3; i++)
+            snprintf(blocks[i], sizeof blocks[i], "double_blocks.%d.img_attn.proj.weight 8,%d", i,
+                     i == odd ? 4 : 8);
+        write_arrays("x.safetensors", ARRAYS(blocks[0], blocks[1], blocks[2]));
+        assert_warned("x.safetensors", "has another shape than in the blocks beside it");
+    }
+    write_arrays("x.safetensors",
                  ARRAYS("x_embedder.weight 8,8", "single_transformer_blocks.0.proj_mlp.weight 8,8",
                         "single_transformer_blocks.0.attn.to_q.weight 8,8",
                         "single_transformer_blocks.0.attn.to_k.weight 8,8",
@@ -649,6 +669,30 @@ TEST(arrays_of_others_and_halves) {
     }
     write_arrays("x.safetensors", ARRAYS("double_blocks.0.img_attn.proj.weight 8,8", others[1]));
     assert_refused("x.safetensors", "two files were merged");
+}
+
+/* Notes of layers in the header, as ComfyUI's tools write them. */
+TEST(notes_of_layers_in_the_header) {
+    static const struct {
+        const char *note, *says; /* NULL: it is read */
+    } rows[] = {{"\\\"format\\\":\\\"float8_e4m3fn\\\"", NULL},
+                {"\\\"format\\\":\\\"nvfp4\\\"", "ComfyUI's quantization nvfp4"},
+                {"\\\"format\\\":\\\"float8_e4m3fn\\\",\\\"convrot\\\":true", "with convrot"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char head[512], bytes[600] = {0};
+        uint64_t n = (uint64_t)snprintf(head, sizeof head,
+                                        "{\"__metadata__\":{\"_quantization_metadata\":\"{\\\"layers\\\":{"
+                                        "\\\"double_blocks.0.img_attn.proj\\\":{%s}}}"
+                                        "\"},\"double_blocks.0.img_attn.proj.weight\":{\"dtype\":\"F32\","
+                                        "\"shape\":[2,2],\"data_offsets\":[0,16]}}",
+                                        rows[i].note);
+        memcpy(bytes, &n, 8), memcpy(bytes + 8, head, n);
+        write_whole(path("x.safetensors"), bytes, 8 + n + 16);
+        if (rows[i].says)
+            assert_refused("x.safetensors", rows[i].says);
+        else
+            assert_arch("x.safetensors", "flux", 1);
+    }
 }
 
 /* LTX-2's readers look for the text in the metadata of the file. */

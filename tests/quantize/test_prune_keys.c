@@ -59,6 +59,8 @@ static const pruning prunings[] = {
     /* what no key can say */
     {"smollm3", 6, "", "1", "", "layer 3 becomes layer 2"},
     {"smollm3", 8, "", "4,5,6,7", "", NULL},
+    {"qwen3vl", 4, ".n_deepstack_layers=2", "1", "", "the first 2 layers get features of images"},
+    {"qwen3vl", 4, ".n_deepstack_layers=2", "2,3", "", NULL},
     {"llama4", 6, ".interleave_moe_layer_step=2", "2,3", "", "every 4 that have no rope"},
     {"llama4", 8, ".interleave_moe_layer_step=2", "0", "", "every 2 that have experts"},
     {"laguna", 5, ".attention.sliding_window=40", "0", ".attention.sliding_window_pattern=-",

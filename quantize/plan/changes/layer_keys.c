@@ -350,6 +350,20 @@ static bool warn_first(gq_plan *plan, const architecture *a, gq_error *e) {
                         a->name);
 }
 
+/* The first layers get features of images besides, one set a layer. */
+static bool warn_deepstack(gq_plan *plan, gq_error *e) {
+    int64_t n;
+    if (!model_fact_int(&plan->facts, "n_deepstack_layers", &n) || n <= 0) return true;
+    for (uint64_t i = 0; i < (uint64_t)n && i < layers_before(plan); i++)
+        if (i >= plan->layers.n || plan->layers.kept[i] != i)
+            return warnings_add(&plan->warnings, e,
+                                "layers to prune: the first %lld layers get features of images "
+                                "(n_deepstack_layers), and layer %llu is pruned: the others get those of "
+                                "other layers, and the outputs compute something else",
+                                (long long)n, (unsigned long long)i);
+    return true;
+}
+
 bool plan_check_layers(gq_plan *plan, gq_error *e) {
     if (!layers_before(plan)) return true;
     for (uint64_t i = 0; i < plan->model.n_tensors; i++)
@@ -361,5 +375,5 @@ bool plan_check_layers(gq_plan *plan, gq_error *e) {
                                  (unsigned long long)layers_before(plan));
     const architecture *a = arch_of_facts(&plan->facts);
     return (!a || (warn_periods(plan, a, e) && warn_number(plan, a, e) && warn_first(plan, a, e))) &&
-           warn_choices(plan, e);
+           warn_choices(plan, e) && warn_deepstack(plan, e);
 }
