@@ -1,4 +1,5 @@
 #include "arch/arch.h"
+#include "arch/kv.h"
 
 #include <string.h>
 
@@ -51,4 +52,52 @@ bool arch_is_by_number(const architecture *a, arch_by_number what, uint64_t laye
         if (n->what == what && layers >= n->least && layers <= n->most) return true;
     }
     return false;
+}
+
+static arch_key_type type_of_make(arch_make make) {
+    switch (make) {
+    case KV_U32:
+    case KV_LENGTHS:
+    case KV_BLOCKS:
+    case KV_PREDICT:
+    case KV_FIRST:
+    case KV_COUNT:
+    case KV_TIMES:
+    case KV_PRODUCT:
+    case KV_SUM:
+    case KV_QUOTIENT:
+    case KV_KV_HEADS:
+    case KV_GATING:
+        return ARCH_KEY_INTEGER;
+    case KV_FLOAT:
+        return ARCH_KEY_FLOAT;
+    case KV_BOOL:
+    case KV_CAUSAL:
+        return ARCH_KEY_BOOL;
+    case KV_TEXT:
+    case KV_COPY_TEXT:
+        return ARCH_KEY_TEXT;
+    default:
+        return ARCH_KEY_UNKNOWN;
+    }
+}
+
+static arch_key_type type_in_list(const arch_item *list, const char *key) {
+    arch_key_type type = ARCH_KEY_UNKNOWN;
+    for (const arch_item *i = list; i && i->make != MAKE_END && !type; i++)
+        type = i->make == KV_LIST                   ? type_in_list(i->list, key)
+               : i->key && strcmp(i->key, key) == 0 ? type_of_make(i->make)
+                                                    : ARCH_KEY_UNKNOWN;
+    return type;
+}
+
+arch_key_type arch_type_of_key(const char *key) {
+    /* those that one item makes with others */
+    static const char *const floats[] = {".rope.freq_base", ".rope.freq_base_swa", ".rope.scaling.factor",
+                                         ".rope.scaling.attn_factor"};
+    arch_key_type type = ARCH_KEY_UNKNOWN;
+    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
+        if (strcmp(key, floats[i]) == 0) return ARCH_KEY_FLOAT;
+    for (size_t i = 0; arch_at(i) && !type; i++) type = type_in_list(arch_at(i)->folder.metadata, key);
+    return type;
 }

@@ -101,6 +101,18 @@ typedef struct architecture {
 /* The row of this name; NULL: there is none. Rows are static. */
 const architecture *arch_named(const char *name);
 const architecture *arch_at(size_t i); /* row i; NULL behind the last */
+
+/* What readers want of a key, by the lists that make it: an integer of 32 bits without a sign, a float, a truth or a
+ * text. */
+typedef enum arch_key_type {
+    ARCH_KEY_UNKNOWN,
+    ARCH_KEY_INTEGER,
+    ARCH_KEY_FLOAT,
+    ARCH_KEY_BOOL,
+    ARCH_KEY_TEXT
+} arch_key_type;
+/* `key` begins with the dot behind the architecture's name. */
+arch_key_type arch_type_of_key(const char *key);
 /* The row of a model: of two of its name that of embeddings, where a key says how states are pooled, how long an
  * embedding is, or that tokens see those behind them. */
 const architecture *arch_of_facts(const struct model_facts *facts);

@@ -184,6 +184,27 @@ static bool open_outputs(gq_plan *plan, const gq_options *options, gq_error *e) 
 
 /* ---- sources: the tensors that are written, in their order ---- */
 
+/* Reports what adapters change of layers that are left out; fails where nothing else is changed. */
+static bool check_merged(gq_plan *plan, gq_error *e) {
+    uint64_t all = 0, kept = 0;
+    for (uint64_t i = 0; i < plan->model.n_tensors; i++) {
+        const char *changes = plan->model.tensors[i]->origin ? plan->model.tensors[i]->origin->changes : NULL;
+        char name[GGUF_MAX_NAME + 1];
+        if (!changes || !strstr(changes, "adapter merged")) continue;
+        all++, kept += plan_layers_rename(&plan->layers, plan->model.tensors[i]->name, name);
+    }
+    if (all == kept) return true;
+    return kept == 0
+               ? gq_fail_usage(e,
+                               "%s: all %llu tensors that the adapters change are of layers that are "
+                               "left out: nothing would be merged",
+                               plan_input(plan), (unsigned long long)all)
+               : warnings_add(&plan->warnings, e,
+                              "%llu of %llu tensors that the adapters change are of layers that are left "
+                              "out",
+                              (unsigned long long)(all - kept), (unsigned long long)all);
+}
+
 static bool list_sources(gq_plan *plan, const gq_options *options, gq_error *e) {
     uint64_t n = plan->model.n_tensors;
     if (n > UINT32_MAX) return gq_fail(e, "%s: too many tensors", plan_input(plan));
@@ -335,9 +356,10 @@ static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
         return false;
     if (!rounding_open(plan, options, e)) return false;
     plan->facts = model_facts_of(plan->model.kv, plan->model.n_kv, plan->overrides.items, plan->overrides.n);
-    if (!plan_check_kind(plan, e) || !plan_check_layers(plan, e) || !list_sources(plan, options, e) ||
-        !plan_transpose(plan, options, e) || !plan_find_qat_grids(plan, options, e) ||
-        !plan_assign_types(plan, options, e) || !plan_advise(plan, e) || !plan_warn_qat_grids(plan, e))
+    if (!plan_check_kind(plan, e) || !plan_check_layers(plan, e) || !check_merged(plan, e) ||
+        !list_sources(plan, options, e) || !plan_transpose(plan, options, e) ||
+        !plan_find_qat_grids(plan, options, e) || !plan_assign_types(plan, options, e) ||
+        !plan_advise(plan, e) || !plan_warn_qat_grids(plan, e))
         return false;
     for (size_t o = 0; o < plan->n_outputs; o++)
         if (!plan_layout(plan, &plan->outputs[o], options, e) ||

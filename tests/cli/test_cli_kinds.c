@@ -102,6 +102,23 @@ TEST(test_long_names) {
     unlink(in);
 }
 
+/* What stays of a tokenizer is of no use without the rest. */
+TEST(test_half_a_tokenizer) {
+    const char *in = in_folder(folder, "half.gguf"), *out = in_folder(folder, "out.gguf");
+    model *m = model_new("llama", 1);
+    model_set_string(m, "tokenizer.ggml.model", "gpt2");
+    model_set_string(m, "tokenizer.ggml.pre", "qwen2");
+    model_add(m, "a.weight", GGUF_F16, (uint64_t[4]){256, 4}, NULL);
+    write_model(m, in);
+    GQUANT_SAYS(0, "without tokenizer.ggml.pre llama.cpp cannot load the tokenizer", "--dry-run",
+                "--remove-kv", "tokenizer.ggml.pre", in, out, "Q8_0");
+    char *err =
+        gquant(0, (const char *const[]){"--dry-run", "--remove-kv", "tokenizer.*", in, out, "Q8_0", NULL});
+    assert_null(strstr(err, "cannot load the tokenizer"));
+    free(err);
+    unlink(in);
+}
+
 TEST(test_overrides) {
     const char *in = in_folder(folder, "keys.gguf");
     static const uint32_t heads[] = {2, 2};
@@ -119,6 +136,13 @@ TEST(test_overrides) {
         {"tokenizer.ggml.mask_token_id=str:x", "llama.cpp reads the key as a number, not string"},
         {"tokenizer.chat_template=int:1", "llama.cpp reads the key as a string, not u32"},
         {"general.sampling.temp=str:x", "llama.cpp reads the key as a number, not string"},
+        {"llama.attention.causal=int:0", "llama.cpp reads the key as a bool, not u32"},
+        {"llama.attention.sliding_window=int:-3", "as a number of 32 bits without a sign, not i32"},
+        {"llama.rope.scaling.factor=int:2", "llama.cpp reads the key as a float, not u32"},
+        {"llama.expert_weights_norm=int:1", "llama.cpp reads the key as a bool, not u32"},
+        {"tokenizer.ggml.scores=float:1", "llama.cpp reads the key as a list, not f32"},
+        {"tokenizer.ggml.precompiled_charsmap=str:x", "llama.cpp reads the key as a list, not string"},
+        {"tokenizer.ggml.remove_extra_whitespaces=str:true", "as a bool, not string"},
         {"general.type=str:mmproj", "the file is a model, or a part of one"},
         {"odd.text=int:1", "the key has type string in the model, not u32"},
         {"odd.text=bool:true", "type string in the model, not bool"},

@@ -578,6 +578,12 @@ def tokenizer_cases(cases):
     cases.no("tokenizer: a suffix of words", "llama", tokenizer(lambda j: j["model"].update(end_of_word_suffix="</w>")), "end_of_word_suffix is '</w>'")
     cases.no("tokenizer: a prefix within words", "llama", tokenizer(lambda j: j["model"].update(continuing_subword_prefix="##")), "continuing_subword_prefix is '##'")
 
+    def without_begin(folder):
+        settings = read(folder, "tokenizer_config.json")
+        make_hf.write(folder.path, "tokenizer_config.json", {**settings, "add_bos_token": True, "bos_token": None})
+        configure(folder, bos_token_id=None)
+    cases.says("tokenizer: a begin that is not there", "qwen3", without_begin, {"tokenizer.ggml.add_bos_token": False}, "there is no bos_token: false is written")
+
     def beside(folder):
         make_hf.write(folder.path, "adapter_config.json", {"peft_type": "LORA"})
         make_hf.write(folder.path, "adapter_model.bin", {})

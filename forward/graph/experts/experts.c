@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "forward/graph/experts/experts.h"
+#include "gguf/model.h"
 
 /* ---- keys and tensors ---- */
 
@@ -35,6 +36,15 @@ static void experts_read_groups(experts_numbers *n, key_reader *r) {
     }
 }
 
+/* Whether a file has a tensor of a layer: those of MTP layers alone lack the others. */
+static bool file_has_layer(const model_source *g, size_t layer) {
+    char begin[32];
+    size_t n = (size_t)snprintf(begin, sizeof begin, "blk.%zu.", layer);
+    for (uint64_t i = 0; i < g->n_tensors; i++)
+        if (strncmp(g->tensors[i]->name, begin, n) == 0) return true;
+    return false;
+}
+
 /* Compares leading_dense_block_count, and the step of those behind them, with the tensors, which say the same by the
  * layers that have a router. */
 static void experts_compare_with_tensors(const forward_model *m, key_reader *r, const model_part *p) {
@@ -45,7 +55,8 @@ static void experts_compare_with_tensors(const forward_model *m, key_reader *r, 
     if (m->draft_of || !(has_step || has_lead)) return;
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
         bool is_routed = m->layers[i].ffn.part == p, leading = (int64_t)i < dense;
-        if (!m->layers[i].ffn.part || is_routed == (!leading && step && (i + 1) % (size_t)step == 0))
+        if (!m->layers[i].ffn.part || is_routed == (!leading && step && (i + 1) % (size_t)step == 0) ||
+            !file_has_layer(m->file, i))
             continue;
         bool by_step = has_step && !(is_routed && leading);
         key_fail(r, by_step ? steps : leads, "is %lld, but there is %s tensor %s",

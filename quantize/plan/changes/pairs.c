@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arch/arch.h"
 #include "base/name_index.h"
 
 enum {
@@ -168,6 +169,14 @@ static const struct {
 } new_keys[] = {{"tokenizer.ggml.add_", "", TRUTH},
                 {"tokenizer.ggml.", "_token_id", NUMBER},
                 {"tokenizer.ggml.model", "", TEXT},
+                {"tokenizer.ggml.remove_extra_whitespaces", "", TRUTH},
+                {"tokenizer.ggml.escape_whitespaces", "", TRUTH},
+                {"tokenizer.ggml.precompiled_charsmap", "", LIST},
+                {"tokenizer.ggml.eos_token_ids", "", LIST},
+                {"tokenizer.ggml.tokens", "", LIST},
+                {"tokenizer.ggml.token_type", "", LIST},
+                {"tokenizer.ggml.scores", "", LIST},
+                {"tokenizer.ggml.merges", "", LIST},
                 {"tokenizer.ggml.pre", "", TEXT},
                 {"tokenizer.chat_template", "", TEXT},
                 {"general.sampling.sequence", "", TEXT},
@@ -175,6 +184,20 @@ static const struct {
                 {"general.name", "", TEXT},
                 {"general.type", "", TEXT},
                 {"general.architecture", "", TEXT}};
+
+/* The type of a key that an architecture's lists have is theirs. */
+static bool check_arch_key(const model_kv *o, const char *item, gq_error *e) {
+    static const char *const names[] = {"", "number of 32 bits without a sign", "float", "bool", "string"};
+    const char *dot = strchr(o->key, '.');
+    bool is_archs = dot && strncmp(o->key, "general.", 8) != 0 && strncmp(o->key, "tokenizer.", 10) != 0;
+    arch_key_type wanted = is_archs ? arch_type_of_key(dot) : ARCH_KEY_UNKNOWN;
+    bool fits = wanted == ARCH_KEY_INTEGER ? o->type == GGUF_U32
+                : wanted == ARCH_KEY_FLOAT ? is_float(o->type)
+                : wanted == ARCH_KEY_BOOL  ? o->type == GGUF_BOOL
+                                           : wanted == ARCH_KEY_UNKNOWN || o->type == GGUF_STRING;
+    return fits || gq_fail_usage(e, "override '%s': llama.cpp reads the key as a %s, not %s", item,
+                                 names[wanted], gguf_value_name(o->type));
+}
 
 static bool check_new(const model_kv *o, const char *item, gq_error *e) {
     static const char *const names[] = {"number", "bool", "string", "list"};
@@ -189,7 +212,7 @@ static bool check_new(const model_kv *o, const char *item, gq_error *e) {
                gq_fail_usage(e, "override '%s': llama.cpp reads the key as a %s, not %s", item,
                              names[new_keys[i].of], gguf_value_name(o->type));
     }
-    return true;
+    return check_arch_key(o, item, e);
 }
 
 /* A model does not become another kind of file. */
@@ -305,6 +328,28 @@ static bool removed_warn_idle(const gq_list *patterns, const bool *matched, warn
                              e);
 }
 
+/* Reports a tokenizer that is left without a part that readers need. */
+static bool removed_warn_tokenizer(const plan_removed *to, const model_source *model, warning_list *warnings,
+                                   gq_error *e) {
+    static const char all[] = "tokenizer.ggml.";
+    static const char *const parts[] = {"model", "tokens", "token_type", "scores", "merges", "pre"};
+    const char *first = NULL;
+    bool stays = false;
+    for (uint64_t i = 0; i < model->n_kv; i++) {
+        const char *key = model->kv[i].key;
+        if (strncmp(key, all, sizeof all - 1) != 0) continue;
+        stays = stays || !to->pairs[i];
+        for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
+            if (to->pairs[i] && !first && strcmp(key + sizeof all - 1, parts[k]) == 0) first = key;
+    }
+    return !first || !stays ||
+           warnings_add(
+               warnings, e,
+               "metadata to leave out: without %s llama.cpp cannot load the tokenizer, or cuts texts "
+               "otherwise; leave out all of it (tokenizer.*) or none",
+               first);
+}
+
 bool plan_removed_find(plan_removed *removed, const gq_list *patterns, const model_source *model,
                        warning_list *warnings, gq_error *e) {
     if (patterns->n == 0) return true;
@@ -314,7 +359,8 @@ bool plan_removed_find(plan_removed *removed, const gq_list *patterns, const mod
                        .matched = calloc(patterns->n, sizeof *s.matched)};
     removed->pairs = calloc(model->n_kv + 1, sizeof *removed->pairs);
     bool ok = s.matcher && ((s.matched && removed->pairs) || gq_fail_memory(e, model->n_kv + patterns->n)) &&
-              search_all(&s, removed, model, e) && removed_warn_idle(patterns, s.matched, warnings, e);
+              search_all(&s, removed, model, e) && removed_warn_tokenizer(removed, model, warnings, e) &&
+              removed_warn_idle(patterns, s.matched, warnings, e);
     free(s.matched);
     mix_matcher_free(s.matcher);
     mix_patterns_free(compiled);
