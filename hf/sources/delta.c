@@ -23,8 +23,10 @@ static bool adapter_floats(const hf_list *l, const hf_stored *t, uint64_t first,
     if (!hf_list_floats(l, t, first, n, to, e)) return false;
     for (uint64_t i = 0; i < n; i++)
         if (!isfinite(to[i]))
-            return hf_list_fail(l, t, e, "element %llu is %g: the adapter is damaged, not the model",
-                                (unsigned long long)(first + i), (double)to[i]);
+            return gq_fail_as(e, GQ_BAD_WEIGHTS,
+                              "%s: tensor '%s': element %llu is %g: the adapter is damaged, not the model",
+                              hf_list_path(l, t->file), t->name, (unsigned long long)(first + i),
+                              (double)to[i]);
     return true;
 }
 
@@ -202,8 +204,10 @@ static bool own_elements_check(const hf_source *s, const tensor_type *as, const 
     bool is_half = as->id == GGUF_F16 || as->id == GGUF_BF16;
     for (uint64_t i = 0; i < n && (is_half || as->id == GGUF_F32); i++)
         if (is_half ? (halves[i] & exponent) == exponent : !isfinite(floats[i]))
-            return hf_list_fail(s->list, s->stored, e,
-                                "an element is not finite: the adapter is damaged, not the model");
+            return gq_fail_as(
+                e, GQ_BAD_WEIGHTS,
+                "%s: tensor '%s': an element is not finite: the adapter is damaged, not the model",
+                hf_list_path(s->list, s->stored->file), s->stored->name);
     return true;
 }
 
