@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/fail.h"
 
 enum {
     DELTA_COLUMNS = 256, /* whose sums are in the first cache at once, 1 KiB */
