@@ -468,22 +468,38 @@ static bool check_zeros(const hf_targets *t, gq_error *e) {
     size_t n = 0;
     for (size_t i = 0; i < t->adapter->n; i++) {
         const hf_adapted *m = &t->adapter->modules[i];
-        const hf_stored *const factors[] = {m->a, m->b, m->embed_a, m->embed_b};
+        const hf_stored *const factors[] = {m->a, m->b, m->embed_a, m->embed_b, m->magnitude};
         for (size_t k = 0; k < sizeof factors / sizeof *factors; k++) {
             bool is_zero;
             if (!read_is_zero(t->adapter, factors[k], &is_zero, e)) return false;
             if (is_zero && n++ == 0) first = factors[k];
         }
     }
-    return !n || check_warn(
-                     t, e,
-                     "%zu tensor%s only zeros, the first is '%s': such modules keep the model's weights, and "
-                     "the download may be incomplete",
-                     n, n == 1 ? " has" : "s have", first->name);
+    return !n ||
+           check_warn(
+               t, e,
+               "%zu tensor%s only zeros, the first is '%s': such modules keep the model's weights, or have "
+               "none where they are magnitudes; the download may be incomplete",
+               n, n == 1 ? " has" : "s have", first->name);
+}
+
+/* What takes the place of the model's tensors knows no factor. */
+static bool check_scale(const hf_targets *t, gq_error *e) {
+    const hf_adapter *a = t->adapter;
+    const hf_stored *first = NULL;
+    for (size_t i = 0; a->given_scale != 1 && i < a->n && !first; i++) {
+        const hf_adapted *m = &a->modules[i];
+        first = m->weight ? m->weight : m->own_bias ? m->own_bias : m->rows;
+    }
+    return !first || t->build->projector ||
+           check_warn(t, e,
+                      "it is merged with a factor of %g, but '%s' takes the place of the model's tensor: the "
+                      "factor does not count for such tensors",
+                      a->given_scale, first->name);
 }
 
 bool hf_adapter_check_complete(const hf_targets *t, gq_error *e) {
     return check_layers(t, e) && check_named(t, e) && check_targets(t, e) && check_each_layer(t, e) &&
            check_saved(t, e) && check_parameters(t, e) && check_tokens(t, e) && check_biases(t, e) &&
-           check_zeros(t, e);
+           check_zeros(t, e) && check_scale(t, e);
 }
