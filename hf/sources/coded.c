@@ -324,11 +324,12 @@ static bool source_make_gptq(const coded_find *c, hf_source *s, gq_error *e) {
     size_t cut = strlen("qweight");
     s->scale = coded_sibling(c, t->name, cut, "scales"), s->zero = coded_sibling(c, t->name, cut, "qzeros");
     s->group = coded_sibling(c, t->name, cut, "g_idx");
-    if (!s->scale || !s->zero || t->dtype != HF_I32 || t->n_dims != 2)
-        return hf_list_fail(c->list, t, e, "GPTQ needs scales and qzeros beside it");
-    json_int_t first, bits = gptq_number(c, s, "bits", gptq_bits_fit, &first);
+    json_int_t first = json_integer_value(json_object_get(c->settings, "bits")), bits;
     if (!bits_fit((uint64_t)first))
         return hf_config_fail(c->config, e, "GPTQ with %lld bits, expected 2, 4 or 8", (long long)first);
+    if (!s->scale || !s->zero || t->dtype != HF_I32 || t->n_dims != 2)
+        return hf_list_fail(c->list, t, e, "GPTQ needs scales and qzeros beside it");
+    bits = gptq_number(c, s, "bits", gptq_bits_fit, &first);
     if (!bits) return coded_fail(c, t, s->zero, e);
     bool is_v2 = (format && strcmp(format, "gptq_v2") == 0) || (packing && strstr(packing, "gptqmodel"));
     s->coding = HF_GPTQ, s->bits = (uint32_t)bits, s->zero_more = !is_v2;

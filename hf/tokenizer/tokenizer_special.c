@@ -230,23 +230,22 @@ static void specials_read_template(hf_specials *s, const hf_tokenizer *t) {
 
 /* ---- the whole ---- */
 
-/* A token that is to be added and that no file names is not: readers would add that of a number of their own. Those of
+/* Reports a token that is to be added and that no file names: readers add that of a number of their own. Those of
  * vocabularies with scores have their usual place. */
-static bool specials_drop_flags(hf_specials *s, const hf_tokenizer *t, gq_error *e) {
+static bool specials_warn_added(const hf_specials *s, const hf_tokenizer *t, gq_error *e) {
     static const hf_special_type ends[] = {HF_BOS, HF_EOS};
-    if (!t->json || hf_json_has_pieces(t)) return true;
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        hf_special *special = &s->of[ends[i]];
+    bool ok = true;
+    for (size_t i = 0; ok && t->json && !hf_json_has_pieces(t) && i < sizeof ends / sizeof *ends; i++) {
+        const hf_special *special = &s->of[ends[i]];
         const char *name = types[ends[i]].name;
-        if (special->flag != 1 || special->is_set || !special->is_wanted) continue;
-        special->flag = 0;
-        if (!hf_folder_warn(t->folder, "tokenizer_config.json", e,
-                            "add_%s_token is true, but there is no %s_token: false is written, or readers "
-                            "would add a token of their own",
-                            name, name))
-            return false;
+        if (special->flag == 1 && !special->is_set && special->is_wanted)
+            ok =
+                hf_folder_warn(t->folder, "tokenizer_config.json", e,
+                               "add_%s_token is true, but there is no %s_token: programs will add a token of "
+                               "their own to each text",
+                               name, name);
     }
-    return true;
+    return ok;
 }
 
 bool hf_specials_find(hf_specials *s, const hf_tokenizer *t, gq_error *e) {
@@ -265,7 +264,7 @@ bool hf_specials_find(hf_specials *s, const hf_tokenizer *t, gq_error *e) {
         if (json_is_boolean(flag)) s->of[i].flag = json_is_true(flag);
     }
     specials_find_texts(s, t);
-    return specials_find_ids(s, t, e) && specials_warn_beyond(s, t, e) && specials_drop_flags(s, t, e);
+    return specials_find_ids(s, t, e) && specials_warn_beyond(s, t, e) && specials_warn_added(s, t, e);
 }
 
 bool hf_specials_write(const hf_specials *s, hf_metadata *pairs, gq_error *e) {

@@ -582,7 +582,7 @@ def tokenizer_cases(cases):
         settings = read(folder, "tokenizer_config.json")
         make_hf.write(folder.path, "tokenizer_config.json", {**settings, "add_bos_token": True, "bos_token": None})
         configure(folder, bos_token_id=None)
-    cases.says("tokenizer: a begin that is not there", "qwen3", without_begin, {"tokenizer.ggml.add_bos_token": False}, "there is no bos_token: false is written")
+    cases.says("tokenizer: a begin that is not there", "qwen3", without_begin, {"tokenizer.ggml.add_bos_token": True}, "add_bos_token is true, but there is no bos_token")
 
     def beside(folder):
         make_hf.write(folder.path, "adapter_config.json", {"peft_type": "LORA"})
