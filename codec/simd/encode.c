@@ -52,7 +52,7 @@ void LEVEL(encode_rows)(const encoder *e, const float *x, uint8_t *out, size_t r
                 prefetch_lanes(x + r * cols + c + e->elements, lanes, cols, e->elements);
             else if (r + L < rows)
                 prefetch_lanes(x + (r + L) * cols, rows - r - L < L ? rows - r - L : L, cols, e->elements);
-            start_batch(&b, column ? column + c : NULL, (int)e->elements);
+            batch_start(&b, column ? column + c : NULL, (int)e->elements);
             uint8_t *blocks = out + c / e->elements * e->bytes;
             e->encode_batch(&b, search, blocks, stride, lanes);
             keep_or_zero(&b, e, blocks, stride, lanes);

@@ -42,7 +42,7 @@ INLINE void batch_weigh(float *w, const float *column, int n) {
 }
 
 /* Begin a batch whose n columns are in b->x as they are. importance: of these columns, or NULL. */
-INLINE void start_batch(batch *b, const float *importance, int n) {
+INLINE void batch_start(batch *b, const float *importance, int n) {
     vf low, high;
     vf_extremes(b->x, n, &low, &high);
     vf top = vf_larger(vf_magnitude(low), vf_magnitude(high));
@@ -53,11 +53,11 @@ INLINE void start_batch(batch *b, const float *importance, int n) {
 }
 
 /* A number in the batch's unit as the file will hold it: rounded to binary16. */
-INLINE vf as_half(const batch *b, vf d) { return half_round(d * b->unit) * b->per_unit; }
+INLINE vf batch_half(const batch *b, vf d) { return half_round(d * b->unit) * b->per_unit; }
 /* A scale, too, but one that is not zero stays at least the smallest binary16, so that tiny weights can still
  * be held by small codes and packed scales. */
-INLINE vf as_stored(const batch *b, vf d) {
-    vf stored = as_half(b, d);
+INLINE vf batch_stored(const batch *b, vf d) {
+    vf stored = batch_half(b, d);
     return vf_pick(vm_both(vf_less(vf_all(0), d), vf_at_most(stored, vf_all(0))), 0x1p-24f * b->per_unit,
                    stored);
 }
@@ -84,7 +84,7 @@ typedef struct sub_scales {
     vf min, offset; /* what is subtracted then, and how many codes that is */
 } sub_scales;
 
-/* A type as the driver sees it: what steps_of.h makes of its batch functions. */
+/* A type as the driver sees it: what steps_of.inc makes of its batch functions. */
 typedef struct encoder {
     size_t elements, bytes; /* of a block */
     codec_decode *decode;
@@ -121,7 +121,7 @@ INLINE vf no_gain(const factors *f UNUSED, bool weighted UNUSED, const projectio
     return vf_all(1);
 }
 
-/* ---- what encoder_of.h asks of a type ---- The search for scales: fills f->d and subs. The code nearest to
+/* ---- what encoder_of.inc asks of a type ---- The search for scales: fills f->d and subs. The code nearest to
  * x, which is returned as it is decoded. A block's bytes as words; d: bits of both factors. A type need not
  * use all that it gets. */
 #define CHOOSE(name) \

@@ -135,11 +135,11 @@ ROUND(mxfp4) { return round_fp4(s, x, code); }
 #define NAME mxfp4
 #define TYPE MXFP4
 #define GAIN no_gain
-#include "codec/simd/encoder_of.h"
+#include "codec/simd/encoder_of.inc"
 
 ROUND(nvfp4) { return round_fp4(s, x, code); }
 #define NAME nvfp4
 #define TYPE NVFP4
 #define LENGTH 16
 #define GAIN no_gain
-#include "codec/simd/encoder_of.h"
+#include "codec/simd/encoder_of.inc"

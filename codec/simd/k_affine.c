@@ -79,7 +79,7 @@ INLINE void refit_factors(const batch *b, const k_affine_sub_block *subs, const 
     vf scale = vf_pick(two, (b1 * a22 - b2 * a12) / safe, b1 * vf_inverse(a11));
     vf min = vf_pick(two, (a11 * b2 - a12 * b1) / safe, d[1]);
     vm sane = vm_both(vf_at_most(vf_all(0), scale), vf_at_most(vf_all(0), min));
-    d[0] = as_stored(b, vf_pick(sane, scale, d[0])), d[1] = as_stored(b, vf_pick(sane, min, d[1]));
+    d[0] = batch_stored(b, vf_pick(sane, scale, d[0])), d[1] = batch_stored(b, vf_pick(sane, min, d[1]));
 }
 
 /* Total error with the best packed scales for the codes so far, without sum w x^2. */
@@ -110,7 +110,7 @@ INLINE void choose_factors(const batch *b, k_affine_sub_block *subs, const k_aff
             {4, 2}, {5, 1}, {2, 5}, {3, 4}, {4, 3}, {5, 2}, {3, 5}, {4, 4}, {5, 3}, {4, 5}, {5, 4}, {5, 5}};
         vf try[2];
         for (int j = 0; j < 2; j++)
-            try[j] = as_stored(b, top[j] * ((1.0f + 0.02f * (float)by[k][j]) / sh.levels));
+            try[j] = batch_stored(b, top[j] * ((1.0f + 0.02f * (float)by[k][j]) / sh.levels));
         for (int r = 0;; r++) {
             vf e = k_affine_settle_all(subs, sh, try);
             vm better = vf_less(e, best);
@@ -194,7 +194,7 @@ INLINE void k_affine_prefer_qat_grid(const batch *b, const k_affine_shape sh, bo
     }
     for (int way = 0; way < WAYS; way++) {
         vf zero = way == MIDDLE ? vf_all(middle) : way == LOWEST ? lowest : vf_all(1);
-        vf try[2] = {as_stored(b, factor), as_half(b, factor * zero)};
+        vf try[2] = {batch_stored(b, factor), batch_half(b, factor * zero)};
         for (int k = 0; k < sh.subs; k++)
             mn[k] = vf_smaller(way == EACH ? sc[k] * reach[k].below : sc[k], vf_all(sh.levels));
         vf e = k_affine_error(b, sh, weighted, try, sc, mn);
@@ -367,18 +367,18 @@ ROUND(q2_k) { return round_affine(s, 2, x, code); }
 #define NAME q2_k
 #define TYPE Q2_K
 #define LENGTH 16
-#include "codec/simd/encoder_of.h"
+#include "codec/simd/encoder_of.inc"
 
 CHOOSE(q4_k) { k_affine_choose(b, (k_affine_shape){8, 63, {32, 4}}, search, weighted, f, subs); }
 ROUND(q4_k) { return round_affine(s, 4, x, code); }
 #define NAME q4_k
 #define TYPE Q4_K
 #define LENGTH 32
-#include "codec/simd/encoder_of.h"
+#include "codec/simd/encoder_of.inc"
 
 CHOOSE(q5_k) { k_affine_choose(b, (k_affine_shape){8, 63, {32, 5}}, search, weighted, f, subs); }
 ROUND(q5_k) { return round_affine(s, 5, x, code); }
 #define NAME q5_k
 #define TYPE Q5_K
 #define LENGTH 32
-#include "codec/simd/encoder_of.h"
+#include "codec/simd/encoder_of.inc"

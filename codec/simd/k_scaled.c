@@ -211,7 +211,7 @@ INLINE vf choose_factor(const batch *b, const k_scaled_sub_block *subs, const k_
         top = vf_pick(vf_less(vf_magnitude(top), vf_magnitude(subs[k].a)), subs[k].a, top);
     for (int k = 0; k < tries; k++) {
         vf size = vf_magnitude(top) * ((1.0f + 0.01f * (float)(k / 2)) / (k % 2 ? sh.highest : -sh.lowest));
-        vf d = as_stored(b, size), e = vf_all(0);
+        vf d = batch_stored(b, size), e = vf_all(0);
         d = vf_pick(vf_less(top, vf_all(0)), k % 2 ? -d : d, k % 2 ? d : -d);
         vf inv = vf_signed_inverse(d);
         for (int i = 0; i < sh.subs; i++)
@@ -251,7 +251,7 @@ INLINE void k_scaled_prefer_qat_grid(const batch *b, const k_scaled_shape sh, bo
                                 (int)sh.highest, steps);
     vm better = vf_less(vf_all(0), factor);
     if (!vm_any(better)) return;
-    vf stored = as_stored(b, factor), per = vf_inverse(factor);
+    vf stored = batch_stored(b, factor), per = vf_inverse(factor);
     for (int k = 0; k < sh.subs; k++) {
         int first = k * sh.length;
         sc[k] = vf_nearest(steps[k] * per);
@@ -286,7 +286,7 @@ INLINE void k_scaled_choose(const batch *b, const k_scaled_shape sh, const codec
         pack_scale(s, sh, search->moves, search->move_step, weighted, d);
         down = down + s->sc * s->sc * s->f.vv, across = across + s->sc * s->f.vx;
     }
-    d = as_stored(b, vf_pick(vf_less(vf_all(0), down), across * vf_inverse(down), d));
+    d = batch_stored(b, vf_pick(vf_less(vf_all(0), down), across * vf_inverse(down), d));
     if (!sh.grid.iq4) k_scaled_prefer_qat_grid(b, sh, weighted, &d, subs);
     f->d[0] = d;
     for (int k = 0; k < sh.subs; k++) {
@@ -409,7 +409,7 @@ INLINE vf gain_of_q3_k(const factors *f, bool weighted, const projection p) {
 #define TYPE Q3_K
 #define LENGTH 16
 #define GAIN gain_of_q3_k
-#include "codec/simd/encoder_of.h"
+#include "codec/simd/encoder_of.inc"
 
 static const k_scaled_shape q6_k_shape = {16, 16, {-32, 31, false}, -128, 127, COPY_WRAPPED};
 CHOOSE(q6_k) { k_scaled_choose(b, q6_k_shape, search, weighted, f, subs); }
@@ -421,7 +421,7 @@ INLINE vf gain_in_one(const factors *f, bool weighted, const projection p) {
 #define TYPE Q6_K
 #define LENGTH 16
 #define GAIN gain_in_one
-#include "codec/simd/encoder_of.h"
+#include "codec/simd/encoder_of.inc"
 
 static const k_scaled_shape iq4_xs_shape = {8, 32, {-127, 113, true}, -32, 31, COPY_NONE};
 CHOOSE(iq4_xs) { k_scaled_choose(b, iq4_xs_shape, search, weighted, f, subs); }
@@ -430,4 +430,4 @@ ROUND(iq4_xs) { return round_scaled(iq4_xs_shape.grid, s, x, code); }
 #define TYPE IQ4_XS
 #define LENGTH 32
 #define GAIN gain_in_one
-#include "codec/simd/encoder_of.h"
+#include "codec/simd/encoder_of.inc"

@@ -1,4 +1,26 @@
-/* Functions that the files of this folder offer each other at one ISA level, and the list of codecs. */
+/* Functions that the files of this folder offer each other at one ISA level, and the list of codecs.
+ *
+ * A type's functions have its name in symbols behind theirs; for Q4_K:
+ *
+ *     decode_q4_k                decode.c; types of grids: grid_read.c
+ *     dot_q4_k                   rows times a vector: dot.c, dot_k.c; types of grids: grid_read.c
+ *     encode_q4_k, steps_q4_k    which encoder_of.inc makes at the end of the file of the type's family, of
+ *                                CHOOSE(q4_k), ROUND(q4_k) and PACK(q4_k): legacy.c (32 elements), k_affine.c,
+ *                                k_scaled.c, fp4.c, low_bit.c, grid.c (by grid_encoder_of.inc); numbers: plain.c
+ *
+ * encode.c drives all encoders; feedback.c, block.c and descent.c drive the steps for GPTQ-style rounding;
+ * measure.c adds up errors; matmul.c and matmul_bf16.c multiply; table.c is what callers get.
+ *
+ * Words, from large to small:
+ *     batch        GQ_LANES rows at the same block of columns. A lane is a row of it: x[c] is a vector with
+ *                  column c of all of them
+ *     super-block  a block of 256 columns, cut into sub-blocks, each with a packed scale; a block is what a
+ *                  type stores together
+ *     group        columns that are coded together: 1, or the 4 or 8 of an entry of a grid
+ * and in GPTQ-style rounding:
+ *     strip        PASS_COLUMNS columns, after which errors are multiplied with the Cholesky factor at once
+ *     slice        columns of a strip that are rounded before the rest of the strip learns of their errors
+ *     panel        rows side by side as a product takes them, one batch or several */
 #pragma once
 
 #include "codec/codec.h"

@@ -126,7 +126,7 @@ INLINE void pair_prefer_qat_grid(const batch *b, int bits, bool weighted, vf d[2
     vf_extremes(b->x, BLOCK_ELEMENTS, &low, &high);
     for (int k = 0; k < 2; k++) {
         vf zero = k ? vf_nearest(-low * vf_inverse(step)) : vf_all(0.5f * (top + 1));
-        vf try[2] = {as_stored(b, step), as_half(b, -zero * step)}, e = pair_error(b, top, weighted, try);
+        vf try[2] = {batch_stored(b, step), batch_half(b, -zero * step)}, e = pair_error(b, top, weighted, try);
         vm better = vm_both(found, vf_less(e, least));
         least = vf_pick(better, e, least);
         for (int j = 0; j < 2; j++) d[j] = vf_pick(better, try[j], d[j]);
@@ -138,7 +138,7 @@ INLINE void choose_pair(const batch *b, int bits, const codec_search *search, bo
                         sub_scales *out) {
     vf scale, minimum;
     affine_copy_choose(b, bits, search, weighted, &scale, &minimum);
-    f->d[0] = as_stored(b, scale), f->d[1] = as_half(b, minimum);
+    f->d[0] = batch_stored(b, scale), f->d[1] = batch_half(b, minimum);
     pair_prefer_qat_grid(b, bits, weighted, f->d);
     out->scale = f->d[0], out->inv = vf_inverse(f->d[0]), out->min = -f->d[1];
 }
@@ -281,21 +281,21 @@ CHOOSE(q4_0) { choose_copied(b, BLOCK_ELEMENTS, 4, q4_0_grid, search, weighted, 
 ROUND(q4_0) { return round_scaled(q4_0_grid, s, x, code); }
 #define NAME q4_0
 #define TYPE Q4_0
-#include "codec/simd/encoder_of.h"
+#include "codec/simd/encoder_of.inc"
 
 static const scaled_grid q5_0_grid = {-16, 15, false};
 CHOOSE(q5_0) { choose_copied(b, BLOCK_ELEMENTS, 5, q5_0_grid, search, weighted, f, subs); }
 ROUND(q5_0) { return round_scaled(q5_0_grid, s, x, code); }
 #define NAME q5_0
 #define TYPE Q5_0
-#include "codec/simd/encoder_of.h"
+#include "codec/simd/encoder_of.inc"
 
 static const scaled_grid iq4_nl_grid = {-127, 113, true};
 CHOOSE(iq4_nl) { choose_scaled(b, BLOCK_ELEMENTS, iq4_nl_grid, search, weighted, f, subs); }
 ROUND(iq4_nl) { return round_scaled(iq4_nl_grid, s, x, code); }
 #define NAME iq4_nl
 #define TYPE IQ4_NL
-#include "codec/simd/encoder_of.h"
+#include "codec/simd/encoder_of.inc"
 
 static const scaled_grid q8_0_grid = {-127, 127, false};
 CHOOSE(q8_0) {
@@ -311,16 +311,16 @@ INLINE vf gain_of_q8_0(const factors *f, bool weighted, const projection p) {
 #define NAME q8_0
 #define TYPE Q8_0
 #define GAIN gain_of_q8_0
-#include "codec/simd/encoder_of.h"
+#include "codec/simd/encoder_of.inc"
 
 CHOOSE(q4_1) { choose_pair(b, 4, search, weighted, f, subs); }
 ROUND(q4_1) { return round_pair(s, 4, x, code); }
 #define NAME q4_1
 #define TYPE Q4_1
-#include "codec/simd/encoder_of.h"
+#include "codec/simd/encoder_of.inc"
 
 CHOOSE(q5_1) { choose_pair(b, 5, search, weighted, f, subs); }
 ROUND(q5_1) { return round_pair(s, 5, x, code); }
 #define NAME q5_1
 #define TYPE Q5_1
-#include "codec/simd/encoder_of.h"
+#include "codec/simd/encoder_of.inc"

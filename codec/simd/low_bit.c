@@ -10,7 +10,7 @@ CHOOSE(q1_0) {
         vf w = weighted ? vf_all(b->w[i]) : vf_all(1);
         sum = sum + w * vf_magnitude(b->x[i]), total = total + w;
     }
-    f->d[0] = sum / total, subs->scale = as_half(b, f->d[0]);
+    f->d[0] = sum / total, subs->scale = batch_half(b, f->d[0]);
 }
 ROUND(q1_0) {
     vm negative = vf_less(x, vf_all(0));
@@ -90,7 +90,7 @@ INLINE void choose_ternary(const batch *b, const codec_search *search, bool weig
         inv[0] = vf_signed_inverse(t.kept.f.vx * vf_inverse(t.kept.f.vv)) * (1.0f + by);
         try_ternary(&t, weighted, inv, 1);
     }
-    s->scale = f->d[0] = as_stored(b, t.kept.f.vx * vf_inverse(t.kept.f.vv));
+    s->scale = f->d[0] = batch_stored(b, t.kept.f.vx * vf_inverse(t.kept.f.vv));
     s->inv = vf_signed_inverse(s->scale);
 }
 
@@ -158,21 +158,21 @@ CHOOSE(tq1_0) { choose_ternary(b, search, weighted, f, subs); }
 ROUND(tq1_0) { return round_scaled(ternary, s, x, code); }
 #define NAME tq1_0
 #define TYPE TQ1_0
-#include "codec/simd/encoder_of.h"
+#include "codec/simd/encoder_of.inc"
 
 CHOOSE(tq2_0) { choose_ternary(b, search, weighted, f, subs); }
 ROUND(tq2_0) { return round_scaled(ternary, s, x, code); }
 #define NAME tq2_0
 #define TYPE TQ2_0
-#include "codec/simd/encoder_of.h"
+#include "codec/simd/encoder_of.inc"
 
 CHOOSE(q2_0) { choose_copied(b, 64, 2, quaternary, search, weighted, f, subs); }
 ROUND(q2_0) { return round_scaled(quaternary, s, x, code); }
 #define NAME q2_0
 #define TYPE Q2_0
-#include "codec/simd/encoder_of.h"
+#include "codec/simd/encoder_of.inc"
 
 #define NAME q1_0
 #define TYPE Q1_0
 #define GAIN no_gain
-#include "codec/simd/encoder_of.h"
+#include "codec/simd/encoder_of.inc"

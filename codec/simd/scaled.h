@@ -130,7 +130,7 @@ INLINE vf scaled_error(const batch *b, int first, int n, const scaled_grid g, bo
  * positive one is preferred, since zeros then decode as zeros without a sign. */
 INLINE vf scaled_prefer_qat_grid(const batch *b, int n, const scaled_grid g, bool weighted, vf scale) {
     vm on = vf_less(vf_all(-1), vf_all(0));
-    vf step = as_stored(b, qat_grid_step(b->x, n, qat_grid_most(g.low, g.high), QAT_GRID_SLACK, &on));
+    vf step = batch_stored(b, qat_grid_step(b->x, n, qat_grid_most(g.low, g.high), QAT_GRID_SLACK, &on));
     vm found = vf_less(vf_all(0), step);
     if (!vm_any(found)) return scale;
     vf best = step, least = scaled_error(b, 0, n, g, weighted, step);
@@ -149,6 +149,6 @@ INLINE void choose_scaled(const batch *b, int n, const scaled_grid g, const code
     const scaled_weight *w = weighted ? scaled_spread(b->w, n, scratch) : NULL;
     scaled_fit best = start_scaled(b->x, w, weighted, n, g, search);
     move_scaled(b->x, w, weighted, n, g, search->moves, search->move_step, &best);
-    s->scale = f->d[0] = as_stored(b, best.f.vx * vf_inverse(best.f.vv));
+    s->scale = f->d[0] = batch_stored(b, best.f.vx * vf_inverse(best.f.vv));
     s->inv = vf_signed_inverse(s->scale);
 }

@@ -88,7 +88,7 @@ INLINE void choose_copied(const batch *b, int n, int bits, const scaled_grid g, 
         scaled_sums sums = scaled_copy_sum(&c, n, bits, weighted, scaled_copy_factor(bits, inv));
         scaled_copy_keep(&c, &kept, &sums);
     }
-    vf scale = as_stored(b, kept.f.vx * vf_inverse(kept.f.vv) * c.top * (1 / 32767.0f));
+    vf scale = batch_stored(b, kept.f.vx * vf_inverse(kept.f.vv) * c.top * (1 / 32767.0f));
     s->scale = f->d[0] = scaled_prefer_qat_grid(b, n, g, weighted, scale);
     s->inv = vf_signed_inverse(s->scale);
 }
