@@ -77,12 +77,19 @@ void path_remove_folder(const char *folder, size_t made);
 
 /* ---- errors, warnings and what is usually done next, on standard error (say.c) ---- */
 
-/* Print "gquant: error: ..." and return the exit status that fits. */
-int say_failure(const gq_error *e);
-/* The failure that was said last; of status GQ_OK: none was. */
-const gq_error *say_last_failure(void);
-void say_warning(const char *text);
-void warn_all(const char *const *texts, size_t n); /* the first dozen at most, and how many more there are */
+/* What a process has said, of all command lines that it runs. */
+typedef struct said {
+    gq_error failure; /* the last one; of status GQ_OK: none was */
+    char **warnings;  /* texts that were warned of, n of them */
+    size_t n;
+    int log; /* descriptor of --log-file (events.c); -1: none */
+} said;
+
+/* Prints "gquant: error: ..." and returns the exit status that fits. Sets said->failure. */
+int say_failure(said *s, const gq_error *e);
+void say_warning(const said *s, const char *text);
+/* Warns of the first dozen at most that were not said before, and how many more there are. */
+void warn_all(said *s, const char *const *texts, size_t n);
 /* Prints "next: gquant WORD ...", each word quoted where a shell needs it; the list ends with NULL. It does
  * so only where a person reads: both streams are terminals, and neither --quiet, --json nor --progress was
  * given. */
@@ -135,6 +142,17 @@ bool input_calibration(const request *r, gq_calibration *room, const gq_calibrat
 /* Frees what these have read. */
 void input_free(gq_text *text);
 
+/* Questions with several choices, from a file with one JSON object a line. */
+typedef struct questions {
+    gq_question *items; /* their texts belong to `rows` */
+    size_t n;
+    json_t *rows;
+} questions;
+/* Reads {"question": "...", "choices": ["...", ...], "answer": 0}: the number of the right choice, its
+ * letter, A for the first one, or its text. The caller frees *q, also after a failure, where *e names the line. */
+bool input_questions(questions *q, const char *path, gq_error *e);
+void input_questions_free(questions *q);
+
 /* ---- projector.c ---- */
 
 /* What a folder's model sees and hears by: said to the user, and with --mmproj written beside the outputs. */
@@ -170,12 +188,10 @@ void event_begin(event *v, const char *name, const char *phase);
 void event_text(event *v, const char *key, const char *text);
 void event_count(event *v, const char *key, uint64_t n);
 void event_number(event *v, const char *key, double value); /* NaN and infinity: null */
-/* Ends the line and writes it to the descriptor (-1: none) and to the log. */
-void event_send(event *v, int fd);
-
-/* Opens the log, which all events go to from then on, behind what the file has. path NULL: there is none. */
-bool event_log_open(const char *path, gq_error *e);
-bool event_log_is_open(void);
+/* Ends the line and writes it to two descriptors, of --progress json and of the log; -1: there is none. */
+void event_send(event *v, int fd, int log);
+/* Opens the log, behind what the file has. path NULL: there is none, *log stays. */
+bool event_log_open(int *log, const char *path, gq_error *e);
 
 /* ---- progress.c ---- */
 
@@ -186,7 +202,7 @@ typedef struct progress {
     const char *phase;    /* "plan", "calibrate", "quantize", "compare", "verify", "evaluate", "importance",
                              "checksums" */
     const char *input;    /* as given */
-    int events;           /* descriptor for JSON lines, -1: none */
+    int events, log;      /* descriptors for JSON lines, -1: none; said.log */
     bool is_followed;     /* by events, on the descriptor or in the log */
     bool verbose;         /* a line per tensor */
     bool terminal;        /* standard error is one, and --quiet was not given */

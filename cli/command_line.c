@@ -58,11 +58,11 @@ static int close_output(const request *r, int status) {
     gq_error e = {0};
     if (fflush(stdout) == 0 && !ferror(stdout)) return status;
     if (status == GQ_OK && r->command == CMD_QUANTIZE && !r->dry_run && !r->help && !r->version) {
-        say_warning("the work is done, but its results cannot be written to standard output");
+        say_warning(r->said, "the work is done, but its results cannot be written to standard output");
         return GQ_OK;
     }
     gq_fail(&e, "cannot write to standard output");
-    return status ? (say_failure(&e), status) : say_failure(&e);
+    return status ? (say_failure(r->said, &e), status) : say_failure(r->said, &e);
 }
 
 /* Runs the command of a request on all ranks that have a part in it. */
@@ -72,32 +72,34 @@ static int ranks_main(request *r, gq_comm *comm) {
     if (!first) be_silent(r);
     r->comm = alone ? NULL : comm;
     gq_error e = {0};
-    return event_log_open(r->log_file, &e) ? command_main(r) : say_failure(&e);
+    return event_log_open(&r->said->log, r->log_file, &e) ? command_main(r) : say_failure(r->said, &e);
 }
 
 /* Ends a line on all ranks: one that failed alone is waited for, and its failure is said by rank 0. */
-static int agree_on_status(gq_comm *comm, int status) {
-    gq_error e = *say_last_failure();
+static int agree_on_status(said *s, gq_comm *comm, int status) {
+    gq_error e = s->failure;
     if (gq_comm_agree(comm, status == GQ_OK, &e) || status != GQ_OK) return status;
-    return say_failure(&e);
+    return say_failure(s, &e);
 }
 
-static void log_end(int status) {
+static void log_end(const said *s, int status) {
     event v;
-    if (!event_log_is_open()) return;
+    if (s->log < 0) return;
     event_begin(&v, "exit", NULL);
     event_count(&v, "status", (uint64_t)status);
-    if (status) event_text(&v, "message", say_last_failure()->text);
-    event_send(&v, -1);
+    if (status) event_text(&v, "message", s->failure.text);
+    event_send(&v, -1, s->log);
 }
 
 /* Runs one line of gquant. */
-static int line_main(int argc, char **argv, gq_comm *comm) {
+static int line_main(said *s, int argc, char **argv, gq_comm *comm) {
     request r;
     gq_error e = {0};
-    int status = request_parse(&r, argc, argv, &e) ? ranks_main(&r, comm) : say_failure(&e);
-    status = agree_on_status(comm, close_output(&r, status));
-    log_end(status);
+    bool ok = request_parse(&r, argc, argv, &e);
+    r.said = s;
+    int status = ok ? ranks_main(&r, comm) : say_failure(s, &e);
+    status = agree_on_status(s, comm, close_output(&r, status));
+    log_end(s, status);
     if (status == GQ_USAGE) {
         const char *name = command_of(r.command)->name;
         print_line(stderr, "Try 'gquant %s%s--help'.", name ? name : "", name ? " " : "");
@@ -107,10 +109,10 @@ static int line_main(int argc, char **argv, gq_comm *comm) {
 }
 
 /* Runs the lines that stand for one of another tool. */
-static int lines_main(tool_lines *l, gq_comm *comm, gq_error *e) {
-    int status = e->status ? say_failure(e) : GQ_OK;
+static int lines_main(said *s, tool_lines *l, gq_comm *comm, gq_error *e) {
+    int status = e->status ? say_failure(s, e) : GQ_OK;
     for (size_t i = 0; i < l->n && status == GQ_OK; i++)
-        status = line_main(l->lines[i].argc, l->lines[i].argv, comm);
+        status = line_main(s, l->lines[i].argc, l->lines[i].argv, comm);
     if (l->temporary && gq_comm_rank(comm) == 0) unlink(l->temporary); /* which was not there before */
     tool_lines_free(l);
     return status;
@@ -129,10 +131,11 @@ static void return_freed_memory(void) {
 
 int command_line_main(int argc, char **argv, gq_comm *comm) {
     tool_lines lines;
+    said s = {.log = -1};
     gq_error e = {0};
     occupy_descriptors();
     return_freed_memory();
     signal(SIGXFSZ, SIG_IGN); /* writing beyond the limit is an error like others */
-    if (other_tool_lines(&lines, argc, argv, &e)) return lines_main(&lines, comm, &e);
-    return argc < 2 ? hint_main() : line_main(argc, argv, comm);
+    if (other_tool_lines(&lines, argc, argv, &e)) return lines_main(&s, &lines, comm, &e);
+    return argc < 2 ? hint_main() : line_main(&s, argc, argv, comm);
 }

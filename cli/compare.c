@@ -1,3 +1,5 @@
+/* The command `gquant compare`. One quant gets the report of a run (cli/report/); several are listed side by
+ * side, tensor by tensor, with the nearest of them marked, and then by their totals. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -124,7 +126,7 @@ static void print_comparison(const report *r) {
 
 int compare_main(const request *r) {
     gq_error e = {0};
-    if (!report_check(r, &e)) return say_failure(&e);
+    if (!report_check(r, &e)) return say_failure(r->said, &e);
     progress p;
     progress_start(&p, r, NULL);
     gq_callbacks callbacks = progress_callbacks(&p);
@@ -138,12 +140,12 @@ int compare_main(const request *r) {
                                                            .adapters = r->quantize.adapters},
                                   &e);
     progress_end(&p, c ? NULL : &e);
-    if (!c) return say_failure(&e);
+    if (!c) return say_failure(r->said, &e);
     report rep = report_of_comparison(r, c);
-    if (!r->quiet) warn_all(rep.warnings, rep.n_warnings);
+    if (!r->quiet) warn_all(r->said, rep.warnings, rep.n_warnings);
     print_comparison(&rep);
     bool ok = report_write(&rep, r->report, &e);
     report_free(&rep);
     gq_comparison_free(c);
-    return ok ? GQ_OK : say_failure(&e);
+    return ok ? GQ_OK : say_failure(r->said, &e);
 }

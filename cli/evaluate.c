@@ -1,93 +1,10 @@
+/* The command `gquant evaluate`: how much a quant differs from its base model on a text. evaluation_ask and
+ * evaluation_run are also what publish and a run with --evaluate use. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
-
-/* ---- questions with several choices, from a file with one JSON object a line ---- */
-
-typedef struct questions {
-    gq_question *items; /* their texts belong to `rows` */
-    size_t n;
-    json_t *rows;
-} questions;
-
-enum { FILE_MOST = 1 << 30 };
-
-/* The number of the right choice; n: it names none. */
-static size_t question_answer(const json_t *answer, const json_t *choices) {
-    size_t n = json_array_size(choices);
-    const char *text = json_string_value(answer);
-    if (json_is_integer(answer)) {
-        json_int_t i = json_integer_value(answer);
-        return i >= 0 && (size_t)i < n ? (size_t)i : n;
-    }
-    for (size_t i = 0; text && i < n; i++)
-        if (strcmp(text, json_string_value(json_array_get(choices, i))) == 0) return i;
-    if (text && strlen(text) == 1 && *text >= 'A' && (size_t)(*text - 'A') < n) return (size_t)(*text - 'A');
-    return n;
-}
-
-static bool question_take(json_t *row, gq_question *to, const char *path, size_t line, gq_error *e) {
-    const json_t *choices = json_object_get(row, "choices");
-    size_t n = json_array_size(choices), i = 0;
-    while (i < n && json_is_string(json_array_get(choices, i))) i++;
-    to->text = json_string_value(json_object_get(row, "question"));
-    if (!to->text || i < n || n < 2 || n > GQ_CHOICES)
-        return gq_fail(
-            e,
-            "%s, line %zu: expected {\"question\": \"...\", \"choices\": [...], \"answer\": 0} with 2 to %d "
-            "choices, all of them texts",
-            path, line, GQ_CHOICES);
-    to->answer = question_answer(json_object_get(row, "answer"), choices);
-    if (to->answer == n)
-        return gq_fail(
-            e,
-            "%s, line %zu: \"answer\" is none of the choices: expected its number from 0 on, its letter, or "
-            "its text",
-            path, line);
-    const char **texts = need_memory(n, sizeof *texts);
-    for (i = 0; i < n; i++) texts[i] = json_string_value(json_array_get(choices, i));
-    to->choices = texts, to->n_choices = n;
-    return true;
-}
-
-static bool question_read_line(questions *q, const char *text, size_t n, const char *path, size_t line,
-                               gq_error *e) {
-    json_error_t why;
-    if (strspn(text, " \t\r") >= n) return true;
-    json_t *row = json_loadb(text, n, 0, &why);
-    if (!row) return gq_fail(e, "%s, line %zu: is not valid JSON: %s", path, line, why.text);
-    json_array_append_new(q->rows, row);
-    q->items = need_next(q->items, q->n, sizeof *q->items);
-    q->items[q->n] = (gq_question){.text = NULL};
-    return question_take(row, &q->items[q->n++], path, line, e);
-}
-
-/* Reads {"question": "...", "choices": ["...", ...], "answer": 0}: the number of the right choice, its
- * letter, A for the first one, or its text. False: *e names the line. */
-static bool questions_read(questions *q, const char *path, gq_error *e) {
-    size_t n, line = 1;
-    char *text = gq_read_whole(path, FILE_MOST, &n, e);
-    bool ok = text;
-    *q = (questions){.rows = json_array()};
-    for (size_t at = 0, end; ok && at < n; at = end + 1, line++) {
-        const char *newline = memchr(text + at, '\n', n - at);
-        end = newline ? (size_t)(newline - text) : n;
-        text[end] = 0;
-        ok = question_read_line(q, text + at, end - at, path, line, e);
-    }
-    gq_free(text);
-    return ok && (q->n || gq_fail(e, "%s: has no questions", path));
-}
-
-static void questions_free(questions *q) {
-    for (size_t i = 0; i < q->n; i++) free((void *)q->items[i].choices);
-    free(q->items), json_decref(q->rows);
-    *q = (questions){.n = 0};
-}
-
-/* ---- the command ---- */
 
 /* Returns the file of scores as the library has it; NULL: none. A folder's own is beside its model. */
 static const char *evaluation_scores_file(const request *r) {
@@ -135,7 +52,7 @@ gq_evaluation *evaluation_run(const request *r, gq_evaluation_request *asked, gq
     asked->callbacks = NULL;
     progress_end(&p, v ? NULL : e);
     const char *const *warnings = v ? gq_evaluation_warnings(v, &n) : NULL;
-    if (v && !r->quiet) warn_all(warnings, n);
+    if (v && !r->quiet) warn_all(r->said, warnings, n);
     return v;
 }
 
@@ -184,7 +101,7 @@ static bool evaluate_print_plan(const request *r, gq_evaluation_request *asked, 
     const char *const *warnings = gq_evaluation_warnings(v, &n);
     const gq_evaluation_facts *facts = gq_evaluation_summary(v);
     char peak[UNIT_ROOM], states[UNIT_ROOM];
-    if (!r->quiet) warn_all(warnings, n);
+    if (!r->quiet) warn_all(r->said, warnings, n);
     if (r->json) {
         evaluate_print_facts(facts);
         gq_evaluation_free(v);
@@ -282,20 +199,20 @@ int evaluate_main(const request *r) {
     gq_evaluation_request asked;
     questions q = {.n = 0};
     if (r->speed) return speed_main(r);
-    if (!evaluate_check_request(r, &e) || (r->choices && !questions_read(&q, r->choices, &e)) ||
+    if (!evaluate_check_request(r, &e) || (r->choices && !input_questions(&q, r->choices, &e)) ||
         !evaluation_ask(r, &asked, &e))
-        return questions_free(&q), say_failure(&e);
+        return input_questions_free(&q), say_failure(r->said, &e);
     asked.questions = q.items, asked.n_questions = q.n;
     size_t first = r->base ? 0 : 1; /* of the quants */
     asked.original = r->base ? NULL : r->arguments[0];
     asked.copies = r->arguments + first, asked.n_copies = r->n_arguments - first;
     if (r->dry_run) {
         bool ok = evaluate_print_plan(r, &asked, &e);
-        evaluation_free(&asked), questions_free(&q);
-        return ok ? GQ_OK : say_failure(&e);
+        evaluation_free(&asked), input_questions_free(&q);
+        return ok ? GQ_OK : say_failure(r->said, &e);
     }
     interrupt_catch();
     bool ok = evaluate_and_report(r, &asked, &e);
-    evaluation_free(&asked), questions_free(&q);
-    return ok ? GQ_OK : say_failure(&e);
+    evaluation_free(&asked), input_questions_free(&q);
+    return ok ? GQ_OK : say_failure(r->said, &e);
 }

@@ -78,14 +78,10 @@ void event_number(event *v, const char *key, double value) {
         event_append(v, "null");
 }
 
-static int log_fd = -1; /* for the rest of the process: the last event is that it ends */
-
-bool event_log_is_open(void) { return log_fd >= 0; }
-
-bool event_log_open(const char *path, gq_error *e) {
+bool event_log_open(int *log, const char *path, gq_error *e) {
     if (!path) return true;
-    log_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    return log_fd >= 0 || gq_fail(e, "--log-file %s: %s", path, strerror(errno));
+    *log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    return *log >= 0 || gq_fail(e, "--log-file %s: %s", path, strerror(errno));
 }
 
 static void event_write(const event *v, int fd) {
@@ -96,7 +92,7 @@ static void event_write(const event *v, int fd) {
     }
 }
 
-void event_send(event *v, int fd) {
+void event_send(event *v, int fd, int log) {
     event_append(v, "}\n");
-    event_write(v, fd), event_write(v, log_fd);
+    event_write(v, fd), event_write(v, log);
 }

@@ -161,7 +161,7 @@ static void say_warnings(const request *r, const gq_imatrix *m, size_t from) {
     if (r->quiet) return;
     char *lines = text_format("%s", gq_imatrix_summary(m)->warnings + from);
     for (char *rest = lines, *line; (line = strsep(&rest, "\n"));)
-        if (*line) say_warning(line);
+        if (*line) say_warning(r->said, line);
     free(lines);
 }
 
@@ -173,10 +173,10 @@ static gq_imatrix *open_imatrix(const request *r, const char *path, gq_error *e)
 
 /* Adds the file at `path` to `sum`, and prints the warnings that this has caused. */
 static bool add_imatrix(const request *r, gq_imatrix *sum, const char *path, gq_error *e) {
-    size_t said = strlen(gq_imatrix_summary(sum)->warnings);
+    size_t before = strlen(gq_imatrix_summary(sum)->warnings);
     gq_imatrix *m = open_imatrix(r, path, e);
     bool ok = m && gq_imatrix_merge(sum, m, e);
-    if (ok) say_warnings(r, sum, said);
+    if (ok) say_warnings(r, sum, before);
     gq_imatrix_free(m);
     return ok;
 }
@@ -238,10 +238,10 @@ int imatrix_main(const request *r) {
         if (jobs[i].run != imatrix_compute && option_of_compute(r)) {
             gq_fail_usage(&e, "imatrix %s: --%s works only with imatrix compute", jobs[i].name,
                           option_of_compute(r));
-            return say_failure(&e);
+            return say_failure(r->said, &e);
         }
         if (r->n_arguments >= jobs[i].min && r->n_arguments <= jobs[i].max) {
-            if (!jobs[i].run(r, &e)) return say_failure(&e);
+            if (!jobs[i].run(r, &e)) return say_failure(r->said, &e);
             if (jobs[i].run == imatrix_compute && !r->dry_run && !r->quantize.parts)
                 next_say(r, "--imatrix", r->arguments[r->n_arguments - 1], r->arguments[1], "Q4_K_M",
                          (char *)NULL);
@@ -249,8 +249,8 @@ int imatrix_main(const request *r) {
         }
         gq_fail_usage(&e, "imatrix %s: usage: gquant imatrix %s %s", jobs[i].name, jobs[i].name,
                       jobs[i].arguments);
-        return say_failure(&e);
+        return say_failure(r->said, &e);
     }
     gq_fail_usage(&e, "imatrix %s: expected compute, show, merge or convert", r->arguments[0]);
-    return say_failure(&e);
+    return say_failure(r->said, &e);
 }

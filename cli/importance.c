@@ -192,7 +192,7 @@ bool imatrix_compute(const request *r, gq_error *e) {
     if (!p) return false;
     size_t n;
     const char *const *warnings = gq_importance_warnings(p, &n);
-    if (!r->quiet) warn_all(warnings, n);
+    if (!r->quiet) warn_all(r->said, warnings, n);
     bool ok = true;
     if (r->dry_run) {
         if (r->json)

@@ -262,10 +262,10 @@ static void info_print_json(const char *path, const gq_model *m) {
 int info_main(const request *r) {
     gq_error e = {0};
     gq_model *m = gq_model_open_adapted(r->arguments[0], &r->quantize.adapters, &e);
-    if (!m) return say_failure(&e);
+    if (!m) return say_failure(r->said, &e);
     size_t n;
     const char *const *warnings = gq_model_warnings(m, &n);
-    if (!r->quiet) warn_all(warnings, n);
+    if (!r->quiet) warn_all(r->said, warnings, n);
     if (r->json) {
         info_print_json(r->arguments[0], m);
     } else {

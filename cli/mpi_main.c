@@ -19,7 +19,7 @@ int main(int argc, char **argv) {
     if (ranks.transport.rank > 0) turn_away_output();
     gq_comm *comm = gq_comm_new(&ranks.transport, &e);
     ranks.failed = !comm; /* the others wait for a rank that cannot speak */
-    int status = comm ? command_line_main(argc, argv, comm) : say_failure(&e);
+    int status = comm ? command_line_main(argc, argv, comm) : say_failure(&(said){.log = -1}, &e);
     gq_comm_free(comm);
     fflush(NULL);
     mpi_stop(&ranks, status);

@@ -29,7 +29,7 @@ static void send_start(const progress *p) {
     event v;
     event_begin(&v, "start", p->phase);
     event_text(&v, "input", p->input);
-    event_send(&v, p->events);
+    event_send(&v, p->events, p->log);
     for (size_t o = 0; p->plan && o < gq_plan_outputs(p->plan); o++) {
         const gq_summary *s = gq_plan_summary(p->plan, o);
         event_begin(&v, "output", p->phase);
@@ -38,7 +38,7 @@ static void send_start(const progress *p) {
         event_text(&v, "file_type", s->filetype);
         event_count(&v, "tensors", s->n_tensors);
         event_count(&v, "file_bytes", s->file_bytes);
-        event_send(&v, p->events);
+        event_send(&v, p->events, p->log);
     }
 }
 
@@ -53,7 +53,8 @@ static void progress_begin(progress *p, const request *r, const gq_plan *plan, c
                     .phase = phase,
                     .input = progress_model(r),
                     .events = r->progress - 1,
-                    .is_followed = r->progress || event_log_is_open(),
+                    .log = r->said->log,
+                    .is_followed = r->progress || r->said->log >= 0,
                     .verbose = r->verbose && !r->progress,
                     .terminal = !r->quiet && !r->progress && isatty(STDERR_FILENO),
                     .lines = !r->quiet && !r->progress && !isatty(STDERR_FILENO),
@@ -94,7 +95,7 @@ void progress_start_part(progress *p, const request *r, const gq_plan *plan, con
 static void leave_calibration(progress *p) {
     event v;
     if (strcmp(p->phase, "calibrate") != 0) return;
-    if (p->is_followed) event_begin(&v, "done", p->phase), event_send(&v, p->events);
+    if (p->is_followed) event_begin(&v, "done", p->phase), event_send(&v, p->events, p->log);
     p->phase = "quantize";
     if (p->is_followed) send_start(p);
 }
@@ -111,7 +112,7 @@ void progress_end(progress *p, const gq_error *e) {
     event v;
     event_begin(&v, e ? e->status == GQ_INTERRUPTED ? "interrupted" : "failed" : "done", p->phase);
     if (e) event_text(&v, "message", e->text);
-    event_send(&v, p->events);
+    event_send(&v, p->events, p->log);
 }
 
 /* Appends the tensor's name after the numbers if at least LEAST columns are left; less could not be
@@ -188,7 +189,7 @@ static void send_progress(const progress *p, const gq_progress *now) {
     if (now->seconds_expected > 0) event_number(&v, "seconds_expected", now->seconds_expected);
     if (now->sent_layer) event_count(&v, "sent_layer_bytes", now->sent_layer);
     if (now->tensor) event_text(&v, "tensor", now->tensor);
-    event_send(&v, p->events);
+    event_send(&v, p->events, p->log);
 }
 
 /* Seconds of work; of less nobody needs to know before. */
@@ -255,7 +256,7 @@ static void send_tensor(const progress *p, size_t output, size_t tensor, const g
         event_number(&v, "snr_db", gq_loss_snr_db(loss));
         event_number(&v, "max_error", loss->max_error);
     }
-    event_send(&v, p->events);
+    event_send(&v, p->events, p->log);
 }
 
 static void on_tensor(void *user, size_t output, size_t tensor, const gq_loss *loss) {

@@ -85,7 +85,7 @@ static bool projector_keep(const request *r, const gq_plan *plan, gq_error *e) {
                               found.why.text);
     size_t n;
     const char *const *warnings = gq_plan_warnings(plan, &n);
-    if (!r->quiet) warn_all(warnings, n);
+    if (!r->quiet) warn_all(r->said, warnings, n);
     if (!r->quiet) print_line(stderr, "%s: there already, and whole", path);
     return true;
 }
@@ -116,7 +116,7 @@ static void projector_say(const request *r, const gq_plan *plan) {
     const gq_summary *s = gq_plan_summary(plan, 0);
     char in[UNIT_ROOM], out[UNIT_ROOM];
     const char *const *warnings = gq_plan_warnings(plan, &n);
-    if (!r->quiet) warn_all(warnings, n);
+    if (!r->quiet) warn_all(r->said, warnings, n);
     if (!r->quiet)
         print_line(stderr, "%s: %s, %" PRIu64 " tensor%s of %s -> file %s%s", s->path, s->filetype,
                    s->n_tensors, plural_suffix(s->n_tensors), size_text(in, (double)s->in_bytes),
@@ -151,5 +151,5 @@ int projector_main(const request *r) {
     ok = ok && projector_run(r, plan, &e);
     if (!ok) path_remove_folder(r->out_dir ? r->out_dir : "", made);
     gq_plan_free(plan);
-    return ok ? GQ_OK : say_failure(&e);
+    return ok ? GQ_OK : say_failure(r->said, &e);
 }

@@ -62,7 +62,7 @@ static void publish_begins(void *user, const char *phase, const gq_plan *plan) {
     size_t n;
     if (plan && !v->request->quiet) {
         const char *const *warnings = gq_plan_warnings(plan, &n);
-        warn_all(warnings, n);
+        warn_all(v->request->said, warnings, n);
     }
     progress_start_part(&v->bar, v->request, plan, phase);
     v->callbacks = progress_callbacks(&v->bar);
@@ -114,7 +114,7 @@ static void publish_say(const request *r, const gq_publication *p) {
     if (r->quiet) return;
     const char *const *warnings = gq_publication_warnings(p, &n);
     const gq_plan *plan = gq_publication_plan(p);
-    warn_all(warnings, n);
+    warn_all(r->said, warnings, n);
     publish_print(r, p);
     size_t files = gq_plan_outputs(plan);
     for (gq_companion i = 0; i < GQ_COMPANIONS; i++) files += gq_publication_companion(p, i) != NULL;
@@ -199,5 +199,5 @@ int publish_main(const request *r) {
     if (!ok || r->dry_run) path_remove_folder(r->out_dir ? r->out_dir : "", made); /* only if it is empty */
     evaluation_free(&evaluation);
     gq_publication_free(p);
-    return ok ? GQ_OK : say_failure(&e);
+    return ok ? GQ_OK : say_failure(r->said, &e);
 }

@@ -28,7 +28,7 @@ static double rate_of(const gq_plan *plan, const gq_results *results) {
 static bool is_part(const request *r) { return r->quantize.parts && !r->quantize.join; }
 
 /* Prints each fallback before the work starts; the plan's own warning has their number and the first. */
-static void say_fallbacks(const gq_plan *plan, size_t output) {
+static void say_fallbacks(const request *r, const gq_plan *plan, size_t output) {
     size_t n, n_lines = 0;
     const gq_tensor *t = gq_plan_tensors(plan, output, &n);
     char **lines = need_memory(n, sizeof *lines), cost[UNIT_ROOM];
@@ -37,7 +37,7 @@ static void say_fallbacks(const gq_plan *plan, size_t output) {
             lines[n_lines++] = text_format("%s: %s instead of %s, +%s (%s)", t[i].name, gq_type_name(t[i].to),
                                            gq_type_name(t[i].wanted),
                                            size_text(cost, (double)t[i].fallback_bytes), t[i].why);
-    warn_all((const char *const *)lines, n_lines);
+    warn_all(r->said, (const char *const *)lines, n_lines);
     for (size_t i = 0; i < n_lines; i++) free(lines[i]);
     free(lines);
 }
@@ -45,12 +45,13 @@ static void say_fallbacks(const gq_plan *plan, size_t output) {
 static void say_plan(const request *r, const gq_plan *plan) {
     size_t n;
     if (r->text && is_part(r))
-        say_warning("--evaluate does nothing with --part: the run with --join evaluates the whole output");
+        say_warning(r->said,
+                    "--evaluate does nothing with --part: the run with --join evaluates the whole output");
     if (r->text && r->calibrate && !strcmp(r->text, r->calibrate))
-        say_warning("--evaluate has the text of --calibrate, on which files lose less than on others: "
-                    "evaluate on a text that was held out");
+        say_warning(r->said, "--evaluate has the text of --calibrate, on which files lose less than on "
+                             "others: evaluate on a text that was held out");
     const char *const *warnings = gq_plan_warnings(plan, &n);
-    warn_all(warnings, n);
+    warn_all(r->said, warnings, n);
     projector_say_beside(r, plan);
     for (size_t o = 0; o < gq_plan_outputs(plan) && !r->dry_run; o++) {
         const gq_summary *s = gq_plan_summary(plan, o);
@@ -60,7 +61,7 @@ static void say_plan(const request *r, const gq_plan *plan) {
                    s->n_tensors, plural_suffix(s->n_tensors), size_text(in, (double)s->in_bytes),
                    size_text(out, (double)s->out_bytes), size_text(file, (double)s->file_bytes));
         free(path);
-        if (r->verbose) say_fallbacks(plan, o);
+        if (r->verbose) say_fallbacks(r, plan, o);
     }
     if (gq_plan_calibration(plan) && !r->dry_run) report_calibration_plan(stderr, gq_plan_calibration(plan));
     if (gq_plan_measure_file(plan))
@@ -122,7 +123,7 @@ static bool run_with_progress(const request *r, const gq_plan *plan, gq_results 
     bool ok = gq_run(plan, &callbacks, results, e);
     progress_end(&p, ok ? NULL : e);
     const char *const *warnings = *results ? gq_results_warnings(*results, &n) : NULL;
-    if (!r->quiet) warn_all(warnings, n);
+    if (!r->quiet) warn_all(r->said, warnings, n);
     return ok;
 }
 
@@ -274,6 +275,7 @@ static gq_plan *quantize_plan_whole(const request *r, gq_error *e) {
 static void say_losses_are_gone(const request *r) {
     if (r->report || r->json)
         say_warning(
+            r->said,
             "the report has no losses, which are measured when a file is made; gquant compare measures "
             "them, too");
 }
@@ -396,5 +398,5 @@ int quantize_main(const request *r) {
     if (ok && !r->dry_run && !r->text && !is_part(r) && gq_plan_outputs(plan) == 1)
         next_say_evaluate(r, r->quantize.input, gq_plan_summary(plan, 0)->path);
     gq_plan_free(plan), gq_plan_free(projector);
-    return ok ? GQ_OK : say_failure(&e);
+    return ok ? GQ_OK : say_failure(r->said, &e);
 }

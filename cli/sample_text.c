@@ -61,7 +61,7 @@ int text_main(const request *r) {
         ok = !texts[i].path ||
              (gq_write_whole(texts[i].path, force, texts[i].bytes, strlen(texts[i].bytes), &e) &&
               gq_file_sha256(texts[i].path, texts[i].sha256, &e));
-    if (!ok) return say_failure(&e);
+    if (!ok) return say_failure(r->said, &e);
     samples_print(r, texts, N, r->calibration_text || r->held_out_text);
     if (r->calibration_text)
         next_say(r, "imatrix", "compute", "model-F16.gguf", r->calibration_text, "imatrix.gguf",

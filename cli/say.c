@@ -21,44 +21,38 @@ static void print_message(const char *colour, const char *word, const char *text
     free(safe);
 }
 
-void say_warning(const char *text) {
+void say_warning(const said *s, const char *text) {
     print_message("33", "warning", text);
-    if (!event_log_is_open()) return;
+    if (s->log < 0) return;
     event v;
     event_begin(&v, "warning", NULL);
     event_text(&v, "message", text);
-    event_send(&v, -1);
+    event_send(&v, -1, s->log);
 }
 
 /* Whether a text was warned of before: a model that is opened twice says the same again. It is noted. */
-static bool was_said(const char *text) {
-    static char **said;
-    static size_t n;
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(said[i], text) == 0) return true;
-    said = need_next(said, n, sizeof *said);
-    said[n++] = text_format("%s", text);
+static bool was_said(said *s, const char *text) {
+    for (size_t i = 0; i < s->n; i++)
+        if (strcmp(s->warnings[i], text) == 0) return true;
+    s->warnings = need_next(s->warnings, s->n, sizeof *s->warnings);
+    s->warnings[s->n++] = text_format("%s", text);
     return false;
 }
 
-void warn_all(const char *const *texts, size_t n) {
+void warn_all(said *s, const char *const *texts, size_t n) {
     enum { MOST = 12 }; /* lines of one kind; more would hide everything else */
     size_t shown = 0, left = 0;
     for (size_t i = 0; i < n; i++) {
         bool fits = shown + 1 < MOST || (shown < MOST && i + 1 == n && left == 0);
         if (!fits)
             left++;
-        else if (!was_said(texts[i]))
-            say_warning(texts[i]), shown++;
+        else if (!was_said(s, texts[i]))
+            say_warning(s, texts[i]), shown++;
     }
     if (left) print_line(stderr, "gquant: and %zu more such warnings", left);
 }
 
-static gq_error last_failure;
-
-const gq_error *say_last_failure(void) { return &last_failure; }
-
-int say_failure(const gq_error *e) {
+int say_failure(said *s, const gq_error *e) {
     static const char less_memory[] =
         "; fewer --threads need less, and so does a smaller --memory SIZE where a model is run";
     static const char *const remedies[] = {
@@ -77,7 +71,7 @@ int say_failure(const gq_error *e) {
     char *text = text_format("%s%s", e->text, remedies[e->remedy]);
     print_message("31", e->status == GQ_INTERRUPTED ? "interrupted" : "error", text);
     free(text);
-    last_failure = *e;
+    s->failure = *e;
     if (e->status == GQ_INTERRUPTED && interrupt_signal()) return 128 + interrupt_signal();
     return e->status == GQ_USAGE ? GQ_USAGE : GQ_FAILED;
 }

@@ -193,7 +193,7 @@ int speed_main(const request *r) {
     gq_error e = {0};
     progress p;
     size_t n;
-    if (!speed_check_request(r, &e)) return say_failure(&e);
+    if (!speed_check_request(r, &e)) return say_failure(r->said, &e);
     progress_start(&p, r, NULL);
     gq_callbacks callbacks = progress_callbacks(&p);
     const gq_speed_request what = {.size = sizeof what,
@@ -203,10 +203,10 @@ int speed_main(const request *r) {
                                    .callbacks = &callbacks};
     gq_speed *of = gq_speed_measure(&what, &e);
     progress_end(&p, of ? NULL : &e);
-    if (!of) return say_failure(&e);
+    if (!of) return say_failure(r->said, &e);
     const speeds s = {r, of};
     const char *const *warnings = gq_speed_warnings(of, &n);
-    if (!r->quiet) warn_all(warnings, n);
+    if (!r->quiet) warn_all(r->said, warnings, n);
     if (r->json)
         write_json(stdout, &s);
     else if (!r->quiet)
@@ -214,5 +214,5 @@ int speed_main(const request *r) {
     const bool ok =
         !r->report || render_file(r->report, ends_with(r->report, ".csv") ? write_csv : write_json, &s, &e);
     gq_speed_free(of);
-    return ok ? GQ_OK : say_failure(&e);
+    return ok ? GQ_OK : say_failure(r->said, &e);
 }

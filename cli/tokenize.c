@@ -34,12 +34,12 @@ int tokenize_main(const request *r) {
     if (ok) {
         size_t n_warnings;
         const char *const *warnings = gq_tokenizer_warnings(t, &n_warnings);
-        if (!r->quiet) warn_all(warnings, n_warnings);
+        if (!r->quiet) warn_all(r->said, warnings, n_warnings);
         if (tokens.bytes_dropped && !r->quiet) {
             char *told =
                 text_format("%" PRIu64 " bytes of the text have no token in this vocabulary and are left out",
                             tokens.bytes_dropped);
-            say_warning(told);
+            say_warning(r->said, told);
             free(told);
         }
         print_tokens(r, &tokens);
@@ -47,5 +47,5 @@ int tokenize_main(const request *r) {
     gq_tokens_free(&tokens);
     input_free(&text);
     gq_tokenizer_close(t);
-    return ok ? GQ_OK : say_failure(&e);
+    return ok ? GQ_OK : say_failure(r->said, &e);
 }

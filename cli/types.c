@@ -63,19 +63,20 @@ static void types_print_json(void) {
 }
 
 /* Prints a recipe as a file that --tensor-type-file reads. */
-static int types_print_recipe(const char *name) {
-    const gq_named_recipe *r = gq_named_recipe_find(name);
+static int types_print_recipe(const request *r, const char *name) {
+    const gq_named_recipe *found = gq_named_recipe_find(name);
     gq_error e = {0};
-    if (!r)
-        return gq_fail_usage(&e, "there is no recipe '%s'; 'gquant types' lists them", name), say_failure(&e);
-    printf("# %s: %s\n# gquant --tensor-type-file FILE IN OUT %s\n%s", r->name, r->summary, r->filetype,
-           r->items);
+    if (!found)
+        return gq_fail_usage(&e, "there is no recipe '%s'; 'gquant types' lists them", name),
+               say_failure(r->said, &e);
+    printf("# %s: %s\n# gquant --tensor-type-file FILE IN OUT %s\n%s", found->name, found->summary,
+           found->filetype, found->items);
     return GQ_OK;
 }
 
 int types_main(const request *r) {
     table t;
-    if (r->n_arguments) return types_print_recipe(r->arguments[0]);
+    if (r->n_arguments) return types_print_recipe(r, r->arguments[0]);
     if (r->json) return types_print_json(), GQ_OK;
     table_start(&t, "lr2r1rl", (const char *const[]){"TYPE", "number", "bpw", "KLD", ""});
     for (size_t i = 0; i < gq_filetype_count(); i++) {

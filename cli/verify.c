@@ -132,9 +132,9 @@ static int verify_file(const request *r, size_t i) {
     progress_end(&p, v ? NULL : &e);
     size_t n = 0;
     const char *const *warnings = v ? gq_verification_warnings(v, &n) : NULL;
-    if (!r->quiet) warn_all(warnings, n);
+    if (!r->quiet) warn_all(r->said, warnings, n);
     if (!v && r->json && r->n_arguments > 1) print_error_json(model, &e);
-    int status = v ? verify_print_results(r, model, v) ? GQ_OK : GQ_FAILED : say_failure(&e);
+    int status = v ? verify_print_results(r, model, v) ? GQ_OK : GQ_FAILED : say_failure(r->said, &e);
     gq_verification_free(v);
     checksums_free(&expected);
     return status;

@@ -298,5 +298,5 @@ int completion_main(const request *r) {
         }
     gq_error e;
     gq_fail_usage(&e, "completion %s: expected bash, zsh or fish", r->arguments[0]);
-    return say_failure(&e);
+    return say_failure(r->said, &e);
 }

@@ -108,10 +108,10 @@ int help_main(const request *r) {
     if (r->command == CMD_HELP && r->n_arguments == 1 && strcmp(r->arguments[0], "classes") == 0)
         return classes_print(), GQ_OK;
     const command_row *c = command_asked(r, &e);
-    if (!c) return say_failure(&e);
+    if (!c) return say_failure(r->said, &e);
     FILE *to = open_memstream(&text, &n);
     if (to) help_print(to, c, help_is_all(r));
-    if (!to || fclose(to) != 0) return gq_fail(&e, "not enough memory"), say_failure(&e);
+    if (!to || fclose(to) != 0) return gq_fail(&e, "not enough memory"), say_failure(r->said, &e);
     print_fitted(stdout, text);
     free(text);
     return GQ_OK;

@@ -57,6 +57,7 @@ typedef struct request {
     uint64_t ram, reserve, context, tokens, stride, memory; /* 0: not given */
     bool count, no_bos, parse_special, process_output, read_once, speed;
     bool dry_run, quiet, verbose, json, full_paths, help, version;
+    struct said *said;    /* by the process (say.c); not the request's */
     const char *log_file; /* that events are appended to; NULL: none */
     int progress;         /* descriptor for JSON lines plus 1; 0: none */
     bool any_option;      /* one was given */

@@ -384,7 +384,7 @@ bool other_tool_lines(tool_lines *to, int argc, char **argv, gq_error *e) {
         ok = tool_check(&r, e) &&
              (r.tool == TOOL_IMATRIX ? imatrix_lines(to, &r, e) : perplexity_lines(to, &r, e));
         char *note = r.ignored ? text_format("without meaning here, and ignored: %s", r.ignored) : NULL;
-        if (ok && note) say_warning(note);
+        if (ok && note) say_warning(&(said){.log = -1}, note);
         free(note);
     }
     if (!ok) tool_lines_free(to);

@@ -102,7 +102,7 @@ TEST(rates_are_of_this_run) {
 
 /* Where standard error is no terminal, a run that takes long writes a line for every tenth. */
 TEST(a_log_gets_a_line_for_each_tenth) {
-    const request r = {.command = CMD_EVALUATE};
+    const request r = {.command = CMD_EVALUATE, .said = &(said){.log = -1}};
     progress p;
     int before = dup(STDERR_FILENO), to = open(path("log"), O_RDWR | O_CREAT, 0600);
     assert_true(before >= 0 && to >= 0 && dup2(to, STDERR_FILENO) >= 0);

@@ -15,7 +15,7 @@ TEST(callbacks_do_not_allocate) {
     gq_plan *plan = gq_plan_new(&o, NULL);
     assert_non_null(plan);
     progress p;
-    progress_start(&p, &(request){.verbose = true}, plan);
+    progress_start(&p, &(request){.verbose = true, .said = &(said){.log = -1}}, plan);
     p.terminal = true;
     p.events = open("/dev/null", O_WRONLY);
     assert_true(p.events >= 0);
