@@ -286,7 +286,7 @@ static bool check_argument_count(const request *r, gq_error *e) {
     bool missing = r->n_arguments < c->min;
     if (!missing && r->n_arguments <= c->max) return true;
     return gq_fail_usage(e, "%s; usage: gquant %s%s%s",
-                         missing ? "too few arguments" : "too many arguments", c->name ? c->name : "",
+                         missing ? "arguments are missing" : "too many arguments", c->name ? c->name : "",
                          c->name ? " " : "", c->arguments);
 }
 

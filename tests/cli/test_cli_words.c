@@ -274,7 +274,7 @@ TEST(test_articles) {
                                                                                       "TQ1_0"};
     for (size_t i = 0; i < 4; i++) assert_string_equal(article(an[i]), "an");
     for (size_t i = 0; i < 3; i++) assert_string_equal(article(a[i]), "a");
-    GQUANT_SAYS(1, "needs an imatrix, and none is given; gquant imatrix compute MODEL TEXT FILE makes them",
+    GQUANT_SAYS(1, "needs an imatrix, and none is given; gquant imatrix compute MODEL TEXT FILE makes one",
                 "-n", source, "IQ2_S");
 }
 
