@@ -1,6 +1,7 @@
 #include "publish/text.h"
 
 #include <ctype.h>
+#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,10 +27,14 @@ const char *page_size(char to[24], uint64_t bytes) {
 
 char *page_text(void (*write)(FILE *to, const void *what), const void *what, size_t *n, gq_error *e) {
     char *text = NULL;
-    FILE *to = open_memstream(&text, n);
-    if (to) write(to, what);
+    /* The calling program may have another locale, and then 1.5 would be printed as "1,5". */
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0), callers = (locale_t)0;
+    *n = 0;
+    FILE *to = plain ? open_memstream(&text, n) : NULL;
+    if (to) callers = uselocale(plain), write(to, what), uselocale(callers);
     bool ok = to && !ferror(to);
     ok = to && fclose(to) == 0 && ok;
+    if (plain) freelocale(plain);
     if (!ok) gq_fail_memory(e, *n), free(text), text = NULL;
     return text;
 }

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import locale
 import os
 import pathlib
 import re
@@ -183,6 +184,29 @@ def test_tables_and_pages_are_the_commands(model, made, text, tmp_path):
             name, words = "--force", (model, tmp_path / "x.gguf", "Q4_K_M")
         command(name, "-q", *words, *more, "--report", theirs)
         same_file(ours, theirs)
+
+
+@pytest.fixture
+def comma(tmp_path, monkeypatch):
+    """A locale whose numbers have a comma, as programs with windows set it."""
+    before = locale.setlocale(locale.LC_NUMERIC)
+    if shutil.which("localedef"):
+        monkeypatch.setenv("LOCPATH", str(tmp_path))
+        subprocess.run(["localedef", "-i", "de_DE", "-f", "UTF-8", tmp_path / "de_DE.UTF-8"], capture_output=True)
+    try:
+        locale.setlocale(locale.LC_NUMERIC, "de_DE.UTF-8")
+    except locale.Error:
+        pytest.skip("no locale with a comma")
+    yield
+    locale.setlocale(locale.LC_NUMERIC, before)
+
+
+def test_reports_in_a_locale_with_a_comma(model, made, tmp_path, comma):
+    (small, large), folder = made
+    assert locale.str(1.5) == "1,5"
+    compared = gquant.compare(model, small.path, large.path, report=tmp_path / "c.csv")
+    assert 0 < compared.to_dict()["outputs"][0]["relative_error"] < 1
+    assert locale.str(1.5) == "1,5" and len({row.count(",") for row in (tmp_path / "c.csv").read_text().splitlines()}) == 1
 
 
 def same_file(ours, theirs):

@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include <xlocale.h>
 
 /* ---- files ---- */
 

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <io.h>
 #include <limits.h>
+#include <locale.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
@@ -165,6 +166,12 @@ void qsort_r(void *base, size_t n, size_t size, int (*compare)(const void *, con
              void *with);
 /* Its text is there when it has been closed. */
 FILE *open_memstream(char **text, size_t *n);
+/* Of the locale of a thread: its own, or "C" for a while. */
+typedef struct win32_locale *locale_t;
+#define LC_ALL_MASK LC_ALL
+locale_t newlocale(int mask, const char *name, locale_t of); /* "C" alone */
+locale_t uselocale(locale_t l);                              /* by turns that locale and the one before */
+void freelocale(locale_t l);
 FILE *win32_fopen(const char *path, const char *mode); /* names in ASCII; "/proc/self/statm", too */
 int win32_fclose(FILE *f);
 #define fclose win32_fclose

@@ -53,6 +53,32 @@ void qsort_r(void *base, size_t n, size_t size, int (*compare)(const void *, con
     qsort_s(base, n, size, compare_turned, &(sort_order){compare, with});
 }
 
+/* ---- numbers with a point ---- */
+
+struct win32_locale {
+    char *name; /* of the thread's locale while another is used; NULL: none is */
+    int kind;   /* whether the thread has one of its own */
+};
+
+locale_t newlocale(int mask, const char *name, locale_t of) {
+    (void)mask, (void)name;
+    return of ? of : calloc(1, sizeof(struct win32_locale));
+}
+
+locale_t uselocale(locale_t l) {
+    if (l->name) {
+        setlocale(LC_ALL, l->name), _configthreadlocale(l->kind);
+        free(l->name), l->name = NULL;
+    } else {
+        l->kind = _configthreadlocale(_ENABLE_PER_THREAD_LOCALE);
+        l->name = strdup(setlocale(LC_ALL, NULL));
+        setlocale(LC_ALL, "C");
+    }
+    return l;
+}
+
+void freelocale(locale_t l) { free(l); }
+
 /* ---- texts as files ---- */
 
 typedef struct memory_file {
