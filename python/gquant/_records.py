@@ -76,7 +76,7 @@ def gathered(file: Any, warnings: Sequence[str], options: Sequence[str], **membe
         library.gq_report_free(found)
 
 
-# Members that had another name in version 0.1 (cli/json.c): both are there for one release.
+# Members that had another name in version 0.1 (base/json.c): both are there for one release.
 _RENAMED = {
     "changed_top1": "flips", "changed_top1_interval": "flips_interval", "expected_kld": "expected_divergence",
     "grid_types": "lattice_types", "held_out": "held_back", "needs_imatrix": "needs_importance",
