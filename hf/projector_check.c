@@ -325,10 +325,12 @@ static bool positions_check(const hf_build *b, uint32_t patch, gq_error *e) {
                           (unsigned long long)has, image, patch, (unsigned long long)(side * side));
 }
 
-/* A vision encoder of RADIO has as many class embeddings and registers as make a multiple of a number. */
+/* A vision encoder of RADIO has as many class embeddings and registers as make a multiple of a number, unless its config
+ * has the number of registers. */
 static bool registers_check(const hf_build *b, gq_error *e) {
     const hf_tensor *t = hf_build_find(b, "v.class_embd");
     uint32_t n;
+    if (hf_config_u32_or(b->config, "vision.args.cpe_num_registers", 0, &n, NULL) && n) return true;
     if (!hf_config_u32_or(b->config, "vision.args.register_multiple", 0, &n, e)) return false;
     return !t || !n || t->tensor.ne[1] % n == 0 ||
            check_fail(b, t, e, "%llu class embeddings and registers, but args.register_multiple is %u",
