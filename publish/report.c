@@ -76,8 +76,8 @@ static void rank_tensor(gq_report *r, size_t *at, size_t number) {
     }
     for (size_t i = 0; i < r->n; i++) {
         gq_report_output *o = &r->outputs[i];
-        double error = error_of_number(o, at[i], number);
-        if (isnan(error)) continue;
+        if (at[i] >= o->n || o->numbers[at[i]] != number) continue;
+        double error = gq_loss_error(&o->losses[at[i]]);
         bool is_best = least < most && error <= least;
         ((bool *)o->best)[at[i]++] = is_best;
         o->n_best += is_best;
