@@ -416,7 +416,8 @@ static bool weight_kind(const hf_tensor *t, unsigned number, unsigned of_source,
     int n = snprintf(text, KIND_BYTES, "%u ", t->tensor.n_dims);
     if (!t->stored_name || !name_without_number(t->tensor.name, number, text + n, KIND_BYTES - (size_t)n))
         return false;
-    n += snprintf(text + strlen(text), KIND_BYTES - strlen(text), " ");
+    n = (int)strlen(text);
+    snprintf(text + n, KIND_BYTES - (size_t)n, " ");
     return name_without_number(t->stored_name, of_source, text + strlen(text), KIND_BYTES - strlen(text));
 }
 

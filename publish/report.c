@@ -164,6 +164,7 @@ static bool gather_page(gq_report *r, gq_error *e) {
         *row = (gq_page_row){.evaluated = m, .relative_error = (double)NAN};
         if (m) gq_page_row_evaluated(row, v, model, r->intervals + 2 * i, NULL);
         const gq_report_output *o = i < r->n ? &r->outputs[i] : NULL;
+        if (o ? !o->summary : !m) continue; /* never: the analyzer cannot see it */
         row->path = o ? o->summary->path : m->path;
         row->type = o ? o->summary->filetype : m->filetype;
         row->file_bytes = o ? o->summary->file_bytes : m->file_bytes;
