@@ -119,7 +119,8 @@ void json_put_number(json_writer *j, const char *key, double value) {
     enum { DIGITS = 9, ALL_DIGITS = 17 }; /* significant ones; the sums have no more than nine */
     char text[40];
     snprintf(text, sizeof text - 2, "%.*g", j->exact ? ALL_DIGITS : DIGITS, value);
-    if (isfinite(value) && !strpbrk(text, ".e")) strcat(text, ".0");
+    size_t n = strlen(text);
+    if (isfinite(value) && !strpbrk(text, ".e")) memcpy(text + n, ".0", sizeof ".0");
     const char *none = !j->exact ? "null" : isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
     json_put_raw(j, key, isfinite(value) ? text : none);
 }
