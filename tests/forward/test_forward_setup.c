@@ -87,7 +87,6 @@ TEST(wrong_keys_are_named) {
         {"deepseek2", "leading_dense_block_count=u:0", "leading_dense_block_count is 0", "ffn_gate_inp"},
         {"deepseek2", "leading_dense_block_count=u:1000", "leading_dense_block_count is 1000",
          "expected 0 to"},
-        {"gemma3n", "embedding_length_per_layer_input=u:77", "embedding_length_per_layer_input is 77", "256"},
         {"qwen3vl", "n_deepstack_layers=u:1000", "n_deepstack_layers is 1000", "expected 0 to"},
         {"llama4", "interleave_moe_layer_step=u:0", "interleave_moe_layer_step is 0", "ffn_gate_inp"},
         {"llama4", "interleave_moe_layer_step=u:1", "interleave_moe_layer_step is 1", "ffn_gate_inp"},

@@ -33,9 +33,9 @@ typedef struct streams_scratch {
     void *matrix;                /* one matrix of a stream, as stored */
 } streams_scratch;
 
-static void streams_read_keys(forward_model *, key_reader *r, model_part *p) {
+static void streams_read_keys(forward_model *, key_reader *, model_part *p) {
     streams_numbers *n = p->numbers;
-    n->inputs.n = key_number(r, "embedding_length_per_layer_input", INPUTS, INPUTS, INPUTS);
+    n->inputs.n = INPUTS;
 }
 
 static void streams_find_model_tensors(tensor_finder *f, model_part *p) {
