@@ -156,8 +156,8 @@ static const arch_item list_t5[] = {LIST(list_t5encoder),
         RULE(coder ".block.#.layer." n ".DenseReluDense.wo", short ".blk.#.ffn_down")
 static const arch_rule t5_rules[] = {
     RULE("shared", "token_embd"),
-    RULE("encoder.embed_tokens", "token_embd", STEP_OMIT_COPIES_OF_EMBEDDING),
-    RULE("decoder.embed_tokens", "token_embd", STEP_OMIT_COPIES_OF_EMBEDDING),
+    RULE("encoder.embed_tokens", "token_embd", STEP_OMIT_REPEATED_EMBEDDING),
+    RULE("decoder.embed_tokens", "token_embd", STEP_OMIT_REPEATED_EMBEDDING),
     RULE("lm_head", "output"),
     RULE("encoder.final_layer_norm", "enc.output_norm"),
     RULE("decoder.final_layer_norm", "dec.output_norm"),

@@ -82,7 +82,7 @@ const architecture arch_rows_experts[] = {
                                   P("attention.dense", "attn_output"))},
         .graph = {ATTENTION_AND(FFN_EXPERTS),
                   .has = {MAY_HAVE(WEIGHT_EXPERT_CHOICE), MAY_HAVE(WEIGHT_FFN_UP_SHEXP)}, .free_head = true,
-                  .turned_head = true, .routing = ROUTING_KEYS(ROUTER_SOFTMAX, ABSENT), .tied = TIED_NO},
+                  .rotated_head = true, .routing = ROUTING_KEYS(ROUTER_SOFTMAX, ABSENT), .tied = TIED_NO},
     },
     {
         .name = "bailingmoe2",
@@ -223,7 +223,7 @@ const architecture arch_rows_experts[] = {
                           MAY_HAVE(WEIGHT_FFN_UP_SHEXP)},
                   .neox = true, .rope_partial = true, .qk = QK_HEAD, .free_head = true, .gate = GATE_SOFTPLUS,
                   .window = WINDOW_OPTIONAL, .period_default = 4, .first_global = true,
-                  .local_rope = LOCAL_PLAIN_SWA, .turned_local = true, .routing = ROUTING_KEYS_SIGMOID,
+                  .local_rope = LOCAL_PLAIN_SWA, .rotated_local = true, .routing = ROUTING_KEYS_SIGMOID,
                   .pattern_by_number = true},
     },
     {
@@ -239,7 +239,7 @@ const architecture arch_rows_experts[] = {
                    .assumed_key = "norm_topk_prob", .assumed = 1},
         .graph = {ATTENTION_AND(FFN_EXPERTS), .own = {OWN_INPUT_LIMITS}, .neox = true, .rope_partial = true,
                   .qk = QK_HEAD, .free_head = true, .window = WINDOW_REQUIRED, .pattern_list = true,
-                  .local_rope = LOCAL_BASE_SWA, .turned_local = true, .no_rope = ROPE_LOCAL,
+                  .local_rope = LOCAL_BASE_SWA, .rotated_local = true, .no_rope = ROPE_LOCAL,
                   .routing = ROUTING_GROUPS_SOFT_ONE, .tied = TIED_NO},
     },
     {
@@ -375,7 +375,7 @@ const architecture arch_rows_experts[] = {
                   .own = {OWN_HALF_TURNED, OWN_GATE_LIMITS}, .neox = true, .rope_partial = true,
                   .factors = FACTORS_GLOBAL, .qk = QK_HEAD, .free_head = true, .gate = GATE_SIGMOID,
                   .window = WINDOW_REQUIRED, .pattern_list = true, .local_rope = LOCAL_OWN,
-                  .turned_local = true, .routing = ROUTING_KEYS_SIGMOID, .extra_layers = true,
+                  .rotated_local = true, .routing = ROUTING_KEYS_SIGMOID, .extra_layers = true,
                   .draft = {.state = DRAFT_BARE}, .tied = TIED_NO},
     },
     {.name = NULL},

@@ -329,13 +329,13 @@ typedef struct arch_graph {
     /* Latent attention with a window has attention.key_length_mla_swa, value_length_mla_swa, kv_lora_rank_swa,
      * and no indexer. */
     bool local_latents;
-    bool local_sizes; /* layers with a window have attention.key_length_swa, value_length_swa */
-    bool shares_kv;   /* the last attention.shared_kv_layers use keys and values of earlier ones */
-    bool norms_v;     /* v passes a norm without weights; without attn_v it is what attn_k gives */
-    bool shares_v;    /* without attn_v, v is what attn_k gives behind a norm without weights */
-    bool turned_head; /* a head's size is rope.dimension_count */
-    bool gate_in_q;   /* attn_q has each head's q, then as many rows of its gate: heads times its sigmoid */
-    bool pools_keys;  /* an indexer chooses blocks of keys by the mean of their own (block_choice.c) */
+    bool local_sizes;  /* layers with a window have attention.key_length_swa, value_length_swa */
+    bool shares_kv;    /* the last attention.shared_kv_layers use keys and values of earlier ones */
+    bool norms_v;      /* v passes a norm without weights; without attn_v it is what attn_k gives */
+    bool shares_v;     /* without attn_v, v is what attn_k gives behind a norm without weights */
+    bool rotated_head; /* a head's size is rope.dimension_count */
+    bool gate_in_q;    /* attn_q has each head's q, then as many rows of its gate: heads times its sigmoid */
+    bool pools_keys;   /* an indexer chooses blocks of keys by the mean of their own (block_choice.c) */
     bool sigmoid_states; /* gates of delta nets are sigmoids, not SiLU */
     indexer_kind indexer;
     head_gate gate;
@@ -357,10 +357,10 @@ typedef struct arch_graph {
     float final_cap;      /* of logits; 0: none */
 
     /* rope */
-    bool neox;         /* pairs are (i, i + n/2); else (2i, 2i + 1) */
-    bool turned_local; /* rope.dimension_count_swa is read */
-    bool rope_partial; /* may turn only some of a head's values */
-    bool rope_fixed;   /* whole heads turn, with a base of 10000, whatever the keys say */
+    bool neox;          /* pairs are (i, i + n/2); else (2i, 2i + 1) */
+    bool rotated_local; /* rope.dimension_count_swa is read */
+    bool rope_partial;  /* may turn only some of a head's values */
+    bool rope_fixed;    /* whole heads turn, with a base of 10000, whatever the keys say */
     rope_sections sections;
     rope_factors factors;
     no_rope no_rope;

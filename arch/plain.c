@@ -303,7 +303,7 @@ const architecture arch_rows_plain[] = {
                    .rules = RULES(P("self_attn.q_k_v_proj", "attn_qkv"), P("self_attn.g_proj", "attn_gate"))},
         .graph = {ATTENTION_AND(FFN_GATED), .has = {MUST_HAVE(WEIGHT_ATTN_GATE)}, .neox = true,
                   .rope_partial = true, .free_head = true, .gate = GATE_SIGMOID, .window = WINDOW_REQUIRED,
-                  .pattern_list = true, .local_rope = LOCAL_BASE_SWA, .turned_local = true, .act = ACT_GELU},
+                  .pattern_list = true, .local_rope = LOCAL_BASE_SWA, .rotated_local = true, .act = ACT_GELU},
     },
     {.name = NULL},
 };

@@ -38,7 +38,7 @@ typedef struct arch_projector {
     /* A folder in the model's: its config.json is what "audio." stands for, and its source tensors have its name
      * in front. */
     const char *beside;
-    bool may_lack_audio; /* a config without that object makes a projector that only sees */
+    bool may_lack_audio; /* a config without that object makes a projector with a vision encoder alone */
     /* Source tensors that belong to it: their name contains one of these; "^" in front: begins with it. */
     const char *const *takes;
     const char *

@@ -95,7 +95,7 @@ extern const arch_rule qwen2_rules[], qwen3_rules[];
         RULE(p "conv2", "a.conv1d.2"), RULE(p "embed_positions", "a.position_embd"), \
         RULE(p "layer_norm", "a.post_ln"), RULE(p "ln_post", "a.post_ln"), WHISPER_LAYERS(p), \
         WHISPER_LAYER(p, "fc1", "ffn_up")
-/* Convolutions of two dimensions in front of it, as Qwen 3 hears by. */
+/* Convolutions of two dimensions in front of it, as in the audio encoder of Qwen 3. */
 #define QWEN3_AUDIO \
     RULE("audio_tower.conv2d#.bias", "a.conv2d.#.bias", STEP_APPEND_TWO_DIMS), \
         RULE("audio_tower.conv2d1", "a.conv2d.1"), RULE("audio_tower.conv2d2", "a.conv2d.2"), \

@@ -12,7 +12,7 @@ static const char *const takes_audio[] = {"^audio_tower.", "^multi_modal_project
         GRANITE_LAYER(part ".down_proj", "ffn_down" n)
 #define STACK(n) U32(".audio.projector.stack_factor", n)
 
-/* ---- Qwen3-TTS, which hears whose voice it speaks with, and speaks ---- */
+/* ---- Qwen3-TTS: the speaker encoder and the speech decoder ---- */
 
 #define TTS(from, to, ...) RULE("speech_tokenizer.decoder." from, "a.gen.wav." to, __VA_ARGS__)
 #define TTS_LAYER(from, to) TTS("pre_transformer.layers.#." from, "tfm.blk.#." to)

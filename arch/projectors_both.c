@@ -5,9 +5,9 @@
 
 #define GEMMA4_LAYER(from, to, ...) \
     VISION_LAYER("model.vision_tower.encoder.layers.#.", from, to, __VA_ARGS__)
-#define HEARS_LAYER(p, from, to, ...) RULE("model.audio_tower." p from, "a.blk.#." to, __VA_ARGS__)
-#define GEMMA4_HEARS(from, to, ...) HEARS_LAYER("layers.#.", from, to, __VA_ARGS__)
-#define GEMMA3N_HEARS(from, to, ...) HEARS_LAYER("conformer.#.", from, to, __VA_ARGS__)
+#define AUDIO_LAYER(p, from, to, ...) RULE("model.audio_tower." p from, "a.blk.#." to, __VA_ARGS__)
+#define GEMMA4_AUDIO(from, to, ...) AUDIO_LAYER("layers.#.", from, to, __VA_ARGS__)
+#define GEMMA3N_AUDIO(from, to, ...) AUDIO_LAYER("conformer.#.", from, to, __VA_ARGS__)
 /* What both have; LAYER: one of these two. */
 #define CONFORMER_FEEDS(LAYER, part, n) \
     LAYER(part ".pre_layer_norm", "ffn_norm" n), LAYER(part ".post_layer_norm", "ffn_post_norm" n), \
@@ -16,7 +16,7 @@
     LAYER("lconv1d.pre_layer_norm", "conv_norm"), LAYER("lconv1d.conv_norm", "norm_conv"), \
         LAYER("lconv1d.linear_start", "conv_pw1"), LAYER("lconv1d.linear_end", "conv_pw2")
 
-static const arch_item gemma4_hears[] = {
+static const arch_item gemma4_audio[] = {
     BOOL_IS(".has_audio_encoder", 1),
     KIND_OF("audio", "gemma4a"),
     U32(".audio.projection_dim", "text.hidden_size"),
@@ -53,17 +53,17 @@ static const arch_rule gemma4_rules[] = {
     RULE("model.audio_tower.subsample_conv_projection.layer1.norm", "a.conv1d.1.norm"),
     RULE("model.audio_tower.subsample_conv_projection.input_proj_linear", "a.input_projection"),
     RULE("model.audio_tower.output_proj", "a.pre_encode.out"),
-    QKV_RULES(GEMMA4_HEARS, "self_attn.", "_proj", "attn_"),
-    GEMMA4_HEARS("self_attn.post", "attn_out"),
-    GEMMA4_HEARS("self_attn.relative_k_proj", "attn_k_rel"),
-    GEMMA4_HEARS("self_attn.per_dim_scale", "per_dim_scale.weight", STEP_SOFTPLUS),
-    GEMMA4_HEARS("norm_pre_attn", "attn_pre_norm"),
-    GEMMA4_HEARS("norm_post_attn", "attn_post_norm"),
-    GEMMA4_HEARS("norm_out", "ln2"),
-    CONFORMER_FEEDS(GEMMA4_HEARS, "feed_forward1", ""),
-    CONFORMER_FEEDS(GEMMA4_HEARS, "feed_forward2", "_1"),
-    GEMMA4_HEARS("lconv1d.depthwise_conv1d.weight", "conv_dw.weight", STEP_SQUEEZE),
-    CONFORMER_CONV(GEMMA4_HEARS),
+    QKV_RULES(GEMMA4_AUDIO, "self_attn.", "_proj", "attn_"),
+    GEMMA4_AUDIO("self_attn.post", "attn_out"),
+    GEMMA4_AUDIO("self_attn.relative_k_proj", "attn_k_rel"),
+    GEMMA4_AUDIO("self_attn.per_dim_scale", "per_dim_scale.weight", STEP_SOFTPLUS),
+    GEMMA4_AUDIO("norm_pre_attn", "attn_pre_norm"),
+    GEMMA4_AUDIO("norm_post_attn", "attn_post_norm"),
+    GEMMA4_AUDIO("norm_out", "ln2"),
+    CONFORMER_FEEDS(GEMMA4_AUDIO, "feed_forward1", ""),
+    CONFORMER_FEEDS(GEMMA4_AUDIO, "feed_forward2", "_1"),
+    GEMMA4_AUDIO("lconv1d.depthwise_conv1d.weight", "conv_dw.weight", STEP_SQUEEZE),
+    CONFORMER_CONV(GEMMA4_AUDIO),
     RULE("model.embed_audio.embedding_projection", "mm.a.input_projection"),
     {.from = NULL},
 };
@@ -82,7 +82,7 @@ static const arch_rule gemma4_unified_rules[] = {
     {.from = NULL},
 };
 
-/* A block of the convolutions that Gemma 3n sees by: its stage and its number in it. */
+/* A block of the convolutions of Gemma 3n's vision encoder: its stage and its number in it. */
 #define MOBILE(name) RULE("model.vision_tower.timm_model.blocks.#.*." name, "v.blk.#.*." name)
 #define EMBEDS(part, to) \
     RULE("model." part ".embedding", to ".embedding"), \
@@ -127,19 +127,19 @@ static const arch_rule gemma3n_rules[] = {
     RULE("model.audio_tower.subsample_conv_projection.conv_1.conv", "a.conv1d.1"),
     RULE("model.audio_tower.subsample_conv_projection.conv_#.norm", "a.conv1d.#.norm"),
     RULE("model.audio_tower.subsample_conv_projection.input_proj_linear", "a.pre_encode.out"),
-    QKV_RULES(GEMMA3N_HEARS, "attention.attn.", "_proj", "attn_"),
-    GEMMA3N_HEARS("attention.attn.per_dim_scale", "per_dim_scale"),
-    GEMMA3N_HEARS("attention.attn.relative_position_embedding.pos_proj", "linear_pos"),
-    GEMMA3N_HEARS("attention.pre_attn_norm", "ln1"),
-    GEMMA3N_HEARS("attention.post", "attn_out"),
-    GEMMA3N_HEARS("attention.post_norm", "ln2"),
-    GEMMA3N_HEARS("norm", "layer_pre_norm"),
-    CONFORMER_FEEDS(GEMMA3N_HEARS, "ffw_layer_start", ""),
-    GEMMA3N_HEARS("ffw_layer_start.post_layer_scale", "ffn_scale"),
-    CONFORMER_FEEDS(GEMMA3N_HEARS, "ffw_layer_end", "_1"),
-    GEMMA3N_HEARS("ffw_layer_end.post_layer_scale", "ffn_scale_1"),
-    GEMMA3N_HEARS("lconv1d.depthwise_conv1d", "conv_dw"),
-    CONFORMER_CONV(GEMMA3N_HEARS),
+    QKV_RULES(GEMMA3N_AUDIO, "attention.attn.", "_proj", "attn_"),
+    GEMMA3N_AUDIO("attention.attn.per_dim_scale", "per_dim_scale"),
+    GEMMA3N_AUDIO("attention.attn.relative_position_embedding.pos_proj", "linear_pos"),
+    GEMMA3N_AUDIO("attention.pre_attn_norm", "ln1"),
+    GEMMA3N_AUDIO("attention.post", "attn_out"),
+    GEMMA3N_AUDIO("attention.post_norm", "ln2"),
+    GEMMA3N_AUDIO("norm", "layer_pre_norm"),
+    CONFORMER_FEEDS(GEMMA3N_AUDIO, "ffw_layer_start", ""),
+    GEMMA3N_AUDIO("ffw_layer_start.post_layer_scale", "ffn_scale"),
+    CONFORMER_FEEDS(GEMMA3N_AUDIO, "ffw_layer_end", "_1"),
+    GEMMA3N_AUDIO("ffw_layer_end.post_layer_scale", "ffn_scale_1"),
+    GEMMA3N_AUDIO("lconv1d.depthwise_conv1d", "conv_dw"),
+    CONFORMER_CONV(GEMMA3N_AUDIO),
     EMBEDS("embed_audio", "mm.a"),
     {.from = NULL},
 };
@@ -171,7 +171,7 @@ static const arch_item gemma3n_pairs[] = {
 
 /* ---- Qwen ---- */
 
-static const arch_rule qwen2_hears[] = {
+static const arch_rule qwen2_audio[] = {
     WHISPER("audio_tower."), RULE("audio_tower.proj", "mm.a.fc"), {.from = NULL}};
 
 /* ---- Nemotron ---- */
@@ -227,8 +227,8 @@ static const arch_rule parakeet_rules[] = {
 
 /* ---- dots ---- */
 
-#define DOTS3_SEES(from, to, ...) VISION_LAYER("vision_encoder.blocks.#.", from, to, __VA_ARGS__)
-#define DOTS3_HEARS "audio_encoder.dots_encoder.speech_encoder."
+#define DOTS3_VISION(from, to, ...) VISION_LAYER("vision_encoder.blocks.#.", from, to, __VA_ARGS__)
+#define DOTS3_AUDIO "audio_encoder.dots_encoder.speech_encoder."
 
 static const arch_item dots3_pairs[] = {
     EXPECT("vision.adapter_type=patch_merger"),
@@ -280,30 +280,30 @@ static const arch_item dots3_pairs[] = {
 static const arch_rule dots3_rules[] = {
     RULE("vision_encoder.patch_embed.proj", "v.patch_embd"),
     RULE("vision_encoder.patch_embed.norm", "v.pre_ln"),
-    DOTS3_SEES("attn.qkv", "attn_qkv"),
-    DOTS3_SEES("attn.proj", "attn_out"),
-    DOTS3_SEES("attn.q_norm", "attn_q_norm"),
-    DOTS3_SEES("attn.k_norm", "attn_k_norm"),
-    DOTS3_SEES("norm_1", "ln1"),
-    DOTS3_SEES("norm_2", "ln2"),
-    DOTS3_SEES("mlp.fc1", "ffn_gate"),
-    DOTS3_SEES("mlp.fc2", "ffn_down"),
-    DOTS3_SEES("mlp.fc3", "ffn_up"),
-    DOTS3_SEES("mlp.gate_weight", "ffn_gate_inp.weight"),
-    DOTS3_SEES("mlp.router_bias", "exp_probs_b.weight"),
-    DOTS3_SEES("mlp.experts.*.fc1", "ffn_gate_exps", STEP_JOIN_EXPERTS_BY_LAYER),
-    DOTS3_SEES("mlp.experts.*.fc2", "ffn_down_exps", STEP_JOIN_EXPERTS_BY_LAYER),
-    DOTS3_SEES("mlp.experts.*.fc3", "ffn_up_exps", STEP_JOIN_EXPERTS_BY_LAYER),
+    DOTS3_VISION("attn.qkv", "attn_qkv"),
+    DOTS3_VISION("attn.proj", "attn_out"),
+    DOTS3_VISION("attn.q_norm", "attn_q_norm"),
+    DOTS3_VISION("attn.k_norm", "attn_k_norm"),
+    DOTS3_VISION("norm_1", "ln1"),
+    DOTS3_VISION("norm_2", "ln2"),
+    DOTS3_VISION("mlp.fc1", "ffn_gate"),
+    DOTS3_VISION("mlp.fc2", "ffn_down"),
+    DOTS3_VISION("mlp.fc3", "ffn_up"),
+    DOTS3_VISION("mlp.gate_weight", "ffn_gate_inp.weight"),
+    DOTS3_VISION("mlp.router_bias", "exp_probs_b.weight"),
+    DOTS3_VISION("mlp.experts.*.fc1", "ffn_gate_exps", STEP_JOIN_EXPERTS_BY_LAYER),
+    DOTS3_VISION("mlp.experts.*.fc2", "ffn_down_exps", STEP_JOIN_EXPERTS_BY_LAYER),
+    DOTS3_VISION("mlp.experts.*.fc3", "ffn_up_exps", STEP_JOIN_EXPERTS_BY_LAYER),
     RULE("vision_encoder.post_trunk_norm", "mm.post_norm"),
     RULE("vision_encoder.adapter.ln_q", "mm.input_norm"),
     RULE("vision_encoder.adapter.mlp.#", "mm.#"),
-    RULE(DOTS3_HEARS "conv2d1", "a.conv2d.1"),
-    RULE(DOTS3_HEARS "conv2d2", "a.conv2d.2"),
-    RULE(DOTS3_HEARS "conv2d3", "a.conv2d.3"),
-    RULE(DOTS3_HEARS "conv_out", "a.conv_out"),
-    RULE(DOTS3_HEARS "layer_norm", "a.post_ln"),
-    WHISPER_LAYERS(DOTS3_HEARS),
-    CONFORMER_LAYER(DOTS3_HEARS, "fc1", "ffn_gate|a.blk.#.ffn_up", STEP_SPLIT_HALVES),
+    RULE(DOTS3_AUDIO "conv2d1", "a.conv2d.1"),
+    RULE(DOTS3_AUDIO "conv2d2", "a.conv2d.2"),
+    RULE(DOTS3_AUDIO "conv2d3", "a.conv2d.3"),
+    RULE(DOTS3_AUDIO "conv_out", "a.conv_out"),
+    RULE(DOTS3_AUDIO "layer_norm", "a.post_ln"),
+    WHISPER_LAYERS(DOTS3_AUDIO),
+    CONFORMER_LAYER(DOTS3_AUDIO, "fc1", "ffn_gate|a.blk.#.ffn_up", STEP_SPLIT_HALVES),
     RULE("audio_encoder.audio_adapter.proj.0", "mm.a.norm_pre"),
     RULE("audio_encoder.audio_adapter.proj.#", "mm.a.mlp.#"),
     {.from = NULL},
@@ -379,7 +379,7 @@ const arch_projector arch_projectors_both[] = {
      .may_lack = NAMES("v.std_", "out_scale", "attn_k_rel"),
      .folder = {.metadata = METADATA(LIST(clip_vision_sized), U32_IS(".vision.image_size", 224),
                                      KIND_OF("vision", "gemma4v"), EPS_OR("vision.layer_norm_eps", 1e-6),
-                                     {.make = KV_LIST_IF, .names = "audio", .list = gemma4_hears}),
+                                     {.make = KV_LIST_IF, .names = "audio", .list = gemma4_audio}),
                 .rules = gemma4_rules,
                 .renames = RENAMES({".linear.", ".", ANYWHERE})}},
     {.classes = NAMES("Gemma4UnifiedForConditionalGeneration"),
@@ -429,7 +429,7 @@ const arch_projector arch_projectors_both[] = {
                              U32(".audio.num_mel_bins", "audio.num_mel_bins"),
                              FLOAT_OR(".audio.attention.layer_norm_epsilon", "audio.layer_norm_eps", 1e-5)),
                 .rules = qwen2_rules,
-                .more = qwen2_hears,
+                .more = qwen2_audio,
                 .left_out = NAMES("audio_bos_eos_token"),
                 .renames = RENAMES({"thinker.", "", AT_BEGIN}),
                 .finish = FINISH_SINUSOIDS}},

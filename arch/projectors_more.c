@@ -14,7 +14,7 @@
 
 /* ---- Granite ---- */
 
-#define GRANITE_SEES(p) \
+#define GRANITE_VISION(p) \
     RULE(p "query", "v.proj_blk.#.query", STEP_NUMBER_OF_PROJECTOR), \
         RULE(p "image_positions", "v.proj_blk.#.img_pos", STEP_NUMBER_OF_PROJECTOR), \
         RULE(p "norm", "v.proj_blk.#.norm", STEP_NUMBER_OF_PROJECTOR), \
@@ -278,8 +278,8 @@ const arch_projector arch_projectors_more[] = {
                                      ITEM(NULL, KV_CLIP_GRANITE)),
                 .rules = RULES(VISION_CLIP("model.vision_tower.vision_model."),
                                RULE("model.image_newline", "v.image_newline"),
-                               GRANITE_SEES("model.layerwise_projectors.#."),
-                               GRANITE_SEES("model.spatial_projectors.#.")),
+                               GRANITE_VISION("model.layerwise_projectors.#."),
+                               GRANITE_VISION("model.spatial_projectors.#.")),
                 .left_out = NAMES("vision_model.head")}},
     {.classes = NAMES("StepVLForConditionalGeneration", "Step3p7ForConditionalGeneration"),
      .shapes = SHAPES({"mm.0", "3 3 D X"}, {"mm.1", "3 3 X Y"}, {"mm.model.fc", "Y T"}),

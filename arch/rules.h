@@ -32,7 +32,7 @@ typedef enum arch_step_makes {
     S(STEP_OMIT_ZEROS, omit_zeros, NONE) /* it must be zeros */ \
     S(STEP_OMIT_TIED_HEAD, omit_tied_head, ONE) /* where the embedding is the head, too */ \
     S(STEP_OMIT_EQUAL_HEAD, omit_equal_head, ONE) /* where its bytes are the embedding's */ \
-    S(STEP_OMIT_COPIES_OF_EMBEDDING, omit_copies_of_embedding, ONE) /* T5: all but one of three names */ \
+    S(STEP_OMIT_REPEATED_EMBEDDING, omit_repeated_embedding, ONE) /* T5: all but one of three names */ \
     S(STEP_OMIT_BIAS_BESIDE_TABLE, omit_bias_beside_table, ONE) /* deepseek4: a bias that a table replaces */ \
     S(STEP_OMIT_TARGETS_HEAD, omit_targets_head, ONE) /* where the vocabulary is the target's */ \
     S(STEP_OMIT_TARGETS_EMBEDDING, omit_targets_embedding, ONE) /* where the config says so */ \

@@ -7,6 +7,7 @@
 /* Members that had another name in version 0.1. */
 static const char *const renamed[][2] = {{"changed_top1", "flips"},
                                          {"changed_top1_interval", "flips_interval"},
+                                         {"clipped", "ends"},
                                          {"expected_kld", "expected_divergence"},
                                          {"grid_types", "lattice_types"},
                                          {"held_out", "held_back"},
@@ -23,6 +24,7 @@ static const char *const renamed[][2] = {{"changed_top1", "flips"},
                                          {"kld_median", "divergence_median"},
                                          {"needs_imatrix", "needs_importance"},
                                          {"nll_interval", "surprise_interval"},
+                                         {"plain_output_error", "searched_output_error"},
                                          {"top1_agreement", "same_top"},
                                          {"typical_kld", "typical_divergence"},
                                          {"without_imatrix", "without_importance"}};

@@ -38,7 +38,7 @@ double relay_share(const progress_relay *r, double share) {
     return fmax(r->last.share, fmin(MOST_UNFINISHED, share));
 }
 
-void relay_tell(progress_relay *r, const gq_progress *now) {
+void relay_report(progress_relay *r, const gq_progress *now) {
     r->last = *now;
     r->to.progress(r->to.user, now);
 }
@@ -48,7 +48,7 @@ void relay_end(progress_relay *r) {
     gq_progress now = r->last;
     now.bytes_done = now.bytes_total, now.share = 1, now.seconds_left = 0, now.tensor = NULL;
     now.seconds = clock_seconds() - r->started;
-    relay_tell(r, &now);
+    relay_report(r, &now);
 }
 
 /* ---- the share of the work that is done ---- */
@@ -73,14 +73,14 @@ void share_set(gq_progress *p, double done, double resumed, double all) {
     p->seconds_left = share_seconds_left(p, p->seconds - p->seconds_resumed);
 }
 
-void share_tell_sample(const gq_callbacks *callbacks) {
+void share_report_sample(const gq_callbacks *callbacks) {
     gq_progress now = {.size = sizeof now, .seconds_left = NAN, .tensor = "a sample of the work"};
     if (callbacks && callbacks->progress) callbacks->progress(callbacks->user, &now);
 }
 
 /* ---- a call and its stages ---- */
 
-static void job_tell(void *data, const gq_progress *of) {
+static void job_report(void *data, const gq_progress *of) {
     job_progress *j = data;
     gq_progress now = relay_progress(&j->relay, of);
     j->last_spent = of->seconds - of->seconds_resumed, j->last_resumed = of->share_resumed * j->own;
@@ -89,7 +89,7 @@ static void job_tell(void *data, const gq_progress *of) {
     now.share = relay_share(&j->relay, (j->before + j->own * of->share) / all);
     now.share_resumed = fmin(now.share, (j->resumed + j->last_resumed) / all);
     now.seconds_left = share_seconds_left(&now, j->spent + j->last_spent);
-    relay_tell(&j->relay, &now);
+    relay_report(&j->relay, &now);
 }
 
 void job_progress_begin(job_progress *j, const gq_callbacks *to, double all) {
@@ -101,7 +101,7 @@ const gq_callbacks *job_progress_stage(job_progress *j, double own) {
     j->before += j->own, j->own = own;
     j->spent += j->last_spent, j->resumed += j->last_resumed;
     j->last_spent = j->last_resumed = 0;
-    return relay_callbacks(&j->relay, job_tell);
+    return relay_callbacks(&j->relay, job_report);
 }
 
 void job_progress_end(job_progress *j) { relay_end(&j->relay); }

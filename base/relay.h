@@ -19,7 +19,7 @@ const gq_callbacks *relay_callbacks(progress_relay *r,
 gq_progress relay_progress(const progress_relay *r, const gq_progress *of_part);
 /* Returns a share as it may be reported before the end: it never falls, and is below 1. */
 double relay_share(const progress_relay *r, double share);
-void relay_tell(progress_relay *r, const gq_progress *now);
+void relay_report(progress_relay *r, const gq_progress *now);
 /* Reports that all is done, if anything was reported before. */
 void relay_end(progress_relay *r);
 
@@ -35,7 +35,7 @@ void relay_end(progress_relay *r);
 void share_set(gq_progress *p, double done, double resumed, double all);
 
 /* Tells that a sample of the work is measured, before there is anything to count. callbacks: may be NULL. */
-void share_tell_sample(const gq_callbacks *callbacks);
+void share_report_sample(const gq_callbacks *callbacks);
 
 typedef struct job_progress {
     progress_relay relay;

@@ -10,13 +10,14 @@ bool sized_take(void *to, size_t own, const void *from, const char *name, gq_err
     memset(to, 0, own);
     if (from) memcpy(&size, from, sizeof size);
     if (size < sizeof size || size > MOST)
-        return gq_fail_usage(e, "the size of the %s is given as %zu: it has to be its sizeof", name, size);
+        return gq_fail_usage(e, "%s.size is %zu, expected sizeof(%s)", name, size, name);
     const uint8_t *bytes = from;
     for (size_t i = own; i < size; i++)
         if (bytes[i])
-            return gq_fail_usage(
-                e, "the %s asks for something that this version of the library, %s, does not know", name,
-                GQ_VERSION);
+            return gq_fail_usage(e,
+                                 "%s: a member is set that this version of the library, %s, does not have; "
+                                 "use a newer library",
+                                 name, GQ_VERSION);
     if (from) memcpy(to, from, size < own ? size : own);
     memcpy(to, &own, sizeof own);
     return true;

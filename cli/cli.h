@@ -95,7 +95,7 @@ void warn_all(said *s, const char *const *texts, size_t n);
  * given. */
 __attribute__((sentinel)) void next_say(const request *r, ...);
 /* The same for evaluating a quant on held-out.txt, which is made first where it is not there yet. */
-void next_say_evaluate(const request *r, const char *original, const char *copy);
+void next_say_evaluate(const request *r, const char *base_model, const char *quant);
 
 /* ---- the commands, each in a file of its own; they return the exit status ---- */
 
@@ -155,7 +155,7 @@ void input_questions_free(questions *q);
 
 /* ---- projector.c ---- */
 
-/* What a folder's model sees and hears by: said to the user, and with --mmproj written beside the outputs. */
+/* A folder's vision and audio encoders: printed for the user, and with --mmproj written beside the outputs. */
 
 /* Prints which other parts the folder holds: projectors, MTP layers. */
 void projector_say_beside(const request *r, const gq_plan *plan);
@@ -209,8 +209,8 @@ typedef struct progress {
     bool lines;           /* standard error is none: a line every 10 % of a run that takes long */
     bool shown;           /* the line is on the screen */
     bool is_part;         /* of a call whose progress goes on from phase to phase */
-    bool is_time_told;    /* how long it will take */
-    bool is_sent_told;    /* what a rank sends for a layer */
+    bool is_time_shown;   /* how long it will take */
+    bool is_sent_shown;   /* what a rank sends for a layer */
     int tenths;           /* of the work, that a line was written for */
     double last;          /* when, in seconds of the run */
     gq_progress now;      /* the last one; `tensor` is not kept */

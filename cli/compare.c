@@ -10,7 +10,7 @@
 
 /* All quants' tensors in the order of the base model: `at` has for each quant the next of its tensors.
  * Returns the number of the first one in the base model, SIZE_MAX: none is left. */
-static size_t copies_next_number(const report *r, const size_t *at) {
+static size_t next_number(const report *r, const size_t *at) {
     size_t first = SIZE_MAX;
     for (size_t i = 0; i < r->n_outputs; i++) {
         const gq_report_output *o = &r->outputs[i];
@@ -41,7 +41,7 @@ static void error_cells(table *out, const gq_report_output *o, size_t at, size_t
 }
 
 /* Quants from first to end; each column is named by its number in the table of totals. */
-static void copies_print_tensors(FILE *to, const report *r, size_t first, size_t end) {
+static void comparison_print_tensors(FILE *to, const report *r, size_t first, size_t end) {
     char *columns = need_memory(3 * (end - first) + 4, 1), *c = columns;
     *c++ = 'l', *c++ = 'l', *c++ = '9';
     for (size_t i = first; i < end; i++) *c++ = 'l', *c++ = '8', *c++ = 'r';
@@ -53,7 +53,7 @@ static void copies_print_tensors(FILE *to, const report *r, size_t first, size_t
         table_text(&out, "type");
         table_cell(&out, text_format("file %zu ", i + 1));
     }
-    for (size_t number; (number = copies_next_number(r, at)) != SIZE_MAX; pass_tensor(r, at, number)) {
+    for (size_t number; (number = next_number(r, at)) != SIZE_MAX; pass_tensor(r, at, number)) {
         size_t any = 0;
         while (!has_tensor(&r->outputs[any], at[any], number)) any++;
         const gq_tensor *t = &r->outputs[any].tensors[at[any]];
@@ -73,11 +73,11 @@ static void print_all_tensors(FILE *to, const report *r) {
     size_t groups = (n + beside - 1) / beside;
     for (size_t g = 0; g < groups; g++) {
         if (g) fputc('\n', to);
-        copies_print_tensors(to, r, g * n / groups, (g + 1) * n / groups);
+        comparison_print_tensors(to, r, g * n / groups, (g + 1) * n / groups);
     }
 }
 
-static void copies_print_totals(FILE *to, const report *r) {
+static void comparison_print_totals(FILE *to, const report *r) {
     table out;
     table_start(
         &out, "lr5r4r1r2r3r",
@@ -99,7 +99,7 @@ static void copies_print_totals(FILE *to, const report *r) {
     table_end(&out, to);
 }
 
-static void report_copies(FILE *to, const report *r) {
+static void report_comparison(FILE *to, const report *r) {
     print_all_tensors(to, r);
     bool weighted = false;
     for (size_t i = 0; i < r->n_outputs; i++) weighted |= r->outputs[i].loss.wx2 > 0;
@@ -107,7 +107,7 @@ static void report_copies(FILE *to, const report *r) {
     print_line(to, "relative errors%s; *: the smallest",
                weighted ? ", under importance where there is data" : "");
     fputc('\n', to);
-    copies_print_totals(to, r);
+    comparison_print_totals(to, r);
     print_line(to, "%s", time_text(time, r->seconds));
 }
 
@@ -119,7 +119,7 @@ static void print_comparison(const report *r) {
     else if (r->request->quiet)
         return;
     else if (r->n_outputs > 1)
-        report_copies(stdout, r);
+        report_comparison(stdout, r);
     else
         report_losses(stdout, r, r->outputs);
 }
@@ -131,9 +131,9 @@ int compare_main(const request *r) {
     progress_start(&p, r, NULL);
     gq_callbacks callbacks = progress_callbacks(&p);
     gq_comparison *c = gq_compare(&(gq_comparison_request){.size = sizeof(gq_comparison_request),
-                                                           .original = r->arguments[0],
-                                                           .copies = r->arguments + 1,
-                                                           .n_copies = r->n_arguments - 1,
+                                                           .base_model = r->arguments[0],
+                                                           .quants = r->arguments + 1,
+                                                           .n_quants = r->n_arguments - 1,
                                                            .imatrix = r->quantize.imatrix,
                                                            .threads = r->quantize.threads,
                                                            .callbacks = &callbacks,

@@ -82,8 +82,8 @@ static void evaluate_print_facts(const gq_evaluation_facts *f) {
     if (f->stride) json_put_count(&j, "stride", f->stride);
     if (f->masked) json_put_bool(&j, "masked", true);
     json_put_count(&j, "memory_bytes", f->peak_bytes);
-    json_put_count(&j, "hidden_state_bytes", f->state_bytes);
-    json_put_bool(&j, "hidden_states_in_file", f->states_in_file);
+    json_put_count(&j, "hidden_state_bytes", f->hidden_state_bytes);
+    json_put_bool(&j, "hidden_states_in_file", f->hidden_states_in_file);
     if (f->seconds_expected > 0) json_put_number(&j, "seconds_expected", f->seconds_expected);
     json_end(&j);
 }
@@ -91,7 +91,7 @@ static void evaluate_print_facts(const gq_evaluation_facts *f) {
 static bool evaluate_print_plan(const request *r, gq_evaluation_request *asked, gq_error *e) {
     size_t n;
     progress p;
-    progress_start_measuring(&p, r, "measuring for some seconds how long the evaluation will take");
+    progress_start_measuring(&p, r, "estimating the time of the evaluation, for about a second");
     gq_callbacks callbacks = progress_callbacks(&p);
     asked->callbacks = &callbacks;
     gq_evaluation *v = gq_evaluation_plan(asked, e);
@@ -112,8 +112,8 @@ static bool evaluate_print_plan(const request *r, gq_evaluation_request *asked, 
                facts->tokens, facts->windows, plural_suffix(facts->windows), facts->context, facts->scored,
                facts->masked ? "masked and " : "");
     print_line(stdout, "at most %s of memory; hidden states of all tokens are in %s, %s",
-               size_text(peak, (double)facts->peak_bytes), facts->states_in_file ? "a file" : "memory",
-               size_text(states, (double)facts->state_bytes));
+               size_text(peak, (double)facts->peak_bytes), facts->hidden_states_in_file ? "a file" : "memory",
+               size_text(states, (double)facts->hidden_state_bytes));
     if (facts->seconds_expected > 0)
         print_line(stdout, "time: about %s", duration_text(peak, facts->seconds_expected));
     if (facts->ranks > 1)
@@ -147,10 +147,9 @@ static size_t evaluate_best(const gq_evaluation *v, gq_level *level) {
         gq_level its = GQ_VISIBLE_LOSS;
         if (!gq_evaluation_level(v, i, &its, NULL)) return 0;
         bool usable = its < GQ_VISIBLE_LOSS, found_usable = best && *level < GQ_VISIBLE_LOSS;
-        bool is_better = usable == found_usable
-                             ? usable ? m[i].file_bytes < m[best].file_bytes
-                                      : !best || m[i].divergence.value < m[best].divergence.value
-                             : usable;
+        bool is_better = usable == found_usable ? usable ? m[i].file_bytes < m[best].file_bytes
+                                                         : !best || m[i].kld.value < m[best].kld.value
+                                                : usable;
         if (is_better) best = i, *level = its;
     }
     return best;
@@ -166,11 +165,10 @@ static void evaluate_recommend(const request *r, const gq_evaluation *v) {
         print_line(
             stdout,
             "Recommended: a larger type, or a calibrated file. Even %s%s has %s (KL divergence %.2g nats).",
-            name, n > 2 ? ", the best of these," : "", gq_level_text(level), m[best].divergence.value);
+            name, n > 2 ? ", the best of these," : "", gq_level_text(level), m[best].kld.value);
     else
         print_line(stdout, "Recommended: %s, %s (KL divergence %.2g nats)%s.", name, gq_level_text(level),
-                   m[best].divergence.value,
-                   n > 2 ? "; the smallest of these of which that can be said" : "");
+                   m[best].kld.value, n > 2 ? "; the smallest of these of which that can be said" : "");
     if (m[0].path && !r->base)
         next_say(r, "compare", "--report", "loss.html", m[0].path, m[best].path, (char *)NULL);
 }
@@ -204,8 +202,8 @@ int evaluate_main(const request *r) {
         return input_questions_free(&q), say_failure(r->said, &e);
     asked.questions = q.items, asked.n_questions = q.n;
     size_t first = r->base ? 0 : 1; /* of the quants */
-    asked.original = r->base ? NULL : r->arguments[0];
-    asked.copies = r->arguments + first, asked.n_copies = r->n_arguments - first;
+    asked.base_model = r->base ? NULL : r->arguments[0];
+    asked.quants = r->arguments + first, asked.n_quants = r->n_arguments - first;
     if (r->dry_run) {
         bool ok = evaluate_print_plan(r, &asked, &e);
         evaluation_free(&asked), input_questions_free(&q);

@@ -50,7 +50,7 @@ static gq_importance_plan *importance_make_plan(const request *r, gq_error *e) {
     progress shown;
     gq_callbacks callbacks;
     if (r->dry_run) {
-        progress_start_measuring(&shown, r, "measuring for some seconds how long the run will take");
+        progress_start_measuring(&shown, r, "estimating the time of the run, for about a second");
         callbacks = progress_callbacks(&shown);
         asked.callbacks = &callbacks;
     }
@@ -90,7 +90,7 @@ static void importance_print_plan_json(const gq_importance_facts *f) {
     json_put_count(&j, "layers_finished", f->layers_finished);
     json_put_count(&j, "memory_bytes", f->memory);
     json_put_count(&j, "disk_bytes", f->disk);
-    json_put_bool(&j, "hidden_states_in_file", f->states_in_file);
+    json_put_bool(&j, "hidden_states_in_file", f->hidden_states_in_file);
     if (f->seconds_expected > 0) json_put_number(&j, "seconds_expected", f->seconds_expected);
     json_end(&j);
 }
@@ -102,7 +102,7 @@ static void importance_print_plan(const request *r, const gq_importance_plan *p)
                "%s, %" PRIu64 " layer%s; %" PRIu64 " tokens in windows of %u, %" PRIu64 " window%s at once",
                f->architecture, f->layers, plural_suffix(f->layers), f->tokens, f->context,
                f->windows_at_once, plural_suffix(f->windows_at_once));
-    report_room(stdout, f->memory, f->disk, f->states_in_file);
+    report_room(stdout, f->memory, f->disk, f->hidden_states_in_file);
     if (f->ranks > 1)
         print_line(stdout, "%" PRIu32 " ranks: each has at most %" PRIu64 " window%s and the memory above",
                    f->ranks, f->rank_windows, plural_suffix(f->rank_windows));
@@ -204,7 +204,7 @@ bool imatrix_compute(const request *r, gq_error *e) {
         if (m && !r->quiet) print_result(r, p, m);
         ok = m;
         if (m && !r->quiet && gq_importance_summary(p)->is_whole)
-            print_line(stderr, "%s: there already, and whole", r->arguments[r->n_arguments - 1]);
+            print_line(stderr, "%s: already exists and is complete", r->arguments[r->n_arguments - 1]);
         gq_imatrix_free(m);
     }
     gq_importance_plan_free(p);

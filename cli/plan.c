@@ -62,7 +62,7 @@ static const gq_choice *fitting_copy(const survey *s) {
 static char *note_of(const gq_choice *c) {
     if (is_copy(c)) return text_format("%sthe model as it is", c->fits ? "fits, " : "");
     if (*c->made_for) return text_format("for %s", c->made_for);
-    if (c->needs_importance) return text_format("%sneeds an imatrix", c->fits ? "fits, " : "");
+    if (c->needs_imatrix) return text_format("%sneeds an imatrix", c->fits ? "fits, " : "");
     return text_format("%s", c->best ? "fits, recommended" : c->fits ? "fits" : "");
 }
 
@@ -93,7 +93,7 @@ static void print_table(const survey *s) {
 
 static bool any_fits(const survey *s) {
     for (size_t i = 0; i < s->n; i++)
-        if (s->choices[i].fits && !*s->choices[i].made_for && !s->choices[i].needs_importance) return true;
+        if (s->choices[i].fits && !*s->choices[i].made_for && !s->choices[i].needs_imatrix) return true;
     return false;
 }
 
@@ -101,7 +101,7 @@ static bool any_fits(const survey *s) {
 static const gq_choice *best_with_importance(const survey *s) {
     const gq_choice *best = NULL;
     for (size_t i = 0; i < s->n; i++)
-        if (s->choices[i].fits && s->choices[i].needs_importance &&
+        if (s->choices[i].fits && s->choices[i].needs_imatrix &&
             gq_filetype_advised((size_t)gq_filetype_find(s->choices[i].name)))
             best = &s->choices[i];
     return best;
@@ -195,7 +195,7 @@ static gq_plan *plan_of_choice(const request *r, const gq_model *m, const char *
     gq_options o = r->quantize;
     gq_output out = {.path = unwritten, .filetype = c->name};
     o.input = r->arguments[0], o.model = m, o.outputs = &out, o.n_outputs = 1;
-    o.force = o.dry_run = o.allow_requantize = true, o.assume_importance = c->needs_importance;
+    o.force = o.dry_run = o.allow_requantize = true, o.assume_importance = c->needs_imatrix;
     return gq_plan_new(&o, &unused);
 }
 

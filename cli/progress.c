@@ -87,7 +87,7 @@ void progress_start_part(progress *p, const request *r, const gq_plan *plan, con
     p->is_part = true, p->tenths = before.tenths;
     if (before.is_part && strcmp(before.phase, p->phase) == 0)
         p->last = before.last; /* a new phase is shown at once */
-    p->is_time_told = before.is_time_told && strcmp(before.phase, "plan") != 0; /* that was of planning */
+    p->is_time_shown = before.is_time_shown && strcmp(before.phase, "plan") != 0; /* that was of planning */
 }
 
 /* Ends the phase "calibrate", if the run is in it, and begins "quantize". While calibrating a model runs over
@@ -196,22 +196,22 @@ static void send_progress(const progress *p, const gq_progress *now) {
 static const double WORTH_TELLING = 2;
 
 /* Says how long it will take, before the work. What calibrates says so with its plan, but not as a part. */
-static void tell_time(progress *p, const gq_progress *now) {
+static void show_time(progress *p, const gq_progress *now) {
     char left[UNIT_ROOM];
-    if (p->is_time_told || !(now->seconds_expected > 0)) return;
-    p->is_time_told = true;
+    if (p->is_time_shown || !(now->seconds_expected > 0)) return;
+    p->is_time_shown = true;
     if ((p->terminal || p->lines) && now->seconds_expected >= WORTH_TELLING &&
         (p->is_part || strcmp(p->phase, "calibrate") != 0))
         print_line(stderr, "time: about %s", duration_text(left, now->seconds_expected));
 }
 
 /* Says what the first layer had this rank send. */
-static void tell_sent(progress *p, const gq_progress *now) {
+static void show_sent(progress *p, const gq_progress *now) {
     char sent[UNIT_ROOM];
-    if (p->is_sent_told || !now->sent_layer) return;
-    p->is_sent_told = true;
+    if (p->is_sent_shown || !now->sent_layer) return;
+    p->is_sent_shown = true;
     if (p->terminal || p->lines)
-        print_line(stderr, "the first layer had this rank send %s", size_text(sent, (double)now->sent_layer));
+        print_line(stderr, "this rank sent %s for the first layer", size_text(sent, (double)now->sent_layer));
 }
 
 /* Writes a line for each tenth of the work, so that a log shows that a long run goes on. */
@@ -228,7 +228,7 @@ static void on_progress(void *user, const gq_progress *now) {
     p->now = *now, p->now.tensor = NULL;
     if (p->at_start) print_wrapped(stderr, p->at_start), p->at_start = NULL;
     if (!now->tokens) leave_calibration(p);
-    tell_time(p, now), tell_sent(p, now);
+    show_time(p, now), show_sent(p, now);
     if (p->lines) print_tenth(p, now);
     if (p->last >= 0 && now->seconds - p->last < 0.1 && now->share < 1) return;
     if (p->is_followed) send_progress(p, now);

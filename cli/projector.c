@@ -15,11 +15,11 @@ void projector_say_beside(const request *r, const gq_plan *plan) {
     char *line = NULL, size[UNIT_ROOM];
     bool more = false;
     for (size_t i = 0; i < n; i++) {
-        char *part = b[i].is_in_outputs
-                         ? text_format("%" PRIu64 " block%s that predict further tokens (in the output)",
-                                       b[i].n, plural_suffix(b[i].n))
-                         : text_format("%s (%" PRIu64 " array%s, %s)", b[i].kind, b[i].n,
-                                       plural_suffix(b[i].n), size_text(size, (double)b[i].bytes));
+        char *part =
+            b[i].is_in_outputs
+                ? text_format("%" PRIu64 " MTP layer%s (in the output)", b[i].n, plural_suffix(b[i].n))
+                : text_format("%s (%" PRIu64 " array%s, %s)", b[i].kind, b[i].n, plural_suffix(b[i].n),
+                              size_text(size, (double)b[i].bytes));
         char *whole = text_format("%s%s%s", line ? line : "", line ? ", " : "", part);
         more |= !strcmp(b[i].kind, "vision") || !strcmp(b[i].kind, "audio");
         free(line), free(part);
@@ -80,13 +80,12 @@ static bool projector_keep(const request *r, const gq_plan *plan, gq_error *e) {
     const char *path = gq_plan_summary(plan, 0)->path;
     if (!gq_check_earlier(plan, &found, NULL, e)) return false;
     if (!found.is_whole)
-        return gq_fail_remedy(e, GQ_REMEDY_REPLACE,
-                              "%s is there already, and is not what would be written: %s", path,
+        return gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s already exists with other content: %s", path,
                               found.why.text);
     size_t n;
     const char *const *warnings = gq_plan_warnings(plan, &n);
     if (!r->quiet) warn_all(r->said, warnings, n);
-    if (!r->quiet) print_line(stderr, "%s: there already, and whole", path);
+    if (!r->quiet) print_line(stderr, "%s: already exists and is complete", path);
     return true;
 }
 

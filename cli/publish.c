@@ -74,7 +74,8 @@ static void publish_ends(void *user, const char *phase, const gq_error *failure)
 }
 
 static void publish_kept(void *user, const char *path) {
-    if (!((publish_view *)user)->request->quiet) print_line(stderr, "%s is there and whole", path);
+    if (!((publish_view *)user)->request->quiet)
+        print_line(stderr, "%s already exists and is complete", path);
 }
 
 static void publish_add_row(table *t, const request *r, const gq_summary *s, double unit) {

@@ -209,7 +209,7 @@ static gq_plan *quantize_make_plan(const request *r, bool dry, gq_error *e) {
     progress_start_measuring(
         &p, r,
         r->n_targets ? "measuring the error of each type in each tensor, to choose types for the target"
-                     : "measuring for some seconds how long the calibration will take");
+                     : "estimating the time of the calibration, for about a second");
     gq_callbacks callbacks = progress_callbacks(&p);
     gq_options asked = r->quantize;
     asked.callbacks = &callbacks;
@@ -246,11 +246,10 @@ static bool quantize_check_whole(const request *r, const gq_plan *plan, gq_error
         whole += found[i].is_whole;
         if (found[i].is_there) there = path;
         if (found[i].is_there && !found[i].is_whole)
-            ok = gq_fail_remedy(e, GQ_REMEDY_REPLACE,
-                                "%s is there already, and is not what would be written: %s", path,
+            ok = gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s already exists with other content: %s", path,
                                 found[i].why.text);
     }
-    ok = ok && (whole == n || gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s is there already", there));
+    ok = ok && (whole == n || gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s already exists", there));
     free(found);
     return gq_comm_agree(r->comm, ok, e);
 }
@@ -264,7 +263,7 @@ static gq_plan *quantize_plan_whole(const request *r, gq_error *e) {
     gq_plan *plan = quantize_make_plan(r, true, &why);
     if (!plan || quantize_check_whole(r, plan, e)) {
         for (size_t i = 0; plan && !r->quiet && i < gq_plan_outputs(plan); i++)
-            print_line(stderr, "%s: there already, and whole", gq_plan_summary(plan, i)->path);
+            print_line(stderr, "%s: already exists and is complete", gq_plan_summary(plan, i)->path);
         return plan;
     }
     gq_plan_free(plan);
@@ -292,7 +291,7 @@ static bool quantize_check_names(const request *r, const gq_plan *plan, gq_error
     return true;
 }
 
-static bool check_copies(const gq_plan *plan, gq_error *e) {
+static bool check_quants(const gq_plan *plan, gq_error *e) {
     gq_error why;
     if (gq_evaluation_check(plan, &why)) return true;
     gq_fail(e, "--evaluate: what will be written cannot be evaluated: %s", why.text);
@@ -303,7 +302,7 @@ static bool check_copies(const gq_plan *plan, gq_error *e) {
 /* Checks whether --evaluate can run the outputs before the slow part of planning: a target's measurements, a
  * calibration's text. A plan that makes F16 of everything shows it as well. If not even that plan can be
  * made, the real one will say why. */
-static bool check_copies_early(const request *r, gq_error *e) {
+static bool check_quants_early(const request *r, gq_error *e) {
     gq_options asked = r->quantize;
     gq_error unused;
     if (!r->text || is_part(r) || (!r->n_targets && !r->calibrate && !r->calibrate_ids)) return true;
@@ -313,7 +312,7 @@ static bool check_copies_early(const request *r, gq_error *e) {
     asked.outputs = outputs, asked.imatrix = NULL;
     asked.dry_run = true;
     gq_plan *plan = gq_plan_new(&asked, &unused);
-    bool ok = !plan || check_copies(plan, e);
+    bool ok = !plan || check_quants(plan, e);
     gq_plan_free(plan);
     free(outputs);
     return ok;
@@ -324,7 +323,7 @@ static bool ask_evaluation(const request *r, gq_evaluation_request *asked, gq_er
     *asked = (gq_evaluation_request){0};
     if (!r->text) return true;
     if (!evaluation_ask(r, asked, e)) return false;
-    asked->original = r->quantize.input, asked->adapters = r->quantize.adapters;
+    asked->base_model = r->quantize.input, asked->adapters = r->quantize.adapters;
     gq_evaluation *v = gq_evaluation_plan(asked, e);
     gq_evaluation_free(v);
     return v;
@@ -334,10 +333,10 @@ static bool ask_evaluation(const request *r, gq_evaluation_request *asked, gq_er
 static bool evaluate_outputs(const request *r, const gq_plan *plan, gq_evaluation_request *asked,
                              gq_evaluation **v, gq_error *e) {
     if (!r->text || r->dry_run || is_part(r)) return true;
-    asked->n_copies = gq_plan_outputs(plan);
-    const char **paths = need_memory(asked->n_copies, sizeof *paths);
-    for (size_t i = 0; i < asked->n_copies; i++) paths[i] = gq_plan_summary(plan, i)->path;
-    asked->copies = paths;
+    asked->n_quants = gq_plan_outputs(plan);
+    const char **paths = need_memory(asked->n_quants, sizeof *paths);
+    for (size_t i = 0; i < asked->n_quants; i++) paths[i] = gq_plan_summary(plan, i)->path;
+    asked->quants = paths;
     *v = evaluation_run(r, asked, e);
     free(paths);
     return *v;
@@ -384,10 +383,10 @@ int quantize_main(const request *r) {
     if (r->n_targets) interrupt_catch();
     size_t made = 0;
     bool ok = report_check(r, &e) && recipe_out_check(r, &e) && ask_evaluation(r, &asked, &e) &&
-              check_copies_early(r, &e) && quantize_make_folder(r, &made, &e);
+              check_quants_early(r, &e) && quantize_make_folder(r, &made, &e);
     gq_plan *plan = ok ? quantize_make_plan(r, r->dry_run, &e) : NULL, *projector = NULL;
     bool is_whole = ok && !plan && (plan = quantize_plan_whole(r, &e));
-    ok = plan && (!r->text || is_part(r) || check_copies(plan, &e)) && quantize_check_names(r, plan, &e) &&
+    ok = plan && (!r->text || is_part(r) || check_quants(plan, &e)) && quantize_check_names(r, plan, &e) &&
          projector_plan(r, plan, &projector, &e);
     if (ok && !r->dry_run) interrupt_catch();
     if (ok && !r->quiet) is_whole ? say_losses_are_gone(r) : say_plan(r, plan);

@@ -102,11 +102,11 @@ void next_say(const request *r, ...) {
         free(line);
 }
 
-void next_say_evaluate(const request *r, const char *original, const char *copy) {
+void next_say_evaluate(const request *r, const char *base_model, const char *quant) {
     static const char held_out[] = "held-out.txt";
     if (!next_is_wanted(r)) return;
     bool is_there = access(held_out, R_OK) == 0;
     char *line = text_format("%sgquant evaluate", is_there ? "" : "gquant text --held-out held-out.txt && ");
-    line = text_add_word(text_add_word(line, original), copy);
+    line = text_add_word(text_add_word(line, base_model), quant);
     next_print(text_add_word(text_add_word(line, "--text"), held_out));
 }

@@ -36,11 +36,11 @@ int tokenize_main(const request *r) {
         const char *const *warnings = gq_tokenizer_warnings(t, &n_warnings);
         if (!r->quiet) warn_all(r->said, warnings, n_warnings);
         if (tokens.bytes_dropped && !r->quiet) {
-            char *told =
+            char *warning =
                 text_format("%" PRIu64 " bytes of the text have no token in this vocabulary and are left out",
                             tokens.bytes_dropped);
-            say_warning(r->said, told);
-            free(told);
+            say_warning(r->said, warning);
+            free(warning);
         }
         print_tokens(r, &tokens);
     }

@@ -102,7 +102,7 @@ typedef struct feedback_task {
     uint8_t *unswept;            /* gets the blocks as they are before coordinate descent; NULL: not wanted */
     const feedback_chain *chain; /* NULL: rows are independent. No P then */
     int trials;                  /* of other scales per block */
-    void (*told)(void *data, size_t rows); /* called when so many more rows are rounded; NULL: not called */
+    void (*report)(void *data, size_t rows); /* called when so many more rows are rounded; NULL: not called */
     void *data;
     const product_kernels *by; /* of products over more than a strip, in the Hessian's arithmetic; NULL: the
                                   level's own */
@@ -110,8 +110,8 @@ typedef struct feedback_task {
 
 /* Added to. */
 typedef struct feedback_sums {
-    double power, error;  /* sums of t H t^T and, before the gain, (q - t) H (q - t)^T; of `blocks` */
-    uint64_t codes, ends; /* codes; and of these, ends of their range at which a weight was clipped */
+    double power, error;     /* sums of t H t^T and, before the gain, (q - t) H (q - t)^T; of `blocks` */
+    uint64_t codes, clipped; /* codes; and of these, ends of their range at which a weight was clipped */
 } feedback_sums;
 
 /* Passes of coordinate descent at an effort. Two lower the KL divergence by 6 % on model A of

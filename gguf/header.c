@@ -328,7 +328,7 @@ static bool check_unique(const char **names, uint64_t n, const char *kind, const
     qsort(names, n, sizeof *names, compare_names);
     for (uint64_t i = 1; i < n; i++) {
         if (strcmp(names[i - 1], names[i]) == 0)
-            return gq_fail(e, "%s: %s '%.200s' is there twice", file, kind, names[i]);
+            return gq_fail(e, "%s: duplicate %s '%.200s'", file, kind, names[i]);
     }
     return true;
 }

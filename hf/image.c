@@ -97,7 +97,7 @@ static bool tensor_set_halves(hf_tensor *t, const hf_source *s, gq_error *e) {
         hf_view half = hf_view_of(s);
         uint64_t rows = s->n_dims ? s->shape[0] / 2 : 0;
         if (rows == 0 || s->shape[0] % 2 || !hf_view_cut(&half, 0, i ? 0 : rows, rows, 1))
-            return hf_list_fail(s->list, s->stored, e, "rows that have no two halves");
+            return hf_list_fail(s->list, s->stored, e, "an odd number of rows, expected two halves");
         if (!hf_build_piece(&(hf_match){.source = s}, t, i, &half, e)) return false;
     }
     return true;

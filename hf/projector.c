@@ -90,11 +90,11 @@ static json_t *json_complete(json_t *v, const char *missing) {
 
 /* Puts the objects that items look in side by side. */
 static bool projector_lay_out(const arch_projector *row, hf_config *c, gq_error *e) {
-    json_t *sees = row->vision ? json_at(c->stored, row->vision) : NULL,
-           *hears = row->audio ? json_at(c->stored, row->audio) : NULL, *pre = json_object(),
+    json_t *config_vision = row->vision ? json_at(c->stored, row->vision) : NULL,
+           *config_audio = row->audio ? json_at(c->stored, row->audio) : NULL, *pre = json_object(),
            *all = json_object(), *coding = json_object_get(c->stored, "quantization_config"),
-           *vision = json_complete(sees, row->vision_missing),
-           *audio = json_complete(hears, row->audio_missing);
+           *vision = json_complete(config_vision, row->vision_missing),
+           *audio = json_complete(config_audio, row->audio_missing);
     json_t *other = row->pre_missing ? json_loads(row->pre_missing, 0, NULL) : json_object();
     json_t *beside = NULL;
     char name[NAME_BYTES];
@@ -103,7 +103,8 @@ static bool projector_lay_out(const arch_projector *row, hf_config *c, gq_error 
     if (ok && row->beside && !json_is_object(beside))
         ok = projector_fail_other(e, "%s: no %s: the model has no audio encoder", c->file, name);
     if (beside) audio = beside;
-    ok = ok && ((pre && all && other && (!sees || vision) && (!hears || audio)) || gq_fail_memory(e, 0));
+    ok = ok && ((pre && all && other && (!config_vision || vision) && (!config_audio || audio)) ||
+                gq_fail_memory(e, 0));
     ok = ok && preprocessor_add(c->folder, pre, "preprocessor_config.json", "media_proc_cfg", e) &&
          preprocessor_add(c->folder, pre, "processor_config.json", "image_processor", e) &&
          (json_object_update_missing(pre, other) == 0 || gq_fail_memory(e, 0));

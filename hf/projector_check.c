@@ -699,11 +699,11 @@ static bool rule_makes_norm(const arch_rule *r) {
 }
 
 /* Warns of what is not there though a rule makes it; fails for a norm. */
-static bool rules_check(const hf_build *b, const arch_projector *row, const arch_rule *rules, bool hears,
+static bool rules_check(const hf_build *b, const arch_projector *row, const arch_rule *rules, bool has_audio,
                         gq_error *e) {
     for (const arch_rule *r = rules; r && r->from; r++) {
         bool is_heard = name_behind(r->to, "a.") || name_behind(r->to, "mm.a."),
-             has = hf_names_match(row->may_lack, r->to) || (is_heard && !hears);
+             has = hf_names_match(row->may_lack, r->to) || (is_heard && !has_audio);
         for (size_t i = 0; !has && i < b->n; i++) has = name_is_of(b->tensors[i].tensor.name, r->to);
         if (!has && rule_makes_norm(r))
             return hf_config_fail(
@@ -743,12 +743,12 @@ bool hf_projector_check(const hf_build *b, const arch_projector *row, const hf_m
             !feeds_check(b, row, parts[k].blocks, parts[k].part, pair_number(p, parts[k].feeds), e))
             return false;
     }
-    bool hears = hf_metadata_find(p, ".has_audio_encoder");
+    bool has_audio = hf_metadata_find(p, ".has_audio_encoder");
     uint32_t patch = pair_number(p, ".vision.patch_size");
     return patches_check(b, patch, e) && positions_check(b, patch, e) && registers_check(b, e) &&
            frequencies_check(b, row->audio, pair_number(p, ".audio.num_mel_bins"), e) &&
            ends_check(b, p, e) && hf_projector_check_shapes(b, row, p, e) && biases_check(b, e) &&
            weights_check(b, e) && pairs_check(b, row, e) && sinks_check(b, p, e) &&
-           other_blocks_check(b, row, e) && rules_check(b, row, row->folder.rules, hears, e) &&
-           rules_check(b, row, row->folder.more, hears, e);
+           other_blocks_check(b, row, e) && rules_check(b, row, row->folder.rules, has_audio, e) &&
+           rules_check(b, row, row->folder.more, has_audio, e);
 }

@@ -29,14 +29,14 @@ typedef struct shape_values {
 /* Returns what a letter stands for; 0: that is not known. Keys are as many as queries unless the config has another
  * number of heads for them, and heads are as wide as that number makes them. */
 static uint64_t letter_value(shape_values *v, char letter) {
-    bool hears = letter == 'h';
-    uint64_t *x = &v->value[(unsigned char)letter], q = v->value[hears ? 'q' : 'Q'];
-    uint64_t heads = v->value[hears ? 'n' : 'N'];
+    bool is_audio = letter == 'h';
+    uint64_t *x = &v->value[(unsigned char)letter], q = v->value[is_audio ? 'q' : 'Q'];
+    uint64_t heads = v->value[is_audio ? 'n' : 'N'];
     if (*x || !q || !strchr("HKh", letter)) return *x;
     if (letter == 'K' && !(v->kv_heads && heads)) *x = q;
     if (letter == 'K' && !*x) *x = q / heads * v->kv_heads;
     if (letter != 'K' && heads) *x = q / heads;
-    if (*x) v->from[(unsigned char)letter] = v->from[hears ? 'q' : 'Q'];
+    if (*x) v->from[(unsigned char)letter] = v->from[is_audio ? 'q' : 'Q'];
     return *x;
 }
 
@@ -254,19 +254,19 @@ bool hf_projector_check_counts(const hf_config *c, const arch_projector *row, gq
 
 bool hf_projector_check_shapes(const hf_build *b, const arch_projector *row, const hf_metadata *p,
                                gq_error *e) {
-    bool sees = !row->counted || strstr(row->counted, "v.blk."),
-         hears = !row->counted || strstr(row->counted, "a.blk.");
+    bool has_vision = !row->counted || strstr(row->counted, "v.blk."),
+         is_audio = !row->counted || strstr(row->counted, "a.blk.");
     shape_values v = {.kv_heads = 0};
     uint32_t kv_heads, positions;
     if (!hf_config_u32_or(b->config, "vision.num_key_value_heads", 0, &kv_heads, e) ||
         !hf_config_u32_or(b->config, "audio.max_source_positions", 0, &positions, e))
         return false;
     v.kv_heads = kv_heads, v.value['s'] = positions;
-    if (sees) v.value['D'] = pair_number(p, ".vision.embedding_length");
-    if (hears) v.value['d'] = pair_number(p, ".audio.embedding_length");
+    if (has_vision) v.value['D'] = pair_number(p, ".vision.embedding_length");
+    if (is_audio) v.value['d'] = pair_number(p, ".audio.embedding_length");
     v.value['T'] = pair_number(p, ".vision.projection_dim"), v.value['N'] = b->sizes.heads;
     v.value['t'] = pair_number(p, ".audio.projection_dim");
-    v.value['n'] = hears ? pair_number(p, ".audio.attention.head_count") : 0;
+    v.value['n'] = is_audio ? pair_number(p, ".audio.attention.head_count") : 0;
     v.value['y'] = v.value['d'] * pair_number(p, ".audio.projector.stack_factor");
     uint32_t rate = pair_number(p, ".audio.projector.downsample_rate");
     if (rate) v.value['V'] = pair_number(p, ".audio.projector.window_size") / rate;

@@ -103,8 +103,8 @@ static bool read_entries(imatrix *im, const gguf_shard *s, const container_part 
     uint64_t entries = 0;
     for (size_t i = 0; i < n; i++) entries += i == 0 || compare_base(&parts[i - 1], &parts[i]) != 0;
     if (entries == 0)
-        return gq_fail(e, "%s: not an imatrix: none of its %llu tensors is called *%s or *%s", s->file.path,
-                       (unsigned long long)s->n_tensors, suffixes[SUMS], suffixes[COUNTS]);
+        return gq_fail(e, "%s: not an imatrix: none of its %llu tensors has a name that ends in %s or %s",
+                       s->file.path, (unsigned long long)s->n_tensors, suffixes[SUMS], suffixes[COUNTS]);
     if (entries > IMATRIX_MAX_ENTRIES)
         return gq_fail(e, "%s: %llu entries, expected at most %d", s->file.path, (unsigned long long)entries,
                        IMATRIX_MAX_ENTRIES);

@@ -169,7 +169,7 @@ bool imatrix_sort(imatrix *im, const char *path, gq_error *e) {
     if (im->n_entries) qsort(im->entries, im->n_entries, sizeof *im->entries, compare_entries);
     for (uint64_t i = 1; i < im->n_entries; i++)
         if (compare_entries(&im->entries[i - 1], &im->entries[i]) == 0)
-            return gq_fail(e, "%s: entry '%s' is there twice", path, im->entries[i].name);
+            return gq_fail(e, "%s: duplicate entry '%s'", path, im->entries[i].name);
     return true;
 }
 

@@ -289,9 +289,9 @@ static void card_add_companions(fact_list *l, const gq_publication *p) {
         [GQ_PROJECTOR] = {"mmproj", "mmproj_size", "mmproj_type"},
         [GQ_MTP_FILE] = {"mtp", "mtp_size", "mtp_type"},
         [GQ_DRAFT_FILE] = {"draft", "draft_size", "draft_type"}};
-    bool sees = card_has_sense(p, "vision"), hears = card_has_sense(p, "audio");
-    fact_add(l, "senses", sees && hears ? "Images and audio" : hears ? "Audio" : "Images");
-    fact_add(l, "sense", sees ? "image" : "audio");
+    bool has_vision = card_has_sense(p, "vision"), has_audio = card_has_sense(p, "audio");
+    fact_add(l, "senses", has_vision && has_audio ? "Images and audio" : has_audio ? "Audio" : "Images");
+    fact_add(l, "sense", has_vision ? "image" : "audio");
     for (gq_companion i = 0; i < GQ_COMPANIONS; i++) {
         char size[24];
         if (!p->companions[i]) continue;
@@ -499,7 +499,7 @@ bool publication_write_page(gq_publication *p, gq_error *e) {
                     .speed_note = note,
                     .recommends = true};
     if (p->evaluation) {
-        page.original = gq_evaluation_models(p->evaluation, &n_models);
+        page.base_model = gq_evaluation_models(p->evaluation, &n_models);
         page.evaluation = gq_evaluation_summary(p->evaluation);
     }
     ok = ok && page_sort(&sorted, &page, e) && card_write_files(p, &sorted.page, e);

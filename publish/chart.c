@@ -27,7 +27,7 @@ static double axis_at(const chart_axis *a, double value) {
 }
 
 static double value_of_row(const gq_page_row *row) {
-    return row->evaluated ? row->evaluated->divergence.value : row->relative_error;
+    return row->evaluated ? row->evaluated->kld.value : row->relative_error;
 }
 
 /* The size of a file in the chart's unit: megabytes, where no file has a gigabyte. */
@@ -127,9 +127,9 @@ static void write_drawing(FILE *to, const void *what) {
 }
 
 const char *page_measure(const gq_page *p) {
-    return !p->evaluation                         ? "Relative error"
-           : isnan(p->original->perplexity.value) ? "Cosine distance"
-                                                  : "KL divergence";
+    return !p->evaluation                           ? "Relative error"
+           : isnan(p->base_model->perplexity.value) ? "Cosine distance"
+                                                    : "KL divergence";
 }
 
 char *page_chart(const gq_page *p, gq_error *e) {

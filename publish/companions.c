@@ -63,15 +63,15 @@ static gq_plan *companion_plan_as(const gq_publication *p, gq_companion which, c
     return plan;
 }
 
-/* What is told of one is told of the folder, once. */
-static bool companion_tell(gq_publication *p, gq_companion which, const char *const *all, size_t n,
-                           gq_error *e) {
-    warning_list told = {0};
+/* A warning about one file becomes one about the folder, once. */
+static bool companion_warn_of(gq_publication *p, gq_companion which, const char *const *all, size_t n,
+                              gq_error *e) {
+    warning_list warnings = {0};
     bool ok = true;
     for (size_t i = 0; ok && i < n; i++)
-        ok = warnings_add(&told, e, "%s: %s", gq_plan_summary(p->companions[which], 0)->path, all[i]);
-    ok = ok && warnings_join(&p->warnings, &told, e);
-    warnings_free(&told);
+        ok = warnings_add(&warnings, e, "%s: %s", gq_plan_summary(p->companions[which], 0)->path, all[i]);
+    ok = ok && warnings_join(&p->warnings, &warnings, e);
+    warnings_free(&warnings);
     return ok;
 }
 
@@ -84,7 +84,7 @@ static bool companion_check(const gq_publication *p, gq_companion which, gq_erro
 static bool companion_warn(gq_publication *p, gq_companion which, const gq_plan *plan, gq_error *e) {
     size_t n;
     const char *const *all = gq_plan_warnings(plan, &n);
-    return companion_tell(p, which, all, n, e);
+    return companion_warn_of(p, which, all, n, e);
 }
 
 /* Plans one. A projector that nobody asked for may be of a kind that cannot be made here. */
@@ -119,8 +119,7 @@ static bool companion_make(gq_publication *p, gq_companion which, gq_error *e) {
     const gq_summary *s = gq_plan_summary(p->companions[which], 0);
     if (!p->options.force && !gq_check_earlier(p->companions[which], &found, &none, e)) return false;
     if (found.is_there && !found.is_whole)
-        return gq_fail_remedy(e, GQ_REMEDY_REPLACE,
-                              "%s is there already, and is not what would be written: %s", s->path,
+        return gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s already exists with other content: %s", s->path,
                               found.why.text);
     if (found.is_whole) {
         if (p->request.kept) p->request.kept(p->request.user, s->path);
@@ -131,7 +130,7 @@ static bool companion_make(gq_publication *p, gq_companion which, gq_error *e) {
     p->companions_made += ok;
     size_t n = 0;
     const char *const *warnings = results ? gq_results_warnings(results, &n) : NULL;
-    ok = ok && companion_tell(p, which, warnings, n, e);
+    ok = ok && companion_warn_of(p, which, warnings, n, e);
     gq_results_free(results);
     gq_plan_free(plan);
     return ok;

@@ -104,7 +104,7 @@ static bool folder_check_page(const gq_publication *p, gq_error *e) {
               : mark ? "has lost '<!-- gquant publish ends -->', the line behind the text that is made anew"
               : page && page_is_unmarked(page)
                   ? "was made by an earlier gquant, without the marks that tell whether it was edited"
-                  : "is there, and gquant publish has not made it";
+                  : "exists and was not written by gquant publish";
     else if (is_there && !there.text_is_ours)
         why = "was edited between the marks of gquant publish, where the text is made anew: move what you "
               "wrote "
@@ -157,10 +157,9 @@ static bool folder_check_chart(const gq_publication *p, gq_error *e) {
     char *chart = folder_read(p, PUBLISH_CHART, &is_there, e);
     bool is_chart = chart && page_is_chart(chart), ok = !is_there || (chart && chart_is_ours(chart));
     free(chart);
-    return ok ||
-           gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s/%s is there, and %s", p->options.out_dir, PUBLISH_CHART,
-                          is_chart ? "was edited, or made by an earlier gquant"
-                                   : "gquant publish has not made it");
+    return ok || gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s/%s %s", p->options.out_dir, PUBLISH_CHART,
+                                is_chart ? "was edited, or written by an earlier gquant"
+                                         : "exists and was not written by gquant publish");
 }
 
 bool folder_write_chart(const gq_publication *p, const char *chart, gq_error *e) {
@@ -196,7 +195,7 @@ static bool folder_check_sums(const gq_publication *p, gq_error *e) {
     }
     free(sums);
     return ok ||
-           gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s/%s is there, and gquant publish has not made it: %s",
+           gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s/%s exists and was not written by gquant publish: %s",
                           p->options.out_dir, PUBLISH_SUMS, "it has lines that are none of sha256sum's");
 }
 
@@ -217,7 +216,7 @@ static bool sums_check_kept(gq_publication *p, const char *line, const char *nam
     char *path = NULL;
     if (*line == '\\') return true; /* a name with escapes */
     if (asprintf(&path, "%s/%.*s", p->options.out_dir, (int)n, name) < 0) return gq_fail_memory(e, n);
-    bool ok = lstat(path, &st) == 0 || warnings_add(&p->warnings, e, "%s/%s names %.*s, which is not there",
+    bool ok = lstat(path, &st) == 0 || warnings_add(&p->warnings, e, "%s/%s names %.*s, which does not exist",
                                                     p->options.out_dir, PUBLISH_SUMS, (int)n, name);
     free(path);
     return ok;

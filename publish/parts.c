@@ -66,7 +66,7 @@ static void parts_hear(void *data, const gq_progress *of) {
     if (p->is_known) now.seconds_expected = p->expected;
     now.share = relay_share(&p->relay, p->is_known ? elapsed / (elapsed + left) : MOST_PLANNING * of->share);
     now.share_resumed = 0;
-    relay_tell(&p->relay, &now);
+    relay_report(&p->relay, &now);
 }
 
 const gq_callbacks *parts_begin(publication_parts *p, publication_part part, const gq_callbacks *to) {

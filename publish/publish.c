@@ -139,8 +139,7 @@ static bool publication_look(gq_publication *p, gq_found *found, gq_error *e) {
     publication_end(p, ok ? NULL : e);
     for (size_t i = 0; ok && i < p->n; i++)
         if (found[i].is_there && !found[i].is_whole)
-            ok = gq_fail_remedy(e, GQ_REMEDY_REPLACE,
-                                "%s is there already, and is not what would be written: %s",
+            ok = gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s already exists with other content: %s",
                                 gq_plan_summary(p->plan, i)->path, found[i].why.text);
     return ok;
 }
@@ -168,25 +167,24 @@ static bool publication_evaluates_draft(gq_publication *p, gq_evaluation_request
     if (!p->companions[GQ_DRAFT_FILE]) return true;
     asked->draft = gq_plan_summary(p->companions[GQ_DRAFT_FILE], 0)->path;
     gq_evaluation_request alone = *asked;
-    alone.n_copies = 0, alone.forecast = false, alone.scores_file = NULL, alone.callbacks = NULL;
+    alone.n_quants = 0, alone.forecast = false, alone.scores_file = NULL, alone.callbacks = NULL;
     gq_evaluation *planned = gq_evaluation_plan(&alone, &why);
     gq_evaluation_free(planned);
     if (planned) return true;
     asked->draft = NULL;
-    return warnings_add(&p->warnings, e, "the page does not tell how much of the draft is accepted: %s",
-                        why.text);
+    return warnings_add(&p->warnings, e, "the page does not report the draft's acceptance: %s", why.text);
 }
 
-/* Whether the last of the copies, which an earlier call has made, can be evaluated beside the others. */
+/* Whether the last of the quants, which an earlier call has made, can be evaluated beside the others. */
 static bool publication_runs_earlier(gq_publication *p, const gq_evaluation_request *asked, gq_error *e) {
     gq_error why = {0};
     gq_evaluation_request alone = *asked;
-    alone.copies += asked->n_copies, alone.n_copies = 1;
+    alone.quants += asked->n_quants, alone.n_quants = 1;
     alone.draft = NULL, alone.forecast = false, alone.scores_file = NULL, alone.callbacks = NULL;
     gq_evaluation *planned = gq_evaluation_plan(&alone, &why);
     gq_evaluation_free(planned);
     if (!planned)
-        warnings_add(&p->warnings, e, "%s is in the page without figures: %s", *alone.copies, why.text);
+        warnings_add(&p->warnings, e, "%s is in the page without figures: %s", *alone.quants, why.text);
     return planned;
 }
 
@@ -197,11 +195,11 @@ static bool publication_evaluate(gq_publication *p, gq_error *e) {
     if (!SIZED_TAKE(asked, p->request.evaluation, e)) return false;
     const char **paths = calloc(p->n_files, sizeof *paths);
     if (!paths) return gq_fail_memory(e, p->n_files * sizeof *paths);
-    asked.original = p->options.input, asked.copies = paths, asked.n_copies = 0;
+    asked.base_model = p->options.input, asked.quants = paths, asked.n_quants = 0;
     asked.adapters = p->options.adapters;
     for (size_t i = 0; i < p->n_files; i++) {
-        paths[asked.n_copies] = p->files[i].path;
-        if (i < p->n || publication_runs_earlier(p, &asked, e)) p->files[i].evaluated = ++asked.n_copies;
+        paths[asked.n_quants] = p->files[i].path;
+        if (i < p->n || publication_runs_earlier(p, &asked, e)) p->files[i].evaluated = ++asked.n_quants;
         if (e->status) return free(paths), false;
     }
     if (!publication_evaluates_draft(p, &asked, e)) return free(paths), false;
@@ -215,13 +213,13 @@ static bool publication_evaluate(gq_publication *p, gq_error *e) {
     return p->evaluation && publication_warn(p, warnings, n, e);
 }
 
-/* Whether the models can be run on the text: to be asked before the work. The original and each file take
+/* Whether the models can be run on the text: to be asked before the work. The base model and each file take
  * about as long. */
 static bool publication_check_evaluation(gq_publication *p, gq_error *e) {
     gq_evaluation_request asked;
     if (!p->request.evaluation) return true;
     if (!SIZED_TAKE(asked, p->request.evaluation, e)) return false;
-    asked.original = p->options.input, asked.copies = NULL, asked.n_copies = 0;
+    asked.base_model = p->options.input, asked.quants = NULL, asked.n_quants = 0;
     asked.adapters = p->options.adapters, asked.draft = p->request.draft;
     asked.callbacks = publication_begin(p, PART_PLAN, NULL);
     gq_evaluation *planned = asked.draft ? gq_evaluation_plan(&asked, NULL) : NULL;

@@ -43,18 +43,18 @@ static void add_losses(gq_report_output *o) {
 }
 
 static void add_roundings(gq_report_output *o) {
-    double checked = 0, searched = 0, written = 0;
+    double checked = 0, plain_error = 0, written = 0;
     for (size_t i = 0; o->roundings && i < o->n; i++) {
         const gq_rounding *r = &o->roundings[i];
         if (!r->matrices) continue;
         o->calibrated++;
         o->matrices += r->matrices, o->plain += r->plain, o->unchecked += r->unchecked;
-        o->codes += r->codes, o->ends += r->ends;
+        o->codes += r->codes, o->clipped += r->clipped;
         if (!(r->power > 0)) continue;
-        searched += r->searched / r->power, written += r->written / r->power;
+        plain_error += r->plain_error / r->power, written += r->written / r->power;
         checked++;
     }
-    o->searched = checked > 0 ? sqrt(searched / checked) : (double)NAN;
+    o->plain_error = checked > 0 ? sqrt(plain_error / checked) : (double)NAN;
     o->written = checked > 0 ? sqrt(written / checked) : (double)NAN;
 }
 
@@ -84,7 +84,7 @@ static void rank_tensor(gq_report *r, size_t *at, size_t number) {
     }
 }
 
-static bool rank_copies(gq_report *r, gq_error *e) {
+static bool rank_quants(gq_report *r, gq_error *e) {
     size_t *at = calloc(r->n, sizeof *at);
     bool ok = at;
     for (size_t i = 0; i < r->n; i++) ok = (r->outputs[i].best = calloc(r->outputs[i].n + 1, 1)) && ok;
@@ -107,7 +107,7 @@ static void take_output(gq_report_output *o, const gq_report_request *r, size_t 
         o->summary = gq_comparison_summary(r->comparison, i);
         o->tensors = gq_comparison_tensors(r->comparison, i, &o->n);
         o->losses = gq_comparison_losses(r->comparison, i);
-        o->numbers = r->n_copies > 1 ? gq_comparison_numbers(r->comparison, i) : NULL;
+        o->numbers = r->n_quants > 1 ? gq_comparison_numbers(r->comparison, i) : NULL;
         return;
     }
     o->summary = gq_plan_summary(r->plan, i);
@@ -130,7 +130,7 @@ static double report_rate_of(const gq_report *r, const gq_report_output *o) {
 
 static bool gather(gq_report *r, gq_error *e) {
     const gq_report_request *q = &r->asked;
-    r->n = q->comparison ? q->n_copies : q->plan ? gq_plan_outputs(q->plan) : 0;
+    r->n = q->comparison ? q->n_quants : q->plan ? gq_plan_outputs(q->plan) : 0;
     r->outputs = calloc(r->n + 1, sizeof *r->outputs);
     if (!r->outputs) return gq_fail_memory(e, r->n);
     for (size_t i = 0; i < r->n; i++) {
@@ -138,7 +138,7 @@ static bool gather(gq_report *r, gq_error *e) {
         take_output(o, q, i), add_losses(o), add_roundings(o);
         o->rate = report_rate_of(r, o);
     }
-    if (r->n > 1 && q->comparison && !rank_copies(r, e)) return false;
+    if (r->n > 1 && q->comparison && !rank_quants(r, e)) return false;
     if (!q->only) return true;
     for (size_t i = 0; i < r->n; i++)
         if (i != q->only - 1) free((void *)r->outputs[i].best);
@@ -151,7 +151,7 @@ static bool gather_page(gq_report *r, gq_error *e) {
     size_t n = 0;
     const gq_evaluation *v = r->asked.evaluation;
     const gq_evaluated *models = v ? gq_evaluation_models(v, &n) : NULL;
-    r->page = (gq_page){.size = sizeof r->page, .n = r->n, .errors = !v, .original = models};
+    r->page = (gq_page){.size = sizeof r->page, .n = r->n, .errors = !v, .base_model = models};
     if (!r->page.n && n > 1) r->page.n = n - 1;
     r->page.rows = r->rows = calloc(r->page.n + 1, sizeof *r->rows);
     r->intervals = calloc(2 * r->page.n + 2, sizeof *r->intervals);

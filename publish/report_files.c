@@ -76,11 +76,10 @@ static void put_row(FILE *to, const char *path, const gq_report_output *o, size_
     fprintf(to, "\",%s,%s", gq_type_name(t->from), gq_type_name(t->to));
     put_cell(to, report_bits_per_weight(t->out_bytes, (double)t->n_weights));
     fprintf(to, ",%" PRIu64 ",%" PRIu64, t->in_bytes, t->out_bytes);
-    const double figures[] = {
-        m ? gq_loss_rmse(m) : (double)NAN,        m ? gq_loss_relative(m) : (double)NAN,
-        m ? gq_loss_snr_db(m) : (double)NAN,      m ? m->max_error : (double)NAN,
-        m ? gq_loss_weighted(m) : (double)NAN,    r ? gq_rounding_written(r) : (double)NAN,
-        r ? gq_rounding_searched(r) : (double)NAN};
+    const double figures[] = {m ? gq_loss_rmse(m) : (double)NAN,     m ? gq_loss_relative(m) : (double)NAN,
+                              m ? gq_loss_snr_db(m) : (double)NAN,   m ? m->max_error : (double)NAN,
+                              m ? gq_loss_weighted(m) : (double)NAN, r ? gq_rounding_written(r) : (double)NAN,
+                              r ? gq_rounding_plain(r) : (double)NAN};
     for (size_t k = 0; k < sizeof figures / sizeof *figures; k++) put_cell(to, figures[k]);
     fputc(',', to);
     if (r) fprintf(to, "%" PRIu64, r->plain);
@@ -114,11 +113,11 @@ static void write_models(FILE *to, const gq_report *r) {
         const double none = m == models ? (double)NAN : 0; /* makes figures of the base model empty */
         put_cell(to, report_bits_per_weight(m->tensor_bytes, (double)m->n_weights));
         put_cell(to, m->perplexity.value), put_cell(to, m->perplexity.error);
-        put_cell(to, m->divergence.value + none), put_cell(to, m->divergence.error + none);
+        put_cell(to, m->kld.value + none), put_cell(to, m->kld.error + none);
         for (size_t q = 0; q < GQ_QUANTILES; q++) put_cell(to, m->quantiles[q] + none);
         put_cell(to, m->ratio.value + none), put_cell(to, m->ratio.error + none);
         put_cell(to, m->rms_change.value + none), put_cell(to, m->rms_change.error + none);
-        put_cell(to, m->same_top.value + none);
+        put_cell(to, m->top1_agreement.value + none);
         if (drafts) put_cell(to, m->acceptance.value), put_cell(to, m->acceptance.error);
         fputs("\r\n", to);
     }

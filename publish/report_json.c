@@ -39,7 +39,7 @@ static void put_types(json_writer *j, const char *key, uint64_t types) {
 
 static void put_rounding(json_writer *j, const gq_report_output *output, const gq_rounding *r) {
     json_put_number(j, "output_error", gq_rounding_written(r));
-    json_put_number(j, "searched_output_error", gq_rounding_searched(r));
+    json_put_number(j, "plain_output_error", gq_rounding_plain(r));
     json_open(j, "rounding", '{');
     json_put_count(j, "matrices", r->matrices);
     json_put_count(j, "plain", r->plain);
@@ -49,7 +49,7 @@ static void put_rounding(json_writer *j, const gq_report_output *output, const g
     json_put_count(j, "width", r->width);
     json_put_number(j, "damp", (double)r->damp);
     json_put_count(j, "codes", r->codes);
-    json_put_count(j, "ends", r->ends);
+    json_put_count(j, "clipped", r->clipped);
     json_open(j, "steps", '[');
     for (size_t i = 0; i < output->n_steps; i++)
         if (r->steps >> i & 1) json_put_text(j, NULL, output->steps[i].name);
@@ -95,8 +95,8 @@ static void put_tensor(json_writer *j, const gq_report_output *output, size_t i,
     if (t->wanted != t->to) json_put_count(j, "fallback_bytes", t->fallback_bytes);
     json_put_text(j, "why", t->why);
     if (t->origin) put_origin(j, t->origin);
-    if (t->lattice_types) put_types(j, "grid_types", t->lattice_types);
-    if (t->lattice_types && !j->exact) put_types(j, json_old_name("grid_types"), t->lattice_types);
+    if (t->grid_types) put_types(j, "grid_types", t->grid_types);
+    if (t->grid_types && !j->exact) put_types(j, json_old_name("grid_types"), t->grid_types);
     json_put_count(j, "in_bytes", t->in_bytes);
     json_put_count(j, "out_bytes", t->out_bytes);
     json_put_text(j, "importance", coverage[t->importance]);
@@ -133,7 +133,7 @@ static void put_output_losses(json_writer *j, const gq_report_output *o) {
     if (o->best) json_put_count(j, "best_in", o->n_best);
     if (o->roundings) {
         json_put_number(j, "output_error", o->written);
-        json_put_number(j, "searched_output_error", o->searched);
+        json_put_number(j, "plain_output_error", o->plain_error);
         json_put_count(j, "matrices_calibrated", o->matrices - o->plain);
         json_put_count(j, "matrices_plain", o->plain);
         json_put_count(j, "matrices_unchecked", o->unchecked);
@@ -157,7 +157,7 @@ static void put_output(json_writer *j, const gq_report *r, const gq_report_outpu
     json_put_number(j, "bits_per_weight", report_bits_per_weight(s->out_bytes, (double)s->n_weights));
     json_put_count(j, "fallbacks", s->n_fallbacks);
     json_put_count(j, "fallback_bytes", s->fallback_bytes);
-    json_put_count(j, "without_imatrix", s->n_without_importance);
+    json_put_count(j, "without_imatrix", s->n_without_imatrix);
     json_put_count(j, "experts_unseen", s->n_experts_unseen);
     if (r->asked.reuses) json_put_count(j, "reused_tensors", o->reused);
     if (r->asked.reuses) json_put_count(j, "reused_bytes", o->reused_bytes);
@@ -175,13 +175,13 @@ static void put_calibration(json_writer *j, const gq_calibration_facts *f) {
     json_put_count(j, "context", f->context);
     json_put_count(j, "windows", f->windows);
     json_put_count(j, "tokens", f->tokens);
-    json_put_count(j, "held_out", f->held_back);
+    json_put_count(j, "held_out", f->held_out);
     json_put_number(j, "tokens_per_column", f->per_column);
     json_put_count(j, "columns", f->columns);
     json_put_count(j, "width", f->width);
     json_put_count(j, "memory_bytes", f->memory);
     json_put_count(j, "disk_bytes", f->disk);
-    json_put_bool(j, "hidden_states_in_file", f->states_in_file);
+    json_put_bool(j, "hidden_states_in_file", f->hidden_states_in_file);
     json_put_count(j, "inputs_memory_bytes", f->inputs_memory);
     json_put_count(j, "inputs_disk_bytes", f->inputs_disk);
     json_put_number(j, "gflop", f->work / 1e9);
@@ -239,12 +239,12 @@ static void put_figures(json_writer *j, const gq_evaluated *m, bool is_quant) {
                                                         "kld_99",     "kld_99_9", "kld_max"};
     put_estimate(j, "perplexity", "perplexity_error", m->perplexity);
     if (is_quant) {
-        put_estimate(j, "kld", "kld_error", m->divergence);
+        put_estimate(j, "kld", "kld_error", m->kld);
         for (size_t i = 0; i < GQ_QUANTILES; i++) json_put_number(j, quantiles[i], m->quantiles[i]);
         put_estimate(j, "perplexity_ratio", "perplexity_ratio_error", m->ratio);
         put_estimate(j, "rms_change", "rms_change_error", m->rms_change);
-        json_put_number(j, "top1_agreement", m->same_top.value);
-        if (j->exact) json_put_number(j, ".top1_error", m->same_top.error);
+        json_put_number(j, "top1_agreement", m->top1_agreement.value);
+        if (j->exact) json_put_number(j, ".top1_error", m->top1_agreement.error);
     }
     if (isfinite(m->acceptance.value)) put_estimate(j, "acceptance", "acceptance_error", m->acceptance);
 }
@@ -258,8 +258,8 @@ static void put_depths(json_writer *j, const gq_evaluation *v, size_t model) {
         if (depths[d].to != UINT32_MAX) json_put_count(j, "to", depths[d].to);
         json_put_count(j, "scored", depths[d].scored);
         json_put_number(j, "perplexity", depths[d].perplexity);
-        if (model) json_put_number(j, "kld", depths[d].divergence);
-        if (model) json_put_number(j, "changed_top1", depths[d].flips);
+        if (model) json_put_number(j, "kld", depths[d].kld);
+        if (model) json_put_number(j, "changed_top1", depths[d].changed_top1);
         json_close(j);
     }
     json_close(j);
@@ -320,8 +320,8 @@ static void put_model(json_writer *j, const gq_report *r, const gq_evaluation *v
     json_put_number(j, "bits_per_weight", report_bits_per_weight(m->tensor_bytes, (double)m->n_weights));
     put_figures(j, m, model > 0);
     if (!has_embeddings(models)) {
-        put_statistic(j, "nll_interval", v, GQ_SURPRISE, model, 0);
-        if (model) put_statistic(j, "changed_top1_interval", v, GQ_FLIPS, model, 0);
+        put_statistic(j, "nll_interval", v, GQ_NLL, model, 0);
+        if (model) put_statistic(j, "changed_top1_interval", v, GQ_CHANGED_TOP1, model, 0);
         if (model)
             json_put_text(j, "level",
                           gq_evaluation_level(v, model, &level, NULL) ? gq_level_text(level) : "");
@@ -330,7 +330,7 @@ static void put_model(json_writer *j, const gq_report *r, const gq_evaluation *v
         put_continued(j, v, model);
         put_chosen(j, v, model);
     }
-    if (model) put_statistic(j, "kld_interval", v, GQ_DIVERGENCE, model, 0);
+    if (model) put_statistic(j, "kld_interval", v, GQ_KLD, model, 0);
     json_close(j);
 }
 
@@ -341,7 +341,7 @@ const char *gq_evaluation_certainty(const gq_evaluation *v, size_t a, size_t b) 
     gq_estimate more;
     gq_interval windows = {NAN, NAN, NAN, 0};
     gq_evaluation_difference(v, a, b, &more);
-    gq_evaluation_interval(v, GQ_DIVERGENCE, a, b, &windows, NULL);
+    gq_evaluation_interval(v, GQ_KLD, a, b, &windows, NULL);
     double errors = fabs(more.value) / fmax(more.error, (windows.high - windows.low) / WIDTH);
     if (more.value == 0) return "the same";
     return errors >= 3 ? "certain" : errors >= 2 ? "likely" : "open";
@@ -354,7 +354,7 @@ static void put_difference(json_writer *j, const gq_evaluation *v, size_t a, siz
     json_put_count(j, "a", a), json_put_count(j, "b", b);
     put_estimate(j, "difference", "error", more);
     json_put_text(j, "sure", gq_evaluation_certainty(v, a, b));
-    put_statistic(j, "interval", v, GQ_DIVERGENCE, a, b);
+    put_statistic(j, "interval", v, GQ_KLD, a, b);
     json_close(j);
 }
 

@@ -23,7 +23,7 @@
 #include "quantize/gquant_publish.h"
 
 struct gq_survey {
-    progress_relay relay; /* what plans tell becomes what is told of the survey */
+    progress_relay relay; /* what plans report becomes what is reported of the survey */
     gq_survey_request request;
     gq_options options;      /* of all plans; its output is `unwritten` */
     char *unwritten;         /* a path beside the model, which is never written */
@@ -47,18 +47,18 @@ struct gq_survey {
 static const double SURVEY_MEASURING = .95;
 
 /* Reports a share, of 1 the end, with all else as the last plan had it. */
-static void survey_tell_share(gq_survey *s, double share) {
+static void survey_report_share(gq_survey *s, double share) {
     gq_progress now = s->relay.last;
     now.share = share < 1 ? relay_share(&s->relay, share) : 1;
     if (now.share == 1) now.seconds_left = 0, now.tensor = NULL;
-    if (now.size) relay_tell(&s->relay, &now);
+    if (now.size) relay_report(&s->relay, &now);
 }
 
 static void survey_hear(void *relay, const gq_progress *of_part) {
     gq_survey *s = relay;
     gq_progress now = *of_part;
     now.share = relay_share(&s->relay, SURVEY_MEASURING * of_part->share);
-    relay_tell(&s->relay, &now);
+    relay_report(&s->relay, &now);
 }
 
 static uint64_t survey_beside(const gq_survey *s) { return s->facts.cache_bytes + s->facts.buffer_bytes; }
@@ -164,7 +164,7 @@ static bool survey_add(gq_survey *s, size_t type, const gq_plan *plan, bool assu
     if (survey_offers(s, type, plan)) {
         if (!memory_grow(&s->choices, &s->capacity, s->n + 1, sizeof *s->choices, e)) return false;
         s->choices[s->n] = survey_choice_of(s, type, plan);
-        s->choices[s->n++].needs_importance = assumed;
+        s->choices[s->n++].needs_imatrix = assumed;
     }
     return survey_keep_warnings(s, plan, e) && survey_keep_measurements(s, plan, e) &&
            survey_keep_text(s, plan, e);
@@ -219,7 +219,7 @@ static void survey_mark_best(gq_survey *s) {
     for (size_t i = s->request.ram ? s->n : 0; i-- > 0;) { /* the largest first */
         const gq_choice *c = &s->choices[i];
         bool is_copy = !strcmp(c->name, "COPY"), keeps = is_copy && !s->facts.quantized;
-        if (!c->fits || c->needs_importance || c->file_bytes >= most ||
+        if (!c->fits || c->needs_imatrix || c->file_bytes >= most ||
             !gq_filetype_advised((size_t)gq_filetype_find(c->name)))
             continue;
         best = i;
@@ -330,7 +330,7 @@ static bool survey_draw_curve(gq_survey *s, gq_error *e) {
     for (int i = 0; ok && i <= STEPS; i++) {
         double size = (double)least * pow((double)most / (double)least, (double)i / STEPS);
         ok = survey_add_point(s, 0, (uint64_t)size, e);
-        survey_tell_share(s, SURVEY_MEASURING + (1 - SURVEY_MEASURING) * (i + 1) / (STEPS + 2));
+        survey_report_share(s, SURVEY_MEASURING + (1 - SURVEY_MEASURING) * (i + 1) / (STEPS + 2));
     }
     for (size_t i = 0; ok && i < LADDER_SIZES; i++) {
         uint64_t memory = ladder_gigabytes[i] * LADDER_GB;
@@ -375,7 +375,7 @@ gq_survey *gq_survey_new(const gq_survey_request *r, gq_error *error) {
     s->options.callbacks = relay_callbacks(&s->relay, survey_hear);
     s->options.force = s->options.dry_run = true, s->options.foretell = s->tried = s->options.calibration;
     ok = ok && survey_fill(s, &e);
-    if (ok) survey_tell_share(s, 1);
+    if (ok) survey_report_share(s, 1);
     s->request.options = NULL, s->options = (gq_options){0}; /* which belong to the caller */
     if (ok) return s;
     if (error) *error = e;
@@ -443,7 +443,7 @@ static void put_choice(json_writer *j, const gq_choice *c, bool is_limited) {
     json_put_count(j, "memory_bytes", c->memory_bytes);
     if (!isnan(c->expected)) json_put_number(j, "expected_kld", c->expected);
     if (is_limited) json_put_bool(j, "fits", c->fits);
-    if (c->needs_importance) json_put_bool(j, "needs_imatrix", true);
+    if (c->needs_imatrix) json_put_bool(j, "needs_imatrix", true);
     json_close(j);
 }
 
@@ -472,7 +472,7 @@ static char *survey_chart(const gq_survey *s, gq_error *e) {
     static const char usual[] = " Q2_K Q3_K_M Q4_K_M Q5_K_M Q6_K Q8_0 ";
     const gq_evaluated model = {.path = ""};
     const gq_evaluation_facts facts = {.size = sizeof facts};
-    gq_page page = {.size = sizeof page, .original = &model, .evaluation = &facts};
+    gq_page page = {.size = sizeof page, .base_model = &model, .evaluation = &facts};
     gq_page_row *rows = calloc(s->n + s->n_curve + 1, sizeof *rows);
     gq_evaluated *values = calloc(s->n + s->n_curve + 1, sizeof *values);
     for (size_t i = 0; rows && values && i < s->n + s->n_curve; i++) {
@@ -482,7 +482,7 @@ static char *survey_chart(const gq_survey *s, gq_error *e) {
         if (c) snprintf(name, sizeof name, " %s ", c->name);
         double value = c ? c->expected : p->expected;
         if (!(value > 0) || (c && !strstr(usual, name))) continue;
-        values[page.n].divergence = (gq_estimate){value, (double)NAN};
+        values[page.n].kld = (gq_estimate){value, (double)NAN};
         rows[page.n] = (gq_page_row){.path = "", .type = c ? c->name : "", .relative_error = (double)NAN};
         rows[page.n].file_bytes = c ? c->file_bytes : p->file_bytes;
         rows[page.n].evaluated = &values[page.n], page.n++;

@@ -36,8 +36,8 @@ static double row_upper_end(const gq_interval *i) { return isnan(i->high) ? i->v
 
 /* The row's level of quality; GQ_LEVELS: it was not measured. */
 static gq_level row_level(const gq_page_row *row) {
-    if (!row->apart || !row->flips) return GQ_LEVELS;
-    return gq_level_of(row_upper_end(row->apart), row_upper_end(row->flips));
+    if (!row->kld || !row->changed_top1) return GQ_LEVELS;
+    return gq_level_of(row_upper_end(row->kld), row_upper_end(row->changed_top1));
 }
 
 /* Bits per weight from which a file is not quantized, and those of the types that people use most. */
@@ -104,15 +104,16 @@ static void cell_estimate(const table_cell *c, gq_estimate x, int decimals) {
 
 static void cell_kld(const table_cell *c) {
     if (c->row->evaluated)
-        cell_estimate(c, c->row->evaluated->divergence,
-                      page_decimals(fabs(c->row->evaluated->divergence.value)));
+        cell_estimate(c, c->row->evaluated->kld, page_decimals(fabs(c->row->evaluated->kld.value)));
 }
 
 static void cell_changed(const table_cell *c) {
-    const gq_interval *flips = c->row->flips;
+    const gq_interval *changed_top1 = c->row->changed_top1;
     if (!c->row->evaluated) return;
-    fprintf(c->to, "%.2f %%", 100 * (flips ? flips->value : 1 - c->row->evaluated->same_top.value));
-    if (flips && !isnan(flips->low)) fprintf(c->to, " (%.2f to %.2f)", 100 * flips->low, 100 * flips->high);
+    fprintf(c->to, "%.2f %%",
+            100 * (changed_top1 ? changed_top1->value : 1 - c->row->evaluated->top1_agreement.value));
+    if (changed_top1 && !isnan(changed_top1->low))
+        fprintf(c->to, " (%.2f to %.2f)", 100 * changed_top1->low, 100 * changed_top1->high);
 }
 
 static void cell_perplexity(const table_cell *c) {
@@ -177,7 +178,7 @@ enum { COLUMNS = sizeof columns / sizeof *columns };
 
 static unsigned page_has(const gq_page *p) {
     unsigned has = HAS_FILES | (p->memory ? HAS_MEMORY : 0);
-    if (p->evaluation) has |= isnan(p->original->perplexity.value) ? HAS_COSINE : HAS_KLD;
+    if (p->evaluation) has |= isnan(p->base_model->perplexity.value) ? HAS_COSINE : HAS_KLD;
     for (size_t i = 0; i < p->n; i++) {
         const gq_page_row *row = &p->rows[i];
         if (p->evaluation && row->evaluated && row->evaluated->acceptance.value > 0) has |= HAS_DRAFTS;
@@ -216,11 +217,11 @@ static void table_write_line(const table_cell *c, unsigned has) {
 static void table_add_scale(fact_list *l) {
     char scale[512] = "";
     for (gq_level i = 0; i < GQ_SEVERE_LOSS; i++) {
-        double apart, flips;
+        double kld, changed_top1;
         size_t n = strlen(scale);
-        gq_level_limits(i, &apart, &flips);
-        snprintf(scale + n, sizeof scale - n, "%s up to %g nats and %g %%, ", gq_level_word(i), apart,
-                 100 * flips);
+        gq_level_limits(i, &kld, &changed_top1);
+        snprintf(scale + n, sizeof scale - n, "%s up to %g nats and %g %%, ", gq_level_word(i), kld,
+                 100 * changed_top1);
     }
     fact_add(l, "scale", "%s%s beyond", scale, gq_level_word(GQ_SEVERE_LOSS));
 }
@@ -233,7 +234,7 @@ static void table_add_facts(fact_list *l, const gq_page *p, unsigned has) {
     if (has & HAS_KLD && has & HAS_QUALITY) table_add_scale(l);
     if (p->speed_note) fact_add(l, "speed_note", "%s", p->speed_note);
     if (!p->evaluation) return;
-    gq_estimate ppl = p->original->perplexity;
+    gq_estimate ppl = p->base_model->perplexity;
     fact_add(l, "base_perplexity", isfinite(ppl.error) && ppl.error > 0 ? "%.2f ± %.2f" : "%.2f", ppl.value,
              ppl.error);
     fact_add(l, "tokens", "%" PRIu64, p->evaluation->tokens);
@@ -241,12 +242,12 @@ static void table_add_facts(fact_list *l, const gq_page *p, unsigned has) {
     fact_add(l, "windows", "%" PRIu64, p->evaluation->windows);
     fact_set(l, "few", p->evaluation->scored < FEW_SCORED);
     for (size_t i = 0; i < p->n && !*fact_text(l, "interval"); i++)
-        fact_set(l, "interval", p->rows[i].flips && !isnan(p->rows[i].flips->low));
+        fact_set(l, "interval", p->rows[i].changed_top1 && !isnan(p->rows[i].changed_top1->low));
     fact_add(l, "context", "%" PRIu32, p->evaluation->context);
     fact_set(l, "masked", p->evaluation->masked);
     if (p->evaluation->texts) fact_add(l, "conversations", "%" PRIu64, p->evaluation->texts);
-    if (p->original->acceptance.value >= 0)
-        fact_add(l, "base_accepted", "%.2f %%", 100 * p->original->acceptance.value);
+    if (p->base_model->acceptance.value >= 0)
+        fact_add(l, "base_accepted", "%.2f %%", 100 * p->base_model->acceptance.value);
 }
 
 typedef struct table_job {
@@ -306,10 +307,10 @@ bool gq_page_row_evaluated(gq_page_row *row, const gq_evaluation *v, size_t mode
     if (model == 0 || model >= n) return gq_fail_usage(e, "a row is of a quantized model that was evaluated");
     row->evaluated = &models[model];
     if (isnan(models[0].perplexity.value)) return true; /* embeddings have no top-1 tokens */
-    if (!gq_evaluation_interval(v, GQ_DIVERGENCE, model, 0, &storage[0], e) ||
-        !gq_evaluation_interval(v, GQ_FLIPS, model, 0, &storage[1], e) ||
+    if (!gq_evaluation_interval(v, GQ_KLD, model, 0, &storage[0], e) ||
+        !gq_evaluation_interval(v, GQ_CHANGED_TOP1, model, 0, &storage[1], e) ||
         !gq_evaluation_level(v, model, &level, e))
         return false;
-    row->apart = &storage[0], row->flips = &storage[1], row->level = gq_level_text(level);
+    row->kld = &storage[0], row->changed_top1 = &storage[1], row->level = gq_level_text(level);
     return true;
 }

@@ -27,7 +27,8 @@ def gathered(root: pathlib.Path, name: str = "gquant.h", done: Optional[set[str]
     path = next(path for path in (root / "quantize" / name, root / name) if path.exists())
     text = re.sub(r"/\*.*?\*/|#ifdef __cplusplus.*?#endif", "", path.read_text(encoding="utf-8"), flags=re.S)
     text = re.sub(r'^#include "(.*)"', lambda found: gathered(root, found[1], done), text, flags=re.M)
-    return re.sub(r"^#.*\n|^\s*\n|[ \t]+$", "", text, flags=re.M)
+    text = re.sub(r"^#(.*\\\n)*.*\n|^\s*\n|[ \t]+$", "", text, flags=re.M)
+    return re.sub(r"\bGQ_RENAMED\((.*?), (\w+), \w+\)", r"\1 \2", text)
 
 
 class Declarations:

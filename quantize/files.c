@@ -90,7 +90,7 @@ bool gq_check_target(const char *path, bool replace, gq_error *e) {
     if (S_ISLNK(st.st_mode) && stat(path, &st) != 0) st.st_mode = S_IFREG;
     if (!S_ISREG(st.st_mode))
         return gq_fail(e, "%s is %s, not a regular file", path, gq_file_kind(st.st_mode));
-    return replace || gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s is there already", path);
+    return replace || gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s already exists", path);
 }
 
 void gq_clean_target(const char *path) {

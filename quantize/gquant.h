@@ -27,7 +27,7 @@
  *     gquant_quantize.h  a model quantized: options, plan, run
  *     gquant_inspect.h   a file looked into, compared, verified; its speed
  *     gquant_arrays.h    arrays encoded and decoded; a model written from arrays
- *     gquant_study.h     a model run on a text: tokens, imatrix data, perplexity and divergence
+ *     gquant_study.h     a model run on a text: tokens, imatrix data, perplexity and KL divergence
  *     gquant_publish.h   what fits a machine; a folder to publish; tables and charts
  *     base/error.h, base/callbacks.h, base/comm/comm.h
  *                        failures; progress and stopping; several processes that do one job

@@ -15,6 +15,13 @@
 #include "base/callbacks.h"
 #include "base/error.h"
 
+/* A member of a struct whose name in version 0.1 was `old`, which works as well for one release. */
+#define GQ_RENAMED(type, name, old) \
+    union { \
+        type name; \
+        type old; \
+    }
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -124,9 +131,9 @@ typedef struct gq_tensor {
     bool calibrated; /* rounded by its inputs (gq_calibration), as far as the run finds that to be better */
     bool transposed; /* the output has its matrices transposed */
     const gq_origin *origin; /* NULL: the input is a GGUF */
-    uint64_t
-        lattice_types; /* the weights lie on a lattice of few bits that these types hold, bit by number; 0:
-                                on none */
+    /* The tensor types, bit by number, that store the weights of a QAT checkpoint without error, as the weights
+     * lie on the type's quantization grid; 0: none */
+    GQ_RENAMED(uint64_t, grid_types, lattice_types);
     uint64_t reserved[1];
 } gq_tensor;
 
@@ -139,7 +146,8 @@ typedef struct gq_summary {
     uint64_t out_bytes;                   /* bytes of tensor data that are written */
     uint64_t file_bytes;                  /* size of the output, all shards together */
     uint64_t n_fallbacks, fallback_bytes; /* tensors with a fallback, and the bytes that these cost */
-    uint64_t n_without_importance;        /* tensors quantized without importance, though data were given */
+    /* Tensors quantized without importance, though an imatrix was given. */
+    GQ_RENAMED(uint64_t, n_without_imatrix, n_without_importance);
     uint64_t n_experts_unseen;
     /* Mean KL divergence to expect of the output, in nats, from trials that each put one tensor into a coarse
      * type: of plain encoding, without what a calibration makes better. NaN: not known. Set for outputs with
@@ -152,7 +160,7 @@ struct gq_loss {
     uint64_t n;       /* elements; 0: not measured (kept byte for byte) */
     double x2, e2;    /* sum of x^2 and of (x - x')^2, x' being what the file decodes to */
     double wx2, we2;  /* the same sums with each square multiplied by its column's importance (or under
-                         moments); 0 where there is none */
+                         a Hessian); 0 where there is none */
     double max_error; /* largest |x - x'| */
     uint32_t crc32;   /* of the tensor's bytes in the output */
     uint64_t reserved[4];

@@ -95,7 +95,7 @@ GQ_API bool gq_model_read_stored(const gq_model *m, size_t tensor, uint64_t firs
  * memory. */
 GQ_API char *gq_model_recipe(const gq_model *m, gq_error *e);
 
-typedef struct gq_memory { /* bytes that llama.cpp takes for a model besides its weights, estimated */
+typedef struct gq_memory { /* bytes that llama.cpp takes for a model in addition to its weights, estimated */
     size_t size;
     uint64_t context, context_trained; /* tokens; trained 0: unknown */
     uint64_t cache_bytes;              /* keys and values of all layers in F16; 0: unknown, or none */
@@ -108,9 +108,9 @@ GQ_API void gq_model_memory(const gq_model *m, uint64_t context, gq_memory *to);
 /* ---- comparing models ---- */
 typedef struct gq_comparison_request {
     size_t size;
-    const char *original;
-    const char *const *copies; /* one or more */
-    size_t n_copies;
+    GQ_RENAMED(const char *, base_model, original);
+    GQ_RENAMED(const char *const *, quants, copies); /* one or more */
+    GQ_RENAMED(size_t, n_quants, n_copies);
     const char *imatrix; /* NULL: none */
     int threads;         /* 0: one per core */
     const gq_callbacks *callbacks;
@@ -125,13 +125,13 @@ GQ_API gq_comparison *gq_compare(const gq_comparison_request *r, gq_error *e);
 GQ_API void gq_comparison_free(gq_comparison *c);
 /* The quant's path, file type and size, and sums over the tensors compared; in_bytes is of the base model's
  * tensors. */
-GQ_API const gq_summary *gq_comparison_summary(const gq_comparison *c, size_t copy);
+GQ_API const gq_summary *gq_comparison_summary(const gq_comparison *c, size_t quant);
 /* The *n tensors compared, in the base model's order; `from` is the base model's type, `to` the quant's. In
  * the same order: the index of each among the base model's tensors, and its loss, whose n is 0 where the
  * bytes are the same. */
-GQ_API const gq_tensor *gq_comparison_tensors(const gq_comparison *c, size_t copy, size_t *n);
-GQ_API const size_t *gq_comparison_numbers(const gq_comparison *c, size_t copy);
-GQ_API const gq_loss *gq_comparison_losses(const gq_comparison *c, size_t copy);
+GQ_API const gq_tensor *gq_comparison_tensors(const gq_comparison *c, size_t quant, size_t *n);
+GQ_API const size_t *gq_comparison_numbers(const gq_comparison *c, size_t quant);
+GQ_API const gq_loss *gq_comparison_losses(const gq_comparison *c, size_t quant);
 GQ_API const char *const *gq_comparison_warnings(const gq_comparison *c, size_t *n);
 GQ_API double gq_comparison_seconds(const gq_comparison *c);
 
@@ -145,7 +145,7 @@ typedef struct gq_verdict {
     const char *name;
     uint32_t type;
     uint32_t crc32;      /* of the tensor's bytes */
-    bool decoded;        /* false: the type has no decoder, so only the checksum was looked at */
+    bool decoded;        /* false: the type has no decoder, so only the checksum was checked */
     bool expected;       /* the checksum was compared */
     const char *problem; /* "": none */
     bool has_digest;     /* the file's own digest of the bytes was compared */

@@ -39,7 +39,8 @@ typedef struct gq_choice {
     bool fits;             /* into `ram`, beside what is reserved */
     bool
         best; /* the one to take: of the advised types that fit, the largest; of COPY only where it has to be */
-    bool needs_importance; /* can only be made with an imatrix, which was not given; never the best */
+    /* It can only be made with an imatrix, and none was given; never the best. */
+    GQ_RENAMED(bool, needs_imatrix, needs_importance);
     uint64_t reserved[4];
 } gq_choice;
 typedef struct gq_curve_point {
@@ -78,7 +79,7 @@ typedef struct gq_publish_request {
     const gq_options *options;
     /* File name with {type}, and maybe {model}, that ends in .gguf; NULL: {model}-{type}.gguf. */
     const char *name;
-    bool ladder; /* besides, the best mix for each common size of memory, from 4 to 256 GB */
+    bool ladder; /* also the best mix for each common size of memory, from 4 to 256 GB */
     const char *base_model, *license,
         *quantized_by; /* for the page; NULL: what the model says, if anything */
     const char *how;   /* line that makes the folder again, shown as code; NULL: none */
@@ -89,7 +90,7 @@ typedef struct gq_publish_request {
     /* Called before and after each part of the work, for programs that show it; each may be NULL. phase:
      * "plan", "verify" (of what is there), "quantize" (plan: what is made now), "evaluate" or "checksums",
      * with which the page is written. gq_progress.share and seconds_left are those of the whole call, all
-     * else is of the part at work. failure: NULL, it went well. kept: a file is there and whole, and is not
+     * else is of the part at work. failure: NULL, it went well. kept: a file exists and is complete, and is not
      * made again. */
     void *user;
     void (*begins)(void *user, const char *phase, const gq_plan *plan);
@@ -141,8 +142,10 @@ typedef struct gq_page_row {
     const gq_evaluated *evaluated; /* NULL: it was not */
     double relative_error;         /* of the weights; NaN: not measured */
     double reads, generates;       /* tokens per second, of a prompt and of an answer; 0: not measured */
-    /* 95 % intervals of KL divergence and flips, and gq_level_text of what they come to; NULL: not told */
-    const gq_interval *apart, *flips;
+    /* 95 % intervals of the KL divergence and of the share of changed top-1 tokens, and gq_level_text of both;
+     * NULL: not shown */
+    GQ_RENAMED(const gq_interval *, kld, apart);
+    GQ_RENAMED(const gq_interval *, changed_top1, flips);
     const char *level;
     uint64_t reserved[1];
 } gq_page_row;
@@ -153,10 +156,10 @@ typedef struct gq_page {
     size_t size;
     const gq_page_row *rows; /* n of them, in any order: the largest file is shown first */
     size_t n;
-    const gq_evaluated *original; /* set both if any row is evaluated, else none */
+    GQ_RENAMED(const gq_evaluated *, base_model, original); /* set both if any row is evaluated, else none */
     const gq_evaluation_facts *evaluation;
-    uint64_t memory;        /* bytes that a file takes besides itself to run; 0: no column of memory */
-    bool errors;            /* a column of relative errors, where any is known */
+    uint64_t memory; /* bytes that running a file takes in addition to its size; 0: no column of memory */
+    bool errors;     /* a column of relative errors, where any is known */
     const char *speed_note; /* sentence on how speed was measured; NULL: none */
     bool recommends;        /* the file to take is marked: the smallest of those that lose least */
 } gq_page;
@@ -179,7 +182,7 @@ typedef struct gq_report_request {
     const gq_plan *plan;
     const gq_results *results;
     const gq_comparison *comparison;
-    size_t n_copies;
+    size_t n_quants;
     const gq_evaluation *evaluation;
     const gq_evaluation *const *kinds; /* of the same models on n_kinds more texts; NULL: none */
     const char *const *kind_names;
@@ -213,9 +216,9 @@ typedef struct gq_report_output { /* an output of a run, or a quant of a compari
     double squares;         /* sum of gq_loss_squares over them */
     size_t worst[GQ_WORST]; /* n_worst tensors with the largest error, worst first */
     size_t n_worst;
-    /* Of roundings: sums, and the root mean square of gq_rounding_written and _searched (NaN: unknown). */
-    uint64_t calibrated, matrices, plain, unchecked, codes, ends;
-    double written, searched;
+    /* Of roundings: sums, and the root mean square of gq_rounding_written and _plain (NaN: unknown). */
+    uint64_t calibrated, matrices, plain, unchecked, codes, clipped;
+    double written, plain_error;
     double rate; /* weights per second; 0: not known */
     uint64_t reserved[4];
 } gq_report_output;

@@ -58,7 +58,7 @@ typedef struct gq_calibration {
      * `none` and `default` stand for several. A list that begins with a sign changes the default, any other
      * one begins with nothing. docs/calibration.md names them. NULL: the default */
     const char *steps;
-    /* Of second moments, of products of weights with activations and of those that rounding takes over many
+    /* Of Hessians, of products of weights with activations and of those that rounding takes over many
      * columns: "float32" (NULL), or "bf16", which takes a fraction of the time where the processor has AMX,
      * and elsewhere up to a third more, with the same bytes on all processors */
     const char *arithmetic;
@@ -100,7 +100,7 @@ typedef struct gq_options {
     uint32_t part, parts;     /* do only the part-th (1..parts) share of the work; 0, 0: all of it */
     bool join;                /* finish files whose parts are all done */
     bool dry_run;             /* only the plan: nothing but measure_file is written, and outputs may exist */
-    const char *measure_file; /* file in which a target's measurements are kept for the next time; NULL:
+    const char *measure_file; /* file in which a target's measurements are saved for the next run; NULL:
                                  INPUT.gquant-measure; "": nowhere */
     const gq_callbacks *callbacks; /* called while the plan measures; NULL: none */
     uint32_t sync_ms; /* milliseconds after which gq_run makes finished work safe from a crash; 0: 2,000 */
@@ -216,16 +216,17 @@ typedef struct gq_calibration_facts {
     size_t size;
     const char *text; /* the text's name, without folders; NULL: tokens drawn at random */
     uint32_t context;
-    uint64_t windows, tokens; /* of conversations: tokens that count */
-    uint64_t held_back;       /* windows, of these, that only check the matrices */
-    uint64_t columns;         /* of the widest matrix */
-    uint64_t width;           /* columns considered together; less than `columns` where memory is short */
-    double per_column;        /* tokens per column of the matrix that has the fewest */
+    uint64_t windows, tokens;                  /* of conversations: tokens that count */
+    GQ_RENAMED(uint64_t, held_out, held_back); /* windows, of these, that only validate */
+    uint64_t columns;                          /* of the widest matrix */
+    uint64_t width;    /* columns considered together; less than `columns` where memory is short */
+    double per_column; /* tokens per column of the matrix that has the fewest */
     uint64_t layers, layers_finished; /* by an earlier run, which will be continued */
     uint64_t windows_at_once, experts_at_once;
-    uint64_t memory;       /* bytes that the process takes at most */
-    uint64_t disk;         /* bytes beside the outputs until they are done */
-    bool states_in_file;   /* they do not fit into memory beside what is run at once */
+    uint64_t memory; /* bytes that the process takes at most */
+    uint64_t disk;   /* bytes beside the outputs until they are done */
+    /* They do not fit into memory beside what is run at once. */
+    GQ_RENAMED(bool, hidden_states_in_file, states_in_file);
     double work;           /* floating-point operations, approximately */
     bool has_trials;       /* there is a target, for which trials may be run */
     uint64_t trial_layers; /* layers in which the effect of each tensor's error on the predictions is tried;
@@ -235,13 +236,13 @@ typedef struct gq_calibration_facts {
         seconds_expected; /* that a whole run takes, without the layers that are finished; 0: not measured */
     uint64_t tokens_advised; /* with fewer tokens of text a longer one would make a better file */
     /* Of ranks: how many share the work; windows of the rank that has most. `memory` is that of the rank that
-     * needs most. What ranks send is told as they work: gq_progress.sent_layer. */
+     * needs most. What ranks send is reported as they work: gq_progress.sent_layer. */
     uint32_t ranks;
     uint64_t rank_windows;
-    /* Bytes of `memory` and of `disk` with inputs of matrices that are kept so that nothing is run twice.
+    /* Bytes of `memory` and of `disk` with inputs of matrices that are cached so that nothing is run twice.
      * What does not get them on disk is run again, and the file is the same. */
     uint64_t inputs_memory, inputs_disk;
-    const char *arithmetic; /* of moments and products: "float32" or "bf16" */
+    const char *arithmetic; /* of Hessians and products: "float32" or "bf16" */
     /* With gq_calibration.seconds: what steps were left out for it, as gq_calibration.steps has it ("":
      * none); else NULL. `tokens` were chosen, too. */
     const char *left_out;
@@ -270,16 +271,17 @@ GQ_API gq_earlier gq_plan_compare_earlier(const gq_plan *plan, size_t output, co
 GQ_API char *gq_plan_recipe(const gq_plan *plan, size_t output, gq_error *e);
 
 /* ---- the work ---- */
-/* The result of calibrating a tensor W, which became Q. The sums are over held-back tokens; X are the
+/* The result of calibrating a tensor W, which became Q. The sums are over held-out tokens; X are the
  * tensor's inputs in the base model, Y those in the rounded one. */
 typedef struct gq_rounding {
-    uint64_t matrices;        /* 0: was not calibrated; all that follows is zero, and `why` "" */
-    uint64_t plain;           /* of these, encoded without error feedback, as `why` says */
-    uint64_t unchecked;       /* of these, reached by no held-back token, so that nothing was compared */
-    double power;             /* |X W|^2 */
-    double searched, written; /* |X W - Y Q|^2 without error feedback, and as written */
-    /* Codes, and those of them at an end of their range because the weight lay beyond it. */
-    uint64_t codes, ends;
+    uint64_t matrices;  /* 0: was not calibrated; all that follows is zero, and `why` "" */
+    uint64_t plain;     /* of these, encoded plainly, as `why` says */
+    uint64_t unchecked; /* of these, reached by no held-out token, so that nothing was compared */
+    double power;       /* |X W|^2 */
+    GQ_RENAMED(double, plain_error, searched); /* |X W - Y Q|^2 of plain encoding */
+    double written;                            /* the same as written */
+    uint64_t codes;
+    GQ_RENAMED(uint64_t, clipped, ends); /* codes at an end of their range because the weight lay beyond it */
     uint64_t tokens; /* tokens whose inputs were collected; of experts, the fewest of any */
     uint64_t width;  /* columns whose inputs were considered together */
     float damp;      /* the largest damping that a matrix needed */
@@ -295,7 +297,7 @@ typedef struct gq_step {
     bool on;
     uint64_t matrices; /* on which it was tried */
     uint64_t kept;     /* of these, that were written with it */
-    /* Of these, matrices whose error was measured on held-back tokens without the step and with it: sums of
+    /* Of these, matrices whose error was measured on held-out tokens without the step and with it: sums of
      * their relative squared errors, in the metric that the step makes small. Of the step "validation" they
      * are mean KL divergences on held-out windows, in nats (1 - cosine where the model gives embeddings): of
      * plain encoding, and of what was written. */
@@ -330,7 +332,7 @@ typedef struct gq_found {
  * per output. false: memory or reading failed. */
 GQ_API bool gq_check_earlier(const gq_plan *plan, gq_found *found, const gq_callbacks *callbacks,
                              gq_error *e);
-/* Removes what stopped runs have left beside an output that is whole: unfinished files, journals, states.
+/* Removes what stopped runs have left beside an output that is whole: unfinished files, journals, hidden states.
  * What another process is at work with stays. */
 GQ_API void gq_clean_earlier(const gq_plan *plan, size_t output);
 GQ_API void gq_results_free(gq_results *r);
@@ -341,8 +343,9 @@ GQ_API const gq_loss *gq_results_losses(const gq_results *r, size_t output, size
 GQ_API const gq_rounding *gq_results_roundings(const gq_results *r, size_t output, size_t *n);
 /* The steps of the calibration, done or not: *n of them. NULL and 0: nothing was calibrated. */
 GQ_API const gq_step *gq_results_steps(const gq_results *r, size_t output, size_t *n);
-/* Relative error of a tensor's outputs: sqrt(searched / power), and sqrt(written / power); NaN: unknown. */
-GQ_API double gq_rounding_searched(const gq_rounding *r);
+/* Relative error of a tensor's outputs: sqrt(plain_error / power), and sqrt(written / power); NaN: unknown. */
+GQ_API double gq_rounding_plain(const gq_rounding *r);
+#define gq_rounding_searched gq_rounding_plain /* its name in version 0.1 */
 GQ_API double gq_rounding_written(const gq_rounding *r);
 /* Returns how many of an output's tensors were copied from earlier outputs (gq_options.reuse); *bytes: what
  * they take in it. */

@@ -1,13 +1,13 @@
 /* What is learnt by running a model on a text: its tokens, imatrix data and their files, and how well
- * copies predict.
+ * quants predict.
  *
  *     gq_text text = {.name = "text.txt"};
  *     gq_importance_request r = {.size = sizeof r, .model = "F16.gguf", .out = "imat.gguf"};
  *     r.texts = &text, r.n_texts = 1;
  *     gq_importance_plan *p = gq_importance_plan_new(&r, &e); // tokens, sizes, the time to expect
  *     gq_imatrix *m = gq_importance_compute(p, NULL, &e);     // goes on from where a run was stopped
- *     gq_evaluation_request v = {.size = sizeof v, .original = "F16.gguf", .text = text};
- *     v.copies = (const char *[]){"Q4_K_M.gguf"}, v.n_copies = 1;
+ *     gq_evaluation_request v = {.size = sizeof v, .base_model = "F16.gguf", .text = text};
+ *     v.quants = (const char *[]){"Q4_K_M.gguf"}, v.n_quants = 1;
  *     gq_evaluation *found = gq_evaluate(&v, &e);
  *
  * A model runs a layer at a time, within the memory that the request allows. Figures and files are the same
@@ -162,11 +162,12 @@ typedef struct gq_importance_facts {
     uint64_t windows, tokens;         /* windows and tokens of this part */
     uint64_t layers, layers_finished; /* by an earlier run, which will be continued */
     uint64_t windows_at_once;
-    uint64_t memory;     /* bytes that the process takes at most */
-    uint64_t disk;       /* bytes beside the output until it is done */
-    bool states_in_file; /* they do not fit into memory beside what is run at once */
+    uint64_t memory; /* bytes that the process takes at most */
+    uint64_t disk;   /* bytes beside the output until it is done */
+    /* They do not fit into memory beside what is run at once. */
+    GQ_RENAMED(bool, hidden_states_in_file, states_in_file);
     /* Of ranks: how many there are; windows of the rank that has most. `memory` is that of the rank that
-     * needs most. What ranks send is told as they work: gq_progress.sent_layer. */
+     * needs most. What ranks send is reported as they work: gq_progress.sent_layer. */
     uint32_t ranks;
     uint64_t rank_windows;
     double seconds_expected; /* that the layers left take; 0: not measured */
@@ -194,14 +195,15 @@ enum { GQ_CHOICES = 64 };
 
 typedef struct gq_evaluation_request {
     size_t size;
-    const char *original;
-    const char *const *copies; /* none or more */
-    size_t n_copies;
+    GQ_RENAMED(const char *, base_model, original);
+    GQ_RENAMED(const char *const *, quants, copies); /* none or more */
+    GQ_RENAMED(size_t, n_quants, n_copies);
     gq_text text;
     int threads;     /* 0: one per core */
     uint64_t memory; /* bytes of memory to stay within, as far as one window at a time allows, with a warning
                         where it does not; 0: a quarter of the machine's. Ranks on one machine share it */
-    const char *folder;  /* for a file of states that do not fit into memory; NULL: the current folder */
+    const char
+        *folder; /* for a file of hidden states that do not fit into memory; NULL: the current folder */
     const char *logits;  /* file for the base model's logits as binary32, [token][vocabulary]; NULL: none */
     bool replace_logits; /* replace the files that logits are written to if they are there */
     const gq_callbacks *callbacks;
@@ -221,9 +223,9 @@ typedef struct gq_evaluation_request {
      * perplexity. Only the text begins with BOS. Not with base, base_out or logits. 0: windows follow one
      * another, and the second half of each is scored */
     uint32_t stride;
-    /* File in which the scores of all models are kept for the next evaluation with the same base model, text
-     * and settings, and beside it, with the suffix .states, the base model's states: so no model is run again
-     * whose bytes are the same, and an evaluation that was stopped goes on. "": ORIGINAL.gquant-scores; NULL:
+    /* File in which the scores of all models are saved for the next evaluation with the same base model, text
+     * and settings, and beside it, with the suffix .states, the base model's hidden states: so no model is run again
+     * whose bytes are the same, and an evaluation that was stopped goes on. "": BASE.gquant-scores; NULL:
      * nowhere. Not with base, base_out, logits or comm */
     const char *scores_file;
     gq_adapters
@@ -233,7 +235,7 @@ typedef struct gq_evaluation_request {
     uint32_t prompts;
     const gq_question *questions;
     size_t n_questions;
-    /* A smaller model that drafts tokens: how much of it each model accepts is told (gq_evaluation_drafted).
+    /* A smaller model that drafts tokens: gq_evaluation_drafted reports how much each model accepts.
      * One of the same vocabulary, or a draft of this model (EAGLE-3, DFlash, DSpark, an assistant of Gemma
      * 4): a file, or a folder, which takes its vocabulary from adapters.target or from the base model, if
      * that is a folder. NULL: none. Not with base, comm or stride, nor for encoders. */
@@ -250,12 +252,14 @@ typedef struct gq_evaluated {
     const char *filetype; /* "": the file names none */
     uint64_t file_bytes, tensor_bytes, n_weights;
     gq_estimate perplexity;
-    /* These compare a quant with the base model; for the base model they are 0. divergence: mean
+    /* These compare a quant with the base model; for the base model they are 0. kld: mean
      * Kullback-Leibler divergence of the next token's probabilities, in nats; quantiles: of the KL divergence
      * over tokens. ratio: the perplexity as a multiple of the base model's. rms_change: root mean square
-     * change of the right token's probability. same_top: share of positions where the likeliest token is the
+     * change of the right token's probability. top1_agreement: share of positions where the likeliest token is the
      * same. */
-    gq_estimate divergence, ratio, rms_change, same_top;
+    GQ_RENAMED(gq_estimate, kld, divergence);
+    gq_estimate ratio, rms_change;
+    GQ_RENAMED(gq_estimate, top1_agreement, same_top);
     double quantiles[GQ_QUANTILES];
     /* How often the first choice of the model's first MTP layer is the model's own, of both; NaN: it has no
      * block that is run. */
@@ -266,7 +270,7 @@ typedef struct gq_evaluated {
 typedef struct gq_evaluation gq_evaluation;
 /* Runs the base model and all quants side by side, layer by layer, and compares their predictions of the next
  * token. The second half of each window is scored, unless there is a stride. The quants must have the
- * original's architecture, shape and vocabulary. */
+ * base model's architecture, shape and vocabulary. */
 GQ_API gq_evaluation *gq_evaluate(const gq_evaluation_request *r, gq_error *e);
 GQ_API void gq_evaluation_free(gq_evaluation *v);
 /* The *n models: 0 is the base model, its quants follow. */
@@ -284,12 +288,15 @@ typedef struct gq_interval {
 } gq_interval;
 enum { GQ_BOOTSTRAP_DRAWS = 2000 };
 typedef enum gq_statistic {
-    GQ_DIVERGENCE,
-    GQ_FLIPS,    /* share of positions at which the likeliest token is another than the base model's */
-    GQ_SURPRISE, /* -log p of the right token, in nats: the logarithm of the perplexity */
+    GQ_KLD,
+    GQ_CHANGED_TOP1, /* share of positions at which the likeliest token is another than the base model's */
+    GQ_NLL,          /* -log p of the right token, in nats: the logarithm of the perplexity */
+    GQ_DIVERGENCE = GQ_KLD, /* names of version 0.1, which work for one release */
+    GQ_FLIPS = GQ_CHANGED_TOP1,
+    GQ_SURPRISE = GQ_NLL,
 } gq_statistic;
 /* Gets a statistic of model a; or, with a quant b, by how much it is more than b's, on the same windows. b 0:
- * a itself; of surprise that of the base model can be a, too. */
+ * a itself; of the NLL that of the base model can be a, too. */
 GQ_API bool gq_evaluation_interval(const gq_evaluation *v, gq_statistic of, size_t a, size_t b,
                                    gq_interval *to, gq_error *e);
 
@@ -298,7 +305,9 @@ enum { GQ_DEPTHS = 4 }; /* up to 512, 4,096, 32,768, and more */
 typedef struct gq_depth {
     uint32_t from, to;
     uint64_t scored;
-    double perplexity, divergence, flips;
+    double perplexity;
+    GQ_RENAMED(double, kld, divergence);
+    GQ_RENAMED(double, changed_top1, flips);
 } gq_depth;
 /* Fills to[] for a model; returns how many depths have scored positions. */
 GQ_API size_t gq_evaluation_depths(const gq_evaluation *v, size_t model, gq_depth to[GQ_DEPTHS]);
@@ -316,9 +325,9 @@ typedef enum gq_level {
 } gq_level;
 GQ_API bool gq_evaluation_level(const gq_evaluation *v, size_t model, gq_level *to, gq_error *e);
 /* The level of two figures; NaN: not measured. */
-GQ_API gq_level gq_level_of(double apart, double flips);
+GQ_API gq_level gq_level_of(double kld, double changed_top1);
 /* What a level may have at most: a KL divergence in nats, and a share of changed top-1 tokens. */
-GQ_API void gq_level_limits(gq_level level, double *apart, double *flips);
+GQ_API void gq_level_limits(gq_level level, double *kld, double *changed_top1);
 GQ_API const char *gq_level_text(gq_level level); /* "close to the base model on this text" */
 GQ_API const char *gq_level_word(gq_level level); /* for tables: "close" */
 
@@ -359,7 +368,7 @@ typedef struct gq_drafted {
     gq_interval length[GQ_DRAFTED]; /* mean tokens that are accepted of a draft of 1 ... GQ_DRAFTED */
 } gq_drafted;
 /* Checks, without running either, that a draft can be named for a model with these adapters (NULL: none), of
- * whose target it may take its vocabulary. Of a model that cannot be run only tokens and the width of states
+ * whose target it may take its vocabulary. Of a model that cannot be run only tokens and the width of hidden states
  * are compared. */
 GQ_API bool gq_check_draft(const char *draft, const char *model, const gq_adapters *adapters, gq_error *e);
 /* false: no draft was named (gq_evaluation_request.draft). */
@@ -368,10 +377,10 @@ typedef struct gq_evaluation_facts {
     size_t size;
     const char *architecture;
     uint32_t context;
-    uint64_t windows, tokens, scored; /* `tokens` are run; `scored` of them are scored */
-    uint64_t peak_bytes;              /* memory that is taken, at most */
-    uint64_t state_bytes;             /* of all tokens' states, in memory or in a file */
-    bool states_in_file;
+    uint64_t windows, tokens, scored;                      /* `tokens` are run; `scored` of them are scored */
+    uint64_t peak_bytes;                                   /* memory that is taken, at most */
+    GQ_RENAMED(uint64_t, hidden_state_bytes, state_bytes); /* of all tokens, in memory or in a file */
+    GQ_RENAMED(bool, hidden_states_in_file, states_in_file);
     double seconds;
     double seconds_expected; /* 0: not measured */
     /* Of ranks: how many there are; windows of the rank that has most. peak_bytes and state_bytes are those

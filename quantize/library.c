@@ -128,5 +128,5 @@ double gq_loss_snr_db(const gq_loss *l) { return l->e2 > 0 ? 10 * log10(l->x2 / 
 static double output_error(const gq_rounding *r, double squares) {
     return r->power > 0 ? sqrt(squares / r->power) : (double)NAN;
 }
-double gq_rounding_searched(const gq_rounding *r) { return output_error(r, r->searched); }
+double gq_rounding_plain(const gq_rounding *r) { return output_error(r, r->plain_error); }
 double gq_rounding_written(const gq_rounding *r) { return output_error(r, r->written); }

@@ -194,7 +194,7 @@ static void importance_describe(gq_importance_plan *p) {
     f->rank_windows = windows_share(p->share.comm, p->share.all_windows, f->context, 1);
     f->layers = p->sizes->layers;
     f->windows_at_once = p->share.bounds.batch;
-    f->states_in_file = p->share.bounds.in_file;
+    f->hidden_states_in_file = p->share.bounds.in_file;
     f->disk = checkpoint_bytes(&p->head, importance_record_bytes(p));
     p->about.chunk_count = (uint32_t)f->windows, p->about.chunk_size = f->context;
 }
@@ -267,7 +267,7 @@ static bool importance_check_whole(gq_importance_plan *p, gq_error *e) {
     if (p->facts.is_whole && comm_is_first(p->share.comm)) checkpoint_clean(p->out, &p->head);
     return p->facts.is_whole ||
            gq_fail_remedy(e, GQ_REMEDY_REPLACE,
-                          "%s is there already, and is not known to be what would be written", p->out);
+                          "%s already exists, and nothing shows whether it is this run's result", p->out);
 }
 
 static bool importance_check_target(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
@@ -315,11 +315,12 @@ static bool importance_agree_plan(gq_importance_plan *p, gq_error *e) {
     if (memcmp(&first, &p->head, sizeof first) != 0)
         return gq_fail(e, "rank %d has another model, text or build than rank 0",
                        gq_comm_rank(p->share.comm));
-    uint64_t most[] = {f->memory, f->layers_finished, f->states_in_file, f->is_whole};
+    uint64_t most[] = {f->memory, f->layers_finished, f->hidden_states_in_file, f->is_whole};
     if (!comm_most(p->share.comm, most, sizeof most / sizeof *most, e) ||
         !sweep_agree_layer(p->share.comm, p->share.read_once, &p->share.bounds.layer, e))
         return false;
-    f->memory = most[0], f->layers_finished = most[1], f->states_in_file = most[2], f->is_whole = most[3];
+    f->memory = most[0], f->layers_finished = most[1], f->hidden_states_in_file = most[2],
+    f->is_whole = most[3];
     return true;
 }
 

@@ -114,11 +114,11 @@ static bool add_figures(void *data, const kld *d, size_t position, size_t next, 
     double power = 0;
     t->pass.places += weight;
     for (size_t k = 0; k < t->pass.n; k++)
-        t->tried[t->pass.first + k].divergence += weight * kld_at(d, position, k + 1).divergence;
+        t->tried[t->pass.first + k].kld += weight * kld_at(d, position, k + 1).kld;
     if (t->pass.output < t->plan->n_tensors &&
         !row_power(t, t->pass.output, forward_job_right(&t->job, next), &power, e))
         return false;
-    t->pass.surprise += -weight * expm1(kld_at(d, position, 0).log_p) * power;
+    t->pass.nll += -weight * expm1(kld_at(d, position, 0).log_p) * power;
     return true;
 }
 
@@ -131,7 +131,7 @@ static bool add_distances(void *data, size_t first_window, size_t windows, const
     t->pass.places += (double)windows;
     for (size_t w = 0; w < windows; w++)
         for (size_t k = 0; k < t->pass.n; k++)
-            t->tried[k].divergence += forward_distance(vectors[0] + w * n, vectors[k + 1] + w * n, n);
+            t->tried[k].kld += forward_distance(vectors[0] + w * n, vectors[k + 1] + w * n, n);
     return true;
 }
 
@@ -149,9 +149,9 @@ static bool use_coarse_block(void *data, size_t stream, forward_layer *l, bool i
 static void add_output_increase(trials *t) {
     const trial_pass *p = &t->pass;
     double factor = forward_model_sizes(p->model)->logit_factor;
-    if (p->output < t->plan->n_tensors && p->surprise > 0 && isfinite(p->surprise))
+    if (p->output < t->plan->n_tensors && p->nll > 0 && isfinite(p->nll))
         t->found[p->output].sensitivity =
-            fmax(t->found[p->output].sensitivity, 0) + .5 * factor * factor * p->surprise / p->places;
+            fmax(t->found[p->output].sensitivity, 0) + .5 * factor * factor * p->nll / p->places;
 }
 
 static bool find_figures(trials *t, gq_error *e) {
@@ -190,7 +190,7 @@ bool trials_find_figures(trials *t, gq_error *e) {
 
 /* Sets the nats per relative squared error of a trial's tensors: the same for each. */
 static void set_trial_increase(const trials *t, const trial *of, double places) {
-    double mean = of->divergence / places, error = 0;
+    double mean = of->kld / places, error = 0;
     for (size_t k = 0; k < of->n; k++) {
         const measured *m = &t->found[of->tensor[k]];
         if (m->weighted > 0) error += m->error[of->type[k]] / m->weighted;

@@ -19,7 +19,7 @@ typedef struct trial {
     const forward_model *block; /* the prediction block that has them, and makes the logits; NULL: a layer */
     forward_stream *stream;     /* NULL: it is a block's, which reads the base model's states */
     uint8_t *blocks[TRIAL_TENSORS]; /* in the coarse types, while they are used */
-    double divergence;              /* sum over places */
+    double kld;                     /* sum over places */
 } trial;
 
 /* What is compared: logits of the model, or of one of its prediction blocks, of the base model and of trials. */
@@ -28,7 +28,7 @@ typedef struct trial_pass {
     size_t first, n; /* its trials */
     size_t output;   /* the tensor that makes these logits, where it is wanted; else the number of tensors */
     double places;   /* that divergences are summed over, by their weights */
-    double surprise; /* sum of (1 - p) x power of the row of the token that came next */
+    double nll;      /* sum of (1 - p) x power of the row of the token that came next */
 } trial_pass;
 
 typedef struct trials {

@@ -32,10 +32,10 @@
 #include "study/trial_figures.h"
 
 /* So many predict a tensor's cost on another text within a third (docs/internals/mixes.md). */
-enum { HARM_TOKENS = 512 };
+enum { TRIAL_TOKENS = 512 };
 
 /* Sums over places are one chain: all are of one group (forward/stream/stream.h). */
-_Static_assert((int)HARM_TOKENS <= (int)TOKEN_GROUP, "tokens of more than one group");
+_Static_assert((int)TRIAL_TOKENS <= (int)TOKEN_GROUP, "tokens of more than one group");
 
 /* ---- memory ---- */
 
@@ -67,7 +67,7 @@ static bool trials_new(trials *t, const gq_plan *plan, const bool *wanted, gq_er
     size_t tensors = plan->n_tensors + 1;
     const forward_job *j = &plan->rounding->calibration->job;
     *t = (trials){.plan = plan, .of = plan->rounding->calibration, .wanted = wanted, .job = *j};
-    t->job.windows = forward_job_windows(j, HARM_TOKENS), t->job.probes = false, t->job.loops = 1;
+    t->job.windows = forward_job_windows(j, TRIAL_TOKENS), t->job.probes = false, t->job.loops = 1;
     t->job.batch_tokens = 0; /* logits of each token take more than larger batches bring */
     t->job.memory = t->of->memory.deciding;
     t->tried = calloc(tensors, sizeof *t->tried);
@@ -253,11 +253,11 @@ static bool trials_share(trials *t, size_t layers, gq_error *e) {
     if (ranks == 1) return true;
     double *mine = calloc(MOST_TRIALS, sizeof *mine), *all = calloc(ranks * MOST_TRIALS, sizeof *all);
     bool ok = (mine && all) || gq_fail_memory(e, (ranks + 1) * MOST_TRIALS * sizeof *all);
-    for (size_t i = 0; ok && i < own; i++) mine[i] = t->tried[i].divergence;
+    for (size_t i = 0; ok && i < own; i++) mine[i] = t->tried[i].kld;
     trials_choose(t, layers);
     size_t each = ceil_div(t->n, ranks);
     ok = ok && comm_exchange(comm, (const uint64_t *)(const void *)mine, (uint64_t *)(void *)all, each, e);
-    for (size_t i = 0; ok && i < t->n; i++) t->tried[i].divergence = all[i % ranks * each + i / ranks];
+    for (size_t i = 0; ok && i < t->n; i++) t->tried[i].kld = all[i % ranks * each + i / ranks];
     free(mine), free(all);
     return ok;
 }

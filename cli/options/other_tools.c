@@ -117,7 +117,7 @@ static bool tool_read(tool_request *r, char **words, gq_error *e) {
         const char *word = *words, *argument = "";
         fact f = fact_named(r->tool, word);
         if (f == FACTS)
-            return gq_fail_usage(e, "gquant %s: %s is not known here; 'gquant %s --help' lists what is",
+            return gq_fail_usage(e, "gquant %s: unknown option %s; 'gquant %s --help' lists the options",
                                  tool_name(r->tool), word, tool_name(r->tool));
         if (f < FACT_MAYBE ||
             (f == FACT_MAYBE && words[1] && names_have(" on off auto 0 1 true false ", words[1])))
@@ -251,11 +251,10 @@ static bool check_merge(const tool_request *r, const char *out, const char *temp
     if (!check_inputs_fit(r, r->facts[FACT_MODEL], e)) return false;
     if (!gq_check_inputs(out, r->in, r->n_in, e)) return gq_fail(e, "%s", e->text);
     if (!gq_check_target(out, true, e)) return false;
-    return access(temporary, F_OK) != 0 ||
-           gq_fail(e,
-                   "%s is there, and this line makes a file of that name for a while: rename it, or take "
-                   "another -o",
-                   temporary);
+    return access(temporary, F_OK) != 0 || gq_fail(e,
+                                                   "%s exists, and this command writes a temporary file of "
+                                                   "that name: rename it, or choose another -o",
+                                                   temporary);
 }
 
 static bool imatrix_lines(tool_lines *to, const tool_request *r, gq_error *e) {
@@ -336,7 +335,7 @@ static void tool_print_help(tool t) {
                      "                             are scored\n"
                      "  --parse-special, -t N\n\n"
                      "The same in gquant's words: gquant evaluate MODEL QUANT... --text TEXT.");
-    print_fitted(stdout, "Options for GPUs, batches and caches are accepted, and mean nothing here.");
+    print_fitted(stdout, "Options for GPUs, batches and caches are accepted and have no effect.");
 }
 
 /* ---- which tool is meant ---- */
@@ -383,7 +382,7 @@ bool other_tool_lines(tool_lines *to, int argc, char **argv, gq_error *e) {
     } else if (ok) {
         ok = tool_check(&r, e) &&
              (r.tool == TOOL_IMATRIX ? imatrix_lines(to, &r, e) : perplexity_lines(to, &r, e));
-        char *note = r.ignored ? text_format("without meaning here, and ignored: %s", r.ignored) : NULL;
+        char *note = r.ignored ? text_format("ignored: %s (no effect in gquant)", r.ignored) : NULL;
         if (ok && note) say_warning(&(said){.log = -1}, note);
         free(note);
     }

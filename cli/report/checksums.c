@@ -25,7 +25,7 @@ static json_t *find_output(const json_t *root, const char *path, const char *mod
     for (size_t i = 0; i < n; i++)
         if (output_is_called(json_array_get(outputs, i), model)) found = json_array_get(outputs, i);
     if (!found)
-        gq_fail(e, "%s: is about %zu output%s, none called %s", path, n, plural_suffix(n),
+        gq_fail(e, "%s: lists %zu output%s, none named %s", path, n, plural_suffix(n),
                 path_reported(model, false));
     return found;
 }

@@ -15,7 +15,7 @@ char *perplexity_text(gq_estimate x) {
     return isfinite(x.error) ? text_format("%.4f +-%.4f", x.value, x.error) : text_format("%.4f", x.value);
 }
 
-char *divergence_text(double x) { return x >= 1e-4 ? text_format("%.5f", x) : text_format("%.2g", x); }
+char *kld_text(double x) { return x >= 1e-4 ? text_format("%.5f", x) : text_format("%.2g", x); }
 
 char *share_text(gq_estimate x) { return text_format("%.2f %%", 100 * x.value); }
 

@@ -82,7 +82,7 @@ report report_of_plan(const request *r, const gq_plan *plan, const gq_results *r
 
 report report_of_comparison(const request *r, const gq_comparison *c) {
     gq_report_request asked = {.comparison = c,
-                               .n_copies = r->n_arguments - 1,
+                               .n_quants = r->n_arguments - 1,
                                .input = r->arguments[0],
                                .imatrix = r->quantize.imatrix};
     return report_make(r, &asked, NULL);
@@ -177,8 +177,7 @@ static void print_sizes(FILE *to, const report *r, const gq_report_output *o) {
     if (s->n_fallbacks)
         print_line(to, "fallbacks to other types: %" PRIu64 " (+%s)", s->n_fallbacks,
                    size_text(in, (double)s->fallback_bytes));
-    if (s->n_without_importance)
-        print_line(to, "tensors without imatrix data: %" PRIu64, s->n_without_importance);
+    if (s->n_without_imatrix) print_line(to, "tensors without imatrix data: %" PRIu64, s->n_without_imatrix);
     if (s->n_experts_unseen)
         print_line(to, "expert matrices that no calibration token reached: %" PRIu64, s->n_experts_unseen);
     free(path);
@@ -320,14 +319,14 @@ static void print_losses_table(FILE *to, const gq_report_output *o) {
                 NULL);
     const char *const heads[] = {
         "tensor",    "shape",      "type",   "bpw",       "MiB",
-        "RMSE",      "rel. error", "SNR dB", "max error", o->roundings ? "searched" : "weighted",
+        "RMSE",      "rel. error", "SNR dB", "max error", o->roundings ? "plain" : "weighted",
         "calibrated"};
     table_row(&out, heads);
     for (size_t i = 0; i < o->n; i++) {
         tensor_cells(&out, &o->tensors[i]);
         loss_cells(&out, &o->losses[i], &decimals, weighted);
         const gq_rounding *r = o->roundings ? &o->roundings[i] : NULL;
-        if (r) table_error(&out, gq_rounding_searched(r)), table_error(&out, gq_rounding_written(r));
+        if (r) table_error(&out, gq_rounding_plain(r)), table_error(&out, gq_rounding_written(r));
     }
     table_end(&out, to);
     fputc('\n', to);

@@ -68,7 +68,7 @@ void print_json_text(char *text);
 /* As many decimals as the error allows: two digits of the error. */
 char *estimate_text(gq_estimate x);
 char *perplexity_text(gq_estimate x); /* as llama-perplexity does */
-char *divergence_text(double x);
+char *kld_text(double x);
 char *share_text(gq_estimate x);
 /* "0.0123 (0.0119 to 0.0127)"; factor 100 for percent. */
 char *interval_text(const gq_interval *i, double factor);
@@ -88,7 +88,7 @@ void report_print_drafted(FILE *to, const report *r, const gq_evaluated *models,
 /* ---- what a calibration takes and what it has brought (report_calibration.c) ---- */
 
 /* Prints the memory and the disk space that running a model takes. */
-void report_room(FILE *to, uint64_t memory, uint64_t disk, bool states_in_file);
+void report_room(FILE *to, uint64_t memory, uint64_t disk, bool hidden_states_in_file);
 /* Prints what a calibration will take, for people. */
 void report_calibration_plan(FILE *to, const gq_calibration_facts *f);
 /* Prints what a calibration has brought; nothing where nothing was calibrated. */

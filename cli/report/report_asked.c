@@ -22,8 +22,8 @@ void report_print_depths(FILE *to, const report *r, const gq_evaluated *models, 
             table_cell(&out, depth_text(&depths[d]));
             table_cell(&out, text_format("%" PRIu64, depths[d].scored));
             table_cell(&out, text_format("%.4f", depths[d].perplexity));
-            table_cell(&out, i ? divergence_text(depths[d].divergence) : text_format("-"));
-            table_cell(&out, i ? text_format("%.2f %%", 100 * depths[d].flips) : text_format("-"));
+            table_cell(&out, i ? kld_text(depths[d].kld) : text_format("-"));
+            table_cell(&out, i ? text_format("%.2f %%", 100 * depths[d].changed_top1) : text_format("-"));
         }
     table_end_below(&out, to);
 }

@@ -8,12 +8,13 @@
 
 /* ---- before ---- */
 
-void report_room(FILE *to, uint64_t memory, uint64_t disk, bool states_in_file) {
+void report_room(FILE *to, uint64_t memory, uint64_t disk, bool hidden_states_in_file) {
     char size[UNIT_ROOM];
     print_line(to, "memory: at most %s%s", size_text(size, (double)memory),
-               states_in_file ? "" : ", with the hidden states of all tokens");
+               hidden_states_in_file ? "" : ", with the hidden states of all tokens");
     print_line(to, "disk: %s beside the output until it is done%s", size_text(size, (double)disk),
-               states_in_file ? "; it has the hidden states of all tokens, which are read from there" : "");
+               hidden_states_in_file ? "; it has the hidden states of all tokens, which are read from there"
+                                     : "");
 }
 
 void report_calibration_plan(FILE *to, const gq_calibration_facts *f) {
@@ -21,9 +22,9 @@ void report_calibration_plan(FILE *to, const gq_calibration_facts *f) {
     print_line(to,
                "calibrated on %s: %" PRIu64 " tokens in windows of %u, %" PRIu64 " of %" PRIu64
                " window%s held out to check; %.3g tokens per column, or more",
-               f->text ? f->text : "tokens drawn at random", f->tokens, f->context, f->held_back, f->windows,
+               f->text ? f->text : "tokens drawn at random", f->tokens, f->context, f->held_out, f->windows,
                plural_suffix(f->windows), f->per_column);
-    report_room(to, f->memory, f->disk, f->states_in_file);
+    report_room(to, f->memory, f->disk, f->hidden_states_in_file);
     print_line(to, "inputs of matrices kept: %s in memory and %s on disk, of these",
                size_text(memory, (double)f->inputs_memory), size_text(disk, (double)f->inputs_disk));
     if (f->width < f->columns)
@@ -67,9 +68,8 @@ static void print_steps(FILE *to, const gq_report_output *o) {
     for (size_t i = 0; i < o->n_steps; i++) {
         const gq_step *s = &o->steps[i];
         if (!s->matrices) continue;
-        char *others = s->kept < s->matrices
-                           ? text_format(", the others were better without and are written so")
-                           : text_format("%s", "");
+        char *others = s->kept < s->matrices ? text_format("; the others were better without it")
+                                             : text_format("%s", "");
         char *errors = s->compared ? text_format("; relative error%s %.5f with it, %.5f without",
                                                  s->kept < s->matrices ? " of all" : "",
                                                  sqrt(s->with / (double)s->compared),
@@ -84,18 +84,15 @@ static void print_steps(FILE *to, const gq_report_output *o) {
 void report_calibration(FILE *to, const gq_report_output *o) {
     if (!o->roundings || !o->calibrated) return;
     if (!isnan(o->written))
-        print_line(
-            to,
-            "outputs on held-out tokens: relative error %.5f, %.5f without calibration; mean over %" PRIu64
-            " tensor%s",
-            o->written, o->searched, o->calibrated, plural_suffix(o->calibrated));
-    if (o->codes)
-        print_line(to, "codes at an end of their range, with weights beyond: %.2f %%",
-                   100 * (double)o->ends / (double)o->codes);
+        print_line(to,
+                   "outputs on held-out tokens: relative error %.5f calibrated, %.5f plain; RMS over %" PRIu64
+                   " tensor%s",
+                   o->written, o->plain_error, o->calibrated, plural_suffix(o->calibrated));
+    if (o->codes) print_line(to, "clipped weights: %.2f %%", 100 * (double)o->clipped / (double)o->codes);
     print_steps(to, o);
     if (o->unchecked) print_line(to, "matrices that no held-out token reached: %" PRIu64, o->unchecked);
     if (!o->plain) return;
-    print_line(to, "written as without calibration: %" PRIu64 " of %" PRIu64 " matri%s", o->plain,
-               o->matrices, o->matrices == 1 ? "x" : "ces");
+    print_line(to, "encoded plainly: %" PRIu64 " of %" PRIu64 " matri%s", o->plain, o->matrices,
+               o->matrices == 1 ? "x" : "ces");
     print_plain(to, o);
 }

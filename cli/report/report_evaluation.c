@@ -44,7 +44,7 @@ static size_t *evaluation_ranking(const gq_evaluated *models, size_t n) {
     size_t *order = need_memory(n, sizeof *order);
     for (size_t i = 1; i < n; i++) {
         size_t at = i - 1;
-        for (; at > 0 && models[order[at - 1]].divergence.value > models[i].divergence.value; at--)
+        for (; at > 0 && models[order[at - 1]].kld.value > models[i].kld.value; at--)
             order[at] = order[at - 1];
         order[at] = i;
     }
@@ -75,8 +75,8 @@ char *evaluation_advice(const report *r) {
     const gq_evaluated *models = gq_evaluation_models(v, &n);
     double least = INFINITY, tokens = evaluation_text_tokens(gq_evaluation_summary(v));
     char *which = NULL, number[UNIT_ROOM];
-    if (n == 2 && evaluation_times_text(models[1].divergence, KNOWN) > 1) {
-        least = evaluation_times_text(models[1].divergence, KNOWN);
+    if (n == 2 && evaluation_times_text(models[1].kld, KNOWN) > 1) {
+        least = evaluation_times_text(models[1].kld, KNOWN);
         which = text_format("to know the %s to a tenth",
                             report_has_embeddings(models) ? "cosine distance" : "KL divergence");
     }
@@ -111,7 +111,7 @@ static void print_ranking(FILE *to, const report *r, const gq_evaluated *models,
         gq_evaluation_difference(r->evaluation, order[i + 1], order[i], &less);
         table_name(&out, report_named(r, models[order[i]].path));
         table_name(&out, report_named(r, models[order[i + 1]].path));
-        gq_interval by_windows = interval_of(r->evaluation, GQ_DIVERGENCE, order[i + 1], order[i]);
+        gq_interval by_windows = interval_of(r->evaluation, GQ_KLD, order[i + 1], order[i]);
         table_cell(&out, estimate_text(less));
         table_cell(&out, isnan(by_windows.low)
                              ? text_format("-")
@@ -149,14 +149,14 @@ static void print_models(FILE *to, const report *r, const gq_evaluated *models, 
         if (!predicts) continue;
         table_cell(&out, perplexity_text(m->perplexity));
         if (n > 1) table_cell(&out, i ? estimate_text(m->ratio) : text_format("-"));
-        if (n > 1) table_cell(&out, i ? share_text(m->same_top) : text_format("-"));
+        if (n > 1) table_cell(&out, i ? share_text(m->top1_agreement) : text_format("-"));
         bool has_block = isfinite(m->acceptance.value);
         if (drafts) table_cell(&out, has_block ? share_text(m->acceptance) : text_format("-"));
     }
     table_end(&out, to);
 }
 
-static void print_divergences(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
+static void print_klds(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
     table out;
     bool predicts = !report_has_embeddings(models);
     const char *const heads[] = {"file",       predicts ? "KL divergence" : "cosine distance",
@@ -168,20 +168,20 @@ static void print_divergences(FILE *to, const report *r, const gq_evaluated *mod
     for (size_t i = 0; i < (predicts ? 9 : 8); i++) table_text(&out, heads[i]);
     for (size_t i = 1; i < n; i++) {
         table_name(&out, report_named(r, models[i].path));
-        table_cell(&out, estimate_text(models[i].divergence));
-        for (size_t q = 0; q < GQ_QUANTILES; q++) table_cell(&out, divergence_text(models[i].quantiles[q]));
+        table_cell(&out, estimate_text(models[i].kld));
+        for (size_t q = 0; q < GQ_QUANTILES; q++) table_cell(&out, kld_text(models[i].quantiles[q]));
         if (predicts) table_cell(&out, text_format("%.3f %%", 100 * models[i].rms_change.value));
     }
     table_end_below(&out, to);
 }
 
 /* Prints the main figures of a single quant in one line. */
-static void print_copy(FILE *to, const gq_evaluated *original, const gq_evaluated *copy) {
-    char *before = perplexity_text(original->perplexity), *after = perplexity_text(copy->perplexity),
-         *divergence = estimate_text(copy->divergence), *same = share_text(copy->same_top);
-    print_line(to, "perplexity %s -> %s, KL divergence %s, the same top-1 token in %s", before, after,
-               divergence, same);
-    free(before), free(after), free(divergence), free(same);
+static void print_quant(FILE *to, const gq_evaluated *base_model, const gq_evaluated *quant) {
+    char *before = perplexity_text(base_model->perplexity), *after = perplexity_text(quant->perplexity),
+         *kld = estimate_text(quant->kld), *same = share_text(quant->top1_agreement);
+    print_line(to, "perplexity %s -> %s, KL divergence %s, the same top-1 token in %s", before, after, kld,
+               same);
+    free(before), free(after), free(kld), free(same);
 }
 
 /* ---- intervals and kinds of text ---- */
@@ -201,11 +201,11 @@ static void print_intervals(FILE *to, const report *r, const gq_evaluated *model
     if (predicts) table_text(&out, "changed top-1, %");
     table_text(&out, "");
     for (size_t i = 1; i < n; i++) {
-        gq_interval divergence = interval_of(r->evaluation, GQ_DIVERGENCE, i, 0),
-                    flips = interval_of(r->evaluation, GQ_FLIPS, i, 0);
+        gq_interval kld = interval_of(r->evaluation, GQ_KLD, i, 0),
+                    changed_top1 = interval_of(r->evaluation, GQ_CHANGED_TOP1, i, 0);
         table_name(&out, report_named(r, models[i].path));
-        table_cell(&out, interval_text(&divergence, 1));
-        if (predicts) table_cell(&out, interval_text(&flips, 100));
+        table_cell(&out, interval_text(&kld, 1));
+        if (predicts) table_cell(&out, interval_text(&changed_top1, 100));
         table_text(&out, predicts ? level_of(r->evaluation, i) : "");
     }
     table_end_below(&out, to);
@@ -216,14 +216,14 @@ static void table_add_kind(table *out, const report *r, const char *text, const 
     size_t n;
     const gq_evaluated *models = gq_evaluation_models(v, &n);
     for (size_t i = 1; i < n; i++) {
-        gq_interval divergence = interval_of(v, GQ_DIVERGENCE, i, 0), flips = interval_of(v, GQ_FLIPS, i, 0);
+        gq_interval kld = interval_of(v, GQ_KLD, i, 0), changed_top1 = interval_of(v, GQ_CHANGED_TOP1, i, 0);
         table_name(out, report_named(r, text));
         table_name(out, report_named(r, models[i].path));
         table_cell(out, text_format("%" PRIu64, gq_evaluation_summary(v)->scored));
         table_cell(out, estimate_text(models[i].ratio));
-        table_cell(out, interval_text(&divergence, 1));
-        table_cell(out, divergence_text(models[i].quantiles[3]));
-        table_cell(out, interval_text(&flips, 100));
+        table_cell(out, interval_text(&kld, 1));
+        table_cell(out, kld_text(models[i].quantiles[3]));
+        table_cell(out, interval_text(&changed_top1, 100));
         table_text(out, level_of(v, i));
     }
 }
@@ -246,7 +246,7 @@ void report_evaluation(FILE *to, const report *r) {
     const gq_evaluation_facts *facts = gq_evaluation_summary(r->evaluation);
     char time[UNIT_ROOM], rate[UNIT_ROOM];
     print_models(to, r, models, n);
-    if (n > 1) print_divergences(to, r, models, n);
+    if (n > 1) print_klds(to, r, models, n);
     if (n > 2) print_ranking(to, r, models, n);
     if (n > 1) print_intervals(to, r, models, n);
     if (!report_has_embeddings(models)) report_print_depths(to, r, models, n);
@@ -273,7 +273,7 @@ void report_evaluation(FILE *to, const report *r) {
         print_line(to, "%" PRIu64 " conversations, each with what stands before it alone", facts->texts);
     if (report_has_acceptance(models, n))
         print_wrapped(to, "accepted: how often the first choice of a model's MTP layer is the model's own");
-    if (n == 2 && predicts) print_copy(to, &models[0], &models[1]);
+    if (n == 2 && predicts) print_quant(to, &models[0], &models[1]);
     if (report_few_places(facts)) print_wrapped(to, report_few_places(facts));
     if (r->advice) print_wrapped(to, r->advice);
 }

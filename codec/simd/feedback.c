@@ -253,28 +253,28 @@ static void chain_keep_rest(const feedback_pass *s, size_t batch, size_t first, 
 static uint64_t round_batch(const feedback_pass *s, const pass_span *u, size_t strip, size_t batch) {
     pass_position b = {u, strip, 0, u->first + strip * PASS_COLUMNS};
     size_t begin = batch * s->batch_panels, end = begin + s->batch_panels;
-    uint64_t ends = 0;
+    uint64_t clipped = 0;
     for (; b.c < strip_columns(u, strip); b.c += s->length)
         for (size_t p = begin; p < end; p++) {
             if (b.c)
                 pass_multiply(s, turned_rows(s, b.c, 0), s->length, b.c, pass_at(s, s->error, p, b.first),
                               pass_strip_at(s, s->sum, p, b.c), true);
-            ends += LEVEL(round_block)(s, &b, p);
+            clipped += LEVEL(round_block)(s, &b, p);
         }
-    return ends;
+    return clipped;
 }
 
 static uint64_t round_strip(const feedback_pass *s, const pass_span *u, size_t strip) {
     size_t first = u->first + strip * PASS_COLUMNS;
-    uint64_t ends = 0;
+    uint64_t clipped = 0;
     gather_strip(s, u, strip);
     for (size_t batch = 0; batch < s->batches; batch++) {
         if (s->task->chain) chain_move_targets(s, batch, first);
-        ends += round_batch(s, u, strip, batch);
+        clipped += round_batch(s, u, strip, batch);
         if (s->task->chain && !s->task->sweeps) chain_keep_rest(s, batch, first, PASS_COLUMNS);
     }
     pass_round_columns(s, s->error, s->of_error, first);
-    return ends;
+    return clipped;
 }
 
 /* ---- the end of a row ---- */
@@ -329,7 +329,7 @@ static void feedback_batches(feedback_pass *s, const float *x, uint8_t *blocks, 
     for (size_t i = 0; i < t->n_hessians; i++, u.first += u.strips * PASS_COLUMNS) {
         u.m = &t->hessian[i], u.strips = feedback_strips(u.m->columns);
         move_target(s, &u);
-        for (size_t strip = 0; strip < u.strips; strip++) sums->ends += round_strip(s, &u, strip);
+        for (size_t strip = 0; strip < u.strips; strip++) sums->clipped += round_strip(s, &u, strip);
     }
     sums->codes += s->batches * s->lanes * t->columns;
     if (t->unswept) finish_rows(s, t->unswept, &(feedback_sums){0});
@@ -351,6 +351,6 @@ void LEVEL(feedback)(const feedback_task *t, const float *x, size_t rows, uint8_
         feedback_pass s = start_pass(t, lanes, t->chain && t->sweeps ? 1 : all - first);
         s.first = first, first += s.batches;
         feedback_batches(&s, x, blocks, sums);
-        if (t->told) t->told(t->data, s.batches * lanes);
+        if (t->report) t->report(t->data, s.batches * lanes);
     }
 }

@@ -118,7 +118,7 @@ INLINE void flip_sign(const grid_type t, grid_step *s, vi bit) {
  * the least loss by this, or in *second, if that is not NULL, the second least. */
 INLINE void start_step(const grid_type t, const vf *x, const float *w, vf a, grid_step *s,
                        grid_step *second) {
-    vf harm[8], xx = vf_all(0);
+    vf error[8], xx = vf_all(0);
     vi odd = vi_all(0);
     s->flipped = vi_all(0);
     for (int i = 0; i < t.step; i++) {
@@ -128,17 +128,17 @@ INLINE void start_step(const grid_type t, const vf *x, const float *w, vf a, gri
         const vf wx = w[i] * s->x[i];
         xx = xx + wx * s->x[i];
         if (i % t.size == t.size - 1) s->per[i / t.size] = all_cost(t) / xx;
-        if (t.signs == GRID_SIGNS_EVEN) harm[i] = wx * level_alone(t, s->x[i], a), odd = odd ^ vf_bits(x[i]);
+        if (t.signs == GRID_SIGNS_EVEN) error[i] = wx * level_alone(t, s->x[i], a), odd = odd ^ vf_bits(x[i]);
     }
     if (t.signs != GRID_SIGNS_EVEN) return;
     odd = odd >> 31;
     if (second) *second = *s;
-    const vi least = first_least(harm, t.step);
+    const vi least = first_least(error, t.step);
     flip_sign(t, s, least & odd);
     if (!second) return;
     for (int i = 0; i < t.step; i++)
-        harm[i] = vf_pick(vi_equal(least, vi_all(1 << i)), vf_all(INFINITY), harm[i]);
-    flip_sign(t, second, first_least(harm, t.step) & odd);
+        error[i] = vf_pick(vi_equal(least, vi_all(1 << i)), vf_all(INFINITY), error[i]);
+    flip_sign(t, second, first_least(error, t.step) & odd);
 }
 
 /* Digit k of weight i in its place. They are loaded: compilers would make each such constant with two

@@ -33,7 +33,7 @@ static bool print_facts(const char *path, gq_error *e) {
 
 static bool print_errors(const char *base, const char *quant, gq_error *e) {
     gq_comparison_request request = {
-        .size = sizeof request, .original = base, .copies = &quant, .n_copies = 1};
+        .size = sizeof request, .base_model = base, .quants = &quant, .n_quants = 1};
     gq_comparison *c = gq_compare(&request, e);
     if (!c) return false;
     size_t n;

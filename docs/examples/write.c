@@ -17,25 +17,25 @@ static void fill_weights(float *x, size_t n, uint32_t seed) {
     }
 }
 
-static bool set_text(gq_draft *d, const char *key, const char *text, gq_error *e) {
+static bool set_text(gq_gguf_builder *b, const char *key, const char *text, gq_error *e) {
     const gq_value value = {.kind = GQ_TEXT, .text = text, .length = strlen(text)};
-    return gq_draft_set(d, key, "string", false, &value, 1, e);
+    return gq_gguf_builder_set(b, key, "string", false, &value, 1, e);
 }
 
-static bool set_number(gq_draft *d, const char *key, uint64_t number, gq_error *e) {
+static bool set_number(gq_gguf_builder *b, const char *key, uint64_t number, gq_error *e) {
     const gq_value value = {.kind = GQ_UNSIGNED, .as_unsigned = number};
-    return gq_draft_set(d, key, "u32", false, &value, 1, e);
+    return gq_gguf_builder_set(b, key, "u32", false, &value, 1, e);
 }
 
 /* Encodes a matrix of random weights as F16 and adds it. The model borrows the blocks. */
-static bool add_matrix(gq_draft *d, const char *name, uint32_t seed, void *blocks, size_t bytes,
+static bool add_matrix(gq_gguf_builder *b, const char *name, uint32_t seed, void *blocks, size_t bytes,
                        gq_error *e) {
     static float x[ROWS * COLUMNS];
     const uint64_t ne[] = {COLUMNS, ROWS}; /* the length of a row comes first */
     const uint32_t f16 = (uint32_t)gq_type_find("F16");
     fill_weights(x, ROWS * COLUMNS, seed);
     return gq_encode(f16, ROWS, COLUMNS, x, NULL, blocks, bytes, NULL, e) &&
-           gq_draft_add(d, name, 2, ne, f16, blocks, bytes, e);
+           gq_gguf_builder_add(b, name, 2, ne, f16, blocks, bytes, e);
 }
 
 static bool write_model(const char *path, gq_error *e) {
@@ -43,13 +43,13 @@ static bool write_model(const char *path, gq_error *e) {
     if (!gq_array_bytes((uint32_t)gq_type_find("F16"), ROWS, COLUMNS, &bytes, e)) return false;
     char *blocks = malloc(MATRICES * bytes);
     if (!blocks) return gq_fail_memory(e, MATRICES * bytes);
-    gq_draft *d = gq_draft_new(e);
-    bool ok = d && set_text(d, "general.architecture", "llama", e) &&
-              set_text(d, "general.type", "part", e) && set_number(d, "llama.block_count", 1, e);
+    gq_gguf_builder *b = gq_gguf_builder_new(e);
+    bool ok = b && set_text(b, "general.architecture", "llama", e) &&
+              set_text(b, "general.type", "part", e) && set_number(b, "llama.block_count", 1, e);
     for (uint32_t i = 0; ok && i < MATRICES; i++)
-        ok = add_matrix(d, names[i], i, blocks + i * bytes, bytes, e);
-    ok = ok && gq_draft_write(d, path, false, e); /* false: does not replace a file */
-    gq_draft_free(d);
+        ok = add_matrix(b, names[i], i, blocks + i * bytes, bytes, e);
+    ok = ok && gq_gguf_builder_write(b, path, false, e); /* false: does not replace a file */
+    gq_gguf_builder_free(b);
     free(blocks); /* after the model, which borrowed them */
     return ok;
 }

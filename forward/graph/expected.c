@@ -280,12 +280,11 @@ static void doubt_others(tensor_finder *f) {
         if (n++ == 0) first = name;
     }
     if (n == 1)
-        DOUBT(f, "tensor %s is none that %s models are known to have; other programs may refuse it", first,
+        DOUBT(f, "unknown tensor %s for architecture %s; other programs may refuse the file", first,
               f->m->arch->name);
     else if (n > 1)
         DOUBT(f,
-              "%llu tensors are none that %s models are known to have; other programs may refuse them; the "
-              "first is %s",
+              "%llu unknown tensors for architecture %s; other programs may refuse the file; the first is %s",
               (unsigned long long)n, f->m->arch->name, first);
 }
 
@@ -535,7 +534,7 @@ static void check_block_numbers(tensor_finder *f) {
     if (!count || !model_kv_int(count, &blocks) || f->m->expected->without_blocks) return;
     for (uint64_t i = 0; f->ok && i < g->n_tensors; i++)
         if (model_block_leads(g->by_name[i]->name, &b) && b.number >= (uint64_t)blocks)
-            f->ok = gq_fail(f->e, "%s: tensor %s is of block %llu, and blocks count from 0, but %s is %lld",
+            f->ok = gq_fail(f->e, "%s: tensor %s belongs to block %llu, expected less than %s, which is %lld",
                             model_file_path(g, g->by_name[i]), g->by_name[i]->name,
                             (unsigned long long)b.number, count->key, (long long)blocks);
 }
@@ -611,18 +610,15 @@ bool forward_model_check(const model_source *g, const model_expected *expected, 
     const architecture *row = arch_of_facts(&facts);
     if (g->n_tensors == 0)
         return warnings_add(expected->doubts, e,
-                            "the model has no tensors: it is only a vocabulary, and so is the output");
+                            "the model has no tensors, only a vocabulary; the output is the same");
     if (row && !row->image.keeps && !bounds_check(&facts, g->path, e)) return false;
     if (is_no_model(g, &own, arch_of_facts(&own))) return true;
     if (!*facts.arch)
-        return warnings_add(
-            expected->doubts, e,
-            "general.architecture is missing: no tensor is missed, and llama.cpp does not load "
-            "such a file");
+        return warnings_add(expected->doubts, e,
+                            "general.architecture is missing: not verified that all tensors are there, and "
+                            "llama.cpp refuses such a file");
     if (!arch_can_run(row))
         return warnings_add(expected->doubts, e,
-                            "the tensors of architecture '%s' are not known: the model was "
-                            "not checked for missing ones",
-                            facts.arch);
+                            "unknown architecture '%s': not verified that all tensors are there", facts.arch);
     return check_as(g, expected, row, model_fact_is(&facts, "general.type", "part"), e);
 }

@@ -51,7 +51,7 @@ void forward_model_free(forward_model *m);
 /* Whether models of this architecture give a text's embedding in place of logits. */
 bool forward_embeds(const model_source *g);
 /* Whether tokens of this architecture see those behind them, too. */
-bool forward_sees_ahead(const model_source *g);
+bool forward_is_bidirectional(const model_source *g);
 /* Whether models of this architecture predict what masks stand for, in place of the next token. */
 bool forward_fills_masks(const model_source *g);
 

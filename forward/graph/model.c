@@ -86,13 +86,13 @@ bool forward_embeds(const model_source *g) {
     return row && row->graph.embeds;
 }
 
-bool forward_sees_ahead(const model_source *g) {
+bool forward_is_bidirectional(const model_source *g) {
     const architecture *row = source_row(g);
     return row && (row->graph.both_ways || row->graph.coders);
 }
 
 bool forward_fills_masks(const model_source *g) {
-    return forward_sees_ahead(g) && !forward_embeds(g) && !source_row(g)->graph.coders;
+    return forward_is_bidirectional(g) && !forward_embeds(g) && !source_row(g)->graph.coders;
 }
 
 void forward_model_free(forward_model *m) {

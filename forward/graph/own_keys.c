@@ -149,13 +149,13 @@ static void own_set_growing_queries(forward_model *m, key_reader *r) {
     }
 }
 
-/* Layers without a window turn half of what the key says. */
+/* Layers without a window rotate half of what the key says. */
 static void own_halve_turned(forward_model *m, key_reader *r) {
     rope_numbers *n = &attention_of(m)->rope;
-    size_t *turned = &n->angles[0].turned;
-    *turned /= 2;
-    if (*turned % 2 != 0)
-        key_fail(r, "rope.dimension_count", "is %zu, expected a multiple of 4", n->angles[1].turned);
+    size_t *rotated = &n->angles[0].rotated;
+    *rotated /= 2;
+    if (*rotated % 2 != 0)
+        key_fail(r, "rope.dimension_count", "is %zu, expected a multiple of 4", n->angles[1].rotated);
 }
 
 /* Limits of the inputs of the experts' last matrix and of that of the shared expert and dense layers. */

@@ -52,7 +52,7 @@ uint64_t forward_head_bytes(const forward_job *j, const forward_model *const *mo
 static bool head_new(head *h, const head *before, forward_stream *s, gq_error *e) {
     memory_ledger l = {.failed = false};
     h->stream = s;
-    lay_out_head(h, s->model, states_windows(&s->states, 0), states_stride(&s->states, 0), &l);
+    lay_out_head(h, s->model, hidden_states_windows(&s->states, 0), hidden_states_stride(&s->states, 0), &l);
     if (!memory_had(&l, e)) return false;
     if (h->pooled) return true;
     h->shares = before && before->stream->model == s->model;
@@ -86,7 +86,7 @@ static forward_answer head_on_inputs(void *data, const forward_inputs *in, gq_er
 static const float *head_states(const head *h, size_t i, gq_error *e) {
     forward_stream *s = h->stream;
     const float *after = NULL;
-    if (!forward_draft_of(s->model)) return states_take(&s->states, i, false, e);
+    if (!forward_draft_of(s->model)) return hidden_states_take(&s->states, i, false, e);
     forward_layer *l = forward_run_layer(s->run, s->model, forward_draft_layer(s->model), e);
     if (!l) return NULL;
     bool calls = h->to && h->to->block, ok = (!calls || h->to->block(h->to->data, h->number, l, false, e)) &&
@@ -100,10 +100,10 @@ static bool head_final_norm(const head *h, size_t i, float *normed, const forwar
     forward_stream *s = h->stream;
     forward_batch *b = run_batch(s->run, s->model, e);
     const float *x = b ? head_states(h, i, e) : NULL;
-    size_t stride = states_stride(&s->states, i);
+    size_t stride = hidden_states_stride(&s->states, i);
     if (!x) return false;
-    run_choose_windows(s->run, b, states_first(&s->states, i), states_windows(&s->states, i));
-    head_positions p = {s->run, observer, states_first(&s->states, i) * s->states.context};
+    run_choose_windows(s->run, b, hidden_states_first(&s->states, i), hidden_states_windows(&s->states, i));
+    head_positions p = {s->run, observer, hidden_states_first(&s->states, i) * s->states.context};
     return forward_final(b, x, stride, normed, stride,
                          observer ? &(forward_observer){.on_inputs = head_on_inputs, .data = &p} : NULL, e);
 }
@@ -147,15 +147,15 @@ static bool head_run_tile(head *heads, size_t n, size_t first, size_t rows, size
 
 static bool do_batch(head *heads, size_t n, size_t i, const float **logits, const forward_head *to,
                      gq_error *e) {
-    const states *s = &heads[0].stream->states;
+    const hidden_states *s = &heads[0].stream->states;
     const forward_run *r = heads[0].stream->run;
-    size_t windows = states_windows(s, i), tokens = windows * to->n, work = 0;
+    size_t windows = hidden_states_windows(s, i), tokens = windows * to->n, work = 0;
     size_t vocabulary = forward_model_sizes(heads[0].stream->model)->vocabulary;
     for (size_t k = 0; k < n; k++) {
         const forward_sizes *sizes = forward_model_sizes(heads[k].stream->model);
         if (!head_final_norm(&heads[k], i, heads[k].normed, NULL, e)) return false;
-        head_pick_positions(heads[k].normed, sizes->width, windows, s->context, to, states_stride(s, i),
-                            forward_stride(tokens));
+        head_pick_positions(heads[k].normed, sizes->width, windows, s->context, to,
+                            hidden_states_stride(s, i), forward_stride(tokens));
         work += sizes->out->size;
     }
     if (to->start && !to->start(to->data, i * s->batch, windows, e)) return false;
@@ -203,15 +203,16 @@ bool forward_run_head(forward_run *r, forward_stream *const *streams, size_t n, 
 
 static bool pool_batch(head *heads, size_t n, size_t i, const double **vectors, const forward_pooled *to,
                        gq_error *e) {
-    const states *s = &heads[0].stream->states;
+    const hidden_states *s = &heads[0].stream->states;
     for (size_t k = 0; k < n; k++) {
         forward_stream *stream = heads[k].stream;
         if (!head_final_norm(&heads[k], i, heads[k].normed, NULL, e) ||
-            !forward_pool(stream->run->batch, heads[k].normed, states_stride(s, i), heads[k].pooled, e))
+            !forward_pool(stream->run->batch, heads[k].normed, hidden_states_stride(s, i), heads[k].pooled,
+                          e))
             return false;
         vectors[k] = heads[k].pooled;
     }
-    return to->windows(to->data, states_first(s, i), states_windows(s, i), vectors, e) &&
+    return to->windows(to->data, hidden_states_first(s, i), hidden_states_windows(s, i), vectors, e) &&
            run_progress(heads[0].stream->run, 0, "embeddings", e);
 }
 

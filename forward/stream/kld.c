@@ -107,8 +107,8 @@ kld_figures kld_at(const kld *d, size_t position, size_t model) {
     double whole = l->max[t] + log(l->sum[t]), of_base = base->max[t] + log(base->sum[t]);
     kld_figures f = {.log_p = l->right[t] - whole, .log_sum = whole, .top = (uint32_t)l->top[t]};
     /* The true value is never below 0; rounding may put one near 0 there. */
-    if (model) f.divergence = fmax(0, l->cross[t] / base->sum[t] - of_base + whole);
-    if (!isfinite(whole) || !isfinite(of_base)) f.divergence = (double)NAN;
+    if (model) f.kld = fmax(0, l->cross[t] / base->sum[t] - of_base + whole);
+    if (!isfinite(whole) || !isfinite(of_base)) f.kld = (double)NAN;
     return f;
 }
 
@@ -119,22 +119,22 @@ typedef struct predicting {
     forward_run *run;
     size_t from, n, quants; /* positions of a window */
     size_t first_window, windows;
-    kld *divergence; /* of these windows */
+    kld *kld; /* of these windows */
 } predicting;
 
 static bool predictions_start(void *data, size_t first_window, size_t windows, gq_error *e) {
     predicting *p = data;
     p->first_window = first_window, p->windows = windows;
-    kld_free(p->divergence);
-    p->divergence = kld_of_windows(p->to->job, first_window, windows, p->from, p->n, p->quants,
-                                   forward_run_pool(p->run), e);
-    return p->divergence;
+    kld_free(p->kld);
+    p->kld = kld_of_windows(p->to->job, first_window, windows, p->from, p->n, p->quants,
+                            forward_run_pool(p->run), e);
+    return p->kld;
 }
 
 static bool predictions_tile(void *data, size_t first, size_t rows, const float *const *logits, size_t stride,
                              gq_error *) {
     const predicting *p = data;
-    kld_tile(p->divergence, (uint32_t)first, (uint32_t)rows, logits, stride);
+    kld_tile(p->kld, (uint32_t)first, (uint32_t)rows, logits, stride);
     return true;
 }
 
@@ -144,7 +144,7 @@ static bool predictions_end(void *data, gq_error *e) {
     for (size_t i = 0; i < p->windows * p->n; i++) {
         size_t next = (p->first_window + i / p->n) * j->context + p->from + i % p->n + 1;
         double weight = forward_job_weight(j, next);
-        if (weight > 0 && !p->to->at(p->to->data, p->divergence, i, next, weight, e)) return false;
+        if (weight > 0 && !p->to->at(p->to->data, p->kld, i, next, weight, e)) return false;
     }
     return true;
 }
@@ -166,6 +166,6 @@ bool forward_run_predictions(forward_run *r, forward_stream *const *streams, siz
                                .block = to->block ? predictions_block : NULL,
                                .data = &p};
     bool ok = forward_run_head(r, streams, n, &head, e);
-    kld_free(p.divergence);
+    kld_free(p.kld);
     return ok;
 }

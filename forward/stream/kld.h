@@ -38,10 +38,10 @@ kld *kld_of_windows(const forward_job *j, size_t first, size_t windows, size_t f
 void kld_tile(kld *d, uint32_t first, uint32_t rows, const float *const *logits, size_t stride);
 
 typedef struct kld_figures {
-    double log_p;      /* logarithm of the probability of the right token */
-    double log_sum;    /* logarithm of the sum of the exponentials of all logits */
-    double divergence; /* from the base model, in nats; 0 for the base model. NaN: logits were not finite */
-    uint32_t top;      /* the likeliest token */
+    double log_p;   /* logarithm of the probability of the right token */
+    double log_sum; /* logarithm of the sum of the exponentials of all logits */
+    double kld;     /* from the base model, in nats; 0 for the base model. NaN: logits were not finite */
+    uint32_t top;   /* the likeliest token */
 } kld_figures;
 /* To be called when all of the vocabulary has passed. */
 kld_figures kld_at(const kld *d, size_t position, size_t model);

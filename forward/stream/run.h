@@ -7,7 +7,7 @@
 
 /* The hidden states of all windows of a stream, in memory or in slots of a file. */
 
-typedef struct states {
+typedef struct hidden_states {
     size_t width, context, windows, batch; /* batch: windows of one, but for the last of a loop */
     size_t loops;                          /* each has hidden states of all windows; batches are within one */
     size_t batches;
@@ -19,32 +19,32 @@ typedef struct states {
     bool begun;       /* what there is now is what the layer's first part has left */
     /* Per loop: CRC-32 of the bytes written so far to the slot after the present one; forward_stream_sum. */
     uint64_t *running, *sums;
-} states;
+} hidden_states;
 
 /* Windows in a batch, and the floats from one of its features to the next. */
-size_t states_windows(const states *s, size_t batch);
+size_t hidden_states_windows(const hidden_states *s, size_t batch);
 /* The number of the batch's first window among those of its loop; and the number of the loop. */
-size_t states_first(const states *s, size_t batch);
-size_t states_loop(const states *s, size_t batch);
-size_t states_stride(const states *s, size_t batch);
+size_t hidden_states_first(const hidden_states *s, size_t batch);
+size_t hidden_states_loop(const hidden_states *s, size_t batch);
+size_t hidden_states_stride(const hidden_states *s, size_t batch);
 
 /* On failure *s is fit for states_free. */
-bool states_new(states *s, bool in_file, const state_slots *file, gq_error *e);
-void states_free(states *s);
+bool hidden_states_new(hidden_states *s, bool in_file, const state_slots *file, gq_error *e);
+void hidden_states_free(hidden_states *s);
 /* Bytes that states_new takes where hidden states are written to a file as well; in_file: where they are only
  * there. */
-uint64_t states_bytes(uint64_t width, const forward_job *j, size_t batch, bool in_file);
+uint64_t hidden_states_bytes(uint64_t width, const forward_job *j, size_t batch, bool in_file);
 
 /* A batch's hidden states to change or look at, valid until the next call; fresh: what they were does not
  * matter. */
-float *states_take(states *s, size_t batch, bool fresh, gq_error *e);
+float *hidden_states_take(hidden_states *s, size_t batch, bool fresh, gq_error *e);
 /* Keep what states_take has handed out and the caller changed, in the slot after the present one. done: they
  * are those after a layer, and not only after its first part, for which memory will do. */
-bool states_put(states *s, size_t batch, const float *x, bool done, gq_error *e);
+bool hidden_states_put(hidden_states *s, size_t batch, const float *x, bool done, gq_error *e);
 /* To be called when all batches have been put: the next slot, or with done false the first part's hidden
  * states, become the present ones. */
-void states_turn(states *s, bool done);
-bool states_resume(states *s, unsigned slot, gq_error *e);
+void hidden_states_next_slot(hidden_states *s, bool done);
+bool hidden_states_resume(hidden_states *s, unsigned slot, gq_error *e);
 
 /* Inputs of the tokens that count; grown as needed, empty where the job has no marks. */
 typedef struct run_weighted {
@@ -68,7 +68,7 @@ struct forward_run {
 struct forward_stream {
     forward_run *run;
     const forward_model *model; /* or its MTP layer that is next */
-    states states;
+    hidden_states states;
     probe_cache *cache; /* NULL: none */
     unsigned side;
 };

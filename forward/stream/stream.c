@@ -31,18 +31,18 @@ forward_stream *forward_stream_new(forward_run *r, const forward_model *m, const
     forward_stream *s = calloc(1, sizeof *s);
     if (!s) return gq_fail_memory(e, sizeof *s), NULL;
     *s = (forward_stream){.run = r, .model = m};
-    s->states = (states){.width = forward_model_state(m, r->job->context),
-                         .context = r->job->context,
-                         .windows = r->job->windows,
-                         .loops = forward_job_loops(r->job),
-                         .batch = r->bounds.batch};
-    if (states_new(&s->states, r->bounds.in_file, file, e)) return s;
+    s->states = (hidden_states){.width = forward_model_state(m, r->job->context),
+                                .context = r->job->context,
+                                .windows = r->job->windows,
+                                .loops = forward_job_loops(r->job),
+                                .batch = r->bounds.batch};
+    if (hidden_states_new(&s->states, r->bounds.in_file, file, e)) return s;
     forward_stream_free(s);
     return NULL;
 }
 
 void forward_stream_free(forward_stream *s) {
-    if (s) states_free(&s->states);
+    if (s) hidden_states_free(&s->states);
     free(s);
 }
 
@@ -51,37 +51,42 @@ bool forward_stream_embed(forward_stream *s, const forward_rows *rows, gq_error 
     forward_batch *b = run_batch(s->run, s->model, e);
     s->states.slot = s->states.file.slots - 1, s->states.begun = false; /* the first is the next */
     for (size_t i = 0; b && i < s->states.batches; i++) {
-        float *x = states_take(&s->states, i, true, e);
-        run_choose_windows(s->run, b, states_first(&s->states, i), states_windows(&s->states, i));
-        if (!forward_embed(b, rows, j->ids + states_first(&s->states, i) * j->context, x,
-                           states_stride(&s->states, i), e) ||
-            !states_put(&s->states, i, x, true, e) || !run_progress(s->run, 0, "embedding", e))
+        float *x = hidden_states_take(&s->states, i, true, e);
+        run_choose_windows(s->run, b, hidden_states_first(&s->states, i),
+                           hidden_states_windows(&s->states, i));
+        if (!forward_embed(b, rows, j->ids + hidden_states_first(&s->states, i) * j->context, x,
+                           hidden_states_stride(&s->states, i), e) ||
+            !hidden_states_put(&s->states, i, x, true, e) || !run_progress(s->run, 0, "embedding", e))
             return false;
     }
-    states_turn(&s->states, true);
+    hidden_states_next_slot(&s->states, true);
     return b;
 }
 
 void forward_stream_copy(forward_stream *s, const forward_stream *from) {
     for (size_t i = 0; i < s->states.batches; i++)
         memcpy(s->states.held[i], from->states.held[i],
-               s->states.width * states_stride(&s->states, i) * sizeof(float));
+               s->states.width * hidden_states_stride(&s->states, i) * sizeof(float));
 }
 
 bool forward_stream_resume(forward_stream *s, unsigned slot, gq_error *e) {
-    return states_resume(&s->states, slot, e);
+    return hidden_states_resume(&s->states, slot, e);
 }
 
 uint64_t forward_stream_sum(const forward_stream *s, size_t loop) { return s->states.sums[loop]; }
 
 size_t forward_stream_batches(const forward_stream *s) { return s->states.batches; }
-size_t forward_stream_windows(const forward_stream *s) { return states_windows(&s->states, 0); }
-size_t forward_stream_loop(const forward_stream *s, size_t batch) { return states_loop(&s->states, batch); }
-size_t forward_stream_first(const forward_stream *s, size_t batch) { return states_first(&s->states, batch); }
+size_t forward_stream_windows(const forward_stream *s) { return hidden_states_windows(&s->states, 0); }
+size_t forward_stream_loop(const forward_stream *s, size_t batch) {
+    return hidden_states_loop(&s->states, batch);
+}
+size_t forward_stream_first(const forward_stream *s, size_t batch) {
+    return hidden_states_first(&s->states, batch);
+}
 
 const float *forward_stream_states(forward_stream *s, size_t batch, size_t *stride, gq_error *e) {
-    *stride = states_stride(&s->states, batch);
-    return states_take(&s->states, batch, false, e);
+    *stride = hidden_states_stride(&s->states, batch);
+    return hidden_states_take(&s->states, batch, false, e);
 }
 
 /* ---- MTP layers ---- */
@@ -94,12 +99,12 @@ void forward_stream_draft(forward_stream *s, const forward_model *draft) {
 /* Returns what the block begins with for a batch; it may be changed. */
 static float *stream_enter_draft(forward_stream *s, size_t batch, gq_error *e) {
     const forward_job *j = s->run->job;
-    size_t stride = states_stride(&s->states, batch);
-    float *y = run_copy(s->run, s->model, e), *x = y ? states_take(&s->states, batch, false, e) : NULL;
+    size_t stride = hidden_states_stride(&s->states, batch);
+    float *y = run_copy(s->run, s->model, e), *x = y ? hidden_states_take(&s->states, batch, false, e) : NULL;
     if (!x) return NULL;
-    run_choose_windows(s->run, s->run->batch, states_first(&s->states, batch),
-                       states_windows(&s->states, batch));
-    const uint32_t *ids = j->ids + states_first(&s->states, batch) * j->context;
+    run_choose_windows(s->run, s->run->batch, hidden_states_first(&s->states, batch),
+                       hidden_states_windows(&s->states, batch));
+    const uint32_t *ids = j->ids + hidden_states_first(&s->states, batch) * j->context;
     return forward_draft_enter(s->run->batch, ids, x, stride, y, stride, e) ? y : NULL;
 }
 
@@ -112,7 +117,7 @@ typedef struct asking {
     const forward_observer *observer;
     size_t first;    /* the batch's first token among the stream's */
     double work;     /* of the batch in hand; 0: not reported */
-    double told;     /* of it */
+    double reported; /* of it */
     double all, met; /* bytes of the weights that make this work, and of those that were multiplied */
     char what[64];
 } asking;
@@ -127,17 +132,17 @@ static asking asking_of(const forward_stream *s, const forward_observer *observe
 
 /* Reports the progress of the weights before these inputs'. What is not a product is reported with the last
  * of them. */
-static bool stream_tell_met(asking *a, const forward_inputs *in, gq_error *e) {
+static bool stream_report_met(asking *a, const forward_inputs *in, gq_error *e) {
     static const double MOST = .9;
-    double done = a->work * fmin(MOST, a->all > 0 ? a->met / a->all : 0), more = fmax(0, done - a->told);
+    double done = a->work * fmin(MOST, a->all > 0 ? a->met / a->all : 0), more = fmax(0, done - a->reported);
     for (size_t i = 0; i < in->n_weights; i++) a->met += (double)in->weights[i]->size / (double)in->matrices;
-    a->told += more;
+    a->reported += more;
     return run_progress(a->run, more, a->what, e);
 }
 
 static forward_answer stream_ask_to_go_on(void *data, const forward_inputs *in, gq_error *e) {
     asking *a = data;
-    if (!stream_tell_met(a, in, e)) return FORWARD_FAILED;
+    if (!stream_report_met(a, in, e)) return FORWARD_FAILED;
     if (!a->observer) return FORWARD_ON;
     forward_inputs placed = *in;
     placed.first = a->first;
@@ -155,7 +160,7 @@ bool forward_stream_skips(const forward_stream *s, size_t batch, const forward_l
     const forward_sizes *of = forward_model_sizes(s->model);
     size_t number = forward_layer_number(l), last = of->layers - of->blocks;
     if (forward_job_loops(s->run->job) > 1 && number >= last)
-        number += states_loop(&s->states, batch) * of->blocks - last;
+        number += hidden_states_loop(&s->states, batch) * of->blocks - last;
     return forward_layer_idles(s->model, number);
 }
 
@@ -165,17 +170,17 @@ static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, fo
     forward_batch *b = run_batch(s->run, s->model, e);
     if (!b) return false;
     if (forward_stream_skips(s, batch, l)) return true;
-    size_t windows = states_windows(&s->states, batch), tokens = windows * s->states.context;
+    size_t windows = hidden_states_windows(&s->states, batch), tokens = windows * s->states.context;
     if (probes && a->observer && a->observer->windows && a->observer->windows < windows)
         windows = a->observer->windows;
-    run_choose_windows(s->run, b, states_first(&s->states, batch), windows);
-    a->first = states_first(&s->states, batch) * s->states.context;
+    run_choose_windows(s->run, b, hidden_states_first(&s->states, batch), windows);
+    a->first = hidden_states_first(&s->states, batch) * s->states.context;
     forward_observer observer = {.on_inputs = stream_ask_to_go_on, .data = a};
     if (a->observer && a->observer->on_scores) observer.on_scores = stream_hand_scores;
     probe_cache_run cached = probe_cache_run_of(forward_draft_of(s->model) ? NULL : s->cache, s->side, batch,
                                                 tokens, probes && !observer.on_scores, a->observer);
     b->results = cached.of ? &cached.results : NULL;
-    bool ok = forward_block(b, l, part, x, states_stride(&s->states, batch), &observer, e);
+    bool ok = forward_block(b, l, part, x, hidden_states_stride(&s->states, batch), &observer, e);
     b->results = NULL;
     return ok;
 }
@@ -184,15 +189,15 @@ static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, fo
 static bool stream_pass_draft(forward_stream *s, const forward_layer *l, asking *a, gq_error *e) {
     const forward_observer observer = {.on_inputs = stream_ask_to_go_on, .data = a};
     for (size_t i = 0; i < s->states.batches; i++) {
-        size_t stride = states_stride(&s->states, i);
+        size_t stride = hidden_states_stride(&s->states, i);
         float *y = stream_enter_draft(s, i, e);
         a->all = (double)forward_model_sizes(s->model)->layer_bytes;
-        a->work = a->all * (double)states_windows(&s->states, i), a->told = a->met = 0;
+        a->work = a->all * (double)hidden_states_windows(&s->states, i), a->reported = a->met = 0;
         if (!y || !run_part(s, i, l, FORWARD_WHOLE, y, false, a, e)) return false;
         if (forward_draft_has_head(s->model) &&
             !forward_final(s->run->batch, y, stride, y, stride, &observer, e))
             return false;
-        if (!run_progress(s->run, fmax(0, a->work - a->told), a->what, e)) return false;
+        if (!run_progress(s->run, fmax(0, a->work - a->reported), a->what, e)) return false;
     }
     return true;
 }
@@ -204,14 +209,15 @@ bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_part
     bool done = part & FORWARD_FFN;
     double share = part == FORWARD_WHOLE ? 1 : .5;
     for (size_t i = 0; i < s->states.batches; i++) {
-        float *x = states_take(&s->states, i, false, e);
+        float *x = hidden_states_take(&s->states, i, false, e);
         a.all = (double)forward_model_sizes(s->model)->layer_bytes * share;
-        a.work = a.all * (double)states_windows(&s->states, i), a.told = a.met = 0;
-        if (!x || !run_part(s, i, l, part, x, false, &a, e) || !states_put(&s->states, i, x, done, e) ||
-            !run_progress(s->run, a.work - a.told, a.what, e))
+        a.work = a.all * (double)hidden_states_windows(&s->states, i), a.reported = a.met = 0;
+        if (!x || !run_part(s, i, l, part, x, false, &a, e) ||
+            !hidden_states_put(&s->states, i, x, done, e) ||
+            !run_progress(s->run, a.work - a.reported, a.what, e))
             return false;
     }
-    states_turn(&s->states, done);
+    hidden_states_next_slot(&s->states, done);
     probe_cache_forget(s->cache, s->side);
     return true;
 }
@@ -219,34 +225,35 @@ bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_part
 bool forward_stream_pass_loops(forward_stream *s, size_t loop, const forward_layer *l, gq_error *e) {
     asking a = asking_of(s, NULL);
     for (size_t i = 0; i < s->states.batches; i++) {
-        float *x = states_take(&s->states, i, false, e);
+        float *x = hidden_states_take(&s->states, i, false, e);
         if (!x ||
-            (states_loop(&s->states, i) >= loop && !run_part(s, i, l, FORWARD_WHOLE, x, false, &a, e)) ||
-            !states_put(&s->states, i, x, true, e) || !run_progress(s->run, 0, a.what, e))
+            (hidden_states_loop(&s->states, i) >= loop &&
+             !run_part(s, i, l, FORWARD_WHOLE, x, false, &a, e)) ||
+            !hidden_states_put(&s->states, i, x, true, e) || !run_progress(s->run, 0, a.what, e))
             return false;
     }
-    states_turn(&s->states, true);
+    hidden_states_next_slot(&s->states, true);
     return true;
 }
 
 bool forward_stream_follow(forward_stream *s, forward_stream *from, size_t loop, gq_error *e) {
     for (size_t i = 0; i < s->states.batches; i++) {
-        bool follows = states_loop(&s->states, i) >= loop;
-        float *x = states_take(&s->states, i, follows, e), *y = x;
-        if (follows) y = states_take(&from->states, i, false, e);
+        bool follows = hidden_states_loop(&s->states, i) >= loop;
+        float *x = hidden_states_take(&s->states, i, follows, e), *y = x;
+        if (follows) y = hidden_states_take(&from->states, i, false, e);
         if (!x || !y) return false;
-        if (follows) memcpy(x, y, s->states.width * states_stride(&s->states, i) * sizeof *x);
-        if (!states_put(&s->states, i, x, true, e)) return false;
+        if (follows) memcpy(x, y, s->states.width * hidden_states_stride(&s->states, i) * sizeof *x);
+        if (!hidden_states_put(&s->states, i, x, true, e)) return false;
     }
-    states_turn(&s->states, true);
+    hidden_states_next_slot(&s->states, true);
     return true;
 }
 
 /* Returns a copy of a batch's hidden states that may be changed. States from a file are a copy already. */
 static float *copy_of(forward_stream *s, size_t batch, gq_error *e) {
     if (forward_draft_of(s->model)) return stream_enter_draft(s, batch, e);
-    size_t floats = s->states.width * states_stride(&s->states, batch);
-    float *x = states_take(&s->states, batch, false, e);
+    size_t floats = s->states.width * hidden_states_stride(&s->states, batch);
+    float *x = hidden_states_take(&s->states, batch, false, e);
     float *copy = x && s->states.held ? run_copy(s->run, s->model, e) : x;
     return copy && copy != x ? memcpy(copy, x, floats * sizeof *x) : copy;
 }

@@ -125,11 +125,10 @@ bool merging_may_widen(merging *m, size_t window) {
     uint64_t memory = m->limits->memory;
     if (window < UINT32_MAX / 4 && (!memory || add_sat(m->held, merging_bytes(2 * window)) <= memory))
         return true;
-    return gq_fail_usage(
-        m->e,
-        "the tokens of a run of %zu bytes depend on what follows it, and a longer one cannot "
-        "be made tokens in the %s of memory that are left for the text",
-        window, units_bytes(room, memory));
+    return gq_fail_usage(m->e,
+                         "the tokens of a run of %zu bytes depend on what follows it, and a longer run does "
+                         "not fit the %s of memory that are left for the text",
+                         window, units_bytes(room, memory));
 }
 
 /* A window that is not certain of any symbol is tried again twice as long. */

@@ -63,13 +63,13 @@ static bool vocabulary_has_token(const vocabulary *v, const char *text) {
 void vocabulary_correct_classes(vocabulary *v, const model_kv *kv, uint64_t n_kv) {
     set_classes(v, ends_of_turns, TOKEN_CONTROL);
     for (size_t i = 0; i < sizeof infill / sizeof *infill; i++) {
-        bool told = false;
+        bool named = false;
         for (size_t k = 0; k < 2 && infill[i].keys[k]; k++) {
             char key[64];
             snprintf(key, sizeof key, "tokenizer.ggml.%s", infill[i].keys[k]);
-            told |= model_kv_find(kv, n_kv, key) != NULL;
+            named |= model_kv_find(kv, n_kv, key) != NULL;
         }
-        if (!told) set_classes(v, infill[i].texts, TOKEN_CONTROL);
+        if (!named) set_classes(v, infill[i].texts, TOKEN_CONTROL);
     }
     set_classes(v, channels, TOKEN_USER);
     if ((vocabulary_has_token(v, "<|call|>") || vocabulary_has_token(v, "<|calls|>")) &&

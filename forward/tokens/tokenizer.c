@@ -107,7 +107,7 @@ static bool may_take_bytes(tokenizing *r, uint64_t more, uint64_t at, uint64_t r
     if (!memory || add_sat(taken, more) <= memory) return true;
     return gq_fail_usage(r->e,
                          "a run of %llu bytes or more without a place to cut it, from byte %llu on: a longer "
-                         "one cannot be made tokens in the %s of memory that are left for the text",
+                         "run does not fit the %s of memory that are left for the text",
                          (unsigned long long)run, (unsigned long long)at, units_bytes(room, memory));
 }
 

@@ -270,13 +270,13 @@ static bool check_each_layer(const hf_targets *t, gq_error *e) {
     const hf_adapter *a = t->adapter;
     const char *first = NULL;
     size_t n = 0;
-    bool is_told = json_is_array(config_of(t, "target_modules")) && !config_of(t, "exclude_modules") &&
-                   !config_of(t, "layers_to_transform") && !t->build->projector;
+    bool names_all = json_is_array(config_of(t, "target_modules")) && !config_of(t, "exclude_modules") &&
+                     !config_of(t, "layers_to_transform") && !t->build->projector;
     for (size_t i = 0; i < a->n; i++) {
         const char *module = a->modules[i].module;
         layer_name at;
         if (!a->modules[i].a || module_has_parameters(t, module) ||
-            (is_told && !strstr(module, ".experts.")) || !layer_name_read(module, &at) ||
+            (names_all && !strstr(module, ".experts.")) || !layer_name_read(module, &at) ||
             at.layer > LAYERS_MOST || !layer_is_first(t, module, &at))
             continue;
         bool exists = true; /* layers behind the main ones (MTP) are none of transformers' classes */

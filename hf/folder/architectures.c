@@ -46,7 +46,7 @@ static bool granite_add(const hf_config *c, granite_projector *list, size_t *n, 
                         gq_error *e) {
     size_t i = (*n)++;
     if (i == GRANITE_MOST) return hf_config_fail(c, e, "expected at most %d projectors", GRANITE_MOST);
-    for (; i > 0 && list[i - 1].text > p.text; i--) list[i] = list[i - 1];
+    for (; i > 0 && list[i - 1].text_layer > p.text_layer; i--) list[i] = list[i - 1];
     list[i] = p;
     return true;
 }
@@ -78,24 +78,26 @@ bool granite_projectors(const hf_config *c, granite_projector list[GRANITE_MOST]
     const json_t *map = hf_config_get(c, "root.deepstack_layer_map"),
                  *targets = hf_config_get(c, "root.spatial_target_layers"),
                  *spatial = hf_config_get(c, "root.spatial_vision_layer");
-    uint32_t text = 0, sees = 0;
+    uint32_t text = 0, vision_layers = 0;
     bool ok = (json_array_size(map) <= GRANITE_MOST ||
                hf_config_fail(c, e, "expected at most %d projectors", GRANITE_MOST)) &&
               hf_config_u32(c, "text.num_hidden_layers", &text, e) &&
-              hf_config_u32(c, "vision.num_hidden_layers", &sees, e);
+              hf_config_u32(c, "vision.num_hidden_layers", &vision_layers, e);
     *n = 0;
     for (size_t rank = 0; ok && rank < json_array_size(map); rank++)
         for (size_t i = 0; ok && i < json_array_size(map); i++) {
             const json_t *v = json_array_get(map, i);
             granite_projector p = {.number = (uint32_t)rank};
             if (granite_rank(map, i) != rank) continue;
-            ok = granite_layer(c, json_array_get(v, 0), sees, &p.sees, e) &&
-                 granite_layer(c, json_array_get(v, 1), text, &p.text, e) && granite_add(c, list, n, p, e);
+            ok = granite_layer(c, json_array_get(v, 0), vision_layers, &p.vision_layer, e) &&
+                 granite_layer(c, json_array_get(v, 1), text, &p.text_layer, e) &&
+                 granite_add(c, list, n, p, e);
         }
     for (size_t i = 0; ok && i < json_array_size(targets); i++) {
         granite_projector p = {.is_spatial = true, .number = (uint32_t)i};
-        ok = granite_layer(c, spatial, sees, &p.sees, e) &&
-             granite_layer(c, json_array_get(targets, i), text, &p.text, e) && granite_add(c, list, n, p, e);
+        ok = granite_layer(c, spatial, vision_layers, &p.vision_layer, e) &&
+             granite_layer(c, json_array_get(targets, i), text, &p.text_layer, e) &&
+             granite_add(c, list, n, p, e);
     }
     return ok && (*n > 0 || hf_config_fail(c, e,
                                            "neither deepstack_layer_map nor spatial_target_layers has "

@@ -165,7 +165,7 @@ enum { GRANITE_MOST = 256 };
 /* One of two kinds: of a layer each, or of places in the image. They are counted in the order of the text model's
  * layers that they go to. */
 typedef struct granite_projector {
-    json_int_t sees, text;
+    json_int_t vision_layer, text_layer;
     bool is_spatial;
     uint32_t number; /* among those of its kind */
 } granite_projector;

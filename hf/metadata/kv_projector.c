@@ -311,7 +311,7 @@ bool clip_granite(const arch_item *item, const hf_config *c, hf_metadata *p, gq_
         !hf_metadata_u32(p, ".vision.projector.window_side", window, e))
         return false;
     for (size_t i = 0; i < n; i++)
-        if (!hf_metadata_add_i32(p, (int32_t)list[i].sees, e)) return false;
+        if (!hf_metadata_add_i32(p, (int32_t)list[i].vision_layer, e)) return false;
     if (!hf_metadata_array(p, ".vision.feature_layer", GGUF_INT32, e)) return false;
     for (size_t i = 0; i < n; i++)
         if (!hf_metadata_add_i32(p, list[i].is_spatial ? (int32_t)list[i].number : -1, e)) return false;

@@ -58,7 +58,7 @@ bool hf_step_transpose(hf_build *b, const hf_match *f, gq_error *e) {
 
 bool hf_step_transpose_split_halves(hf_build *b, const hf_match *f, gq_error *e) {
     if (f->source->n_dims != 3 || hf_match_view(f).count[2] % 2)
-        return hf_match_fail_shape(f, e, "rows that two divides: %" PRIu64, (uint64_t)(2));
+        return hf_match_fail_shape(f, e, "an even number of rows");
     for (unsigned i = 0; i < 2; i++) {
         hf_view v = hf_match_view(f);
         uint64_t half = v.count[2] / 2;
@@ -70,8 +70,7 @@ bool hf_step_transpose_split_halves(hf_build *b, const hf_match *f, gq_error *e)
 
 bool hf_step_split_halves(hf_build *b, const hf_match *f, gq_error *e) {
     uint32_t dim = f->source->n_dims > 2 ? 1 : 0;
-    if (hf_match_view(f).count[dim] % 2)
-        return hf_match_fail_shape(f, e, "rows that two divides: %" PRIu64, (uint64_t)(2));
+    if (hf_match_view(f).count[dim] % 2) return hf_match_fail_shape(f, e, "an even number of rows");
     return hf_build_equal_parts(b, f, dim, 2, e);
 }
 
@@ -169,7 +168,7 @@ bool hf_step_omit_zeros(hf_build *b, const hf_match *f, gq_error *e) {
     for (uint64_t i = 0, n; i < s->columns; i += n) {
         float x[256];
         n = s->columns - i < 256 ? s->columns - i : 256;
-        if (s->n_dims != 1) return hf_match_fail_shape(f, e, "what fits a bias");
+        if (s->n_dims != 1) return hf_match_fail_shape(f, e, "the shape of a bias");
         if (!hf_changed_read(s, 0, 1, i, n, tensor_type_of(GGUF_F32), x, e)) return false;
         for (uint64_t k = 0; k < n; k++)
             if (x[k] != 0)

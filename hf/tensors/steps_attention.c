@@ -24,7 +24,7 @@ static bool step_permute(hf_build *b, const hf_match *f, uint64_t heads, gq_erro
     if (v.n_dims > 2 || (v.n_dims < 2 && strcmp(f->suffix, ".weight") == 0))
         return hf_match_fail(f, e, "%u dimensions, expected a matrix", v.n_dims);
     if (!view_permute(&v, 0, heads))
-        return hf_match_fail_shape(f, e, "rows that the number of heads divides: %" PRIu64,
+        return hf_match_fail_shape(f, e, "a multiple of %" PRIu64 " rows (the number of heads)",
                                    (uint64_t)(heads));
     return hf_build_reordered(b, f, &v, e);
 }
@@ -148,14 +148,14 @@ static bool qkv_views(const hf_build *b, const hf_match *f, uint64_t groups, hf_
     uint64_t heads = b->sizes.heads, width = heads ? b->sizes.width / heads : 0;
     if (groups == 0 || heads % groups != 0 || width == 0 ||
         hf_match_view(f).count[0] != (heads + 2 * groups) * width)
-        return hf_match_fail_shape(
-            f, e, "rows that heads, groups and width of heads; groups divides: %" PRIu64, (uint64_t)(groups));
+        return hf_match_fail_shape(f, e, "a multiple of %" PRIu64 " rows (groups of heads)",
+                                   (uint64_t)(groups));
     uint64_t queries = heads / groups * width, group = queries + 2 * width;
     const uint64_t first[3] = {0, queries, queries + width}, n[3] = {queries, width, width};
     for (int i = 0; i < 3; i++) {
         part[i] = hf_match_view(f);
         if (!group_part(&part[i], group, first[i], n[i]))
-            return hf_match_fail_shape(f, e, "rows that rows of a group divides: %" PRIu64,
+            return hf_match_fail_shape(f, e, "a multiple of %" PRIu64 " rows (a group of heads)",
                                        (uint64_t)(group));
     }
     return true;
@@ -194,7 +194,7 @@ bool hf_step_split_qkv_groups(hf_build *b, const hf_match *f, gq_error *e) {
         /* Within a group the heads stand whole: rows (group, head, width), of which width is permuted. */
         if (!hf_view_split(&part[i], 1, width) ||
             (i < 2 && (width % 2 != 0 || !hf_view_split(&part[i], 2, width / 2))))
-            return hf_match_fail_shape(f, e, "rows that the width of a head divides: %" PRIu64,
+            return hf_match_fail_shape(f, e, "a multiple of %" PRIu64 " rows (the width of a head)",
                                        (uint64_t)(width));
         if (i < 2) hf_view_swap(&part[i], 2, 3);
         if (!hf_build_shaped(b, f, i, &part[i], 2, ne, e)) return false;
@@ -208,12 +208,11 @@ static bool step_split_rows(hf_build *b, const hf_match *f, const uint64_t *rows
     for (unsigned i = 0; i < n; first += rows[i++]) {
         hf_view v = hf_match_view(f);
         if (!hf_view_cut(&v, 0, first, rows[i], 1))
-            return hf_match_fail_shape(f, e, "rows that rows of a part divides: %" PRIu64,
-                                       (uint64_t)(rows[i]));
+            return hf_match_fail_shape(f, e, "a multiple of %" PRIu64 " rows (a part)", (uint64_t)(rows[i]));
         if (!hf_build_view(b, f, i, &v, e)) return false;
     }
     return first == hf_match_view(f).count[0] ||
-           hf_match_fail_shape(f, e, "rows that rows of all parts divides: %" PRIu64, (uint64_t)(first));
+           hf_match_fail_shape(f, e, "a multiple of %" PRIu64 " rows (all parts)", (uint64_t)(first));
 }
 
 bool hf_step_split_qkv(hf_build *b, const hf_match *f, gq_error *e) {
@@ -229,12 +228,12 @@ bool hf_step_split_qkv_rope_pairs(hf_build *b, const hf_match *f, gq_error *e) {
         uint64_t ne[2] = {v.count[v.n_dims - 1], heads[i] * width};
         if (v.n_dims != 2 || !hf_view_cut(&v, 0, first, ne[1], 1) ||
             (i < 2 && !view_permute(&v, 0, heads[i])))
-            return hf_match_fail_shape(f, e, "rows that the number of heads divides: %" PRIu64,
+            return hf_match_fail_shape(f, e, "a multiple of %" PRIu64 " rows (the number of heads)",
                                        (uint64_t)(heads[i]));
         if (!hf_build_shaped(b, f, i, &v, 2, ne, e)) return false;
     }
     return first == hf_match_view(f).count[0] ||
-           hf_match_fail_shape(f, e, "rows that rows of all parts divides: %" PRIu64, (uint64_t)(first));
+           hf_match_fail_shape(f, e, "a multiple of %" PRIu64 " rows (all parts)", (uint64_t)(first));
 }
 
 /* Queries and keys have heads of the size that the model projects to. */
@@ -246,12 +245,12 @@ bool hf_step_rope_pairs_qkv(hf_build *b, const hf_match *f, gq_error *e) {
     hf_view part[3] = {hf_match_view(f), hf_match_view(f), hf_match_view(f)};
     uint64_t first = 0, rows = mul_sat(heads[0] + 2 * heads[1], width);
     if (part[0].n_dims != 2 || part[0].count[0] != rows)
-        return hf_match_fail_shape(f, e, "rows that rows of queries, keys and values divides: %" PRIu64,
+        return hf_match_fail_shape(f, e, "a multiple of %" PRIu64 " rows (queries, keys and values)",
                                    (uint64_t)(rows));
     for (unsigned i = 0; i < 3; first += heads[i++] * width)
         if (!hf_view_cut(&part[i], 0, first, heads[i] * width, 1) ||
             (i < 2 && !view_permute(&part[i], 0, heads[i])))
-            return hf_match_fail_shape(f, e, "rows that the number of heads divides: %" PRIu64,
+            return hf_match_fail_shape(f, e, "a multiple of %" PRIu64 " rows (the number of heads)",
                                        (uint64_t)(heads[i]));
     return build_three(b, f, part, e);
 }
@@ -298,7 +297,7 @@ bool hf_step_split_kv_b(hf_build *b, const hf_match *f, gq_error *e) {
         uint64_t heads = both ? v.count[0] / both : 0; /* hy_v4's configs have another number of kv heads */
         if (v.n_dims != 2 || !heads || (heads != b->sizes.kv_heads && heads != b->sizes.heads) ||
             !hf_view_split(&v, 0, both) || !hf_view_cut(&v, 1, i ? keys : 0, i ? values : keys, 1))
-            return hf_match_fail_shape(f, e, "rows that qk_nope_head_dim + v_head_dim divides: %" PRIu64,
+            return hf_match_fail_shape(f, e, "a multiple of %" PRIu64 " rows (qk_nope_head_dim + v_head_dim)",
                                        (uint64_t)(both));
         if (i == 0) hf_view_swap(&v, 1, 2);
         if (!hf_build_view(b, f, i, &v, e)) return false;
@@ -366,7 +365,7 @@ static bool step_adapters(hf_build *b, const hf_match *f, uint64_t heads, bool p
             f, e, "its shape is not that of a matrix for each adapter: [adapters, 1, rows, columns]");
     uint64_t ne[3] = {v.count[3], v.count[2], add_sat(v.count[0], 1)};
     if (permutes && !view_permute(&v, 2, heads))
-        return hf_match_fail_shape(f, e, "rows that the number of heads divides: %" PRIu64,
+        return hf_match_fail_shape(f, e, "a multiple of %" PRIu64 " rows (the number of heads)",
                                    (uint64_t)(heads));
     hf_tensor *t = hf_build_tensor(b, f, 0, 2, 3, ne, e);
     if (!t || !hf_build_piece(f, t, 1, &v, e)) return false;

@@ -63,7 +63,8 @@ static bool step_expert_rows(hf_build *b, const hf_match *f, bool turns, gq_erro
     hf_view v = hf_match_view(f);
     uint64_t n = b->n_experts;
     if (v.n_dims != 2 || n == 0 || v.count[0] % n || !hf_view_split(&v, 0, v.count[0] / n))
-        return hf_match_fail_shape(f, e, "rows that the number of experts divides: %" PRIu64, (uint64_t)(n));
+        return hf_match_fail_shape(f, e, "a multiple of %" PRIu64 " rows (the number of experts)",
+                                   (uint64_t)(n));
     if (turns) hf_view_swap(&v, 1, 2);
     return hf_build_view(b, f, 0, &v, e) != NULL;
 }
@@ -83,7 +84,7 @@ bool hf_step_split_even_odd(hf_build *b, const hf_match *f, gq_error *e) {
         hf_view v = hf_match_view(f);
         if (turned) hf_view_swap(&v, 1, 2);
         if (v.n_dims < 2 || v.count[1] % 2 || !hf_view_cut(&v, 1, i, v.count[1] / 2, 2))
-            return hf_match_fail_shape(f, e, "rows that two divides: %" PRIu64, (uint64_t)(2));
+            return hf_match_fail_shape(f, e, "an even number of rows");
         if (!hf_build_view(b, f, i, &v, e)) return false;
     }
     return true;

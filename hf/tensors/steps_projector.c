@@ -65,10 +65,10 @@ bool hf_step_reshape_depthwise(hf_build *b, const hf_match *f, gq_error *e) {
 
 /* The rows are a square of positions. How many says how large images are, which the config does not. */
 bool hf_step_check_positions(hf_build *b, const hf_match *f, gq_error *e) {
-    json_t *sees = json_object_get(b->config->merged, "vision");
+    json_t *vision = json_object_get(b->config->merged, "vision");
     uint64_t n = f->source->n_dims == 2 ? f->source->shape[0] : 0, side = (uint64_t)sqrt((double)n);
     if (!n || n > UINT32_MAX || side * side != n) return hf_match_fail_shape(f, e, "a square number of rows");
-    return (json_object_set_new(sees, "num_position_embeddings", json_integer((json_int_t)n)) == 0 ||
+    return (json_object_set_new(vision, "num_position_embeddings", json_integer((json_int_t)n)) == 0 ||
             gq_fail_memory(e, 0)) &&
            hf_step_copy(b, f, e);
 }

@@ -17,7 +17,7 @@ bool hf_step_reshape_norm_groups(hf_build *b, const hf_match *f, gq_error *e) {
     hf_view v = hf_view_of(f->source);
     if (!hf_config_u32_or(b->config, "mamba_n_groups|n_groups", 1, &groups, e)) return false;
     if (v.n_dims != 1 || groups == 0 || v.count[0] % groups || !hf_view_split(&v, 0, v.count[0] / groups))
-        return hf_match_fail_shape(f, e, "what fits the number of groups");
+        return hf_match_fail_shape(f, e, "a shape that fits the number of groups");
     return hf_build_view(b, f, 0, &v, e) != NULL;
 }
 
@@ -33,7 +33,7 @@ bool hf_step_take_first_heads(hf_build *b, const hf_match *f, gq_error *e) {
     hf_view v = {.n_dims = 1, .count = {b->sizes.heads}, .stride = {1}};
     uint64_t ne[1] = {b->sizes.heads};
     if (b->sizes.heads == 0 || s->rows * s->columns < b->sizes.heads)
-        return hf_match_fail_shape(f, e, "what fits the number of heads");
+        return hf_match_fail_shape(f, e, "a shape that fits the number of heads");
     hf_piece *p = hf_build_shaped(b, f, 0, &v, 1, ne, e);
     return p && hf_piece_add_op(p, HF_NEGATIVE_EXP, 0, e);
 }
@@ -96,13 +96,13 @@ static bool step_factor_rows(hf_build *b, const hf_match *f, gq_error *e) {
     uint64_t n = (uint64_t)groups * state, rows = whole.count[0], first = 0;
     uint64_t size[5] = {inner, inner, n, n, rows - 2 * (uint64_t)inner - 2 * n};
     if (whole.n_dims != 2 || rows <= 2 * (uint64_t)inner + 2 * n)
-        return hf_match_fail_shape(f, e, "what fits mamba's sizes");
+        return hf_match_fail_shape(f, e, "a shape that fits mamba's sizes");
     hf_tensor *t = hf_build_parts(b, f, 5, e);
     for (int i = 0; t && i < 5; first += size[i++]) {
         hf_view v = hf_view_of(f->source);
         double value;
         if (!hf_view_cut(&v, 0, first, size[i], 1))
-            return hf_match_fail_shape(f, e, "what fits mamba's sizes");
+            return hf_match_fail_shape(f, e, "a shape that fits mamba's sizes");
         hf_piece *p = hf_build_piece(f, t, (size_t)i, &v, e);
         if (!p || !factors_add(b, f, p, e) || !factor_value(b, "ssm_multipliers", i, &value, e) ||
             !hf_piece_add_op(p, HF_MULTIPLY, value, e))
@@ -149,11 +149,11 @@ static bool view_tile(hf_view *v, uint32_t dim, const delta_heads *d, uint64_t w
 static bool step_tile(hf_build *b, const hf_match *f, uint32_t dim, gq_error *e) {
     delta_heads d;
     hf_view v = hf_view_of(f->source);
-    if (v.n_dims == 0) return hf_match_fail_shape(f, e, "what fits the value heads");
+    if (v.n_dims == 0) return hf_match_fail_shape(f, e, "a shape that fits the value heads");
     if (!delta_read(b, &d, e)) return false;
     if (v.n_dims > 2 || dim >= v.n_dims ||
         !view_tile(&v, dim, &d, v.count[dim] == d.values ? 1 : d.value_width))
-        return hf_match_fail_shape(f, e, "what fits the value heads");
+        return hf_match_fail_shape(f, e, "a shape that fits the value heads");
     hf_piece *p = hf_build_reordered(b, f, &v, e);
     return p && (!strstr(f->source->name, "A_log") || hf_piece_add_op(p, HF_NEGATIVE_EXP, 0, e));
 }
@@ -171,14 +171,14 @@ bool hf_step_reorder_values_of_qkv(hf_build *b, const hf_match *f, gq_error *e) 
     delta_heads d;
     const hf_source *s = f->source;
     hf_view part[2] = {hf_view_of(s), hf_view_of(s)};
-    if (s->n_dims < 2) return hf_match_fail_shape(f, e, "what fits the value heads");
+    if (s->n_dims < 2) return hf_match_fail_shape(f, e, "a shape that fits the value heads");
     if (!delta_read(b, &d, e)) return false;
     uint64_t rows = part[0].count[0], values = (uint64_t)d.values * d.value_width,
              ne[2] = {part[0].count[s->n_dims - 1], rows};
     if (rows <= values || (s->n_dims > 2 && s->rows != rows) ||
         !hf_view_cut(&part[0], 0, 0, rows - values, 1) ||
         !hf_view_cut(&part[1], 0, rows - values, values, 1) || !view_tile(&part[1], 0, &d, d.value_width))
-        return hf_match_fail_shape(f, e, "what fits the value heads");
+        return hf_match_fail_shape(f, e, "a shape that fits the value heads");
     hf_tensor *t = hf_build_tensor(b, f, 0, 2, 2, ne, e);
     return t && hf_build_piece(f, t, 0, &part[0], e) && hf_build_piece(f, t, 1, &part[1], e);
 }
@@ -194,12 +194,12 @@ bool hf_step_split_qkvz(hf_build *b, const hf_match *f, gq_error *e) {
     hf_view whole = hf_view_of(s);
     uint64_t ne[2] = {whole.count[1], (group - values) * d.keys};
     if (whole.n_dims != 2 || whole.count[0] != group * d.keys)
-        return hf_match_fail_shape(f, e, "what fits the heads");
+        return hf_match_fail_shape(f, e, "a shape that fits the heads");
     hf_view part[4];
     for (int i = 0; i < 4; i++) {
         part[i] = hf_view_of(s);
         if (!hf_view_split(&part[i], 0, group) || !hf_view_cut(&part[i], 1, first[i], n[i], 1))
-            return hf_match_fail_shape(f, e, "what fits the heads");
+            return hf_match_fail_shape(f, e, "a shape that fits the heads");
     }
     hf_tensor *t = hf_build_tensor(b, f, 0, 3, 2, ne, e);
     for (size_t i = 0; t && i < 3; i++)

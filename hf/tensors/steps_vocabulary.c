@@ -47,7 +47,7 @@ bool hf_step_omit_equal_head(hf_build *b, const hf_match *f, gq_error *e) {
 }
 
 /* The embedding of both sides is stored under one name, or under several. */
-bool hf_step_omit_copies_of_embedding(hf_build *b, const hf_match *f, gq_error *e) {
+bool hf_step_omit_repeated_embedding(hf_build *b, const hf_match *f, gq_error *e) {
     static const char *const names[] = {"shared.weight", "encoder.embed_tokens.weight",
                                         "decoder.embed_tokens.weight"};
     const hf_source *first = NULL;

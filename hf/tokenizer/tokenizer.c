@@ -307,12 +307,12 @@ static bool specials_write(hf_tokenizer *t, const arch_tokenizer *kind, arch_fil
  * than the model does. */
 static bool space_write(hf_tokenizer *t, uint32_t exceptions, arch_file file, gq_error *e) {
     static const char KEY[] = "tokenizer.ggml.add_space_prefix";
-    const json_t *told = json_object_get(t->settings, "add_prefix_space");
+    const json_t *setting = json_object_get(t->settings, "add_prefix_space");
     if ((exceptions & TOKENS_GEMMA4) || ((exceptions & TOKENS_MODEL_NO_SPACE) && file == FILE_MODEL) ||
         ((exceptions & TOKENS_PIECES_NO_SPACE) && file == FILE_PIECES))
         return hf_metadata_bool(t->pairs, KEY, false, e);
-    if ((exceptions & (TOKENS_LLAMA | TOKENS_SPACE_IS_SET)) && json_is_boolean(told))
-        return hf_metadata_bool(t->pairs, KEY, json_is_true(told), e);
+    if ((exceptions & (TOKENS_LLAMA | TOKENS_SPACE_IS_SET)) && json_is_boolean(setting))
+        return hf_metadata_bool(t->pairs, KEY, json_is_true(setting), e);
     return file != FILE_PIECES || hf_json_adds_space(t) || hf_metadata_bool(t->pairs, KEY, false, e);
 }
 

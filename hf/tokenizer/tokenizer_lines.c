@@ -249,8 +249,8 @@ static bool ranks_add_specials(hf_tokenizer *t, uint64_t id, gq_error *e) {
         snprintf(text, sizeof text, "<|extra_%d|>", i);
         ok = ranks_add_special(t, &id, text, e);
     }
-    bool sees = hf_config_get(t->config, "visual");
-    for (size_t i = 0; ok && sees && i < sizeof seeing / sizeof *seeing; i++)
+    bool has_vision = hf_config_get(t->config, "visual");
+    for (size_t i = 0; ok && has_vision && i < sizeof seeing / sizeof *seeing; i++)
         ok = ranks_add_special(t, &id, seeing[i], e);
     return ok;
 }

@@ -63,11 +63,11 @@ static json_t *template_list_files(const hf_tokenizer *t, json_t *alone, gq_erro
 }
 
 /* Returns the template that tokenizer_config.json has without a name; NULL: none. */
-static const json_t *template_alone(const json_t *told) {
+static const json_t *template_alone(const json_t *setting) {
     const json_t *element;
     size_t i;
-    if (!json_is_array(told)) return told;
-    json_array_foreach((json_t *)told, i, element) {
+    if (!json_is_array(setting)) return setting;
+    json_array_foreach((json_t *)setting, i, element) {
         if (hf_json_is(json_object_get(element, "name"), "default"))
             return json_object_get(element, "template");
     }
@@ -84,12 +84,12 @@ static bool template_same(const json_t *a, const json_t *b) {
 }
 
 /* Warns where a file's template is another than that of tokenizer_config.json. */
-static bool template_compare(const hf_tokenizer *t, const char *file, const json_t *text, const json_t *told,
-                             const char *taken, gq_error *e) {
-    return !told || template_same(text, template_alone(told)) ||
-           hf_folder_warn(t->folder, file, e,
-                          "the chat template differs from tokenizer_config.json's%s: %s is written",
-                          json_string_length(told) || json_array_size(told) ? "" : ", which is empty", taken);
+static bool template_compare(const hf_tokenizer *t, const char *file, const json_t *text,
+                             const json_t *setting, const char *taken, gq_error *e) {
+    return !setting || template_same(text, template_alone(setting)) ||
+           hf_folder_warn(
+               t->folder, file, e, "the chat template differs from tokenizer_config.json's%s: %s is written",
+               json_string_length(setting) || json_array_size(setting) ? "" : ", which is empty", taken);
 }
 
 /* Reads the template of chat_template.json, where that file is there. */
@@ -104,17 +104,17 @@ static bool template_read_json(const hf_tokenizer *t, json_t **text, gq_error *e
 /* Finds the template, or a list of several, which the caller releases; *found NULL: there is none. As transformers has it,
  * chat_template.jinja goes before tokenizer_config.json, and this before chat_template.json. */
 static bool template_find(const hf_tokenizer *t, json_t **found, gq_error *e) {
-    json_t *told = json_object_get(t->settings, "chat_template"), *file = NULL;
-    if (json_is_null(told)) told = NULL;
+    json_t *setting = json_object_get(t->settings, "chat_template"), *file = NULL;
+    if (json_is_null(setting)) setting = NULL;
     if (!template_read_file(t, "chat_template.jinja", found, e)) return false;
-    if (*found && !template_compare(t, "chat_template.jinja", *found, told, "that of the file", e))
+    if (*found && !template_compare(t, "chat_template.jinja", *found, setting, "that of the file", e))
         return json_decref(*found), *found = NULL, false;
-    if (*found && !(told && template_same(*found, template_alone(told))))
+    if (*found && !(setting && template_same(*found, template_alone(setting))))
         return !hf_folder_has(t->folder, MORE) || (*found = template_list_files(t, *found, e)) != NULL;
     json_decref(*found), *found = NULL;
     if (!template_read_json(t, &file, e)) return false;
-    bool ok = !file || template_compare(t, "chat_template.json", file, told, "the latter", e);
-    if (ok) *found = json_incref(told ? told : file);
+    bool ok = !file || template_compare(t, "chat_template.json", file, setting, "the latter", e);
+    if (ok) *found = json_incref(setting ? setting : file);
     json_decref(file);
     return ok;
 }

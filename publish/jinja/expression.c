@@ -39,7 +39,7 @@ static jinja_value expression_range(jinja *j, const jinja_arguments *a) {
 static jinja_value expression_call(jinja *j, jinja_value called, const jinja_arguments *a) {
     if (j->dead || !jinja_step(j)) return UNDEFINED;
     if (called.kind == JINJA_MACRO) return j->call(j, called, a);
-    if (called.kind != JINJA_FUNCTION) return jinja_fail(j, "calls what is no function");
+    if (called.kind != JINJA_FUNCTION) return jinja_fail(j, "calls something that is not a function");
     switch ((jinja_function)called.number) {
     case JINJA_RAISE: {
         jinja_text why = a->n && a->values[0].kind == JINJA_TEXT ? a->values[0].text : (jinja_text){"", 0};
@@ -64,7 +64,7 @@ static size_t expression_place(int64_t index, size_t n) {
 }
 
 static jinja_value expression_item(jinja *j, jinja_value v, jinja_value index) {
-    if (v.kind == JINJA_UNDEFINED) return jinja_fail(j, "takes a part of what is not defined");
+    if (v.kind == JINJA_UNDEFINED) return jinja_fail(j, "indexes an undefined value");
     if (v.kind == JINJA_DICT) {
         jinja_text key;
         jinja_value *found = jinja_print(&j->memory, index, &key) ? jinja_find(v, key) : NULL;
@@ -80,7 +80,7 @@ static jinja_value expression_item(jinja *j, jinja_value v, jinja_value index) {
 static jinja_value expression_slice(jinja *j, jinja_value v, jinja_value from, jinja_value to,
                                     jinja_value step) {
     bool is_text = v.kind == JINJA_TEXT, back = step.kind == JINJA_NUMBER && step.number == -1;
-    if (v.kind != JINJA_LIST && !is_text) return jinja_fail(j, "takes a part of what is no list");
+    if (v.kind != JINJA_LIST && !is_text) return jinja_fail(j, "indexes something that is not a list");
     size_t n = is_text ? v.text.n : v.list->n;
     size_t first = from.kind == JINJA_NUMBER ? expression_place(from.number, n) : 0,
            end = to.kind == JINJA_NUMBER ? expression_place(to.number, n) : n;
@@ -88,7 +88,7 @@ static jinja_value expression_slice(jinja *j, jinja_value v, jinja_value from, j
     if (to.kind == JINJA_NUMBER && -to.number > (int64_t)n) end = 0;
     if (end < first) end = first;
     if ((step.kind == JINJA_NUMBER && step.number != 1 && !back) || (back && (is_text || end - first != n)))
-        return jinja_fail(j, "takes a part in steps");
+        return jinja_fail(j, "slices with a step");
     if (is_text) return jinja_text_value(v.text.at + first, end - first);
     jinja_value list = jinja_collection(&j->memory, JINJA_LIST);
     for (size_t i = first; i < end; i++) jinja_add(&j->memory, list, v.list->items[back ? n - 1 - i : i]);
@@ -176,7 +176,8 @@ static jinja_value expression_dict(jinja *j) {
     jinja_value dict = jinja_collection(&j->memory, JINJA_DICT);
     while (!jinja_accept(j, "}") && !j->failed) {
         jinja_text key; /* a number's digits */
-        if (!jinja_print(&j->memory, jinja_expression(j), &key)) jinja_fail(j, "has a key that is no text");
+        if (!jinja_print(&j->memory, jinja_expression(j), &key))
+            jinja_fail(j, "has a key that is not a string");
         jinja_expect(j, ":");
         jinja_set(&j->memory, dict, key, jinja_expression(j));
         if (!jinja_at(j, "}")) jinja_expect(j, ",");
@@ -208,7 +209,7 @@ static jinja_value expression_number(jinja *j, jinja_text digits) {
     int64_t number = 0;
     for (size_t i = 0; i < digits.n; i++) {
         if (digits.at[i] < '0' || digits.at[i] > '9' || i == MOST_DIGITS)
-            return jinja_fail(j, "has a number that is not understood"), UNDEFINED;
+            return jinja_fail(j, "has an unreadable number"), UNDEFINED;
         number = 10 * number + (digits.at[i] - '0');
     }
     return jinja_number(number);
@@ -217,7 +218,8 @@ static jinja_value expression_number(jinja *j, jinja_text digits) {
 static jinja_value expression_unary(jinja *j) {
     if (jinja_accept(j, "-")) {
         jinja_value v = expression_unary(j);
-        return v.kind == JINJA_NUMBER ? jinja_number(-v.number) : jinja_fail(j, "negates what is no number");
+        return v.kind == JINJA_NUMBER ? jinja_number(-v.number)
+                                      : jinja_fail(j, "negates something that is not a number");
     }
     jinja_token t = j->tokens[j->at];
     jinja_value v = UNDEFINED;
@@ -251,7 +253,7 @@ static jinja_value expression_product(jinja *j) {
         bool numbers = v.kind == JINJA_NUMBER && w.kind == JINJA_NUMBER && llabs(v.number) < MOST &&
                        llabs(w.number) < MOST;
         if (!numbers || (op == '*' ? false : v.number < 0 || w.number <= 0))
-            v = jinja_fail(j, "calculates with what is no number");
+            v = jinja_fail(j, "calculates with something that is not a number");
         else
             v = jinja_number(op == '*'   ? v.number * w.number
                              : op == '/' ? v.number / w.number
@@ -268,7 +270,7 @@ static jinja_value expression_concatenated(jinja *j) {
         if (jinja_print(&j->memory, v, &a) && jinja_print(&j->memory, w, &b))
             v = jinja_join(&j->memory, a, b);
         else
-            v = jinja_fail(j, "joins what is no text");
+            v = jinja_fail(j, "joins something that is not a string");
     }
     return v;
 }
@@ -301,7 +303,8 @@ static bool expression_is_in(jinja *j, jinja_value v, jinja_value of) {
     if (of.kind == JINJA_TEXT && v.kind == JINJA_TEXT) return jinja_text_has(of.text, v.text);
     if (of.kind == JINJA_DICT) return v.kind == JINJA_TEXT && jinja_find(of, v.text);
     if (of.kind == JINJA_UNDEFINED) return false;
-    if (of.kind != JINJA_LIST) return jinja_fail(j, "looks for a value in what is no list"), false;
+    if (of.kind != JINJA_LIST)
+        return jinja_fail(j, "looks for a value in something that is not a list"), false;
     for (size_t i = 0; i < of.list->n; i++)
         if (jinja_equal(v, of.list->items[i], 0)) return true;
     return false;
@@ -312,7 +315,7 @@ static bool expression_compare(jinja *j, jinja_text op, jinja_value v, jinja_val
     if (jinja_text_is(op, "==")) return jinja_equal(v, w, 0);
     if (jinja_text_is(op, "!=")) return !jinja_equal(v, w, 0);
     if (v.kind != JINJA_NUMBER || w.kind != JINJA_NUMBER)
-        return jinja_fail(j, "compares what is no number"), false;
+        return jinja_fail(j, "compares something that is not a number"), false;
     bool equal = op.n == 2 && v.number == w.number;
     return equal || (*op.at == '<' ? v.number < w.number : v.number > w.number);
 }
@@ -405,7 +408,7 @@ static jinja_value expression_conditional(jinja *j) {
 
 jinja_value jinja_expression(jinja *j) {
     enum { MOST_DEPTH = 64 };
-    if (j->depth > MOST_DEPTH) jinja_fail_syntax(j, "fewer brackets in each other");
+    if (j->depth > MOST_DEPTH) jinja_fail_syntax(j, "fewer nested brackets");
     if (!jinja_step(j)) return UNDEFINED;
     j->depth++;
     jinja_value v = expression_is_conditional(j) ? expression_conditional(j) : jinja_either(j);

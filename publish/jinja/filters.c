@@ -11,7 +11,7 @@ static const jinja_value UNDEFINED = {.kind = JINJA_UNDEFINED};
 static jinja_value filter_strip(jinja *j, jinja_value v, const jinja_arguments *a, bool left, bool right) {
     jinja_value of = jinja_argument(a, 0, "chars");
     jinja_text blanks = of.kind == JINJA_TEXT ? of.text : (jinja_text){" \t\n\r\v\f", 6}, t = v.text;
-    if (v.kind != JINJA_TEXT) return jinja_fail(j, "strips what is no text");
+    if (v.kind != JINJA_TEXT) return jinja_fail(j, "strips something that is not a string");
     while (left && t.n && memchr(blanks.at, t.at[0], blanks.n)) t.at++, t.n--;
     while (right && t.n && memchr(blanks.at, t.at[t.n - 1], blanks.n)) t.n--;
     return jinja_text_value(t.at, t.n);
@@ -29,7 +29,7 @@ static jinja_value filter_rstrip(jinja *j, jinja_value v, const jinja_arguments 
 
 /* Changes letters of ASCII: `first` those that begin the text, `rest` the others. */
 static jinja_value filter_letters(jinja *j, jinja_value v, int (*first)(int), int (*rest)(int)) {
-    if (v.kind != JINJA_TEXT) return jinja_fail(j, "changes letters of what is no text");
+    if (v.kind != JINJA_TEXT) return jinja_fail(j, "changes the case of something that is not a string");
     char *to = jinja_take(&j->memory, v.text.n + 1);
     for (size_t i = 0; to && i < v.text.n; i++) {
         unsigned char c = (unsigned char)v.text.at[i];
@@ -58,7 +58,7 @@ static jinja_value filter_split(jinja *j, jinja_value v, const jinja_arguments *
     jinja_value by = jinja_argument(a, 0, "sep"), most = jinja_argument(a, 1, "maxsplit");
     jinja_value list = jinja_collection(&j->memory, JINJA_LIST);
     if (v.kind != JINJA_TEXT || by.kind != JINJA_TEXT || !by.text.n)
-        return jinja_fail(j, "splits what is no text");
+        return jinja_fail(j, "splits something that is not a string");
     jinja_text rest = v.text;
     for (int64_t left = most.kind == JINJA_NUMBER ? most.number : INT64_MAX; left && jinja_step(j); left--) {
         size_t at = filter_find(rest, by.text);
@@ -72,10 +72,11 @@ static jinja_value filter_split(jinja *j, jinja_value v, const jinja_arguments *
 
 static jinja_value filter_join(jinja *j, jinja_value v, const jinja_arguments *a) {
     jinja_value by = jinja_argument(a, 0, "d"), to = jinja_text_of("");
-    if (v.kind != JINJA_LIST) return jinja_fail(j, "joins what is no list");
+    if (v.kind != JINJA_LIST) return jinja_fail(j, "joins something that is not a list");
     for (size_t i = 0; i < v.list->n && jinja_step(j); i++) {
         jinja_text part;
-        if (!jinja_print(&j->memory, v.list->items[i], &part)) return jinja_fail(j, "joins what is no text");
+        if (!jinja_print(&j->memory, v.list->items[i], &part))
+            return jinja_fail(j, "joins something that is not a string");
         if (i && by.kind == JINJA_TEXT) to = jinja_join(&j->memory, to.text, by.text);
         to = jinja_join(&j->memory, to.text, part);
     }
@@ -84,7 +85,8 @@ static jinja_value filter_join(jinja *j, jinja_value v, const jinja_arguments *a
 
 static jinja_value filter_replace(jinja *j, jinja_value v, const jinja_arguments *a) {
     jinja_value with = jinja_argument(a, 1, "new");
-    if (with.kind != JINJA_TEXT || a->n > 2) return jinja_fail(j, "replaces by what is no text");
+    if (with.kind != JINJA_TEXT || a->n > 2)
+        return jinja_fail(j, "replaces by something that is not a string");
     jinja_arguments by = {.n = 1, .values = {with}};
     jinja_value parts = filter_split(j, v, &(jinja_arguments){.n = 1, .values = {a->values[0]}});
     return parts.kind == JINJA_LIST ? filter_join(j, parts, &by) : UNDEFINED;
@@ -118,7 +120,7 @@ static jinja_value filter_length(jinja *j, jinja_value v, const jinja_arguments 
     size_t n = 0;
     if (v.kind == JINJA_LIST) return jinja_number((int64_t)v.list->n);
     if (v.kind == JINJA_DICT) return jinja_number((int64_t)v.list->n / 2);
-    if (v.kind != JINJA_TEXT) return jinja_fail(j, "counts what is no list");
+    if (v.kind != JINJA_TEXT) return jinja_fail(j, "counts something that is not a list");
     for (size_t i = 0; i < v.text.n; i++) n += ((unsigned char)v.text.at[i] & 0xC0) != 0x80;
     return jinja_number((int64_t)n);
 }
@@ -176,7 +178,8 @@ static jinja_value filter_select(jinja *j, jinja_value v, const jinja_arguments 
     jinja_value name = jinja_argument(a, 0, "attr"), test = jinja_argument(a, 1, "test");
     jinja_value list = jinja_collection(&j->memory, JINJA_LIST);
     if (!jinja_is_true(v)) return list;
-    if (v.kind != JINJA_LIST || name.kind != JINJA_TEXT) return jinja_fail(j, "selects of what is no list");
+    if (v.kind != JINJA_LIST || name.kind != JINJA_TEXT)
+        return jinja_fail(j, "selects from something that is not a list");
     for (size_t i = 0; i < v.list->n && jinja_step(j); i++) {
         jinja_value *found = jinja_find(v.list->items[i], name.text), its = found ? *found : UNDEFINED;
         bool is = test.kind == JINJA_TEXT ? jinja_test(j, test.text, its, jinja_argument(a, 2, ""))
@@ -197,7 +200,7 @@ static jinja_value filter_map(jinja *j, jinja_value v, const jinja_arguments *a)
     jinja_value name = jinja_argument(a, SIZE_MAX, "attribute"), filter = jinja_argument(a, 0, "");
     jinja_value list = jinja_collection(&j->memory, JINJA_LIST);
     if (v.kind != JINJA_LIST || (name.kind != JINJA_TEXT && filter.kind != JINJA_TEXT))
-        return jinja_fail(j, "maps what is no list");
+        return jinja_fail(j, "maps something that is not a list");
     for (size_t i = 0; i < v.list->n && jinja_step(j); i++) {
         jinja_value item = v.list->items[i], *found = jinja_find(item, name.text);
         jinja_add(&j->memory, list,
@@ -247,7 +250,7 @@ static jinja_value filter_run(jinja *j, const filter_row *rows, size_t n, jinja_
                               const jinja_arguments *a) {
     for (size_t i = 0; i < n; i++)
         if (jinja_text_is(name, rows[i].name)) return rows[i].run(j, v, a);
-    return jinja_fail(j, "uses %.*s, which is not known here", (int)(name.n < 32 ? name.n : 32), name.at);
+    return jinja_fail(j, "uses %.*s, which is not supported", (int)(name.n < 32 ? name.n : 32), name.at);
 }
 
 jinja_value jinja_filter(jinja *j, jinja_text name, jinja_value v, const jinja_arguments *a) {
@@ -282,6 +285,6 @@ bool jinja_test(jinja *j, jinja_text name, jinja_value v, jinja_value than) {
     if (jinja_text_is(name, "ne")) return !jinja_equal(v, than, 0);
     if (jinja_text_is(name, "odd")) return v.kind == JINJA_NUMBER && v.number % 2;
     if (jinja_text_is(name, "even")) return v.kind == JINJA_NUMBER && v.number % 2 == 0;
-    jinja_fail(j, "tests for %.*s, which is not known here", (int)(name.n < 32 ? name.n : 32), name.at);
+    jinja_fail(j, "tests for %.*s, which is not supported", (int)(name.n < 32 ? name.n : 32), name.at);
     return false;
 }

@@ -103,7 +103,7 @@ static void render_bind(jinja *j, const render_loop *l, jinja_value item) {
         return;
     }
     if (item.kind != JINJA_LIST || item.list->n != 2) {
-        jinja_fail(j, "takes two parts of what is no pair");
+        jinja_fail(j, "unpacks something that is not a pair");
         return;
     }
     for (size_t i = 0; i < 2; i++) jinja_set(&j->memory, j->frame->names, l->names[i], item.list->items[i]);
@@ -115,7 +115,7 @@ static jinja_value render_items(jinja *j, const render_loop *l, jinja_value of) 
         of = jinja_method(j, jinja_text_of("keys").text, of, &(jinja_arguments){.n = 0});
     if (of.kind != JINJA_LIST)
         return of.kind == JINJA_UNDEFINED ? jinja_collection(&j->memory, JINJA_LIST)
-                                          : jinja_fail(j, "loops over what is no list");
+                                          : jinja_fail(j, "loops over something that is not a list");
     if (!l->condition) return of;
     jinja_value kept = jinja_collection(&j->memory, JINJA_LIST);
     jinja_frame frame, *outer = j->frame;
@@ -208,7 +208,7 @@ static void render_set(jinja *j) {
         const jinja_value *of = jinja_find(f->names, name);
         if (of) return jinja_set(&j->memory, *of, member, v);
     }
-    jinja_fail(j, "sets a member of what is not defined");
+    jinja_fail(j, "sets a member of an undefined value");
 }
 
 /* Notes where a macro stands; calling it reads its parameters and runs its body. */
@@ -278,7 +278,7 @@ static render_flow render_statement(jinja *j) {
         render_open(j, "endgeneration"), jinja_close(j);
     } else {
         jinja_text name = j->tokens[j->at + 1].text;
-        jinja_fail(j, "uses %.*s, which is not known here", (int)(name.n < 32 ? name.n : 32), name.at);
+        jinja_fail(j, "uses %.*s, which is not supported", (int)(name.n < 32 ? name.n : 32), name.at);
     }
     return FLOW_ON;
 }
@@ -287,7 +287,7 @@ static render_flow render_statement(jinja *j) {
 static render_flow render_body(jinja *j) {
     enum { MOST_DEPTH = 64 };
     render_flow flow = FLOW_ON;
-    if (++j->depth > MOST_DEPTH) jinja_fail(j, "has too many blocks in each other");
+    if (++j->depth > MOST_DEPTH) jinja_fail(j, "has too many nested blocks");
     while (flow == FLOW_ON && !render_at_end(j) && jinja_step(j)) {
         const jinja_token *t = &j->tokens[j->at];
         if (t->kind == TOKEN_STATEMENT)

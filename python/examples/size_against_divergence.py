@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Quantize a model to six types, run them on a text, and draw how far each is from the original.
+"""Quantize a model to six types, run them on a text, and draw how far each is from the base model.
 
     size_against_divergence.py MODEL.gguf TEXT.txt [PICTURE.png] [--imatrix FILE] [--tokens N] [--ids]
 """
@@ -41,11 +41,11 @@ for report in reports:
 text = [int(i) for i in asked.text.read_text().split()] if asked.ids else asked.text.read_bytes()
 found = gquant.evaluate(asked.model, *paths, text=text, tokens=asked.tokens, context=asked.context,
                         progress=show)
-original, *copies = found.models
-print(f"perplexity of the original on {found.scored} tokens: {original.perplexity.value:.2f}")
-for name, copy in zip(TYPES, copies):
-    print(f"{name:8} divergence {copy.divergence.value:.4g} +- {copy.divergence.error:.2g}, "
-          f"same top {100 * copy.same_top.value:.1f} %")
+base, *quants = found.models
+print(f"perplexity of the base model on {found.scored} tokens: {base.perplexity.value:.2f}")
+for name, quant in zip(TYPES, quants):
+    print(f"{name:8} KLD {quant.kld.value:.4g} +- {quant.kld.error:.2g}, "
+          f"same top-1 token {100 * quant.top1_agreement.value:.1f} %")
 
 # %% For the paper
 print(found.to_latex())

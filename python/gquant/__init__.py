@@ -4,7 +4,7 @@
 
     report = gquant.quantize("model-F16.gguf", "model-Q4_K_M.gguf", "Q4_K_M", imatrix="imatrix.gguf")
     print(report.loss.relative, report.bits_per_weight)
-    print(gquant.evaluate("model-F16.gguf", "model-Q4_K_M.gguf", text=open("held-out.txt").read()).models[1].divergence)
+    print(gquant.evaluate("model-F16.gguf", "model-Q4_K_M.gguf", text=open("held-out.txt").read()).models[1].kld)
 
     blocks = gquant.encode(weights, "Q4_K")          # codecs without files
     with gquant.Model("model-F16.gguf") as model:    # files as objects
@@ -30,7 +30,7 @@ _NAMES = {
     "texts": "sample_text",
     "evaluations": "Chosen Continued Drafted Estimate Evaluated Evaluation Interval evaluate",
     "imatrices": "Entry Imatrix",
-    "models": "Draft Metadata Model ModelFacts Origin Tensor Tokenizer",
+    "models": "Draft GGUFBuilder Metadata Model ModelFacts Origin Tensor Tokenizer",
     "plans": "Choice CurvePoint Plan Published PublishedFile plan publish",
     "runs": "Compared Quantized QuantizedTensor Verified compare quantize verify",
 }

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import numbers
+import operator
 import os
 import sys
 import threading
@@ -77,6 +79,7 @@ library = _load()
 # The system's own sentences, with which the library ends its message; and its own for a folder of an output.
 _SYSTEM = {os.strerror(errno.ENOENT): NotFound, os.strerror(errno.EACCES): NotAllowed, " does not exist": NotFound}
 _REPLACE = 1
+_Function = typing.TypeVar("_Function", bound=Callable[..., Any])
 _STATUS = {2: UsageError, 3: Cancelled, 4: BadWeights}
 _REMEDY = {
     1: "; force=True replaces it",
@@ -261,3 +264,18 @@ class Handle:
             self.close()
         except AttributeError:  # it was never opened
             pass
+
+
+def old_name(new: str) -> Any:
+    """Return a member by its name of version 0.1, which works for one release."""
+    return property(operator.attrgetter(new), doc=new)
+
+
+def old_arguments(**renamed: str) -> Callable[[_Function], _Function]:
+    """Have a function take arguments by their names of version 0.1, too, for one release."""
+    def around(f: Any) -> Any:
+        @functools.wraps(f)
+        def call(*args: Any, **words: Any) -> Any:
+            return f(*args, **{renamed.get(name, name): value for name, value in words.items()})
+        return call
+    return around

@@ -78,10 +78,10 @@ def gathered(file: Any, warnings: Sequence[str], options: Sequence[str], **membe
 
 # Members that had another name in version 0.1 (base/json.c): both are there for one release.
 _RENAMED = {
-    "changed_top1": "flips", "changed_top1_interval": "flips_interval", "expected_kld": "expected_divergence",
+    "changed_top1": "flips", "changed_top1_interval": "flips_interval", "clipped": "ends", "expected_kld": "expected_divergence",
     "grid_types": "lattice_types", "held_out": "held_back", "needs_imatrix": "needs_importance",
     "hidden_states_in_file": "states_in_file", "kld": "divergence", "nll_interval": "surprise_interval",
-    "top1_agreement": "same_top", "without_imatrix": "without_importance",
+    "plain_output_error": "searched_output_error", "top1_agreement": "same_top", "without_imatrix": "without_importance",
     **{f"kld_{of}": f"divergence_{of}" for of in ("90", "95", "99", "99_9", "error", "interval", "max", "median")}}
 
 

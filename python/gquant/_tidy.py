@@ -19,7 +19,7 @@ from ._records import file_name
 
 
 def _flat(of: dict[str, Any], before: str = "") -> dict[str, Any]:
-    """Members of members as members, "divergence_interval": {"low": ...} as "divergence_low"; lists are left out."""
+    """Members of members as members, "kld_interval": {"low": ...} as "kld_low"; lists are left out."""
     found: dict[str, Any] = {}
     for key, value in of.items():
         name = before + key

@@ -18,7 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ._interruptible import interruptible
-from ._library import UsageError, c_number, c_text, check, gq_array_options, gq_error, gq_loss, library, text_of
+from ._library import (
+    UsageError, c_number, c_text, check, gq_array_options, gq_error, gq_loss, library, old_arguments, text_of,
+)
 
 Effort = Literal["default", "fast", "best"]
 EFFORTS = {"default": 0, "fast": 1, "best": 2}
@@ -168,26 +170,27 @@ def _real(x: npt.ArrayLike, name: str) -> npt.NDArray[np.float32]:
 
 @overload
 def encode(x: npt.ArrayLike, type: Union[str, int, TensorType], importance: Optional[npt.ArrayLike] = None, *,
-           moments: Optional[npt.ArrayLike] = ..., damp: Optional[float] = ..., shrink: Optional[float] = ...,
+           hessian: Optional[npt.ArrayLike] = ..., damp: Optional[float] = ..., shrink: Optional[float] = ...,
            effort: Effort = ..., threads: int = ..., loss: Literal[False] = False) -> npt.NDArray[np.uint8]: ...
 
 
 @overload
 def encode(x: npt.ArrayLike, type: Union[str, int, TensorType], importance: Optional[npt.ArrayLike] = None, *,
-           moments: Optional[npt.ArrayLike] = ..., damp: Optional[float] = ..., shrink: Optional[float] = ...,
+           hessian: Optional[npt.ArrayLike] = ..., damp: Optional[float] = ..., shrink: Optional[float] = ...,
            effort: Effort = ..., threads: int = ..., loss: Literal[True]) -> tuple[npt.NDArray[np.uint8], Loss]: ...
 
 
-def encode(x, type, importance=None, *, moments=None, damp=None, shrink=None, effort="default", threads=0, loss=False):
+@old_arguments(moments="hessian")
+def encode(x, type, importance=None, *, hessian=None, damp=None, shrink=None, effort="default", threads=0, loss=False):
     """Encode weights as blocks of a type.
 
     x: weights [..., columns], converted to float32. They must be finite and within what the type can hold. columns must
         be a multiple of the type's block.
     type: a name ("Q4_K"), a number or a TensorType that is writable.
     importance: one value >= 0 per column, as Imatrix.columns returns them; None: all columns count the same.
-    moments: in place of importance, the Hessian of the inputs, [columns, columns]: y.T @ y / tokens for inputs y
-        [tokens, columns]. Columns further right then make up for the rounding error of a column. Each row gets that
-        result or plain search's, whichever has the smaller error under this Hessian. Not for types of single numbers,
+    hessian: in place of importance, the Hessian of the inputs, [columns, columns]: y.T @ y / tokens for inputs y
+        [tokens, columns]. Later columns then compensate the rounding error of a column (GPTQ). Each row gets that
+        result or plain encoding's, whichever has the smaller error under this Hessian. Not for types of single numbers,
         such as F16. Takes a time of about columns^3.
     damp: with a Hessian, the share of the mean square that is added to each column's; None: 0.01.
     shrink: with a Hessian, how far columns are taken for independent of each other, 0 to 1; None: 0.3. Lower damp and
@@ -217,15 +220,15 @@ def encode(x, type, importance=None, *, moments=None, damp=None, shrink=None, ef
         if column.shape != (cols,):
             raise UsageError(f"importance has the shape {column.shape}, and rows have {cols} columns")
         options.importance = column.ctypes.data_as(ctypes.POINTER(c_float))
-    if moments is not None:
-        square = _real(moments, "moments")
+    if hessian is not None:
+        square = _real(hessian, "hessian")
         if square.shape != (cols, cols):
-            raise UsageError(f"moments have the shape {square.shape}, and rows have {cols} columns")
-        options.moments = square.ctypes.data_as(ctypes.POINTER(c_float))
+            raise UsageError(f"hessian has the shape {square.shape}; expected ({cols}, {cols}), a row and a column per input")
+        options.hessian = square.ctypes.data_as(ctypes.POINTER(c_float))
     for name, share in (("damp", damp), ("shrink", shrink)):
         if share is not None:
-            if moments is None:
-                raise UsageError(f"{name} is of moments, and there are none")
+            if hessian is None:
+                raise UsageError(f"{name} works only with hessian")
             if not 0 <= share <= 1:
                 raise UsageError(f"{name} {share!r} is not from 0 to 1")
             setattr(options, name, share or -1)  # 0 is the library's default
@@ -236,7 +239,7 @@ def encode(x, type, importance=None, *, moments=None, damp=None, shrink=None, ef
         return library.gq_encode(of.id, rows, cols, weights.ctypes.data, byref(options), blocks.ctypes.data,
                                  bytes_.value, byref(sums), byref(e))
 
-    check(interruptible(call) if weights.size >= _LONG or moments is not None else call(None), e)
+    check(interruptible(call) if weights.size >= _LONG or hessian is not None else call(None), e)
     return (blocks, loss_of(sums)) if loss else blocks
 
 

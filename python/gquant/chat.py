@@ -433,7 +433,7 @@ def write_chats(model: Path, chats: Path, out: Path, *, others: float = 0.0, tem
     if not 0 <= others <= 1:
         raise ChatError(f"the weight of others is {others}, expected 0 to 1")
     if os.path.exists(out) and not force:
-        raise FileExistsError(f"{os.fspath(out)}: is there already; --force replaces it")
+        raise FileExistsError(f"{os.fspath(out)}: already exists; --force replaces it")
     counts = {"conversations": 0, "tokens": 0, "assistant": 0}
     beside = f"{os.fspath(out)}.unfinished-{os.getpid()}"
     try:

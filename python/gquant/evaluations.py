@@ -16,7 +16,8 @@ import numpy.typing as npt
 from . import _records
 from ._interruptible import ProgressCallback, interruptible
 from ._library import (
-    Adapters, Size, adapter_options, adapter_paths, adapters_of, c_text, check, gq_error, gq_evaluation_request, gq_question, gq_text, library,
+    Adapters, Size, adapter_options, adapter_paths, adapters_of, c_text, check, gq_error, gq_evaluation_request, gq_question, gq_text,
+    library, old_arguments, old_name,
     optional_path, path_bytes, size_bytes, strings, texts,
 )
 from ._pages import Charted, record_field, report_format, shown, traced, write_report
@@ -101,12 +102,12 @@ class Evaluated:
 
     These compare a quant with the base model, and are None for the base model:
 
-    divergence: the mean KL divergence (KLD) of the next token's probabilities, in nats.
+    kld: the mean KL divergence (KLD) of the next token's probabilities, in nats.
     quantiles: of the KLD over tokens: median, 90, 95, 99 and 99.9 %, maximum.
     ratio: perplexity as a multiple of the base model's.
     rms_change: root mean square change of the right token's probability.
-    same_top: share of places with the same likeliest token, 0 to 1.
-    divergence_interval, flips: 95 % intervals of the KLD, and of the share of changed top-1 tokens.
+    top1_agreement: share of positions with the same likeliest token, 0 to 1.
+    kld_interval, changed_top1: 95 % intervals of the KLD, and of the share of changed top-1 tokens.
     level: what these come to, a sentence.
     continued: a Continued; None where no prompts were continued. chosen: a Chosen, also of the base model, or None.
     drafted: a Drafted, also of the base model, or None.
@@ -118,18 +119,21 @@ class Evaluated:
     tensor_bytes: int
     n_weights: int
     perplexity: Estimate
-    divergence: Optional[Estimate]
+    kld: Optional[Estimate]
     quantiles: Optional[tuple[float, ...]]
     ratio: Optional[Estimate]
     rms_change: Optional[Estimate]
-    same_top: Optional[Estimate]
-    divergence_interval: Optional[Interval] = None
-    flips: Optional[Interval] = None
+    top1_agreement: Optional[Estimate]
+    kld_interval: Optional[Interval] = None
+    changed_top1: Optional[Interval] = None
     level: str = ""
     continued: Optional[Continued] = None
     chosen: Optional[Chosen] = None
     drafted: Optional[Drafted] = None
     acceptance: Optional[Estimate] = None
+
+    divergence, same_top = old_name("kld"), old_name("top1_agreement")
+    divergence_interval, flips = old_name("kld_interval"), old_name("changed_top1")
 
     @property
     def bits_per_weight(self) -> float:
@@ -165,7 +169,7 @@ class Evaluation(Charted):
     record: dict[str, Any] = record_field()
 
     def __repr__(self) -> str:
-        quants = "; ".join(f"{v.path}: {v.divergence.value:.3g} nats" for v in self.models[1:] if v.divergence)
+        quants = "; ".join(f"{v.path}: {v.kld.value:.3g} nats" for v in self.models[1:] if v.kld)
         return f"Evaluation({self.models[0].path}, {self.scored:,} of {self.tokens:,} tokens scored{'; ' if quants else ''}{quants})"
 
 
@@ -228,7 +232,8 @@ def text_request(text: Text, context: int, tokens: int, special: bool,
                    context=context, tokens=tokens)
 
 
-def evaluate(original: Path, *copies: Path, text: Text, context: int = 0,
+@old_arguments(original="base")
+def evaluate(base: Path, *quants: Path, text: Text, context: int = 0,
              tokens: int = 0, special: bool = False, threads: int = 0, memory: Optional[Size] = None,
              folder: Optional[Path] = None, progress: Optional[ProgressCallback] = None,
              report: Optional[Path] = None, stride: int = 0, scores_file: Optional[Path] = None,
@@ -237,8 +242,8 @@ def evaluate(original: Path, *copies: Path, text: Text, context: int = 0,
              target_model: Optional[Path] = None) -> Evaluation:
     """Run a base model and its quants on a text, and measure how far their predictions are from the base model's.
 
-    original, copies: the base model and its quants, GGUF files of one architecture, shape and vocabulary. Without quants only the perplexity is
-        measured.
+    base, quants: the base model and its quants, GGUF files of one architecture, shape and vocabulary. Without quants,
+        only the perplexity is measured.
     text: str or bytes, also the contents of a file that gquant-chat has written; or an array of token ids.
     context: tokens of a window; 0: 512. The second half of each window is scored.
     tokens: take so many at most; 0: all.
@@ -262,10 +267,10 @@ def evaluate(original: Path, *copies: Path, text: Text, context: int = 0,
     Returns an Evaluation. Raises UsageError, BadWeights, Cancelled, or Error, for example for an architecture that
     cannot be run.
     """
-    file = report_format(report, original, *copies, scores_file, draft, target_model, *adapter_paths(lora))
+    file = report_format(report, base, *quants, scores_file, draft, target_model, *adapter_paths(lora))
     asked = gq_evaluation_request(
-        size=ctypes.sizeof(gq_evaluation_request), original=path_bytes(original),
-        copies=strings([path_bytes(c) for c in copies]), n_copies=len(copies),
+        size=ctypes.sizeof(gq_evaluation_request), base_model=path_bytes(base),
+        quants=strings([path_bytes(q) for q in quants]), n_quants=len(quants),
         text=text_request(text, context, tokens, special), threads=threads, memory=size_bytes(memory),
         folder=optional_path(folder), stride=stride, scores_file=optional_path(scores_file), prompts=prompts,
         n_questions=len(questions), adapters=adapters_of(lora, target=target_model), draft=optional_path(draft))
@@ -280,13 +285,13 @@ def evaluate(original: Path, *copies: Path, text: Text, context: int = 0,
         asked.callbacks = callbacks
         found = c_void_p(check(library.gq_evaluate(byref(asked), byref(e)), e))
         try:
-            return evaluation_of(found, options, asked.original, file)
+            return evaluation_of(found, options, asked.base_model, file)
         finally:
             library.gq_evaluation_free(found)
 
     options = ([f"--context {context}"] * bool(context) + [f"--stride {stride}"] * bool(stride)
                + [f"--tokens {tokens}"] * bool(tokens) + adapter_options(lora))
-    made = traced(interruptible(call, progress), base=original, lora=adapter_paths(lora), quant=list(copies), draft=draft,
+    made = traced(interruptible(call, progress), base=base, lora=adapter_paths(lora), quant=list(quants), draft=draft,
                   text=text_bytes(text))
     write_report(report, made, file)
     return made  # type: ignore[no-any-return]

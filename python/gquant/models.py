@@ -2,7 +2,7 @@
 
 A Model keeps its files open until it is closed; its tensors and metadata can be read only until then. Nothing is read
 before it is asked for: metadata value by value, weights by the methods of Tensor. Shapes are numpy's, the length of a
-row last, which is the reverse of GGUF's order. A Draft goes the other way: it collects metadata and tensors in
+row last, which is the reverse of GGUF's order. A GGUFBuilder goes the other way: it collects metadata and tensors in
 memory, and write() makes the whole file.
 """
 
@@ -261,18 +261,18 @@ class Model(Handle, Mapping[str, Tensor]):
                 f"<table>\n<tr>{head}</tr>\n{''.join(rows)}</table>\n")
 
 
-class Draft(Handle):
-    """A new model: set metadata, add tensors, write the file. draft[key] = value is set(key, value).
+class GGUFBuilder(Handle):
+    """A new model: set metadata, add tensors, write the file. builder[key] = value is set(key, value).
 
-    >>> with Draft() as d:
-    ...     d["general.architecture"], d["general.type"] = "llama", "part"
-    ...     d.add("output.weight", weights, type="Q6_K")
-    ...     d.write("small.gguf")
+    >>> with GGUFBuilder() as b:
+    ...     b["general.architecture"], b["general.type"] = "llama", "part"
+    ...     b.add("output.weight", weights, type="Q6_K")
+    ...     b.write("small.gguf")
     """
 
     def __init__(self) -> None:
         e = gq_error()
-        super().__init__(check(library.gq_draft_new(byref(e)), e), library.gq_draft_free)
+        super().__init__(check(library.gq_gguf_builder_new(byref(e)), e), library.gq_gguf_builder_free)
         self.handle.kept = []  # blocks
 
     def set(self, key: str, value: Any, type: Optional[str] = None) -> None:
@@ -292,7 +292,7 @@ class Draft(Handle):
         texts = [_fill(v, item, type) for v, item in zip(values, items)]  # which have to stay until they are copied
         e = gq_error()
         with self.lock:
-            check(library.gq_draft_set(self.handle, c_text(key), c_text(type), is_list, values, len(items), byref(e)), e)
+            check(library.gq_gguf_builder_set(self.handle, c_text(key), c_text(type), is_list, values, len(items), byref(e)), e)
         del texts
 
     def __setitem__(self, key: str, value: Any) -> None:
@@ -301,13 +301,13 @@ class Draft(Handle):
     def remove(self, key: str) -> None:
         """Remove a pair that was set or copied; nothing happens where there is none."""
         with self.lock:
-            library.gq_draft_remove(self.handle, c_text(key))
+            library.gq_gguf_builder_remove(self.handle, c_text(key))
 
     def copy_metadata(self, model: Model) -> None:
         """Copy all metadata of a model, except pairs about its shards."""
         e = gq_error()
         with self.lock:
-            check(library.gq_draft_copy(self.handle, model.handle, byref(e)), e)
+            check(library.gq_gguf_builder_copy(self.handle, model.handle, byref(e)), e)
 
     def add(self, name: str, x: npt.ArrayLike, type: Union[str, int, TensorType] = "F32", *,
             importance: Optional[npt.ArrayLike] = None, encoded: bool = False) -> None:
@@ -331,7 +331,7 @@ class Draft(Handle):
         e = gq_error()
         with self.lock:
             handle = self.handle
-            check(library.gq_draft_add(handle, c_text(name), len(shape), ne, of.id, blocks.ctypes.data, blocks.size,
+            check(library.gq_gguf_builder_add(handle, c_text(name), len(shape), ne, of.id, blocks.ctypes.data, blocks.size,
                                        byref(e)), e)
             handle.kept.append(blocks)
 
@@ -342,7 +342,10 @@ class Draft(Handle):
         """
         e = gq_error()
         with self.lock:
-            check(library.gq_draft_write(self.handle, path_bytes(path), force, byref(e)), e)
+            check(library.gq_gguf_builder_write(self.handle, path_bytes(path), force, byref(e)), e)
+
+
+Draft = GGUFBuilder  # its name in version 0.1, which works for one release
 
 
 def _type_of(value: Any, items: list[Any]) -> str:

@@ -19,7 +19,7 @@ from . import _records
 from ._interruptible import ProgressCallback, interruptible
 from ._library import (
     Adapters, Size, Texts, UsageError, adapter_names, adapter_paths, adapters_of, c_text, check, gq_calibration, gq_error, gq_evaluation_request, gq_options, gq_output,
-    gq_publish_request, gq_survey_request, gq_target, library, optional_path, path_bytes, size_bytes, text_of,
+    gq_publish_request, gq_survey_request, gq_target, library, old_name, optional_path, path_bytes, size_bytes, text_of,
     texts,
 )
 from ._pages import Charted, Report, gigabytes, image, record_field, shown, table, traced
@@ -46,7 +46,7 @@ class Choice:
 
     file_type; made_for: the only kind of models that it suits, "": any.
     file_bytes: of the file; memory_bytes: with keys and values of the context and buffers; bits_per_weight.
-    expected_divergence: in nats, by trials on a text; None: not known.
+    expected_kld: in nats, by trials on a text; None: not known.
     fits: into the memory given; None: none was given. best: the one to take.
     """
 
@@ -55,10 +55,12 @@ class Choice:
     file_bytes: int
     memory_bytes: int
     bits_per_weight: float
-    expected_divergence: Optional[float]
+    expected_kld: Optional[float]
     fits: Optional[bool]
     best: bool
-    needs_importance: bool
+    needs_imatrix: bool
+
+    expected_divergence, needs_importance = old_name("expected_kld"), old_name("needs_imatrix")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,8 +68,10 @@ class CurvePoint:
     """The best mix of a size. ram: bytes of a machine that it is for; None: only a point of the curve."""
 
     target_size: int
-    expected_divergence: Optional[float]
+    expected_kld: Optional[float]
     ram: Optional[int]
+
+    expected_divergence = old_name("expected_kld")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,11 +106,11 @@ class Plan(Report):
         return f"Plan({self.path}, {len(self.types)} types, context of {self.context:,} tokens{best})"
 
     def _repr_html_(self) -> str:
-        tried = any(t.expected_divergence is not None for t in self.types)
+        tried = any(t.expected_kld is not None for t in self.types)
         head = ["type", "file, GB", "bits per weight", "memory, GB"] + ["expected KLD"] * tried + ["note"]
         rows = []
         for t in sorted(self.types, key=lambda t: bool(t.made_for)):
-            expected = [] if not tried else ["-" if t.expected_divergence is None else f"{t.expected_divergence:.4g}"]
+            expected = [] if not tried else ["-" if t.expected_kld is None else f"{t.expected_kld:.4g}"]
             note = f"for {t.made_for}" if t.made_for else "fits, recommended" if t.best else "fits" if t.fits else ""
             rows.append([t.file_type, gigabytes(t.file_bytes), f"{t.bits_per_weight:.2f}",
                          gigabytes(t.memory_bytes), *expected, note])
@@ -115,7 +119,7 @@ class Plan(Report):
     def plot(self) -> bytes:
         """Return a chart of the expected KL divergence against the size, as SVG; UsageError where there was no text."""
         if not self._chart:
-            raise UsageError("no divergence is expected without a text: plan(model, text=...)")
+            raise UsageError("no KL divergence is known without a text: plan(model, text=...)")
         return self._chart.encode()
 
     _chart: str = dataclasses.field(default="", repr=False, compare=False)  # of the types that people use, and of the curve

@@ -336,12 +336,12 @@ class Compared(Charted):
         return f"Compared({self.path!r}, {self.file_type}, {len(self.tensors)} tensors, relative error {math.nan if error is None else error:.4f})"
 
 
-def compare(original: Path, *copies: Path, imatrix: Optional[Path] = None, threads: int = 0,
+def compare(base: Path, *quants: Path, imatrix: Optional[Path] = None, threads: int = 0,
             progress: Optional[ProgressCallback] = None, report: Optional[Path] = None,
             lora: Adapters = None) -> list[Compared]:
     """Measure how far quants are from the base model, tensor by tensor, whatever types they have and whoever wrote them.
 
-    original, copies: the base model and its quants, GGUF files; at least one quant.
+    base, quants: the base model and its quants, GGUF files; at least one quant.
     imatrix: an imatrix file, for errors weighted by it.
     threads: 0: one per core.
     progress: called with a Progress now and then; return False to stop.
@@ -351,10 +351,10 @@ def compare(original: Path, *copies: Path, imatrix: Optional[Path] = None, threa
     Returns a Compared for each quant. Raises UsageError without a quant, Cancelled, or Error where a file cannot be read
     or a quant has nothing to compare.
     """
-    file = report_format(report, original, *copies, imatrix, *adapter_paths(lora))
+    file = report_format(report, base, *quants, imatrix, *adapter_paths(lora))
     asked = gq_comparison_request(
-        size=ctypes.sizeof(gq_comparison_request), original=path_bytes(original),
-        copies=strings([path_bytes(c) for c in copies]), n_copies=len(copies), imatrix=optional_path(imatrix),
+        size=ctypes.sizeof(gq_comparison_request), base_model=path_bytes(base),
+        quants=strings([path_bytes(q) for q in quants]), n_quants=len(quants), imatrix=optional_path(imatrix),
         threads=threads, adapters=adapters_of(lora))
 
     def call(callbacks: Any) -> Reports:
@@ -364,12 +364,12 @@ def compare(original: Path, *copies: Path, imatrix: Optional[Path] = None, threa
         try:
             warnings = texts(library.gq_comparison_warnings, found)
             options = [f"--imatrix {_records.file_name(text_of(asked.imatrix))}"] if asked.imatrix else []
-            return _reports(_compared, len(copies), file, warnings, options + adapter_options(lora), comparison=found,
-                            n_copies=len(copies), input=asked.original, imatrix=asked.imatrix)
+            return _reports(_compared, len(quants), file, warnings, options + adapter_options(lora), comparison=found,
+                            n_quants=len(quants), input=asked.base_model, imatrix=asked.imatrix)
         finally:
             library.gq_comparison_free(found)
 
-    reports = traced(interruptible(call, progress), base=original, lora=adapter_paths(lora), quant=list(copies), imatrix=imatrix)
+    reports = traced(interruptible(call, progress), base=base, lora=adapter_paths(lora), quant=list(quants), imatrix=imatrix)
     write_report(report, reports, file)
     return reports  # type: ignore[no-any-return]
 

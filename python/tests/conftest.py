@@ -14,7 +14,7 @@ def write_model(path, seed=1, layers=2):
     def weights(rows, columns, scale=0.05):
         return (scale * rng.standard_normal((rows, columns))).astype(np.float32)
 
-    with gquant.Draft() as d:
+    with gquant.GGUFBuilder() as d:
         d["general.architecture"] = "llama"
         d["general.name"] = "small"
         for key, value in {"block_count": layers, "context_length": 128, "embedding_length": COLUMNS,

@@ -29,37 +29,37 @@ def test_importance_lowers_what_it_weighs(x):
 
 
 @pytest.fixture(scope="module")
-def moments():
+def hessian():
     """Of inputs that have much in common."""
     rng = np.random.default_rng(8)
     y = 0.5 * rng.standard_normal((3000, 512)) + rng.standard_normal((3000, 20)) @ (0.3 * rng.standard_normal((20, 512)))
     return y.T @ y / len(y)
 
 
-def test_moments_lower_the_error_of_products(x, moments):
+def test_a_hessian_lower_the_error_of_products(x, hessian):
     def lost(**what):
         off = (x - gquant.decode(gquant.encode(x, "Q4_K", **what), "Q4_K")).reshape(-1, 512).astype(np.float64)
-        return np.sum((off @ moments) * off)
+        return np.sum((off @ hessian) * off)
 
-    blocks, loss = gquant.encode(x, "Q4_K", moments=moments, loss=True)
-    assert lost(moments=moments) == pytest.approx(loss.we2, rel=1e-4)
-    assert loss.we2 < 0.5 * lost(importance=np.diag(moments))
-    assert lost(moments=moments, effort="best") < loss.we2 < lost(moments=moments, damp=0.5)
-    assert np.array_equal(blocks, gquant.encode(x, "Q4_K", moments=moments.tolist(), threads=1))
-    assert np.array_equal(blocks, gquant.encode(x, "Q4_K", moments=moments, damp=0.01, shrink=0.3))
+    blocks, loss = gquant.encode(x, "Q4_K", hessian=hessian, loss=True)
+    assert lost(hessian=hessian) == pytest.approx(loss.we2, rel=1e-4)
+    assert loss.we2 < 0.5 * lost(importance=np.diag(hessian))
+    assert lost(hessian=hessian, effort="best") < loss.we2 < lost(hessian=hessian, damp=0.5)
+    assert np.array_equal(blocks, gquant.encode(x, "Q4_K", moments=hessian.tolist(), threads=1))  # its name in version 0.1
+    assert np.array_equal(blocks, gquant.encode(x, "Q4_K", hessian=hessian, damp=0.01, shrink=0.3))
 
 
-def test_moments_that_are_refused(x, moments):
-    for wrong, says in ((moments[:, :5], "moments have the shape"), (moments - 1000 * np.eye(512), "column 0 is -"),
-                        (np.where(np.arange(512) == 7, np.nan, moments), "nan"), (np.triu(moments), "it must be that of 0 and 1")):
+def test_a_hessian_that_are_refused(x, hessian):
+    for wrong, says in ((hessian[:, :5], "hessian has the shape"), (hessian - 1000 * np.eye(512), "column 0 is -"),
+                        (np.where(np.arange(512) == 7, np.nan, hessian), "nan"), (np.triu(hessian), "it must be that of 0 and 1")):
         with pytest.raises(gquant.UsageError, match=says):
-            gquant.encode(x, "Q4_K", moments=wrong)
+            gquant.encode(x, "Q4_K", hessian=wrong)
     for wrong, says in ((dict(importance=np.ones(512)), "not both"), (dict(damp=2), "damp 2 is not from 0 to 1")):
         with pytest.raises(gquant.UsageError, match=says):
-            gquant.encode(x, "Q4_K", moments=moments, **wrong)
-    with pytest.raises(gquant.UsageError, match="by itself"):
-        gquant.encode(x, "F16", moments=moments)
-    with pytest.raises(gquant.UsageError, match="shrink is of moments"):
+            gquant.encode(x, "Q4_K", hessian=hessian, **wrong)
+    with pytest.raises(gquant.UsageError, match="separately"):
+        gquant.encode(x, "F16", hessian=hessian)
+    with pytest.raises(gquant.UsageError, match="shrink works only with hessian"):
         gquant.encode(x, "Q4_K", shrink=0.5)
 
 
@@ -99,7 +99,7 @@ def test_refusals(x):
 def test_masked_arrays_are_refused(x, model):
     masked = np.ma.masked_array(x, mask=x > 1)
     blocks = gquant.encode(x, "Q4_0")
-    with gquant.Draft() as d:
+    with gquant.GGUFBuilder() as d:
         for call in (lambda: gquant.encode(masked, "Q4_0"), lambda: gquant.encode([masked[0], masked[1]], "Q4_0"),
                      lambda: gquant.encode(x, "Q4_0", np.ma.masked_less(np.ones(512), 2)),
                      lambda: gquant.decode(np.ma.masked_equal(blocks, blocks.flat[0]), "Q4_0"),

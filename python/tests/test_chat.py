@@ -52,7 +52,7 @@ def test_forms_of_conversations():
 def write_folder(folder, template):
     """A GGUF whose tokens are letters, with a template of theirs."""
     letters = [chr(c) for c in range(33, 127)] + ["Ġ", "Ċ"]
-    with gquant.Draft() as d:
+    with gquant.GGUFBuilder() as d:
         d["general.architecture"] = "llama"
         d["tokenizer.ggml.model"], d["tokenizer.ggml.pre"] = "gpt2", "gpt-2"
         d["tokenizer.ggml.tokens"] = [*letters, "<|end|>"]

@@ -40,7 +40,7 @@ def test_a_model_is_a_mapping(model):
 def test_metadata(tmp_path):
     pairs = {"text": "grün\0", "texts": ["a", "", "c"], "yes": True, "whole": -5, "large": 2**40, "part": 0.25,
              "array": np.array([1, 2, 300], dtype=np.uint16), "switches": [True, False]}
-    with gquant.Draft() as d:
+    with gquant.GGUFBuilder() as d:
         for key, value in pairs.items():
             d[key] = value
         d.set("typed", 7, "u8")
@@ -74,7 +74,7 @@ def test_metadata(tmp_path):
 
 
 def test_a_model_of_encoded_arrays(tmp_path, model):
-    with gquant.Model(model) as m, gquant.Draft() as d:
+    with gquant.Model(model) as m, gquant.GGUFBuilder() as d:
         d.copy_metadata(m)
         for t in m.values():
             d.add(t.name, t.read() if len(t.shape) > 1 else t.stored(), "Q8_0" if len(t.shape) > 1 else "F32",
@@ -87,7 +87,7 @@ def test_a_model_of_encoded_arrays(tmp_path, model):
 
 
 def test_blocks_are_bytes():
-    with gquant.Draft() as d:
+    with gquant.GGUFBuilder() as d:
         for x in (np.ones((1, 144)), np.full((1, 144), 300), np.ones((1, 143), dtype=np.uint8)):
             with pytest.raises(gquant.UsageError, match="blocks"):
                 d.add("x", x, "Q4_K", encoded=True)

@@ -108,12 +108,12 @@ def test_plans(model, text, tmp_path):
     whole = gquant.plan(model, ram="1G", reserve=0)
     assert whole.target_size == 10**9 - whole.cache_bytes - whole.buffer_bytes
     alike(whole.to_dict(), json.loads(command("plan", "--json", "--ram", "1G", "--reserve", "0", model)))
-    assert any(t.needs_importance for t in ours.types) and not ours.best.needs_importance
+    assert any(t.needs_imatrix for t in ours.types) and not ours.best.needs_imatrix
     kept = tmp_path / "measured"
     tried = gquant.plan(model, text=text.read_bytes(), measure_file=kept)
     assert kept.exists() and len(tried.curve) >= 9
     by_name = {t.file_type: t for t in tried.types}
-    assert by_name["Q2_K"].expected_divergence > by_name["Q8_0"].expected_divergence > 0
+    assert by_name["Q2_K"].expected_kld > by_name["Q8_0"].expected_kld > 0
     assert "data:image/svg+xml" in tried._repr_html_() and "recommended" in ours._repr_html_()
     alike(tried.to_dict(), json.loads(command("plan", "--json", "--text", text, "--measure-file", kept, model)))
 
@@ -142,7 +142,7 @@ def test_a_published_folder(model, text, tmp_path):
                   "evaluate=..., context=40", "generation, tokens/s", "12.5", "(model-0.5MB.gguf)"):
         assert words in page, words
     assert (folder / "SHA256SUMS").read_text().count("\n") == 3 and (folder / "divergence.svg").exists()
-    assert found.evaluation.models[1].divergence.value > 0 and found.to_dict()["evaluation"]["models"]
+    assert found.evaluation.models[1].kld.value > 0 and found.to_dict()["evaluation"]["models"]
     assert "changed top-1 tokens" in found._repr_html_()
     assert gquant.publish(model, folder, ["Q8_0", "Q4_K_L"]).made == 0
     (folder / "README.md").write_text("mine")
@@ -160,7 +160,7 @@ def test_shown_in_a_notebook(model, made, tmp_path):
     with gquant.Model(model) as m:
         assert "<b>small llama</b>" in m._repr_html_() and "F16" in m._repr_html_()
     assert not hasattr(gquant.verify(both[0].path), "_repr_html_")
-    with gquant.Draft() as d:
+    with gquant.GGUFBuilder() as d:
         d["general.architecture"], d["general.name"] = "x<script>", "y&"
         d.add("a", np.zeros(32))
         d.write(tmp_path / "odd.gguf")
@@ -225,7 +225,7 @@ def test_records_are_tidy(model, made, text, tmp_path):
     found = gquant.evaluate(model, small.path, large.path, text=text.read_bytes(), context=40)
     rows = found.records()
     assert [r["file_type"] for r in rows] == ["", "Q2_K", "Q8_0"] and "kld" not in rows[0]
-    assert rows[1]["kld"] == found.models[1].divergence.value
+    assert rows[1]["kld"] == found.models[1].kld.value
     assert rows[1]["kld_low"] <= rows[1]["kld"] * (1 + 1e-9) and "changed_top1_high" in rows[1]
     assert found.to_dict()["evaluation"]["models"][1]["divergence"] == rows[1]["kld"]  # the old name
     assert [r["model"] for r in found.records("differences")] == ["a.gguf"]

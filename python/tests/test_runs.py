@@ -14,14 +14,14 @@ import gquant
 
 
 @pytest.fixture(scope="module")
-def copies(model, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("copies")
+def quants(model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("quants")
     paths = [folder / "q2.gguf", folder / "q8.gguf"]
     return gquant.quantize(model, paths, ["Q2_K", "Q8_0"])
 
 
-def test_reports(copies, model):
-    small, large = copies
+def test_reports(quants, model):
+    small, large = quants
     assert small.file_type == "Q2_K" and pathlib.Path(small.path).stat().st_size == small.file_bytes
     assert 2 < small.bits_per_weight < large.bits_per_weight < 9
     assert small.loss.relative > 5 * large.loss.relative > 0
@@ -45,7 +45,7 @@ def test_options(model, tmp_path):
     assert by_name["output.weight"] == "Q5_K" and "blk.1.ffn_up.weight" not in by_name
     with pytest.raises(TypeError, match="'pur'"):
         gquant.quantize(model, tmp_path / "y.gguf", "Q8_0", pur=True)
-    with pytest.raises(FileExistsError, match="there already; force=True"):
+    with pytest.raises(FileExistsError, match="already exists; force=True"):
         gquant.quantize(model, tmp_path / "x.gguf", "Q8_0")
     with pytest.raises(FileNotFoundError, match="nowhere.gguf") as missing:
         gquant.quantize(tmp_path / "nowhere.gguf", tmp_path / "y.gguf", "Q8_0")
@@ -84,34 +84,35 @@ def test_transposed(model, tmp_path):
         gquant.evaluate(model, turned, text="ab", context=4)
 
 
-def test_compare_and_verify(copies, model, tmp_path):
-    found = gquant.compare(model, *[c.path for c in copies])
-    for ours, theirs in zip(copies, found):
+def test_compare_and_verify(quants, model, tmp_path):
+    found = gquant.compare(model, *[c.path for c in quants])
+    for ours, theirs in zip(quants, found):
         losses = {t.name: t.loss for t in theirs.tensors}
         for t in ours.tensors:
             assert losses[t.name].e2 == pytest.approx(t.loss.e2)
-    checked = gquant.verify(copies[0].path, {"output.weight": 1, "absent": 2})
+    checked = gquant.verify(quants[0].path, {"output.weight": 1, "absent": 2})
     assert not checked.ok and list(checked.problems) == ["output.weight"]
     assert len(checked.missing) == 1 and "absent" in checked.missing[0]
-    assert gquant.verify(copies[0].path, checked.checksums).ok
-    assert gquant.verify(copies[0].path, {"\udcff": 1}).missing
+    assert gquant.verify(quants[0].path, checked.checksums).ok
+    assert gquant.verify(quants[0].path, {"\udcff": 1}).missing
     with pytest.raises(gquant.UsageError, match="threads cannot be"):
-        gquant.verify(copies[0].path, threads=2**32 + 1)
+        gquant.verify(quants[0].path, threads=2**32 + 1)
     with pytest.raises(gquant.UsageError, match="at least one quantized model"):
         gquant.compare(model)
 
 
-def test_evaluate(copies, model, ids):
-    found = gquant.evaluate(model, *[c.path for c in copies], text=ids, context=50)
-    original, small, large = found.models
-    assert original.divergence is None and original.perplexity.value > 1
-    assert small.divergence.value > 10 * large.divergence.value > 0
-    assert found.differences[1, 2].value == pytest.approx(small.divergence.value - large.divergence.value)
+def test_evaluate(quants, model, ids):
+    found = gquant.evaluate(model, *[c.path for c in quants], text=ids, context=50)
+    base, small, large = found.models
+    assert base.kld is None and base.perplexity.value > 1
+    assert small.kld.value > 10 * large.kld.value > 0
+    assert found.differences[1, 2].value == pytest.approx(small.kld.value - large.kld.value)
     assert found.windows == 6 and found.tokens == 300 and found.architecture == "llama"
-    assert len(small.quantiles) == 6 and 0 <= small.same_top.value <= 1
+    assert small.divergence == small.kld and small.flips == small.changed_top1  # names of version 0.1
+    assert len(small.quantiles) == 6 and 0 <= small.top1_agreement.value <= 1
     plain = json.loads(json.dumps(found.to_dict()))["evaluation"]["differences"]
     assert [(of["a"], of["b"]) for of in plain] == [(1, 2)] and plain[0]["difference"] == found.differences[1, 2].value
-    by_text = gquant.evaluate(model, copies[0].path, text="abcdefgh" * 10, context=40, draft=copies[0].path)
+    by_text = gquant.evaluate(model, quants[0].path, text="abcdefgh" * 10, context=40, draft=quants[0].path)
     drafted = by_text.models[1].drafted
     assert drafted.first.value == 1 and drafted.length[3].value == 4 and found.models[1].drafted is None
     assert by_text.models[0].drafted.positions == drafted.positions
@@ -120,29 +121,29 @@ def test_evaluate(copies, model, ids):
     assert by_text.tokens == 80
 
 
-def test_evaluate_conversations(copies, model):
+def test_evaluate_conversations(quants, model):
     chats = "#gquant-chats 1\n" + "".join(f"=0 1 2 {i} 4 =1 {' '.join(str(i * k % 500) for k in range(3, 30))}\n" for i in range(9))
     questions = [("abcd", ["e", "f"], 1), ("bcda", ["g", "h", "a"], 0)]
-    found = gquant.evaluate(model, *[c.path for c in copies], text=chats, context=64, prompts=2, questions=questions,
-                            draft=copies[0].path)
-    original, small, large = found.models
+    found = gquant.evaluate(model, *[c.path for c in quants], text=chats, context=64, prompts=2, questions=questions,
+                            draft=quants[0].path)
+    base, small, large = found.models
     assert small.drafted.texts == 9 and small.drafted.first.value == 1 and small.drafted.length[3].value == 4
     assert found.scored == 9 * 27 and found.windows == 9 and found.to_dict()["evaluation"]["conversations"] == 9
-    assert small.divergence_interval.low < small.divergence.value < small.divergence_interval.high
-    assert small.flips.value == pytest.approx(1 - small.same_top.value) and "this text" in small.level
-    assert original.continued is None and small.continued.prompts == 2 and sum(small.continued.parts) == 2
-    assert original.chosen.questions == 2 and large.chosen.more.of == 2
+    assert small.kld_interval.low < small.kld.value < small.kld_interval.high
+    assert small.changed_top1.value == pytest.approx(1 - small.top1_agreement.value) and "this text" in small.level
+    assert base.continued is None and small.continued.prompts == 2 and sum(small.continued.parts) == 2
+    assert base.chosen.questions == 2 and large.chosen.more.of == 2
     with pytest.raises(gquant.UsageError, match="question 1"):
         gquant.evaluate(model, text=chats, context=64, questions=[("a", ["b", "c"], 2)])
 
 
-def test_scores_are_kept(copies, model, ids, tmp_path):
+def test_scores_are_kept(quants, model, ids, tmp_path):
     ways = {"text": ids, "context": 50, "scores_file": tmp_path / "scores"}
-    first = gquant.evaluate(model, copies[0].path, **ways)
+    first = gquant.evaluate(model, quants[0].path, **ways)
     assert (tmp_path / "scores").exists() and (tmp_path / "scores.states").exists()
-    again = gquant.evaluate(model, *[c.path for c in copies], **ways)
-    assert again.models[1].divergence == first.models[1].divergence
-    assert again.models == gquant.evaluate(model, *[c.path for c in copies], text=ids, context=50).models
+    again = gquant.evaluate(model, *[c.path for c in quants], **ways)
+    assert again.models[1].kld == first.models[1].kld
+    assert again.models == gquant.evaluate(model, *[c.path for c in quants], text=ids, context=50).models
 
 
 def test_importance(model, ids, tmp_path):
@@ -257,12 +258,12 @@ def test_threads_of_python(model, tmp_path):
 # would inherit and wait for: gcc 12's does not look after its locks when a process forks.
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer's allocator cannot fork")
-def test_a_child_that_was_forked(model, ids, copies):
-    before = gquant.evaluate(model, copies[0].path, text=ids, context=50, threads=2).models[1].divergence
+def test_a_child_that_was_forked(model, ids, quants):
+    before = gquant.evaluate(model, quants[0].path, text=ids, context=50, threads=2).models[1].kld
     pid = os.fork()
     if pid == 0:
         signal.alarm(60)
-        same = gquant.evaluate(model, copies[0].path, text=ids, context=50, threads=2).models[1].divergence == before
+        same = gquant.evaluate(model, quants[0].path, text=ids, context=50, threads=2).models[1].kld == before
         os._exit(0 if same else 1)
     assert os.waitpid(pid, 0)[1] == 0
 
@@ -299,7 +300,7 @@ def test_numbers_that_would_be_changed_are_refused(model, tmp_path):
         gquant.quantize(model, tmp_path / "x.gguf", "Q4_0", calibrate=np.ones(900))
     with pytest.raises(TypeError, match="imaginary"):
         gquant.encode(np.ones((2, 256)) * 1j, "Q4_K")
-    with pytest.raises(TypeError, match="imaginary"), gquant.Draft() as draft:
+    with pytest.raises(TypeError, match="imaginary"), gquant.GGUFBuilder() as draft:
         draft.add("output.weight", np.ones((2, 256)) * 1j)
     with pytest.raises(TypeError, match="imaginary"):
         gquant.encode(np.ones((2, 256)), "Q4_K", importance=np.ones(256) * 1j)

@@ -22,13 +22,13 @@
 bool gq_array_bytes(uint32_t type, uint64_t rows, uint64_t cols, size_t *bytes, gq_error *e) {
     const tensor_type *t = tensor_type_of(type);
     uint64_t n, floats;
-    if (!t) return gq_fail_usage(e, "there is no tensor type %u", type);
+    if (!t) return gq_fail_usage(e, "unknown tensor type %u", type);
     if (cols == 0 || cols % t->block_elements != 0)
-        return gq_fail_usage(e, "rows of %llu columns: of %s they have to be a multiple of %u",
-                             (unsigned long long)cols, t->name, t->block_elements);
+        return gq_fail_usage(e, "rows of %llu columns, expected a multiple of %u for %s",
+                             (unsigned long long)cols, t->block_elements, t->name);
     if (!gguf_fits_row(t, cols))
-        return gq_fail_usage(e, "rows of %llu columns: of %s they have %d at most", (unsigned long long)cols,
-                             t->name, GGUF_HEADED_COLUMNS);
+        return gq_fail_usage(e, "rows of %llu columns, expected at most %d for %s", (unsigned long long)cols,
+                             GGUF_HEADED_COLUMNS, t->name);
     if (__builtin_mul_overflow(rows, cols, &n) || __builtin_mul_overflow(n, sizeof(float), &floats) ||
         !gguf_rows_fit(t, cols, rows, PTRDIFF_MAX) || floats > PTRDIFF_MAX)
         return gq_fail_usage(e, "%llu rows of %llu columns are more than memory can hold",
@@ -60,8 +60,8 @@ static bool array_check(array *a, uint32_t type, uint64_t rows, uint64_t cols, s
     *a = (array){.kernels = strip_kernels(e), .type = tensor_type_of(type)};
     if (!a->kernels) return false;
     if (given != bytes)
-        return gq_fail_usage(e, "%llu rows of %llu columns take %zu bytes as %s, and there are %zu",
-                             (unsigned long long)rows, (unsigned long long)cols, bytes, a->type->name, given);
+        return gq_fail_usage(e, "%zu bytes of blocks, expected %zu for %llu rows of %llu columns as %s",
+                             given, bytes, (unsigned long long)rows, (unsigned long long)cols, a->type->name);
     a->codec = &a->kernels->codecs[type];
     a->rows = (size_t)rows, a->cols = (size_t)cols;
     a->row_bytes = gguf_row_bytes(a->type, a->cols);
@@ -160,7 +160,10 @@ static bool encode_by_hessian(array *a, const gq_array_options *o, const gq_call
                              "encoding by a Hessian needs a forward pass's products, and " RUNNERS_MISSING);
     if (o->importance) return gq_fail_usage(e, "give importance or a Hessian, not both");
     if (!a->codec->steps)
-        return gq_fail_usage(e, "%s rounds each weight by itself: a Hessian has no effect", a->type->name);
+        return gq_fail_usage(e,
+                             "%s stores each weight separately, so a Hessian has no effect; expected a type "
+                             "with blocks, such as Q4_K",
+                             a->type->name);
     a->rounder = a->rounding->open(&a->encoder, a->cols, o, e);
     if (!a->rounder) return false;
     a->rows_of_piece = a->rounding->rows;
@@ -181,13 +184,13 @@ bool array_encode(uint32_t type, uint64_t rows, uint64_t cols, const float *x,
         !array_check(&a, type, rows, cols, bytes, e) || !check_importance(asked.importance, a.cols, e))
         return false;
     if (asked.effort < 0 || (size_t)asked.effort >= sizeof efforts / sizeof *efforts)
-        return gq_fail_usage(e, "effort %d is none of fast, default and best", asked.effort);
-    if (!a.codec->encode) return gq_fail_usage(e, "there is no encoder for %s", a.type->name);
+        return gq_fail_usage(e, "effort %d, expected 0 (default), 1 (fast) or 2 (best)", asked.effort);
+    if (!a.codec->encode) return gq_fail_usage(e, "no encoder for %s", a.type->name);
     const encode_settings settings = {.effort = efforts[asked.effort]};
     a.x = x, a.to = to, a.rounding = rounding;
     a.encoder = (strip_encoder){
         .kernels = a.kernels, .type = a.type, .importance = asked.importance, .settings = &settings};
-    return asked.moments ? encode_by_hessian(&a, &asked, &callbacks, loss, e)
+    return asked.hessian ? encode_by_hessian(&a, &asked, &callbacks, loss, e)
                          : encode_pieces(&a, asked.threads, &callbacks, loss, e);
 }
 
@@ -207,7 +210,7 @@ bool gq_decode(uint32_t type, uint64_t rows, uint64_t cols, const void *blocks, 
                int threads, gq_error *e) {
     array a;
     if (!array_check(&a, type, rows, cols, bytes, e)) return false;
-    if (!a.codec->decode) return gq_fail_usage(e, "there is no decoder for %s", a.type->name);
+    if (!a.codec->decode) return gq_fail_usage(e, "no decoder for %s", a.type->name);
     a.blocks = blocks, a.out = x;
     return run_pieces(&a, threads, 64, NULL, decode_piece, e);
 }
@@ -227,7 +230,7 @@ bool gq_dot(uint32_t type, uint64_t rows, uint64_t cols, const void *blocks, siz
             float *out, int threads, gq_error *e) {
     array a;
     if (!array_check(&a, type, rows, cols, bytes, e)) return false;
-    if (!a.codec->dot) return gq_fail_usage(e, "there is no product with a vector for %s", a.type->name);
+    if (!a.codec->dot) return gq_fail_usage(e, "no vector product for %s", a.type->name);
     for (size_t i = 0; i < a.cols; i++)
         if (!(fabsf(x[i]) < 0x1p100f))
             return gq_fail_usage(e, "element %zu of the vector is %g; it must be finite and below 2^100", i,

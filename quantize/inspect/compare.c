@@ -148,7 +148,7 @@ static void note_coverage(const gq_comparison *c, compared_quant *to, gq_tensor 
     bool quantized = tensor_type_of(t->from)->quantized || tensor_type_of(t->to)->quantized;
     if (!c->inputs.path || (!covered && !quantized)) return;
     t->importance = covered ? GQ_IMPORTANCE_FULL : GQ_IMPORTANCE_MISSING;
-    to->summary.n_without_importance += !covered;
+    to->summary.n_without_imatrix += !covered;
 }
 
 /* ---- measuring ---- */
@@ -384,7 +384,7 @@ static bool warn_uncovered(gq_comparison *c, gq_error *e) {
     bool missing = false, any = false;
     for (size_t k = 0; k < c->n_quants; k++) {
         const compared_quant *to = &c->quants[k];
-        missing |= to->summary.n_without_importance > 0;
+        missing |= to->summary.n_without_imatrix > 0;
         for (size_t i = 0; i < to->n; i++) any |= to->tensors[i].importance == GQ_IMPORTANCE_FULL;
     }
     if (any || !missing) return importance_warn_unknown(&c->inputs, &c->base.model, &c->warnings, e);
@@ -428,10 +428,10 @@ static bool comparison_run(gq_comparison *c, const gq_comparison_request *r, gq_
     if (!c->kernels ||
         (r->imatrix && (!model_inputs_read(&c->inputs, r->imatrix, (inputs_filter){.n = 0}, e) ||
                         !warnings_add_lines(&c->warnings, e, c->inputs.warnings))) ||
-        !comparison_open_model(c, &c->base, r->original, &r->adapters, e))
+        !comparison_open_model(c, &c->base, r->base_model, &r->adapters, e))
         return false;
     for (size_t i = 0; i < c->n_quants; i++)
-        if (!comparison_open_model(c, &c->quants[i].file, r->copies[i], NULL, e)) return false;
+        if (!comparison_open_model(c, &c->quants[i].file, r->quants[i], NULL, e)) return false;
     size_t *next = calloc(c->n_quants, sizeof *next);
     pairing *pairs = calloc(c->n_quants, sizeof *pairs);
     bool ok = (next && pairs) || gq_fail_memory(e, c->n_quants * sizeof *pairs);
@@ -449,16 +449,16 @@ gq_comparison *gq_compare(const gq_comparison_request *request, gq_error *e) {
     gq_callbacks callbacks;
     if (!SIZED_TAKE(asked, request, e) || !SIZED_TAKE(callbacks, asked.callbacks, e)) return NULL;
     asked.callbacks = &callbacks;
-    if (!asked.original || asked.n_copies == 0)
+    if (!asked.base_model || asked.n_quants == 0)
         return gq_fail_usage(e, "a base model and at least one quantized model are needed"), NULL;
     gq_comparison *c = calloc(1, sizeof *c);
-    if (c) c->quants = calloc(asked.n_copies + 1, sizeof *c->quants);
+    if (c) c->quants = calloc(asked.n_quants + 1, sizeof *c->quants);
     if (!c || !c->quants) {
-        gq_fail_memory(e, sizeof *c + asked.n_copies * sizeof *c->quants);
+        gq_fail_memory(e, sizeof *c + asked.n_quants * sizeof *c->quants);
         free(c);
         return NULL;
     }
-    c->n_quants = asked.n_copies;
+    c->n_quants = asked.n_quants;
     job_progress job;
     job_progress_begin(&job, &callbacks, 1);
     asked.callbacks = job_progress_stage(&job, 1);
@@ -481,18 +481,18 @@ void gq_comparison_free(gq_comparison *c) {
     free(c);
 }
 
-const gq_summary *gq_comparison_summary(const gq_comparison *c, size_t copy) {
-    return &c->quants[copy].summary;
+const gq_summary *gq_comparison_summary(const gq_comparison *c, size_t quant) {
+    return &c->quants[quant].summary;
 }
 
-const gq_tensor *gq_comparison_tensors(const gq_comparison *c, size_t copy, size_t *n) {
-    *n = c->quants[copy].n;
-    return c->quants[copy].tensors;
+const gq_tensor *gq_comparison_tensors(const gq_comparison *c, size_t quant, size_t *n) {
+    *n = c->quants[quant].n;
+    return c->quants[quant].tensors;
 }
 
-const size_t *gq_comparison_numbers(const gq_comparison *c, size_t copy) { return c->quants[copy].numbers; }
+const size_t *gq_comparison_numbers(const gq_comparison *c, size_t quant) { return c->quants[quant].numbers; }
 
-const gq_loss *gq_comparison_losses(const gq_comparison *c, size_t copy) { return c->quants[copy].losses; }
+const gq_loss *gq_comparison_losses(const gq_comparison *c, size_t quant) { return c->quants[quant].losses; }
 
 const char *const *gq_comparison_warnings(const gq_comparison *c, size_t *n) {
     return warnings_texts(&c->warnings, n);

@@ -35,7 +35,7 @@ static void stats_normalise(const imatrix_entry *x, float *a) {
 }
 
 /* Returns the number of values with data. */
-static uint64_t stats_of_moments(gq_imatrix_row *s, const float *a, uint64_t n) {
+static uint64_t stats_of_sums(gq_imatrix_row *s, const float *a, uint64_t n) {
     double squares = 0;
     uint64_t known = 0, active = 0;
     s->sum = 0, s->min = INFINITY, s->max = 0;
@@ -101,7 +101,7 @@ static void stats_of_entry(const imatrix *im, const imatrix_entry *x, gq_imatrix
                           .cosine = NAN};
     if (x->n_unseen == x->n_counts) return;
     stats_normalise(x, a);
-    stats_of_distribution(s, a, x->n_values, stats_of_moments(s, a, x->n_values));
+    stats_of_distribution(s, a, x->n_values, stats_of_sums(s, a, x->n_values));
     char name[32 + GGUF_MAX_NAME];
     snprintf(name, sizeof name, "blk.%lld.%s", (long long)s->layer - 1, s->role);
     const imatrix_entry *earlier = s->layer > 0 ? imatrix_find(im, name) : NULL;

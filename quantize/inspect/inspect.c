@@ -150,7 +150,7 @@ bool gq_model_read(const gq_model *m, size_t tensor, uint64_t first, uint64_t n,
     if (!k) return false;
     const codec *c = &k->codecs[t->type->id];
     if (!c->decode)
-        return gq_fail(e, "%s: tensor %s: there is no decoder for %s", model_file_path(&m->file, t), t->name,
+        return gq_fail(e, "%s: tensor %s: no decoder for %s", model_file_path(&m->file, t), t->name,
                        t->type->name);
     uint8_t *stored = malloc((size_t)STORED_BYTES * STRIP_ELEMENTS);
     if (!stored) return gq_fail_memory(e, (size_t)STORED_BYTES * STRIP_ELEMENTS);

@@ -40,8 +40,8 @@ static bool all_copies(const gq_plan *plan) {
 bool plan_check_kind(const gq_plan *plan, gq_error *e) {
     const model_kv *kv = model_kv_find(plan->model.kv, plan->model.n_kv, "general.architecture");
     if (kv && kv->type != GGUF_STRING)
-        return gq_fail(e, "%s: general.architecture is not a string (value type %u, expected %u)",
-                       plan_input(plan), kv->type, GGUF_STRING);
+        return gq_fail(e, "%s: general.architecture has type %s, expected %s", plan_input(plan),
+                       gguf_value_name(kv->type), gguf_value_name(GGUF_STRING));
     for (size_t i = 0; i < sizeof no_models / sizeof *no_models; i++)
         if (model_fact_is(&plan->facts, "general.type", no_models[i].type) && !all_copies(plan) &&
             !makes_adapter(plan, no_models[i].type))

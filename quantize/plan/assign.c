@@ -80,7 +80,7 @@ static void fill_tensor(gq_tensor *t, plan_source *source, const mix_choice *cho
                      .in_bytes = model_stored_bytes(source->stored),
                      .n_dims = in->n_dims,
                      .transposed = source->transposed,
-                     .lattice_types = source->qat_grid,
+                     .grid_types = source->qat_grid,
                      .origin = model_origin_show(source->stored, &source->origin),
                      .n_weights = shape_elements(in->ne)};
     memcpy(t->ne, in->ne, sizeof t->ne);
@@ -229,8 +229,8 @@ bool plan_open_filetype(plan_output *out, const char *name, gq_error *e) {
     if (named) return (out->recipe = plan_recipe_patterns(named, e)) != NULL;
     if (out->filetype) return true;
     const char *near = mix_filetype_nearest(name);
-    if (!near) return gq_fail_usage(e, "there is no file type '%s'", name);
-    return gq_fail_usage(e, "there is no file type '%s'; did you mean %s?", name, near);
+    if (!near) return gq_fail_usage(e, "unknown file type '%s'", name);
+    return gq_fail_usage(e, "unknown file type '%s'; did you mean %s?", name, near);
 }
 
 const gq_named_recipe *gq_named_recipe_at(size_t i) {

@@ -83,7 +83,7 @@ bool plan_warn_raised(gq_plan *plan, const plan_output *out, const mix_choice *c
     }
     return !first ||
            warnings_add(&plan->warnings, e,
-                        "%s: %llu %s no imatrix data, which %s type demands, and %s %s: %s", out->label,
+                        "%s: %llu %s no imatrix data, which %s type requires, and %s %s: %s", out->label,
                         (unsigned long long)raised.n, raised.n == 1 ? "tensor has" : "tensors have",
                         raised.n == 1 ? "its" : "their", raised.n == 1 ? "becomes" : "become",
                         tensor_type_name(first->wanted), list_text(&raised));
@@ -168,7 +168,7 @@ bool plan_cover(gq_plan *plan, const gq_options *options, gq_error *e) {
             if (!mix_uses_importance(t->from, t->to)) continue;
             t->importance = inputs->columns ? GQ_IMPORTANCE_FULL : GQ_IMPORTANCE_MISSING;
             t->experts = inputs->n_counted, t->experts_unseen = inputs->n_unseen;
-            s->n_without_importance += !inputs->columns;
+            s->n_without_imatrix += !inputs->columns;
             s->n_experts_unseen += inputs->n_unseen;
         }
     }

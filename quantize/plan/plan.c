@@ -148,7 +148,7 @@ static bool plan_check_request(const gq_options *o, gq_error *e) {
     if (o->projector && o->model)
         return gq_fail_usage(e, "a projector is read by itself: it cannot be made of a model that is open");
     if (o->effort < 0 || (size_t)o->effort >= sizeof codec_efforts / sizeof *codec_efforts)
-        return gq_fail_usage(e, "effort %d is none of fast, default and best", o->effort);
+        return gq_fail_usage(e, "effort %d, expected 0 (default), 1 (fast) or 2 (best)", o->effort);
     if (o->threads < 0 || o->threads > THREADS_MAX)
         return gq_fail_usage(e, "the number of threads is 1 to %d, not %d", THREADS_MAX, o->threads);
     if (!conflicts_check(o, e)) return false;

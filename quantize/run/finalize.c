@@ -70,8 +70,8 @@ static bool all_there(const finalize *r) {
 static bool finalize_read_record(finalize *r, gq_error *e) {
     bool is;
     if (!read_record(r, &is))
-        return gq_fail(e, "cannot read %s, which says that all files are whole: %s; try again", r->path,
-                       safe_file_error(errno));
+        return gq_fail(e, "cannot read %s, the record that all output files are complete: %s; try again",
+                       r->path, safe_file_error(errno));
     r->whole = is && all_there(r);
     return true;
 }

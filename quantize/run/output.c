@@ -22,7 +22,7 @@
 
 static bool fail_open(const output_file *f, gq_error *e) {
     const char *why = errno == EPERM || errno == ELOOP
-                          ? "is in the way, and no earlier run of yours left it; remove it"
+                          ? "exists and was not left by an earlier run; remove it"
                           : safe_file_error(errno);
     return gq_fail(e, "cannot write %s: %s: %s", f->shard->path, f->shard->temporary, why);
 }

@@ -92,16 +92,18 @@ static bool open_saved(checkpoint *c, const gq_plan *plan, const calibration *jo
         if (!*why && planned->facts.layers_finished && !c->finished) *why = c->why;
         if (!calibrate_records_hold(c, job, &hold, e)) return false;
         if (hold) return true;
-        *why = "what it has rounded is not in the output's file";
+        *why = "the output lacks what it has rounded";
         checkpoint_remove(c);
     }
-    gq_fail(e, "%s holds layers that are not in the output's file, and cannot be removed", c->path);
+    gq_fail(
+        e, "cannot remove %s, whose finished layers are not in the output: remove it by hand and start again",
+        c->path);
     c->finished = 0; /* nothing of it is worth keeping */
     return false;
 }
 
 /* Adds what the steps did to a tensor to the output's sums. Returns which of them were used on it. */
-static calibrate_step_mask tell_steps(const calibrate_entry *entry, gq_results *results) {
+static calibrate_step_mask report_steps(const calibrate_entry *entry, gq_results *results) {
     calibrate_step_mask used = 0;
     for (calibrate_step i = 0; i < CALIBRATE_STEPS; i++) {
         const calibrate_step_figures *f = &entry->figures.steps[i];
@@ -113,49 +115,48 @@ static calibrate_step_mask tell_steps(const calibrate_entry *entry, gq_results *
     return used;
 }
 
-static void tell_entry(const calibrate_entry *entry, gq_results *results) {
+static void report_entry(const calibrate_entry *entry, gq_results *results) {
     const calibrate_figures *f = &entry->figures;
     *results_rounding(results, entry->output, entry->tensor) =
         (gq_rounding){.matrices = f->matrices,
                       .plain = f->plain,
                       .unchecked = f->unchecked,
                       .power = f->power,
-                      .searched = f->searched,
+                      .plain_error = f->plain_error,
                       .written = f->written,
                       .codes = f->codes,
-                      .ends = f->ends,
+                      .clipped = f->clipped,
                       .tokens = f->tokens,
                       .width = f->width,
                       .damp = f->damp,
                       .why = round_reason_text((round_reason)entry->reason),
-                      .steps = tell_steps(entry, results)};
+                      .steps = report_steps(entry, results)};
 }
 
 static bool visit_entry(void *data, const calibrate_entry *entry, gq_error *e) {
     (void)e;
-    return tell_entry(entry, data), true;
+    return report_entry(entry, data), true;
 }
 
 /* Warns of layers that fell back. */
-static bool tell_fallback(const gq_plan *plan, const calibration *job, size_t o, const validation_record *v,
-                          gq_results *results, gq_error *e) {
+static bool report_fallback(const gq_plan *plan, const calibration *job, size_t o, const validation_record *v,
+                            gq_results *results, gq_error *e) {
     bool embeds = validation_embeds(job);
     char *layers = validation_layers_text(v, job, e);
-    bool ok =
-        layers &&
-        warnings_add(&results->warnings, e,
-                     "%s: calibrating %s did not lower the %s on the held-out windows (%.5f%s "
-                     "calibrated, %.5f by search alone, %.5f as written), so they are encoded by search "
-                     "alone; more text may help",
-                     plan->outputs[o].path, layers, embeds ? "distance of embeddings" : "KL divergence",
-                     v->calibrated, embeds ? "" : " nats", v->searched, v->written);
+    bool ok = layers &&
+              warnings_add(&results->warnings, e,
+                           "%s: calibrating %s did not lower the %s on the held-out windows (%.5f%s "
+                           "calibrated, %.5f plain, %.5f as written), so they are encoded "
+                           "plainly; more text may help",
+                           plan->outputs[o].path, layers, embeds ? "distance of embeddings" : "KL divergence",
+                           v->calibrated, embeds ? "" : " nats", v->plain_error, v->written);
     free(layers);
     return ok;
 }
 
 /* Adds what the validation found for an output. */
-static bool tell_validation(const gq_plan *plan, const calibration *job, size_t o, const validation_record *v,
-                            gq_results *results, gq_error *e) {
+static bool report_validation(const gq_plan *plan, const calibration *job, size_t o,
+                              const validation_record *v, gq_results *results, gq_error *e) {
     gq_step *s = results_step(results, o, CALIBRATE_VALIDATION);
     uint64_t matrices = 0, kept = 0;
     for (size_t i = 0; i < job->n_tensors; i++) {
@@ -170,17 +171,17 @@ static bool tell_validation(const gq_plan *plan, const calibration *job, size_t 
                             "validated as a whole",
                             plan->outputs[o].path);
     s->matrices += matrices, s->kept += kept;
-    s->compared = 1, s->without = v->searched, s->with = v->written;
-    return !v->fallback || tell_fallback(plan, job, o, v, results, e);
+    s->compared = 1, s->without = v->plain_error, s->with = v->written;
+    return !v->fallback || report_fallback(plan, job, o, v, results, e);
 }
 
-static bool tell_results(const gq_plan *plan, const checkpoint *c, const calibration *job,
-                         gq_results *results, gq_error *e) {
+static bool report_results(const gq_plan *plan, const checkpoint *c, const calibration *job,
+                           gq_results *results, gq_error *e) {
     size_t swept = calibrate_layers_steps(job);
     validation_record *decided = validation_records(c, job, swept, e);
     bool whole, ok = decided && each_entry(c, job, decided, &whole, visit_entry, results, e);
     for (size_t o = 0; ok && o < job->n_outputs && c->finished > swept; o++)
-        ok = tell_validation(plan, job, o, &decided[o], results, e);
+        ok = report_validation(plan, job, o, &decided[o], results, e);
     free(decided);
     return ok;
 }
@@ -231,7 +232,7 @@ static bool calibrate_into(const gq_plan *plan, const rounding_store *store, boo
     ok = ok && calibrate_call_ranks(plan, written, saved->finished, e) &&
          (written || calibrate_layers(&job, saved, callbacks, &threads, e));
     warnings_add_threads(&results->warnings, threads, NULL);
-    if (saved->fd >= 0 && saved->finished && !tell_results(plan, saved, &job, results, ok ? e : NULL))
+    if (saved->fd >= 0 && saved->finished && !report_results(plan, saved, &job, results, ok ? e : NULL))
         ok = false;
     free(folder);
     return ok;

@@ -77,7 +77,7 @@ static bool calibration_mix_random(calibration *c, text_windows *w, const model_
     enum { TEXTS = 4, EACH = TEXTS + 1 };
     size_t groups = w->n / TEXTS, n = w->n + groups, window = w->context;
     gq_text like = {.context = (uint32_t)window, .tokens = groups * window};
-    windows_held held = windows_hold_back(n, window);
+    windows_held held = windows_hold_out(n, window);
     uint32_t weight = calibration_mean_weight(w);
     text_windows drawn = {.n = 0}, mixed = *w;
     memory_ledger l = {.failed = false};
@@ -124,7 +124,7 @@ static bool calibration_read_text(gq_plan *plan, calibration *c, const gq_option
     if (!ok || !masks_set(w, &plan->model, vocabulary, MASKS_DRAWN, e)) return false;
     c->job = windows_job(w);
     c->settings.windows = w->n, c->settings.context = w->context;
-    c->settings.held_every = windows_hold_back(w->n, w->context).every;
+    c->settings.held_every = windows_hold_out(w->n, w->context).every;
     c->settings.expert_held = EXPERT_HELD_TOKENS;
     c->settings.ids = ids_of(c);
     return true;
@@ -148,10 +148,10 @@ static bool warn_of_text(gq_plan *plan, const calibration *c, gq_error *e) {
     if (!windows_warn_longer(c->job.context, forward_model_sizes(c->model)->trained, plan_input(plan),
                              &plan->warnings, e))
         return false;
-    if (f->held_back == 0 && !warnings_add(&plan->warnings, e,
-                                           "there is only one window, so none is held out to check the "
-                                           "calibration; take a text of %d windows or more",
-                                           HELD_BACK_ONE_IN))
+    if (f->held_out == 0 && !warnings_add(&plan->warnings, e,
+                                          "there is only one window, so none is held out to check the "
+                                          "calibration; take a text of %d windows or more",
+                                          HELD_OUT_ONE_IN))
         return false;
     return f->per_column >= LITTLE ||
            warnings_add(
@@ -278,7 +278,9 @@ static bool calibration_open(gq_plan *plan, const gq_options *options, gq_error 
     c->memory.asked = asked->memory, c->memory.resident = memory_budget_taken();
     const model_tensor *factored = c->model ? forward_factored(c->model) : NULL;
     if (factored)
-        return gq_fail(e, "%s: tensor %s has a factor beside it, which a calibration knows nothing of",
+        return gq_fail(e,
+                       "%s: tensor %s has a per-tensor scale, which calibration does not support; use "
+                       "imatrix quantization, or a model without scales",
                        plan_input(plan), factored->name);
     if (!c->model || !calibration_read_text(plan, c, options, e)) return false;
     if (calibration_does(&c->settings, CALIBRATE_BALANCE) &&
@@ -423,14 +425,14 @@ static void calibration_fill_facts(const gq_plan *plan, calibration *c) {
     f->arithmetic = matmul_arithmetic_names[c->settings.arithmetic];
     f->context = (uint32_t)c->job.context;
     f->windows = c->job.windows - c->whole.drawn, f->tokens = calibration_text_tokens(c);
-    f->held_back = calibration_held_most(&c->settings, false) / (c->job.context * c->job.loops);
+    f->held_out = calibration_held_most(&c->settings, false) / (c->job.context * c->job.loops);
     f->width = c->settings.width < f->columns ? c->settings.width : f->columns;
     f->windows_at_once = c->text.bounds.batch, f->experts_at_once = c->memory.matrices_at_once;
     uint64_t ahead = calibration_runs_ahead(plan, c) && c->ahead.bounds.in_file ? c->ahead.bounds.states : 0;
     uint64_t beside = mul_sat(add_sat(c->memory.probes.file, ahead), (uint64_t)gq_comm_ranks(c->text.comm));
     f->disk = add_sat(checkpoint_bytes(&c->head, c->records), max(beside, c->memory.validation_states));
     f->inputs_memory = c->memory.probes.memory, f->inputs_disk = c->memory.probes.file;
-    f->states_in_file = c->text.bounds.in_file;
+    f->hidden_states_in_file = c->text.bounds.in_file;
     f->tokens_advised = (uint64_t)(ENOUGH / f->per_column * (double)f->tokens);
 }
 
@@ -538,7 +540,7 @@ static bool calibration_agree(gq_plan *plan, gq_error *e) {
     int ranks = gq_comm_ranks(c->text.comm);
     checkpoint_head first = c->head;
     uint64_t batch = c->text.bounds.batch, ahead = c->ahead.bounds.batch,
-             most[] = {f->memory, f->states_in_file, f->layers_finished};
+             most[] = {f->memory, f->hidden_states_in_file, f->layers_finished};
     if (!comm_broadcast(c->text.comm, &first, sizeof first, e)) return false;
     if (memcmp(&first, &c->head, sizeof first) != 0)
         return gq_fail(e, "rank %d has another model, text, options or build than rank 0",
@@ -553,7 +555,7 @@ static bool calibration_agree(gq_plan *plan, gq_error *e) {
     c->ahead.bounds.batch = c->ahead.idle ? 1 : ahead;
     f->windows_at_once = batch;
     f->experts_at_once = c->memory.matrices_at_once * (uint64_t)(f->experts_at_once > 1 ? ranks : 1);
-    f->memory = most[0], f->states_in_file = most[1], f->layers_finished = most[2];
+    f->memory = most[0], f->hidden_states_in_file = most[1], f->layers_finished = most[2];
     f->ranks = (uint32_t)ranks,
     f->rank_windows = windows_share(c->text.comm, c->job.windows, c->job.context, 1);
     return true;

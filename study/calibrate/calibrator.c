@@ -15,17 +15,17 @@ bool calibrator_list_tensors(calibrator *c, gq_error *e) {
     const calibration *of = c->of;
     size_t n = of->n_tensors;
     c->sorted = calloc(n + 1, sizeof *c->sorted);
-    c->progress = calloc(of->n_outputs * n + 1, sizeof *c->progress);
-    if (!c->sorted || !c->progress) return gq_fail_memory(e, of->n_outputs * n * sizeof *c->progress);
+    c->by_tensor = calloc(of->n_outputs * n + 1, sizeof *c->by_tensor);
+    if (!c->sorted || !c->by_tensor) return gq_fail_memory(e, of->n_outputs * n * sizeof *c->by_tensor);
     for (size_t i = 0; i < n; i++) c->sorted[i] = (numbered){of->tensors[i], i};
     qsort(c->sorted, n, sizeof *c->sorted, by_address);
     return true;
 }
 
 void calibrator_drop_tensors(calibrator *c) {
-    for (size_t i = 0; c->progress && i < c->of->n_outputs * c->of->n_tensors; i++)
-        free(c->progress[i].squares);
-    free(c->sorted), free(c->progress);
+    for (size_t i = 0; c->by_tensor && i < c->of->n_outputs * c->of->n_tensors; i++)
+        free(c->by_tensor[i].squares);
+    free(c->sorted), free(c->by_tensor);
 }
 
 size_t calibrator_number_of(const calibrator *c, const model_tensor *t) {
@@ -35,7 +35,7 @@ size_t calibrator_number_of(const calibrator *c, const model_tensor *t) {
 }
 
 tensor_progress *calibrator_progress_at(const calibrator *c, size_t output, size_t tensor) {
-    return &c->progress[output * c->of->n_tensors + tensor];
+    return &c->by_tensor[output * c->of->n_tensors + tensor];
 }
 
 uint64_t calibrator_matrices_done(const calibrator *c, const model_tensor *t) {
@@ -63,7 +63,7 @@ bool calibrator_record(calibrator *c, size_t output, size_t number, gq_error *e)
 /* ---- progress and costs ---- */
 
 void calibrator_begin_piece(calibrator *c, double seconds) {
-    sweep_progress_piece(&c->told, seconds * c->per_second);
+    sweep_progress_piece(&c->progress, seconds * c->per_second);
 }
 
 calibrate_cost calibrator_cost_of(const calibrator *c, size_t output, const model_tensor *t) {

@@ -30,14 +30,15 @@ typedef struct calibrator {
     const calibration *of;
     checkpoint *saved;
     sweep sweep;
-    sweep_progress told; /* in weights that are to be rounded, shared out by what is predicted to take long */
-    double per_second;   /* of these units to a predicted second */
+    sweep_progress
+        progress;      /* in weights that are to be rounded, shared out by what is predicted to take long */
+    double per_second; /* of these units to a predicted second */
     forward_stream *base, **rounded; /* the sweep's; one per output, NULL: not calibrated */
     matmul *products;
-    probe_cache *results;      /* kept between probes; NULL: none are */
-    numbered *sorted;          /* NULL: nothing is rounded, inputs of the output matrix alone are gathered */
-    tensor_progress *progress; /* output by output */
-    calibrate_record record;   /* of the current step */
+    probe_cache *results;       /* kept between probes; NULL: none are */
+    numbered *sorted;           /* NULL: nothing is rounded, inputs of the output matrix alone are gathered */
+    tensor_progress *by_tensor; /* output by output */
+    calibrate_record record;    /* of the current step */
     embedding_metric embedding;
     calibrate_timing untimed; /* of what is no sample */
     /* Where it is: an output's turn at a part of a layer. */

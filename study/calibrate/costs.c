@@ -287,7 +287,7 @@ static bool timed_run(timed *x, const gq_callbacks *callbacks) {
     threads_count threads;
     gq_callbacks asked = {.size = sizeof asked};
     if (callbacks) asked.user = callbacks->user, asked.cancelled = callbacks->cancelled;
-    share_tell_sample(callbacks);
+    share_report_sample(callbacks);
     return calibrate_layers(&x->job, &none, &asked, &threads, NULL);
 }
 

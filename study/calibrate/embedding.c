@@ -59,7 +59,8 @@ typedef struct metric_sums {
 } metric_sums;
 
 /* Turns a router's rows into columns, which count as tokens, so that their squares sum to `weight`. */
-static void metric_turn(const float *rows, size_t n, size_t width, double weight, float *to, size_t stride) {
+static void metric_transpose(const float *rows, size_t n, size_t width, double weight, float *to,
+                             size_t stride) {
     double trace = 0;
     for (size_t i = 0; i < n * width; i++) trace += (double)rows[i] * (double)rows[i];
     float by = trace > 0 ? (float)sqrt(weight / trace) : 0;
@@ -82,11 +83,11 @@ static bool metric_add_layer(const metric_sums *m, size_t layer, double weight, 
     bool ok = rows || gq_fail_memory(e, n * m->width * sizeof *rows);
     ok = ok && columns && forward_router_read(model, layer, rows, e);
     if (ok) {
-        metric_turn(rows, n, m->width, weight * m->unit, columns, stride);
+        metric_transpose(rows, n, m->width, weight * m->unit, columns, stride);
         hessian_add(m->hessian, NULL, 0, columns, stride, n);
         hessian_end_group(m->hessian);
         if (m->unit_checked != m->unit)
-            metric_turn(rows, n, m->width, weight * m->unit_checked, columns, stride);
+            metric_transpose(rows, n, m->width, weight * m->unit_checked, columns, stride);
         if (m->unit_checked > 0) metric_check_with(m, columns, n, stride);
     }
     free(rows), free(columns);
@@ -207,8 +208,8 @@ static bool read_written(void *data, const uint32_t *ids, size_t n, float *rows,
     return true;
 }
 
-/* Encodes rows by search alone, each for itself. */
-static bool read_searched(void *data, const uint32_t *ids, size_t n, float *rows, gq_error *e) {
+/* Encodes rows plainly, each for itself. */
+static bool read_plain(void *data, const uint32_t *ids, size_t n, float *rows, gq_error *e) {
     const embedding_rows *m = data;
     const calibration *of = m->of;
     const codec *codecs = of->kernels->codecs;
@@ -232,7 +233,7 @@ static bool read_searched(void *data, const uint32_t *ids, size_t n, float *rows
 }
 
 bool embedding_start(const calibration *job, size_t output, size_t number, const uint8_t *blocks,
-                     bool searched, forward_stream *stream, gq_error *e) {
+                     bool is_plain, forward_stream *stream, gq_error *e) {
     const model_tensor *from = job->tensors[number];
     const gq_tensor *planned = &job->outputs[output][number];
     if (planned->to == from->type->id) return forward_stream_embed(stream, NULL, e);
@@ -240,7 +241,7 @@ bool embedding_start(const calibration *job, size_t output, size_t number, const
     size_t width = from->ne[0], stored = model_row_bytes(from),
            bytes = CODEC_MOST_LANES * gguf_row_bytes(m.to, width);
     m.raw = malloc(stored), m.blocks = malloc(bytes);
-    forward_rows rows = {planned->calibrated && !searched ? read_written : read_searched, &m};
+    forward_rows rows = {planned->calibrated && !is_plain ? read_written : read_plain, &m};
     bool ok = m.raw && m.blocks ? forward_stream_embed(stream, &rows, e) : gq_fail_memory(e, stored + bytes);
     free(m.raw), free(m.blocks);
     return ok;
@@ -273,13 +274,13 @@ static bool ahead_on_layer(void *data, forward_layer *l, gq_error *e) {
              : ahead_gather_output(a, e);
 }
 
-bool embedding_gather_ahead(const calibration *job, sweep_progress *told, double per_second,
+bool embedding_gather_ahead(const calibration *job, sweep_progress *progress, double per_second,
                             embedding_metric *to, gq_error *e) {
     const text_share *ahead = &job->ahead;
     run_ahead a = {.of = *job, .to = to};
     a.c.of = &a.of;
     a.of.settings.windows = ahead->all_windows, a.of.settings.loops = 1;
-    a.of.settings.held_every = windows_hold_back(ahead->all_windows, job->settings.context).every;
+    a.of.settings.held_every = windows_hold_out(ahead->all_windows, job->settings.context).every;
     a.of.text = *ahead;
     sweep_plan p = {.text = *ahead,
                     .models = job->streams,
@@ -288,10 +289,10 @@ bool embedding_gather_ahead(const calibration *job, sweep_progress *told, double
                     .n_layers = job->n_layers,
                     .output = true,
                     .folder = job->memory.probes.folder,
-                    .progress = told};
+                    .progress = progress};
     double work = forward_job_work(&ahead->job, job->streams[0], false);
     p.layer_work = work > 0 ? per_second * job->costs.ahead / work : 0;
-    sweep_progress_span(told, 0, per_second * job->costs.ahead);
+    sweep_progress_span(progress, 0, per_second * job->costs.ahead);
     bool ok = sweep_open(&a.c.sweep, &p, e) &&
               sweep_run(&a.c.sweep, &(sweep_calls){.on = ahead_on_layer, .data = &a}, e);
     sweep_close(&a.c.sweep);
@@ -300,14 +301,14 @@ bool embedding_gather_ahead(const calibration *job, sweep_progress *told, double
 
 /* ---- the trial ---- */
 
-/* The base model, and it with the embedding as search alone writes it, and as it was written. */
+/* The base model, and it with the embedding as plain encoding writes it, and as it was written. */
 typedef struct embedding_trial {
     const calibration *of;
     size_t output, number;
     const uint8_t *kept;
     forward_job run;
     sweep sweep;
-    double divergence[EMBEDDING_TRIAL_STREAMS]; /* sums over places */
+    double kld[EMBEDDING_TRIAL_STREAMS]; /* sums over places */
 } embedding_trial;
 
 bool embedding_is_tried(const forward_model *m, const uint64_t *numbers, size_t n, size_t context) {
@@ -324,8 +325,7 @@ static bool trial_embed(void *data, gq_error *e) {
 static bool trial_add(void *data, const kld *d, size_t position, size_t next, double weight, gq_error *e) {
     embedding_trial *t = data;
     (void)next, (void)e;
-    for (size_t k = 1; k < EMBEDDING_TRIAL_STREAMS; k++)
-        t->divergence[k] += weight * kld_at(d, position, k).divergence;
+    for (size_t k = 1; k < EMBEDDING_TRIAL_STREAMS; k++) t->kld[k] += weight * kld_at(d, position, k).kld;
     return true;
 }
 
@@ -359,7 +359,7 @@ bool embedding_try(const calibration *job, size_t output, size_t number, const u
                    gq_error *e) {
     embedding_trial t = {.of = job, .output = output, .number = number, .kept = kept};
     if (comm_is_first(job->text.comm) && !trial_run(&t, e)) return false;
-    *is_worse = !(t.divergence[2] < t.divergence[1]);
+    *is_worse = !(t.kld[2] < t.kld[1]);
     return gq_comm_ranks(job->text.comm) == 1 ||
            comm_broadcast(job->text.comm, is_worse, sizeof *is_worse, e);
 }

@@ -17,7 +17,7 @@
  *
  * The check is that of any matrix, in this metric: the error is less than plain encoding's, or the latter is
  * written. Held-back tokens stand for H_out there. Where only routers decide the whole model is asked besides
- * (embedding_try). An embedding that is neither is encoded by search alone.
+ * (embedding_try). An embedding that is neither is encoded plainly.
  */
 #pragma once
 
@@ -44,15 +44,15 @@ bool embedding_metric_new(embedding_metric *to, const calibration *of, threads_p
                           site_inputs *output, gq_error *e);
 void embedding_metric_free(embedding_metric *m); /* also one of zeros */
 
-/* Rounds and writes the whole embedding of an output; t->inputs is not used. is_worse: by search alone, as rounding it
+/* Rounds and writes the whole embedding of an output; t->inputs is not used. is_worse: by plain encoding, as rounding it
  * raised its KL divergence. */
 bool embedding_round(const round_task *t, const embedding_metric *m, bool is_worse, calibrate_figures *sums,
                      round_reason *why, gq_error *e);
 /* Starts a stream with the output's embedding, tensor `number` of the job: what was written, decoded; or, where it
- * is not calibrated or `searched`, what search alone writes. blocks: what was written; NULL: it is read from
+ * is not calibrated or `is_plain`, what plain encoding writes. blocks: what was written; NULL: it is read from
  * the file. */
 bool embedding_start(const calibration *job, size_t output, size_t number, const uint8_t *blocks,
-                     bool searched, forward_stream *stream, gq_error *e);
+                     bool is_plain, forward_stream *stream, gq_error *e);
 
 /* ---- what flows into the output matrix of the base model ----
  * An embedding that is the output matrix as well has to be
@@ -67,7 +67,7 @@ enum { AHEAD_TOKENS_PER_COLUMN = 10 };
 /* Runs the base model through all layers with job->ahead, and makes the metric of its embedding from what flows
  * into the output matrix. A collective of the job's ranks; all get the same. told: the progress of the whole
  * job, which has so many units of work for a predicted second. */
-bool embedding_gather_ahead(const calibration *job, sweep_progress *told, double per_second,
+bool embedding_gather_ahead(const calibration *job, sweep_progress *progress, double per_second,
                             embedding_metric *to, gq_error *e);
 
 /* ---- the trial ----

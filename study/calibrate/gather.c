@@ -240,8 +240,8 @@ static void hold_tokens(float *to, size_t features, const float *x, size_t strid
         for (size_t f = 0; f < features; f++) to[i * features + f] = x[f * stride + i];
 }
 
-static void site_hold_back(const site *s, size_t most, site_inputs *to, const site_pairs *p, size_t begin,
-                           size_t tokens) {
+static void site_hold_out(const site *s, size_t most, site_inputs *to, const site_pairs *p, size_t begin,
+                          size_t tokens) {
     size_t features = site_base_features(s);
     if (to->held + tokens > most) tokens = most - to->held;
     hold_tokens(to->base + to->held * features, features, p->x + begin, p->x_stride, tokens);
@@ -266,11 +266,11 @@ static void add_hessian(site *s, site_inputs *to, uint64_t group, const site_pai
 }
 
 /* looked: the streams that have been run over the batch. Probes count as much as moments. */
-static void tell_gathered(const gathering *g, double looked) {
+static void report_gathered(const gathering *g, double looked) {
     double batches = (double)forward_stream_batches(g->c->base), before = (double)g->batch,
            added = g->pairs > 0 ? g->added / g->pairs : 0;
     if (g->s->n_weights && g->c->sorted)
-        sweep_tell(&g->c->sweep, (before + looked / 4 + fmin(added, 1) / 2) / batches);
+        sweep_report(&g->c->sweep, (before + looked / 4 + fmin(added, 1) / 2) / batches);
 }
 
 /* Adds the pairs of a matrix, a span of tokens at a time: of one group, and all held back or none. */
@@ -282,11 +282,11 @@ static void settle_pairs(gathering *g, size_t matrix, const site_pairs *p) {
         for (end = begin + 1; end < p->tokens && is_held(g, p, end) == held && group_of(g, p, end) == group;)
             end++;
         if (held)
-            site_hold_back(g->s, g->sizes.held, to, p, begin, end - begin);
+            site_hold_out(g->s, g->sizes.held, to, p, begin, end - begin);
         else
             add_hessian(g->s, to, group, p, begin, end - begin);
         g->added += (double)(end - begin);
-        tell_gathered(g, 2);
+        report_gathered(g, 2);
     }
 }
 
@@ -450,7 +450,7 @@ static bool site_run_batch(gathering *g, size_t batch, bool base, gq_error *e) {
         const site *s = g->s;
         double met = s->routed ? (double)g->sizes.met / (double)s->matrices : 1;
         g->pairs = met * (double)(g->target.tokens * (s->end - s->first));
-        tell_gathered(g, 1);
+        report_gathered(g, 1);
     }
     if (!c->at.layer) return forward_stream_probe_final(stream, batch, &taken, e);
     forward_layer_use(c->at.layer, !base);

@@ -3,7 +3,7 @@
  *     gather    both streams run up to the next site that has matrices left; what flows there is added up to
  *               Hessians, and held back where it is to check (site.h)
  *     factor    the Hessian of a matrix becomes a Cholesky factor (study/inputs/cholesky.h)
- *     round     its rows are rounded in all ways: by search, with error feedback, with sweeps (round.h)
+ *     round     its rows are rounded in all ways: plainly, with error feedback, with sweeps (round.h)
  *     compare   these are multiplied with the held-back tokens; what does best is written (round.h)
  *     keep      the blocks stand in for the weights in the output's stream, so the inputs of the next site
  *               contain the rounding already; figures are recorded
@@ -124,7 +124,7 @@ static bool factor_hessian(calibrator *c, const site *s, hessian *m, float *mean
     calibrate_timing *timing = timing_of_site(c, s);
     double began = clock_seconds();
     hessian_settings settings = calibration_hessian_settings(&c->of->settings);
-    settings.told = sweep_tell, settings.data = &c->sweep;
+    settings.report = sweep_report, settings.data = &c->sweep;
     calibrator_begin_piece(c, calibrator_site_cost(c, s, 1).cholesky);
     hessian_mean_squares(m, mean_square);
     bool ok = cholesky_factor(m, settings, f, e);

@@ -55,7 +55,7 @@ static bool prepare_loops(calibrator *c, const forward_layer *l, gq_error *e) {
 static bool do_step(void *data, forward_layer *l, gq_error *e) {
     calibrator *c = data;
     const calibrate_costs *costs = &c->of->costs;
-    sweep_progress_span(&c->told, c->per_second * calibrate_costs_begin(costs, c->sweep.step),
+    sweep_progress_span(&c->progress, c->per_second * calibrate_costs_begin(costs, c->sweep.step),
                         c->per_second * calibrate_costs_begin(costs, c->sweep.step + 1));
     if (l && calibrator_loop(c) + 1 < forward_job_loops(&c->of->text.job)) return prepare_loops(c, l, e);
     return calibrator_do_layer(c, l, e);
@@ -77,7 +77,7 @@ static bool finish_step(void *data, sweep_record *to, gq_error *e) {
 /* ---- the embedding ---- */
 
 /* Rounds an output's embedding, where that is calibrated, before anything else. One that raises the KL divergence is written
- * anew by search alone; all ranks can do without its blocks then. */
+ * plainly again; all ranks can do without its blocks then. */
 static bool calibrator_round_embedding(calibrator *c, size_t output, size_t number, uint8_t *blocks_copy,
                                        bool *is_worse, gq_error *e) {
     tensor_progress *p = calibrator_progress_at(c, output, number);
@@ -120,7 +120,7 @@ static bool calibrator_embed(calibrator *c, size_t output, gq_error *e) {
 static bool embed_all(void *data, gq_error *e) {
     calibrator *c = data;
     const calibrate_costs *costs = &c->of->costs;
-    sweep_progress_span(&c->told, c->per_second * costs->ahead,
+    sweep_progress_span(&c->progress, c->per_second * costs->ahead,
                         c->per_second * (costs->ahead + costs->embedding));
     bool ok = forward_stream_embed(c->base, NULL, e);
     if (ok && embedding_is_rounded(c->of) && !embedding_is_output(c->of->streams[0]))
@@ -130,7 +130,7 @@ static bool embed_all(void *data, gq_error *e) {
     return ok;
 }
 
-/* Returns the number of weights to be rounded for all outputs, in which progress is told. */
+/* Returns the number of weights to be rounded for all outputs, in which progress is counted. */
 static double calibrator_weights(const calibration *job) {
     double n = 0;
     for (size_t o = 0; o < job->n_outputs; o++)
@@ -145,7 +145,7 @@ static bool all_settled(const calibrator *c, gq_error *e) {
     for (size_t o = 0; o < job->n_outputs; o++)
         for (size_t i = 0; i < job->n_tensors; i++)
             if (job->outputs[o][i].calibrated && !calibrator_progress_at(c, o, i)->settled)
-                return gq_fail(e, "%s: tensor %s: it was given no inputs when the model ran", job->file->path,
+                return gq_fail(e, "%s: tensor %s received no activations when the model ran", job->file->path,
                                job->outputs[o][i].name);
     return true;
 }
@@ -168,9 +168,9 @@ static bool take_records(calibrator *c, gq_error *e) {
 /* Tells all ranks what is rounded already. Only the first has the records. */
 static bool calibrator_resume(calibrator *c, gq_error *e) {
     const calibration *job = c->of;
-    size_t bytes = job->n_outputs * job->n_tensors * sizeof *c->progress;
+    size_t bytes = job->n_outputs * job->n_tensors * sizeof *c->by_tensor;
     if (comm_is_first(job->text.comm) && !take_records(c, e)) return false;
-    return gq_comm_ranks(job->text.comm) == 1 || comm_broadcast(job->text.comm, c->progress, bytes, e);
+    return gq_comm_ranks(job->text.comm) == 1 || comm_broadcast(job->text.comm, c->by_tensor, bytes, e);
 }
 
 /* Has all streams keep what their probes compute. */
@@ -184,18 +184,19 @@ static bool calibrator_keep_results(calibrator *c, gq_error *e) {
 }
 
 static bool calibrator_end_progress(calibrator *c, gq_error *e) {
-    double end = c->told.work - c->per_second * c->of->costs.validation;
-    sweep_progress_span(&c->told, end, end);
+    double end = c->progress.work - c->per_second * c->of->costs.validation;
+    sweep_progress_span(&c->progress, end, end);
     return sweep_ask(&c->sweep, e);
 }
 
 /* Does the steps that are not finished. The first stream of the sweep is the base model's. */
 static bool run_sweep(calibrator *c, const sweep_plan *plan, gq_error *e) {
     if (!c->saved->finished && embedding_is_rounded(c->of) && embedding_is_output(c->of->streams[0]) &&
-        !embedding_gather_ahead(c->of, &c->told, c->per_second, &c->embedding, e))
+        !embedding_gather_ahead(c->of, &c->progress, c->per_second, &c->embedding, e))
         return false;
     if (!sweep_open(&c->sweep, plan, e)) return false;
-    if (!c->saved->finished) sweep_progress_span(&c->told, c->per_second * c->of->costs.ahead, c->told.work);
+    if (!c->saved->finished)
+        sweep_progress_span(&c->progress, c->per_second * c->of->costs.ahead, c->progress.work);
     c->base = c->sweep.streams[0], c->rounded = c->sweep.streams + 1;
     c->products = matmul_new(c->of->kernels, forward_run_pool(c->sweep.run), e);
     if (!c->products) return false;
@@ -206,7 +207,7 @@ static bool run_sweep(calibrator *c, const sweep_plan *plan, gq_error *e) {
     return sweep_run(&c->sweep, &calls, e) && calibrator_end_progress(c, e) && all_settled(c, e);
 }
 
-/* Begins what is told of the job behind the steps that are finished. Returns the units of it that one of
+/* Begins the progress of the job behind the steps that are finished. Returns the units of it that one of
  * forward_job_work's is where layers pass, of which all passes of a stream report a job's. */
 static double calibrator_start_progress(calibrator *c, const gq_callbacks *callbacks) {
     const calibration *job = c->of;
@@ -219,9 +220,9 @@ static double calibrator_start_progress(calibrator *c, const gq_callbacks *callb
                   (double)forward_job_loops(&job->text.job) /
                   (double)forward_model_sizes(job->streams[0])->layers;
     c->per_second = seconds > 0 ? weights / seconds : 0;
-    c->told = sweep_progress_start(callbacks, weights, c->per_second * done,
-                                   job->text.job.windows * job->text.job.context);
-    c->told.progress.seconds_expected = job->facts.seconds_expected;
+    c->progress = sweep_progress_start(callbacks, weights, c->per_second * done,
+                                       job->text.job.windows * job->text.job.context);
+    c->progress.progress.seconds_expected = job->facts.seconds_expected;
     return pass > 0 ? c->per_second * costs->pass / pass : 0;
 }
 
@@ -239,7 +240,7 @@ static bool run_job(calibrator *c, const gq_callbacks *callbacks, threads_count 
                     .output = head_calibrated(job),
                     .drafts = drafts_calibrated(job),
                     .checkpoint = job->sample ? NULL : c->saved,
-                    .progress = &c->told,
+                    .progress = &c->progress,
                     .layer_work = calibrator_start_progress(c, callbacks)};
     bool ok = calibrator_resume(c, e) && run_sweep(c, &p, e);
     *threads = sweep_threads(&c->sweep);
@@ -268,5 +269,5 @@ bool calibrate_layers(const calibration *job, checkpoint *saved, const gq_callba
         calibrator_start_progress(&c, callbacks);
     }
     if (!ok || job->sample || !comm_is_first(job->text.comm)) return ok; /* the first rank has the files */
-    return validate_outputs(job, saved, steps, &c.told, e);
+    return validate_outputs(job, saved, steps, &c.progress, e);
 }

@@ -1,6 +1,6 @@
 /* Records of finished steps, which a checkpoint keeps with the streams' hidden states: which tensors are rounded,
  * their figures, checksums of their blocks in the outputs' files, and the mean squares of their inputs, by
- * which they could be encoded by search alone. */
+ * which they could be encoded plainly. */
 #pragma once
 
 #include "study/calibrate/round.h"

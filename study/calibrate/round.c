@@ -1,5 +1,5 @@
 /* Rounds one matrix for one output. Up to CALIBRATION_ROWS rows at a time are read, decoded and rounded in
- * several ways (round_way): by search alone with the inputs' mean squares as importance, with error feedback
+ * several ways (round_way): by plain encoding with the inputs' mean squares as importance, with error feedback
  * by the Cholesky factor of the inputs' Hessian (codec/feedback.h), and with sweeps behind it where the settings ask
  * for them. All are multiplied with the held-back tokens and compared with the base model's output
  * (study/inputs/output.h). Which did best is known only behind the last row, for the matrix as a whole. So the
@@ -44,14 +44,14 @@ enum { ROUND_FIGURES = 3 }; /* that ranks exchange: codes, ends, ways with value
 typedef struct round_groups {
     const matrix_rows *rows;
     round_way way;
-    size_t n;                     /* rows */
-    _Atomic uint64_t codes, ends; /* of feedback_sums */
-    _Atomic size_t done;          /* rows */
+    size_t n;                        /* rows */
+    _Atomic uint64_t codes, clipped; /* of feedback_sums */
+    _Atomic size_t done;             /* rows */
     atomic_flag telling;
 } round_groups;
 
-static void round_tell(const matrix_rows *r, double share) {
-    sweep_tell(&r->task->c->sweep, r->told + share * r->at_hand);
+static void round_report(const matrix_rows *r, double share) {
+    sweep_report(&r->task->c->sweep, r->reported + share * r->at_hand);
 }
 
 /* Shares of rounding that its kinds of work usually have, for progress. */
@@ -60,7 +60,7 @@ static const double SEARCH_SHARE = .1, FEEDBACK_SHARE = .6, CHECKS_SHARE = .3;
 /* Begins work that has such a share, for the rows at hand. */
 static void round_begin_work(matrix_rows *r, double share) {
     double of = (double)rows_of_spans(r, r->share, r->share_end);
-    r->told += r->at_hand;
+    r->reported += r->at_hand;
     r->at_hand = of > 0 ? share * (double)rows_of_spans(r, r->span, r->span_end) / of : 0;
 }
 
@@ -69,7 +69,7 @@ static void round_add_done(void *data, size_t n) {
     round_groups *g = data;
     size_t done = atomic_fetch_add(&g->done, n) + n;
     if (atomic_flag_test_and_set(&g->telling)) return;
-    round_tell(g->rows, (double)done / (double)g->n);
+    round_report(g->rows, (double)done / (double)g->n);
     atomic_flag_clear(&g->telling);
 }
 
@@ -79,7 +79,7 @@ static size_t rows_of_group(const round_groups *g, size_t first) { return min(g-
 static void search_some(const matrix_rows *r, size_t row, size_t n) {
     const calibration *of = r->task->c->of;
     of->kernels->codecs[r->to->id].encode(r->x + row * r->columns,
-                                          r->blocks[WAY_SEARCHED] + row * rows_to_bytes(r), n, r->columns,
+                                          r->blocks[WAY_PLAIN] + row * rows_to_bytes(r), n, r->columns,
                                           r->task->mean_square, of->encoding);
 }
 
@@ -130,11 +130,11 @@ static void calibrate_some(round_groups *g, size_t row, size_t n, const feedback
                           .first_row = r->first + row,
                           .matrix_rows = r->tensor->ne[1],
                           .chain = chain,
-                          .told = round_add_done,
+                          .report = round_add_done,
                           .data = g,
                           .by = product_kernels_for(of->kernels, f->runs->arithmetic)};
     codec_feedback(&task, r->x + row * r->columns, n, r->blocks[way] + offset, &sums);
-    atomic_fetch_add(&g->codes, sums.codes), atomic_fetch_add(&g->ends, sums.ends);
+    atomic_fetch_add(&g->codes, sums.codes), atomic_fetch_add(&g->clipped, sums.clipped);
 }
 
 static void calibrate_group(void *data, size_t i, int thread) {
@@ -155,7 +155,7 @@ static void calibrate_rows(matrix_rows *r, round_way way, calibrate_figures *sum
         threads_for(r->pool, r->chains.n_tasks, 1, calibrate_chain, &g);
     else
         threads_for(r->pool, groups_of(&g), 1, calibrate_group, &g);
-    sums->codes += g.codes, sums->ends += g.ends;
+    sums->codes += g.codes, sums->clipped += g.clipped;
 }
 
 /* Whether blocks decode to finite numbers. Error feedback can drive values to infinity; such blocks are not
@@ -207,7 +207,7 @@ static bool compare_rows(matrix_rows *r, round_way last, gq_error *e) {
         bool in_parts = r->metrics->n && !s.metric;
         if (!compare_span(r, &s, last, in_parts ? few : &r->errors[i], e)) return false;
         if (in_parts) output_errors_add(&r->errors[i], few, sizeof few / sizeof *few);
-        round_tell(r, (double)(next - r->span) / (double)(r->span_end - r->span));
+        round_report(r, (double)(next - r->span) / (double)(r->span_end - r->span));
     }
     calibrator_timing_of(r->task->c, r->tensor)->checks += clock_seconds() - began;
     return true;
@@ -287,14 +287,14 @@ static bool share_figures(const matrix_rows *r, rounded_rows *of, gq_error *e) {
     enum { FIGURES = ROUND_FIGURES };
     gq_comm *comm = r->task->comm;
     size_t ranks = (size_t)gq_comm_ranks(comm);
-    uint64_t mine[FIGURES] = {of->figures.codes, of->figures.ends}, *all;
+    uint64_t mine[FIGURES] = {of->figures.codes, of->figures.clipped}, *all;
     for (round_way way = 0; way < ROUND_WAYS; way++) mine[2] |= (uint64_t)of->infinite[way] << way;
     if (ranks == 1) return true;
     if (!(all = calloc(ranks, sizeof mine))) return gq_fail_memory(e, ranks * sizeof mine);
     bool ok = comm_exchange(comm, mine, all, FIGURES, e);
-    of->figures.codes = of->figures.ends = 0;
+    of->figures.codes = of->figures.clipped = 0;
     for (size_t k = 0; ok && k < ranks; k++) {
-        of->figures.codes += all[k * FIGURES], of->figures.ends += all[k * FIGURES + 1];
+        of->figures.codes += all[k * FIGURES], of->figures.clipped += all[k * FIGURES + 1];
         for (round_way way = 0; way < ROUND_WAYS; way++)
             of->infinite[way] = of->infinite[way] || all[k * FIGURES + 2] >> way & 1;
     }
@@ -316,8 +316,8 @@ static bool round_rows(matrix_rows *r, round_way way, rounded_rows *of, gq_error
     calibrate_figures again = {0}; /* not to be counted twice */
     for (size_t step = 0; step < r->steps; step++) {
         if (!sweep_ask(&r->task->c->sweep, e) || !rows_read(r, step, e)) return false;
-        if (of || way == WAY_SEARCHED) search_rows(r);
-        if (way != WAY_SEARCHED) calibrate_rows(r, way, of ? &of->figures : &again);
+        if (of || way == WAY_PLAIN) search_rows(r);
+        if (way != WAY_PLAIN) calibrate_rows(r, way, of ? &of->figures : &again);
         if ((of && !compare_rows(r, way, e)) || !finish_rows(r, step, r->blocks[way], e)) return false;
         for (round_way each = WAY_PASS; of && each <= way; each++)
             of->infinite[each] = of->infinite[each] || !decodes_to_numbers(r, r->blocks[each]);
@@ -330,7 +330,7 @@ static round_way best_way(const matrix_rows *r, const rounded_rows *of) {
     round_way best = r->last;
     for (round_way way = r->last; r->task->held && way-- > 0;)
         if (!(of->errors.error[best] < of->errors.error[way])) best = way;
-    return of->infinite[best] ? WAY_SEARCHED : best;
+    return of->infinite[best] ? WAY_PLAIN : best;
 }
 
 /* Decides before the work whether error feedback is possible. ROUND_CALIBRATED: it is; whether it does better
@@ -371,13 +371,13 @@ static void count_errors(calibrate_figures *sums, calibrate_step step, const out
 static void count_steps(const matrix_rows *r, const output_errors *errors, round_way way,
                         calibrate_figures *sums) {
     const round_task *in = r->task;
-    bool kept = way != WAY_SEARCHED, damps = calibration_does(&r->task->c->of->settings, CALIBRATE_DAMPING);
+    bool kept = way != WAY_PLAIN, damps = calibration_does(&r->task->c->of->settings, CALIBRATE_DAMPING);
     if (model_scales_has(r->task->c->of->file->scales, r->tensor)) count_step(sums, CALIBRATE_BALANCE, true);
     if (in->is_embedding) count_step(sums, CALIBRATE_EMBEDDING, kept);
-    if (in->is_embedding) count_errors(sums, CALIBRATE_EMBEDDING, errors, WAY_SEARCHED, way);
+    if (in->is_embedding) count_errors(sums, CALIBRATE_EMBEDDING, errors, WAY_PLAIN, way);
     if (damps && !in->is_embedding) count_step(sums, CALIBRATE_DAMPING, kept);
     if (in->is_state) count_step(sums, CALIBRATE_STATE, kept);
-    if (r->last != WAY_SEARCHED && r->task->c->of->settings.trials) count_step(sums, CALIBRATE_TRIALS, kept);
+    if (r->last != WAY_PLAIN && r->task->c->of->settings.trials) count_step(sums, CALIBRATE_TRIALS, kept);
     if (r->metrics->n) count_step(sums, CALIBRATE_ROWS, kept);
     if (r->last != WAY_SWEPT) return;
     count_step(sums, CALIBRATE_SWEEPS, way == WAY_SWEPT);
@@ -389,8 +389,8 @@ void figures_add(calibrate_figures *to, const calibrate_figures *of) {
     to->width = of->width;
     if (of->damp > to->damp) to->damp = of->damp;
     to->matrices += of->matrices, to->plain += of->plain, to->unchecked += of->unchecked;
-    to->power += of->power, to->searched += of->searched, to->written += of->written;
-    to->codes += of->codes, to->ends += of->ends;
+    to->power += of->power, to->plain_error += of->plain_error, to->written += of->written;
+    to->codes += of->codes, to->clipped += of->clipped;
     for (calibrate_step i = 0; i < CALIBRATE_STEPS; i++) {
         calibrate_step_figures *step = &to->steps[i];
         const calibrate_step_figures *more = &of->steps[i];
@@ -404,18 +404,18 @@ bool round_matrix(const round_task *t, calibrate_figures *sums, round_reason *wh
     round_reason reason = reason_for_search(t);
     rounded_rows of = {.figures = {0}};
     const output_errors *errors = &of.errors;
-    round_way way = WAY_SEARCHED;
+    round_way way = WAY_PLAIN;
     matrix_rows r;
     if (!rows_new(&r, t, reason == ROUND_CALIBRATED, e)) return false;
     bool ok = round_best(&r, &of, &way, e);
-    if (reason == ROUND_CALIBRATED && way == WAY_SEARCHED) reason = ROUND_WORSE;
+    if (reason == ROUND_CALIBRATED && way == WAY_PLAIN) reason = ROUND_WORSE;
     if (ok) count_steps(&r, errors, way, sums);
     calibrate_timing *timing = calibrator_timing_of(t->c, r.tensor);
     timing->rounded += r.n_rows * r.columns, timing->held = t->held, timing->chained = r.metrics->n > 0;
     rows_free(&r);
-    sums->codes += of.figures.codes, sums->ends += of.figures.ends;
+    sums->codes += of.figures.codes, sums->clipped += of.figures.clipped;
     sums->matrices++, sums->plain += reason != ROUND_CALIBRATED, sums->unchecked += t->held == 0;
-    sums->power += errors->power, sums->searched += errors->error[WAY_SEARCHED];
+    sums->power += errors->power, sums->plain_error += errors->error[WAY_PLAIN];
     sums->written += errors->error[way];
     sums->tokens = f->tokens, sums->damp = f->damp;
     if (*why == ROUND_CALIBRATED) *why = reason;

@@ -1,4 +1,4 @@
-/* Rounds a matrix by the Hessian of its inputs, and by search alone to compare; the result that does better
+/* Rounds a matrix by the Hessian of its inputs, and plainly to compare; the result that does better
  * on held-back tokens is written. */
 #pragma once
 
@@ -7,7 +7,7 @@
 #include "study/calibrate/metric.h"
 #include "study/inputs/hessian.h"
 
-/* Why a matrix was rounded by search alone. */
+/* Why a matrix was encoded plainly. */
 typedef enum round_reason {
     ROUND_CALIBRATED,
     ROUND_UNSEEN,     /* no token reached the matrix */
@@ -22,8 +22,8 @@ const char *round_reason_text(round_reason r);
 /* The figures of a tensor's matrices, as in gq_rounding. */
 typedef struct calibrate_figures {
     uint64_t matrices, plain, unchecked;
-    double power, searched, written;
-    uint64_t codes, ends, tokens, width;
+    double power, plain_error, written;
+    uint64_t codes, clipped, tokens, width;
     float damp;
     uint32_t unused; /* so that no byte of it is without a value */
     calibrate_step_figures steps[CALIBRATE_STEPS];

@@ -193,7 +193,7 @@ static void sum_up(const router_fit *f, calibrate_figures *sums, const output_er
     calibrate_step_figures *step = &sums->steps[CALIBRATE_ROUTER];
     const cholesky *m = f->task->factored;
     sums->matrices++, sums->plain += !fits, sums->unchecked += f->task->held == 0;
-    sums->power += errors->power, sums->searched += errors->error[0], sums->written += errors->error[fits];
+    sums->power += errors->power, sums->plain_error += errors->error[0], sums->written += errors->error[fits];
     sums->tokens = m->tokens, sums->damp = m->damp;
     step->matrices++, step->kept += fits, step->compared += f->all > 0;
     step->without += (1 - kept[0]) * (1 - kept[0]);

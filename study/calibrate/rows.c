@@ -163,8 +163,7 @@ static void lay_out_rows(matrix_rows *r, size_t threads, size_t ranks, memory_le
     r->raw = memory_take(l, 1, from), r->x = memory_take(l, n, sizeof *r->x);
     for (round_way way = 0; way <= r->last; way++) r->blocks[way] = memory_take(l, 1, to);
     r->scratches = memory_take(l, threads, r->scratch_bytes);
-    if (r->metrics->n && r->last != WAY_SEARCHED)
-        chains_lay_out(&r->chains, r->metrics, r->most, r->columns, l);
+    if (r->metrics->n && r->last != WAY_PLAIN) chains_lay_out(&r->chains, r->metrics, r->most, r->columns, l);
     if (ranks == 1) return;
     r->own = memory_take(l, r->metrics->n ? 1 : r->steps, to);
     r->gathered = memory_take(l, r->metrics->n ? 1 : ranks, to);
@@ -212,7 +211,7 @@ bool rows_new(matrix_rows *r, const round_task *t, bool calibrated, gq_error *e)
                        .from = tensor->type,
                        .to = tensor_type_of(of->outputs[c->at.output][t->tensor].to),
                        .columns = tensor->ne[0],
-                       .last = !calibrated           ? WAY_SEARCHED
+                       .last = !calibrated           ? WAY_PLAIN
                                : of->settings.sweeps ? WAY_SWEPT
                                                      : WAY_PASS,
                        .arithmetic = calibration_arithmetic(&of->settings),

@@ -35,9 +35,9 @@ layer_metrics chains_metrics_of(const layer_metrics *m, const model_tensor *t);
 
 /* The ways of rounding, each with all of those before it. */
 typedef enum round_way {
-    WAY_SEARCHED, /* by search alone */
-    WAY_PASS,     /* with error feedback */
-    WAY_SWEPT,    /* and with sweeps behind it */
+    WAY_PLAIN, /* plain encoding */
+    WAY_PASS,  /* with error feedback */
+    WAY_SWEPT, /* and with sweeps behind it */
     ROUND_WAYS
 } round_way;
 
@@ -66,7 +66,7 @@ typedef struct matrix_rows {
     uint64_t first;
     output_errors *errors; /* per span, on held-back tokens */
     /* What is told of the matrix: the share that was done before the work at hand, and the share of that. */
-    double told, at_hand;
+    double reported, at_hand;
     /* Where ranks share the rows: this one's blocks, a step behind the other; those of all ranks' spans of a
      * step, and where each rank's begin. */
     uint8_t *own, *gathered;
@@ -79,7 +79,7 @@ enum { SPAN_ROWS = OUTPUT_SPAN };
 _Static_assert((int)FEEDBACK_ROWS % SPAN_ROWS == 0 && (int)CALIBRATION_ROWS % FEEDBACK_ROWS == 0,
                "groups of rows are whole spans");
 
-/* Lays out the rows of a matrix, for ways up to the last one of the job, or for search alone. */
+/* Lays out the rows of a matrix, for ways up to the last one of the job, or for plain encoding. */
 bool rows_new(matrix_rows *r, const round_task *t, bool calibrated, gq_error *e);
 void rows_free(matrix_rows *r);
 /* Returns the bytes that round_matrix takes for a matrix of the tensor, besides its inputs. metrics: of its

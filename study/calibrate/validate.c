@@ -1,8 +1,8 @@
-/* Runs the validation of validate.h: variants of the model that differ in which groups of layers are encoded by
- * search alone pass the layers side by side, each layer with its written blocks first, then with blocks encoded
+/* Runs the validation of validate.h: variants of the model that differ in which groups of layers are encoded
+ * plainly pass the layers side by side, each layer with its written blocks first, then with blocks encoded
  * anew by the mean squares that the records of the sweep hold. Blocks written are read from the output's file.
  *
- * A decision is recorded before a byte of the file changes, and encoding by search gives the same blocks each time.
+ * A decision is recorded before a byte of the file changes, and plain encoding gives the same blocks each time.
  * So a run that is killed in between does both again. */
 #include "study/calibrate/validate.h"
 
@@ -124,16 +124,16 @@ typedef struct validation {
     size_t output;
     forward_job job;
     sweep sweep;
-    sweep_progress *told;
-    double told_each;  /* of it, for a unit of forward_job_work */
-    size_t *block;     /* per tensor: the block that it is calibrated in; SIZE_MAX: it takes no part */
-    uint64_t *records; /* per tensor: where the checkpoint has the record with its entry, and 0 */
-    float **squares;   /* per tensor of the layer at hand: mean squares of its inputs, NULL: not known */
-    uint8_t **blocks;  /* per tensor of the layer at hand */
-    uint64_t groups[VALIDATION_STREAMS]; /* of each variant, from 1 on: those encoded by search alone */
+    sweep_progress *progress;
+    double reported_each; /* of it, for a unit of forward_job_work */
+    size_t *block;        /* per tensor: the block that it is calibrated in; SIZE_MAX: it takes no part */
+    uint64_t *records;    /* per tensor: where the checkpoint has the record with its entry, and 0 */
+    float **squares;      /* per tensor of the layer at hand: mean squares of its inputs, NULL: not known */
+    uint8_t **blocks;     /* per tensor of the layer at hand */
+    uint64_t groups[VALIDATION_STREAMS]; /* of each variant, from 1 on: those encoded plainly */
     size_t n;                            /* variants and the base model, which is number 0 */
     size_t first, streams; /* at hand: the base model's stream, and those of the variants from `first` on */
-    double *divergence;    /* [variant - 1][position] */
+    double *kld;           /* [variant - 1][position] */
     double *weight;        /* [position] */
     size_t positions;
 } validation;
@@ -156,7 +156,7 @@ static bool at_hand(const validation *v, size_t tensor) {
     return v->block[tensor] == v->sweep.layer % forward_model_sizes(v->of->streams[0])->blocks;
 }
 
-/* ---- encoding by search alone ---- */
+/* ---- plain encoding ---- */
 
 /* Encodes rows of one matrix. x: floats of these rows; stored: their bytes as they are in the file. */
 static bool encode_rows_of(const validation *v, size_t tensor, uint64_t row, size_t n, uint8_t *stored,
@@ -274,7 +274,7 @@ static void drop_squares(validation *v) {
 /* Blocks of experts are made or read when they are multiplied, where the calibration does so as well. */
 typedef struct blocks_source {
     validation *v;
-    bool searched;
+    bool is_plain;
 } blocks_source;
 
 static bool read_blocks(void *data, const model_tensor *t, uint64_t first, void *to, size_t n, gq_error *e) {
@@ -282,7 +282,7 @@ static bool read_blocks(void *data, const model_tensor *t, uint64_t first, void 
     const calibration *of = s->v->of;
     size_t i = 0;
     while (of->tensors[i] != t) i++;
-    if (!s->searched) return of->store.read(of->store.data, s->v->output, i, first, to, n, e);
+    if (!s->is_plain) return of->store.read(of->store.data, s->v->output, i, first, to, n, e);
     uint64_t row_bytes = of->outputs[s->v->output][i].out_bytes / shape_rows(t->ne), row = first / row_bytes,
              end = ceil_div(first + n, row_bytes);
     uint8_t *rows = memory_lines(end - row, row_bytes, e);
@@ -296,36 +296,36 @@ static bool replace_tensor(validation *v, forward_layer *l, size_t i, blocks_sou
     const calibration *of = v->of;
     const model_tensor *t = of->tensors[i];
     const gq_tensor *to = &of->outputs[v->output][i];
-    if (from->searched && !tensor_type_of(to->to)->quantized)
+    if (from->is_plain && !tensor_type_of(to->to)->quantized)
         return true; /* a router as it is in the model */
     if (of->memory.reads_blocks && calibrate_reads_blocks(t)) {
         forward_layer_replace_read(l, t, to->to, (forward_blocks){read_blocks, from});
         return true;
     }
     if (!(v->blocks[i] = memory_lines(to->out_bytes, 1, e))) return false;
-    if (!(from->searched ? encode_tensor(v, i, v->blocks[i], e)
+    if (!(from->is_plain ? encode_tensor(v, i, v->blocks[i], e)
                          : of->store.read(of->store.data, v->output, i, 0, v->blocks[i], to->out_bytes, e)))
         return false;
     forward_layer_replace(l, t, to->to, v->blocks[i]);
     return true;
 }
 
-/* Whether stream k has a group's layers encoded by search alone. */
-static bool is_searched(const validation *v, size_t k, size_t group) {
+/* Whether stream k has a group's layers encoded plainly. */
+static bool is_plain_in(const validation *v, size_t k, size_t group) {
     return v->groups[v->first + k - 1] >> group & 1;
 }
 
 /* Passes the layer, of the given group, with one kind of blocks, in all streams that have these there. */
-static bool pass_with(validation *v, forward_layer *l, size_t group, bool searched, gq_error *e) {
-    blocks_source from = {v, searched};
+static bool pass_with(validation *v, forward_layer *l, size_t group, bool is_plain, gq_error *e) {
+    blocks_source from = {v, is_plain};
     bool ok = true, any = false;
-    for (size_t k = 1; k < v->streams; k++) any = any || is_searched(v, k, group) == searched;
+    for (size_t k = 1; k < v->streams; k++) any = any || is_plain_in(v, k, group) == is_plain;
     if (!any) return true;
     for (size_t i = 0; ok && i < v->of->n_tensors; i++)
         if (at_hand(v, i)) ok = replace_tensor(v, l, i, &from, e);
     forward_layer_use(l, true);
     for (size_t k = 1; ok && k < v->streams; k++)
-        if (is_searched(v, k, group) == searched)
+        if (is_plain_in(v, k, group) == is_plain)
             ok = forward_stream_pass(v->sweep.streams[k], l, FORWARD_WHOLE, NULL, e);
     forward_layer_use(l, false);
     for (size_t i = 0; i < v->of->n_tensors; i++) {
@@ -365,14 +365,14 @@ static bool embed_variants(void *data, gq_error *e) {
 }
 
 /* The divergence of stream k at the position that comes next. */
-static double *divergence_of(const validation *v, size_t k) {
-    return &v->divergence[(v->first + k - 2) * v->job.windows * v->job.context + v->positions];
+static double *kld_of(const validation *v, size_t k) {
+    return &v->kld[(v->first + k - 2) * v->job.windows * v->job.context + v->positions];
 }
 
 static bool add_position(void *data, const kld *d, size_t position, size_t next, double weight, gq_error *e) {
     validation *v = data;
     (void)next, (void)e;
-    for (size_t k = 1; k < v->streams; k++) *divergence_of(v, k) = kld_at(d, position, k).divergence;
+    for (size_t k = 1; k < v->streams; k++) *kld_of(v, k) = kld_at(d, position, k).kld;
     v->weight[v->positions++] = weight;
     return true;
 }
@@ -385,7 +385,7 @@ static bool add_embeddings(void *data, size_t first, size_t windows, const doubl
     (void)first, (void)e;
     for (size_t w = 0; w < windows; w++, v->positions++) {
         for (size_t k = 1; k < v->streams; k++)
-            *divergence_of(v, k) = forward_distance(vectors[0] + w * n, vectors[k] + w * n, n);
+            *kld_of(v, k) = forward_distance(vectors[0] + w * n, vectors[k] + w * n, n);
         v->weight[v->positions] = 1;
     }
     return true;
@@ -411,8 +411,8 @@ static bool run_some(validation *v, const forward_bounds *bounds, gq_error *e) {
                     .numbers = of->numbers,
                     .n_layers = of->n_layers,
                     .folder = of->memory.probes.folder,
-                    .progress = v->told,
-                    .layer_work = v->told_each};
+                    .progress = v->progress,
+                    .layer_work = v->reported_each};
     p.logits_work = p.layer_work;
     if (of->memory.reads_blocks && !p.text.bounds.layer) p.text.bounds.layer = of->text.bounds.layer;
     const forward_predictions all = {.job = &v->job, .model = m, .at = add_position, .data = v};
@@ -442,7 +442,7 @@ static bool run_variants(validation *v, size_t first, gq_error *e) {
 
 /* The weighted mean of a variant's divergence. */
 static double mean_of(const validation *v, size_t k) {
-    const double *d = v->divergence + (k - 1) * v->job.windows * v->job.context;
+    const double *d = v->kld + (k - 1) * v->job.windows * v->job.context;
     double sum = 0, weights = 0;
     for (size_t i = 0; i < v->positions; i++) sum += v->weight[i] * d[i], weights += v->weight[i];
     return sum / weights;
@@ -456,7 +456,7 @@ static bool is_better(const validation *v, size_t a, size_t b) {
 /* Whether variant a is better than b by more than chance: the mean of their paired difference is beyond two of its
  * standard errors. A few tokens have most of the divergence, and one group of several looks better by them alone. */
 static bool is_surely_better(const validation *v, size_t a, size_t b) {
-    const double *of = v->divergence, sure = 2;
+    const double *of = v->kld, sure = 2;
     size_t n = v->job.windows * v->job.context;
     double gain = mean_of(v, b) - mean_of(v, a), weights = 0, squares = 0;
     if (!isfinite(gain)) return is_better(v, a, b);
@@ -475,7 +475,7 @@ static bool decide(validation *v, validation_record *to, gq_error *e) {
     *to = (validation_record){.positions = 0};
     if (!v->positions) return true; /* no token of these windows counts */
     *to = (validation_record){
-        .positions = v->positions, .searched = mean_of(v, 1), .calibrated = mean_of(v, 2)};
+        .positions = v->positions, .plain_error = mean_of(v, 1), .calibrated = mean_of(v, 2)};
     to->written = to->calibrated;
     for (size_t g = 0; g < VALIDATION_GROUPS; g++)
         if (is_surely_better(v, 3 + g, 2)) to->fallback |= UINT64_C(1) << g;
@@ -486,42 +486,43 @@ static bool decide(validation *v, validation_record *to, gq_error *e) {
         to->written = mean_of(v, 3);
         if (is_better(v, 3, 1)) return true;
     }
-    to->fallback = ALL_GROUPS, to->written = to->searched;
+    to->fallback = ALL_GROUPS, to->written = to->plain_error;
     return true;
 }
 
 static void validation_close(validation *v) {
     if (v->squares) drop_squares(v);
-    free(v->block), free(v->records), free(v->squares), free(v->blocks), free(v->divergence), free(v->weight);
+    free(v->block), free(v->records), free(v->squares), free(v->blocks), free(v->kld), free(v->weight);
     validation_job_free(&v->job);
 }
 
 static bool validation_open(validation *v, const calibration *job, const checkpoint *saved, size_t output,
-                            sweep_progress *told, gq_error *e) {
+                            sweep_progress *progress, gq_error *e) {
     size_t n = job->n_tensors + 1;
-    *v = (validation){.of = job, .saved = saved, .output = output, .told = told};
+    *v = (validation){.of = job, .saved = saved, .output = output, .progress = progress};
     if (!validation_job_new(&v->job, &job->settings, &job->text, e)) return false;
     v->job.extra_bytes = job->memory.validation;
     size_t positions = v->job.windows * v->job.context + 1;
     v->block = calloc(n, sizeof *v->block);
     v->records = calloc(n, sizeof *v->records), v->squares = calloc(n, sizeof *v->squares);
     v->blocks = calloc(n, sizeof *v->blocks), v->weight = calloc(positions, sizeof *v->weight);
-    v->divergence = calloc(VALIDATION_STREAMS * positions, sizeof *v->divergence);
-    return (v->block && v->records && v->squares && v->blocks && v->weight && v->divergence) ||
+    v->kld = calloc(VALIDATION_STREAMS * positions, sizeof *v->kld);
+    return (v->block && v->records && v->squares && v->blocks && v->weight && v->kld) ||
            gq_fail_memory(e, n * 4 * sizeof(void *) + VALIDATION_STREAMS * positions * sizeof(double));
 }
 
-static bool decide_all(const calibration *job, checkpoint *saved, sweep_progress *told, gq_error *e) {
+static bool decide_all(const calibration *job, checkpoint *saved, sweep_progress *progress, gq_error *e) {
     validation_record *records = calloc(job->n_outputs, sizeof *records);
     bool ok = records || gq_fail_memory(e, job->n_outputs * sizeof *records);
     size_t sweep_records = saved->finished;
-    double begin = told->done, share = VALIDATION_SHARE * (told->work - begin) / (double)job->n_outputs;
+    double begin = progress->done,
+           share = VALIDATION_SHARE * (progress->work - begin) / (double)job->n_outputs;
     for (size_t o = 0; ok && o < job->n_outputs; o++) {
         validation v;
-        ok = validation_open(&v, job, saved, o, told, e);
+        ok = validation_open(&v, job, saved, o, progress, e);
         double work = VALIDATION_PASSES * forward_job_work(&v.job, job->streams[0], true);
-        v.told_each = work > 0 ? share / work : 0;
-        sweep_progress_span(told, begin + share * (double)o, begin + share * (double)(o + 1));
+        v.reported_each = work > 0 ? share / work : 0;
+        sweep_progress_span(progress, begin + share * (double)o, begin + share * (double)(o + 1));
         if (ok && v.job.windows && find_blocks(&v))
             ok = find_records(&v, sweep_records, e) && decide(&v, &records[o], e);
         validation_close(&v);
@@ -552,7 +553,7 @@ validation_record *validation_records(const checkpoint *saved, const calibration
     return to;
 }
 
-/* Writes a tensor anew, encoded by search alone, and adds its entry. */
+/* Writes a tensor anew, encoded plainly, and adds its entry. */
 static bool fall_back(validation *v, threads_pool *pool, const calibrate_entry *was, calibrate_record *to,
                       gq_error *e) {
     const calibration *of = v->of;
@@ -563,14 +564,14 @@ static bool fall_back(validation *v, threads_pool *pool, const calibrate_entry *
     bool ok = blocks;
     for (uint64_t row = 0; ok && row < rows; row += n) {
         n = min(most, rows - row);
-        ok = sweep_progress_report(v->told, 0, of->outputs[v->output][i].name, e) &&
+        ok = sweep_progress_report(v->progress, 0, of->outputs[v->output][i].name, e) &&
              encode_with(v, pool, i, row, row + n, blocks, e) &&
              of->store.write(of->store.data, v->output, i, row * bytes, blocks, n * bytes, e);
     }
     free(blocks);
     calibrate_entry entry = *was;
     entry.reason = ROUND_FELL_BACK, entry.squares = 0;
-    entry.figures.plain = entry.figures.matrices, entry.figures.written = entry.figures.searched;
+    entry.figures.plain = entry.figures.matrices, entry.figures.written = entry.figures.plain_error;
     for (calibrate_step s = 0; s < CALIBRATE_STEPS; s++) entry.figures.steps[s].kept = 0;
     return ok && record_add(to, &entry, NULL, e);
 }
@@ -594,7 +595,7 @@ static bool fall_back_output(validation *v, threads_pool *pool, const validation
     return ok;
 }
 
-static bool fall_back_all(const calibration *job, checkpoint *saved, sweep_progress *told, gq_error *e) {
+static bool fall_back_all(const calibration *job, checkpoint *saved, sweep_progress *progress, gq_error *e) {
     size_t sweep_records = saved->finished - 1;
     calibrate_record written = {.n = 0};
     validation_record *decided = validation_records(saved, job, sweep_records, e);
@@ -603,7 +604,7 @@ static bool fall_back_all(const calibration *job, checkpoint *saved, sweep_progr
     for (size_t o = 0; ok && o < job->n_outputs; o++) {
         validation v;
         if (!decided[o].fallback) continue;
-        ok = validation_open(&v, job, saved, o, told, e) &&
+        ok = validation_open(&v, job, saved, o, progress, e) &&
              fall_back_output(&v, pool, &decided[o], sweep_records, &written, e);
         validation_close(&v);
     }
@@ -613,8 +614,8 @@ static bool fall_back_all(const calibration *job, checkpoint *saved, sweep_progr
     return ok;
 }
 
-bool validate_outputs(const calibration *job, checkpoint *saved, size_t swept, sweep_progress *told,
+bool validate_outputs(const calibration *job, checkpoint *saved, size_t swept, sweep_progress *progress,
                       gq_error *e) {
-    return (saved->finished > swept || decide_all(job, saved, told, e)) &&
-           (saved->finished > swept + 1 || fall_back_all(job, saved, told, e));
+    return (saved->finished > swept || decide_all(job, saved, progress, e)) &&
+           (saved->finished > swept + 1 || fall_back_all(job, saved, progress, e));
 }

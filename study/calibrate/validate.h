@@ -3,8 +3,8 @@
  *
  * Every matrix is checked by the error of its own output (round.h), but small errors of matrices that lean on each
  * other can add up to a worse model. So when all layers are rounded, the model is run on the held-out windows with
- * all of its layers as they were written, with all of them encoded by search alone, and with one group of layers
- * after another encoded by search alone. Groups without which the model does better, by more than two standard errors
+ * all of its layers as they were written, with all of them encoded plainly, and with one group of layers
+ * after another encoded plainly. Groups without which the model does better, by more than two standard errors
  * of the difference, fall back to search; where the rest is not better than search, all layers do.
  *
  * The embedding and the output matrix take no part: the check of the latter is of the logits already, and the
@@ -22,8 +22,8 @@ enum { VALIDATION_PASSES = VALIDATION_STREAMS + 2 };
 /* What was decided for an output, as the checkpoint keeps it. */
 typedef struct validation_record {
     uint64_t positions; /* that the divergences are means of; 0: nothing could be compared */
-    uint64_t fallback;  /* bit g: group g is encoded by search alone */
-    double searched, calibrated, written; /* mean KL divergence in nats */
+    uint64_t fallback;  /* bit g: group g is encoded plainly */
+    double plain_error, calibrated, written; /* mean KL divergence in nats */
 } validation_record;
 
 /* The group of a tensor's layer; VALIDATION_GROUPS: it is in none. */
@@ -49,5 +49,5 @@ size_t validation_streams(const forward_job *j, const forward_model *m, size_t m
 /* Decides for all outputs and adds two records to the checkpoint: a validation_record for each output, then the
  * entries of the tensors that fell back, when they are written anew. swept: as above. Continues where an earlier run
  * was killed. For the process that has the files. */
-bool validate_outputs(const calibration *job, checkpoint *saved, size_t swept, sweep_progress *told,
+bool validate_outputs(const calibration *job, checkpoint *saved, size_t swept, sweep_progress *progress,
                       gq_error *e);

@@ -137,7 +137,7 @@ static gq_continued prompts_compare(const asked_texts *t, const scores *s, size_
     gq_continued to = {.prompts = t->n};
     for (size_t i = 0; i < t->n; i++) {
         size_t same = 0;
-        while (same < GQ_CONTINUED && s->models[model].same_top[asked_position(t, t->begins[i] + same)])
+        while (same < GQ_CONTINUED && s->models[model].same_top1[asked_position(t, t->begins[i] + same)])
             same++;
         to.parts[same]++, to.mean += (double)same / (double)t->n;
     }
@@ -265,13 +265,13 @@ static void questions_count(const asked_texts *t, const question_texts *q, const
                             const gq_question *questions, size_t n, gq_chosen *to) {
     for (size_t i = 0, text = 0; i < n; text += questions[i++].n_choices) {
         size_t choices = questions[i].n_choices, answer = questions[i].answer,
-               original = question_choose(t, q, s, 0, text, choices);
+               base_model = question_choose(t, q, s, 0, text, choices);
         for (size_t m = 0; m < s->n_models; m++) {
             size_t own = question_choose(t, q, s, m, text, choices);
             to[m].questions++, to[m].right += own == answer;
-            to[m].lost += original == answer && own != answer;
-            to[m].gained += original != answer && own == answer;
-            to[m].others += original != answer && own != answer && own != original;
+            to[m].lost += base_model == answer && own != answer;
+            to[m].gained += base_model != answer && own == answer;
+            to[m].others += base_model != answer && own != answer && own != base_model;
         }
     }
     for (size_t m = 0; m < s->n_models; m++) {

@@ -29,8 +29,8 @@ static bool check_head(const gq_file *f, const base_head *h, gq_error *e) {
     if (memcmp(h->magic, MAGIC, sizeof MAGIC) != 0)
         return gq_fail(
             e,
-            "%s: begins with other bytes than \"_logits_\": it is no file of log-probabilities, as "
-            "llama-perplexity --kl-divergence-base and gquant evaluate --base-out write them",
+            "%s: not a file of log-probabilities, which begins with \"_logits_\"; llama-perplexity "
+            "--kl-divergence-base and gquant evaluate --base-out write such files",
             f->path);
     if (h->context < 4 || h->vocabulary < 1 || h->windows < 1)
         return gq_fail(e,
@@ -161,8 +161,8 @@ void base_batch_leave_out(base_batch *b, size_t rows, size_t stride) {
             if (b->tile[r * stride + t] <= -16) b->tile[r * stride + t] = -1e30F;
 }
 
-double base_divergence(const kld_figures *base, const kld_figures *copy, double copy_sum) {
-    return exp(base->log_sum) * (copy->divergence + base->log_sum - copy_sum);
+double base_kld(const kld_figures *base, const kld_figures *quant, double quant_sum) {
+    return exp(base->log_sum) * (quant->kld + base->log_sum - quant_sum);
 }
 
 /* ---- writing ---- */
@@ -242,19 +242,19 @@ bool base_writer_add(base_writer *w, const base_range *range, size_t position, s
 /* Tokens of the vocabulary and positions that are in memory at once, of each file: 2 MiB. */
 enum { TILE_ROWS = 8192, BATCH = 64 };
 
-bool base_scores_check(const base_file *original, const base_file *copy, gq_error *e) {
-    const char *path = copy->file.path, *of = original->file.path;
-    if (copy->vocabulary != original->vocabulary || copy->context != original->context)
+bool base_scores_check(const base_file *base_model, const base_file *quant, gq_error *e) {
+    const char *path = quant->file.path, *of = base_model->file.path;
+    if (quant->vocabulary != base_model->vocabulary || quant->context != base_model->context)
         return gq_fail(
             e,
             "%s: has windows of %zu tokens and a vocabulary of %zu, and %s windows of %zu and a "
             "vocabulary of %zu; both must be of quantized models of one base model, run on the same text",
-            path, copy->context, copy->vocabulary, of, original->context, original->vocabulary);
-    size_t n = min(copy->windows, original->windows) * original->context;
+            path, quant->context, quant->vocabulary, of, base_model->context, base_model->vocabulary);
+    size_t n = min(quant->windows, base_model->windows) * base_model->context;
     for (size_t i = 0; i < n; i++)
-        if (copy->ids[i] != original->ids[i])
+        if (quant->ids[i] != base_model->ids[i])
             return gq_fail(e, "%s: token %zu of its text is %u, and %u in %s; both must be of the same text",
-                           path, i + 1, copy->ids[i], original->ids[i], of);
+                           path, i + 1, quant->ids[i], base_model->ids[i], of);
     return true;
 }
 
@@ -265,7 +265,7 @@ typedef struct base_tiles {
     base_batch *batches;  /* per file */
     const float **logits; /* per file, its batch's tile */
     const uint32_t *ids;  /* the text */
-    kld *divergence;
+    kld *kld;
 } base_tiles;
 
 /* Lays out all but the divergence, which counts itself. */
@@ -282,25 +282,25 @@ static bool read_tiles(base_tiles *b, size_t first, size_t rows, gq_error *e) {
     for (size_t m = 0; m < b->n; m++)
         if (!base_batch_tile(&b->batches[m], &b->files[m], b->ids, first, rows, BATCH, e)) return false;
     base_batch_leave_out(&b->batches[0], rows, BATCH);
-    kld_tile(b->divergence, (uint32_t)first, (uint32_t)rows, b->logits, BATCH);
+    kld_tile(b->kld, (uint32_t)first, (uint32_t)rows, b->logits, BATCH);
     return true;
 }
 
-/* The copies' logarithms are taken as they are. The sums of their exponentials are not 1, as the file has the
+/* The quants' logarithms are taken as they are. The sums of their exponentials are not 1, as the file has the
  * least probable tokens no lower than e^-16 of the likeliest. */
 static bool base_keep_scores(const base_tiles *b, size_t position, size_t n, scores *to, gq_error *e) {
     for (size_t t = 0; t < n; t++) {
-        kld_figures original = kld_at(b->divergence, t, 0);
+        kld_figures base_model = kld_at(b->kld, t, 0);
         for (size_t m = 0; m < b->n; m++) {
-            kld_figures f = kld_at(b->divergence, t, m);
-            double log_p = b->batches[m].log_p[t], kl = base_divergence(&original, &f, f.log_sum);
+            kld_figures f = kld_at(b->kld, t, m);
+            double log_p = b->batches[m].log_p[t], kl = base_kld(&base_model, &f, f.log_sum);
             if (!isfinite(log_p) || (m && !isfinite(kl)))
                 return gq_fail(e, "%s: the logarithms of scored position %zu cannot be compared",
                                b->files[m].file.path, position + t + 1);
             to->models[m].log_p[position + t] = log_p;
             if (m == 0) continue;
-            to->models[m].divergence[position + t] = kl;
-            to->models[m].same_top[position + t] = f.top == original.top;
+            to->models[m].kld[position + t] = kl;
+            to->models[m].same_top1[position + t] = f.top == base_model.top;
         }
     }
     return true;
@@ -312,7 +312,7 @@ static bool score_batch(base_tiles *b, size_t position, size_t n, scores *to, gq
     for (size_t t = 0; t < n; t++) right[t] = b->ids[scored_right(b->files->context, position + t)];
     for (size_t m = 0; m < b->n; m++)
         if (!base_batch_start(&b->batches[m], &b->files[m], position, n, e)) return false;
-    kld_start(b->divergence, n, right);
+    kld_start(b->kld, n, right);
     for (size_t first = 0; first < vocabulary; first += TILE_ROWS)
         if (!read_tiles(b, first, min(TILE_ROWS, vocabulary - first), e)) return false;
     return base_keep_scores(b, position, n, to, e);
@@ -334,8 +334,8 @@ bool base_scores_run(const base_file *files, size_t n, const uint32_t *ids, size
     base_tiles b = {.files = files, .n = n, .ids = ids};
     lay_out_tiles(&b, n, &l);
     bool ok = memory_had(&l, e) && (pool || gq_fail_memory(e, sizeof pool));
-    b.divergence = ok ? kld_new(BATCH, n - 1, pool, e) : NULL;
-    ok = b.divergence;
+    b.kld = ok ? kld_new(BATCH, n - 1, pool, e) : NULL;
+    ok = b.kld;
     for (size_t at = 0; ok && at < all; at += BATCH) {
         if (callbacks->cancelled && callbacks->cancelled(callbacks->user))
             ok = gq_fail_as(e, GQ_INTERRUPTED, "stopped on request");
@@ -343,7 +343,7 @@ bool base_scores_run(const base_file *files, size_t n, const uint32_t *ids, size
             ok = score_batch(&b, at, min(BATCH, all - at), to, e);
     }
     for (size_t m = 0; ok && m < n; m++) ok = gq_file_unchanged(&files[m].file, e);
-    kld_free(b.divergence);
+    kld_free(b.kld);
     threads_pool_free(pool);
     for (size_t m = 0; b.batches && m < n; m++) base_batch_free(&b.batches[m]);
     free(b.batches), free(b.logits);

@@ -62,8 +62,8 @@ void base_batch_leave_out(base_batch *b, size_t rows, size_t stride);
 
 /* Returns the divergence from a base as llama.cpp defines it, sum p (log p - log q) over the probabilities p
  * that the file has. Their sum is not quite 1: it is e^z with z = `base`.log_sum, and kld_at has
- * divided by that. copy_sum: the logarithm of the sum of q; 0 where q comes from logits, whose sum is 1. */
-double base_divergence(const kld_figures *base, const kld_figures *copy, double copy_sum);
+ * divided by that. quant_sum: the logarithm of the sum of q; 0 where q comes from logits, whose sum is 1. */
+double base_kld(const kld_figures *base, const kld_figures *quant, double quant_sum);
 
 /* ---- writing ---- */
 
@@ -93,7 +93,7 @@ bool base_writer_add(base_writer *w, const base_range *range, size_t position, s
  * Nothing is run, so their models may be of any architecture, and any program may have written them. */
 
 /* Checks that a quant's file has the base model's text, windows and vocabulary. */
-bool base_scores_check(const base_file *original, const base_file *copy, gq_error *e);
+bool base_scores_check(const base_file *base_model, const base_file *quant, gq_error *e);
 
 /* Bytes of memory that it takes to compare n files at so many scored positions. */
 uint64_t base_scores_bytes(size_t n, size_t positions);

@@ -24,7 +24,7 @@ typedef struct cached_run_state {
     size_t n_missing;
     runner *runners; /* cached_group has both */
     model_scores *models;
-    bool has_original;
+    bool has_base_model;
     score_cache scores;
     state_cache states;
     bool keeps;         /* the file of scores can be written */
@@ -61,8 +61,8 @@ static bool cached_open(cached_run_state *k, gq_error *e) {
         if (e) *e = why;
         return false;
     }
-    if (!k->keeps) return warnings_add(k->warnings, e, "scores are not kept: %s", why.text);
-    k->has_original = score_cache_find(&k->scores, &k->contents[0], &k->to->models[0]);
+    if (!k->keeps) return warnings_add(k->warnings, e, "scores are not saved: %s", why.text);
+    k->has_base_model = score_cache_find(&k->scores, &k->contents[0], &k->to->models[0]);
     for (size_t i = 1; i < s->n; i++)
         if (!score_cache_find(&k->scores, &k->contents[i], &k->to->models[i])) k->missing[k->n_missing++] = i;
     return true;
@@ -77,7 +77,9 @@ static bool cached_open_states(cached_run_state *k, gq_error *e) {
         return gq_fail_memory(e, strlen(k->request->path));
     score_cache_name(&k->contents[0], s->windows, of);
     bool ok = state_cache_open(&k->states, path, of, bytes, &why) ||
-              warnings_add(k->warnings, e, "the base model is run anew each time: %s", why.text);
+              warnings_add(k->warnings, e,
+                           "the base model's hidden states are not saved, so it runs again each time: %s",
+                           why.text);
     free(path);
     return ok;
 }
@@ -88,12 +90,12 @@ static size_t cached_group_size(const cached_run_state *k) {
     if (k->states.fd < 0) return max(1, k->n_missing);
     const forward_sizes *z = forward_model_sizes(k->all.runners[0].model);
     double head = (double)z->out->size, layers = (double)z->layers * (double)z->layer_bytes;
-    double copies = ceil(GROUP_SHARE * head / (layers + head + 1));
-    return copies > 1 ? (size_t)copies : 1;
+    double quants = ceil(GROUP_SHARE * head / (layers + head + 1));
+    return quants > 1 ? (size_t)quants : 1;
 }
 
 /* A run of the base model and of so many missing quants from the first-th on. Arrays have the missing quants
- * one behind another, and the base model takes the place before a group's first, whose copy is done. */
+ * one behind another, and the base model takes the place before a group's first, whose quant is done. */
 static side_by_side cached_group(cached_run_state *k, size_t first, size_t n) {
     side_by_side s = k->all;
     k->runners[first] = k->all.runners[0], k->models[first] = k->to->models[0];
@@ -114,12 +116,12 @@ static bool cached_list_missing(cached_run_state *k, gq_error *e) {
 /* Keeps the scores of a group. Where that fails, those of the others are not kept either. */
 static bool cached_add_group(cached_run_state *k, size_t first, size_t n, gq_error *e) {
     gq_error why = {0};
-    for (size_t i = k->has_original; k->keeps && i <= n; i++) {
+    for (size_t i = k->has_base_model; k->keeps && i <= n; i++) {
         size_t of = i ? k->missing[first + i - 1] : 0;
         k->keeps = score_cache_add(&k->scores, &k->contents[of], &k->to->models[of], &why);
     }
-    k->has_original = true;
-    return k->keeps || !*why.text || warnings_add(k->warnings, e, "scores are not kept: %s", why.text);
+    k->has_base_model = true;
+    return k->keeps || !*why.text || warnings_add(k->warnings, e, "scores are not saved: %s", why.text);
 }
 
 /* Measures all that is to be run, as if it were one run. */
@@ -167,7 +169,7 @@ bool cached_run(const cached_run_request *r, scores *to, double *seconds_expecte
     bool ok = cached_sum_up(&k, e) && cached_open(&k, e);
     if (ok && !k.keeps)
         for (size_t i = 1; i < r->all->n; i++) k.missing[k.n_missing++] = i;
-    bool runs = k.n_missing || !k.has_original;
+    bool runs = k.n_missing || !k.has_base_model;
     ok = ok && (!runs || !k.keeps || cached_open_states(&k, e)) && (!runs || cached_list_missing(&k, e));
     if (ok && runs && r->forecast) cached_forecast(&k, seconds_expected);
     ok = ok && (!runs || cached_run_groups(&k, *seconds_expected, e));

@@ -71,7 +71,7 @@ bool compared_open_planned(gq_evaluation *v, size_t i, const plan_output *out, g
     return ok;
 }
 
-/* ---- checking copies ---- */
+/* ---- checking quants ---- */
 
 static const model_kv *tokens_of(const runner *r) {
     return model_kv_find(r->file.kv, r->file.n_kv, "tokenizer.ggml.tokens");
@@ -82,35 +82,35 @@ static bool same_tokens(const runner *a, const runner *b) {
     return !x || !y || (x->size == y->size && memcmp(x->value, y->value, x->size) == 0);
 }
 
-/* Returns the model that all others must be copies of. */
+/* Returns the model that all others must be quants of. */
 const runner *compared_reference(const gq_evaluation *v) { return &v->runners[v->first]; }
 
-bool compared_check(gq_evaluation *v, const runner *copy, gq_error *e) {
-    const runner *original = compared_reference(v);
-    size_t vocabulary = forward_model_sizes(original->model)->vocabulary,
-           of_copy = forward_model_sizes(copy->model)->vocabulary;
-    model_facts facts = compared_facts(&copy->file);
+bool compared_check(gq_evaluation *v, const runner *quant, gq_error *e) {
+    const runner *base_model = compared_reference(v);
+    size_t vocabulary = forward_model_sizes(base_model->model)->vocabulary,
+           of_quant = forward_model_sizes(quant->model)->vocabulary;
+    model_facts facts = compared_facts(&quant->file);
     if (strcmp(facts.arch, v->architecture) != 0)
         return gq_fail(e,
                        "%s: is a model of architecture %s, and %s one of %s; only quantized models of one "
                        "base model can be compared",
-                       copy->path, facts.arch, original->path, v->architecture);
-    if (vocabulary != of_copy)
+                       quant->path, facts.arch, base_model->path, v->architecture);
+    if (vocabulary != of_quant)
         return gq_fail(
             e, "%s: has %zu tokens, and %s has %zu; only quantized models of one base model can be compared",
-            copy->path, of_copy, original->path, vocabulary);
-    const forward_sizes *a = forward_model_sizes(original->model), *b = forward_model_sizes(copy->model);
+            quant->path, of_quant, base_model->path, vocabulary);
+    const forward_sizes *a = forward_model_sizes(base_model->model), *b = forward_model_sizes(quant->model);
     if (a->embedded != b->embedded || a->pooling != b->pooling)
         return gq_fail(e,
-                       "%s: makes its embedding otherwise than %s (pooling_type, dense heads); only "
-                       "quantized models of one base model can be compared",
-                       copy->path, original->path);
-    if (!same_tokens(original, copy))
+                       "%s: pools embeddings differently from %s (pooling_type, dense heads); only quantized "
+                       "models of one base model can be compared",
+                       quant->path, base_model->path);
+    if (!same_tokens(base_model, quant))
         return gq_fail(e,
                        "%s: its vocabulary differs from that of %s; only quantized models of one base model "
                        "can be compared",
-                       copy->path, original->path);
-    return differing_warn(&original->file, &copy->file, &v->warnings, e);
+                       quant->path, base_model->path);
+    return differing_warn(&base_model->file, &quant->file, &v->warnings, e);
 }
 
 static void note_architecture(gq_evaluation *v) {
@@ -148,7 +148,7 @@ static bool open_base_file(gq_evaluation *v, size_t i, const char *path, gq_erro
 }
 
 static bool open_base(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
-    if (r->original || r->n_copies == 0 || r->base_out || r->logits)
+    if (r->base_model || r->n_quants == 0 || r->base_out || r->logits)
         return gq_fail_usage(e, "a base file takes the place of the base model: name only the models to "
                                 "compare with it, and no file for the base model's logits");
     return open_base_file(v, 0, r->base, e);
@@ -165,10 +165,10 @@ static bool check_base(const gq_evaluation *v, gq_error *e) {
 }
 
 /* Opens the quants where they are base files like the base model: then no model is there. */
-static bool open_copies_of_base(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
+static bool open_quants_of_base(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
     v->none_runs = true;
     for (size_t i = 1; i < v->n; i++)
-        if (!open_base_file(v, i, r->copies[i - 1], e) || !base_scores_check(v->bases, &v->bases[i], e))
+        if (!open_base_file(v, i, r->quants[i - 1], e) || !base_scores_check(v->bases, &v->bases[i], e))
             return false;
     return true;
 }
@@ -177,12 +177,12 @@ bool compared_open_all(gq_evaluation *v, const gq_evaluation_request *r, gq_erro
     gq_adapters adapters = r->adapters;
     if (r->draft) adapters.target = NULL; /* it is the draft's */
     if (v->first && !open_base(v, r, e)) return false;
-    if (v->first && base_file_begins(r->copies[0])) return open_copies_of_base(v, r, e);
-    if (!open_reference(v, v->first ? r->copies[0] : r->original, v->first ? NULL : &adapters, e) ||
+    if (v->first && base_file_begins(r->quants[0])) return open_quants_of_base(v, r, e);
+    if (!open_reference(v, v->first ? r->quants[0] : r->base_model, v->first ? NULL : &adapters, e) ||
         (v->first && !check_base(v, e)))
         return false;
     for (size_t i = v->first + 1; i < v->n; i++)
-        if (!open_runner(v, i, r->copies[i - 1], NULL, e) || !compared_check(v, &v->runners[i], e))
+        if (!open_runner(v, i, r->quants[i - 1], NULL, e) || !compared_check(v, &v->runners[i], e))
             return false;
     return true;
 }

@@ -18,10 +18,9 @@ static bool continued_check_tokens(const model_source *file, size_t tokens, size
     const model_tensor *ids = model_tensor_named(file, "d2t");
     if (!ids)
         return tokens == of_target ||
-               gq_fail(
-                   e,
-                   "%s: has %zu tokens, and no tensor d2t that says which of the %zu of its target they are",
-                   file->path, tokens, of_target);
+               gq_fail(e,
+                       "%s: has %zu tokens, but no tensor d2t that maps them to the %zu of the target model",
+                       file->path, tokens, of_target);
     return (ids->type->id == GGUF_I64 && ids->ne[0] == tokens) ||
            gq_fail(e,
                    "%s: tensor d2t has %llu elements of type %s, expected %zu of I64, the target's token of "

@@ -68,7 +68,7 @@ bool drafter_open(drafter *d, const char *path, const runner *target, const char
     model_facts facts = model_facts_of(d->own.file.kv, d->own.file.n_kv, NULL, 0);
     d->own.model = forward_model_new(&d->own.file, e);
     if (!d->own.model) return false;
-    if (forward_sees_ahead(&d->own.file) || forward_model_sizes(d->own.model)->embeds)
+    if (forward_is_bidirectional(&d->own.file) || forward_model_sizes(d->own.model)->embeds)
         return gq_fail_usage(
             e,
             "%s: models of architecture '%s' do not predict the next token; expected a draft of "
@@ -119,7 +119,8 @@ static bool drafter_runs(const drafter *d, const runner *target) {
 
 static bool draft_check_model(const char *draft, const runner *target, const char *folder, gq_error *e) {
     drafter d = {.own.path = draft};
-    if (target->model && (forward_model_sizes(target->model)->embeds || forward_sees_ahead(&target->file)))
+    if (target->model &&
+        (forward_model_sizes(target->model)->embeds || forward_is_bidirectional(&target->file)))
         return gq_fail_usage(e, "%s: a draft is for models that predict the next token; leave %s out",
                              target->path, draft);
     bool ok = drafter_open_file(&d, draft, target, folder, e), runs = ok && drafter_runs(&d, target);

@@ -85,7 +85,7 @@ static bool evaluation_check_more(gq_evaluation *v, const gq_evaluation_request 
     if (!r->prompts && !r->n_questions && !r->draft) return true;
     const model_source *m = v->first ? NULL : &compared_reference(v)->file;
     bool asks = m && gq_comm_ranks(r->comm) == 1 &&
-                (!forward_sees_ahead(m) || (forward_fills_masks(m) && !r->prompts && !r->draft));
+                (!forward_is_bidirectional(m) || (forward_fills_masks(m) && !r->prompts && !r->draft));
     if (!asks)
         return gq_fail_usage(e,
                              "%s for models that predict the next token, in one process, and for a base "
@@ -121,7 +121,7 @@ static bool evaluation_check_kind(const gq_evaluation *v, const gq_evaluation_re
 }
 
 /* Programs differ in what they do with a file that does not say how states are pooled. */
-static bool evaluation_tell_pooling(gq_evaluation *v, gq_error *e) {
+static bool evaluation_warn_pooling(gq_evaluation *v, gq_error *e) {
     const runner *first = compared_reference(v);
     model_facts facts = compared_facts(&first->file);
     return !forward_model_sizes(first->model)->embeds || model_fact(&facts, "pooling_type") ||
@@ -144,7 +144,7 @@ static bool evaluation_check_context(gq_evaluation *v, const gq_text *text, gq_e
 
 static bool evaluation_conclude(gq_evaluation *v, gq_error *e) {
     v->scores.pools = v->windows.pools;
-    if (!figures_of_original(&v->scores, &v->models[0], e)) return false;
+    if (!figures_of_base_model(&v->scores, &v->models[0], e)) return false;
     for (size_t i = 1; i < v->n; i++)
         if (!figures_of_copy(&v->scores, i, &v->models[i], e)) return false;
     return true;
@@ -172,19 +172,19 @@ static void take_base_windows(gq_evaluation *v, const gq_text *text) {
 /* Makes the windows. Those of a base file begin as a text's do, whatever they were made of: programs that
  * read it put BOS there. */
 static bool read_windows(gq_evaluation *v, const gq_evaluation_request *r, uint64_t memory, gq_error *e) {
-    const runner *original = compared_reference(v);
+    const runner *base_model = compared_reference(v);
     windows_limits limits = {memory, r->callbacks};
-    size_t vocabulary = forward_model_sizes(original->model)->vocabulary;
-    if (!evaluation_check_context(v, &r->text, e) || !evaluation_tell_pooling(v, e)) return false;
+    size_t vocabulary = forward_model_sizes(base_model->model)->vocabulary;
+    if (!evaluation_check_context(v, &r->text, e) || !evaluation_warn_pooling(v, e)) return false;
     if (v->first)
         take_base_windows(v, &r->text);
     else if (r->stride)
-        return windows_read_overlapping(&v->windows, &r->text, r->stride, &original->file, vocabulary,
+        return windows_read_overlapping(&v->windows, &r->text, r->stride, &base_model->file, vocabulary,
                                         &limits, &v->warnings, e);
-    else if (!windows_read(&v->windows, &r->text, &original->file, vocabulary, &limits, &v->warnings, e))
+    else if (!windows_read(&v->windows, &r->text, &base_model->file, vocabulary, &limits, &v->warnings, e))
         return false;
-    v->windows.pools = forward_model_sizes(original->model)->embeds;
-    if (!masks_set(&v->windows, &original->file, vocabulary, MASKS_DRAWN, e)) return false;
+    v->windows.pools = forward_model_sizes(base_model->model)->embeds;
+    if (!masks_set(&v->windows, &base_model->file, vocabulary, MASKS_DRAWN, e)) return false;
     if (!evaluation_scored(v))
         return gq_fail(
             e,
@@ -195,7 +195,7 @@ static bool read_windows(gq_evaluation *v, const gq_evaluation_request *r, uint6
         return gq_fail_usage(
             e, "files of logits or log-probabilities have the second half of each window, so there "
                "are none of conversations with weights");
-    return !(r->base || r->base_out) || windows_begin_as_texts(&v->windows, &original->file, e);
+    return !(r->base || r->base_out) || windows_begin_as_texts(&v->windows, &base_model->file, e);
 }
 
 /* Checks that the file of logits replaces nothing that is read. */
@@ -215,10 +215,10 @@ static bool evaluation_choose_scores(gq_evaluation *v, const gq_evaluation_reque
     v->is_named = *r->scores_file;
     if (r->base || r->base_out || r->logits || r->comm)
         return !v->is_named || gq_fail_usage(e, "scores are kept only of a run in one process that writes no "
-                                                "logits, and whose original is a model");
+                                                "logits, and whose base model is a model file");
     v->scores_path = v->is_named ? strdup(r->scores_file)
-                                 : input_kept_path(r->original, &r->adapters, GQ_SCORES_SUFFIX, NULL);
-    if (!v->scores_path) return gq_fail_memory(e, strlen(r->original));
+                                 : input_kept_path(r->base_model, &r->adapters, GQ_SCORES_SUFFIX, NULL);
+    if (!v->scores_path) return gq_fail_memory(e, strlen(r->base_model));
     for (size_t i = 0; i < v->n; i++)
         if (!files_check_inputs(v->scores_path, &v->runners[i].file, &r->text.name, 1, e)) return false;
     return true;
@@ -329,13 +329,13 @@ static bool evaluation_run_models(gq_evaluation *v, const gq_evaluation_request 
     double started = clock_seconds();
     job_progress job;
     job_progress_begin(&job, s->callbacks, 1 + v->draft_share);
-    side_by_side told = *s;
-    told.callbacks = job_progress_stage(&job, 1);
+    side_by_side with_callbacks = *s;
+    with_callbacks.callbacks = job_progress_stage(&job, 1);
     bool ok = evaluation_new_scores(v, e) &&
               (v->none_runs ? base_scores_run(v->bases, v->n, v->windows.ids, v->windows.n, s->threads,
-                                              told.callbacks, &v->scores, e)
-                            : evaluation_score_models(v, &told, forecast, e)) &&
-              evaluation_conclude(v, e) && evaluation_ask_more(v, r, &told, e);
+                                              with_callbacks.callbacks, &v->scores, e)
+                            : evaluation_score_models(v, &with_callbacks, forecast, e)) &&
+              evaluation_conclude(v, e) && evaluation_ask_more(v, r, &with_callbacks, e);
     if (ok) job_progress_end(&job);
     v->seconds = clock_seconds() - started;
     return ok;
@@ -370,8 +370,8 @@ static void evaluation_sum_up(gq_evaluation *v, const gq_comm *comm) {
                                      .masked = v->windows.targets,
                                      .stride = (uint32_t)v->windows.stride,
                                      .peak_bytes = v->bounds.peak,
-                                     .state_bytes = v->bounds.states,
-                                     .states_in_file = v->bounds.in_file,
+                                     .hidden_state_bytes = v->bounds.states,
+                                     .hidden_states_in_file = v->bounds.in_file,
                                      .seconds = v->seconds,
                                      .seconds_expected = v->seconds_expected,
                                      .ranks = (uint32_t)gq_comm_ranks(comm),
@@ -384,7 +384,7 @@ static gq_evaluation *evaluation_new(const gq_evaluation_request *request, bool 
     side_by_side s;
     if (!SIZED_TAKE(asked, request, e) || !SIZED_TAKE(callbacks, asked.callbacks, e)) return NULL;
     asked.callbacks = &callbacks;
-    gq_evaluation *v = evaluation_alloc(asked.n_copies + 1, e);
+    gq_evaluation *v = evaluation_alloc(asked.n_quants + 1, e);
     if (v) v->first = asked.base ? 1 : 0;
     bool ok = v && evaluation_plan(v, &asked, &s, only_plan, e) && evaluation_agree_plan(v, &s, e) &&
               (only_plan || evaluation_run_models(v, &asked, &s, e));
@@ -431,7 +431,7 @@ void gq_evaluation_difference(const gq_evaluation *v, size_t a, size_t b, gq_est
 
 bool gq_evaluation_interval(const gq_evaluation *v, gq_statistic of, size_t a, size_t b, gq_interval *to,
                             gq_error *e) {
-    if (of > GQ_SURPRISE || a >= v->n || b >= v->n || (a == 0 && (of != GQ_SURPRISE || b)))
+    if (of > GQ_NLL || a >= v->n || b >= v->n || (a == 0 && (of != GQ_NLL || b)))
         return gq_fail_usage(e, "there is no such statistic of these models");
     return figures_interval(&v->scores, of, a, b, to, e);
 }
@@ -443,11 +443,11 @@ size_t gq_evaluation_depths(const gq_evaluation *v, size_t model, gq_depth to[GQ
 }
 
 bool gq_evaluation_level(const gq_evaluation *v, size_t model, gq_level *to, gq_error *e) {
-    gq_interval apart, flips;
-    if (!gq_evaluation_interval(v, GQ_DIVERGENCE, model, 0, &apart, e) ||
-        !gq_evaluation_interval(v, GQ_FLIPS, model, 0, &flips, e))
+    gq_interval mean, changed_top1;
+    if (!gq_evaluation_interval(v, GQ_KLD, model, 0, &mean, e) ||
+        !gq_evaluation_interval(v, GQ_CHANGED_TOP1, model, 0, &changed_top1, e))
         return false;
-    return *to = figures_level(&apart, &flips), true;
+    return *to = figures_level(&mean, &changed_top1), true;
 }
 
 bool gq_evaluation_continued(const gq_evaluation *v, size_t model, gq_continued *to) {

@@ -15,9 +15,9 @@ bool scores_new(scores *s, size_t n, size_t group, size_t n_models, gq_error *e)
         to->log_p = calloc(n, sizeof *to->log_p);
         ok = to->log_p;
         if (!m || !ok) continue;
-        to->divergence = calloc(n, sizeof *to->divergence);
-        to->same_top = calloc(n, sizeof *to->same_top);
-        ok = to->divergence && to->same_top;
+        to->kld = calloc(n, sizeof *to->kld);
+        to->same_top1 = calloc(n, sizeof *to->same_top1);
+        ok = to->kld && to->same_top1;
     }
     return ok || gq_fail_memory(e, (unsigned long long)n_models * n * 2 * sizeof(double));
 }
@@ -31,7 +31,7 @@ bool scores_add_draft(scores *s, size_t model, gq_error *e) {
 
 void scores_free(scores *s) {
     for (size_t m = 0; s->models && m < s->n_models; m++) {
-        free(s->models[m].log_p), free(s->models[m].divergence), free(s->models[m].same_top);
+        free(s->models[m].log_p), free(s->models[m].kld), free(s->models[m].same_top1);
         free(s->models[m].top), free(s->models[m].accepted);
     }
     free(s->models), free(s->weights), free(s->depths);
@@ -93,20 +93,20 @@ static gq_estimate mean_of(const scores *s, sample *of, size_t a, size_t b) {
     return mean;
 }
 
-static double scores_surprise_at(const scores *s, size_t a, size_t b, size_t i) {
+static double scores_nll_at(const scores *s, size_t a, size_t b, size_t i) {
     return (void)b, -s->models[a].log_p[i];
 }
 
-static double surprise_more(const scores *s, size_t a, size_t b, size_t i) {
+static double nll_more(const scores *s, size_t a, size_t b, size_t i) {
     return s->models[b].log_p[i] - s->models[a].log_p[i];
 }
 
-static double scores_divergence_at(const scores *s, size_t a, size_t b, size_t i) {
-    return (void)b, s->models[a].divergence[i];
+static double scores_kld_at(const scores *s, size_t a, size_t b, size_t i) {
+    return (void)b, s->models[a].kld[i];
 }
 
-static double divergence_more(const scores *s, size_t a, size_t b, size_t i) {
-    return s->models[a].divergence[i] - s->models[b].divergence[i];
+static double kld_more(const scores *s, size_t a, size_t b, size_t i) {
+    return s->models[a].kld[i] - s->models[b].kld[i];
 }
 
 static double squared_change(const scores *s, size_t a, size_t b, size_t i) {
@@ -114,16 +114,16 @@ static double squared_change(const scores *s, size_t a, size_t b, size_t i) {
     return change * change;
 }
 
-static double same_top(const scores *s, size_t a, size_t b, size_t i) {
-    return (void)b, s->models[a].same_top[i];
+static double same_top1(const scores *s, size_t a, size_t b, size_t i) {
+    return (void)b, s->models[a].same_top1[i];
 }
 
-static double scores_flip(const scores *s, size_t a, size_t b, size_t i) {
-    return (void)b, !s->models[a].same_top[i];
+static double scores_changed_top1(const scores *s, size_t a, size_t b, size_t i) {
+    return (void)b, !s->models[a].same_top1[i];
 }
 
-static double flip_more(const scores *s, size_t a, size_t b, size_t i) {
-    return (double)s->models[b].same_top[i] - (double)s->models[a].same_top[i];
+static double changed_top1_more(const scores *s, size_t a, size_t b, size_t i) {
+    return (double)s->models[b].same_top1[i] - (double)s->models[a].same_top1[i];
 }
 
 static double scores_accepted_at(const scores *s, size_t a, size_t b, size_t i) {
@@ -154,7 +154,7 @@ static bool figures_fill_quantiles(const scores *s, size_t model, gq_evaluated *
     size_t n = 0;
     if (!sorted) return gq_fail_memory(e, s->n * sizeof *sorted);
     for (size_t i = 0; i < s->n; i++)
-        if (scores_weight(s, i) > 0) sorted[n++] = s->models[model].divergence[i];
+        if (scores_weight(s, i) > 0) sorted[n++] = s->models[model].kld[i];
     qsort(sorted, n, sizeof *sorted, figures_ascending);
     for (size_t q = 0; q < GQ_QUANTILES; q++)
         to->quantiles[q] = n ? figures_quantile(sorted, n, shares[q]) : (double)NAN;
@@ -168,39 +168,37 @@ static gq_estimate figures_acceptance(const scores *s, size_t model) {
     return s->models[model].accepted ? mean_of(s, scores_accepted_at, model, 0) : unknown;
 }
 
-bool figures_of_original(const scores *s, gq_evaluated *to, gq_error *e) {
+bool figures_of_base_model(const scores *s, gq_evaluated *to, gq_error *e) {
     to->perplexity = unknown, to->acceptance = figures_acceptance(s, 0);
     if (s->pools) return true;
-    to->perplexity = estimate_exponential(mean_of(s, scores_surprise_at, 0, 0));
+    to->perplexity = estimate_exponential(mean_of(s, scores_nll_at, 0, 0));
     return isfinite(to->perplexity.value) ||
            gq_fail(e, "%s: its perplexity on this text is not a finite number", to->path);
 }
 
 bool figures_of_copy(const scores *s, size_t model, gq_evaluated *to, gq_error *e) {
-    to->divergence = mean_of(s, scores_divergence_at, model, 0);
-    to->perplexity = to->ratio = to->rms_change = to->same_top = unknown;
+    to->kld = mean_of(s, scores_kld_at, model, 0);
+    to->perplexity = to->ratio = to->rms_change = to->top1_agreement = unknown;
     to->acceptance = figures_acceptance(s, model);
     if (s->pools) return figures_fill_quantiles(s, model, to, e);
     gq_estimate squares = mean_of(s, squared_change, model, 0);
-    to->perplexity = estimate_exponential(mean_of(s, scores_surprise_at, model, 0));
-    to->ratio = estimate_exponential(mean_of(s, surprise_more, model, 0));
+    to->perplexity = estimate_exponential(mean_of(s, scores_nll_at, model, 0));
+    to->ratio = estimate_exponential(mean_of(s, nll_more, model, 0));
     to->rms_change.value = sqrt(squares.value);
     to->rms_change.error = squares.value > 0 ? squares.error / 2 / to->rms_change.value : 0;
-    to->same_top = mean_of(s, same_top, model, 0);
+    to->top1_agreement = mean_of(s, same_top1, model, 0);
     return figures_fill_quantiles(s, model, to, e);
 }
 
-gq_estimate figures_difference(const scores *s, size_t a, size_t b) {
-    return mean_of(s, divergence_more, a, b);
-}
+gq_estimate figures_difference(const scores *s, size_t a, size_t b) { return mean_of(s, kld_more, a, b); }
 
 /* ---- intervals ---- */
 
 /* A statistic is a mean of samples: of one model, or of a pair of them. */
 static sample *statistic_sample(gq_statistic of, bool pair) {
-    static sample *const samples[][2] = {[GQ_DIVERGENCE] = {scores_divergence_at, divergence_more},
-                                         [GQ_FLIPS] = {scores_flip, flip_more},
-                                         [GQ_SURPRISE] = {scores_surprise_at, surprise_more}};
+    static sample *const samples[][2] = {[GQ_KLD] = {scores_kld_at, kld_more},
+                                         [GQ_CHANGED_TOP1] = {scores_changed_top1, changed_top1_more},
+                                         [GQ_NLL] = {scores_nll_at, nll_more}};
     return samples[of][pair];
 }
 
@@ -252,7 +250,7 @@ bool figures_interval(const scores *s, gq_statistic of, size_t a, size_t b, gq_i
     *to = (gq_interval){(double)NAN, (double)NAN, (double)NAN, 0};
     if (!s->of_window) return gq_fail_usage(e, "nothing was run, so there are no figures");
     size_t most = s->n / s->of_window + 1;
-    if (s->pools && of != GQ_DIVERGENCE) return true;
+    if (s->pools && of != GQ_KLD) return true;
     window_sums *windows = malloc(most * sizeof *windows);
     if (!windows) return gq_fail_memory(e, most * sizeof *windows);
     size_t n = figures_sum_windows(s, statistic_sample(of, b), a, b, windows);
@@ -275,14 +273,14 @@ size_t figures_depths(const scores *s, size_t m, size_t from, gq_depth to[GQ_DEP
         while (tokens > ends[d]) d++;
         to[d].scored++, weight[d] += w;
         to[d].perplexity -= w * s->models[m].log_p[i];
-        if (m) to[d].divergence += w * s->models[m].divergence[i];
-        if (m) to[d].flips += w * !s->models[m].same_top[i];
+        if (m) to[d].kld += w * s->models[m].kld[i];
+        if (m) to[d].changed_top1 += w * !s->models[m].same_top1[i];
     }
     for (size_t d = 0; d < GQ_DEPTHS; d++) {
         if (!to[d].scored) continue;
         to[n] = to[d];
         to[n].perplexity = exp(to[d].perplexity / weight[d]);
-        to[n].divergence /= weight[d], to[n].flips /= weight[d];
+        to[n].kld /= weight[d], to[n].changed_top1 /= weight[d];
         n++;
     }
     return n;
@@ -292,7 +290,7 @@ size_t figures_depths(const scores *s, size_t m, size_t from, gq_depth to[GQ_DEP
 
 /* Limits of KL divergence in nats and of changed top-1 tokens: docs/evaluate.md says how they were chosen. */
 static const struct {
-    double apart, flips;
+    double kld, changed_top1;
     const char *word, *text;
 } levels[GQ_LEVELS] = {[GQ_INDISTINGUISHABLE] = {.001, .02, "indistinguishable",
                                                  "indistinguishable from the base model on this text"},
@@ -301,21 +299,22 @@ static const struct {
                        [GQ_LARGE_LOSS] = {.5, .35, "large loss", "large loss on this text"},
                        [GQ_SEVERE_LOSS] = {INFINITY, 1, "severe loss", "severe loss on this text"}};
 
-void gq_level_limits(gq_level level, double *apart, double *flips) {
-    *apart = levels[level].apart, *flips = levels[level].flips;
+void gq_level_limits(gq_level level, double *kld, double *changed_top1) {
+    *kld = levels[level].kld, *changed_top1 = levels[level].changed_top1;
 }
 
 const char *gq_level_text(gq_level level) { return levels[level].text; }
 const char *gq_level_word(gq_level level) { return levels[level].word; }
 
-gq_level gq_level_of(double apart, double flips) {
+gq_level gq_level_of(double kld, double changed_top1) {
     gq_level level = GQ_INDISTINGUISHABLE; /* of NaN nothing is greater */
-    while (level < GQ_SEVERE_LOSS && (apart > levels[level].apart || flips > levels[level].flips)) level++;
+    while (level < GQ_SEVERE_LOSS && (kld > levels[level].kld || changed_top1 > levels[level].changed_top1))
+        level++;
     return level;
 }
 
 static double upper_end(const gq_interval *i) { return isnan(i->high) ? i->value : i->high; }
 
-gq_level figures_level(const gq_interval *apart, const gq_interval *flips) {
-    return gq_level_of(upper_end(apart), upper_end(flips));
+gq_level figures_level(const gq_interval *kld, const gq_interval *changed_top1) {
+    return gq_level_of(upper_end(kld), upper_end(changed_top1));
 }

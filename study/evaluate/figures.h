@@ -21,9 +21,9 @@ static inline size_t scored_right(size_t context, size_t position) {
 
 /* All positions of one model, in order. */
 typedef struct model_scores {
-    double *log_p;      /* logarithm of the right token's probability */
-    double *divergence; /* from the base model, in nats; NULL for itself */
-    bool *same_top;     /* whether the likeliest token is the base model's; NULL for itself */
+    double *log_p;   /* logarithm of the right token's probability */
+    double *kld;     /* from the base model, in nats; NULL for itself */
+    bool *same_top1; /* whether the likeliest token is the base model's; NULL for itself */
     /* Of a model with a prediction block: the likeliest token, and whether the block's is the same; else NULL. */
     uint32_t *top;
     bool *accepted;
@@ -51,7 +51,7 @@ bool scores_add_draft(scores *s, size_t model, gq_error *e);
 void scores_free(scores *s); /* also one of zeros */
 
 /* Set the members of *to that follow from the scores; the others stay. */
-bool figures_of_original(const scores *s, gq_evaluated *to, gq_error *e);
+bool figures_of_base_model(const scores *s, gq_evaluated *to, gq_error *e);
 bool figures_of_copy(const scores *s, size_t model, gq_evaluated *to, gq_error *e);
 /* Returns the mean divergence of model a minus that of model b, in nats; both were scored at the same
  * positions. */
@@ -66,7 +66,7 @@ typedef struct window_sums {
 /* The mean of n such blocks, with the interval of a bootstrap over them. */
 bool figures_mean_interval(const window_sums *windows, size_t n, gq_interval *to, gq_error *e);
 /* What the intervals of divergence and flips (NaN: none) come to. */
-gq_level figures_level(const gq_interval *apart, const gq_interval *flips);
+gq_level figures_level(const gq_interval *kld, const gq_interval *changed_top1);
 /* Fills the figures of model m by depth; from: the first position of a window's that is scored. Returns how
  * many depths have positions. */
 size_t figures_depths(const scores *s, size_t m, size_t from, gq_depth to[GQ_DEPTHS]);

@@ -62,11 +62,11 @@ static content_sum content_join(const model_source *m, const uint32_t *crcs) {
     return s;
 }
 
-static void content_tell(void *user, const gq_progress *progress) {
+static void content_report(void *user, const gq_progress *progress) {
     const gq_callbacks *to = user;
-    gq_progress told = *progress;
-    told.tensor = "checksums of the files";
-    to->progress(to->user, &told);
+    gq_progress reported = *progress;
+    reported.tensor = "checksums of the files";
+    to->progress(to->user, &reported);
 }
 
 static bool content_ask(void *user) {
@@ -86,7 +86,7 @@ bool content_sum_up(const model_source *m, int threads, const gq_callbacks *call
     content_job j = {.m = m, .crcs = calloc(m->n_tensors + 1, sizeof *j.crcs)};
     schedule s = {.pool = NULL};
     if (!j.crcs) return gq_fail_memory(e, m->n_tensors * sizeof *j.crcs);
-    if (callbacks && callbacks->progress) own.progress = content_tell;
+    if (callbacks && callbacks->progress) own.progress = content_report;
     bool ok = schedule_start(&s, threads, STORED_BYTES * STRIP_ELEMENTS, callbacks ? &own : NULL, e);
     for (uint64_t i = 0; i < m->n_tensors; i++) s.progress.bytes_total += m->tensors[i]->size;
     ok = ok &&
@@ -99,13 +99,14 @@ bool content_sum_up(const model_source *m, int threads, const gq_callbacks *call
 
 /* ---- what they are of ---- */
 
-void score_cache_name(const content_sum *original, const text_windows *w, char of[SCORE_CACHE_OF]) {
+void score_cache_name(const content_sum *base_model, const text_windows *w, char of[SCORE_CACHE_OF]) {
     char build[24];
     plan_build(build);
     snprintf(of, SCORE_CACHE_OF,
              "gquant %s, original %08x of %llu bytes, text %08x, %zu windows of %zu tokens, stride %zu%s",
-             build, (unsigned)original->crc, (unsigned long long)original->bytes, (unsigned)windows_sum_up(w),
-             w->n, w->context, w->stride, checkpoint_fuses() ? "" : ", products not fused");
+             build, (unsigned)base_model->crc, (unsigned long long)base_model->bytes,
+             (unsigned)windows_sum_up(w), w->n, w->context, w->stride,
+             checkpoint_fuses() ? "" : ", products not fused");
 }
 
 /* ---- the base model's states ---- */
@@ -204,7 +205,7 @@ static void cache_key(const content_sum *model, bool is_copy, char key[SCORE_CAC
 /* Numbers of a position: the logarithm; of a quant also the divergence and whether the top is the same; of a model with a
  * prediction block whether that one's is. */
 static size_t cache_numbers(const score_cache *k, const model_scores *of) {
-    return k->positions * ((of->divergence ? 3 : 1) + (of->accepted != NULL));
+    return k->positions * ((of->kld ? 3 : 1) + (of->accepted != NULL));
 }
 
 /* Flags as numbers, and back. */
@@ -250,8 +251,8 @@ bool score_cache_open(score_cache *k, const char *path, const char *of, size_t p
     if (ok && lstat(path, &st) == 0)
         ok = score_cache_read(k) ||
              (files_begin_with(path, OF)
-                  ? gq_fail(e, "%s holds scores, and is damaged: remove it, and they are made anew", path)
-                  : gq_fail(e, "%s is there and holds no scores; they need a name of their own", path));
+                  ? gq_fail(e, "%s: damaged scores; remove the file to compute them again", path)
+                  : gq_fail(e, "%s exists and is not a file of scores; choose another name", path));
     if (ok && !model_kv_is_text(gguf_header_find(k->header, OF), of)) {
         gguf_header_free(k->header);
         k->header = gguf_header_new(e);
@@ -280,7 +281,7 @@ bool score_cache_find(const score_cache *k, const content_sum *model, model_scor
     uint32_t type;
     uint64_t n;
     const uint8_t *numbers;
-    bool is_copy = to->divergence;
+    bool is_copy = to->kld;
     cache_key(model, is_copy, key, sum);
     const model_kv *kv = gguf_header_find(k->header, key);
     if (!kv || !model_kv_array(kv, &type, &n, &numbers) || type != GGUF_FLOAT64 ||
@@ -288,15 +289,15 @@ bool score_cache_find(const score_cache *k, const content_sum *model, model_scor
         return false;
     size_t each = k->positions * sizeof *to->log_p;
     memcpy(to->log_p, numbers, each);
-    if (is_copy) memcpy(to->divergence, numbers + each, each);
-    cache_get_flags(numbers + 2 * each, to->same_top, k->positions);
+    if (is_copy) memcpy(to->kld, numbers + each, each);
+    cache_get_flags(numbers + 2 * each, to->same_top1, k->positions);
     cache_get_flags(numbers + (is_copy ? 3 : 1) * each, to->accepted, k->positions);
     return true;
 }
 
 bool score_cache_add(score_cache *k, const content_sum *model, const model_scores *from, gq_error *e) {
     char key[SCORE_CACHE_KEY_BYTES], sum[SCORE_CACHE_KEY_BYTES];
-    bool is_copy = from->divergence;
+    bool is_copy = from->kld;
     uint32_t type = GGUF_FLOAT64;
     uint64_t n = cache_numbers(k, from), bytes = GGUF_ARRAY_HEAD + n * sizeof(double);
     size_t each = k->positions * sizeof *from->log_p;
@@ -305,8 +306,8 @@ bool score_cache_add(score_cache *k, const content_sum *model, const model_score
     memcpy(array, &type, sizeof type);
     memcpy(array + sizeof type, &n, sizeof n);
     memcpy(array + GGUF_ARRAY_HEAD, from->log_p, each);
-    if (is_copy) memcpy(array + GGUF_ARRAY_HEAD + each, from->divergence, each);
-    cache_put_flags(array + GGUF_ARRAY_HEAD + 2 * each, from->same_top, k->positions);
+    if (is_copy) memcpy(array + GGUF_ARRAY_HEAD + each, from->kld, each);
+    cache_put_flags(array + GGUF_ARRAY_HEAD + 2 * each, from->same_top1, k->positions);
     cache_put_flags(array + GGUF_ARRAY_HEAD + (is_copy ? 3 : 1) * each, from->accepted, k->positions);
     cache_key(model, is_copy, key, sum);
     bool ok = gguf_header_set(k->header, key, GGUF_ARRAY, array, bytes, e) &&

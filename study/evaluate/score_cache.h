@@ -1,4 +1,4 @@
-/* What an evaluation keeps for the next one of the same original, text and settings: the scores of every
+/* What an evaluation keeps for the next one of the same base_model, text and settings: the scores of every
  * model at every position, from which all figures follow, and the base model's states behind its last layer,
  * from which its log-probabilities follow. So a quant is run once, and an evaluation that was stopped goes on
  * with the quants that it has not scored.
@@ -60,8 +60,8 @@ typedef struct score_cache {
     size_t positions;
 } score_cache;
 
-/* Writes what scores belong to: build, original, text and settings. */
-void score_cache_name(const content_sum *original, const text_windows *windows, char of[SCORE_CACHE_OF]);
+/* Writes what scores belong to: build, base_model, text and settings. */
+void score_cache_name(const content_sum *base_model, const text_windows *windows, char of[SCORE_CACHE_OF]);
 /* Reads what is kept, if it is of that; else begins anew, in place of what is there if it holds scores, too.
  * The file is written at once, so that one that cannot be written is told before the work. */
 bool score_cache_open(score_cache *k, const char *path, const char *of, size_t positions, gq_error *e);

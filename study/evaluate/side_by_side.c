@@ -38,7 +38,7 @@ typedef struct contest {
     const forward_model **models; /* from that one on */
     sweep sweep;
     /* Sums of the windows whose logits are being computed. */
-    kld *divergence;
+    kld *kld;
     size_t first_window, n_windows;
     base_batch base;
     const float **base_logits; /* the base's tile, and those of the quants */
@@ -73,12 +73,12 @@ static bool read_base_tile(contest *c, size_t first, size_t rows, const float *c
 static bool start_scores(void *data, size_t first_window, size_t windows, gq_error *e) {
     contest *c = data;
     c->first_window = c->text.first_window + first_window, c->n_windows = windows;
-    kld_free(c->divergence);
-    c->divergence = kld_of_windows(&c->text.job, first_window, windows, contest_from(c), c->scored,
-                                   c->s->n - 1, forward_run_pool(c->sweep.run), e);
+    kld_free(c->kld);
+    c->kld = kld_of_windows(&c->text.job, first_window, windows, contest_from(c), c->scored, c->s->n - 1,
+                            forward_run_pool(c->sweep.run), e);
     for (size_t t = 0; c->ranges && t < batch_positions(c); t++)
         c->ranges[batch_begin(c) + t] = (base_range){.most = -INFINITY, .least = INFINITY};
-    return c->divergence &&
+    return c->kld &&
            (!c->s->base || base_batch_start(&c->base, c->s->base, batch_begin(c), batch_positions(c), e));
 }
 
@@ -98,7 +98,7 @@ static bool add_scores(void *data, size_t first, size_t rows, const float *const
     contest *c = data;
     if (c->s->base && !read_base_tile(c, first, rows, logits, stride, e)) return false;
     if (c->ranges) widen_ranges(c, rows, logits[0], stride);
-    kld_tile(c->divergence, (uint32_t)first, (uint32_t)rows, c->s->base ? c->base_logits : logits, stride);
+    kld_tile(c->kld, (uint32_t)first, (uint32_t)rows, c->s->base ? c->base_logits : logits, stride);
     return true;
 }
 
@@ -115,19 +115,19 @@ static bool keep_scores(void *data, gq_error *e) {
     contest *c = data;
     size_t first = batch_begin(c);
     for (size_t t = 0; t < batch_positions(c); t++) {
-        kld_figures original = kld_at(c->divergence, t, 0);
-        if (c->ranges) c->ranges[first + t].log_sum = original.log_sum;
+        kld_figures base_model = kld_at(c->kld, t, 0);
+        if (c->ranges) c->ranges[first + t].log_sum = base_model.log_sum;
         for (size_t m = 0; scores_weight(c->to, first + t) > 0 && m < c->s->n; m++) {
             model_scores *to = &c->to->models[m];
-            kld_figures f = kld_at(c->divergence, t, m);
+            kld_figures f = kld_at(c->kld, t, m);
             if (c->s->base && m == 0) f.log_p = c->base.log_p[t];
-            if (c->s->base && m) f.divergence = base_divergence(&original, &f, 0);
-            if (!isfinite(f.log_p) || !isfinite(f.divergence)) return fail_place(c, m, first + t, e);
+            if (c->s->base && m) f.kld = base_kld(&base_model, &f, 0);
+            if (!isfinite(f.log_p) || !isfinite(f.kld)) return fail_place(c, m, first + t, e);
             to->log_p[first + t] = f.log_p;
             if (to->top) to->top[first + t] = f.top;
             if (m == 0) continue;
-            to->divergence[first + t] = f.divergence;
-            to->same_top[first + t] = f.top == original.top;
+            to->kld[first + t] = f.kld;
+            to->same_top1[first + t] = f.top == base_model.top;
         }
     }
     return true;
@@ -146,7 +146,7 @@ static bool keep_distances(void *data, size_t first_window, size_t windows, cons
                 return gq_fail(e,
                                "%s: the embedding of window %zu is 0 or not finite, so it cannot be compared",
                                c->s->runners[m].path, c->first_window + w + 1);
-            c->to->models[m].divergence[c->first_window + w] = apart;
+            c->to->models[m].kld[c->first_window + w] = apart;
         }
     return true;
 }
@@ -163,7 +163,7 @@ static bool contest_score(contest *c, gq_error *e) {
                                .end = keep_scores,
                                .data = c};
     bool ok = !c->sweep.run || forward_run_head(c->sweep.run, c->sweep.streams, contest_runs(c), &head, e);
-    kld_free(c->divergence);
+    kld_free(c->kld);
     for (size_t i = 0; ok && !c->sweep.run && i < contest_runs(c); i++)
         if (forward_model_drafts(c->models[i]) && c->to->models[c->first + i].accepted) {
             const forward_model *draft = forward_model_draft(c->models[i], 0);
@@ -269,8 +269,8 @@ static bool share_scores(contest *c, gq_error *e) {
         model_scores *of = &c->to->models[m];
         ok = share_array(c, of->log_p, sizeof *of->log_p, e) &&
              share_array(c, of->accepted, sizeof *of->accepted, e) &&
-             share_array(c, of->divergence, sizeof *of->divergence, e) &&
-             share_array(c, of->same_top, sizeof *of->same_top, e);
+             share_array(c, of->kld, sizeof *of->kld, e) &&
+             share_array(c, of->same_top1, sizeof *of->same_top1, e);
     }
     return ok;
 }

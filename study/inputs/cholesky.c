@@ -274,7 +274,7 @@ static bool cholesky_block(work *w, const prepared *p, hessian_settings s, size_
         cholesky_fill(w, p, s, (double)*damp, tiles);
         while (strip > 0 && cholesky_strip(w, strip - 1)) {
             strip--;
-            if (s.told) s.told(s.data, ((double)block + cholesky_tiles(w, strip) / all) / (double)blocks);
+            if (s.report) s.report(s.data, ((double)block + cholesky_tiles(w, strip) / all) / (double)blocks);
         }
         if (!strip) return true;
         if (*damp >= 1) return false;

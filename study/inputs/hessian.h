@@ -67,7 +67,8 @@ typedef struct hessian_settings {
     float shrink;      /* 0..1: how far H is drawn towards its diagonal */
     float gptaq_a;     /* 0..1: how far D moves the target; negative: hessian_gptaq_a */
     bool mean_damping; /* the same is added to every column: damp times the mean of their squares */
-    void (*told)(void *data, double share); /* called as the Cholesky factor is computed; NULL: not called */
+    void (*report)(void *data,
+                   double share); /* called as the Cholesky factor is computed; NULL: not called */
     void *data;
 } hessian_settings;
 #define HESSIAN_DEFAULT ((hessian_settings){0.01f, 0.3f, -1, false, NULL, NULL})

@@ -91,11 +91,11 @@ static void hessian_close(void *encoder) {
 static void *hessian_open(const strip_encoder *search, size_t columns, const gq_array_options *o,
                           gq_error *e) {
     hessian_settings settings;
-    if (!hessian_settings_take(&settings, o->damp, o->shrink, 0, e) || !check_hessian(o->moments, columns, e))
+    if (!hessian_settings_take(&settings, o->damp, o->shrink, 0, e) || !check_hessian(o->hessian, columns, e))
         return NULL;
     hessian_encoder *f = calloc(1, sizeof *f);
     if (!f) return gq_fail_memory(e, sizeof *f), NULL;
-    *f = (hessian_encoder){.search = *search, .hessian = o->moments, .columns = columns};
+    *f = (hessian_encoder){.search = *search, .hessian = o->hessian, .columns = columns};
     f->mean_squares = malloc(sizeof *f->mean_squares * columns);
     f->search.importance = f->mean_squares;
     threads_pool *pool = f->mean_squares ? threads_pool_new(threads_asked(o->threads)) : NULL;
@@ -237,7 +237,7 @@ static size_t hessian_encode(const void *encoder, const float *x, size_t rows, u
                              codec_error *sum) {
     const hessian_encoder *f = encoder;
     const size_t row_bytes = gguf_row_bytes(f->search.type, f->columns);
-    double power[FEEDBACK_ROWS], searched[FEEDBACK_ROWS], fed[FEEDBACK_ROWS];
+    double power[FEEDBACK_ROWS], plain_error[FEEDBACK_ROWS], fed[FEEDBACK_ROWS];
     double wx2 = sum->wx2, we2 = sum->we2;
     codec_error of_search = {0};
     strip_encoder plain = f->search;
@@ -247,12 +247,12 @@ static size_t hessian_encode(const void *encoder, const float *x, size_t rows, u
     if (bad < rows * f->columns) return bad;
     encoder_feed_rows(f, &p, x, rows);
     encoder_measure_errors(f, &p, x, NULL, rows, power);
-    measure_blocks(f, &p, x, blocks, rows, searched);
+    measure_blocks(f, &p, x, blocks, rows, plain_error);
     measure_blocks(f, &p, x, p.fed, rows, fed);
     for (size_t r = 0; r < rows; r++) {
-        bool better = fed[r] < searched[r]; /* false where feedback ran into values that are not finite */
+        bool better = fed[r] < plain_error[r]; /* false where feedback ran into values that are not finite */
         if (better) memcpy(blocks + r * row_bytes, p.fed + r * row_bytes, row_bytes);
-        wx2 += power[r], we2 += better ? fed[r] : searched[r];
+        wx2 += power[r], we2 += better ? fed[r] : plain_error[r];
     }
     plain.importance = NULL;
     bad = strip_measure(&plain, x, rows, f->columns, blocks, p.decoded, sum);

@@ -136,7 +136,7 @@ static bool slot_holds(const checkpoint *c, uint64_t at, uint64_t sum, bool *hol
 }
 
 /* Whether the states behind the last layer, whose record is at `at`, are those that it wrote. */
-static bool states_hold(const checkpoint *c, uint64_t at, bool *hold, gq_error *e) {
+static bool hidden_states_hold(const checkpoint *c, uint64_t at, bool *hold, gq_error *e) {
     *hold = true;
     for (uint32_t i = 0; *hold && i < c->streams; i++) {
         uint64_t sum, slot = 2 * (uint64_t)i + c->finished % 2;
@@ -172,7 +172,7 @@ static bool count_finished(checkpoint *c, gq_error *e) {
     if (!safe_file_try_read(c->fd, BEGUN_AT, &begun, sizeof begun, &there)) return checkpoint_fail_read(c, e);
     if (!there) return true;
     if (!checkpoint_count_records(c, (uint64_t)st.st_size, &last, e)) return false;
-    if (c->finished && !states_hold(c, last, &hold, e)) return false;
+    if (c->finished && !hidden_states_hold(c, last, &hold, e)) return false;
     if (begun > c->finished + 1 || !hold) c->why = DAMAGED, c->finished = 0;
     return true;
 }
@@ -222,7 +222,7 @@ static bool checkpoint_lock(checkpoint *c, gq_error *e) {
     if (safe_file_lock(c->fd, SAFE_FILE_ALONE) && safe_file_still_there(c->fd, c->path)) return true;
     close(c->fd);
     c->fd = -1; /* not ours to remove */
-    return gq_fail(e, "another process is at work on this output (it holds %s)", c->path);
+    return gq_fail(e, "another process is writing this output (it locks %s)", c->path);
 }
 
 static bool lock_old(checkpoint *c, gq_error *e) {

@@ -174,12 +174,12 @@ static double seconds_common(const probe_time *more, double each) {
 static bool probe_twice(const forecast_request *r, const forward_model *m, size_t layer, double budget,
                         probe_time *first, probe_time *more, gq_error *e) {
     const forward_job *job = r->job;
-    share_tell_sample(r->callbacks);
+    share_report_sample(r->callbacks);
     size_t few = max(FIRST_TOKENS, FIRST_SPREAD_TOKENS * forward_experts_spread(m)), most = tokens_at_once(r);
     if (!probe_layer(r, m, layer, min(few, job->context), budget / 4, first, e)) return false;
     size_t tokens = tokens_within(r, first, budget / 2);
     *more = *first;
-    share_tell_sample(r->callbacks);
+    share_report_sample(r->callbacks);
     if (tokens <= first->tokens) return true;
     if (!probe_layer(r, m, layer, tokens, budget / 2, more, e)) return false;
     double each = seconds_each(first, more);
@@ -220,7 +220,7 @@ static bool measure_model(const forecast_request *r, const forward_model *m, dou
 typedef struct tiles {
     const forecast_sample *of;
     size_t n_models, positions, rows;
-    kld *divergence;
+    kld *kld;
     double started, seconds;
     bool full; /* the time is up */
 } tiles;
@@ -228,16 +228,16 @@ typedef struct tiles {
 static bool tiles_start(void *data, size_t first_window, size_t windows, gq_error *e) {
     tiles *t = data;
     const forward_job *j = &t->of->job;
-    t->divergence = kld_of_windows(j, first_window, windows, j->context - 1 - t->positions, t->positions,
-                                   t->n_models - 1, forward_run_pool(t->of->run), e);
+    t->kld = kld_of_windows(j, first_window, windows, j->context - 1 - t->positions, t->positions,
+                            t->n_models - 1, forward_run_pool(t->of->run), e);
     t->started = clock_seconds();
-    return t->divergence;
+    return t->kld;
 }
 
 static bool tiles_add(void *data, size_t first, size_t rows, const float *const *logits, size_t stride,
                       gq_error *e) {
     tiles *t = data;
-    kld_tile(t->divergence, (uint32_t)first, (uint32_t)rows, logits, stride);
+    kld_tile(t->kld, (uint32_t)first, (uint32_t)rows, logits, stride);
     t->rows += rows, t->seconds = clock_seconds() - t->started;
     t->full = t->seconds > TILES;
     return !t->full || gq_fail(e, "the time is up");
@@ -267,7 +267,7 @@ static bool measure_logits(const forecast_request *r, forecast_pace *to, gq_erro
         to->scored = t.seconds / (double)t.positions / (double)t.rows *
                      (double)forward_model_sizes(r->models[0])->vocabulary;
     for (size_t i = 1; i < r->n_models; i++) forward_stream_free(streams[i]);
-    kld_free(t.divergence);
+    kld_free(t.kld);
     sample_close(&s);
     free(streams);
     return ok;

@@ -60,7 +60,7 @@ void sweep_progress_piece(sweep_progress *p, double work) {
     p->done = fmax(p->done, p->begin);
 }
 
-static void progress_tell(sweep_progress *p, const char *what) {
+static void progress_send(sweep_progress *p, const char *what) {
     const gq_callbacks *calls = p->callbacks;
     if (!calls || !calls->progress) return;
     /* Sums of parts may miss the whole by their rounding. */
@@ -74,14 +74,14 @@ static void progress_tell(sweep_progress *p, const char *what) {
 
 void sweep_progress_within(sweep_progress *p, double share, const char *what) {
     p->done = fmax(p->done, p->begin + fmin(share, 1) * (p->end - p->begin));
-    progress_tell(p, what);
+    progress_send(p, what);
 }
 
 bool sweep_progress_report(void *data, double work, const char *what, gq_error *e) {
     sweep_progress *p = data;
     const gq_callbacks *calls = p->callbacks;
     p->done = fmax(p->done, fmin(p->done + work, p->end));
-    progress_tell(p, what);
+    progress_send(p, what);
     if (!calls || !calls->cancelled || !calls->cancelled(calls->user)) return true;
     return gq_fail_as(e, GQ_INTERRUPTED, "stopped on request");
 }
@@ -91,12 +91,12 @@ bool sweep_ask(void *data, gq_error *e) {
     return sweep_progress_report(s->progress, 0, s->what, e);
 }
 
-void sweep_tell(void *data, double share) {
+void sweep_report(void *data, double share) {
     const sweep *s = data;
     sweep_progress_within(s->progress, share, s->what);
 }
 
-static bool tell_forward(void *data, double work, const char *what, gq_error *e) {
+static bool report_forward(void *data, double work, const char *what, gq_error *e) {
     sweep *s = data;
     const sweep_plan *p = s->plan;
     double unit = s->step < sweep_steps(p) ? p->layer_work : p->logits_work;
@@ -214,7 +214,7 @@ bool sweep_open(sweep *s, const sweep_plan *p, gq_error *e) {
     s->own.progress.seconds_expected = p->seconds_expected;
     if (p->started > 0) s->own.started = p->started, s->own.progress.bytes_resumed = 0, s->own.resumed = 0;
     s->progress = p->progress ? p->progress : &s->own;
-    s->job.progress = tell_forward, s->job.data = s;
+    s->job.progress = report_forward, s->job.data = s;
     if (p->text.read_once && p->text.comm)
         s->job.share = share_layer, s->job.awaits = !comm_is_first(p->text.comm);
     s->streams = calloc(p->n_streams, sizeof(forward_stream *));

@@ -145,7 +145,7 @@ bool sweep_run(sweep *s, const sweep_calls *calls, gq_error *e);
 /* Both are callbacks, too; data: the sweep. Asks whether to continue; false: the sweep has to end with this error. */
 bool sweep_ask(void *data, gq_error *e);
 /* Tells that a share of the piece of work at hand is done. */
-void sweep_tell(void *data, double share);
+void sweep_report(void *data, double share);
 /* Its threads; NULL where it runs nothing. */
 threads_pool *sweep_pool(const sweep *s);
 /* Names what is done within a step, for progress: "inputs", "rounding". */

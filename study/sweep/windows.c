@@ -4,7 +4,7 @@
  * window are left over. A model runs on each window from position 0 on. So where the vocabulary begins texts
  * with BOS, each window's first token becomes BOS, and for an encoder its last token what ends a text, but not where
  * the caller gave ids. Which windows a
- * calibration holds back follows from their number alone (windows_hold_back). Random tokens come from a fixed
+ * calibration holds back follows from their number alone (windows_hold_out). Random tokens come from a fixed
  * seed: the same model gives the same windows. */
 #include "study/sweep/windows.h"
 
@@ -162,7 +162,7 @@ static bool check_length(const gq_text *text, size_t tokens, size_t taken, size_
 static bool windows_read_chats(text_windows *w, const gq_text *text, const gq_file *file,
                                const model_source *model, size_t vocabulary, const windows_limits *limits,
                                warning_list *warnings, gq_error *e) {
-    if (w->stride || (forward_sees_ahead(model) && !forward_fills_masks(model)))
+    if (w->stride || (forward_is_bidirectional(model) && !forward_fills_masks(model)))
         return gq_fail_usage(e,
                              "%s: conversations with weights are for models that predict tokens, in "
                              "windows that do not overlap",
@@ -365,14 +365,14 @@ void windows_free(text_windows *w) {
 
 /* ---- windows that are held back ---- */
 
-/* every is the smallest multiple of HELD_BACK_ONE_IN with n / every <= most, that is, above n / (most + 1).
+/* every is the smallest multiple of HELD_OUT_ONE_IN with n / every <= most, that is, above n / (most + 1).
  */
-windows_held windows_hold_back(size_t n, size_t context) {
-    size_t most = HELD_BACK_TOKENS / context;
+windows_held windows_hold_out(size_t n, size_t context) {
+    size_t most = HELD_OUT_TOKENS / context;
     if (most < 1) most = 1;
     if (n < 2) return (windows_held){.every = 0};
-    if (n < HELD_BACK_ONE_IN) return (windows_held){.every = n, .n = 1};
-    size_t every = (n / (HELD_BACK_ONE_IN * (most + 1)) + 1) * HELD_BACK_ONE_IN;
+    if (n < HELD_OUT_ONE_IN) return (windows_held){.every = n, .n = 1};
+    size_t every = (n / (HELD_OUT_ONE_IN * (most + 1)) + 1) * HELD_OUT_ONE_IN;
     return (windows_held){.every = every, .n = n / every};
 }
 

@@ -85,18 +85,18 @@ static inline size_t windows_turn(size_t group, size_t each) {
 }
 
 /* A calibration holds windows back: it does not round by them but checks with them. One window in ten is
- * held back, or the last one where there are fewer than ten. In long texts it is fewer, as HELD_BACK_TOKENS
+ * held back, or the last one where there are fewer than ten. In long texts it is fewer, as HELD_OUT_TOKENS
  * tokens tell a matrix's error to a percent or two. */
 enum {
-    HELD_BACK_ONE_IN = 10,
-    HELD_BACK_TOKENS = 4096,
+    HELD_OUT_ONE_IN = 10,
+    HELD_OUT_TOKENS = 4096,
 };
 typedef struct windows_held {
     size_t every; /* a window of each whole group of so many is held back; 0: none is */
     size_t n;     /* windows that are held back */
 } windows_held;
 /* Decides which of n windows of `context` tokens are held back. */
-windows_held windows_hold_back(size_t n, size_t context);
+windows_held windows_hold_out(size_t n, size_t context);
 static inline bool windows_is_held(windows_held h, size_t window) {
     if (!h.every) return false;
     size_t group = window / h.every;

@@ -30,16 +30,16 @@ FIXTURE(make_models) {
 static gq_evaluation_request request_on_text(const char *const *copies, size_t n) {
     return (gq_evaluation_request){
         sizeof(gq_evaluation_request),
-        .original = path("model.gguf"),
-        .copies = copies,
-        .n_copies = n,
+        .base_model = path("model.gguf"),
+        .quants = copies,
+        .n_quants = n,
         .text = {.name = "ids", .bytes = ids, .n = strlen(ids), .ids = true, .context = CONTEXT},
         .threads = 1};
 }
 
 static gq_evaluation_request request_on_base(const char *base, const char *const *copies, size_t n) {
-    return (gq_evaluation_request){sizeof(gq_evaluation_request), .base = base, .copies = copies,
-                                   .n_copies = n, .threads = 1};
+    return (gq_evaluation_request){sizeof(gq_evaluation_request), .base = base, .quants = copies,
+                                   .n_quants = n, .threads = 1};
 }
 
 /* A row of the file against its position's logits; the numbers of a row may differ in their last digits. */
@@ -84,15 +84,15 @@ TEST(bytes_are_those_of_the_layout) {
 }
 
 /* 16 bits a logarithm change the divergence by their square at most: by some 1e-8 here. */
-static void assert_same_divergences(const gq_evaluation *a, const gq_evaluation *b) {
+static void assert_same_klds(const gq_evaluation *a, const gq_evaluation *b) {
     size_t n, of_b;
     const gq_evaluated *x = gq_evaluation_models(a, &n), *y = gq_evaluation_models(b, &of_b);
     assert_int_equal(n, of_b);
     for (size_t m = 0; m < n; m++) {
         assert_near(y[m].perplexity.value, x[m].perplexity.value, 1e-4);
         if (m == 0) continue;
-        assert_near(y[m].divergence.value, x[m].divergence.value, 1e-3);
-        assert_true(y[m].same_top.value == x[m].same_top.value);
+        assert_near(y[m].kld.value, x[m].kld.value, 1e-3);
+        assert_true(y[m].top1_agreement.value == x[m].top1_agreement.value);
         assert_true(y[m].perplexity.value == x[m].perplexity.value);
     }
 }
@@ -102,13 +102,13 @@ TEST(a_base_stands_for_its_model) {
     gq_evaluation_request r = request_on_text(copies, 2), from = request_on_base(path("base"), copies, 2);
     r.base_out = path("base"), r.replace_logits = true;
     gq_evaluation *direct = must_evaluate(&r), *by_base = must_evaluate(&from);
-    assert_same_divergences(direct, by_base);
+    assert_same_klds(direct, by_base);
     assert_string_equal(gq_evaluation_models(by_base, &(size_t){0})[0].path, path("base"));
     assert_int_equal(gq_evaluation_summary(by_base)->scored, WINDOWS * SCORED);
     from.threads = 3, from.memory = 1, from.folder = folder; /* batches of a window, states in a file */
     gq_evaluation *in_file = must_evaluate(&from);
-    assert_memory_equal(&gq_evaluation_models(in_file, &(size_t){0})[1].divergence,
-                        &gq_evaluation_models(by_base, &(size_t){0})[1].divergence, sizeof(gq_estimate));
+    assert_memory_equal(&gq_evaluation_models(in_file, &(size_t){0})[1].kld,
+                        &gq_evaluation_models(by_base, &(size_t){0})[1].kld, sizeof(gq_estimate));
     gq_evaluation_free(direct), gq_evaluation_free(by_base), gq_evaluation_free(in_file);
 }
 
@@ -153,7 +153,7 @@ TEST(damaged_files_are_refused) {
         size_t at;
         uint32_t value;
         const char *says;
-    } damages[] = {{0, 0, "bad: begins with other bytes than \"_logits_\""},
+    } damages[] = {{0, 0, "bad: not a file of log-probabilities"},
                    {8, 0, "bad: has 5 windows of 0 tokens"},
                    {8, 3, "bad: has 5 windows of 3 tokens"},
                    {8, UINT32_MAX, "bad: has 46860 bytes; 5 windows of 4294967295 tokens take"},
@@ -192,11 +192,11 @@ TEST(damaged_files_are_refused) {
 TEST(a_base_has_the_place_of_the_original) {
     const char *copies[] = {path("q2.gguf")};
     gq_evaluation_request r = request_on_base(path("base"), copies, 1);
-    r.original = path("model.gguf");
+    r.base_model = path("model.gguf");
     must_not_evaluate(&r, "a base file takes the place of the base model");
-    r.original = NULL, r.n_copies = 0;
+    r.base_model = NULL, r.n_quants = 0;
     must_not_evaluate(&r, "a base file takes the place of the base model");
-    r.n_copies = 1, r.base_out = path("again");
+    r.n_quants = 1, r.base_out = path("again");
     must_not_evaluate(&r, "a base file takes the place of the base model");
     r = request_on_text(NULL, 0), r.base_out = path("model.gguf"), r.replace_logits = true;
     must_not_evaluate(&r, "model.gguf");
@@ -208,7 +208,7 @@ TEST(files_are_compared_with_each_other) {
     const char *copies[] = {path("q2.gguf"), path("q8.gguf")}, *files[] = {path("q2.base"), path("q8.base")};
     for (size_t i = 0; i < 2; i++) {
         gq_evaluation_request r = request_on_text(NULL, 0);
-        r.original = path(models[i]), r.base_out = files[i];
+        r.base_model = path(models[i]), r.base_out = files[i];
         gq_evaluation_free(must_evaluate(&r));
     }
     gq_evaluation_request run = request_on_base(path("base"), copies, 2),
@@ -219,15 +219,14 @@ TEST(files_are_compared_with_each_other) {
     assert_int_equal(n, 3);
     for (size_t m = 0; m < n; m++) {
         assert_near(y[m].perplexity.value, x[m].perplexity.value, 1e-4);
-        assert_near(y[m].divergence.value, x[m].divergence.value, 1e-3);
-        assert_near(y[m].same_top.value, x[m].same_top.value, 0.03); /* equal codes are a tie */
+        assert_near(y[m].kld.value, x[m].kld.value, 1e-3);
+        assert_near(y[m].top1_agreement.value, x[m].top1_agreement.value, 0.03); /* equal codes are a tie */
     }
     assert_int_equal(gq_evaluation_summary(b)->scored, WINDOWS * SCORED);
     assert_string_equal(y[2].path, path("q8.base"));
     read.threads = 3;
     gq_evaluation *again = must_evaluate(&read);
-    assert_memory_equal(&gq_evaluation_models(again, &n)[1].divergence, &y[1].divergence,
-                        sizeof(gq_estimate));
+    assert_memory_equal(&gq_evaluation_models(again, &n)[1].kld, &y[1].kld, sizeof(gq_estimate));
     read.text.tokens = 2 * CONTEXT;
     gq_evaluation *planned = gq_evaluation_plan(&read, NULL);
     assert_int_equal(gq_evaluation_summary(planned)->windows, 2);
@@ -264,19 +263,19 @@ TEST(divergences_of_files_follow_the_formula) {
     static const size_t vocabularies[] = {9, 8191, 8192, 8193, 20001}; /* tiles have 8192 */
     for (size_t k = 0; k < sizeof vocabularies / sizeof *vocabularies; k++) {
         size_t n = vocabularies[k];
-        double *p = malloc(3 * n * sizeof *p), *q = malloc(3 * n * sizeof *q), sum = 0, surprise = 0;
+        double *p = malloc(3 * n * sizeof *p), *q = malloc(3 * n * sizeof *q), sum = 0, nll = 0;
         write_base(path("p"), n, 1, p), write_base(path("q"), n, 2, q);
         for (size_t i = 0; i < 3 * n; i++)
             if (p[i] > -16) sum += exp(p[i]) * (p[i] - q[i]);
-        for (size_t r = 0; r < 3; r++) surprise -= q[r * n + (5 + r) * (n / 9)];
+        for (size_t r = 0; r < 3; r++) nll -= q[r * n + (5 + r) * (n / 9)];
         const char *copies[] = {path("q"), path("p")};
         gq_evaluation_request request = request_on_base(path("p"), copies, 2);
         gq_evaluation *v = must_evaluate(&request);
         const gq_evaluated *models = gq_evaluation_models(v, &(size_t){0});
-        assert_near(models[1].divergence.value, sum / 3, 1e-5);
-        assert_near(models[1].perplexity.value, exp(surprise / 3), 1e-5);
-        assert_true(fabs(models[2].divergence.value) < 1e-5 * fabs(sum));
-        assert_true(models[2].same_top.value == 1);
+        assert_near(models[1].kld.value, sum / 3, 1e-5);
+        assert_near(models[1].perplexity.value, exp(nll / 3), 1e-5);
+        assert_true(fabs(models[2].kld.value) < 1e-5 * fabs(sum));
+        assert_true(models[2].top1_agreement.value == 1);
         gq_evaluation_free(v), free(p), free(q);
     }
 }
@@ -286,7 +285,7 @@ TEST(files_that_do_not_belong_together_are_refused) {
     uint8_t *base = read_whole(path("base"), &n);
     const char *copies[] = {path("q2.base"), path("q8.gguf")}, *bad[] = {path("bad")};
     gq_evaluation_request r = request_on_base(path("base"), copies, 2);
-    must_not_evaluate(&r, "q8.gguf: begins with other bytes than \"_logits_\"");
+    must_not_evaluate(&r, "q8.gguf: not a file of log-probabilities");
     r = request_on_base(path("base"), bad, 1);
     base[20 + 4 * 7] ^= 1;
     write_whole(path("bad"), base, n);

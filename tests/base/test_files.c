@@ -65,7 +65,7 @@ TEST(test_written_whole) {
         assert_int_equal(stat(names[i], &st), 0);
         assert_int_equal(st.st_mode & 07777, 0640);
         assert_false(put_text(names[i], false, "newer", &e));
-        assert_non_null(strstr(e.text, "there already"));
+        assert_non_null(strstr(e.text, "already exists"));
         assert_holds(names[i], "new");
         assert_true(put_text(names[i], true, "newer", &e));
         assert_holds(names[i], "newer");

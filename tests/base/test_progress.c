@@ -30,15 +30,13 @@ TEST(every_job_counts_what_it_did) {
     gq_error e;
     gq_progress last = {0};
     gq_callbacks callbacks = {.size = sizeof callbacks, .user = &last, .progress = keep_last};
-    gq_comparison *c = gq_compare(&(gq_comparison_request){sizeof(gq_comparison_request),
-                                                           path("in.gguf"),
-                                                           (const char *const[]){path("copy.gguf")},
-                                                           1,
-                                                           NULL,
-                                                           2,
-                                                           &callbacks,
-                                                           {0}},
-                                  &e);
+    const gq_comparison_request asked = {.size = sizeof asked,
+                                         .base_model = path("in.gguf"),
+                                         .quants = (const char *const[]){path("copy.gguf")},
+                                         .n_quants = 1,
+                                         .threads = 2,
+                                         .callbacks = &callbacks};
+    gq_comparison *c = gq_compare(&asked, &e);
     if (!c) fail_msg("%s", e.text);
     assert_int_equal(last.weights_done, WEIGHTS + NORM);
     assert_int_equal(last.bytes_done, last.bytes_total);

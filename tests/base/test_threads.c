@@ -108,9 +108,9 @@ TEST(scans_go_on_with_fewer) {
     startable = HOSTS + 1;
     gq_comparison *c =
         gq_compare(&(gq_comparison_request){.size = sizeof(gq_comparison_request),
-                                            .original = path("in.gguf"),
-                                            .copies = (const char *const[]){path("wanted.gguf")},
-                                            .n_copies = 1,
+                                            .base_model = path("in.gguf"),
+                                            .quants = (const char *const[]){path("wanted.gguf")},
+                                            .n_quants = 1,
                                             .threads = THREADS},
                    &e);
     if (!c) fail_msg("%s", e.text);

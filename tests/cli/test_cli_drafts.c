@@ -117,7 +117,7 @@ TEST(blocks_are_calibrated_and_accepted) {
     const json *t = json_named(json_need(&json_need(j, "outputs")->items[0], "tensors"), "name",
                                "blk.2.nextn.eh_proj.weight");
     assert_true(json_yes(t, "calibrated"));
-    assert_true(json_number(t, "output_error", 1) < json_number(t, "searched_output_error", 0));
+    assert_true(json_number(t, "output_error", 1) < json_number(t, "plain_output_error", 0));
     json_free(j);
     json *with = evaluate("fitted.gguf", "none");
     const json *models = json_need(json_need(with, "evaluation"), "models");

@@ -58,7 +58,7 @@ TEST(embeddings_that_are_made_otherwise_are_refused) {
         model_save(variant_model(variant_named(names[i]), GGUF_F32, NULL),
                    path(i ? "plain.gguf" : "dense.gguf"));
     }
-    GQUANT_SAYS(1, "makes its embedding otherwise", "evaluate", path("dense.gguf"), path("plain.gguf"), IDS);
+    GQUANT_SAYS(1, "pools embeddings differently", "evaluate", path("dense.gguf"), path("plain.gguf"), IDS);
 }
 
 /* Of an encoder with a decoder each half of a window is one side's, and the second is scored. */

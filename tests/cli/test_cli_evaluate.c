@@ -138,7 +138,7 @@ TEST(ids_stand_for_a_text) {
 TEST(a_base_stands_for_original_and_text) {
     const char *m = path("model.gguf"), *t = path("text"), *base = path("base");
     GQUANT(0, "-q", "evaluate", m, "--text", t, "--context", "16", "--base-out", base);
-    GQUANT_SAYS(1, "is there already", "evaluate", m, "--text", t, "--context", "16", "--base-out", base);
+    GQUANT_SAYS(1, "already exists", "evaluate", m, "--text", t, "--context", "16", "--base-out", base);
     char *same = PRINTED("evaluate", "--base", base, m),
          *plan = PRINTED("evaluate", "--base", base, m, "--tokens", "16", "--dry-run");
     assert_non_null(strstr(same, "100.00 %"));
@@ -151,7 +151,7 @@ TEST(a_base_stands_for_original_and_text) {
     GQUANT_SAYS(2, "--base and --base-out cannot be combined", "evaluate", "--base", base, m, "--base-out",
                 path("b"));
     GQUANT_SAYS(2, "is a file that this run reads", "evaluate", m, "--text", t, "--base-out", m);
-    GQUANT_SAYS(1, "it is no file of log-probabilities", "evaluate", "--base", t, m);
+    GQUANT_SAYS(1, "not a file of log-probabilities", "evaluate", "--base", t, m);
 }
 
 TEST(what_cannot_be_done_is_said) {
@@ -165,8 +165,7 @@ TEST(what_cannot_be_done_is_said) {
     GQUANT_SAYS(2, "is a file that this run reads", "evaluate", m, "--text", t, "--logits", m);
     GQUANT_SAYS(2, "is a file that this run reads", "evaluate", m, "--text", t, "--logits", t);
     write_whole(path("mine"), "mine", 4);
-    GQUANT_SAYS(1, "is there already", "evaluate", m, "--text", t, "--context", "16", "--logits",
-                path("mine"));
+    GQUANT_SAYS(1, "already exists", "evaluate", m, "--text", t, "--context", "16", "--logits", path("mine"));
 }
 
 TEST(a_part_is_not_evaluated) {

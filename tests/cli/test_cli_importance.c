@@ -71,8 +71,8 @@ TEST(dry_runs_say_that_they_measure) {
     const char *const little[] = {COMPUTE, path("text"), path("many.gguf"), "--dry-run", NULL};
     const struct {
         const char *const *words, *says;
-    } runs[] = {{computes, "measuring for some seconds how long the run will take\n"},
-                {evaluates, "measuring for some seconds how long the evaluation will take\n"}};
+    } runs[] = {{computes, "estimating the time of the run, for about a second\n"},
+                {evaluates, "estimating the time of the evaluation, for about a second\n"}};
     for (size_t i = 0; i < 2; i++) {
         char *err = gquant(0, runs[i].words);
         says(err, runs[i].says);
@@ -162,8 +162,8 @@ TEST(progress_is_told) {
 TEST(wrong_requests_are_refused) {
     GQUANT_SAYS(2, "a text is missing", COMPUTE, path("d.gguf"));
     GQUANT_SAYS(2, "takes the place of texts", COMPUTE, path("text"), path("d.gguf"), "--ids", path("ids"));
-    GQUANT_SAYS(2, "--context works only with imatrix compute", "imatrix", "merge", "--context", "5", path("x"),
-                path("y"));
+    GQUANT_SAYS(2, "--context works only with imatrix compute", "imatrix", "merge", "--context", "5",
+                path("x"), path("y"));
     GQUANT_SAYS(1, "empty: is empty", COMPUTE, path("empty"), path("d.gguf"));
     GQUANT_SAYS(1, "fewer than one window of 16", COMPUTE, path("short"), path("d.gguf"));
     GQUANT_SAYS(2, "977 KiB of memory is not enough", COMPUTE, path("text"), path("d.gguf"), "--memory",

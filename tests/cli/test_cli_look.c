@@ -280,7 +280,7 @@ TEST(test_verify_several_outputs) {
     EXPECT("sound", 0, "verify", b, "--report", saved);
     const char *other = in_folder(folder, "other.gguf");
     assert_int_equal(rename(b, other), 0);
-    GQUANT_SAYS(1, "none called other.gguf", "verify", other, "--report", saved);
+    GQUANT_SAYS(1, "none named other.gguf", "verify", other, "--report", saved);
     unlink(a), unlink(other), unlink(saved);
 }
 

@@ -202,7 +202,7 @@ TEST(test_slips) {
     GQUANT_SAYS(2, "no file type after", source, out);
     GQUANT(0, "-q", source, out, "Q8_0");
     GQUANT(0, "-q", "-n", source, out, "Q4_K_M"); /* in nobody's way */
-    GQUANT_SAYS(1, "is there already", source, out, "Q4_K_M");
+    GQUANT_SAYS(1, "already exists", source, out, "Q4_K_M");
     unlink(out);
 }
 

@@ -31,11 +31,12 @@ TEST(a_folder_has_files_page_and_sums) {
     assert_same_file(path("out/in-Q4_K_M.gguf"), path("alone.gguf"));
     /* Again: nothing is made, and what is damaged or missing is not taken for whole. */
     gquant_says(0, "", words);
-    GQUANT_SAYS(0, "is there and whole", "publish", path("in.gguf"), "--out-dir", path("out"), "Q4_K_M");
-    GQUANT_SAYS(1, "is there already", "publish", path("in.gguf"), "--out-dir", path("out"), "Q4_K_M", "-q",
+    GQUANT_SAYS(0, "already exists and is complete", "publish", path("in.gguf"), "--out-dir", path("out"),
+                "Q4_K_M");
+    GQUANT_SAYS(1, "already exists", "publish", path("in.gguf"), "--out-dir", path("out"), "Q4_K_M", "-q",
                 "--effort", "fast");
     assert_int_equal(truncate(path("out/in-Q4_K_M.gguf"), 5000), 0);
-    GQUANT_SAYS(1, "is there already", "publish", path("in.gguf"), "--out-dir", path("out"), "Q4_K_M", "-q");
+    GQUANT_SAYS(1, "already exists", "publish", path("in.gguf"), "--out-dir", path("out"), "Q4_K_M", "-q");
     GQUANT(0, "publish", path("in.gguf"), "--out-dir", path("out"), "Q4_K_M", "-q", "--force");
     assert_same_file(path("out/in-Q4_K_M.gguf"), path("alone.gguf"));
     free(page), free(sums);
@@ -131,7 +132,7 @@ TEST(losses_are_in_the_page) {
  * else the smallest of the least loss, and without figures the smallest of usual size. */
 TEST(quality_follows_what_was_measured) {
     static const struct {
-        double bits[3], apart[3], flips; /* apart NaN: not measured */
+        double bits[3], apart[3], changed_top1; /* apart NaN: not measured */
         const char *words[3];
         size_t recommended;
     } cases[] = {
@@ -144,7 +145,8 @@ TEST(quality_follows_what_was_measured) {
     static const char *const names[] = {"a.gguf", "b.gguf", "c.gguf"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         gq_page_row rows[3];
-        gq_interval apart[3], flips = {cases[i].flips / 2, cases[i].flips / 3, cases[i].flips, 9};
+        gq_interval apart[3],
+            changed_top1 = {cases[i].changed_top1 / 2, cases[i].changed_top1 / 3, cases[i].changed_top1, 9};
         for (size_t k = 0; k < 3; k++) {
             bool is = !isnan(cases[i].apart[k]);
             apart[k] = (gq_interval){cases[i].apart[k] / 2, 0, cases[i].apart[k], 9};
@@ -154,7 +156,7 @@ TEST(quality_follows_what_was_measured) {
                                     .bits = cases[i].bits[k],
                                     .relative_error = NAN,
                                     .apart = is ? &apart[k] : NULL,
-                                    .flips = is ? &flips : NULL};
+                                    .changed_top1 = is ? &changed_top1 : NULL};
         }
         gq_error e = {0};
         gq_page page = {.size = sizeof page, .rows = rows, .n = 3, .recommends = true};

@@ -32,13 +32,13 @@ TEST(what_is_stale_is_not_kept) {
     const char *const plain[] = {"publish", path("w.gguf"), "--out-dir", path("stale"), "Q4_0", NULL};
     GQUANT(0, "-q", path("in.gguf"), path("w.gguf"), "COPY");
     free(gquant(0, plain));
-    gquant_says(0, "is there and whole", plain);
+    gquant_says(0, "already exists and is complete", plain);
     turn_bit("w.gguf", 5000);
-    gquant_says(1, "is there already", plain);
+    gquant_says(1, "already exists", plain);
     turn_bit("w.gguf", 5000); /* as it was, but modified behind the file */
-    gquant_says(0, "is there and whole", plain);
+    gquant_says(0, "already exists and is complete", plain);
     turn_bit("w.gguf", 5000);
-    gquant_says(1, "is there already", plain);
+    gquant_says(1, "already exists", plain);
     memset(text, 'c', sizeof text);
     tiny_folder_write(path("Cal"), 1, 0, 2);
     write_whole(path("one.txt"), text, sizeof text);
@@ -49,13 +49,13 @@ TEST(what_is_stale_is_not_kept) {
     words[8] = NULL; /* plain first */
     free(gquant(0, words));
     words[8] = "--calibrate";
-    gquant_says(1, "is there already", words);
+    gquant_says(1, "already exists", words);
     GQUANT(0, "publish", path("Cal"), "--out-dir", path("cal"), "Q4_0", "--context", "8", "-q", "--force",
            "--calibrate", path("one.txt"));
     words[7] = "--full-paths"; /* not quiet */
-    gquant_says(0, "is there and whole", words);
+    gquant_says(0, "already exists and is complete", words);
     words[9] = path("two.txt");
-    gquant_says(1, "is there already", words);
+    gquant_says(1, "already exists", words);
     words[9] = path("one.txt");
     /* Files that are touched are the same; other weights are others, however old they are. */
     tiny_folder_text(path("Cal"), "README.md", "---\nlicense: mit\n---\n");
@@ -63,13 +63,13 @@ TEST(what_is_stale_is_not_kept) {
     assert_int_equal(unlink(path("Cal/README.md")), 0);
     static const char *const files[] = {"Cal/config.json", "Cal/model.safetensors"};
     for (size_t i = 0; i < 2; i++) assert_int_equal(utimensat(AT_FDCWD, path(files[i]), NULL, 0), 0);
-    gquant_says(0, "is there and whole", words);
+    gquant_says(0, "already exists and is complete", words);
     turn_bit("Cal/model.safetensors", 5000);
     const struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
     assert_int_equal(utimensat(AT_FDCWD, path("Cal/model.safetensors"), old, 0), 0);
     gquant_says(1, "it was calibrated on other weights", words);
     turn_bit("Cal/model.safetensors", 5000);
-    gquant_says(0, "is there and whole", words);
+    gquant_says(0, "already exists and is complete", words);
 }
 
 static void copy_file(const char *from, const char *to) {
@@ -130,13 +130,13 @@ TEST(damage_is_never_vouched_for) {
         free(gquant(0, words));
         char *sums = text_of("dam/SHA256SUMS"), *after;
         copy_file("dam/rope-Q4_0.gguf", "right");
-        gquant_says(0, "rope-Q4_0.gguf is there and whole", words);
+        gquant_says(0, "rope-Q4_0.gguf already exists and is complete", words);
         for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
             const char *expected = damages[i].expected;
             if (k == 1 && damages[i].key && !strcmp(damages[i].key, "gquant.digests")) continue;
             if (k == 1 && damages[i].tensor) expected = damages[i].tensor;
             damage_file("dam/rope-Q4_0.gguf", &damages[i]);
-            gquant_says(1, expected ? expected : "is there already", words);
+            gquant_says(1, expected ? expected : "already exists", words);
             copy_file("right", "dam/rope-Q4_0.gguf");
         }
         damage_file("dam/rope-COPY.gguf", &damages[1]);
@@ -267,10 +267,10 @@ TEST(files_of_another_hand_stay) {
     mkdir(path("hand"), 0777);
     write_whole(path("hand/divergence.svg"), "<svg/>", 6);
     write_whole(path("hand/SHA256SUMS"), "my own\n", 7);
-    gquant_says(1, "SHA256SUMS is there, and gquant publish has not made it", words);
+    gquant_says(1, "SHA256SUMS exists and was not written by gquant publish", words);
     snprintf(sums, sizeof sums, "%064d  draft-Other-Q8_0.gguf\n", 0); /* another model's stays */
     write_whole(path("hand/SHA256SUMS"), sums, strlen(sums));
-    gquant_says(1, "divergence.svg is there, and gquant publish has not made it", words);
+    gquant_says(1, "divergence.svg exists and was not written by gquant publish", words);
     assert_int_equal(unlink(path("hand/divergence.svg")), 0);
     free(gquant(0, words));
     assert_int_equal(unlink(path("hand/README.md")), 0); /* a stop before the page */
@@ -279,7 +279,7 @@ TEST(files_of_another_hand_stay) {
     says(after, sums), says(after, "  Hand-Q8_0.gguf\n");
     free(after);
     turn_bit("hand/divergence.svg", 100);
-    gquant_says(1, "divergence.svg is there, and was edited", words);
+    gquant_says(1, "divergence.svg was edited", words);
 }
 
 /* Puts text into a file, behind the first place where it has `at`. */
@@ -382,13 +382,15 @@ TEST(requests_that_are_refused) {
     assert_false(exists(path("none")));
     mkdir(path("mine"), 0777);
     write_whole(path("mine/README.md"), "my own", 6);
-    GQUANT_SAYS(1, "has not made it", "publish", path("in.gguf"), "Q4_0", "--out-dir", path("mine"));
+    GQUANT_SAYS(1, "was not written by gquant publish", "publish", path("in.gguf"), "Q4_0", "--out-dir",
+                path("mine"));
     GQUANT(0, "publish", path("in.gguf"), "Q4_0", "--out-dir", path("dry"), "--dry-run");
     assert_false(exists(path("dry")));
     mkdir(path("long"), 0777);
     write_whole(path("long/README.md"), "my own, a long one", 18);
     assert_int_equal(truncate(path("long/README.md"), 2 << 20), 0);
-    GQUANT_SAYS(1, "has not made it", "publish", path("in.gguf"), "Q4_0", "--out-dir", path("long"));
+    GQUANT_SAYS(1, "was not written by gquant publish", "publish", path("in.gguf"), "Q4_0", "--out-dir",
+                path("long"));
 }
 
 /* A terminal does nothing of what a folder's name has in it. */
@@ -396,7 +398,7 @@ TEST(names_of_folders_are_shown) {
     const char *out = lasting("red\033[31m");
     GQUANT(0, "-q", "publish", path("in.gguf"), "--out-dir", out, "Q4_0");
     char *err = gquant(0, (const char *const[]){"publish", path("in.gguf"), "--out-dir", out, "Q4_0", NULL});
-    says(err, "is there and whole"), says(err, "red\\x1b[31m");
+    says(err, "already exists and is complete"), says(err, "red\\x1b[31m");
     assert_plain(err);
     free(err);
 }

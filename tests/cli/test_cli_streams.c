@@ -136,7 +136,7 @@ TEST(test_size_limit) {
            "ulimit -f 1; $gquant -n -r r.json model-F16.gguf Q8_0");
     expect(1, "out.gguf: cannot write: File too large, files may have at most 1024",
            "ulimit -f 1; $gquant imatrix convert imatrix.dat out.gguf");
-    expect(1, "the measurements are not kept", /* a file beside the input */
+    expect(1, "the measurements are not saved", /* a file beside the input */
            "ulimit -f 1; $gquant --target-bpw 6 model-F16.gguf limited.gguf");
     assert_int_equal(count_files(folder), 3);
 }

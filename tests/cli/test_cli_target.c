@@ -64,7 +64,8 @@ TEST(where_measurements_are_is_told) {
     GQUANT(0, "--measure-file", path("kept"), "--target-bpw", "5", source, out);
     assert_true(exists(path("kept")) && !exists(path("model-F16.gguf.gquant-measure")));
     unlink(out), unlink(path("kept"));
-    GQUANT_SAYS(1, "holds no measurements", "--measure-file", matrix, "--target-bpw", "5", source, out);
+    GQUANT_SAYS(1, "is not a file of measurements", "--measure-file", matrix, "--target-bpw", "5", source,
+                out);
     assert_int_equal(count_files(folder), files);
 }
 

@@ -37,7 +37,7 @@ TEST(the_texts_are_listed) {
 
 TEST(files_that_are_there_stay) {
     write_whole(path("there.txt"), "mine", 4);
-    GQUANT_SAYS(1, "is there already; --force replaces it", "text", "--calibration", path("new.txt"),
+    GQUANT_SAYS(1, "already exists; --force replaces it", "text", "--calibration", path("new.txt"),
                 "--held-out", path("there.txt"));
     assert_int_equal(access(path("new.txt"), F_OK), -1); /* nothing is written where something is refused */
     free(PRINTED("text", "--force", "--held-out", path("there.txt")));

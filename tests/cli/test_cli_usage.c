@@ -80,7 +80,8 @@ TEST(test_report_is_an_input) {
     write_whole(recipe, "ffn_down=Q6_K", 13);
     GQUANT_SAYS(2, "reads or writes", "-n", "--tensor-type-file", recipe, "-r", recipe, source, "Q4_K_M");
     GQUANT_SAYS(2, "reads or writes", "-n", "--tensor-type-file", recipe, "-r", again, source, "Q4_K_M");
-    GQUANT_SAYS(2, "the file of an option", "--force", "--tensor-type-file", recipe, source, recipe, "Q4_K_M");
+    GQUANT_SAYS(2, "the file of an option", "--force", "--tensor-type-file", recipe, source, recipe,
+                "Q4_K_M");
     const char *data = in_folder(folder, "data.csv");
     assert_int_equal(link(matrix, data), 0);
     GQUANT_SAYS(2, "reads or writes", "-n", "--imatrix", matrix, "-r", data, source, "Q4_K_M");
@@ -164,7 +165,7 @@ TEST(test_nothing_is_begun) {
     GQUANT_SAYS(1, "--out-dir", source, folder, "Q6_K");
     assert_int_equal(count_files(folder), 2);
     GQUANT(0, "-q", source, "Q8_0");
-    GQUANT_SAYS(0, "there already, and whole", source, "Q8_0");
+    GQUANT_SAYS(0, "already exists and is complete", source, "Q8_0");
     GQUANT_SAYS(1, "--force", "--out-dir", folder, source, "Q4_0", "Q8_0");
     unlink(in_folder(folder, "model-Q8_0.gguf"));
     assert_int_equal(count_files(folder), 2);
@@ -176,7 +177,7 @@ TEST(test_prefixes) {
     GQUANT(0, "-q", "--keep-split", source, in_folder(folder, "one"), "Q8_0");
     GQUANT(0, "-q", "--split-max-size", "3M", source, in_folder(folder, "two"), "Q8_0");
     assert_true(exists(one) && exists(first));
-    GQUANT_SAYS(0, "there already, and whole", "--keep-split", source, one, "Q8_0");
+    GQUANT_SAYS(0, "already exists and is complete", "--keep-split", source, one, "Q8_0");
     unlink(one), unlink(first), unlink(in_folder(folder, "two-00002-of-00002.gguf"));
     GQUANT(0, "-q", source, in_folder(folder, "one"), "Q8_0"); /* elsewhere a name is a name */
     assert_true(exists(in_folder(folder, "one")));

@@ -186,8 +186,8 @@ TEST(test_out_dir_is_made) {
     assert_false(exists(first));
     GQUANT(0, "-q", "--out-dir", deep, source, "Q4_0", "x.gguf=Q8_0");
     assert_int_equal(count_files(deep), 2);
-    GQUANT_SAYS(0, "there already, and whole", "--out-dir", deep, source, "Q4_0");
-    GQUANT_SAYS(1, "is there already", "--out-dir", deep, source, "x.gguf=Q4_0");
+    GQUANT_SAYS(0, "already exists and is complete", "--out-dir", deep, source, "Q4_0");
+    GQUANT_SAYS(1, "already exists", "--out-dir", deep, source, "x.gguf=Q4_0");
     assert_int_equal(count_files(deep), 2);
     char *file;
     assert_true(asprintf(&file, "%s/x.gguf/sub", deep) > 0);
@@ -221,11 +221,11 @@ TEST(test_several_files_are_verified) {
         (const char *const[]){NULL, "verify", "-r", report, a, in_folder(folder, "c"), b, NULL}, &out, &err);
     assert_int_equal(status, 1);
     says(out, "a.gguf: 1 problem in"), says(out, "b.gguf: sound:"),
-        says(err, "is about 2 outputs, none called c");
+        says(err, "lists 2 outputs, none named c");
     free(out), free(err);
     /* The report of one file is not that of another. */
     GQUANT(0, "-q", "--force", "-r", report, source, a, "Q4_0");
-    GQUANT_SAYS(1, "none called b.gguf", "verify", "-r", report, a, b);
+    GQUANT_SAYS(1, "none named b.gguf", "verify", "-r", report, a, b);
     GQUANT(0, "verify", "-r", report, a);
     unlink(a), unlink(b), unlink(report);
 }

@@ -399,7 +399,7 @@ TEST(lowers_the_error_of_the_output) {
         }
         run(k, type->id, s->factored[0].runs, 1, 0, 0, ROWS, blocks, q);
         for (size_t r = 0; r < ROWS; r++) fed += objective(NULL, r, q + r * N);
-        if (!(fed < 0.8 * plain)) fail_msg("%s: %g, by search alone %g", type->name, fed, plain);
+        if (!(fed < 0.8 * plain)) fail_msg("%s: %g, plain %g", type->name, fed, plain);
     }
 }
 
@@ -488,7 +488,7 @@ static void expect_the_same_at_all_levels(const tensor_type *type, const feedbac
         if (fuses(k)) before = k, memcpy(first, here, ROWS * row_bytes);
         feedback_sums a = run(k, type->id, m, 1, sweeps, 0, 7, part, NULL);
         feedback_sums b = run(k, type->id, m, 1, sweeps, 7, ROWS - 7, part + 7 * row_bytes, NULL);
-        if (memcmp(part, here, ROWS * row_bytes) || a.ends + b.ends != whole.ends)
+        if (memcmp(part, here, ROWS * row_bytes) || a.clipped + b.clipped != whole.clipped)
             fail_msg("%s at %s: rows depend on each other", type->name, kernels_name(k));
     }
 }
@@ -560,8 +560,8 @@ TEST(ends_are_counted) {
     feedback_sums q8 = run(k, GGUF_Q8_0, s->factored[0].runs, 1, 0, 0, ROWS, blocks, NULL);
     feedback_sums q2 = run(k, GGUF_Q2_K, s->factored[0].runs, 1, 0, 0, ROWS, blocks, NULL);
     feedback_sums q1 = run(k, GGUF_Q1_0, s->factored[0].runs, 1, 0, 0, ROWS, blocks, NULL);
-    assert_true(q8.ends < q8.codes / 16);
-    assert_true(q2.ends > q8.ends && q2.ends < q1.ends && q1.ends < q1.codes);
+    assert_true(q8.clipped < q8.codes / 16);
+    assert_true(q2.clipped > q8.clipped && q2.clipped < q1.clipped && q1.clipped < q1.codes);
 }
 
 int main(void) { return tests_run(make_site, free_site); }

@@ -2,10 +2,10 @@
  * whole library reads, writes, calibrates and runs it. No table of the library has it. */
 #include <math.h>
 
-#include "tests/support/copy_divergence.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
 #include "tests/support/numbers.h"
+#include "tests/support/quant_kld.h"
 #include "tests/support/trellis_type.h"
 
 enum { ROWS = 40, COLS = 288, N = ROWS * COLS, CONTEXT = 24, TOKENS = 16 * CONTEXT };
@@ -85,7 +85,8 @@ TEST(a_path_is_rounded_with_feedback) {
     for (size_t i = 0; i < COLS; i++) diagonal[i] = h[i * COLS + i];
     gq_array_options options = {.size = sizeof options, .importance = diagonal, .threads = 1},
                      by_moments = options;
-    by_moments.moments = h, by_moments.importance = NULL;
+    by_moments.moments = h; /* the name of hessian in version 0.1 */
+    by_moments.importance = NULL;
     for (trellis_way way = TRELLIS_TOGETHER; way <= TRELLIS_GREEDY; way++) {
         trellis_use(way);
         gq_loss loss = encoded(x, &by_moments, rows);
@@ -147,9 +148,7 @@ static float *values_of(const gq_model *m, size_t tensor, uint64_t first, uint64
     return x;
 }
 
-static double divergence_of(const char *copy) {
-    return copy_divergence(path("model.gguf"), path(copy), text, CONTEXT);
-}
+static double kld_of(const char *copy) { return quant_kld(path("model.gguf"), path(copy), text, CONTEXT); }
 
 /* Written, verified, read back, compared, in part and whole, by any number of threads; and made into another
  * type. */
@@ -178,9 +177,9 @@ TEST(a_file_has_it) {
         assert_true(fabsf(same[i] - values[i]) <= 0x1p-11f * fabsf(values[i]) + 0x1p-24f);
     gq_comparison *c =
         gq_compare(&(gq_comparison_request){.size = sizeof(gq_comparison_request),
-                                            .original = path("model.gguf"),
-                                            .copies = (const char *const[]){path("plain.gguf")},
-                                            .n_copies = 1,
+                                            .base_model = path("model.gguf"),
+                                            .quants = (const char *const[]){path("plain.gguf")},
+                                            .n_quants = 1,
                                             .threads = 2},
                    &e);
     if (!c) fail_msg("%s", e.text);
@@ -201,9 +200,9 @@ TEST(rows_are_not_cut) {
     must_verify("rows.gguf");
     gq_results_free(write_copy("rows.gguf", "f32.gguf", "ffn=F32", false, 2));
     gq_comparison *c = gq_compare(&(gq_comparison_request){.size = sizeof(gq_comparison_request),
-                                                           .original = path("f32.gguf"),
-                                                           .copies = (const char *const[]){path("rows.gguf")},
-                                                           .n_copies = 1,
+                                                           .base_model = path("f32.gguf"),
+                                                           .quants = (const char *const[]){path("rows.gguf")},
+                                                           .n_quants = 1,
                                                            .threads = 2},
                                   &e);
     if (!c) fail_msg("%s", e.text);
@@ -218,7 +217,7 @@ TEST(it_is_calibrated_and_run) {
     gq_results_free(write_copy("model.gguf", "again.gguf", ffn, true, 2));
     assert_same_file(path("calibrated.gguf"), path("again.gguf"));
     must_verify("calibrated.gguf");
-    double plain = divergence_of("plain.gguf"), calibrated = divergence_of("calibrated.gguf");
+    double plain = kld_of("plain.gguf"), calibrated = kld_of("calibrated.gguf");
     print_message("divergence: plain %.5f, calibrated %.5f\n", plain, calibrated);
     assert_true(calibrated < plain);
 }

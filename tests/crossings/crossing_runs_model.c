@@ -124,7 +124,7 @@ void crossing_model_draw_running(crossing_model *m, const char *folder) {
     model_save(made, path);
     model_source file = open_model(path);
     note_tensors(m, &file);
-    m->chats = !forward_sees_ahead(&file) || forward_fills_masks(&file);
+    m->chats = !forward_is_bidirectional(&file) || forward_fills_masks(&file);
     if (chance(4)) spoil(m, &file, path);
     model_close(&file);
     write_tokens(folder);

@@ -57,7 +57,7 @@ void replace_in(const char *where, setting s) {
 void finish_in(const char *where, setting s) {
     outcome o = run(where, s, all_words(&at.options, any_threads()));
     /* Stopped when all was done, and nothing in the output tells whose it is: logits, and without digests. */
-    if (o.status != 0 && strstr(o.text, "is there already")) {
+    if (o.status != 0 && strstr(o.text, "already exists")) {
         same_outputs(where);
         replace_in(where, s);
         return;

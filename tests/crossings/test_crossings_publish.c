@@ -194,7 +194,7 @@ static void publish_whole(unsigned asked) {
         at.refusals++;
         /* Whether a calibrated file is of the weights that a newer source has, nobody can tell. */
         if (right && !(at.way->calibrates && at.source_changed)) fail_case("refused: %s", o.text);
-        if (!strstr(o.text, "is there already")) fail_case("failed: %s", o.text);
+        if (!strstr(o.text, "already exists")) fail_case("failed: %s", o.text);
         check_unchanged(&before, false, &o);
     }
     snapshot_free(&before);

@@ -41,7 +41,7 @@ static void remove_outputs(void) {
 }
 
 /* Killed at each call that removes a file: where the output has its name by then the same command says that
- * it is there and whole, and leaves nothing beside it. Nothing tells what importance data were made of. */
+ * it already exists and is complete, and leaves nothing beside it. Nothing tells what importance data were made of. */
 static void cleaned_up_later(const char *what, size_t n_outputs, const char *const *words) {
     size_t killed = 0, left = 0;
     for (int n = 1;; n++) {
@@ -170,8 +170,7 @@ TEST(layers_that_do_not_hold_are_never_used) {
         close(fd);
         int status = run(calibrate, faults[i], &says);
         if (status != (faults[i] ? 1 : 0) ||
-            !strstr(says,
-                    faults[i] ? "cannot be removed" : "what it has rounded is not in the output's file"))
+            !strstr(says, faults[i] ? "cannot remove" : "the output lacks what it has rounded"))
             fail_msg("%d: %s", status, says);
         free(says);
         if (faults[i]) assert_int_equal(run(calibrate, NULL, NULL), 0);

@@ -453,7 +453,7 @@ TEST(a_name_that_is_taken_meanwhile) {
     assert_true(exists(in_folder(own, "in-Q4_0.gguf")));
     write_whole(in_folder(own, "in-Q8_0.gguf"), "theirs", 6);
     assert_int_equal(run_job(j, own, &says), 1);
-    if (!strstr(says, "in-Q8_0.gguf is there already, and is not what would be written")) fail_msg("%s", says);
+    if (!strstr(says, "in-Q8_0.gguf already exists with other content")) fail_msg("%s", says);
     free(says);
     unlink(in_folder(own, "in-Q8_0.gguf"));
     assert_int_equal(run_job(j, own, NULL), 0);

@@ -627,7 +627,7 @@ TEST(texts_of_a_window_do_not_see_each_other) {
     for (size_t i = 0; (v = variant_at(i)); i++) {
         const char *file = written(v, GGUF_F32, NULL);
         model_source g = open_model(file);
-        bool alone = !forward_sees_ahead(&g) || forward_fills_masks(&g);
+        bool alone = !forward_is_bidirectional(&g) || forward_fills_masks(&g);
         model_close(&g);
         if (!alone || !compare_texts(v, file)) continue;
         same++, by_length += v->factors == 'l';

@@ -126,7 +126,7 @@ static void check_logit(const char *name, size_t token, size_t id, float found, 
 }
 
 /* The divergence of what the block predicts from what is stored, in nats. */
-static void check_divergence(const char *name, const float *z, char *stored) {
+static void check_kld(const char *name, const float *z, char *stored) {
     double x[VARIANT_VOCABULARY], sums[2] = {0, 0}, kl = 0;
     for (size_t i = 0; i < VARIANT_VOCABULARY; i++) {
         x[i] = strtod(stored, &stored);
@@ -160,7 +160,7 @@ TEST(logits_and_inputs_are_as_stored) {
             check_fed(name, line, &all);
         } else if (!strncmp(line, "last ", 5)) {
             size_t t = first + VARIANT_CONTEXT - 1;
-            check_divergence(name, z + t * VARIANT_VOCABULARY, at);
+            check_kld(name, z + t * VARIANT_VOCABULARY, at);
             for (size_t i = 0; i < VARIANT_VOCABULARY; i++)
                 check_logit(name, t, i, z[t * VARIANT_VOCABULARY + i], strtod(at, &at), 4e-4 * deviation(z));
         } else {

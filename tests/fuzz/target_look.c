@@ -21,9 +21,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     gq_verification_free(v);
     e = (gq_error){0};
     gq_comparison *c = gq_compare(&(gq_comparison_request){.size = sizeof(gq_comparison_request),
-                                                           .original = a,
-                                                           .copies = (const char *const[]){b, a},
-                                                           .n_copies = 2,
+                                                           .base_model = a,
+                                                           .quants = (const char *const[]){b, a},
+                                                           .n_quants = 2,
                                                            .threads = 2},
                                   &e);
     if (!c) fuzz_check_error(&e);

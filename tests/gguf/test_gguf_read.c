@@ -95,7 +95,7 @@ TEST(a_key_may_occur_once) {
     put_key(&b, "my.key", GGUF_U8), put(&b, "a", 1);
     put_key(&b, "my.other", GGUF_U8), put(&b, "b", 1);
     put_key(&b, "my.key", GGUF_INT8), put(&b, "c", 1);
-    assert_refused(b, "my.key", "twice");
+    assert_refused(b, "my.key", "duplicate");
 }
 
 TEST(strings_end_in_the_file) {

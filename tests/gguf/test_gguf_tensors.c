@@ -37,7 +37,7 @@ TEST(tensor_names_have_1_to_127_bytes_and_differ) {
     put_tensor(&b, "other", 1, one_dim, GGUF_F32, 32);
     put_tensor(&b, "same", 1, one_dim, GGUF_F32, 64);
     pad(&b, 32), put_zeros(&b, 96);
-    assert_refused(b, "tensor 'same'", "twice");
+    assert_refused(b, "tensor 'same'", "duplicate");
     b = file_head(3, 1, 0);
     put_tensor(&b, "\x1b[31m", 5, (uint64_t[5]){1, 1, 1, 1, 1}, GGUF_F32, 0);
     assert_refused(b, "tensor '\\x1b[31m'", "5 dimensions");

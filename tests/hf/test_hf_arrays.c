@@ -365,7 +365,7 @@ TEST_WITH(groups_and_zero_points, file_begin, NULL) {
                           64);
         else if (i == 3)
             assert_unread(QWEN INTEGERS("pack-quantized", ""), "output.weight", 64,
-                          "input 3 is in group 2 of 2");
+                          "g_idx of input 3 is 2, expected 0 to 1");
     }
     assert_refused(QWEN INTEGERS("pack-quantized", ",\"symmetric\":false"), "no _zero_point beside it");
     assert_refused(QWEN INTEGERS("pack-quantized", ",\"actorder\":\"group\""), "no _g_idx beside it");
@@ -486,7 +486,7 @@ TEST_WITH(a_group_that_is_not_there, file_begin, NULL) {
     for (size_t i = 0; i < b.build.n; i++)
         if (strcmp(b.build.tensors[i].tensor.name, "output.weight") == 0) {
             assert_false(hf_tensor_read(&b.build.tensors[i], 0, 64, x, &e));
-            assert_non_null(strstr(e.text, "input 7 is in group 2 of 2"));
+            assert_non_null(strstr(e.text, "g_idx of input 7 is 2, expected 0 to 1"));
         }
     built_free(&b);
 }
@@ -523,7 +523,7 @@ TEST_WITH(a_group_below_the_first, file_begin, NULL) {
     assert_true(build(&b, &e));
     const hf_tensor *t = hf_build_find(&b.build, "output.weight");
     assert_false(hf_tensor_read(t, 0, 64, x, &e));
-    assert_non_null(strstr(e.text, "input 0 is in group -1 of 2"));
+    assert_non_null(strstr(e.text, "g_idx of input 0 is -1, expected 0 to 1"));
     assert_int_equal(e.status, GQ_BAD_WEIGHTS);
     built_free(&b);
 }

@@ -189,7 +189,7 @@ TEST(damage) {
     put_entry(&b, Q, 4, six, 6);
     put_entry(&b, D, 2, four, 4);
     put_entry(&b, Q, 4, six, 6);
-    refused(b, Q, "twice");
+    refused(b, Q, "duplicate");
 }
 
 /* Values are judged after filtering, so that a bad entry can be left out. */

@@ -132,7 +132,7 @@ TEST(nothing_depends_on_threads_and_memory) {
     gq_importance_plan *p = planned(&r);
     gq_importance_facts all = *gq_importance_summary(p);
     gq_importance_plan_free(p);
-    assert_true(!all.states_in_file && all.windows_at_once == WINDOWS);
+    assert_true(!all.hidden_states_in_file && all.windows_at_once == WINDOWS);
     r.out = path("two.out"), r.threads = 2;
     compute(&r);
     assert_same_file(path("one.out"), path("two.out"));
@@ -147,7 +147,7 @@ TEST(nothing_depends_on_threads_and_memory) {
         p = gq_importance_plan_new(&r, &e);
         if (!p)
             refused = r.memory;
-        else if (!(in_file = gq_importance_summary(p)->states_in_file))
+        else if (!(in_file = gq_importance_summary(p)->hidden_states_in_file))
             all_fit = r.memory;
         gq_importance_plan_free(p);
     }
@@ -394,7 +394,7 @@ TEST(one_at_a_time) {
     int fd = open(path(".held.out.gquant-states"), O_RDWR);
     assert_true(flock(fd, LOCK_EX) == 0);
     assert_null(gq_importance_compute(p, NULL, &e));
-    assert_non_null(strstr(e.text, "another process is at work"));
+    assert_non_null(strstr(e.text, "another process is writing"));
     assert_true(exists(path(".held.out.gquant-states")));
     close(fd);
     gq_importance_plan_free(p);

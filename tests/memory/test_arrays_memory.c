@@ -13,7 +13,7 @@ TEST(each_allocation_may_fail) {
     seed_random(4), fill_normal(x, ROWS * COLS, 1);
     for (size_t i = 0; i < COLS; i++)
         for (size_t j = 0; j < COLS; j++) h[i * COLS + j] = i == j ? 1 : 0.5f;
-    const gq_array_options o = {.size = sizeof o, .moments = h, .threads = 1};
+    const gq_array_options o = {.size = sizeof o, .hessian = h, .threads = 1};
     assert_true(gq_encode(GGUF_Q4_0, ROWS, COLS, x, &o, wanted, BYTES, NULL, &e));
     for (long i = 1;; i++) {
         e.text[0] = 0, fail_at = i;

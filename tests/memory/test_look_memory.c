@@ -37,10 +37,13 @@ static bool look(gq_error *e) {
 }
 
 static gq_comparison *two(const char *a, const char *b, const char *matrix, gq_error *e) {
-    return gq_compare(
-        &(gq_comparison_request){
-            sizeof(gq_comparison_request), a, (const char *const[]){b, a}, 2, matrix, 1, NULL, {0}},
-        e);
+    const gq_comparison_request asked = {.size = sizeof asked,
+                                         .base_model = a,
+                                         .quants = (const char *const[]){b, a},
+                                         .n_quants = 2,
+                                         .imatrix = matrix,
+                                         .threads = 1};
+    return gq_compare(&asked, e);
 }
 
 static bool compare(gq_error *e) {

@@ -42,7 +42,7 @@ static bool print_digests(const kernels *k, const feedback_hessian *m) {
             digest = (digest ^ blocks[i]) * 0x100000001b3;
         printf("%s%s: %016llx, %llu of %llu at the ends\n", type->name,
                m->arithmetic == MATMUL_BF16 ? " in bf16" : "", (unsigned long long)digest,
-               (unsigned long long)sums.ends, (unsigned long long)sums.codes);
+               (unsigned long long)sums.clipped, (unsigned long long)sums.codes);
     }
     return true;
 }

@@ -68,19 +68,20 @@ TEST(templates_render_as_by_jinja2) {
 TEST(templates_that_are_refused) {
     static const char *const cases[][2] = {
         {"{{ raise_exception('no system') }}", "no system"},
-        {"{{ missing.part }}", "not defined"},
+        {"{{ missing.part }}", "undefined"},
         {"{{ 1.5 }}", "not understood at byte"},
         {"{% if 1 %}", "does not end"},
         {"{% endif %}", "without a beginning"},
         {"{{ 'a", "not understood"},
         {"{{ x | nofilter }}", "nofilter"},
         {"{% include 'x' %}", "include"},
-        {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "in each other"},
+        {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "nested"},
         {"{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}", "too much work"},
         {"{% set n = namespace(t='aaaaaaaaaaaaaaaa') %}{% for i in range(40) %}{% set n.t = n.t + n.t %}{% "
          "endfor %}",
          ""},
-        {"{{ [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[ }}", "fewer brackets"},
+        {"{{ [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[ }}",
+         "fewer nested brackets"},
         {"{{ messages }}", "prints a list"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         gq_error e = {0};

@@ -171,7 +171,7 @@ static const char *graph_fault(const architecture *a) {
     if (g->qk == QK_NONE && (g->qk_after_rope || g->qk_centers || g->qk_eps > 0))
         return "norms of queries that are none";
     if (g->has_dense && !g->embeds) return "matrices behind a pooling that is none";
-    if (g->rope_fixed && (g->rope_partial || g->turned_local)) return "whole heads turn, and parts";
+    if (g->rope_fixed && (g->rope_partial || g->rotated_local)) return "whole heads turn, and parts";
     if (g->unweighted && g->norm_bias != ABSENT) return "a bias of norms without weights";
     if (a->is_projector && (arch_can_run(a) || a->folder.classes))
         return "a projector with layers or folders";

@@ -14,15 +14,15 @@ FIXTURE(make_arrays) {
     x = random_values(N, 5), importance = random_values(COLS, 6);
     for (size_t i = 0; i < COLS; i++) importance[i] *= importance[i];
     gq_error e;
-    gq_draft *d = gq_draft_new(&e);
+    gq_gguf_builder *d = gq_gguf_builder_new(&e);
     const gq_value arch = {.kind = GQ_TEXT, .text = "llama", .length = 5},
                    part = {.kind = GQ_TEXT, .text = "part", .length = 4};
     const uint64_t ne[] = {COLS, ROWS};
-    assert_true(gq_draft_set(d, "general.architecture", "string", false, &arch, 1, &e) &&
-                gq_draft_set(d, "general.type", "string", false, &part, 1, &e) &&
-                gq_draft_add(d, "blk.0.ffn_up.weight", 2, ne, GGUF_F32, x, N * sizeof *x, &e) &&
-                gq_draft_write(d, path("in.gguf"), false, &e));
-    gq_draft_free(d);
+    assert_true(gq_gguf_builder_set(d, "general.architecture", "string", false, &arch, 1, &e) &&
+                gq_gguf_builder_set(d, "general.type", "string", false, &part, 1, &e) &&
+                gq_gguf_builder_add(d, "blk.0.ffn_up.weight", 2, ne, GGUF_F32, x, N * sizeof *x, &e) &&
+                gq_gguf_builder_write(d, path("in.gguf"), false, &e));
+    gq_gguf_builder_free(d);
     FILE *f = fopen(path("in.dat"), "wb");
     write_int(f, 1), write_int(f, 19), fputs("blk.0.ffn_up.weight", f);
     write_int(f, 1), write_int(f, COLS), write_bytes(f, importance, COLS * sizeof *importance);
@@ -144,8 +144,8 @@ TEST(sizes_that_do_not_fit) {
     float some[256];
 #define REFUSED(type, rows, cols, says) \
     refused(gq_array_bytes(type, rows, cols, &bytes, &e), &e, GQ_USAGE, says)
-    REFUSED(4, 1, 256, "no tensor type 4"); /* retired */
-    REFUSED(UINT32_MAX, 1, 256, "no tensor type");
+    REFUSED(4, 1, 256, "unknown tensor type 4"); /* retired */
+    REFUSED(UINT32_MAX, 1, 256, "unknown tensor type");
     REFUSED(GGUF_Q4_K, 3, 320, "multiple of 256");
     REFUSED(GGUF_Q4_0, 3, 0, "multiple of 32");
     REFUSED(GGUF_Q4_0, UINT64_MAX / 32, 64, "than memory can hold");
@@ -153,9 +153,10 @@ TEST(sizes_that_do_not_fit) {
     assert_true(gq_array_bytes(GGUF_Q4_0, 0, 32, &bytes, &e) && bytes == 0);
     assert_true(gq_encode(GGUF_Q4_0, 0, 32, NULL, NULL, NULL, 0, NULL, &e));
     refused(gq_encode(GGUF_Q4_0, 1, 256, x, NULL, to, sizeof to - 1, NULL, &e), &e, GQ_USAGE,
-            "take 144 bytes as Q4_0, and there are 143");
-    refused(gq_decode(GGUF_Q4_0, 1, 256, to, sizeof to + 1, some, 1, &e), &e, GQ_USAGE, "there are 145");
-    refused(gq_dot(GGUF_Q4_0, 2, 256, to, sizeof to, x, some, 1, &e), &e, GQ_USAGE, "there are 144");
+            "143 bytes of blocks, expected 144");
+    refused(gq_decode(GGUF_Q4_0, 1, 256, to, sizeof to + 1, some, 1, &e), &e, GQ_USAGE,
+            "145 bytes of blocks");
+    refused(gq_dot(GGUF_Q4_0, 2, 256, to, sizeof to, x, some, 1, &e), &e, GQ_USAGE, "144 bytes of blocks");
 }
 
 TEST(values_that_cannot_be) {

@@ -247,7 +247,7 @@ TEST(a_plan_warns_of_what_may_be_right) {
     plan_warns("qwen2", "", ".bias", "nor another bias of queries, keys");
     plan_warns("llama", "", ".", "only a vocabulary");
     plan_warns("llama", ":general.architecture=s:wavtokenizer-dec", NULL,
-               "architecture 'wavtokenizer-dec' are not known");
+               "unknown architecture 'wavtokenizer-dec'");
     plan_warns("llama", ":general.architecture=s:", NULL, "general.architecture is missing");
     plan_warns("llama", ":general.type=s:part", "blk.1.ffn_up.weight", "it is a part of a llama model");
     plan_warns("llama", ":tokenizer.ggml.eos_token_id=96", NULL,

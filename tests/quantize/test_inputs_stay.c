@@ -191,7 +191,7 @@ TEST(names_of_measurements) {
     static const char *const names[] = {"model.gguf.gquant-measure", ".model.gguf.gquant-measure.gquant-new"};
     for (size_t o = 0; o < 2; o++)
         for (size_t i = 0; i < 2; i++) {
-            assert_int_equal(RUN_WITH_INPUT_NAMED(names[i], reading_options[o], "measurements are not kept",
+            assert_int_equal(RUN_WITH_INPUT_NAMED(names[i], reading_options[o], "measurements are not saved",
                                                   "--dry-run", "--target-bpw", "8", "@model.gguf", "@o.gguf"),
                              0);
             check_inputs(names[i]);
@@ -293,7 +293,7 @@ TEST(the_library_refuses_it) {
                                            &e));
         if (!strstr(e.text, "is one of the inputs")) fail_msg("%s", e.text);
         assert_null(gq_evaluation_plan(&(gq_evaluation_request){.size = sizeof(gq_evaluation_request),
-                                                                .original = in,
+                                                                .base_model = in,
                                                                 .text = text,
                                                                 .logits = out,
                                                                 .replace_logits = true},

@@ -53,7 +53,7 @@ TEST(structs_of_other_versions) {
     assert_non_null(plan);
     newer.more = 1;
     assert_null(plan_of_size(&newer, sizeof newer, &e));
-    assert_true(e.status == GQ_USAGE && strstr(e.text, "does not know"));
+    assert_true(e.status == GQ_USAGE && strstr(e.text, "does not have"));
 }
 
 TEST(callbacks_have_a_size_too) {
@@ -78,18 +78,18 @@ TEST(no_more_is_filled_than_there_is) {
 
 /* ---- a process that was forked ---- */
 
-static double divergence(void) {
+static double kld(void) {
     gq_error e;
     size_t n;
     const gq_evaluation_request r = {
         .size = sizeof r,
-        .original = original,
-        .copies = (const char *[]){copy},
-        .n_copies = 1,
+        .base_model = original,
+        .quants = (const char *[]){copy},
+        .n_quants = 1,
         .text = {.name = "ids", .bytes = ids, .n = strlen(ids), .ids = true, .context = 20},
         .threads = 3};
     gq_evaluation *v = gq_evaluate(&r, &e);
-    double of = v ? gq_evaluation_models(v, &n)[1].divergence.value : -1;
+    double of = v ? gq_evaluation_models(v, &n)[1].kld.value : -1;
     gq_evaluation_free(v);
     return of;
 }
@@ -114,13 +114,13 @@ static bool quantized(const char *to, const char *type, bool calibrated) {
 
 /* A child may evaluate and quantize after its parent has, and while another thread of that does. */
 static void *evaluate_on(void *stop) {
-    while (!*(_Atomic bool *)stop) divergence();
+    while (!*(_Atomic bool *)stop) kld();
     return NULL;
 }
 
 TEST(after_a_fork) {
     _Atomic bool stop = false;
-    double here = divergence();
+    double here = kld();
     assert_true(here > 0);
     assert_true(quantized(path("calibrated"), "Q4_K_M", true));
     pthread_t busy;
@@ -133,7 +133,7 @@ TEST(after_a_fork) {
         assert_true(pid >= 0);
         if (pid == 0) {
             alarm(60); /* it would wait for threads that only the parent has */
-            bool ok = divergence() == here && quantized(path(name), "Q4_K_M", true);
+            bool ok = kld() == here && quantized(path(name), "Q4_K_M", true);
             _exit(ok ? 0 : 1);
         }
         assert_int_equal(waitpid(pid, &status, 0), pid);

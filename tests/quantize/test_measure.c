@@ -116,7 +116,7 @@ TEST(a_folder_that_takes_no_file_is_no_failure) {
     assert_int_equal(mkdir(kept(), 0777), 0);
     gq_plan *plan = plan_for(o, &measured);
     assert_true(measured);
-    assert_true(warned(plan, "measurements are not kept"));
+    assert_true(warned(plan, "measurements are not saved"));
     gq_plan_free(plan);
     assert_int_equal(rmdir(kept()), 0);
     assert_int_equal(count_files(folder), files); /* nothing half-written is left */
@@ -159,7 +159,7 @@ TEST(a_read_only_folder_is_no_failure) {
     output.target.bpw = 5, o.input = here;
     gq_plan *plan = plan_for(o, &measured);
     assert_true(measured);
-    assert_true(warned(plan, "measurements are not kept"));
+    assert_true(warned(plan, "measurements are not saved"));
     assert_null(gq_plan_measure_file(plan));
     gq_plan_free(plan);
     close(fd);

@@ -132,9 +132,8 @@ TEST(a_plan_fails_or_raises) {
         assert_int_equal(strcmp(t[i].why, "raised from Q2_K: no imatrix data") == 0, raised);
         assert_int_equal(t[i].wanted, t[i].to);
     }
-    assert_true(warned(plan,
-                       "Q2_K_S: 2 tensors have no imatrix data, which their type demands, and become "
-                       "Q4_K: blk.1.ffn_gate.weight, blk.1.ffn_up.weight"));
+    assert_true(warned(plan, "Q2_K_S: 2 tensors have no imatrix data, which their type requires, and become "
+                             "Q4_K: blk.1.ffn_gate.weight, blk.1.ffn_up.weight"));
     gq_plan_free(plan);
     /* Without any data it is another mistake. */
     o.imatrix = NULL;
@@ -147,8 +146,8 @@ TEST(a_plan_fails_or_raises) {
 TEST(the_command_names_the_option) {
     const char *in = path("in.gguf"), *out = path("out.gguf"), *matrix = path("imatrix.dat");
     GQUANT_SAYS(1, "--missing-importance TYPE", "--imatrix", matrix, in, out, "Q2_K_S");
-    GQUANT_SAYS(0, "2 tensors have no imatrix data", "--imatrix", matrix, "--missing-importance", "Q3_K",
-                in, out, "Q2_K_S");
+    GQUANT_SAYS(0, "2 tensors have no imatrix data", "--imatrix", matrix, "--missing-importance", "Q3_K", in,
+                out, "Q2_K_S");
     GQUANT_SAYS(1, "--force replaces it", "--imatrix", matrix, in, out, "Q4_0");
     GQUANT_SAYS(1, "--allow-requantize", out, path("again.gguf"), "Q4_0");
     GQUANT(0, "verify", "-q", out);

@@ -39,7 +39,7 @@ TEST(outputs_that_must_not_be_written) {
     write_whole(path("there.gguf"), "x", 1);
     gq_output out = {.path = path("there.gguf"), .filetype = "COPY"};
     gq_options o = options_for(path("in.gguf"), &out);
-    must_refuse(&o, GQ_FAILED, "is there already");
+    must_refuse(&o, GQ_FAILED, "already exists");
     o.force = true;
     gq_results_free(run_plan(&o));
     out.path = path("fresh.gguf"); /* the same where nothing was */

@@ -23,7 +23,7 @@ TEST(importance_is_matched) {
                                                   : GQ_IMPORTANCE_MISSING);
         assert_int_equal(isnan(gq_loss_weighted(&losses[i])) != 0, !entry);
     }
-    assert_int_equal(gq_plan_summary(plan, 0)->n_without_importance, 2 + 2 * 5);
+    assert_int_equal(gq_plan_summary(plan, 0)->n_without_imatrix, 2 + 2 * 5);
     assert_true(warned(plan, "10 tensors have no imatrix data") && warned(plan, "blk.0.attn_k.weight"));
     assert_false(warned(plan, "token_embd.weight") || warned(plan, " output.weight")); /* as they should */
     gq_results_free(results), gq_plan_free(plan);
@@ -33,11 +33,11 @@ TEST(importance_is_matched) {
     o.force = true;
     plan = must_plan(&o);
     assert_true(warned(plan, "filter"));
-    assert_int_equal(gq_plan_summary(plan, 0)->n_without_importance, 0);
+    assert_int_equal(gq_plan_summary(plan, 0)->n_without_imatrix, 0);
     gq_plan_free(plan);
     o.include_weights.n = 0, o.exclude_weights = (gq_list){&query, 1};
     plan = must_plan(&o);
-    assert_int_equal(gq_plan_summary(plan, 0)->n_without_importance, 4 + 2 * 5);
+    assert_int_equal(gq_plan_summary(plan, 0)->n_without_imatrix, 4 + 2 * 5);
     gq_plan_free(plan);
     o.include_weights = (gq_list){&query, 1};
     must_refuse(&o, GQ_USAGE, "weights to include and weights to exclude cannot be combined");

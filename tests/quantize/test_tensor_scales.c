@@ -2,9 +2,9 @@
  * nearer they are then, that a run can be stopped and shards be made, and where there is none. */
 #include <math.h>
 
-#include "tests/support/copy_divergence.h"
 #include "tests/support/folder.h"
 #include "tests/support/forward_models.h"
+#include "tests/support/quant_kld.h"
 #include "tests/support/runs.h"
 
 static const char *const patterns[] = {"blk\\..*(attn|ffn)_(q|k|v|output|gate|up|down)\\.weight=NVFP4"};
@@ -73,9 +73,9 @@ static double error_of(const char *copy) {
     const char *copies[] = {path(copy)};
     gq_error e;
     gq_comparison *c = gq_compare(&(gq_comparison_request){.size = sizeof(gq_comparison_request),
-                                                           .original = path("llama"),
-                                                           .copies = copies,
-                                                           .n_copies = 1,
+                                                           .base_model = path("llama"),
+                                                           .quants = copies,
+                                                           .n_quants = 1,
                                                            .threads = 1},
                                   &e);
     if (!c) fail_msg("%s", e.text);
@@ -126,22 +126,22 @@ static void write_factored(const char *name, float factor) {
     model_save(m, path(name));
 }
 
-static double divergence_of(const char *name, const char *copy) {
+static double kld_of(const char *name, const char *copy) {
     char ids[600] = "";
     for (int i = 0; i < 96; i++) sprintf(ids + strlen(ids), "%d ", i * 7 % VARIANT_VOCABULARY);
-    return copy_divergence(path(name), path(copy), ids, 32);
+    return quant_kld(path(name), path(copy), ids, 32);
 }
 
 TEST(models_run_with_their_factors) {
     write_factored("bare", 0), write_factored("one", 1), write_factored("two", 2);
-    assert_true(fabs(divergence_of("bare", "one")) < 1e-12);
-    assert_true(divergence_of("bare", "two") > 1e-5);
+    assert_true(fabs(kld_of("bare", "one")) < 1e-12);
+    assert_true(kld_of("bare", "two") > 1e-5);
 }
 
 TEST(where_there_is_none) {
     gq_options o = options_for("falcon", "none.gguf", true);
     gq_plan *plan = must_plan(&o);
-    assert_true(warned(plan, "llama.cpp does not multiply by all of them in models of architecture falcon"));
+    assert_true(warned(plan, "llama.cpp does not apply all of them for architecture falcon"));
     gq_plan_free(plan);
     o = options_for("llama", "none.gguf", true);
     output.filetype = "F16";
@@ -151,7 +151,7 @@ TEST(where_there_is_none) {
     o = options_for("llama", "none.gguf", true);
     o.tensor_types.n = 0;
     plan = must_plan(&o);
-    assert_true(warned(plan, "none that such are read of is to become NVFP4"));
+    assert_true(warned(plan, "no matrix that can have one becomes NVFP4"));
     gq_plan_free(plan);
     o = options_for("llama", "none.gguf", true);
     o.calibration = &(gq_calibration){.size = sizeof(gq_calibration)};
@@ -159,7 +159,7 @@ TEST(where_there_is_none) {
     o = options_for("scaled.gguf", "none.gguf", true);
     o.allow_requantize = true;
     plan = must_plan(&o);
-    assert_true(warned(plan, "none that such are read of"));
+    assert_true(warned(plan, "no matrix that can have one"));
     gq_plan_free(plan);
 }
 

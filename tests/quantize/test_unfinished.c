@@ -322,7 +322,7 @@ TEST(an_output_that_appears_can_be_replaced) {
     const gq_callbacks calls = {.size = sizeof calls, .user = (void *)out, .cancelled = appears};
     assert_null(gq_importance_compute(p, &calls, &e));
     gq_importance_plan_free(p);
-    if (!strstr(e.text, "is there already; what is done is kept in")) fail_msg("%s", e.text);
+    if (!strstr(e.text, "already exists; what is done is kept in")) fail_msg("%s", e.text);
     assert_int_equal(e.status, GQ_FAILED);
     assert_int_equal(e.remedy, GQ_REMEDY_REPLACE);
     unlink(out);
@@ -358,9 +358,9 @@ TEST(evaluating_notices_it_as_well) {
         size_t files = files_there();
         gq_callbacks callbacks = {.size = sizeof callbacks, .user = &changes, .cancelled = reached};
         assert_null(gq_evaluate(&(gq_evaluation_request){.size = sizeof(gq_evaluation_request),
-                                                         .original = lasting("changing.gguf"),
-                                                         .copies = &copy,
-                                                         .n_copies = 1,
+                                                         .base_model = lasting("changing.gguf"),
+                                                         .quants = &copy,
+                                                         .n_quants = 1,
                                                          .text = the_text(),
                                                          .logits = lasting("logits"),
                                                          .threads = 1,

@@ -2,12 +2,12 @@
 #include "gguf/model.h"
 #include "study/calibrate/steps.h"
 #include "tests/support/calibrated_jobs.h"
-#include "tests/support/copy_divergence.h"
+#include "tests/support/quant_kld.h"
 
 /* ---- what it brings ---- */
 
-static double divergence(const char *original, const char *copy) {
-    return copy_divergence(path(original), lasting(copy), text, CONTEXT);
+static double kld(const char *original, const char *copy) {
+    return quant_kld(path(original), lasting(copy), text, CONTEXT);
 }
 
 TEST(a_calibrated_file_does_less_harm) {
@@ -17,8 +17,7 @@ TEST(a_calibrated_file_does_less_harm) {
         gq_results *results = run(job_of("model.gguf", "calibrated.gguf", types[i]));
         check_roundings(results, LAYERS * 7 + 1);
         gq_results_free(results);
-        double plain = divergence("model.gguf", "plain.gguf"),
-               calibrated = divergence("model.gguf", "calibrated.gguf");
+        double plain = kld("model.gguf", "plain.gguf"), calibrated = kld("model.gguf", "calibrated.gguf");
         if (!(calibrated < plain)) fail_msg("%s: %g, %g without", types[i], calibrated, plain);
         unlink(path("plain.gguf"));
     }
@@ -26,30 +25,30 @@ TEST(a_calibrated_file_does_less_harm) {
 
 /* Damped by the mean of all squares, ordinary columns beside large ones make good no errors. Sweeps let them
  * answer for a large one that comes behind them. With their scales moved away there are none. */
-static double harm_with_steps(const char *in, const char *steps) {
+static double kld_with_steps(const char *in, const char *steps) {
     job *j = job_of(in, "steps.gguf", "Q4_K_S");
     j->calibration.steps = steps;
     j->calibration.correction = 0.5f, j->calibration.shrink = 0.1f; /* fixed, so that steps alone differ */
     just_run(j);
-    double harm = divergence(in, "steps.gguf");
+    double found = kld(in, "steps.gguf");
     unlink(path("steps.gguf"));
-    return harm;
+    return found;
 }
 
 TEST(each_step_helps_where_few_inputs_are_large) {
     static const char *const steps[] = {"none", "damping", "damping,sweeps", "damping,sweeps,balance"};
-    double harm[4];
+    double kld[4];
     model_save(evaluation_model_but(1, NULL, 100), path("outliers.gguf"));
-    for (size_t i = 0; i < 4; i++) harm[i] = harm_with_steps("outliers.gguf", steps[i]);
+    for (size_t i = 0; i < 4; i++) kld[i] = kld_with_steps("outliers.gguf", steps[i]);
     unlink(path("outliers.gguf"));
-    if (!(harm[1] < 0.8 * harm[0] && harm[2] < harm[1] && harm[3] < 0.9 * harm[2]))
-        fail_msg("%g, %g damped column by column, %g swept, %g balanced", harm[0], harm[1], harm[2], harm[3]);
+    if (!(kld[1] < 0.8 * kld[0] && kld[2] < kld[1] && kld[3] < 0.9 * kld[2]))
+        fail_msg("%g, %g damped column by column, %g swept, %g balanced", kld[0], kld[1], kld[2], kld[3]);
 }
 
 /* The embedding is the output matrix, whose columns cannot be balanced; its errors are in both figures. */
 TEST(steps_help_where_few_inputs_of_a_tied_model_are_large) {
     model_save(evaluation_model_tied(1, 100), path("tied.gguf"));
-    double without = harm_with_steps("tied.gguf", "none"), with = harm_with_steps("tied.gguf", "");
+    double without = kld_with_steps("tied.gguf", "none"), with = kld_with_steps("tied.gguf", "");
     unlink(path("tied.gguf"));
     if (!(with < 0.8 * without)) fail_msg("%g, %g with all steps", without, with);
 }
@@ -65,7 +64,7 @@ TEST(moved_scales_are_the_same_for_any_run) {
     assert_false(run_until(j, 60));
     just_run(j);
     assert_same_file(path("calm.gguf"), path("often.gguf"));
-    assert_true(divergence("outliers.gguf", "kept.gguf") < 1e-9);
+    assert_true(kld("outliers.gguf", "kept.gguf") < 1e-9);
     model_source g = open_model(path("often.gguf"));
     int64_t columns;
     assert_true(model_kv_int(model_kv_find(g.kv, g.n_kv, "quantize.calibration.balanced"), &columns));
@@ -127,7 +126,7 @@ TEST(rows_rounded_one_after_another_do_less_harm) {
             const gq_step *steps = gq_results_steps(results, 0, &n);
             assert_int_equal(steps[CALIBRATE_ROWS].matrices, with ? 3 : 0);
             gq_results_free(results);
-            left[with] += divergence("few.gguf", "rows.gguf");
+            left[with] += kld("few.gguf", "rows.gguf");
         }
     }
     if (!(left[1] < 0.7 * left[0])) fail_msg("%g, %g without", left[1], left[0]);
@@ -181,8 +180,8 @@ static void check_variant(const char *name) {
         just_run(j);
     }
     assert_same_file(path("calibrated.gguf"), path("other.gguf"));
-    double important = copy_divergence(path("streams.gguf"), lasting("important.gguf"), held, CONTEXT),
-           calibrated = copy_divergence(path("streams.gguf"), lasting("calibrated.gguf"), held, CONTEXT);
+    double important = quant_kld(path("streams.gguf"), lasting("important.gguf"), held, CONTEXT),
+           calibrated = quant_kld(path("streams.gguf"), lasting("calibrated.gguf"), held, CONTEXT);
     if (!(calibrated <= important)) fail_msg("%s: %g, %g by importance", name, calibrated, important);
 }
 

@@ -27,7 +27,7 @@ TEST(same_for_any_threads_and_memory) {
     uint64_t all = gq_plan_calibration(plan)->memory;
     assert_true(gq_plan_calibration(plan)->inputs_memory > 0);
     assert_int_equal(gq_plan_calibration(plan)->inputs_disk, 0);
-    bool in_file = gq_plan_calibration(plan)->states_in_file;
+    bool in_file = gq_plan_calibration(plan)->hidden_states_in_file;
     gq_plan_free(plan);
     assert_false(in_file);
     for (unsigned less = 1; !in_file && less < 50; less++) { /* until states go to the file */
@@ -35,7 +35,7 @@ TEST(same_for_any_threads_and_memory) {
         j->calibration.memory = all - less * (all / 50);
         if (!(plan = gq_plan_new(&j->options, &e))) break;
         bool narrow = gq_plan_calibration(plan)->width < gq_plan_calibration(plan)->columns;
-        in_file = gq_plan_calibration(plan)->states_in_file;
+        in_file = gq_plan_calibration(plan)->hidden_states_in_file;
         assert_true(!in_file || gq_plan_calibration(plan)->inputs_disk > 0);
         gq_plan_free(plan);
         assert_false(narrow);

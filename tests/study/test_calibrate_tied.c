@@ -1,9 +1,9 @@
 /* An embedding that is the output matrix as well: it is rounded by what flows into the output, which a run of
  * the original ahead of all else finds out. That does less harm, and bytes depend neither on threads, memory
  * and ranks, nor on when a run was stopped. One that flows into routers alone is tried in the model. */
-#include "tests/support/copy_divergence.h"
 #include "tests/support/folder.h"
 #include "tests/support/forward_models.h"
+#include "tests/support/quant_kld.h"
 #include "tests/support/ranks.h"
 #include "tests/support/runs.h"
 
@@ -78,7 +78,7 @@ static void calibrate(void *data, gq_comm *comm) {
                                               .calibration = &calibration,
                                               .comm = comm},
                                 &e);
-    if (plan && rank == 0) j->in_file = gq_plan_calibration(plan)->states_in_file;
+    if (plan && rank == 0) j->in_file = gq_plan_calibration(plan)->hidden_states_in_file;
     j->ok[rank] =
         plan && (j->plans || gq_run(plan, j->stops_at ? &callbacks : NULL, rank ? NULL : &results, &e));
     j->ok[rank] = gq_comm_agree(comm, j->ok[rank], &e);
@@ -105,9 +105,7 @@ static tied_job calibrated(const char *name, const char *out, const char *steps)
     return j;
 }
 
-static double divergence(const char *name, const char *copy) {
-    return copy_divergence(path(name), copy, text, CONTEXT);
-}
+static double kld(const char *name, const char *copy) { return quant_kld(path(name), copy, text, CONTEXT); }
 
 /* Scaled embeddings, soft-caps of logits, logits that are divided; and routers that the embedding flows into.
  */
@@ -120,7 +118,7 @@ TEST(tied_embeddings_are_rounded_by_the_output) {
         assert_true(with.step.matrices == 1 && with.step.kept == 1 && with.step.compared == 1);
         if (!(with.step.with < .9 * with.step.without))
             fail_msg("%s: %g, %g without", names[i], with.step.with, with.step.without);
-        double kl = divergence(names[i], with.out), before = divergence(names[i], without.out);
+        double kl = kld(names[i], with.out), before = kld(names[i], without.out);
         /* Of a random model and this little text, chance moves it by a percent or two. */
         if (!(kl < 1.03 * before)) fail_msg("%s: %g, %g without", names[i], kl, before);
     }
@@ -133,7 +131,7 @@ TEST(embeddings_that_do_harm_are_searched) {
         tied_job with = calibrated(routed[i], "with.gguf", "embedding"),
                  without = calibrated(routed[i], "without.gguf", "none");
         assert_true(with.step.matrices == 1 && with.step.compared == 1);
-        double kl = divergence(routed[i], with.out), before = divergence(routed[i], without.out);
+        double kl = kld(routed[i], with.out), before = kld(routed[i], without.out);
         if (!(kl <= before)) fail_msg("%s: %g, %g without", routed[i], kl, before);
         kept += with.step.kept;
     }

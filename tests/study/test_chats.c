@@ -172,9 +172,9 @@ TEST(tokens_are_scored_by_their_weights) {
         gq_evaluation_free(v);
     }
     assert_near(found[1][0].perplexity.value, found[0][0].perplexity.value, 1e-12);
-    assert_near(found[1][1].divergence.value, found[0][1].divergence.value, 1e-12);
-    assert_near(found[1][1].divergence.error, found[0][1].divergence.error, 1e-9);
-    assert_near(found[1][1].same_top.value, found[0][1].same_top.value, 1e-12);
+    assert_near(found[1][1].kld.value, found[0][1].kld.value, 1e-12);
+    assert_near(found[1][1].kld.error, found[0][1].kld.error, 1e-9);
+    assert_near(found[1][1].top1_agreement.value, found[0][1].top1_agreement.value, 1e-12);
     assert_true(found[1][1].quantiles[GQ_QUANTILES - 1] == found[0][1].quantiles[GQ_QUANTILES - 1]);
 }
 
@@ -189,21 +189,21 @@ TEST(intervals_are_of_windows) {
     gq_error e;
     size_t n;
     const gq_evaluated *models = gq_evaluation_models(v, &n);
-    assert_true(gq_evaluation_interval(v, GQ_DIVERGENCE, 1, 0, &one, &e));
-    assert_true(gq_evaluation_interval(v, GQ_DIVERGENCE, 1, 0, &again, &e));
+    assert_true(gq_evaluation_interval(v, GQ_KLD, 1, 0, &one, &e));
+    assert_true(gq_evaluation_interval(v, GQ_KLD, 1, 0, &again, &e));
     assert_memory_equal(&one, &again, sizeof one);
-    assert_near(one.value, models[1].divergence.value, 1e-12);
+    assert_near(one.value, models[1].kld.value, 1e-12);
     assert_true(one.windows == CHATS && one.low < one.value && one.value < one.high && one.low > 0);
-    assert_true(gq_evaluation_interval(v, GQ_FLIPS, 1, 2, &more, &e));
-    assert_true(gq_evaluation_interval(v, GQ_FLIPS, 2, 1, &less, &e));
-    assert_near(more.value, 1 - models[1].same_top.value, 1e-12);
+    assert_true(gq_evaluation_interval(v, GQ_CHANGED_TOP1, 1, 2, &more, &e));
+    assert_true(gq_evaluation_interval(v, GQ_CHANGED_TOP1, 2, 1, &less, &e));
+    assert_near(more.value, 1 - models[1].top1_agreement.value, 1e-12);
     assert_true(less.value == -more.value);
-    assert_false(gq_evaluation_interval(v, GQ_FLIPS, 0, 0, &less, &e));
-    assert_false(gq_evaluation_interval(v, GQ_FLIPS, 1, 3, &less, &e));
+    assert_false(gq_evaluation_interval(v, GQ_CHANGED_TOP1, 0, 0, &less, &e));
+    assert_false(gq_evaluation_interval(v, GQ_CHANGED_TOP1, 1, 3, &less, &e));
     assert_true(gq_evaluation_level(v, 1, &level, &e) && level == GQ_SEVERE_LOSS);
     assert_true(gq_evaluation_level(v, 2, &level, &e) && level == GQ_INDISTINGUISHABLE);
     assert_int_equal(gq_evaluation_depths(v, 1, depths), 1);
-    assert_near(depths[0].divergence, models[1].divergence.value, 1e-12);
+    assert_near(depths[0].kld, models[1].kld.value, 1e-12);
     assert_near(depths[0].perplexity, models[1].perplexity.value, 1e-12);
     gq_evaluation_free(v);
 }
@@ -301,7 +301,7 @@ TEST(random_windows_count_as_texts_do) {
     rename(path("out.gguf"), path("whole.gguf"));
     free(calibrated(write_chats("b.ids", "0.25", "", false), 1, 0, &n));
     const char *copy = path("out.gguf");
-    gq_comparison_request r = {sizeof r, .original = path("whole.gguf"), .copies = &copy, .n_copies = 1};
+    gq_comparison_request r = {sizeof r, .base_model = path("whole.gguf"), .quants = &copy, .n_quants = 1};
     gq_error e;
     gq_comparison *c = gq_compare(&r, &e);
     if (!c) fail_msg("%s", e.text);

@@ -103,9 +103,9 @@ static gq_evaluation *evaluate(const char *original, const char *draft, char *id
     const char *copy = path("q4.gguf");
     gq_evaluation_request r = {
         .size = sizeof r,
-        .original = path(original),
-        .copies = &copy,
-        .n_copies = draft != NULL,
+        .base_model = path(original),
+        .quants = &copy,
+        .n_quants = draft != NULL,
         .text = {.name = "ids", .bytes = ids, .n = strlen(ids), .ids = true, .context = (uint32_t)context},
         .logits = logits,
         .replace_logits = true,
@@ -187,9 +187,9 @@ static double expected_seconds(const char *draft) {
         at += (size_t)snprintf(ids + at, sizeof ids - at, "%u ", text[i]);
     gq_evaluation_request r = {
         .size = sizeof r,
-        .original = path("model.gguf"),
-        .copies = &copy,
-        .n_copies = 1,
+        .base_model = path("model.gguf"),
+        .quants = &copy,
+        .n_quants = 1,
         .text = {.name = "ids", .bytes = ids, .n = strlen(ids), .ids = true, .context = CONTEXT},
         .draft = draft,
         .forecast = true,

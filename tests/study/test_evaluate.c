@@ -25,9 +25,9 @@ FIXTURE(make_models) {
 static gq_evaluation_request request_of(const char *const *copies, size_t n) {
     return (gq_evaluation_request){
         sizeof(gq_evaluation_request),
-        .original = path("model.gguf"),
-        .copies = copies,
-        .n_copies = n,
+        .base_model = path("model.gguf"),
+        .quants = copies,
+        .n_quants = n,
         .text = {.name = "ids", .bytes = ids, .n = strlen(ids), .ids = true, .context = CONTEXT},
         .threads = 1};
 }
@@ -36,7 +36,7 @@ static gq_evaluation_request request_of(const char *const *copies, size_t n) {
 static float *logits_of(const char *name) {
     gq_evaluation_request r = request_of(NULL, 0);
     size_t size;
-    r.original = path(name), r.logits = path("logits"), r.replace_logits = true;
+    r.base_model = path(name), r.logits = path("logits"), r.replace_logits = true;
     gq_evaluation_free(must_evaluate(&r));
     float *z = (float *)read_whole(path("logits"), &size);
     assert_int_equal(size, sizeof(float) * VOCABULARY * CONTEXT * WINDOWS);
@@ -57,36 +57,36 @@ TEST(figures_are_those_of_the_logits) {
     const gq_evaluated *models = gq_evaluation_models(v, &n);
     assert_int_equal(n, 3);
     float *z[] = {logits_of("model.gguf"), logits_of("q2.gguf"), logits_of("q8.gguf")};
-    double surprise[3] = {0}, kl[3] = {0}, most[3] = {0}, change[3] = {0}, same[3] = {0};
+    double nll[3] = {0}, kl[3] = {0}, most[3] = {0}, change[3] = {0}, same[3] = {0};
     for (size_t w = 0; w < WINDOWS; w++)
         for (size_t t = CONTEXT / 2; t + 1 < CONTEXT; t++) {
             size_t at = w * CONTEXT + t, right = (at + 1) * (at + 1) * 31 % VOCABULARY, top[3] = {0};
             double first_p = 0;
             for (size_t m = 0; m < 3; m++) {
                 const float *p = z[0] + at * VOCABULARY, *q = z[m] + at * VOCABULARY;
-                double of_p = log_sum(p), of_q = log_sum(q), divergence = 0;
+                double of_p = log_sum(p), of_q = log_sum(q), kld = 0;
                 for (size_t i = 0; i < VOCABULARY; i++) {
                     double log_p = (double)p[i] - of_p, log_q = (double)q[i] - of_q;
-                    divergence += exp(log_p) * (log_p - log_q);
+                    kld += exp(log_p) * (log_p - log_q);
                     if (q[i] > q[top[m]]) top[m] = i;
                 }
                 double right_p = exp((double)q[right] - of_q);
                 if (m == 0) first_p = right_p;
-                surprise[m] -= log(right_p), kl[m] += divergence, same[m] += top[m] == top[0];
-                most[m] = fmax(most[m], divergence), change[m] += (right_p - first_p) * (right_p - first_p);
+                nll[m] -= log(right_p), kl[m] += kld, same[m] += top[m] == top[0];
+                most[m] = fmax(most[m], kld), change[m] += (right_p - first_p) * (right_p - first_p);
             }
         }
     for (size_t m = 0; m < 3; m++) {
-        assert_near(models[m].perplexity.value, exp(surprise[m] / (double)places), 1e-10);
+        assert_near(models[m].perplexity.value, exp(nll[m] / (double)places), 1e-10);
         if (m == 0) continue;
-        assert_near(models[m].divergence.value, kl[m] / (double)places, 1e-9);
+        assert_near(models[m].kld.value, kl[m] / (double)places, 1e-9);
         assert_near(models[m].quantiles[GQ_QUANTILES - 1], most[m], 1e-9);
         assert_near(models[m].rms_change.value, sqrt(change[m] / (double)places), 1e-9);
-        assert_near(models[m].same_top.value, same[m] / (double)places, 1e-12);
+        assert_near(models[m].top1_agreement.value, same[m] / (double)places, 1e-12);
         assert_near(models[m].ratio.value, models[m].perplexity.value / models[0].perplexity.value, 1e-12);
     }
     for (size_t m = 0; m < 3; m++) free(z[m]);
-    assert_true(models[1].divergence.value > 10 * models[2].divergence.value);
+    assert_true(models[1].kld.value > 10 * models[2].kld.value);
     gq_estimate more, less;
     gq_evaluation_difference(v, 1, 2, &more), gq_evaluation_difference(v, 2, 1, &less);
     assert_near(more.value, (kl[1] - kl[2]) / (double)places, 1e-9);
@@ -101,7 +101,7 @@ TEST(figures_are_those_of_the_logits) {
 static void assert_same_figures(const gq_evaluation *a, const gq_evaluation *b) {
     const gq_evaluated *x = gq_evaluation_models(a, &(size_t){0}) + 1,
                        *y = gq_evaluation_models(b, &(size_t){0}) + 1;
-    assert_memory_equal(&x->divergence, &y->divergence, sizeof x->divergence);
+    assert_memory_equal(&x->kld, &y->kld, sizeof x->kld);
     assert_memory_equal(&x->perplexity, &y->perplexity, sizeof x->perplexity);
     assert_memory_equal(x->quantiles, y->quantiles, sizeof x->quantiles);
 }
@@ -111,7 +111,7 @@ static void assert_same_figures(const gq_evaluation *a, const gq_evaluation *b) 
 TEST(windows_may_overlap) {
     enum { STRIDE = 7, MANY = (WINDOWS * CONTEXT + 7 - CONTEXT + STRIDE - 1) / STRIDE };
     char cut[8192];
-    double surprise = 0;
+    double nll = 0;
     for (size_t w = 0, at = 0; w < MANY; w++)
         for (size_t i = w * STRIDE; i < w * STRIDE + CONTEXT; i++)
             at += (size_t)snprintf(cut + at, sizeof cut - at, "%zu ", i * i * 31 % VOCABULARY);
@@ -131,12 +131,12 @@ TEST(windows_may_overlap) {
         for (size_t t = CONTEXT - STRIDE - 1; t + 1 < CONTEXT; t++) {
             const float *p = z + (w * CONTEXT + t) * VOCABULARY;
             size_t next = w * STRIDE + t + 1;
-            surprise += log_sum(p) - (double)p[next * next * 31 % VOCABULARY];
+            nll += log_sum(p) - (double)p[next * next * 31 % VOCABULARY];
         }
     free(z);
     const gq_evaluation_facts *facts = gq_evaluation_summary(v);
     assert_true(facts->windows == MANY && facts->scored == MANY * STRIDE && facts->stride == STRIDE);
-    assert_near(gq_evaluation_models(v, &size)[0].perplexity.value, exp(surprise / (MANY * STRIDE)), 1e-10);
+    assert_near(gq_evaluation_models(v, &size)[0].perplexity.value, exp(nll / (MANY * STRIDE)), 1e-10);
     gq_evaluation_free(v), gq_evaluation_free(in_file);
     r = request_of(NULL, 0);
     r.stride = CONTEXT;
@@ -149,8 +149,8 @@ TEST(a_model_is_not_far_from_itself) {
     gq_evaluation_request r = request_of((const char *[]){path("model.gguf")}, 1);
     gq_evaluation *v = must_evaluate(&r);
     const gq_evaluated *m = gq_evaluation_models(v, &(size_t){0});
-    assert_true(m[1].divergence.value < 1e-13 && m[1].ratio.value == 1 && m[1].ratio.error == 0);
-    assert_true(m[1].same_top.value == 1 && m[1].rms_change.value == 0);
+    assert_true(m[1].kld.value < 1e-13 && m[1].ratio.value == 1 && m[1].ratio.error == 0);
+    assert_true(m[1].top1_agreement.value == 1 && m[1].rms_change.value == 0);
     assert_true(m[1].perplexity.value == m[0].perplexity.value && m[0].perplexity.error > 0);
     gq_evaluation_free(v);
 }
@@ -206,7 +206,7 @@ TEST(copies_are_of_the_original) {
     assert_non_null(strstr(warnings_of(v), ": llama.expert_count is 0, there missing"));
     gq_evaluation_free(v);
     const gq_comparison_request of = {
-        .size = sizeof of, .original = r.original, .copies = copies, .n_copies = 2};
+        .size = sizeof of, .base_model = r.base_model, .quants = copies, .n_quants = 2};
     gq_error e;
     size_t n;
     gq_comparison *c = gq_compare(&of, &e);
@@ -221,7 +221,7 @@ TEST(copies_are_of_the_original) {
     must_not_evaluate(&r, "other.gguf: its vocabulary differs from that of");
     model_free(m);
     must_not_evaluate(&(gq_evaluation_request){.size = sizeof(gq_evaluation_request),
-                                               .original = path("absent.gguf"),
+                                               .base_model = path("absent.gguf"),
                                                .text = r.text},
                       "absent.gguf");
     copies[1] = path("absent.gguf");
@@ -277,7 +277,7 @@ TEST(logits_replace_nothing_unasked) {
     gq_evaluation_request r = request_of(NULL, 0);
     write_whole(path("mine"), "mine", 4);
     r.logits = path("mine");
-    must_not_evaluate(&r, "is there already");
+    must_not_evaluate(&r, "already exists");
     size_t before = count_files(folder);
     r.replace_logits = true;
     gq_evaluation_free(must_evaluate(&r));

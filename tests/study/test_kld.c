@@ -70,8 +70,8 @@ TEST(figures_are_those_of_all_logits_at_once) {
             kld_figures f = kld_at(d, t, m);
             assert_int_equal(f.top, top);
             assert_true(fabsl((long double)f.log_p - ((long double)w[right[t] * STRIDE] - of_w)) < 1e-12L);
-            if (!(fabsl((long double)f.divergence - kl) < 1e-13L + 1e-12L * kl))
-                fail_msg("position %zu, model %zu: %.17g, expected %.17Lg", t, m, f.divergence, kl);
+            if (!(fabsl((long double)f.kld - kl) < 1e-13L + 1e-12L * kl))
+                fail_msg("position %zu, model %zu: %.17g, expected %.17Lg", t, m, f.kld, kl);
         }
     kld_free(d);
 }
@@ -80,7 +80,7 @@ static void assert_same_bits(const kld *a, const kld *b) {
     for (size_t t = 0; t < POSITIONS; t++)
         for (size_t m = 0; m < MODELS; m++) {
             kld_figures x = kld_at(a, t, m), y = kld_at(b, t, m);
-            assert_memory_equal(&x.divergence, &y.divergence, sizeof x.divergence);
+            assert_memory_equal(&x.kld, &y.kld, sizeof x.kld);
             assert_memory_equal(&x.log_p, &y.log_p, sizeof x.log_p);
             assert_true(x.top == y.top);
         }
@@ -106,7 +106,7 @@ TEST(threads_change_nothing) {
     for (size_t t = 0; t < POSITIONS; t++)
         for (size_t m = 0; m < MODELS; m++) {
             kld_figures a = kld_at(one, t, m), c = kld_at(single, t, m);
-            assert_true(fabs(a.divergence - c.divergence) < 1e-12 && a.top == c.top);
+            assert_true(fabs(a.kld - c.kld) < 1e-12 && a.top == c.top);
         }
     kld_free(one), kld_free(three), kld_free(single);
 }
@@ -121,11 +121,11 @@ TEST(extremes_are_met) {
     kld_start(d, 4, (uint32_t[]){1, 1, 1, 1});
     kld_tile(d, 0, 3, (const float *[]){&z[0][0], &w[0][0]}, 4);
     kld_figures first = kld_at(d, 0, 1), flat = kld_at(d, 1, 1);
-    assert_true(first.divergence == 0 && first.log_p == 0 && first.top == 1);
-    assert_true(flat.divergence < 1e-13 && flat.top == 0 && fabs(flat.log_p + log(3)) < 1e-13);
-    assert_true(isnan(kld_at(d, 2, 1).divergence));
-    assert_true(isnan(kld_at(d, 3, 1).divergence));
-    assert_true(isnan(kld_at(d, 2, 0).divergence));
+    assert_true(first.kld == 0 && first.log_p == 0 && first.top == 1);
+    assert_true(flat.kld < 1e-13 && flat.top == 0 && fabs(flat.log_p + log(3)) < 1e-13);
+    assert_true(isnan(kld_at(d, 2, 1).kld));
+    assert_true(isnan(kld_at(d, 3, 1).kld));
+    assert_true(isnan(kld_at(d, 2, 0).kld));
     kld_free(d);
 }
 
@@ -141,20 +141,20 @@ TEST(means_have_errors) {
     const double p[] = {0.5, 0.25, 0.125, 0.5}, q[] = {0.25, 0.25, 0.25, 0.125}, kl[] = {4, 0, 2, 10};
     for (size_t i = 0; i < 4; i++) {
         s.models[0].log_p[i] = log(p[i]), s.models[1].log_p[i] = log(q[i]), s.models[2].log_p[i] = log(q[i]);
-        s.models[1].divergence[i] = kl[i], s.models[2].divergence[i] = kl[i] / 2;
-        s.models[1].same_top[i] = s.models[2].same_top[i] = i != 0;
+        s.models[1].kld[i] = kl[i], s.models[2].kld[i] = kl[i] / 2;
+        s.models[1].same_top1[i] = s.models[2].same_top1[i] = i != 0;
     }
-    assert_true(figures_of_original(&s, &original, &e) && figures_of_copy(&s, 1, &copy, &e));
+    assert_true(figures_of_base_model(&s, &original, &e) && figures_of_copy(&s, 1, &copy, &e));
     /* Surprises in bits: 1 2 3 1 against 2 2 2 3. */
     assert_true(near(original.perplexity.value, exp2(7 / 4.0)));
     assert_true(near(original.perplexity.error, exp2(7 / 4.0) * log(2) * sqrt(2.75 / 3 / 4)));
     assert_true(near(copy.perplexity.value, exp2(9 / 4.0)));
     assert_true(near(copy.ratio.value, exp2(2 / 4.0)));
     assert_true(near(copy.ratio.error, exp2(2 / 4.0) * log(2) * sqrt(5.0 / 3 / 4)));
-    assert_true(near(copy.divergence.value, 4) && near(copy.divergence.error, sqrt(56.0 / 3 / 4)));
+    assert_true(near(copy.kld.value, 4) && near(copy.kld.error, sqrt(56.0 / 3 / 4)));
     /* Changes -1/4, 0, 1/8, -3/8. */
     assert_true(near(copy.rms_change.value, sqrt((4 + 1 + 9) / 64.0 / 4)));
-    assert_true(near(copy.same_top.value, 0.75) && near(copy.same_top.error, sqrt(0.75 / 3 / 4)));
+    assert_true(near(copy.top1_agreement.value, 0.75) && near(copy.top1_agreement.error, sqrt(0.75 / 3 / 4)));
     assert_true(near(copy.quantiles[0], 3) && near(copy.quantiles[1], 4 + 0.7 * 6));
     assert_true(near(copy.quantiles[4], 4 + 0.997 * 6) && copy.quantiles[5] == 10);
     gq_estimate more = figures_difference(&s, 1, 2), none = figures_difference(&s, 1, 1);
@@ -174,7 +174,7 @@ TEST(sums_have_the_order_of_groups) {
         scores s;
         gq_error e;
         assert_true(scores_new(&s, 4, cases[i].group, 3, &e)); /* the third diverges nowhere */
-        memcpy(s.models[1].divergence, kl, sizeof kl);
+        memcpy(s.models[1].kld, kl, sizeof kl);
         assert_true(figures_difference(&s, 1, 2).value == cases[i].sum / 4);
         scores_free(&s);
     }
@@ -185,9 +185,9 @@ TEST(one_position_has_no_error) {
     gq_error e;
     gq_evaluated copy = {.path = "copy"};
     assert_true(scores_new(&s, 1, 5, 2, &e));
-    s.models[1].divergence[0] = 3;
+    s.models[1].kld[0] = 3;
     assert_true(figures_of_copy(&s, 1, &copy, &e));
-    assert_true(copy.divergence.value == 3 && isnan(copy.divergence.error));
+    assert_true(copy.kld.value == 3 && isnan(copy.kld.error));
     for (size_t q = 0; q < GQ_QUANTILES; q++) assert_true(copy.quantiles[q] == 3);
     scores_free(&s);
 }

@@ -159,13 +159,13 @@ static double log_sum(const float *z) {
 }
 
 static gq_evaluation_request request_of(const char *name, const char *const *copy) {
-    return (gq_evaluation_request){sizeof(gq_evaluation_request), .original = path(name), .copies = copy,
-                                   .n_copies = copy ? 1 : 0,      .text = text_of(ids),   .threads = 1};
+    return (gq_evaluation_request){sizeof(gq_evaluation_request), .base_model = path(name), .quants = copy,
+                                   .n_quants = copy ? 1 : 0,      .text = text_of(ids),     .threads = 1};
 }
 
 static void masks_are_scored_as_it_is_known(const char *name, const char *copy) {
     text_windows w = masked(name, text_of(ids));
-    double all = 0, surprise = 0, apart = 0, same = 0;
+    double all = 0, nll = 0, apart = 0, same = 0;
     size_t n = 0;
     for (size_t t = 0; t < w.n * CONTEXT; t++) {
         if (!is_masked(&w, t)) continue;
@@ -173,7 +173,7 @@ static void masks_are_scored_as_it_is_known(const char *name, const char *copy) 
         const float *p = logits[0][from], *q = logits[1][from];
         double weight = (double)w.targets[t].weight, of_p = log_sum(p), of_q = log_sum(q);
         size_t top[2] = {0};
-        all += weight, surprise += weight * (of_p - (double)p[w.targets[t].token]), n++;
+        all += weight, nll += weight * (of_p - (double)p[w.targets[t].token]), n++;
         for (size_t i = 0; i < VOCABULARY; i++) {
             double log_p = (double)p[i] - of_p;
             apart += weight * exp(log_p) * (log_p - ((double)q[i] - of_q));
@@ -187,13 +187,12 @@ static void masks_are_scored_as_it_is_known(const char *name, const char *copy) 
     const gq_evaluated *m = gq_evaluation_models(v, &(size_t){0});
     const gq_evaluation_facts *facts = gq_evaluation_summary(v);
     assert_near(all, WINDOWS * (CONTEXT - 1), 2e-5);
-    assert_near(m[0].perplexity.value, exp(surprise / all), 2e-5);
-    assert_near(m[1].divergence.value, apart / all, 2e-5), assert_near(m[1].same_top.value, same / all, 2e-5);
-    assert_true(facts->masked && facts->scored == n && m[1].divergence.value > 1e-5);
+    assert_near(m[0].perplexity.value, exp(nll / all), 2e-5);
+    assert_near(m[1].kld.value, apart / all, 2e-5), assert_near(m[1].top1_agreement.value, same / all, 2e-5);
+    assert_true(facts->masked && facts->scored == n && m[1].kld.value > 1e-5);
     r.threads = 3, r.memory = 1, r.folder = folder;
     gq_evaluation *again = must_evaluate(&r);
-    assert_memory_equal(&gq_evaluation_models(again, &(size_t){0})[1].divergence, &m[1].divergence,
-                        sizeof m[1].divergence);
+    assert_memory_equal(&gq_evaluation_models(again, &(size_t){0})[1].kld, &m[1].kld, sizeof m[1].kld);
     gq_evaluation_free(v), gq_evaluation_free(again);
     windows_free(&w);
 }

@@ -63,7 +63,7 @@ TEST(facts_are_those_of_the_text) {
     const gq_calibration_facts *f = gq_plan_calibration(plan);
     assert_string_equal(f->text, "text");
     assert_int_equal(f->windows, LETTERS / CONTEXT);
-    assert_int_equal(f->tokens, LETTERS), assert_int_equal(f->held_back, LETTERS / CONTEXT / 8);
+    assert_int_equal(f->tokens, LETTERS), assert_int_equal(f->held_out, LETTERS / CONTEXT / 8);
     assert_int_equal(f->columns, 512), assert_int_equal(f->width, 512);
     assert_float_equal(f->per_column, LETTERS / 512., 1e-9);
     assert_true(f->memory > 1 << 20 && f->disk > 4 * LETTERS * 256 * 4 && f->work > 1e9);
@@ -107,7 +107,7 @@ TEST(too_little_text_is_said) {
     gq_plan_free(plan);
     c.text.tokens = 64;
     plan = plan_with(&c, "model.gguf", "Q4_K_M");
-    assert_int_equal(gq_plan_calibration(plan)->held_back, 1);
+    assert_int_equal(gq_plan_calibration(plan)->held_out, 1);
     assert_false(warned(plan, "not held out"));
     gq_plan_free(plan);
     c.text.tokens = 16;
@@ -138,13 +138,13 @@ TEST(other_options_are_looked_at) {
 }
 
 /* What the plan says is what the run holds back; of a long text no more than 4,096 tokens. */
-TEST(windows_that_are_held_back) {
+TEST(windows_that_are_held_out) {
     static const struct {
         size_t windows, context, held;
     } texts[] = {{1, 16, 0},    {2, 16, 1},     {9, 512, 1},   {10, 512, 1},    {80, 512, 8},
                  {160, 512, 8}, {1000, 512, 8}, {16, 8192, 1}, {1000, 16, 100}, {4096, 16, 204}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        windows_held h = windows_hold_back(texts[i].windows, texts[i].context);
+        windows_held h = windows_hold_out(texts[i].windows, texts[i].context);
         size_t n = 0;
         for (size_t w = 0; w < texts[i].windows; w++) n += windows_is_held(h, w);
         assert_int_equal(h.n, texts[i].held), assert_int_equal(n, h.n);
@@ -184,7 +184,7 @@ TEST(no_kind_that_takes_turns_is_left_out) {
 }
 
 /* 65,536 tokens in windows of 512, as by default. */
-TEST(held_back_at_the_default_size) {
+TEST(held_out_at_the_default_size) {
     gq_calibration c = usual_calibration();
     c.text = (gq_text){.bytes = NULL}, c.random = true;
     gq_plan *plan = plan_with(&c, "model.gguf", "Q4_K_M");
@@ -192,7 +192,7 @@ TEST(held_back_at_the_default_size) {
     size_t held = 0;
     for (size_t w = 0; w < f->windows; w++)
         held += calibration_is_held(&plan->rounding->calibration->settings, w);
-    assert_int_equal(f->windows, 128), assert_int_equal(f->held_back, 6), assert_int_equal(held, 6);
+    assert_int_equal(f->windows, 128), assert_int_equal(f->held_out, 6), assert_int_equal(held, 6);
     gq_plan_free(plan);
 }
 

@@ -181,9 +181,9 @@ static void evaluate_copy(void *data, gq_comm *comm) {
     char logits[300], base[300];
     snprintf(logits, sizeof logits, "%s.logits", j->out), snprintf(base, sizeof base, "%s.base", j->out);
     gq_evaluation *v = gq_evaluate(&(gq_evaluation_request){.size = sizeof(gq_evaluation_request),
-                                                            .original = j->model,
-                                                            .copies = &copy,
-                                                            .n_copies = 1,
+                                                            .base_model = j->model,
+                                                            .quants = &copy,
+                                                            .n_quants = 1,
                                                             .text = the_text(j->is_short),
                                                             .threads = j->threads,
                                                             .logits = logits,
@@ -289,7 +289,7 @@ TEST(evaluation_is_that_of_one_process) {
         assert_int_equal(j.evaluation.ranks, n);
         for (int m = 0; m < 2; m++) {
             assert_same_estimate(one.evaluated[m].perplexity, j.evaluated[m].perplexity);
-            assert_same_estimate(one.evaluated[m].divergence, j.evaluated[m].divergence);
+            assert_same_estimate(one.evaluated[m].kld, j.evaluated[m].kld);
             assert_memory_equal(one.evaluated[m].quantiles, j.evaluated[m].quantiles,
                                 sizeof one.evaluated[m].quantiles);
         }

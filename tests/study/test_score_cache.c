@@ -57,9 +57,9 @@ static gq_evaluation *evaluate(size_t n, const char *kept, seen *s) {
     gq_callbacks callbacks = {.size = sizeof callbacks, .user = s, .progress = see, .cancelled = stops};
     const gq_evaluation_request r = {
         sizeof r,
-        .original = path("model.gguf"),
-        .copies = copies,
-        .n_copies = n,
+        .base_model = path("model.gguf"),
+        .quants = copies,
+        .n_quants = n,
         .text = {.name = "ids", .bytes = ids, .n = strlen(ids), .ids = true, .context = CONTEXT},
         .threads = 1,
         .scores_file = kept ? path(kept) : NULL,
@@ -77,7 +77,7 @@ static void assert_same(gq_evaluation *a, gq_evaluation *b) {
     assert_int_equal(n, m);
     for (size_t i = 0; i < n; i++) {
         assert_memory_equal(&x[i].perplexity, &y[i].perplexity, sizeof x->perplexity);
-        assert_memory_equal(&x[i].divergence, &y[i].divergence, 4 * sizeof x->divergence);
+        assert_memory_equal(&x[i].kld, &y[i].kld, 4 * sizeof x->kld);
         assert_memory_equal(x[i].quantiles, y[i].quantiles, sizeof x->quantiles);
     }
     gq_evaluation_free(a), gq_evaluation_free(b);
@@ -181,9 +181,9 @@ TEST(damage_is_found) {
         gq_callbacks none = {.size = sizeof none, .user = &again, .progress = see};
         const gq_evaluation_request r = {
             sizeof r,
-            .original = path("model.gguf"),
-            .copies = copies,
-            .n_copies = 2,
+            .base_model = path("model.gguf"),
+            .quants = copies,
+            .n_quants = 2,
             .text = {.name = "ids", .bytes = ids, .n = strlen(ids), .ids = true, .context = CONTEXT},
             .scores_file = path("kept"),
             .callbacks = &none};
@@ -192,8 +192,8 @@ TEST(damage_is_found) {
         if (v) /* where the file is no longer one of scores it is refused, and stays */
             assert_same(evaluate(2, NULL, &s), v);
         else
-            assert_true(strstr(e.text, "is damaged: remove it") ||
-                        strstr(e.text, "they need a name of their own")),
+            assert_true(strstr(e.text, "damaged scores; remove the file") ||
+                        strstr(e.text, "choose another name")),
                 change("kept", at);
     }
     for (size_t i = 0; i < 2; i++) { /* states, then their head */
@@ -212,7 +212,7 @@ TEST(the_files_of_others_stay) {
         size_t n;
         write_whole(path(others[i]), "mine, and a little longer than any head of ours would be", 56);
         const gq_evaluation_request r = {
-            sizeof r, .original = path("model.gguf"),
+            sizeof r, .base_model = path("model.gguf"),
             .text = {.name = "ids", .bytes = ids, .n = strlen(ids), .ids = true, .context = CONTEXT},
             .scores_file = path("kept")};
         gq_evaluation *v = gq_evaluate(&r, &e);

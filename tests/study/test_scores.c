@@ -39,7 +39,7 @@ static weights weights_of(const forward_scores *s, size_t head) {
 }
 
 /* Divergence of the weights of queries from `first` on, every n-th. */
-static double divergence(const weights *a, const weights *b, size_t first, size_t every) {
+static double kld(const weights *a, const weights *b, size_t first, size_t every) {
     double sum = 0;
     for (size_t t = first; t < CONTEXT; t += every)
         for (size_t k = 0; k <= CONTEXT; k++)
@@ -67,7 +67,7 @@ static float *brought_to_scores(const forward_scores *s, bool is_query, size_t h
                     x[c * stride + t] *= gains[(each ? head * all : 0) + c];
             }
         if (!late && l->has_rope && rows == all)
-            batch_rope(b, s->part, x + s->heads->turned_from * stride, 1, all);
+            batch_rope(b, s->part, x + s->heads->rotated_from * stride, 1, all);
     }
     if (is_query) batch_temper(b, s->part, x, all);
     return x;
@@ -132,7 +132,7 @@ static void check_queries(const forward_scores *s, const forward_row_group *g, c
         for (int sign = -1; sign <= 1; sign += 2) {
             add_error(s, q, x, g->rows, CONTEXT, by * (float)sign);
             weights after = weights_of(s, head);
-            found += divergence(&before, &after, 0, EVERY) / 2;
+            found += kld(&before, &after, 0, EVERY) / 2;
             add_error(s, q, x, g->rows, CONTEXT, -by * (float)sign);
         }
         double scale = (double)n->score_scale * (double)by;
@@ -161,7 +161,7 @@ static void check_keys(const forward_scores *s, const forward_row_group *g, cons
                 for (int sign = -1; sign <= 1; sign += 2) {
                     add_error(s, k, x, g->rows, token, by * (float)sign);
                     weights after = weights_of(s, head);
-                    found += divergence(&before, &after, l->both_ways ? 0 : token, 1) / 2;
+                    found += kld(&before, &after, l->both_ways ? 0 : token, 1) / 2;
                     add_error(s, k, x, g->rows, token, -by * (float)sign);
                 }
         }

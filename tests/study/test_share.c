@@ -105,24 +105,22 @@ TEST(a_share_never_falls_and_is_1_at_the_end_alone) {
     assert_told(&t, "verify");
     gq_verification_free(v);
     callbacks = noting(&t);
-    gq_comparison *compared = gq_compare(&(gq_comparison_request){sizeof(gq_comparison_request),
-                                                                  path("experts.gguf"),
-                                                                  (const char *const[]){path("a.gguf")},
-                                                                  1,
-                                                                  NULL,
-                                                                  2,
-                                                                  &callbacks,
-                                                                  {0}},
-                                         &e);
+    const gq_comparison_request request = {.size = sizeof request,
+                                           .base_model = path("experts.gguf"),
+                                           .quants = (const char *const[]){path("a.gguf")},
+                                           .n_quants = 1,
+                                           .threads = 2,
+                                           .callbacks = &callbacks};
+    gq_comparison *compared = gq_compare(&request, &e);
     if (!compared) fail_msg("%s", e.text);
     assert_told(&t, "compare");
     gq_comparison_free(compared);
     callbacks = noting(&t);
     gq_evaluation *evaluated =
         gq_evaluate(&(gq_evaluation_request){.size = sizeof(gq_evaluation_request),
-                                             .original = path("experts.gguf"),
-                                             .copies = (const char *const[]){path("a.gguf")},
-                                             .n_copies = 1,
+                                             .base_model = path("experts.gguf"),
+                                             .quants = (const char *const[]){path("a.gguf")},
+                                             .n_quants = 1,
                                              .text = the_text(),
                                              .base_out = path("base"),
                                              .folder = folder,
@@ -177,7 +175,7 @@ static void publishing_begins(void *user, const char *part, const gq_plan *plan)
     strcat(strcat(p->parts, *p->parts ? " " : ""), part);
 }
 
-static void publish_told(publishing *p) {
+static void publish_relayed(publishing *p) {
     gq_error e;
     *p = (publishing){.part = ""};
     const gq_callbacks callbacks = {.size = sizeof callbacks, .user = p, .progress = publishing_hear};
@@ -205,9 +203,9 @@ static void publish_told(publishing *p) {
  * scores are there already. */
 TEST(a_publication_is_told_of_as_one) {
     publishing p;
-    publish_told(&p);
+    publish_relayed(&p);
     assert_string_equal(p.parts, "plan plan verify plan quantize evaluate checksums");
-    publish_told(&p);
+    publish_relayed(&p);
     assert_string_equal(p.parts, "plan plan verify evaluate checksums");
 }
 
@@ -230,9 +228,9 @@ TEST(checksums_before_an_evaluation_count) {
     gq_callbacks callbacks = {.size = sizeof callbacks, .user = &s, .progress = summing_hear};
     gq_evaluation *v =
         gq_evaluate(&(gq_evaluation_request){.size = sizeof(gq_evaluation_request),
-                                             .original = path("model.gguf"),
-                                             .copies = (const char *const[]){path("model.gguf")},
-                                             .n_copies = 1,
+                                             .base_model = path("model.gguf"),
+                                             .quants = (const char *const[]){path("model.gguf")},
+                                             .n_quants = 1,
                                              .text = the_text(),
                                              .folder = folder,
                                              .scores_file = path("summed.scores"),
@@ -347,7 +345,7 @@ TEST(pieces_begin_where_those_before_them_end) {
     assert_true(sweep_progress_report(&p, 0, "a", &e) && t.share == 1);
 }
 
-static void tell_stage(const gq_callbacks *c, double share, double resumed) {
+static void report_stage(const gq_callbacks *c, double share, double resumed) {
     c->progress(c->user,
                 &(gq_progress){.size = sizeof(gq_progress), .share = share, .share_resumed = resumed});
 }
@@ -360,13 +358,13 @@ TEST(stages_share_a_call_by_what_they_take) {
     job_progress_begin(&j, &callbacks, 10);
     const gq_callbacks *stage = job_progress_stage(&j, 6);
     assert_true(!stage->cancelled && !stage->tensor_done);
-    tell_stage(stage, .5, .25);
+    report_stage(stage, .5, .25);
     assert_true(fabs(t.share - .3) < 1e-12);
-    tell_stage(stage, 1, .25);
+    report_stage(stage, 1, .25);
     stage = job_progress_stage(&j, 3);
-    tell_stage(stage, 0, 0);
+    report_stage(stage, 0, 0);
     assert_true(fabs(t.share - .6) < 1e-12 && fabs(j.relay.last.share_resumed - .15) < 1e-12);
-    tell_stage(stage, 1, 0);
+    report_stage(stage, 1, 0);
     job_progress_stage(&j, 1);
     assert_true(fabs(t.share - .9) < 1e-12);
     job_progress_end(&j);

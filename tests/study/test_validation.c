@@ -27,7 +27,7 @@ static size_t fell_back(const gq_results *results) {
     for (size_t i = 0; i < n; i++) {
         if (!strstr(r[i].why, "the model as a whole")) continue;
         assert_int_equal(r[i].plain, r[i].matrices);
-        assert_true(r[i].written == r[i].searched && r[i].steps == 0);
+        assert_true(r[i].written == r[i].plain_error && r[i].steps == 0);
         found += r[i].matrices;
     }
     return found;

@@ -51,16 +51,16 @@ static inline void just_run(const job *j) { gq_results_free(run(j)); }
 static inline void check_roundings(const gq_results *results, size_t matrices) {
     size_t n, found = 0;
     const gq_rounding *r = gq_results_roundings(results, 0, &n);
-    double searched = 0, written = 0;
+    double plain_error = 0, written = 0;
     for (size_t i = 0; i < n; i++) {
         if (!r[i].matrices) continue;
-        assert_true(r[i].power > 0 && r[i].written <= r[i].searched && r[i].tokens > 0);
+        assert_true(r[i].power > 0 && r[i].written <= r[i].plain_error && r[i].tokens > 0);
         assert_true(r[i].plain == 0 || *r[i].why);
         found += r[i].matrices;
-        searched += r[i].searched / r[i].power, written += r[i].written / r[i].power;
+        plain_error += r[i].plain_error / r[i].power, written += r[i].written / r[i].power;
     }
     assert_int_equal(found, matrices);
-    assert_true(written < searched);
+    assert_true(written < plain_error);
 }
 
 typedef struct moment {

@@ -42,9 +42,9 @@ static inline gq_text chats_text(const char *name, uint32_t context) {
 
 static inline gq_evaluation_request request_of(gq_text text, const char *const *copies, size_t n) {
     return (gq_evaluation_request){sizeof(gq_evaluation_request),
-                                   .original = path("model.gguf"),
-                                   .copies = copies,
-                                   .n_copies = n,
+                                   .base_model = path("model.gguf"),
+                                   .quants = copies,
+                                   .n_quants = n,
                                    .text = text,
                                    .threads = 1};
 }

@@ -57,9 +57,9 @@ static FILE *memory_as_linux_tells(void) {
     unsigned long long pages = memory_of().WorkingSetSize / (size_t)sysconf(_SC_PAGESIZE);
     int n = snprintf(text, sizeof text, "%llu %llu", pages, pages);
     if (_pipe(ends, ROOM, O_BINARY | O_NOINHERIT) != 0) return NULL;
-    bool told = _write(ends[1], text, (unsigned)n) == n;
+    bool written = _write(ends[1], text, (unsigned)n) == n;
     _close(ends[1]);
-    FILE *f = told ? _fdopen(ends[0], "rb") : NULL;
+    FILE *f = written ? _fdopen(ends[0], "rb") : NULL;
     if (!f) _close(ends[0]);
     return f;
 }

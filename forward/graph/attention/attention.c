@@ -34,7 +34,7 @@ void attention_read_heads(forward_model *m, key_reader *r, model_part *p) {
     if (!first) first = key_number_at(r, &heads, 0, 1, 0, MODEL_MOST); /* no layer has attention */
     n->even_head = m->sizes.width / (first ? first : 1);
     uint64_t absent = n->even_head;
-    if (m->arch->graph.turned_head) absent = key_number(r, "rope.dimension_count", absent, 1, MODEL_MOST);
+    if (m->arch->graph.rotated_head) absent = key_number(r, "rope.dimension_count", absent, 1, MODEL_MOST);
     n->head = key_number(r, "attention.key_length", absent, 1, MODEL_MOST);
     n->value = key_number(r, "attention.value_length", absent, 1, MODEL_MOST);
     n->local_head = n->head, n->local_value = n->value;
@@ -233,19 +233,19 @@ attention_block attention_score(forward_batch *b, const part_spec *p, const atte
            end = l->both_ways && !limit ? text.length : text.tokens,
            keys = (behind < end ? behind : end) - key;
     size_t kv = head * h->kv_heads / h->heads;
-    size_t turn_stride = own->rope.turn_stride;
+    size_t rotation_stride = own->rope.rotation_stride;
     float *scores = own->scores + (size_t)thread * own->scores_each;
     const float *k = h->k + kv * h->k_step * s + of.begin + key;
     size_t k_stride = s;
     if (h->tail) {
-        float *both = scores + QUERIES * turn_stride;
+        float *both = scores + QUERIES * rotation_stride;
         for (size_t c = 0; c < h->head; c++) {
             const float *from = c < h->head - h->tail
                                     ? k + c * s
                                     : h->k_tail + (c - (h->head - h->tail)) * s + of.begin + key;
-            memcpy(both + c * turn_stride, from, keys * sizeof *both);
+            memcpy(both + c * rotation_stride, from, keys * sizeof *both);
         }
-        k = both, k_stride = turn_stride;
+        k = both, k_stride = rotation_stride;
     }
     query_block_multiply(b, &of, thread, h->q + head * (h->q_step ? h->q_step : h->head) * s, k, k_stride,
                          h->head, keys, scores);

@@ -107,11 +107,11 @@ typedef struct attention_heads {
     const float *sinks; /* one per head, or NULL */
     /* Per window, block of QUERIES queries and key: a bit for each query that attends to it. NULL: all do. */
     const uint64_t *chosen;
-    size_t chosen_step; /* from the choice for a head of keys to that for the next; 0: they share it */
-    size_t turned_from; /* the first value of a head that rope may turn */
-    qk_norm norm;       /* of q and k; QK_NONE also where it has no weights */
-    size_t norm_step;   /* weights from a head to the next */
-} attention_heads;      /* q_step 0: head */
+    size_t chosen_step;  /* from the choice for a head of keys to that for the next; 0: they share it */
+    size_t rotated_from; /* the first value of a head that rope may rotate */
+    qk_norm norm;        /* of q and k; QK_NONE also where it has no weights */
+    size_t norm_step;    /* weights from a head to the next */
+} attention_heads;       /* q_step 0: head */
 void batch_attend(forward_batch *b, const part_spec *p, const attention_heads *h);
 
 /* Reports the scores to the observer, where it asks for them. False: as batch_report_inputs. */

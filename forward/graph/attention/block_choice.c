@@ -11,7 +11,7 @@
  * all keys.
  *
  * Pooled, as qwen4exp has it: a whole block of keys has one key for the choice, the mean of what its tokens
- * give, normed and turned by the block's first position:
+ * give, normalized and rotated by the block's first position:
  *
  *     score[i][block] = sum over heads of max(0, query[i] . key[block])
  *
@@ -52,9 +52,9 @@ void block_choice_read_keys(forward_model *m, key_reader *r, model_part *p) {
     attention_numbers *n = p->numbers;
     block_numbers *c = &n->blocks;
     indexer_read_sizes(r, &c->heads, &c->head, &c->top);
-    if (r->ok && c->head < n->rope.angles[0].turned)
-        key_fail(r, "attention.indexer.key_length", "is %zu, less than rope turns: %zu", c->head,
-                 n->rope.angles[0].turned);
+    if (r->ok && c->head < n->rope.angles[0].rotated)
+        key_fail(r, "attention.indexer.key_length", "is %zu, less than the %zu dimensions that RoPE rotates",
+                 c->head, n->rope.angles[0].rotated);
     if (m->arch->graph.pools_keys) {
         pooled_read_ratios(m, r, p);
         return;
@@ -266,7 +266,7 @@ static void pooled_choose(const block_choice_run *r, const part_spec *p, const f
 
 /* ---- the layer ---- */
 
-/* x = the product of `heads` heads with a weight, normed and turned. */
+/* x = the product of `heads` heads with a weight, normalized and rotated. */
 static void block_choice_multiply(forward_batch *b, const part_spec *p, weight_slot weight, weight_slot norm,
                                   size_t heads, const float *in, size_t stride, float *x) {
     const attention_numbers *n = p->part->numbers;

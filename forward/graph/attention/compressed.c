@@ -3,16 +3,16 @@
  * block of `ratio` tokens before it. A block's key is a sum of what its tokens give, channel by channel, by a
  * softmax of their scores:
  *
- *     key[c] = sum over t of softmax(gate x_t + ape[t mod ratio])[c] (kv x_t)[c], normed and turned by rope
+ *     key[c] = sum over t of softmax(gate x_t + ape[t mod ratio])[c] (kv x_t)[c], normalized and rotated by rope
  *
  * With ratio 4 blocks overlap: attn_compressor_kv and _gate have two halves of rows, and a block sums up the
  * first half of the tokens of the block before it, and the second half of its own. There an indexer, whose
  * keys are made in the same way, chooses the blocks that a token attends to (indexer.h). What the heads give
- * is turned back by their token's position and goes through attn_output_a in groups of heads, each with rows
+ * is rotated back by their token's position and goes through attn_output_a in groups of heads, each with rows
  * of its own, and then through attn_output_b.
  *
  * What flows into attn_output_a is one matrix's inputs: of each token those of one group are reported, by
- * turns. `work` holds in this order q, what the heads give, the low-rank queries, the keys, compressed keys,
+ * rotates. `work` holds in this order q, what the heads give, the low-rank queries, the keys, compressed keys,
  * and the rest: what compressors and the indexer need, and then what groups give. */
 #include <math.h>
 #include <string.h>
@@ -100,7 +100,7 @@ static void compressed_read_keys(forward_model *m, key_reader *r, model_part *p)
     indexer_read_sizes(r, &n->indexer.heads, &n->indexer.head, &n->indexer.top);
     n->groups = key_number_needed(r, "attention.output_group_count", 1, MODEL_MOST);
     n->rank = key_number_needed(r, "attention.output_lora_rank", 1, MODEL_MOST);
-    indexer_check_head(&n->indexer, r, a->rope.angles[0].turned);
+    indexer_check_head(&n->indexer, r, a->rope.angles[0].rotated);
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
         const attention_layer *l = model_layer_numbers(m, p, i);
         if (l && (l->heads % n->groups != 0 || l->kv_heads != 1))
@@ -203,7 +203,7 @@ static void compress(forward_batch *b, const part_spec *p, const compressor *c, 
                      size_t stride, float *keys, float *work) {
     const compressed_numbers *n = p->part->numbers;
     const compressed_layer *l = p->numbers;
-    size_t s = b->stride, plain = head - n->attention.rope.angles[0].turned;
+    size_t s = b->stride, plain = head - n->attention.rope.angles[0].rotated;
     float *gate = work + compressed_halves(l->ratio) * head * s;
     compressing of = {b, work, gate, b->layer->values[c->ape], keys, head, l->ratio, b->context / l->ratio};
     batch_multiply(b, c->kv, 0, x, stride, work, s, b->tokens);
@@ -328,7 +328,7 @@ static bool compressed_make_queries(forward_batch *b, const part_spec *p, const 
     const compressed_numbers *n = p->part->numbers;
     const compressed_layer *l = p->numbers;
     const attention_layer *a = &l->attention;
-    size_t s = b->stride, plain = a->head - n->attention.rope.angles[0].turned;
+    size_t s = b->stride, plain = a->head - n->attention.rope.angles[0].rotated;
     if (!attention_make_low_queries(b, l->q_rank, x, stride, low, q)) return false;
     batch_norm_groups(b, NULL, q, a->head, a->heads);
     batch_rope(b, p, q + plain * s, a->heads, a->head);
@@ -340,7 +340,7 @@ static void compressed_index(forward_batch *b, const part_spec *p, const float *
                              const float *low, float *work, compressed_run *r) {
     const compressed_numbers *n = p->part->numbers;
     const indexer_numbers *i = &n->indexer;
-    size_t s = b->stride, plain = i->head - n->attention.rope.angles[0].turned;
+    size_t s = b->stride, plain = i->head - n->attention.rope.angles[0].rotated;
     float *q = work, *weight = q + i->heads * i->head * s, *keys = weight + i->heads * s;
     batch_multiply(b, WEIGHT_INDEXER_Q_B, 0, low, s, q, s, b->tokens);
     batch_rope(b, p, q + plain * s, i->heads, i->head);
@@ -370,7 +370,7 @@ static bool compressed_run_layer(forward_batch *b, const part_spec *p, const flo
     const compressed_numbers *n = p->part->numbers;
     const compressed_layer *l = p->numbers;
     const attention_layer *a = &l->attention;
-    size_t s = b->stride, values = a->heads * a->head, plain = a->head - n->attention.rope.angles[0].turned;
+    size_t s = b->stride, values = a->heads * a->head, plain = a->head - n->attention.rope.angles[0].rotated;
     float *q = b->work, *o = q + values * s, *low = o + values * s, *kv = low + l->q_rank * s,
           *keys = kv + a->head * s, *rest = keys + a->head * s;
     compressed_run r = {.b = b, .p = p, .q = q, .kv = kv, .keys = keys, .o = o};

@@ -26,10 +26,10 @@ void indexer_read_sizes(key_reader *r, size_t *heads, size_t *head, size_t *top)
     *top = key_number_needed(r, "attention.indexer.top_k", 1, MODEL_MOST);
 }
 
-void indexer_check_head(const indexer_numbers *n, key_reader *r, size_t turned) {
-    if (n->heads && n->head < turned)
+void indexer_check_head(const indexer_numbers *n, key_reader *r, size_t rotated) {
+    if (n->heads && n->head < rotated)
         key_fail(r, "attention.indexer.key_length", "is %zu, fewer than rope.dimension_count: %zu", n->head,
-                 turned);
+                 rotated);
 }
 
 void indexer_read_keys(indexer_numbers *n, const forward_model *m, key_reader *r) {
@@ -211,7 +211,7 @@ void indexer_choose(forward_batch *b, const part_spec *p, const indexer_task *t)
     bool neox = b->model->arch->graph.indexer == INDEXER_NEOX;
     size_t s = b->stride, plain = 0;
     float *q = t->work, *k = q + n->heads * n->head * s, *weight = k + n->head * s;
-    if (b->model->arch->graph.indexer == INDEXER_LAST) plain = n->head - t->turned;
+    if (b->model->arch->graph.indexer == INDEXER_LAST) plain = n->head - t->rotated;
     batch_multiply(b, WEIGHT_INDEXER_Q_B, 0, t->low, s, q, s, b->tokens);
     batch_multiply(b, WEIGHT_INDEXER_K, 0, t->x, t->x_stride, k, s, b->tokens);
     batch_norm(b, &(norm_groups){.x = k,

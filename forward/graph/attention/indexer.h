@@ -20,8 +20,8 @@ typedef struct indexer_scratch {
 
 /* Reads heads of queries, values of a head, and how many keys are chosen. */
 void indexer_read_sizes(key_reader *r, size_t *heads, size_t *head, size_t *top);
-/* Refuses heads of which rope could not turn so many values. */
-void indexer_check_head(const indexer_numbers *n, key_reader *r, size_t turned);
+/* Refuses heads of which rope could not rotate so many values. */
+void indexer_check_head(const indexer_numbers *n, key_reader *r, size_t rotated);
 void indexer_read_keys(indexer_numbers *n, const forward_model *m, key_reader *r);
 /* Whether a layer chooses for itself; else it uses the choice of the last layer before it that does. */
 bool indexer_layer_chooses(const forward_model *m, key_reader *r, size_t layer);
@@ -49,7 +49,7 @@ typedef struct indexer_task {
     const indexer_numbers *n;
     const indexer_scratch *own;
     const float *x, *low;
-    size_t x_stride, turned; /* turned: values that rope turns */
+    size_t x_stride, rotated; /* rotated: values that rope rotates */
     float *work, *scores;
     size_t scores_each;
 } indexer_task;

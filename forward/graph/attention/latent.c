@@ -1,5 +1,5 @@
 /* Multi-head latent attention (MLA, DeepSeek-V2, arXiv:2405.04434): each token has one latent vector of
- * `rank` values, from which the keys and values of all heads follow, and `turned` values with rope that the
+ * `rank` values, from which the keys and values of all heads follow, and `rotated` values with rope that the
  * keys of all heads share. Files hold the matrices that unfold a latent in one of two forms. With attn_kv_b,
  * each head's keys and values are computed and attended to as usual. With attn_k_b and attn_v_b no keys are
  * made: attn_k_b takes a head's queries to the space of the latents, where they are compared, and attn_v_b
@@ -26,7 +26,7 @@ typedef struct latent_layer {
     size_t rank;               /* of the latent vector */
     size_t q_rank;             /* rows of attn_q_a; 0: there is attn_q */
     bool chooses;              /* the layer has an indexer, which chooses the keys that it attends to */
-    bool sees_all;             /* it attends to all keys of its window, whoever chooses */
+    bool attends_to_all;       /* it attends to all keys of its window, whoever chooses */
 } latent_layer;
 
 typedef struct latent_scratch {
@@ -34,16 +34,16 @@ typedef struct latent_scratch {
     indexer_scratch indexer;
 } latent_scratch;
 
-/* The number of a head's values that rope does not turn. */
+/* The number of a head's values that rope does not rotate. */
 static size_t latent_plain_values(const part_spec *p) {
     const latent_numbers *n = p->part->numbers;
     const latent_layer *l = p->numbers;
-    return l->attention.head - n->attention.rope.angles[0].turned;
+    return l->attention.head - n->attention.rope.angles[0].rotated;
 }
 
 /* ---- keys and tensors ---- */
 
-/* Yarn's magnitude is applied to the values that rope turns and not to the others; the scale of the scores
+/* Yarn's magnitude is applied to the values that rope rotates and not to the others; the scale of the scores
  * makes up for that. */
 static void latent_set_score_scale(attention_numbers *n) {
     const rope_numbers *r = &n->rope;
@@ -72,7 +72,7 @@ static void latent_share_sizes(forward_model *m, model_part *p) {
         latent_layer *l = model_layer_numbers(m, p, i);
         if (!l) continue;
         bool is_other = m->arch->graph.local_latents && l->attention.is_local;
-        l->rank = is_other ? n->local_rank : n->rank, l->sees_all = is_other;
+        l->rank = is_other ? n->local_rank : n->rank, l->attends_to_all = is_other;
         if (is_other) l->attention.score_scale = (float)(1 / sqrt((double)l->attention.head));
     }
 }
@@ -81,7 +81,7 @@ static void latent_read_indexer(latent_numbers *n, forward_model *m, key_reader 
     indexer_read_keys(&n->indexer, m, r);
     for (size_t i = 0; i < m->sizes.layers && n->indexer.heads; i++) {
         latent_layer *l = model_layer_numbers(m, p, i);
-        if (!l || l->sees_all) continue;
+        if (!l || l->attends_to_all) continue;
         l->chooses = indexer_layer_chooses(m, r, i);
         if (!l->chooses) n->shares_choice = true;
         if (!l->chooses && i == 0)
@@ -91,14 +91,15 @@ static void latent_read_indexer(latent_numbers *n, forward_model *m, key_reader 
 }
 
 /* Readers size the cache of keys and values by the lengths that heads have once they are multiplied out: the
- * rank, and what turns beside it. */
-static void latent_check_cache(key_reader *r, uint64_t rank, uint64_t turned, uint64_t value) {
-    uint64_t key = key_number(r, "attention.key_length", rank + turned, 0, UINT64_MAX),
+ * rank, and what is rotated beside it. */
+static void latent_check_cache(key_reader *r, uint64_t rank, uint64_t rotated, uint64_t value) {
+    uint64_t key = key_number(r, "attention.key_length", rank + rotated, 0, UINT64_MAX),
              found = key_number(r, "attention.value_length", rank, 0, UINT64_MAX);
     if (!key_there(r, "attention.key_length_mla")) return;
-    if (key != rank + turned)
-        key_fail(r, "attention.key_length", "is %llu, expected %llu: attention.kv_lora_rank and what turns",
-                 (unsigned long long)key, (unsigned long long)(rank + turned));
+    if (key != rank + rotated)
+        key_fail(r, "attention.key_length",
+                 "is %llu, expected %llu: attention.kv_lora_rank + rope.dimension_count",
+                 (unsigned long long)key, (unsigned long long)(rank + rotated));
     if (found != rank && found != value)
         key_fail(r, "attention.value_length", "is %llu, expected %llu, as attention.kv_lora_rank says",
                  (unsigned long long)found, (unsigned long long)rank);
@@ -117,10 +118,10 @@ static void latent_read_keys(forward_model *m, key_reader *r, model_part *p) {
     latent_share_sizes(m, p);
     if (!r->ok) return;
     rope_read_keys(&a->rope, m, r, a->head < a->local_head ? a->head : a->local_head, a->local_head, true);
-    latent_check_cache(r, n->rank, a->rope.angles[0].turned, a->value);
+    latent_check_cache(r, n->rank, a->rope.angles[0].rotated, a->value);
     latent_set_score_scale(a);
     latent_read_indexer(n, m, r, p);
-    indexer_check_head(&n->indexer, r, a->rope.angles[0].turned);
+    indexer_check_head(&n->indexer, r, a->rope.angles[0].rotated);
     attention_choose_rope(m, r, p);
 }
 
@@ -146,10 +147,10 @@ static void latent_find_tensors(tensor_finder *f, const part_spec *p) {
     uint64_t d = f->m->sizes.width, heads = l->attention.heads, plain = latent_plain_values(p),
              rank = l->rank, value = l->attention.value;
     latent_find_queries(f, p, heads * l->attention.head);
-    if (n->indexer.heads && !l->sees_all) indexer_find_tensors(&n->indexer, f, l->q_rank, l->chooses);
-    tensors_take_weight(f, WEIGHT_ATTN_KV_A, REQUIRED, SHAPE(d, rank + a->rope.angles[0].turned));
+    if (n->indexer.heads && !l->attends_to_all) indexer_find_tensors(&n->indexer, f, l->q_rank, l->chooses);
+    tensors_take_weight(f, WEIGHT_ATTN_KV_A, REQUIRED, SHAPE(d, rank + a->rope.angles[0].rotated));
     tensors_take_weight(f, WEIGHT_ATTN_KV_A_NORM, REQUIRED, SHAPE(rank));
-    tensors_take_weight(f, WEIGHT_ATTN_K_NORM, has[WEIGHT_ATTN_K_NORM], SHAPE(a->rope.angles[0].turned));
+    tensors_take_weight(f, WEIGHT_ATTN_K_NORM, has[WEIGHT_ATTN_K_NORM], SHAPE(a->rope.angles[0].rotated));
     tensors_take_weight(f, WEIGHT_ATTN_SINKS, has[WEIGHT_ATTN_SINKS], SHAPE(heads));
     if (tensors_layer_has(f->m, f->index, WEIGHT_ATTN_KV_B)) {
         tensors_take_weight(f, WEIGHT_ATTN_KV_B, REQUIRED, SHAPE(rank, heads * (plain + value)));
@@ -189,10 +190,10 @@ static uint64_t latent_count_rows(const forward_model *, const layer_spec *plan,
     const latent_numbers *n = p->part->numbers;
     const latent_layer *l = p->numbers;
     const attention_layer *a = &l->attention;
-    size_t heads = a->heads, turned = n->attention.rope.angles[0].turned;
-    uint64_t both = heads * (a->head + a->value) + l->q_rank + l->rank + turned + latent_gate_rows(plan);
+    size_t heads = a->heads, rotated = n->attention.rope.angles[0].rotated;
+    uint64_t both = heads * (a->head + a->value) + l->q_rank + l->rank + rotated + latent_gate_rows(plan);
     uint64_t rest =
-        plan->weight[WEIGHT_ATTN_KV_B] ? heads * (latent_plain_values(p) + a->value) : 2 * l->rank + turned;
+        plan->weight[WEIGHT_ATTN_KV_B] ? heads * (latent_plain_values(p) + a->value) : 2 * l->rank + rotated;
     uint64_t choice = indexer_count_rows(&n->indexer); /* which ends before the rest begins */
     return both + (rest > choice ? rest : choice);
 }
@@ -227,7 +228,7 @@ static bool latent_embed(forward_batch *b, const model_part *p, const uint32_t *
 static const uint64_t *latent_choice(forward_batch *b, const part_spec *p) {
     const latent_scratch *memory = batch_own(b, p->part);
     const latent_layer *l = p->numbers;
-    return l->sees_all ? NULL : memory->indexer.chosen;
+    return l->attends_to_all ? NULL : memory->indexer.chosen;
 }
 
 /* For files with attn_kv_b: computes each head's keys and values in full. */
@@ -236,7 +237,7 @@ static bool latent_attend_unfolded(forward_batch *b, const part_spec *p, float *
     const latent_numbers *n = p->part->numbers;
     const latent_layer *l = p->numbers;
     const attention_layer *a = &l->attention;
-    size_t heads = a->heads, turned = n->attention.rope.angles[0].turned;
+    size_t heads = a->heads, rotated = n->attention.rope.angles[0].rotated;
     size_t s = b->stride, plain = latent_plain_values(p), step = plain + a->value;
     if (!batch_apply(b, WEIGHT_ATTN_KV_B, 0, latent, s, unfolded, s)) return false;
     batch_temper(b, p, q, heads * a->head);
@@ -250,11 +251,11 @@ static bool latent_attend_unfolded(forward_batch *b, const part_spec *p, float *
                          .heads = heads,
                          .kv_heads = heads,
                          .head = a->head,
-                         .tail = turned,
+                         .tail = rotated,
                          .value = a->value,
                          .k_step = step,
                          .v_step = step,
-                         .turned_from = plain};
+                         .rotated_from = plain};
     if (!batch_scores(b, p, &h)) return false;
     batch_attend(b, p, &h);
     return true;
@@ -268,13 +269,13 @@ static bool latent_attend_folded(forward_batch *b, const part_spec *p, const flo
     const latent_layer *l = p->numbers;
     const attention_layer *a = &l->attention;
     const float *sinks = b->layer->values[WEIGHT_ATTN_SINKS];
-    size_t heads = a->heads, turned = n->attention.rope.angles[0].turned;
-    size_t s = b->stride, plain = latent_plain_values(p), rows = l->rank + turned;
+    size_t heads = a->heads, rotated = n->attention.rope.angles[0].rotated;
+    size_t s = b->stride, plain = latent_plain_values(p), rows = l->rank + rotated;
     float *mixed = query + rows * s;
     for (size_t h = 0; h < heads; h++) {
         const float *own = q + h * a->head * s;
         if (!batch_apply(b, WEIGHT_ATTN_K_B, h, own, s, query, s)) return false;
-        memcpy(query + l->rank * s, own + plain * s, turned * s * sizeof *query);
+        memcpy(query + l->rank * s, own + plain * s, rotated * s * sizeof *query);
         batch_temper(b, p, query, rows);
         batch_attend(b, p,
                      &(attention_heads){.chosen = latent_choice(b, p),
@@ -306,11 +307,11 @@ static bool latent_run(forward_batch *b, const part_spec *p, const float *x, siz
     const latent_layer *l = p->numbers;
     const attention_layer *a = &l->attention;
     const latent_scratch *own = batch_own(b, p->part);
-    size_t heads = a->heads, turned = n->attention.rope.angles[0].turned;
+    size_t heads = a->heads, rotated = n->attention.rope.angles[0].rotated;
     size_t s = b->stride;
     bool has_choice = latent_choice(b, p);
     float *q = b->work, *o = q + heads * a->head * s, *low = o + heads * a->value * s;
-    float *latent = low + l->q_rank * s, *gates = latent + (l->rank + turned) * s;
+    float *latent = low + l->q_rank * s, *gates = latent + (l->rank + rotated) * s;
     float *rest = gates + latent_gate_rows(b->layer->plan) * s;
     if (!batch_report_inputs(b, x, stride,
                              (weight_slot[]){WEIGHT_ATTN_Q, WEIGHT_ATTN_Q_A, WEIGHT_ATTN_KV_A,
@@ -330,7 +331,7 @@ static bool latent_run(forward_batch *b, const part_spec *p, const float *x, siz
                                        .x = x,
                                        .low = low,
                                        .x_stride = stride,
-                                       .turned = turned,
+                                       .rotated = rotated,
                                        .work = rest,
                                        .scores = own->attention.scores,
                                        .scores_each = own->attention.scores_each});
@@ -339,7 +340,7 @@ static bool latent_run(forward_batch *b, const part_spec *p, const float *x, siz
     batch_multiply(b, WEIGHT_ATTN_KV_A, 0, x, stride, latent, s, b->tokens);
     batch_norm_slot(b, WEIGHT_ATTN_KV_A_NORM, latent, s, l->rank, latent, s);
     if (b->layer->plan->weight[WEIGHT_ATTN_K_NORM])
-        batch_norm_slot(b, WEIGHT_ATTN_K_NORM, latent + l->rank * s, s, turned, latent + l->rank * s, s);
+        batch_norm_slot(b, WEIGHT_ATTN_K_NORM, latent + l->rank * s, s, rotated, latent + l->rank * s, s);
     if (l->attention.has_rope) {
         batch_rope(b, p, latent + l->rank * s, 1, 0);
         batch_rope(b, p, q + latent_plain_values(p) * s, heads, a->head);

@@ -10,15 +10,15 @@
 
 /* ---- keys and tensors ---- */
 
-/* Reads how many of a head's values rope turns; no more than the head has. */
-static size_t read_turned(const arch_graph *a, key_reader *r, const char *key, size_t absent, size_t head,
-                          size_t most) {
-    size_t turned = key_number(r, key, absent, 2, most < 2 ? 2 : most);
-    if (!a->rope_partial && turned != head)
-        key_fail(r, key, "is %zu, expected the size of a head: %zu", turned, head);
-    if (turned % 2 != 0 || turned > most)
-        key_fail(r, key, "is %zu, expected an even number of at most %zu", turned, most);
-    return turned;
+/* Reads how many of a head's values rope rotates; no more than the head has. */
+static size_t read_rotated(const arch_graph *a, key_reader *r, const char *key, size_t absent, size_t head,
+                           size_t most) {
+    size_t rotated = key_number(r, key, absent, 2, most < 2 ? 2 : most);
+    if (!a->rope_partial && rotated != head)
+        key_fail(r, key, "is %zu, expected the size of a head: %zu", rotated, head);
+    if (rotated % 2 != 0 || rotated > most)
+        key_fail(r, key, "is %zu, expected an even number of at most %zu", rotated, most);
+    return rotated;
 }
 
 void rope_read_sections(rope_numbers *n, key_reader *r, rope_sections kind) {
@@ -52,7 +52,7 @@ static void read_local(rope_numbers *n, local_rope rule, key_reader *r) {
     p->scale = 1, p->yarn = false;
 }
 
-/* Yarn makes what is turned larger, so that scores of far positions keep their size. */
+/* Yarn makes what is rotated larger, so that scores of far positions keep their size. */
 static void read_magnitude(rope_angles *p, const rope_numbers *n, key_reader *r, bool is_upper) {
     double multiplier = n->log_multiplier, upper = is_upper && multiplier != 1 ? multiplier : 1;
     p->magnitude = key_float(r, "rope.scaling.attn_factor", 1, 0, 1e3);
@@ -79,14 +79,14 @@ void rope_read_keys(rope_numbers *n, const forward_model *m, key_reader *r, size
     rope_angles *p = &n->angles[0];
     size_t most = is_latent ? head - 1 : head;
     n->neox = a->neox;
-    bool turns_none = is_latent && a->no_rope == ROPE_NEVER && key_there(r, "rope.dimension_count") &&
-                      !key_number(r, "rope.dimension_count", head, 0, head);
-    if (a->rope_fixed || turns_none) {
-        *p = (rope_angles){.turned = turns_none ? 0 : head, .base = 10000, .scale = 1, .magnitude = 1};
-        n->angles[1] = *p, n->counted = p->turned;
+    bool rotates_none = is_latent && a->no_rope == ROPE_NEVER && key_there(r, "rope.dimension_count") &&
+                        !key_number(r, "rope.dimension_count", head, 0, head);
+    if (a->rope_fixed || rotates_none) {
+        *p = (rope_angles){.rotated = rotates_none ? 0 : head, .base = 10000, .scale = 1, .magnitude = 1};
+        n->angles[1] = *p, n->counted = p->rotated;
         return;
     }
-    p->turned = n->counted = read_turned(a, r, "rope.dimension_count", head, head, most);
+    p->rotated = n->counted = read_rotated(a, r, "rope.dimension_count", head, head, most);
     if (a->sections != SECTIONS_NONE) rope_read_sections(n, r, a->sections);
     size_t type = key_choice(r, "rope.scaling.type", types, sizeof types / sizeof *types);
     double factor = type == NONE ? 0 : scaling_factor(r);
@@ -103,19 +103,19 @@ void rope_read_keys(rope_numbers *n, const forward_model *m, key_reader *r, size
         (double)key_number(r, "rope.scaling.original_context_length", m->sizes.trained, 1, MODEL_MOST);
     if (a->temperature) read_temperature(n, r, is_latent);
     n->angles[1] = *p;
-    if (a->turned_local)
-        n->angles[1].turned =
-            read_turned(a, r, "rope.dimension_count_swa", p->turned, local_head, local_head);
+    if (a->rotated_local)
+        n->angles[1].rotated =
+            read_rotated(a, r, "rope.dimension_count_swa", p->rotated, local_head, local_head);
     read_local(n, a->local_rope, r);
 }
 
 void rope_find_tensors(rope_numbers *n, tensor_finder *f) {
     rope_factors kind = f->m->arch->graph.factors;
     n->freqs_global = kind == FACTORS_GLOBAL;
-    /* One for each pair that rope.dimension_count tells, though step35 turns half of them in some layers. */
-    size_t turned = n->counted;
-    if (!n->freqs_global && turned < n->angles[1].turned) turned = n->angles[1].turned;
-    tensor_shape s = SHAPE(turned / 2);
+    /* One for each pair that rope.dimension_count names, though step35 rotates half of them in some layers. */
+    size_t rotated = n->counted;
+    if (!n->freqs_global && rotated < n->angles[1].rotated) rotated = n->angles[1].rotated;
+    tensor_shape s = SHAPE(rotated / 2);
     if (kind == FACTORS_LONGROPE || kind == FACTORS_GLOBAL) kind = n->longrope ? FACTORS_PAIR : FACTORS_FREQS;
     presence one = kind == FACTORS_FREQS ? OPTIONAL : ABSENT;
     presence pair = kind == FACTORS_PAIR ? OPTIONAL : ABSENT;
@@ -130,16 +130,16 @@ void rope_find_tensors(rope_numbers *n, tensor_finder *f) {
 /* How much of a pair's angle yarn keeps as it is, instead of scaling it. */
 static double yarn_keeps(const rope_numbers *n, const rope_angles *p, size_t pair) {
     const double pi = 3.14159265358979323846;
-    double turned = (double)p->turned, turns = 2 * log(p->base);
-    double low = floor(turned * log(n->original_context / (n->beta_fast * 2 * pi)) / turns);
-    double high = ceil(turned * log(n->original_context / (n->beta_slow * 2 * pi)) / turns);
-    low = fmax(0, low), high = fmin(turned - 1, high);
+    double rotated = (double)p->rotated, turns = 2 * log(p->base);
+    double low = floor(rotated * log(n->original_context / (n->beta_fast * 2 * pi)) / turns);
+    double high = ceil(rotated * log(n->original_context / (n->beta_slow * 2 * pi)) / turns);
+    low = fmax(0, low), high = fmin(rotated - 1, high);
     double ramp = ((double)pair - low) / fmax(0.001, high - low);
     return 1 - fmin(fmax(ramp, 0), 1);
 }
 
-/* Whether text turns a pair: the last of four positions is 0. */
-static bool pair_turns(const rope_numbers *n, size_t pair) {
+/* Whether text rotates a pair: the last of four positions is 0. */
+static bool pair_rotations(const rope_numbers *n, size_t pair) {
     const size_t *of = n->sections;
     size_t sum = of[0] + of[1] + of[2] + of[3], at = sum ? pair % sum : 0;
     if (n->kind == SECTIONS_IN_ORDER) return at < sum - of[3];
@@ -149,15 +149,15 @@ static bool pair_turns(const rope_numbers *n, size_t pair) {
 static void rope_fill_one_table(const rope_numbers *n, rope_tables *tables, int local, bool is_short,
                                 size_t context, const float *factors) {
     const rope_angles *p = &n->angles[local];
-    size_t pairs = p->turned / 2, row = is_short ? pairs : 0;
+    size_t pairs = p->rotated / 2, row = is_short ? pairs : 0;
     for (size_t i = 0; i < pairs; i++, row++) {
-        double step = pair_turns(n, i) ? pow(p->base, -2.0 * (double)i / (double)p->turned) : 0;
+        double step = pair_rotations(n, i) ? pow(p->base, -2.0 * (double)i / (double)p->rotated) : 0;
         double keep = p->yarn ? n->yarn_share * yarn_keeps(n, p, i) : 0;
         if (factors) step /= (double)factors[i];
         for (size_t t = 0; t < context; t++) {
             double theta = (double)t * step, angle = keep * theta + (1 - keep) * p->scale * theta;
-            tables->cosine[local][row * tables->turn_stride + t] = (float)(cos(angle) * p->magnitude);
-            tables->sine[local][row * tables->turn_stride + t] = (float)(sin(angle) * p->magnitude);
+            tables->cosine[local][row * tables->rotation_stride + t] = (float)(cos(angle) * p->magnitude);
+            tables->sine[local][row * tables->rotation_stride + t] = (float)(sin(angle) * p->magnitude);
         }
     }
 }
@@ -180,7 +180,7 @@ static bool read_factors(const rope_numbers *n, const forward_model *m, size_t c
     *factors = malloc(shape_elements(t->ne) * sizeof **factors);
     bool ok = raw && *factors ? model_read_values(m, t, raw, *factors, e) : gq_fail_memory(e, t->size);
     free(raw);
-    for (size_t i = 0; ok && i < n->angles[0].turned / 2; i++)
+    for (size_t i = 0; ok && i < n->angles[0].rotated / 2; i++)
         if (!isfinite((*factors)[i]) || (*factors)[i] == 0) {
             gq_fail(e, "%s: tensor %s: element %zu is %g, expected a number other than 0", m->path, t->name,
                     i, (double)(*factors)[i]);
@@ -190,13 +190,13 @@ static bool read_factors(const rope_numbers *n, const forward_model *m, size_t c
 }
 
 void rope_lay_out(const rope_numbers *n, rope_tables *t, size_t context, scratch *s) {
-    t->turn_stride = forward_stride(context), t->short_tokens = rope_short_tokens(n, context);
+    t->rotation_stride = forward_stride(context), t->short_tokens = rope_short_tokens(n, context);
     for (int local = 0; local < 2; local++) {
-        size_t rows = n->angles[local].turned / 2 * (t->short_tokens ? 2 : 1);
-        t->cosine[local] = scratch_take(s, rows, t->turn_stride, sizeof(float));
-        t->sine[local] = scratch_take(s, rows, t->turn_stride, sizeof(float));
+        size_t rows = n->angles[local].rotated / 2 * (t->short_tokens ? 2 : 1);
+        t->cosine[local] = scratch_take(s, rows, t->rotation_stride, sizeof(float));
+        t->sine[local] = scratch_take(s, rows, t->rotation_stride, sizeof(float));
     }
-    if (n->temperature != 0) t->temperature = scratch_take(s, 1, t->turn_stride, sizeof(float));
+    if (n->temperature != 0) t->temperature = scratch_take(s, 1, t->rotation_stride, sizeof(float));
 }
 
 bool rope_fill_tables(const rope_numbers *n, rope_tables *tables, const forward_model *m, size_t context,
@@ -217,43 +217,43 @@ bool rope_fill_tables(const rope_numbers *n, rope_tables *tables, const forward_
     return ok;
 }
 
-/* ---- turning ---- */
+/* ---- rotation ---- */
 
-typedef struct turned_heads {
+typedef struct rotated_heads {
     const forward_batch *b;
     const rope_tables *tables;
     const rope_columns *of;
     size_t pairs;
     bool is_local, neox;
-} turned_heads;
+} rotated_heads;
 
-static void rope_turn(forward_batch *b, const part_spec *p, const rope_columns *of, bool neox,
-                      threads_body *body) {
+static void rope_rotate(forward_batch *b, const part_spec *p, const rope_columns *of, bool neox,
+                        threads_body *body) {
     const attention_numbers *n = p->part->numbers;
     const attention_scratch *own = batch_own(b, p->part);
     const attention_layer *l = p->numbers;
-    turned_heads t = {b, &own->rope, of, n->rope.angles[l->is_local].turned / 2, l->is_local, neox};
+    rotated_heads t = {b, &own->rope, of, n->rope.angles[l->is_local].rotated / 2, l->is_local, neox};
     threads_for(b->pool, of->heads * t.pairs, THREADS_EVEN, body, &t);
 }
 
 /* The two rows of a head's pair. */
-static float *pair_rows(const turned_heads *t, size_t pair, float **other) {
+static float *pair_rows(const rotated_heads *t, size_t pair, float **other) {
     size_t i = pair % t->pairs, s = t->b->stride;
     float *first = t->of->x + (pair / t->pairs * t->of->head + (t->neox ? i : 2 * i)) * s;
     *other = first + (t->neox ? t->pairs : 1) * s;
     return first;
 }
 
-static void turn_pair(void *data, size_t j, int) {
-    const turned_heads *t = data;
+static void rotate_pair(void *data, size_t j, int) {
+    const rotated_heads *t = data;
     const forward_batch *b = t->b;
     const rope_tables *tables = t->tables;
     float *v, *u = pair_rows(t, j, &v);
     for (size_t w = 0; w < b->n_spans; w++) {
         const batch_span *text = &b->spans[w];
-        size_t row = rope_rows_of(tables, text, t->pairs) + j % t->pairs * tables->turn_stride;
-        b->model->elements->turn(u + text->first, v + text->first, tables->cosine[t->is_local] + row,
-                                 tables->sine[t->is_local] + row, text->tokens);
+        size_t row = rope_rows_of(tables, text, t->pairs) + j % t->pairs * tables->rotation_stride;
+        b->model->elements->rotate(u + text->first, v + text->first, tables->cosine[t->is_local] + row,
+                                   tables->sine[t->is_local] + row, text->tokens);
     }
 }
 
@@ -263,29 +263,29 @@ void batch_rope(forward_batch *b, const part_spec *p, float *x, size_t heads, si
 }
 
 void batch_rope_pairs(forward_batch *b, const part_spec *p, float *x, size_t heads, size_t step, bool neox) {
-    rope_turn(b, p, &(rope_columns){.x = x, .heads = heads, .head = step}, neox, turn_pair);
+    rope_rotate(b, p, &(rope_columns){.x = x, .heads = heads, .head = step}, neox, rotate_pair);
 }
 
-static void turn_column_pair(void *data, size_t j, int) {
-    const turned_heads *t = data;
+static void rotate_column_pair(void *data, size_t j, int) {
+    const rotated_heads *t = data;
     const rope_columns *of = t->of;
     float *v, *u = pair_rows(t, j, &v);
     const rope_tables *tables = t->tables;
     for (size_t w = 0; w < t->b->n_spans; w++) {
         const batch_span *text = &t->b->spans[w];
-        size_t row = rope_rows_of(tables, text, t->pairs) + j % t->pairs * tables->turn_stride;
+        size_t row = rope_rows_of(tables, text, t->pairs) + j % t->pairs * tables->rotation_stride;
         const float *cosine = tables->cosine[t->is_local] + row, *sine = tables->sine[t->is_local] + row;
         for (size_t k = 0; k < of->columns && k < text->tokens / of->step; k++) {
             size_t at = text->first + k, position = k * of->step;
-            float a = u[at], c = v[at], turn = of->back ? -sine[position] : sine[position];
-            u[at] = a * cosine[position] - c * turn, v[at] = a * turn + c * cosine[position];
+            float a = u[at], c = v[at], rotation = of->back ? -sine[position] : sine[position];
+            u[at] = a * cosine[position] - c * rotation, v[at] = a * rotation + c * cosine[position];
         }
     }
 }
 
 void batch_rope_columns(forward_batch *b, const part_spec *p, const rope_columns *c) {
     const attention_numbers *n = p->part->numbers;
-    rope_turn(b, p, c, n->rope.neox, turn_column_pair);
+    rope_rotate(b, p, c, n->rope.neox, rotate_column_pair);
 }
 
 typedef struct tempered_rows {

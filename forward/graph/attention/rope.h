@@ -7,7 +7,7 @@
 
 /* How positions become angles. */
 typedef struct rope_angles {
-    size_t turned; /* values of a head that are turned */
+    size_t rotated; /* values of a head that are rotated */
     double base;
     double scale; /* of positions: 1 / factor */
     double magnitude;
@@ -15,7 +15,7 @@ typedef struct rope_angles {
 } rope_angles;
 
 typedef struct rope_numbers {
-    bool neox;          /* pairs are (i, i + turned / 2); else (2i, 2i + 1) */
+    bool neox;          /* pairs are (i, i + rotated / 2); else (2i, 2i + 1) */
     rope_sections kind; /* which of the pairs stand still, in text */
     size_t sections[4];
     bool longrope;         /* long and short factors, even where the row may have one list */
@@ -32,7 +32,7 @@ typedef struct rope_numbers {
     const model_tensor *freqs, *longer, *shorter; /* factors that angles are divided by, or NULL */
 } rope_numbers;
 
-/* head, local_head: values of one, also in layers with a window. is_latent: some of them are not turned, and
+/* head, local_head: values of one, also in layers with a window. is_latent: some of them are not rotated, and
  * the model says from how many tokens on there is a temperature. */
 void rope_read_keys(rope_numbers *n, const forward_model *m, key_reader *r, size_t head, size_t local_head,
                     bool is_latent);
@@ -42,14 +42,14 @@ void rope_find_tensors(rope_numbers *n, tensor_finder *f);
 
 typedef struct rope_tables {
     float *cosine[2], *sine[2]; /* [local][pair][context]: with the magnitude; row length turn_stride */
-    size_t turn_stride;
+    size_t rotation_stride;
     size_t short_tokens; /* texts of up to so many tokens in a longer window have rows of their own behind
                             the others; 0: none have */
     float *temperature;  /* [context]; NULL: none */
 } rope_tables;
-/* The first element of the tables that a text of so many pairs is turned by. */
+/* The first element of the tables that a text of so many pairs is rotated by. */
 static inline size_t rope_rows_of(const rope_tables *t, const batch_span *text, size_t pairs) {
-    return text->length <= t->short_tokens ? pairs * t->turn_stride : 0;
+    return text->length <= t->short_tokens ? pairs * t->rotation_stride : 0;
 }
 void rope_lay_out(const rope_numbers *n, rope_tables *t, size_t context, scratch *s);
 bool rope_fill_tables(const rope_numbers *n, rope_tables *t, const forward_model *m, size_t context,

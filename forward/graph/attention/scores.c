@@ -155,14 +155,14 @@ static void take_back(const scores_task *t, size_t token, size_t rows, scores_me
     const attention_layer *l = s->part->numbers;
     const rope_numbers *r = &scores_numbers(s)->rope;
     const rope_tables *tables = &((const attention_scratch *)batch_own(s->batch, s->part->part))->rope;
-    size_t first = s->heads->turned_from, stride = t->sizes.stride,
-           pairs = l->has_rope && first < rows ? r->angles[l->is_local].turned / 2 : 0;
+    size_t first = s->heads->rotated_from, stride = t->sizes.stride,
+           pairs = l->has_rope && first < rows ? r->angles[l->is_local].rotated / 2 : 0;
     size_t position;
     batch_span text = text_of(t, token, &position);
     size_t own = rope_rows_of(tables, &text, pairs) + position;
     for (size_t i = 0; i < pairs; i++) {
-        float cosine = tables->cosine[l->is_local][i * tables->turn_stride + own];
-        float sine = tables->sine[l->is_local][i * tables->turn_stride + own];
+        float cosine = tables->cosine[l->is_local][i * tables->rotation_stride + own];
+        float sine = tables->sine[l->is_local][i * tables->rotation_stride + own];
         size_t a = first + (r->neox ? i : 2 * i), b = first + (r->neox ? i + pairs : 2 * i + 1);
         for (size_t c = 0; c < rows; c++) {
             float *u = m->product + a * stride + c, *v = m->product + b * stride + c, x = *u, y = *v;

@@ -9,7 +9,7 @@
  * d the slope of the cap on scores, 1 where there is none; sinks take a share of the weights and have no key.
  * Likewise an error in a key s counts with the sum over queries t of p_ts (1 - p_ts) d_ts^2 q_t q_t^T, and an
  * error in a value with Wo^T Wo, Wo the columns of attn_output that read the head. As weights make rows
- * before the norms of q and k and before rope, both are taken back: each matrix is turned by its position's
+ * before the norms of q and k and before rope, both are taken back: each matrix is rotated by its position's
  * angles the other way, and multiplied by the products of the norm's weights. What a norm's divisor does is
  * left out, and so are gates on what heads give.
  *

@@ -37,7 +37,7 @@ static void dflash_read_convolutions(forward_model *m, key_reader *r, dflash_num
                  m->sizes.width);
 }
 
-/* Text turns by time alone, whatever other sections the target has. */
+/* Text is rotated by time alone, whatever other sections the target has. */
 static void dflash_check_sections(key_reader *r) {
     key_list sections = key_list_of(r, "rope.dimension_sections");
     for (uint64_t i = 1; sections.kv && i < 4; i++)
@@ -154,7 +154,7 @@ static uint64_t dflash_scratch_rows(const forward_model *m, const layer_spec *l,
 
 static size_t dflash_angle_rows(const model_part *p) {
     const attention_numbers *n = p->numbers;
-    return n->rope.angles[0].turned / 2;
+    return n->rope.angles[0].rotated / 2;
 }
 
 static size_t dflash_mask_words(const forward_batch *b) { return ceil_div(b->context, QUERIES) * b->context; }
@@ -164,7 +164,7 @@ static void dflash_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     _Static_assert(sizeof *own <= sizeof b->own->bytes, "BATCH_OWN_BYTES");
     mixer_attention.lay_out(b, p, s);
     own->angles =
-        scratch_take(s, 2 * dflash_angle_rows(p), own->attention.rope.turn_stride, sizeof *own->angles);
+        scratch_take(s, 2 * dflash_angle_rows(p), own->attention.rope.rotation_stride, sizeof *own->angles);
     own->begin = scratch_take(s, b->context, 2, sizeof *own->begin);
     own->masks = scratch_take(s, 2, dflash_mask_words(b), sizeof *own->masks);
 }
@@ -172,7 +172,7 @@ static void dflash_lay_out(forward_batch *b, const model_part *p, scratch *s) {
 static bool dflash_prepare(forward_batch *b, const model_part *p, gq_error *e) {
     const dflash_scratch *own = batch_own(b, p);
     const rope_tables *t = &own->attention.rope;
-    size_t values = dflash_angle_rows(p) * t->turn_stride;
+    size_t values = dflash_angle_rows(p) * t->rotation_stride;
     if (!mixer_attention.prepare(b, p, e)) return false;
     memcpy(own->angles, t->cosine[0], values * sizeof *own->angles);
     memcpy(own->angles + values, t->sine[0], values * sizeof *own->angles);
@@ -182,10 +182,10 @@ static bool dflash_prepare(forward_batch *b, const model_part *p, gq_error *e) {
 /* ---- places ---- */
 
 /* Column by column, the angles of its position. */
-static void dflash_turn(const dflash_scratch *own, const model_part *p, const uint32_t *position,
-                        size_t columns) {
+static void dflash_rotate(const dflash_scratch *own, const model_part *p, const uint32_t *position,
+                          size_t columns) {
     const rope_tables *t = &own->attention.rope;
-    size_t rows = dflash_angle_rows(p), ts = t->turn_stride;
+    size_t rows = dflash_angle_rows(p), ts = t->rotation_stride;
     for (size_t row = 0; row < rows; row++)
         for (size_t c = 0; c < columns; c++) {
             t->cosine[0][row * ts + c] = own->angles[row * ts + position[c]];
@@ -194,8 +194,8 @@ static void dflash_turn(const dflash_scratch *own, const model_part *p, const ui
 }
 
 /* Whether a token of a block sees another column. */
-static bool dflash_sees(const dflash_numbers *n, const dflash_scratch *own, const uint32_t *position,
-                        size_t query, size_t key, bool is_local) {
+static bool dflash_attends(const dflash_numbers *n, const dflash_scratch *own, const uint32_t *position,
+                           size_t query, size_t key, bool is_local) {
     bool in_block = own->begin[key] == own->begin[query],
          in_text = own->begin[key] == NO_BLOCK && position[key] < position[own->begin[query]];
     if (!in_block && !in_text) return false;
@@ -216,7 +216,7 @@ static void dflash_fill_masks(const forward_batch *b, const dflash_numbers *n, c
                 continue;
             }
             for (size_t k = 0; k < columns; k++)
-                if (dflash_sees(n, own, position, q, k, local)) keys[k] |= bit;
+                if (dflash_attends(n, own, position, q, k, local)) keys[k] |= bit;
         }
 }
 
@@ -232,7 +232,7 @@ void forward_dflash_place(forward_batch *b, const dflash_blocks *of) {
                       : is_in_block ? (uint32_t)(of->positions[block] + at % of->tokens)
                                     : 0;
     }
-    dflash_turn(own, p, position, b->context);
+    dflash_rotate(own, p, position, b->context);
     dflash_fill_masks(b, p->numbers, own, position);
 }
 

@@ -63,8 +63,8 @@ typedef struct element_kernels {
     void (*root)(float *x, size_t n);               /* square root */
     void (*clamp)(float *x, float limit, size_t n); /* x within -limit and limit */
     void (*cap)(float *x, float cap, size_t n);     /* x = cap tanh(x / cap) */
-    /* (u, v) turned: u = u cos - v sin, v = u sin + v cos. */
-    void (*turn)(float *u, float *v, const float *cosine, const float *sine, size_t n);
+    /* (u, v) rotated: u = u cos - v sin, v = u sin + v cos. */
+    void (*rotate)(float *u, float *v, const float *cosine, const float *sine, size_t n);
     void (*add)(float *x, float y, size_t n);
     void (*add_scaled)(float *x, const float *y, float factor, size_t n); /* x += factor y */
     void (*scale)(float *x, float factor, size_t n);

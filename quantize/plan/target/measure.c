@@ -316,8 +316,8 @@ bool measure_may_replace(const char *path, gq_error *e) {
     if (readable) gguf_shard_free(&s);
     if (ours) return true;
     return files_begin_with(path, OF)
-               ? gq_fail(e, "%s holds measurements, and is damaged: remove it, and they are made anew", path)
-               : gq_fail(e, "%s is there and holds no measurements; they need a name of their own", path);
+               ? gq_fail(e, "%s: damaged measurements; remove the file to measure again", path)
+               : gq_fail(e, "%s exists and is not a file of measurements; choose another name", path);
 }
 
 /* ---- writing the file ---- */

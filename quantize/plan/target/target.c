@@ -231,11 +231,10 @@ static bool decide_trials(target *t, gq_error *e) {
     if (!measure_trials(plan)) return true;
     if (!measure_trials(plan)->decide_layers(plan, t->needed, &t->trial_layers, &least, e)) return false;
     return t->trial_layers || !least ||
-           warnings_add(
-               &plan->warnings, e,
-               "too little memory for trials of what each tensor's errors do to the predictions, which "
-               "take %llu MiB; types are chosen by estimates",
-               (unsigned long long)(least >> 20) + 1);
+           warnings_add(&plan->warnings, e,
+                        "trials need %llu MiB of memory, which is more than the limit; types are chosen by "
+                        "estimated sensitivity instead",
+                        (unsigned long long)(least >> 20) + 1);
 }
 
 /* Measure what no earlier run has, and keep it. */
@@ -256,8 +255,7 @@ static bool target_measure(target *t, gq_error *e) {
     bool keep = ok && *path;
     if (keep && fresh && !keep_measurements(t, path, key, &why)) {
         keep = false;
-        ok =
-            warnings_add(&plan->warnings, e, "the measurements are not kept for the next time: %s", why.text);
+        ok = warnings_add(&plan->warnings, e, "the measurements are not saved: %s", why.text);
     }
     if (ok && keep)
         plan->measure_file = path;
@@ -302,7 +300,7 @@ static double presumed_unit(const target *t) {
 }
 
 /* Trials are short: what they do not show at all need not be nothing in other texts. */
-static double harm_of(const target *t, size_t i, double unit) {
+static double sensitivity_of(const target *t, size_t i, double unit) {
     double presumed = unit * presumed_sensitivity(t, i), tried = t->found[i].sensitivity;
     return tried < 0 ? presumed : fmax(tried, presumed / 100);
 }
@@ -326,7 +324,7 @@ static void list_candidates(target *t) {
         uint32_t own = t->free[i] ? t->plan->sources[i].tensor->type->id : t->fixed[i];
         c[n++] = (budget_candidate){own, target_bytes_as(t, i, own), 0};
         const measured *m = &t->found[i];
-        double weight = m->weighted > 0 ? harm_of(t, i, unit) / m->weighted : 0;
+        double weight = m->weighted > 0 ? sensitivity_of(t, i, unit) / m->weighted : 0;
         for (size_t k = 0; t->free[i] && k < BUDGET_TYPES; k++) {
             uint32_t type = budget_types[k];
             double error = plan_qat_grid_holds(&t->plan->sources[i], type) ? 0 : m->error[k] * weight;
@@ -442,7 +440,7 @@ static double expected_of(const target *t, size_t i, uint32_t type, double unit)
         return 0; /* or next to nothing */
     while (k < BUDGET_TYPES && budget_types[k] != type) k++;
     if (!t->needed[i] || k == BUDGET_TYPES || m->error[k] < 0) return NAN;
-    return m->weighted > 0 ? m->error[k] * harm_of(t, i, unit) / m->weighted : 0;
+    return m->weighted > 0 ? m->error[k] * sensitivity_of(t, i, unit) / m->weighted : 0;
 }
 
 /* Sets the divergence to expect of an output that has its types. Without trials, errors have no unit. */

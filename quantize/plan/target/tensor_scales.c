@@ -173,17 +173,15 @@ static bool scales_apply(gq_plan *plan, const gq_options *options, bool *apply, 
     const architecture *a = arch_of_facts(&facts);
     *apply = false;
     if (!a || !a->mix.has_factors)
-        return warnings_add(
-            &plan->warnings, e,
-            "no matrix gets a factor: llama.cpp does not multiply by all of them in models of "
-            "architecture %s",
-            facts.arch);
+        return warnings_add(&plan->warnings, e,
+                            "no per-tensor scales: llama.cpp does not apply all of them for architecture %s",
+                            facts.arch);
     for (size_t o = 0; o < plan->n_outputs; o++) {
         const tensor_type *base = tensor_type_of(plan->outputs[o].filetype->base);
         *apply |= plan_has_target(options, o) || (base && base->quantized);
     }
     return *apply ||
-           warnings_add(&plan->warnings, e, "no matrix gets a factor: the file type does not quantize");
+           warnings_add(&plan->warnings, e, "no per-tensor scales: the file type does not quantize");
 }
 
 static bool scaled_add(scaled_state *s, const model_source *m, const model_tensor *t, int by, gq_error *e) {
@@ -193,7 +191,7 @@ static bool scaled_add(scaled_state *s, const model_source *m, const model_tenso
     *to = (scaled_matrix){.matrix = t, .by = by};
     snprintf(to->name, sizeof to->name, "%.*sscale", (int)stem, t->name);
     if (model_tensor_named(m, to->name))
-        return gq_fail(e, "%s: tensor %s has a factor already, %s", model_file_path(m, t), t->name, to->name);
+        return gq_fail(e, "%s: tensor %s already has a scale, %s", model_file_path(m, t), t->name, to->name);
     to->factor = (model_tensor){.n_dims = 1,
                                 .ne = {n, 1, 1, 1},
                                 .type = tensor_type_of(GGUF_F32),
@@ -253,7 +251,7 @@ static bool wrap_model(gq_plan *plan, scaled_state *s, gq_error *e) {
 bool plan_scale_tensors(gq_plan *plan, const gq_options *options, gq_error *e) {
     if (!options->tensor_scales) return true;
     if (plan->model_is_lent)
-        return gq_fail_usage(e, "factors of tensors need a model that the plan opens by itself");
+        return gq_fail_usage(e, "per-tensor scales need a model that the plan opens itself");
     bool apply;
     if (!scales_apply(plan, options, &apply, e)) return false;
     if (!apply) return true;
@@ -269,7 +267,7 @@ bool plan_scale_tensors(gq_plan *plan, const gq_options *options, gq_error *e) {
     if (any) ok = wrap_model(plan, s, e);
     if (ok && !any)
         ok = warnings_add(&plan->warnings, e,
-                          "no matrix gets a factor: none that such are read of is to become NVFP4");
+                          "no per-tensor scales: no matrix that can have one becomes NVFP4");
     if (s && plan->model.state != s) free(s->items), free(s);
     free(scratch), mix_matcher_free(matcher), mix_patterns_free(patterns);
     return ok;

@@ -56,23 +56,24 @@ static void same_value(const gq_value *found, const gq_value *expected) {
 /* Each by itself, and as a list of three. */
 TEST(metadata) {
     gq_error e;
-    gq_draft *d = gq_draft_new(&e);
+    gq_gguf_builder *d = gq_gguf_builder_new(&e);
     char key[32];
     for (size_t i = 0; i < VALUES; i++) {
         const gq_value three[] = {values[i].value, values[i].value, values[i].value};
         snprintf(key, sizeof key, "one.%zu", i);
-        assert_true(gq_draft_set(d, key, values[i].type, false, three, 1, &e) == values[i].fits);
+        assert_true(gq_gguf_builder_set(d, key, values[i].type, false, three, 1, &e) == values[i].fits);
         if (!values[i].fits) assert_non_null(strstr(e.text, key));
         snprintf(key, sizeof key, "list.%zu", i);
-        assert_true(gq_draft_set(d, key, values[i].type, true, three, 3, &e) == values[i].fits);
+        assert_true(gq_gguf_builder_set(d, key, values[i].type, true, three, 3, &e) == values[i].fits);
     }
-    refused(gq_draft_set(d, "two", "u8", false, &values[0].value, 2, &e), &e, "2 are given");
-    assert_true(gq_draft_set(d, "empty", "string", true, NULL, 0, &e));
-    assert_true(gq_draft_set(d, "gone", "u8", false, &values[0].value, 1, &e));
-    gq_draft_remove(d, "gone");
-    if (!gq_draft_write(d, path("metadata.gguf"), false, &e)) fail_msg("%s", e.text);
-    refused(gq_draft_write(d, path("metadata.gguf"), false, &e), &e, "is there already");
-    gq_draft_free(d);
+    refused(gq_gguf_builder_set(d, "two", "u8", false, &values[0].value, 2, &e), &e,
+            "expected one value, found 2");
+    assert_true(gq_gguf_builder_set(d, "empty", "string", true, NULL, 0, &e));
+    assert_true(gq_gguf_builder_set(d, "gone", "u8", false, &values[0].value, 1, &e));
+    gq_gguf_builder_remove(d, "gone");
+    if (!gq_gguf_builder_write(d, path("metadata.gguf"), false, &e)) fail_msg("%s", e.text);
+    refused(gq_gguf_builder_write(d, path("metadata.gguf"), false, &e), &e, "already exists");
+    gq_gguf_builder_free(d);
 
     gq_model *m = gq_model_open(path("metadata.gguf"), &e);
     if (!m) fail_msg("%s", e.text);
@@ -100,32 +101,32 @@ TEST(the_same_again) {
     size_t n, a_size, b_size;
     model_save(model_llama(2), path("a.gguf"));
     gq_model *m = gq_model_open(path("a.gguf"), &e);
-    gq_draft *d = gq_draft_new(&e);
+    gq_gguf_builder *d = gq_gguf_builder_new(&e);
     const gq_stored *t = gq_model_tensors(m, &n);
     void **data = calloc(n, sizeof *data);
-    assert_true(gq_draft_copy(d, m, &e));
+    assert_true(gq_gguf_builder_copy(d, m, &e));
     for (size_t i = 0; i < n; i++) {
         data[i] = malloc(t[i].bytes);
         assert_true(gq_model_read_stored(m, i, 0, t[i].n_weights, data[i], &e));
-        if (!gq_draft_add(d, t[i].name, t[i].n_dims, t[i].ne, t[i].type, data[i], t[i].bytes, &e))
+        if (!gq_gguf_builder_add(d, t[i].name, t[i].n_dims, t[i].ne, t[i].type, data[i], t[i].bytes, &e))
             fail_msg("%s", e.text);
     }
-    if (!gq_draft_write(d, path("b.gguf"), false, &e)) fail_msg("%s", e.text);
+    if (!gq_gguf_builder_write(d, path("b.gguf"), false, &e)) fail_msg("%s", e.text);
     uint8_t *a = read_whole(path("a.gguf"), &a_size), *b = read_whole(path("b.gguf"), &b_size);
     assert_int_equal(a_size, b_size);
     assert_memory_equal(a, b, a_size);
-    refused(gq_draft_add(d, t[0].name, t[0].n_dims, t[0].ne, t[0].type, data[0], t[0].bytes, &e) &&
-                gq_draft_write(d, path("c.gguf"), false, &e),
+    refused(gq_gguf_builder_add(d, t[0].name, t[0].n_dims, t[0].ne, t[0].type, data[0], t[0].bytes, &e) &&
+                gq_gguf_builder_write(d, path("c.gguf"), false, &e),
             &e, t[0].name);
     assert_false(exists(path("c.gguf")));
     for (size_t i = 0; i < n; i++) free(data[i]);
     free(data), free(a), free(b);
-    gq_draft_free(d), gq_model_close(m);
+    gq_gguf_builder_free(d), gq_model_close(m);
 }
 
 TEST(tensors_that_cannot_be) {
     gq_error e;
-    gq_draft *d = gq_draft_new(&e);
+    gq_gguf_builder *d = gq_gguf_builder_new(&e);
     static const float x[64];
     static const struct {
         const char *name;
@@ -135,28 +136,29 @@ TEST(tensors_that_cannot_be) {
         size_t bytes;
         const char *says;
     } rows[] = {
-        {"t", 1, {64}, GGUF_F32, 255, "takes 256 bytes as F32, and there are 255"},
+        {"t", 1, {64}, GGUF_F32, 255, "255 bytes, expected 256 as F32"},
         {"t", 0, {64}, GGUF_F32, 256, "0 dimensions"},
         {"t", 5, {64}, GGUF_F32, 256, "5 dimensions"},
         {"t", 2, {48, 2}, GGUF_Q4_0, 54, "tensor 't'"},
-        {"t", 1, {64}, 4, 256, "no tensor type 4"},
+        {"t", 1, {64}, 4, 256, "unknown tensor type 4"},
         {"t", 4, {1 << 30, 1 << 30, 1 << 30, 1 << 30}, GGUF_F32, 0, "tensor 't'"},
         {"", 1, {64}, GGUF_F32, 256, "0 bytes"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        refused(gq_draft_add(d, rows[i].name, rows[i].n_dims, rows[i].ne, rows[i].type, x, rows[i].bytes, &e),
+        refused(gq_gguf_builder_add(d, rows[i].name, rows[i].n_dims, rows[i].ne, rows[i].type, x,
+                                    rows[i].bytes, &e),
                 &e, rows[i].says);
     /* None of them has left anything; padding follows the alignment. */
     const gq_value alignment = WHOLE(1 << 14);
-    assert_true(gq_draft_set(d, "general.alignment", "u32", false, &alignment, 1, &e));
-    assert_true(gq_draft_add(d, "a", 1, (uint64_t[]){64}, GGUF_F32, x, 256, &e));
-    assert_true(gq_draft_add(d, "b", 1, (uint64_t[]){63}, GGUF_F32, x, 252, &e));
-    assert_true(gq_draft_write(d, path("padded.gguf"), false, &e));
+    assert_true(gq_gguf_builder_set(d, "general.alignment", "u32", false, &alignment, 1, &e));
+    assert_true(gq_gguf_builder_add(d, "a", 1, (uint64_t[]){64}, GGUF_F32, x, 256, &e));
+    assert_true(gq_gguf_builder_add(d, "b", 1, (uint64_t[]){63}, GGUF_F32, x, 252, &e));
+    assert_true(gq_gguf_builder_write(d, path("padded.gguf"), false, &e));
     gq_model *m = gq_model_open(path("padded.gguf"), &e);
     size_t n;
     const gq_stored *t = gq_model_tensors(m, &n);
     assert_true(n == 2 && t[1].offset - t[0].offset == 1 << 14 && gq_model_summary(m)->file_bytes == 3 << 14);
-    gq_model_close(m), gq_draft_free(d);
+    gq_model_close(m), gq_gguf_builder_free(d);
 }
 
 TEST(reading_beyond) {

@@ -4,4 +4,4 @@
 #include <stdint.h>
 
 /* The mean KL divergence (nats) on decimal ids in windows of `context`, with one thread. */
-double copy_divergence(const char *original, const char *copy, const char *ids, uint32_t context);
+double quant_kld(const char *original, const char *copy, const char *ids, uint32_t context);

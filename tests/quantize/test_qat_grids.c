@@ -62,7 +62,7 @@ static gq_options options_of(const char *in, gq_output *out) {
 
 static void assert_holds(const gq_plan *plan, const char *name, const char *types) {
     char found[160] = "";
-    uint64_t set = plan_tensor(plan, name)->lattice_types;
+    uint64_t set = plan_tensor(plan, name)->grid_types;
     for (uint32_t i = 0; i < 64; i++)
         if (set >> i & 1) strcat(strcat(found, gq_type_name(i)), " ");
     if (strcmp(found, types) != 0) fail_msg("%s: %s, expected %s", name, found, types);
@@ -81,8 +81,9 @@ TEST(a_plan_finds_them) {
         assert_true(
             warned(plan, "on a quantization grid of few bits: 3 tensors (first blk.0.attn_k.weight)"));
         assert_true(warned(plan, "; Q5_0, Q5_1 and Q8_0 keep them as they are"));
-        assert_true(warned(plan, "Q4_0: 1 tensor on a quantization grid gets a type that does not hold it, first "
-                                 "blk.0.ffn_up.weight as Q4_0; as Q5_0, Q5_1 and Q8_0 nothing"));
+        assert_true(warned(plan,
+                           "Q4_0: 1 tensor on a quantization grid gets a type that does not hold it, first "
+                           "blk.0.ffn_up.weight as Q4_0; as Q5_0, Q5_1 and Q8_0 nothing"));
         gq_plan_free(plan);
         out.filetype = "F16";
         plan = must_plan(&o);
@@ -120,10 +121,10 @@ TEST(plans_share_what_was_found) {
         gq_plan *own = must_plan(&o);
         o.model = m;
         gq_plan *shared = must_plan(&o);
-        assert_true(plan_tensor(own, "blk.0.attn_k.weight")->lattice_types != 0);
+        assert_true(plan_tensor(own, "blk.0.attn_k.weight")->grid_types != 0);
         for (size_t k = 0, n; k < (gq_plan_tensors(own, 0, &n), n); k++)
-            assert_true(gq_plan_tensors(own, 0, &n)[k].lattice_types ==
-                        gq_plan_tensors(shared, 0, &n)[k].lattice_types);
+            assert_true(gq_plan_tensors(own, 0, &n)[k].grid_types ==
+                        gq_plan_tensors(shared, 0, &n)[k].grid_types);
         gq_plan_free(own), gq_plan_free(shared);
     }
     gq_model_close(m);
@@ -209,7 +210,7 @@ TEST(what_holds_them_loses_nothing) {
         const gq_tensor *t = gq_plan_tensors(plan, 0, &n);
         const gq_loss *l = gq_results_losses(r, 0, &n);
         for (size_t k = 0; k < n; k++) {
-            bool holds = t[k].lattice_types >> t[k].to & 1;
+            bool holds = t[k].grid_types >> t[k].to & 1;
             held += holds;
             if (holds != (l[k].e2 == 0)) fail_msg("%s in %s: error %g", t[k].name, pattern, l[k].e2);
         }
@@ -257,7 +258,7 @@ TEST(a_calibration_leaves_them_alone) {
     size_t n, found = 0;
     const gq_tensor *t = gq_plan_tensors(plan, 0, &n);
     for (size_t i = 0; i < n; i++) {
-        bool holds = t[i].lattice_types >> t[i].to & 1;
+        bool holds = t[i].grid_types >> t[i].to & 1;
         if (holds && t[i].calibrated) fail_msg("%s is calibrated", t[i].name);
         found += holds;
     }
@@ -265,7 +266,7 @@ TEST(a_calibration_leaves_them_alone) {
     assert_true(warned(plan, "calibration leaves them alone"));
     gq_results *r = must_run(plan);
     for (size_t i = 0; i < n; i++)
-        if ((t[i].lattice_types >> t[i].to & 1) && gq_results_losses(r, 0, &n)[i].e2 != 0)
+        if ((t[i].grid_types >> t[i].to & 1) && gq_results_losses(r, 0, &n)[i].e2 != 0)
             fail_msg("%s: error %g", t[i].name, gq_results_losses(r, 0, &n)[i].e2);
     gq_results_free(r), gq_plan_free(plan);
 }

@@ -1,4 +1,4 @@
-/* Rows encoded by second moments of their inputs: against sums in double precision, and search alone. */
+/* Rows encoded by the Hessian of their inputs: against sums in double precision, and plain encoding. */
 #include <math.h>
 #include <sys/wait.h>
 
@@ -83,19 +83,19 @@ TEST(rows_lose_less) {
         double by_search[ROWS], by_moments[ROWS];
         gq_loss loss;
         gq_array_options o = {.size = sizeof o, .importance = diagonal, .threads = 2};
-        uint8_t *searched = encoded(type, 0, ROWS, &o, NULL);
-        o.importance = NULL, o.moments = h;
+        uint8_t *plain = encoded(type, 0, ROWS, &o, NULL);
+        o.importance = NULL, o.hessian = h;
         uint8_t *fed = encoded(type, 0, ROWS, &o, &loss);
-        double before = lost(type, searched, by_search), after = lost(type, fed, by_moments);
-        if (!(after < 0.6 * before)) fail_msg("%s: %g, %g by search", types[i], after, before);
+        double before = lost(type, plain, by_search), after = lost(type, fed, by_moments);
+        if (!(after < 0.6 * before)) fail_msg("%s: %g, %g plain", types[i], after, before);
         for (size_t r = 0; r < ROWS; r++) assert_true(by_moments[r] <= by_search[r] * (1 + 1e-5));
         assert_true(fabs(loss.we2 - after) < 1e-4 * after);
         assert_true(loss.n == N && loss.e2 > 0 && loss.wx2 > loss.we2);
-        free(searched), free(fed);
+        free(plain), free(fed);
     }
 }
 
-/* Where columns have nothing in common there is nothing to make good: the plain search's result, or better by
+/* Where columns have nothing in common there is nothing to compensate: plain encoding's result, or better by
  * what blocks gain from being scaled together. */
 TEST(columns_with_nothing_in_common) {
     float *alone = calloc(COLS * COLS, sizeof *alone);
@@ -103,15 +103,15 @@ TEST(columns_with_nothing_in_common) {
     for (uint32_t type = GGUF_Q4_0; type <= GGUF_Q4_K; type += GGUF_Q4_K - GGUF_Q4_0) {
         gq_loss plain, loss;
         gq_array_options o = {.size = sizeof o, .importance = diagonal};
-        uint8_t *searched = encoded(type, 0, ROWS, &o, &plain);
-        o.importance = NULL, o.moments = alone;
+        uint8_t *blocks = encoded(type, 0, ROWS, &o, &plain);
+        o.importance = NULL, o.hessian = alone;
         uint8_t *fed = encoded(type, 0, ROWS, &o, &loss);
         assert_true(fabs(loss.wx2 - plain.wx2) <= 1e-5 * plain.wx2);
         assert_true(loss.we2 <= plain.we2 * (1 + 1e-5) && loss.we2 > 0.97 * plain.we2);
         o.damp = -1; /* then the pass sees the same weights */
         free(fed), fed = encoded(type, 0, ROWS, &o, &loss);
         assert_true(fabs(loss.we2 - plain.we2) <= 1e-3 * plain.we2);
-        free(searched), free(fed);
+        free(blocks), free(fed);
     }
     free(alone);
 }
@@ -120,7 +120,7 @@ TEST(columns_with_nothing_in_common) {
 TEST(no_inputs) {
     gq_loss loss;
     float *none = calloc(COLS * COLS, sizeof *none);
-    const gq_array_options o = {.size = sizeof o, .moments = none};
+    const gq_array_options o = {.size = sizeof o, .hessian = none};
     free(encoded(GGUF_Q4_K, 0, ROWS, &o, &loss));
     assert_true(loss.wx2 == 0 && loss.we2 == 0 && loss.e2 > 0 && isfinite(loss.e2));
     free(none);
@@ -135,7 +135,7 @@ TEST(effort_and_settings) {
     for (size_t i = 0; i < 4; i++) {
         gq_loss loss;
         gq_array_options o = ways[i];
-        o.size = sizeof o, o.moments = h;
+        o.size = sizeof o, o.hessian = h;
         free(encoded(GGUF_Q3_K, 0, ROWS, &o, &loss));
         we2[i] = loss.we2;
     }
@@ -148,7 +148,7 @@ TEST(threads_and_company) {
     static const uint32_t types[] = {GGUF_Q4_0, GGUF_Q8_0, GGUF_Q2_K, GGUF_Q5_K};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         gq_loss first, loss;
-        gq_array_options o = {.size = sizeof o, .moments = h, .threads = 1};
+        gq_array_options o = {.size = sizeof o, .hessian = h, .threads = 1};
         uint8_t *one = encoded(types[i], 0, ROWS, &o, &first);
         o.threads = 5;
         uint8_t *more = encoded(types[i], 0, ROWS, &o, &loss);
@@ -160,12 +160,12 @@ TEST(threads_and_company) {
     }
 }
 
-/* Only how large moments are beside each other counts. */
+/* Only ratios within a Hessian count. */
 TEST(unit_of_inputs) {
     float *other = copy_of_moments();
-    gq_array_options o = {.size = sizeof o, .moments = h};
+    gq_array_options o = {.size = sizeof o, .hessian = h};
     uint8_t *as_is = encoded(GGUF_Q4_K, 0, ROWS, &o, NULL);
-    o.moments = other;
+    o.hessian = other;
     for (int power = -40; power <= 40; power += 80) {
         for (size_t i = 0; i < COLS * COLS; i++) other[i] = ldexpf(h[i], power);
         uint8_t *scaled = encoded(GGUF_Q4_K, 0, ROWS, &o, NULL);
@@ -175,16 +175,16 @@ TEST(unit_of_inputs) {
     free(as_is), free(other);
 }
 
-/* What programs had before there were moments goes on. */
+/* Programs from before there were Hessians go on. */
 TEST(older_options) {
-    gq_array_options o = {.size = offsetof(gq_array_options, moments), .moments = h};
+    gq_array_options o = {.size = offsetof(gq_array_options, hessian), .hessian = h};
     uint8_t *older = encoded(GGUF_Q4_K, 0, ROWS, &o, NULL), *plain = encoded(GGUF_Q4_K, 0, ROWS, NULL, NULL);
     assert_memory_equal(older, plain, ROWS * row_bytes(GGUF_Q4_K));
     free(older), free(plain);
 }
 
 TEST(after_a_fork) {
-    const gq_array_options o = {.size = sizeof o, .moments = h, .threads = 3};
+    const gq_array_options o = {.size = sizeof o, .hessian = h, .threads = 3};
     uint8_t *here = encoded(GGUF_Q4_0, 0, ROWS, &o, NULL);
     int status = 1;
     pid_t pid = fork();
@@ -230,7 +230,7 @@ TEST(moments_that_are_none) {
         {66, 65, INFINITY, INFINITY, "columns 66 and 65 is inf"},
     };
     float *m = copy_of_moments();
-    gq_array_options o = {.size = sizeof o, .moments = m};
+    gq_array_options o = {.size = sizeof o, .hessian = m};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         set_pair(m, bad[i].i, bad[i].j, bad[i].here, bad[i].across);
         refused(GGUF_Q4_0, &o, GQ_USAGE, bad[i].says);
@@ -239,7 +239,7 @@ TEST(moments_that_are_none) {
     for (size_t i = 0; i < COLS * COLS; i++) m[i] = i % (COLS + 1) ? -0.9f : 1;
     refused(GGUF_Q4_0, &o, GQ_USAGE, "no Cholesky factor");
     gq_error e;
-    refused(GGUF_Q4_0, &(gq_array_options){.size = sizeof o, .moments = h, .damp = 2}, GQ_USAGE,
+    refused(GGUF_Q4_0, &(gq_array_options){.size = sizeof o, .hessian = h, .damp = 2}, GQ_USAGE,
             "damping of 2");
     assert_false(gq_encode(GGUF_Q4_0, 0, UINT64_C(1) << 40, NULL, &o, NULL, 0, NULL, &e));
     assert_non_null(strstr(e.text, "more than memory can hold"));
@@ -252,10 +252,10 @@ static bool stop(void *user) {
 }
 
 TEST(what_does_not_go_together) {
-    gq_array_options o = {.size = sizeof o, .moments = h, .importance = diagonal};
+    gq_array_options o = {.size = sizeof o, .hessian = h, .importance = diagonal};
     refused(GGUF_Q4_0, &o, GQ_USAGE, "not both");
     o.importance = NULL;
-    refused(GGUF_F16, &o, GQ_USAGE, "F16 rounds each weight by itself");
+    refused(GGUF_F16, &o, GQ_USAGE, "F16 stores each weight separately");
     refused(GGUF_Q8_K, &o, GQ_USAGE, "no encoder for Q8_K");
     o.callbacks = &(gq_callbacks){.size = sizeof *o.callbacks, .cancelled = stop};
     refused(GGUF_Q4_0, &o, GQ_INTERRUPTED, "");
