@@ -414,7 +414,9 @@ static void extra_compare(tensor_finder *f, size_t block, bool is_ffn) {
         if (like.has > best.has || (like.has == best.has && like.lacks < best.lacks)) best = like;
     }
     bool is_whole = !f->m->arch->graph.one_part; /* then it has both parts */
-    if (best.first && (best.has > best.lacks || (best.has == 0 && is_whole)))
+    bool is_own =
+        is_ffn && (extra_has(f, block, "ffn_gate_inp.weight") || extra_has(f, block, "ffn_down.weight"));
+    if (best.first && (best.has > best.lacks || (best.has == 0 && is_whole && !is_own)))
         extra_require(f, block, best.first);
 }
 

@@ -65,7 +65,7 @@ static bool read_rule(vocabulary *v, const source *s, bool *no_pre) {
     const char *pre = "default";
     uint64_t n = strlen(pre);
     *no_pre = !model_kv_string(vocabulary_find_pair(s, "pre"), &pre, &n);
-    if (!split_rule_find(pre, n, &v->rule))
+    if (!pretokenizers_find(pre, n, &v->rule))
         return gq_fail(s->e,
                        "%s: key " PREFIX "pre is '%.*s', an unknown pre-tokenizer; the model can be "
                        "quantized, but texts cannot be tokenized for it",

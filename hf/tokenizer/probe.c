@@ -1,6 +1,6 @@
 /* Folders spell the same cut in many ways. So expressions that are in no table are run on a text that all
  * groups of llama.cpp cut differently, and the digest of the cuts is looked up. The digests are those of the
- * cuts that forward/tokens/pretokenizers.c makes; a test compares them. The expressions come from a file that nobody
+ * cuts that arch/pretokenizers.c makes; a test compares them. The expressions come from a file that nobody
  * vouches for: each match has a limit of steps and memory, and what exceeds it has no name.
  */
 #include "hf/tokenizer/tokenizer.h"

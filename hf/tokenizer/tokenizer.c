@@ -294,8 +294,8 @@ static bool specials_write(hf_tokenizer *t, const arch_tokenizer *kind, arch_fil
     if ((exceptions & TOKENS_BOS_IS_CHECKED) && s.of[HF_BOS].flag != 1)
         return hf_tokenizer_fail(t, "tokenizer_config.json", e, "expected \"add_bos_token\": true");
     bool has_own_end = (exceptions & TOKENS_HUNYUAN) && hf_config_get(t->config, "eod_token_id");
-    return (has_own_end || hf_specials_set_first_end(&s, t, e)) && hf_specials_write(&s, t->pairs, e) &&
-           (!(exceptions & TOKENS_HUNYUAN) || write_hunyuan(t, e)) &&
+    return (has_own_end || hf_specials_set_first_end(&s, t, e)) && hf_specials_drop_flags(&s, t, e) &&
+           hf_specials_write(&s, t->pairs, e) && (!(exceptions & TOKENS_HUNYUAN) || write_hunyuan(t, e)) &&
            (!(exceptions & TOKENS_LAGUNA) || write_laguna(t, e)) &&
            (!(exceptions & TOKENS_SUPPRESSED) || t->config->is_lent || write_suppressed(t, e));
 }

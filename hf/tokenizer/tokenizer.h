@@ -291,8 +291,10 @@ bool hf_special_find_text(const hf_tokenizer *t, const char *text, hf_special *f
 bool hf_specials_set_text(hf_specials *s, const hf_tokenizer *t, hf_special_type type, const char *text,
                           gq_error *e);
 /* Sets the end of texts, where none is known, to the first of several that config.json lists, and warns of
- * it. */
+ * it, and where there is none. */
 bool hf_specials_set_first_end(hf_specials *s, const hf_tokenizer *t, gq_error *e);
+/* Warns of tokens that are to be added to texts and that no file names, and does not have them added. */
+bool hf_specials_drop_flags(hf_specials *s, const hf_tokenizer *t, gq_error *e);
 bool hf_specials_write(const hf_specials *s, hf_metadata *pairs, gq_error *e);
 
 /* ---- tokenizer_words.c: vocabularies of tokenizer.json whose words are cut into the longest tokens (WordPiece), or whose tokens have scores, the largest sum of which decides (unigrams). ---- */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arch/pretokenizers.h"
 #include "hf/tokenizer/tokenizer.h"
 
 static const char JSON_FILE[] = "tokenizer.json";
@@ -409,6 +410,63 @@ static bool merges_write_json(hf_tokenizer *t, gq_error *e) {
                                  strays, plural_suffix(strays), first, strays == 1 ? "makes" : "make"));
 }
 
+/* ---- words that are tokens ---- */
+
+static bool is_longer_than_character(const char *text) {
+    size_t n = 0;
+    for (; *text; text++) n += (*text & 0xc0) != 0x80;
+    return n > 1;
+}
+
+/* Counts ordinary tokens of several characters that no merge makes. */
+static bool count_unmade(const hf_tokenizer *t, size_t *n, const char **first, gq_error *e) {
+    const json_t *merge, *id, *vocab = json_object_get(hf_json_model(t), "vocab");
+    const char *text;
+    size_t i;
+    hf_text m = {.text = NULL};
+    gq_error why = {.status = GQ_OK};
+    bool *is_made = calloc(t->listed + 1, sizeof *is_made);
+    if (!is_made) return gq_fail_memory(e, t->listed + 1);
+    json_array_foreach(json_object_get(hf_json_model(t), "merges"), i, merge) {
+        if ((id = merge_result(vocab, merge, &m, &why)) && (uint64_t)json_integer_value(id) < t->listed)
+            is_made[json_integer_value(id)] = true;
+    }
+    json_object_foreach((json_t *)vocab, text, id) {
+        uint64_t at = (uint64_t)json_integer_value(id);
+        if (at < t->listed && !is_made[at] && t->tokens[at].type == HF_TOKEN_NORMAL &&
+            is_longer_than_character(text) && (*n)++ == 0)
+            *first = text;
+    }
+    free(m.text), free(is_made);
+    if (why.status != GQ_OK && e) *e = why;
+    return why.status == GQ_OK;
+}
+
+/* Readers know by the pre-tokenizer's name whether a word that is a token is looked up before merges. The two ways
+ * differ in tokens that no merge makes. */
+static bool merges_warn_ignored(const hf_tokenizer *t, gq_error *e) {
+    bool is_ignored = json_is_true(json_object_get(hf_json_model(t), "ignore_merges"));
+    const char *pre, *first = "";
+    uint64_t length;
+    size_t n = 0;
+    split_rule rule;
+    const model_kv *kv = hf_metadata_find(t->pairs, "tokenizer.ggml.pre");
+    if (!kv || !model_kv_string(kv, &pre, &length) || !pretokenizers_find(pre, length, &rule) || rule.raw ||
+        rule.ignore_merges == is_ignored)
+        return true;
+    if (!count_unmade(t, &n, &first, e)) return false;
+    return n == 0 ||
+           hf_folder_warn(t->folder, JSON_FILE, e,
+                          "model.ignore_merges is %s, but for tokenizer.ggml.pre '%.*s' llama.cpp %s: texts "
+                          "with %zu token%s that no merge makes, such as '%.40s', get other tokens than from "
+                          "transformers",
+                          is_ignored ? "true" : "not true", (int)length, pre,
+                          is_ignored ? "merges all words" : "takes a word that is a token as it is", n,
+                          plural_suffix(n), first);
+}
+
+/* ---- writing merges of lines ---- */
+
 static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 /* Adds a line of merges.txt that consists of two words; others are skipped. */
@@ -450,7 +508,8 @@ static bool merges_write_text(hf_tokenizer *t, gq_error *e) {
 
 bool hf_merges_write(hf_tokenizer *t, gq_error *e) {
     const json_t *merges = json_object_get(hf_json_model(t), "merges");
-    bool ok = (json_array_size(merges) ? merges_write_json(t, e) : merges_write_text(t, e)) &&
+    bool ok = (json_array_size(merges) ? merges_write_json(t, e) && merges_warn_ignored(t, e)
+                                       : merges_write_text(t, e)) &&
               hf_metadata_array(t->pairs, "tokenizer.ggml.merges", GGUF_STRING, e);
     return ok && (hf_metadata_find(t->pairs, "tokenizer.ggml.merges") ||
                   hf_folder_warn(t->folder, JSON_FILE, e,

@@ -118,6 +118,10 @@ static bool specials_find_ids(hf_specials *s, const hf_tokenizer *t, gq_error *e
     return true;
 }
 
+/* Whether readers take a token of their own for one that a file lacks. Those of vocabularies with scores have their
+ * usual place. */
+static bool guesses_absent(const hf_tokenizer *t) { return t->json && !hf_json_has_pieces(t); }
+
 bool hf_specials_set_first_end(hf_specials *s, const hf_tokenizer *t, gq_error *e) {
     const json_t *root = t->config->stored, *ids = member_of(root, HF_EOS, "%s_token_id");
     if (!ids || json_is_null(ids))
@@ -132,11 +136,33 @@ bool hf_specials_set_first_end(hf_specials *s, const hf_tokenizer *t, gq_error *
                               "written; --override-kv tokenizer.ggml.eos_token_id=int:ID sets another",
                               (long long)json_integer_value(id));
     }
-    return s->of[HF_EOS].is_set || json_array_size(ids) == 0 ||
+    if (s->of[HF_EOS].is_set) return true;
+    if (json_array_size(ids) > 0)
+        return hf_folder_warn(
+            t->folder, "config.json", e,
+            "eos_token_id is a list, but none of its ids is one of the %llu tokens; it is left out",
+            (unsigned long long)t->n);
+    return !guesses_absent(t) ||
            hf_folder_warn(
-               t->folder, "config.json", e,
-               "eos_token_id is a list, but none of its ids is one of the %llu tokens; it is left out",
-               (unsigned long long)t->n);
+               t->folder, "", e,
+               "no file names an end-of-text token (eos_token): programs will end texts at a token "
+               "of their own; --override-kv tokenizer.ggml.eos_token_id=int:ID sets one");
+}
+
+bool hf_specials_drop_flags(hf_specials *s, const hf_tokenizer *t, gq_error *e) {
+    static const hf_special_type ends[] = {HF_BOS, HF_EOS};
+    for (size_t i = 0; guesses_absent(t) && i < sizeof ends / sizeof *ends; i++) {
+        hf_special *special = &s->of[ends[i]];
+        const char *name = types[ends[i]].name;
+        if (special->flag != 1 || special->is_set || !special->is_wanted) continue;
+        special->flag = 0;
+        if (!hf_folder_warn(t->folder, "tokenizer_config.json", e,
+                            "add_%s_token is true, but there is no %s_token: false is written, or programs "
+                            "would add a token of their own to each text",
+                            name, name))
+            return false;
+    }
+    return true;
 }
 
 /* Ids that no token has are written as llama.cpp's converter does, but programs stumble over them. */
@@ -230,24 +256,6 @@ static void specials_read_template(hf_specials *s, const hf_tokenizer *t) {
 
 /* ---- the whole ---- */
 
-/* Reports a token that is to be added and that no file names: readers add that of a number of their own. Those of
- * vocabularies with scores have their usual place. */
-static bool specials_warn_added(const hf_specials *s, const hf_tokenizer *t, gq_error *e) {
-    static const hf_special_type ends[] = {HF_BOS, HF_EOS};
-    bool ok = true;
-    for (size_t i = 0; ok && t->json && !hf_json_has_pieces(t) && i < sizeof ends / sizeof *ends; i++) {
-        const hf_special *special = &s->of[ends[i]];
-        const char *name = types[ends[i]].name;
-        if (special->flag == 1 && !special->is_set && special->is_wanted)
-            ok =
-                hf_folder_warn(t->folder, "tokenizer_config.json", e,
-                               "add_%s_token is true, but there is no %s_token: programs will add a token of "
-                               "their own to each text",
-                               name, name);
-    }
-    return ok;
-}
-
 bool hf_specials_find(hf_specials *s, const hf_tokenizer *t, gq_error *e) {
     for (int i = 0; i < HF_SPECIALS; i++) {
         hf_special *special = &s->of[i];
@@ -264,7 +272,7 @@ bool hf_specials_find(hf_specials *s, const hf_tokenizer *t, gq_error *e) {
         if (json_is_boolean(flag)) s->of[i].flag = json_is_true(flag);
     }
     specials_find_texts(s, t);
-    return specials_find_ids(s, t, e) && specials_warn_beyond(s, t, e) && specials_warn_added(s, t, e);
+    return specials_find_ids(s, t, e) && specials_warn_beyond(s, t, e);
 }
 
 bool hf_specials_write(const hf_specials *s, hf_metadata *pairs, gq_error *e) {

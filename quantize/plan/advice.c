@@ -37,7 +37,7 @@ static bool all_copies(const gq_plan *plan) {
     return true;
 }
 
-bool plan_check_kind(const gq_plan *plan, gq_error *e) {
+bool plan_check_kind(const gq_plan *plan, const gq_options *options, gq_error *e) {
     const model_kv *kv = model_kv_find(plan->model.kv, plan->model.n_kv, "general.architecture");
     if (kv && kv->type != GGUF_STRING)
         return gq_fail(e, "%s: general.architecture has type %s, expected %s", plan_input(plan),
@@ -49,7 +49,10 @@ bool plan_check_kind(const gq_plan *plan, gq_error *e) {
                        ? gq_fail_usage(e, "%s: an adapter becomes a file of F32, F16, BF16 or Q8_0",
                                        plan_input(plan))
                        : gq_fail(e, "%s %s", plan_input(plan), no_models[i].advice);
-    return true;
+    return !(options->imatrix || options->transpose.n) ||
+           !model_fact_is(&plan->facts, "general.type", no_models[0].type) ||
+           gq_fail_usage(e, "%s: an adapter's matrices have no imatrix and are not transposed",
+                         plan_input(plan));
 }
 
 /* ---- what becomes of its tensors ---- */

@@ -344,7 +344,7 @@ static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
     if (!plan_check_request(options, e) || !open_all(plan, options, e) ||
         !plan_choose_layers(plan, options, e) || !plan_scale_tensors(plan, options, e) ||
         !warnings_join(&plan->warnings, &plan->model.warnings, e) || !warn_mixed(plan, e) ||
-        !plan_overrides_read(&plan->overrides, &options->override_kv, &plan->model, e) ||
+        !plan_overrides_read(&plan->overrides, &options->override_kv, &plan->model, &plan->warnings, e) ||
         !add_missing_pair(plan, e) ||
         !plan_removed_find(&plan->removed, &options->remove_kv, &plan->model, &plan->warnings, e) ||
         !plan_check_complete(plan, options, e) || !plan_identify_input(plan, e))
@@ -354,12 +354,11 @@ static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
         !warnings_add(&plan->warnings, e, "layers to prune: the model has no layer %llu",
                       (unsigned long long)plan->layers.absent))
         return false;
-    if (!rounding_open(plan, options, e)) return false;
     plan->facts = model_facts_of(plan->model.kv, plan->model.n_kv, plan->overrides.items, plan->overrides.n);
-    if (!plan_check_kind(plan, e) || !plan_check_layers(plan, e) || !check_merged(plan, e) ||
-        !list_sources(plan, options, e) || !plan_transpose(plan, options, e) ||
-        !plan_find_qat_grids(plan, options, e) || !plan_assign_types(plan, options, e) ||
-        !plan_advise(plan, e) || !plan_warn_qat_grids(plan, e))
+    if (!plan_check_kind(plan, options, e) || !rounding_open(plan, options, e) ||
+        !plan_check_layers(plan, e) || !check_merged(plan, e) || !list_sources(plan, options, e) ||
+        !plan_transpose(plan, options, e) || !plan_find_qat_grids(plan, options, e) ||
+        !plan_assign_types(plan, options, e) || !plan_advise(plan, e) || !plan_warn_qat_grids(plan, e))
         return false;
     for (size_t o = 0; o < plan->n_outputs; o++)
         if (!plan_layout(plan, &plan->outputs[o], options, e) ||

@@ -98,7 +98,7 @@ typedef struct plan_overrides {
  * value that does not fit it is refused with GQ_USAGE. *overrides is of zeros before; the caller frees it,
  * also after a failure. */
 bool plan_overrides_read(plan_overrides *overrides, const gq_list *items, const model_source *model,
-                         gq_error *e);
+                         warning_list *warnings, gq_error *e);
 /* Returns the path in an item KEY=file:PATH; NULL: the item is another. */
 const char *plan_override_file(const char *item);
 /* Whether a key follows from the file's layout, so that it is neither set nor left out. */
@@ -373,7 +373,7 @@ const uint8_t *digests_find(const model_source *m);
 
 /* Fails for inputs that are no model to quantize: adapters, imatrix data, and files whose architecture is
  * no text. */
-bool plan_check_kind(const gq_plan *plan, gq_error *e);
+bool plan_check_kind(const gq_plan *plan, const gq_options *options, gq_error *e);
 /* Warns of what the user may not know about the model. Called when its tensors have their types. */
 bool plan_advise(gq_plan *plan, gq_error *e);
 

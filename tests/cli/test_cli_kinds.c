@@ -143,6 +143,9 @@ TEST(test_overrides) {
         {"tokenizer.ggml.scores=float:1", "llama.cpp reads the key as a list, not f32"},
         {"tokenizer.ggml.precompiled_charsmap=str:x", "llama.cpp reads the key as a list, not string"},
         {"tokenizer.ggml.remove_extra_whitespaces=str:true", "as a bool, not string"},
+        {"llama.expert_count=int:4", "the model has no tensors of experts"},
+        {"llama.nextn_predict_layers=int:1", "the model has no tensors of MTP layers"},
+        {"adapter.type=str:x", "the key follows from the adapter"},
         {"general.type=str:mmproj", "the file is a model, or a part of one"},
         {"odd.text=int:1", "the key has type string in the model, not u32"},
         {"odd.text=bool:true", "type string in the model, not bool"},
@@ -159,6 +162,18 @@ TEST(test_overrides) {
         {"llama.block_count=int:3", NULL},
         {"odd.new=bool:true", NULL},
     };
+    static const char *const names[][2] = {{"pre=str:nonsense", "no pre-tokenizer of this name is known"},
+                                           {"model=str:gpt-2", "no tokenizer of this name is known"},
+                                           {"pre=str:qwen2", NULL},
+                                           {"pre=str:gemma4", NULL},
+                                           {"model=str:gpt2", NULL}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char item[80];
+        snprintf(item, sizeof item, "tokenizer.ggml.%s", names[i][0]);
+        char *err = gquant(0, (const char *const[]){"-n", "--override-kv", item, in, "Q8_0", NULL});
+        assert_true(names[i][1] ? strstr(err, names[i][1]) != NULL : !strstr(err, "is known"));
+        free(err);
+    }
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *words[] = {"-n", "--override-kv", rows[i].item, in, "Q8_0", NULL};
         if (rows[i].mention)

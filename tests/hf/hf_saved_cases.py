@@ -525,7 +525,7 @@ def other_cases(cases):
     cases.same("ends: a list whose first is none", "qwen3", lambda f: without_end(f, eos_token_id=[-1, 10**6, 7]), told, first)
     cases.same("ends: a list of none", "qwen3", lambda f: without_end(f, eos_token_id=[-1, 10**6]), "none of its ids is one", lambda f: without_end(f, eos_token_id=None))
     cases.says("ends: beyond all pieces", "gemma", lambda f: configure(f, eos_token_id=10**6), {"tokenizer.ggml.eos_token_id": None}, "eos_token_id is 1000000, but there are")
-    cases.same("ends: an empty list", "qwen3", lambda f: without_end(f, eos_token_id=[]), None, lambda f: without_end(f, eos_token_id=None))
+    cases.same("ends: an empty list", "qwen3", lambda f: without_end(f, eos_token_id=[]), "no file names an end-of-text token", lambda f: without_end(f, eos_token_id=None))
     cases.same("ends: a list beside a known one", "qwen3", lambda f: configure(f, eos_token_id=[7, 9]))
     cases.same("no merges", "qwen3", without_merges, "tokenizer.json|no merges", without_merges)
     cases.same("RoBERTa's post-processor", "qwen3", roberta(False), None, roberta(True))
@@ -573,6 +573,24 @@ def tokenizer_cases(cases):
     told("merges that make no token", lambda j: j["model"]["merges"].append("Q ZZ"), "1 merge, such as 'Q ZZ', makes no token")
     for kind in ({"type": "Replace", "pattern": {"String": "a"}, "content": "b"}, {"type": "NFKC"}, {"type": "NFD"}, {"type": "Strip"}, {"type": "Foo"}):
         told("normalizer " + kind["type"], lambda j, k=kind: j.update(normalizer={"type": "Sequence", "normalizers": [k]}), f"the normalizer {kind['type']} changes texts")
+    blank, upper, lower = r"[^\r\n\p{L}\p{N}]?", r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+    tekken = f"{blank}{upper}*{lower}+|{blank}{upper}+{lower}*" + r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+
+    def whole(ignore, word):
+        def change(j):
+            vocab = j["model"]["vocab"]
+            token = next(t for t in reversed(vocab) if len(t) > 2 and not any(a["content"] == t for a in j["added_tokens"]))
+            if word:
+                vocab["\u0120zyxq"] = vocab.pop(token)
+                j["model"]["merges"] = [m for m in j["model"]["merges"] if "".join(m if isinstance(m, list) else m.split(" ")) != token]
+            j["model"].update(ignore_merges=ignore)
+            if not ignore:
+                j["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": tekken}, "behavior": "Isolated", "invert": False},
+                                                                            {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}]}
+        return tokenizer(change)
+    for ignore, told_as in ((True, "is true, but for tokenizer.ggml.pre 'qwen2' llama.cpp merges all words"), (False, "is not true, but for tokenizer.ggml.pre 'tekken' llama.cpp takes")):
+        cases.same(f"ignore_merges {ignore}: a word that is a token", "qwen3", whole(ignore, True), told_as + "|1 token that no merge makes, such as '\u0120zyxq'", whole(ignore, True))
+        cases.same(f"ignore_merges {ignore}: of no effect", "qwen3", whole(ignore, False), None, whole(ignore, False))
     told("normalizer NFC", lambda j: j.update(normalizer={"type": "NFC"}), None)
     told("dropout", lambda j: j["model"].update(dropout=.1), "model.dropout is 0.1")
     cases.no("tokenizer: a suffix of words", "llama", tokenizer(lambda j: j["model"].update(end_of_word_suffix="</w>")), "end_of_word_suffix is '</w>'")
@@ -582,7 +600,8 @@ def tokenizer_cases(cases):
         settings = read(folder, "tokenizer_config.json")
         make_hf.write(folder.path, "tokenizer_config.json", {**settings, "add_bos_token": True, "bos_token": None})
         configure(folder, bos_token_id=None)
-    cases.says("tokenizer: a begin that is not there", "qwen3", without_begin, {"tokenizer.ggml.add_bos_token": True}, "add_bos_token is true, but there is no bos_token")
+    cases.says("tokenizer: a begin that is not there", "qwen3", without_begin, {"tokenizer.ggml.add_bos_token": False}, "there is no bos_token: false is written")
+    cases.says("ends: none", "qwen3", lambda f: without_end(f, eos_token_id=None), {"tokenizer.ggml.eos_token_id": None}, "no file names an end-of-text token")
 
     def beside(folder):
         make_hf.write(folder.path, "adapter_config.json", {"peft_type": "LORA"})

@@ -20,7 +20,7 @@ TEST(test_text_tells_all_groups_apart) {
         hf_probe_cuts cuts = {{0}};
         split_rule rule;
         gq_error e;
-        assert_true(split_rule_find(name, strlen(name), &rule));
+        assert_true(pretokenizers_find(name, strlen(name), &rule));
         splitter *s = splitter_new(&rule, &e);
         assert_non_null(s);
         assert_true(

@@ -82,7 +82,7 @@ TEST_WITH(test_template_says_what_is_added, folder_with_config, made_remove) {
     put_json(SETTINGS, "{'eos_token':'</s>','add_eos_token':false,'add_bos_token':true,'add_sep_token':1}");
     assert_made();
     assert_flag("add_eos_token", false);
-    assert_flag("add_bos_token", true);
+    assert_flag("add_bos_token", false); /* there is none */
     assert_none("add_sep_token");
     put_processor(TEMPLATE(SEQUENCE("A"), ""));
     assert_int_equal(remove(path(SETTINGS)), 0);
@@ -90,12 +90,12 @@ TEST_WITH(test_template_says_what_is_added, folder_with_config, made_remove) {
     assert_none("add_bos_token");
     put_processor(TEMPLATE(TOKEN("<t>") "," SEQUENCE("A"), ""));
     assert_made();
-    assert_flag("add_bos_token", true);
+    assert_flag("add_bos_token", false);
     assert_none("bos_token_id");
     put_processor("{'type':'RobertaProcessing'}");
     assert_made();
-    assert_flag("add_bos_token", true);
-    assert_flag("add_eos_token", true);
+    assert_flag("add_bos_token", false);
+    assert_flag("add_eos_token", false);
     assert_flag("add_sep_token", true);
 }
 

@@ -8,10 +8,12 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "arch/arch.h"
+#include "arch/pretokenizers.h"
 #include "base/name_index.h"
 
 enum {
@@ -215,9 +217,53 @@ static bool check_new(const model_kv *o, const char *item, gq_error *e) {
     return check_arch_key(o, item, e);
 }
 
-/* A model does not become another kind of file. */
+/* Numbers of what the model has no tensors of. */
+static bool check_count(const model_kv *o, const model_source *model, const char *item, gq_error *e) {
+    const char *dot = strchr(o->key, '.');
+    bool is_mtp = dot && strcmp(dot, ".nextn_predict_layers") == 0;
+    if (!is_mtp && !(dot && (!strcmp(dot, ".expert_count") || !strcmp(dot, ".expert_used_count"))))
+        return true;
+    char name[MAX_KEY + 1];
+    snprintf(name, sizeof name, "%.*s", (int)(dot - o->key), o->key);
+    const architecture *a = arch_named(name);
+    if (is_mtp && a && a->graph.extra_layers) return true; /* their tensors are checked by name */
+    for (uint64_t k = 0; k < model->n_tensors; k++)
+        if (strstr(model->tensors[k]->name, is_mtp ? ".nextn." : "_exps.")) return true;
+    return gq_fail_usage(e, "override '%s': the model has no tensors of %s", item,
+                         is_mtp ? "MTP layers" : "experts");
+}
+
+static bool model_is_known(const char *name, size_t n) {
+    static const char *const known[] = {"llama",  "gpt2",   "bert",      "t5",       "rwkv",
+                                        "plamo2", "gemma4", "hybriddna", "no_vocab", "none"};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strlen(known[i]) == n && memcmp(known[i], name, n) == 0) return true;
+    return false;
+}
+
+/* Reports names of tokenizers that llama.cpp refuses. */
+static bool warn_tokenizer_name(const model_kv *o, const char *item, warning_list *warnings, gq_error *e) {
+    const char *name;
+    uint64_t n;
+    split_rule rule;
+    bool is_pre = strcmp(o->key, "tokenizer.ggml.pre") == 0;
+    if ((!is_pre && strcmp(o->key, "tokenizer.ggml.model") != 0) || !model_kv_string(o, &name, &n) ||
+        (is_pre ? pretokenizers_find(name, n, &rule) : model_is_known(name, n)))
+        return true;
+    return warnings_add(warnings, e,
+                        "override '%s': no %s of this name is known; llama.cpp refuses a file whose %s it "
+                        "does not know",
+                        item, is_pre ? "pre-tokenizer" : "tokenizer", is_pre ? "pre-tokenizer" : "tokenizer");
+}
+
+/* A file does not become one of another kind. */
 static bool check_type(const model_kv *o, const model_kv *old, const char *item, gq_error *e) {
     static const char *const others[] = {"mmproj", "adapter", "imatrix"};
+    if (strcmp(o->key, "adapter.type") == 0)
+        return gq_fail_usage(e, "override '%s': the key follows from the adapter", item);
+    for (size_t i = 0; old && !strcmp(o->key, "general.type") && i < sizeof others / sizeof *others; i++)
+        if (model_kv_is_text(old, others[i]) && !model_kv_is_text(o, others[i]))
+            return gq_fail_usage(e, "override '%s': the file is of type %s, and stays so", item, others[i]);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (!strcmp(o->key, "general.type") && model_kv_is_text(o, others[i]) &&
             !(old && model_kv_is_text(old, others[i])))
@@ -226,7 +272,7 @@ static bool check_type(const model_kv *o, const model_kv *old, const char *item,
 }
 
 static bool read_item(model_kv *o, const char *item, const model_source *model, const name_index *by_key,
-                      gq_error *e) {
+                      warning_list *warnings, gq_error *e) {
     const char *equals = strchr(item, '=');
     if (!equals || equals == item || equals - item > MAX_KEY)
         return gq_fail_usage(e, "override '%s': expected KEY=TYPE:VALUE with a key of 1 to %d bytes", item,
@@ -240,11 +286,12 @@ static bool read_item(model_kv *o, const char *item, const model_source *model, 
         name_index_find(by_key, model->kv, sizeof *model->kv, o->key, &i) ? &model->kv[i] : NULL;
     bool number = old && (is_integer(old->type) || is_float(old->type));
     return read_value(o, number ? old->type : GGUF_ARRAY, equals + 1, item, e) &&
-           (old ? check_kind(o, old, item, e) : check_new(o, item, e)) && check_type(o, old, item, e);
+           (old ? check_kind(o, old, item, e) : check_new(o, item, e) && check_count(o, model, item, e)) &&
+           check_type(o, old, item, e) && warn_tokenizer_name(o, item, warnings, e);
 }
 
 bool plan_overrides_read(plan_overrides *overrides, const gq_list *items, const model_source *model,
-                         gq_error *e) {
+                         warning_list *warnings, gq_error *e) {
     if (items->n == 0) return true;
     overrides->items = calloc(items->n, sizeof *overrides->items);
     if (!overrides->items) return gq_fail_memory(e, items->n * sizeof *overrides->items);
@@ -252,7 +299,7 @@ bool plan_overrides_read(plan_overrides *overrides, const gq_list *items, const 
     name_index by_key = {0};
     bool ok = name_index_all(&by_key, model->kv, sizeof *model->kv, model->n_kv, e);
     for (size_t i = 0; ok && i < items->n; i++)
-        ok = read_item(&overrides->items[i], items->items[i], model, &by_key, e);
+        ok = read_item(&overrides->items[i], items->items[i], model, &by_key, warnings, e);
     name_index_free(&by_key);
     return ok;
 }
@@ -286,13 +333,15 @@ static const char *const own_keys[REMOVE_OWN_KEYS] = {
 
 /* Without the architecture no program knows what it reads; the others follow from the file's layout. Digests
  * do so, too, but are of use to gquant alone. */
-static bool key_has_to_stay(const char *key) {
+static bool key_has_to_stay(const char *key, bool is_adapter) {
+    if (is_adapter && (strncmp(key, "adapter.", 8) == 0 || strcmp(key, "general.type") == 0)) return true;
     return strcmp(key, GGUF_DIGESTS_KEY) != 0 && strcmp(key, GGUF_SOURCE_KEY) != 0 &&
            (!strcmp(key, "general.architecture") || plan_key_is_layout(key));
 }
 
 /* Pairs found so far. */
 typedef struct remove_search {
+    bool is_adapter;
     const mix_pattern *patterns;
     mix_matcher *matcher;
     bool *matched; /* one for each pattern */
@@ -302,7 +351,7 @@ static bool search_key(remove_search *s, const char *key, bool *found, gq_error 
     uint32_t unused;
     size_t number;
     *found = false;
-    if (key_has_to_stay(key)) return true;
+    if (key_has_to_stay(key, s->is_adapter)) return true;
     if (!mix_patterns_find(s->patterns, s->matcher, key, &number, &unused, e)) return false;
     *found = number != MIX_NO_PATTERN;
     if (*found) s->matched[number] = true;
@@ -354,7 +403,9 @@ bool plan_removed_find(plan_removed *removed, const gq_list *patterns, const mod
                        warning_list *warnings, gq_error *e) {
     if (patterns->n == 0) return true;
     mix_pattern *compiled = mix_patterns_new(patterns->items, patterns->n, false, e);
+    const model_kv *type = model_kv_find(model->kv, model->n_kv, "general.type");
     remove_search s = {.patterns = compiled,
+                       .is_adapter = type && model_kv_is_text(type, "adapter"),
                        .matcher = compiled ? mix_matcher_new(e) : NULL,
                        .matched = calloc(patterns->n, sizeof *s.matched)};
     removed->pairs = calloc(model->n_kv + 1, sizeof *removed->pairs);

@@ -1,11 +1,11 @@
 /* The patterns by which vocabularies by rank on bytes cut a text into words: facts about models, as data. A
  * row serves the pre values in its `names`; its patterns are applied one after another, each to the pieces
- * that those before it have left (splitter.c). Rows are put together from the named pieces below, which many
+ * that those before it have left (forward/tokens/splitter.c). Rows are put together from the named pieces below, which many
  * of them share. Patterns are for PCRE2_UTF and PCRE2_UCP; possessive quantifiers stand where backtracking
  * could find nothing. A new pre value is a name in a row, or a row. */
-#include <string.h>
+#include "arch/pretokenizers.h"
 
-#include "forward/tokens/splitter.h"
+#include <string.h>
 
 /* White space. Not \s: with Unicode properties that has U+180E, too. */
 #define W "\\t-\\r\\x{85}\\p{Z}"
@@ -166,7 +166,7 @@ static bool is_one_of(const char *names, const char *name, size_t length) {
     return false;
 }
 
-bool split_rule_find(const char *pre, size_t length, split_rule *rule) {
+bool pretokenizers_find(const char *pre, size_t length, split_rule *rule) {
     *rule = (split_rule){.raw = is_one_of(RAW, pre, length)};
     rule->always_bos = is_one_of(ALWAYS_BOS, pre, length);
     rule->no_bos = is_one_of(NO_BOS, pre, length);
