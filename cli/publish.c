@@ -137,8 +137,7 @@ static gq_output *publish_outputs(const request *r, size_t *n, gq_error *e) {
     *n = 0;
     for (size_t i = 1; i < r->n_arguments; i++) {
         if (!filetype_known(r->arguments[i]))
-            return gq_fail_usage(e, "unknown file type '%s' ('gquant types' lists them)", r->arguments[i]),
-                   free(outputs), NULL;
+            return filetype_fail_unknown(r->arguments[i], e), free(outputs), NULL;
         outputs[(*n)++].filetype = r->arguments[i];
     }
     for (size_t i = 0; i < r->n_targets; i++)

@@ -224,6 +224,8 @@ bool positional_fail_verb(const char *verb, char *const *words, size_t n, bool a
 
 /* Whether a word names a file type or a recipe; numbers of file types do not count. */
 bool filetype_known(const char *text);
+/* Fails: the word is no file type. Names the nearest one. */
+bool filetype_fail_unknown(const char *text, gq_error *e);
 /* Takes the types of --like's file: as items behind the user's own, and as the file type where none is given.
  */
 bool request_take_like(request *r, gq_error *e);

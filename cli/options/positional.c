@@ -51,7 +51,7 @@ static char *line_with_type_at(const request *r, size_t type) {
 
 /* ---- errors ---- */
 
-static bool fail_unknown_type(const char *text, gq_error *e) {
+bool filetype_fail_unknown(const char *text, gq_error *e) {
     if (is_model_name(text))
         return gq_fail_usage(e, "no file type after '%s' ('gquant types' lists them)", text);
     const char *near = gq_filetype_nearest(text);
@@ -199,7 +199,7 @@ static bool one_output(request *r, gq_output *out, gq_error *e) {
     if (n > 4) return gq_fail_usage(e, "too many arguments; '%s' is one more than IN OUT TYPE THREADS", a[4]);
     if (named) out->path = a[1];
     out->filetype = a[named ? 2 : 1];
-    if (!is_type(out->filetype)) return fail_unknown_type(out->filetype, e);
+    if (!is_type(out->filetype)) return filetype_fail_unknown(out->filetype, e);
     const char *threads = named ? (n == 4 ? a[3] : NULL) : (n == 3 ? a[2] : NULL);
     return !threads || set_threads(r, threads, e);
 }
@@ -213,7 +213,7 @@ static const char *type_behind(const char *argument) {
 static bool list_output(request *r, const char *argument, gq_output *out, gq_error *e) {
     out->filetype = type_behind(argument);
     if (!out->filetype) {
-        if (!is_type(argument)) return fail_unknown_type(argument, e);
+        if (!is_type(argument)) return filetype_fail_unknown(argument, e);
         out->filetype = argument;
         return true;
     }

@@ -378,6 +378,8 @@ TEST(requests_that_are_refused) {
     GQUANT_SAYS(2, "with {type}", "publish", path("in.gguf"), "Q4_0", "--out-dir", path("none"), "--name",
                 "a.gguf");
     GQUANT_SAYS(2, "no common size", "publish", path("in.gguf"), "--ladder", "--out-dir", path("none"));
+    GQUANT_SAYS(2, "unknown file type 'Q4_K_N', did you mean Q4_K_", "publish", path("in.gguf"), "Q4_K_N",
+                "--out-dir", path("none"));
     GQUANT_SAYS(2, "unknown file type", "publish", path("in.gguf"), "Q9", "--out-dir", path("none"));
     assert_false(exists(path("none")));
     mkdir(path("mine"), 0777);
