@@ -223,6 +223,14 @@ static bool names_option(const char *word, const option_row *o) {
     return n > first + 1 || n == strlen(o->name) || !o->name[first];
 }
 
+/* Whether a word is the full name of an option. */
+static bool is_option_name(const char *word) {
+    if (strncmp(word, "--", 2) != 0) return false;
+    for (size_t i = 0; i < n_options; i++)
+        if (options[i].name && !strcmp(options[i].name, word + 2)) return true;
+    return false;
+}
+
 static bool parse_options(request *r, int argc, char **argv, gq_error *e) {
     struct option longs[n_options + 1];
     char shorts[2 * n_options + 3];
@@ -250,6 +258,8 @@ static bool parse_options(request *r, int argc, char **argv, gq_error *e) {
         } else {
             r->given = need_next(r->given, r->n_given, sizeof *r->given);
             const option_row *o = option_of_value(value);
+            if (optarg && optarg == argv[optind - 1] && is_option_name(optarg))
+                return gq_fail_usage(e, "option --%s needs %s, found %s", o->name, o->argument, optarg);
             char *text = option_is_file(o) ? path_typed(optarg) : optarg;
             r->given[r->n_given++] = (struct given){o, text};
             if (!option_store(r, o, text, e)) return false;

@@ -200,6 +200,8 @@ TEST(test_bad_usage) {
         {{"in", "Q8_0", "-z"}, "-z"},
         {{"in", "Q8_0", "--threads"}, "--threads needs"},
         {{"in", "Q8_0", "--pure=yes"}, "--pure takes no"},
+        {{"--calibrate", "--calibrate-tokens", "2048", "in", "out", "Q8_0"},
+         "option --calibrate needs TEXT, found --calibrate-tokens"},
         {{"in", "Q8_0", "--threads", "two"}, "two"},
         {{"in", "Q8_0", "--threads=-1"}, "-1"},
         {{"in", "Q8_0", "--effort", "bset"}, "fast, default or best"},
