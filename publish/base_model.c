@@ -41,7 +41,7 @@ static bool base_model_is_named(const char *id, const char *name) {
     }
 }
 
-static bool base_model_take(base_model *to, const char *id, size_t n, const char *source, gq_error *e) {
+bool base_model_take(base_model *to, const char *id, size_t n, const char *source, gq_error *e) {
     *to = (base_model){strndup(id, n), source};
     return to->id || gq_fail_memory(e, n);
 }

@@ -113,6 +113,29 @@ static bool folder_check_page(const gq_publication *p, gq_error *e) {
     return !why || gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s/%s %s", p->options.out_dir, PUBLISH_PAGE, why);
 }
 
+/* Whether a link of the page leads to a file with the model's name in its own. */
+static bool page_is_of(const char *page, const char *model) {
+    for (const char *at = page; (at = strstr(at, "]("));) {
+        at += 2;
+        if (memmem(at, strcspn(at, ")\n"), model, strlen(model))) return true;
+    }
+    return false;
+}
+
+bool folder_find_base_model(gq_publication *p, gq_error *e) {
+    static const char key[] = "\nbase_model: \"";
+    bool is_there;
+    page_there at;
+    char *page = folder_read(p, PUBLISH_PAGE, &is_there, e);
+    bool is_ours = page && page_find(page, &at) && page_is_of(page + at.begins, p->stem);
+    if (is_ours) page[at.front] = 0;
+    const char *id = is_ours ? strstr(page, key) : NULL;
+    size_t n = id ? strcspn(id += sizeof key - 1, "\"\n") : 0;
+    bool ok = !id || !base_model_is_id(id, n) || base_model_take(&p->base_model, id, n, PUBLISH_PAGE, e);
+    free(page);
+    return ok;
+}
+
 bool folder_write_page(gq_publication *p, const char *front, const char *text, gq_error *e) {
     bool is_there,
         ok = p->options.force || folder_check_page(p, e); /* again: it may have changed meanwhile */

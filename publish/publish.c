@@ -280,7 +280,9 @@ static bool publication_open(gq_publication *p, const gq_options *asked, gq_erro
     if (!p->options.measure_file && publication_would_upload(p, GQ_MEASURE_SUFFIX))
         p->options.measure_file = "";
     return publication_name_model(p, e) && publication_list(p, asked, e) &&
-           base_model_find(&p->base_model, p->request.base_model, p->options.input, p->model, p->stem, e);
+           (p->request.base_model || folder_find_base_model(p, e)) &&
+           (p->base_model.id ||
+            base_model_find(&p->base_model, p->request.base_model, p->options.input, p->model, p->stem, e));
 }
 
 static bool publication_do(gq_publication *p, gq_error *e) {

@@ -282,6 +282,30 @@ TEST(files_of_another_hand_stay) {
     gquant_says(1, "divergence.svg was edited", words);
 }
 
+/* A call that does not name the base model keeps the one that the page has, also before what the model says; a page
+ * of another model is not asked. */
+TEST(the_base_model_stays) {
+    static const char base[] = "base_model: \"owner/small\"\n";
+    GQUANT(0, "-q", "publish", path("in.gguf"), "--out-dir", path("based"), "Q4_0", "--base-model",
+           "owner/small");
+    for (int again = 0; again < 2; again++) {
+        GQUANT(0, "-q", "publish", path("in.gguf"), "--out-dir", path("based"), "Q8_0");
+        char *page = text_of("based/README.md");
+        says(page, base);
+        free(page);
+    }
+    GQUANT(0, "-q", "publish", path("in.gguf"), "--out-dir", path("based"), "Q4_0", "--base-model",
+           "owner/new");
+    char *page = text_of("based/README.md");
+    says(page, "base_model: \"owner/new\"\n"), assert_null(strstr(page, base));
+    free(page);
+    copy_file("in.gguf", "else.gguf");
+    GQUANT(0, "-q", "publish", path("else.gguf"), "--out-dir", path("based"), "Q4_0");
+    page = text_of("based/README.md");
+    assert_null(strstr(page, "base_model: "));
+    free(page);
+}
+
 /* Puts text into a file, behind the first place where it has `at`. */
 static void edit(const char *name, const char *at, const char *text) {
     char *old = text_of(name), *place = strstr(old, at), *now;
