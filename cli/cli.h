@@ -114,10 +114,11 @@ int imatrix_main(const request *r);                  /* imatrix.c */
 bool imatrix_compute(const request *r, gq_error *e); /* importance.c */
 int tokenize_main(const request *r);                 /* tokenize.c */
 int text_main(const request *r);                     /* sample_text.c */
-int types_main(const request *r);                    /* types.c */
-int completion_main(const request *r);               /* completion.c */
-int help_main(const request *r);                     /* help.c */
-int hint_main(void);                                 /* short usage, for a command line without words */
+bool text_is_held_out(const char *path); /* whether a file is what `gquant text --held-out` writes */
+int types_main(const request *r);        /* types.c */
+int completion_main(const request *r);   /* completion.c */
+int help_main(const request *r);         /* help.c */
+int hint_main(void);                     /* short usage, for a command line without words */
 int version_main(const request *r);
 
 /* ---- running models on a text, for the command `evaluate` and behind a run (evaluate.c) ---- */

@@ -46,7 +46,11 @@ static char *publish_line(const request *r) {
         } else if (g->argument)
             line = publish_add_word(line, path ? path_reported(g->argument, false) : g->argument);
     }
-    return line;
+    if (!r->text || !text_is_held_out(r->text)) return line;
+    char *text = publish_add_word(text_format("gquant text --held-out"), path_reported(r->text, false)),
+         *both = text_format("%s && %s", text, line);
+    free(text), free(line);
+    return both;
 }
 
 /* ---- how it goes ---- */

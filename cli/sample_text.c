@@ -1,5 +1,6 @@
 /* The command `gquant text`: writes the texts that come with gquant, so that an imatrix, calibration and
  * evaluation need nothing else. They are compiled in (texts/README.md says what they are made of). */
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
@@ -46,6 +47,14 @@ static void samples_print(const request *r, const sample_text *texts, size_t n, 
         if (!written || texts[i].path) sample_print(&texts[i]);
     print_line(stdout,
                written ? "License: MIT." : "License: MIT. The option with a file's name writes a text.");
+}
+
+bool text_is_held_out(const char *path) {
+    size_t n, most = strlen((const char *)text_held_out);
+    char *text = gq_read_whole(path, most, &n, &(gq_error){0});
+    bool is = text && n == most && !memcmp(text, text_held_out, n);
+    free(text);
+    return is;
 }
 
 int text_main(const request *r) {

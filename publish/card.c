@@ -15,6 +15,7 @@
 #include "publish/chart.h"
 #include "publish/folder.h"
 #include "publish/jinja/render.h"
+#include "publish/outputs.h"
 #include "publish/sums.h"
 #include "publish/table.h"
 #include "publish/template.h"
@@ -236,6 +237,9 @@ static void card_add_kinds(fact_list *l, const gq_publication *p) {
         if (gq_plan_summary(p->plan, i)->n_fallbacks > fallbacks)
             fallbacks = gq_plan_summary(p->plan, i)->n_fallbacks;
     if (fallbacks) fact_add(l, "fallbacks", "%" PRIu64, fallbacks);
+    for (size_t i = 0, first; i < p->n; i++)
+        if ((first = publication_first_same(p, i)) != i)
+            fact_add(l, "same", "`%s` is the same file as `%s`.", p->labels[i], p->labels[first]);
 }
 
 /* Adds the file that the commands name, and how programs fetch it. */
@@ -343,14 +347,25 @@ static void card_add_source(fact_list *l, const char *name_fact, const char *sum
     if (text->bytes || gq_file_sha256(text->name, sum, NULL)) fact_add(l, sum_fact, "%s", sum);
 }
 
+/* Returns the command with the imatrix under its name in the folder, malloc'ed; NULL: no memory. */
+static char *card_command(const gq_publication *p) {
+    static const char option[] = " --imatrix ";
+    const char *how = p->request.how, *at = p->imatrix_name ? strstr(how, option) : NULL;
+    char *line = NULL;
+    if (!at || strpbrk(p->imatrix_name, " '\"\\$`&;<>|*?#()!")) return strdup(how);
+    at += strlen(option);
+    const char *end = strstr(at, " --");
+    return asprintf(&line, "%.*s%s%s", (int)(at - how), how, p->imatrix_name, end ? end : "") < 0 ? NULL
+                                                                                                  : line;
+}
+
 /* Adds the command that makes the folder again, broken before options where it is long, as code in Markdown. */
-static void card_add_command(fact_list *l, const char *how) {
+static void card_add_command(fact_list *l, const gq_publication *p) {
     enum { COLUMNS = 76 };
-    char *text = NULL;
+    char *how = p->request.how ? card_command(p) : NULL, *text = NULL;
     size_t n = 0, column = 0;
     FILE *to = how ? open_memstream(&text, &n) : NULL;
-    if (!to) return;
-    for (const char *c = how, *quote = NULL; *c; c++, column++) {
+    for (const char *c = how, *quote = NULL; to && *c; c++, column++) {
         size_t option = !quote && !strncmp(c, " --", 3) ? 1 + strcspn(c + 1, " ") : 0;
         if (*c == '\'') quote = quote ? NULL : c;
         if (option && c[option] && strncmp(c + option, " --", 3) != 0)
@@ -358,8 +373,8 @@ static void card_add_command(fact_list *l, const char *how) {
         if (option && column + option > COLUMNS) fputs(" \\\n       ", to), column = 8;
         fputc(iscntrl((unsigned char)*c) ? '?' : *c, to);
     }
-    if (fclose(to) == 0) fact_add_text(l, "how", text, n);
-    free(text);
+    if (to && fclose(to) == 0) fact_add_text(l, "how", text, n);
+    free(text), free(how);
 }
 
 /* Adds the importance matrix: its file in the folder, and the texts that it names. */
@@ -386,7 +401,7 @@ static void card_add_imatrix(fact_list *l, const gq_publication *p) {
 
 static void card_add_making(fact_list *l, const gq_publication *p) {
     const gq_calibration *c = p->options.calibration;
-    card_add_command(l, p->request.how);
+    card_add_command(l, p);
     fact_add(l, "version", "%s", gq_version()), fact_add(l, "build", "%s", gq_build());
     fact_set(l, "has_earlier", p->n_files > p->n);
     card_add_imatrix(l, p);

@@ -161,3 +161,40 @@ bool publication_list(gq_publication *p, const gq_options *asked, gq_error *e) {
     ok = ok && (!p->request.ladder || publication_add_ladder(p, e));
     return ok && (p->n || gq_fail_usage(e, "nothing to make: name file types or sizes, or ask for a ladder"));
 }
+
+/* ---- types that give the same file ---- */
+
+/* Returns the general.file_type of an output; -1: none that types have in common. */
+static int output_filetype_id(const gq_summary *s) {
+    const gq_named_recipe *named = gq_named_recipe_find(s->filetype);
+    int type = gq_filetype_find(named ? named->filetype : s->filetype);
+    return type < 0 ? -1 : gq_filetype_id((size_t)type);
+}
+
+static bool outputs_are_same(const gq_plan *plan, size_t a, size_t b) {
+    const gq_summary *of_a = gq_plan_summary(plan, a), *of_b = gq_plan_summary(plan, b);
+    size_t n_a, n_b;
+    const gq_tensor *in_a = gq_plan_tensors(plan, a, &n_a), *in_b = gq_plan_tensors(plan, b, &n_b);
+    int id = output_filetype_id(of_a);
+    bool same =
+        id >= 0 && id == output_filetype_id(of_b) && of_a->file_bytes == of_b->file_bytes && n_a == n_b;
+    for (size_t i = 0; same && i < n_a; i++) same = in_a[i].to == in_b[i].to;
+    return same;
+}
+
+size_t publication_first_same(const gq_publication *p, size_t output) {
+    for (size_t i = 0; i < output; i++)
+        if (outputs_are_same(p->plan, i, output)) return i;
+    return output;
+}
+
+bool publication_warn_same(gq_publication *p, gq_error *e) {
+    bool ok = true;
+    for (size_t i = 0, first; ok && i < p->n; i++)
+        if ((first = publication_first_same(p, i)) != i)
+            ok = warnings_add(&p->warnings, e,
+                              "%s is the same file as %s: all tensors of this model have the same types in "
+                              "both; leave out one of them",
+                              p->labels[i], p->labels[first]);
+    return ok;
+}

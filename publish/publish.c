@@ -298,8 +298,8 @@ static bool publication_do(gq_publication *p, gq_error *e) {
         !publication_check_places(p, e) || !folder_check(p, e) || !publication_name_imatrix(p, e))
         return false;
     p->plan = publication_plan(p, p->outputs, p->n, true, e);
-    if (!p->plan || !publication_plan_companions(p, e) || !publication_check_speeds(p, e) ||
-        !publication_check_evaluation(p, e))
+    if (!p->plan || !publication_warn_same(p, e) || !publication_plan_companions(p, e) ||
+        !publication_check_speeds(p, e) || !publication_check_evaluation(p, e))
         return false;
     const char *const *warnings = gq_plan_warnings(p->plan, &n);
     if (p->options.dry_run) return publication_warn(p, warnings, n, e);

@@ -42,6 +42,48 @@ TEST(a_folder_has_files_page_and_sums) {
     free(page), free(sums);
 }
 
+/* Types that give the same tensors of a model give the same file, which is told before and in the page. */
+TEST(same_files_are_named) {
+    static const char same[] = "Q4_K_L is the same file as Q4_K_M";
+    tiny_folder_write(path("Same"), 1, 0, 1);
+    const char *words[] = {"publish",
+                           path("Same"),
+                           "--out-dir",
+                           path("same"),
+                           "Q4_K_M",
+                           "Q4_K_L",
+                           "Q8_0",
+                           "--tensor-type",
+                           "token_embd=Q8_0",
+                           "--tensor-type",
+                           "^output.weight=Q8_0",
+                           "--dry-run",
+                           NULL};
+    gquant_says(0, same, words);
+    words[11] = NULL;
+    gquant_says(0, same, words);
+    assert_same_file(path("same/Same-Q4_K_M.gguf"), path("same/Same-Q4_K_L.gguf"));
+    char *page = text_of("same/README.md");
+    says(page, "\n- `Q4_K_L` is the same file as `Q4_K_M`.\n"),
+        assert_null(strstr(page, "`Q8_0` is the same"));
+    free(page);
+    words[5] = "Q4_K_S", words[4] = "Q4_K_M"; /* another number in the metadata */
+    char *err = gquant(0, words);
+    assert_null(strstr(err, "the same file"));
+    free(err);
+}
+
+/* The page says how the held-out text that comes with gquant is made. */
+TEST(the_line_makes_the_held_out_text) {
+    tiny_folder_write(path("Held"), 1, 0, 1);
+    GQUANT(0, "-q", "text", "--held-out", path("held.txt"));
+    GQUANT(0, "-q", "publish", path("Held"), "--out-dir", path("held"), "Q8_0", "--evaluate",
+           path("held.txt"), "--context", "64", "--tokens", "256");
+    char *page = text_of("held/README.md");
+    says(page, "    gquant text --held-out held.txt && gquant publish Held Q8_0 ");
+    free(page);
+}
+
 /* Whoever repeats the page's line needs no file that only saved time. */
 TEST(the_line_has_what_changes_files) {
     GQUANT(0, "-q", path("in.gguf"), path("old.gguf"), "Q4_K_M");
@@ -323,6 +365,7 @@ TEST(the_importance_matrix_is_published) {
     assert_true(gq_file_sha256(path("data.dat"), sum, NULL));
     says(page, "[`in-imatrix.dat`](in-imatrix.dat) (SHA-256 `"), says(page, sum), says(page, "- imatrix\n");
     says(sums, sum), says(sums, "  in-imatrix.dat\n");
+    says(page, " --imatrix in-imatrix.dat\n"); /* which the reader has */
     free(page), free(sums);
     write_whole(path("matrix/in-imatrix.dat"), "other", 5);
     gquant_says(1, "in-imatrix.dat is there, and is another importance matrix than", words);
