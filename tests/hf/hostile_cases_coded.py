@@ -160,7 +160,7 @@ def coded_cases(yes, no):
     yes("packed with zeros", packed(zero=[WIDTH // 8, 3]))
     no("packed, without the zeros that are said", "weight_packed|_zero_point", packed(weights={"num_bits": 4, "group_size": 32, "symmetric": False}))
     for value in (-2, 3, 2147483647):
-        no(f"packed, a column of group {value}", f"weight_g_idx|group {value}", lambda m, value=value: (packed()(m), m.tensor(P + "mlp.down_proj.weight_g_idx", [FF], "I32", struct.pack("<i", value) * FF)))
+        no(f"packed, a column of group {value}", f"weight_g_idx|input 0 is {value},", lambda m, value=value: (packed()(m), m.tensor(P + "mlp.down_proj.weight_g_idx", [FF], "I32", struct.pack("<i", value) * FF)))
     for bits in (0, 1, 3, 5, 16, 32, 64, -4, "4", 1 << 40):
         no(f"packed, {str(bits)[:6]} bits", "config.json|bits", packed(bits=bits))
     for group in (0, -1, None, "32", 1.5):
@@ -181,7 +181,7 @@ def coded_cases(yes, no):
     for bits in (0, 3, 5, 16, -4, "4", None):
         no(f"gptq, {bits} bits", "config.json|bits", gptq(bits=bits))
     for name, group in (("a negative group", -1), ("a group behind the last", 3), ("a group of 2^31 - 1", 2147483647)):
-        no("gptq, " + name, f"g_idx|group {group}", gptq(groups=struct.pack("<i", group) * FF))
+        no("gptq, " + name, f"g_idx|input 0 is {group},", gptq(groups=struct.pack("<i", group) * FF))
     for name, made in (("zeros of another shape", gptq(zeros=[3, 7])), ("scales of another width", gptq(scales=[3, WIDTH + 1])), ("scales of one dimension", gptq(scales=[3 * WIDTH])),
                        ("no scales", gptq(drop=("scales",))), ("no zeros", gptq(drop=("qzeros",))), ("no groups", gptq(drop=("g_idx",), desc_act=True)), ("no groups, and no size", gptq(drop=("g_idx",), group_size=None)), ("groups of 2^62", gptq(drop=("g_idx",), group_size=1 << 62)), ("no words", gptq(drop=("qweight",))),
                        ("words of three dimensions", gptq(weight=[1, FF // 8, WIDTH])), ("words of one row", gptq(weight=[1, WIDTH])), ("more scales than groups", gptq(scales=[4, WIDTH]))):
