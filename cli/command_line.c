@@ -136,6 +136,10 @@ int command_line_main(int argc, char **argv, gq_comm *comm) {
     occupy_descriptors();
     return_freed_memory();
     signal(SIGXFSZ, SIG_IGN); /* writing beyond the limit is an error like others */
-    if (other_tool_lines(&lines, argc, argv, &e)) return lines_main(&s, &lines, comm, &e);
-    return argc < 2 ? hint_main() : line_main(&s, argc, argv, comm);
+    int status = other_tool_lines(&lines, argc, argv, &e) ? lines_main(&s, &lines, comm, &e)
+                 : argc < 2                               ? hint_main()
+                                                          : line_main(&s, argc, argv, comm);
+    for (size_t i = 0; i < s.n; i++) free(s.warnings[i]);
+    free(s.warnings);
+    return status;
 }

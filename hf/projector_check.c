@@ -403,7 +403,11 @@ static bool biases_check(const hf_build *b, gq_error *e) {
 static bool name_without_number(const char *name, unsigned which, char *text, size_t size) {
     for (const char *at = name; (at = strchr(at, '.')); at++) {
         size_t digits = strspn(at + 1, "0123456789");
-        if (digits == 0 || at[1 + digits] != '.' || which-- > 0) continue;
+        if (digits == 0 || at[1 + digits] != '.') continue;
+        if (which > 0) {
+            which--;
+            continue;
+        }
         snprintf(text, size, "%.*s.#%s", (int)(at - name), name, at + 1 + digits);
         return true;
     }

@@ -184,7 +184,8 @@ static bool open_outputs(gq_plan *plan, const gq_options *options, gq_error *e) 
 
 /* ---- sources: the tensors that are written, in their order ---- */
 
-/* Reports what adapters change of layers that are left out; fails where nothing else is changed. */
+/* Reports what adapters change of layers that are left out; fails where nothing else is changed, except of MTP layers
+ * alone, which adapters seldom change and which go with any of the model's files. */
 static bool check_merged(gq_plan *plan, gq_error *e) {
     uint64_t all = 0, kept = 0;
     for (uint64_t i = 0; i < plan->model.n_tensors; i++) {
@@ -194,7 +195,7 @@ static bool check_merged(gq_plan *plan, gq_error *e) {
         all++, kept += plan_layers_rename(&plan->layers, plan->model.tensors[i]->name, name);
     }
     if (all == kept) return true;
-    return kept == 0
+    return kept == 0 && !plan->layers.mtp_only
                ? gq_fail_usage(e,
                                "%s: all %llu tensors that the adapters change are of layers that are "
                                "left out: nothing would be merged",

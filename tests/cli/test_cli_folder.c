@@ -16,7 +16,7 @@ static const char CONFIG[] =
     "size\":256,\"intermediate_size\":256,"
     "\"num_attention_heads\":4,\"num_key_value_heads\":4,\"max_position_"
     "embeddings\":512,\"rms_norm_eps\":1e-5,"
-    "\"vocab_size\":8}";
+    "\"vocab_size\":8,\"eos_token_id\":7}";
 static const char TOKENIZER[] = "{\"added_tokens\":[],\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_"
                                 "space\":false,\"use_regex\":true},"
                                 "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"d\":3,"

@@ -95,8 +95,8 @@ TEST(ids_below_zero_are_warned_of) {
     snprintf(file, sizeof file, "%s/config.json", from);
     char *config = (char *)read_whole(file, &n);
     snprintf(text, sizeof text,
-             "{\"bos_token_id\":-7,\"sep_token_id\":\"x\",\"pad_token_id\":-1,\"eos_token_id\":8,%.*s",
-             (int)n - 1, config + 1);
+             "{\"bos_token_id\":-7,\"sep_token_id\":\"x\",\"pad_token_id\":-1,%.*s,\"eos_token_id\":8}",
+             (int)n - 2, config + 1); /* the last one of a key counts */
     free(config);
     tiny_folder_text(from, "config.json", text);
     char *messages = gquant(0, (const char *const[]){"info", from, NULL});

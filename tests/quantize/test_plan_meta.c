@@ -310,20 +310,13 @@ TEST(malformed_patterns_of_keys_are_refused) {
     }
 }
 
-TEST(overrides_reach_the_mix) {
+TEST(experts_of_a_dense_model_are_refused) {
     static const char *const item = "llama.expert_count=int:8";
-    size_t n;
-    bool found = false;
-    write_llama(path("experts.gguf"), 1);
-    gq_output out = {.path = path("experts-out.gguf"), .filetype = "Q4_K_S"};
-    gq_options o = options_for(path("experts.gguf"), &out);
+    write_llama(path("dense.gguf"), 1);
+    gq_output out = {.path = path("dense-out.gguf"), .filetype = "Q4_K_S"};
+    gq_options o = options_for(path("dense.gguf"), &out);
     o.override_kv = (gq_list){&item, 1};
-    gq_plan *plan = must_plan(&o);
-    const gq_tensor *t = gq_plan_tensors(plan, 0, &n);
-    for (size_t i = 0; i < n; i++)
-        if (!strcmp(t[i].name, "blk.0.attn_k.weight")) found = t[i].to == GGUF_Q8_0;
-    assert_true(found); /* with eight experts, K is Q8_0 */
-    gq_plan_free(plan);
+    must_refuse(&o, GQ_USAGE, "the model has no tensors of experts");
 }
 
 /* ---- pruning ---- */

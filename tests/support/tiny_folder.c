@@ -62,7 +62,7 @@ void tiny_folder_write(const char *folder, int layers, int experts, unsigned see
     snprintf(text, sizeof text,
              "{\"architectures\":[\"%sForCausalLM\"],\"num_hidden_layers\":%d,\"hidden_size\":256,"
              "\"intermediate_size\":256,\"num_attention_heads\":4,\"num_key_value_heads\":4,"
-             "\"max_position_embeddings\":512,\"rms_norm_eps\":1e-5,\"vocab_size\":8,"
+             "\"max_position_embeddings\":512,\"rms_norm_eps\":1e-5,\"vocab_size\":8,\"eos_token_id\":7,"
              "\"tie_word_embeddings\":true,"
              "\"num_local_experts\":%d,\"num_experts_per_tok\":2}",
              experts ? "Mixtral" : "Llama", layers, experts);
