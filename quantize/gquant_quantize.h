@@ -52,8 +52,8 @@ typedef struct gq_calibration {
                          held-out tokens of each matrix, at most T / (T + 3 n) for T tokens and n columns */
     float damp;       /* share of a column's mean square that is added to it; default .01 */
     float shrink;     /* how far different columns' inputs are taken for independent; default .3 */
-    uint64_t memory;  /* bytes of memory to stay within; 0: a quarter of the machine's. With little memory
-                         rounding gets worse, and the plan warns of it */
+    uint64_t memory; /* bytes of memory to stay within; 0: 12 GiB, or a quarter of the machine's where that is
+                         more. With little memory rounding gets worse, and the plan warns of it */
     /* Steps that are done, separated by commas: NAME or +NAME adds a step, -NAME takes one away, `all`,
      * `none` and `default` stand for several. A list that begins with a sign changes the default, any other
      * one begins with nothing. docs/calibration.md names them. NULL: the default */

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import os
 from ctypes import byref, c_void_p
 from typing import Any, Optional, Sequence, Union
 
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from . import _records
 from ._interruptible import ProgressCallback, interruptible
 from ._library import (
-    Adapters, Size, adapter_options, adapter_paths, adapters_of, c_text, check, gq_error, gq_evaluation_request, gq_question, gq_text,
+    Adapters, Size, UsageError, adapter_options, adapter_paths, adapters_of, c_text, check, gq_error, gq_evaluation_request, gq_question, gq_text,
     library, old_arguments, old_name,
     optional_path, path_bytes, size_bytes, strings, texts,
 )
@@ -217,7 +218,15 @@ def _ids_text(ids: npt.ArrayLike) -> bytes:
 
 
 def text_bytes(text: Optional[Text]) -> Optional[bytes]:
-    """Return a text, or token ids as a text, as bytes; None: there is none."""
+    """Return a text, or token ids as a text, as bytes; None: there is none.
+
+    Raises UsageError for the name of a file, TypeError for an open file.
+    """
+    if isinstance(text, os.PathLike) or isinstance(text, str) and len(text) < 256 and text.split() == [text] and os.path.isfile(text):
+        name = os.fspath(text)
+        raise UsageError(f"{name!r} is a file name? pass its text: open({name!r}).read()")
+    if hasattr(text, "read"):
+        raise TypeError("a text is str, bytes or token ids; this is an open file: pass what its read() returns")
     if text is None or isinstance(text, bytes):
         return text
     return text.encode() if isinstance(text, str) else _ids_text(text)

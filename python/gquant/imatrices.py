@@ -111,6 +111,9 @@ class Imatrix(Handle):
         self.warnings: list[str] = text_of(f.warnings).splitlines()
         self.entries: dict[str, Entry] = {r.name: r for r in map(_entry, listed(library.gq_imatrix_rows, held))}
 
+    def __repr__(self) -> str:
+        return f"Imatrix({len(self.entries)} entries, {self.chunk_count} chunks of {self.chunk_size} tokens)"
+
     def show(self) -> list[dict[str, Any]]:
         """Return the statistics of all entries, a dictionary each, for example for a table."""
         return [e.to_dict() for e in self.entries.values()]

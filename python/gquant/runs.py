@@ -80,8 +80,11 @@ class Quantized(Charted):
     record: dict[str, Any] = record_field()
 
     def __repr__(self) -> str:
+        found = [f"{len(self.tensors)} tensors"]
+        found += [f"relative error {self.loss.relative:.4f}"] if any(t.loss for t in self.tensors) else ["not measured"]
+        found += [f"{len(self.warnings)} warnings"] if self.warnings else []
         return (f"Quantized({self.path!r}, {self.file_type}, {gigabytes(self.file_bytes)} GB, {self.bits_per_weight:.2f} bits per weight, "
-                f"{len(self.tensors)} tensors, relative error {self.loss.relative:.4f})")
+                f"{', '.join(found)})")
 
     @property
     def bits_per_weight(self) -> float:
@@ -122,6 +125,13 @@ def calibration_text(calibrate: Optional[Text], calibration: Optional[Text]) -> 
     return calibration if calibrate is None else calibrate
 
 
+def _share(name: str, share: Optional[float]) -> float:
+    """Return a share as gq_calibration has it: 0 for the default, a negative number for 0."""
+    if share is not None and not 0 <= share <= 1:
+        raise UsageError(f"{name} is {share}: expected a number from 0 to 1")
+    return 0.0 if share is None else share or -1.0
+
+
 def _several(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
@@ -137,6 +147,7 @@ def quantize(
     target_size: Optional[Size] = None, target_bpw: Optional[float] = None,
     imatrix: Optional[Path] = None, calibrate: Optional[Text] = None,
     calibrate_tokens: int = 0, calibrate_seconds: float = 0, calibrate_steps: Optional[str] = None, context: int = 0,
+    damp: Optional[float] = None, shrink: Optional[float] = None, correction: Optional[float] = None,
     memory: Optional[Size] = None,
     arithmetic: Arithmetic = "float32", effort: Effort = "default", threads: int = 0, dry_run: bool = False,
     progress: Optional[ProgressCallback] = None,
@@ -168,7 +179,9 @@ def quantize(
         (0: 262,144) at most, and steps.
     calibrate_steps: parts of the method to add or to leave out, such as "-sweeps" (docs/calibration.md).
     context: tokens of a window of a calibration; 0: 512.
-    memory: for a calibration, in bytes or as a text ("8G"); None: a quarter of the machine's.
+    damp, shrink, correction: of a calibration, 0 to 1 (docs/calibration.md); None: 0.01, 0.3, and half of each matrix's fit.
+    memory: for a calibration, in bytes or as a text ("8G"); None: what it needs, up to 12 GiB or, where that is
+        more, a quarter of the machine's.
     arithmetic: of a calibration: "bf16" takes a fraction of the time on a processor with AMX.
     effort: "fast", "default" or "best": time spent on the search.
     threads: 0: one per core. The file does not depend on it.
@@ -228,10 +241,11 @@ def quantize(
         asked.calibration = ctypes.pointer(gq_calibration(
             size=ctypes.sizeof(gq_calibration),
             text=text_request(text, context, calibrate_tokens, False, "calibration"), memory=size_bytes(memory),
+            damp=_share("damp", damp), shrink=_share("shrink", shrink), correction=_share("correction", correction),
             steps=c_text(calibrate_steps) if calibrate_steps else None, arithmetic=c_text(arithmetic),
             seconds=calibrate_seconds))
-    elif calibrate_tokens or calibrate_seconds or calibrate_steps or context or memory:
-        raise UsageError("calibrate_tokens, calibrate_seconds, calibrate_steps, context and memory are for a "
+    elif calibrate_tokens or calibrate_seconds or calibrate_steps or context or memory or (damp, shrink, correction) != (None,) * 3:
+        raise UsageError("calibrate_tokens, calibrate_seconds, calibrate_steps, context, damp, shrink, correction and memory are for a "
                          "calibration: give calibrate a text")
     asked.effort = effort_number(effort)
     asked.force, asked.allow_requantize, asked.pure, asked.strict = force, allow_requantize, pure, strict
@@ -259,6 +273,7 @@ _OPTION_NAMES = {"tensor_types": "tensor-type", "projector": "mmproj"}
 _SILENT = ("input", "output", "type", "threads", "dry_run", "progress", "force", "report", "sync_ms", "calibrate",
            "calibration", "lora")
 _PATHS = ("imatrix", "measure_file", "base", "target_model")
+_SHARES = ("damp", "shrink", "correction")  # whose 0 is not their default
 _DEFAULTS = (("effort", "default"), ("arithmetic", "float32"))
 
 
@@ -266,7 +281,9 @@ def option_texts(arguments: Mapping[str, Any]) -> list[str]:
     """Return arguments of quantize() as the options of the command, for the report."""
     found = []
     for name, value in arguments.items():
-        if name not in _ARGUMENTS or name in _SILENT or value in (None, False, 0) or (name, value) in _DEFAULTS:
+        if name not in _ARGUMENTS or name in _SILENT or value is None or (name, value) in _DEFAULTS:
+            continue
+        if value in (False, 0) and name not in _SHARES:
             continue
         option = "--" + _OPTION_NAMES.get(name, name).replace("_", "-")
         for item in value if isinstance(value, (list, tuple)) else [value]:

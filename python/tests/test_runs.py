@@ -33,6 +33,7 @@ def test_reports(quants, model):
 def test_a_plan_and_a_size(model, tmp_path):
     planned = gquant.quantize(model, tmp_path / "x.gguf", "Q4_K_M", dry_run=True)
     assert planned.tensors[0].loss is None and not list(tmp_path.iterdir())
+    assert "not measured" in repr(planned) and "relative error" not in repr(planned)
     sized = gquant.quantize(model, tmp_path / "x.gguf", target_bpw=5.0)
     assert 4.5 < sized.bits_per_weight <= 5.0
 
@@ -151,7 +152,7 @@ def test_importance(model, ids, tmp_path):
         assert one.chunk_count == 6 and one.chunk_size == 50 and len(one.entries) == 14
         up = one.columns("blk.0.ffn_up.weight")
         assert up.shape == (256,) and up.mean() == pytest.approx(one.entries["blk.0.ffn_up.weight"].mean, rel=1e-5)
-        assert one.show()[0]["name"] in one.entries
+        assert one.show()[0]["name"] in one.entries and repr(one) == "Imatrix(14 entries, 6 chunks of 50 tokens)"
         with gquant.Imatrix.compute(model, ids[:100], tmp_path / "two.dat", context=50, layout="dat") as two:
             assert len(two.entries) == 14 and gquant.Imatrix(tmp_path / "two.dat").legacy
         with gquant.Imatrix(tmp_path / "one.gguf") as other:
@@ -287,10 +288,31 @@ def test_a_calibration_has_the_commands_names(model, tmp_path):
                             force=True)
     assert timed.to_dict()["calibration"]["left_out"] == "" and one.read_bytes() == three.read_bytes()
     assert "--calibrate-tokens 768" in timed.to_dict()["options"]
+    damped = gquant.quantize(model, three, "Q4_0", calibrate=text, calibrate_tokens=768, context=128, damp=0, force=True)
+    assert "--damp 0" in damped.to_dict()["options"] and one.read_bytes() != three.read_bytes()
+    gquant.quantize(model, three, "Q4_0", calibrate=text, calibrate_tokens=768, context=128, damp=0.01, shrink=0.3, force=True)
+    assert one.read_bytes() == three.read_bytes()
+    for wrong in ({"damp": 2}, {"shrink": -1}, {"correction": 1.5}):
+        with pytest.raises(gquant.UsageError, match="from 0 to 1"):
+            gquant.quantize(model, one, "Q4_0", calibrate=text, force=True, **wrong)
+    with pytest.raises(gquant.UsageError, match="give calibrate a text"):
+        gquant.quantize(model, one, "Q4_0", correction=0, force=True)
     with pytest.raises(gquant.UsageError, match="one option"):
         gquant.quantize(model, one, "Q4_0", calibrate="a", calibration="b", force=True)
     with pytest.raises(gquant.UsageError, match="give calibrate a text"):
         gquant.quantize(model, one, "Q4_0", calibrate_tokens=5, force=True)
+
+
+def test_a_file_in_place_of_its_text_is_refused(model, tmp_path):
+    file = tmp_path / "calib.txt"
+    file.write_text("abcdefghij" * 160)
+    for name in (file, str(file)):
+        with pytest.raises(gquant.UsageError, match=r"is a file name\? pass its text: open\("):
+            gquant.quantize(model, tmp_path / "x.gguf", "Q4_0", calibrate=name)
+        with pytest.raises(gquant.UsageError, match="is a file name"):
+            gquant.evaluate(model, text=name)
+    with open(file, "rb") as opened, pytest.raises(TypeError, match="open file: pass what its read"):
+        gquant.Imatrix.compute(model, opened, tmp_path / "own.gguf")
 
 
 def test_numbers_that_would_be_changed_are_refused(model, tmp_path):
