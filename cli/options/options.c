@@ -258,8 +258,9 @@ static bool parse_options(request *r, int argc, char **argv, gq_error *e) {
         } else {
             r->given = need_next(r->given, r->n_given, sizeof *r->given);
             const option_row *o = option_of_value(value);
-            if (optarg && optarg == argv[optind - 1] && is_option_name(optarg))
-                return gq_fail_usage(e, "option --%s needs %s, found %s", o->name, o->argument, optarg);
+            const char *word = argv[optind - 1];
+            if (optarg == word && is_option_name(word))
+                return gq_fail_usage(e, "option --%s needs %s, found %s", o->name, o->argument, word);
             char *text = option_is_file(o) ? path_typed(optarg) : optarg;
             r->given[r->n_given++] = (struct given){o, text};
             if (!option_store(r, o, text, e)) return false;
