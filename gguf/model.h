@@ -56,6 +56,7 @@ typedef struct model_origin {
     const char *changes; /* words with "; " between them: "dequantized; stacked"; "as is" */
     uint64_t bytes;      /* that are stored of it, with scales */
     bool quantized;      /* it has scales */
+    bool merged;         /* an adapter's changes are in it */
 } model_origin;
 
 /* A tensor as it is delivered. */

@@ -526,6 +526,7 @@ bool hf_tensor_describe(hf_tensor *t, gq_error *e) {
     origin_write_changes(t, &f, changes);
     t->origin.bytes = f.piece ? f.bytes : t->tensor.size;
     t->origin.quantized = f.piece && f.piece->source->coding != HF_PLAIN;
+    t->origin.merged = f.changed;
     t->tensor.origin = &t->origin;
     return origin_keep(&t->origin.names, names, e) && origin_keep(&t->origin.type, type, e) &&
            origin_keep(&t->origin.changes, changes, e);

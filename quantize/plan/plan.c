@@ -189,9 +189,9 @@ static bool open_outputs(gq_plan *plan, const gq_options *options, gq_error *e) 
 static bool check_merged(gq_plan *plan, gq_error *e) {
     uint64_t all = 0, kept = 0;
     for (uint64_t i = 0; i < plan->model.n_tensors; i++) {
-        const char *changes = plan->model.tensors[i]->origin ? plan->model.tensors[i]->origin->changes : NULL;
+        const model_origin *origin = plan->model.tensors[i]->origin;
         char name[GGUF_MAX_NAME + 1];
-        if (!changes || !strstr(changes, "adapter merged")) continue;
+        if (!origin || !origin->merged) continue;
         all++, kept += plan_layers_rename(&plan->layers, plan->model.tensors[i]->name, name);
     }
     if (all == kept) return true;
