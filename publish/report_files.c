@@ -21,35 +21,31 @@ static void report_write_html(FILE *to, const void *report) {
     fputs(place + strlen("@REPORT@"), to);
 }
 
-/* Prints a text that the library has made. */
-static void report_put_made(FILE *to, char *text) {
-    if (text) fputs(text, to);
-    free(text);
-}
-
-static void report_write_table(FILE *to, const void *report) {
-    report_put_made(to, gq_page_table(&((const gq_report *)report)->page, false, NULL));
-}
-
-static void report_write_html_table(FILE *to, const void *report) {
-    report_put_made(to, gq_page_table(&((const gq_report *)report)->page, true, NULL));
-}
-
-static void report_write_svg(FILE *to, const void *report) {
-    report_put_made(to, gq_page_chart(&((const gq_report *)report)->page, NULL));
-}
-
 /* Prints a text of any origin within a line of Markdown: without markup and control characters. */
 static void report_put_plain(FILE *to, const char *text) { page_write_text(to, text, strlen(text), false); }
 
-static void report_write_markdown(FILE *to, const void *report) {
-    const gq_report *r = report;
+typedef struct markdown_job {
+    const gq_report *report;
+    const char *table;
+} markdown_job;
+
+static void report_write_markdown(FILE *to, const void *job) {
+    const markdown_job *m = job;
+    const gq_report *r = m->report;
     fputs("# ", to), report_put_plain(to, report_path_shown(r, r->asked.input)), fputs("\n\n", to);
-    report_write_table(to, report);
+    fputs(m->table, to);
     fprintf(to, "\ngquant %s (%s)\n", gq_version(), gq_build());
     if (r->asked.n_warnings) fputs("\nWarnings:\n\n", to);
     for (size_t i = 0; i < r->asked.n_warnings; i++)
         fputs("- ", to), report_put_plain(to, r->asked.warnings[i]), fputc('\n', to);
+}
+
+static char *report_markdown(const gq_report *r, gq_error *e) {
+    size_t n;
+    char *table = gq_page_table(&r->page, false, e);
+    char *text = table ? page_text(report_write_markdown, &(markdown_job){r, table}, &n, e) : NULL;
+    free(table);
+    return text;
 }
 
 /* ---- tables for spreadsheets ---- */
@@ -142,26 +138,38 @@ static void report_write_csv(FILE *to, const void *report) {
 
 /* ---- formats ---- */
 
-static const struct {
-    const char *extension; /* NULL: is no file */
-    void (*write)(FILE *to, const void *report);
-} formats[] = {[GQ_REPORT_JSON] = {".json", report_write_json},
-               [GQ_REPORT_EXACT] = {NULL, report_write_exact},
-               [GQ_REPORT_CSV] = {".csv", report_write_csv},
-               [GQ_REPORT_HTML] = {".html", report_write_html},
-               [GQ_REPORT_MARKDOWN] = {".md", report_write_markdown},
-               [GQ_REPORT_SVG] = {".svg", report_write_svg},
-               [GQ_REPORT_TABLE] = {NULL, report_write_table},
-               [GQ_REPORT_HTML_TABLE] = {NULL, report_write_html_table}};
+static const char *const extensions[] = {[GQ_REPORT_JSON] = ".json",
+                                         [GQ_REPORT_CSV] = ".csv",
+                                         [GQ_REPORT_HTML] = ".html",
+                                         [GQ_REPORT_SVG] = ".svg",
+                                         [GQ_REPORT_MARKDOWN] = ".md"};
 
 int gq_report_format_of(const char *path) {
     const char *dot = strrchr(path, '.');
-    for (size_t i = 0; dot && i < sizeof formats / sizeof *formats; i++)
-        if (formats[i].extension && strcasecmp(dot, formats[i].extension) == 0) return (int)i;
+    for (size_t i = 0; dot && i < sizeof extensions / sizeof *extensions; i++)
+        if (extensions[i] && strcasecmp(dot, extensions[i]) == 0) return (int)i;
     return -1;
 }
 
 char *gq_report_text(const gq_report *r, gq_report_format format, gq_error *e) {
     size_t n;
-    return page_text(formats[format].write, r, &n, e);
+    switch (format) {
+    case GQ_REPORT_JSON:
+        return page_text(report_write_json, r, &n, e);
+    case GQ_REPORT_EXACT:
+        return page_text(report_write_exact, r, &n, e);
+    case GQ_REPORT_CSV:
+        return page_text(report_write_csv, r, &n, e);
+    case GQ_REPORT_HTML:
+        return page_text(report_write_html, r, &n, e);
+    case GQ_REPORT_MARKDOWN:
+        return report_markdown(r, e);
+    case GQ_REPORT_SVG:
+        return gq_page_chart(&r->page, e);
+    case GQ_REPORT_TABLE:
+        return gq_page_table(&r->page, false, e);
+    case GQ_REPORT_HTML_TABLE:
+        return gq_page_table(&r->page, true, e);
+    }
+    return gq_fail_usage(e, "a report has no format %d", (int)format), NULL;
 }

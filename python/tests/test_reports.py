@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import gquant
+from gquant import _records
 
 COMMAND = pathlib.Path(os.environ.get("GQUANT_LIBRARY", "libgquant.so.0")).with_name("gquant")
 GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "tests/golden/lora"
@@ -303,6 +304,12 @@ def test_reports_in_files(model, tmp_path):
     with pytest.raises(gquant.UsageError, match="ends in .json"):
         gquant.quantize(model, tmp_path / "y.gguf", "Q4_0", report="report.txt")
     assert not (tmp_path / "y.gguf").exists()
+
+
+def test_a_format_that_there_is_not(model, monkeypatch, tmp_path):
+    monkeypatch.setattr(_records, "SVG", 99)
+    with pytest.raises(gquant.UsageError, match="has no format 99"):
+        gquant.quantize(model, tmp_path / "x.gguf", "Q4_0")
 
 
 def test_failures_are_pythons_own(model, made, tmp_path):
