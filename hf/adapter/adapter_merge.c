@@ -433,15 +433,28 @@ static bool change_module(hf_targets *t, const hf_adapted *m, gq_error *e) {
     return (!m->a || change_linear(t, m, s, e)) && (!m->embed_a || change_embedding(t, m, s, e));
 }
 
-/* A head that is the embedding becomes a matrix of its own before anything is done to either. */
-static bool head_part(hf_targets *t, gq_error *e) {
-    for (size_t i = 0; i < t->adapter->n; i++) {
-        const hf_adapted *m = &t->adapter->modules[i];
-        if ((m->a || m->rows) && hf_target_is(t->build, m->module, ".weight", "output") &&
-            !hf_target_find(t, m->module, ".weight"))
-            return hf_target_copy_embedding(t, m->module, e);
+/* Returns the adapter's change of the head; NULL: it has none. */
+static const hf_adapted *head_change(const hf_adapter *a, const hf_build *b) {
+    for (size_t i = 0; i < a->n; i++)
+        if ((a->modules[i].a || a->modules[i].rows) &&
+            hf_target_is(b, a->modules[i].module, ".weight", "output"))
+            return &a->modules[i];
+    return NULL;
+}
+
+/* A head that is the embedding becomes a matrix of its own before any adapter changes either, as in a model with all
+ * adapters loaded: their order does not count. */
+static bool adapters_part_head(const hf_adapters *a, hf_build *b, gq_error *e) {
+    bool ok = true;
+    for (size_t i = 0; ok && i < a->n; i++) {
+        const hf_adapted *m = head_change(&a->items[i], b);
+        hf_targets t = {.adapter = &a->items[i], .build = b};
+        if (!m) continue;
+        ok = hf_targets_begin(&t, e) &&
+             (hf_target_find(&t, m->module, ".weight") || hf_target_copy_embedding(&t, m->module, e));
+        hf_targets_free(&t);
     }
-    return true;
+    return ok;
 }
 
 /* ---- tensors in the place of the model's ---- */
@@ -493,7 +506,6 @@ static bool left_out_warn(const hf_targets *t, gq_error *e) {
 
 static bool adapter_attach(hf_targets *t, gq_error *e) {
     const hf_adapter *a = t->adapter;
-    if (!t->build->projector && !head_part(t, e)) return false;
     for (size_t i = 0; i < a->n; i++) {
         const hf_adapted *m = &a->modules[i];
         const hf_stored *weight = adapted_weight(m), *bias = m->own_bias ? m->own_bias : m->base_bias;
@@ -510,6 +522,7 @@ static bool adapter_attach(hf_targets *t, gq_error *e) {
 }
 
 bool hf_adapters_attach(const hf_adapters *a, hf_build *b, gq_error *e) {
+    if (!b->projector && !adapters_part_head(a, b, e)) return false;
     for (size_t i = 0; i < a->n; i++) {
         hf_targets t = {.adapter = &a->items[i], .build = b};
         bool ok = hf_targets_begin(&t, e) && adapter_attach(&t, e);

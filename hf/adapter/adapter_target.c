@@ -148,14 +148,7 @@ bool hf_target_copy_embedding(hf_targets *t, const char *module, gq_error *e) {
     size_t i = 0;
     while (i < t->n_rules && (strcmp(r[i].to, "token_embd") != 0 || strcmp(r[i].suffix, ".weight") != 0)) i++;
     if (i == t->n_rules) return true;
-    hf_source *embedding = &b->sources[r[i].source];
-    if (embedding->deltas.n > 0 || embedding->is_adapters)
-        return hf_adapter_fail(
-            t->adapter, e,
-            "it changes the output head '%s', which is tied to the token embedding, which an earlier adapter "
-            "has changed: merge them with peft (merge_and_unload), and convert the folder that it saves",
-            module);
-    hf_source copy = *embedding, *head = hf_target_add(t, module, ".weight", e);
+    hf_source copy = b->sources[r[i].source], *head = hf_target_add(t, module, ".weight", e);
     if (!head) return false;
     copy.name = head->name;
     *head = copy;
