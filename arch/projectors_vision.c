@@ -416,7 +416,7 @@ const arch_projector arch_projectors_vision[] = {
               RULE("model.vision_tower.patch_embedder.patch_embedding.weight", "v.patch_embd.weight",
                    STEP_SUM_FRAMES),
               RULE("model.vision_tower.patch_embedder.patch_embedding", "v.patch_embd"),
-              RULE("model.vision_tower.patch_embedder.position_embedding_table", "v.position_embd.weight"),
+              RULE("model.vision_tower.patch_embedder.position_embedding_table", "v.position_embd"),
               RULE("model.vision_tower.ln_pre", "v.pre_ln"), RULE("model.vision_tower.ln_post", "v.post_ln"),
               VISION_LAYER("model.vision_tower.layers.#.", "attn.q_proj", "attn_q", STEP_ROPE_PAIRS_Q),
               VISION_LAYER("model.vision_tower.layers.#.", "attn.k_proj", "attn_k", STEP_ROPE_PAIRS_K),

@@ -310,10 +310,15 @@ static bool patches_check(const hf_build *b, uint32_t size, gq_error *e) {
 }
 
 /* Reports positions that are not those of the images that the config has, whose size readers take from the GGUF; some
- * resize them. There may be one more, of the class embedding. */
+ * resize them. There may be one more, of the class embedding. A grid that the config has itself (Muse Glimmer) counts. */
 static bool positions_check(const hf_build *b, uint32_t patch, gq_error *e) {
     const hf_tensor *t = hf_build_find(b, "v.position_embd.weight");
-    uint32_t image;
+    uint32_t image, high, wide;
+    if (t && hf_config_u32(b->config, "vision.pos_emb_height", &high, NULL) &&
+        hf_config_u32(b->config, "vision.pos_emb_width", &wide, NULL) &&
+        t->tensor.ne[1] != (uint64_t)high * wide)
+        return check_fail(b, t, e, "%llu positions, but the config has a grid of %u by %u",
+                          (unsigned long long)t->tensor.ne[1], high, wide);
     if (!t || !patch || !hf_config_get(b->config, "vision.image_size")) return true;
     if (!hf_config_u32(b->config, "vision.image_size", &image, NULL)) return true; /* two sizes, or none */
     uint64_t side = image / patch, has = t->tensor.ne[1];

@@ -43,11 +43,20 @@ static const char *suffix_of(const char *rest, const char *const *suffixes) {
     return NULL;
 }
 
+/* Returns the suffix that a rule's tensor gets: none where the rule's own name has it. NULL: it has another one. */
+static const char *suffix_to_add(const char *to, const char *suffix) {
+    size_t n = strcspn(to, "|"), m = strlen(suffix), own = sizeof ".weight" - 1;
+    if (n >= m && strncmp(to + n - m, suffix, m) == 0) return "";
+    return n >= own && strncmp(to + n - own, ".weight", own) == 0 ? NULL : suffix;
+}
+
 /* Finds the rule of a name behind which one of the suffixes may stand. */
 static bool rules_find(const arch_rule *rules, const char *const *suffixes, const char *name, hf_match *f) {
     for (; rules && rules->from; rules++) {
         const char *rest;
-        if (!rule_match(rules->from, name, f, &rest) || !(f->suffix = suffix_of(rest, suffixes))) continue;
+        if (!rule_match(rules->from, name, f, &rest) || !(f->suffix = suffix_of(rest, suffixes)) ||
+            !(f->suffix = suffix_to_add(rules->to, f->suffix)))
+            continue;
         f->rule = rules;
         return true;
     }

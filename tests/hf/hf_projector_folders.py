@@ -430,6 +430,7 @@ def minimax_m3(f, D=160):
 def muse_glimmer(f, D=64):
     p = "model.vision_tower."
     f.lin(p + "patch_embedder.patch_embedding", D, 1176), norms(f, p, "ln_pre ln_post", D)
+    f.add(p + "patch_embedder.position_embedding_table.weight", 576, D)
     for i in range(4):
         b = f"{p}layers.{i}."
         lins(f, b + "attn.", "q_proj k_proj v_proj proj", D, D), norms(f, b, "norm1 norm2", D)
