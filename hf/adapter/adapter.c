@@ -5,8 +5,6 @@
 #include "hf/adapter/adapter.h"
 
 #include <math.h>
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,36 +156,11 @@ const char *hf_adapter_base(const hf_adapter *a) {
 enum {
     NAME_BYTES = 512,
     PATTERN_BYTES = 1024,
-    MATCH_STEPS = 20000, /* of a name of some 60 bytes */
-    MATCH_KIB = 1024,
 };
 
 bool hf_module_ends(const char *module, const char *end) {
     size_t n = strlen(module), m = strlen(end);
     return name_ends(module, end) && (n == m || (n > m && module[n - m - 1] == '.'));
-}
-
-/* Expressions come from a file that nobody vouches for: each match has a limit of steps and memory. */
-static bool expression_fits(const char *pattern, const char *expression, const char *module, bool *fits,
-                            gq_error *e) {
-    int error;
-    PCRE2_SIZE at;
-    pcre2_code *code = pcre2_compile(
-        (PCRE2_SPTR)expression, PCRE2_ZERO_TERMINATED,
-        PCRE2_UTF | PCRE2_ANCHORED | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C, &error, &at, NULL);
-    pcre2_match_context *limits = code ? pcre2_match_context_create(NULL) : NULL;
-    pcre2_match_data *match = limits ? pcre2_match_data_create(1, NULL) : NULL;
-    int found = PCRE2_ERROR_NOMEMORY;
-    if (match) {
-        pcre2_set_match_limit(limits, MATCH_STEPS), pcre2_set_heap_limit(limits, MATCH_KIB);
-        found = pcre2_match(code, (PCRE2_SPTR)module, strlen(module), 0, 0, match, limits);
-    }
-    bool bad = !code && error != PCRE2_ERROR_HEAP_FAILED;
-    pcre2_match_data_free(match), pcre2_match_context_free(limits), pcre2_code_free(code);
-    *fits = found >= 0;
-    if (bad || (found < 0 && found != PCRE2_ERROR_NOMATCH && found != PCRE2_ERROR_NOMEMORY))
-        return gq_fail(e, "the pattern '%.80s' is not a regular expression that gquant supports", pattern);
-    return found != PCRE2_ERROR_NOMEMORY || gq_fail_memory(e, 0);
 }
 
 /* Configs name each module of hundreds: an expression whose only signs are dots, which stand for any byte, is
@@ -207,7 +180,7 @@ static bool pattern_fits(const char *pattern, const char *module, bool *fits, gq
     if (*fits || !strpbrk(pattern, "\\^$*+?()[]{}|")) return true;
     if (snprintf(whole, sizeof whole, "(.*\\.)?(%s)$", pattern) >= (int)sizeof whole)
         return gq_fail(e, "the pattern '%.80s' is longer than %d bytes", pattern, PATTERN_BYTES);
-    return expression_fits(pattern, whole, module, fits, e);
+    return hf_expression_fits(pattern, whole, module, fits, e);
 }
 
 /* Finds the value of the first pattern that fits a module; `missing` where none does. */
@@ -249,7 +222,7 @@ static bool expression_is(const char *expression, const char *module) {
     bool fits = false;
     gq_error unused;
     if (asprintf(&whole, "(?:%s)$", expression) < 0) return false;
-    bool ok = expression_fits(expression, whole, module, &fits, &unused);
+    bool ok = hf_expression_fits(expression, whole, module, &fits, &unused);
     free(whole);
     return ok && fits;
 }

@@ -30,6 +30,10 @@ void hf_json_join_pairs(char *text, size_t n, const char *key);
 const char *hf_json_text(const json_t *v);
 /* Whether a value is this text. */
 bool hf_json_is(const json_t *v, const char *text);
+/* Whether an expression fits the beginning of a module's name. It comes from a file that nobody vouches for: a match has a
+ * limit of steps and memory. `pattern` is the expression for messages. */
+bool hf_expression_fits(const char *pattern, const char *expression, const char *module, bool *fits,
+                        gq_error *e);
 
 /* ---- folder.c: the files of a model's folder but the weights: looked up by name, read whole, bounded. ---- */
 

@@ -1,5 +1,7 @@
 #include "hf/folder/folder.h"
 
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -205,4 +207,29 @@ void hf_json_join_pairs(char *text, size_t n, const char *key) {
             json_pass(&p, '['))
             json_join_list(&p);
     }
+}
+
+/* ---- patterns of module names ---- */
+
+bool hf_expression_fits(const char *pattern, const char *expression, const char *module, bool *fits,
+                        gq_error *e) {
+    enum { MATCH_STEPS = 20000, MATCH_KIB = 1024 }; /* of a name of some 60 bytes */
+    int error;
+    PCRE2_SIZE at;
+    pcre2_code *code = pcre2_compile(
+        (PCRE2_SPTR)expression, PCRE2_ZERO_TERMINATED,
+        PCRE2_UTF | PCRE2_ANCHORED | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C, &error, &at, NULL);
+    pcre2_match_context *limits = code ? pcre2_match_context_create(NULL) : NULL;
+    pcre2_match_data *match = limits ? pcre2_match_data_create(1, NULL) : NULL;
+    int found = PCRE2_ERROR_NOMEMORY;
+    if (match) {
+        pcre2_set_match_limit(limits, MATCH_STEPS), pcre2_set_heap_limit(limits, MATCH_KIB);
+        found = pcre2_match(code, (PCRE2_SPTR)module, strlen(module), 0, 0, match, limits);
+    }
+    bool bad = !code && error != PCRE2_ERROR_HEAP_FAILED;
+    pcre2_match_data_free(match), pcre2_match_context_free(limits), pcre2_code_free(code);
+    *fits = found >= 0;
+    if (bad || (found < 0 && found != PCRE2_ERROR_NOMATCH && found != PCRE2_ERROR_NOMEMORY))
+        return gq_fail(e, "the pattern '%.80s' is not a regular expression that gquant supports", pattern);
+    return found != PCRE2_ERROR_NOMEMORY || gq_fail_memory(e, 0);
 }

@@ -59,11 +59,44 @@ static const json_t *group_weights(const coded_find *c, const char *format, cons
 static const char *const plain_formats[] = {"float-quantized", "int-quantized", "naive-quantized",
                                             "mxfp8-quantized", NULL};
 
-/* Returns a setting of the plain formats; NULL: none has it. */
-static const json_t *plain_setting(const coded_find *c, const char *key) {
+/* How a group of config_groups names modules, as compressed-tensors does: by a name, or an expression of it, which goes
+ * before a class of modules. */
+typedef enum group_claim { CLAIM_NONE, CLAIM_BY_CLASS, CLAIM_BY_NAME } group_claim;
+
+static group_claim group_claims(const json_t *group, const hf_stored *weight) {
+    static const char expression[] = "re:";
+    const char *end = strrchr(weight->name, '.');
+    const json_t *targets = json_object_get(group, "targets"), *target;
+    group_claim claim = targets ? CLAIM_NONE : CLAIM_BY_CLASS;
+    char *module = strndup(weight->name, end ? (size_t)(end - weight->name) : strlen(weight->name));
+    size_t i;
+    json_array_foreach(targets, i, target) {
+        const char *text = hf_json_text(target);
+        bool fits = false;
+        gq_error unused;
+        if (!text || !module) continue;
+        if (strncmp(text, expression, sizeof expression - 1) == 0)
+            fits = hf_expression_fits(text, text + sizeof expression - 1, module, &fits, &unused) && fits;
+        else
+            fits = strcmp(text, module) == 0;
+        claim = fits ? CLAIM_BY_NAME : claim == CLAIM_NONE && !strchr(text, '.') ? CLAIM_BY_CLASS : claim;
+    }
+    free(module);
+    return claim;
+}
+
+/* Returns a setting of the group of a plain format that a source tensor is of; NULL: there is none. */
+static const json_t *plain_setting(const coded_find *c, const hf_stored *t, const char *key) {
+    const char *name, *common = coded_text(c, "format");
     const json_t *found = NULL;
-    for (const char *const *f = plain_formats; *f && !found; f++)
-        found = json_object_get(group_weights(c, *f, key), key);
+    int most = -1;
+    json_t *group;
+    json_object_foreach(json_object_get(c->settings, "config_groups"), name, group) {
+        const char *own = json_string_value(json_object_get(group, "format"));
+        int claim = (int)group_claims(group, t);
+        if (!name_is_one(own ? own : common ? common : "", plain_formats) || claim <= most) continue;
+        most = claim, found = json_object_get(json_object_get(group, "weights"), key);
+    }
     return found;
 }
 
@@ -147,7 +180,7 @@ static bool source_set_zeros(const coded_find *c, hf_source *s, gq_error *e) {
     const hf_stored *t = s->stored, *scale = s->scale;
     if (!coded_method_is(c, "compressed-tensors")) return true;
     s->zero = coded_sibling(c, t->name, 0, "_zero_point");
-    if (!s->zero && json_is_false(plain_setting(c, "symmetric")))
+    if (!s->zero && json_is_false(plain_setting(c, t, "symmetric")))
         return hf_list_fail(c->list, t, e,
                             "there is no _zero_point beside it, and the config says symmetric: false: "
                             "download the whole model");
@@ -209,24 +242,24 @@ static packed_setting packed_setting_of(const hf_source *s, const json_t *weight
                             .order = json_object_get(weights, "actorder")};
 }
 
-/* Whether the words and scales of a source tensor are as many as a setting says, and its zero points are there. */
+/* Whether the words and scales of a source tensor are as many as a setting says. */
 static bool packed_setting_fits(const hf_source *s, const packed_setting *x) {
     return s->stored->shape[1] == ceil_div(s->columns, 32 / (uint64_t)x->bits) &&
-           s->scale->n == mul_sat(s->rows, ceil_div(s->columns, (uint64_t)x->group)) &&
-           (s->zero || !x->has_zeros);
+           s->scale->n == mul_sat(s->rows, ceil_div(s->columns, (uint64_t)x->group));
 }
 
 /* Finds the setting of a source tensor. Which one is its own is told by its shapes, as patterns of module names may
- * overlap; where none fits it is the first, by which the shapes are refused. */
+ * overlap, then by its name, then by the zero points that are there; where none fits it is the first, by which the shapes
+ * are refused. */
 static bool packed_find_setting(const coded_find *c, const hf_source *s, packed_setting *found, gq_error *e) {
     const char *name, *common = coded_text(c, "format");
-    bool fits = false;
+    int most = -1;
     json_t *group;
     *found = (packed_setting){.bits = 0};
     json_object_foreach(json_object_get(c->settings, "config_groups"), name, group) {
         const char *own = json_string_value(json_object_get(group, "format"));
         if (!own) own = common;
-        if (!own || strcmp(own, "pack-quantized") != 0 || fits) continue;
+        if (!own || strcmp(own, "pack-quantized") != 0) continue;
         packed_setting x = packed_setting_of(s, json_object_get(group, "weights"));
         if (!bits_fit((uint64_t)x.bits) || x.group <= 0)
             return hf_config_fail(c->config, e,
@@ -234,8 +267,10 @@ static bool packed_find_setting(const coded_find *c, const hf_source *s, packed_
                                   "groups of %lld, expected 2, 4 or 8 bits, and a group_size, or strategy "
                                   "channel; or use the model's folder in 16 bits",
                                   name, (long long)x.bits, (long long)x.group);
-        fits = packed_setting_fits(s, &x);
-        if (fits || !found->bits) *found = x;
+        int fit = packed_setting_fits(s, &x)
+                      ? 8 + 2 * (int)group_claims(group, s->stored) + (s->zero || !x.has_zeros)
+                      : 0;
+        if (fit > most) most = fit, *found = x;
     }
     return found->bits || hf_config_fail(c->config, e,
                                          "no group of quantization_config.config_groups says of how many "
@@ -506,9 +541,9 @@ static const hf_stored *coded_scale_of(const coded_find *c, const hf_stored *t) 
 /* The sizes of the blocks that share a scale, of the formats of plain elements; NULL: the scale's shape
  * tells.
  */
-static const json_t *coded_blocks(const coded_find *c) {
+static const json_t *coded_blocks(const coded_find *c, const hf_stored *t) {
     const json_t *blocks = json_object_get(c->settings, "weight_block_size");
-    return blocks ? blocks : plain_setting(c, "block_structure");
+    return blocks ? blocks : plain_setting(c, t, "block_structure");
 }
 
 /* Whether elements are codes that mean nothing without what tells how they are coded. */
@@ -563,7 +598,7 @@ static bool source_make_plain(const coded_find *c, hf_source *s, gq_error *e) {
     if (stored_is_coded(t) && (!scale || t->dtype == HF_U8)) return hf_codes_fail(c->list, t, c->method, e);
     return coded_check_alone(c, t, 0, true, e) && coded_check_scale(c, t, scale, e) &&
            (!scale || coded_check_one_scale(c, t, e)) &&
-           (!scale || source_add_scale(c, s, scale, coded_blocks(c), e));
+           (!scale || source_add_scale(c, s, scale, coded_blocks(c, t), e));
 }
 
 /* Whether a source tensor serves another one that is there. */

@@ -104,7 +104,6 @@ static const struct {
     {"GPTQ, AWQ or MLX", {".scales$"}},
     {"compressed-tensors", {"_packed$", ".weight_shape$", ".weight_zero_point$", ".weight_global_scale$"}},
     {"modelopt (NVFP4)", {".weight_scale_2$"}},
-    {"modelopt (AWQ, which scales inputs)", {".pre_quant_scale$"}},
     {"MXFP4", {"_blocks$", "_scales$"}},
     {"HQQ", {".W_q$"}},
     {"quanto", {"._data$", "._scale$"}},
@@ -146,6 +145,10 @@ bool hf_codes_fail(const hf_list *l, const hf_stored *t, const char *method, gq_
 bool hf_name_fail(const hf_list *l, const hf_stored *t, const char *arch, const char *method,
                   const char *nearest, gq_error *e) {
     if (mark_fits(adapter_marks, t->name)) return hf_list_fail(l, t, e, "%s", adapter);
+    if (name_ends(t->name, ".pre_quant_scale"))
+        return hf_list_fail(l, t, e,
+                            "it scales the inputs of its matrix (AWQ of modelopt), which gquant does not do; "
+                            "use the model's folder in 16 bits");
     if (quantizer_find(t->name)) return hf_codes_fail(l, t, method, e);
     return hf_list_fail(l, t, e, "unknown tensor for architecture %s%s%s%s%s", arch,
                         nearest ? " (the nearest is '" : "", nearest ? nearest : "", nearest ? "')" : "",

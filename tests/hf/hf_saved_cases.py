@@ -155,7 +155,7 @@ def coded(name, shape_of, dtype="F8_E4M3", scale_dtype="F32", config=None, more=
             codes = make_hf.fp8(key, (o, i), dtype)
             scale = make_hf.store(make_hf.uniform(key + name, shape_of(o, i), 1e-4, 3e-3), scale_dtype)
             if plain:
-                x = (e4m3 if dtype == "F8_E4M3" else e5m2)(codes.data).reshape(o, i)
+                x = {"F8_E4M3": e4m3, "F8_E5M2": e5m2, "I8": lambda d: np.frombuffer(d, np.int8).astype(np.float32)}[dtype](codes.data).reshape(o, i)
                 f.t[key] = make_hf.store(x * floats(scale).reshape((-1, 1) if scale.shape else ()), "F32")
                 continue
             f.t[key], f.t[key[: -len("weight")] + name] = codes, scale
@@ -652,6 +652,18 @@ def down_of_8_bits(folder):
     make_hf.write(folder.path, "config.json", config)
 
 
+def groups_with_zeros(with_zeros, **others):
+    """Two groups that differ in `symmetric` alone; no module has zero points"""
+    def to(folder):
+        config = read(folder, "config.json")
+        groups = config["quantization_config"]["config_groups"]
+        first = groups.pop(next(iter(groups)))
+        groups["group_0"] = {**first, "targets": others.get("targets", ["Linear"])}
+        groups["group_1"] = {**first, "targets": [with_zeros], "weights": {**first["weights"], "symmetric": False}}
+        make_hf.write(folder.path, "config.json", config)
+    return to
+
+
 def gptq_down_of_8_bits(said):
     def to(folder):
         for name in [n for n in folder.t if n.endswith("down_proj.qweight")]:
@@ -669,8 +681,19 @@ def module_setting_cases(cases):
         cases.same(f"packed integers, a scale for each row, group_size {size}", packed, one_scale_a_row(False, strategy="channel", group_size=size), None, one_scale_a_row(True))
     cases.no("packed integers, groups of -1", packed, one_scale_a_row(False, group_size=-1), "strategy channel")
     cases.same("packed integers of 8 bits beside others of 4", packed, down_of_8_bits)
+    cases.no("packed integers without the zeros of their group", packed, groups_with_zeros("re:.*down_proj$"), "down_proj.weight_packed|symmetric: false")
+    cases.no("packed integers without the zeros of all others", packed, groups_with_zeros("Linear", targets=["re:.*up_proj$"]), "weight_packed|symmetric: false")
+    cases.same("packed integers, zeros of modules that are not there", packed, groups_with_zeros("re:.*nothing$"))
+    cases.same("packed integers, zeros of others", packed, groups_with_zeros("Linear", targets=["re:.*proj$"]))
+    whole = lambda **groups: {"quant_method": "compressed-tensors", "format": "int-quantized", "config_groups": {
+        name: {"targets": [target], "weights": {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": is_even}} for name, (target, is_even) in groups.items()}}
+    plain = lambda **groups: coded("weight_scale", SCALES["per channel"], dtype="I8", config=whole(**groups))
+    cases.no("integers one by one without the zeros of their group", "qwen3", plain(a=("Linear", True), b=("re:.*down_proj$", False)), "down_proj.weight|symmetric: false")
+    fp8_case(cases, "integers one by one, zeros of others", "weight_scale", "per channel", dtype="I8", config=whole(a=("re:.*proj$", True), b=("Linear", False)))
     cases.same("GPTQ of 8 bits for some modules", "llama-gptq", gptq_down_of_8_bits(True))
     cases.no("GPTQ of 8 bits where config.json says 4", "llama-gptq", gptq_down_of_8_bits(False), "down_proj.qweight|does not fit")
+    cases.no("AWQ by modelopt", "qwen3", lambda f: (coded("weight_scale", SCALES["per tensor"], config={"quant_method": "modelopt", "quant_algo": "NVFP4_AWQ"})(f), f.t.update({n[: -len("weight")] + "pre_quant_scale": make_hf.store(np.ones(f.t[n].shape[1], np.float32), "F32") for n in list(f.t) if n.endswith("down_proj.weight")})),
+             "pre_quant_scale|it scales the inputs of its matrix (AWQ of modelopt)|16 bits")
     cases.no("fp8, two scales", "qwen3", lambda f: (coded("weight_scale_inv", SCALES["per tensor"], config={"quant_method": "fp8"})(f), f.t.update({n + "_scale": make_hf.store(np.float32([2]), "F32") for n in list(f.t) if n.endswith("q_proj.weight")})), "weight_scale_inv' and|are both beside it")
 
 
