@@ -6,7 +6,7 @@
 
 #include "hf/folder/folder.h"
 
-enum { PATH_MOST = 64, NAME_MOST = PATH_MOST + 32 };
+enum { PATH_MOST = 64, NAME_MOST = PATH_MOST + 32, FOUND_MOST = 160 };
 
 /* A module's folder is one of this folder's. */
 static bool module_path(const hf_folder *f, const json_t *module, const char **path, gq_error *e) {
@@ -35,38 +35,37 @@ static bool module_config(hf_folder *f, const char *path, json_t **config, gq_er
 
 /* ---- pooling ---- */
 
-/* Returns the number of pooling_type; 0: it is none that a file can name, or several in one. */
-static uint32_t pooling_of(json_t *config) {
+/* Returns the number of pooling_type; 0: it is none that a file can name, or several in one. `found`: what the config
+ * has. */
+static uint32_t pooling_of(json_t *config, char *found, size_t size) {
     static const struct {
-        const char *flag, *mode;
+        const char *mode;
         uint32_t number;
-    } kinds[] = {{"pooling_mode_mean_tokens", "mean", 1},
-                 {"pooling_mode_cls_token", "cls", 2},
-                 {"pooling_mode_lasttoken", "lasttoken", 3}};
-    const char *mode = json_string_value(json_object_get(config, "pooling_mode"));
-    const char *flag;
+    } kinds[] = {{"mean", 1}, {"mean_tokens", 1}, {"cls", 2}, {"cls_token", 2}, {"lasttoken", 3}};
+    static const char begin[] = "pooling_mode_";
+    const char *mode = json_string_value(json_object_get(config, "pooling_mode")), *flag;
     const json_t *value;
     size_t n = 0;
-    uint32_t number = 0;
+    snprintf(found, size, "%s", mode ? mode : "no pooling_mode");
     json_object_foreach(config, flag, value) {
-        if (strncmp(flag, "pooling_mode_", sizeof "pooling_mode_" - 1) != 0 || !json_is_true(value)) continue;
-        n++;
-        for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-            if (strcmp(flag, kinds[i].flag) == 0) number = kinds[i].number;
+        if (strncmp(flag, begin, sizeof begin - 1) != 0 || !json_is_true(value)) continue;
+        size_t length = n++ ? strlen(found) : 0;
+        mode = flag + sizeof begin - 1;
+        snprintf(found + length, size - length, "%s%s", n > 1 ? " and " : "", mode);
     }
-    if (n > 0) return n == 1 ? number : 0;
-    for (size_t i = 0; mode && i < sizeof kinds / sizeof *kinds; i++)
+    for (size_t i = 0; mode && n < 2 && i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(mode, kinds[i].mode) == 0) return kinds[i].number;
     return 0;
 }
 
 /* What a file of a pooling that it cannot name is: a decoder without it still generates text. */
-static bool pooling_unknown(const hf_config *c, const char *path, bool is_missing, gq_error *e) {
-    char name[NAME_MOST];
+static bool pooling_unknown(const hf_config *c, const char *path, const char *found, gq_error *e) {
+    char name[NAME_MOST], what[FOUND_MOST + 128];
     snprintf(name, sizeof name, "%s/config.json", path);
-    const char *what = is_missing
-                           ? "is missing, and modules.json names it: download it"
-                           : "expected one of mean, cls and last pooling, the kinds that a GGUF can name";
+    snprintf(what, sizeof what, "is missing, and modules.json names it: download it");
+    if (found)
+        snprintf(what, sizeof what,
+                 "it pools by %s, expected mean, cls or lasttoken alone, which a GGUF can name", found);
     if (c->row->graph.embeds) return gq_fail(e, "%s/%s: %s", c->folder->path, name, what);
     return hf_folder_warn(c->folder, name, e,
                           "%s; the GGUF has no pooling_type: set it where you run the model (--pooling)",
@@ -82,10 +81,12 @@ static bool pooling_set(const hf_config *c, const char *key, hf_metadata *p, gq_
         if (!module_is(module, "Pooling")) continue;
         if (!module_path(c->folder, module, &path, e) || !module_config(c->folder, path, &config, e))
             return false;
-        uint32_t kind = pooling_of(config);
+        char found[FOUND_MOST];
+        uint32_t kind = pooling_of(config, found, sizeof found);
         bool is_missing = !config;
         json_decref(config);
-        return kind ? hf_metadata_u32(p, key, kind, e) : pooling_unknown(c, path, is_missing, e);
+        return kind ? hf_metadata_u32(p, key, kind, e)
+                    : pooling_unknown(c, path, is_missing ? NULL : found, e);
     }
     return true;
 }

@@ -756,7 +756,8 @@ def embedding_cases(cases):
     for variant in ("Qwen2.5-0.5B-Instruct", "llama", "gemma2"):
         cases.says(f"{variant}: pooling, and a dense head", variant, pooled(POOLING, lasttoken=True, more=[{"idx": 2, "path": "2_Dense", "type": "sentence_transformers.models.Dense"}]), {"pooling_type": 3},
                    "models.Dense is left out|" + ("!" if variant.startswith("Qwen") else "") + "older releases of llama.cpp")
-    cases.says("qwen3: pooling that no file names", "qwen3", pooled(POOLING, weightedmean_tokens=True), {"pooling_type": None}, "1_Pooling/config.json|no pooling_type")
+    cases.says("qwen3: pooling that no file names", "qwen3", pooled(POOLING, weightedmean_tokens=True), {"pooling_type": None}, "1_Pooling/config.json|it pools by weightedmean_tokens,|no pooling_type")
+    cases.says("qwen3: two poolings in one", "qwen3", pooled(POOLING, mean_tokens=True, cls_token=True), {"pooling_type": None}, "it pools by cls_token and mean_tokens,")
     cases.says("qwen3: pooling by sentence-transformers 5", "qwen3", pooled("sentence_transformers.sentence_transformer.modules.pooling.Pooling", config={"pooling_mode": "lasttoken"}), {"pooling_type": 3})
     cases.says("qwen3: pooling's file is missing", "qwen3", lambda f: (pooled(POOLING)(f), os.remove(os.path.join(f.path, "1_Pooling/config.json"))), {"pooling_type": None}, "1_Pooling/config.json|is missing")
     cases.says("qwen3: an embedding model whose head is missing", "qwen3", lambda f: (headless("-")(f), pooled(POOLING, lasttoken=True)(f)), {"pooling_type": 3}, "modules.json makes it an embedding model")
