@@ -151,10 +151,18 @@ bool hf_specials_set_first_end(hf_specials *s, const hf_tokenizer *t, gq_error *
 
 bool hf_specials_drop_flags(hf_specials *s, const hf_tokenizer *t, gq_error *e) {
     static const hf_special_type ends[] = {HF_BOS, HF_EOS};
-    for (size_t i = 0; guesses_absent(t) && i < sizeof ends / sizeof *ends; i++) {
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         hf_special *special = &s->of[ends[i]];
         const char *name = types[ends[i]].name;
-        if (special->flag != 1 || special->is_set || !special->is_wanted) continue;
+        if (special->flag != 1 || !special->is_wanted) continue;
+        if (special->is_set && !special->token && json_is_null(member_of(t->settings, ends[i], "%s_token")) &&
+            !hf_folder_warn(t->folder, "tokenizer_config.json", e,
+                            "add_%s_token is true and %s_token null, so transformers adds none, but "
+                            "config.json has %s_token_id %u, which programs that read the GGUF add to each "
+                            "text; --override-kv tokenizer.ggml.add_%s_token=bool:false stops that",
+                            name, name, name, special->id, name))
+            return false;
+        if (special->is_set || !guesses_absent(t)) continue;
         special->flag = 0;
         if (!hf_folder_warn(t->folder, "tokenizer_config.json", e,
                             "add_%s_token is true, but there is no %s_token: false is written, or programs "

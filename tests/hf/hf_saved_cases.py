@@ -601,6 +601,7 @@ def tokenizer_cases(cases):
         make_hf.write(folder.path, "tokenizer_config.json", {**settings, "add_bos_token": True, "bos_token": None})
         configure(folder, bos_token_id=None)
     cases.says("tokenizer: a begin that is not there", "qwen3", without_begin, {"tokenizer.ggml.add_bos_token": False}, "there is no bos_token: false is written")
+    cases.says("tokenizer: a begin that config.json alone has", "qwen3", lambda f: (without_begin(f), configure(f, bos_token_id=300)), {"tokenizer.ggml.add_bos_token": True}, "config.json has bos_token_id 300")
     cases.says("ends: none", "qwen3", lambda f: without_end(f, eos_token_id=None), {"tokenizer.ggml.eos_token_id": None}, "no file names an end-of-text token")
 
     def beside(folder):
