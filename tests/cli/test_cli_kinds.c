@@ -141,6 +141,8 @@ TEST(test_overrides) {
         {"llama.rope.scaling.factor=int:2", "llama.cpp reads the key as a float, not u32"},
         {"llama.expert_weights_norm=int:1", "llama.cpp reads the key as a bool, not u32"},
         {"tokenizer.ggml.scores=float:1", "llama.cpp reads the key as a list, not f32"},
+        {"tokenizer.ggml.eos_token_ids=int:3", "llama.cpp reads the key as a list, not u32"},
+        {"llama.attention.sliding_window_pattern=float:2", "llama.cpp reads the key as"},
         {"tokenizer.ggml.precompiled_charsmap=str:x", "llama.cpp reads the key as a list, not string"},
         {"tokenizer.ggml.remove_extra_whitespaces=str:true", "as a bool, not string"},
         {"llama.expert_count=int:4", "the model has no tensors of experts"},
@@ -180,6 +182,33 @@ TEST(test_overrides) {
             gquant_says(2, rows[i].mention, words);
         else
             free(gquant(0, words));
+    }
+    unlink(in);
+}
+
+/* A tokenizer of another kind needs other lists. */
+TEST(test_kinds_of_tokenizers) {
+    const char *in = in_folder(folder, "kinds.gguf");
+    static const float scores[] = {0, 1};
+    static const char *const kinds[] = {"llama", "t5", "gpt2", "bert"},
+                             texts[] = "\10\0\0\0\2\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0a b\3\0\0\0\0\0\0\0b c";
+    for (size_t has = 0; has < 2; has++) {
+        model *m = model_new("llama", 1);
+        model_set_string(m, "tokenizer.ggml.model", "gpt2");
+        model_set(m, "tokenizer.ggml.tokens", GGUF_ARRAY, texts, sizeof texts - 1);
+        model_set(m, "tokenizer.ggml.merges", GGUF_ARRAY, texts, sizeof texts - 1);
+        if (has) model_set_array(m, "tokenizer.ggml.scores", GGUF_FLOAT32, scores, 2);
+        model_add(m, "a.weight", GGUF_F16, (uint64_t[4]){256, 4}, NULL);
+        write_model(m, in);
+        for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+            char item[80];
+            snprintf(item, sizeof item, "tokenizer.ggml.model=str:%s", kinds[i]);
+            const char *words[] = {"-n", "--override-kv", item, in, "Q8_0", NULL};
+            if (!has && i < 2)
+                gquant_says(2, "the model has no tokenizer.ggml.scores, by which", words);
+            else
+                free(gquant(0, words));
+        }
     }
     unlink(in);
 }

@@ -256,6 +256,22 @@ static bool warn_tokenizer_name(const model_kv *o, const char *item, warning_lis
                         item, is_pre ? "pre-tokenizer" : "tokenizer", is_pre ? "pre-tokenizer" : "tokenizer");
 }
 
+/* The kind of a tokenizer fits what the model has of it. */
+static bool check_tokenizer_kind(const model_kv *o, const model_source *model, const char *item,
+                                 gq_error *e) {
+    static const char *const needs[][2] = {{"llama", "tokenizer.ggml.scores"},
+                                           {"t5", "tokenizer.ggml.scores"},
+                                           {"gpt2", "tokenizer.ggml.merges"}};
+    if (strcmp(o->key, "tokenizer.ggml.model") != 0 ||
+        !model_kv_find(model->kv, model->n_kv, "tokenizer.ggml.tokens"))
+        return true;
+    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
+        if (model_kv_is_text(o, needs[i][0]) && !model_kv_find(model->kv, model->n_kv, needs[i][1]))
+            return gq_fail_usage(e, "override '%s': the model has no %s, by which such tokenizers cut texts",
+                                 item, needs[i][1]);
+    return true;
+}
+
 /* A file does not become one of another kind. */
 static bool check_type(const model_kv *o, const model_kv *old, const char *item, gq_error *e) {
     static const char *const others[] = {"mmproj", "adapter", "imatrix"};
@@ -287,7 +303,8 @@ static bool read_item(model_kv *o, const char *item, const model_source *model, 
     bool number = old && (is_integer(old->type) || is_float(old->type));
     return read_value(o, number ? old->type : GGUF_ARRAY, equals + 1, item, e) &&
            (old ? check_kind(o, old, item, e) : check_new(o, item, e) && check_count(o, model, item, e)) &&
-           check_type(o, old, item, e) && warn_tokenizer_name(o, item, warnings, e);
+           check_type(o, old, item, e) && check_tokenizer_kind(o, model, item, e) &&
+           warn_tokenizer_name(o, item, warnings, e);
 }
 
 bool plan_overrides_read(plan_overrides *overrides, const gq_list *items, const model_source *model,
