@@ -20,8 +20,7 @@
 #include "bench/turns.h"
 #include "forward/products/matmul.h"
 #include "forward/products/product.h"
-#include "study/inputs/cholesky.h"
-#include "study/inputs/hessian.h"
+#include "study/inputs/inputs.h"
 
 enum { TOKENS = 512, MOST_ROWS = 1 << 16 };
 

@@ -14,7 +14,7 @@
 #include "codec/feedback.h"
 #include "codec/tile.h"
 #include "quantize/gquant.h"
-#include "study/inputs/hessian.h"
+#include "study/inputs/inputs.h"
 #include "tests/support/ranks.h"
 
 typedef struct counted {

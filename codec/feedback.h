@@ -3,7 +3,7 @@
  * inputs are correlated.
  *
  * A row w becomes q so that (q - t) H (q - t)^T is small. H = E[y y^T] is the Hessian, the second-moment
- * matrix of the inputs y that the quantized matrix receives (damped, study/inputs/cholesky.h). t = w + a w D
+ * matrix of the inputs y that the quantized matrix receives (damped, study/inputs/cholesky.c). t = w + a w D
  * H^-1 is the row that fits best, D = E[(x - y) y^T], x the inputs in the base model: asymmetric calibration,
  * the term of GPTAQ (Li et al. 2025, arXiv:2504.02692) and Qronos (arXiv:2505.11695), of which the factor a
  * takes a share. With H = R R^T, R the upper triangular Cholesky factor, the loss is the sum over columns c

@@ -1,5 +1,5 @@
 /* Powers of two by which some columns or rows of a model's tensors are multiplied when they are read, so that
- * a model can be seen with scales moved from one tensor to another (study/calibrate/balance.h). Tensors
+ * a model can be seen with scales moved from one tensor to another (study/calibrate/balance.c). Tensors
  * are of F32, F16 or BF16, whose values stay exact but where F16 has no room for them: those become infinite,
  * or lose bits. */
 #pragma once

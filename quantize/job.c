@@ -17,10 +17,9 @@
 #include "quantize/run/run.h"
 #ifndef GQ_NO_FORWARD
 #include "forward/graph/forward.h"
-#include "study/calibrate/calibration.h"
-#include "study/calibrate/timed.h"
-#include "study/inputs/hessian_encoder.h"
-#include "study/trials.h"
+#include "study/calibrate/calibrate.h"
+#include "study/inputs/inputs.h"
+#include "study/study.h"
 #endif
 
 /* Whether no output's temporary file is there any more. */

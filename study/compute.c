@@ -1,7 +1,7 @@
 /* Makes importance data from a model and texts: the model is run over them, a layer at a time, and sums of
  * the squares of what flows into its weights are kept. Making the plan turns the texts into windows, takes
  * this part's share of them, bounds the memory, and identifies the run, so that an interrupted one can be
- * continued. The run is a sweep (study/sweep/sweep.h) to which a collection (study/inputs/collect.h)
+ * continued. The run is a sweep (study/sweep/sweep.c) to which a collection (study/inputs/collect.c)
  * listens. After each layer its sums become a record of the checkpoint, in the GGUF layout of importance
  * files. At the end the records are merged, and the file is written. So memory holds the sums of one layer
  * while the model runs, and all of them only when it is done.
@@ -31,13 +31,8 @@
 #include "quantize/inspect/inspect.h"
 #include "quantize/plan/plan.h"
 #include "quantize/quantize.h"
-#include "study/inputs/collect.h"
-#include "study/sweep/checkpoint.h"
-#include "study/sweep/forecast.h"
-#include "study/sweep/masks.h"
-#include "study/sweep/memory_budget.h"
+#include "study/inputs/inputs.h"
 #include "study/sweep/sweep.h"
-#include "study/sweep/windows.h"
 
 struct gq_importance_plan {
     model_source file;

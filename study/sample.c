@@ -1,4 +1,4 @@
-#include "study/sample.h"
+#include "study/study.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -10,8 +10,7 @@
 #include "forward/graph/draft/draft.h"
 #include "imatrix/imatrix.h"
 #include "study/calibrate/calibration.h"
-#include "study/inputs/collect.h"
-#include "study/sweep/forecast.h"
+#include "study/inputs/inputs.h"
 #include "study/sweep/sweep.h"
 
 typedef struct sampling {
@@ -135,13 +134,13 @@ static forecast_pace usual_pace(const forecast_request *r) {
 
 trials_forecast calibration_forecast_trials(const calibration *c, size_t n, size_t windows, bool measures) {
     const forward_model *model = c->model;
-    forward_job sample = c->job, trial = c->job;
-    sample.windows = forward_job_windows(&c->job, SAMPLE_TOKENS), trial.windows = windows,
-    trial.batch_tokens = 0, trial.memory = c->memory.deciding; /* as trials have it */
+    forward_job sample = c->job, trial_job = c->job;
+    sample.windows = forward_job_windows(&c->job, SAMPLE_TOKENS), trial_job.windows = windows,
+    trial_job.batch_tokens = 0, trial_job.memory = c->memory.deciding; /* as trials have it */
     const size_t scored = c->job.context - 1;
     forecast_request sampled = {.job = &sample, .models = &model, .n_models = 1},
-                     tried = {.job = &trial, .models = &model, .n_models = 1, .scored = scored};
-    tried.layer = forward_bounds_of(&trial, &model, 1, true).layer;
+                     tried = {.job = &trial_job, .models = &model, .n_models = 1, .scored = scored};
+    tried.layer = forward_bounds_of(&trial_job, &model, 1, true).layer;
     forecast_pace pace;
     double streams = 1 + (double)n / 2; /* a trial begins at its layer, half of the layers on average */
     bool is_short = forecast_work(&sampled) + streams * forecast_work(&tried) < FORECAST_LEAST_WORK,

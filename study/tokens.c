@@ -6,8 +6,7 @@
 #include "forward/tokens/tokenizer.h"
 #include "quantize/gquant_study.h"
 #include "quantize/quantize.h"
-#include "study/sweep/memory_budget.h"
-#include "study/sweep/windows.h"
+#include "study/sweep/sweep.h"
 
 struct gq_tokenizer {
     model_source file; /* the tokenizer's texts point into it */

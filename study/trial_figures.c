@@ -1,4 +1,4 @@
-#include "study/trial_figures.h"
+#include "study/study.h"
 
 #include <math.h>
 #include <stdlib.h>

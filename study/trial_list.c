@@ -1,4 +1,4 @@
-#include "study/trial_list.h"
+#include "study/study.h"
 
 #include <math.h>
 #include <string.h>

@@ -12,7 +12,7 @@
  * 1/2 sum p (1 - p) d^2, and d of row v has the mean square (relative error)^2 x sum h_j W_vj^2, where h_j is
  * the mean square of the matrix's input j. The sum weighs all tokens by their probabilities p; instead only
  * the term of the token that comes next in the text is taken, as its mean is the same. */
-#include "study/trials.h"
+#include "study/study.h"
 
 #include <stdlib.h>
 
@@ -25,11 +25,9 @@
 #include "forward/stream/kld.h"
 #include "forward/stream/stream.h"
 #include "quantize/strips/strip.h"
+#include "study/calibrate/calibrate.h"
 #include "study/calibrate/calibration.h"
-#include "study/calibrate/calibration_memory.h"
-#include "study/sample.h"
-#include "study/sweep/memory_budget.h"
-#include "study/trial_figures.h"
+#include "study/sweep/sweep.h"
 
 /* So many predict a tensor's cost on another text within a third (docs/internals/mixes.md). */
 enum { TRIAL_TOKENS = 512 };

@@ -1,4 +1,4 @@
-#include "study/calibrate/balance.h"
+#include "study/calibrate/calibration.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -6,8 +6,6 @@
 #include "base/safe_file.h"
 #include "quantize/run/run.h"
 #include "study/calibrate/calibration.h"
-#include "study/calibrate/layers.h"
-#include "study/calibrate/validate.h"
 
 /* ---- ranks without files ---- */
 

@@ -1,9 +1,701 @@
-/* The run of a calibrated plan: functions of rounding_by_calibration, which has what they do. */
+/* How a calibration is planned and run: the calibrator, the sites of a layer, what is gathered for them, and how
+ * their matrices are rounded. */
 #pragma once
 
+#include "base/comm/ranks.h"
+#include "codec/feedback.h"
+#include "forward/graph/attention/scores.h"
+#include "forward/graph/block.h"
+#include "forward/graph/layer.h"
+#include "forward/products/matmul.h"
 #include "quantize/plan/rounding.h"
+#include "quantize/quantize.h"
+#include "study/calibrate/calibration.h"
+#include "study/inputs/inputs.h"
+#include "study/sweep/sweep.h"
+
+/* ---- timed.c: A calibration that takes no longer than a given time ---- */
+
+/* Makes plans of calibrations that take less and less, the best first, and returns the first one whose
+ * forecast is within the seconds asked for. Where an unfinished run of one of them lies beside the outputs,
+ * that is continued instead. What is chosen are tokens and steps, which the plan's facts have: a plan that is
+ * asked for these makes the same bytes. */
+gq_plan *calibration_plan_within(const gq_options *asked, plan_maker *make, gq_error *e);
+
+/* ---- calibration_memory.c: Computes the memory of a calibrated run ---- */
+
+/* Decisions that change bytes assume this many threads, and this many bytes of the process besides
+ * calibration, whatever the real numbers are. */
+enum { USUAL_THREADS = 16, USUAL_PROCESS = 16 << 20 };
+
+/* Sets c->settings.width and c->memory.deciding from the request and the model alone, c->job.memory (bytes),
+ * and the facts about columns. */
+void calibration_set_width(const gq_plan *plan, calibration *c);
+/* Sets the bounds of c->text and c->ahead, c->memory and facts.memory. Fails with GQ_USAGE where the memory that
+ * was asked for is too little. */
+bool calibration_bound(const gq_plan *plan, calibration *c, gq_error *e);
+/* Whether the base model is run ahead, for an embedding that is the output matrix and is calibrated in some
+ * output.
+ */
+bool calibration_runs_ahead(const gq_plan *plan, const calibration *c);
+
+/* ---- operations.c ----
+ * What a calibration does with a tensor, counted: tokens, columns, times, floating-point operations. A tensor
+ * is its number in the job. */
+
+/* Returns the share of a tensor's matrices that a token meets; *used: how many of its experts. */
+double calibrate_share_met(const model_source *file, const model_tensor *t, uint64_t *used);
+/* Returns the approximate number of floating-point operations of a whole run. */
+double calibrate_work(const calibration *j);
+
+/* Tokens of the text that meet a layer's weights, in all loops of the model. */
+double operations_tokens(const calibration *j);
+/* Columns of a tensor that are considered together. */
+double operations_width(const calibration *j, size_t i);
+/* Held-back tokens that each matrix of a tensor is compared on. */
+double operations_held(const calibration *j, size_t i);
+/* Times that a tensor's site is gathered, for some of its matrices each. */
+double operations_gathers(const calibration *j, size_t i);
+/* Whether the base model is run ahead over a part of the text. */
+bool operations_run_ahead(const calibration *j);
+/* Streams that pass the layers. */
+double operations_streams(const calibration *j);
+static inline bool operations_calibrated(const calibration *j, size_t output, size_t i) {
+    return j->outputs[output][i].calibrated;
+}
+
+enum { OPERATIONS_PRODUCT = 2 }; /* of a product, per token and weight */
+/* Operations that one tensor adds. */
+typedef struct tensor_work {
+    double pass; /* of a stream through it, with all tokens */
+    double gather, cholesky, round;
+} tensor_work;
+tensor_work operations_of(const calibration *j, size_t output, size_t i);
+
+/* ---- costs.c: Predicts what a calibration takes ---- */
+
+/* Fills *to, which is empty, by the operations. NULL in to->tensors: no memory. */
+void calibrate_costs_guess(const calibration *job, calibrate_costs *to);
+/* Likewise by timing the calibrator, as one process, on up to four layers: both streams, Hessians, Cholesky factors,
+ * rounding and comparing as in the run, with a piece of the text, some rows of each matrix and some experts of
+ * a layer. It takes a second or some, and longer where layers are large and threads few. false: it could not
+ * be timed, and *to is empty. callbacks: told that a sample is measured, and asked whether to go on. */
+bool calibrate_costs_measure(const calibration *job, const gq_callbacks *callbacks, calibrate_costs *to);
+void calibrate_costs_free(calibrate_costs *c);
+/* Returns the seconds until the step begins; n_steps: until all end. */
+static inline double calibrate_costs_begin(const calibrate_costs *c, size_t step) {
+    return !c->tensors ? 0 : step ? c->ends[step - 1] : c->ahead + c->embedding;
+}
+
+/* ---- calibrate.c ----
+ * The run of a calibrated plan: functions of rounding_by_calibration, which has what they do. */
 
 bool calibrate_run(const gq_plan *plan, const rounding_store *store, bool written, gq_results *results,
                    const gq_callbacks *callbacks, rounding_kept *kept, gq_error *e);
 void calibrate_remove_kept(const rounding_kept *kept);
 void calibrate_close_kept(rounding_kept *kept);
+
+/* ---- layers.c: Runs a calibration: the layers of a model, rounded one after another for all outputs ---- */
+
+/* Steps of the sweep, each with a record: all layers, and the output matrix if it is rounded. */
+size_t calibrate_layers_steps(const calibration *job);
+/* Does the steps that `saved` does not have yet, then the validation (validate.c), and adds them to it. callbacks: may
+ * be NULL. *threads: how many threads worked. */
+bool calibrate_layers(const calibration *job, checkpoint *saved, const gq_callbacks *callbacks,
+                      threads_count *threads, gq_error *e);
+
+/* ---- site.c ----
+ * A site of a layer, where activations flow into weights, and its inputs in two streams, the base model's
+ * and that of the model rounded so far: Hessians of the pairs for each matrix, and the pairs themselves of
+ * windows that are held back. gather.c fills it. */
+
+/* The gathered inputs of one matrix. */
+typedef struct site_inputs {
+    hessian *hessian;
+    uint64_t group; /* the token group (forward/stream/stream.h) that was added last */
+    /* Held-back tokens, one after another, `features` values each: in the base model, in the other. Where
+     * the state is the target `base` holds r, of as many values as the weight has rows. */
+    float *base, *rounded;
+    size_t held;
+} site_inputs;
+
+typedef struct site {
+    const model_tensor *weights[FORWARD_MOST_WEIGHTS];
+    size_t n_weights; /* 0: nothing is left to round */
+    size_t features, matrices;
+    size_t first, end; /* matrices first to end - 1 were gathered */
+    /* Of these, counted from `first`, the ones whose inputs this rank has. dealt: the others have the rest;
+     * else all have all. */
+    size_t own, own_end;
+    bool dealt;
+    bool routed, late;
+    float adds;          /* forward_adds of the weight where the state is the target; 0: its own output is */
+    site_inputs *inputs; /* one for each of them */
+    /* Seconds: what adding to their Hessians took, and all else for a batch, the least of all batches, since the
+     * first one touches new memory. */
+    double hessian, probe;
+    size_t batches;
+} site;
+/* Values of a held-back token in site_inputs.base. */
+static inline size_t site_base_features(const site *s) {
+    return s->adds != 0 ? s->weights[0]->ne[1] : s->features;
+}
+/* Matrices that are gathered at once, of those that are left; fit: as many as a rank's memory holds. Where
+ * there are at least as many as ranks they are dealt. */
+size_t site_matrices_at_once(size_t left, uint64_t fit, bool routed, size_t ranks);
+/* The turn (comm_share_in_turn) in which the matrices from `first` on are dealt: those of one role anew in each layer. */
+uint64_t site_turn(const model_tensor *weight, size_t first);
+/* The rank that has the inputs of the i-th matrix that was gathered, where they are dealt. */
+int site_owner(const site *s, const gq_comm *comm, size_t i);
+void site_free(site *s);
+/* Hands over the gathered inputs of the i-th matrix; the caller owns them from now on. */
+site_inputs site_take(site *s, size_t i);
+void site_inputs_free(site_inputs *inputs);
+
+/* The sizes that decide how much memory a site takes. */
+typedef struct site_sizes {
+    hessian_shape shape;
+    size_t matrices; /* gathered at once */
+    size_t met;      /* matrices that a token meets: of experts some of all, of heads all that are gathered */
+    size_t tokens;   /* of a batch, at most */
+    size_t held;     /* tokens held back per matrix, at most */
+    size_t repeats;  /* times that a matrix may meet a token */
+    size_t taped;    /* tokens that a rank keeps until all have theirs; 0: there is one process */
+    bool routed;
+} site_sizes;
+/* Returns forward_adds where the state after a weight is its target, else 0. */
+float site_adds(const calibration_settings *s, const forward_model *m, const model_tensor *weight);
+/* routed: the weight is of experts; late: as forward_inputs has it. met: matrices that a token then meets;
+ * else it is not used. matrices: gathered at once. batch_windows: windows of a batch. */
+typedef struct site_weight {
+    const model_tensor *tensor;
+    bool routed, late;
+    size_t met, matrices;
+    size_t taped; /* windows that a rank keeps */
+} site_weight;
+site_sizes site_sizes_of(const calibration_settings *s, const forward_model *m, const site_weight *w,
+                         size_t batch_windows);
+
+/* ---- tape.c ----
+ * Pairs of inputs on their way between ranks. Sums over tokens are chains in the order of the text
+ * (forward/stream/stream.h), and each rank has some windows of it. So a rank first records the pairs that its own
+ * batches give, and then all ranks play all records in the order of the text: each gets every pair, and adds
+ * it to its share of the Hessian. */
+
+/* Pairs of a matrix: x[features of the base][tokens] and y[features][tokens]. */
+typedef struct site_pairs {
+    const float *x, *y;
+    size_t x_stride, y_stride, tokens;
+    const uint32_t *token; /* numbers among the batch's; NULL: all in order */
+} site_pairs;
+
+/* The same as one piece: x, y, and the numbers. */
+typedef struct tape_entry {
+    uint64_t matrix, window, tokens; /* window: the batch's first one */
+    uint64_t numbered;               /* 1: `token` is not NULL */
+} tape_entry;
+
+typedef struct tape {
+    size_t x_features, features;
+    size_t n, capacity, n_pieces, pieces_capacity;
+    tape_entry *entries;
+    float **pieces;
+} tape;
+
+/* Bytes of an entry of so many tokens. */
+uint64_t tape_bytes(uint64_t x_features, uint64_t features, uint64_t tokens);
+void tape_free(tape *t); /* also one of zeros */
+bool tape_record(tape *t, uint64_t matrix, uint64_t window, const site_pairs *p, gq_error *e);
+/* A collective: has every rank play the entries of all, those of rank 0 first. Empties the tape. */
+typedef bool tape_player(void *data, const tape_entry *entry, const site_pairs *p, gq_error *e);
+bool tape_play(tape *t, gq_comm *comm, tape_player *player, void *data, gq_error *e);
+
+/* ---- metric.c ----
+ * The metrics by which rows of a layer's queries, keys and values count together, gathered from the base model
+ * model's stream. They are made of a fixed choice of positions in the first windows that are not held back,
+ * so they depend on nothing but the model, the text and its windows. */
+
+/* metric: [head][row][row], 1 on the diagonal in the mean over all heads. NULL: nothing was seen that tells
+ * rows apart, so each counts by itself. */
+typedef struct row_metric {
+    forward_row_group group;
+    float *metric;
+} row_metric;
+
+typedef struct layer_metrics {
+    size_t n;
+    row_metric of[FORWARD_MOST_GROUPS];
+} layer_metrics;
+
+enum { METRIC_WINDOWS = 4 }; /* that metrics are made of, at most */
+/* Whether the layer has rows with a metric that an output rounds by feedback. */
+bool layer_metrics_wanted(const calibration *of, const forward_layer *layer);
+/* Runs the base model's stream over the layer, or the part that attends, up to its scores. The caller frees *m,
+ * also on failure. */
+bool layer_metrics_gather(layer_metrics *m, const calibration *of, forward_stream *base, forward_layer *layer,
+                          forward_part part, gq_error *e);
+void layer_metrics_free(layer_metrics *m);
+
+/* Bytes of the metrics of a layer's groups, and those that gathering takes with them. */
+uint64_t layer_metrics_bytes(const forward_row_group *groups, size_t n, size_t context, int threads);
+
+/* ---- gptaq.c ----
+ * How far a matrix's target moves (GPTAQ's term; codec/feedback.h has the formula): the factor a of w + a u.
+ *
+ * u makes up for what the matrix's inputs differ by from the base model's, as far as the calibration tokens tell. On
+ * other tokens it fits worse, the fewer tokens there were for each column, and the less the difference depends on the
+ * inputs at all. So a is what fits the held-out tokens: with E = (x - y) w or what the state lacks, and F = y u,
+ *
+ *     a = sum E F / sum F F, within 0 and T / (T + 3 n) for T tokens and n columns,
+ *
+ * over all held-out tokens and some rows of the matrix, and half of that, as other texts differ more. A token whose
+ * E is far beyond the others' counts for no more than GPTAQ_FAR times the median: the first tokens of texts can
+ * have a state a thousand times as large. */
+
+/* Sets the factor of all blocks of f, where the settings leave it open and tokens are held out; else it stays. The
+ * matrix is of all weights of the site. held: its held-out tokens, not turned yet. */
+bool gptaq_choose_a(const calibration *job, const site *s, uint64_t matrix, const site_inputs *held,
+                    const cholesky *f, threads_pool *pool, gq_error *e);
+/* Bytes that this takes for a weight, with so many held-out tokens. */
+uint64_t gptaq_bytes(const model_tensor *t, size_t held);
+
+/* ---- round.c ----
+ * Rounds a matrix by the Hessian of its inputs, and plainly to compare; the result that does better
+ * on held-back tokens is written. */
+
+/* Why a matrix was encoded plainly. */
+typedef enum round_reason {
+    ROUND_CALIBRATED,
+    ROUND_UNSEEN,     /* no token reached the matrix */
+    ROUND_INDEFINITE, /* its Hessian has no Cholesky factor, however much it is damped */
+    ROUND_UNCHECKED,  /* few tokens, and none held back */
+    ROUND_WORSE,
+    ROUND_FELL_BACK, /* validation of the whole model (validate.c) */
+    ROUND_REASONS
+} round_reason;
+const char *round_reason_text(round_reason r);
+
+/* The figures of a tensor's matrices, as in gq_rounding. */
+typedef struct calibrate_figures {
+    uint64_t matrices, plain, unchecked;
+    double power, plain_error, written;
+    uint64_t codes, clipped, tokens, width;
+    float damp;
+    uint32_t unused; /* so that no byte of it is without a value */
+    calibrate_step_figures steps[CALIBRATE_STEPS];
+} calibrate_figures;
+
+/* A matrix to round, for the output whose turn it is, and what it is rounded by. */
+typedef struct round_task {
+    struct calibrator *c;
+    size_t tensor; /* its number */
+    uint64_t matrix;
+    gq_comm *comm;        /* ranks that share the rows; NULL: this process has all */
+    uint8_t *blocks_copy; /* gets a copy of the matrix's blocks; NULL: none is made */
+    const cholesky *factored;
+    layer_metrics metrics;    /* of the matrix's rows; n 0: all rows count by themselves */
+    const float *mean_square; /* per column; NULL: no token was seen */
+    /* Held-out tokens: [features][stride], of which `held` are tokens; in the base model, and in the rounded
+     * one. */
+    const float *base, *rounded;
+    size_t held, stride;
+    bool is_state;     /* `base` is what the output is to change by, [rows][stride] */
+    bool is_embedding; /* rows of routers stand in for tokens (embedding.c) */
+    bool
+        is_worse; /* what this leads to was tried already: it has a higher KL divergence than plain encoding */
+} round_task;
+
+/* Adds the figures of a matrix to those of the tensor's matrices before it. */
+void figures_add(calibrate_figures *to, const calibrate_figures *of);
+
+/* Rounds and writes a matrix. *sums, which is zeros but for the width, gets its figures, *why the reason if
+ * it is not calibrated. */
+bool round_matrix(const round_task *t, calibrate_figures *sums, round_reason *why, gq_error *e);
+
+/* ---- record.c ----
+ * Records of finished steps, which a checkpoint keeps with the streams' hidden states: which tensors are rounded,
+ * their figures, checksums of their blocks in the outputs' files, and the mean squares of their inputs, by
+ * which they could be encoded plainly. */
+
+/* A tensor's entry. `squares` floats stand behind it: of each matrix the mean squares of its columns, zeros
+ * where no token was seen. 0: they are not known. */
+typedef struct calibrate_entry {
+    uint64_t tensor;
+    uint32_t output, crc;     /* crc: of the tensor's bytes */
+    uint32_t reason, squares; /* reason: a round_reason */
+    calibrate_figures figures;
+} calibrate_entry;
+
+typedef struct calibrate_record {
+    uint8_t *bytes; /* entries with their floats, one behind the other */
+    size_t n, capacity;
+} calibrate_record;
+
+bool record_add(calibrate_record *r, const calibrate_entry *entry, const float *squares, gq_error *e);
+/* Sets the entries' checksums from what the outputs' files hold now. */
+bool record_sum_up(calibrate_record *r, const calibration *job, gq_error *e);
+
+/* Reads the entry that begins at byte *at of a record of n bytes, and moves *at behind it; squares: where its
+ * floats begin, not aligned; may be NULL. false: there is none, or what is there is no entry of the job's. */
+bool record_next(const uint8_t *bytes, uint64_t n, uint64_t *at, const calibration *job,
+                 calibrate_entry *entry, const uint8_t **squares);
+/* Whether the output's file has the entry's checksum. false: *e says why that is not known. */
+bool record_is_in_file(const calibrate_entry *entry, const calibration *job, bool *holds, gq_error *e);
+
+/* ---- rows.c ----
+ * The rows of a matrix that is rounded, and memory for as many of them as are at hand at once: rows with a metric in
+ * chains, a head's rows one after another (codec/feedback.h), all others in groups of rows that know nothing of each other.
+ *
+ * A matrix is a list of spans of rows. Ranks have contiguous shares of them and go through these in steps, as
+ * many as the largest share needs. */
+
+/* Rows that one thread rounds. */
+typedef struct chain_task {
+    size_t first, rows;   /* rows: with a chain, all of its heads' */
+    feedback_chain chain; /* heads 0: none */
+} chain_task;
+
+/* Rows whose output errors count together. */
+typedef struct chain_span {
+    size_t first, rows;
+    const float *metric; /* rows x rows; NULL: each row counts by itself */
+} chain_span;
+
+typedef struct row_chains {
+    size_t n_tasks, n_spans;
+    chain_task *tasks;
+    chain_span *spans;
+    float *factors, *rest;
+    double *scratch; /* for feedback_chain_factors */
+} row_chains;
+
+/* The metrics of a tensor's rows; n 0: it has none. The pointers are those of m. */
+layer_metrics chains_metrics_of(const layer_metrics *m, const model_tensor *t);
+
+/* The ways of rounding, each with all of those before it. */
+typedef enum round_way {
+    WAY_PLAIN, /* plain encoding */
+    WAY_PASS,  /* with error feedback */
+    WAY_SWEPT, /* and with sweeps behind it */
+    ROUND_WAYS
+} round_way;
+
+typedef struct matrix_rows {
+    const round_task *task;
+    const model_tensor *tensor;
+    const tensor_type *from, *to;
+    size_t columns;
+    size_t n_rows, most; /* of the matrix; at once */
+    round_way last;      /* that is tried */
+    threads_pool *pool;
+    uint8_t *raw;
+    uint8_t *blocks[ROUND_WAYS]; /* as each way makes them; NULL: that way is not tried */
+    float *x;
+    uint8_t *scratches; /* of codec_feedback, scratch_bytes for each thread */
+    size_t scratch_bytes;
+    matmul_arithmetic arithmetic;
+    const layer_metrics *metrics; /* of the rows */
+    row_chains chains;            /* where there are metrics; all rows are at hand at once then */
+    size_t n_spans;               /* of the matrix */
+    uint64_t turn;                /* of comm_share_in_turn: site_turn of the output and the matrix */
+    size_t share, share_end;      /* this rank's */
+    size_t steps, step_spans;
+    /* the rows at hand: spans of this rank, where they are from row `first` on */
+    size_t span, span_end;
+    uint64_t first;
+    output_errors *errors; /* per span, on held-back tokens */
+    /* What is told of the matrix: the share that was done before the work at hand, and the share of that. */
+    double reported, at_hand;
+    /* Where ranks share the rows: this one's blocks, a step behind the other; those of all ranks' spans of a
+     * step, and where each rank's begin. */
+    uint8_t *own, *gathered;
+    uint64_t *begins;
+} matrix_rows;
+
+/* Rows of a span without a metric: those that output errors are added up by. So few that many ranks have as
+ * much to do as each other. */
+enum { SPAN_ROWS = OUTPUT_SPAN };
+_Static_assert((int)FEEDBACK_ROWS % SPAN_ROWS == 0 && (int)CALIBRATION_ROWS % FEEDBACK_ROWS == 0,
+               "groups of rows are whole spans");
+
+/* Lays out the rows of a matrix, for ways up to the last one of the job, or for plain encoding. */
+bool rows_new(matrix_rows *r, const round_task *t, bool calibrated, gq_error *e);
+void rows_free(matrix_rows *r);
+/* Returns the bytes that round_matrix takes for a matrix of the tensor, besides its inputs. metrics: of its
+ * rows, by their groups. UINT64_MAX: too many to count. */
+uint64_t rows_bytes(const calibration_settings *s, const model_tensor *tensor, const layer_metrics *metrics,
+                    const tensor_type *to, int threads, int ranks);
+/* Reads and decodes the rows of this rank's spans in a step, which are at hand from then on. */
+bool rows_read(matrix_rows *r, size_t step, gq_error *e);
+
+static inline size_t rows_to_bytes(const matrix_rows *r) { /* of a row */
+    return gguf_row_bytes(r->to, r->columns);
+}
+chain_span rows_span(const matrix_rows *r, size_t i);
+/* The first span of a rank's share. */
+size_t rows_spans_begin(const matrix_rows *r, int rank);
+/* The spans of a rank in a step are those from here on; *end: up to before this one. */
+size_t rows_step_spans(const matrix_rows *r, size_t step, int rank, size_t *end);
+/* The rows of spans i to end - 1 that are one behind the other: without a metric of all, else of one. *next:
+ * the span behind them. */
+chain_span rows_together_from(const matrix_rows *r, size_t i, size_t end, size_t *next);
+/* Where a span is among the rows at hand. */
+size_t rows_place(const matrix_rows *r, const chain_span *s);
+/* The rows of spans begin to end - 1. */
+size_t rows_of_spans(const matrix_rows *r, size_t begin, size_t end);
+/* Rows at hand. */
+size_t rows_count(const matrix_rows *r);
+
+/* ---- embedding.c ----
+ * The embedding of an output, before the first layer. Its rows are looked up, so its errors are in the state
+ * of all layers. Two things make some of these errors worse than others, and then the embedding is rounded
+ * with error feedback:
+ *
+ * In a mixture of experts they move the routers, which then send tokens to other experts. The routers' rows
+ * stand in for inputs, which needs no text:
+ *
+ *     G = 2 G_0 + G_1 + G_2 + ...,  G_l = A^T A / trace,
+ *
+ * A the rows of the l-th router as forward_router_read gives them. The first router counts twice: nothing has
+ * been added to the embedding yet but the first mixer's output.
+ *
+ * An embedding that is the output matrix as well is multiplied with what flows there (embedding_gather_ahead), whose mean
+ * squares are H_out. All routers together then count as much as that: G is scaled to H_out's trace.
+ *
+ *     H = H_out + G + a share of the mean diagonal
+ *
+ * The check is that of any matrix, in this metric: the error is less than plain encoding's, or the latter is
+ * written. Held-back tokens stand for H_out there. Where only routers decide the whole model is asked besides
+ * (embedding_try). An embedding that is neither is encoded plainly. */
+
+/* Whether the routers of a model's layers decide how its embedding is rounded. numbers: of the n layers that
+ * are run; NULL: the first n. */
+bool embedding_is_routed(const forward_model *m, const uint64_t *numbers, size_t n);
+/* Whether the embedding is the output matrix, too. */
+bool embedding_is_output(const forward_model *m);
+/* Whether some output has it calibrated. */
+bool embedding_is_rounded(const calibration *job);
+
+/* What an embedding is rounded by, the same for all outputs. */
+typedef struct embedding_metric {
+    cholesky factored;
+    float *mean_square; /* per column; NULL where it is not the output matrix */
+    float *checked;     /* [width][stride]: what counts as tokens in the check */
+    size_t n_checked, stride;
+} embedding_metric;
+/* output: what flows into the output matrix, whose Hessian is used up; NULL: the embedding is not that. */
+bool embedding_metric_new(embedding_metric *to, const calibration *of, threads_pool *pool,
+                          site_inputs *output, gq_error *e);
+void embedding_metric_free(embedding_metric *m); /* also one of zeros */
+
+/* Rounds and writes the whole embedding of an output; t->inputs is not used. is_worse: by plain encoding, as rounding it
+ * raised its KL divergence. */
+bool embedding_round(const round_task *t, const embedding_metric *m, bool is_worse, calibrate_figures *sums,
+                     round_reason *why, gq_error *e);
+/* Starts a stream with the output's embedding, tensor `number` of the job: what was written, decoded; or, where it
+ * is not calibrated or `is_plain`, what plain encoding writes. blocks: what was written; NULL: it is read from
+ * the file. */
+bool embedding_start(const calibration *job, size_t output, size_t number, const uint8_t *blocks,
+                     bool is_plain, forward_stream *stream, gq_error *e);
+
+/* ---- what flows into the output matrix of the base model ----
+ * An embedding that is the output matrix as well has to be
+ * rounded first, since the rounded model's stream begins with it; but what its rows are multiplied with is
+ * known last. So the base model alone is run before, over a part of the text: the Hessian of n columns needs
+ * some tokens per column and no more. The rounded model's inputs differ from the base model's by little, and
+ * what they differ by could not be made good anyway. */
+
+/* Tokens per column that the base model is run with (bench/results/calibration.md). */
+enum { AHEAD_TOKENS_PER_COLUMN = 10 };
+
+/* Runs the base model through all layers with job->ahead, and makes the metric of its embedding from what flows
+ * into the output matrix. A collective of the job's ranks; all get the same. told: the progress of the whole
+ * job, which has so many units of work for a predicted second. */
+bool embedding_gather_ahead(const calibration *job, sweep_progress *progress, double per_second,
+                            embedding_metric *to, gq_error *e);
+
+/* ---- the trial ----
+ * Whether an embedding that was rounded for the routers has a lower KL divergence than plain encoding. How much
+ * a choice of experts matters, and how much all else that an error of the embedding does, no metric of one
+ * matrix tells: so both are tried. The model is run on the text's beginning with each of them in place of its
+ * own embedding, and the divergences of its predictions are compared. No window decides how such an embedding
+ * is rounded, so none need be held back. */
+
+enum {
+    EMBEDDING_TRIAL_TOKENS =
+        512, /* differences of a tenth are seen; those of the models in bench/results/small-models.md
+                                     are larger */
+    EMBEDDING_TRIAL_STREAMS = 3,
+};
+
+/* Whether an embedding that is calibrated is tried: its errors are in routers and are no output matrix's, and a
+ * window of so many tokens has some to predict. numbers, n: as in embedding_is_routed. */
+bool embedding_is_tried(const forward_model *m, const uint64_t *numbers, size_t n, size_t context);
+/* Tries the embedding that was written for an output, tensor `number` of the job. kept: as embedding_start has it.
+ * *is_worse: plain encoding did no worse. A collective of the job's ranks, of which the first one runs the model;
+ * all get the same. */
+bool embedding_try(const calibration *job, size_t output, size_t number, const uint8_t *kept, bool *is_worse,
+                   gq_error *e);
+
+/* ---- calibrator.c ----
+ * What runs of a calibration: the streams of hidden states and where in the layers they are, which tensors are
+ * rounded, and the progress. layers.c goes through the layers with it, layer.c through the sites of one. */
+
+/* A tensor of the calibration, found by its address. */
+typedef struct numbered {
+    const model_tensor *tensor;
+    size_t number;
+} numbered;
+
+/* The progress of a tensor for an output. */
+typedef struct tensor_progress {
+    uint64_t settled; /* matrices */
+    round_reason reason;
+    calibrate_figures figures;
+    float *squares; /* mean squares of its matrices' inputs; NULL: none are known */
+} tensor_progress;
+
+/* A weight that is being rounded; its output's stream goes on with it. */
+typedef struct rounded_weight {
+    const model_tensor *tensor;
+    uint8_t *blocks; /* NULL: they are read from the output again */
+} rounded_weight;
+
+typedef struct calibrator {
+    const calibration *of;
+    checkpoint *saved;
+    sweep sweep;
+    sweep_progress
+        progress;      /* in weights that are to be rounded, shared out by what is predicted to take long */
+    double per_second; /* of these units to a predicted second */
+    forward_stream *base, **rounded; /* the sweep's; one per output, NULL: not calibrated */
+    matmul *products;
+    probe_cache *results;       /* kept between probes; NULL: none are */
+    numbered *sorted;           /* NULL: nothing is rounded, inputs of the output matrix alone are gathered */
+    tensor_progress *by_tensor; /* output by output */
+    calibrate_record record;    /* of the current step */
+    embedding_metric embedding;
+    calibrate_timing untimed; /* of what is no sample */
+    /* Where it is: an output's turn at a part of a layer. */
+    struct {
+        size_t output;
+        forward_layer *layer; /* NULL: the output matrix */
+        forward_part part;
+        const layer_metrics *metrics; /* of the layer's rows; NULL: none are wanted */
+        rounded_weight *weights;
+        size_t n_weights;
+    } at;
+} calibrator;
+
+/* Makes the tables of tensors. What they take is freed with calibrator_drop_tensors, also after a failure. */
+bool calibrator_list_tensors(calibrator *c, gq_error *e);
+void calibrator_drop_tensors(calibrator *c);
+/* The calibration's number of a tensor; SIZE_MAX: it is not written. */
+size_t calibrator_number_of(const calibrator *c, const model_tensor *t);
+tensor_progress *calibrator_progress_at(const calibrator *c, size_t output, size_t tensor);
+/* How many matrices of a tensor are rounded for the output whose turn it is, which are the first; UINT64_MAX: none
+ * is left, or it is not calibrated. */
+uint64_t calibrator_matrices_done(const calibrator *c, const model_tensor *t);
+/* Records the figures of a tensor whose matrices are all rounded, and the mean squares of its inputs, which are
+ * freed. */
+bool calibrator_record(calibrator *c, size_t output, size_t number, gq_error *e);
+
+/* What follows is a piece of work that is predicted to take so many seconds. */
+void calibrator_begin_piece(calibrator *c, double seconds);
+calibrate_cost calibrator_cost_of(const calibrator *c, size_t output, const model_tensor *t);
+/* The costs of a site's inputs and of their Cholesky factor, of so many of its matrices. */
+calibrate_cost calibrator_site_cost(const calibrator *c, const site *s, size_t matrices);
+/* Where a sample notes what a tensor takes. */
+calibrate_timing *calibrator_timing_of(calibrator *c, const model_tensor *t);
+
+/* ---- gather.c ----
+ * Gathers the inputs of a site.
+ *
+ * Both streams are run batch by batch from the states before a part of a layer up to the first site that has
+ * weights left to round. Experts are gathered some at a time, as many as their Hessians fit beside each other.
+ * Tokens that only the rounded model sends to an expert count with no difference between the streams.
+ *
+ * Where the weight's output is added to the state (forward_adds) the target can be the state after it, in
+ * place of the output that the base model's weight gave. Then both streams run to the end of the part, the
+ * rounded one with the weight as it is in the file, and r is what its state lacks for the base model's. A token
+ * whose output is multiplied by a gate g, of those of all matrices that it meets, sum G, counts as g y with
+ * g / G r: each matrix answers for its share, so that together they make up for all of it. */
+
+/* Bytes of what is gathered, and of what is needed only while it is gathered. */
+uint64_t site_bytes(const site_sizes *z);
+uint64_t site_gathering_bytes(const site_sizes *z);
+/* Bytes of a matrix's held-back tokens, of the base model's side or the rounded model's. */
+uint64_t site_held_bytes(const site_sizes *z, bool base);
+
+/* Runs both streams up to the calibrator's next site and gathers it; s->n_weights is 0 where none is left. The
+ * caller frees *s, also on failure. */
+bool site_gather(site *s, calibrator *c, gq_error *e);
+
+/* ---- router.c ----
+ * Fits a router to the inputs that it gets in the rounded model, so that tokens keep their experts. A router
+ * is not rounded: no mix quantizes it, and its bytes are few. Whether the fit is written is decided on
+ * held-back tokens, by the share of the base model's choice that is kept: the sum over tokens and experts of
+ * the lesser of the two gates. */
+
+/* Returns the bytes that router_refit takes, besides its inputs and copies of the blocks. windows: of a
+ * batch. UINT64_MAX: too many to count. */
+uint64_t router_bytes(const calibration_settings *s, const model_tensor *tensor, size_t windows);
+/* Writes the router of the layer at hand, fitted or as it was. t->blocks_copy must not be NULL. */
+bool router_refit(const round_task *t, calibrate_figures *sums, round_reason *why, gq_error *e);
+
+/* ---- layer.c: A layer of a calibration, or what flows into the output matrix ---- */
+
+/* Rounds what is left of a layer, or of the output matrix (NULL), for all outputs, and lets all streams pass
+ * it. */
+bool calibrator_do_layer(calibrator *c, forward_layer *l, gq_error *e);
+
+/* ---- validate.c ----
+ * Validation of a calibrated output as a whole: the KL divergence of its predictions from the base model's, on the
+ * held-out windows.
+ *
+ * Every matrix is checked by the error of its own output (round.c), but small errors of matrices that lean on each
+ * other can add up to a worse model. So when all layers are rounded, the model is run on the held-out windows with
+ * all of its layers as they were written, with all of them encoded plainly, and with one group of layers
+ * after another encoded plainly. Groups without which the model does better, by more than two standard errors
+ * of the difference, fall back to search; where the rest is not better than search, all layers do.
+ *
+ * The embedding and the output matrix take no part: the check of the latter is of the logits already, and the
+ * former has a trial of its own where it is not the output matrix as well (embedding.c). */
+
+/* Groups of successive layers; the base model, the two whole ones and one variant for each group. */
+enum { VALIDATION_GROUPS = 4, VALIDATION_STREAMS = VALIDATION_GROUPS + 3 };
+/* Passes over the windows at most: behind these the base model and what is left, where some groups fall back. */
+enum { VALIDATION_PASSES = VALIDATION_STREAMS + 2 };
+
+/* What was decided for an output, as the checkpoint keeps it. */
+typedef struct validation_record {
+    uint64_t positions; /* that the divergences are means of; 0: nothing could be compared */
+    uint64_t fallback;  /* bit g: group g is encoded plainly */
+    double plain_error, calibrated, written; /* mean KL divergence in nats */
+} validation_record;
+
+/* The group of a tensor's layer; VALIDATION_GROUPS: it is in none. */
+size_t validation_group(const calibration *job, size_t tensor);
+/* What the checkpoint says of the outputs, one for each; zeros where it has not got so far. swept: records before
+ * these. malloc'ed; NULL: *e. */
+validation_record *validation_records(const checkpoint *saved, const calibration *job, size_t swept,
+                                      gq_error *e);
+/* Whether the record has the tensor fall back. */
+bool validation_drops(const validation_record *v, const calibration *job, size_t tensor);
+
+/* Whether embeddings are compared, not predictions. */
+bool validation_embeds(const calibration *job);
+/* The layers that fall back, as a warning names them: "layers 0 to 6, 14 to 20". malloc'ed; NULL: no memory. */
+char *validation_layers_text(const validation_record *v, const calibration *job, gq_error *e);
+
+/* Whether the step is done, and there are windows for it. */
+bool validation_is_done(const calibration_settings *s);
+/* How many streams of the model the job's memory holds side by side, at most so many and at least two, with their
+ * bounds. */
+size_t validation_streams(const forward_job *j, const forward_model *m, size_t most, forward_bounds *bounds);
+
+/* Decides for all outputs and adds two records to the checkpoint: a validation_record for each output, then the
+ * entries of the tensors that fell back, when they are written anew. swept: as above. Continues where an earlier run
+ * was killed. For the process that has the files. */
+bool validate_outputs(const calibration *job, checkpoint *saved, size_t swept, sweep_progress *progress,
+                      gq_error *e);

@@ -22,16 +22,8 @@
 #include "quantize/plan/plan.h"
 #include "quantize/plan/target/target.h"
 #include "study/calibrate/calibrate.h"
-#include "study/calibrate/calibration_memory.h"
-#include "study/calibrate/embedding.h"
-#include "study/calibrate/operations.h"
-#include "study/calibrate/record.h"
-#include "study/inputs/cholesky.h"
-#include "study/sweep/forecast.h"
-#include "study/sweep/masks.h"
-#include "study/sweep/memory_budget.h"
+#include "study/inputs/inputs.h"
 #include "study/sweep/sweep.h"
-#include "study/sweep/windows.h"
 
 /* Tokens per column of a matrix. A measured model lost 29 % more at 2.7 than at 17; seven times as many as 17
  * brought another 7 % (bench/results/calibration.md). Nothing was measured between 2.7 and 17. The default text has

@@ -3,7 +3,7 @@
  * number of threads, the processor, the machine's memory or what the process has taken already. How many
  * windows and experts are done at once decides no bytes; that follows from all of these.
  */
-#include "study/calibrate/calibration_memory.h"
+#include "study/calibrate/calibrate.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -14,15 +14,8 @@
 #include "forward/products/matmul.h"
 #include "mixes/mixes.h"
 #include "quantize/strips/strip.h"
-#include "study/calibrate/embedding.h"
-#include "study/calibrate/gather.h"
-#include "study/calibrate/gptaq.h"
-#include "study/calibrate/operations.h"
-#include "study/calibrate/router.h"
-#include "study/calibrate/rows.h"
-#include "study/calibrate/validate.h"
-#include "study/inputs/cholesky.h"
-#include "study/sweep/memory_budget.h"
+#include "study/inputs/inputs.h"
+#include "study/sweep/sweep.h"
 
 /* Width and trials are decided for this much memory if no limit is asked for. n columns take about 18 n^2
  * bytes: 3.7 GB for the 14,336 of an 8 B model; up to some 24,000 are rounded together. */

@@ -1,4 +1,4 @@
-#include "study/calibrate/calibrator.h"
+#include "study/calibrate/calibrate.h"
 
 #include <stdlib.h>
 

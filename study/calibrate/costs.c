@@ -3,7 +3,7 @@
  * (calibrate_timing). Seconds of the whole follow by ratios of things that are counted:
  *
  *     probes    tokens, and passes likewise; where decoding weights for a batch counts, what a token takes in
- *               batches as large as the run's and in the sample's (study/sweep/forecast.h)
+ *               batches as large as the run's and in the sample's (study/sweep/forecast.c)
  *     Hessians  tokens, matrices; columns considered together, which a sample has fewer of where they are many
  *     roots     matrices; those columns, squared
  *     rounding  weights; those columns, in part
@@ -11,7 +11,7 @@
  *
  * A tensor of a layer that was not timed takes what the one of the same role took, or of the same type.
  * Where nothing is timed operations are counted, for which a usual processor's speed stands. */
-#include "study/calibrate/costs.h"
+#include "study/calibrate/calibration.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -22,11 +22,8 @@
 #include "forward/graph/experts/experts.h"
 #include "gguf/facts.h"
 #include "quantize/strips/schedule.h"
-#include "study/calibrate/embedding.h"
-#include "study/calibrate/layers.h"
-#include "study/calibrate/operations.h"
-#include "study/calibrate/validate.h"
-#include "study/sweep/forecast.h"
+#include "study/calibrate/calibrate.h"
+#include "study/sweep/sweep.h"
 
 /* ---- sums ---- */
 static bool is_tried(const calibration *j, size_t i) {

@@ -1,4 +1,4 @@
-#include "study/calibrate/embedding.h"
+#include "study/calibrate/calibrate.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -10,9 +10,7 @@
 #include "forward/graph/experts/experts.h"
 #include "forward/stream/kld.h"
 #include "quantize/strips/strip.h"
-#include "study/calibrate/calibrator.h"
-#include "study/calibrate/gather.h"
-#include "study/inputs/cholesky.h"
+#include "study/inputs/inputs.h"
 
 /* The share of the mean diagonal that is added to it: what else an error of the embedding does, and what
  * every error does to a row. For one that is the output matrix .1 to 3 leave the same divergence, and .03

@@ -13,7 +13,7 @@
  *
  * A model that runs its blocks several times has states of all windows before each of these loops, so a
  * matrix sees the inputs of all its uses, one loop after another. */
-#include "study/calibrate/gather.h"
+#include "study/calibrate/calibrate.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -26,8 +26,6 @@
 #include "forward/graph/layer.h"
 #include "forward/stream/head.h"
 #include "forward/stream/stream.h"
-#include "study/calibrate/calibrator.h"
-#include "study/calibrate/tape.h"
 
 enum { NOWHERE = UINT32_MAX };
 

@@ -1,17 +1,17 @@
 /* The story of a calibrated layer. For each of its parts, and each output in turn:
  *
  *     gather    both streams run up to the next site that has matrices left; what flows there is added up to
- *               Hessians, and held back where it is to check (site.h)
- *     factor    the Hessian of a matrix becomes a Cholesky factor (study/inputs/cholesky.h)
- *     round     its rows are rounded in all ways: plainly, with error feedback, with sweeps (round.h)
- *     compare   these are multiplied with the held-back tokens; what does best is written (round.h)
+ *               Hessians, and held back where it is to check (site.c)
+ *     factor    the Hessian of a matrix becomes a Cholesky factor (study/inputs/cholesky.c)
+ *     round     its rows are rounded in all ways: plainly, with error feedback, with sweeps (round.c)
+ *     compare   these are multiplied with the held-back tokens; what does best is written (round.c)
  *     keep      the blocks stand in for the weights in the output's stream, so the inputs of the next site
  *               contain the rounding already; figures are recorded
  *
  * When no site is left the output's stream passes the part with the rounded weights. The base model's stream
  * passes it last, as every output needs its states from before the part. Of ranks each gathers what its own
  * windows give; then they share rows of a matrix, or whole matrices of a site. */
-#include "study/calibrate/layer.h"
+#include "study/calibrate/calibrate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,11 +22,7 @@
 #include "forward/graph/block.h"
 #include "forward/graph/experts/experts.h"
 #include "forward/graph/layer.h"
-#include "study/calibrate/gather.h"
-#include "study/calibrate/gptaq.h"
-#include "study/calibrate/router.h"
-#include "study/calibrate/rows.h"
-#include "study/inputs/cholesky.h"
+#include "study/inputs/inputs.h"
 
 /* ---- progress ---- */
 

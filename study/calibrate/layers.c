@@ -1,13 +1,13 @@
 /* Calibrates a model layer by layer, for all outputs at once. One sweep (study/sweep/sweep.h)
  * carries the base model's states in one stream and, for each output, those of the model as rounded so far in
  * another. layer.c has what becomes of a layer. The output matrix is a step of its own behind the layers; the
- * embedding comes before them (embedding.h), and its record is the first step's. A model that runs its blocks
+ * embedding comes before them (embedding.c), and its record is the first step's. A model that runs its blocks
  * several times is rounded in the last of these loops, with states of all of them; prepare_loops says where
  * these come from.
  *
  * The blocks of a step are written and synced before its record goes into the checkpoint. So an interrupted
  * run continues behind the last recorded step, and the record says which tensors the files hold. */
-#include "study/calibrate/layers.h"
+#include "study/calibrate/calibrate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +15,6 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "gguf/facts.h"
-#include "study/calibrate/layer.h"
-#include "study/calibrate/validate.h"
 
 /* Whether the output matrix is calibrated for some output. */
 static bool head_calibrated(const calibration *job) {

@@ -1,6 +1,6 @@
 /* Gathers the metrics of a layer. The base model's stream is looked at batch by batch up to the scores of the
  * layer, for batches that have one of the windows; each window's sums are added in order. */
-#include "study/calibrate/metric.h"
+#include "study/calibrate/calibrate.h"
 
 #include <math.h>
 #include <stdlib.h>

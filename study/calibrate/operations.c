@@ -1,4 +1,4 @@
-#include "study/calibrate/operations.h"
+#include "study/calibrate/calibrate.h"
 
 #include <math.h>
 #include <string.h>
@@ -6,8 +6,6 @@
 #include "base/checked.h"
 #include "mixes/mixes.h"
 #include "mixes/rules.h"
-#include "study/calibrate/embedding.h"
-#include "study/calibrate/site.h"
 
 double calibrate_share_met(const model_source *file, const model_tensor *t, uint64_t *used) {
     model_facts facts = model_facts_of(file->kv, file->n_kv, NULL, 0);

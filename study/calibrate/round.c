@@ -2,16 +2,16 @@
  * several ways (round_way): by plain encoding with the inputs' mean squares as importance, with error feedback
  * by the Cholesky factor of the inputs' Hessian (codec/feedback.h), and with sweeps behind it where the settings ask
  * for them. All are multiplied with the held-back tokens and compared with the base model's output
- * (study/inputs/output.h). Which did best is known only behind the last row, for the matrix as a whole. So the
+ * (study/inputs/output.c). Which did best is known only behind the last row, for the matrix as a whole. So the
  * last way's blocks are written meanwhile; if another one did better, or if these blocks decode to values
  * that are not finite, all rows are read again and written that way. Where the Hessian is of no use (no
  * token, no Cholesky factor, few tokens and none held back), search is used from the start. Rows are shared out to
  * threads in fixed groups, so the bytes do not depend on the threads.
  *
- * Ranks have shares of the rows (rows.h), and go through these in steps. Then all get the errors span by
+ * Ranks have shares of the rows (rows.c), and go through these in steps. Then all get the errors span by
  * span, which each adds in the same order, and choose the same way; only then does each send the blocks of
  * its share, once. Who has a span more than others changes from layer to layer. */
-#include "study/calibrate/round.h"
+#include "study/calibrate/calibrate.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -22,9 +22,7 @@
 #include "codec/feedback.h"
 #include "forward/products/product.h"
 #include "gguf/scales.h"
-#include "study/calibrate/calibrator.h"
-#include "study/calibrate/rows.h"
-#include "study/inputs/output.h"
+#include "study/inputs/inputs.h"
 
 const char *round_reason_text(round_reason r) {
     static const char *const texts[ROUND_REASONS] = {

@@ -1,4 +1,4 @@
-#include "study/calibrate/router.h"
+#include "study/calibrate/calibrate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,9 +8,7 @@
 #include "forward/graph/block.h"
 #include "forward/graph/layer.h"
 #include "quantize/strips/strip.h"
-#include "study/calibrate/calibrator.h"
-#include "study/inputs/cholesky.h"
-#include "study/inputs/output.h"
+#include "study/inputs/inputs.h"
 
 /* ---- memory ---- */
 

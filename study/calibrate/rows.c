@@ -1,4 +1,4 @@
-#include "study/calibrate/rows.h"
+#include "study/calibrate/calibrate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +7,6 @@
 #include "base/memory.h"
 #include "codec/feedback.h"
 #include "quantize/strips/strip.h"
-#include "study/calibrate/calibrator.h"
-#include "study/calibrate/site.h"
 
 /* ---- chains ---- */
 

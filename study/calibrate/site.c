@@ -1,4 +1,4 @@
-#include "study/calibrate/site.h"
+#include "study/calibrate/calibrate.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "study/calibrate/steps.h"
+#include "study/calibrate/calibration.h"
 
 #include <stdlib.h>
 #include <string.h>

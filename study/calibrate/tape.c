@@ -1,4 +1,4 @@
-#include "study/calibrate/tape.h"
+#include "study/calibrate/calibrate.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "study/calibrate/timed.h"
+#include "study/calibrate/calibrate.h"
 
 #include <string.h>
 

@@ -1,10 +1,10 @@
-/* Runs the validation of validate.h: variants of the model that differ in which groups of layers are encoded
+/* Variants of the model that differ in which groups of layers are encoded
  * plainly pass the layers side by side, each layer with its written blocks first, then with blocks encoded
  * anew by the mean squares that the records of the sweep hold. Blocks written are read from the output's file.
  *
  * A decision is recorded before a byte of the file changes, and plain encoding gives the same blocks each time.
  * So a run that is killed in between does both again. */
-#include "study/calibrate/validate.h"
+#include "study/calibrate/calibrate.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +16,6 @@
 #include "forward/graph/layer.h"
 #include "forward/stream/kld.h"
 #include "quantize/strips/strip.h"
-#include "study/calibrate/embedding.h"
 
 enum {
     ENCODED_ROWS = CODEC_MOST_LANES,           /* at a time */

@@ -4,7 +4,7 @@
  * nothing changes, the guesses are what greedy decoding gives. A quant then needs one run: up to where it parts
  * from the base model, both have the same tokens before them.
  */
-#include "study/evaluate/asked.h"
+#include "study/evaluate/evaluate.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "forward/stream/stream.h"
-#include "study/sweep/masks.h"
+#include "study/sweep/sweep.h"
 
 void asked_begin(asked_texts *t, const side_by_side *s, size_t context) {
     *t = (asked_texts){.windows.context = max(context, 2), .limits.memory = s->memory};

@@ -1,4 +1,4 @@
-#include "study/evaluate/base_file.h"
+#include "study/evaluate/evaluate.h"
 
 #include <errno.h>
 #include <math.h>
@@ -8,7 +8,6 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/safe_file.h"
-#include "study/evaluate/figures.h"
 
 static const char MAGIC[8] = "_logits_";
 

@@ -1,4 +1,4 @@
-#include "study/evaluate/cached_run.h"
+#include "study/evaluate/evaluate.h"
 
 #include <math.h>
 #include <stdio.h>

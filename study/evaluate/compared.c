@@ -8,8 +8,7 @@
 #include "gguf/model.h"
 #include "mixes/mixes.h"
 #include "quantize/quantize.h"
-#include "study/evaluate/base_file.h"
-#include "study/evaluate/compared.h"
+#include "study/evaluate/evaluate.h"
 
 model_facts compared_facts(const model_source *m) { return model_facts_of(m->kv, m->n_kv, NULL, 0); }
 

@@ -1,4 +1,4 @@
-#include "study/evaluate/continued.h"
+#include "study/evaluate/evaluate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,9 +9,7 @@
 #include "base/threads.h"
 #include "forward/graph/layer.h"
 #include "gguf/facts.h"
-#include "study/evaluate/draft_step.h"
-#include "study/sweep/forecast.h"
-#include "study/sweep/memory_budget.h"
+#include "study/sweep/sweep.h"
 
 /* Whether the file says which of the target's tokens those of the draft are. */
 static bool continued_check_tokens(const model_source *file, size_t tokens, size_t of_target, gq_error *e) {

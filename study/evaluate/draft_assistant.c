@@ -9,7 +9,7 @@
 #include "forward/graph/block.h"
 #include "forward/graph/draft/draft.h"
 #include "forward/graph/layer.h"
-#include "study/evaluate/draft_step.h"
+#include "study/evaluate/evaluate.h"
 
 typedef struct assistant_draft {
     draft_step step;

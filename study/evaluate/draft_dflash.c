@@ -10,7 +10,7 @@
 #include "forward/graph/block.h"
 #include "forward/graph/draft/draft.h"
 #include "forward/graph/layer.h"
-#include "study/evaluate/draft_step.h"
+#include "study/evaluate/evaluate.h"
 
 /* A piece of the batch that is run. */
 typedef struct dflash_piece {

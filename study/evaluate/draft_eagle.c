@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "forward/graph/block.h"
 #include "forward/graph/layer.h"
-#include "study/evaluate/draft_step.h"
+#include "study/evaluate/evaluate.h"
 
 enum { BEHIND = 2 }; /* a position predicts the token behind the next one */
 

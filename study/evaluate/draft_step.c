@@ -1,4 +1,4 @@
-#include "study/evaluate/draft_step.h"
+#include "study/evaluate/evaluate.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "study/evaluate/drafted.h"
+#include "study/evaluate/evaluate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,6 @@
 #include "gguf/facts.h"
 #include "gguf/model.h"
 #include "quantize/quantize.h"
-#include "study/evaluate/continued.h"
 
 /* ---- the draft ---- */
 

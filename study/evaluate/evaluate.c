@@ -1,8 +1,8 @@
 /* Evaluates models on a text. The base model and its quants are opened, and checked to be of one architecture and
  * vocabulary; the text is cut into windows, and memory is bounded. A base file can stand for the base model and
- * the text; where the quants are such files, too, nothing is run (base_file.h). Else side_by_side.h runs
- * all models and scores every position. Then figures.h makes means and standard errors of the scores.
- * With a file for scores only those models are run that it does not have (cached_run.h).
+ * the text; where the quants are such files, too, nothing is run (base_file.c). Else side_by_side.c runs
+ * all models and scores every position. Then figures.c makes means and standard errors of the scores.
+ * With a file for scores only those models are run that it does not have (cached_run.c).
  * gq_evaluation_plan stops before the run. gq_evaluation_check applies the same checks to outputs of a plan
  * that do not exist yet, by the headers that the plan has made: so a program knows before hours of quantizing
  * whether the result can be evaluated. */
@@ -18,12 +18,7 @@
 #include "forward/graph/draft/draft.h"
 #include "forward/stream/stream.h"
 #include "quantize/quantize.h"
-#include "study/evaluate/asked.h"
-#include "study/evaluate/base_file.h"
-#include "study/evaluate/cached_run.h"
-#include "study/evaluate/compared.h"
-#include "study/sweep/masks.h"
-#include "study/sweep/memory_budget.h"
+#include "study/evaluate/evaluate.h"
 #include "study/sweep/sweep.h"
 
 /* Returns one of n models with nothing in it, for gq_evaluation_free; NULL: out of memory. */

@@ -1,4 +1,4 @@
-#include "study/evaluate/figures.h"
+#include "study/evaluate/evaluate.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -299,22 +299,23 @@ static const struct {
                        [GQ_LARGE_LOSS] = {.5, .35, "large loss", "large loss on this text"},
                        [GQ_SEVERE_LOSS] = {INFINITY, 1, "severe loss", "severe loss on this text"}};
 
-void gq_level_limits(gq_level level, double *kld, double *changed_top1) {
-    *kld = levels[level].kld, *changed_top1 = levels[level].changed_top1;
+void gq_level_limits(gq_level level, double *most_kld, double *changed_top1) {
+    *most_kld = levels[level].kld, *changed_top1 = levels[level].changed_top1;
 }
 
 const char *gq_level_text(gq_level level) { return levels[level].text; }
 const char *gq_level_word(gq_level level) { return levels[level].word; }
 
-gq_level gq_level_of(double kld, double changed_top1) {
+gq_level gq_level_of(double mean_kld, double changed_top1) {
     gq_level level = GQ_INDISTINGUISHABLE; /* of NaN nothing is greater */
-    while (level < GQ_SEVERE_LOSS && (kld > levels[level].kld || changed_top1 > levels[level].changed_top1))
+    while (level < GQ_SEVERE_LOSS &&
+           (mean_kld > levels[level].kld || changed_top1 > levels[level].changed_top1))
         level++;
     return level;
 }
 
 static double upper_end(const gq_interval *i) { return isnan(i->high) ? i->value : i->high; }
 
-gq_level figures_level(const gq_interval *kld, const gq_interval *changed_top1) {
-    return gq_level_of(upper_end(kld), upper_end(changed_top1));
+gq_level figures_level(const gq_interval *mean_kld, const gq_interval *changed_top1) {
+    return gq_level_of(upper_end(mean_kld), upper_end(changed_top1));
 }

@@ -1,4 +1,4 @@
-#include "study/evaluate/logits_file.h"
+#include "study/evaluate/evaluate.h"
 
 #include <errno.h>
 #include <stdlib.h>

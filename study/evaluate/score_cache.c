@@ -1,5 +1,5 @@
-#include "study/evaluate/score_cache.h"
 #include "quantize/quantize.h"
+#include "study/evaluate/evaluate.h"
 
 #include <errno.h>
 #include <math.h>
@@ -17,7 +17,7 @@
 #include "quantize/plan/plan.h"
 #include "quantize/strips/schedule.h"
 #include "quantize/strips/strip.h"
-#include "study/sweep/checkpoint.h"
+#include "study/sweep/sweep.h"
 
 /* ---- the content of a model ---- */
 

@@ -2,13 +2,13 @@
  * of one sweep (study/sweep/sweep.h): each layer is done for all of them before the next. Then the logits
  * are computed for a few windows and a tile of the vocabulary at a time, and go to forward/stream/kld.h,
  * which keeps sums per position. When all tiles of these windows have passed, the sums become scores
- * (figures.h). A file of log-probabilities (base_file.h) can take the base model's place: then its tiles are
+ * (figures.c). A file of log-probabilities (base_file.c) can take the base model's place: then its tiles are
  * read where a model's are computed. If the request names files for logits, the base model's are written to
  * them in passes of their own. A file that changes during the run is an error.
  *
  * Ranks run the models over their shares of the windows and write their logits into rank 0's files. At the
  * end all ranks get the scores of all. Windows and positions are numbered over the whole text. */
-#include "study/evaluate/side_by_side.h"
+#include "study/evaluate/evaluate.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -19,10 +19,6 @@
 #include "forward/graph/draft/draft.h"
 #include "forward/stream/head.h"
 #include "forward/stream/kld.h"
-#include "study/evaluate/acceptance.h"
-#include "study/evaluate/logits_file.h"
-#include "study/sweep/forecast.h"
-#include "study/sweep/memory_budget.h"
 #include "study/sweep/sweep.h"
 
 /* Bytes per position and model: the scores, and a copy of the divergences to sort them for quantiles. */

@@ -9,7 +9,7 @@
  * and have seen none. A rank's parcel has, for each site, a parcel_site, its counts, and for each matrix the
  * number of nodes of its fold, and these: the number of the first leaf and the sums.
  */
-#include "study/inputs/collect.h"
+#include "study/inputs/inputs.h"
 
 #include <math.h>
 #include <stdlib.h>

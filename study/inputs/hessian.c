@@ -1,4 +1,4 @@
-/* Adds up Hessians, which hessian.h defines. Tokens wait in slots of HESSIAN_SLOT, once feature by
+/* Adds up Hessians, which hessian.c defines. Tokens wait in slots of HESSIAN_SLOT, once feature by
  * feature and once packed into panels, the form in which kernels want their right-hand side. When there is room
  * for no more, they are settled by products of matrices (forward/products/product.h). If a group is no longer than
  * HESSIAN_TOKENS all of it waits, and its sums are formed apart and added to the total. Short groups, as those

@@ -4,8 +4,8 @@
  * search, with the diagonal as importance, and with error feedback (codec/feedback.h). For both the error v H
  * v^T of each row is computed from what the blocks decode to, and each row keeps the better blocks. So no row
  * is worse under H than search leaves it. H here is what the caller gave; damping and shrinking
- * (study/inputs/hessian.h) only serve the factoring. */
-#include "study/inputs/hessian_encoder.h"
+ * (study/inputs/hessian.c) only serve the factoring. */
+#include "study/inputs/inputs.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,8 +13,7 @@
 
 #include "base/fail.h"
 #include "base/threads.h"
-#include "study/inputs/cholesky.h"
-#include "study/inputs/hessian.h"
+#include "quantize/arrays/arrays.h"
 
 typedef struct hessian_encoder {
     strip_encoder search; /* the mean squares of the columns are its importance */

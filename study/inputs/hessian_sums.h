@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/memory.h"
-#include "study/inputs/hessian.h"
+#include "study/inputs/inputs.h"
 
 enum { TILE = PASS_COLUMNS * PASS_COLUMNS };
 

@@ -1,4 +1,4 @@
-#include "study/inputs/output.h"
+#include "study/inputs/inputs.h"
 
 #include <stdlib.h>
 

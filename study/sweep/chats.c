@@ -1,6 +1,6 @@
 /* Reads conversations line by line and packs them. Where a conversation goes follows from the lengths of those
  * before it alone, so that the same file makes the same windows on every machine. */
-#include "study/sweep/chats.h"
+#include "study/sweep/sweep.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Finished layers of a model that is run over a text, kept for a run that is stopped; checkpoint.h has the format.
+/* Finished layers of a model that is run over a text, kept for a run that is stopped; checkpoint.c has the format.
  *
  *     missing --open--> empty --begin, states, add--> layer 1 --begin, states, add--> layer 2 ...
  *        ^                                              |                                --all done--> removed
@@ -14,7 +14,7 @@
  *  5. Records are read in order up to the first that is torn or missing; what is behind it does not count.
  *  6. A file that cannot be read says nothing about the layers: it stays, and the run fails.
  */
-#include "study/sweep/checkpoint.h"
+#include "study/sweep/sweep.h"
 
 #include <errno.h>
 #include <fcntl.h>

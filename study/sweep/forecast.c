@@ -7,7 +7,7 @@
  * not in memory a few stand for all, as each probe reads them. States stay as they are, since a probe works on
  * a quant. Of the output matrix a few tiles are computed and compared.
  */
-#include "study/sweep/forecast.h"
+#include "study/sweep/sweep.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* How many tokens of a text are masked is drawn evenly from all numbers, as such models are trained and judged: the mean
  * over tokens, then over texts, of -log p is then the bound of the text's -log p that training lowers. Numbers of
  * successive texts are spread by the golden ratio, so that few windows have all shares among them, too. */
-#include "study/sweep/masks.h"
+#include "study/sweep/sweep.h"
 
 #include <stdlib.h>
 

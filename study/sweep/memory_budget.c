@@ -1,4 +1,4 @@
-#include "study/sweep/memory_budget.h"
+#include "study/sweep/sweep.h"
 
 #include <stdio.h>
 #include <sys/resource.h>

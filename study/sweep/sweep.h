@@ -1,4 +1,280 @@
-/* One pass of models over a text, layer by layer: what importance data, evaluation, a sample of the inputs,
+/* A text as windows, and one pass of hidden states over a model's layers: memory, checkpoints, forecasts. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/callbacks.h"
+#include "base/comm/comm.h"
+#include "base/comm/ranks.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/warnings.h"
+#include "forward/graph/layer.h"
+#include "forward/stream/job.h"
+#include "forward/stream/stream.h"
+#include "forward/tokens/tokenizer.h"
+#include "gguf/model.h"
+#include "quantize/gquant_common.h"
+
+/* ---- windows.c ----
+ * A text, or ids that stand for one, as windows of tokens that a model runs on, each from position 0 on. */
+
+typedef struct text_windows {
+    uint32_t *ids; /* n windows of `context`, one after another */
+    size_t context, n;
+    size_t left_over; /* tokens behind the last window */
+    size_t stride;    /* tokens from a window's beginning to the next one's; 0: windows do not overlap */
+    bool pools;       /* each window has one embedding, and no token is predicted */
+    /* Of the same tokens, where windows hold conversations (chats.c), and how many of these there are, with how
+     * many tokens; NULL: each window is one text, and all tokens count alike. */
+    forward_mark *marks;
+    size_t texts, text_tokens;
+    /* Of the same tokens, where some are masked (masks.c), and where the logits of these are; NULL: none is. */
+    forward_target *targets;
+    bool in_place;
+    /* The first token of each window where BOS has taken its place; NULL: they stand there. */
+    uint32_t *replaced;
+} text_windows;
+
+/* What making windows may take. */
+typedef struct windows_limits {
+    uint64_t memory;               /* of the process, with what it has taken already */
+    const gq_callbacks *callbacks; /* asked whether to stop; NULL: nobody is asked */
+} windows_limits;
+
+/* What the first so many tokens of a text, 0: all, may take then. */
+token_limits windows_token_limits(uint64_t tokens, const windows_limits *limits);
+
+/* Makes windows of a text with the model's own tokenizer; w->ids is malloc'ed, and windows_free frees it. The
+ * text begins as the vocabulary begins texts; where that is a BOS, it replaces each window's first token, as
+ * in llama.cpp's own programs. A window of a model that gives embeddings ends as a text does, too: with the
+ * vocabulary's EOS or separator in place of its last token. Ids are taken as they are, and
+ * files of conversations with their weights (chats.c). vocabulary: how many
+ * tokens the model has; all ids are below it. Of the text no more is read than the tokens need. */
+bool windows_read(text_windows *w, const gq_text *text, const model_source *model, size_t vocabulary,
+                  const windows_limits *limits, warning_list *warnings, gq_error *e);
+/* Makes windows that begin every `stride` tokens, 1 to context - 1, as many as llama.cpp's strided perplexity
+ * makes: where the text ends with a window, that one is left out. Only the text's own BOS is there; no
+ * window's first token is replaced, again as in llama.cpp. */
+bool windows_read_overlapping(text_windows *w, const gq_text *text, size_t stride, const model_source *model,
+                              size_t vocabulary, const windows_limits *limits, warning_list *warnings,
+                              gq_error *e);
+/* Makes windows of random tokens, drawn from the vocabulary's normal ones; the same model gives the same
+ * windows. Their number is the text's `tokens`; the text itself is not read. Windows begin as above. */
+bool windows_draw(text_windows *w, const gq_text *text, const model_source *model, size_t vocabulary,
+                  gq_error *e);
+/* Has windows of given ids begin as those of a text do. */
+bool windows_begin_as_texts(text_windows *w, const model_source *model, gq_error *e);
+/* Makes n texts, which something follows, tokens with the model's own tokenizer: a BOS begins them, no EOS ends them,
+ * whatever the vocabulary says, and control tokens in them are text. to: n empty lists, whose
+ * ids are the caller's to free, after a failure, too. */
+bool windows_tokenize(const model_source *model, const char *const *texts, size_t n, token_list *to,
+                      gq_error *e);
+void windows_free(text_windows *w); /* also one of zeros */
+/* A job of all windows, with neither threads nor memory so far. */
+forward_job windows_job(const text_windows *w);
+/* A checksum of tokens and what their marks say; of ids alone where marks is NULL. */
+uint32_t windows_checksum(const uint32_t *ids, const forward_mark *marks, size_t tokens);
+/* The same of windows, and of what their masks stand for. */
+uint32_t windows_sum_up(const text_windows *w);
+
+/* Warns where windows are longer than those that a model was made for; trained 0: nobody knows. */
+bool windows_warn_longer(size_t context, size_t trained, const char *model, warning_list *warnings,
+                         gq_error *e);
+
+/* A rank's share of n windows of `context` tokens begins with this one and ends before that of the next rank:
+ * whole groups of tokens (forward/stream/stream.h). The last ranks may have none. */
+size_t windows_share(const gq_comm *comm, size_t n, size_t context, int rank);
+/* Gives all ranks what each has of its windows: `each` bytes of an array for a window. A collective of base/comm/ranks.h. */
+bool windows_gather(gq_comm *comm, size_t n, size_t context, void *array, size_t each, gq_error *e);
+
+/* Returns which window of the `group`-th group of `each` is chosen. It moves about from group to group, by the
+ * root of 2 less 1, as kinds of text may take turns: with the same one each time all that are chosen could be
+ * of one kind. Of the first group it is the last. */
+static inline size_t windows_turn(size_t group, size_t each) {
+    return each - 1 - (size_t)((uint64_t)((uint32_t)group * 1779033703u) * each >> 32);
+}
+
+/* A calibration holds windows back: it does not round by them but checks with them. One window in ten is
+ * held back, or the last one where there are fewer than ten. In long texts it is fewer, as HELD_OUT_TOKENS
+ * tokens tell a matrix's error to a percent or two. */
+enum {
+    HELD_OUT_ONE_IN = 10,
+    HELD_OUT_TOKENS = 4096,
+};
+typedef struct windows_held {
+    size_t every; /* a window of each whole group of so many is held back; 0: none is */
+    size_t n;     /* windows that are held back */
+} windows_held;
+/* Decides which of n windows of `context` tokens are held back. */
+windows_held windows_hold_out(size_t n, size_t context);
+static inline bool windows_is_held(windows_held h, size_t window) {
+    if (!h.every) return false;
+    size_t group = window / h.every;
+    return group < h.n && window % h.every == windows_turn(group, h.every);
+}
+
+/* ---- chats.c ----
+ * Files of token ids: words between white space. Conversations that were rendered outside, as gquant-chat writes them: ids with
+ * a weight for each token (docs/formats.md). */
+
+/* A file of ids, byte by byte. Begins with zeros but for the file and line 1. */
+typedef struct ids_reader {
+    const gq_file *file;
+    uint64_t at;
+    size_t n, next; /* bytes in the buffer, and the one that comes next */
+    size_t line;    /* from 1 */
+    unsigned char buffer[1 << 16];
+} ids_reader;
+
+/* The beginning of a word, for messages: of a longer one than IDS_WORD bytes no more than these. */
+enum { IDS_WORD = 40, IDS_SHOWN = 64 };
+
+/* *c: the next byte; -1: there is none. */
+bool ids_next(ids_reader *r, int *c, gq_error *e);
+/* Reads the word that begins with byte c, which white space follows. is_id: it is a decimal number below 2^32. */
+bool ids_read_word(ids_reader *r, int c, char shown[IDS_SHOWN], uint64_t *id, bool *is_id, gq_error *e);
+static inline bool ids_is_space(int c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+/* Packs texts into windows, one after another. Begins with zeros but for w, whose context is set, and limits. */
+typedef struct windows_packer {
+    text_windows *w;
+    const token_limits *limits;
+    size_t *used; /* tokens of each window, up to the next step; the caller frees it */
+    size_t ids_capacity, marks_capacity, used_capacity;
+} windows_packer;
+/* Puts a text of 1 to a window's tokens into the first of the last few windows that has room behind what it
+ * holds. weights: of each token, in FORWARD_WEIGHT_ONE-ths. What is left of the window stands as the text's last
+ * token again, and counts nothing. *begin: where its first token is in w->ids. */
+bool windows_pack(windows_packer *p, const uint32_t *ids, const uint32_t *weights, size_t n, size_t *begin,
+                  gq_error *e);
+
+/* Whether a file begins as one of conversations. */
+bool chats_begin(const gq_file *file);
+/* Packs the conversations of a file into windows: in order, each into the first of the last few windows that
+ * has room for it behind what it holds already. So windows hold several conversations, and what is behind
+ * the last of each step of tokens counts nothing. A conversation that is longer than a window is cut; one
+ * whose tokens count nothing is left out. w->context is set before. */
+bool chats_read(text_windows *w, const gq_text *text, const gq_file *file, size_t vocabulary,
+                const token_limits *limits, warning_list *warnings, gq_error *e);
+
+/* ---- masks.c ----
+ * Masked windows, for diffusion language models (dream, llada, llada-moe, rnd1): such a model predicts what masks stand
+ * for, and is trained and used on nothing else. */
+
+typedef enum masks_share {
+    MASKS_DRAWN, /* of a text's n tokens 1 to n, each number as likely as the others */
+    MASKS_ALL,
+} masks_share;
+
+/* Fails where the model predicts what masks stand for and does not say which token is one. */
+bool masks_check(const model_source *model, size_t vocabulary, gq_error *e);
+/* Masks tokens of each text that windows hold, if the model predicts what masks stand for: of those that count, and
+ * never the first, as models that shift logits have none for it. w->targets is malloc'ed. How many are masked and
+ * which follows from the number of the text among the windows alone, so it is the same for any threads, ranks and
+ * parts. If one token in four is masked, each counts as four: a text counts the same, whatever share is masked. */
+bool masks_set(text_windows *w, const model_source *model, size_t vocabulary, masks_share share, gq_error *e);
+
+/* ---- memory_budget.c ----
+ * The memory that running a model may take, and what the process has taken already. All in bytes. */
+
+/* Bytes of memory that the machine has. */
+uint64_t memory_budget_machine(void);
+/* Returns the memory that was asked for, or for 0 a quarter of the machine's. */
+uint64_t memory_budget_of(uint64_t asked);
+/* Returns the bytes that the process has already, and some more for libraries and uncounted allocations. */
+uint64_t memory_budget_taken(void);
+/* Returns the most bytes that the process has had so far; 0: nobody knows. */
+uint64_t memory_budget_peak(void);
+/* Gives the system back what was freed, so that it does not count beside what is allocated next; where the C
+ * library can. */
+void memory_budget_give_back(void);
+/* Fails because the memory that was asked for, which the ranks of a machine share, is less than what each of
+ * them takes with a window of `context` tokens. asked 0: memory_budget_of's was to do. to: what it is not
+ * enough for, behind a space; may be "". */
+bool memory_budget_fail(const gq_comm *comm, uint64_t asked, const char *to, size_t context, uint64_t taken,
+                        gq_error *e);
+
+/* ---- checkpoint.c ----
+ * Keeps the finished layers of a model that is run over a text, so that an interrupted run can continue. The
+ * file lies beside the output. It begins with a head that says what run it belongs to. For each stream there
+ * are two slots for the states of all tokens, which layers use in turn, and behind them a record per finished
+ * layer.
+ *
+ * A record is written when the states after its layer are safe on disk, and holds their checksums. A torn
+ * record counts as not there. If the states do not have the last record's checksums, the run starts afresh. */
+
+typedef enum checkpoint_kind { CHECKPOINT_IMPORTANCE, CHECKPOINT_CALIBRATION } checkpoint_kind;
+
+/* The head of a checkpoint: the run it belongs to, in the machine's own byte order. Unset members are 0. */
+typedef struct checkpoint_head {
+    char magic[8];
+    char build[24];
+    uint32_t kind;           /* a checkpoint_kind */
+    uint32_t times, content; /* of the model */
+    uint32_t ids;            /* checksum */
+    uint32_t context;
+    uint32_t settings; /* that values depend on, as a number of the caller's */
+    uint64_t windows;
+    uint64_t slot; /* bytes of one, of one stream */
+    uint32_t streams;
+    uint32_t fused;       /* this processor multiplies and adds in one step, which last bits depend on */
+    uint32_t unused, crc; /* crc: of all before it */
+} checkpoint_head;
+
+/* Returns the checkpoint's path for an output; malloc'ed, NULL: no memory. */
+char *checkpoint_path(const char *out);
+/* Whether this processor multiplies and adds in one step. */
+bool checkpoint_fuses(void);
+/* Completes a head: sets magic, fused and crc. */
+void checkpoint_seal(checkpoint_head *h);
+
+typedef struct checkpoint {
+    int fd; /* -1: not open */
+    char *path;
+    uint64_t slot;    /* bytes of one */
+    uint32_t streams; /* that have two each */
+    uint64_t end;     /* of the records */
+    size_t finished;  /* layers */
+    const char *why;  /* there was one that could not be continued; NULL: there was none */
+} checkpoint;
+
+/* Looks for a checkpoint that a run with this head would continue: ->finished is then above 0, else ->why may
+ * say why not. Changes nothing, but reads the states to check them. *c is to be closed. This function and the
+ * two below fail where memory or a read does, as that is no reason to begin anew. */
+bool checkpoint_peek(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e);
+/* Continue it or begin another, locked, with room for so many bytes of records set aside. On failure *c is
+ * fit for checkpoint_close. */
+bool checkpoint_open(checkpoint *c, const char *out, const checkpoint_head *h, uint64_t records, gq_error *e);
+/* Continue it, locked, and make none: ->fd is -1 where there is none, and ->finished 0 where it is no use. */
+bool checkpoint_open_old(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e);
+/* Open, without its lock, the one that another process has opened, which has so many finished layers. This
+ * process only writes states and reads records. */
+bool checkpoint_join(checkpoint *c, const char *out, const checkpoint_head *h, size_t finished, gq_error *e);
+void checkpoint_close(checkpoint *c);
+void checkpoint_remove(const checkpoint *c); /* one that checkpoint_open has opened */
+/* Remove what lies beside an output that is whole, unless another process is at work with it: what belongs to
+ * this head; or whatever is of a kind, when the output of the run that left it is gone. */
+void checkpoint_clean(const char *out, const checkpoint_head *h);
+void checkpoint_clean_kind(const char *out, checkpoint_kind kind);
+
+uint64_t checkpoint_slots(void); /* offset of the first stream's two; the other streams' follow */
+/* Bytes of the file. */
+uint64_t checkpoint_bytes(const checkpoint_head *h, uint64_t records);
+
+/* The next layer is about to put states into their slot. */
+bool checkpoint_begin(const checkpoint *c, gq_error *e);
+/* Makes the states that were written safe from a power cut; checkpoint_add does so itself. */
+bool checkpoint_sync(const checkpoint *c, gq_error *e);
+/* The next layer is done: its states are in their slot. sums: forward_stream_sum of each stream; NULL:
+ * nothing comes behind this step, and states do not matter any more. */
+bool checkpoint_add(checkpoint *c, const uint64_t *sums, const void *bytes, uint64_t n, gq_error *e);
+/* Records in order: *at is 0 before the first. malloc'ed. */
+uint8_t *checkpoint_next(const checkpoint *c, uint64_t *at, uint64_t *n, gq_error *e);
+
+/* ---- sweep.c ----
+ * One pass of models over a text, layer by layer: what importance data, evaluation, a sample of the inputs,
  * trials of types and the calibration have in common. The models' states are in memory, in a file without a
  * name, or in the slots of a checkpoint, from which an interrupted sweep goes on. Where ranks share the text
  * each has states of its own windows, and they do the steps together.
@@ -6,14 +282,7 @@
  *     sweep s;
  *     bool ok = sweep_open(&s, &plan, e) && sweep_run(&s, &calls, e);
  *     ...                                       // logits, from s.run and s.streams
- *     sweep_close(&s);
- */
-#pragma once
-
-#include "forward/graph/layer.h"
-#include "forward/stream/stream.h"
-#include "study/sweep/checkpoint.h"
-#include "study/sweep/windows.h"
+ *     sweep_close(&s); */
 
 /* ---- progress of models that are run, told to the caller's callbacks, which are asked whether to continue ---- */
 
@@ -153,3 +422,38 @@ void sweep_name_phase(sweep *s, const char *phase);
 /* Returns how many threads worked. */
 threads_count sweep_threads(const sweep *s);
 void sweep_close(sweep *s);
+
+/* ---- forecast.c ----
+ * Measures how long running models takes on this machine, before it is done: some tokens of the text go
+ * through one layer of each kind, and through some rows of the output matrix. It takes about a second, or
+ * some seconds where layers are large and threads few, and decides no bytes. */
+
+typedef struct forecast_request {
+    const forward_job *job; /* its text, threads and memory; its `progress` is not called */
+    const forward_model *const *models;
+    size_t n_models;
+    const gq_callbacks *callbacks; /* told that a sample is measured; may be NULL */
+    size_t batch;                  /* windows at once; 0: as many as the job has at most */
+    uint64_t layer; /* bytes that a layer may take (forward_bounds); the sample takes the fewest */
+    size_t scored;  /* positions of each window whose logits are compared, the last ones; 0: none */
+} forecast_request;
+
+/* Seconds, sums over all models. */
+typedef struct forecast_pace {
+    double read;   /* reading all layers once */
+    double token;  /* a token through all layers */
+    double scored; /* logits of a position, compared over the whole vocabulary */
+} forecast_pace;
+
+/* For work of fewer floating-point operations, which is done within a second, nothing is measured. */
+static const double FORECAST_LEAST_WORK = 4e9;
+/* What a forecast gives for work as short as this, in seconds. */
+enum { FORECAST_LEAST_SECONDS = 1 };
+/* Where nothing is measured: seconds of a usual processor's thread for a weight and a token, which are two
+ * operations. */
+static const double FORECAST_USUAL_PRODUCT = 2.5e-11;
+/* Operations of one stream of each model through its layers, and through the output matrix for the scored
+ * positions, about. */
+double forecast_work(const forecast_request *r);
+
+bool forecast_measure(const forecast_request *r, forecast_pace *to, gq_error *e);

@@ -6,7 +6,7 @@
  * the caller gave ids. Which windows a
  * calibration holds back follows from their number alone (windows_hold_out). Random tokens come from a fixed
  * seed: the same model gives the same windows. */
-#include "study/sweep/windows.h"
+#include "study/sweep/sweep.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +19,6 @@
 #include "forward/stream/stream.h"
 #include "forward/tokens/tokenizer.h"
 #include "gguf/model.h"
-#include "study/sweep/chats.h"
-#include "study/sweep/memory_budget.h"
 
 static const char *name_of(const gq_text *text) { return text->name ? text->name : "the text"; }
 

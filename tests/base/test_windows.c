@@ -1,5 +1,5 @@
 /* Texts and ids as windows of tokens: where they begin and end, and what is refused. */
-#include "study/sweep/windows.h"
+#include "study/sweep/sweep.h"
 #include "tests/support/folder.h"
 #include "tests/support/token_model.h"
 

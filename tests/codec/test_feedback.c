@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "forward/products/product.h"
-#include "study/inputs/cholesky.h"
+#include "study/inputs/inputs.h"
 #include "tests/support/codecs.h"
 
 enum { N = 512, ROWS = 20, TOKENS = 400, MOST_LANES = CODEC_MOST_LANES };

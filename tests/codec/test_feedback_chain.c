@@ -4,8 +4,7 @@
 #include <math.h>
 
 #include "base/memory.h"
-#include "study/inputs/cholesky.h"
-#include "study/inputs/hessian.h"
+#include "study/inputs/inputs.h"
 #include "tests/support/codecs.h"
 
 enum { N = 512, HEADS = 3, LENGTH = 8, STEP = LENGTH + 1, ROWS = HEADS * STEP, TOKENS = 600, SHARED = 4 };

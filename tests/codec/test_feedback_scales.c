@@ -2,8 +2,7 @@
 #include <math.h>
 
 #include "base/memory.h"
-#include "study/inputs/cholesky.h"
-#include "study/inputs/hessian.h"
+#include "study/inputs/inputs.h"
 #include "tests/support/codecs.h"
 
 enum { N = 512, ROWS = 48, TOKENS = 300 };

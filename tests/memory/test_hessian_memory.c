@@ -1,7 +1,5 @@
 /* Moments when memory runs out: an error each time, nothing lost, and what is made without one is whole. */
-#include "study/inputs/cholesky.h"
-#include "study/inputs/hessian.h"
-#include "study/inputs/output.h"
+#include "study/inputs/inputs.h"
 #include "tests/memory/memory.h"
 #include "tests/support/codecs.h"
 

@@ -1,6 +1,6 @@
 /* Rounding with what flows into each matrix of a running model: that it harms less, in models of all kinds. */
 #include "gguf/model.h"
-#include "study/calibrate/steps.h"
+#include "study/calibrate/calibration.h"
 #include "tests/support/calibrated_jobs.h"
 #include "tests/support/quant_kld.h"
 

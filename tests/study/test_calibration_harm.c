@@ -2,7 +2,7 @@
 #include "quantize/plan/plan.h"
 #include "quantize/plan/target/target.h"
 #include "study/calibrate/calibration.h"
-#include "study/trials.h"
+#include "study/study.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
 #include "tests/support/plans.h"

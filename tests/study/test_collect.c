@@ -1,5 +1,5 @@
 /* Importance data in the making: sums over tokens have the order of forward/stream/stream.h. */
-#include "study/inputs/collect.h"
+#include "study/inputs/inputs.h"
 #include "tests/support/support.h"
 
 enum { TOKENS = 1024 };

@@ -3,7 +3,7 @@
 #include <limits.h>
 #include <math.h>
 
-#include "study/evaluate/continued.h"
+#include "study/evaluate/evaluate.h"
 #include "tests/support/draft_models.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"

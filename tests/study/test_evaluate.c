@@ -4,7 +4,7 @@
 
 #include "base/safe_file.h"
 #include "quantize/quantize.h"
-#include "study/evaluate/logits_file.h"
+#include "study/evaluate/evaluate.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
 
@@ -64,16 +64,16 @@ TEST(figures_are_those_of_the_logits) {
             double first_p = 0;
             for (size_t m = 0; m < 3; m++) {
                 const float *p = z[0] + at * VOCABULARY, *q = z[m] + at * VOCABULARY;
-                double of_p = log_sum(p), of_q = log_sum(q), kld = 0;
+                double of_p = log_sum(p), of_q = log_sum(q), kl_sum = 0;
                 for (size_t i = 0; i < VOCABULARY; i++) {
                     double log_p = (double)p[i] - of_p, log_q = (double)q[i] - of_q;
-                    kld += exp(log_p) * (log_p - log_q);
+                    kl_sum += exp(log_p) * (log_p - log_q);
                     if (q[i] > q[top[m]]) top[m] = i;
                 }
                 double right_p = exp((double)q[right] - of_q);
                 if (m == 0) first_p = right_p;
-                nll[m] -= log(right_p), kl[m] += kld, same[m] += top[m] == top[0];
-                most[m] = fmax(most[m], kld), change[m] += (right_p - first_p) * (right_p - first_p);
+                nll[m] -= log(right_p), kl[m] += kl_sum, same[m] += top[m] == top[0];
+                most[m] = fmax(most[m], kl_sum), change[m] += (right_p - first_p) * (right_p - first_p);
             }
         }
     for (size_t m = 0; m < 3; m++) {

@@ -2,9 +2,7 @@
 #include <math.h>
 
 #include "base/checked.h"
-#include "study/inputs/cholesky.h"
-#include "study/inputs/hessian.h"
-#include "study/inputs/output.h"
+#include "study/inputs/inputs.h"
 #include "tests/support/codecs.h"
 #include "tests/support/tile_model.h"
 

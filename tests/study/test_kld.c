@@ -4,7 +4,7 @@
 
 #include "codec/codec.h"
 #include "forward/stream/kld.h"
-#include "study/evaluate/figures.h"
+#include "study/evaluate/evaluate.h"
 #include "tests/support/model.h"
 
 enum { VOCABULARY = 700, POSITIONS = 77, STRIDE = 80, MODELS = 3 };

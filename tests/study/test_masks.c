@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "imatrix/imatrix.h"
-#include "study/sweep/masks.h"
+#include "study/sweep/sweep.h"
 #include "tests/support/evaluation_model.h"
 #include "tests/support/folder.h"
 
