@@ -7,13 +7,10 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "hf/adapter/adapter.h"
-#include "hf/folder/folder.h"
 #include "hf/hf.h"
 #include "hf/image.h"
 #include "hf/metadata/metadata.h"
 #include "hf/projector.h"
-#include "hf/sources/sources.h"
-#include "hf/tensors/tensors.h"
 #include "hf/tokenizer/tokenizer.h"
 
 typedef struct hf_container {

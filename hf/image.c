@@ -3,10 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "arch/arch.h"
 #include "base/checked.h"
-#include "hf/sources/sources.h"
-#include "hf/tensors/tensors.h"
 
 enum {
     SMALL_ELEMENTS = 1024, /* at most: such source tensors are F32 */

@@ -10,8 +10,6 @@
 #include <string.h>
 
 #include "hf/metadata/metadata.h"
-#include "hf/sources/sources.h"
-#include "hf/tensors/tensors.h"
 
 enum { NAME_BYTES = 512 };
 

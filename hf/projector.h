@@ -2,7 +2,6 @@
  * --mmproj. */
 #pragma once
 
-#include "arch/projector.h"
 #include "hf/tensors/tensors.h"
 
 /* Finds the row of a config's projector and lays out c->merged as its items expect (arch/projector.h). c->merged must

@@ -10,10 +10,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
-#include "base/name_index.h"
 #include "gguf/facts.h"
-#include "hf/sources/sources.h"
-#include "hf/tensors/tensors.h"
 
 enum { BLOCKS_MOST = 4096 };
 

@@ -10,8 +10,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "hf/sources/sources.h"
-#include "hf/tensors/tensors.h"
 
 enum { LETTERS = 128, WORD_BYTES = 16, SIDE_MOST = 4096 };
 

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <zlib.h>
 
-#include "base/error.h"
 #include "base/threads.h"
 #include "codec/codec.h"
 #include "hf/hf.h"

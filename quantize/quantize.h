@@ -2,7 +2,6 @@
 #pragma once
 
 #include "gguf/expected.h"
-#include "gguf/model.h"
 #include "quantize/gquant_common.h"
 #include "quantize/gquant_inspect.h"
 #include "quantize/gquant_quantize.h"

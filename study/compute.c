@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "base/checked.h"
-#include "base/checksum.h"
 #include "base/fail.h"
 #include "base/relay.h"
 #include "base/sized.h"

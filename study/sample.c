@@ -5,13 +5,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/checked.h"
 #include "base/safe_file.h"
 #include "forward/graph/draft/draft.h"
-#include "imatrix/imatrix.h"
-#include "study/calibrate/calibration.h"
-#include "study/inputs/inputs.h"
-#include "study/sweep/sweep.h"
 
 typedef struct sampling {
     forward_job job;

@@ -1,12 +1,9 @@
 /* What the plan's types for a size are chosen by: a sample of the matrices' inputs, and trials of tensors in coarse types. */
 #pragma once
 
-#include "forward/stream/stream.h"
 #include "quantize/plan/target/target.h"
 #include "quantize/strips/strip.h"
 #include "study/calibrate/calibration.h"
-#include "study/inputs/inputs.h"
-#include "study/sweep/sweep.h"
 
 /* ---- sample.c ----
  * Samples the matrices' inputs on a part of the calibration's text, so that types can be chosen by what

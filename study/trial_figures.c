@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "forward/graph/draft/draft.h"
 #include "forward/stream/kld.h"
 #include "quantize/strips/schedule.h"

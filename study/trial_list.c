@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "forward/graph/block.h"
 #include "forward/graph/draft/draft.h"
 
 /* Returns the index of a coarse type that has been measured; BUDGET_TYPES: none has. */

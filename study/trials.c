@@ -16,18 +16,10 @@
 
 #include <stdlib.h>
 
-#include "base/checked.h"
-#include "base/memory.h"
-#include "forward/graph/block.h"
 #include "forward/graph/draft/draft.h"
-#include "forward/graph/layer.h"
 #include "forward/stream/head.h"
 #include "forward/stream/kld.h"
-#include "forward/stream/stream.h"
-#include "quantize/strips/strip.h"
 #include "study/calibrate/calibrate.h"
-#include "study/calibrate/calibration.h"
-#include "study/sweep/sweep.h"
 
 /* So many predict a tensor's cost on another text within a third (docs/internals/mixes.md). */
 enum { TRIAL_TOKENS = 512 };

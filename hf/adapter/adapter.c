@@ -9,12 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arch/rules.h"
 #include "base/checksum.h"
 #include "base/fail.h"
 #include "base/memory.h"
-#include "hf/sources/sources.h"
-#include "hf/tensors/tensors.h"
 
 static const char CONFIG[] = "adapter_config.json", WEIGHTS[] = "adapter_model.safetensors";
 static const char INSTEAD[] = "merge it with peft (merge_and_unload), and convert the folder that it saves";

@@ -2,8 +2,6 @@
 #pragma once
 
 #include "base/adapters.h"
-#include "gguf/model.h"
-#include "hf/sources/sources.h"
 #include "hf/tensors/tensors.h"
 
 /* ---- adapter.c: an adapter as PEFT saves it: adapter_config.json, and pairs of narrow matrices for modules of a

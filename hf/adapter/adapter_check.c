@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "hf/sources/sources.h"
 
 static const char WHOLE[] = "take the whole adapter";
 static const char DIGITS[] = "0123456789";

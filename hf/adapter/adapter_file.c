@@ -12,11 +12,7 @@
 
 #include "base/checked.h"
 #include "base/checksum.h"
-#include "gguf/model.h"
-#include "hf/folder/folder.h"
 #include "hf/metadata/metadata.h"
-#include "hf/sources/sources.h"
-#include "hf/tensors/tensors.h"
 
 static const char INSTEAD[] =
     "llama.cpp's adapters have pairs of matrices alone; merge this one into its model as that is read";

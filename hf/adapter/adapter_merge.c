@@ -12,7 +12,6 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
-#include "hf/sources/sources.h"
 
 bool hf_adapters_open(hf_adapters *a, const gq_adapters *given, gq_error *e) {
     *a = (hf_adapters){.items = calloc(given->n + 1, sizeof *a->items)};

@@ -8,8 +8,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "hf/sources/sources.h"
-#include "hf/tensors/tensors.h"
 
 /* Names are looked up in a copy of the build: that of an adapter counts as no name of the folder's. */
 static hf_name_result rule_find(const hf_build *b, const char *name, hf_match *f) {

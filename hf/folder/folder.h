@@ -4,10 +4,7 @@
 #include <jansson.h>
 
 #include "arch/arch.h"
-#include "base/error.h"
-#include "base/file.h"
 #include "base/name_index.h"
-#include "base/warnings.h"
 #include "gguf/model.h"
 
 /* ---- json.c: JSON from files that nobody vouches for, read by jansson within bounds. ---- */

@@ -9,8 +9,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "hf/sources/sources.h"
-
 /* ---- sampling ---- */
 
 /* A file that is no JSON, and numbers of another kind, say nothing, as for llama.cpp's converter. */

@@ -2,7 +2,6 @@
  * which names models keep their values; the functions here are the kinds of items that any list may have.
  *
  * All integers are checked to be of 32 bits when they are read, so sums and products of two fit 64 bits. */
-#include "hf/folder/folder.h"
 #include "hf/metadata/metadata.h"
 
 #include <math.h>

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "hf/folder/folder.h"
 #include "hf/metadata/metadata.h"
 
 /* ---- parts ---- */

@@ -2,7 +2,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "hf/folder/folder.h"
 #include "hf/metadata/metadata.h"
 
 /* ---- gemma ---- */

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/folder/folder.h"
 #include "hf/metadata/metadata.h"
 
 /* ---- scales ---- */

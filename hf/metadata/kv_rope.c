@@ -1,7 +1,6 @@
 /* Pairs of the rotation of queries and keys: its base, how it is stretched for longer contexts, and what a
  * few architectures say of it in a way of their own. All look at the parameters that hf_config_read has
  * brought into one form. */
-#include "hf/folder/folder.h"
 #include "hf/metadata/metadata.h"
 
 #include <math.h>

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "hf/sources/sources.h"
 #include "hf/tensors/tensors.h"
 #include "hf/tokenizer/tokenizer.h"
 

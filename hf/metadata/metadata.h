@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "arch/kv.h"
-#include "hf/folder/folder.h"
 #include "hf/sources/sources.h"
 
 /* ---- kv.c: the metadata that a row's list of items describes (arch/kv.h): each item sets one, or a few

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/folder/folder.h"
-
 enum { PATH_MOST = 64, NAME_MOST = PATH_MOST + 32, FOUND_MOST = 160 };
 
 /* A module's folder is one of this folder's. */

@@ -13,7 +13,6 @@
 #include "base/checked.h"
 #include "base/checksum.h"
 #include "base/memory.h"
-#include "gguf/model.h"
 
 enum {
     HEADER_MOST = 100000000, /* the format's own limit */

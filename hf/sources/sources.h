@@ -5,9 +5,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "arch/arch.h"
-#include "base/name_index.h"
-#include "gguf/type.h"
 #include "hf/folder/folder.h"
 
 /* ---- safetensors.c: the weights as safetensors files have them: headers read and checked, elements left alone. ---- */

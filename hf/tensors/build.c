@@ -13,9 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "hf/sources/sources.h"
-
 enum { EXPERTS_MOST = 65536 };
 
 bool hf_build_step(hf_build *b, const hf_match *f, gq_error *e) {

@@ -9,7 +9,6 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/memory.h"
-#include "hf/sources/sources.h"
 
 bool hf_match_fail_shape(const hf_match *f, gq_error *e, const char *expected, ...) {
     char shape[128] = "", what[256];

@@ -8,8 +8,6 @@
 #include <strings.h>
 
 #include "gguf/facts.h"
-#include "hf/folder/folder.h"
-#include "hf/sources/sources.h"
 #include "hf/tensors/tensors.h"
 
 #define WARN(b, e, ...) hf_folder_warn((b)->list->folder, "config.json", e, __VA_ARGS__)

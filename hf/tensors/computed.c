@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/folder/folder.h"
-#include "hf/sources/sources.h"
 #include "hf/tensors/tensors.h"
 
 static float *numbers_new(uint64_t n, gq_error *e) {

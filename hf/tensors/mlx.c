@@ -11,7 +11,6 @@
  */
 #include <string.h>
 
-#include "hf/sources/sources.h"
 #include "hf/tensors/tensors.h"
 
 /* ---- marks ---- */

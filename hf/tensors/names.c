@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "gguf/facts.h"
-#include "hf/sources/sources.h"
 
 enum { MTP_MOST = 64 };
 

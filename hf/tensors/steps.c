@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "hf/sources/sources.h"
 
 static bool step_finish_piece(hf_build *b, const hf_match *f, hf_piece *p, gq_error *e) {
     if (!p) return false;

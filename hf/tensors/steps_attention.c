@@ -4,8 +4,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "hf/folder/folder.h"
-#include "hf/sources/sources.h"
 #include "hf/tensors/tensors.h"
 
 /* ---- rows in another order ---- */

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf/sources/sources.h"
 #include "hf/tensors/tensors.h"
 
 /* ---- stacks ---- */

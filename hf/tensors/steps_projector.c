@@ -6,8 +6,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "hf/folder/folder.h"
-#include "hf/sources/sources.h"
 #include "hf/tensors/tensors.h"
 
 enum { NAME_BYTES = 512 };

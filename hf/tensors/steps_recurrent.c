@@ -7,7 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "hf/sources/sources.h"
 #include "hf/tensors/tensors.h"
 
 /* ---- Mamba ---- */

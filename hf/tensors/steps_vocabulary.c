@@ -5,8 +5,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "hf/folder/folder.h"
-#include "hf/sources/sources.h"
 #include "hf/tensors/tensors.h"
 
 /* ---- the head beside the embedding ---- */

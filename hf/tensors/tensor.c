@@ -20,7 +20,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "hf/sources/sources.h"
 
 enum {
     SHORT_RUN = 1024,       /* units; shorter ones are not worth a call of the system */

@@ -5,8 +5,6 @@
 
 #include "arch/projector.h"
 #include "arch/rules.h"
-#include "gguf/model.h"
-#include "hf/folder/folder.h"
 #include "hf/sources/sources.h"
 
 /* ---- tensor.c: a delivered tensor: pieces one behind the other, each a view of a source, with arithmetic on its elements; or numbers that a rule has computed, or zeros. ---- */

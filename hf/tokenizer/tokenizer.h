@@ -4,7 +4,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/error.h"
 #include "hf/folder/folder.h"
 
 /* ---- tokenizer_vocabulary.c: a vocabulary in the making, and the folder's files that it is made from: tokens set by number, and written when all are known. Callers outside include hf/tokenizer/tokenizer.h. ---- */

@@ -18,8 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/name_index.h"
-
 static const char LINES_FILE[] = "tokenizer.jsonl", RANKS_FILE[] = "qwen.tiktoken",
                   WORLD_FILE[] = "rwkv_vocab_v20230424.txt";
 enum {

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/name_index.h"
-
 static const char JSON_FILE[] = "tokenizer.json", SPACE[] = "\xe2\x96\x81";
 static const float PLACEHOLDER_SCORE = -10000;
 

@@ -15,7 +15,6 @@
 #include "quantize/arrays/arrays.h"
 #include "quantize/quantize.h"
 #include "quantize/strips/schedule.h"
-#include "quantize/strips/strip.h"
 
 /* ---- shapes ---- */
 

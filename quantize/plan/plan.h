@@ -1,11 +1,7 @@
 /* A plan from the inside: what plan_make works out and gq_run carries out, and the steps that make it. */
 #pragma once
 
-#include "base/warnings.h"
-#include "codec/codec.h"
-#include "gguf/facts.h"
 #include "gguf/gguf.h"
-#include "gguf/model.h"
 #include "imatrix/imatrix.h"
 #include "mixes/mixes.h"
 #include "quantize/gquant_quantize.h"

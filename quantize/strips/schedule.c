@@ -4,7 +4,6 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "base/relay.h"
-#include "gguf/type.h"
 #include "quantize/strips/schedule.h"
 
 /* A thread's own state. */

@@ -2,8 +2,6 @@
  * encoded, decoded again, and its error measured. */
 #pragma once
 
-#include "codec/codec.h"
-#include "gguf/model.h"
 #include "imatrix/imatrix.h"
 
 enum {

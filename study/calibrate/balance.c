@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "forward/graph/forward.h"
 #include "quantize/strips/strip.h"
 
 /* A column is multiplied if its root mean square is a quarter of the median column's or less, or four times

@@ -5,7 +5,6 @@
 
 #include "base/safe_file.h"
 #include "quantize/run/run.h"
-#include "study/calibrate/calibration.h"
 
 /* ---- ranks without files ---- */
 

@@ -2,17 +2,9 @@
  * their matrices are rounded. */
 #pragma once
 
-#include "base/comm/ranks.h"
-#include "codec/feedback.h"
 #include "forward/graph/attention/scores.h"
-#include "forward/graph/block.h"
-#include "forward/graph/layer.h"
-#include "forward/products/matmul.h"
-#include "quantize/plan/rounding.h"
 #include "quantize/quantize.h"
 #include "study/calibrate/calibration.h"
-#include "study/inputs/inputs.h"
-#include "study/sweep/sweep.h"
 
 /* ---- timed.c: A calibration that takes no longer than a given time ---- */
 

@@ -5,25 +5,17 @@
  * the output for what an earlier run has left. The machine's memory decides no bytes: where no limit is asked
  * for, the width of the Hessian follows from a fixed amount (calibration_memory.c). The rounding is
  * calibrator.c's, started by calibrate.c. */
-#include "study/calibrate/calibration.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/checked.h"
-#include "base/checksum.h"
 #include "base/safe_file.h"
 #include "forward/graph/draft/draft.h"
 #include "forward/graph/experts/experts.h"
-#include "forward/products/matmul.h"
-#include "mixes/mixes.h"
-#include "quantize/plan/plan.h"
 #include "quantize/plan/target/target.h"
 #include "study/calibrate/calibrate.h"
-#include "study/inputs/inputs.h"
-#include "study/sweep/sweep.h"
 
 /* Tokens per column of a matrix. A measured model lost 29 % more at 2.7 than at 17; seven times as many as 17
  * brought another 7 % (bench/results/calibration.md). Nothing was measured between 2.7 and 17. The default text has

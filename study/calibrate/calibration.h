@@ -2,13 +2,7 @@
  * what it is predicted to take. What was asked for is a gq_calibration; what runs is a calibrator (calibrate.h). */
 #pragma once
 
-#include "base/callbacks.h"
 #include "base/checksum.h"
-#include "base/error.h"
-#include "codec/codec.h"
-#include "forward/graph/forward.h"
-#include "forward/stream/stream.h"
-#include "gguf/model.h"
 #include "gguf/scales.h"
 #include "quantize/plan/rounding.h"
 #include "study/inputs/inputs.h"

@@ -2,8 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/checked.h"
-
 /* ---- tensors ---- */
 
 static int by_address(const void *a, const void *b) {

@@ -11,19 +11,15 @@
  *
  * A tensor of a layer that was not timed takes what the one of the same role took, or of the same type.
  * Where nothing is timed operations are counted, for which a usual processor's speed stands. */
-#include "study/calibrate/calibration.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/relay.h"
 #include "forward/graph/experts/experts.h"
-#include "gguf/facts.h"
 #include "quantize/strips/schedule.h"
 #include "study/calibrate/calibrate.h"
-#include "study/sweep/sweep.h"
 
 /* ---- sums ---- */
 static bool is_tried(const calibration *j, size_t i) {

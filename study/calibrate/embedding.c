@@ -4,13 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/random.h"
-#include "forward/graph/block.h"
 #include "forward/graph/experts/experts.h"
 #include "forward/stream/kld.h"
 #include "quantize/strips/strip.h"
-#include "study/inputs/inputs.h"
 
 /* The share of the mean diagonal that is added to it: what else an error of the embedding does, and what
  * every error does to a row. For one that is the output matrix .1 to 3 leave the same divergence, and .03

@@ -19,13 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/clock.h"
-#include "base/memory.h"
-#include "forward/graph/block.h"
-#include "forward/graph/layer.h"
 #include "forward/stream/head.h"
-#include "forward/stream/stream.h"
 
 enum { NOWHERE = UINT32_MAX };
 

@@ -16,13 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/clock.h"
-#include "base/memory.h"
-#include "forward/graph/block.h"
 #include "forward/graph/experts/experts.h"
-#include "forward/graph/layer.h"
-#include "study/inputs/inputs.h"
 
 /* ---- progress ---- */
 

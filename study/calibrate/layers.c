@@ -12,10 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "base/memory.h"
-#include "gguf/facts.h"
-
 /* Whether the output matrix is calibrated for some output. */
 static bool head_calibrated(const calibration *job) {
     const forward_sizes *sizes = forward_model_sizes(job->streams[0]);

@@ -5,11 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/checked.h"
-#include "base/memory.h"
-#include "forward/graph/block.h"
-#include "forward/graph/layer.h"
-
 /* Positions of a window from one that is looked at to the next. 44 queries of a head were enough for a small model (4
  * windows of 128 tokens, every 12th position); longer windows have no more than 43 each, so that the work does not grow with
  * the square of their length. */

@@ -3,8 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "mixes/mixes.h"
 #include "mixes/rules.h"
 
 double calibrate_share_met(const model_source *file, const model_tensor *t, uint64_t *used) {

@@ -2,9 +2,6 @@
 
 #include <string.h>
 
-#include "base/checksum.h"
-#include "base/memory.h"
-
 bool record_add(calibrate_record *r, const calibrate_entry *entry, const float *squares, gq_error *e) {
     size_t more = entry->squares * sizeof *squares;
     if (!memory_grow(&r->bytes, &r->capacity, r->n + sizeof *entry + more, 1, e)) return false;

@@ -17,12 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/clock.h"
-#include "codec/feedback.h"
 #include "forward/products/product.h"
-#include "gguf/scales.h"
-#include "study/inputs/inputs.h"
 
 const char *round_reason_text(round_reason r) {
     static const char *const texts[ROUND_REASONS] = {

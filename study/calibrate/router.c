@@ -3,12 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "base/memory.h"
-#include "forward/graph/block.h"
-#include "forward/graph/layer.h"
 #include "quantize/strips/strip.h"
-#include "study/inputs/inputs.h"
 
 /* ---- memory ---- */
 

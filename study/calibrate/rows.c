@@ -3,9 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "base/memory.h"
-#include "codec/feedback.h"
 #include "quantize/strips/strip.h"
 
 /* ---- chains ---- */

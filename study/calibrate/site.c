@@ -2,10 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/checked.h"
-#include "forward/stream/stream.h"
-#include "gguf/facts.h"
-
 float site_adds(const calibration_settings *s, const forward_model *m, const model_tensor *weight) {
     return calibration_does(s, CALIBRATE_STATE) ? forward_adds(m, weight) : 0;
 }

@@ -3,9 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "base/memory.h"
-
 uint64_t tape_bytes(uint64_t x_features, uint64_t features, uint64_t tokens) {
     return mul_sat(mul_sat(tokens, add_sat(add_sat(x_features, features), 1)), sizeof(float));
 }

@@ -2,10 +2,6 @@
 
 #include <string.h>
 
-#include "base/checked.h"
-#include "base/comm/ranks.h"
-#include "study/calibrate/calibration.h"
-
 /* What a calibration may be, best first. Tokens are spared before steps are: bench/results/calibration.md has the
  * curve. */
 typedef struct calibration_way {

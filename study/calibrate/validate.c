@@ -11,9 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "base/memory.h"
-#include "forward/graph/layer.h"
 #include "forward/stream/kld.h"
 #include "quantize/strips/strip.h"
 

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
-#include "forward/graph/draft/draft.h"
-#include "forward/stream/head.h"
 
 /* The best logit so far of each position of a batch, and its token. */
 typedef struct best_logit {

@@ -12,10 +12,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/fail.h"
-#include "base/memory.h"
-#include "forward/stream/stream.h"
-#include "study/sweep/sweep.h"
 
 void asked_begin(asked_texts *t, const side_by_side *s, size_t context) {
     *t = (asked_texts){.windows.context = max(context, 2), .limits.memory = s->memory};

@@ -2,11 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "forward/graph/draft/draft.h"
-#include "gguf/facts.h"
-#include "gguf/gguf.h"
-#include "gguf/model.h"
-#include "mixes/mixes.h"
 #include "quantize/quantize.h"
 #include "study/evaluate/evaluate.h"
 

@@ -4,12 +4,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/fail.h"
-#include "base/memory.h"
-#include "base/threads.h"
-#include "forward/graph/layer.h"
-#include "gguf/facts.h"
-#include "study/sweep/sweep.h"
 
 /* Whether the file says which of the target's tokens those of the draft are. */
 static bool continued_check_tokens(const model_source *file, size_t tokens, size_t of_target, gq_error *e) {

@@ -4,11 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
-#include "base/memory.h"
-#include "forward/graph/block.h"
-#include "forward/graph/draft/draft.h"
-#include "forward/graph/layer.h"
 #include "study/evaluate/evaluate.h"
 
 typedef struct assistant_draft {

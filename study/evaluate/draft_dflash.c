@@ -5,11 +5,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/fail.h"
-#include "base/memory.h"
-#include "forward/graph/block.h"
-#include "forward/graph/draft/draft.h"
-#include "forward/graph/layer.h"
 #include "study/evaluate/evaluate.h"
 
 /* A piece of the batch that is run. */

@@ -4,10 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
-#include "base/memory.h"
-#include "forward/graph/block.h"
-#include "forward/graph/layer.h"
 #include "study/evaluate/evaluate.h"
 
 enum { BEHIND = 2 }; /* a position predicts the token behind the next one */

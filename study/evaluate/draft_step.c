@@ -5,8 +5,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/fail.h"
-#include "base/memory.h"
 
 /* ---- the text ---- */
 

@@ -5,9 +5,6 @@
 #include <sys/stat.h>
 
 #include "base/checked.h"
-#include "base/fail.h"
-#include "gguf/facts.h"
-#include "gguf/model.h"
 #include "quantize/quantize.h"
 
 /* ---- the draft ---- */

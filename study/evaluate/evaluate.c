@@ -10,16 +10,12 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/checksum.h"
 #include "base/clock.h"
 #include "base/relay.h"
 #include "base/sized.h"
 #include "base/units.h"
-#include "forward/graph/draft/draft.h"
-#include "forward/stream/stream.h"
 #include "quantize/quantize.h"
 #include "study/evaluate/evaluate.h"
-#include "study/sweep/sweep.h"
 
 /* Returns one of n models with nothing in it, for gq_evaluation_free; NULL: out of memory. */
 static gq_evaluation *evaluation_alloc(size_t n, gq_error *e) {

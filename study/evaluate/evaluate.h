@@ -2,17 +2,8 @@
  * files of log-probabilities, prompts and questions, drafts. */
 #pragma once
 
-#include "base/callbacks.h"
-#include "base/error.h"
-#include "base/file.h"
-#include "base/memory.h"
 #include "forward/graph/draft/draft.h"
-#include "forward/stream/job.h"
 #include "forward/stream/kld.h"
-#include "forward/stream/stream.h"
-#include "gguf/facts.h"
-#include "gguf/gguf.h"
-#include "gguf/model.h"
 #include "quantize/gquant_study.h"
 #include "quantize/plan/plan.h"
 #include "study/sweep/sweep.h"

@@ -12,12 +12,8 @@
 #include "base/checked.h"
 #include "base/checksum.h"
 #include "base/safe_file.h"
-#include "gguf/gguf.h"
-#include "gguf/model.h"
-#include "quantize/plan/plan.h"
 #include "quantize/strips/schedule.h"
 #include "quantize/strips/strip.h"
-#include "study/sweep/sweep.h"
 
 /* ---- the content of a model ---- */
 

@@ -15,11 +15,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/memory.h"
-#include "forward/graph/draft/draft.h"
-#include "forward/stream/head.h"
-#include "forward/stream/kld.h"
-#include "study/sweep/sweep.h"
 
 /* Bytes per position and model: the scores, and a copy of the divergences to sort them for quantiles. */
 enum { SCORE_BYTES = 2 * sizeof(double) + sizeof(bool) + sizeof(double) };

@@ -9,10 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "forward/products/product.h"
 #include "study/inputs/hessian_sums.h"
-#include "study/inputs/inputs.h"
 
 enum {
     PART = MATMUL_MOST_PANEL, /* columns of a part */

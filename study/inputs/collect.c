@@ -15,12 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/comm/fold.h"
-#include "base/memory.h"
-#include "forward/stream/stream.h"
 #include "gguf/facts.h"
-#include "imatrix/imatrix.h"
 
 /* Weights that share what flows into them. */
 typedef struct collected_site {

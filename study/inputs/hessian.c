@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "base/memory.h"
 #include "forward/products/product.h"
 #include "study/inputs/hessian_sums.h"
 

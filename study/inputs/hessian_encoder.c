@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
-#include "base/threads.h"
 #include "quantize/arrays/arrays.h"
 
 typedef struct hessian_encoder {

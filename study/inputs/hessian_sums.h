@@ -1,7 +1,6 @@
 /* The sums that hessian.c makes and cholesky.c reads. */
 #pragma once
 
-#include "base/memory.h"
 #include "study/inputs/inputs.h"
 
 enum { TILE = PASS_COLUMNS * PASS_COLUMNS };

@@ -3,11 +3,7 @@
 #pragma once
 
 #include "base/comm/ranks.h"
-#include "base/error.h"
-#include "base/memory.h"
-#include "base/threads.h"
 #include "codec/feedback.h"
-#include "forward/graph/forward.h"
 #include "forward/products/matmul.h"
 #include "forward/stream/stream.h"
 #include "imatrix/imatrix.h"

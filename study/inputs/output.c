@@ -2,9 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/checked.h"
-#include "base/memory.h"
-
 enum { ROWS = 192, TOKENS = 1024 }; /* of an output in memory */
 _Static_assert((int)ROWS % OUTPUT_SPAN == 0, "pieces are whole spans");
 

@@ -8,8 +8,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/fail.h"
-#include "base/memory.h"
 
 /* ---- ids ---- */
 

@@ -27,7 +27,6 @@
 #include "base/checked.h"
 #include "base/checksum.h"
 #include "base/safe_file.h"
-#include "quantize/gquant_common.h"
 
 enum { HEAD_ROOM = 4096, BEGUN_AT = 2048 };
 static const char MAGIC[8] = {'G', 'Q', 'S', 'T', 'A', 'T', '0', '3'};

@@ -15,11 +15,8 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/relay.h"
-#include "forward/graph/block.h"
-#include "forward/graph/layer.h"
 #include "forward/stream/head.h"
 #include "forward/stream/kld.h"
-#include "gguf/model.h"
 
 static const double BUDGET = .6; /* seconds, for the layers of all models together */
 static const double TILES = .2;  /* seconds, for tiles of the output matrices */

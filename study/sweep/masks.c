@@ -6,9 +6,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
-#include "base/fail.h"
 #include "base/random.h"
-#include "gguf/model.h"
 
 static const uint64_t GOLDEN = 0x9e3779b97f4a7c15; /* 2^64 by the golden ratio */
 

@@ -8,8 +8,6 @@
 #endif
 
 #include "base/checked.h"
-#include "base/comm/ranks.h"
-#include "base/fail.h"
 #include "base/units.h"
 
 uint64_t memory_budget_machine(void) {

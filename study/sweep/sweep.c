@@ -19,10 +19,8 @@
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/fail.h"
-#include "base/memory.h"
 #include "base/relay.h"
 #include "forward/graph/draft/draft.h"
-#include "forward/graph/layer.h"
 #include "forward/stream/head.h"
 
 /* ---- progress ---- */

@@ -4,17 +4,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/callbacks.h"
-#include "base/comm/comm.h"
 #include "base/comm/ranks.h"
-#include "base/error.h"
-#include "base/file.h"
-#include "base/warnings.h"
-#include "forward/graph/layer.h"
-#include "forward/stream/job.h"
 #include "forward/stream/stream.h"
 #include "forward/tokens/tokenizer.h"
-#include "gguf/model.h"
 #include "quantize/gquant_common.h"
 
 /* ---- windows.c ----

@@ -15,10 +15,6 @@
 #include "base/checksum.h"
 #include "base/fail.h"
 #include "base/random.h"
-#include "forward/graph/forward.h"
-#include "forward/stream/stream.h"
-#include "forward/tokens/tokenizer.h"
-#include "gguf/model.h"
 
 static const char *name_of(const gq_text *text) { return text->name ? text->name : "the text"; }
 
