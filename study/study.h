@@ -36,10 +36,6 @@ trials_forecast calibration_forecast_trials(const calibration *c, size_t n, size
  * into that memory, and *least is the bytes it takes; or windows are too short, and *least is 0. */
 bool trials_decide_layers(const gq_plan *plan, const bool *wanted, size_t *layers, uint64_t *least,
                           gq_error *e);
-/* Tells how long the sample and the trials in so many layers will take, and measures it if asked to. layers
- * 0: the sample alone. */
-trials_forecast trials_forecast_seconds(const gq_plan *plan, const bool *wanted, size_t layers,
-                                        bool measures);
 /* Sets `sensitivity` of the wanted tensors that are run and were measured, after trials in so many layers; a layer
  * without trials gets the result of the nearest layer's tensor of the same name. Harms that `found` had
  * before are dropped. Importance is that of the sources. seconds: for progress. */
@@ -49,7 +45,7 @@ bool trials_run(const gq_plan *plan, const bool *wanted, size_t layers, measured
 /* All of it, for the targets of a plan whose rounding is a calibration. */
 extern const measurement measurement_by_trials;
 
-/* ---- trial_list.c ----
+/* ---- trial.c ----
  * Which tensors are tried together, and in which layers: a trial is a stream with one tensor, or some that go
  * together, in a coarse type (trials.c). */
 
@@ -111,7 +107,7 @@ bool trials_in_layer(const trials *t, size_t i, int64_t layer);
 /* The trials of a prediction block; NULL: those of layers. *first: the number of their first one. */
 size_t trials_of_block(const trials *t, const forward_model *block, size_t *first);
 
-/* ---- trial_figures.c ----
+/* ---- trial.c ----
  * Tensors of a trial in their coarse types, what its logits are from the base model's, and the KLD increase that follows from it. */
 
 /* Encodes the k-th tensor of a trial, whole, in its coarse type; malloc'ed. NULL: *e says why. */

@@ -252,8 +252,10 @@ static bool trials_share(trials *t, size_t layers, gq_error *e) {
     return ok;
 }
 
-trials_forecast trials_forecast_seconds(const gq_plan *plan, const bool *wanted, size_t layers,
-                                        bool measures) {
+/* Tells how long the sample and the trials in so many layers will take, and measures it if asked to. layers
+ * 0: the sample alone. */
+static trials_forecast trials_forecast_seconds(const gq_plan *plan, const bool *wanted, size_t layers,
+                                               bool measures) {
     trials t;
     trials_forecast found = {0};
     if (trials_new(&t, plan, wanted, NULL)) {

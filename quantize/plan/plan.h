@@ -6,7 +6,7 @@
 #include "mixes/mixes.h"
 #include "quantize/gquant_quantize.h"
 
-/* ---- chunk.c ---- */
+/* ---- layout.c ---- */
 
 /* Cuts the work into chunks: a chunk is a span of one tensor's elements, and the unit that workers take and
  * journals record. The cut depends on shapes alone, never on the number of threads.
@@ -97,8 +97,6 @@ bool plan_overrides_read(plan_overrides *overrides, const gq_list *items, const 
                          warning_list *warnings, gq_error *e);
 /* Returns the path in an item KEY=file:PATH; NULL: the item is another. */
 const char *plan_override_file(const char *item);
-/* Whether a key follows from the file's layout, so that it is neither set nor left out. */
-bool plan_key_is_layout(const char *key);
 void plan_overrides_free(plan_overrides *overrides);
 
 enum { REMOVE_OWN_KEYS = 11 }; /* that gquant writes whether the input has them or not */

@@ -16,7 +16,7 @@
  *
  *  1. A file under an output's name is whole. Nothing is written to it, and none is replaced before its
  *     successor is whole and on disk.
- *  2. A chunk that a journal has was on disk before its slot was written (syncer.c). work_verify compares its
+ *  2. A chunk that a journal has was on disk before its slot was written (journal.c). work_verify compares its
  *     bytes with the slot's checksum all the same: a disk may lose what it has acknowledged.
  *  3. Bytes of a chunk depend on the plan alone: not on the thread, on what was done before, or on a stop.
  *  4. Each chunk is folded into the losses exactly once, in the order of chunks, whether it was encoded now

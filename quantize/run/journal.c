@@ -22,12 +22,16 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/checksum.h"
+#include "base/clock.h"
+#include "base/memory.h"
 #include "base/safe_file.h"
 #include "quantize/plan/rounding.h"
 
@@ -160,7 +164,8 @@ void journal_remove(const journal *j) {
 
 /* ---- slots ---- */
 
-void journal_fill(const journal *j, uint8_t *slot, uint64_t chunk_number, const chunk_sum *sums) {
+/* Put a chunk's slot together (journal.slot bytes), to be written later. */
+static void journal_fill(const journal *j, uint8_t *slot, uint64_t chunk_number, const chunk_sum *sums) {
     uint64_t mark = chunk_number + 1;
     memcpy(slot, &mark, 8);
     memcpy(slot + 8, sums, j->n_outputs * sizeof *sums);
@@ -182,7 +187,8 @@ bool journal_find(const journal *j, uint64_t chunk_number, chunk_sum *sums) {
     return found;
 }
 
-bool journal_write(const journal *j, const uint8_t *slots, size_t n, gq_error *e) {
+/* Write slots made by journal_fill, in any order, and make them safe. */
+static bool journal_write(const journal *j, const uint8_t *slots, size_t n, gq_error *e) {
     for (size_t i = 0; i < n; i++, slots += j->slot) {
         uint64_t mark;
         memcpy(&mark, slots, 8);
@@ -376,5 +382,92 @@ bool journal_announce(const gq_plan *plan, bool whole, warning_list *warnings, g
                  : announce_fitting(plan, &j, whole, warnings, e);
     }
     journal_close(&j);
+    return ok;
+}
+
+/* ---- making chunks safe in the background ---- */
+
+/* Syncs, then records. Called with the lock held, which is released meanwhile, so that workers go on adding.
+ */
+static void syncer_record(syncer *k) {
+    if (k->n == 0 || k->failed) return;
+    uint8_t *slots = k->slots;
+    size_t n = k->n;
+    k->slots = NULL, k->n = k->capacity = 0;
+    pthread_mutex_unlock(&k->lock);
+    gq_error error;
+    bool ok = output_sync(k->outputs, &error) && journal_write(k->journal, slots, n, &error);
+    for (size_t i = 0; ok && i < n; i++) {
+        uint64_t mark;
+        memcpy(&mark, slots + i * k->journal->slot, 8);
+        cache_written(k->cache, k->outputs, mark - 1);
+    }
+    free(slots);
+    pthread_mutex_lock(&k->lock);
+    if (ok)
+        k->recorded += n;
+    else
+        k->failed = true, k->error = error;
+}
+
+static double next_time(const gq_plan *plan) { return clock_seconds() + plan->sync_ms / 1e3; }
+
+static void *syncer_run(void *arg) {
+    syncer *k = arg;
+    pthread_mutex_lock(&k->lock);
+    while (!k->stop) {
+        double due = next_time(k->outputs->plan), whole = floor(due);
+        struct timespec until = {(time_t)whole, (long)(1e9 * (due - whole))};
+        while (!k->stop && pthread_cond_timedwait(&k->wake, &k->lock, &until) != ETIMEDOUT) {
+        }
+        if (!k->stop) syncer_record(k);
+    }
+    pthread_mutex_unlock(&k->lock);
+    return NULL;
+}
+
+void syncer_start(syncer *k, const output_set *outputs, const journal *j, const cache *c) {
+    *k = (syncer){
+        .outputs = outputs, .journal = j, .cache = c, .started = true, .due = next_time(outputs->plan)};
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&k->lock, NULL);
+    pthread_cond_init(&k->wake, &attributes);
+    pthread_condattr_destroy(&attributes);
+    k->alone = threads_start(&k->thread, syncer_run, k) != 0;
+}
+
+bool syncer_add(syncer *k, uint64_t chunk_number, const chunk_sum *sums, gq_error *e) {
+    pthread_mutex_lock(&k->lock);
+    bool ok = !k->failed && memory_grow(&k->slots, &k->capacity, k->n + 1, k->journal->slot, e);
+    if (ok) journal_fill(k->journal, k->slots + k->n++ * k->journal->slot, chunk_number, sums);
+    if (ok && k->alone && clock_seconds() >= k->due) {
+        k->due += 3600; /* one at a time */
+        syncer_record(k);
+        k->due = next_time(k->outputs->plan);
+        ok = !k->failed;
+    }
+    if (k->failed && e) *e = k->error;
+    pthread_mutex_unlock(&k->lock);
+    return ok;
+}
+
+bool syncer_stop(syncer *k, bool record_rest, gq_error *e) {
+    if (!k->started) return true;
+    pthread_mutex_lock(&k->lock);
+    k->stop = true;
+    pthread_cond_signal(&k->wake);
+    pthread_mutex_unlock(&k->lock);
+    if (!k->alone) pthread_join(k->thread, NULL);
+    pthread_mutex_lock(&k->lock);
+    if (record_rest) syncer_record(k);
+    bool ok = !k->failed;
+    if (!ok && e) *e = k->error;
+    pthread_mutex_unlock(&k->lock);
+    free(k->slots);
+    pthread_mutex_destroy(&k->lock);
+    pthread_cond_destroy(&k->wake);
+    k->started = false;
     return ok;
 }

@@ -38,7 +38,8 @@ void gq_results_free(gq_results *r) {
     free(r->losses), free(r->roundings), free(r->steps), free(r->sources), free(r->reused), free(r);
 }
 
-gq_loss *results_loss(gq_results *r, size_t output, size_t tensor) {
+/* Return a tensor's place in the results; the results own it. */
+static gq_loss *results_loss(gq_results *r, size_t output, size_t tensor) {
     return &r->losses[output * r->n_tensors + tensor];
 }
 

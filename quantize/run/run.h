@@ -27,8 +27,6 @@ struct gq_results {
 
 /* Makes the results of a run that has done nothing yet. */
 gq_results *results_new(const gq_plan *plan, gq_error *e);
-/* Return a tensor's place in the results; the results own it. */
-gq_loss *results_loss(gq_results *r, size_t output, size_t tensor);
 /* Return a tensor's, or a step's, place in the results of a calibrated run. */
 gq_rounding *results_rounding(gq_results *r, size_t output, size_t tensor);
 gq_step *results_step(gq_results *r, size_t output, size_t step);
@@ -230,10 +228,6 @@ void journal_remove(const journal *j);
 /* Reads the slot of a chunk into `sums`, one per output; false: the chunk is not done. Safe from several
  * threads. */
 bool journal_find(const journal *j, uint64_t chunk_number, chunk_sum *sums);
-/* Put a chunk's slot together (journal.slot bytes), to be written later. */
-void journal_fill(const journal *j, uint8_t *slot, uint64_t chunk_number, const chunk_sum *sums);
-/* Write slots made by journal_fill, in any order, and make them safe. */
-bool journal_write(const journal *j, const uint8_t *slots, size_t n, gq_error *e);
 
 /* *parts: the number of parts that other journals beside the output cut the work into; 0: there are no
  * others. Fails when one of them is of another plan, or they disagree in that number. */
@@ -278,7 +272,7 @@ void cache_read(const cache *c, uint64_t i);
 /* The outputs' bytes of chunk i are on disk: they may be given back. */
 void cache_written(const cache *c, const output_set *outputs, uint64_t i);
 
-/* ---- syncer.c ---- */
+/* ---- journal.c ---- */
 
 /* Makes finished chunks safe in the background: now and then syncs the outputs, then records in the journal
  * the chunks that were finished before that sync. Where the system starts no thread for that, the worker that

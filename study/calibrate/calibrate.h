@@ -6,7 +6,7 @@
 #include "quantize/quantize.h"
 #include "study/calibrate/calibration.h"
 
-/* ---- timed.c: A calibration that takes no longer than a given time ---- */
+/* ---- steps.c: A calibration that takes no longer than a given time ---- */
 
 /* Makes plans of calibrations that take less and less, the best first, and returns the first one whose
  * forecast is within the seconds asked for. Where an unfinished run of one of them lies beside the outputs,
@@ -168,7 +168,7 @@ typedef struct site_weight {
 site_sizes site_sizes_of(const calibration_settings *s, const forward_model *m, const site_weight *w,
                          size_t batch_windows);
 
-/* ---- tape.c ----
+/* ---- site.c ----
  * Pairs of inputs on their way between ranks. Sums over tokens are chains in the order of the text
  * (forward/stream/stream.h), and each rank has some windows of it. So a rank first records the pairs that its own
  * batches give, and then all ranks play all records in the order of the text: each gets every pair, and adds
@@ -304,7 +304,7 @@ void figures_add(calibrate_figures *to, const calibrate_figures *of);
  * it is not calibrated. */
 bool round_matrix(const round_task *t, calibrate_figures *sums, round_reason *why, gq_error *e);
 
-/* ---- record.c ----
+/* ---- calibrator.c ----
  * Records of finished steps, which a checkpoint keeps with the streams' hidden states: which tensors are rounded,
  * their figures, checksums of their blocks in the outputs' files, and the mean squares of their inputs, by
  * which they could be encoded plainly. */

@@ -41,7 +41,8 @@ size_t asked_position(const asked_texts *t, size_t token) {
     return token / context * (context - 1) + token % context - 1;
 }
 
-bool asked_add_peak(const asked_texts *t, const side_by_side *s, uint64_t *peak, gq_error *e) {
+/* Raises *peak to what running these texts takes, with the scores of s beside them. */
+static bool asked_add_peak(const asked_texts *t, const side_by_side *s, uint64_t *peak, gq_error *e) {
     side_by_side own = *s;
     forward_bounds bounds;
     own.windows = &t->windows, own.states = NULL, own.logits = own.base_out = NULL;

@@ -77,7 +77,7 @@ gq_level figures_level(const gq_interval *mean_kld, const gq_interval *changed_t
  * many depths have positions. */
 size_t figures_depths(const scores *s, size_t m, size_t from, gq_depth to[GQ_DEPTHS]);
 
-/* ---- logits_file.c ----
+/* ---- base_file.c: logits as they are ----
  * Writes logits to a file: binary32 in the machine's byte order, [position][token of the vocabulary]. The
  * file gets its name when it is whole. base_file.c begins and ends its files in the same way. */
 
@@ -101,8 +101,6 @@ bool logits_file_add(logits_file *f, size_t position, size_t n, size_t first_row
 /* Ends this rank's part: what it wrote is on disk. names: it is the rank that has begun the file: with `ok` all is
  * written, and the file gets its name; else it is removed, and *e stays. Returns whether all is there. */
 bool logits_file_end(logits_file *f, bool ok, bool names, gq_error *e);
-/* Fails with errno, as a write that failed. */
-bool logits_file_fail(const logits_file *f, gq_error *e);
 
 /* ---- base_file.c ----
  * llama.cpp's files of log-probabilities, which its perplexity program calls the base of a divergence: a text
@@ -362,8 +360,6 @@ void asked_free(asked_texts *t);
 bool asked_add(asked_texts *t, const uint32_t *ids, size_t n, size_t first, gq_error *e);
 /* The position among the scored ones that predicts a token of the windows. */
 size_t asked_position(const asked_texts *t, size_t token);
-/* Raises *peak to what running these texts takes, with the scores of s beside them. */
-bool asked_add_peak(const asked_texts *t, const side_by_side *s, uint64_t *peak, gq_error *e);
 /* Runs the first n models of s. The likeliest token is kept, too, of the first `tops` of them. */
 bool asked_run(const asked_texts *t, const side_by_side *s, size_t n, size_t tops, scores *to, gq_error *e);
 
@@ -485,22 +481,6 @@ double drafted_share(const side_by_side *s, const drafter *d);
 /* s: how models are run, with the windows of the text. Returns an array with one for each model, malloc'ed; NULL: *e
  * says why. */
 gq_drafted *drafted_run(const side_by_side *s, const drafter *d, gq_error *e);
-
-/* ---- acceptance.c ----
- * How often a prediction block's first choice is the model's own: what drafting tokens with it is worth. */
-
-/* The positions from, ..., from + n - 1 of each window, the first of which is number `first` of the model's scores, *to. */
-typedef struct acceptance_places {
-    size_t from, n, first;
-    model_scores *to;
-} acceptance_places;
-
-/* Runs the first prediction block of model m behind the states of its stream, which stay, and compares its choices with
- * to->top. Does nothing for a model without one. */
-bool acceptance_run(forward_run *r, forward_stream *s, const forward_model *m, const acceptance_places *p,
-                    gq_error *e);
-/* Bytes of a model's `scored` positions, and of a batch's. */
-uint64_t acceptance_bytes(size_t scored, size_t batch);
 
 /* ---- continued.c ----
  * Drafts that continue what a target computes (forward/graph/draft/draft.h). The target runs on the pieces, as many windows at a time as

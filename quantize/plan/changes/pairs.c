@@ -28,7 +28,8 @@ const char *plan_override_file(const char *item) {
     return equals && strncmp(equals, type, sizeof type - 1) == 0 ? equals + sizeof type - 1 : NULL;
 }
 
-bool plan_key_is_layout(const char *key) {
+/* Whether a key follows from the file's layout, so that it is neither set nor left out. */
+static bool plan_key_is_layout(const char *key) {
     return !strcmp(key, "general.alignment") || !strncmp(key, "split.", 6) || !strcmp(key, GGUF_SET_KEY) ||
            !strcmp(key, GGUF_TRANSPOSED_KEY) || !strcmp(key, GGUF_DIGESTS_KEY) ||
            !strcmp(key, GGUF_SOURCE_KEY);
