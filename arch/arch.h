@@ -40,12 +40,12 @@ typedef struct arch_mix {
 } arch_mix;
 
 /* What becomes of a source tensor's order and shape. */
-typedef enum arch_image_turn {
+typedef enum arch_image_change {
     IMAGE_STAYS,
     IMAGE_HALVES,         /* its two halves change places: diffusers has scales before shifts */
     IMAGE_HALVES_OF_LAST, /* the same in the last block alone */
     IMAGE_FLAT,           /* its dimensions become one */
-} arch_image_turn;
+} arch_image_change;
 
 /* What a source tensor of diffusers' is called by the readers of GGUF files. */
 typedef struct arch_image_rename {
@@ -53,7 +53,7 @@ typedef struct arch_image_rename {
     const char *from, *to;
     /* The source tensor is one part of so many of that name, rows one behind the other; 0 of 0: all of it. */
     uint8_t part, parts;
-    arch_image_turn turn;
+    arch_image_change change;
 } arch_image_rename;
 
 /* A release of an image model, known by the names of its source tensors. */

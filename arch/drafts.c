@@ -15,8 +15,8 @@
 /* ---- EAGLE-3: one layer, fed with an embedding and with states of three of the target's layers ---- */
 
 static const arch_shape eagle3_shapes[] = {
-    SHAPED("fc.weight", DIMS(DIM_TARGET_STATES, DIM_WIDTH)),
-    SHAPED("enc.output_norm.weight", DIMS(DIM_TARGET_STATES), .if_true = "norm_before_fc"),
+    SHAPED("fc.weight", DIMS(DIM_TARGET_HIDDEN_STATES, DIM_WIDTH)),
+    SHAPED("enc.output_norm.weight", DIMS(DIM_TARGET_HIDDEN_STATES), .if_true = "norm_before_fc"),
     SHAPED("output_norm.weight", DIMS(DIM_WIDTH)),
     SHAPED_ENDS,
     SHAPED("blk.#.attn_norm.weight", DIMS(DIM_WIDTH)),
@@ -32,7 +32,7 @@ static const arch_shape eagle3_shapes[] = {
 /* ---- DFlash and DSpark: a few layers that fill a block of masked tokens at once ---- */
 
 static const arch_shape dflash_shapes[] = {
-    SHAPED("fc.weight", DIMS(DIM_TARGET_STATES, DIM_WIDTH)),
+    SHAPED("fc.weight", DIMS(DIM_TARGET_HIDDEN_STATES, DIM_WIDTH)),
     SHAPED("enc.output_norm.weight", DIMS(DIM_WIDTH)),
     SHAPED("output_norm.weight", DIMS(DIM_WIDTH)),
     SHAPED_ENDS,
@@ -67,7 +67,7 @@ static const arch_shape dflash_shapes[] = {
 
 /* DSpark's of DeepSeek V4 has layers as its target's, which stand in one folder with it. */
 static const arch_shape dspark_deepseek4_shapes[] = {
-    SHAPED("fc.weight", DIMS(DIM_TARGET_STATES, DIM_WIDTH)),
+    SHAPED("fc.weight", DIMS(DIM_TARGET_HIDDEN_STATES, DIM_WIDTH)),
     SHAPED("enc.output_norm.weight", DIMS(DIM_WIDTH)),
     SHAPED("output_norm.weight", DIMS(DIM_WIDTH)),
     SHAPED("output_hc_fn.weight", DIMS(DIM_ALL_STREAMS, DIM_STREAMS)),

@@ -277,7 +277,7 @@ const architecture arch_rows_experts[] = {
                   .free_head = true, .free_value = true, .window = WINDOW_REQUIRED, .pattern_list = true,
                   .local_rope = LOCAL_OWN,
                   .routing = {.function = ROUTER_SIGMOID, .sum = SUM_IS_ONE, .has_groups = true},
-                  .extra_layers = true, .draft = {.state = DRAFT_BARE}, .tied = TIED_NO},
+                  .extra_layers = true, .draft = {.input = DRAFT_BARE}, .tied = TIED_NO},
     },
     {
         .name = "minimax-01",
@@ -372,11 +372,11 @@ const architecture arch_rows_experts[] = {
         .graph = {ATTENTION_AND(FFN_EXPERTS, FFN_GATED),
                   .has = {MAY_HAVE(WEIGHT_ATTN_Q_NORM), MAY_HAVE(WEIGHT_ATTN_GATE),
                           MAY_HAVE(WEIGHT_EXPERT_CHOICE), MAY_HAVE(WEIGHT_FFN_UP_SHEXP)},
-                  .own = {OWN_HALF_TURNED, OWN_GATE_LIMITS}, .neox = true, .rope_partial = true,
+                  .own = {OWN_HALF_ROTATED, OWN_GATE_LIMITS}, .neox = true, .rope_partial = true,
                   .factors = FACTORS_GLOBAL, .qk = QK_HEAD, .free_head = true, .gate = GATE_SIGMOID,
                   .window = WINDOW_REQUIRED, .pattern_list = true, .local_rope = LOCAL_OWN,
                   .rotated_local = true, .routing = ROUTING_KEYS_SIGMOID, .extra_layers = true,
-                  .draft = {.state = DRAFT_BARE}, .tied = TIED_NO},
+                  .draft = {.input = DRAFT_BARE}, .tied = TIED_NO},
     },
     {.name = NULL},
 };

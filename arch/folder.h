@@ -116,7 +116,7 @@ typedef struct arch_class {
     const char *text;
     const char *like;         /* the architecture whose metadata and rules its folders have; NULL: this one */
     bool is_root;             /* the root's class decides, whatever text_config says of itself */
-    bool turns;               /* RoPE rotates, though there are recurrent layers */
+    bool rotates;             /* RoPE rotates, though there are recurrent layers */
     const char *mtp_key;      /* in place of the row's */
     arch_tokenizer tokenizer; /* in place of the row's; no files: the row's */
     const struct arch_item *metadata; /* the same; NULL: the row's */
@@ -171,7 +171,7 @@ typedef enum arch_dim {
     DIM_TWO_WIDTHS,
     DIM_TARGET_WIDTH, /* of the target's hidden states */
     DIM_TWO_TARGET_WIDTHS,
-    DIM_TARGET_STATES, /* all of the target's hidden states that a draft model reads for one token */
+    DIM_TARGET_HIDDEN_STATES, /* all of the target's hidden states that a draft model reads for one token */
     DIM_TOKENS,
     DIM_DRAFT_TOKENS, /* of a draft model with a smaller vocabulary */
     DIM_HEADS,

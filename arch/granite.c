@@ -96,7 +96,7 @@ const architecture arch_rows_granite[] = {
     {
         .name = "granitehybrid",
         .folder =
-            {CLASSES(CLASS("BambaForCausalLM", .when = WHEN_RECURRENT, .turns = true),
+            {CLASSES(CLASS("BambaForCausalLM", .when = WHEN_RECURRENT, .rotates = true),
                      CLASS("GraniteMoeHybridForCausalLM", .when = WHEN_RECURRENT)),
              .metadata = METADATA(
                  LIST(list_granite_experts), U32(".ssm.conv_kernel", "mamba_d_conv"),
@@ -257,7 +257,7 @@ const architecture arch_rows_granite[] = {
                   .routing =
                       {.function = ROUTER_SIGMOID, .sum = SUM_BY_KEY, .scale_key = true, .has_groups = true},
                   .plain_experts = true, .extra_layers = true,
-                  .draft = {.state = DRAFT_NORMED, .place = PLACE_PAN, .centers = true}},
+                  .draft = {.input = DRAFT_NORMED, .place = PLACE_PAN, .centers = true}},
     },
     {.name = NULL},
 };

@@ -72,7 +72,7 @@ typedef enum arch_part { PART_NONE, ARCH_PARTS(ARCH_PART_MEMBER) ARCH_PART_LIMIT
     K(OWN_YARN_BETAS, own_read_yarn_betas)          /* yarn's bounds */ \
     K(OWN_POSITIONS_BY_NUMBER, own_set_positions)   /* rope, or linear biases, by_number */ \
     K(OWN_GROWING_QUERIES, own_set_growing_queries) /* by the position, in layers without rope */ \
-    K(OWN_HALF_TURNED, own_halve_turned)            /* in layers without a window */ \
+    K(OWN_HALF_ROTATED, own_halve_rotated)          /* in layers without a window */ \
     /* others */ \
     K(OWN_GATE_LIMITS, own_read_gate_limits)           /* swiglu_clamp_exp, swiglu_clamp_shexp */ \
     K(OWN_INPUT_LIMITS, own_read_input_limits)         /* swiglu_clamp_exp, before the activation */ \
@@ -245,9 +245,9 @@ typedef enum window_key {
 
 /* The state that a block behind the layers reads, which predicts a token more: as it is, or behind the model's last
  * norm, or all streams of a tail as they are. UNKNOWN: nobody has said how such blocks of this architecture are run. */
-typedef enum draft_state { DRAFT_UNKNOWN, DRAFT_NORMED, DRAFT_BARE, DRAFT_STREAMS } draft_state;
+typedef enum draft_input { DRAFT_UNKNOWN, DRAFT_NORMED, DRAFT_BARE, DRAFT_STREAMS } draft_input;
 typedef struct arch_draft {
-    draft_state state;
+    draft_input input;
     placement place; /* of the block's norms; PLACE_PRE: as in layers */
     bool centers;    /* its last norm is a layer norm */
 } arch_draft;

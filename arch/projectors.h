@@ -13,7 +13,7 @@ extern const arch_projector arch_projectors_vision[], arch_projectors_audio[], a
 extern const arch_item clip_vision[], clip_vision_sized[], clip_vision_core[], clip_audio[];
 
 /* Qwen 2.5's, which its models with an audio encoder have, too; and what their configs may leave out. */
-extern const arch_item qwen25_pairs[], qwen3_pairs[];
+extern const arch_item qwen25_metadata[], qwen3_metadata[];
 extern const arch_rule qwen2_rules[], qwen3_rules[];
 #define QWEN25_MISSING \
     "{\"hidden_size\": 3584, \"intermediate_size\": 3420, \"patch_size\": 14, \"depth\": 32, " \
@@ -60,7 +60,7 @@ extern const arch_rule qwen2_rules[], qwen3_rules[];
 #define SCALE_OR(n, v) U32_OR(".vision.projector.scale_factor", n, v)
 #define MERGE_OR(n, v) U32_OR(".vision.spatial_merge_size", n, v)
 
-#define QWEN2_PAIRS \
+#define QWEN2_METADATA \
     LIST(clip_vision_core), U32_OR(".vision.image_size", "vision.image_size", 560), \
         EPS_OR("root.rms_norm_eps", 1e-6)
 

@@ -3,7 +3,7 @@
 
 static const char *const takes_audio[] = {"^audio_tower.", "^multi_modal_projector.", NULL};
 
-#define WHISPER_PAIRS \
+#define WHISPER_METADATA \
     LIST(clip_audio), U32(".audio.num_mel_bins", "audio.num_mel_bins"), \
         FLOAT_OR(".audio.attention.layer_norm_epsilon", "audio.layer_norm_eps", 1e-5)
 #define GRANITE_LAYER(from, to, ...) RULE("encoder.layers.#." from, "a.blk.#." to, __VA_ARGS__)
@@ -94,7 +94,7 @@ static const arch_rule qwen3_tts_rules[] = {
 
 #define CODE_PREDICTOR "root.talker_config.code_predictor_config."
 
-static const arch_item qwen3_tts_pairs[] = {
+static const arch_item qwen3_tts_metadata[] = {
     BOOL_IS(".has_audio_encoder", 1),
     KIND_OF("audio", "qwen3tts_spkenc"),
     U32(".audio.projection_dim", "root.talker_config.hidden_size"),
@@ -162,14 +162,14 @@ const arch_projector arch_projectors_audio[] = {
      .audio = "audio_config",
      .takes = takes_audio,
      .is_f16 = NAMES("a.conv1d.1.weight", "a.conv1d.2.weight"),
-     .folder = {.metadata = METADATA(WHISPER_PAIRS, KIND("qwen2a")),
+     .folder = {.metadata = METADATA(WHISPER_METADATA, KIND("qwen2a")),
                 .rules = RULES(WHISPER("audio_tower."), RULE("multi_modal_projector.linear", "mm.a.fc"))}},
     {.classes = NAMES("UltravoxModel"),
      .shapes = SHAPES({"mm.a.norm_pre", "y"}, {"mm.a.mlp.1", "y 2x"}, {"mm.a.norm_mid", "x"}),
      .audio = "audio_config",
      .takes = takes_audio,
      .is_f16 = NAMES("a.conv1d.1.weight", "a.conv1d.2.weight"),
-     .folder = {.metadata = METADATA(WHISPER_PAIRS, KIND("ultravox"), STACK("root.stack_factor")),
+     .folder = {.metadata = METADATA(WHISPER_METADATA, KIND("ultravox"), STACK("root.stack_factor")),
                 .rules = RULES(WHISPER("audio_tower."), RULE("multi_modal_projector.linear_1", "mm.a.mlp.1"),
                                RULE("multi_modal_projector.linear_2", "mm.a.mlp.2"),
                                RULE("multi_modal_projector.ln_pre", "mm.a.norm_pre"),
@@ -180,14 +180,14 @@ const arch_projector arch_projectors_audio[] = {
      .takes = takes_audio,
      .is_f16 = NAMES("a.conv1d.1.weight", "a.conv1d.2.weight"),
      .folder = {.metadata =
-                    METADATA(WHISPER_PAIRS, KIND("voxtral"), U32_IS(".audio.projector.stack_factor", 4)),
+                    METADATA(WHISPER_METADATA, KIND("voxtral"), U32_IS(".audio.projector.stack_factor", 4)),
                 .rules = RULES(WHISPER("audio_tower."), RULE("multi_modal_projector.linear_1", "mm.a.mlp.1"),
                                RULE("multi_modal_projector.linear_2", "mm.a.mlp.2"))}},
     {.classes = NAMES("AudioFlamingo3ForConditionalGeneration"),
      .audio = "audio_config",
      .takes = takes_audio,
      .is_f32 = NAMES("a.conv1d.1.weight", "a.conv1d.2.weight"),
-     .folder = {.metadata = METADATA(WHISPER_PAIRS, KIND("musicflamingo")),
+     .folder = {.metadata = METADATA(WHISPER_METADATA, KIND("musicflamingo")),
                 .rules = RULES(WHISPER("audio_tower."), RULE("multi_modal_projector.linear_1", "mm.a.mlp.1"),
                                RULE("multi_modal_projector.linear_2", "mm.a.mlp.2"))}},
     {.classes = NAMES("MERaLiON2ForConditionalGeneration"),
@@ -197,7 +197,7 @@ const arch_projector arch_projectors_audio[] = {
      .takes = NAMES("^speech_encoder.", "^ln_speech.", "^speech_audio_adapter."),
      .is_f16 = NAMES("a.conv1d.1.weight", "a.conv1d.2.weight"),
      .folder = {.metadata =
-                    METADATA(WHISPER_PAIRS, KIND("meralion"),
+                    METADATA(WHISPER_METADATA, KIND("meralion"),
                              U32_OR(".audio.projector.stack_factor", "root.speech_mlp_scale_factor", 15)),
                 .rules = RULES(WHISPER("speech_encoder."), RULE("ln_speech", "mm.a.norm_pre"),
                                RULE("speech_audio_adapter.mlp_adapter.0", "mm.a.mlp.0"),
@@ -211,7 +211,7 @@ const arch_projector arch_projectors_audio[] = {
      .takes = NAMES("^audio_encoder."),
      .is_f16 = NAMES("a.conv1d.1.weight", "a.conv1d.2.weight"),
      .may_lack = NAMES("a.position_embd"),
-     .folder = {.metadata = METADATA(WHISPER_PAIRS, KIND("glma"), STACK("root.merge_factor")),
+     .folder = {.metadata = METADATA(WHISPER_METADATA, KIND("glma"), STACK("root.merge_factor")),
                 .rules = RULES(
                     WHISPER("audio_encoder.whisper."), RULE("audio_encoder.layer_norm", "mm.a.norm_pre"),
                     RULE("audio_encoder.adapting.0", "mm.a.mlp.1"),
@@ -224,7 +224,7 @@ const arch_projector arch_projectors_audio[] = {
      .takes = NAMES("^thinker.audio_tower.", "^audio_tower."),
      .is_f16 = NAMES(QWEN3_AUDIO_F16),
      .may_lack = NAMES("a.conv1d."),
-     .folder = {.metadata = METADATA(WHISPER_PAIRS, KIND_OF("audio", "qwen3a")),
+     .folder = {.metadata = METADATA(WHISPER_METADATA, KIND_OF("audio", "qwen3a")),
                 .rules = RULES(QWEN3_AUDIO),
                 .renames = RENAMES({"thinker.", "", AT_BEGIN}),
                 .finish = FINISH_SINUSOIDS}},
@@ -316,6 +316,6 @@ const arch_projector arch_projectors_audio[] = {
      .counted = "",
      .grow = NAMES("^a.gen.wav."),
      .may_lack = NAMES("a.gen.code.proj_in"),
-     .folder = {.metadata = qwen3_tts_pairs, .rules = qwen3_tts_rules, .left_out = NAMES(".initialized")}},
+     .folder = {.metadata = qwen3_tts_metadata, .rules = qwen3_tts_rules, .left_out = NAMES(".initialized")}},
     {.classes = NULL},
 };

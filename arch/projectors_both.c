@@ -144,7 +144,7 @@ static const arch_rule gemma3n_rules[] = {
     {.from = NULL},
 };
 
-static const arch_item gemma3n_pairs[] = {
+static const arch_item gemma3n_metadata[] = {
     BOOL_IS(".has_vision_encoder", 1),
     KIND_OF("vision", "gemma3nv"),
     U32(".vision.projection_dim", "text.hidden_size"),
@@ -178,7 +178,7 @@ static const arch_rule qwen2_audio[] = {
 
 #define RADIO(from, to, ...) RULE("vision_model.radio_model.model." from, "v." to, __VA_ARGS__)
 
-static const arch_item parakeet_pairs[] = {
+static const arch_item parakeet_metadata[] = {
     BOOL_IS(".has_audio_encoder", 1),
     ITEM(".projector_type", KV_REMOVE),
     KIND_OF("vision", "nemotron_v2_vl"),
@@ -230,7 +230,7 @@ static const arch_rule parakeet_rules[] = {
 #define DOTS3_VISION(from, to, ...) VISION_LAYER("vision_encoder.blocks.#.", from, to, __VA_ARGS__)
 #define DOTS3_AUDIO "audio_encoder.dots_encoder.speech_encoder."
 
-static const arch_item dots3_pairs[] = {
+static const arch_item dots3_metadata[] = {
     EXPECT("vision.adapter_type=patch_merger"),
     EXPECT("vision.pre_pixel_shuffle=true"),
     EXPECT("vision.router_scoring_func=sigmoid"),
@@ -314,7 +314,7 @@ static const arch_rule dots3_rules[] = {
 #define MIMO_LOCAL(from, to) \
     RULE("audio_encoder.input_local_transformer.layers.#." from, "mm.a.local_blk.#." to)
 
-static const arch_item mimo_pairs[] = {
+static const arch_item mimo_metadata[] = {
     LIST(clip_vision),
     KIND_OF("vision", "mimovl"),
     BOOL_IS(".use_silu", 1),
@@ -416,7 +416,7 @@ const arch_projector arch_projectors_both[] = {
      .is_f16 = NAMES("a.pre_encode.out."),
      .counted = "a.blk.",
      .may_lack = NAMES("a.conv1d.#.norm", "ffn_scale"),
-     .folder = {.metadata = gemma3n_pairs, .rules = gemma3n_rules}},
+     .folder = {.metadata = gemma3n_metadata, .rules = gemma3n_rules}},
     {.classes = NAMES("Qwen2_5OmniModel"),
      .vision = "thinker_config.vision_config",
      .vision_missing = QWEN25_MISSING,
@@ -425,7 +425,7 @@ const arch_projector arch_projectors_both[] = {
      .is_f16 = NAMES("a.conv1d.1.weight", "a.conv1d.2.weight"),
      .may_lack = NAMES("a.position_embd"),
      .folder = {.metadata =
-                    METADATA(LIST(qwen25_pairs), LIST(clip_audio), KIND("qwen2.5o"),
+                    METADATA(LIST(qwen25_metadata), LIST(clip_audio), KIND("qwen2.5o"),
                              U32(".audio.num_mel_bins", "audio.num_mel_bins"),
                              FLOAT_OR(".audio.attention.layer_norm_epsilon", "audio.layer_norm_eps", 1e-5)),
                 .rules = qwen2_rules,
@@ -443,7 +443,7 @@ const arch_projector arch_projectors_both[] = {
      .is_f16 = NAMES(QWEN3_AUDIO_F16),
      .may_lack = NAMES("v.deepstack.", "a.conv1d."),
      .folder = {.metadata =
-                    METADATA(LIST(qwen3_pairs), LIST(clip_audio), KIND_OF("vision", "qwen3vl_merger"),
+                    METADATA(LIST(qwen3_metadata), LIST(clip_audio), KIND_OF("vision", "qwen3vl_merger"),
                              KIND_OF("audio", "qwen3a"), U32(".audio.num_mel_bins", "audio.num_mel_bins"),
                              FLOAT_OR(".audio.attention.layer_norm_epsilon", "audio.layer_norm_eps", 1e-5)),
                 .rules = RULES(QWEN3_AUDIO),
@@ -472,7 +472,7 @@ const arch_projector arch_projectors_both[] = {
                     U32_IS(".vision.attention.head_count", 16), IMAGE_MEANS, KIND("nemotron_v2_vl"),
                     EPS_IS(1e-6), GELU,
                     ITEM_OR(".vision.projector.scale_factor", KV_INVERSE, "root.downsample_ratio", 0.5),
-                    {.make = KV_LIST_IF, .names = "audio", .list = parakeet_pairs}),
+                    {.make = KV_LIST_IF, .names = "audio", .list = parakeet_metadata}),
                 .rules = nemotron_rules,
                 .more = parakeet_rules,
                 .left_out = NAMES("input_conditioner", "video_embedder", "num_batches_tracked")}},
@@ -489,7 +489,7 @@ const arch_projector arch_projectors_both[] = {
      .may_lack = NAMES("ffn_gate", "ffn_up", "ffn_down", "exp_probs_b"),
      .in_some = NAMES("^v.blk.*.ffn_", "^v.blk.*.exp_probs_b"),
      .grow = NAMES("_exps.", ".ffn_gate_inp.", ".exp_probs_b."),
-     .folder = {.metadata = dots3_pairs, .rules = dots3_rules}},
+     .folder = {.metadata = dots3_metadata, .rules = dots3_rules}},
     {.classes = NAMES("MiMoV2ForCausalLM"),
      .shapes = SHAPES({"mm.a.mlp.1", "Gl x"}, {"mm.a.code_embd", "l ? ?"}),
      .letters = LETTERS({"root.audio_config.group_size", 'G', 1}),
@@ -500,7 +500,7 @@ const arch_projector arch_projectors_both[] = {
      .is_f32 = NAMES("a.conv1d.", "a.downsample.conv.", "a.rvq.codebook.", "mm.a.code_embd."),
      .may_lack = NAMES("attn_q", "attn_sinks", "a.position_embd"),
      .in_some = NAMES("^v.blk.*.attn_sinks"), /* blocks that see a window */
-     .folder = {.metadata = mimo_pairs,
+     .folder = {.metadata = mimo_metadata,
                 .rules = mimo_rules,
                 .more = qwen2_rules,
                 .left_out = NAMES("_codebook.cluster_size", "_codebook.embed_avg", "_codebook.inited")}},

@@ -50,7 +50,7 @@ static const arch_rule ocr_rules[] = {
     {.from = NULL},
 };
 
-#define OCR_PAIRS(kind, tiles) \
+#define OCR_METADATA(kind, tiles) \
     KIND(kind), EPS_OR("vision.layer_norm_eps", 1e-6), GELU, \
         ITEM(".vision.projector.scale_factor", KV_CLIP_GEMMA3_SCALE), \
         U32_OR(".vision.window_size", "root.vision_config.window_size", 14), \
@@ -68,7 +68,7 @@ static const arch_rule ocr_rules[] = {
     .vision = "vision_config.width.clip-l-14-224", OCR_ARRAYS, .shapes = SHAPES({"mm.model.fc", "U+D T +"}), \
     .folder = {.metadata = METADATA(LIST(clip_vision_core), U32(".vision.image_size", "vision.image_size"), \
                                     ITEM_VALUE(".vision.feed_forward_length", KV_TIMES, "vision.heads", 4), \
-                                    OCR_PAIRS("deepseekocr", tiles)), \
+                                    OCR_METADATA("deepseekocr", tiles)), \
                .rules = \
                    RULES(RULE("model.vision_model.embeddings.class_embedding", "v.class_embd"), \
                          RULE("model.vision_model.embeddings.patch_embedding", "v.patch_embd"), \
@@ -179,7 +179,7 @@ const arch_projector arch_projectors_more[] = {
      .vision_missing = QWEN2_MISSING,
      .takes = NAMES("^visual."),
      .may_lack = NAMES("ffn_gate"),
-     .folder = {.metadata = METADATA(QWEN2_PAIRS, KIND("qwen2vl_merger"),
+     .folder = {.metadata = METADATA(QWEN2_METADATA, KIND("qwen2vl_merger"),
                                      U32(".vision.embedding_length", "vision.embed_dim|vision.hidden_size"),
                                      U32(".vision.feed_forward_length", "vision.hidden_size")),
                 .rules = qwen2_rules}},
@@ -225,7 +225,7 @@ const arch_projector arch_projectors_more[] = {
                        " \"hidden_size\": 896, \"intermediate_size\": 4864}",
      OCR_ARRAYS,
      .folder = {.metadata = METADATA(
-                    LIST(clip_vision), OCR_PAIRS("deepseekocr2", 6),
+                    LIST(clip_vision), OCR_METADATA("deepseekocr2", 6),
                     U32_OR(".vision.image_size", "root.vision_config.image_size", 1024),
                     U32_OR(".vision.patch_size", "root.vision_config.patch_size", 16),
                     U32_OR(".vision.feed_forward_length", "root.vision_config.intermediate_size", 4864),

@@ -50,15 +50,15 @@ const arch_rule qwen2_rules[] = {
     {.from = NULL},
 };
 
-const arch_item qwen25_pairs[] = {
-    QWEN2_PAIRS,
+const arch_item qwen25_metadata[] = {
+    QWEN2_METADATA,
     BOOL_IS(".use_silu", 1),
     U32(".vision.feed_forward_length", "vision.intermediate_size"),
     ITEM_NAMES(".vision.n_wa_pattern", KV_CLIP_WINDOW_PATTERN, "vision.fullatt_block_indexes"),
     END,
 };
 
-const arch_item qwen3_pairs[] = {
+const arch_item qwen3_metadata[] = {
     LIST(clip_vision_sized),
     ITEM_NAMES(".vision.image_size", KV_CLIP_POSITIONS, "vision.image_size"),
     GELU,
@@ -109,7 +109,7 @@ static const arch_rule glm_rules[] = {
     {.from = NULL},
 };
 
-#define GLM_PAIRS(kind) \
+#define GLM_METADATA(kind) \
     LIST(clip_vision_sized), ITEM_NAMES(".vision.image_size", KV_CLIP_POSITIONS, "vision.image_size"), \
         KIND(kind), ITEM_IF(NULL, KV_ACTIVATION, "vision.hidden_act"), EPS_OR("vision.rms_norm_eps", 1e-5)
 
@@ -134,7 +134,7 @@ static const arch_rule pixtral_rules[] = {
     {.from = NULL},
 };
 
-#define PIXTRAL_PAIRS(kind) \
+#define PIXTRAL_METADATA(kind) \
     LIST(clip_vision), KIND(kind), EPS_OR("vision.layer_norm_eps", 1e-5), \
         ITEM_NAMES(NULL, KV_ACTIVATION, "vision.hidden_act"), \
         U32_IF(".vision.spatial_merge_size", "root.spatial_merge_size")
@@ -198,7 +198,7 @@ const arch_projector arch_projectors_vision[] = {
      .vision_missing = QWEN2_MISSING,
      .takes = TAKES_VISUAL,
      .may_lack = NAMES("ffn_gate"),
-     .folder = {.metadata = METADATA(QWEN2_PAIRS, KIND("qwen2vl_merger"),
+     .folder = {.metadata = METADATA(QWEN2_METADATA, KIND("qwen2vl_merger"),
                                      U32(".vision.embedding_length", "vision.embed_dim|vision.hidden_size"),
                                      U32(".vision.feed_forward_length", "vision.hidden_size")),
                 .rules = qwen2_rules,
@@ -209,7 +209,7 @@ const arch_projector arch_projectors_vision[] = {
      .vision = "vision_config",
      .vision_missing = QWEN25_MISSING,
      .takes = TAKES_VISUAL,
-     .folder = {.metadata = METADATA(LIST(qwen25_pairs), KIND("qwen2.5vl_merger")),
+     .folder = {.metadata = METADATA(LIST(qwen25_metadata), KIND("qwen2.5vl_merger")),
                 .rules = qwen2_rules,
                 .renames = VISUAL}},
     {.classes = NAMES("Qwen3VLForConditionalGeneration", "Qwen3VLMoeForConditionalGeneration",
@@ -220,7 +220,7 @@ const arch_projector arch_projectors_vision[] = {
      .takes = TAKES_VISUAL,
      .may_lack = NAMES("v.deepstack."),
      .shapes = SHAPES(PATCHES_WITH_BIAS),
-     .folder = {.metadata = METADATA(LIST(qwen3_pairs), KIND("qwen3vl_merger")),
+     .folder = {.metadata = METADATA(LIST(qwen3_metadata), KIND("qwen3vl_merger")),
                 .rules = qwen3_rules,
                 .renames = VISUAL}},
     {.classes = NAMES("LlavaForConditionalGeneration", "Mistral3ForConditionalGeneration"),
@@ -229,7 +229,7 @@ const arch_projector arch_projectors_vision[] = {
      .vision_missing = PIXTRAL_MISSING,
      .takes = NAMES(TOWER_AND_PROJECTOR, "embed_tokens.weight"),
      .may_lack = NAMES("mm.input_norm", "mm.patch_merger"),
-     .folder = {.metadata = METADATA(EXPECT("vision.model_type=pixtral"), PIXTRAL_PAIRS("pixtral")),
+     .folder = {.metadata = METADATA(EXPECT("vision.model_type=pixtral"), PIXTRAL_METADATA("pixtral")),
                 .rules = RULES(
                     RULE("model.embed_tokens.weight", "v.token_embd.img_break", STEP_TAKE_IMG_BREAK_ROW)),
                 .more = pixtral_rules,
@@ -239,7 +239,7 @@ const arch_projector arch_projectors_vision[] = {
      .vision = "vision_config",
      .vision_missing = PIXTRAL_MISSING,
      .takes = NAMES("^model.vision_encoder.", "^model.vision_projection.", TOWER_AND_PROJECTOR),
-     .folder = {.metadata = METADATA(PIXTRAL_PAIRS("lightonocr")),
+     .folder = {.metadata = METADATA(PIXTRAL_METADATA("lightonocr")),
                 .rules = pixtral_rules,
                 .renames = RENAMES(WITHOUT_MODEL, {"model.vision_encoder.", "vision_tower.", AT_BEGIN},
                                    {"model.vision_projection.", "multi_modal_projector.", AT_BEGIN})}},
@@ -337,13 +337,13 @@ const arch_projector arch_projectors_vision[] = {
      .feeds = "out_hidden_size", /* of Glm4VisionMlp; intermediate_size is the merger's */
      .takes = TAKES_VISUAL,
      .may_lack = NAMES("attn_q_norm", "attn_k_norm", "v.position_embd", "v.norm_embd"),
-     .folder = {.metadata = METADATA(GLM_PAIRS("glm4v")), .rules = glm_rules, .renames = VISUAL}},
+     .folder = {.metadata = METADATA(GLM_METADATA("glm4v")), .rules = glm_rules, .renames = VISUAL}},
     {.classes = NAMES("Glm5NextForConditionalGeneration"),
      .shapes = GLM_SHAPES,
      .vision = "vision_config",
      .takes = TAKES_VISUAL,
      .may_lack = NAMES("v.position_embd", "v.norm_embd"),
-     .folder = {.metadata = METADATA(GLM_PAIRS("glm5v"), MERGE_OR("vision.spatial_merge_size", 2),
+     .folder = {.metadata = METADATA(GLM_METADATA("glm5v"), MERGE_OR("vision.spatial_merge_size", 2),
                                      FLOAT_IF(".vision.swiglu_clamp", "vision.swiglu_limit"),
                                      ITEM(NULL, KV_CLIP_GLM_PIXELS)),
                 .rules = glm_rules,

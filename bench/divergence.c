@@ -263,7 +263,7 @@ static void add_states(float *x, const float *y, int n) {
 }
 
 /* Hidden states after the last norm, of the window's second half: HALF_TOKENS x width. */
-static void run_llama(const llama_model *m, const int *ids, float *states) {
+static void run_llama(const llama_model *m, const int *ids, float *hidden_states) {
     int d = m->width, all = m->heads * m->head, kv = m->kv_heads * m->head,
         rows = WINDOW_TOKENS + PANEL_TOKENS;
     float *x =
@@ -288,7 +288,7 @@ static void run_llama(const llama_model *m, const int *ids, float *states) {
         add_states(x, h, WINDOW_TOKENS * d);
     }
     normalise_rows(h, x, m->norm, d, m->epsilon);
-    memcpy(states, h + HALF_TOKENS * d, sizeof(float) * (size_t)(HALF_TOKENS * d));
+    memcpy(hidden_states, h + HALF_TOKENS * d, sizeof(float) * (size_t)(HALF_TOKENS * d));
     free(x);
 }
 
@@ -326,7 +326,7 @@ static threads_pool *pool;
 typedef struct windows_run {
     const llama_model *m;
     const text *t;
-    float *states;
+    float *hidden_states;
 } windows_run;
 
 static size_t states_of_window(const llama_model *m) { return (size_t)(HALF_TOKENS * m->width); }
@@ -334,21 +334,21 @@ static size_t states_of_window(const llama_model *m) { return (size_t)(HALF_TOKE
 static void run_window(void *data, size_t w, int thread) {
     const windows_run *r = data;
     (void)thread;
-    run_llama(r->m, r->t->ids + w * WINDOW_TOKENS, r->states + states_of_window(r->m) * w);
+    run_llama(r->m, r->t->ids + w * WINDOW_TOKENS, r->hidden_states + states_of_window(r->m) * w);
 }
 
 /* Hidden states of all windows: windows x HALF_TOKENS x width, padded for products of PANEL_TOKENS rows.
  */
 static float *states_of(const llama_model *m, const text *t) {
     size_t room = (size_t)(PANEL_TOKENS * m->width);
-    float *states = bench_allocate(sizeof(float) * (states_of_window(m) * (size_t)t->windows + room));
-    threads_for(pool, (size_t)t->windows, 1, run_window, &(windows_run){m, t, states});
-    return states;
+    float *hidden_states = bench_allocate(sizeof(float) * (states_of_window(m) * (size_t)t->windows + room));
+    threads_for(pool, (size_t)t->windows, 1, run_window, &(windows_run){m, t, hidden_states});
+    return hidden_states;
 }
 
 typedef struct scoring {
     const llama_model *a, *b;
-    const float *states, *copies;
+    const float *hidden_states, *copies;
     const text *t;
     sums *of_window;
 } scoring;
@@ -359,7 +359,7 @@ static void score_window(void *data, size_t w, int thread) {
     size_t at = w * states_of_window(c->a), floats = (size_t)(HALF_TOKENS * n);
     float *p = bench_allocate(sizeof(float) * floats), *q = bench_allocate(sizeof(float) * floats);
     (void)thread;
-    multiply_panels(p, &c->a->output, c->states + at, SCORED_TOKENS),
+    multiply_panels(p, &c->a->output, c->hidden_states + at, SCORED_TOKENS),
         multiply_panels(q, &c->b->output, c->copies + at, SCORED_TOKENS);
     for (int i = 0; i < SCORED_TOKENS; i++)
         compare_logits(p + i * n, q + i * n, n, c->t->ids[(int)w * WINDOW_TOKENS + HALF_TOKENS + i + 1],
@@ -368,11 +368,11 @@ static void score_window(void *data, size_t w, int thread) {
 }
 
 /* kl[w]: the mean of window w. */
-static sums score_copy(const llama_model *a, const float *states, const llama_model *b, const text *t,
+static sums score_copy(const llama_model *a, const float *hidden_states, const llama_model *b, const text *t,
                        double *kl) {
     sums all = {0}, *of_window = bench_allocate(sizeof *of_window * (size_t)t->windows);
     memset(of_window, 0, sizeof *of_window * (size_t)t->windows);
-    scoring c = {a, b, states, states_of(b, t), t, of_window};
+    scoring c = {a, b, hidden_states, states_of(b, t), t, of_window};
     threads_for(pool, (size_t)t->windows, 1, score_window, &c);
     for (int w = 0; w < t->windows; w++) {
         const sums *s = &of_window[w];
@@ -408,7 +408,7 @@ int main(int argc, char **argv) {
                2;
     llama_model original = load_llama(argv[1]);
     text t = read_tokens(argv[2], limit, &original);
-    float *states = states_of(&original, &t);
+    float *hidden_states = states_of(&original, &t);
     double *kl = bench_allocate(sizeof *kl * (size_t)t.windows),
            *before = bench_allocate(sizeof *kl * (size_t)t.windows);
     double n = (double)t.windows * SCORED_TOKENS;
@@ -417,7 +417,7 @@ int main(int argc, char **argv) {
         llama_model copy = load_llama(argv[k]);
         if (copy.vocabulary != original.vocabulary || copy.width != original.width)
             exit_with_reason(argv[k], "another shape");
-        sums s = score_copy(&original, states, &copy, &t, kl);
+        sums s = score_copy(&original, hidden_states, &copy, &t, kl);
         double mean = s.kl / n;
         printf("%s,%.4f,%.7f,%.7f,%.3f", argv[k], exp(s.nll / n), mean, sqrt((s.kl2 / n - mean * mean) / n),
                100 * s.same / n);
@@ -433,7 +433,7 @@ int main(int argc, char **argv) {
         memcpy(before, kl, sizeof *kl * (size_t)t.windows);
         free_llama(&copy);
     }
-    free(states), free(kl), free(before), free(t.ids);
+    free(hidden_states), free(kl), free(before), free(t.ids);
     free_llama(&original);
     return 0;
 }

@@ -100,7 +100,7 @@ static bool evaluate_print_plan(const request *r, gq_evaluation_request *asked, 
     if (!v) return false;
     const char *const *warnings = gq_evaluation_warnings(v, &n);
     const gq_evaluation_facts *facts = gq_evaluation_summary(v);
-    char peak[UNIT_ROOM], states[UNIT_ROOM];
+    char peak[UNIT_ROOM], hidden_states[UNIT_ROOM];
     if (!r->quiet) warn_all(r->said, warnings, n);
     if (r->json) {
         evaluate_print_facts(facts);
@@ -113,7 +113,7 @@ static bool evaluate_print_plan(const request *r, gq_evaluation_request *asked, 
                facts->masked ? "masked and " : "");
     print_line(stdout, "at most %s of memory; hidden states of all tokens are in %s, %s",
                size_text(peak, (double)facts->peak_bytes), facts->hidden_states_in_file ? "a file" : "memory",
-               size_text(states, (double)facts->hidden_state_bytes));
+               size_text(hidden_states, (double)facts->hidden_state_bytes));
     if (facts->seconds_expected > 0)
         print_line(stdout, "time: about %s", duration_text(peak, facts->seconds_expected));
     if (facts->ranks > 1)

@@ -143,11 +143,11 @@ static void print_report(const report *r, bool all) {
 }
 
 /* Whether a model's states are pooled: it is run for them, not for the next token. */
-static bool model_embeds(const gq_metadata *pairs, size_t n) {
+static bool model_embeds(const gq_metadata *metadata, size_t n) {
     static const char key[] = ".pooling_type";
     for (size_t i = 0; i < n; i++) {
-        size_t length = strlen(pairs[i].key);
-        if (length >= sizeof key && !strcmp(pairs[i].key + length - (sizeof key - 1), key)) return true;
+        size_t length = strlen(metadata[i].key);
+        if (length >= sizeof key && !strcmp(metadata[i].key + length - (sizeof key - 1), key)) return true;
     }
     return false;
 }
@@ -155,13 +155,13 @@ static bool model_embeds(const gq_metadata *pairs, size_t n) {
 /* Says at a terminal how the first output is run: a text model by llama.cpp's programs. */
 static void say_how_to_run(const gq_plan *plan) {
     gq_error unused;
-    size_t pairs;
+    size_t n;
     if (!isatty(STDERR_FILENO)) return;
     const char *path = gq_plan_summary(plan, 0)->path;
     gq_model *m = gq_model_open(path, &unused);
-    const gq_metadata *metadata = m ? gq_model_metadata(m, &pairs) : NULL;
-    if (m && gq_model_find_key(m, "tokenizer.ggml.model") < pairs) {
-        bool embeds = model_embeds(metadata, pairs);
+    const gq_metadata *metadata = m ? gq_model_metadata(m, &n) : NULL;
+    if (m && gq_model_find_key(m, "tokenizer.ggml.model") < n) {
+        bool embeds = model_embeds(metadata, n);
         char *line = text_format("to run it with llama.cpp: %s -m", embeds ? "llama-embedding" : "llama-cli");
         line = text_add_word(line, path);
         print_line(stderr, "%s", line);

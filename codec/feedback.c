@@ -71,12 +71,12 @@ static void round_tile(float *tile) {
 }
 
 static void round_root_tile(float *tile) {
-    uint16_t turned[TILE];
+    uint16_t transposed[TILE];
     for (size_t i = 0; i < PASS_COLUMNS; i++)
         for (size_t j = 0; j < PASS_COLUMNS; j++)
-            turned[j * PASS_COLUMNS + i] = matmul_bf16_part(tile[i * PASS_COLUMNS + j]);
+            transposed[j * PASS_COLUMNS + i] = matmul_bf16_part(tile[i * PASS_COLUMNS + j]);
     round_tile(tile);
-    memcpy((uint8_t *)tile + sizeof turned, turned, sizeof turned);
+    memcpy((uint8_t *)tile + sizeof transposed, transposed, sizeof transposed);
 }
 
 void feedback_round_strip(const feedback_hessian *m, size_t strip) {

@@ -41,7 +41,7 @@ enum { FEEDBACK_ROWS = 64 }; /* of a call, at most; fewer take as long for each 
 
 /* Matrices lie in strips of PASS_COLUMNS columns, a strip's rows one after another; what is beyond the last
  * column is zero. A triangle has the rows down to the strip's last column in each; below the diagonal it is
- * zero. A square has all rows in each strip, in tiles of 256 x 256, each turned: its columns one after
+ * zero. A square has all rows in each strip, in tiles of 256 x 256, each transposed: its columns one after
  * another. */
 static inline size_t feedback_strips(size_t columns) { return (columns + PASS_COLUMNS - 1) / PASS_COLUMNS; }
 static inline size_t feedback_padded(size_t columns) { return feedback_strips(columns) * PASS_COLUMNS; }
@@ -148,7 +148,7 @@ enum {
 
 static inline uint64_t feedback_floats(size_t columns) {
     uint64_t n = (uint64_t)feedback_padded(columns) * FEEDBACK_ARRAYS + PASS_COLUMNS * FEEDBACK_STRIP_ARRAYS;
-    return n * FEEDBACK_ROWS + PASS_COLUMNS * PRODUCT_TURNED;
+    return n * FEEDBACK_ROWS + PASS_COLUMNS * PRODUCT_TRANSPOSED;
 }
 /* Elements of rounded operands: two arrays with all columns of all rows, and one with a strip's. */
 static inline uint64_t feedback_parts(size_t columns) {

@@ -39,8 +39,9 @@ static inline uint16_t matmul_bf16_part(float x) {
 enum {
     MATMUL_MOST_PANEL = 32,
     PASS_COLUMNS = 256, /* of a strip of codec/feedback.h, and rows and columns of its tiles */
-    PRODUCT_TURNED =
-        PASS_COLUMNS + 16, /* from a row of a turned tile to the next; no power of two, so that rows do not
+    PRODUCT_TRANSPOSED =
+        PASS_COLUMNS +
+        16, /* from a row of a transposed tile to the next; no power of two, so that rows do not
                               share sets of a cache */
 };
 
@@ -76,9 +77,9 @@ typedef struct product_kernels {
     void (*pack)(const float *x, size_t stride, size_t columns, size_t tokens, void *panel);
     /* Puts n columns of one token from `column` on into a panel; zeros as in `round`. */
     void (*place)(const float *x, size_t n, size_t column, void *panel, size_t token);
-    /* Returns the rows of a tile of PASS_COLUMNS x PASS_COLUMNS floats, or, turned, its columns, in place or
-     * in `scratch`, PRODUCT_TURNED x PASS_COLUMNS floats. Where `rounds` the tile is product_parts. */
-    product_rows (*tile)(const float *tile, bool turned, float *scratch);
+    /* Returns the rows of a tile of PASS_COLUMNS x PASS_COLUMNS floats, or, transposed, its columns, in place or
+     * in `scratch`, PRODUCT_TRANSPOSED x PASS_COLUMNS floats. Where `rounds` the tile is product_parts. */
+    product_rows (*tile)(const float *tile, bool transposed, float *scratch);
     void (*multiply)(const product_tile *t);
 } product_kernels;
 
@@ -92,8 +93,8 @@ static inline product_tile product_panel(const product_tile *t, size_t i, size_t
 }
 
 /* The parts of a rounded tile, which lie in place of its floats: those of its rows, then of its columns. */
-static inline const uint16_t *product_parts(const float *tile, bool turned) {
-    return (const uint16_t *)(const void *)tile + (turned ? PASS_COLUMNS * PASS_COLUMNS : 0);
+static inline const uint16_t *product_parts(const float *tile, bool transposed) {
+    return (const uint16_t *)(const void *)tile + (transposed ? PASS_COLUMNS * PASS_COLUMNS : 0);
 }
 
 /* How products are computed: by chains of floats, or in bf16. */

@@ -93,7 +93,7 @@ static bool key_begins(const char *key, const char *with) { return strncmp(key, 
 /* Whether a pair says how a model is run; other pairs speak of its tokenizer, its file and where it is from.
  * What it has been trained on, and how many tokens it has, which its tensors say too, are no matter of a text
  * that fits. */
-static bool pair_counts(const differing_keys *d, const model_kv *kv) {
+static bool kv_counts(const differing_keys *d, const model_kv *kv) {
     size_t n = strlen(d->arch);
     bool is_own = key_begins(kv->key, d->arch) && kv->key[n] == '.';
     int64_t unused;
@@ -107,7 +107,7 @@ static bool pair_counts(const differing_keys *d, const model_kv *kv) {
            !(model_kv_int(kv, &unused) && (strstr(kv->key, "layer") || strstr(kv->key, "block_count")));
 }
 
-static bool pairs_agree(const model_kv *a, const model_kv *b) {
+static bool kv_agree(const model_kv *a, const model_kv *b) {
     int64_t i, k;
     double x, y;
     if (model_kv_int(a, &i) && model_kv_int(b, &k)) return i == k;
@@ -115,7 +115,7 @@ static bool pairs_agree(const model_kv *a, const model_kv *b) {
     return a->type == b->type && a->size == b->size && memcmp(a->value, b->value, a->size) == 0;
 }
 
-static const char *pair_value(const model_kv *kv, char to[48]) {
+static const char *kv_value(const model_kv *kv, char to[48]) {
     int64_t i;
     double x;
     uint64_t n;
@@ -138,12 +138,12 @@ static void differing_note(differing_keys *d, const model_kv *of_original, const
     size_t at = strlen(d->text);
     if (d->n++ >= SHOWN) return;
     snprintf(d->text + at, sizeof d->text - at, "%s%s is %s, there %s", at ? "; " : "",
-             (of_original ? of_original : of_copy)->key, pair_value(of_copy, values[0]),
-             pair_value(of_original, values[1]));
+             (of_original ? of_original : of_copy)->key, kv_value(of_copy, values[0]),
+             kv_value(of_original, values[1]));
 }
 
 /* Whether the pair says what programs take where it is missing: llama.cpp's base of rotation. */
-static bool pair_is_default(const model_kv *kv) {
+static bool kv_is_default(const model_kv *kv) {
     static const char key[] = ".rope.freq_base";
     size_t n = strlen(kv->key);
     double value;
@@ -159,10 +159,10 @@ static bool differing_find(differing_keys *d, const model_source *a, const model
     for (uint64_t i = 0; ok && i < a->n_kv; i++) {
         const model_kv *kv = &a->kv[i], *other = NULL;
         uint64_t k;
-        if (!pair_counts(d, kv)) continue;
+        if (!kv_counts(d, kv)) continue;
         if (name_index_find(&by_key, b->kv, sizeof *b->kv, kv->key, &k)) other = &b->kv[k];
-        if (!other && pair_is_default(kv)) continue;
-        if (!other || (values && pair_counts(d, other) && !pairs_agree(kv, other)))
+        if (!other && kv_is_default(kv)) continue;
+        if (!other || (values && kv_counts(d, other) && !kv_agree(kv, other)))
             differing_note(d, values ? kv : other, values ? other : kv);
     }
     name_index_free(&by_key);
@@ -173,7 +173,7 @@ bool differing_warn(const model_source *original, const model_source *copy, warn
     model_facts a = model_facts_of(original->kv, original->n_kv, NULL, 0),
                 b = model_facts_of(copy->kv, copy->n_kv, NULL, 0);
     const model_kv *layers = model_fact(&a, "block_count"), *of_copy = model_fact(&b, "block_count");
-    differing_keys d = {.arch = a.arch, .other_layers = layers && of_copy && !pairs_agree(layers, of_copy)};
+    differing_keys d = {.arch = a.arch, .other_layers = layers && of_copy && !kv_agree(layers, of_copy)};
     char more[32] = "";
     if (strcmp(a.arch, b.arch) != 0) return true;
     if (!differing_find(&d, original, copy, true, e) || !differing_find(&d, copy, original, false, e))

@@ -45,20 +45,18 @@ void gguf_header_free(gguf_header *h) {
     free(h);
 }
 
-static bool append_pair(gguf_header *h, model_kv pair, void *owned_by, gq_error *e) {
+static bool append_kv(gguf_header *h, model_kv kv, void *owned_by, gq_error *e) {
     if (!memory_grow(&h->kv, &h->kv_capacity, h->n_kv + 1, sizeof *h->kv, e) ||
         !memory_grow(&h->owned, &h->owned_capacity, h->n_kv + 1, sizeof *h->owned, e))
         return false;
-    h->kv[h->n_kv] = pair;
+    h->kv[h->n_kv] = kv;
     h->owned[h->n_kv++] = owned_by;
     return true;
 }
 
-bool gguf_header_copy(gguf_header *h, const model_kv *kv, gq_error *e) {
-    return append_pair(h, *kv, NULL, e);
-}
+bool gguf_header_copy(gguf_header *h, const model_kv *kv, gq_error *e) { return append_kv(h, *kv, NULL, e); }
 
-static model_kv *find_pair(const gguf_header *h, const char *key) {
+static model_kv *find_kv(const gguf_header *h, const char *key) {
     uint64_t i;
     if (name_index_find(&h->by_key, h->kv, sizeof *h->kv, key, &i)) return &h->kv[i];
     for (i = h->n_indexed; i < h->n_kv; i++)
@@ -67,15 +65,15 @@ static model_kv *find_pair(const gguf_header *h, const char *key) {
 }
 
 /* Brings the index up to date. Copying a pair leaves it behind; only setting and removing look keys up. */
-static bool index_pairs(gguf_header *h, gq_error *e) {
+static bool index_kv(gguf_header *h, gq_error *e) {
     for (; h->n_indexed < h->n_kv; h->n_indexed++)
         if (!name_index_add(&h->by_key, h->kv, sizeof *h->kv, h->n_indexed, e)) return false;
     return true;
 }
 
 void gguf_header_remove(gguf_header *h, const char *key) {
-    index_pairs(h, NULL); /* without memory for the index, find_pair tries the rest one by one */
-    model_kv *found = find_pair(h, key);
+    index_kv(h, NULL); /* without memory for the index, find_kv tries the rest one by one */
+    model_kv *found = find_kv(h, key);
     if (!found) return;
     size_t i = (size_t)(found - h->kv);
     free(h->owned[i]);
@@ -84,7 +82,7 @@ void gguf_header_remove(gguf_header *h, const char *key) {
 }
 
 /* Closes the gaps that removed pairs have left. */
-static void drop_removed_pairs(gguf_header *h) {
+static void drop_removed_kv(gguf_header *h) {
     uint64_t kept = 0;
     for (uint64_t i = 0; i < h->n_kv; i++) {
         if (!h->kv[i].key) continue;
@@ -98,8 +96,8 @@ static void drop_removed_pairs(gguf_header *h) {
 
 /* Sets a pair, whose value is `head` and then `tail`: length and text of a string, type and number of an
  * array and its elements; other values are in `tail` alone. */
-static bool set_pair(gguf_header *h, const char *key, uint32_t type, const void *head, size_t head_size,
-                     const void *tail, uint64_t tail_size, gq_error *e) {
+static bool set_kv(gguf_header *h, const char *key, uint32_t type, const void *head, size_t head_size,
+                   const void *tail, uint64_t tail_size, gq_error *e) {
     size_t length = strlen(key);
     if (length < 1 || length > GGUF_MAX_KEY)
         return gq_fail(e, "key '%.200s' has %zu bytes, expected 1 to %d", key, length, GGUF_MAX_KEY);
@@ -108,7 +106,7 @@ static bool set_pair(gguf_header *h, const char *key, uint32_t type, const void 
         return gq_fail(e, "key '%.200s': a value of type %s has %u bytes, not %llu", key,
                        gguf_value_name(type), fixed, (unsigned long long)(head_size + tail_size));
     }
-    if (!index_pairs(h, e)) return false;
+    if (!index_kv(h, e)) return false;
     uint8_t *owned = malloc(head_size + tail_size + length + 1);
     if (!owned) return gq_fail_memory(e, head_size + tail_size + length + 1);
     uint8_t *name = owned + head_size + tail_size;
@@ -116,7 +114,7 @@ static bool set_pair(gguf_header *h, const char *key, uint32_t type, const void 
     if (tail_size) memcpy(owned + head_size, tail, tail_size);
     memcpy(name, key, length + 1);
     gguf_header_remove(h, key);
-    if (append_pair(h, (model_kv){(const char *)name, type, owned, head_size + tail_size}, owned, e))
+    if (append_kv(h, (model_kv){(const char *)name, type, owned, head_size + tail_size}, owned, e))
         return true;
     free(owned);
     return false;
@@ -124,7 +122,7 @@ static bool set_pair(gguf_header *h, const char *key, uint32_t type, const void 
 
 bool gguf_header_set(gguf_header *h, const char *key, uint32_t type, const void *value, uint64_t size,
                      gq_error *e) {
-    return set_pair(h, key, type, "", 0, value, size, e);
+    return set_kv(h, key, type, "", 0, value, size, e);
 }
 
 bool gguf_header_set_u32(gguf_header *h, const char *key, uint32_t value, gq_error *e) {
@@ -133,10 +131,10 @@ bool gguf_header_set_u32(gguf_header *h, const char *key, uint32_t value, gq_err
 
 bool gguf_header_set_string(gguf_header *h, const char *key, const char *text, gq_error *e) {
     uint64_t length = strlen(text);
-    return set_pair(h, key, GGUF_STRING, &length, sizeof length, text, length, e);
+    return set_kv(h, key, GGUF_STRING, &length, sizeof length, text, length, e);
 }
 
-const model_kv *gguf_header_find(const gguf_header *h, const char *key) { return find_pair(h, key); }
+const model_kv *gguf_header_find(const gguf_header *h, const char *key) { return find_kv(h, key); }
 
 /* Returns the number of dimensions without trailing ones of size 1; at least 1. */
 static uint32_t used_dimensions(const uint64_t ne[GGUF_MAX_DIMS]) {
@@ -185,7 +183,7 @@ bool gguf_header_set_array(gguf_header *h, const char *key, uint32_t element_typ
                            const void *elements, uint64_t size, gq_error *e) {
     uint8_t head[GGUF_ARRAY_HEAD];
     head_append_u64(head_append_u32(head, element_type), n);
-    return set_pair(h, key, GGUF_ARRAY, head, sizeof head, elements, size, e);
+    return set_kv(h, key, GGUF_ARRAY, head, sizeof head, elements, size, e);
 }
 
 bool gguf_header_set_texts(gguf_header *h, const char *key, const char *const *texts, uint64_t n,
@@ -206,7 +204,7 @@ uint64_t gguf_entry_size(const char *name, uint32_t n_dims) {
 
 bool gguf_header_measure(gguf_header *h, uint64_t *bytes, uint32_t *alignment, gq_error *e) {
     uint64_t size = GGUF_HEAD_BYTES;
-    drop_removed_pairs(h);
+    drop_removed_kv(h);
     for (uint64_t i = 0; i < h->n_kv; i++) size += 8 + strlen(h->kv[i].key) + 4 + h->kv[i].size;
     for (uint64_t i = 0; i < h->n_tensors; i++)
         size += gguf_entry_size(h->tensors[i].name, h->tensors[i].n_dims);
@@ -282,12 +280,12 @@ uint64_t gguf_header_tensor_offset(const gguf_header *h, uint64_t i) { return h-
 
 bool gguf_alignment(const model_kv *kv, uint64_t n, uint32_t *alignment, const char *file, gq_error *e) {
     static const char key[] = "general.alignment";
-    const model_kv *pair = model_kv_find(kv, n, key);
+    const model_kv *found = model_kv_find(kv, n, key);
     *alignment = GGUF_DEFAULT_ALIGNMENT;
-    if (!pair) return true;
-    if (pair->type != GGUF_U32)
-        return gq_fail(e, "%s: %s has type %s, expected u32", file, key, gguf_value_name(pair->type));
-    memcpy(alignment, pair->value, sizeof *alignment);
+    if (!found) return true;
+    if (found->type != GGUF_U32)
+        return gq_fail(e, "%s: %s has type %s, expected u32", file, key, gguf_value_name(found->type));
+    memcpy(alignment, found->value, sizeof *alignment);
     if (*alignment && (*alignment & (*alignment - 1)) == 0 && *alignment <= GGUF_MAX_ALIGNMENT) return true;
     return gq_fail(e, "%s: %s is %u, expected a power of two up to %d", file, key, *alignment,
                    GGUF_MAX_ALIGNMENT);

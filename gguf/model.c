@@ -99,7 +99,7 @@ bool model_mixed(const model_source *m, uint32_t *shard, uint32_t *other) {
 }
 
 bool model_check_whole(const model_source *m, gq_error *e) {
-    return !m->missing_key || gq_fail_remedy(e, GQ_REMEDY_SET_PAIR, "%s: %s; %s has to be set", m->path,
+    return !m->missing_key || gq_fail_remedy(e, GQ_REMEDY_SET_METADATA, "%s: %s; %s has to be set", m->path,
                                              m->missing_why, m->missing_key);
 }
 

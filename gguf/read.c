@@ -290,7 +290,7 @@ static const char *terminate_name(gguf_cursor *c) {
 }
 
 /* Reads a pair; kv NULL: only checks it. */
-static bool read_pair(gguf_cursor *c, model_kv *kv) {
+static bool read_kv(gguf_cursor *c, model_kv *kv) {
     uint32_t type;
     if (!gguf_cursor_name(c, GGUF_MAX_KEY) || !gguf_cursor_u32(c, &type, "value type")) return false;
     uint64_t start = c->at;
@@ -337,7 +337,7 @@ static bool read_records(gguf_cursor *c, gguf_shard *s) {
     c->at = GGUF_HEAD_BYTES;
     for (uint64_t i = 0; i < s->n_kv; i++) {
         c->subject = (gguf_subject){.kind = "key", .index = i, .count = s->n_kv};
-        if (!read_pair(c, s->kv ? &s->kv[i] : NULL)) return false;
+        if (!read_kv(c, s->kv ? &s->kv[i] : NULL)) return false;
     }
     for (uint64_t i = 0; i < s->n_tensors; i++) {
         c->subject = (gguf_subject){.kind = "tensor", .index = i, .count = s->n_tensors};

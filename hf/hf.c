@@ -21,7 +21,7 @@ typedef struct hf_container {
     hf_target target; /* of a draft model */
     hf_list list;
     hf_build build;
-    hf_metadata pairs;
+    hf_metadata metadata;
     char *path;        /* of the folder, or of the only file that is read */
     bool is_projector; /* what is read is not the text model */
     char *unknown_cut; /* a sentence; NULL: the pre-tokenizer is known */
@@ -81,7 +81,7 @@ static void container_close(void *state) {
     hf_build_free(&c->build);
     hf_list_free(&c->list);
     hf_config_free(&c->config), hf_target_close(&c->target);
-    hf_metadata_free(&c->pairs);
+    hf_metadata_free(&c->metadata);
     hf_adapters_close(&c->adapters);
     hf_folder_close(&c->folder), hf_place_free(&c->place);
     free(c->path), free(c->unknown_cut), free(c);
@@ -121,8 +121,8 @@ static bool open_metadata(hf_container *c, uint64_t n_tokens, gq_error *e) {
             return hf_config_fail(&c->config, e, "the embedding has %llu rows, but the tokenizer %llu tokens",
                                   (unsigned long long)t->ne[1], (unsigned long long)n_tokens);
     }
-    return hf_general_metadata(&c->folder, &c->config, &counts, &c->pairs, e) &&
-           hf_arch_metadata(&c->config, &c->pairs, e) && hf_tensor_metadata(&c->build, &c->pairs, e);
+    return hf_general_metadata(&c->folder, &c->config, &counts, &c->metadata, e) &&
+           hf_arch_metadata(&c->config, &c->metadata, e) && hf_tensor_metadata(&c->build, &c->metadata, e);
 }
 
 static int compare_file_places(const void *a, const void *b) {
@@ -191,7 +191,7 @@ static bool model_gather(model_source *m, hf_container *c, gq_error *e) {
         m->tensors[m->n_tensors++] = &t->tensor;
     }
     qsort(m->tensors, m->n_tensors, sizeof *m->tensors, compare_file_places);
-    m->path = c->path, m->kv = c->pairs.kv, m->n_kv = c->pairs.n;
+    m->path = c->path, m->kv = c->metadata.kv, m->n_kv = c->metadata.n;
     m->alignment = GGUF_DEFAULT_ALIGNMENT; /* version 0: no GGUF file */
     m->warnings = c->folder.warnings, c->folder.warnings = (warning_list){0};
     if (!c->place.is_image && !c->is_projector) beside_find(m, &c->config, &c->list);
@@ -216,8 +216,8 @@ char *hf_model_stem(const char *path, gq_error *e) {
 static bool open_tokenizer(hf_container *c, hf_folder *own, uint64_t *n_tokens, gq_error *e) {
     hf_target *t = &c->target;
     if (!c->config.target)
-        return hf_tokenizer_metadata(own, &c->config, &c->pairs, n_tokens, &c->unknown_cut, e);
-    return (hf_tokenizer_metadata(&t->folder, &t->tokens, &c->pairs, n_tokens, &c->unknown_cut, e) ||
+        return hf_tokenizer_metadata(own, &c->config, &c->metadata, n_tokens, &c->unknown_cut, e);
+    return (hf_tokenizer_metadata(&t->folder, &t->tokens, &c->metadata, n_tokens, &c->unknown_cut, e) ||
             gq_fail_again(e, e, "%s: the target's vocabulary: %s", c->config.file, gq_error_text(e))) &&
            warnings_join(&c->folder.warnings, &t->folder.warnings, e);
 }
@@ -251,7 +251,7 @@ static bool open_language(hf_container *c, const char *target, gq_error *e) {
     uint64_t n_tokens = 0;
     hf_folder *tokens = &c->folder;
     bool ok = hf_config_read(&c->config, &c->folder, e) && hf_target_open(&c->target, target, &c->config, e);
-    c->pairs.prefix = c->config.arch;
+    c->metadata.prefix = c->config.arch;
     return ok && hf_list_read(&c->list, &c->folder, e) && hf_list_unwrap(&c->list, e) &&
            hf_modules_add(&c->list, &c->config, e) && hf_mtp_find(&c->config, &c->list, e) &&
            hf_adapters_settle_tokens(&c->adapters, &c->config, &c->list, &tokens, e) &&
@@ -259,7 +259,7 @@ static bool open_language(hf_container *c, const char *target, gq_error *e) {
            hf_build_changed_tensors(&c->build, &c->config, &c->list, n_tokens, attach_adapters, &c->adapters,
                                     e) &&
            hf_adapters_check_used(&c->adapters, &c->build, e) && open_metadata(c, n_tokens, e) &&
-           hf_adapters_pair(&c->adapters, &c->build, &c->pairs, e);
+           hf_adapters_metadata(&c->adapters, &c->build, &c->metadata, e);
 }
 
 /* Tells of the parts of an image model that are not read with it. */
@@ -298,7 +298,7 @@ static bool open_image(hf_container *c, const char *target, gq_error *e) {
         return false;
     bool ok = strcmp(c->place.called, "model") == 0 ||
               hf_folder_json(&c->folder, "config.json", &c->config.merged, e);
-    return ok && hf_image_build(&c->build, &c->config, &c->list, &c->pairs, e) &&
+    return ok && hf_image_build(&c->build, &c->config, &c->list, &c->metadata, e) &&
            (!c->place.pipeline || warn_parts(c, e));
 }
 
@@ -328,17 +328,17 @@ static bool open_projector(hf_container *c, gq_error *e) {
     c->is_projector = true;
     if (c->place.is_image) return gq_fail(e, "%s is an image model, which has no projector", c->place.folder);
     if (!hf_config_open(&c->config, &c->folder, e) || !hf_projector_find(&row, &c->config, e)) return false;
-    c->pairs.prefix = c->config.arch;
+    c->metadata.prefix = c->config.arch;
     if (!hf_list_read(&c->list, &c->folder, e) || !hf_list_unwrap(&c->list, e)) return false;
     hf_adapters_find_modules(&c->adapters, &c->list);
-    if (!hf_projector_build(&c->build, row, &c->config, &c->list, &c->pairs, attach_adapters, &c->adapters,
+    if (!hf_projector_build(&c->build, row, &c->config, &c->list, &c->metadata, attach_adapters, &c->adapters,
                             e) ||
         !hf_adapters_check_used(&c->adapters, &c->build, e))
         return false;
     hf_counts counts = count_weights(&c->build);
-    return hf_general_metadata(&c->folder, &c->config, &counts, &c->pairs, e) &&
-           hf_metadata_text(&c->pairs, "general.type", "mmproj", e) &&
-           hf_adapters_pair(&c->adapters, &c->build, &c->pairs, e);
+    return hf_general_metadata(&c->folder, &c->config, &counts, &c->metadata, e) &&
+           hf_metadata_text(&c->metadata, "general.type", "mmproj", e) &&
+           hf_adapters_metadata(&c->adapters, &c->build, &c->metadata, e);
 }
 
 static bool container_open(model_source *m, const char *path, bool projector, const gq_adapters *adapters,

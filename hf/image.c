@@ -39,8 +39,8 @@ static bool name_find_row(const hf_source *s, const arch_image_mark *mark, const
     for (; r->from; r++) {
         *row = *r;
         if (name_renamed(r, name, to, GGUF_MAX_NAME + 1)) {
-            if (row->turn == IMAGE_HALVES_OF_LAST && !hf_image_is_last_block(s->list, s->name))
-                row->turn = IMAGE_STAYS, row->parts = 0;
+            if (row->change == IMAGE_HALVES_OF_LAST && !hf_image_is_last_block(s->list, s->name))
+                row->change = IMAGE_STAYS, row->parts = 0;
             return true;
         }
         if (r == &stays) break;
@@ -77,15 +77,15 @@ static bool tensor_set_shape(model_tensor *m, const hf_source *s, bool folds, bo
 }
 
 /* Notes the shape that a tensor has for its readers. */
-static bool pairs_add_shape(hf_metadata *pairs, const char *name, const hf_source *s, gq_error *e) {
+static bool metadata_add_shape(hf_metadata *metadata, const char *name, const hf_source *s, gq_error *e) {
     char key[GGUF_MAX_NAME + 32];
     snprintf(key, sizeof key, "comfy.gguf.orig_shape.%s", name);
     for (uint32_t i = 0; i < s->n_dims; i++) {
         if (s->shape[i] > INT32_MAX)
             return hf_list_fail(s->list, s->stored, e, "a dimension is larger than 2^31 - 1");
-        if (!hf_metadata_add_i32(pairs, (int32_t)s->shape[i], e)) return false;
+        if (!hf_metadata_add_i32(metadata, (int32_t)s->shape[i], e)) return false;
     }
-    return hf_metadata_array(pairs, key, GGUF_INT32, e);
+    return hf_metadata_array(metadata, key, GGUF_INT32, e);
 }
 
 /* Sets both pieces of a tensor to the halves of a source tensor's rows, the second half first. */
@@ -145,11 +145,11 @@ static bool image_add_part(hf_build *b, const hf_source *s, const arch_image *im
         return hf_list_fail(s->list, s->stored, e, "its shape or type differs from the other parts of %s",
                             name);
     m->ne[s->n_dims - 1] = add_sat(m->ne[s->n_dims - 1], s->shape[0]);
-    return row->turn ? tensor_set_halves(t, s, e)
-                     : hf_build_piece(&(hf_match){.source = s}, t, row->part, &whole, e) != NULL;
+    return row->change ? tensor_set_halves(t, s, e)
+                       : hf_build_piece(&(hf_match){.source = s}, t, row->part, &whole, e) != NULL;
 }
 
-static bool image_add(hf_build *b, const hf_source *s, hf_image_kind *k, hf_metadata *pairs, gq_error *e) {
+static bool image_add(hf_build *b, const hf_source *s, hf_image_kind *k, hf_metadata *metadata, gq_error *e) {
     const arch_image *image = &k->arch->image;
     const char *begins, *stored = hf_image_own_name(k, s->name, &begins);
     char name[GGUF_MAX_NAME + 1];
@@ -169,8 +169,8 @@ static bool image_add(hf_build *b, const hf_source *s, hf_image_kind *k, hf_meta
     if (!made) return false;
     made->pieces[0] = (hf_piece){.source = s, .view = hf_view_of(s)};
     made->stored_name = s->name;
-    if (tensor_set_shape(&made->tensor, s, image->folds, row.turn == IMAGE_FLAT) &&
-        !pairs_add_shape(pairs, name, s, e))
+    if (tensor_set_shape(&made->tensor, s, image->folds, row.change == IMAGE_FLAT) &&
+        !metadata_add_shape(metadata, name, s, e))
         return false;
     tensor_set_type(&made->tensor, s, image);
     return hf_tensor_join(made, e);
@@ -223,15 +223,16 @@ static bool image_warn_needs(const hf_build *b, const arch_image_mark *mark, gq_
                                           first, missing > 1 ? ", and more" : "");
 }
 
-bool hf_image_build(hf_build *b, const hf_config *c, const hf_list *l, hf_metadata *pairs, gq_error *e) {
+bool hf_image_build(hf_build *b, const hf_config *c, const hf_list *l, hf_metadata *metadata, gq_error *e) {
     hf_image_kind k;
     *b = (hf_build){.config = c, .list = l};
-    if (!hf_image_recognise(&k, l, e) || !hf_metadata_text(pairs, "general.architecture", k.arch->name, e) ||
+    if (!hf_image_recognise(&k, l, e) ||
+        !hf_metadata_text(metadata, "general.architecture", k.arch->name, e) ||
         !hf_sources_find(c, l, &b->sources, &b->n_sources, e))
         return false;
     for (size_t i = 0; i < b->n_sources; i++)
-        if (!image_add(b, &b->sources[i], &k, pairs, e)) return false;
-    if (l->config && !hf_metadata_text(pairs, "config", l->config, e)) return false;
+        if (!image_add(b, &b->sources[i], &k, metadata, e)) return false;
+    if (l->config && !hf_metadata_text(metadata, "config", l->config, e)) return false;
     if (!image_join(b, e) || !image_warn_needs(b, k.mark, e)) return false;
     for (size_t i = 0; i < b->n; i++)
         if (!hf_tensor_describe(&b->tensors[i], e)) return false;

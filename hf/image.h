@@ -7,4 +7,4 @@
 
 /* Makes tensors of all source tensors of the model, and its metadata. On failure, too, hf_build_free has to be
  * called. */
-bool hf_image_build(hf_build *b, const hf_config *c, const hf_list *l, hf_metadata *pairs, gq_error *e);
+bool hf_image_build(hf_build *b, const hf_config *c, const hf_list *l, hf_metadata *metadata, gq_error *e);

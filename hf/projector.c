@@ -240,7 +240,7 @@ static bool projector_make_tensors(hf_build *b, const arch_projector *row, gq_er
 }
 
 bool hf_projector_build(hf_build *b, const arch_projector *row, const hf_config *c, hf_list *l,
-                        hf_metadata *pairs, hf_build_change *change, const void *user, gq_error *e) {
+                        hf_metadata *metadata, hf_build_change *change, const void *user, gq_error *e) {
     *b = (hf_build){.config = c,
                     .list = l,
                     .n_tokens = UINT64_MAX,
@@ -254,6 +254,6 @@ bool hf_projector_build(hf_build *b, const arch_projector *row, const hf_config 
             l->folder->path);
     return projector_add_beside(l, row, e) && projector_keep(l, row, c, e) && projector_sizes(b, c, e) &&
            hf_sources_find(c, l, &b->sources, &b->n_sources, e) && (!change || change(user, b, e)) &&
-           projector_make_tensors(b, row, e) && hf_items_set(row->folder.metadata, c, pairs, e) &&
-           hf_projector_check(b, row, pairs, e);
+           projector_make_tensors(b, row, e) && hf_items_set(row->folder.metadata, c, metadata, e) &&
+           hf_projector_check(b, row, metadata, e);
 }

@@ -10,7 +10,7 @@ bool hf_projector_find(const arch_projector **row, hf_config *c, gq_error *e);
 /* Makes its tensors, of sources that `change`, with `user`, changes (NULL: as they are), and sets its metadata.
  * Source tensors that are none of the projector's leave the list. On failure, too, hf_build_free has to be called. */
 bool hf_projector_build(hf_build *b, const arch_projector *row, const hf_config *c, hf_list *l,
-                        hf_metadata *pairs, hf_build_change *change, const void *user, gq_error *e);
+                        hf_metadata *metadata, hf_build_change *change, const void *user, gq_error *e);
 
 /* ---- whether a projector is whole (projector_check.c, projector_shapes.c) ---- */
 

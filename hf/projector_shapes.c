@@ -175,7 +175,7 @@ static const arch_tensor_size *shape_find(const arch_tensor_size *s, const char 
 
 /* ---- all ---- */
 
-static uint64_t pair_number(const hf_metadata *p, const char *key) {
+static uint64_t metadata_number(const hf_metadata *p, const char *key) {
     const model_kv *kv = hf_metadata_find(p, key);
     uint32_t n = 0;
     if (kv && kv->type == GGUF_U32) memcpy(&n, kv->value, sizeof n);
@@ -260,15 +260,15 @@ bool hf_projector_check_shapes(const hf_build *b, const arch_projector *row, con
         !hf_config_u32_or(b->config, "audio.max_source_positions", 0, &positions, e))
         return false;
     v.kv_heads = kv_heads, v.value['s'] = positions;
-    if (has_vision) v.value['D'] = pair_number(p, ".vision.embedding_length");
-    if (is_audio) v.value['d'] = pair_number(p, ".audio.embedding_length");
-    v.value['T'] = pair_number(p, ".vision.projection_dim"), v.value['N'] = b->sizes.heads;
-    v.value['t'] = pair_number(p, ".audio.projection_dim");
-    v.value['n'] = is_audio ? pair_number(p, ".audio.attention.head_count") : 0;
-    v.value['y'] = v.value['d'] * pair_number(p, ".audio.projector.stack_factor");
-    uint32_t rate = pair_number(p, ".audio.projector.downsample_rate");
-    if (rate) v.value['V'] = pair_number(p, ".audio.projector.window_size") / rate;
-    uint64_t side = pair_number(p, ".vision.spatial_merge_size");
+    if (has_vision) v.value['D'] = metadata_number(p, ".vision.embedding_length");
+    if (is_audio) v.value['d'] = metadata_number(p, ".audio.embedding_length");
+    v.value['T'] = metadata_number(p, ".vision.projection_dim"), v.value['N'] = b->sizes.heads;
+    v.value['t'] = metadata_number(p, ".audio.projection_dim");
+    v.value['n'] = is_audio ? metadata_number(p, ".audio.attention.head_count") : 0;
+    v.value['y'] = v.value['d'] * metadata_number(p, ".audio.projector.stack_factor");
+    uint32_t rate = metadata_number(p, ".audio.projector.downsample_rate");
+    if (rate) v.value['V'] = metadata_number(p, ".audio.projector.window_size") / rate;
+    uint64_t side = metadata_number(p, ".vision.spatial_merge_size");
     v.merged = side < SIDE_MOST ? side * side : 0;
     v.has_class = hf_build_find(b, "v.class_embd");
     for (const arch_letter *l = row->letters; l && l->names; l++) {

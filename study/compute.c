@@ -227,26 +227,26 @@ static bool importance_open_model(gq_importance_plan *p, const gq_importance_req
 static bool importance_check_inputs(const gq_importance_plan *p, const gq_importance_request *r,
                                     gq_error *e) {
     const char **texts = calloc(r->n_texts, sizeof *texts);
-    char *states = checkpoint_path(r->out);
+    char *path = checkpoint_path(r->out);
     if (texts)
         for (size_t i = 0; i < r->n_texts; i++) texts[i] = r->texts[i].name;
-    bool ok = texts && states ? files_check_inputs(r->out, &p->file, texts, r->n_texts, e) &&
-                                    files_check_inputs(states, &p->file, texts, r->n_texts, e)
-                              : gq_fail_memory(e, r->n_texts * sizeof *texts);
-    free(states), free(texts);
+    bool ok = texts && path ? files_check_inputs(r->out, &p->file, texts, r->n_texts, e) &&
+                                  files_check_inputs(path, &p->file, texts, r->n_texts, e)
+                            : gq_fail_memory(e, r->n_texts * sizeof *texts);
+    free(path), free(texts);
     return ok;
 }
 
 /* Whether this very run, killed before it could remove its states, has written the output: the last layer is done, and
  * the output is not older than they are. */
-static bool importance_states_prove(const gq_importance_plan *p) {
+static bool importance_checkpoint_proves(const gq_importance_plan *p) {
     struct stat made, left;
     checkpoint c = {.fd = -1};
-    char *states = checkpoint_path(p->out);
-    bool older = !states || stat(p->out, &made) != 0 || stat(states, &left) != 0 ||
+    char *path = checkpoint_path(p->out);
+    bool older = !path || stat(p->out, &made) != 0 || stat(path, &left) != 0 ||
                  made.st_mtim.tv_sec < left.st_mtim.tv_sec ||
                  (made.st_mtim.tv_sec == left.st_mtim.tv_sec && made.st_mtim.tv_nsec < left.st_mtim.tv_nsec);
-    free(states);
+    free(path);
     if (older) return false;
     bool proves = checkpoint_peek(&c, p->out, &p->head, NULL) &&
                   c.finished == p->sizes->layers + (p->output || importance_has_drafts(p));
@@ -257,7 +257,7 @@ static bool importance_states_prove(const gq_importance_plan *p) {
 /* Finds out whether the output that is there is what this run makes, by states that it left. These are of no use then. */
 static bool importance_check_whole(gq_importance_plan *p, gq_error *e) {
     if (!p->is_there) return true;
-    p->facts.is_whole = importance_states_prove(p);
+    p->facts.is_whole = importance_checkpoint_proves(p);
     if (p->facts.is_whole && comm_is_first(p->share.comm)) checkpoint_clean(p->out, &p->head);
     return p->facts.is_whole ||
            gq_fail_remedy(e, GQ_REMEDY_REPLACE,

@@ -85,7 +85,7 @@ typedef struct trials {
     trial *tried;                 /* those of prediction blocks are the last */
     size_t n, begun;              /* trials, and those whose layer has come */
     bool is_grouped;              /* tensors that go together share a trial */
-    strip_pair *scratch;
+    strip_buffers *scratch;
     trial_pass pass; /* at work, or the last one: the model's */
 } trials;
 

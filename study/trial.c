@@ -125,7 +125,7 @@ typedef struct coarse {
 
 static bool encode_piece(void *arg, work_piece *p, gq_error *e) {
     const coarse *c = arg;
-    strip_pair *scratch = p->scratch;
+    strip_buffers *scratch = p->scratch;
     const model_tensor *t = c->source->tensor;
     uint64_t piece = strip_whole(t, STRIP_PIECE), at = p->number * piece;
     uint64_t end = min(shape_elements(t->ne), at + piece);
@@ -157,7 +157,7 @@ uint8_t *trial_encode(const trials *t, const trial *of, size_t k, gq_error *e) {
     c.blocks = malloc(bytes);
     if (!c.blocks) return gq_fail_memory(e, bytes), NULL;
     bool ok =
-        schedule_start(&s, t->job.threads, sizeof(strip_pair), NULL, e) &&
+        schedule_start(&s, t->job.threads, sizeof(strip_buffers), NULL, e) &&
         schedule_run(
             &s, &(schedule_job){.end = strip_pieces(c.source->tensor), .work = encode_piece, .arg = &c}, e);
     schedule_end(&s);

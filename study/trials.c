@@ -106,7 +106,7 @@ bool trials_decide_layers(const gq_plan *plan, const bool *wanted, size_t *layer
 static forward_bounds choose_bounds(trials *t) {
     uint64_t process = add_sat(t->of->memory.resident, sample_sizes(t->plan).entries);
     for (int threads = t->of->job.threads; threads > 0; threads--) {
-        uint64_t strips = mul_sat(sizeof(strip_pair), (uint64_t)threads);
+        uint64_t strips = mul_sat(sizeof(strip_buffers), (uint64_t)threads);
         forward_bounds bounds = bounds_of(t, threads, add_sat(process, strips));
         if (!bounds.in_file && bounds.peak <= t->job.memory) return bounds;
     }

@@ -223,9 +223,9 @@ bool comm_exchange(gq_comm *c, const uint64_t *mine, uint64_t *all, size_t n, gq
 }
 
 bool comm_least(gq_comm *c, uint64_t *value, gq_error *e) {
-    uint64_t turned = UINT64_MAX - *value;
-    bool ok = comm_most(c, &turned, 1, e);
-    *value = UINT64_MAX - turned;
+    uint64_t complement = UINT64_MAX - *value;
+    bool ok = comm_most(c, &complement, 1, e);
+    *value = UINT64_MAX - complement;
     return ok;
 }
 

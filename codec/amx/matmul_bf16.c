@@ -55,8 +55,8 @@ static void amx_place(const float *x, size_t n, size_t column, void *panel, size
         to[(c / 2 * PANEL_TOKENS + token) * 2 + c % 2] = c - column < n ? matmul_bf16_part(x[c - column]) : 0;
 }
 
-static product_rows amx_tile(const float *tile, bool turned, float *) {
-    return (product_rows){product_parts(tile, turned), PASS_COLUMNS, 1};
+static product_rows amx_tile(const float *tile, bool transposed, float *) {
+    return (product_rows){product_parts(tile, transposed), PASS_COLUMNS, 1};
 }
 
 /* ---- products ---- */

@@ -33,7 +33,7 @@ static void begin_trial_slice(const feedback_pass *s, const pass_position *b, si
     float *trial = pass_strip_at(s, s->trial, p, c);
     memcpy(trial, pass_strip_at(s, s->sum, p, c), sizeof *trial * s->slice * s->panel);
     if (c > b->c)
-        pass_multiply(s, turned_rows(s, c, b->c), s->slice, c - b->c,
+        pass_multiply(s, transposed_rows(s, c, b->c), s->slice, c - b->c,
                       pass_strip_at(s, s->trial_error, p, b->c), trial, true);
 }
 
@@ -161,7 +161,7 @@ static uint64_t round_codes(const feedback_pass *s, const pass_position *b, size
     uint64_t n = 0;
     for (size_t c = b->c; c < b->c + s->length; c += s->slice) {
         if (c > b->c)
-            pass_multiply(s, turned_rows(s, c, b->c), s->slice, c - b->c,
+            pass_multiply(s, transposed_rows(s, c, b->c), s->slice, c - b->c,
                           pass_at(s, s->error, p, b->first + b->c), pass_strip_at(s, s->sum, p, c), true);
         for (size_t lane = 0; lane < s->width; lane += L) {
             pass_lanes of = lanes_at(s, b, c, p, lane);

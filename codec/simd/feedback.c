@@ -44,7 +44,7 @@ static feedback_pass start_pass(const feedback_task *t, size_t lanes, size_t bat
     for (size_t i = 0; i < FEEDBACK_ARRAYS; i++, scratch += s.padded * FEEDBACK_ROWS) *arrays[i] = scratch;
     for (size_t i = 0; i < FEEDBACK_STRIP_ARRAYS; i++, scratch += PASS_COLUMNS * FEEDBACK_ROWS)
         *strips[i] = scratch;
-    s.turned = scratch;
+    s.transposed = scratch;
     lay_out_operands(&s, (uint8_t *)t->scratch + sizeof(float) * feedback_floats(t->columns));
     s.batch_panels = (lanes + s.panel - 1) / s.panel;
     size_t most = FEEDBACK_ROWS / s.panel / s.batch_panels;
@@ -102,8 +102,7 @@ static void multiply_by_d(const feedback_pass *s, const pass_span *u, size_t str
 /* p of a strip for some lanes of a panel from `lane` on, which are rows from `row` on. Returns how many
  * lanes: those whose rows are in one tile of P. A tile ends beyond the last row, with zeros; there are none
  * behind it. */
-static size_t load_p_lanes(const feedback_pass *s, const float *tiles, size_t row, float *to,
-                                 size_t lane) {
+static size_t load_p_lanes(const feedback_pass *s, const float *tiles, size_t row, float *to, size_t lane) {
     size_t tile = row / PASS_COLUMNS, left = PASS_COLUMNS - row % PASS_COLUMNS, n = s->panel - lane;
     bool is_there = tile < feedback_strips(s->task->matrix_rows);
     if (n > left) n = left;
@@ -124,8 +123,7 @@ static void load_p(const feedback_pass *s, const pass_span *u, size_t strip) {
         u->m->gptaq_p + strip * feedback_strips(s->task->matrix_rows) * PASS_COLUMNS * PASS_COLUMNS;
     for (size_t p = 0; p < s->panels; p++)
         for (size_t lane = 0; lane < s->panel;)
-            lane += load_p_lanes(s, tiles, row + p * s->panel + lane, pass_at(s, s->target, p, first),
-                                       lane);
+            lane += load_p_lanes(s, tiles, row + p * s->panel + lane, pass_at(s, s->target, p, first), lane);
 }
 
 /* z of a strip for all panels, those of later strips being known. */
@@ -171,10 +169,10 @@ static void gather_products(const feedback_pass *s, const pass_span *u, size_t s
         pass_multiply_all(s, tiles, columns, s->of_w, from, pass_at(s, s->goal, 0, first), s->padded, i > 0);
         pass_multiply_all(s, tiles, columns, s->of_error, from, s->sum, PASS_COLUMNS, true);
     }
-    turn_tile(s, root_tile(u, strip, strip));
+    transpose_tile(s, root_tile(u, strip, strip));
     for (size_t p = 0; p < s->panels; p++)
-        pass_multiply_tile(s, turned_rows(s, 0, 0), pass_at(s, s->w, p, first), pass_at(s, s->goal, p, first),
-                           strip > 0);
+        pass_multiply_tile(s, transposed_rows(s, 0, 0), pass_at(s, s->w, p, first),
+                           pass_at(s, s->goal, p, first), strip > 0);
 }
 
 /* Adds up the parts from earlier strips, and t R, to which the strip's own tile adds; the result stays
@@ -257,7 +255,7 @@ static uint64_t round_batch(const feedback_pass *s, const pass_span *u, size_t s
     for (; b.c < strip_columns(u, strip); b.c += s->length)
         for (size_t p = begin; p < end; p++) {
             if (b.c)
-                pass_multiply(s, turned_rows(s, b.c, 0), s->length, b.c, pass_at(s, s->error, p, b.first),
+                pass_multiply(s, transposed_rows(s, b.c, 0), s->length, b.c, pass_at(s, s->error, p, b.first),
                               pass_strip_at(s, s->sum, p, b.c), true);
             clipped += LEVEL(round_block)(s, &b, p);
         }

@@ -66,8 +66,8 @@ static void bf16_place(const float *x, size_t n, size_t column, void *panel, siz
     for (size_t i = 0; i < to_group_end(column + n); i++) to[(n + i) * BF16_PANEL_TOKENS] = 0;
 }
 
-static product_rows bf16_tile(const float *tile, bool turned, float *scratch) {
-    const uint16_t *parts = product_parts(tile, turned);
+static product_rows bf16_tile(const float *tile, bool transposed, float *scratch) {
+    const uint16_t *parts = product_parts(tile, transposed);
     int32_t *to = (int32_t *)(void *)scratch;
     for (size_t i = 0; i < (size_t)PASS_COLUMNS * PASS_COLUMNS; i++)
         to[i] = (int32_t)((uint32_t)parts[i] << 16);

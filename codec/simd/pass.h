@@ -32,7 +32,7 @@ typedef struct feedback_pass {
     /* The same of a strip: what earlier columns add up to; that, w - q and r where nothing is kept; v, as
      * the columns were met; and v as the scales of blocks are chosen for, and as did best. */
     float *sum, *trial, *trial_error, *trial_rest, *value, *aim, *best;
-    float *turned; /* a tile, its columns one after another */
+    float *transposed; /* a tile, its columns one after another */
     /* Kernels of products over more than a strip, and their operands: the weights, a z, w - q; and a strip,
      * only where operands are rounded. */
     const product_kernels *by;
@@ -122,9 +122,9 @@ INLINE void pass_multiply_all(const feedback_pass *s, product_rows w, size_t col
                                     .width = s->width,
                                     .add = add});
 }
-/* A tile's rows, or turned its columns, as these products take them. They are one tile's at a time. */
-INLINE product_rows pass_tile(const feedback_pass *s, const float *tile, bool turned) {
-    return s->by->tile(tile, turned, s->turned);
+/* A tile's rows, or transposed its columns, as these products take them. They are one tile's at a time. */
+INLINE product_rows pass_tile(const feedback_pass *s, const float *tile, bool transposed) {
+    return s->by->tile(tile, transposed, s->transposed);
 }
 
 /* ---- tiles ---- */
@@ -132,15 +132,15 @@ INLINE product_rows pass_tile(const feedback_pass *s, const float *tile, bool tu
 INLINE product_rows tile_rows(const float *tile, size_t row, size_t column) {
     return (product_rows){tile + row * PASS_COLUMNS + column, PASS_COLUMNS, 1};
 }
-/* Its columns. For one product; for several turn_tile is faster. */
+/* Its columns. For one product; for several transpose_tile is faster. */
 INLINE product_rows tile_columns(const float *tile) { return (product_rows){tile, 1, PASS_COLUMNS}; }
-INLINE void turn_tile(const feedback_pass *s, const float *tile) {
-    s->task->kernels->products[MATMUL_FLOAT32]->tile(tile, true, s->turned);
+INLINE void transpose_tile(const feedback_pass *s, const float *tile) {
+    s->task->kernels->products[MATMUL_FLOAT32]->tile(tile, true, s->transposed);
 }
-/* Rows of the turned tile, at columns from `first` on: what these columns of the tile's strip add to columns
+/* Rows of the transposed tile, at columns from `first` on: what these columns of the tile's strip add to columns
  * from `row` on. */
-INLINE product_rows turned_rows(const feedback_pass *s, size_t row, size_t first) {
-    return (product_rows){s->turned + row * PRODUCT_TURNED + first, PRODUCT_TURNED, 1};
+INLINE product_rows transposed_rows(const feedback_pass *s, size_t row, size_t first) {
+    return (product_rows){s->transposed + row * PRODUCT_TRANSPOSED + first, PRODUCT_TRANSPOSED, 1};
 }
 
 /* A span of columns, those of m: it begins at column `first`; the numbers of its strips, and the rows of its

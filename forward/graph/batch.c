@@ -203,9 +203,9 @@ void batch_unit_groups(forward_batch *b, float *x, size_t features, size_t group
     batch_norm(b, &g);
 }
 
-void batch_norm_states(forward_batch *b, const float *x, size_t x_stride, const float *weight, float *y,
-                       size_t states) {
-    norm_groups g = groups_in_place(b, y, b->model->sizes.width, states);
+void batch_norm_streams(forward_batch *b, const float *x, size_t x_stride, const float *weight, float *y,
+                        size_t streams) {
+    norm_groups g = groups_in_place(b, y, b->model->sizes.width, streams);
     g.x = x, g.x_stride = x_stride, g.weight = weight, g.weight_step = g.features;
     batch_norm(b, &g);
 }

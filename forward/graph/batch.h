@@ -70,8 +70,8 @@ struct forward_batch {
     const forward_layer *layer;
     const uint32_t *token; /* what half_tokens has of the columns that are run; NULL: all of the batch */
     size_t whole_context;  /* tokens of a window where `context` is half of it */
-    float *state;          /* the layer's state, x[state]; NULL outside of layers */
-    size_t state_stride;
+    float *residual;       /* the residual stream, x[features]; NULL outside of layers */
+    size_t residual_stride;
     const forward_observer *observer;
     forward_answer answer;  /* the observer's last */
     bool unread;            /* weights could not be read: e says why, and what was computed means nothing */
@@ -136,8 +136,8 @@ void batch_norm(forward_batch *b, const norm_groups *g);
 void batch_norm_groups(forward_batch *b, const float *weight, float *x, size_t features, size_t groups);
 void batch_unit_groups(forward_batch *b, float *x, size_t features, size_t groups, float eps);
 /* To rows of the temporaries, the norms of a token's hidden states, each with weights of its own. */
-void batch_norm_states(forward_batch *b, const float *x, size_t x_stride, const float *weight, float *y,
-                       size_t states);
+void batch_norm_streams(forward_batch *b, const float *x, size_t x_stride, const float *weight, float *y,
+                        size_t streams);
 /* The norm of a slot of the layer over all features of x; without weights where the layer has none there. */
 void batch_norm_slot(forward_batch *b, weight_slot s, const float *x, size_t x_stride, size_t features,
                      float *y, size_t y_stride);
@@ -151,7 +151,7 @@ static inline batch_span batch_span_at(const forward_batch *b, size_t window, si
 
 /* The rows of a part in the residual stream of the layer that is run. */
 static inline float *batch_carried(forward_batch *b, const model_part *p) {
-    return b->state + p->carried * b->state_stride;
+    return b->residual + p->carried * b->residual_stride;
 }
 
 /* The struct of a part; it fits batch_own_bytes. */

@@ -132,7 +132,7 @@ bool forward_block(forward_batch *b, const forward_layer *l, forward_part part, 
         return gq_fail(e, "%s: layer %zu cannot be run in two parts: both read its input", m->path, l->index);
     if (l->plan->is_idle) return true;
     begin_call(b, l, observer, e);
-    b->state = x, b->state_stride = stride;
+    b->residual = x, b->residual_stride = stride;
     coder_half whole = {.x = NULL};
     if (m->sizes.halves) whole = coders_enter(b, l->index, &x, &stride);
     part_input ffn = {.x = NULL};

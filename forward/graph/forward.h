@@ -46,7 +46,7 @@ forward_model *forward_model_new(const model_source *g, gq_error *e);
  * long as it. */
 forward_model *forward_model_new_draft(const model_source *g, const forward_model *target, gq_error *e);
 /* Whether a file is of such an architecture. */
-bool forward_continues_states(const model_source *g);
+bool forward_continues_hidden_states(const model_source *g);
 void forward_model_free(forward_model *m);
 /* Whether models of this architecture give a text's embedding in place of logits. */
 bool forward_embeds(const model_source *g);
@@ -95,7 +95,7 @@ static inline size_t forward_predicts_from(const forward_model *m, size_t contex
 }
 /* Features of the hidden state between layers: the width, and what later layers need of windows of `context`
  * tokens. UINT64_MAX: more than can be counted. */
-uint64_t forward_model_state(const forward_model *m, size_t context);
+uint64_t forward_model_features(const forward_model *m, size_t context);
 /* Whether layers can be run in two parts: the second part reads only the residual stream behind the first. */
 bool forward_model_splits(const forward_model *m);
 /* Whether t is reported as a weight with its inputs (below): the matrices of the layers that are run, of MTP

@@ -90,7 +90,7 @@ struct layer_part {
                          forward_row_group *groups);
 
     /* For a tail: changes the residual stream before a layer, between its parts, whose first one has left its
-     * input in b->normed, and behind the last layer, x[state] to y[width]; may be NULL. */
+     * input in b->normed, and behind the last layer, x[features] to y[width]; may be NULL. */
     bool (*begin)(forward_batch *b, const part_spec *p, float *x, size_t stride);
     /* For an entry: the mixer's input, in place of the normed residual stream; may be NULL. */
     const float *(*flows_in)(forward_batch *b, const part_spec *p, size_t *stride);
@@ -108,7 +108,7 @@ struct layer_part {
 };
 
 /* For parts that carry one more hidden state: its rows, and the embedding in them. */
-static inline uint64_t carries_state(const forward_model *m, const model_part *, size_t) {
+static inline uint64_t carries_hidden_state(const forward_model *m, const model_part *, size_t) {
     return m->sizes.width;
 }
 static inline bool carries_embedding(forward_batch *b, const model_part *, const uint32_t *, const float *x,

@@ -71,7 +71,7 @@ static const architecture *model_draft_row(const model_source *g) {
     return row && row->kind && row->graph.mixers[0] ? row : NULL;
 }
 
-bool forward_continues_states(const model_source *g) { return model_draft_row(g) != NULL; }
+bool forward_continues_hidden_states(const model_source *g) { return model_draft_row(g) != NULL; }
 
 forward_model *forward_model_new_draft(const model_source *g, const forward_model *target, gq_error *e) {
     forward_model *m = calloc(1, sizeof *m);

@@ -150,7 +150,7 @@ static void own_set_growing_queries(forward_model *m, key_reader *r) {
 }
 
 /* Layers without a window rotate half of what the key says. */
-static void own_halve_turned(forward_model *m, key_reader *r) {
+static void own_halve_rotated(forward_model *m, key_reader *r) {
     rope_numbers *n = &attention_of(m)->rope;
     size_t *rotated = &n->angles[0].rotated;
     *rotated /= 2;

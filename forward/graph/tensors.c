@@ -403,7 +403,7 @@ static void refuse_others(tensor_finder *f) {
 
 /* Places what parts carry from layer to layer behind the width. A part whose rows depend on the context has
  * none with a context of 0, and stands behind all others. */
-static void lay_out_state(forward_model *m) {
+static void lay_out_hidden_state(forward_model *m) {
     size_t rows = m->sizes.width;
     for (size_t i = 0; i < m->n_parts; i++) {
         model_part *p = &m->parts[i];
@@ -416,7 +416,7 @@ static void lay_out_state(forward_model *m) {
     }
 }
 
-uint64_t forward_model_state(const forward_model *m, size_t context) {
+uint64_t forward_model_features(const forward_model *m, size_t context) {
     uint64_t rows = m->sizes.width;
     for (size_t i = 0; i < m->n_parts; i++)
         if (m->parts[i].kind->carried_rows)
@@ -468,7 +468,7 @@ bool tensors_find_all(tensor_finder *f) {
 bool model_find_tensors(forward_model *m, gq_error *e) {
     tensor_finder f = {.m = m, .e = e};
     if (tensors_find_all(&f)) refuse_others(&f);
-    if (f.ok) lay_out_state(m);
+    if (f.ok) lay_out_hidden_state(m);
     free(f.taken);
     return f.ok;
 }

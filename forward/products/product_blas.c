@@ -23,19 +23,20 @@ static void blas_place(const float *x, size_t n, size_t column, void *panel, siz
     blas_round(x, n, column, panel);
 }
 
-static product_rows blas_tile(const float *tile, bool turned, float *) {
-    return turned ? (product_rows){tile, 1, PASS_COLUMNS} : (product_rows){tile, PASS_COLUMNS, 1};
+static product_rows blas_tile(const float *tile, bool transposed, float *) {
+    return transposed ? (product_rows){tile, 1, PASS_COLUMNS} : (product_rows){tile, PASS_COLUMNS, 1};
 }
 
-/* Fortran has matrices by columns, so what is y here is y turned there, and the factors change places. */
+/* Fortran has matrices by columns, so what is y here is y transposed there, and the factors change places. */
 static void blas_multiply_panel(const product_tile *t) {
-    bool single = t->panel == 1, turned = t->w.column_step != 1; /* single: x is stored token after token */
+    bool single = t->panel == 1,
+         transposed = t->w.column_step != 1; /* single: x is stored token after token */
     const int m = (int)t->tokens, n = (int)t->rows, k = (int)t->columns,
               ldx = (int)(single ? t->x_step : t->panel),
-              ldw = (int)(turned ? t->w.column_step : t->w.row_step), ldy = (int)t->y_stride;
+              ldw = (int)(transposed ? t->w.column_step : t->w.row_step), ldy = (int)t->y_stride;
     const float one = 1, kept = t->add ? 1 : 0;
-    sgemm_(single ? "T" : "N", turned ? "T" : "N", &m, &n, &k, &one, t->x, &ldx, t->w.at, &ldw, &kept, t->y,
-           &ldy);
+    sgemm_(single ? "T" : "N", transposed ? "T" : "N", &m, &n, &k, &one, t->x, &ldx, t->w.at, &ldw, &kept,
+           t->y, &ldy);
 }
 
 /* Panels of one token are one matrix. */

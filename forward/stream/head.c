@@ -52,7 +52,8 @@ uint64_t forward_head_bytes(const forward_job *j, const forward_model *const *mo
 static bool head_new(head *h, const head *before, forward_stream *s, gq_error *e) {
     memory_ledger l = {.failed = false};
     h->stream = s;
-    lay_out_head(h, s->model, hidden_states_windows(&s->states, 0), hidden_states_stride(&s->states, 0), &l);
+    lay_out_head(h, s->model, hidden_states_windows(&s->hidden_states, 0),
+                 hidden_states_stride(&s->hidden_states, 0), &l);
     if (!memory_had(&l, e)) return false;
     if (h->pooled) return true;
     h->shares = before && before->stream->model == s->model;
@@ -83,10 +84,10 @@ static forward_answer head_on_inputs(void *data, const forward_inputs *in, gq_er
 }
 
 /* The hidden states of batch i behind the last layer, or behind the MTP layer that is next. */
-static const float *head_states(const head *h, size_t i, gq_error *e) {
+static const float *head_hidden_states(const head *h, size_t i, gq_error *e) {
     forward_stream *s = h->stream;
     const float *after = NULL;
-    if (!forward_draft_of(s->model)) return hidden_states_take(&s->states, i, false, e);
+    if (!forward_draft_of(s->model)) return hidden_states_take(&s->hidden_states, i, false, e);
     forward_layer *l = forward_run_layer(s->run, s->model, forward_draft_layer(s->model), e);
     if (!l) return NULL;
     bool calls = h->to && h->to->block, ok = (!calls || h->to->block(h->to->data, h->number, l, false, e)) &&
@@ -99,11 +100,13 @@ static bool head_final_norm(const head *h, size_t i, float *normed, const forwar
                             gq_error *e) {
     forward_stream *s = h->stream;
     forward_batch *b = run_batch(s->run, s->model, e);
-    const float *x = b ? head_states(h, i, e) : NULL;
-    size_t stride = hidden_states_stride(&s->states, i);
+    const float *x = b ? head_hidden_states(h, i, e) : NULL;
+    size_t stride = hidden_states_stride(&s->hidden_states, i);
     if (!x) return false;
-    run_choose_windows(s->run, b, hidden_states_first(&s->states, i), hidden_states_windows(&s->states, i));
-    head_positions p = {s->run, observer, hidden_states_first(&s->states, i) * s->states.context};
+    run_choose_windows(s->run, b, hidden_states_first(&s->hidden_states, i),
+                       hidden_states_windows(&s->hidden_states, i));
+    head_positions p = {s->run, observer,
+                        hidden_states_first(&s->hidden_states, i) * s->hidden_states.context};
     return forward_final(b, x, stride, normed, stride,
                          observer ? &(forward_observer){.on_inputs = head_on_inputs, .data = &p} : NULL, e);
 }
@@ -111,13 +114,14 @@ static bool head_final_norm(const head *h, size_t i, float *normed, const forwar
 bool forward_stream_probe_final(forward_stream *s, size_t batch, const forward_observer *observer,
                                 gq_error *e) {
     run_drop_layer(s->run);
-    float *normed = s->states.held ? run_copy(s->run, s->model, e) : s->states.x; /* in place of a copy */
+    float *normed =
+        s->hidden_states.held ? run_copy(s->run, s->model, e) : s->hidden_states.x; /* in place of a copy */
     return normed && head_final_norm(&(head){.stream = s}, batch, normed, observer, e) &&
            run_progress(s->run, 0, "output", e);
 }
 
 bool forward_stream_final(forward_stream *s, const forward_observer *observer, gq_error *e) {
-    for (size_t i = 0; i < s->states.batches; i++)
+    for (size_t i = 0; i < s->hidden_states.batches; i++)
         if (!forward_stream_probe_final(s, i, observer, e)) return false;
     return true;
 }
@@ -147,7 +151,7 @@ static bool head_run_tile(head *heads, size_t n, size_t first, size_t rows, size
 
 static bool do_batch(head *heads, size_t n, size_t i, const float **logits, const forward_head *to,
                      gq_error *e) {
-    const hidden_states *s = &heads[0].stream->states;
+    const hidden_states *s = &heads[0].stream->hidden_states;
     const forward_run *r = heads[0].stream->run;
     size_t windows = hidden_states_windows(s, i), tokens = windows * to->n, work = 0;
     size_t vocabulary = forward_model_sizes(heads[0].stream->model)->vocabulary;
@@ -194,7 +198,8 @@ bool forward_run_head(forward_run *r, forward_stream *const *streams, size_t n, 
     head *heads = heads_new(r, streams, n, to, e);
     const float **logits = calloc(n, sizeof *logits);
     bool ok = heads && (logits || gq_fail_memory(e, n * sizeof *logits));
-    for (size_t i = 0; ok && i < streams[0]->states.batches; i++) ok = do_batch(heads, n, i, logits, to, e);
+    for (size_t i = 0; ok && i < streams[0]->hidden_states.batches; i++)
+        ok = do_batch(heads, n, i, logits, to, e);
     heads_free(heads, n), free(logits);
     return ok;
 }
@@ -203,7 +208,7 @@ bool forward_run_head(forward_run *r, forward_stream *const *streams, size_t n, 
 
 static bool pool_batch(head *heads, size_t n, size_t i, const double **vectors, const forward_pooled *to,
                        gq_error *e) {
-    const hidden_states *s = &heads[0].stream->states;
+    const hidden_states *s = &heads[0].stream->hidden_states;
     for (size_t k = 0; k < n; k++) {
         forward_stream *stream = heads[k].stream;
         if (!head_final_norm(&heads[k], i, heads[k].normed, NULL, e) ||
@@ -221,7 +226,7 @@ bool forward_run_embeddings(forward_run *r, forward_stream *const *streams, size
     head *heads = heads_new(r, streams, n, NULL, e);
     const double **vectors = calloc(n, sizeof *vectors);
     bool ok = heads && (vectors || gq_fail_memory(e, n * sizeof *vectors));
-    for (size_t i = 0; ok && i < streams[0]->states.batches; i++)
+    for (size_t i = 0; ok && i < streams[0]->hidden_states.batches; i++)
         ok = pool_batch(heads, n, i, vectors, to, e);
     heads_free(heads, n), free(vectors);
     return ok;

@@ -50,7 +50,7 @@ static void lay_out_held(hidden_states *s, memory_ledger *l) {
     for (size_t i = 0; i < s->loops; i++) take_batch(s, s->batches - 1, l);
 }
 
-static void lay_out_states(hidden_states *s, bool in_file, memory_ledger *l) {
+static void lay_out_hidden_states(hidden_states *s, bool in_file, memory_ledger *l) {
     s->batches = mul_sat(s->loops, hidden_states_loop_batches(s));
     s->running = memory_take_zeros(l, s->loops, sizeof *s->running);
     s->sums = memory_take_zeros(l, s->loops, sizeof *s->sums);
@@ -63,22 +63,22 @@ static void lay_out_states(hidden_states *s, bool in_file, memory_ledger *l) {
 
 uint64_t hidden_states_bytes(uint64_t width, const forward_job *j, size_t batch, bool in_file) {
     memory_ledger l = {.counts = true};
-    lay_out_states(&(hidden_states){.width = width,
-                                    .context = j->context,
-                                    .windows = j->windows,
-                                    .batch = batch,
-                                    .loops = forward_job_loops(j)},
-                   in_file, &l);
+    lay_out_hidden_states(&(hidden_states){.width = width,
+                                           .context = j->context,
+                                           .windows = j->windows,
+                                           .batch = batch,
+                                           .loops = forward_job_loops(j)},
+                          in_file, &l);
     return l.bytes;
 }
 
-bool hidden_states_new(hidden_states *s, bool in_file, const state_slots *file, gq_error *e) {
+bool hidden_states_new(hidden_states *s, bool in_file, const hidden_state_slots *file, gq_error *e) {
     memory_ledger l = {.failed = false};
-    s->file = file ? *file : (state_slots){.fd = -1, .slots = 1};
+    s->file = file ? *file : (hidden_state_slots){.fd = -1, .slots = 1};
     if (in_file && s->file.fd < 0)
         return gq_fail(e, "the hidden states of %zu windows of %zu tokens do not fit in memory", s->windows,
                        s->context);
-    lay_out_states(s, in_file, &l);
+    lay_out_hidden_states(s, in_file, &l);
     return memory_had(&l, e);
 }
 
@@ -111,7 +111,7 @@ static uint64_t disk_free(int fd) {
     return fstatvfs(fd, &fs) == 0 ? mul_sat(fs.f_bavail, fs.f_frsize) : UINT64_MAX;
 }
 
-int state_slots_open(const char *folder, uint64_t bytes, gq_error *e) {
+int hidden_state_slots_open(const char *folder, uint64_t bytes, gq_error *e) {
     int fd = open_nameless(folder);
     if (fd < 0)
         return gq_fail(e, "cannot create a file for hidden states in %s: %s", folder, strerror(errno)), -1;

@@ -61,8 +61,10 @@ static forward_bounds bounds_with(const bounds_trial *t, size_t batch, bool in_f
     b.peak = j->extra_bytes;
     for (size_t i = 0; i < t->n; i++) {
         const forward_model *m = t->models[i];
-        b.states = add_sat(b.states, forward_stream_bytes(m, j->windows * forward_job_loops(j), j->context));
-        b.peak = add_sat(b.peak, hidden_states_bytes(forward_model_state(m, j->context), j, batch, in_file));
+        b.hidden_states =
+            add_sat(b.hidden_states, forward_stream_bytes(m, j->windows * forward_job_loops(j), j->context));
+        b.peak =
+            add_sat(b.peak, hidden_states_bytes(forward_model_features(m, j->context), j, batch, in_file));
         most =
             max(most, add_sat(forward_layer_memory_bytes(m, t->layer), beside_layer(j, m, batch, in_file)));
         for (size_t k = 0; k < forward_model_drafts(m); k++)

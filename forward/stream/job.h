@@ -82,12 +82,12 @@ double forward_job_work(const forward_job *j, const forward_model *m, bool logit
 
 /* Known before anything is read. */
 typedef struct forward_bounds {
-    size_t batch;    /* windows at once */
-    bool in_file;    /* hidden states do not fit into memory, beside a batch of a size that is worth it */
-    uint64_t states; /* bytes of all streams' hidden states, wherever they are */
-    uint64_t peak;   /* bytes that are taken at most, `extra_bytes` among them; beyond `memory` where a single
+    size_t batch; /* windows at once */
+    bool in_file; /* hidden states do not fit into memory, beside a batch of a size that is worth it */
+    uint64_t hidden_states; /* bytes of all streams' hidden states, wherever they are */
+    uint64_t peak;  /* bytes that are taken at most, `extra_bytes` among them; beyond `memory` where a single
                         window needs more. UINT64_MAX: more than can be counted */
-    uint64_t layer;  /* bytes that a layer may take at most (forward_layer_new), where a whole one does not
+    uint64_t layer; /* bytes that a layer may take at most (forward_layer_new), where a whole one does not
                         fit; 0: it does */
 } forward_bounds;
 /* Memory bounds of a run with one stream per given model. logits: forward_run_head will be called. */

@@ -52,7 +52,7 @@ probe_cache *probe_cache_new(const probe_cache_plan *p, gq_error *e) {
     if (!k->file_bytes || !p->folder) return k;
     k->file_bytes = min(k->file_bytes, probe_cache_room(p->folder));
     if (safe_file_may_grow(p->folder, k->file_bytes, NULL))
-        k->fd = state_slots_open(p->folder, k->file_bytes, NULL);
+        k->fd = hidden_state_slots_open(p->folder, k->file_bytes, NULL);
     return k;
 }
 

@@ -43,7 +43,7 @@ threads_pool *forward_run_pool(const forward_run *r) { return r->pool; }
 static bool run_fits(const forward_run *r, const forward_model *m) {
     size_t context = r->job->context;
     return r->model && r->model->codecs == m->codecs &&
-           forward_model_state(r->model, context) == forward_model_state(m, context) &&
+           forward_model_features(r->model, context) == forward_model_features(m, context) &&
            forward_batch_bytes(m, context, r->batch->most_windows, threads_pool_most(r->pool)) <=
                r->batch->bytes &&
            (!r->layer || forward_layer_memory_bytes(m, r->bounds.layer) <= r->layer->memory_bytes);
@@ -60,7 +60,7 @@ forward_batch *run_batch(forward_run *r, const forward_model *m, gq_error *e) {
 }
 
 float *run_lay_out_copy(const forward_model *m, const forward_job *j, size_t batch, memory_ledger *l) {
-    return forward_activations_take(l, forward_model_state(m, j->context),
+    return forward_activations_take(l, forward_model_features(m, j->context),
                                     forward_stride(batch * j->context));
 }
 

@@ -11,12 +11,12 @@ typedef struct hidden_states {
     size_t width, context, windows, batch; /* batch: windows of one, but for the last of a loop */
     size_t loops;                          /* each has hidden states of all windows; batches are within one */
     size_t batches;
-    float **held;     /* per batch [width][stride]; NULL: hidden states are in the file */
-    float *x;         /* hidden states of the batch that was read from the file */
-    float *window;    /* a window on its way to or from the file; NULL: there is no file */
-    state_slots file; /* fd -1: nowhere */
-    unsigned slot;    /* that holds the hidden states before the layer that is next, or was begun */
-    bool begun;       /* what there is now is what the layer's first part has left */
+    float **held;            /* per batch [width][stride]; NULL: hidden states are in the file */
+    float *x;                /* hidden states of the batch that was read from the file */
+    float *window;           /* a window on its way to or from the file; NULL: there is no file */
+    hidden_state_slots file; /* fd -1: nowhere */
+    unsigned slot;           /* that holds the hidden states before the layer that is next, or was begun */
+    bool begun;              /* what there is now is what the layer's first part has left */
     /* Per loop: CRC-32 of the bytes written so far to the slot after the present one; forward_stream_sum. */
     uint64_t *running, *sums;
 } hidden_states;
@@ -29,7 +29,7 @@ size_t hidden_states_loop(const hidden_states *s, size_t batch);
 size_t hidden_states_stride(const hidden_states *s, size_t batch);
 
 /* On failure *s is fit for states_free. */
-bool hidden_states_new(hidden_states *s, bool in_file, const state_slots *file, gq_error *e);
+bool hidden_states_new(hidden_states *s, bool in_file, const hidden_state_slots *file, gq_error *e);
 void hidden_states_free(hidden_states *s);
 /* Bytes that states_new takes where hidden states are written to a file as well; in_file: where they are only
  * there. */
@@ -68,7 +68,7 @@ struct forward_run {
 struct forward_stream {
     forward_run *run;
     const forward_model *model; /* or its MTP layer that is next */
-    hidden_states states;
+    hidden_states hidden_states;
     probe_cache *cache; /* NULL: none */
     unsigned side;
 };

@@ -20,73 +20,74 @@
 
 uint64_t forward_stream_bytes(const forward_model *m, size_t windows, size_t context) {
     uint64_t floats, tokens = (uint64_t)windows * context;
-    return __builtin_mul_overflow(tokens, forward_model_state(m, context), &floats) ||
+    return __builtin_mul_overflow(tokens, forward_model_features(m, context), &floats) ||
                    floats > UINT64_MAX / 16
                ? UINT64_MAX
                : floats * sizeof(float);
 }
 
-forward_stream *forward_stream_new(forward_run *r, const forward_model *m, const state_slots *file,
+forward_stream *forward_stream_new(forward_run *r, const forward_model *m, const hidden_state_slots *file,
                                    gq_error *e) {
     forward_stream *s = calloc(1, sizeof *s);
     if (!s) return gq_fail_memory(e, sizeof *s), NULL;
     *s = (forward_stream){.run = r, .model = m};
-    s->states = (hidden_states){.width = forward_model_state(m, r->job->context),
-                                .context = r->job->context,
-                                .windows = r->job->windows,
-                                .loops = forward_job_loops(r->job),
-                                .batch = r->bounds.batch};
-    if (hidden_states_new(&s->states, r->bounds.in_file, file, e)) return s;
+    s->hidden_states = (hidden_states){.width = forward_model_features(m, r->job->context),
+                                       .context = r->job->context,
+                                       .windows = r->job->windows,
+                                       .loops = forward_job_loops(r->job),
+                                       .batch = r->bounds.batch};
+    if (hidden_states_new(&s->hidden_states, r->bounds.in_file, file, e)) return s;
     forward_stream_free(s);
     return NULL;
 }
 
 void forward_stream_free(forward_stream *s) {
-    if (s) hidden_states_free(&s->states);
+    if (s) hidden_states_free(&s->hidden_states);
     free(s);
 }
 
 bool forward_stream_embed(forward_stream *s, const forward_rows *rows, gq_error *e) {
     const forward_job *j = s->run->job;
     forward_batch *b = run_batch(s->run, s->model, e);
-    s->states.slot = s->states.file.slots - 1, s->states.begun = false; /* the first is the next */
-    for (size_t i = 0; b && i < s->states.batches; i++) {
-        float *x = hidden_states_take(&s->states, i, true, e);
-        run_choose_windows(s->run, b, hidden_states_first(&s->states, i),
-                           hidden_states_windows(&s->states, i));
-        if (!forward_embed(b, rows, j->ids + hidden_states_first(&s->states, i) * j->context, x,
-                           hidden_states_stride(&s->states, i), e) ||
-            !hidden_states_put(&s->states, i, x, true, e) || !run_progress(s->run, 0, "embedding", e))
+    s->hidden_states.slot = s->hidden_states.file.slots - 1,
+    s->hidden_states.begun = false; /* the first is the next */
+    for (size_t i = 0; b && i < s->hidden_states.batches; i++) {
+        float *x = hidden_states_take(&s->hidden_states, i, true, e);
+        run_choose_windows(s->run, b, hidden_states_first(&s->hidden_states, i),
+                           hidden_states_windows(&s->hidden_states, i));
+        if (!forward_embed(b, rows, j->ids + hidden_states_first(&s->hidden_states, i) * j->context, x,
+                           hidden_states_stride(&s->hidden_states, i), e) ||
+            !hidden_states_put(&s->hidden_states, i, x, true, e) || !run_progress(s->run, 0, "embedding", e))
             return false;
     }
-    hidden_states_next_slot(&s->states, true);
+    hidden_states_next_slot(&s->hidden_states, true);
     return b;
 }
 
 void forward_stream_copy(forward_stream *s, const forward_stream *from) {
-    for (size_t i = 0; i < s->states.batches; i++)
-        memcpy(s->states.held[i], from->states.held[i],
-               s->states.width * hidden_states_stride(&s->states, i) * sizeof(float));
+    for (size_t i = 0; i < s->hidden_states.batches; i++)
+        memcpy(s->hidden_states.held[i], from->hidden_states.held[i],
+               s->hidden_states.width * hidden_states_stride(&s->hidden_states, i) * sizeof(float));
 }
 
 bool forward_stream_resume(forward_stream *s, unsigned slot, gq_error *e) {
-    return hidden_states_resume(&s->states, slot, e);
+    return hidden_states_resume(&s->hidden_states, slot, e);
 }
 
-uint64_t forward_stream_sum(const forward_stream *s, size_t loop) { return s->states.sums[loop]; }
+uint64_t forward_stream_sum(const forward_stream *s, size_t loop) { return s->hidden_states.sums[loop]; }
 
-size_t forward_stream_batches(const forward_stream *s) { return s->states.batches; }
-size_t forward_stream_windows(const forward_stream *s) { return hidden_states_windows(&s->states, 0); }
+size_t forward_stream_batches(const forward_stream *s) { return s->hidden_states.batches; }
+size_t forward_stream_windows(const forward_stream *s) { return hidden_states_windows(&s->hidden_states, 0); }
 size_t forward_stream_loop(const forward_stream *s, size_t batch) {
-    return hidden_states_loop(&s->states, batch);
+    return hidden_states_loop(&s->hidden_states, batch);
 }
 size_t forward_stream_first(const forward_stream *s, size_t batch) {
-    return hidden_states_first(&s->states, batch);
+    return hidden_states_first(&s->hidden_states, batch);
 }
 
-const float *forward_stream_states(forward_stream *s, size_t batch, size_t *stride, gq_error *e) {
-    *stride = hidden_states_stride(&s->states, batch);
-    return hidden_states_take(&s->states, batch, false, e);
+const float *forward_stream_hidden_states(forward_stream *s, size_t batch, size_t *stride, gq_error *e) {
+    *stride = hidden_states_stride(&s->hidden_states, batch);
+    return hidden_states_take(&s->hidden_states, batch, false, e);
 }
 
 /* ---- MTP layers ---- */
@@ -99,12 +100,13 @@ void forward_stream_draft(forward_stream *s, const forward_model *draft) {
 /* Returns what the block begins with for a batch; it may be changed. */
 static float *stream_enter_draft(forward_stream *s, size_t batch, gq_error *e) {
     const forward_job *j = s->run->job;
-    size_t stride = hidden_states_stride(&s->states, batch);
-    float *y = run_copy(s->run, s->model, e), *x = y ? hidden_states_take(&s->states, batch, false, e) : NULL;
+    size_t stride = hidden_states_stride(&s->hidden_states, batch);
+    float *y = run_copy(s->run, s->model, e),
+          *x = y ? hidden_states_take(&s->hidden_states, batch, false, e) : NULL;
     if (!x) return NULL;
-    run_choose_windows(s->run, s->run->batch, hidden_states_first(&s->states, batch),
-                       hidden_states_windows(&s->states, batch));
-    const uint32_t *ids = j->ids + hidden_states_first(&s->states, batch) * j->context;
+    run_choose_windows(s->run, s->run->batch, hidden_states_first(&s->hidden_states, batch),
+                       hidden_states_windows(&s->hidden_states, batch));
+    const uint32_t *ids = j->ids + hidden_states_first(&s->hidden_states, batch) * j->context;
     return forward_draft_enter(s->run->batch, ids, x, stride, y, stride, e) ? y : NULL;
 }
 
@@ -160,7 +162,7 @@ bool forward_stream_skips(const forward_stream *s, size_t batch, const forward_l
     const forward_sizes *of = forward_model_sizes(s->model);
     size_t number = forward_layer_number(l), last = of->layers - of->blocks;
     if (forward_job_loops(s->run->job) > 1 && number >= last)
-        number += hidden_states_loop(&s->states, batch) * of->blocks - last;
+        number += hidden_states_loop(&s->hidden_states, batch) * of->blocks - last;
     return forward_layer_idles(s->model, number);
 }
 
@@ -170,17 +172,18 @@ static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, fo
     forward_batch *b = run_batch(s->run, s->model, e);
     if (!b) return false;
     if (forward_stream_skips(s, batch, l)) return true;
-    size_t windows = hidden_states_windows(&s->states, batch), tokens = windows * s->states.context;
+    size_t windows = hidden_states_windows(&s->hidden_states, batch),
+           tokens = windows * s->hidden_states.context;
     if (probes && a->observer && a->observer->windows && a->observer->windows < windows)
         windows = a->observer->windows;
-    run_choose_windows(s->run, b, hidden_states_first(&s->states, batch), windows);
-    a->first = hidden_states_first(&s->states, batch) * s->states.context;
+    run_choose_windows(s->run, b, hidden_states_first(&s->hidden_states, batch), windows);
+    a->first = hidden_states_first(&s->hidden_states, batch) * s->hidden_states.context;
     forward_observer observer = {.on_inputs = stream_ask_to_go_on, .data = a};
     if (a->observer && a->observer->on_scores) observer.on_scores = stream_hand_scores;
     probe_cache_run cached = probe_cache_run_of(forward_draft_of(s->model) ? NULL : s->cache, s->side, batch,
                                                 tokens, probes && !observer.on_scores, a->observer);
     b->results = cached.of ? &cached.results : NULL;
-    bool ok = forward_block(b, l, part, x, hidden_states_stride(&s->states, batch), &observer, e);
+    bool ok = forward_block(b, l, part, x, hidden_states_stride(&s->hidden_states, batch), &observer, e);
     b->results = NULL;
     return ok;
 }
@@ -188,11 +191,11 @@ static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, fo
 /* Lets all batches pass an MTP layer. The input of an output matrix of its own is reported after it. */
 static bool stream_pass_draft(forward_stream *s, const forward_layer *l, asking *a, gq_error *e) {
     const forward_observer observer = {.on_inputs = stream_ask_to_go_on, .data = a};
-    for (size_t i = 0; i < s->states.batches; i++) {
-        size_t stride = hidden_states_stride(&s->states, i);
+    for (size_t i = 0; i < s->hidden_states.batches; i++) {
+        size_t stride = hidden_states_stride(&s->hidden_states, i);
         float *y = stream_enter_draft(s, i, e);
         a->all = (double)forward_model_sizes(s->model)->layer_bytes;
-        a->work = a->all * (double)hidden_states_windows(&s->states, i), a->reported = a->met = 0;
+        a->work = a->all * (double)hidden_states_windows(&s->hidden_states, i), a->reported = a->met = 0;
         if (!y || !run_part(s, i, l, FORWARD_WHOLE, y, false, a, e)) return false;
         if (forward_draft_has_head(s->model) &&
             !forward_final(s->run->batch, y, stride, y, stride, &observer, e))
@@ -208,53 +211,54 @@ bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_part
     if (forward_draft_of(s->model)) return stream_pass_draft(s, l, &a, e);
     bool done = part & FORWARD_FFN;
     double share = part == FORWARD_WHOLE ? 1 : .5;
-    for (size_t i = 0; i < s->states.batches; i++) {
-        float *x = hidden_states_take(&s->states, i, false, e);
+    for (size_t i = 0; i < s->hidden_states.batches; i++) {
+        float *x = hidden_states_take(&s->hidden_states, i, false, e);
         a.all = (double)forward_model_sizes(s->model)->layer_bytes * share;
-        a.work = a.all * (double)hidden_states_windows(&s->states, i), a.reported = a.met = 0;
+        a.work = a.all * (double)hidden_states_windows(&s->hidden_states, i), a.reported = a.met = 0;
         if (!x || !run_part(s, i, l, part, x, false, &a, e) ||
-            !hidden_states_put(&s->states, i, x, done, e) ||
+            !hidden_states_put(&s->hidden_states, i, x, done, e) ||
             !run_progress(s->run, a.work - a.reported, a.what, e))
             return false;
     }
-    hidden_states_next_slot(&s->states, done);
+    hidden_states_next_slot(&s->hidden_states, done);
     probe_cache_forget(s->cache, s->side);
     return true;
 }
 
 bool forward_stream_pass_loops(forward_stream *s, size_t loop, const forward_layer *l, gq_error *e) {
     asking a = asking_of(s, NULL);
-    for (size_t i = 0; i < s->states.batches; i++) {
-        float *x = hidden_states_take(&s->states, i, false, e);
+    for (size_t i = 0; i < s->hidden_states.batches; i++) {
+        float *x = hidden_states_take(&s->hidden_states, i, false, e);
         if (!x ||
-            (hidden_states_loop(&s->states, i) >= loop &&
+            (hidden_states_loop(&s->hidden_states, i) >= loop &&
              !run_part(s, i, l, FORWARD_WHOLE, x, false, &a, e)) ||
-            !hidden_states_put(&s->states, i, x, true, e) || !run_progress(s->run, 0, a.what, e))
+            !hidden_states_put(&s->hidden_states, i, x, true, e) || !run_progress(s->run, 0, a.what, e))
             return false;
     }
-    hidden_states_next_slot(&s->states, true);
+    hidden_states_next_slot(&s->hidden_states, true);
     return true;
 }
 
 bool forward_stream_follow(forward_stream *s, forward_stream *from, size_t loop, gq_error *e) {
-    for (size_t i = 0; i < s->states.batches; i++) {
-        bool follows = hidden_states_loop(&s->states, i) >= loop;
-        float *x = hidden_states_take(&s->states, i, follows, e), *y = x;
-        if (follows) y = hidden_states_take(&from->states, i, false, e);
+    for (size_t i = 0; i < s->hidden_states.batches; i++) {
+        bool follows = hidden_states_loop(&s->hidden_states, i) >= loop;
+        float *x = hidden_states_take(&s->hidden_states, i, follows, e), *y = x;
+        if (follows) y = hidden_states_take(&from->hidden_states, i, false, e);
         if (!x || !y) return false;
-        if (follows) memcpy(x, y, s->states.width * hidden_states_stride(&s->states, i) * sizeof *x);
-        if (!hidden_states_put(&s->states, i, x, true, e)) return false;
+        if (follows)
+            memcpy(x, y, s->hidden_states.width * hidden_states_stride(&s->hidden_states, i) * sizeof *x);
+        if (!hidden_states_put(&s->hidden_states, i, x, true, e)) return false;
     }
-    hidden_states_next_slot(&s->states, true);
+    hidden_states_next_slot(&s->hidden_states, true);
     return true;
 }
 
 /* Returns a copy of a batch's hidden states that may be changed. States from a file are a copy already. */
 static float *copy_of(forward_stream *s, size_t batch, gq_error *e) {
     if (forward_draft_of(s->model)) return stream_enter_draft(s, batch, e);
-    size_t floats = s->states.width * hidden_states_stride(&s->states, batch);
-    float *x = hidden_states_take(&s->states, batch, false, e);
-    float *copy = x && s->states.held ? run_copy(s->run, s->model, e) : x;
+    size_t floats = s->hidden_states.width * hidden_states_stride(&s->hidden_states, batch);
+    float *x = hidden_states_take(&s->hidden_states, batch, false, e);
+    float *copy = x && s->hidden_states.held ? run_copy(s->run, s->model, e) : x;
     return copy && copy != x ? memcpy(copy, x, floats * sizeof *x) : copy;
 }
 

@@ -73,22 +73,22 @@ forward_layer *forward_run_layer(forward_run *r, const forward_model *m, size_t 
  * forward_stream_bytes from `at` on. With two of them a layer's hidden states are read from one and written
  * to the other, so that those before it stay until it is done. The layout depends on nothing but the model's
  * width and the windows. */
-typedef struct state_slots {
+typedef struct hidden_state_slots {
     int fd;
     const char *path; /* for messages */
     uint64_t at;
     unsigned slots;
     size_t all_windows; /* of a loop, where a slot has other processes' windows, too, and `at` is where the
                            stream's own begin; 0: there are no others */
-} state_slots;
+} hidden_state_slots;
 /* windows: of all loops together. */
 uint64_t forward_stream_bytes(const forward_model *m, size_t windows, size_t context);
 /* A file without a name for such slots, in a folder, with its space set aside; -1: *e says why. */
-int state_slots_open(const char *folder, uint64_t bytes, gq_error *e);
+int hidden_state_slots_open(const char *folder, uint64_t bytes, gq_error *e);
 
 typedef struct forward_stream forward_stream;
 /* file: needed where hidden states are not in memory, else they are written there, too; NULL: nowhere. */
-forward_stream *forward_stream_new(forward_run *r, const forward_model *m, const state_slots *file,
+forward_stream *forward_stream_new(forward_run *r, const forward_model *m, const hidden_state_slots *file,
                                    gq_error *e);
 void forward_stream_free(forward_stream *s);
 /* States before the first layer, in slot 0. rows: as in forward_embed. */
@@ -125,7 +125,7 @@ bool forward_stream_follow(forward_stream *s, forward_stream *from, size_t loop,
 
 /* The hidden states of a batch as they are now, and the floats from one feature's row to the next; valid
  * until the next call. NULL: *e says why. */
-const float *forward_stream_states(forward_stream *s, size_t batch, size_t *stride, gq_error *e);
+const float *forward_stream_hidden_states(forward_stream *s, size_t batch, size_t *stride, gq_error *e);
 
 /* Batches are within a loop, one loop after another, and all but a loop's last have bounds.batch windows. */
 size_t forward_stream_batches(const forward_stream *s);
@@ -135,7 +135,7 @@ size_t forward_stream_windows(const forward_stream *s);
 size_t forward_stream_loop(const forward_stream *s, size_t batch);
 size_t forward_stream_first(const forward_stream *s, size_t batch);
 /* One batch through what is next, the layer or a part of it, to observe its activations; the hidden states
- * stay. *after: the batch's state behind it, [state][forward_stride(tokens)], until the next call; it means
+ * stay. *after: the batch's state behind it, [features][forward_stride(tokens)], until the next call; it means
  * nothing where the observer has ended the call. after may be NULL. */
 bool forward_stream_probe(forward_stream *s, size_t batch, const forward_layer *l, forward_part part,
                           const forward_observer *observer, const float **after, gq_error *e);

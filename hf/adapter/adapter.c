@@ -390,7 +390,7 @@ static bool adapter_sort(hf_adapter *a, gq_error *e) {
     return ok && adapter_warn_names(a, e);
 }
 
-const hf_stored *hf_adapted_pair(const hf_adapted *m) { return m->a ? m->a : m->embed_a; }
+const hf_stored *hf_adapted_lora(const hf_adapted *m) { return m->a ? m->a : m->embed_a; }
 
 static int module_compare(const void *name, const void *m) {
     return strcmp(name, ((const hf_adapted *)m)->module);

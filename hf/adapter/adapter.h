@@ -49,7 +49,7 @@ const char *hf_adapter_base(const hf_adapter *a);
 /* Whether the folder has a vocabulary of its own. */
 bool hf_adapter_has_vocabulary(const hf_adapter *a);
 /* The module's matrices, lora_A or lora_embedding_A; NULL: it has none. */
-const hf_stored *hf_adapted_pair(const hf_adapted *m);
+const hf_stored *hf_adapted_lora(const hf_adapted *m);
 /* Finds a module by its name; NULL: the adapter has none such. */
 const hf_adapted *hf_adapter_find(const hf_adapter *a, const char *module);
 /* Whether a list of modules of the config, or an expression, names a module, as PEFT reads them. An expression that cannot
@@ -104,7 +104,7 @@ bool hf_target_replace_rows(hf_targets *t, const hf_adapted *m, gq_error *e);
 /* Whether the name that a module and a suffix make becomes the tensor `tensor`, as rules name it. */
 bool hf_target_is(const hf_build *b, const char *module, const char *suffix, const char *tensor);
 /* Whether the rule of a source turns its matrices: they are stored with inputs as rows. */
-bool hf_target_turns(const hf_targets *t, const hf_source *s);
+bool hf_target_is_transposed(const hf_targets *t, const hf_source *s);
 /* Writes a module's name without ".base_layer" behind it, which nested changes have. */
 void hf_target_module(const char *name, char *to, size_t size);
 /* Whether a name is that of one expert's part of a parameter of all, in a module whose name ends with `head`. */
@@ -153,6 +153,6 @@ bool hf_adapters_attach(const hf_adapters *a, hf_build *b, gq_error *e);
 bool hf_adapters_check_used(const hf_adapters *a, const hf_build *b, gq_error *e);
 /* Adds a pair that says what was merged: names of folders, factors and checksums. A projector has it where they change it.
  */
-bool hf_adapters_pair(const hf_adapters *a, const hf_build *b, hf_metadata *pairs, gq_error *e);
+bool hf_adapters_metadata(const hf_adapters *a, const hf_build *b, hf_metadata *metadata, gq_error *e);
 /* Folds all that decides the merged weights into a checksum. */
 bool hf_adapters_fold(const hf_adapters *a, uint32_t *content, gq_error *e);

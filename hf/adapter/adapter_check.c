@@ -151,11 +151,11 @@ static bool check_layers(const hf_targets *t, gq_error *e) {
     for (size_t i = 0; i < a->n; i++) {
         const hf_adapted *m = &a->modules[i];
         layer_name at = {.layer = UINT64_MAX};
-        if (!hf_adapted_pair(m) || module_has_parameters(t, m->module) ||
+        if (!hf_adapted_lora(m) || module_has_parameters(t, m->module) ||
             list_names_whole(config_of(t, "target_modules"), m->module))
             continue;
         if (!layer_name_read(m->module, &at) || !layers_have(layers, at.layer))
-            return hf_list_fail(&a->list, hf_adapted_pair(m), e,
+            return hf_list_fail(&a->list, hf_adapted_lora(m), e,
                                 "layers_to_transform of %s does not have this layer: the two files are of "
                                 "different adapters",
                                 a->file);
@@ -166,7 +166,7 @@ static bool check_layers(const hf_targets *t, gq_error *e) {
         bool found = !json_is_integer(v) || (uint64_t)json_integer_value(v) >= t->build->config->layers;
         for (size_t i = 0; i < a->n && !found; i++) {
             layer_name at;
-            found = hf_adapted_pair(&a->modules[i]) && layer_name_read(a->modules[i].module, &at) &&
+            found = hf_adapted_lora(&a->modules[i]) && layer_name_read(a->modules[i].module, &at) &&
                     (json_int_t)at.layer == json_integer_value(v);
         }
         if (ok && !found)
@@ -186,7 +186,7 @@ static bool check_named(const hf_targets *t, gq_error *e) {
     if (t->build->projector || !config_of(t, "target_modules")) return true;
     for (size_t i = 0; i < a->n; i++) {
         const hf_adapted *m = &a->modules[i];
-        if (!hf_adapted_pair(m) || module_has_parameters(t, m->module) ||
+        if (!hf_adapted_lora(m) || module_has_parameters(t, m->module) ||
             (hf_adapter_names(a, "target_modules", m->module) &&
              !hf_adapter_names(a, "exclude_modules", m->module)))
             continue;
@@ -225,7 +225,7 @@ static bool layer_is_first(const hf_targets *t, const char *module, const layer_
     for (uint64_t k = 0; k < at->layer; k++) {
         const hf_adapted *m;
         snprintf(name, sizeof name, "%.*s%llu%s", at->head, module, (unsigned long long)k, at->tail);
-        if ((m = hf_adapter_find(t->adapter, name)) && hf_adapted_pair(m)) return false;
+        if ((m = hf_adapter_find(t->adapter, name)) && hf_adapted_lora(m)) return false;
     }
     return true;
 }

@@ -46,7 +46,7 @@ typedef struct adapter_container {
     hf_config config;
     hf_list list; /* of the matrices that modules stand for: shapes without elements */
     hf_build build;
-    hf_metadata pairs;
+    hf_metadata metadata;
     adapter_tensor *tensors;
     size_t n;
 } adapter_container;
@@ -112,7 +112,7 @@ static void container_close(void *state) {
     free(c->tensors);
     hf_build_free(&c->build);
     hf_list_free(&c->list);
-    hf_metadata_free(&c->pairs);
+    hf_metadata_free(&c->metadata);
     hf_config_free(&c->config);
     hf_folder_close(&c->base), hf_place_free(&c->place);
     hf_adapter_close(&c->adapter);
@@ -153,17 +153,17 @@ static bool source_make(adapter_container *c, const hf_adapted *m, hf_source *s,
     if ((double)a->shape[0] != rank)
         return hf_list_fail(&c->adapter.list, a, e, "rank %llu, but %s says %g",
                             (unsigned long long)a->shape[0], c->adapter.file, rank);
-    bool turned = m->embed_a || hf_target_turns(&names, s);
+    bool transposed = m->embed_a || hf_target_is_transposed(&names, s);
     hf_factor fa = {a, 0, 0, 1, a->shape[1]}, fb = {b, 0, 0, b->shape[1], 1};
-    s->rows = s->matrix_rows = s->shape[0] = turned ? a->shape[1] : b->shape[0];
-    s->columns = s->shape[1] = turned ? b->shape[0] : a->shape[1];
+    s->rows = s->matrix_rows = s->shape[0] = transposed ? a->shape[1] : b->shape[0];
+    s->columns = s->shape[1] = transposed ? b->shape[0] : a->shape[1];
     if (!(s->deltas.items = calloc(1, sizeof *s->deltas.items)))
         return gq_fail_memory(e, sizeof *s->deltas.items);
     s->deltas.n = s->deltas.capacity = 1;
     *s->deltas.items = (hf_delta){.list = &c->adapter.list,
                                   .rank = (uint32_t)a->shape[0],
                                   .scale = (float)(scale * rank / c->adapter.alpha)};
-    s->deltas.items->rows = turned ? fa : fb, s->deltas.items->columns = turned ? fb : fa;
+    s->deltas.items->rows = transposed ? fa : fb, s->deltas.items->columns = transposed ? fb : fa;
     return true;
 }
 
@@ -194,7 +194,7 @@ static bool tensor_fail(const hf_tensor *t, gq_error *e) {
 
 /* Parts a piece's view into what it takes of the source's rows and of its columns; those that come first are
  * the tensor's rows. *transposed: these are columns of the source. */
-static bool piece_part(const hf_piece *p, adapter_lines *outer, adapter_lines *inner, bool *turned) {
+static bool piece_part(const hf_piece *p, adapter_lines *outer, adapter_lines *inner, bool *transposed) {
     const hf_view *v = &p->view;
     uint64_t columns = p->source->columns;
     adapter_lines of[2] = {{.n = 1}, {.n = 1}}; /* of rows, of columns */
@@ -213,8 +213,8 @@ static bool piece_part(const hf_piece *p, adapter_lines *outer, adapter_lines *i
         seen[k] = true, last = k;
     }
     of[0].view.base = v->base / columns, of[1].view.base = v->base % columns;
-    *turned = first == 1 && seen[0];
-    *outer = of[*turned], *inner = of[!*turned];
+    *transposed = first == 1 && seen[0];
+    *outer = of[*transposed], *inner = of[!*transposed];
     return true;
 }
 
@@ -278,15 +278,15 @@ static bool tensor_make(adapter_container *c, const hf_tensor *of, gq_error *e) 
         const hf_piece *p = &of->pieces[i];
         const hf_delta *own = p->source->deltas.items;
         adapter_lines outer, inner;
-        bool turned;
-        if (!piece_part(p, &outer, &inner, &turned) || (!stacked && p->source != of->pieces[0].source))
+        bool transposed;
+        if (!piece_part(p, &outer, &inner, &transposed) || (!stacked && p->source != of->pieces[0].source))
             return tensor_fail(of, e);
         if (embeds) { /* lora_a has a row for each token */
             adapter_lines tokens = outer;
-            outer = inner, inner = tokens, turned = !turned;
+            outer = inner, inner = tokens, transposed = !transposed;
         }
-        b->parts[i] = (adapter_part){own, turned ? &own->columns : &own->rows, outer, 0};
-        a->parts[i] = (adapter_part){own, turned ? &own->rows : &own->columns, inner, 0};
+        b->parts[i] = (adapter_part){own, transposed ? &own->columns : &own->rows, outer, 0};
+        a->parts[i] = (adapter_part){own, transposed ? &own->rows : &own->columns, inner, 0};
     }
     uint64_t rank = d->rank, *ne = (uint64_t *)of->tensor.ne;
     uint64_t matrices = stacked ? ne[2] : 1;
@@ -324,16 +324,16 @@ static bool adapter_warn_scales(adapter_container *c, gq_error *e) {
                           n == 1 ? " is" : "s are");
 }
 
-static bool adapter_pairs(adapter_container *c, gq_error *e) {
+static bool adapter_metadata(adapter_container *c, gq_error *e) {
     hf_counts counts = {0};
     hf_config config = c->config;
     config.folder = &c->adapter.folder;
-    c->pairs.prefix = c->config.arch;
-    if (!hf_general_metadata(&c->adapter.folder, &config, &counts, &c->pairs, e)) return false;
-    hf_metadata_remove(&c->pairs, "general.size_label");
-    return hf_metadata_text(&c->pairs, "general.type", "adapter", e) &&
-           hf_metadata_text(&c->pairs, "adapter.type", "lora", e) &&
-           hf_metadata_f32(&c->pairs, "adapter.lora.alpha",
+    c->metadata.prefix = c->config.arch;
+    if (!hf_general_metadata(&c->adapter.folder, &config, &counts, &c->metadata, e)) return false;
+    hf_metadata_remove(&c->metadata, "general.size_label");
+    return hf_metadata_text(&c->metadata, "general.type", "adapter", e) &&
+           hf_metadata_text(&c->metadata, "adapter.type", "lora", e) &&
+           hf_metadata_f32(&c->metadata, "adapter.lora.alpha",
                            (float)(c->adapter.alpha * c->adapter.given_scale), e);
 }
 
@@ -347,7 +347,7 @@ static bool adapter_gather(model_source *m, adapter_container *c, gq_error *e) {
         c->tensors[i].tensor.shard = c->tensors[i].parts[0].factor->stored->file;
         m->tensors[m->n_tensors++] = &c->tensors[i].tensor;
     }
-    m->path = c->adapter.folder.path, m->kv = c->pairs.kv, m->n_kv = c->pairs.n;
+    m->path = c->adapter.folder.path, m->kv = c->metadata.kv, m->n_kv = c->metadata.n;
     m->alignment = GGUF_DEFAULT_ALIGNMENT;
     if (!warnings_join(&m->warnings, &c->base.warnings, e) ||
         !warnings_join(&m->warnings, &c->adapter.folder.warnings, e))
@@ -364,7 +364,7 @@ bool hf_adapter_file_open(model_source *m, const char *path, const char *base, g
         hf_adapter_open(&c->adapter, &(gq_adapter){.path = path}, e) && hf_place_find(&c->place, base, e);
     if (ok && c->place.is_image) ok = gq_fail(e, "%s is an image model, expected a language model", base);
     ok = ok && hf_folder_open(&c->base, c->place.folder, e) && hf_config_read(&c->config, &c->base, e) &&
-         build_matrices(c, e) && tensors_make(c, e) && adapter_warn_scales(c, e) && adapter_pairs(c, e) &&
+         build_matrices(c, e) && tensors_make(c, e) && adapter_warn_scales(c, e) && adapter_metadata(c, e) &&
          adapter_gather(m, c, e);
     if (!ok) model_close(m);
     return ok;

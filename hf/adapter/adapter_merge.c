@@ -189,15 +189,15 @@ static bool delta_keep(hf_source *s, hf_delta *d, const hf_stored *magnitude, ui
 }
 
 /* The numbers of a module's matrices lora_A and lora_B. */
-typedef struct pair_shape {
+typedef struct lora_shape {
     uint64_t inputs, outputs, rank, all_ranks; /* all_ranks: of all experts together */
     double scale;
-} pair_shape;
+} lora_shape;
 
 /* Compares a pair's shapes with one another and with the config; matrices is 0 where it is not known how many
  * share them. */
-static bool pair_read(const hf_targets *t, const hf_adapted *m, const hf_stored *a, const hf_stored *b,
-                      bool counts_experts, pair_shape *to, gq_error *e) {
+static bool lora_read(const hf_targets *t, const hf_adapted *m, const hf_stored *a, const hf_stored *b,
+                      bool counts_experts, lora_shape *to, gq_error *e) {
     double rank;
     char module[HF_TARGET_BYTES];
     hf_target_module(m->module, module, sizeof module);
@@ -219,26 +219,26 @@ static bool pair_read(const hf_targets *t, const hf_adapted *m, const hf_stored 
 
 /* A linear layer, or one of GPT-2's, whose matrices are stored with inputs as rows. */
 static bool change_linear(const hf_targets *t, const hf_adapted *m, hf_source *s, gq_error *e) {
-    pair_shape p;
+    lora_shape p;
     hf_delta d;
-    if (!pair_read(t, m, m->a, m->b, false, &p, e) || !delta_begin(t, s, m->a, &d, p.scale, e)) return false;
+    if (!lora_read(t, m, m->a, m->b, false, &p, e) || !delta_begin(t, s, m->a, &d, p.scale, e)) return false;
     bool upright = s->rows == p.outputs && s->columns == p.inputs;
-    bool turned = s->rows == p.inputs && s->columns == p.outputs;
-    if (s->n_dims != 2 || (!upright && !turned)) return shape_fail(t, m->a, s, p.outputs, p.inputs, e);
-    if (upright && turned)
-        turned = s->coding == HF_GPTQ || hf_target_turns(t, s);
-    else if ((s->coding == HF_GPTQ) != turned && (turned ? !hf_target_turns(t, s) : true))
+    bool transposed = s->rows == p.inputs && s->columns == p.outputs;
+    if (s->n_dims != 2 || (!upright && !transposed)) return shape_fail(t, m->a, s, p.outputs, p.inputs, e);
+    if (upright && transposed)
+        transposed = s->coding == HF_GPTQ || hf_target_is_transposed(t, s);
+    else if ((s->coding == HF_GPTQ) != transposed && (transposed ? !hf_target_is_transposed(t, s) : true))
         return shape_fail(t, m->a, s, p.outputs, p.inputs, e);
     hf_factor a = {m->a, 0, 0, 1, p.inputs}, b = {m->b, 0, 0, p.rank, 1};
-    d.rank = (uint32_t)p.rank, d.outputs_are_columns = turned;
-    d.rows = turned ? a : b, d.columns = turned ? b : a;
+    d.rank = (uint32_t)p.rank, d.outputs_are_columns = transposed;
+    d.rows = transposed ? a : b, d.columns = transposed ? b : a;
     return delta_keep(s, &d, m->magnitude, p.outputs, e);
 }
 
 static bool change_embedding(const hf_targets *t, const hf_adapted *m, hf_source *s, gq_error *e) {
-    pair_shape p;
+    lora_shape p;
     hf_delta d;
-    if (!pair_read(t, m, m->embed_a, m->embed_b, false, &p, e) ||
+    if (!lora_read(t, m, m->embed_a, m->embed_b, false, &p, e) ||
         !delta_begin(t, s, m->embed_a, &d, p.scale, e))
         return false;
     if (s->n_dims != 2 || s->rows != p.inputs || s->columns != p.outputs)
@@ -266,21 +266,21 @@ static bool change_bias(hf_targets *t, const hf_adapted *m, gq_error *e) {
 
 /* Matrices lora_A [experts x rank, inputs] and lora_B [outputs, rank x experts], whose columns have the expert as the
  * faster index, unless the config says otherwise. */
-static void experts_set_factors(hf_delta *d, const hf_adapted *m, const pair_shape *p, uint64_t experts,
-                                bool by_expert, bool turned) {
+static void experts_set_factors(hf_delta *d, const hf_adapted *m, const lora_shape *p, uint64_t experts,
+                                bool by_expert, bool transposed) {
     hf_factor a = {m->a, 0, p->rank * p->inputs, 1, p->inputs}, b = {m->b, 0, 1, p->all_ranks, experts};
     if (by_expert) b.matrix = p->rank, b.rank_step = 1;
     d->rank = (uint32_t)p->rank;
-    d->rows = turned ? a : b, d->columns = turned ? b : a;
+    d->rows = transposed ? a : b, d->columns = transposed ? b : a;
 }
 
 /* Whether a pair fits a tensor [experts, rows, columns]; *transposed: inputs are its rows. */
-static bool stacked_fits(const hf_targets *t, const hf_source *s, const pair_shape *p, bool *turned) {
+static bool stacked_fits(const hf_targets *t, const hf_source *s, const lora_shape *p, bool *transposed) {
     if (s->n_dims != 3 || mul_sat(s->shape[0], p->rank) != p->all_ranks) return false;
     bool upright = s->shape[1] == p->outputs && s->shape[2] == p->inputs;
-    *turned = s->shape[1] == p->inputs && s->shape[2] == p->outputs;
-    if (upright && *turned) *turned = hf_target_turns(t, s);
-    return upright || *turned;
+    *transposed = s->shape[1] == p->inputs && s->shape[2] == p->outputs;
+    if (upright && *transposed) *transposed = hf_target_is_transposed(t, s);
+    return upright || *transposed;
 }
 
 static hf_source *expert_find(const hf_targets *t, const char *module, uint64_t expert,
@@ -297,15 +297,15 @@ static hf_source *expert_find(const hf_targets *t, const char *module, uint64_t 
 
 /* Whether a pair fits one of n parts of an expert's matrix; *transposed: PEFT before 0.18.1 had inputs and outputs
  * of such parameters exchanged. */
-static bool expert_fits(const hf_source *s, uint64_t n, const pair_shape *p, bool *turned) {
+static bool expert_fits(const hf_source *s, uint64_t n, const lora_shape *p, bool *transposed) {
     bool upright = mul_sat(s->rows, n) == p->outputs && s->columns == p->inputs;
-    *turned = !upright && mul_sat(s->rows, n) == p->inputs && s->columns == p->outputs;
-    return s->n_dims == 2 && s->coding != HF_GPTQ && (upright || *turned);
+    *transposed = !upright && mul_sat(s->rows, n) == p->inputs && s->columns == p->outputs;
+    return s->n_dims == 2 && s->coding != HF_GPTQ && (upright || *transposed);
 }
 
 /* Changes experts that the folder has one by one. *fits false: it has none such. */
 static bool change_each_expert(const hf_targets *t, const hf_adapted *m, const char *module,
-                               const char *parameter, const pair_shape *p, bool *fits, gq_error *e) {
+                               const char *parameter, const lora_shape *p, bool *fits, gq_error *e) {
     const hf_expert_parts *row = hf_expert_part_rows;
     uint64_t experts = p->all_ranks / p->rank;
     *fits = false;
@@ -315,8 +315,8 @@ static bool change_each_expert(const hf_targets *t, const hf_adapted *m, const c
         for (unsigned part = 0; part < row->n; part++) {
             hf_source *s = expert_find(t, module, x, row, part);
             hf_delta d;
-            bool turned;
-            if (!s || !expert_fits(s, row->n, p, &turned)) {
+            bool transposed;
+            if (!s || !expert_fits(s, row->n, p, &transposed)) {
                 if (!*fits) return true;
                 return hf_list_fail(&t->adapter->list, m->a, e,
                                     "it changes expert %llu of '%s', which does not fit",
@@ -324,7 +324,7 @@ static bool change_each_expert(const hf_targets *t, const hf_adapted *m, const c
             }
             *fits = true;
             if (!delta_begin(t, s, m->a, &d, p->scale, e)) return false;
-            experts_set_factors(&d, m, p, experts, t->adapter->by_expert, turned);
+            experts_set_factors(&d, m, p, experts, t->adapter->by_expert, transposed);
             d.rows.base = x * d.rows.matrix + part * s->rows * d.rows.line_step;
             d.columns.base = x * d.columns.matrix;
             if (!delta_keep(s, &d, NULL, 0, e)) return false;
@@ -337,19 +337,19 @@ static bool change_each_expert(const hf_targets *t, const hf_adapted *m, const c
 
 /* One parameter that the config's target_parameters names and that a module has. */
 static bool change_parameter(const hf_targets *t, const hf_adapted *m, const char *module,
-                             const char *parameter, const pair_shape *p, bool *fits, gq_error *e) {
+                             const char *parameter, const lora_shape *p, bool *fits, gq_error *e) {
     char name[HF_TARGET_BYTES];
-    bool turned;
+    bool transposed;
     hf_delta d;
     *fits = false;
     if (snprintf(name, sizeof name, "%s.%s", module, parameter) >= (int)sizeof name) return true;
     hf_source *s = hf_target_find(t, name, "");
     /* One expert's matrix may have the rule of a tensor of all. */
     if (!s || s->n_dims < 3) return change_each_expert(t, m, module, parameter, p, fits, e);
-    if (!stacked_fits(t, s, p, &turned)) return true;
+    if (!stacked_fits(t, s, p, &transposed)) return true;
     *fits = true;
     if (!delta_begin(t, s, m->a, &d, p->scale, e)) return false;
-    experts_set_factors(&d, m, p, s->shape[0], t->adapter->by_expert, turned);
+    experts_set_factors(&d, m, p, s->shape[0], t->adapter->by_expert, transposed);
     return delta_keep(s, &d, NULL, 0, e);
 }
 
@@ -359,7 +359,7 @@ static bool change_parameters(const hf_targets *t, const hf_adapted *m, bool *fo
     json_t *list = json_object_get(t->adapter->config, "target_parameters"), *v;
     char module[HF_TARGET_BYTES];
     size_t i;
-    pair_shape p;
+    lora_shape p;
     *found = false;
     if (!json_is_array(list) || json_array_size(list) == 0) return true;
     if (m->magnitude)
@@ -367,7 +367,7 @@ static bool change_parameters(const hf_targets *t, const hf_adapted *m, bool *fo
             &t->adapter->list, m->magnitude, e,
             "gquant cannot merge DoRA magnitudes of parameters that hold several matrices: merge the adapter "
             "with peft (merge_and_unload), and convert the folder that it saves");
-    if (!pair_read(t, m, m->a, m->b, true, &p, e)) return false;
+    if (!lora_read(t, m, m->a, m->b, true, &p, e)) return false;
     hf_target_module(m->module, module, sizeof module);
     json_array_foreach(list, i, v) {
         const char *path = hf_json_text(v), *leaf = path ? strrchr(path, '.') : NULL;
@@ -391,9 +391,9 @@ static bool change_parameters(const hf_targets *t, const hf_adapted *m, bool *fo
 static bool change_one_expert(const hf_targets *t, const hf_adapted *m, bool *found, gq_error *e) {
     char name[HF_TARGET_BYTES];
     uint64_t expert;
-    pair_shape p;
+    lora_shape p;
     hf_delta d;
-    bool turned;
+    bool transposed;
     const char *number = strrchr(m->module, '.');
     *found = false;
     if (!number || number == m->module || number[-1] != 's' || strlen(number + 1) > 6 ||
@@ -407,13 +407,13 @@ static bool change_one_expert(const hf_targets *t, const hf_adapted *m, bool *fo
     if (m->magnitude)
         return hf_list_fail(&t->adapter->list, m->magnitude, e,
                             "gquant cannot merge a DoRA magnitude of one expert of '%s'", s->name);
-    if (!pair_read(t, m, m->a, m->b, false, &p, e) || !delta_begin(t, s, m->a, &d, p.scale, e)) return false;
-    pair_shape all = p;
+    if (!lora_read(t, m, m->a, m->b, false, &p, e) || !delta_begin(t, s, m->a, &d, p.scale, e)) return false;
+    lora_shape all = p;
     all.all_ranks = mul_sat(p.rank, s->shape[0]);
-    if (!stacked_fits(t, s, &all, &turned)) return shape_fail(t, m->a, s, p.outputs, p.inputs, e);
+    if (!stacked_fits(t, s, &all, &transposed)) return shape_fail(t, m->a, s, p.outputs, p.inputs, e);
     hf_factor a = {m->a, 0, 0, 1, p.inputs}, b = {m->b, 0, 0, p.rank, 1};
     d.rank = (uint32_t)p.rank, d.only = expert + 1;
-    d.rows = turned ? a : b, d.columns = turned ? b : a;
+    d.rows = transposed ? a : b, d.columns = transposed ? b : a;
     return delta_keep(s, &d, NULL, 0, e);
 }
 
@@ -428,7 +428,7 @@ static bool change_module(hf_targets *t, const hf_adapted *m, gq_error *e) {
         if (found) return true;
     }
     if (!s && hf_target_is_elsewhere(t, m, ".weight")) return true;
-    if (!s) return target_fail(t, hf_adapted_pair(m), m->module, e);
+    if (!s) return target_fail(t, hf_adapted_lora(m), m->module, e);
     return (!m->a || change_linear(t, m, s, e)) && (!m->embed_a || change_embedding(t, m, s, e));
 }
 
@@ -513,7 +513,7 @@ static bool adapter_attach(hf_targets *t, gq_error *e) {
     }
     for (size_t i = 0; i < a->n; i++) {
         const hf_adapted *m = &a->modules[i];
-        if (hf_adapted_pair(m) && !change_module(t, m, e)) return false;
+        if (hf_adapted_lora(m) && !change_module(t, m, e)) return false;
         if (m->bias && !change_bias(t, m, e)) return false;
         if (m->rows && !t->build->projector && !hf_target_replace_rows(t, m, e)) return false;
     }
@@ -572,7 +572,7 @@ bool hf_adapters_fold(const hf_adapters *a, uint32_t *content, gq_error *e) {
     return true;
 }
 
-bool hf_adapters_pair(const hf_adapters *a, const hf_build *b, hf_metadata *pairs, gq_error *e) {
+bool hf_adapters_metadata(const hf_adapters *a, const hf_build *b, hf_metadata *metadata, gq_error *e) {
     bool changes = !b->projector;
     for (size_t i = 0; i < b->n_sources; i++) changes |= adapter_list_of(a, &b->sources[i]) != NULL;
     if (!changes) return true;
@@ -585,7 +585,7 @@ bool hf_adapters_pair(const hf_adapters *a, const hf_build *b, hf_metadata *pair
         int n = snprintf(text, sizeof text, "%.300s, factor %g, %08x", hf_path_last(id),
                          a->items[i].given_scale, content);
         free(id), free(stem);
-        if (!hf_metadata_add_string(pairs, text, (size_t)n, e)) return false;
+        if (!hf_metadata_add_string(metadata, text, (size_t)n, e)) return false;
     }
-    return a->n == 0 || hf_metadata_array(pairs, "gquant.adapters", GGUF_STRING, e);
+    return a->n == 0 || hf_metadata_array(metadata, "gquant.adapters", GGUF_STRING, e);
 }

@@ -167,7 +167,7 @@ void hf_target_replace(hf_source *s, const hf_list *l, const hf_stored *by) {
     *s = to;
 }
 
-bool hf_target_turns(const hf_targets *t, const hf_source *s) {
+bool hf_target_is_transposed(const hf_targets *t, const hf_source *s) {
     hf_match f;
     if (rule_find(t->build, s->name, &f) != HF_NAME_FOUND) return false;
     arch_step step = f.rule->step;

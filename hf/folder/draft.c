@@ -56,7 +56,7 @@ uint64_t hf_draft_tokens(const hf_config *c) {
     return hf_config_get(c, "draft_vocab_size") && hf_config_u32(c, "draft_vocab_size", &n, NULL) ? n : 0;
 }
 
-uint64_t hf_draft_states(const hf_config *c) {
+uint64_t hf_draft_hidden_states(const hf_config *c) {
     uint32_t width = 0;
     size_t layers = json_array_size(
         hf_config_get(c, "dflash_config.target_layer_ids|target_layer_ids|dspark_target_layer_ids|"

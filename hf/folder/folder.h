@@ -210,7 +210,7 @@ bool hf_target_refuse(const char *target, const char *path, gq_error *e);
 /* Returns how many tokens a draft model can choose from, where it says so; else 0. */
 uint64_t hf_draft_tokens(const hf_config *c);
 /* Returns how many numbers of the target's states a draft model takes in at each token; 0: it is not known. */
-uint64_t hf_draft_states(const hf_config *c);
+uint64_t hf_draft_hidden_states(const hf_config *c);
 
 /* ---- kv.c: metadata under construction, in the order in which keys were first set. ---- */
 

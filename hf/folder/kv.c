@@ -16,8 +16,8 @@ const model_kv *hf_metadata_find(const hf_metadata *p, const char *key) {
 }
 
 /* Sets a key and takes over its value, which is malloc'ed. */
-static bool pairs_set(hf_metadata *p, const char *key, uint32_t type, uint8_t *value, uint64_t size,
-                      gq_error *e) {
+static bool metadata_set(hf_metadata *p, const char *key, uint32_t type, uint8_t *value, uint64_t size,
+                         gq_error *e) {
     model_kv *kv = (model_kv *)hf_metadata_find(p, key);
     if (kv) {
         free((void *)kv->value);
@@ -35,27 +35,27 @@ static bool pairs_set(hf_metadata *p, const char *key, uint32_t type, uint8_t *v
     return ok;
 }
 
-static bool pairs_copy(hf_metadata *p, const char *key, uint32_t type, const void *value, size_t n,
-                       gq_error *e) {
+static bool metadata_copy(hf_metadata *p, const char *key, uint32_t type, const void *value, size_t n,
+                          gq_error *e) {
     uint8_t *copy = malloc(n);
-    return copy ? pairs_set(p, key, type, memcpy(copy, value, n), n, e) : gq_fail_memory(e, n);
+    return copy ? metadata_set(p, key, type, memcpy(copy, value, n), n, e) : gq_fail_memory(e, n);
 }
 
 bool hf_metadata_u32(hf_metadata *p, const char *key, uint32_t value, gq_error *e) {
-    return pairs_copy(p, key, GGUF_U32, &value, sizeof value, e);
+    return metadata_copy(p, key, GGUF_U32, &value, sizeof value, e);
 }
 
 bool hf_metadata_i32(hf_metadata *p, const char *key, int32_t value, gq_error *e) {
-    return pairs_copy(p, key, GGUF_INT32, &value, sizeof value, e);
+    return metadata_copy(p, key, GGUF_INT32, &value, sizeof value, e);
 }
 
 bool hf_metadata_f32(hf_metadata *p, const char *key, float value, gq_error *e) {
-    return pairs_copy(p, key, GGUF_FLOAT32, &value, sizeof value, e);
+    return metadata_copy(p, key, GGUF_FLOAT32, &value, sizeof value, e);
 }
 
 bool hf_metadata_bool(hf_metadata *p, const char *key, bool value, gq_error *e) {
     uint8_t byte = value;
-    return pairs_copy(p, key, GGUF_BOOL, &byte, 1, e);
+    return metadata_copy(p, key, GGUF_BOOL, &byte, 1, e);
 }
 
 bool hf_metadata_string(hf_metadata *p, const char *key, const char *text, size_t n, gq_error *e) {
@@ -64,7 +64,7 @@ bool hf_metadata_string(hf_metadata *p, const char *key, const char *text, size_
     if (!value) return gq_fail_memory(e, n);
     memcpy(value, &length, GGUF_STRING_HEAD);
     memcpy(value + GGUF_STRING_HEAD, text, n);
-    return pairs_set(p, key, GGUF_STRING, value, GGUF_STRING_HEAD + n, e);
+    return metadata_set(p, key, GGUF_STRING, value, GGUF_STRING_HEAD + n, e);
 }
 
 bool hf_metadata_text(hf_metadata *p, const char *key, const char *text, gq_error *e) {
@@ -72,7 +72,7 @@ bool hf_metadata_text(hf_metadata *p, const char *key, const char *text, gq_erro
 }
 
 /* Makes room for n more bytes of the open array, behind its head, and returns where they go. */
-static uint8_t *pairs_more(hf_metadata *p, size_t n, gq_error *e) {
+static uint8_t *metadata_more(hf_metadata *p, size_t n, gq_error *e) {
     size_t at = p->open_bytes ? p->open_bytes : GGUF_ARRAY_HEAD;
     if (!memory_grow(&p->open, &p->open_capacity, at + n, 1, e)) return NULL;
     p->open_bytes = at + n;
@@ -81,7 +81,7 @@ static uint8_t *pairs_more(hf_metadata *p, size_t n, gq_error *e) {
 }
 
 bool hf_metadata_add(hf_metadata *p, const void *element, size_t size, gq_error *e) {
-    uint8_t *to = pairs_more(p, size, e);
+    uint8_t *to = metadata_more(p, size, e);
     return to && memcpy(to, element, size);
 }
 
@@ -99,7 +99,7 @@ bool hf_metadata_add_bool(hf_metadata *p, bool value, gq_error *e) {
 
 bool hf_metadata_add_string(hf_metadata *p, const char *text, size_t n, gq_error *e) {
     uint64_t length = n;
-    uint8_t *to = pairs_more(p, GGUF_STRING_HEAD + n, e);
+    uint8_t *to = metadata_more(p, GGUF_STRING_HEAD + n, e);
     if (!to) return false;
     memcpy(to, &length, GGUF_STRING_HEAD);
     memcpy(to + GGUF_STRING_HEAD, text, n);
@@ -113,7 +113,7 @@ bool hf_metadata_array(hf_metadata *p, const char *key, uint32_t element_type, g
     memcpy(value, &element_type, 4);
     memcpy(value + 4, &p->open_count, 8);
     p->open = NULL, p->open_bytes = p->open_capacity = p->open_count = 0;
-    return pairs_set(p, key, GGUF_ARRAY, value, n, e);
+    return metadata_set(p, key, GGUF_ARRAY, value, n, e);
 }
 
 void hf_metadata_remove(hf_metadata *p, const char *key) {

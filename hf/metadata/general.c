@@ -247,21 +247,22 @@ static bool general_set_size(const hf_counts *n, hf_metadata *p, gq_error *e) {
 
 /* ---- the whole ---- */
 
-bool hf_general_metadata(hf_folder *f, const hf_config *c, const hf_counts *counts, hf_metadata *pairs,
+bool hf_general_metadata(hf_folder *f, const hf_config *c, const hf_counts *counts, hf_metadata *metadata,
                          gq_error *e) {
     static const char *const tags[2] = {"tags", "pipeline_tag"}, *const languages[2] = {"languages",
                                                                                         "language"};
     json_t *front = NULL;
     bool ok =
-        hf_metadata_text(pairs, "general.architecture", c->arch, e) &&
-        hf_metadata_text(pairs, "general.type", "model", e) && general_set_sampling(f, pairs, e) &&
+        hf_metadata_text(metadata, "general.architecture", c->arch, e) &&
+        hf_metadata_text(metadata, "general.type", "model", e) && general_set_sampling(f, metadata, e) &&
         hf_readme_front(f, &front, e) && general_check_judge(f, c, front, e) &&
-        general_set_card(front, pairs, e) && general_set_names(f, c, counts->weights, pairs, e) &&
-        general_set_size(counts, pairs, e) &&
-        general_set_sources(json_object_get(front, "base_model"), pairs, "base_model", counts->weights, e) &&
-        general_set_sources(json_object_get(front, "datasets"), pairs, "dataset", counts->weights, e) &&
-        general_set_texts(front, pairs, "general.tags", tags, e) &&
-        general_set_texts(front, pairs, "general.languages", languages, e);
+        general_set_card(front, metadata, e) && general_set_names(f, c, counts->weights, metadata, e) &&
+        general_set_size(counts, metadata, e) &&
+        general_set_sources(json_object_get(front, "base_model"), metadata, "base_model", counts->weights,
+                            e) &&
+        general_set_sources(json_object_get(front, "datasets"), metadata, "dataset", counts->weights, e) &&
+        general_set_texts(front, metadata, "general.tags", tags, e) &&
+        general_set_texts(front, metadata, "general.languages", languages, e);
     json_decref(front);
     return ok;
 }

@@ -223,8 +223,8 @@ bool kv_times(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *
 }
 
 /* Reads the integers of the two names of an item; where `value` may stand in, it does so for the first. */
-static bool pair_read_two(const arch_item *i, const hf_config *c, uint64_t *a, uint64_t *b, bool *missing,
-                          gq_error *e) {
+static bool kv_read_two(const arch_item *i, const hf_config *c, uint64_t *a, uint64_t *b, bool *missing,
+                        gq_error *e) {
     char part[HF_NAMES_PART];
     const char *behind = arch_names_part(part, i->names, " ");
     arch_item needed = {.key = i->key};
@@ -241,20 +241,20 @@ bool kv_product(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error
     uint64_t a, b;
     bool missing;
     uint64_t times = i->need == NEEDED && i->value > 0 ? (uint64_t)i->value : 1;
-    if (!pair_read_two(i, c, &a, &b, &missing, e) || missing) return missing;
+    if (!kv_read_two(i, c, &a, &b, &missing, e) || missing) return missing;
     return arch_set_u64(i, c, p, mul_sat(a * b, times), e);
 }
 
 bool kv_sum(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     uint64_t a, b;
     bool missing;
-    return pair_read_two(i, c, &a, &b, &missing, e) && (missing || arch_set_u64(i, c, p, a + b, e));
+    return kv_read_two(i, c, &a, &b, &missing, e) && (missing || arch_set_u64(i, c, p, a + b, e));
 }
 
 bool kv_quotient(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     uint64_t a, b;
     bool missing;
-    if (!pair_read_two(i, c, &a, &b, &missing, e) || missing) return missing;
+    if (!kv_read_two(i, c, &a, &b, &missing, e) || missing) return missing;
     return b ? arch_set_u64(i, c, p, a / b, e) : hf_config_fail(c, e, "%s: the divisor is 0", i->names);
 }
 

@@ -191,7 +191,7 @@ bool layers_granite(const arch_item *i, const hf_config *c, hf_metadata *p, gq_e
                               "mamba_expand x hidden_size is %llu, expected a multiple of mamba_d_head, %u",
                               (unsigned long long)width * expand, head);
     /* Without rotation the context has no limit that was trained. */
-    bool tuned = c->class_row->when != WHEN_RECURRENT || c->class_row->turns;
+    bool tuned = c->class_row->when != WHEN_RECURRENT || c->class_row->rotates;
     return layers_set_heads(c, p, ".attention.head_count_kv", hf_granite_has_attention, e) &&
            hf_metadata_bool(p, ".rope.scaling.finetuned", tuned, e) &&
            (tuned || hf_metadata_u32(p, ".context_length", 1 << 20, e));

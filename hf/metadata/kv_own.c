@@ -292,11 +292,11 @@ bool own_llama4_window(const arch_item *i, const hf_config *c, hf_metadata *p, g
 /* ---- what readers take for granted ---- */
 
 bool own_gemma_altup(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
-    static const arch_item pairs[] = {U32(".altup.active_idx", "altup_active_idx"),
-                                      U32(".altup.num_inputs", "altup_num_inputs"), END};
+    static const arch_item rows[] = {U32(".altup.active_idx", "altup_active_idx"),
+                                     U32(".altup.num_inputs", "altup_num_inputs"), END};
     uint32_t inputs;
     (void)i;
-    if (!arch_plain_set(pairs, c, p, e) || !hf_config_u32(c, "altup_num_inputs", &inputs, e)) return false;
+    if (!arch_plain_set(rows, c, p, e) || !hf_config_u32(c, "altup_num_inputs", &inputs, e)) return false;
     return inputs == 4 || hf_config_fail(c, e, "altup_num_inputs is %u, expected 4", inputs);
 }
 

@@ -60,8 +60,8 @@ bool kv_root(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e
     return arch_u32(i, c, i->names, &n, &missing, e) && (missing || projector_set_floor(i, c, p, sqrt(n), e));
 }
 
-static bool pair_float_floor(const arch_item *i, const hf_config *c, hf_metadata *p, bool inverse,
-                             gq_error *e) {
+static bool kv_float_floor(const arch_item *i, const hf_config *c, hf_metadata *p, bool inverse,
+                           gq_error *e) {
     double value;
     bool missing;
     return arch_float(i, c, i->names, &value, &missing, e) &&
@@ -69,11 +69,11 @@ static bool pair_float_floor(const arch_item *i, const hf_config *c, hf_metadata
 }
 
 bool kv_inverse(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
-    return pair_float_floor(i, c, p, true, e);
+    return kv_float_floor(i, c, p, true, e);
 }
 
 bool kv_floor(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
-    return pair_float_floor(i, c, p, false, e);
+    return kv_float_floor(i, c, p, false, e);
 }
 
 /* The names: what is squared, then how often, for which `value` may stand in. */

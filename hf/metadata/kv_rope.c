@@ -73,13 +73,12 @@ bool rope_section_list(const arch_item *i, const hf_config *c, hf_metadata *p, g
 /* ---- a few architectures ---- */
 
 bool rope_mistral(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
-    static const arch_item pairs[] = {FLOAT(".rope.scaling.yarn_log_multiplier", "rope.mscale_all_dim"),
-                                      FLOAT(".attention.temperature_scale", "rope.llama_4_scaling_beta"),
-                                      END};
+    static const arch_item rows[] = {FLOAT(".rope.scaling.yarn_log_multiplier", "rope.mscale_all_dim"),
+                                     FLOAT(".attention.temperature_scale", "rope.llama_4_scaling_beta"), END};
     const char *type = hf_config_text(c, "model_type");
     (void)i;
     if (!type || strcmp(type, "ministral3") != 0) return true;
-    return rope_is(c->rope, "yarn") ? arch_plain_set(pairs, c, p, e)
+    return rope_is(c->rope, "yarn") ? arch_plain_set(rows, c, p, e)
                                     : hf_config_fail(c, e, "rope_type: expected yarn for %s", type);
 }
 
@@ -213,18 +212,18 @@ bool rope_ratio(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error
 /* hunyuan_vl: heads are turned by time, height and width, and the model runs with a larger base. The file has the base
  * as it was trained, and what makes it larger. */
 bool rope_xd(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
-    static const arch_item pairs[] = {FLOAT(".rope.freq_base", "rope.rope_theta"),
-                                      FLOAT(".rope.scaling.alpha", "rope.alpha"),
-                                      ITEM_NAMES(".rope.scaling.type", KV_TEXT, "none"),
-                                      FLOAT_OR(".rope.scaling.factor", "rope.factor", 1),
-                                      U32(".rope.scaling.original_context_length", "max_position_embeddings"),
-                                      U32(".context_length", "max_position_embeddings"),
-                                      END};
+    static const arch_item rows[] = {FLOAT(".rope.freq_base", "rope.rope_theta"),
+                                     FLOAT(".rope.scaling.alpha", "rope.alpha"),
+                                     ITEM_NAMES(".rope.scaling.type", KV_TEXT, "none"),
+                                     FLOAT_OR(".rope.scaling.factor", "rope.factor", 1),
+                                     U32(".rope.scaling.original_context_length", "max_position_embeddings"),
+                                     U32(".context_length", "max_position_embeddings"),
+                                     END};
     const json_t *sections = arch_value(c, "rope.xdrope_section|rope.mrope_section");
-    bool turns =
+    bool rotates =
         rope_is(c->rope, "xdrope") || (rope_is(c->rope, "dynamic") && arch_value(c, "rope.mrope_section"));
-    if (!turns) return rope_hunyuan(i, c, p, e);
-    if (!arch_plain_set(pairs, c, p, e)) return false;
+    if (!rotates) return rope_hunyuan(i, c, p, e);
+    if (!arch_plain_set(rows, c, p, e)) return false;
     return rope_set_sections(c, p, sections, e);
 }
 

@@ -47,7 +47,7 @@ bool hf_arch_metadata(const hf_config *c, hf_metadata *p, gq_error *e) {
         return hf_config_fail(c, e, "%llu layers and %llu MTP layers, expected at most %d together",
                               (unsigned long long)c->layers, (unsigned long long)c->mtp, BLOCKS_MOST);
     return hf_items_set(c->class_row->metadata ? c->class_row->metadata : c->like->metadata, c, p, e) &&
-           arch_complete(c, p, e) && hf_modules_pair(c, p, e);
+           arch_complete(c, p, e) && hf_modules_metadata(c, p, e);
 }
 
 /* ---- what tensors decide ---- */
@@ -62,7 +62,7 @@ static bool number_find(hf_build *b, uint64_t layer, const char *number, const h
             hf_list_fail((*found)->list, (*found)->stored, e, "expected one element"));
 }
 
-static bool pairs_add_layers(hf_build *b, hf_metadata *pairs, const char *number, gq_error *e) {
+static bool metadata_add_layers(hf_build *b, hf_metadata *metadata, const char *number, gq_error *e) {
     char name[96];
     bool whole = true;
     const hf_source *s;
@@ -73,15 +73,15 @@ static bool pairs_add_layers(hf_build *b, hf_metadata *pairs, const char *number
     }
     for (uint64_t i = 0; whole && i < b->config->layers; i++)
         if (!number_find(b, i, number, &s, e) || !hf_build_floats(s, 0, 1, &x, e) ||
-            !hf_metadata_add_f32(pairs, x, e))
+            !hf_metadata_add_f32(metadata, x, e))
             return false;
     snprintf(name, sizeof name, "xielu.%s", number);
-    return hf_metadata_array(pairs, name, GGUF_FLOAT32, e);
+    return hf_metadata_array(metadata, name, GGUF_FLOAT32, e);
 }
 
 /* ernie4_5-moe: how wide the shared experts are is in the tensors alone. The converter divides two numbers of
  * the config, which gives the same for the published models. */
-static bool pairs_set_shared_width(const hf_build *b, hf_metadata *pairs, gq_error *e) {
+static bool metadata_set_shared_width(const hf_build *b, hf_metadata *metadata, gq_error *e) {
     uint64_t width = 0;
     for (size_t i = 0; i < b->n; i++) {
         const hf_tensor *t = &b->tensors[i];
@@ -93,7 +93,7 @@ static bool pairs_set_shared_width(const hf_build *b, hf_metadata *pairs, gq_err
         width = t->tensor.ne[1];
     }
     if (width > UINT32_MAX) return hf_config_fail(b->config, e, "shared experts of 2^32 or more rows");
-    return !width || hf_metadata_u32(pairs, ".expert_shared_feed_forward_length", (uint32_t)width, e);
+    return !width || hf_metadata_u32(metadata, ".expert_shared_feed_forward_length", (uint32_t)width, e);
 }
 
 /* Reads the first element of a source tensor. *found: it is there. */
@@ -106,7 +106,7 @@ static bool first_read(hf_build *b, const char *name, bool *found, float *x, gq_
 }
 
 /* The slopes of the heads' biases follow from the largest one; the folder has the slopes. */
-static bool pairs_set_alibi(hf_build *b, hf_metadata *pairs, gq_error *e) {
+static bool metadata_set_alibi(hf_build *b, hf_metadata *metadata, gq_error *e) {
     bool found;
     float first;
     double most = 8, power = 1;
@@ -116,25 +116,26 @@ static bool pairs_set_alibi(hf_build *b, hf_metadata *pairs, gq_error *e) {
         return hf_config_fail(b->config, e, "relative_pe.slopes begins with %g, expected a number above 0",
                               (double)first);
     if (found) most = -rint(log2((double)first) * power);
-    return hf_metadata_f32(pairs, ".attention.max_alibi_bias", (float)most, e);
+    return hf_metadata_f32(metadata, ".attention.max_alibi_bias", (float)most, e);
 }
 
-static bool pairs_set_logit_scale(hf_build *b, hf_metadata *pairs, gq_error *e) {
+static bool metadata_set_logit_scale(hf_build *b, hf_metadata *metadata, gq_error *e) {
     bool found;
     float gain;
     return first_read(b, "lm_head_gain.w_g", &found, &gain, e) &&
-           (!found || hf_metadata_f32(pairs, ".logit_scale", gain, e));
+           (!found || hf_metadata_f32(metadata, ".logit_scale", gain, e));
 }
 
 /* Of draft models, only DSpark's have such a head, and know by a key what they sample from. */
-static bool pairs_set_confidence(const hf_build *b, hf_metadata *pairs, gq_error *e) {
-    return !hf_metadata_find(pairs, ".sample_from_anchor") ||
-           hf_metadata_bool(pairs, ".has_confidence_head", hf_build_find(b, "conf_proj.weight") != NULL, e);
+static bool metadata_set_confidence(const hf_build *b, hf_metadata *metadata, gq_error *e) {
+    return !hf_metadata_find(metadata, ".sample_from_anchor") ||
+           hf_metadata_bool(metadata, ".has_confidence_head", hf_build_find(b, "conf_proj.weight") != NULL,
+                            e);
 }
 
 /* Sets an array of so many 64-bit integers; floats would round them. */
-static bool pairs_set_wide(hf_build *b, hf_metadata *pairs, const char *name, const char *key,
-                           uint64_t expected, gq_error *e) {
+static bool metadata_set_wide(hf_build *b, hf_metadata *metadata, const char *name, const char *key,
+                              uint64_t expected, gq_error *e) {
     const hf_stored *s = NULL;
     uint64_t x[64];
     for (size_t i = 0; i < b->list->n && !s; i++)
@@ -149,18 +150,18 @@ static bool pairs_set_wide(hf_build *b, hf_metadata *pairs, const char *name, co
         if (!gq_file_read(&b->list->folder->files[s->file].file, s->offset + 8 * at, x, 8 * n, e))
             return false;
         for (uint64_t i = 0; i < n; i++)
-            if (!hf_metadata_add(pairs, &x[i], sizeof x[i], e)) return false;
+            if (!hf_metadata_add(metadata, &x[i], sizeof x[i], e)) return false;
     }
-    return hf_metadata_array(pairs, key, GGUF_U64, e);
+    return hf_metadata_array(metadata, key, GGUF_U64, e);
 }
 
-static bool pairs_set_ngrams(hf_build *b, hf_metadata *pairs, gq_error *e) {
+static bool metadata_set_ngrams(hf_build *b, hf_metadata *metadata, gq_error *e) {
     static const char *const rows[][2] = {{"ple_embedding.layer_multipliers", ".ple.layer_multipliers"},
                                           {"ple_embedding.ngram_heads_offsets", ".ple.head_offsets"},
                                           {"ple_embedding.ngram_heads_vocab_sizes", ".ple.head_vocab_sizes"}};
     const hf_tensor *table = hf_build_find(b, "per_layer_token_embd.weight");
     uint32_t length, heads;
-    if (!hf_metadata_find(pairs, ".ple.layers")) return true;
+    if (!hf_metadata_find(metadata, ".ple.layers")) return true;
     if (!hf_config_u32(b->config, "ngram_size", &length, e) ||
         !hf_config_u32(b->config, "heads_per_ngram", &heads, e))
         return false;
@@ -169,8 +170,8 @@ static bool pairs_set_ngrams(hf_build *b, hf_metadata *pairs, gq_error *e) {
     if (!table || table->tensor.ne[0] > UINT32_MAX)
         return hf_config_fail(b->config, e, "missing tensor: the table of n-grams");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (!pairs_set_wide(b, pairs, rows[i][0], rows[i][1], n[i], e)) return false;
-    return hf_metadata_u32(pairs, ".embedding_length_per_layer_input", (uint32_t)table->tensor.ne[0], e);
+        if (!metadata_set_wide(b, metadata, rows[i][0], rows[i][1], n[i], e)) return false;
+    return hf_metadata_u32(metadata, ".embedding_length_per_layer_input", (uint32_t)table->tensor.ne[0], e);
 }
 
 static bool row_is_zeros(const hf_source *s, uint64_t row, uint64_t width, bool *zeros, gq_error *e) {
@@ -185,9 +186,9 @@ static bool row_is_zeros(const hf_source *s, uint64_t row, uint64_t width, bool 
 }
 
 /* Tokens that were added, and rows behind the vocabulary: those whose embedding is zeros would be likely ones. */
-static bool pairs_set_untrained(hf_build *b, hf_metadata *pairs, gq_error *e) {
+static bool metadata_set_untrained(hf_build *b, hf_metadata *metadata, gq_error *e) {
     const hf_source *s;
-    const model_kv *types = hf_metadata_find(pairs, "tokenizer.ggml.token_type");
+    const model_kv *types = hf_metadata_find(metadata, "tokenizer.ggml.token_type");
     enum { ARRAY_HEAD = 12 }; /* of a key's value: the elements' type, and their number */
     if (!hf_build_source(b, "embed_tokens.weight", &s, e)) return false;
     if (!s || !types || s->n_dims != 2 || s->coding != HF_PLAIN) return true;
@@ -197,21 +198,21 @@ static bool pairs_set_untrained(hf_build *b, hf_metadata *pairs, gq_error *e) {
         memcpy(&type, types->value + ARRAY_HEAD + 4 * (uint64_t)i, sizeof type);
         if (type == HF_TOKEN_NORMAL) continue;
         if (!row_is_zeros(s, i, s->columns, &zeros, e) ||
-            (zeros && !hf_metadata_add_i32(pairs, (int32_t)i, e)))
+            (zeros && !hf_metadata_add_i32(metadata, (int32_t)i, e)))
             return false;
     }
-    return hf_metadata_array(pairs, "tokenizer.ggml.suppress_tokens", GGUF_INT32, e);
+    return hf_metadata_array(metadata, "tokenizer.ggml.suppress_tokens", GGUF_INT32, e);
 }
 
-bool hf_tensor_metadata(hf_build *b, hf_metadata *pairs, gq_error *e) {
+bool hf_tensor_metadata(hf_build *b, hf_metadata *metadata, gq_error *e) {
     arch_tensor_metadata kind = b->config->row->folder.tensor_metadata;
     static const char *const numbers[] = {"alpha_p", "alpha_n", "beta", "eps"};
     for (size_t i = 0; kind == TENSOR_METADATA_XIELU && i < sizeof numbers / sizeof *numbers; i++)
-        if (!pairs_add_layers(b, pairs, numbers[i], e)) return false;
-    if (kind == TENSOR_METADATA_ALIBI) return pairs_set_alibi(b, pairs, e);
-    if (kind == TENSOR_METADATA_NGRAMS) return pairs_set_ngrams(b, pairs, e);
-    if (kind == TENSOR_METADATA_UNTRAINED) return pairs_set_untrained(b, pairs, e);
-    if (kind == TENSOR_METADATA_CONFIDENCE) return pairs_set_confidence(b, pairs, e);
-    if (kind == TENSOR_METADATA_LOGIT_SCALE) return pairs_set_logit_scale(b, pairs, e);
-    return kind != TENSOR_METADATA_SHARED_WIDTH || pairs_set_shared_width(b, pairs, e);
+        if (!metadata_add_layers(b, metadata, numbers[i], e)) return false;
+    if (kind == TENSOR_METADATA_ALIBI) return metadata_set_alibi(b, metadata, e);
+    if (kind == TENSOR_METADATA_NGRAMS) return metadata_set_ngrams(b, metadata, e);
+    if (kind == TENSOR_METADATA_UNTRAINED) return metadata_set_untrained(b, metadata, e);
+    if (kind == TENSOR_METADATA_CONFIDENCE) return metadata_set_confidence(b, metadata, e);
+    if (kind == TENSOR_METADATA_LOGIT_SCALE) return metadata_set_logit_scale(b, metadata, e);
+    return kind != TENSOR_METADATA_SHARED_WIDTH || metadata_set_shared_width(b, metadata, e);
 }

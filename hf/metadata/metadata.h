@@ -63,14 +63,14 @@ typedef struct hf_counts {
 /* Sets the metadata of a list of items. */
 bool hf_items_set(const struct arch_item *list, const hf_config *c, hf_metadata *p, gq_error *e);
 /* The architecture's metadata, from the config alone. */
-bool hf_arch_metadata(const hf_config *c, hf_metadata *pairs, gq_error *e);
+bool hf_arch_metadata(const hf_config *c, hf_metadata *metadata, gq_error *e);
 /* Adds what tensors decide: numbers that GGUF has as metadata. */
-bool hf_tensor_metadata(struct hf_build *b, hf_metadata *pairs, gq_error *e);
+bool hf_tensor_metadata(struct hf_build *b, hf_metadata *metadata, gq_error *e);
 
 /* ---- general.c: the metadata that describes a model: its name, makers, licence. ---- */
 
 /* general.*: config, generation_config.json, the README's front matter, the folder's name. */
-bool hf_general_metadata(hf_folder *f, const hf_config *c, const hf_counts *counts, hf_metadata *pairs,
+bool hf_general_metadata(hf_folder *f, const hf_config *c, const hf_counts *counts, hf_metadata *metadata,
                          gq_error *e);
 
 /* ---- model_id.c: takes a model's id apart: "Qwen/Qwen2.5-0.5B-Instruct" has an organization, a name, and in the name a basename, a size and what it was tuned for. ---- */
@@ -96,7 +96,7 @@ void hf_model_title(char title[HF_ID_MOST], const char *name);
  * dense_2.weight and dense_3.weight, where the architecture has such heads. */
 bool hf_modules_add(hf_list *l, hf_config *c, gq_error *e);
 /* Adds the pooling that modules.json has to the metadata of a decoder, whose list of items has none. */
-bool hf_modules_pair(const hf_config *c, hf_metadata *p, gq_error *e);
+bool hf_modules_metadata(const hf_config *c, hf_metadata *p, gq_error *e);
 
 /* ---- readme.c: the front matter and the title of a model's README.md. ---- */
 

@@ -101,7 +101,7 @@ bool own_pooling(const arch_item *i, const hf_config *c, hf_metadata *p, gq_erro
                : hf_config_fail(c, e, "classifier_pooling is \"%s\", expected cls or mean", of_class);
 }
 
-bool hf_modules_pair(const hf_config *c, hf_metadata *p, gq_error *e) {
+bool hf_modules_metadata(const hf_config *c, hf_metadata *p, gq_error *e) {
     static const char key[] = ".pooling_type";
     if (c->row->graph.embeds || hf_metadata_find(p, key)) return true;
     return pooling_set(c, key, p, e) &&

@@ -76,12 +76,12 @@ static void build_transpose_experts(hf_build *b, hf_match *f) {
     const uint64_t *n = s->shape;
     arch_step step = f->rule->step;
     if (b->is_transposed || s->n_dims != 3 || s->coding != HF_PLAIN || !strstr(f->rule->to, "_exps")) return;
-    bool rule_turns = step == STEP_TRANSPOSE || step == STEP_TRANSPOSE_SPLIT_HALVES ||
-                      step == STEP_SPLIT_EVEN_ODD || step == STEP_TRANSPOSE_DOWN_EXPERTS;
-    if (!rule_turns && step != STEP_COPY && step != STEP_SPLIT_HALVES) return;
-    unsigned at = rule_turns != (strstr(f->rule->to, "ffn_down") != NULL) ? 1 : 2, other = 3 - at;
+    bool rule_transposes = step == STEP_TRANSPOSE || step == STEP_TRANSPOSE_SPLIT_HALVES ||
+                           step == STEP_SPLIT_EVEN_ODD || step == STEP_TRANSPOSE_DOWN_EXPERTS;
+    if (!rule_transposes && step != STEP_COPY && step != STEP_SPLIT_HALVES) return;
+    unsigned at = rule_transposes != (strstr(f->rule->to, "ffn_down") != NULL) ? 1 : 2, other = 3 - at;
     f->is_transposed = n[at] != b->sizes.width && n[other] == b->sizes.width;
-    if (f->is_transposed) b->turned = s;
+    if (f->is_transposed) b->transposed = s;
     if (n[at] == n[other]) b->square = s;
 }
 

@@ -132,7 +132,7 @@ static bool warn_layer_kinds(const hf_build *b, gq_error *e) {
 }
 
 /* Layers without a rotation, where readers know them by their number alone. */
-static bool warn_turned_layers(const hf_build *b, gq_error *e) {
+static bool warn_rotated_layers(const hf_build *b, gq_error *e) {
     const hf_config *c = b->config;
     no_rope rule = c->row->graph.no_rope;
     const char *name = rule == ROPE_NOT_FOURTH  ? "no_rope_layers"
@@ -140,17 +140,17 @@ static bool warn_turned_layers(const hf_build *b, gq_error *e) {
                                                 : NULL;
     const json_t *list = name ? hf_config_get(c, name) : NULL,
                  *windows = hf_config_get(c, "sliding_window_layout");
-    bool all_turn = rule == ROPE_NOT_FIRST;
+    bool all_rotate = rule == ROPE_NOT_FIRST;
     for (size_t l = 0; l < json_array_size(windows); l++)
-        all_turn = all_turn && json_integer_value(json_array_get(windows, l)) == 0;
+        all_rotate = all_rotate && json_integer_value(json_array_get(windows, l)) == 0;
     for (size_t l = 0; l < json_array_size(list) && l < c->layers; l++) {
-        bool turns = json_integer_value(json_array_get(list, l)) != 0;
-        bool expected = all_turn || (l + (rule == ROPE_NOT_FOURTH)) % 4 != 0;
-        if (turns != expected)
+        bool rotates = json_integer_value(json_array_get(list, l)) != 0;
+        bool expected = all_rotate || (l + (rule == ROPE_NOT_FOURTH)) % 4 != 0;
+        if (rotates != expected)
             return WARN(b, e,
                         "%s: layer %zu has %sRoPE, but for the architecture %s llama.cpp %s it: the GGUF "
                         "will compute something else than the model",
-                        name, l, turns ? "" : "no ", c->arch, expected ? "applies" : "does not apply");
+                        name, l, rotates ? "" : "no ", c->arch, expected ? "applies" : "does not apply");
     }
     return true;
 }
@@ -314,8 +314,8 @@ static uint64_t shapes_size(const hf_build *b, arch_dim dim, uint64_t layer) {
         return shapes_number(c, "backbone_hidden_size");
     case DIM_TWO_TARGET_WIDTHS:
         return 2 * shapes_number(c, "backbone_hidden_size");
-    case DIM_TARGET_STATES:
-        return hf_draft_states(c);
+    case DIM_TARGET_HIDDEN_STATES:
+        return hf_draft_hidden_states(c);
     case DIM_TOKENS:
         return tokens;
     case DIM_DRAFT_TOKENS:
@@ -457,15 +457,15 @@ static bool shapes_check(const hf_build *b, gq_error *e) {
 
 /* Source tensors that are turned leave it open whether those are whose shape does not tell. */
 static bool check_transposed(const hf_build *b, gq_error *e) {
-    if (!b->turned) return true;
+    if (!b->transposed) return true;
     if (b->square)
         return hf_list_fail(b->square->list, b->square->stored, e,
                             "its matrices are square, and those of '%s' are transposed: whether these are "
                             "cannot be known; convert the folder with the program that made it",
-                            b->turned->name);
+                            b->transposed->name);
     return hf_folder_warn(b->list->folder, "", e,
                           "matrices of experts such as '%s' are transposed: they are transposed back",
-                          b->turned->name);
+                          b->transposed->name);
 }
 
 static bool check_layers(const hf_build *b, gq_error *e) {
@@ -487,5 +487,5 @@ static bool check_layers(const hf_build *b, gq_error *e) {
 bool hf_build_check(const hf_build *b, gq_error *e) {
     return check_transposed(b, e) && check_layers(b, e) && warn_head(b, e) && shapes_check(b, e) &&
            check_vocabulary(b, e) && warn_rope(b, e) && warn_activation(b, e) && warn_number(b, e) &&
-           warn_list_lengths(b, e) && warn_layer_kinds(b, e) && warn_turned_layers(b, e) && warn_said(b, e);
+           warn_list_lengths(b, e) && warn_layer_kinds(b, e) && warn_rotated_layers(b, e) && warn_said(b, e);
 }

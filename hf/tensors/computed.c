@@ -55,18 +55,18 @@ static float llama3_factor(const llama3_rope *r, uint64_t j, uint64_t dim) {
 }
 
 /* Layers of full attention may rotate a part of each head; the rest has the factor 1. */
-static bool rope_turned(const hf_build *b, uint64_t n, uint64_t *turned, gq_error *e) {
+static bool rope_rotated(const hf_build *b, uint64_t n, uint64_t *rotated, gq_error *e) {
     double part = 1;
     const json_t *parts = hf_config_get(b->config, "partial_rotary_factors"),
                  *kinds = hf_config_get(b->config, "layer_types");
-    *turned = n;
+    *rotated = n;
     for (size_t i = 0; i < json_array_size(kinds); i++) {
         if (!hf_json_is(json_array_get(kinds, i), "full_attention")) continue;
         if (!hf_value_float(b->config, json_array_get(parts, i), "partial_rotary_factors", &part, e))
             return false;
         break;
     }
-    if (part > 0 && part <= 1) *turned = (uint64_t)((double)n * part);
+    if (part > 0 && part <= 1) *rotated = (uint64_t)((double)n * part);
     return true;
 }
 
@@ -75,7 +75,7 @@ static bool finish_rope(hf_build *b, uint64_t dim, double factor, bool is_partia
     const json_t *rope = hf_config_rope_full(b->config), *theta = json_object_get(rope, "rope_theta");
     llama3_rope r = {.base = 10000};
     double base = 10000;
-    uint64_t turned = dim;
+    uint64_t rotated = dim;
     if (!rope_text_is(rope, "llama3")) return true;
     if (json_is_array(theta)) theta = json_array_get(theta, 0);
     if ((theta && !hf_value_float(b->config, theta, "rope_theta", &base, e)) ||
@@ -83,7 +83,7 @@ static bool finish_rope(hf_build *b, uint64_t dim, double factor, bool is_partia
         !rope_number(b, rope, "low_freq_factor", 1, &r.low, e) ||
         !rope_number(b, rope, "high_freq_factor", 4, &r.high, e) ||
         !rope_number(b, rope, "original_max_position_embeddings", 8192, &r.context, e) ||
-        (is_partial && !rope_turned(b, dim, &turned, e)))
+        (is_partial && !rope_rotated(b, dim, &rotated, e)))
         return false;
     r.base = (float)base;
     if (!(r.base > 0 && r.factor > 0 && r.low > 0 && r.high > 0 && r.context > 0))
@@ -93,7 +93,7 @@ static bool finish_rope(hf_build *b, uint64_t dim, double factor, bool is_partia
             "original_max_position_embeddings %g: expected more than 0",
             base, (double)r.factor, (double)r.low, (double)r.high, (double)r.context);
     float *x = rope_numbers_new(b, dim, e);
-    for (uint64_t j = 0; x && j < dim / 2; j++) x[j] = j < turned / 2 ? llama3_factor(&r, j, turned) : 1;
+    for (uint64_t j = 0; x && j < dim / 2; j++) x[j] = j < rotated / 2 ? llama3_factor(&r, j, rotated) : 1;
     return hf_build_numbers(b, "rope_freqs.weight", x, dim / 2, e);
 }
 
@@ -139,10 +139,10 @@ bool hf_finish_factors_latent(hf_build *b, gq_error *e) {
 
 bool hf_finish_factors(hf_build *b, gq_error *e) {
     uint64_t dims = even_head(b);
-    double turned;
-    if (!hf_config_float_or(b->config, "partial_rotary_factor", 1, &turned, e)) return false;
-    if (turned >= 0 && turned <= 1 && b->sizes.heads)
-        dims = (uint64_t)(turned * b->sizes.width) / b->sizes.heads;
+    double rotated;
+    if (!hf_config_float_or(b->config, "partial_rotary_factor", 1, &rotated, e)) return false;
+    if (rotated >= 0 && rotated <= 1 && b->sizes.heads)
+        dims = (uint64_t)(rotated * b->sizes.width) / b->sizes.heads;
     return finish_factors(b, dims, e);
 }
 

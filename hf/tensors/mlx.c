@@ -19,7 +19,7 @@ static bool tensor_is_convolution(const hf_source *s) {
     return s->n_dims == 3 && (name_ends(s->name, "conv1d.weight") || name_ends(s->name, ".conv.weight"));
 }
 
-static bool convolution_is_turned(const hf_source *s) { return s->shape[2] == 1 && s->shape[1] > 1; }
+static bool convolution_is_transposed(const hf_source *s) { return s->shape[2] == 1 && s->shape[1] > 1; }
 
 /* Whether a name is one that only MLX gives. */
 static bool name_is_mlx(const char *name) {
@@ -40,19 +40,20 @@ static bool tensor_is_transposed(const hf_build *b, const hf_source *s) {
 
 /* What the tensors of a folder show. */
 typedef struct mlx_marks {
-    const hf_source *turned, *upright; /* convolutions of MLX's shape, and of the original's; the last ones */
-    bool has_names, has_turned_matrices, predicts;
+    const hf_source *transposed,
+        *upright; /* convolutions of MLX's shape, and of the original's; the last ones */
+    bool has_names, has_transposed_matrices, predicts;
 } mlx_marks;
 
 static mlx_marks marks_find(hf_build *b) {
-    mlx_marks m = {.turned = NULL};
+    mlx_marks m = {.transposed = NULL};
     for (size_t i = 0; i < b->n_sources; i++) {
         hf_source *s = &b->sources[i];
         m.has_names |= name_is_mlx(s->name);
-        m.has_turned_matrices |= tensor_is_transposed(b, s);
+        m.has_transposed_matrices |= tensor_is_transposed(b, s);
         m.predicts |= strstr(s->name, "mtp.") != NULL;
         if (!tensor_is_convolution(s)) continue;
-        *(convolution_is_turned(s) ? &m.turned : &m.upright) = s;
+        *(convolution_is_transposed(s) ? &m.transposed : &m.upright) = s;
     }
     return m;
 }
@@ -61,7 +62,7 @@ static mlx_marks marks_find(hf_build *b) {
 static void convolutions_set_upright(hf_build *b) {
     for (size_t i = 0; i < b->n_sources; i++) {
         hf_source *s = &b->sources[i];
-        if (s->coding != HF_PLAIN || !tensor_is_convolution(s) || !convolution_is_turned(s)) continue;
+        if (s->coding != HF_PLAIN || !tensor_is_convolution(s) || !convolution_is_transposed(s)) continue;
         s->shape[2] = s->shape[1], s->shape[1] = 1;
         s->rows = s->shape[0], s->columns = s->shape[2], s->matrix_rows = 1;
     }
@@ -73,9 +74,9 @@ static void convolutions_set_upright(hf_build *b) {
 static bool norms_find(hf_build *b, const mlx_marks *m, gq_error *e) {
     uint32_t mlx = b->config->row->folder.mlx;
     b->norms_have_one =
-        ((mlx & MLX_NORMS_BY_CONVOLUTION) && m->turned) || ((mlx & MLX_NORMS_BY_NAMES) && m->has_names);
-    if (b->norms_have_one && m->turned && m->upright)
-        return hf_list_fail(m->turned->list, m->turned->stored, e,
+        ((mlx & MLX_NORMS_BY_CONVOLUTION) && m->transposed) || ((mlx & MLX_NORMS_BY_NAMES) && m->has_names);
+    if (b->norms_have_one && m->transposed && m->upright)
+        return hf_list_fail(m->transposed->list, m->transposed->stored, e,
                             "it has the shape that MLX gives, but '%s' has not: whether 1 is already added "
                             "to norms cannot be known; use the model's original folder",
                             m->upright->name);
@@ -89,12 +90,12 @@ static bool norms_find(hf_build *b, const mlx_marks *m, gq_error *e) {
 
 bool hf_mlx_find(hf_build *b, gq_error *e) {
     mlx_marks m = marks_find(b);
-    if (!m.turned && !m.has_names && !m.has_turned_matrices) return true;
+    if (!m.transposed && !m.has_names && !m.has_transposed_matrices) return true;
     if (b->config->row->folder.mlx & MLX_MULTIPLIES)
         return hf_config_fail(b->config, e,
                               "the weights were saved by MLX, which multiplies them by some of the config's "
                               "multipliers: use the model's original folder");
-    b->is_transposed = m.has_turned_matrices;
+    b->is_transposed = m.has_transposed_matrices;
     convolutions_set_upright(b);
     return norms_find(b, &m, e) &&
            hf_folder_warn(

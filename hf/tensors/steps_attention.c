@@ -41,7 +41,7 @@ bool hf_step_rope_pairs_k_by_layer(hf_build *b, const hf_match *f, gq_error *e) 
 
 /* chameleon's norms of queries and keys have a row for each part of a cluster, all alike, of which the converter takes
  * the first. */
-static bool step_first_turned(hf_build *b, const hf_match *f, uint64_t heads, gq_error *e) {
+static bool step_first_rotated(hf_build *b, const hf_match *f, uint64_t heads, gq_error *e) {
     uint64_t head = f->source->columns, ne[2] = {head, heads};
     if (f->source->n_dims != 2 || head % 2 != 0)
         return hf_match_fail(f, e, "expected rows of an even number of elements");
@@ -50,11 +50,11 @@ static bool step_first_turned(hf_build *b, const hf_match *f, uint64_t heads, gq
 }
 
 bool hf_step_rope_pairs_first_row_q(hf_build *b, const hf_match *f, gq_error *e) {
-    return step_first_turned(b, f, b->sizes.heads, e);
+    return step_first_rotated(b, f, b->sizes.heads, e);
 }
 
 bool hf_step_rope_pairs_first_row_k(hf_build *b, const hf_match *f, gq_error *e) {
-    return step_first_turned(b, f, b->sizes.kv_heads, e);
+    return step_first_rotated(b, f, b->sizes.kv_heads, e);
 }
 
 bool hf_step_rope_halves_draft(hf_build *b, const hf_match *f, gq_error *e) {
@@ -117,17 +117,17 @@ bool hf_step_rope_halves_glm(hf_build *b, const hf_match *f, gq_error *e) {
     hf_view whole = hf_view_of(f->source);
     uint64_t heads = strstr(f->rule->to, "attn_q") ? b->sizes.heads : b->sizes.kv_heads;
     uint64_t width = b->sizes.head_width, rows = whole.n_dims ? whole.count[0] : 0,
-             turned = factor >= 0 && factor <= 1 ? (uint64_t)((double)width * factor) : 1;
-    if (whole.n_dims > 2 || width == 0 || rows != heads * width || turned % 2)
+             rotated = factor >= 0 && factor <= 1 ? (uint64_t)((double)width * factor) : 1;
+    if (whole.n_dims > 2 || width == 0 || rows != heads * width || rotated % 2)
         return hf_match_fail(f, e, "%llu rows, expected %llu heads of %llu, of which an even part turns",
                              (unsigned long long)rows, (unsigned long long)heads, (unsigned long long)width);
     uint64_t n = rows / width;
-    unsigned parts = turned < width ? 3 : 2; /* even rows, odd rows, the rest */
+    unsigned parts = rotated < width ? 3 : 2; /* even rows, odd rows, the rest */
     hf_tensor *t = hf_build_parts(b, f, parts * n, e);
     for (uint64_t i = 0; t && i < parts * n; i++) {
         hf_view v = whole;
-        uint64_t k = i % parts, at = i / parts * width + (k < 2 ? k : turned);
-        if (!hf_view_cut(&v, 0, at, k < 2 ? turned / 2 : width - turned, k < 2 ? 2 : 1))
+        uint64_t k = i % parts, at = i / parts * width + (k < 2 ? k : rotated);
+        if (!hf_view_cut(&v, 0, at, k < 2 ? rotated / 2 : width - rotated, k < 2 ? 2 : 1))
             return hf_match_fail(f, e, "its rows are no heads");
         if (!hf_build_piece(f, t, i, &v, e)) return false;
     }

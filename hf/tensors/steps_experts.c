@@ -58,13 +58,13 @@ bool hf_step_join_altup(hf_build *b, const hf_match *f, gq_error *e) {
 }
 
 /* [E n, d], without a suffix: the rule's name in GGUF has one. */
-static bool step_expert_rows(hf_build *b, const hf_match *f, bool turns, gq_error *e) {
+static bool step_expert_rows(hf_build *b, const hf_match *f, bool transposes, gq_error *e) {
     hf_view v = hf_match_view(f);
     uint64_t n = b->n_experts;
     if (v.n_dims != 2 || n == 0 || v.count[0] % n || !hf_view_split(&v, 0, v.count[0] / n))
         return hf_match_fail_shape(f, e, "a multiple of %" PRIu64 " rows (the number of experts)",
                                    (uint64_t)(n));
-    if (turns) hf_view_swap(&v, 1, 2);
+    if (transposes) hf_view_swap(&v, 1, 2);
     return hf_build_view(b, f, 0, &v, e) != NULL;
 }
 
@@ -78,10 +78,10 @@ bool hf_step_reshape_transpose_experts(hf_build *b, const hf_match *f, gq_error 
 
 /* gate_up_proj [E, d, 2 n] of 16 bits, [E, 2 n, d] of MXFP4, or a bias [E, 2 n]. */
 bool hf_step_split_even_odd(hf_build *b, const hf_match *f, gq_error *e) {
-    bool turned = f->source->coding != HF_MXFP4 && f->source->n_dims == 3;
+    bool transposed = f->source->coding != HF_MXFP4 && f->source->n_dims == 3;
     for (unsigned i = 0; i < 2; i++) {
         hf_view v = hf_match_view(f);
-        if (turned) hf_view_swap(&v, 1, 2);
+        if (transposed) hf_view_swap(&v, 1, 2);
         if (v.n_dims < 2 || v.count[1] % 2 || !hf_view_cut(&v, 1, i, v.count[1] / 2, 2))
             return hf_match_fail_shape(f, e, "an even number of rows");
         if (!hf_build_view(b, f, i, &v, e)) return false;

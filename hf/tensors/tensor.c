@@ -430,9 +430,9 @@ static uint64_t source_bytes(const hf_source *s, uint64_t n) {
 static bool view_is_transposed(const hf_source *s, const hf_view *v) {
     uint64_t least = UINT64_MAX;
     for (uint32_t i = 0; i < v->n_dims; i++) least = min(least, v->stride[i]);
-    bool turned =
+    bool transposed =
         s->n_dims > 1 && s->columns > 1 && least < s->columns && v->stride[v->n_dims - 1] >= s->columns;
-    return s->coding == HF_GPTQ ? s->rows > 1 && !turned : turned;
+    return s->coding == HF_GPTQ ? s->rows > 1 && !transposed : transposed;
 }
 
 /* Whether some dimension of a view lies inside of one behind it; the last one is not looked at if it is a
@@ -496,14 +496,14 @@ static void origin_write_changes(const hf_tensor *t, const piece_facts *f, char 
     const hf_source *s = f->piece->source;
     const hf_view *v = &f->piece->view;
     uint64_t whole = s->rows * s->columns;
-    bool turned = view_is_transposed(s, v), gptq = s->coding == HF_GPTQ;
+    bool transposed = view_is_transposed(s, v), gptq = s->coding == HF_GPTQ;
     if (s->coding == HF_MXFP4)
         change_add(to, "repacked");
     else if (s->coding != HF_PLAIN)
         change_add(to, "dequantized");
     if ((f->several ? f->piece->n : f->units) < whole) change_add(to, "split");
-    if (turned) change_add(to, "transposed");
-    if (view_is_permuted(v, turned != gptq) || (t->n_pieces > 1 && !f->several && f->apart))
+    if (transposed) change_add(to, "transposed");
+    if (view_is_permuted(v, transposed != gptq) || (t->n_pieces > 1 && !f->several && f->apart))
         change_add(to, "permuted");
     if (f->several) change_add(to, "stacked");
     if (f->filled) change_add(to, "zeros added");

@@ -99,7 +99,7 @@ struct hf_build {
     bool norms_have_one; /* 1 has been added to what the architecture's norms lack it in (hf/tensors/mlx.c) */
     bool is_transposed;  /* matrices that the architecture's rules turn are turned already */
     /* A source tensor of experts whose matrices were turned, and one whose shape does not tell; NULL: none. */
-    const hf_source *turned, *square;
+    const hf_source *transposed, *square;
     hf_tensor *tensors;
     size_t n, capacity;
     name_index by_name;

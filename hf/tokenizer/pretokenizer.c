@@ -183,7 +183,7 @@ bool hf_pretokenizer_write(hf_tokenizer *t, gq_error *e) {
         const char *name;
         ok = lines_name(t, l.text, &name, e);
         if (ok)
-            ok = name ? hf_metadata_text(t->pairs, "tokenizer.ggml.pre", name, e)
+            ok = name ? hf_metadata_text(t->metadata, "tokenizer.ggml.pre", name, e)
                       : unknown_describe(t, l.text, e);
     }
     free(l.text);

@@ -107,7 +107,7 @@ static bool kind_multiple(const hf_tokenizer *t, const arch_tokenizer *kind, uin
 /* ---- vocabularies ---- */
 
 static bool write_model_kind(hf_tokenizer *t, const char *model, gq_error *e) {
-    return hf_metadata_text(t->pairs, "tokenizer.ggml.model", model, e);
+    return hf_metadata_text(t->metadata, "tokenizer.ggml.model", model, e);
 }
 
 static bool read_pieces(hf_tokenizer *t, const arch_tokenizer *kind, arch_file file, gq_error *e) {
@@ -122,7 +122,7 @@ static bool read_pieces(hf_tokenizer *t, const arch_tokenizer *kind, arch_file f
                                         hf_pieces_vocabulary(t, rule, multiple, &adds_space, e);
     return ok && hf_tokenizer_write_model(t, "llama", "default", e) && hf_tokenizer_write(t, true, e) &&
            (!(kind->exceptions & TOKENS_INTERNLM2) ||
-            hf_metadata_bool(t->pairs, "tokenizer.ggml.add_space_prefix", adds_space, e));
+            hf_metadata_bool(t->metadata, "tokenizer.ggml.add_space_prefix", adds_space, e));
 }
 
 /* A token that the folder calls an ordinary one, though it stands for no text. */
@@ -141,8 +141,9 @@ static bool read_bytes(hf_tokenizer *t, const arch_tokenizer *kind, gq_error *e)
     static const char *const ends[] = {"tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token",
                                        "tokenizer.ggml.add_sep_token"};
     for (size_t i = 0; (kind->exceptions & TOKENS_ENDS_ALWAYS) && i < sizeof ends / sizeof *ends; i++)
-        if (!hf_metadata_bool(t->pairs, ends[i], true, e)) return false;
-    if ((kind->exceptions & TOKENS_BOS_IF_SET) && !hf_metadata_bool(t->pairs, *ends, false, e)) return false;
+        if (!hf_metadata_bool(t->metadata, ends[i], true, e)) return false;
+    if ((kind->exceptions & TOKENS_BOS_IF_SET) && !hf_metadata_bool(t->metadata, *ends, false, e))
+        return false;
     if ((kind->exceptions & TOKENS_KINDS) && !hf_tokenizer_write_kinds(t, e)) return false;
     return write_model_kind(t, "gpt2", e) && hf_pretokenizer_write(t, e) && hf_tokenizer_write(t, false, e) &&
            hf_merges_write(t, e);
@@ -230,7 +231,7 @@ static bool write_id(const hf_tokenizer *t, const char *name, const json_t *id, 
     uint32_t value;
     snprintf(key, sizeof key, "tokenizer.ggml.%s", name);
     if (!id || json_is_null(id)) return true;
-    return hf_value_u32(t->config, id, name, &value, e) && hf_metadata_u32(t->pairs, key, value, e);
+    return hf_value_u32(t->config, id, name, &value, e) && hf_metadata_u32(t->metadata, key, value, e);
 }
 
 /* The config has an end of texts of its own; what generation ends at, first of several, ends a turn. */
@@ -268,9 +269,9 @@ static bool write_suppressed(const hf_tokenizer *t, gq_error *e) {
         ok = ok && hf_value_u32(t->config, id, "suppress_tokens of generation_config.json", &value, e) &&
              (value <= INT32_MAX ||
               hf_config_fail(t->config, e, "suppress_tokens: %u is not a token", value)) &&
-             hf_metadata_add_i32(t->pairs, (int32_t)value, e);
+             hf_metadata_add_i32(t->metadata, (int32_t)value, e);
     }
-    ok = ok && hf_metadata_array(t->pairs, "tokenizer.ggml.suppress_tokens", GGUF_INT32, e);
+    ok = ok && hf_metadata_array(t->metadata, "tokenizer.ggml.suppress_tokens", GGUF_INT32, e);
     json_decref(generation);
     return ok;
 }
@@ -295,7 +296,7 @@ static bool specials_write(hf_tokenizer *t, const arch_tokenizer *kind, arch_fil
         return hf_tokenizer_fail(t, "tokenizer_config.json", e, "expected \"add_bos_token\": true");
     bool has_own_end = (exceptions & TOKENS_HUNYUAN) && hf_config_get(t->config, "eod_token_id");
     return (has_own_end || hf_specials_set_first_end(&s, t, e)) && hf_specials_drop_flags(&s, t, e) &&
-           hf_specials_write(&s, t->pairs, e) && (!(exceptions & TOKENS_HUNYUAN) || write_hunyuan(t, e)) &&
+           hf_specials_write(&s, t->metadata, e) && (!(exceptions & TOKENS_HUNYUAN) || write_hunyuan(t, e)) &&
            (!(exceptions & TOKENS_LAGUNA) || write_laguna(t, e)) &&
            (!(exceptions & TOKENS_SUPPRESSED) || t->config->is_lent || write_suppressed(t, e));
 }
@@ -310,10 +311,10 @@ static bool space_write(hf_tokenizer *t, uint32_t exceptions, arch_file file, gq
     const json_t *setting = json_object_get(t->settings, "add_prefix_space");
     if ((exceptions & TOKENS_GEMMA4) || ((exceptions & TOKENS_MODEL_NO_SPACE) && file == FILE_MODEL) ||
         ((exceptions & TOKENS_PIECES_NO_SPACE) && file == FILE_PIECES))
-        return hf_metadata_bool(t->pairs, KEY, false, e);
+        return hf_metadata_bool(t->metadata, KEY, false, e);
     if ((exceptions & (TOKENS_LLAMA | TOKENS_SPACE_IS_SET)) && json_is_boolean(setting))
-        return hf_metadata_bool(t->pairs, KEY, json_is_true(setting), e);
-    return file != FILE_PIECES || hf_json_adds_space(t) || hf_metadata_bool(t->pairs, KEY, false, e);
+        return hf_metadata_bool(t->metadata, KEY, json_is_true(setting), e);
+    return file != FILE_PIECES || hf_json_adds_space(t) || hf_metadata_bool(t->metadata, KEY, false, e);
 }
 
 static bool exceptions_write(hf_tokenizer *t, uint32_t exceptions, arch_file file, gq_error *e) {
@@ -332,11 +333,11 @@ static bool exceptions_write(hf_tokenizer *t, uint32_t exceptions, arch_file fil
                {(exceptions & TOKENS_MPT) && file == FILE_MODEL, "tokenizer.ggml.eos_token_id", 1},
                {(exceptions & TOKENS_MPT) && file == FILE_MODEL, "tokenizer.ggml.unknown_token_id", 0}};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
-        if (ids[i].applies && !hf_metadata_u32(t->pairs, ids[i].key, ids[i].id, e)) return false;
+        if (ids[i].applies && !hf_metadata_u32(t->metadata, ids[i].key, ids[i].id, e)) return false;
     bool never = size == GRANITE_CODE_TOKENS || (exceptions & TOKENS_BOS_NEVER) ||
                  ((exceptions & TOKENS_MPT) && file == FILE_MODEL);
     return (!(never || (exceptions & TOKENS_BOS_ALWAYS)) ||
-            hf_metadata_bool(t->pairs, "tokenizer.ggml.add_bos_token", !never, e)) &&
+            hf_metadata_bool(t->metadata, "tokenizer.ggml.add_bos_token", !never, e)) &&
            space_write(t, exceptions, file, e);
 }
 
@@ -365,14 +366,14 @@ static bool tokenizer_make(hf_tokenizer *t, const arch_tokenizer *kind, gq_error
            exceptions_write(t, kind->exceptions, file, e);
 }
 
-bool hf_tokenizer_metadata(hf_folder *f, const hf_config *c, hf_metadata *pairs, uint64_t *n_tokens,
+bool hf_tokenizer_metadata(hf_folder *f, const hf_config *c, hf_metadata *metadata, uint64_t *n_tokens,
                            char **unknown_cut, gq_error *e) {
-    hf_tokenizer t = {.folder = f, .config = c, .pairs = pairs, .unknown_cut = unknown_cut};
+    hf_tokenizer t = {.folder = f, .config = c, .metadata = metadata, .unknown_cut = unknown_cut};
     *unknown_cut = NULL;
     const arch_tokenizer *kind = kind_find(c);
     bool ok = tokenizer_make(&t, kind, e);
-    if (ok && kind->chat && !hf_metadata_find(pairs, "tokenizer.chat_template"))
-        ok = hf_metadata_text(pairs, "tokenizer.chat_template", kind->chat, e);
+    if (ok && kind->chat && !hf_metadata_find(metadata, "tokenizer.chat_template"))
+        ok = hf_metadata_text(metadata, "tokenizer.chat_template", kind->chat, e);
     *n_tokens = t.n;
     json_decref(t.json), json_decref(t.settings), json_decref(t.more), json_decref(t.made);
     free(t.model);

@@ -32,7 +32,7 @@ typedef struct hf_token {
 typedef struct hf_tokenizer {
     hf_folder *folder;
     const hf_config *config;
-    hf_metadata *pairs;
+    hf_metadata *metadata;
     char **unknown_cut;
     json_t *json;            /* tokenizer.json; NULL: there is none. So the next two */
     json_t *settings;        /* tokenizer_config.json; an empty object counts as none */
@@ -218,7 +218,7 @@ void hf_pieces_free(hf_pieces *p);
 /* Adds the metadata; *n_tokens is the length of the vocabulary, which the embedding must have rows for.
  * *unknown_cut (the caller frees it; may become NULL): a sentence with the regular expression of a
  * pre-tokenizer that no name is known for; then tokenizer.ggml.pre is missing, and the caller decides. */
-bool hf_tokenizer_metadata(hf_folder *f, const hf_config *c, hf_metadata *pairs, uint64_t *n_tokens,
+bool hf_tokenizer_metadata(hf_folder *f, const hf_config *c, hf_metadata *metadata, uint64_t *n_tokens,
                            char **unknown_cut, gq_error *e);
 
 /* ---- tokenizer_lines.c: vocabularies that have a token a line: PLaMo's, Qwen 1's bytes in the order of their ranks, and RWKV's. ---- */
@@ -294,7 +294,7 @@ bool hf_specials_set_text(hf_specials *s, const hf_tokenizer *t, hf_special_type
 bool hf_specials_set_first_end(hf_specials *s, const hf_tokenizer *t, gq_error *e);
 /* Warns of tokens that are to be added to texts and that no file names, and does not have them added. */
 bool hf_specials_drop_flags(hf_specials *s, const hf_tokenizer *t, gq_error *e);
-bool hf_specials_write(const hf_specials *s, hf_metadata *pairs, gq_error *e);
+bool hf_specials_write(const hf_specials *s, hf_metadata *metadata, gq_error *e);
 
 /* ---- tokenizer_words.c: vocabularies of tokenizer.json whose words are cut into the longest tokens (WordPiece), or whose tokens have scores, the largest sum of which decides (unigrams). ---- */
 

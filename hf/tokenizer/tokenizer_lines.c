@@ -116,10 +116,10 @@ static bool lines_write_specials(const hf_tokenizer *t, gq_error *e) {
         if (!lines_find(t, text, &id))
             return hf_tokenizer_fail(t, "tokenizer_config.json", e, "%s is \"%s\", which is no token of %s",
                                      rows[i][0], json_string_value(text), LINES_FILE);
-        if (!hf_metadata_u32(t->pairs, rows[i][1], id, e)) return false;
+        if (!hf_metadata_u32(t->metadata, rows[i][1], id, e)) return false;
     }
-    return hf_metadata_u32(t->pairs, "tokenizer.ggml.eot_token_id", LINES_END_OF_TURN, e) &&
-           hf_metadata_bool(t->pairs, "tokenizer.ggml.add_space_prefix", false, e);
+    return hf_metadata_u32(t->metadata, "tokenizer.ggml.eot_token_id", LINES_END_OF_TURN, e) &&
+           hf_metadata_bool(t->metadata, "tokenizer.ggml.add_space_prefix", false, e);
 }
 
 bool hf_lines_write(hf_tokenizer *t, gq_error *e) {
@@ -215,7 +215,7 @@ static bool rank_add_pair(const hf_tokenizer *t, const name_index *by_text, uint
     char pair[2 * LINE_BYTES_MOST + 2];
     memcpy(pair, token->text, at[1]), pair[at[1]] = ' ';
     memcpy(pair + at[1] + 1, token->text + at[1], token->length - at[1]);
-    return hf_metadata_add_string(t->pairs, pair, token->length + 1, e);
+    return hf_metadata_add_string(t->metadata, pair, token->length + 1, e);
 }
 
 static bool ranks_write_merges(hf_tokenizer *t, uint64_t n, gq_error *e) {
@@ -223,7 +223,7 @@ static bool ranks_write_merges(hf_tokenizer *t, uint64_t n, gq_error *e) {
     bool ok = ranks_index(t, n, &by_text, e);
     for (uint64_t i = 0; ok && i < n; i++) ok = rank_add_pair(t, &by_text, i, e);
     name_index_free(&by_text);
-    return ok && hf_metadata_array(t->pairs, "tokenizer.ggml.merges", GGUF_STRING, e);
+    return ok && hf_metadata_array(t->metadata, "tokenizer.ggml.merges", GGUF_STRING, e);
 }
 
 static bool ranks_add_special(hf_tokenizer *t, uint64_t *id, const char *text, gq_error *e) {
@@ -261,7 +261,7 @@ static bool ranks_write_ids(const hf_tokenizer *t, uint32_t end, gq_error *e) {
     for (int i = 0; i < HF_SPECIALS; i++) any = any || s.of[i].is_set;
     for (int i = HF_BOS; i <= HF_UNK; i++)
         if (!s.of[i].is_set && (!any || i == HF_UNK)) s.of[i].is_set = true, s.of[i].id = end;
-    return hf_specials_write(&s, t->pairs, e);
+    return hf_specials_write(&s, t->metadata, e);
 }
 
 bool hf_ranks_write(hf_tokenizer *t, gq_error *e) {
@@ -396,10 +396,10 @@ bool hf_world_write(hf_tokenizer *t, gq_error *e) {
         return false;
     bool ok = world_read(t, text, n, e);
     free(text);
-    return ok && hf_metadata_text(t->pairs, "tokenizer.ggml.model", "rwkv", e) &&
+    return ok && hf_metadata_text(t->metadata, "tokenizer.ggml.model", "rwkv", e) &&
            hf_tokenizer_write(t, false, e) &&
-           hf_metadata_u32(t->pairs, "tokenizer.ggml.bos_token_id", 0, e) &&
-           hf_metadata_u32(t->pairs, "tokenizer.ggml.eos_token_id", 0, e) &&
-           hf_metadata_u32(t->pairs, "tokenizer.ggml.eot_token_id", WORLD_END_OF_TURN, e) &&
+           hf_metadata_u32(t->metadata, "tokenizer.ggml.bos_token_id", 0, e) &&
+           hf_metadata_u32(t->metadata, "tokenizer.ggml.eos_token_id", 0, e) &&
+           hf_metadata_u32(t->metadata, "tokenizer.ggml.eot_token_id", WORLD_END_OF_TURN, e) &&
            hf_templates_write(t, e);
 }

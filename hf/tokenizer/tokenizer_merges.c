@@ -398,7 +398,7 @@ static bool merges_write_json(hf_tokenizer *t, gq_error *e) {
     json_array_foreach(json_object_get(hf_json_model(t), "merges"), i, merge) {
         bool is_token = merge_result(vocab, merge, &m, &why) != NULL;
         if (!ok || why.status != GQ_OK) break;
-        ok = merge_read(t, merge, &m, e) && hf_metadata_add_string(t->pairs, m.text, m.n, e);
+        ok = merge_read(t, merge, &m, e) && hf_metadata_add_string(t->metadata, m.text, m.n, e);
         if (ok && !is_token && strays++ == 0) snprintf(first, sizeof first, "%.*s", (int)m.n, m.text);
     }
     free(m.text);
@@ -450,7 +450,7 @@ static bool merges_warn_ignored(const hf_tokenizer *t, gq_error *e) {
     uint64_t length;
     size_t n = 0;
     split_rule rule;
-    const model_kv *kv = hf_metadata_find(t->pairs, "tokenizer.ggml.pre");
+    const model_kv *kv = hf_metadata_find(t->metadata, "tokenizer.ggml.pre");
     if (!kv || !model_kv_string(kv, &pre, &length) || !pretokenizers_find(pre, length, &rule) || rule.raw ||
         rule.ignore_merges == is_ignored)
         return true;
@@ -486,7 +486,7 @@ static bool merges_add_line(hf_tokenizer *t, const char *line, const char *end, 
     size_t left = (size_t)(behind[0] - words[0]), right = (size_t)(behind[1] - words[1]);
     if (!(pair = malloc(left + right + 1))) return gq_fail_memory(e, left + right + 1);
     memcpy(pair, words[0], left), pair[left] = ' ', memcpy(pair + left + 1, words[1], right);
-    bool ok = hf_metadata_add_string(t->pairs, pair, left + right + 1, e);
+    bool ok = hf_metadata_add_string(t->metadata, pair, left + right + 1, e);
     free(pair);
     return ok;
 }
@@ -510,8 +510,8 @@ bool hf_merges_write(hf_tokenizer *t, gq_error *e) {
     const json_t *merges = json_object_get(hf_json_model(t), "merges");
     bool ok = (json_array_size(merges) ? merges_write_json(t, e) && merges_warn_ignored(t, e)
                                        : merges_write_text(t, e)) &&
-              hf_metadata_array(t->pairs, "tokenizer.ggml.merges", GGUF_STRING, e);
-    return ok && (hf_metadata_find(t->pairs, "tokenizer.ggml.merges") ||
+              hf_metadata_array(t->metadata, "tokenizer.ggml.merges", GGUF_STRING, e);
+    return ok && (hf_metadata_find(t->metadata, "tokenizer.ggml.merges") ||
                   hf_folder_warn(t->folder, JSON_FILE, e,
                                  "it has no merges, and there is no merges.txt: llama.cpp will refuse the "
                                  "GGUF; use the tokenizer of the model's original folder"));

@@ -139,12 +139,12 @@ static bool unigram_list(hf_tokenizer *t, const hf_pieces *pieces, gq_error *e) 
 
 static bool unigram_write_pairs(const hf_tokenizer *t, const hf_pieces *pieces, gq_error *e) {
     for (size_t i = 0; i < pieces->n_characters; i++)
-        if (!hf_metadata_add(t->pairs, pieces->characters + i, 1, e)) return false;
+        if (!hf_metadata_add(t->metadata, pieces->characters + i, 1, e)) return false;
     return (!pieces->characters ||
-            hf_metadata_array(t->pairs, "tokenizer.ggml.precompiled_charsmap", GGUF_U8, e)) &&
+            hf_metadata_array(t->metadata, "tokenizer.ggml.precompiled_charsmap", GGUF_U8, e)) &&
            hf_tokenizer_write_model(t, "t5", "default", e) &&
-           hf_metadata_bool(t->pairs, "tokenizer.ggml.add_space_prefix", pieces->adds_space, e) &&
-           hf_metadata_bool(t->pairs, "tokenizer.ggml.remove_extra_whitespaces", pieces->trims, e);
+           hf_metadata_bool(t->metadata, "tokenizer.ggml.add_space_prefix", pieces->adds_space, e) &&
+           hf_metadata_bool(t->metadata, "tokenizer.ggml.remove_extra_whitespaces", pieces->trims, e);
 }
 
 /* Reads the pieces of a file of more than `least`; the caller frees them. */

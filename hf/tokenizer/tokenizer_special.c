@@ -283,12 +283,13 @@ bool hf_specials_find(hf_specials *s, const hf_tokenizer *t, gq_error *e) {
     return specials_find_ids(s, t, e) && specials_warn_beyond(s, t, e);
 }
 
-bool hf_specials_write(const hf_specials *s, hf_metadata *pairs, gq_error *e) {
+bool hf_specials_write(const hf_specials *s, hf_metadata *metadata, gq_error *e) {
     for (int i = 0; i < HF_SPECIALS; i++) {
         const hf_special *special = &s->of[i];
-        if (special->is_set && types[i].key && !hf_metadata_u32(pairs, types[i].key, special->id, e))
+        if (special->is_set && types[i].key && !hf_metadata_u32(metadata, types[i].key, special->id, e))
             return false;
-        if (special->flag >= 0 && types[i].flag && !hf_metadata_bool(pairs, types[i].flag, special->flag, e))
+        if (special->flag >= 0 && types[i].flag &&
+            !hf_metadata_bool(metadata, types[i].flag, special->flag, e))
             return false;
     }
     return true;

@@ -124,7 +124,7 @@ static bool template_find(const hf_tokenizer *t, json_t **found, gq_error *e) {
 /* Writes an unnamed template; an empty one is none. */
 static bool template_write(hf_tokenizer *t, const char *key, const json_t *text, gq_error *e) {
     size_t n = json_string_length(text);
-    return n == 0 || hf_metadata_string(t->pairs, key, json_string_value(text), n, e);
+    return n == 0 || hf_metadata_string(t->metadata, key, json_string_value(text), n, e);
 }
 
 /* Copies a name with '_' for each character that a key cannot have. */
@@ -170,10 +170,10 @@ static bool template_write_list(hf_tokenizer *t, const json_t *list, gq_error *e
                                json_array_size(list), TEMPLATES_MOST);
     json_array_foreach(list, i, element) { ok = ok && template_write_named(t, element, names, e); }
     json_object_foreach(names, name, is_there) {
-        ok = ok && hf_metadata_add_string(t->pairs, name, strlen(name), e);
+        ok = ok && hf_metadata_add_string(t->metadata, name, strlen(name), e);
     }
     json_decref(names);
-    return ok && hf_metadata_array(t->pairs, NAMES, GGUF_STRING, e);
+    return ok && hf_metadata_array(t->metadata, NAMES, GGUF_STRING, e);
 }
 
 bool hf_templates_write(hf_tokenizer *t, gq_error *e) {

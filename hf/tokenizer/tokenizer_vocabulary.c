@@ -177,11 +177,11 @@ static bool vocabulary_write_texts(hf_tokenizer *t, gq_error *e) {
         char made[32];
         const hf_token *token = i < t->listed && t->tokens[i].text ? &t->tokens[i] : NULL;
         int length = token ? 0 : snprintf(made, sizeof made, "[PAD%llu]", (unsigned long long)i);
-        if (!hf_metadata_add_string(t->pairs, token ? token->text : made,
+        if (!hf_metadata_add_string(t->metadata, token ? token->text : made,
                                     token ? token->length : (size_t)length, e))
             return false;
     }
-    return hf_metadata_array(t->pairs, "tokenizer.ggml.tokens", GGUF_STRING, e);
+    return hf_metadata_array(t->metadata, "tokenizer.ggml.tokens", GGUF_STRING, e);
 }
 
 bool hf_tokenizer_write(hf_tokenizer *t, bool with_scores, gq_error *e) {
@@ -189,22 +189,24 @@ bool hf_tokenizer_write(hf_tokenizer *t, bool with_scores, gq_error *e) {
         return gq_fail(e, "%s: the tokenizer's files have no tokens: download them again", t->folder->path);
     if (!vocabulary_write_texts(t, e)) return false;
     for (uint64_t i = 0; with_scores && i < t->n; i++)
-        if (!hf_metadata_add_f32(t->pairs, i < t->listed ? t->tokens[i].score : PLACEHOLDER_SCORE, e))
+        if (!hf_metadata_add_f32(t->metadata, i < t->listed ? t->tokens[i].score : PLACEHOLDER_SCORE, e))
             return false;
-    if (with_scores && !hf_metadata_array(t->pairs, "tokenizer.ggml.scores", GGUF_FLOAT32, e)) return false;
+    if (with_scores && !hf_metadata_array(t->metadata, "tokenizer.ggml.scores", GGUF_FLOAT32, e))
+        return false;
     for (uint64_t i = 0; i < t->n; i++)
-        if (!hf_metadata_add_i32(t->pairs, i < t->listed ? (int32_t)t->tokens[i].type : HF_TOKEN_UNUSED, e))
+        if (!hf_metadata_add_i32(t->metadata, i < t->listed ? (int32_t)t->tokens[i].type : HF_TOKEN_UNUSED,
+                                 e))
             return false;
-    return hf_metadata_array(t->pairs, "tokenizer.ggml.token_type", GGUF_INT32, e);
+    return hf_metadata_array(t->metadata, "tokenizer.ggml.token_type", GGUF_INT32, e);
 }
 
 bool hf_tokenizer_write_model(const hf_tokenizer *t, const char *model, const char *pre, gq_error *e) {
-    return hf_metadata_text(t->pairs, "tokenizer.ggml.model", model, e) &&
-           hf_metadata_text(t->pairs, "tokenizer.ggml.pre", pre, e);
+    return hf_metadata_text(t->metadata, "tokenizer.ggml.model", model, e) &&
+           hf_metadata_text(t->metadata, "tokenizer.ggml.pre", pre, e);
 }
 
 bool hf_tokenizer_write_kinds(const hf_tokenizer *t, gq_error *e) {
     uint32_t kinds;
     return hf_config_u32_or(t->config, "type_vocab_size", 1, &kinds, e) &&
-           hf_metadata_u32(t->pairs, "tokenizer.ggml.token_type_count", kinds, e);
+           hf_metadata_u32(t->metadata, "tokenizer.ggml.token_type_count", kinds, e);
 }

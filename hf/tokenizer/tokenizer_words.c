@@ -93,7 +93,7 @@ static const char *words_cut_name(const hf_tokenizer *t) {
 }
 
 static bool words_write_flag(hf_tokenizer *t, const char *key, const json_t *value, gq_error *e) {
-    return !json_is_boolean(value) || hf_metadata_bool(t->pairs, key, json_is_true(value), e);
+    return !json_is_boolean(value) || hf_metadata_bool(t->metadata, key, json_is_true(value), e);
 }
 
 static bool words_write_normalizer(hf_tokenizer *t, const json_t *step, gq_error *e) {
@@ -101,8 +101,8 @@ static bool words_write_normalizer(hf_tokenizer *t, const json_t *step, gq_error
                       strip[] = "tokenizer.ggml.normalizer.strip_accents";
     const json_t *part;
     size_t i;
-    if (hf_type_is(step, "Lowercase")) return hf_metadata_bool(t->pairs, lower, true, e);
-    if (hf_type_is(step, "StripAccents")) return hf_metadata_bool(t->pairs, strip, true, e);
+    if (hf_type_is(step, "Lowercase")) return hf_metadata_bool(t->metadata, lower, true, e);
+    if (hf_type_is(step, "StripAccents")) return hf_metadata_bool(t->metadata, strip, true, e);
     if (hf_type_is(step, "BertNormalizer"))
         return words_write_flag(t, lower, json_object_get(step, "lowercase"), e) &&
                words_write_flag(t, strip, json_object_get(step, "strip_accents"), e);
@@ -131,7 +131,7 @@ static bool words_warn_cuts(const hf_tokenizer *t, gq_error *e) {
 
 bool hf_words_write(hf_tokenizer *t, gq_error *e) {
     return words_warn_cuts(t, e) && hf_tokenizer_write_kinds(t, e) &&
-           hf_metadata_text(t->pairs, "tokenizer.ggml.pre", words_cut_name(t), e) &&
+           hf_metadata_text(t->metadata, "tokenizer.ggml.pre", words_cut_name(t), e) &&
            words_write_normalizer(t, json_object_get(t->json, "normalizer"), e);
 }
 
@@ -221,7 +221,7 @@ static bool add_base64(const hf_tokenizer *t, const char *text, size_t n, gq_err
             "normalizer.precompiled_charsmap: %zu bytes, expected a table of %llu and texts "
             "behind it: get the file from the model's repository",
             length, (unsigned long long)table);
-    for (size_t i = 0; ok && i < length; i++) ok = hf_metadata_add(t->pairs, &bytes[i], 1, e);
+    for (size_t i = 0; ok && i < length; i++) ok = hf_metadata_add(t->metadata, &bytes[i], 1, e);
     free(bytes);
     return ok;
 }
@@ -250,7 +250,7 @@ static bool write_map(const hf_tokenizer *t, gq_error *e) {
         return hf_tokenizer_fail(t, JSON_FILE, e, "normalizer.precompiled_charsmap is not a string");
     size_t n = json_string_length(map);
     return n == 0 || (add_base64(t, json_string_value(map), n, e) &&
-                      hf_metadata_array(t->pairs, "tokenizer.ggml.precompiled_charsmap", GGUF_U8, e));
+                      hf_metadata_array(t->metadata, "tokenizer.ggml.precompiled_charsmap", GGUF_U8, e));
 }
 
 static bool setting(const hf_tokenizer *t, const char *name, bool otherwise) {
@@ -271,9 +271,9 @@ bool hf_json_unigrams_write(hf_tokenizer *t, gq_error *e) {
                      : hf_tokenizer_set_pad(t, id, id, PLACEHOLDER_SCORE, e)))
             return false;
     return warn_doubled(t, n, e) && put_types(t, n, e) && hf_tokenizer_write_model(t, "t5", "default", e) &&
-           hf_metadata_bool(t->pairs, "tokenizer.ggml.add_space_prefix", setting(t, "add_prefix_space", true),
-                            e) &&
-           hf_metadata_bool(t->pairs, "tokenizer.ggml.remove_extra_whitespaces",
+           hf_metadata_bool(t->metadata, "tokenizer.ggml.add_space_prefix",
+                            setting(t, "add_prefix_space", true), e) &&
+           hf_metadata_bool(t->metadata, "tokenizer.ggml.remove_extra_whitespaces",
                             setting(t, "clean_up_tokenization_spaces", false), e) &&
            write_map(t, e) && hf_tokenizer_write_kinds(t, e) && hf_tokenizer_write(t, true, e);
 }

@@ -175,13 +175,13 @@ typedef struct comparison_job {
 } comparison_job;
 
 typedef struct compare_scratch {
-    strip_pair strips;
+    strip_buffers strips;
     float decoded[STRIP_ELEMENTS]; /* to read what is stored transposed */
 } compare_scratch;
 
 /* Measures the error of a piece. A piece may begin and end anywhere, while importance begins anew with each
  * row. */
-static void measure_strips(const comparison_job *p, uint64_t first, size_t n, const strip_pair *scratch,
+static void measure_strips(const comparison_job *p, uint64_t first, size_t n, const strip_buffers *scratch,
                            codec_error *sum) {
     if (!p->inputs.columns) {
         p->c->kernels->measure(scratch->decoded[0], scratch->decoded[1], 1, n, NULL, sum);
@@ -223,7 +223,7 @@ static void apply_factors(const pairing *of, uint64_t first, size_t n, float *x)
 /* Each strip of the base model is read and decoded once, then compared with every quant's. */
 static bool comparison_measure_piece(void *arg, work_piece *p, gq_error *e) {
     const comparison_job *j = arg;
-    strip_pair *scratch = p->scratch;
+    strip_buffers *scratch = p->scratch;
     const tensor_type *type = j->tensor->type;
     uint64_t first = p->number * j->piece, end = min(first + j->piece, shape_elements(j->tensor->ne));
     for (uint64_t at = first, n; at < end; at += n) {
@@ -272,7 +272,7 @@ static bool read_square(const comparison_job *j, const model_source *m, const mo
 static bool measure_square(const comparison_job *j, uint64_t number, const strip *s, compare_scratch *scratch,
                            gq_error *e) {
     const kernels *k = j->c->kernels;
-    strip_pair *both = &scratch->strips;
+    strip_buffers *both = &scratch->strips;
     size_t n = s->rows * s->cols;
     if (!read_square(j, &j->c->base.model, j->tensor, s, both->stored[0], both->decoded[0], e)) return false;
     for (size_t i = 0; i < j->n; i++) {

@@ -80,7 +80,7 @@ static const struct {
 /* ---- one tensor ---- */
 
 typedef struct check_scratch {
-    strip_pair strips;
+    strip_buffers strips;
     float magnitude[STRIP_ELEMENTS], products[STRIP_ELEMENTS / 32]; /* of rows of 32 columns and more */
     gq_error problem;                                               /* of this piece; status GQ_OK: none */
     gq_verified_type agreed;                                        /* in this piece */
@@ -116,7 +116,7 @@ static bool all_finite(const check *c, uint64_t first, size_t n, const float *x,
     return bad == n || gq_fail(e, "element %llu is %g", (unsigned long long)(first + bad), (double)x[bad]);
 }
 
-static bool decoders_agree(uint64_t first, size_t n, strip_pair *scratch, gq_error *e) {
+static bool decoders_agree(uint64_t first, size_t n, strip_buffers *scratch, gq_error *e) {
     for (size_t i = 0; i < n; i++)
         if (memcmp(&scratch->decoded[0][i], &scratch->decoded[1][i], sizeof(float)) != 0)
             return gq_fail(e, "element %llu decodes to %g by the fast decoder and to %g by the plain one",
@@ -156,7 +156,7 @@ static bool products_agree(const check *c, uint64_t first, size_t n, check_scrat
 }
 
 static bool all_agree(const check *c, uint64_t first, size_t n, check_scratch *scratch, gq_error *e) {
-    strip_pair *strips = &scratch->strips;
+    strip_buffers *strips = &scratch->strips;
     if (!reference_decode(c->tensor->type->id, strips->stored[0], strips->decoded[1], n)) return true;
     if (!decoders_agree(first, n, strips, e) || !products_agree(c, first, n, scratch, e)) return false;
     scratch->agreed.compared += n;
@@ -171,7 +171,7 @@ static uint64_t piece_elements(const model_tensor *t, uint64_t number) {
 static bool check_piece(void *arg, work_piece *p, gq_error *e) {
     const check *c = arg;
     check_scratch *scratch = p->scratch;
-    strip_pair *strips = &scratch->strips;
+    strip_buffers *strips = &scratch->strips;
     gq_error *problem = &scratch->problem;
     uint64_t first = p->number * strip_whole(c->tensor, STRIP_PIECE),
              end = first + piece_elements(c->tensor, p->number);

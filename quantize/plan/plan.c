@@ -321,7 +321,7 @@ static bool warn_mixed(gq_plan *plan, gq_error *e) {
 
 /* Fails where the input lacks a pair that programs need, unless it is set. Then it counts as the input's, so
  * that a calibration's text is cut by it, too. */
-static bool add_missing_pair(gq_plan *plan, gq_error *e) {
+static bool add_missing_kv(gq_plan *plan, gq_error *e) {
     model_source *m = &plan->model;
     const model_kv *set =
         m->missing_key ? model_kv_find(plan->overrides.items, plan->overrides.n, m->missing_key) : NULL;
@@ -346,7 +346,7 @@ static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
         !plan_choose_layers(plan, options, e) || !plan_scale_tensors(plan, options, e) ||
         !warnings_join(&plan->warnings, &plan->model.warnings, e) || !warn_mixed(plan, e) ||
         !plan_overrides_read(&plan->overrides, &options->override_kv, &plan->model, &plan->warnings, e) ||
-        !add_missing_pair(plan, e) ||
+        !add_missing_kv(plan, e) ||
         !plan_removed_find(&plan->removed, &options->remove_kv, &plan->model, &plan->warnings, e) ||
         !plan_check_complete(plan, options, e) || !plan_identify_input(plan, e))
         return false;

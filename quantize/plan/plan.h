@@ -80,7 +80,7 @@ bool plan_layers_rename(const plan_layers *layers, const char *name, char to[GGU
  * and columns back. */
 bool plan_transpose(gq_plan *plan, const gq_options *options, gq_error *e);
 
-/* ---- pairs.c ---- */
+/* ---- overrides.c ---- */
 
 /* Metadata that is set in the outputs (gq_options.override_kv), and what is left out (remove_kv). */
 
@@ -103,7 +103,7 @@ enum { REMOVE_OWN_KEYS = 11 }; /* that gquant writes whether the input has them 
 
 /* Zeros: nothing is left out. */
 typedef struct plan_removed {
-    bool *pairs; /* one for each pair of the input; NULL: none */
+    bool *kv; /* one for each key of the input; NULL: none */
     bool own[REMOVE_OWN_KEYS];
 } plan_removed;
 

@@ -140,7 +140,7 @@ static bool earlier_compare_digests(const gq_plan *plan, const plan_output *out,
     return true;
 }
 
-static bool earlier_is_pair(const model_kv *a, const model_kv *b) {
+static bool earlier_has_kv(const model_kv *a, const model_kv *b) {
     return a && b && a->type == b->type && a->size == b->size && memcmp(a->value, b->value, a->size) == 0;
 }
 
@@ -151,7 +151,7 @@ static bool earlier_compare_importance(const plan_output *out, const model_sourc
                    *would = gguf_header_find(out->shards[0].header, key);
     const char *text = "";
     uint64_t n = 0;
-    if ((!is && !would) || earlier_is_pair(is, would)) return true;
+    if ((!is && !would) || earlier_has_kv(is, would)) return true;
     if (!is) return gq_fail(why, "it was made without an imatrix");
     model_kv_string(is, &text, &n);
     return gq_fail(why, "it was made with an%s imatrix, %.*s", would ? "other" : "", n < 256 ? (int)n : 256,
@@ -159,8 +159,8 @@ static bool earlier_compare_importance(const plan_output *out, const model_sourc
 }
 
 /* Looks for the pairs of the output, of a list from which it has them, in the earlier file. */
-static bool earlier_find_pairs(const plan_output *out, const model_source *earlier, const model_kv *kv,
-                               uint64_t n, gq_error *why) {
+static bool earlier_find_metadata(const plan_output *out, const model_source *earlier, const model_kv *kv,
+                                  uint64_t n, gq_error *why) {
     for (uint64_t i = 0; i < n; i++)
         if (gguf_header_find(out->shards[0].header, kv[i].key) &&
             !model_kv_find(earlier->kv, earlier->n_kv, kv[i].key))
@@ -168,10 +168,10 @@ static bool earlier_find_pairs(const plan_output *out, const model_source *earli
     return true;
 }
 
-static bool earlier_compare_pairs(const gq_plan *plan, const plan_output *out, const model_source *earlier,
-                                  gq_error *why) {
-    if (!earlier_find_pairs(out, earlier, plan->model.kv, plan->model.n_kv, why) ||
-        !earlier_find_pairs(out, earlier, plan->overrides.items, plan->overrides.n, why))
+static bool earlier_compare_metadata(const gq_plan *plan, const plan_output *out, const model_source *earlier,
+                                     gq_error *why) {
+    if (!earlier_find_metadata(out, earlier, plan->model.kv, plan->model.n_kv, why) ||
+        !earlier_find_metadata(out, earlier, plan->overrides.items, plan->overrides.n, why))
         return false;
     for (uint64_t i = 0; i < earlier->n_kv; i++) {
         const model_kv *is = &earlier->kv[i], *would = gguf_header_find(out->shards[0].header, is->key);
@@ -179,7 +179,7 @@ static bool earlier_compare_pairs(const gq_plan *plan, const plan_output *out, c
             (!strcmp(is->key, GGUF_DIGESTS_KEY) || (out->source_at && !strcmp(is->key, GGUF_SOURCE_KEY))))
             continue;
         if (!would) return gq_fail(why, "its metadata have %s, which would not be there", is->key);
-        if (!earlier_is_pair(is, would)) return gq_fail(why, "its %s is another", is->key);
+        if (!earlier_has_kv(is, would)) return gq_fail(why, "its %s is another", is->key);
     }
     return true;
 }
@@ -220,7 +220,8 @@ bool plan_compare_header(const gq_plan *plan, const plan_output *out, const mode
                          gq_error *why) {
     uint64_t at;
     if (!earlier_compare_tensors(plan, out, earlier, why) || !earlier_compare_importance(out, earlier, why) ||
-        !earlier_compare_digests(plan, out, earlier, why) || !earlier_compare_pairs(plan, out, earlier, why))
+        !earlier_compare_digests(plan, out, earlier, why) ||
+        !earlier_compare_metadata(plan, out, earlier, why))
         return false;
     if (earlier->n_files != out->n_shards)
         return gq_fail(why, "it has %u shards, and would have %u", earlier->n_files, out->n_shards);

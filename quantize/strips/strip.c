@@ -139,8 +139,8 @@ enum {
 };
 
 void transposed_shape(const uint64_t ne[4], uint64_t to[4]) {
-    uint64_t turned[4] = {ne[1], ne[0], ne[2], ne[3]};
-    memcpy(to, turned, sizeof turned);
+    uint64_t transposed[4] = {ne[1], ne[0], ne[2], ne[3]};
+    memcpy(to, transposed, sizeof transposed);
 }
 
 uint64_t transposed_element(const model_tensor *stored, uint64_t i) {

@@ -16,10 +16,10 @@ enum {
 _Static_assert((int)GGUF_HEADED_COLUMNS <= (int)STRIP_ELEMENTS, "a strip holds a row with a head");
 
 /* A thread's scratch for two strips, as stored and decoded. */
-typedef struct strip_pair {
+typedef struct strip_buffers {
     uint8_t stored[2][STORED_BYTES * STRIP_ELEMENTS];
     float decoded[2][STRIP_ELEMENTS];
-} strip_pair;
+} strip_buffers;
 
 /* Returns the kernels for this processor; NULL: GQUANT_ISA names a level that cannot run here, or none can.
  */

@@ -291,7 +291,7 @@ typedef struct round_task {
      * one. */
     const float *base, *rounded;
     size_t held, stride;
-    bool is_state;     /* `base` is what the output is to change by, [rows][stride] */
+    bool is_residual;  /* `base` is what the output is to change by, [rows][stride] */
     bool is_embedding; /* rows of routers stand in for tokens (embedding.c) */
     bool
         is_worse; /* what this leads to was tried already: it has a higher KL divergence than plain encoding */

@@ -412,9 +412,10 @@ static void calibration_fill_facts(const gq_plan *plan, calibration *c) {
     f->held_out = calibration_held_most(&c->settings, false) / (c->job.context * c->job.loops);
     f->width = c->settings.width < f->columns ? c->settings.width : f->columns;
     f->windows_at_once = c->text.bounds.batch, f->experts_at_once = c->memory.matrices_at_once;
-    uint64_t ahead = calibration_runs_ahead(plan, c) && c->ahead.bounds.in_file ? c->ahead.bounds.states : 0;
+    uint64_t ahead =
+        calibration_runs_ahead(plan, c) && c->ahead.bounds.in_file ? c->ahead.bounds.hidden_states : 0;
     uint64_t beside = mul_sat(add_sat(c->memory.probes.file, ahead), (uint64_t)gq_comm_ranks(c->text.comm));
-    f->disk = add_sat(checkpoint_bytes(&c->head, c->records), max(beside, c->memory.validation_states));
+    f->disk = add_sat(checkpoint_bytes(&c->head, c->records), max(beside, c->memory.validation_disk_bytes));
     f->inputs_memory = c->memory.probes.memory, f->inputs_disk = c->memory.probes.file;
     f->hidden_states_in_file = c->text.bounds.in_file;
     f->tokens_advised = (uint64_t)(ENOUGH / f->per_column * (double)f->tokens);
@@ -456,7 +457,7 @@ static bool calibration_plan_bounds(gq_plan *plan, gq_error *e) {
 }
 
 /* The states of a calibrated run are made beside its first output. */
-static bool calibration_check_states(const gq_plan *plan, const gq_options *options, gq_error *e) {
+static bool calibration_check_checkpoint_paths(const gq_plan *plan, const gq_options *options, gq_error *e) {
     const char *out = plan->outputs[0].shards[0].path;
     char *path = checkpoint_path(out);
     bool ok = path ? plan_check_beside(plan, options, path, e) : gq_fail_memory(e, strlen(out));
@@ -468,7 +469,7 @@ static bool calibration_announce(gq_plan *plan, const gq_options *options, bool 
     calibration *c = plan->rounding->calibration;
     checkpoint kept;
     const char *out = plan->outputs[0].shards[0].path;
-    if (!calibration_check_states(plan, options, e)) return false;
+    if (!calibration_check_checkpoint_paths(plan, options, e)) return false;
     bool ok = checkpoint_peek(&kept, out, &c->head, e);
     if (!whole && !plan_outputs_are_there(plan)) kept.finished = 0; /* they held the rounded layers */
     size_t layers = min(kept.finished, c->facts.layers);

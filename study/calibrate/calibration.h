@@ -16,7 +16,7 @@
 typedef enum calibrate_step {
     CALIBRATE_DAMPING,   /* by each column's own square, not by the mean of all (study/inputs/cholesky.c) */
     CALIBRATE_SWEEPS,    /* of descent behind a pass (codec/simd/descent.c) */
-    CALIBRATE_STATE,     /* as target of weights whose output is added to it (site.c) */
+    CALIBRATE_RESIDUAL,  /* as target of weights whose output is added to it (site.c) */
     CALIBRATE_EMBEDDING, /* rounded by what its errors do to routers, or as the output matrix (embedding.c) */
     CALIBRATE_ROUTER,    /* fitted to the inputs that it gets now (router.c) */
     CALIBRATE_ROWS,      /* of queries, keys and values, one after another (metric.c) */
@@ -202,9 +202,9 @@ typedef struct calibration_memory {
                           decides no bytes of outputs */
     uint64_t deciding; /* by which width and trials are decided: what was asked for, or a fixed number, so
                           that the machine's own memory decides no bytes of outputs */
-    uint64_t matrices_at_once;  /* experts whose Hessians fit beside each other */
-    uint64_t validation;        /* of the process, besides the streams that are validated (validate.c) */
-    uint64_t validation_states; /* of validated streams' states in a file; 0: they are in memory */
+    uint64_t matrices_at_once;      /* experts whose Hessians fit beside each other */
+    uint64_t validation;            /* of the process, besides the streams that are validated (validate.c) */
+    uint64_t validation_disk_bytes; /* of validated streams' states in a file; 0: they are in memory */
     /* For what probes keep (forward_stream_cache), so that a layer's beginning is not run again for each
      * site. Its folder is set when it runs. */
     probe_cache_plan probes;

@@ -227,7 +227,7 @@ static uint64_t validation_peak(const gq_plan *plan, calibration *c) {
         add_sat(mul_sat(rows, (uint64_t)held.threads), add_sat(figures, c->memory.resident)));
     held.extra_bytes = c->memory.validation;
     validation_streams(&held, c->model, VALIDATION_STREAMS, &bounds);
-    c->memory.validation_states = bounds.in_file ? bounds.states : 0;
+    c->memory.validation_disk_bytes = bounds.in_file ? bounds.hidden_states : 0;
     return bounds.peak;
 }
 

@@ -332,9 +332,9 @@ static size_t timed_like(const timed *x, size_t output, size_t i, bool rounds) {
 
 /* Operations of Hessians for a column and a token. */
 static double hessian_each(const calibration *j, size_t i) {
-    bool is_state = site_adds(&j->settings, j->streams[0], j->tensors[i]) != 0;
+    bool is_residual = site_adds(&j->settings, j->streams[0], j->tensors[i]) != 0;
     return operations_width(j, i) +
-           OPERATIONS_PRODUCT * (is_state ? (double)j->tensors[i]->ne[1] : operations_width(j, i));
+           OPERATIONS_PRODUCT * (is_residual ? (double)j->tensors[i]->ne[1] : operations_width(j, i));
 }
 
 static double tokens_added(const calibration *j) {

@@ -34,13 +34,13 @@ typedef struct captured {
 } captured;
 
 /* A batch where the state is the target. */
-typedef struct state_target {
+typedef struct residual_target {
     float *after; /* [width][tokens]: the base model's state after the part */
     float *gate;  /* as gathering.token */
     float *gates; /* per token, of all matrices that it meets */
     float *share; /* [width][tokens]: what one matrix is to answer for */
     size_t tokens;
-} state_target;
+} residual_target;
 
 typedef struct gathering {
     calibrator *c;
@@ -55,7 +55,7 @@ typedef struct gathering {
         *paired; /* for one expert's tokens in the rounded model: the base model's inputs, and their index in
                       `captured` */
     uint32_t *place;
-    state_target target;
+    residual_target target;
     tape *tapes; /* where ranks share the text: what this one's batches give, loop by loop */
     size_t n_tapes;
     size_t loop, window;       /* of the batch: its loop, and the number of its first window there */
@@ -101,7 +101,7 @@ static void lay_out_gathering(gathering *g, const site_sizes *z, memory_ledger *
 }
 
 static void free_gathering(gathering *g) {
-    state_target *k = &g->target;
+    residual_target *k = &g->target;
     free(g->captured), free(g->x), free(g->token), free(g->paired), free(g->place);
     free(k->after), free(k->gate), free(k->gates), free(k->share);
     for (size_t i = 0; g->tapes && i < g->n_tapes; i++) tape_free(&g->tapes[i]);
@@ -332,7 +332,7 @@ static bool pair_inputs(gathering *g, size_t matrix, const forward_inputs *in, g
 
 static bool keep_after(gathering *g, const float *after, gq_error *e) {
     (void)e;
-    const state_target *k = &g->target;
+    const residual_target *k = &g->target;
     size_t stride = forward_stride(k->tokens);
     for (size_t f = 0; f < g->sizes.shape.target_features; f++)
         memcpy(k->after + f * k->tokens, after + f * stride, k->tokens * sizeof *after);
@@ -355,7 +355,7 @@ static uint32_t token_at(const captured *c, size_t i) { return c->token ? c->tok
 static void share_target_row(void *data, size_t f, int thread) {
     const target_rows *r = data;
     const captured *c = r->of;
-    const state_target *k = &r->g->target;
+    const residual_target *k = &r->g->target;
     (void)thread;
     for (size_t i = 0; i < c->tokens; i++) {
         uint32_t t = token_at(c, i);
@@ -373,9 +373,9 @@ static void weigh_input_row(void *data, size_t f, int thread) {
 
 /* `after` becomes what the rounded stream's state lacks, in units of the weight's output, and is shared out
  * to the matrices. */
-static bool pair_state_target(gathering *g, const float *after, gq_error *e) {
+static bool pair_residual_target(gathering *g, const float *after, gq_error *e) {
     const site *s = g->s;
-    const state_target *k = &g->target;
+    const residual_target *k = &g->target;
     size_t stride = forward_stride(k->tokens);
     for (size_t f = 0; f < g->sizes.shape.target_features; f++)
         for (size_t t = 0; t < k->tokens; t++)
@@ -401,7 +401,7 @@ static bool pair_state_target(gathering *g, const float *after, gq_error *e) {
 /* ---- inputs as the model runs ---- */
 
 /* All is run to the end: the state is needed. */
-static forward_answer on_inputs_before_state(gathering *g, const forward_inputs *in, gq_error *e) {
+static forward_answer on_inputs_before_residual(gathering *g, const forward_inputs *in, gq_error *e) {
     const site *s = g->s;
     if (g->base || in->weights[0] != s->weights[0]) return FORWARD_ON;
     add_gates(g, in);
@@ -416,7 +416,7 @@ static forward_answer site_on_inputs(void *data, const forward_inputs *in, gq_er
     bool wanted = first < in->matrices;
     if (!s->n_weights && !wanted) return FORWARD_ON;
     if (!s->n_weights && !begin_site(g, in, first, e)) return FORWARD_FAILED;
-    if (s->adds != 0) return on_inputs_before_state(g, in, e);
+    if (s->adds != 0) return on_inputs_before_residual(g, in, e);
     bool within = in->matrix >= s->first && in->matrix < s->end;
     if (in->weights[0] != s->weights[0]) {
         if (s->routed && in->routed && s->late == in->late) return within ? FORWARD_ON : FORWARD_SKIP;
@@ -448,7 +448,7 @@ static bool site_run_batch(gathering *g, size_t batch, bool base, gq_error *e) {
     if (!c->at.layer) return forward_stream_probe_final(stream, batch, &taken, e);
     forward_layer_use(c->at.layer, !base);
     if (!forward_stream_probe(stream, batch, c->at.layer, c->at.part, &taken, &after, e)) return false;
-    return !g->s->n_weights || g->s->adds == 0 || (base ? keep_after : pair_state_target)(g, after, e);
+    return !g->s->n_weights || g->s->adds == 0 || (base ? keep_after : pair_residual_target)(g, after, e);
 }
 
 /* Forgets the batch before. */

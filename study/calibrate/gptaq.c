@@ -22,7 +22,7 @@ typedef struct gptaq_fit {
     float *w;       /* [row][column] */
     double *u;
     double *ef, *ff, *ee; /* per token, sums over rows of all weights */
-    bool is_state;
+    bool is_residual;
 } gptaq_fit;
 
 static size_t rows_fitted(const model_tensor *t) {
@@ -50,11 +50,11 @@ static void add_token(void *data, size_t token, int thread) {
     const float *x = c->held->base + token * wanted, *y = c->held->rounded + token * features;
     (void)thread;
     for (size_t r = 0; r < c->n; r++) {
-        double lacks = c->is_state ? (double)x[c->rows[r]] : 0, moves = 0;
+        double lacks = c->is_residual ? (double)x[c->rows[r]] : 0, moves = 0;
         const float *w = c->w + r * features;
         const double *u = c->u + r * features;
         for (size_t i = 0; i < features; i++) moves += u[i] * (double)y[i];
-        for (size_t i = 0; !c->is_state && i < features; i++)
+        for (size_t i = 0; !c->is_residual && i < features; i++)
             lacks += (double)w[i] * ((double)x[i] - (double)y[i]);
         c->ef[token] += lacks * moves, c->ff[token] += moves * moves, c->ee[token] += lacks * lacks;
     }
@@ -107,7 +107,7 @@ static double gptaq_fit_a(const gptaq_fit *c, double *sorted) {
 
 bool gptaq_choose_a(const calibration *job, const site *s, uint64_t matrix, const site_inputs *held,
                     const cholesky *f, threads_pool *pool, gq_error *e) {
-    gptaq_fit c = {.job = job, .site = s, .held = held, .is_state = s->adds != 0};
+    gptaq_fit c = {.job = job, .site = s, .held = held, .is_residual = s->adds != 0};
     if (!(job->settings.gptaq_a < 0) || !held->held || !f->n_runs) return true;
     memory_ledger l = {.failed = false};
     double *sorted = memory_take(&l, held->held, sizeof *sorted);

@@ -201,7 +201,7 @@ static bool round_site_matrix(calibrator *c, const site *s, uint64_t matrix, sit
                      .mean_square = f.tokens ? mean_square : NULL,
                      .base = base,
                      .rounded = rounded,
-                     .is_state = s->adds != 0,
+                     .is_residual = s->adds != 0,
                      .held = of.held,
                      .stride = stride};
     for (size_t w = 0; ok && w < s->n_weights; w++)

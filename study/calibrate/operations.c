@@ -59,17 +59,17 @@ static bool begins_site(const calibration *j, size_t i) {
 tensor_work operations_of(const calibration *j, size_t output, size_t i) {
     const model_tensor *t = j->tensors[i];
     const forward_model *m = j->streams[0];
-    bool is_run = forward_feeds(m, t), is_state = site_adds(&j->settings, m, t) != 0;
+    bool is_run = forward_feeds(m, t), is_residual = site_adds(&j->settings, m, t) != 0;
     double weights = (double)shape_elements(t->ne), columns = (double)t->ne[0],
            width = operations_width(j, i), matrices = (double)shape_matrices(t->ne),
            tokens = is_run ? share_met(j, i) * operations_tokens(j) : 0;
     tensor_work w = {.pass = PRODUCT * weights * tokens};
     if (t == forward_model_sizes(m)->out) w.pass = 0; /* only its inputs are needed */
     if (!operations_calibrated(j, output, i)) return w;
-    if (is_state) w.gather = 2 * w.pass; /* both streams run it to see the state behind it, and again */
-    w.round = weights * width * ((is_state ? 1 : TARGET) + PASS + (double)j->settings.sweeps * SWEEP);
+    if (is_residual) w.gather = 2 * w.pass; /* both streams run it to see the state behind it, and again */
+    w.round = weights * width * ((is_residual ? 1 : TARGET) + PASS + (double)j->settings.sweeps * SWEEP);
     if (!begins_site(j, i)) return w;
-    w.gather += tokens * matrices * columns * (width + PRODUCT * (is_state ? (double)t->ne[1] : width));
+    w.gather += tokens * matrices * columns * (width + PRODUCT * (is_residual ? (double)t->ne[1] : width));
     w.cholesky = matrices * columns * width * width / 3;
     return w;
 }

@@ -179,11 +179,12 @@ static matmul_weights span_weights(const matrix_rows *r, const chain_span *s, co
 static bool compare_span(const matrix_rows *r, const chain_span *s, round_way last, output_errors *errors,
                          gq_error *e) {
     const round_task *in = r->task;
-    output_side rounded[ROUND_WAYS], base = {.weights = span_weights(r, s, r->from, r->raw),
-                                             .x = in->is_state ? in->rounded : in->base,
-                                             .stride = in->stride,
-                                             .more = in->is_state ? in->base + s->first * in->stride : NULL,
-                                             .metric = s->metric};
+    output_side rounded[ROUND_WAYS],
+        base = {.weights = span_weights(r, s, r->from, r->raw),
+                .x = in->is_residual ? in->rounded : in->base,
+                .stride = in->stride,
+                .more = in->is_residual ? in->base + s->first * in->stride : NULL,
+                .metric = s->metric};
     for (round_way way = 0; way <= last; way++)
         rounded[way] = (output_side){
             .weights = span_weights(r, s, r->to, r->blocks[way]), .x = in->rounded, .stride = in->stride};
@@ -370,7 +371,7 @@ static void count_steps(const matrix_rows *r, const output_errors *errors, round
     if (in->is_embedding) count_step(sums, CALIBRATE_EMBEDDING, kept);
     if (in->is_embedding) count_errors(sums, CALIBRATE_EMBEDDING, errors, WAY_PLAIN, way);
     if (damps && !in->is_embedding) count_step(sums, CALIBRATE_DAMPING, kept);
-    if (in->is_state) count_step(sums, CALIBRATE_STATE, kept);
+    if (in->is_residual) count_step(sums, CALIBRATE_RESIDUAL, kept);
     if (r->last != WAY_PLAIN && r->task->c->of->settings.trials) count_step(sums, CALIBRATE_TRIALS, kept);
     if (r->metrics->n) count_step(sums, CALIBRATE_ROWS, kept);
     if (r->last != WAY_SWEPT) return;

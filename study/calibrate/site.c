@@ -4,18 +4,18 @@
 #include <string.h>
 
 float site_adds(const calibration_settings *s, const forward_model *m, const model_tensor *weight) {
-    return calibration_does(s, CALIBRATE_STATE) ? forward_adds(m, weight) : 0;
+    return calibration_does(s, CALIBRATE_RESIDUAL) ? forward_adds(m, weight) : 0;
 }
 
 site_sizes site_sizes_of(const calibration_settings *s, const forward_model *m, const site_weight *w,
                          size_t batch_windows) {
     uint64_t width = w->tensor->ne[0];
-    bool is_state = site_adds(s, m, w->tensor) != 0;
+    bool is_residual = site_adds(s, m, w->tensor) != 0;
     return (site_sizes){.shape = {.columns = width,
                                   .width = s->width < width ? s->width : width,
-                                  .two_streams = !is_state,
+                                  .two_streams = !is_residual,
                                   .group_tokens = token_group_size(s->context),
-                                  .target_features = is_state ? w->tensor->ne[1] : 0,
+                                  .target_features = is_residual ? w->tensor->ne[1] : 0,
                                   .arithmetic = calibration_arithmetic(s)},
                         .matrices = w->matrices,
                         .met = w->routed ? w->met : w->matrices,

@@ -8,7 +8,7 @@
 const calibrate_step_row calibrate_steps[CALIBRATE_STEPS] = {
     [CALIBRATE_DAMPING] = {"damping", "damped by each column's own square", true},
     [CALIBRATE_SWEEPS] = {"sweeps", "codes chosen again with all others known", true},
-    [CALIBRATE_STATE] = {"state", "aimed at the hidden state after them", true},
+    [CALIBRATE_RESIDUAL] = {"state", "aimed at the hidden state after them", true},
     [CALIBRATE_EMBEDDING] = {"embedding",
                              "rounded by what its errors do to routers, and to logits where it is the output",
                              true},

@@ -45,7 +45,7 @@ size_t asked_position(const asked_texts *t, size_t token) {
 static bool asked_add_peak(const asked_texts *t, const side_by_side *s, uint64_t *peak, gq_error *e) {
     side_by_side own = *s;
     forward_bounds bounds;
-    own.windows = &t->windows, own.states = NULL, own.logits = own.base_out = NULL;
+    own.windows = &t->windows, own.hidden_states = NULL, own.logits = own.base_out = NULL;
     if (!side_by_side_bounds(&own, &bounds, e)) return false;
     *peak = max(*peak, add_sat(bounds.peak, side_by_side_score_bytes(s)));
     return true;
@@ -56,7 +56,7 @@ bool asked_run(const asked_texts *t, const side_by_side *s, size_t n, size_t top
     warning_list unused = {.n = 0};
     size_t scored = t->windows.context - 1, positions = t->windows.n * scored;
     forward_job windows = windows_job(&t->windows);
-    own.windows = &t->windows, own.n = n, own.states = NULL, own.logits = own.base_out = NULL;
+    own.windows = &t->windows, own.n = n, own.hidden_states = NULL, own.logits = own.base_out = NULL;
     bool ok = scores_new(to, positions, token_group_windows(t->windows.context) * scored, n, e) &&
               scores_set_weights(to, &windows, e);
     for (size_t m = 0; ok && m < tops; m++) {

@@ -26,7 +26,7 @@ typedef struct cached_run_state {
     model_scores *models;
     bool has_base_model;
     score_cache scores;
-    state_cache states;
+    hidden_state_cache hidden_states;
     bool keeps;         /* the file of scores can be written */
     double logits_work; /* of side_by_side, of all groups */
 } cached_run_state;
@@ -68,7 +68,7 @@ static bool cached_open(cached_run_state *k, gq_error *e) {
     return true;
 }
 
-static bool cached_open_states(cached_run_state *k, gq_error *e) {
+static bool cached_open_hidden_states(cached_run_state *k, gq_error *e) {
     const side_by_side *s = &k->all;
     char of[SCORE_CACHE_OF], *path = NULL;
     gq_error why = {0};
@@ -76,7 +76,7 @@ static bool cached_open_states(cached_run_state *k, gq_error *e) {
     if (asprintf(&path, "%s.states", k->request->path) < 0)
         return gq_fail_memory(e, strlen(k->request->path));
     score_cache_name(&k->contents[0], s->windows, of);
-    bool ok = state_cache_open(&k->states, path, of, bytes, &why) ||
+    bool ok = hidden_state_cache_open(&k->hidden_states, path, of, bytes, &why) ||
               warnings_add(k->warnings, e,
                            "the base model's hidden states are not saved, so it runs again each time: %s",
                            why.text);
@@ -87,7 +87,7 @@ static bool cached_open_states(cached_run_state *k, gq_error *e) {
 /* ---- groups of quants ---- */
 
 static size_t cached_group_size(const cached_run_state *k) {
-    if (k->states.fd < 0) return max(1, k->n_missing);
+    if (k->hidden_states.fd < 0) return max(1, k->n_missing);
     const forward_sizes *z = forward_model_sizes(k->all.runners[0].model);
     double head = (double)z->out->size, layers = (double)z->layers * (double)z->layer_bytes;
     double quants = ceil(GROUP_SHARE * head / (layers + head + 1));
@@ -100,7 +100,7 @@ static side_by_side cached_group(cached_run_state *k, size_t first, size_t n) {
     side_by_side s = k->all;
     k->runners[first] = k->all.runners[0], k->models[first] = k->to->models[0];
     s.runners = k->runners + first, s.n = n + 1;
-    s.logits_work = k->logits_work, s.states = k->states.fd >= 0 ? &k->states : NULL;
+    s.logits_work = k->logits_work, s.hidden_states = k->hidden_states.fd >= 0 ? &k->hidden_states : NULL;
     return s;
 }
 
@@ -127,7 +127,7 @@ static bool cached_add_group(cached_run_state *k, size_t first, size_t n, gq_err
 /* Measures all that is to be run, as if it were one run. */
 static void cached_forecast(cached_run_state *k, double *seconds) {
     side_by_side all = cached_group(k, 0, k->n_missing), afresh = all;
-    afresh.states = NULL;
+    afresh.hidden_states = NULL;
     side_by_side_forecast(&afresh);
     k->logits_work = all.logits_work = afresh.logits_work;
     double whole = side_by_side_work(&afresh);
@@ -136,9 +136,9 @@ static void cached_forecast(cached_run_state *k, double *seconds) {
 
 /* Returns the work of all groups, each of which but the first adds logits of the base model. */
 static double cached_work(cached_run_state *k, size_t groups) {
-    state_cache whole = {.whole = true};
+    hidden_state_cache whole = {.whole = true};
     side_by_side all = cached_group(k, 0, k->n_missing), again = all;
-    again.n = 1, again.states = &whole;
+    again.n = 1, again.hidden_states = &whole;
     return side_by_side_work(&all) + (double)(groups - 1) * side_by_side_work(&again);
 }
 
@@ -163,18 +163,20 @@ static bool cached_run_groups(cached_run_state *k, double seconds_expected, gq_e
 
 bool cached_run(const cached_run_request *r, scores *to, double *seconds_expected, warning_list *warnings,
                 gq_error *e) {
-    cached_run_state k = {.request = r, .all = *r->all, .to = to, .warnings = warnings, .states.fd = -1};
+    cached_run_state k = {
+        .request = r, .all = *r->all, .to = to, .warnings = warnings, .hidden_states.fd = -1};
     *seconds_expected = 0;
     job_progress_begin(&k.job, r->all->callbacks, 0);
     bool ok = cached_sum_up(&k, e) && cached_open(&k, e);
     if (ok && !k.keeps)
         for (size_t i = 1; i < r->all->n; i++) k.missing[k.n_missing++] = i;
     bool runs = k.n_missing || !k.has_base_model;
-    ok = ok && (!runs || !k.keeps || cached_open_states(&k, e)) && (!runs || cached_list_missing(&k, e));
+    ok = ok && (!runs || !k.keeps || cached_open_hidden_states(&k, e)) &&
+         (!runs || cached_list_missing(&k, e));
     if (ok && runs && r->forecast) cached_forecast(&k, seconds_expected);
     ok = ok && (!runs || cached_run_groups(&k, *seconds_expected, e));
     if (ok) job_progress_end(&k.job);
-    state_cache_close(&k.states), score_cache_close(&k.scores);
+    hidden_state_cache_close(&k.hidden_states), score_cache_close(&k.scores);
     free(k.contents), free(k.missing), free(k.runners), free(k.models);
     return ok;
 }

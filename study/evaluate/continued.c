@@ -61,12 +61,12 @@ static size_t source_row(const draft_sources *s, size_t source) {
     return row;
 }
 
-static bool continued_take_states(continued_run *r, size_t source, gq_error *e) {
+static bool continued_take_hidden_states(continued_run *r, size_t source, gq_error *e) {
     size_t row = source_row(r->sources, source);
     for (size_t i = 0; i < r->n_batches; i++) {
         draft_batch *b = &r->batches[i];
         size_t stride;
-        const float *x = forward_stream_states(r->sweep.streams[0], i, &stride, e);
+        const float *x = forward_stream_hidden_states(r->sweep.streams[0], i, &stride, e);
         if (!x) return false;
         for (size_t c = 0; c < r->sources->of[source].rows; c++)
             memcpy(b->taken + (row + c) * b->stride, x + c * stride, b->tokens * sizeof *x);
@@ -81,7 +81,7 @@ static bool continued_after_layer(void *data, sweep_record *to, gq_error *e) {
     r->passing = 0;
     for (size_t i = 0; i < r->sources->n; i++)
         if (!r->sources->of[i].is_keys && r->sources->of[i].layer == r->sweep.layer + 1 &&
-            !continued_take_states(r, i, e))
+            !continued_take_hidden_states(r, i, e))
             return false;
     return true;
 }
@@ -179,7 +179,7 @@ static bool continued_run_windows(continued_run *r, const side_by_side *s, size_
                        .work = forward_job_work(&text.job, r->target, false)};
     sweep_calls calls = {
         .after = continued_after_layer, .observer = takes_keys ? &observer : NULL, .data = r};
-    r->sweep = (sweep){.states = -1};
+    r->sweep = (sweep){.hidden_states_fd = -1};
     bool ok = sweep_open(&r->sweep, &plan, e) && continued_new_batches(r, n, e) &&
               sweep_run(&r->sweep, &calls, e) && continued_draft_all(r, by, e);
     continued_free_batches(r);

@@ -99,7 +99,7 @@ static bool assistant_begin(continued_run *r, gq_error *e) {
     memory_ledger l = {.failed = false};
     if (!d) return gq_fail_memory(e, sizeof *d);
     d->width = forward_model_sizes(r->draft)->width, d->of_target = forward_model_sizes(r->target)->width;
-    d->rows = forward_model_state(r->draft, context);
+    d->rows = forward_model_features(r->draft, context);
     d->both = forward_activations_take(&l, 2 * d->of_target, stride);
     d->x = forward_activations_take(&l, d->rows, stride);
     d->normed = forward_activations_take(&l, d->width, stride);
@@ -123,13 +123,14 @@ static void assistant_end(continued_run *r) {
 }
 
 /* The target's states behind its last norm, each a position farther. */
-static bool assistant_take_states(const continued_run *r, const draft_batch *b, gq_error *e) {
+static bool assistant_take_hidden_states(const continued_run *r, const draft_batch *b, gq_error *e) {
     assistant_draft *d = r->own;
-    float *states = d->both + d->of_target * b->stride;
+    float *hidden_states = d->both + d->of_target * b->stride;
     forward_batch_windows(d->target, b->windows);
-    if (!forward_norm_last(d->target, r->target, b->taken, b->stride, states, b->stride, e)) return false;
+    if (!forward_norm_last(d->target, r->target, b->taken, b->stride, hidden_states, b->stride, e))
+        return false;
     for (size_t c = 0; c < d->of_target; c++) {
-        float *row = states + c * b->stride;
+        float *row = hidden_states + c * b->stride;
         memmove(row + 1, row, (b->tokens - 1) * sizeof *row);
         row[0] = 0;
     }
@@ -160,7 +161,7 @@ static bool assistant_draft_batch(continued_run *r, draft_batch *b, gq_error *e)
     memcpy(d->ids, r->t->texts.windows.ids + b->first, b->tokens * sizeof *d->ids);
     draft_choose_batch(r, d->batch, b);
     forward_assistant_cut(d->batch);
-    bool ok = assistant_take_states(r, b, e);
+    bool ok = assistant_take_hidden_states(r, b, e);
     for (size_t k = 0; ok && k < GQ_DRAFTED; k++) {
         draft_step_pick(&d->step, r, b, k, 1 + k); /* always where the first one is predicted */
         ok = assistant_run(r, b, e);
@@ -265,7 +266,7 @@ static void dflash_end(continued_run *r) {
 static void dflash_place(const continued_run *r, dflash_draft *d, dflash_piece *p) {
     draft_piece of = r->t->pieces[p->piece];
     size_t first = dflash_position(r, of.from) - 1;
-    p->blocks = (dflash_blocks){.states = dflash_position(r, of.root) - 1,
+    p->blocks = (dflash_blocks){.hidden_states = dflash_position(r, of.root) - 1,
                                 .tokens = d->shape.tokens,
                                 .n = piece_blocks(of),
                                 .positions = d->positions};
@@ -280,13 +281,14 @@ static void dflash_place(const continued_run *r, dflash_draft *d, dflash_piece *
 static bool dflash_enter(const continued_run *r, dflash_draft *d, const draft_batch *b, dflash_piece *p,
                          gq_error *e) {
     dflash_place(r, d, p);
-    size_t states = p->blocks.states, step = p->blocks.tokens, columns = d->context - states;
+    size_t hidden_states = p->blocks.hidden_states, step = p->blocks.tokens,
+           columns = d->context - hidden_states;
     p->x = forward_activations(2 * d->width, d->stride, e);
     if (!p->x) return false;
     for (size_t c = 0; c < columns; c++)
         d->ids[c] = c % step == 0 && c / step < p->blocks.n ? d->anchors[c / step] : d->shape.mask;
     forward_dflash_enter(d->batch, &p->blocks, d->g + p->begin - b->first, b->stride, p->x, d->stride);
-    return forward_draft_embed(r->draft, d->ids, columns, p->x + states, d->stride, e);
+    return forward_draft_embed(r->draft, d->ids, columns, p->x + hidden_states, d->stride, e);
 }
 
 static bool dflash_enter_all(const continued_run *r, dflash_draft *d, const draft_batch *b, gq_error *e) {
@@ -332,7 +334,8 @@ static bool dflash_choose(const continued_run *r, dflash_draft *d, dflash_piece 
         for (size_t i = 0; i < drafted; i++)
             for (size_t j = 0; j < p->blocks.n; j++)
                 d->picked[c * ends.stride + i * step + j] =
-                    d->normed[c * d->stride + p->blocks.states + j * p->blocks.tokens + d->shape.first + i];
+                    d->normed[c * d->stride + p->blocks.hidden_states + j * p->blocks.tokens +
+                              d->shape.first + i];
     if (!forward_dflash_choose(d->batch, d->tile, &ends, d->tokens, e)) return false;
     for (size_t j = 0; j < p->blocks.n; j++)
         r->t->choices[asked_position(&r->t->texts, of.from + j)] = d->tokens[j * drafted];

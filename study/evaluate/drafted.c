@@ -54,12 +54,12 @@ static bool drafter_open_file(drafter *d, const char *path, const runner *target
 bool drafter_open(drafter *d, const char *path, const runner *target, const char *folder, gq_error *e) {
     *d = (drafter){.own.path = path};
     if (!drafter_open_file(d, path, target, folder, e)) return false;
-    if (forward_continues_states(&d->own.file)) {
+    if (forward_continues_hidden_states(&d->own.file)) {
         if (drafter_tokens(&d->own.file) && !drafter_shares_tokens(&d->own.file, &target->file))
             return gq_fail_usage(e,
                                  "%s: its vocabulary is not that of %s, so it is the draft of another model",
                                  path, target->path);
-        return d->continues_states = continued_check(&d->own.file, target, e);
+        return d->continues_hidden_states = continued_check(&d->own.file, target, e);
     }
     model_facts facts = model_facts_of(d->own.file.kv, d->own.file.n_kv, NULL, 0);
     d->own.model = forward_model_new(&d->own.file, e);
@@ -76,7 +76,7 @@ bool drafter_open(drafter *d, const char *path, const runner *target, const char
 uint64_t drafter_bytes(const drafter *d, const runner *target, uint64_t tokens, uint64_t memory) {
     /* A few tokens more are run than the text has: those that are drafted behind each piece. */
     tokens = add_sat(tokens, ceil_div(tokens, PIECE_TOKENS / GQ_DRAFTED));
-    return d->continues_states ? continued_bytes(&d->own.file, target, tokens, memory) : 0;
+    return d->continues_hidden_states ? continued_bytes(&d->own.file, target, tokens, memory) : 0;
 }
 
 /* Of a model or a draft that cannot be run, tokens and the width of states are looked at. */
@@ -88,17 +88,18 @@ static bool drafter_check_facts(const drafter *d, const runner *target, gq_error
                  {"gemma4-assistant", "embedding_length_out"}};
     model_facts of = model_facts_of(d->own.file.kv, d->own.file.n_kv, NULL, 0),
                 to = model_facts_of(target->file.kv, target->file.n_kv, NULL, 0);
-    int64_t width, states;
-    bool needs_tokens = !forward_continues_states(&d->own.file) || drafter_tokens(&d->own.file);
+    int64_t width, hidden_states;
+    bool needs_tokens = !forward_continues_hidden_states(&d->own.file) || drafter_tokens(&d->own.file);
     if (needs_tokens && !drafter_shares_tokens(&d->own.file, &target->file))
         return gq_fail_usage(e, "%s: its vocabulary is not that of %s, so it cannot draft for it",
                              d->own.path, target->path);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(kinds[i].arch, of.arch) == 0 && model_fact_int(&of, kinds[i].width, &width) &&
-            model_fact_int(&to, "embedding_length", &states) && width != states)
+            model_fact_int(&to, "embedding_length", &hidden_states) && width != hidden_states)
             return gq_fail_usage(
                 e, "%s: %s.%s is %lld, and %s has hidden states of %lld: it is a draft of another model",
-                d->own.path, of.arch, kinds[i].width, (long long)width, target->path, (long long)states);
+                d->own.path, of.arch, kinds[i].width, (long long)width, target->path,
+                (long long)hidden_states);
     return true;
 }
 
@@ -107,7 +108,7 @@ static bool drafter_runs(const drafter *d, const runner *target) {
     const model_source *file = &d->own.file;
     model_facts facts = model_facts_of(file->kv, file->n_kv, NULL, 0);
     if (!target->model) return false;
-    if (forward_continues_states(file)) return !model_fact(&facts, "hyper_connection.count");
+    if (forward_continues_hidden_states(file)) return !model_fact(&facts, "hyper_connection.count");
     forward_model *m = forward_model_new(file, &(gq_error){0});
     forward_model_free(m);
     return m != NULL;
@@ -217,12 +218,12 @@ double drafted_share(const side_by_side *s, const drafter *d) {
     side_by_side pieces = *s, own = *s;
     double whole = side_by_side_usual_seconds(s), seconds = 0;
     if (draft_texts_begin(&t, s, NULL) && whole > 0) {
-        pieces.windows = own.windows = &t.texts.windows, pieces.states = own.states = NULL;
+        pieces.windows = own.windows = &t.texts.windows, pieces.hidden_states = own.hidden_states = NULL;
         pieces.logits = pieces.base_out = own.logits = own.base_out = NULL;
         own.runners = &d->own, own.n = 1;
         seconds = side_by_side_usual_seconds(&pieces); /* all verify what is proposed */
-        seconds += d->continues_states ? (double)s->n * continued_usual_seconds(&t, s, d)
-                                       : GQ_DRAFTED * side_by_side_usual_seconds(&own);
+        seconds += d->continues_hidden_states ? (double)s->n * continued_usual_seconds(&t, s, d)
+                                              : GQ_DRAFTED * side_by_side_usual_seconds(&own);
     }
     draft_texts_free(&t);
     return whole > 0 ? seconds / whole : 0;
@@ -234,11 +235,12 @@ gq_drafted *drafted_run(const side_by_side *s, const drafter *d, gq_error *e) {
     if (!to) return gq_fail_memory(e, s->n * sizeof *to), NULL;
     bool ok = draft_texts_begin(&t, s, e);
     /* What continues a model's states proposes for each model anew. */
-    size_t each = d->continues_states ? 1 : s->n;
+    size_t each = d->continues_hidden_states ? 1 : s->n;
     for (size_t m = 0; ok && m < s->n; m += each) {
         side_by_side own = *s;
         own.runners += m;
-        ok = (d->continues_states ? continued_propose(&t, &own, d, e) : drafted_propose(&t, &own, d, e)) &&
+        ok = (d->continues_hidden_states ? continued_propose(&t, &own, d, e)
+                                         : drafted_propose(&t, &own, d, e)) &&
              drafted_verify(&t, &own, each, to + m, e);
     }
     draft_texts_free(&t);

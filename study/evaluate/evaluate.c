@@ -340,9 +340,9 @@ static bool evaluation_agree_plan(gq_evaluation *v, side_by_side *s, gq_error *e
     uint32_t ids = windows_sum_up(w) ^ (uint32_t)w->stride, first = ids;
     if (!comm_broadcast(comm, &first, sizeof first, e)) return false;
     if (ids != first) return gq_fail(e, "rank %d has another text than rank 0", gq_comm_rank(comm));
-    uint64_t most[] = {v->bounds.peak, v->bounds.states, v->bounds.in_file};
+    uint64_t most[] = {v->bounds.peak, v->bounds.hidden_states, v->bounds.in_file};
     if (!comm_most(comm, most, sizeof most / sizeof *most, e)) return false;
-    v->bounds.peak = most[0], v->bounds.states = most[1], v->bounds.in_file = most[2];
+    v->bounds.peak = most[0], v->bounds.hidden_states = most[1], v->bounds.in_file = most[2];
     if (!sweep_agree_layer(comm, s->read_once, &v->bounds.layer, e)) return false;
     if (s->read_once) s->layer = v->bounds.layer;
     return true;
@@ -361,7 +361,7 @@ static void evaluation_sum_up(gq_evaluation *v, const gq_comm *comm) {
                                      .masked = v->windows.targets,
                                      .stride = (uint32_t)v->windows.stride,
                                      .peak_bytes = v->bounds.peak,
-                                     .hidden_state_bytes = v->bounds.states,
+                                     .hidden_state_bytes = v->bounds.hidden_states,
                                      .hidden_states_in_file = v->bounds.in_file,
                                      .seconds = v->seconds,
                                      .seconds_expected = v->seconds_expected,

@@ -229,22 +229,23 @@ enum { SCORE_CACHE_OF = 200 };
 
 /* ---- the base model's states ---- */
 
-typedef struct state_cache {
+typedef struct hidden_state_cache {
     int fd; /* -1: none are kept */
     char *path;
     char of[SCORE_CACHE_OF];
     uint64_t bytes;
     bool whole; /* they are there */
-} state_cache;
+} hidden_state_cache;
 
 /* Makes the file ready: with an earlier run's states if they are whole, else with room for them. On failure
  * ->fd is -1. */
-bool state_cache_open(state_cache *s, const char *path, const char *of, uint64_t bytes, gq_error *e);
+bool hidden_state_cache_open(hidden_state_cache *s, const char *path, const char *of, uint64_t bytes,
+                             gq_error *e);
 /* Where a stream's states go, or are. */
-state_slots state_cache_place(const state_cache *s);
+hidden_state_slots hidden_state_cache_place(const hidden_state_cache *s);
 /* They are whole now. sum: forward_stream_sum. */
-bool state_cache_finish(state_cache *s, uint64_t sum, gq_error *e);
-void state_cache_close(state_cache *s);
+bool hidden_state_cache_finish(hidden_state_cache *s, uint64_t sum, gq_error *e);
+void hidden_state_cache_close(hidden_state_cache *s);
 
 /* ---- scores ---- */
 
@@ -305,7 +306,8 @@ typedef struct side_by_side {
     bool replace_logits;     /* of both */
     double seconds_expected; /* for progress; 0: unknown */
     double logits_work;      /* of one of forward_job_work's units of logits; 0: unknown */
-    state_cache *states;     /* the base model's; if they are whole, its layers are not run. NULL: not kept */
+    hidden_state_cache
+        *hidden_states; /* the base model's; if they are whole, its layers are not run. NULL: not kept */
     /* For progress where a call is several such runs: the work of all, that of those before, and when the
      * first began. 0: it is one. */
     double work, done, started;
@@ -463,8 +465,8 @@ void draft_step_keep(const draft_step *s, const continued_run *r, size_t k);
  * likeliest tokens one after another, and a model accepts them as long as they are its own likeliest ones. */
 
 typedef struct drafter {
-    runner own;            /* its file, and its model where that runs by itself */
-    bool continues_states; /* it continues what the target computes instead (continued.c) */
+    runner own;                   /* its file, and its model where that runs by itself */
+    bool continues_hidden_states; /* it continues what the target computes instead (continued.c) */
 } drafter;
 
 /* Opens a draft for a target, which stays open as long. One of another vocabulary, or of a kind that is not run, is

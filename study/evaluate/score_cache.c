@@ -37,7 +37,7 @@ static bool content_read_tensor(void *arg, work_piece *p, gq_error *e) {
     return true;
 }
 
-static uint32_t content_of_pairs(const model_source *m) {
+static uint32_t content_of_metadata(const model_source *m) {
     uint32_t sum = 0;
     for (uint64_t i = 0; i < m->n_kv; i++) {
         sum = checksum_add(checksum_add_text(sum, m->kv[i].key), &m->kv[i].type, sizeof m->kv[i].type);
@@ -47,7 +47,7 @@ static uint32_t content_of_pairs(const model_source *m) {
 }
 
 static content_sum content_join(const model_source *m, const uint32_t *crcs) {
-    content_sum s = {.crc = content_of_pairs(m)};
+    content_sum s = {.crc = content_of_metadata(m)};
     for (uint64_t i = 0; i < m->n_tensors; i++) {
         const model_tensor *t = m->tensors[i];
         uint32_t is[3] = {t->type->id, t->transposed, crcs[i]};
@@ -107,39 +107,40 @@ void score_cache_name(const content_sum *base_model, const text_windows *w, char
 
 /* ---- the base model's states ---- */
 
-static const char STATES_MAGIC[8] = {'G', 'Q', 'E', 'V', 'A', 'L', '0', '1'};
-enum { STATES_AT = 4096 };
+static const char HIDDEN_STATES_MAGIC[8] = {'G', 'Q', 'E', 'V', 'A', 'L', '0', '1'};
+enum { HIDDEN_STATES_AT = 4096 };
 
-typedef struct state_cache_head {
+typedef struct hidden_state_cache_head {
     char magic[8];
     char of[SCORE_CACHE_OF];
     uint64_t bytes, sum;
     uint32_t unused, crc; /* crc: of all before it */
-} state_cache_head;
+} hidden_state_cache_head;
 
-static bool state_cache_fail(state_cache *s, gq_error *e) {
+static bool hidden_state_cache_fail(hidden_state_cache *s, gq_error *e) {
     gq_fail(e, "cannot keep hidden states in %s: %s", s->path, safe_file_error(errno));
-    state_cache_close(s);
+    hidden_state_cache_close(s);
     return false;
 }
 
-static state_cache_head state_cache_head_of(const state_cache *s, uint64_t sum) {
-    state_cache_head h = {.bytes = s->bytes, .sum = sum};
-    memcpy(h.magic, STATES_MAGIC, sizeof h.magic);
+static hidden_state_cache_head hidden_state_cache_head_of(const hidden_state_cache *s, uint64_t sum) {
+    hidden_state_cache_head h = {.bytes = s->bytes, .sum = sum};
+    memcpy(h.magic, HIDDEN_STATES_MAGIC, sizeof h.magic);
     memcpy(h.of, s->of, sizeof h.of);
-    h.crc = checksum_add(0, &h, offsetof(state_cache_head, crc));
+    h.crc = checksum_add(0, &h, offsetof(hidden_state_cache_head, crc));
     return h;
 }
 
 /* Whether the states have the checksum of the head. */
-static bool state_cache_hold(const state_cache *s, uint64_t sum) {
+static bool hidden_state_cache_hold(const hidden_state_cache *s, uint64_t sum) {
     uint32_t found = 0;
     bool there;
-    return safe_file_sum(s->fd, STATES_AT, s->bytes, &found, &there) && there && found == (uint32_t)sum;
+    return safe_file_sum(s->fd, HIDDEN_STATES_AT, s->bytes, &found, &there) && there &&
+           found == (uint32_t)sum;
 }
 
 /* Opens the file, or makes one. Another program's file stays as it is. */
-static bool state_cache_open_file(state_cache *s, state_cache_head *found) {
+static bool hidden_state_cache_open_file(hidden_state_cache *s, hidden_state_cache_head *found) {
     struct stat st;
     s->fd = safe_file_open(s->path);
     if (s->fd < 0 && errno == ENOENT) s->fd = safe_file_create(s->path);
@@ -147,40 +148,42 @@ static bool state_cache_open_file(state_cache *s, state_cache_head *found) {
     if (st.st_size == 0) return true;
     if (!safe_file_read(s->fd, 0, found, sizeof *found)) return false;
     errno = EEXIST;
-    return !memcmp(found->magic, STATES_MAGIC, sizeof found->magic);
+    return !memcmp(found->magic, HIDDEN_STATES_MAGIC, sizeof found->magic);
 }
 
-bool state_cache_open(state_cache *s, const char *path, const char *of, uint64_t bytes, gq_error *e) {
-    state_cache_head found = {.bytes = 0}, expected;
-    *s = (state_cache){.fd = -1, .bytes = bytes, .path = strdup(path)};
+bool hidden_state_cache_open(hidden_state_cache *s, const char *path, const char *of, uint64_t bytes,
+                             gq_error *e) {
+    hidden_state_cache_head found = {.bytes = 0}, expected;
+    *s = (hidden_state_cache){.fd = -1, .bytes = bytes, .path = strdup(path)};
     if (!s->path) return gq_fail_memory(e, strlen(path));
     memcpy(s->of, of, strnlen(of, sizeof s->of - 1));
-    if (!state_cache_open_file(s, &found)) return state_cache_fail(s, e);
-    expected = state_cache_head_of(s, found.sum);
-    s->whole = !memcmp(&found, &expected, sizeof found) && state_cache_hold(s, found.sum);
+    if (!hidden_state_cache_open_file(s, &found)) return hidden_state_cache_fail(s, e);
+    expected = hidden_state_cache_head_of(s, found.sum);
+    s->whole = !memcmp(&found, &expected, sizeof found) && hidden_state_cache_hold(s, found.sum);
     if (s->whole) return true;
     /* The magic stays, so that a file of a run that was killed is known as ours. */
-    found = (state_cache_head){.bytes = 0};
-    memcpy(found.magic, STATES_MAGIC, sizeof found.magic);
-    return (safe_file_may_grow(path, STATES_AT + bytes, NULL) && ftruncate(s->fd, 0) == 0 &&
-            safe_file_write(s->fd, 0, &found, sizeof found) && safe_file_reserve(s->fd, STATES_AT + bytes)) ||
-           state_cache_fail(s, e);
+    found = (hidden_state_cache_head){.bytes = 0};
+    memcpy(found.magic, HIDDEN_STATES_MAGIC, sizeof found.magic);
+    return (safe_file_may_grow(path, HIDDEN_STATES_AT + bytes, NULL) && ftruncate(s->fd, 0) == 0 &&
+            safe_file_write(s->fd, 0, &found, sizeof found) &&
+            safe_file_reserve(s->fd, HIDDEN_STATES_AT + bytes)) ||
+           hidden_state_cache_fail(s, e);
 }
 
-state_slots state_cache_place(const state_cache *s) {
-    return (state_slots){.fd = s->fd, .path = s->path, .at = STATES_AT, .slots = 1};
+hidden_state_slots hidden_state_cache_place(const hidden_state_cache *s) {
+    return (hidden_state_slots){.fd = s->fd, .path = s->path, .at = HIDDEN_STATES_AT, .slots = 1};
 }
 
-bool state_cache_finish(state_cache *s, uint64_t sum, gq_error *e) {
-    state_cache_head h = state_cache_head_of(s, sum);
+bool hidden_state_cache_finish(hidden_state_cache *s, uint64_t sum, gq_error *e) {
+    hidden_state_cache_head h = hidden_state_cache_head_of(s, sum);
     s->whole = fsync(s->fd) == 0 && safe_file_write(s->fd, 0, &h, sizeof h);
     return s->whole || gq_fail(e, "cannot write %s: %s", s->path, safe_file_error(errno));
 }
 
-void state_cache_close(state_cache *s) {
+void hidden_state_cache_close(hidden_state_cache *s) {
     if (s->fd >= 0) close(s->fd);
     free(s->path);
-    *s = (state_cache){.fd = -1};
+    *s = (hidden_state_cache){.fd = -1};
 }
 
 /* ---- scores ---- */

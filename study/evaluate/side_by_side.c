@@ -343,10 +343,10 @@ static bool share_scores(contest *c, gq_error *e) {
 
 /* The base model's states are whole when all have passed their last layer. */
 static bool contest_run_layers(contest *c, gq_error *e) {
-    state_cache *states = c->s->states;
+    hidden_state_cache *hidden_states = c->s->hidden_states;
     return sweep_run(&c->sweep, &(sweep_calls){.data = c}, e) &&
-           (!states || states->whole ||
-            state_cache_finish(states, forward_stream_sum(c->sweep.streams[0], 0), e));
+           (!hidden_states || hidden_states->whole ||
+            hidden_state_cache_finish(hidden_states, forward_stream_sum(c->sweep.streams[0], 0), e));
 }
 
 static bool run_with_files(contest *c, gq_error *e) {
@@ -423,7 +423,7 @@ static double contest_logits_work(const contest *c) {
  * no layers. */
 static double contest_layers(const contest *c) {
     double sum = 0;
-    for (size_t m = c->s->states && c->s->states->whole; m < contest_runs(c); m++)
+    for (size_t m = c->s->hidden_states && c->s->hidden_states->whole; m < contest_runs(c); m++)
         sum += forward_job_work(&c->text.job, c->models[m], false);
     return sum;
 }
@@ -499,9 +499,10 @@ static bool run_all(contest *c, warning_list *warnings, gq_error *e) {
                        .seconds_expected = s->seconds_expected,
                        .done = s->done,
                        .started = s->started};
-    state_slots states;
-    if (s->states) states = state_cache_place(s->states), plan.first = &states;
-    plan.is_first_done = s->states && s->states->whole;
+    hidden_state_slots hidden_states;
+    if (s->hidden_states)
+        hidden_states = hidden_state_cache_place(s->hidden_states), plan.first = &hidden_states;
+    plan.is_first_done = s->hidden_states && s->hidden_states->whole;
     for (size_t m = 0; m < contest_runs(c); m++)
         plan.n_layers = max(plan.n_layers, forward_model_sizes(c->models[m])->layers);
     plan.work = s->work > 0 ? s->work : contest_work(c), plan.logits_work = contest_logits_work(c);

@@ -36,8 +36,8 @@ static float *tile_at(const work *w, size_t row, size_t strip) {
 
 /* Packs a matrix, its rows PASS_COLUMNS floats apart, times `sign` into panels in which its rows are columns.
  */
-static void pack_turned(size_t panel, const float *from, size_t rows, size_t columns, float sign,
-                        float *packed) {
+static void pack_transposed(size_t panel, const float *from, size_t rows, size_t columns, float sign,
+                            float *packed) {
     for (size_t r = 0; r < rows; r++)
         for (size_t c = 0; c < columns; c++)
             packed[r / panel * panel * columns + c * panel + r % panel] = sign * from[r * PASS_COLUMNS + c];
@@ -71,8 +71,8 @@ static void pack_later(void *data, size_t i, int thread) {
     const strip_work *s = data;
     const work *w = s->w;
     (void)thread;
-    pack_turned(w->across->panel, tile_at(w, s->strip, s->strip + 1 + i), PASS_COLUMNS, PASS_COLUMNS, -1,
-                w->later + i * TILE);
+    pack_transposed(w->across->panel, tile_at(w, s->strip, s->strip + 1 + i), PASS_COLUMNS, PASS_COLUMNS, -1,
+                    w->later + i * TILE);
     w->pieces[i] = (product_piece){feedback_triangle(s->strip + 1 + i), i * TILE, PASS_COLUMNS, false};
 }
 
@@ -137,7 +137,7 @@ static bool root_of_part(work *w, size_t part, float *square) {
             square[i * PASS_COLUMNS + j] = j >= i ? (float)a[i][j] : 0;
             inverse[i * PASS_COLUMNS + j] = (float)v[i][j];
         }
-    pack_turned(w->floats->panel, inverse, PART, PART, 1, w->inverses[part]);
+    pack_transposed(w->floats->panel, inverse, PART, PART, 1, w->inverses[part]);
     return true;
 }
 
@@ -146,8 +146,8 @@ static bool cholesky_own(work *w, float *own) {
     for (size_t i = 1; i < PASS_COLUMNS; i++) memset(own + i * PASS_COLUMNS, 0, sizeof(float) * i);
     for (size_t part = PARTS; part-- > 0;) {
         size_t first = part * PART, end = first + PART;
-        pack_turned(w->floats->panel, own + first * PASS_COLUMNS + end, PART, PASS_COLUMNS - end, -1,
-                    w->parts[part]);
+        pack_transposed(w->floats->panel, own + first * PASS_COLUMNS + end, PART, PASS_COLUMNS - end, -1,
+                        w->parts[part]);
         take_off_parts(w, part, own, end);
         if (!root_of_part(w, part, own + first * PASS_COLUMNS + first)) return false;
         times_inverse(w, part, own, first);
@@ -467,7 +467,7 @@ static void multiply_moved(const refit_span *s, const float *w, double *z) {
 }
 
 /* z R^T = what z holds. */
-static void solve_turned(const refit_span *s, double *z) {
+static void solve_transposed(const refit_span *s, double *z) {
     for (size_t r = s->columns; r-- > 0;) {
         double sum = 0;
         for (size_t strip = r / PASS_COLUMNS; strip < s->strips; strip++) {
@@ -500,7 +500,7 @@ static void refit_row(void *data, size_t row, int thread) {
         multiply_moved(s, w, z);
     else
         read_p(s, s->rows[row], s->row_tiles, z);
-    solve_turned(s, z), solve_straight(s, z);
+    solve_transposed(s, z), solve_straight(s, z);
     for (size_t c = 0; c < s->columns; c++) w[c] += (float)((double)s->m->gptaq_a * z[c]);
 }
 

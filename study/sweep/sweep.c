@@ -162,28 +162,28 @@ static size_t share_begin(const sweep *s, int rank) {
     return windows_share(s->plan->text.comm, s->plan->text.all_windows, s->job.context, rank);
 }
 
-static bool open_states(sweep *s, gq_error *e) {
+static bool open_hidden_states(sweep *s, gq_error *e) {
     uint64_t bytes = 0;
     for (size_t i = 0; i < s->plan->n_streams; i++) bytes = add_sat(bytes, slot_bytes(s, i));
-    s->states = state_slots_open(s->plan->folder, bytes, e);
-    return s->states >= 0;
+    s->hidden_states_fd = hidden_state_slots_open(s->plan->folder, bytes, e);
+    return s->hidden_states_fd >= 0;
 }
 
 /* Chooses the file for the first stream's states; without a descriptor they stay in memory. */
-static bool choose_keep(sweep *s, state_slots *keep, gq_error *e) {
+static bool choose_keep(sweep *s, hidden_state_slots *keep, gq_error *e) {
     const sweep_plan *p = s->plan;
-    *keep = (state_slots){.fd = -1, .slots = 1};
+    *keep = (hidden_state_slots){.fd = -1, .slots = 1};
     if (p->checkpoint)
-        *keep = (state_slots){
+        *keep = (hidden_state_slots){
             .fd = p->checkpoint->fd, .path = p->checkpoint->path, .at = checkpoint_slots(), .slots = 2};
     if (p->checkpoint || !p->text.bounds.in_file || !p->folder) return true;
-    if (!open_states(s, e)) return false;
-    keep->fd = s->states, keep->path = p->folder;
+    if (!open_hidden_states(s, e)) return false;
+    keep->fd = s->hidden_states_fd, keep->path = p->folder;
     return true;
 }
 
 /* The part of a stream's slots that this rank's windows have, in a file that has those of all ranks. */
-static state_slots keep_of_rank(const sweep *s, size_t stream, state_slots keep) {
+static hidden_state_slots keep_of_rank(const sweep *s, size_t stream, hidden_state_slots keep) {
     if (!s->plan->text.comm || !s->plan->checkpoint) return keep;
     keep.at += window_bytes_of(s, stream, share_begin(s, gq_comm_rank(s->plan->text.comm)));
     keep.all_windows = s->plan->text.all_windows;
@@ -192,11 +192,11 @@ static state_slots keep_of_rank(const sweep *s, size_t stream, state_slots keep)
 
 static bool open_streams(sweep *s, gq_error *e) {
     const sweep_plan *p = s->plan;
-    state_slots keep;
+    hidden_state_slots keep;
     if (!choose_keep(s, &keep, e)) return false;
     for (size_t i = 0; i < p->n_streams; i++) {
         bool is_run = !p->absent || !p->absent[i];
-        state_slots own = !i && p->first ? *p->first : keep_of_rank(s, i, keep);
+        hidden_state_slots own = !i && p->first ? *p->first : keep_of_rank(s, i, keep);
         if (is_run && !(s->streams[i] = forward_stream_new(s->run, p->models[i],
                                                            own.fd >= 0 && !p->text.idle ? &own : NULL, e)))
             return false;
@@ -207,7 +207,7 @@ static bool open_streams(sweep *s, gq_error *e) {
 }
 
 bool sweep_open(sweep *s, const sweep_plan *p, gq_error *e) {
-    *s = (sweep){.plan = p, .job = p->text.job, .what = "embedding", .states = -1};
+    *s = (sweep){.plan = p, .job = p->text.job, .what = "embedding", .hidden_states_fd = -1};
     s->own = sweep_progress_start(p->callbacks, p->work, p->done, s->job.windows * s->job.context);
     s->own.progress.seconds_expected = p->seconds_expected;
     if (p->started > 0) s->own.started = p->started, s->own.progress.bytes_resumed = 0, s->own.resumed = 0;
@@ -229,7 +229,7 @@ threads_count sweep_threads(const sweep *s) { return threads_pool_count(sweep_po
 void sweep_close(sweep *s) {
     for (size_t i = 0; s->streams && i < s->plan->n_streams; i++) forward_stream_free(s->streams[i]);
     forward_run_free(s->run);
-    if (s->plan && s->states >= 0) close(s->states);
+    if (s->plan && s->hidden_states_fd >= 0) close(s->hidden_states_fd);
     free(s->streams);
     *s = (sweep){.plan = NULL};
 }

@@ -344,7 +344,7 @@ typedef struct sweep_plan {
     checkpoint *checkpoint; /* what is finished, to which steps are added; NULL: nothing is */
     /* Where the first stream's states are written besides, in a file of the caller's; NULL: nowhere.
      * is_first_done: those behind its last layer are there, so that it passes none. */
-    const state_slots *first;
+    const hidden_state_slots *first;
     bool is_first_done;
     const gq_callbacks *callbacks; /* notified of progress and asked whether to continue; may be NULL */
     double work, done;             /* the whole work, and the part that an earlier run did */
@@ -389,7 +389,7 @@ typedef struct sweep {
     size_t what_step;
     size_t step; /* its number, and that of its layer in the model */
     size_t layer;
-    int states; /* descriptor of the file without a name; -1: there is none */
+    int hidden_states_fd; /* descriptor of the file without a name; -1: there is none */
 } sweep;
 
 /* Lets the layer s->layer of a model pass on a rank without windows, which takes part in what all ranks do. */

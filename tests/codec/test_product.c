@@ -26,9 +26,9 @@ static void plain_place(const float *x, size_t n, size_t column, void *panel, si
     (void)token;
     plain_round(x, n, column, panel);
 }
-static product_rows plain_tile(const float *tile, bool turned, float *scratch) {
+static product_rows plain_tile(const float *tile, bool transposed, float *scratch) {
     (void)scratch;
-    return turned ? (product_rows){tile, 1, PASS_COLUMNS} : (product_rows){tile, PASS_COLUMNS, 1};
+    return transposed ? (product_rows){tile, 1, PASS_COLUMNS} : (product_rows){tile, PASS_COLUMNS, 1};
 }
 static void plain_multiply(const product_tile *t) {
     asked.calls++;

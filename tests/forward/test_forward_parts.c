@@ -97,7 +97,7 @@ typedef struct runner {
     forward_model *m;
     forward_job job;
     forward_run *r;
-    state_slots keep;
+    hidden_state_slots keep;
 } runner;
 
 static void start(runner *k, const char *file, bool in_file) {
@@ -107,8 +107,8 @@ static void start(runner *k, const char *file, bool in_file) {
     k->job = (forward_job){.ids = ids, .windows = BATCHES, .context = VARIANT_CONTEXT, .threads = 1};
     k->r = forward_run_new(&k->job, &(forward_bounds){.batch = 1, .in_file = in_file}, &e);
     uint64_t bytes = forward_stream_bytes(k->m, k->job.windows, k->job.context);
-    k->keep = (state_slots){
-        .fd = in_file ? state_slots_open(folder, 2 * bytes, &e) : -1, .path = "states", .slots = 2};
+    k->keep = (hidden_state_slots){
+        .fd = in_file ? hidden_state_slots_open(folder, 2 * bytes, &e) : -1, .path = "states", .slots = 2};
     assert_true(k->r && (!in_file || k->keep.fd >= 0));
 }
 
@@ -386,7 +386,7 @@ static forward_answer skip_some(void *data, const forward_inputs *in, gq_error *
 /* Appends what the last layer makes of a stream's windows, as rows of tokens. Returns how many were skipped.
  */
 static size_t states_after(runner *k, forward_stream *s, const forward_layer *l, bool skips, float *to) {
-    size_t skipped = 0, width = forward_model_state(k->m, VARIANT_CONTEXT), token = 0;
+    size_t skipped = 0, width = forward_model_features(k->m, VARIANT_CONTEXT), token = 0;
     const forward_observer observer = {.on_inputs = skip_some, .data = &skipped};
     for (size_t i = 0; i < forward_stream_batches(s); i++) {
         gq_error e;
@@ -416,7 +416,7 @@ static size_t check_what_is_lacking(const variant *v) {
         assert_true(s && forward_stream_embed(s, NULL, &e));
         for (size_t layer = 0; layer + 1 < layers; layer++)
             assert_true(forward_stream_pass(s, layer_of(&k, layer), FORWARD_WHOLE, NULL, &e));
-        n = forward_model_state(k.m, VARIANT_CONTEXT) * VARIANT_IDS;
+        n = forward_model_features(k.m, VARIANT_CONTEXT) * VARIANT_IDS;
         x[run] = malloc(n * sizeof *x[run]);
         skipped += states_after(&k, s, layer_of(&k, layers - 1), run % 2, x[run]);
         forward_stream_free(s);

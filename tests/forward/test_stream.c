@@ -108,9 +108,9 @@ static void run(size_t n, size_t batch, bool in_file, unsigned slots, size_t fro
     forward_bounds b = {.batch = batch, .in_file = in_file};
     forward_run *r = forward_run_new(&j, &b, &e);
     forward_stream *s[3];
-    int fd = slots ? state_slots_open(folder, bytes * slots * n, &e) : -1;
+    int fd = slots ? hidden_state_slots_open(folder, bytes * slots * n, &e) : -1;
     for (size_t i = 0; i < n; i++) {
-        state_slots keep = {.fd = fd, .path = "states", .at = bytes * slots * i, .slots = slots};
+        hidden_state_slots keep = {.fd = fd, .path = "states", .at = bytes * slots * i, .slots = slots};
         s[i] = forward_stream_new(r, small, slots ? &keep : NULL, &e);
         assert_true(s[i] && forward_stream_embed(s[i], NULL, &e));
     }
@@ -194,7 +194,8 @@ TEST(states_of_a_finished_layer_stay) {
         asked a = {0};
         forward_job j = job_of(&a);
         forward_bounds b = {.batch = 2, .in_file = in_file};
-        state_slots keep = {.fd = state_slots_open(folder, 2 * bytes, &e), .path = "states", .slots = 2};
+        hidden_state_slots keep = {
+            .fd = hidden_state_slots_open(folder, 2 * bytes, &e), .path = "states", .slots = 2};
         forward_run *r = forward_run_new(&j, &b, &e);
         forward_stream *s = forward_stream_new(r, small, &keep, &e);
         assert_true(forward_stream_embed(s, NULL, &e));
@@ -225,7 +226,8 @@ TEST(states_of_a_layer_in_parts_stay) {
         forward_job j = job_of(&a);
         j.threads = 1;
         forward_bounds b = {.batch = 2, .in_file = in_file};
-        state_slots keep = {.fd = state_slots_open(folder, 2 * bytes, &e), .path = "states", .slots = 2};
+        hidden_state_slots keep = {
+            .fd = hidden_state_slots_open(folder, 2 * bytes, &e), .path = "states", .slots = 2};
         forward_run *r = forward_run_new(&j, &b, &e);
         forward_stream *s = forward_stream_new(r, small, &keep, &e);
         assert_true(forward_stream_embed(s, NULL, &e));
@@ -266,8 +268,8 @@ TEST(sums_are_those_of_the_file) {
             forward_job j = job_of(&a);
             j.threads = 1;
             forward_bounds b = {.batch = 2, .in_file = in_file};
-            state_slots keep = {
-                .fd = state_slots_open(folder, slots * bytes, &e), .path = "states", .slots = slots};
+            hidden_state_slots keep = {
+                .fd = hidden_state_slots_open(folder, slots * bytes, &e), .path = "states", .slots = slots};
             forward_run *r = forward_run_new(&j, &b, &e);
             forward_stream *s = forward_stream_new(r, small, &keep, &e);
             assert_true(forward_stream_sum(s, 0) == 0 && forward_stream_embed(s, NULL, &e));
@@ -295,7 +297,8 @@ TEST(one_slot_will_do) {
     j.threads = 1;
     forward_bounds b = {.batch = 3, .in_file = true};
     uint64_t bytes = forward_stream_bytes(small, WINDOWS, CONTEXT);
-    state_slots keep = {.fd = state_slots_open(folder, bytes, &e), .path = "states", .slots = 1};
+    hidden_state_slots keep = {
+        .fd = hidden_state_slots_open(folder, bytes, &e), .path = "states", .slots = 1};
     forward_run *r = forward_run_new(&j, &b, &e);
     forward_stream *s = forward_stream_new(r, small, &keep, &e);
     assert_int_equal(forward_stream_batches(s), 3);
@@ -423,13 +426,14 @@ TEST(what_cannot_be_kept_is_said) {
     forward_run *r = forward_run_new(&j, &(forward_bounds){.batch = 2, .in_file = true}, &e);
     assert_null(forward_stream_new(r, small, NULL, &e));
     assert_non_null(strstr(e.text, "do not fit"));
-    assert_int_equal(state_slots_open(folder, INT64_MAX, &e), -1);
+    assert_int_equal(hidden_state_slots_open(folder, INT64_MAX, &e), -1);
     assert_non_null(strstr(e.text, "9223372036854775807 bytes"));
-    assert_int_equal(state_slots_open(path("nowhere"), 1, &e), -1);
+    assert_int_equal(hidden_state_slots_open(path("nowhere"), 1, &e), -1);
     /* a file that another process has cut */
-    state_slots keep = {.fd = state_slots_open(folder, forward_stream_bytes(small, WINDOWS, CONTEXT), &e),
-                        .path = "FILE",
-                        .slots = 1};
+    hidden_state_slots keep = {
+        .fd = hidden_state_slots_open(folder, forward_stream_bytes(small, WINDOWS, CONTEXT), &e),
+        .path = "FILE",
+        .slots = 1};
     forward_stream *s = forward_stream_new(r, small, &keep, &e);
     assert_true(forward_stream_embed(s, NULL, &e) && ftruncate(keep.fd, 12345) == 0);
     assert_false(forward_stream_pass(s, forward_run_layer(r, small, 0, &e), FORWARD_WHOLE, NULL, &e));

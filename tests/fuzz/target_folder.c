@@ -47,13 +47,13 @@ static void try_image(void) {
     hf_config c = {.file = NULL};
     hf_list l = {.folder = NULL};
     hf_build b = {.config = NULL};
-    hf_metadata pairs = {.prefix = NULL};
+    hf_metadata metadata = {.prefix = NULL};
     gq_error e = {0};
     bool ok = hf_folder_open(&f, fuzz_folder(), &e) && hf_list_read_file(&l, &f, "model.safetensors", &e) &&
-              hf_image_build(&b, &c, &l, &pairs, &e);
+              hf_image_build(&b, &c, &l, &metadata, &e);
     if (!ok) fuzz_check_error(&e);
     for (size_t i = 0; ok && i < b.n; i++) try_tensor(&b.tensors[i]);
-    hf_metadata_free(&pairs), hf_build_free(&b), hf_list_free(&l), hf_folder_close(&f);
+    hf_metadata_free(&metadata), hf_build_free(&b), hf_list_free(&l), hf_folder_close(&f);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {

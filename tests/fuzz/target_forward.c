@@ -58,7 +58,7 @@ static void try_model(const forward_model *m) {
     forward_layer *l = forward_layer_new(m, 0, &e);
     forward_tile *t = forward_tile_new(m, TILE, &e);
     forward_batch *b = forward_batch_new(m, CONTEXT, WINDOWS, NULL, &e);
-    float *x = forward_activations(forward_model_state(m, CONTEXT), forward_stride(TOKENS), &e);
+    float *x = forward_activations(forward_model_features(m, CONTEXT), forward_stride(TOKENS), &e);
     if (!l || !t || !b || !x || !run(m, l, t, b, x, &e)) fuzz_check_error(&e);
     free(x);
     forward_batch_free(b), forward_tile_free(t), forward_layer_free(l);

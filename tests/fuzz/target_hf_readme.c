@@ -17,9 +17,9 @@ static void check_text(const char *key, const uint8_t *value) {
     PROMISE(n > 0 && hf_is_utf8((const char *)value + 8, n), "%s", key);
 }
 
-static void check_pairs(const hf_metadata *pairs) {
-    for (size_t i = 0; i < pairs->n; i++) {
-        const model_kv *kv = &pairs->kv[i];
+static void check_metadata(const hf_metadata *metadata) {
+    for (size_t i = 0; i < metadata->n; i++) {
+        const model_kv *kv = &metadata->kv[i];
         uint32_t type;
         uint64_t n, length;
         const uint8_t *at;
@@ -37,7 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     size_t generation = fuzz_u16(&in);
     hf_folder f = {.path = NULL};
     hf_config c = {.file = NULL};
-    hf_metadata pairs = {.prefix = "llama"};
+    hf_metadata metadata = {.prefix = "llama"};
     hf_counts counts = {.weights = 1000000000};
     gq_error e = {0};
     if (generation > in.n) generation = in.n;
@@ -45,12 +45,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     fuzz_write_in_folder("generation_config.json", in.bytes, generation);
     fuzz_write_in_folder("README.md", in.bytes + generation, in.n - generation);
     bool ok = hf_folder_open(&f, fuzz_folder(), &e) && hf_config_read(&c, &f, &e) &&
-              hf_general_metadata(&f, &c, &counts, &pairs, &e);
+              hf_general_metadata(&f, &c, &counts, &metadata, &e);
     if (ok)
-        check_pairs(&pairs);
+        check_metadata(&metadata);
     else
         fuzz_check_error(&e);
-    hf_metadata_free(&pairs), hf_config_free(&c), hf_folder_close(&f);
+    hf_metadata_free(&metadata), hf_config_free(&c), hf_folder_close(&f);
     return 0;
 }
 

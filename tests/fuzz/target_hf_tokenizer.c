@@ -13,11 +13,11 @@
 static const char *const architectures[] = {"LlamaForCausalLM", "Qwen3MoeForCausalLM", "Gemma4ForCausalLM",
                                             "Glm4MoeForCausalLM"};
 
-static void try_text(const hf_metadata *pairs, uint64_t n_tokens) {
+static void try_text(const hf_metadata *metadata, uint64_t n_tokens) {
     static const char text[] = "a b\n\n ab<s> 12";
     token_list ids = {0};
     gq_error e = {0};
-    tokenizer *t = tokenizer_new("fuzz", pairs->kv, pairs->n, &e);
+    tokenizer *t = tokenizer_new("fuzz", metadata->kv, metadata->n, &e);
     if (!t || !tokenizer_run(t, text, sizeof text - 1, TOKENIZE_PARSE_SPECIAL, &ids, &e))
         fuzz_check_error(&e);
     for (size_t i = 0; i < ids.n; i++) PROMISE(ids.ids[i] < n_tokens, "id %u", ids.ids[i]);
@@ -28,16 +28,16 @@ static void try_text(const hf_metadata *pairs, uint64_t n_tokens) {
 static void try_folder(void) {
     hf_folder f = {.path = NULL};
     hf_config c = {.file = NULL};
-    hf_metadata pairs = {.prefix = "llama"};
+    hf_metadata metadata = {.prefix = "llama"};
     char *unknown = NULL;
     uint64_t n_tokens;
     gq_error e = {0};
     bool ok = hf_folder_open(&f, fuzz_folder(), &e) && hf_config_read(&c, &f, &e) &&
-              hf_tokenizer_metadata(&f, &c, &pairs, &n_tokens, &unknown, &e);
+              hf_tokenizer_metadata(&f, &c, &metadata, &n_tokens, &unknown, &e);
     if (!ok) fuzz_check_error(&e);
-    if (ok && !unknown && n_tokens < 10000) try_text(&pairs, n_tokens);
+    if (ok && !unknown && n_tokens < 10000) try_text(&metadata, n_tokens);
     free(unknown);
-    hf_metadata_free(&pairs), hf_config_free(&c), hf_folder_close(&f);
+    hf_metadata_free(&metadata), hf_config_free(&c), hf_folder_close(&f);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {

@@ -498,15 +498,15 @@ TEST_WITH(shared_experts_have_their_own_width, file_begin, NULL) {
         "size\":4,\"num_attention_heads\":2,\"moe_num_experts\":1}";
     built b;
     gq_error e = {.text = ""};
-    hf_metadata pairs = {.prefix = "ernie4_5-moe"};
+    hf_metadata metadata = {.prefix = "ernie4_5-moe"};
     add("model.layers.0.mlp.shared_experts.up_proj.weight", "F32", "[6,4]", NULL, 96);
     write_folder(config);
-    bool ok = build(&b, &e) && hf_tensor_metadata(&b.build, &pairs, &e);
+    bool ok = build(&b, &e) && hf_tensor_metadata(&b.build, &metadata, &e);
     if (!ok) fail_msg("%s", e.text);
-    const model_kv *kv = hf_metadata_find(&pairs, "ernie4_5-moe.expert_shared_feed_forward_length");
+    const model_kv *kv = hf_metadata_find(&metadata, "ernie4_5-moe.expert_shared_feed_forward_length");
     int64_t width;
     assert_true(kv && model_kv_int(kv, &width) && width == 6);
-    hf_metadata_free(&pairs), built_free(&b);
+    hf_metadata_free(&metadata), built_free(&b);
 }
 
 /* A number below 0 is none, and not what stands for "no group is in memory". */

@@ -1,7 +1,7 @@
 /* general.*: from the README, the config, the folder's name, generation_config.json and the weights' number.
  */
 #include "hf/metadata/metadata.h"
-#include "tests/support/hf_pairs.h"
+#include "tests/support/hf_metadata.h"
 
 static const char *const config = "{\"architectures\":[\"LlamaForCausalLM\"],\"num_hidden_layers\":1}";
 static const hf_counts counts = {.weights = 7241732096};
@@ -9,19 +9,19 @@ static const hf_counts counts = {.weights = 7241732096};
 static void general(const char *text, const char *readme, const char *generation) {
     if (readme) write_text("README.md", readme);
     if (generation) write_text("generation_config.json", generation);
-    pairs_begin(text);
-    made.ok = hf_general_metadata(&made.folder, &made.config, &counts, &made.pairs, &made.error);
+    metadata_begin(text);
+    made.ok = hf_general_metadata(&made.folder, &made.config, &counts, &made.metadata, &made.error);
     assert_true(made.ok);
 }
 
 static int clean_up(void **state) {
-    pairs_end(state);
+    metadata_end(state);
     remove(path("README.md")), remove(path("generation_config.json"));
     return 0;
 }
 
 static void expect_texts(const char *key, const char *joined) {
-    const model_kv *kv = pair_of(key, GGUF_ARRAY);
+    const model_kv *kv = metadata_of(key, GGUF_ARRAY);
     char all[512] = "";
     for (uint64_t at = GGUF_ARRAY_HEAD, n; at < kv->size; at += GGUF_STRING_HEAD + n) {
         memcpy(&n, kv->value + at, 8);
@@ -58,12 +58,12 @@ TEST_WITH(a_card_is_read, NULL, clean_up) {
 TEST_WITH(what_is_no_card_says_nothing, NULL, clean_up) {
     general(config, "# Model\n---\nlicense: mit\n---\n", "{broken");
     expect_none("general.license");
-    pairs_end(NULL);
+    metadata_end(NULL);
     general(config, "---\nlicense: mit\n", "{\"top_k\":\"many\",\"top_p\":null}");
     expect_none("general.license");
     expect_none("general.sampling.top_k");
     expect_none("general.sampling.top_p");
-    pairs_end(NULL);
+    metadata_end(NULL);
     general(config, "---\nlicense: \"open\nauthor: \xff\xfe\nname: [a\n\t- b\n: c\n-\n- d\n---\n", NULL);
     expect_none("general.license");
     expect_none("general.author");
@@ -72,7 +72,7 @@ TEST_WITH(what_is_no_card_says_nothing, NULL, clean_up) {
 
 TEST_WITH(sampling_comes_from_its_file, NULL, clean_up) {
     general(config, NULL, "{\"top_k\":20,\"top_p\":0.5,\"temperature\":1,\"repetition_penalty\":2}");
-    assert_int_equal(pair_number("general.sampling.top_k", GGUF_INT32), 20);
+    assert_int_equal(metadata_number("general.sampling.top_k", GGUF_INT32), 20);
     expect_f32("general.sampling.top_p", 0.5F);
     expect_f32("general.sampling.temp", 1);
     expect_f32("general.sampling.penalty_repeat", 2);
@@ -88,13 +88,13 @@ TEST_WITH(names_fill_what_is_open, NULL, clean_up) {
     expect_text("general.finetune", "Chat");
     expect_text("general.version", "v1.5");
     expect_text("general.size_label", "7B");
-    pairs_end(NULL);
+    metadata_end(NULL);
     /* A path is no id: the folder's name counts. */
     general(
         "{\"architectures\":[\"LlamaForCausalLM\"],\"num_hidden_layers\":1,\"_name_or_path\":\"/a/b-9B\"}",
         NULL, NULL);
     expect_text("general.size_label", "7.2B");
-    pairs_end(NULL);
+    metadata_end(NULL);
     general("{\"architectures\":[\"LlamaForCausalLM\"],\"num_hidden_layers\":1,\"_name_or_path\":\"\"}", NULL,
             NULL);
     char title[HF_ID_MOST];
@@ -111,11 +111,11 @@ TEST_WITH(sizes_have_three_digits, NULL, clean_up) {
         {{.weights = 28160}, "28K"},       {{.weights = 430}, "0.43K"},
         {{.weights = 1150000000}, "1.1B"}, {{46702792704, 45097156608, 5637144576, 768, 96}, "8x7.2B"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        pairs_begin(config);
+        metadata_begin(config);
         assert_true(
-            hf_general_metadata(&made.folder, &made.config, &cases[i].counts, &made.pairs, &made.error));
+            hf_general_metadata(&made.folder, &made.config, &cases[i].counts, &made.metadata, &made.error));
         expect_text("general.size_label", cases[i].text);
-        pairs_end(NULL);
+        metadata_end(NULL);
     }
 }
 

@@ -334,9 +334,9 @@ TEST(names_of_diffusers) {
     add_alike(&s, "single_transformer_blocks.11.attn.to_v.weight", "[16,64]", 1024, 3);
     add_alike(&s, "single_transformer_blocks.11.proj_mlp.weight", "[16,64]", 1024, 4);
     add_alike(&s, "single_transformer_blocks.0.proj_mlp.weight", "[16,64]", 1024, 4);
-    float *turned =
+    float *transposed =
         (float *)(void *)safetensors_add(&s, "norm_out.linear.weight", "F32", "[4,64]", NULL, 1024);
-    for (int i = 0; i < 256; i++) turned[i] = i < 128 ? 7 : 8;
+    for (int i = 0; i < 256; i++) transposed[i] = i < 128 ? 7 : 8;
     safetensors_write(&s, path("d.safetensors"));
     assert_refused("d.safetensors", "tensor single_blocks.0.linear1.weight: part 1 of 4 is missing");
     for (int i = 0; i < 3; i++) {
@@ -374,8 +374,8 @@ TEST(names_of_diffusers) {
         snprintf(name, sizeof name, "transformer_blocks.0.attn.%s.weight", parts[i]);
         add_alike(&s, name, "[16,64]", 1024, 10 + i);
     }
-    turned = (float *)(void *)safetensors_add(&s, "norm_out.linear.weight", "F32", "[4,64]", NULL, 1024);
-    for (int i = 0; i < 256; i++) turned[i] = i < 128 ? 7 : 8;
+    transposed = (float *)(void *)safetensors_add(&s, "norm_out.linear.weight", "F32", "[4,64]", NULL, 1024);
+    for (int i = 0; i < 256; i++) transposed[i] = i < 128 ? 7 : 8;
     safetensors_write(&s, path("f2.safetensors"));
     assert_arch("f2.safetensors", "flux", 9);
     m = open_input("f2.safetensors");

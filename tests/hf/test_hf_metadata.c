@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "hf/folder/folder.h"
-#include "tests/support/hf_pairs.h"
+#include "tests/support/hf_metadata.h"
 
 #define BASE "\"num_hidden_layers\":4,\"hidden_size\":64,\"num_attention_heads\":4"
 
@@ -11,10 +11,10 @@ static bool arch(const char *class_name, const char *values, uint64_t predicting
     char config[4096];
     snprintf(config, sizeof config, "{\"architectures\":[\"%s\"]," BASE "%s%s}", class_name,
              *values ? "," : "", values);
-    pairs_end(NULL);
-    pairs_begin(config);
+    metadata_end(NULL);
+    metadata_begin(config);
     made.config.mtp = predicting;
-    made.ok = hf_arch_metadata(&made.config, &made.pairs, &made.error);
+    made.ok = hf_arch_metadata(&made.config, &made.metadata, &made.error);
     return made.ok;
 }
 
@@ -30,7 +30,7 @@ static void expect_error(const char *class_name, const char *values, const char 
     assert_non_null(strstr(made.error.text, "config.json"));
 }
 
-TEST_WITH(missing_sizes_are_completed, NULL, pairs_end) {
+TEST_WITH(missing_sizes_are_completed, NULL, metadata_end) {
     expect_arch("Qwen2ForCausalLM", "\"head_dim\":null", 0);
     expect_u32("qwen2.block_count", 4);
     expect_u32(".context_length", 2048);
@@ -45,7 +45,7 @@ TEST_WITH(missing_sizes_are_completed, NULL, pairs_end) {
     expect_bool(".attention.causal", false);
 }
 
-TEST_WITH(the_first_name_counts, NULL, pairs_end) {
+TEST_WITH(the_first_name_counts, NULL, metadata_end) {
     expect_arch("LlamaForCausalLM",
                 "\"vocab_size\":9,\"n_ctx\":7,\"max_position_embeddings\":8,"
                 "\"num_experts\":3,\"num_local_experts\":null,\"score_func\":\"sqrtsoftplus\"",
@@ -56,7 +56,7 @@ TEST_WITH(the_first_name_counts, NULL, pairs_end) {
     expect_u32(".expert_gating_func", 4);
 }
 
-TEST_WITH(numbers_must_be_numbers, NULL, pairs_end) {
+TEST_WITH(numbers_must_be_numbers, NULL, metadata_end) {
     expect_error("LlamaForCausalLM", "", "vocab_size");
     expect_error("LlamaForCausalLM", "\"vocab_size\":4.0", "vocab_size");
     expect_error("LlamaForCausalLM", "\"vocab_size\":-1", "vocab_size");
@@ -71,7 +71,7 @@ TEST_WITH(numbers_must_be_numbers, NULL, pairs_end) {
                  "\"vocab_size\":9,\"kv_lora_rank\":4294967295,\"qk_rope_head_dim\":2", "4294967297");
 }
 
-TEST_WITH(rotation_has_several_spellings, NULL, pairs_end) {
+TEST_WITH(rotation_has_several_spellings, NULL, metadata_end) {
     expect_arch("Qwen2ForCausalLM", "\"rope_theta\":5,\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}",
                 0);
     expect_f32(".rope.freq_base", 5);
@@ -96,7 +96,7 @@ TEST_WITH(rotation_has_several_spellings, NULL, pairs_end) {
     expect_error("Qwen2ForCausalLM", "\"rope_scaling\":{\"mrope_section\":[1,2,3,4,5]}", "mrope_section");
 }
 
-TEST_WITH(phi_stretches_by_its_lengths, NULL, pairs_end) {
+TEST_WITH(phi_stretches_by_its_lengths, NULL, metadata_end) {
     const char *format =
         "\"intermediate_size\":8,\"rms_norm_eps\":1e-5,\"rope_theta\":1,\"max_position_embeddings\":"
         "4096,\"original_max_position_embeddings\":%s,\"rope_scaling\":{\"type\":\"%s\",%s}";
@@ -114,7 +114,7 @@ TEST_WITH(phi_stretches_by_its_lengths, NULL, pairs_end) {
     expect_error("Phi3ForCausalLM", values, "at least 2");
 }
 
-TEST_WITH(hunyuan_has_a_larger_base, NULL, pairs_end) {
+TEST_WITH(hunyuan_has_a_larger_base, NULL, metadata_end) {
     expect_arch("HunYuanDenseV1ForCausalLM",
                 "\"head_dim\":16,\"max_position_embeddings\":32768,\"num_experts\":1,"
                 "\"rope_scaling\":{\"type\":\"dynamic\",\"alpha\":9}",
@@ -129,7 +129,7 @@ TEST_WITH(hunyuan_has_a_larger_base, NULL, pairs_end) {
                  "no finite base");
 }
 
-TEST_WITH(bases_of_single_architectures, NULL, pairs_end) {
+TEST_WITH(bases_of_single_architectures, NULL, metadata_end) {
     const char *neox =
         "\"intermediate_size\":8,\"layer_norm_eps\":1,\"rotary_pct\":0.25,\"rotary_emb_base\":%s";
     char values[256];
@@ -147,7 +147,7 @@ TEST_WITH(bases_of_single_architectures, NULL, pairs_end) {
     expect_none(".attention.sliding_window");
 }
 
-TEST_WITH(layers_with_a_window, NULL, pairs_end) {
+TEST_WITH(layers_with_a_window, NULL, metadata_end) {
     expect_arch("Olmo2ForCausalLM", "\"sliding_window\":5", 0);
     expect_flags(".attention.sliding_window_pattern", 1, 1, 1, 0);
     expect_error("Olmo2ForCausalLM", "\"sliding_window\":null", "sliding_window");
@@ -167,7 +167,7 @@ TEST_WITH(layers_with_a_window, NULL, pairs_end) {
     expect_error("Olmo2ForCausalLM", "\"sliding_window\":5,\"layer_types\":{}", "not an array");
 }
 
-TEST_WITH(layers_without_attention_have_no_heads, NULL, pairs_end) {
+TEST_WITH(layers_without_attention_have_no_heads, NULL, metadata_end) {
     const char *jamba =
         "\"intermediate_size\":8,\"mamba_expand\":2,\"num_experts\":2,\"num_experts_per_tok\":1,"
         "\"num_key_value_heads\":2,\"attn_layer_offset\":1,\"attn_layer_period\":%d";
@@ -193,7 +193,7 @@ TEST_WITH(layers_without_attention_have_no_heads, NULL, pairs_end) {
     expect_error("GraniteMoeHybridForCausalLM", values, "multiple of mamba_d_head");
 }
 
-TEST_WITH(blocks_of_nemotron_have_letters, NULL, pairs_end) {
+TEST_WITH(blocks_of_nemotron_have_letters, NULL, metadata_end) {
     const char *format =
         "\"vocab_size\":9,\"conv_kernel\":4,\"ssm_state_size\":8,\"n_groups\":1,"
         "\"mamba_num_heads\":2,\"mamba_head_dim\":64,\"head_dim\":16,\"intermediate_size\":8,"
@@ -207,7 +207,7 @@ TEST_WITH(blocks_of_nemotron_have_letters, NULL, pairs_end) {
     expect_error("NemotronHForCausalLM", values, "2 letters");
 }
 
-TEST_WITH(sparsity_is_a_quantile, NULL, pairs_end) {
+TEST_WITH(sparsity_is_a_quantile, NULL, metadata_end) {
     const char *format =
         "\"sliding_window\":4,\"altup_active_idx\":0,\"altup_num_inputs\":%d,"
         "\"hidden_size_per_layer_input\":8,\"num_kv_shared_layers\":2,\"layer_types\":[\"full_"
@@ -216,7 +216,7 @@ TEST_WITH(sparsity_is_a_quantile, NULL, pairs_end) {
     snprintf(values, sizeof values, format, 4, "0.95,0,0.5,0.75");
     expect_arch("Gemma3nForCausalLM", values, 0);
     const float *scales =
-        (const float *)(pair_of(".activation_sparsity_scale", GGUF_ARRAY)->value + GGUF_ARRAY_HEAD);
+        (const float *)(metadata_of(".activation_sparsity_scale", GGUF_ARRAY)->value + GGUF_ARRAY_HEAD);
     uint32_t bits[2];
     float middle, upper;
     memcpy(bits, scales, 8), memcpy(&middle, scales + 2, 4), memcpy(&upper, scales + 3, 4);
@@ -230,7 +230,7 @@ TEST_WITH(sparsity_is_a_quantile, NULL, pairs_end) {
     expect_error("Gemma3nForCausalLM", values, "expected 4");
 }
 
-TEST_WITH(widths_are_checked, NULL, pairs_end) {
+TEST_WITH(widths_are_checked, NULL, metadata_end) {
     const char *lfm =
         "\"vocab_size\":9,\"conv_L_cache\":3,\"norm_eps\":1,\"layer_types\":[\"conv\",\"full_attention\","
         "\"conv\",\"conv\"],\"intermediate_size\":100,\"block_auto_adjust_ff_dim\":true,"
@@ -255,7 +255,7 @@ TEST_WITH(widths_are_checked, NULL, pairs_end) {
                  "expected 0 to 1");
 }
 
-TEST_WITH(lists_with_one_number, NULL, pairs_end) {
+TEST_WITH(lists_with_one_number, NULL, metadata_end) {
     const char *format = "\"intermediate_size\":8,\"moe_topk\":[2,2,2,2],\"num_shared_expert\":1,"
                          "\"moe_intermediate_size\":[%s]";
     char values[256];
@@ -270,7 +270,7 @@ TEST_WITH(lists_with_one_number, NULL, pairs_end) {
     expect_error("HunYuanMoEV1ForCausalLM", values, "is empty");
 }
 
-TEST_WITH(predicting_blocks_count, NULL, pairs_end) {
+TEST_WITH(predicting_blocks_count, NULL, metadata_end) {
     expect_arch("Glm4MoeForCausalLM", "\"num_nextn_predict_layers\":1", 1);
     expect_u32(".block_count", 5);
     expect_u32(".nextn_predict_layers", 1);
@@ -297,7 +297,7 @@ TEST_WITH(predicting_blocks_count, NULL, pairs_end) {
 #define F "\"full_attention\","
 
 /* Heads of layers with full attention in an object per layer, as newer configs of gemma4 have them. */
-TEST_WITH(heads_of_single_layers, NULL, pairs_end) {
+TEST_WITH(heads_of_single_layers, NULL, metadata_end) {
     expect_arch("Gemma4ForCausalLM",
                 GEMMA4(W F W "\"full_attention\"",
                        "\"1\":{\"head_dim\":16,\"num_key_value_heads\":1},\"3\":{\"head_"

@@ -25,7 +25,7 @@ static bool start(running *r, const model_source *g, const forwarding *f, gq_err
     return (r->l = forward_layer_new(r->m, f->layer, e)) && (r->t = forward_tile_new(r->m, tile, e)) &&
            ((r->pool = threads_pool_new(f->threads)) || gq_fail_memory(e, sizeof *r)) &&
            (r->b = forward_batch_new(r->m, f->context, windows, r->pool, e)) &&
-           (r->x = forward_activations(forward_model_state(r->m, f->context), r->stride, e)) &&
+           (r->x = forward_activations(forward_model_features(r->m, f->context), r->stride, e)) &&
            (r->z = forward_activations(tile, forward_stride(r->in_batch), e));
 }
 

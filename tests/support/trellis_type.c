@@ -207,24 +207,24 @@ static void encode(const float *x, uint8_t *to, size_t rows, size_t cols, const 
            row_bytes = gguf_row_bytes(&trellis_type, cols);
     const float gain[CODEC_MOST_LANES] = {[0 ... CODEC_MOST_LANES - 1] = 1};
     trellis_state *states = calloc(blocks, sizeof *states);
-    float *turned = calloc(cols * lanes, sizeof *turned), decoded[TRELLIS_COLUMNS * CODEC_MOST_LANES];
+    float *transposed = calloc(cols * lanes, sizeof *transposed), decoded[TRELLIS_COLUMNS * CODEC_MOST_LANES];
     for (size_t r = 0; r < rows; r += lanes) {
         size_t used = rows - r < lanes ? rows - r : lanes;
         for (size_t i = 0; i < cols * lanes; i++) {
             size_t lane = i % lanes < used ? i % lanes : used - 1;
-            turned[i] = x[(r + lane) * cols + i / lanes];
+            transposed[i] = x[(r + lane) * cols + i / lanes];
         }
-        begin(states, sizeof *states, turned, lanes, cols);
+        begin(states, sizeof *states, transposed, lanes, cols);
         finish_head(states, gain, to + r * row_bytes, row_bytes, used);
         for (size_t i = 0; i < blocks; i++) {
-            const float *block = turned + i * TRELLIS_COLUMNS * lanes;
+            const float *block = transposed + i * TRELLIS_COLUMNS * lanes;
             choose(&states[i], block, column ? column + i * TRELLIS_COLUMNS : NULL,
                    &made.steps.searches[settings->effort][column != NULL]);
             round_each(&states[i], 0, block, decoded);
             finish(&states[i], gain, to + r * row_bytes + TRELLIS_HEAD + i * TRELLIS_BLOCK, row_bytes, used);
         }
     }
-    free(states), free(turned);
+    free(states), free(transposed);
 }
 
 static void dot(const uint8_t *rows, size_t n, size_t cols, const codec_vector *v, float *out) {

@@ -42,7 +42,7 @@ typedef struct sort_order {
     void *with;
 } sort_order;
 
-static int compare_turned(void *data, const void *a, const void *b) {
+static int compare_swapped(void *data, const void *a, const void *b) {
     const sort_order *o = data;
     return o->compare(a, b, o->with);
 }
@@ -50,7 +50,7 @@ static int compare_turned(void *data, const void *a, const void *b) {
 /* Windows' C library has it with the arguments in another order. */
 void qsort_r(void *base, size_t n, size_t size, int (*compare)(const void *, const void *, void *),
              void *with) {
-    qsort_s(base, n, size, compare_turned, &(sort_order){compare, with});
+    qsort_s(base, n, size, compare_swapped, &(sort_order){compare, with});
 }
 
 /* ---- numbers with a point ---- */

@@ -323,7 +323,7 @@ static bool latent_run(forward_batch *b, const part_spec *p, const float *x, siz
     else if (!attention_make_low_queries(b, l->q_rank, x, stride, low, q))
         return false;
     if (has_choice && !l->chooses)
-        indexer_copy_choice(b, &own->indexer, batch_carried(b, p->part), b->state_stride, false);
+        indexer_copy_choice(b, &own->indexer, batch_carried(b, p->part), b->residual_stride, false);
     else if (has_choice)
         indexer_choose(b, p,
                        &(indexer_task){.n = &n->indexer,
@@ -336,7 +336,7 @@ static bool latent_run(forward_batch *b, const part_spec *p, const float *x, siz
                                        .scores = own->attention.scores,
                                        .scores_each = own->attention.scores_each});
     if (has_choice && l->chooses && n->shares_choice)
-        indexer_copy_choice(b, &own->indexer, batch_carried(b, p->part), b->state_stride, true);
+        indexer_copy_choice(b, &own->indexer, batch_carried(b, p->part), b->residual_stride, true);
     batch_multiply(b, WEIGHT_ATTN_KV_A, 0, x, stride, latent, s, b->tokens);
     batch_norm_slot(b, WEIGHT_ATTN_KV_A_NORM, latent, s, l->rank, latent, s);
     if (b->layer->plan->weight[WEIGHT_ATTN_K_NORM])

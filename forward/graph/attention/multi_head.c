@@ -257,9 +257,9 @@ static void attention_gate_heads(forward_batch *b, const part_spec *p, const flo
 /* Copies k, and v behind it, to where later layers find them, or from there. */
 static void attention_hand_on(forward_batch *b, const part_spec *p, float *k) {
     const attention_layer *l = p->numbers;
-    float *kept = batch_carried(b, p->part) + l->kept * b->state_stride;
+    float *kept = batch_carried(b, p->part) + l->kept * b->residual_stride;
     for (size_t r = 0; r < l->kv_heads * (l->head + l->value); r++) {
-        float *own = k + r * b->stride, *other = kept + r * b->state_stride;
+        float *own = k + r * b->stride, *other = kept + r * b->residual_stride;
         memcpy(l->lends_kv ? other : own, l->lends_kv ? own : other, b->tokens * sizeof *own);
     }
 }

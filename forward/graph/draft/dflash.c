@@ -225,12 +225,12 @@ void forward_dflash_place(forward_batch *b, const dflash_blocks *of) {
     const dflash_scratch *own = batch_own(b, p);
     uint32_t *position = own->begin + b->context;
     for (size_t c = 0; c < b->context; c++) {
-        size_t at = c - of->states, block = at / of->tokens;
-        bool is_state = c < of->states, is_in_block = !is_state && block < of->n;
-        own->begin[c] = is_state ? NO_BLOCK : (uint32_t)(is_in_block ? c - at % of->tokens : c);
-        position[c] = is_state      ? (uint32_t)c
-                      : is_in_block ? (uint32_t)(of->positions[block] + at % of->tokens)
-                                    : 0;
+        size_t at = c - of->hidden_states, block = at / of->tokens;
+        bool is_hidden_state = c < of->hidden_states, is_in_block = !is_hidden_state && block < of->n;
+        own->begin[c] = is_hidden_state ? NO_BLOCK : (uint32_t)(is_in_block ? c - at % of->tokens : c);
+        position[c] = is_hidden_state ? (uint32_t)c
+                      : is_in_block   ? (uint32_t)(of->positions[block] + at % of->tokens)
+                                      : 0;
     }
     dflash_rotate(own, p, position, b->context);
     dflash_fill_masks(b, p->numbers, own, position);
@@ -240,10 +240,10 @@ void forward_dflash_enter(forward_batch *b, const dflash_blocks *of, const float
                           float *x, size_t stride) {
     const model_part *p = b->model->layers[0].mixer.part;
     size_t width = b->model->sizes.width;
-    float *states = x + p->carried * stride;
+    float *hidden_states = x + p->carried * stride;
     for (size_t c = 0; c < width; c++) {
-        memset(x + c * stride, 0, of->states * sizeof *x);
-        memcpy(states + c * stride, g + c * g_stride, of->states * sizeof *x);
+        memset(x + c * stride, 0, of->hidden_states * sizeof *x);
+        memcpy(hidden_states + c * stride, g + c * g_stride, of->hidden_states * sizeof *x);
     }
 }
 
@@ -296,15 +296,15 @@ static bool dflash_run(forward_batch *b, const part_spec *p, const float *x, siz
     const dflash_numbers *n = p->part->numbers;
     const dflash_layer *l = p->numbers;
     dflash_scratch *own = batch_own(b, p->part);
-    size_t s = b->stride, width = b->model->sizes.width, states = 0;
+    size_t s = b->stride, width = b->model->sizes.width, hidden_states = 0;
     float *in = b->work + mixer_attention.scratch_rows(b->model, b->layer->plan, p) * s,
           *added = in + width * s;
     batch_copy(b, in, s, x, stride, width);
     if (n->taps && !batch_apply(b, WEIGHT_ATTN_CONV_PROJ, 0, in, s, added, s)) return false;
     if (n->taps) dflash_convolve(b, WEIGHT_ATTN_CONV_BASE, added, 0, in);
-    while (states < b->context && own->begin[states] == NO_BLOCK) states++;
+    while (hidden_states < b->context && own->begin[hidden_states] == NO_BLOCK) hidden_states++;
     for (size_t c = 0; c < width; c++)
-        memcpy(in + c * s, batch_carried(b, p->part) + c * b->state_stride, states * sizeof *in);
+        memcpy(in + c * s, batch_carried(b, p->part) + c * b->residual_stride, hidden_states * sizeof *in);
     own->attention.chosen = own->masks + l->is_local * dflash_mask_words(b);
     if (!mixer_attention.run(b, p, in, s)) return false;
     if (n->taps) dflash_convolve(b, WEIGHT_ATTN_CONV_BASE, added, 1, b->part);
@@ -316,7 +316,7 @@ const layer_part mixer_dflash = {.model_bytes = sizeof(dflash_numbers),
                                  .read_keys = dflash_read_keys,
                                  .find_model_tensors = dflash_find_model_tensors,
                                  .find_tensors = dflash_find_tensors,
-                                 .carried_rows = carries_state, /* the target's, behind its own */
+                                 .carried_rows = carries_hidden_state, /* the target's, behind its own */
                                  .scratch_rows = dflash_scratch_rows,
                                  .lay_out = dflash_lay_out,
                                  .prepare = dflash_prepare,

@@ -25,7 +25,7 @@ static void draft_change_row(architecture *row) {
  * for them. */
 static bool draft_is_new_kind(const architecture *row) {
     const arch_graph *a = &row->graph;
-    return a->draft.state == DRAFT_UNKNOWN || a->beside || (a->tail && a->draft.state != DRAFT_STREAMS) ||
+    return a->draft.input == DRAFT_UNKNOWN || a->beside || (a->tail && a->draft.input != DRAFT_STREAMS) ||
            a->bank || a->embedding_norm != EMBEDDING_AS_IS;
 }
 
@@ -113,9 +113,9 @@ bool forward_draft_enter(forward_batch *b, const uint32_t *ids, const float *x, 
     const forward_model *of = b->model->draft_of;
     size_t width = of->sizes.width * model_streams(b->model, draft_tail(b->model));
     if (!forward_embed(b, NULL, ids, y, y_stride, e)) return false;
-    if (of->arch->graph.draft.state == DRAFT_STREAMS)
+    if (of->arch->graph.draft.input == DRAFT_STREAMS)
         x += draft_tail(of)->carried * stride, y += draft_tail(b->model)->carried * y_stride;
-    if (of->arch->graph.draft.state != DRAFT_NORMED)
+    if (of->arch->graph.draft.input != DRAFT_NORMED)
         batch_copy(b, y, y_stride, x, stride, width);
     else if (!forward_norm_last(b, of, x, stride, y, y_stride, e))
         return false;

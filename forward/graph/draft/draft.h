@@ -66,7 +66,7 @@ const forward_model *forward_draft_of(const forward_model *m);
 size_t forward_draft_layer(const forward_model *draft);
 /* Whether it has an output matrix of its own, in place of the model's. */
 bool forward_draft_has_head(const forward_model *draft);
-/* y[state]: the input of an MTP layer. b: a batch of its model; ids: its tokens; x[width]: hidden states
+/* y[features]: the input of an MTP layer. b: a batch of its model; ids: its tokens; x[width]: hidden states
  * after the model's last layer. */
 bool forward_draft_enter(forward_batch *b, const uint32_t *ids, const float *x, size_t stride, float *y,
                          size_t y_stride, gq_error *e);
@@ -89,7 +89,7 @@ dflash_shape forward_dflash_shape(const forward_model *draft, size_t most);
 /* Places `states` hidden states and, behind them, a block of `tokens` tokens for each anchor's position,
  * which is at most `states`. The batch's context has room for all and is longer than any position. */
 typedef struct dflash_blocks {
-    size_t states, tokens, n;
+    size_t hidden_states, tokens, n;
     const uint32_t *positions;
 } dflash_blocks;
 void forward_dflash_place(forward_batch *b, const dflash_blocks *p);

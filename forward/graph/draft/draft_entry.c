@@ -44,25 +44,25 @@ static uint64_t draft_scratch_rows(const forward_model *m, const layer_spec *, c
 static bool draft_begin(forward_batch *b, const part_spec *p, float *x, size_t stride) {
     const model_part *tail = b->layer->plan->tail.part;
     size_t width = b->model->sizes.width, s = b->stride, n = model_streams(b->model, tail);
-    float *both = b->work, *state = both + width * s, *streams = tail ? batch_carried(b, tail) : x;
-    batch_norm_slot(b, WEIGHT_NEXTN_ENORM, batch_carried(b, p->part), b->state_stride, width, both, s);
+    float *both = b->work, *hidden = both + width * s, *streams = tail ? batch_carried(b, tail) : x;
+    batch_norm_slot(b, WEIGHT_NEXTN_ENORM, batch_carried(b, p->part), b->residual_stride, width, both, s);
     for (size_t i = 0; i < n; i++) {
         float *of = streams + i * width * stride;
         batch_norm_slot(b, WEIGHT_NEXTN_HNORM, of, stride, width, of, stride);
     }
     for (size_t c = 0; c < width; c++)
         for (size_t t = 0; t < b->tokens; t++)
-            state[c * s + t] = streams[(t % b->context % n * width + c) * stride + t];
+            hidden[c * s + t] = streams[(t % b->context % n * width + c) * stride + t];
     if (!batch_report_inputs(b, both, s, (weight_slot[]){WEIGHT_NEXTN_EH_PROJ, WEIGHT_SLOTS})) return false;
     for (size_t i = 0; i < n; i++) {
-        batch_copy(b, state, s, streams + i * width * stride, stride, width);
+        batch_copy(b, hidden, s, streams + i * width * stride, stride, width);
         batch_multiply(b, WEIGHT_NEXTN_EH_PROJ, 0, both, s, b->part, s, b->tokens);
         batch_copy(b, streams + i * width * stride, stride, b->part, s, width);
     }
     return true;
 }
 
-const layer_part part_draft = {.carried_rows = carries_state, /* the token's embedding */
+const layer_part part_draft = {.carried_rows = carries_hidden_state, /* the token's embedding */
                                .embed = carries_embedding,
                                .find_tensors = draft_find_tensors,
                                .scratch_rows = draft_scratch_rows,

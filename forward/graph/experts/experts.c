@@ -357,11 +357,11 @@ static experts_inputs experts_choose_inputs(const experts_run *r, const float *x
         return (experts_inputs){input, input, s, s};
     }
     if (l->weight[WEIGHT_PRE_FFW_NORM_2]) {
-        batch_norm_slot(b, WEIGHT_PRE_FFW_NORM_2, b->state, b->state_stride, width, input, s);
+        batch_norm_slot(b, WEIGHT_PRE_FFW_NORM_2, b->residual, b->residual_stride, width, input, s);
         in.experts = input, in.experts_stride = s;
     }
     if (l->weight[WEIGHT_FFN_ROUTER_SCALE]) { /* b->part is free until experts give something */
-        batch_norm_slot(b, WEIGHT_FFN_ROUTER_SCALE, b->state, b->state_stride, width, b->part, s);
+        batch_norm_slot(b, WEIGHT_FFN_ROUTER_SCALE, b->residual, b->residual_stride, width, b->part, s);
         batch_scale(b, b->part, s, width, 1 / sqrtf((float)width));
         in.router = b->part, in.router_stride = s;
     }

@@ -320,7 +320,7 @@ static bool rwkv6_run(forward_batch *b, const part_spec *p, const float *x, size
 static void rwkv7_mix_values(forward_batch *b, const part_spec *p, float *value, const float *share) {
     const rwkv_layer *l = p->numbers;
     for (size_t r = 0; r < b->model->sizes.width; r++) {
-        float *kept = batch_carried(b, p->part) + r * b->state_stride, *x = value + r * b->stride;
+        float *kept = batch_carried(b, p->part) + r * b->residual_stride, *x = value + r * b->stride;
         if (l->is_first) memcpy(kept, x, b->tokens * sizeof *x);
         for (size_t t = 0; !l->is_first && t < b->tokens; t++)
             x[t] += (kept[t] - x[t]) * share[r * b->stride + t];
@@ -435,7 +435,7 @@ const layer_part mixer_rwkv7 = {
     .layer_bytes = sizeof(rwkv_layer),
     .read_keys = rwkv_read_keys,
     .find_tensors = rwkv7_find_tensors,
-    .carried_rows = carries_state,
+    .carried_rows = carries_hidden_state,
     .scratch_rows = rwkv7_count_rows,
     .lay_out = rwkv_lay_out,
     .run = rwkv7_run,

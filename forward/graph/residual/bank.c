@@ -18,10 +18,10 @@ typedef struct bank_numbers {
 typedef struct bank_scratch {
     float *mixed;  /* [width][stride] */
     float *shares; /* [threads][states][ELEMENT_SPAN] */
-    size_t states; /* that are mixed, at most */
+    size_t banked; /* that are mixed, at most */
 } bank_scratch;
 
-static uint64_t bank_states(const forward_model *m, const bank_numbers *n) {
+static uint64_t bank_hidden_states(const forward_model *m, const bank_numbers *n) {
     return n->every ? ceil_div(m->sizes.layers, n->every) : 0;
 }
 
@@ -44,7 +44,7 @@ static void bank_find_tensors(tensor_finder *f, const part_spec *p) {
 }
 
 static uint64_t bank_carried_rows(const forward_model *m, const model_part *p, size_t) {
-    return m->sizes.width * bank_states(m, p->numbers);
+    return m->sizes.width * bank_hidden_states(m, p->numbers);
 }
 
 static void bank_lay_out(forward_batch *b, const model_part *p, scratch *s) {
@@ -52,9 +52,9 @@ static void bank_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     bank_scratch *own = batch_own(b, p);
     _Static_assert(sizeof *own <= sizeof b->own->bytes, "BATCH_OWN_BYTES");
     if (!n->every) return;
-    own->states = bank_states(b->model, n) + 1;
+    own->banked = bank_hidden_states(b->model, n) + 1;
     own->mixed = scratch_take(s, b->model->sizes.width, b->stride, sizeof(float));
-    own->shares = scratch_take(s, own->states, s->threads * ELEMENT_SPAN, sizeof(float));
+    own->shares = scratch_take(s, own->banked, s->threads * ELEMENT_SPAN, sizeof(float));
 }
 
 /* States to mix: `banked` of the bank, then x. */
@@ -65,7 +65,7 @@ typedef struct bank_mixture {
     size_t carried_stride, x_stride, banked;
 } bank_mixture;
 
-static const float *state_at(const bank_mixture *m, size_t i, size_t *stride) {
+static const float *hidden_state_at(const bank_mixture *m, size_t i, size_t *stride) {
     *stride = i < m->banked ? m->carried_stride : m->x_stride;
     return i < m->banked ? m->carried + i * m->b->model->sizes.width * m->carried_stride : m->x;
 }
@@ -88,17 +88,17 @@ static void mix_span(void *data, size_t span, int thread) {
     const forward_model *model = m->b->model;
     size_t first = span * ELEMENT_SPAN, width = model->sizes.width, s = m->b->stride, stride;
     size_t n = m->b->tokens - first < ELEMENT_SPAN ? m->b->tokens - first : ELEMENT_SPAN;
-    float *shares = m->own->shares + (size_t)thread * m->own->states * ELEMENT_SPAN;
+    float *shares = m->own->shares + (size_t)thread * m->own->banked * ELEMENT_SPAN;
     float *mixed = m->own->mixed + first;
     for (size_t i = 0; i <= m->banked; i++) {
-        const float *x = state_at(m, i, &stride) + first;
+        const float *x = hidden_state_at(m, i, &stride) + first;
         score_span(m, x, stride, shares + i * ELEMENT_SPAN, n);
     }
     model->elements->softmax(
         &(softmax_task){.s = shares, .stride = ELEMENT_SPAN, .rows = m->banked + 1, .n = n, .scale = 1});
     for (size_t c = 0; c < width; c++) memset(mixed + c * s, 0, n * sizeof *mixed);
     for (size_t i = 0; i <= m->banked; i++) {
-        const float *x = state_at(m, i, &stride) + first, *share = shares + i * ELEMENT_SPAN;
+        const float *x = hidden_state_at(m, i, &stride) + first, *share = shares + i * ELEMENT_SPAN;
         for (size_t c = 0; c < width; c++)
             for (size_t t = 0; t < n; t++) mixed[c * s + t] += share[t] * x[c * stride + t];
     }
@@ -122,7 +122,7 @@ const float *bank_read(forward_batch *b, weight_slot score, const float *x, size
                                     .score = b->layer->values[score],
                                     .carried = batch_carried(b, p->part),
                                     .x = x,
-                                    .carried_stride = b->state_stride,
+                                    .carried_stride = b->residual_stride,
                                     .x_stride = *stride,
                                     .banked = banked},
                     stride);
@@ -133,9 +133,9 @@ void bank_take(forward_batch *b, float *x, size_t stride) {
     const bank_numbers *n = p->part ? p->part->numbers : NULL;
     size_t i = b->layer->index, width = b->model->sizes.width;
     if (!n || !n->every || i % n->every != 0) return;
-    float *to = batch_carried(b, p->part) + i / n->every * width * b->state_stride;
+    float *to = batch_carried(b, p->part) + i / n->every * width * b->residual_stride;
     for (size_t c = 0; c < width; c++) {
-        memcpy(to + c * b->state_stride, x + c * stride, b->tokens * sizeof *x);
+        memcpy(to + c * b->residual_stride, x + c * stride, b->tokens * sizeof *x);
         memset(x + c * stride, 0, b->tokens * sizeof *x);
     }
 }
@@ -156,7 +156,7 @@ static bool bank_finish(forward_batch *b, const model_part *p, const float *x, s
                                         .x = x,
                                         .carried_stride = stride,
                                         .x_stride = stride,
-                                        .banked = bank_states(m, n)},
+                                        .banked = bank_hidden_states(m, n)},
                         &from_stride);
     }
     if (from != y) batch_copy(b, y, y_stride, from, from_stride, m->sizes.width);

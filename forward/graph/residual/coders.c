@@ -85,7 +85,7 @@ void coders_leave(forward_batch *b, size_t layer, const coder_half *whole) {
 }
 
 void coders_read_encoder(forward_batch *b, float *y, size_t stride) {
-    coders_move(b, false, b->state, b->state_stride, b->whole_context, y, stride, false);
+    coders_move(b, false, b->residual, b->residual_stride, b->whole_context, y, stride, false);
     batch_norm_slot(b, WEIGHT_ENCODER_NORM, y, stride, b->model->sizes.width, y, stride);
 }
 

@@ -144,8 +144,8 @@ static bool gated_read(forward_batch *b, const part_spec *p, const gated_slots *
     const gated_scratch *own = batch_own(b, p->part);
     size_t s = b->stride, all = n->streams * b->model->sizes.width;
     float *gates = b->work + all * s, *low = gates + all * s, share = 1 / (float)n->streams;
-    batch_norm_states(b, batch_carried(b, p->part), b->state_stride, b->layer->values[w->norm], b->work,
-                      n->streams);
+    batch_norm_streams(b, batch_carried(b, p->part), b->residual_stride, b->layer->values[w->norm], b->work,
+                       n->streams);
     if (!batch_report_inputs(b, b->work, s, (weight_slot[]){w->down, w->inject, WEIGHT_SLOTS})) return false;
     batch_multiply(b, w->inject, 0, b->work, s, own->writes, s, b->tokens);
     batch_scale(b, own->writes, s, n->streams, share);
@@ -170,7 +170,7 @@ static void gated_write(forward_batch *b, const part_spec *p) {
                               .writes = own->writes,
                               .n = n->streams,
                               .x_stride = b->stride,
-                              .stride = b->state_stride});
+                              .stride = b->residual_stride});
 }
 
 static bool gated_begin(forward_batch *b, const part_spec *p, float *x, size_t stride) {
@@ -216,7 +216,7 @@ static bool gated_finish(forward_batch *b, const model_part *p, const float *x, 
     size_t s = b->stride, all = n->streams * b->model->sizes.width;
     float *gates = b->work + all * s, *low = gates + all * s;
     if (!model_read_values(b->model, n->norm, own->raw, own->values, b->e)) return false;
-    batch_norm_states(b, x + p->carried * stride, stride, own->values, b->work, n->streams);
+    batch_norm_streams(b, x + p->carried * stride, stride, own->values, b->work, n->streams);
     if (!gated_multiply(b, own, n->down, b->work, low)) return false;
     batch_scale(b, low, s, n->rank, 1 / (float)n->streams);
     batch_gate_rows(b, &(activation_rule){.act = ACT_SILU}, batch_rows(b, low, n->rank), NULL, 0);

@@ -225,7 +225,7 @@ static bool hyper_read(forward_batch *b, const part_spec *p, const hyper_slots *
     size_t s = b->stride, d = b->model->sizes.width;
     float *streams = batch_carried(b, p->part), *reads = b->work + n->streams * d * s;
     const float *scale = b->layer->values[w->scale], *base = b->layer->values[w->base];
-    hyper_norm(b, n, streams, b->state_stride);
+    hyper_norm(b, n, streams, b->residual_stride);
     if (!batch_apply(b, w->fn, 0, b->work, s, reads, s)) return false;
     memcpy(own->writes, reads + n->streams * s, n->streams * s * sizeof *reads);
     hyper_finish_weights(b, n, reads, scale[0], base, 1, n->eps);
@@ -237,7 +237,7 @@ static bool hyper_read(forward_batch *b, const part_spec *p, const hyper_slots *
         hyper_finish_mix(b, n, own->mix, scale[2], base + at);
     }
     threads_for(b->pool, d, THREADS_EVEN, hyper_sum_row,
-                &(hyper_rows){b, x, streams, reads, NULL, n->streams, stride, b->state_stride});
+                &(hyper_rows){b, x, streams, reads, NULL, n->streams, stride, b->residual_stride});
     return true;
 }
 
@@ -247,7 +247,7 @@ static void hyper_write(forward_batch *b, const part_spec *p) {
     const hyper_scratch *own = batch_own(b, p->part);
     threads_for(b->pool, b->model->sizes.width, THREADS_EVEN, n->rounds ? hyper_mix_row : hyper_spread_row,
                 &(hyper_rows){b, b->part, batch_carried(b, p->part), own->writes, own->mix, n->streams,
-                              b->stride, b->state_stride});
+                              b->stride, b->residual_stride});
 }
 
 static bool hyper_begin(forward_batch *b, const part_spec *p, float *x, size_t stride) {

@@ -70,7 +70,7 @@ bool layer_inputs_run(forward_batch *b, const layer_inputs *n, const float *e, c
                       size_t stride) {
     size_t width = b->model->sizes.width, s = b->stride;
     if (!batch_apply(b, WEIGHT_INP_GATE, 0, x, stride, b->work, s)) return false;
-    batch_gate_rows(b, &b->layer->plan->act, batch_rows(b, b->work, n->n), e, b->state_stride);
+    batch_gate_rows(b, &b->layer->plan->act, batch_rows(b, b->work, n->n), e, b->residual_stride);
     if (!batch_apply(b, WEIGHT_PROJ, 0, b->work, s, b->part, s)) return false;
     batch_norm_slot(b, WEIGHT_POST_NORM, b->part, s, width, b->part, s);
     return true;

@@ -116,7 +116,7 @@ static bool ngrams_read_token(forward_batch *b, const ngram_numbers *n, const ng
 typedef struct ngram_run {
     const forward_batch *b;
     const ngram_numbers *n;
-    float *value, *key, *query, *gates, *state; /* key: later the gated values; query: later their norms */
+    float *value, *key, *query, *gates, *residual; /* key: later the gated values; query: later their norms */
     size_t streams;
 } ngram_run;
 
@@ -150,7 +150,7 @@ static void ngram_add_row(void *data, size_t r, int) {
     const forward_batch *b = of->b;
     size_t s = b->stride, taps = of->n->taps, apart = of->n->size;
     const float *kernel = b->layer->values[WEIGHT_PLE_KERNEL] + r * taps, *norms = of->query + r * s;
-    float *gated = of->key + r * s, *state = of->state + r * b->state_stride;
+    float *gated = of->key + r * s, *residual = of->residual + r * b->residual_stride;
     float sums[ELEMENT_SPAN];
     for (size_t t = 0; t < b->tokens; t += ELEMENT_SPAN) {
         size_t n = min(ELEMENT_SPAN, b->tokens - t);
@@ -163,17 +163,17 @@ static void ngram_add_row(void *data, size_t r, int) {
             }
         }
         b->model->elements->activate(&(activation_rule){.act = ACT_SILU}, sums, n);
-        for (size_t i = 0; i < n; i++) state[t + i] += gated[t + i] + sums[i];
+        for (size_t i = 0; i < n; i++) residual[t + i] += gated[t + i] + sums[i];
     }
 }
 
 bool ngrams_add(forward_batch *b, const ngram_numbers *n, const ngram_scratch *own, size_t streams,
-                float *state) {
+                float *residual) {
     size_t s = b->stride, d = b->model->sizes.width, all = streams * d;
     float *e = b->work, *value = e + d * s, *key = value + d * s, *query = key + all * s,
           *gates = query + all * s + all * s;
-    const float *ids = state + all * b->state_stride, *const *values = b->layer->values;
-    ngram_run r = {b, n, value, key, query, gates, state, streams};
+    const float *ids = residual + all * b->residual_stride, *const *values = b->layer->values;
+    ngram_run r = {b, n, value, key, query, gates, residual, streams};
     for (size_t t = 0; t < b->tokens; t++) {
         uint64_t gram[NGRAM_MOST] = {0};
         size_t begin = batch_span_at(b, t / b->context, t % b->context).first;
@@ -184,11 +184,11 @@ bool ngrams_add(forward_batch *b, const ngram_numbers *n, const ngram_scratch *o
         return false;
     batch_multiply(b, WEIGHT_PLE_KEY, 0, e, s, key, s, b->tokens);
     batch_multiply(b, WEIGHT_PLE_VALUE, 0, e, s, value, s, b->tokens);
-    batch_norm_states(b, key, s, values[WEIGHT_PLE_NORM_KEY], key, streams);
-    batch_norm_states(b, state, b->state_stride, values[WEIGHT_PLE_NORM_QUERY], query, streams);
+    batch_norm_streams(b, key, s, values[WEIGHT_PLE_NORM_KEY], key, streams);
+    batch_norm_streams(b, residual, b->residual_stride, values[WEIGHT_PLE_NORM_QUERY], query, streams);
     threads_for(b->pool, streams * ceil_div(b->tokens, ELEMENT_SPAN), 1, ngram_gate_span, &r);
     threads_for(b->pool, all, THREADS_EVEN, ngram_value_row, &r);
-    batch_norm_states(b, key, s, values[WEIGHT_PLE_NORM_CONV], query, streams);
+    batch_norm_streams(b, key, s, values[WEIGHT_PLE_NORM_CONV], query, streams);
     threads_for(b->pool, all, THREADS_EVEN, ngram_add_row, &r);
     return true;
 }

@@ -111,7 +111,7 @@ void ngrams_lay_out(const ngram_numbers *n, ngram_scratch *own, scratch *s);
 /* Adds it to the streams, rows of the hidden state, behind which the tokens' ids stand. False: b->e, or the
  * site's answer. */
 bool ngrams_add(forward_batch *b, const ngram_numbers *n, const ngram_scratch *own, size_t streams,
-                float *state);
+                float *residual);
 
 /* Two stacks of blocks by turns. */
 

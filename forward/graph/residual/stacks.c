@@ -73,13 +73,15 @@ static bool stacks_begin(forward_batch *b, const part_spec *p, float *x, size_t 
 static bool stacks_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
     size_t width = b->model->sizes.width, each = stack_length(b->model),
            block = b->layer->index % b->model->sizes.blocks;
-    float *state = batch_carried(b, p->part) + (block < each ? width * stride : 0);
+    float *residual = batch_carried(b, p->part) + (block < each ? width * stride : 0);
     if ((block + 1) % each != 0) return true;
-    batch_norm(
-        b,
-        &(norm_groups){
-            .x = x, .y = b->state, .x_stride = stride, .y_stride = stride, .features = width, .groups = 1});
-    batch_copy(b, state, stride, b->state, stride, width);
+    batch_norm(b, &(norm_groups){.x = x,
+                                 .y = b->residual,
+                                 .x_stride = stride,
+                                 .y_stride = stride,
+                                 .features = width,
+                                 .groups = 1});
+    batch_copy(b, residual, stride, b->residual, stride, width);
     return true;
 }
 

@@ -165,7 +165,7 @@ typedef struct streams_rows {
 
 static void streams_predict_row(void *data, size_t r, int) {
     const streams_rows *s = data;
-    size_t step = s->b->stride, stride = s->b->state_stride, d = s->b->model->sizes.width;
+    size_t step = s->b->stride, stride = s->b->residual_stride, d = s->b->model->sizes.width;
     float *x[STREAMS] = {s->x + r * stride};
     for (size_t k = 0; k < OTHERS; k++) x[k + 1] = s->others + (k * d + r) * stride;
     for (size_t t = 0; t < s->b->tokens; t++) {
@@ -182,7 +182,7 @@ static void streams_predict_row(void *data, size_t r, int) {
 
 static void streams_correct_row(void *data, size_t r, int) {
     const streams_rows *s = data;
-    size_t step = s->b->stride, stride = s->b->state_stride, d = s->b->model->sizes.width;
+    size_t step = s->b->stride, stride = s->b->residual_stride, d = s->b->model->sizes.width;
     float *x = s->x + r * stride, *others = s->others + r * stride;
     for (size_t t = 0; t < s->b->tokens; t++) {
         float start = s->start[r * step + t], change = x[t] - start;
@@ -219,7 +219,7 @@ static bool streams_run(forward_batch *b, const part_spec *p, const float *x, si
     const forward_model *m = b->model;
     const streams_numbers *n = p->part->numbers;
     size_t d = m->sizes.width;
-    streams_rows rows = streams_rows_of(b, p, b->state);
+    streams_rows rows = streams_rows_of(b, p, b->residual);
     const float *inputs = rows.others + (OTHERS * d + b->layer->index * INPUTS) * stride;
     streams_coefficients(b, p, WEIGHT_ALTUP_CORRECT, x, stride);
     threads_for(b->pool, d, THREADS_EVEN, streams_correct_row, &rows);

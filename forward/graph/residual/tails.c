@@ -20,7 +20,7 @@ static void scale_find_tensors(tensor_finder *f, const part_spec *) {
 
 static bool scale_run(forward_batch *b, const part_spec *, const float *, size_t stride) {
     const float *scale = b->layer->values[WEIGHT_LAYER_OUTPUT_SCALE];
-    if (scale) batch_scale(b, b->state, stride, b->model->sizes.width, *scale);
+    if (scale) batch_scale(b, b->residual, stride, b->model->sizes.width, *scale);
     return true;
 }
 
@@ -35,14 +35,14 @@ static void embedding_find_tensors(tensor_finder *f, const part_spec *) {
 }
 
 static bool embedding_run(forward_batch *b, const part_spec *p, const float *, size_t stride) {
-    batch_add(b, b->state, stride, batch_carried(b, p->part), stride, b->model->sizes.width,
+    batch_add(b, b->residual, stride, batch_carried(b, p->part), stride, b->model->sizes.width,
               *b->layer->values[WEIGHT_LAYER_OUTPUT_SCALE]);
     return true;
 }
 
 const layer_part tail_embedding = {
     .find_tensors = embedding_find_tensors,
-    .carried_rows = carries_state,
+    .carried_rows = carries_hidden_state,
     .embed = carries_embedding,
     .run = embedding_run,
 };
@@ -89,9 +89,9 @@ static bool tail_run(forward_batch *b, const part_spec *p, const float *x, size_
     if (n->n) {
         if (!layer_inputs_run(b, n, batch_carried(b, p->part) + b->layer->index * n->n * stride, x, stride))
             return false;
-        batch_add(b, b->state, stride, b->part, b->stride, width, 1);
+        batch_add(b, b->residual, stride, b->part, b->stride, width, 1);
     }
-    if (scale) batch_scale(b, b->state, stride, width, *scale);
+    if (scale) batch_scale(b, b->residual, stride, width, *scale);
     return true;
 }
 

@@ -60,7 +60,7 @@ static bool copy_one(const gq_plan *plan, const model_kv *kv, gguf_header *h, gq
 
 static bool copy_all(const gq_plan *plan, gguf_header *h, gq_error *e) {
     for (uint64_t i = 0; i < plan->model.n_kv; i++)
-        if (!(plan->removed.pairs && plan->removed.pairs[i]) && !copy_one(plan, &plan->model.kv[i], h, e))
+        if (!(plan->removed.kv && plan->removed.kv[i]) && !copy_one(plan, &plan->model.kv[i], h, e))
             return false;
     return true;
 }

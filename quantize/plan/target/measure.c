@@ -72,7 +72,7 @@ static uint64_t sample_element(const model_tensor *t, const sample *s, uint64_t 
 /* Encodes rows in each type and adds their errors to *to. The rows are of one matrix, and so have the same
  * importance. */
 static void try_types(const measure_job *j, sample_strip *to, size_t rows, size_t cols,
-                      const float *importance, strip_pair *scratch) {
+                      const float *importance, strip_buffers *scratch) {
     const float *x = scratch->decoded[0];
     strip_encoder encoder = {
         .kernels = j->plan->kernels, .importance = importance, .settings = &j->plan->settings};
@@ -90,7 +90,7 @@ static void try_types(const measure_job *j, sample_strip *to, size_t rows, size_
 
 /* Reads a stretch of one row into x, decoded. */
 static bool read_stretch(const measure_job *j, const plan_source *source, strip at, float *x,
-                         strip_pair *scratch, gq_error *e) {
+                         strip_buffers *scratch, gq_error *e) {
     const gq_plan *plan = j->plan;
     if (plan_transposes(source))
         return transposed_read(plan->kernels, &plan->model, source->stored, &at, scratch->stored[0],
@@ -110,7 +110,7 @@ static double measure_cost_per_weight(const gq_plan *plan, size_t tensor) {
 
 static bool do_strip(void *arg, work_piece *p, gq_error *e) {
     const measure_job *w = arg;
-    strip_pair *scratch = p->scratch;
+    strip_buffers *scratch = p->scratch;
     sample_strip *to = &w->strips[p->number];
     const plan_source *source = &w->plan->sources[to->tensor];
     const model_tensor *t = source->tensor;
@@ -193,7 +193,7 @@ bool measure_tensors(gq_plan *plan, const bool *wanted, measured *found, bool *f
                 j.strips[n++] = (sample_strip){.tensor = (uint32_t)i, .number = (uint32_t)k};
     }
     if (ok && n == 0) return true;
-    ok = ok && schedule_start(&s, plan->threads, sizeof(strip_pair), callbacks, e);
+    ok = ok && schedule_start(&s, plan->threads, sizeof(strip_buffers), callbacks, e);
     if (ok) s.work = measure_count_work(plan, wanted, found, &s.progress.bytes_total);
     ok = ok && schedule_run(&s, &(schedule_job){.end = n, .work = do_strip, .arg = &j}, e) &&
          warnings_add_threads(&plan->warnings, threads_pool_count(s.pool), e);
@@ -212,8 +212,8 @@ bool measure_tensors(gq_plan *plan, const bool *wanted, measured *found, bool *f
  * arrays detects changes, as a changed number would choose other types. */
 
 static const char OF[] = "measured.of", SUM[] = "measured.crc32", PREFIX[] = "measured.tensor.",
-                  TURNED[] = " transposed";
-enum { HEAD = 4, NUMBERS = HEAD + 2 * BUDGET_TYPES, KEY = sizeof PREFIX + GGUF_MAX_NAME + sizeof TURNED };
+                  TRANSPOSED[] = " transposed";
+enum { HEAD = 4, NUMBERS = HEAD + 2 * BUDGET_TYPES, KEY = sizeof PREFIX + GGUF_MAX_NAME + sizeof TRANSPOSED };
 
 /* Returns a checksum of what trials depend on: the layers that are written, which trials pass, and the wanted
  * tensors, among which as many trials as memory holds are spread. */
@@ -236,7 +236,7 @@ void measure_key(const gq_plan *plan, const bool *wanted, size_t trial_layers, c
 }
 
 static void tensor_key(const plan_source *s, char key[KEY]) {
-    snprintf(key, KEY, "%s%s%s", PREFIX, s->tensor->name, plan_transposes(s) ? TURNED : "");
+    snprintf(key, KEY, "%s%s%s", PREFIX, s->tensor->name, plan_transposes(s) ? TRANSPOSED : "");
 }
 
 /* ---- reading the file ---- */

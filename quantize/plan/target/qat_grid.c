@@ -47,7 +47,7 @@ static bool row_is_held(const float *x, const float *y, size_t n) {
 }
 
 static bool type_holds(const gq_plan *plan, uint32_t type, const float *x, size_t columns,
-                       strip_pair *scratch) {
+                       strip_buffers *scratch) {
     strip_encoder encoder = {
         .kernels = plan->kernels, .type = tensor_type_of(type), .settings = &plan->settings};
     codec_error sum = {0};
@@ -57,7 +57,7 @@ static bool type_holds(const gq_plan *plan, uint32_t type, const float *x, size_
 
 /* Returns those of `types` that hold a row. */
 static uint64_t row_types(const gq_plan *plan, const float *x, size_t columns, uint64_t types,
-                          strip_pair *scratch) {
+                          strip_buffers *scratch) {
     if (!type_holds(plan, HOLDS_ALL, x, columns, scratch)) return 0;
     for (size_t k = 0; k < GRID_TYPES; k++) {
         uint64_t bit = UINT64_C(1) << grid_types[k];
@@ -82,7 +82,7 @@ static uint64_t row_count(const float *x, size_t columns) {
 }
 
 /* Returns the types that hold the rows of a tensor's sample; 0: it lies on no grid. */
-static uint64_t tensor_types(const gq_plan *plan, const model_tensor *t, strip_pair *scratch) {
+static uint64_t tensor_types(const gq_plan *plan, const model_tensor *t, strip_buffers *scratch) {
     uint64_t rows = shape_rows(t->ne), columns = t->ne[0], types = 0, some = 0;
     gq_error ignored;
     for (size_t k = 0; k < GRID_TYPES; k++)
@@ -119,7 +119,7 @@ static bool any_is_quantized(const gq_plan *plan, const gq_options *options) {
 
 /* The same as tensor_types, from what an earlier plan of the model has found with the same effort. */
 static uint64_t shared_types(const gq_plan *plan, const gq_options *options, const plan_source *s,
-                             strip_pair *scratch) {
+                             strip_buffers *scratch) {
     const uint64_t mark = (uint64_t)(plan->settings.effort + 1) << GRID_MARK,
                    types_below = (UINT64_C(1) << GRID_MARK) - 1;
     _Atomic uint64_t *place =
@@ -134,7 +134,7 @@ static uint64_t shared_types(const gq_plan *plan, const gq_options *options, con
 bool plan_find_qat_grids(gq_plan *plan, const gq_options *options, gq_error *e) {
     const gq_callbacks *to = options->callbacks;
     if (!any_is_quantized(plan, options)) return true;
-    strip_pair *scratch = malloc(sizeof *scratch);
+    strip_buffers *scratch = malloc(sizeof *scratch);
     if (!scratch) return gq_fail_memory(e, sizeof *scratch);
     bool ok = true;
     for (size_t i = 0; ok && i < plan->n_tensors; i++) {

@@ -147,7 +147,7 @@ static bool name_is_scaled(const char *name) {
 
 /* The power of two for a matrix; 0: it has none, or is to stay as it is. By the largest of all weights, since
  * one beyond what NVFP4 holds would end the run. */
-static bool choose_power(const gq_plan *plan, const model_tensor *t, strip_pair *scratch, int *by,
+static bool choose_power(const gq_plan *plan, const model_tensor *t, strip_buffers *scratch, int *by,
                          gq_error *e) {
     enum { MOST = 126 }; /* so that the factor is a normal number */
     uint64_t n = shape_rows(t->ne) * t->ne[0];
@@ -202,7 +202,7 @@ static bool scaled_add(scaled_state *s, const model_source *m, const model_tenso
 }
 
 static bool find_all(gq_plan *plan, scaled_state *s, const mix_pattern *patterns, mix_matcher *matcher,
-                     strip_pair *scratch, gq_error *e) {
+                     strip_buffers *scratch, gq_error *e) {
     const model_source *m = &plan->model;
     for (uint64_t i = 0; i < m->n_tensors; i++) {
         const model_tensor *t = m->tensors[i];
@@ -257,7 +257,7 @@ bool plan_scale_tensors(gq_plan *plan, const gq_options *options, gq_error *e) {
     if (!apply) return true;
     mix_pattern *patterns = mix_patterns_new(options->tensor_types.items, options->tensor_types.n, true, e);
     mix_matcher *matcher = patterns ? mix_matcher_new(e) : NULL;
-    strip_pair *scratch = malloc(sizeof *scratch);
+    strip_buffers *scratch = malloc(sizeof *scratch);
     scaled_state *s = calloc(1, sizeof *s);
     bool ok = s && scratch && (s->items = calloc(plan->model.n_tensors + 1, sizeof *s->items));
     if (!ok) gq_fail_memory(e, sizeof *scratch);

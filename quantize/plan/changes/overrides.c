@@ -378,7 +378,7 @@ static bool search_key(remove_search *s, const char *key, bool *found, gq_error 
 
 static bool search_all(remove_search *s, plan_removed *to, const model_source *model, gq_error *e) {
     for (uint64_t i = 0; i < model->n_kv; i++)
-        if (!search_key(s, model->kv[i].key, &to->pairs[i], e)) return false;
+        if (!search_key(s, model->kv[i].key, &to->kv[i], e)) return false;
     for (size_t i = 0; i < REMOVE_OWN_KEYS; i++)
         if (!search_key(s, own_keys[i], &to->own[i], e)) return false;
     return true;
@@ -405,9 +405,9 @@ static bool removed_warn_tokenizer(const plan_removed *to, const model_source *m
     for (uint64_t i = 0; i < model->n_kv; i++) {
         const char *key = model->kv[i].key;
         if (strncmp(key, all, sizeof all - 1) != 0) continue;
-        stays = stays || !to->pairs[i];
+        stays = stays || !to->kv[i];
         for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
-            if (to->pairs[i] && !first && strcmp(key + sizeof all - 1, parts[k]) == 0) first = key;
+            if (to->kv[i] && !first && strcmp(key + sizeof all - 1, parts[k]) == 0) first = key;
     }
     return !first || !stays ||
            warnings_add(
@@ -426,8 +426,8 @@ bool plan_removed_find(plan_removed *removed, const gq_list *patterns, const mod
                        .is_adapter = type && model_kv_is_text(type, "adapter"),
                        .matcher = compiled ? mix_matcher_new(e) : NULL,
                        .matched = calloc(patterns->n, sizeof *s.matched)};
-    removed->pairs = calloc(model->n_kv + 1, sizeof *removed->pairs);
-    bool ok = s.matcher && ((s.matched && removed->pairs) || gq_fail_memory(e, model->n_kv + patterns->n)) &&
+    removed->kv = calloc(model->n_kv + 1, sizeof *removed->kv);
+    bool ok = s.matcher && ((s.matched && removed->kv) || gq_fail_memory(e, model->n_kv + patterns->n)) &&
               search_all(&s, removed, model, e) && removed_warn_tokenizer(removed, model, warnings, e) &&
               removed_warn_idle(patterns, s.matched, warnings, e);
     free(s.matched);
@@ -436,7 +436,7 @@ bool plan_removed_find(plan_removed *removed, const gq_list *patterns, const mod
     return ok;
 }
 
-void plan_removed_free(plan_removed *removed) { free(removed->pairs); }
+void plan_removed_free(plan_removed *removed) { free(removed->kv); }
 
 model_kv *plan_removed_rest(const plan_removed *removed, const model_source *model, uint64_t *n,
                             gq_error *e) {
@@ -444,7 +444,7 @@ model_kv *plan_removed_rest(const plan_removed *removed, const model_source *mod
     if (!rest) return gq_fail_memory(e, (model->n_kv + 1) * sizeof *rest), NULL;
     *n = 0;
     for (uint64_t i = 0; i < model->n_kv; i++)
-        if (!removed->pairs || !removed->pairs[i]) rest[(*n)++] = model->kv[i];
+        if (!removed->kv || !removed->kv[i]) rest[(*n)++] = model->kv[i];
     return rest;
 }
 

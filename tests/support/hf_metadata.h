@@ -5,78 +5,78 @@
 #include "hf/metadata/metadata.h"
 #include "tests/support/folder.h"
 
-typedef struct made_pairs {
+typedef struct made_metadata {
     hf_folder folder;
     hf_config config;
-    hf_metadata pairs;
+    hf_metadata metadata;
     gq_error error;
     bool ok;
-} made_pairs;
+} made_metadata;
 
-static made_pairs made; /* of the test that runs */
+static made_metadata made; /* of the test that runs */
 
 static inline void write_text(const char *name, const char *text) {
     write_whole(path(name), text, strlen(text));
 }
 
 /* Reads the folder's config.json; the caller adds the metadata. */
-static inline void pairs_begin(const char *config) {
-    made = (made_pairs){.error = {.text = ""}};
+static inline void metadata_begin(const char *config) {
+    made = (made_metadata){.error = {.text = ""}};
     write_text("config.json", config);
     made.ok = hf_folder_open(&made.folder, folder, &made.error) &&
               hf_config_read(&made.config, &made.folder, &made.error);
     if (!made.ok) print_message("%s\n", made.error.text);
     assert_true(made.ok);
-    made.pairs.prefix = made.config.arch;
+    made.metadata.prefix = made.config.arch;
 }
 
-/* Releases what pairs_begin made: after every test. */
-static inline int pairs_end(void **state) {
+/* Releases what metadata_begin made: after every test. */
+static inline int metadata_end(void **state) {
     (void)state;
-    hf_metadata_free(&made.pairs), hf_config_free(&made.config), hf_folder_close(&made.folder);
-    made = (made_pairs){.ok = false};
+    hf_metadata_free(&made.metadata), hf_config_free(&made.config), hf_folder_close(&made.folder);
+    made = (made_metadata){.ok = false};
     return 0;
 }
 
-static inline const model_kv *pair_of(const char *key, uint32_t type) {
-    const model_kv *kv = hf_metadata_find(&made.pairs, key);
+static inline const model_kv *metadata_of(const char *key, uint32_t type) {
+    const model_kv *kv = hf_metadata_find(&made.metadata, key);
     if (!kv) print_message("no %s; %s\n", key, made.error.text);
     assert_non_null(kv);
     assert_int_equal(kv->type, type);
     return kv;
 }
 
-static inline uint32_t pair_number(const char *key, uint32_t type) {
+static inline uint32_t metadata_number(const char *key, uint32_t type) {
     uint32_t value;
-    memcpy(&value, pair_of(key, type)->value, 4);
+    memcpy(&value, metadata_of(key, type)->value, 4);
     return value;
 }
 
 static inline void expect_u32(const char *key, uint32_t value) {
-    assert_int_equal(pair_number(key, GGUF_U32), value);
+    assert_int_equal(metadata_number(key, GGUF_U32), value);
 }
 
 static inline void expect_f32(const char *key, float value) {
     uint32_t bits;
     memcpy(&bits, &value, 4);
-    assert_int_equal(pair_number(key, GGUF_FLOAT32), bits);
+    assert_int_equal(metadata_number(key, GGUF_FLOAT32), bits);
 }
 
 static inline void expect_bool(const char *key, bool value) {
-    assert_int_equal(*pair_of(key, GGUF_BOOL)->value, value);
+    assert_int_equal(*metadata_of(key, GGUF_BOOL)->value, value);
 }
 
 static inline void expect_text(const char *key, const char *text) {
-    const model_kv *kv = pair_of(key, GGUF_STRING);
+    const model_kv *kv = metadata_of(key, GGUF_STRING);
     assert_int_equal(kv->size, GGUF_STRING_HEAD + strlen(text));
     assert_memory_equal(kv->value + GGUF_STRING_HEAD, text, strlen(text));
 }
 
-static inline void expect_none(const char *key) { assert_null(hf_metadata_find(&made.pairs, key)); }
+static inline void expect_none(const char *key) { assert_null(hf_metadata_find(&made.metadata, key)); }
 
 /* Compares an array of 4-byte numbers, or of booleans. */
 static inline void expect_array(const char *key, uint32_t type, const void *values, uint64_t n) {
-    const model_kv *kv = pair_of(key, GGUF_ARRAY);
+    const model_kv *kv = metadata_of(key, GGUF_ARRAY);
     size_t size = type == GGUF_BOOL ? 1 : 4;
     assert_memory_equal(kv->value, &type, 4);
     assert_memory_equal(kv->value + 4, &n, 8);
