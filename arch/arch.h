@@ -1,9 +1,9 @@
-/* What an architecture is, one row each: all that the rooms know by an architecture's name stands in its row, whole
- * and in one place, and nowhere else. Rows are data: they name parts, steps and kinds by members of the enums here, and
- * the rooms that read a row have their code (hf/ folders, forward/graph/ layers, mixes/ types, quantize/plan what pruning cuts).
+/* Architectures, a row each. A row has everything that the other folders know about an architecture by its name. Rows
+ * are data: they name parts, steps and kinds by members of the enums here, and the rooms that read a row have their
+ * code (hf/ folders, forward/graph/ layers, mixes/ types, quantize/plan what pruning cuts).
  *
- * An architecture that has no new part is a row in one of the files of families, and golden data (docs/internals/forward.md).
- * A row must be complete: a tensor or key that it leaves out is absent.
+ * An architecture that has no new part is a row in one of the files of families, and golden data
+ * (docs/internals/forward.md). A row must be complete: a tensor or key that it leaves out is absent.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 
 struct model_facts; /* gguf/facts.h */
 
-/* What the number of layers itself decides. */
+/* Facts that the number of layers decides. */
 typedef enum arch_by_number {
     BY_NUMBER_NOTHING,
     BY_NUMBER_SCORES,   /* the scale of queries */
@@ -24,14 +24,14 @@ typedef enum arch_by_number {
     BY_NUMBER_SCALES,   /* each number has its own scale of layers */
 } arch_by_number;
 
-/* It is so for models with from `least` to `most` layers; most 0: each number is another one. */
+/* True for models with from `least` to `most` layers; most 0: each number is another one. */
 typedef struct arch_numbered {
     arch_by_number what;
     uint64_t least, most;
     const char *unless; /* the key that says it as well, if there is one; else NULL */
 } arch_numbered;
 
-/* What rules of types know by an architecture (docs/internals/mixes.md). */
+/* An architecture's flags for the rules of types (docs/internals/mixes.md). */
 typedef struct arch_mix {
     int64_t big_blocks;  /* models with so many blocks have V in no less than 5 bits; 0: none */
     bool big_if_grouped; /* only those where several heads share a key and value head */
@@ -39,7 +39,7 @@ typedef struct arch_mix {
     bool has_factors; /* llama.cpp multiplies by NAME.scale whatever the matrices of a layer give */
 } arch_mix;
 
-/* What becomes of a source tensor's order and shape. */
+/* The change of a source tensor's order and shape. */
 typedef enum arch_image_change {
     IMAGE_STAYS,
     IMAGE_HALVES,         /* its two halves change places: diffusers has scales before shifts */
@@ -47,9 +47,9 @@ typedef enum arch_image_change {
     IMAGE_FLAT,           /* its dimensions become one */
 } arch_image_change;
 
-/* What a source tensor of diffusers' is called by the readers of GGUF files. */
+/* Maps the name of a diffusers tensor to the name that readers of GGUF files use. */
 typedef struct arch_image_rename {
-    /* How the name begins, and what takes the place of that; '#' is a number. "": any other name stays. */
+    /* The beginning of the name, and its replacement; '#' is a number. "": any other name stays. */
     const char *from, *to;
     /* The source tensor is one part of so many of that name, rows one behind the other; 0 of 0: all of it. */
     uint8_t part, parts;
@@ -59,10 +59,10 @@ typedef struct arch_image_rename {
 /* A release of an image model, known by the names of its source tensors. */
 typedef struct arch_image_mark {
     const char *has[4]; /* all of these; none ends a list */
-    /* What its names are, if they are not those that readers of GGUF files know; else NULL. */
+    /* Who uses these names, if readers of GGUF files use others; else NULL. */
     const char *instead;
-    /* What becomes of its names; a name without a row is not known. Ends with a row whose `from` is NULL.
-     * NULL: all names stay. */
+    /* Renames of its tensors; a name without a row is unknown. Ends with a row whose `from` is NULL. NULL: all names
+     * stay. */
     const arch_image_rename *renames;
     /* Layers that all its files have, each with a weight and a bias, by the names that readers know; NULL: none. */
     const char *const *needs;
@@ -83,13 +83,12 @@ typedef struct architecture {
     const char *name; /* general.architecture */
     /* The second row of a name: of models whose metadata say that they give embeddings (arch_of_facts). */
     bool of_embeddings;
-    /* Of one that cannot be run: what it is, if it gives no probabilities for the next token of a text, for
-     * which other programs could run it; else NULL. */
+    /* If the model cannot be run because it predicts no next token: its kind; else NULL. */
     const char *kind;
     bool
         is_projector; /* the multimodal projector for a model; llama.cpp does not read how many blocks it has */
-    /* Layers behind the blocks that have no tensors, and that block_count leaves out: configs of folders count them, and
-     * so do llama.cpp's rules of types. */
+    /* Layers behind the blocks that have no tensors, and that block_count leaves out: configs of folders count them,
+     * and so do llama.cpp's rules of types. */
     uint32_t bare_layers;
     arch_folder folder;
     arch_graph graph; /* no mixer: it cannot be run */
@@ -102,8 +101,8 @@ typedef struct architecture {
 const architecture *arch_named(const char *name);
 const architecture *arch_at(size_t i); /* row i; NULL behind the last */
 
-/* What readers want of a key, by the lists that make it: an integer of 32 bits without a sign, a float, a truth or a
- * text. */
+/* The type that readers expect of a key, by the lists that make it: an integer of 32 bits without a sign, a float, a
+ * truth or a text. */
 typedef enum arch_key_type {
     ARCH_KEY_UNKNOWN,
     ARCH_KEY_INTEGER,

@@ -1,5 +1,5 @@
-/* Draft models: small models that propose tokens for a larger one, their target, whose states and vocabulary they
- * use. */
+/* Draft models: small models that propose tokens for a larger one, their target, whose hidden states and vocabulary
+ * they use. */
 #include "arch/rows.h"
 
 #define DRAFT_KIND "a draft, which continues another model's hidden states"
@@ -12,7 +12,7 @@
         SHAPED("d2t", DIMS(DIM_DRAFT_TOKENS), .if_fewer = "draft_vocab_size"), \
         SHAPED("d2t", DIMS(DIM_DRAFT_TOKENS), .when = SHAPE_ALL_OR_NONE)
 
-/* ---- EAGLE-3: one layer, fed with an embedding and with states of three of the target's layers ---- */
+/* ---- EAGLE-3: one layer, fed with an embedding and with hidden states of three of the target's layers ---- */
 
 static const arch_shape eagle3_shapes[] = {
     SHAPED("fc.weight", DIMS(DIM_TARGET_HIDDEN_STATES, DIM_WIDTH)),

@@ -1,7 +1,7 @@
-/* Encoders: attention to both sides; what a text's states are pooled to is its embedding. */
+/* Encoders: attention to both sides; the pooled hidden states of a text are its embedding. */
 #include "arch/rows.h"
 
-/* What all of them have. */
+/* Common to all of them. */
 #define ENCODER .both_ways = true, .embeds = true, .tied = TIED_MUST
 #define POOLED_BOTH_WAYS BOOL_IS(".attention.causal", false), ITEM(".pooling_type", KV_OWN_POOLING)
 
@@ -35,7 +35,7 @@ static const arch_rename bert_renames[] = {{"bert.", "", AT_BEGIN},       {"robe
                                            {"distilbert.", "", AT_BEGIN}, {".gamma", ".weight", AT_END},
                                            {".beta", ".bias", AT_END},    {0}};
 
-/* What embeddings of texts have no use for: heads that predict, and numbers of positions. */
+/* Tensors that text embeddings do not use: prediction heads and position numbers. */
 static const char *const bert_left_out[] = {"embeddings.position_ids", "pooler.dense", "^cls.predictions",
                                             "^cls.seq_relationship", NULL};
 
@@ -139,7 +139,7 @@ static const arch_item list_t5[] = {LIST(list_t5encoder),
                                     U32_IF(".decoder_block_count", "num_decoder_layers"),
                                     U32(".decoder_start_token_id", "decoder_start_token_id"), END};
 
-/* What each part of a block reads through, and the parts: `ffn` is the last one. */
+/* The input norm of each part of a block, and the parts: `ffn` is the last one. */
 #define T5_PART(coder, short, n, part, prefix) \
     RULE(coder ".block.#.layer." n ".layer_norm", short ".blk.#." prefix "attn_norm"), \
         RULE(coder ".block.#.layer." n "." part ".q", short ".blk.#." prefix "attn_q"), \

@@ -97,7 +97,7 @@ typedef struct arch_tokenizer {
 typedef enum arch_finish { FINISH_NOTHING, ARCH_FINISHES(ARCH_FINISH_MEMBER) ARCH_FINISH_LIMIT } arch_finish;
 #undef ARCH_FINISH_MEMBER
 
-/* What a config must have besides the name of the class. */
+/* The condition on a config, in addition to the name of the class. */
 typedef enum arch_when {
     WHEN_ALWAYS,
     WHEN_MODEL_TYPE, /* model_type is `text` */
@@ -145,7 +145,7 @@ extern const arch_refusal arch_refused[];
 
 /* ---- draft models ---- */
 
-/* What a folder needs of that of its target, the model that it drafts for. */
+/* The files that a draft model's folder needs from the folder of its target model. */
 typedef enum arch_target {
     TARGET_NONE,
     TARGET_FILES, /* its tokenizer's files, which the draft model's row reads */
@@ -159,8 +159,8 @@ typedef enum arch_presence {
     SHAPE_ALL_OR_NONE, /* in all layers or in none */
 } arch_presence;
 
-/* The size of one dimension of a tensor, which the config gives (hf/tensors/checks.c). A size that a config does not give
- * is not checked. */
+/* The size of one dimension of a tensor, which the config gives (hf/tensors/checks.c). A size that a config does not
+ * give is not checked. */
 typedef enum arch_dim {
     DIM_NONE, /* the tensor has no such dimension: 1 */
     DIM_ANY,
@@ -226,7 +226,7 @@ typedef enum arch_tensor_metadata {
     TENSOR_METADATA_UNTRAINED, /* minimax-01: special tokens whose embedding is zeros are never generated */
 } arch_tensor_metadata;
 
-/* What MLX does to the folders that it saves (hf/tensors/mlx.c). */
+/* Changes that MLX makes to the folders that it saves (hf/tensors/mlx.c). */
 enum {
     MLX_NO_NAMES = 1 << 0,             /* its names are not looked up: experts are fused and not transposed */
     MLX_TRANSPOSES_QKV = 1 << 1,       /* c_attn is transposed already */

@@ -61,7 +61,7 @@ static const arch_item list_nemotron_sizes[] = {
 
 static const arch_item list_nemotron_h[] = {LIST(list_nemotron_sizes), ITEM(NULL, KV_LAYERS_NEMOTRON), END};
 
-/* What both models with experts have. */
+/* Common to both models with experts. */
 static const arch_item list_nemotron_experts[] = {
     U32(".expert_shared_feed_forward_length", "moe_shared_expert_intermediate_size"),
     U32(".expert_count", NAMES_EXPERTS),

@@ -1,5 +1,5 @@
-/* How a layer of an architecture computes: which parts it has, which optional tensors, where norms stand, how rope
- * turns. Read by forward/graph/, which has the code of each part (docs/internals/forward.md). */
+/* The computation of a layer of an architecture: its parts, its optional tensors, its norms, its RoPE. Read by
+ * forward/graph/, which has the code of each part (docs/internals/forward.md). */
 #pragma once
 
 #include <stdbool.h>
@@ -24,7 +24,7 @@
     P(MIXER_PLAMO2, mixer_plamo2)         /* the same, with other products before it */ \
     P(MIXER_RWKV6, mixer_rwkv6)           /* a state per head whose rows decay by the token */ \
     P(MIXER_RWKV7, mixer_rwkv7)           /* the same, which forgets what a key stands for as well */ \
-    P(MIXER_DFLASH, mixer_dflash)         /* attention of blocks to states of a target and to themselves */ \
+    P(MIXER_DFLASH, mixer_dflash)         /* attention of blocks to hidden states of a target and to themselves */ \
     P(MIXER_ASSISTANT, mixer_assistant)   /* attention to keys and values of a target */ \
     /* feed-forward parts */ \
     P(FFN_GATED, ffn_gated)             /* down(act(gate x) * up x) */ \
@@ -34,17 +34,17 @@
     P(FFN_CHANNEL_MIX, ffn_channel_mix) /* RWKV's: it reads the token before, too */ \
     P(FFN_DFLASH, ffn_dflash)           /* FFN_GATED, between two convolutions where the model has them */ \
     /* tails */ \
-    P(TAIL_SCALE, tail_scale)         /* the state times the layer's layer_output_scale */ \
+    P(TAIL_SCALE, tail_scale)         /* the residual stream times layer_output_scale */ \
     P(TAIL_EMBEDDING, tail_embedding) /* adds what was embedded */ \
     P(TAIL_PER_LAYER, tail_per_layer) /* adds what the layer's own inputs let through, and scales */ \
     P(TAIL_STREAMS, tail_streams)     /* four streams, of which a layer runs one and corrects all */ \
     P(TAIL_HYPER, tail_hyper)         /* streams that parts read and write by weights of the token */ \
     P(TAIL_GATED, tail_gated)         /* the same, by gates of low rank; one layer reads n-grams, too */ \
-    P(TAIL_STACKS, tail_stacks)       /* two stacks of blocks by turns, each with a state of its own */ \
-    P(PART_BANK, part_bank)           /* states from before earlier layers */ \
+    P(TAIL_STACKS, tail_stacks)       /* two alternating stacks of blocks, each with a state of its own */ \
+    P(PART_BANK, part_bank)           /* hidden states before earlier layers */ \
     P(PART_SWITCHED, part_switched)   /* small matrices beside others, which tokens choose */ \
-    P(PART_DRAFT, part_draft)         /* state and token that a prediction block begins with */ \
-    P(PART_EAGLE, part_eagle) /* states of the target and token, which flow into EAGLE-3's attention */
+    P(PART_DRAFT, part_draft)         /* hidden state and token that an MTP layer begins with */ \
+    P(PART_EAGLE, part_eagle) /* hidden states of the target and token: EAGLE-3's input */
 
 #define ARCH_PART_MEMBER(member, part) member,
 typedef enum arch_part { PART_NONE, ARCH_PARTS(ARCH_PART_MEMBER) ARCH_PART_LIMIT } arch_part;
@@ -77,7 +77,7 @@ typedef enum arch_part { PART_NONE, ARCH_PARTS(ARCH_PART_MEMBER) ARCH_PART_LIMIT
     K(OWN_GATE_LIMITS, own_read_gate_limits)           /* swiglu_clamp_exp, swiglu_clamp_shexp */ \
     K(OWN_INPUT_LIMITS, own_read_input_limits)         /* swiglu_clamp_exp, before the activation */ \
     K(OWN_INPUT_LIMITS_ALL, own_read_input_limits_all) /* and swiglu_clamp_shexp, likewise */ \
-    K(OWN_HALVING, own_read_halving)           /* rescale_every_n_layers: layers that halve the state */ \
+    K(OWN_HALVING, own_read_halving)           /* rescale_every_n_layers: layers that halve the residual stream */ \
     K(OWN_LOOPS, own_read_loops)               /* blocks that run several times */ \
     K(OWN_KDA_FLAT, own_read_kda_flat)         /* KDA with an optional bound, and SITU's numbers */ \
     K(OWN_KDA_BOUND, own_read_kda_bound)       /* KDA with an optional bound */ \
@@ -117,7 +117,7 @@ typedef enum placement {
     PLACE_SANDWICH_OUT, /* the same, called attn_output_norm and layer_output_norm or post_ffw_norm */
     PLACE_POST,         /* only those two */
     PLACE_SWIN,     /* attn_norm and ffn_norm on what the parts give; the second reads what the first gives */
-    PLACE_SUMS,     /* attn_output_norm and layer_output_norm, on the state with the part's result in it */
+    PLACE_SUMS,     /* attn_output_norm and layer_output_norm, on the residual stream after the part */
     PLACE_PARALLEL, /* both parts read what attn_norm gives */
     PLACE_NOWHERE,  /* there are none */
 } placement;
@@ -146,9 +146,9 @@ typedef enum qk_norm {
 /* The choice of the keys that a token attends to, with latent attention. */
 typedef enum indexer_kind {
     INDEXER_NONE,
-    INDEXER_NEOX,    /* rope turns pairs (i, i + n/2) in it */
-    INDEXER_LAST,    /* the last values of a head turn; without top_k there is none */
-    INDEXER_POOLED,  /* nothing turns; it chooses pools of keys by a sum of their own */
+    INDEXER_NEOX,    /* RoPE rotates pairs (i, i + n/2) in it */
+    INDEXER_LAST,    /* the last values of a head are rotated; without top_k there is none */
+    INDEXER_POOLED,  /* nothing is rotated; it chooses pools of keys by a sum of their own */
     INDEXER_BY_TYPE, /* pairs (2i, 2i + 1); attention.indexer.types says which layers choose */
 } indexer_kind;
 
@@ -174,9 +174,9 @@ typedef struct routing {
     bool scale_key;        /* expert_weights_scale is read */
     bool has_groups;       /* expert_group_count is read */
     bool is_late;          /* the values choose, and the function is applied to those of the chosen */
-    bool scales_inputs;    /* the weights are factors of what flows into experts, not of what they give */
+    bool scales_inputs;    /* gate weights scale the experts' inputs, not their outputs */
     bool has_chunks;       /* sigmoids choose; small experts work on what the experts give */
-    bool reads_start;      /* the router reads the state before the layer */
+    bool reads_start;      /* the router reads the layer's input */
     bool has_tables;       /* in the first hash_layer_count layers a table has the experts of each token id */
     float sum_factor;      /* of the experts' and the shared or dense part's sum; 0: 1 */
 } routing;
@@ -191,7 +191,7 @@ typedef enum score_scale {
     SCORES_BY_VALUE,  /* 1 / sqrt(a value's size) */
 } score_scale;
 
-/* How rope turns in layers with a window. */
+/* RoPE in layers with a sliding window. */
 typedef enum local_rope {
     LOCAL_SAME,
     LOCAL_BASE_SWA,  /* rope.freq_base_swa, by default the base */
@@ -213,12 +213,12 @@ typedef enum no_rope {
     ROPE_NEVER,
 } no_rope;
 
-/* How pairs belong to sections of positions. Text has the same position in three of them and 0 in the fourth,
- * whose pairs do not turn. */
+/* The assignment of RoPE's pairs to sections of positions (M-RoPE). Text has the same position in three sections and
+ * 0 in the fourth, whose pairs are not rotated. */
 typedef enum rope_sections {
     SECTIONS_NONE,
     SECTIONS_IN_ORDER,    /* one section after the other */
-    SECTIONS_INTERLEAVED, /* the first three by turns */
+    SECTIONS_INTERLEAVED, /* the first three alternately */
 } rope_sections;
 
 typedef enum rope_factors {
@@ -243,7 +243,7 @@ typedef enum window_key {
     WINDOW_CHUNKS,    /* of window_default tokens: a token sees those of its own chunk */
 } window_key;
 
-/* The state that a block behind the layers reads, which predicts a token more: as it is, or behind the model's last
+/* The hidden state that an MTP layer reads: as it is, or behind the model's last
  * norm, or all streams of a tail as they are. UNKNOWN: nobody has said how such blocks of this architecture are run. */
 typedef enum draft_input { DRAFT_UNKNOWN, DRAFT_NORMED, DRAFT_BARE, DRAFT_STREAMS } draft_input;
 typedef struct arch_draft {
@@ -252,7 +252,7 @@ typedef struct arch_draft {
     bool centers;    /* its last norm is a layer norm */
 } arch_draft;
 
-/* A matrix that only images flow into, as large as another one of the layer. */
+/* A matrix for image tokens alone, as large as another one of the layer. */
 typedef struct arch_unread {
     const char *name; /* NULL ends a list */
     weight_slot as;
@@ -273,15 +273,15 @@ typedef struct arch_graph {
     arch_part mixers[ARCH_GRAPH_PARTS], ffns[ARCH_GRAPH_PARTS];
     /* A second mixer of every layer, which reads what the first one reads; both results are added. */
     arch_part beside;
-    /* A tail, which changes the state behind both parts of every layer; its input is the state itself. PART_NONE:
+    /* A tail, which changes the residual stream after both parts of every layer; its input is the residual stream. PART_NONE:
      * nothing. */
     arch_part tail;
     bool ends_mean;     /* behind the last layer TAIL_HYPER takes the mean of its streams, without weights */
-    bool mixes_streams; /* TAIL_HYPER's streams flow into each other */
-    arch_part bank;     /* earlier states that layers read together with the state */
+    bool mixes_streams; /* TAIL_HYPER's streams are mixed */
+    arch_part bank;     /* earlier hidden states that layers read with the present one */
     arch_part switched; /* adapters in the file, of which tokens switch one on (forward/graph/layer_part.h) */
     arch_part
-        entry; /* what makes the state before the layer; only prediction blocks have one (forward/graph/draft/draft.c) */
+        entry; /* makes the input of the layer; only MTP layers have one (forward/graph/draft/draft.c) */
     /* Layers from this one on use keys and values of earlier ones, whatever the key says; their own are in
      * the file and unused. 0: the key says it. */
     size_t own_kv_layers;
@@ -302,7 +302,7 @@ typedef struct arch_graph {
      * consequences: without an optional ffn_norm both parts read what attn_norm gives, and with a required
      * attn_qkv there are no attn_q, attn_k, attn_v in its place. */
     presence has[WEIGHT_SLOTS];
-    const arch_unread *unread; /* matrices of a layer that texts do not flow into; NULL: there are none */
+    const arch_unread *unread; /* matrices of a layer that text tokens do not use; NULL: there are none */
     arch_own own[ARCH_OWN_MOST];
 
     /* norms */
@@ -312,7 +312,7 @@ typedef struct arch_graph {
     const char *final_norm; /* tensor of the last one; NULL: output_norm.weight */
     bool unweighted;        /* no norm of a layer, and not the last one, has a tensor */
     bool ends_bare;         /* no norm follows the last layer */
-    bool begins_bare;       /* the first layer's mixer may read the state as it is */
+    bool begins_bare;       /* the first layer's mixer may read the residual stream unnormed */
     float eps_after;        /* of norms of what parts give; 0: as of the others */
     embedding_norm embedding_norm;
 
@@ -359,8 +359,8 @@ typedef struct arch_graph {
     /* rope */
     bool neox;          /* pairs are (i, i + n/2); else (2i, 2i + 1) */
     bool rotated_local; /* rope.dimension_count_swa is read */
-    bool rope_partial;  /* may turn only some of a head's values */
-    bool rope_fixed;    /* whole heads turn, with a base of 10000, whatever the keys say */
+    bool rope_partial;  /* may rotate only some of a head's values */
+    bool rope_fixed;    /* whole heads are rotated, with a base of 10000, whatever the keys say */
     rope_sections sections;
     rope_factors factors;
     no_rope no_rope;
@@ -392,9 +392,9 @@ typedef struct arch_graph {
     arch_draft draft;     /* how these are run */
 
     /* head */
-    bool embeds; /* what a text's states are pooled to takes the place of logits; output.weight is none */
-    /* Of a head that classifies: names of tensors, with a space between two, of which a model has all or none. NULL:
-     * each matrix has a bias. */
+    bool embeds; /* the output is pooled hidden states, not logits; there is no output.weight */
+    /* Tensors of a classification head: names, with a space between two, of which a model has all or none. NULL: each
+     * matrix has a bias. */
     const char *const *head;
     bool has_dense; /* matrices behind the pooling: dense_2, dense_3 */
     tying tied;

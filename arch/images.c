@@ -12,7 +12,7 @@
     "p_embedder.", "t_embedder.", "x_embedder.", "t_embedding_norm.", "pos_embedder.", "final_layer."
 #define COSMOS_MARK "blocks.0.mlp.layer1.weight", "blocks.0.adaln_modulation_cross_attn.1.weight"
 
-/* What stands around the blocks of Flux.1, and what Stable Diffusion 3 has. */
+/* The tensors around the blocks of Flux.1, and those of Stable Diffusion 3. */
 #define FLUX_NEEDS \
     "img_in", "txt_in", "time_in.in_layer", "time_in.out_layer", "final_layer.linear", \
         "final_layer.adaLN_modulation.1"
@@ -36,7 +36,7 @@
 #define SINGLE(from, to) NAME("single_transformer_blocks.#." from, "single_blocks.#." to)
 #define TIME(from, to) NAME(from "linear_1.", to "in_layer."), NAME(from "linear_2.", to "out_layer.")
 
-/* What Flux.1 and FLUX.2 share of it. */
+/* The part of it that Flux.1 and FLUX.2 share. */
 #define FLUX_ATTENTION \
     QKV("transformer_blocks.#.attn.to_", "double_blocks.#.img_attn.qkv."), \
         QKV_ADDED("transformer_blocks.#.attn.add_", "double_blocks.#.txt_attn.qkv."), \
@@ -257,7 +257,7 @@ const architecture arch_rows_images[] = {
      .image = {.marks = MARKS({.has = {"transformer_blocks.0.attn.norm_added_q.weight",
                                        "transformer_blocks.0.img_mlp.w1.weight"}}),
                .keeps = NAMES("img_in.", "txt_in.", "time_text_embed.", "norm_out.", "=proj_out.weight")}},
-    /* Its names are Flux's where ComfyUI has stored it anew, so it stands before that. */
+    /* Before Flux, because files that ComfyUI has written use Flux's names. */
     {.name = "hyvid",
      .image = {.marks =
                    MARKS({.has = {"context_embedder.proj_in.weight", "x_embedder.proj.weight",

@@ -1,4 +1,4 @@
-/* Kimi's delta attention (KDA), which keeps a state in place of keys, in turns with latent attention. */
+/* Kimi's delta attention (KDA), which keeps a state in place of keys, alternating with latent attention. */
 #include "arch/rows.h"
 
 static const arch_rule kimi_rules[] = {

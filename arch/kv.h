@@ -3,7 +3,7 @@
  * state only what differs. */
 #pragma once
 
-/* What an item does (hf/): the member, and its function. */
+/* Kinds of items, and the function of hf/ for each. */
 #define ARCH_MAKES(M) \
     /* items that any list may have */ \
     M(KV_LIST, kv_list)                   /* all items of another list */ \
@@ -159,8 +159,9 @@ struct arch_item {
     const char *key; /* in the GGUF; NULL where the function knows it */
     arch_make make;  /* MAKE_END ends a list */
     /* The place of the value: a key of the config, or several with '|' between them. A name that begins with
-     * "rope." is looked up in the completed parameters of the rotation, with "local." in those of layers with a window, with "full." in those of layers with full
-     * attention. Functions of several values take several of these, with a space between. NULL: `value` itself.
+     * "rope." is looked up in the completed parameters of the rotation, with "local." in those of layers with a
+     * window, with "full." in those of layers with full attention. Functions of several values take several of these,
+     * with a space between. NULL: `value` itself.
      */
     const char *names;
     arch_need need;

@@ -1,7 +1,7 @@
 /* Latent attention, which keeps keys and values as a short vector: DeepSeek and others. */
 #include "arch/rows.h"
 
-/* What DeepSeek and its like have of experts, and the part of a head that is turned. */
+/* The experts of DeepSeek and similar models, and the rotated part of a head. */
 #define DEEPSEEK_EXPERTS \
     U32(".expert_feed_forward_length", "moe_intermediate_size|intermediate_size"), \
         U32_OR(".expert_shared_count", "n_shared_experts", 0), \

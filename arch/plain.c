@@ -37,7 +37,7 @@ const architecture arch_rows_plain[] = {
                                           P("self_attn.k_proj", "attn_qkv", STEP_JOIN_QKV),
                                           P("self_attn.v_proj", "attn_qkv", STEP_JOIN_QKV)))),
              .metadata = list_gpt2,
-             /* Its matrices are stored [in, out]; their biases are vectors, which turning leaves alone. */
+             /* Its matrices are stored [in, out] and are transposed; their biases are vectors and stay. */
              .rules = RULES(GPT2("attn.bias", "", STEP_OMIT), GPT2("attn.masked_bias", "", STEP_OMIT),
                             GPT2("attn.c_attn", "attn_qkv", STEP_TRANSPOSE),
                             GPT2("attn.c_proj", "attn_output", STEP_TRANSPOSE),

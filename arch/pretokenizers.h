@@ -1,4 +1,4 @@
-/* What a value of `tokenizer.ggml.pre` means: how texts are cut before bytes are merged. */
+/* The meaning of a value of `tokenizer.ggml.pre`: how texts are split before bytes are merged. */
 #pragma once
 
 #include <stdbool.h>

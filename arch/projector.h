@@ -7,19 +7,19 @@
 
 #include "arch/folder.h"
 
-/* The size of a tensor: a word for each of its dimensions, as GGUF has them, inputs first; further ones are 1. A word is a
- * number; a letter, which stands for one width in all tensors of a projector; a sum of letters with factors ("Q+2K"); "*D",
- * a multiple of D; "^D", D times a square; "@", a square, or one more where there is a class embedding; "?", anything; "~",
- * whatever follows. Letters without a sign between them are multiplied. A "+" behind them: it has a bias. "|" stands between
- * two sizes, either of which is right. */
+/* The size of a tensor: a word for each of its dimensions, as GGUF has them, inputs first; further ones are 1. A word
+ * is a number; a letter, which stands for one width in all tensors of a projector; a sum of letters with factors
+ * ("Q+2K"); "*D", a multiple of D; "^D", D times a square; "@", a square, or one more where there is a class
+ * embedding; "?", anything; "~", whatever follows. Letters without a sign between them are multiplied. A "+" behind
+ * them: it has a bias. "|" stands between two sizes, either of which is right. */
 typedef struct arch_tensor_size {
     const char *tensor; /* its name, '#' for a number; without .weight; NULL ends a list */
     const char *dims;
 } arch_tensor_size;
-/* Of all projectors. */
+/* Common to all projectors. */
 extern const arch_tensor_size arch_projector_shapes[];
 
-/* What the config says of a letter: the value of one of these items, divided. */
+/* The config's value for a letter: the value of one of these items, divided. */
 typedef struct arch_letter {
     const char *names; /* NULL ends a list */
     char letter;
@@ -51,13 +51,13 @@ typedef struct arch_projector {
     /* Blocks that must all be there: "v.blk.", "a.blk.", or both with a space between; NULL: those that the metadata
      * count; "": none are checked. */
     const char *counted;
-    /* Tensors that not all blocks have; and those whose sizes differ from block to block. All others are in every block,
-     * in one size. */
+    /* Tensors that not all blocks have; and those whose sizes differ from block to block. All others are in every
+     * block, in one size. */
     const char *const *in_some, *const *grow;
     const arch_tensor_size *shapes; /* sizes, before those of all projectors */
     const arch_letter *letters;     /* letters of sizes that the config gives a value; NULL: none */
     const char *feeds; /* what the config may call the width of layers' feed-forward part; NULL: as all do */
-    /* Such folders are refused: a sentence that says why, and what to do; NULL: they are read. */
+    /* Not NULL: folders of this kind are refused with this sentence, which says why and what to do. */
     const char *refused;
     arch_folder folder;
 } arch_projector;

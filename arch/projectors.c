@@ -1,4 +1,4 @@
-/* What many rows of projectors share. */
+/* Lists that many rows of projectors share. */
 #include "arch/projectors.h"
 
 /* Names with "vt_" are first: transformers saves its class's defaults under the others beside them. */

@@ -46,7 +46,7 @@ extern const arch_rule qwen2_rules[], qwen3_rules[];
 #define PATCHES_WITH_BIAS \
     { "v.patch_embd", "? D|? ? 3 D +" }
 
-/* What many rows have: the kind, which readers choose their code by, and the norms' epsilon. */
+/* Common to many rows: the kind, by which readers choose their code, and the epsilon of the norms. */
 #define KIND(k) ITEM_NAMES(".projector_type", KV_TEXT, k)
 #define KIND_OF(part, k) ITEM_NAMES("." part ".projector_type", KV_TEXT, k)
 #define EPS(n) FLOAT(".vision.attention.layer_norm_epsilon", n)
@@ -83,7 +83,7 @@ extern const arch_rule qwen2_rules[], qwen3_rules[];
 
 /* Whisper's encoder, whose source tensors are under p. */
 #define WHISPER_LAYER(p, from, to) RULE(p "layers.#." from, "a.blk.#." to)
-/* But for the first matrix of the feed-forward part. */
+/* All but the first matrix of the feed-forward part. */
 #define WHISPER_LAYERS(p) \
     WHISPER_LAYER(p, "self_attn.q_proj", "attn_q"), WHISPER_LAYER(p, "self_attn.k_proj", "attn_k"), \
         WHISPER_LAYER(p, "self_attn.v_proj", "attn_v"), WHISPER_LAYER(p, "self_attn.out_proj", "attn_out"), \
@@ -138,7 +138,7 @@ extern const arch_rule qwen2_rules[], qwen3_rules[];
         CONFORMER_LAYER(p, bias_u, "pos_bias_u"), CONFORMER_LAYER(p, bias_v, "pos_bias_v"), \
         CONFORMER_LAYER(p, "conv.pointwise_conv1.weight", "conv_pw1.weight", STEP_SQUEEZE), \
         CONFORMER_LAYER(p, "conv.pointwise_conv2.weight", "conv_pw2.weight", STEP_SQUEEZE)
-/* Its convolutions before the layers: with a stride, and of one column. */
+/* The convolutions before its layers: one with a stride, one of a single column. */
 #define PARAKEET_STRIDES \
     {"a.conv1d.0", "3 3 1 u +"}, {"a.conv1d.2", "3 3 1 u +"}, {"a.conv1d.3", "1 1 u u +"}, \
         {"a.conv1d.5", "3 3 1 u +"}, { \

@@ -8,7 +8,7 @@
 #define AUDIO_LAYER(p, from, to, ...) RULE("model.audio_tower." p from, "a.blk.#." to, __VA_ARGS__)
 #define GEMMA4_AUDIO(from, to, ...) AUDIO_LAYER("layers.#.", from, to, __VA_ARGS__)
 #define GEMMA3N_AUDIO(from, to, ...) AUDIO_LAYER("conformer.#.", from, to, __VA_ARGS__)
-/* What both have; LAYER: one of these two. */
+/* Common to both; LAYER: one of these two. */
 #define CONFORMER_FEEDS(LAYER, part, n) \
     LAYER(part ".pre_layer_norm", "ffn_norm" n), LAYER(part ".post_layer_norm", "ffn_post_norm" n), \
         LAYER(part ".ffw_layer_1", "ffn_up" n), LAYER(part ".ffw_layer_2", "ffn_down" n)

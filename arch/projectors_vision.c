@@ -9,7 +9,7 @@
 #define TOWER_AND_PROJECTOR \
     "^vision_tower.", "^multi_modal_projector.", "^model.vision_tower.", "^model.multi_modal_projector."
 
-/* What configs of published models leave out. */
+/* Values that configs of published models leave out. */
 #define SIGLIP_MISSING \
     "{\"hidden_size\": 768, \"image_size\": 224, \"intermediate_size\": 3072, \"num_hidden_layers\": 12," \
     " \"num_attention_heads\": 12, \"patch_size\": 16, \"layer_norm_eps\": 1e-06}"
@@ -167,7 +167,7 @@ static const arch_rule kimi25_rules[] = {
     {.from = NULL},
 };
 
-/* What joins GLM's patches, and the part behind it. */
+/* The layer that merges GLM's patches, and the part after it. */
 #define GLM_SHAPES SHAPES(PATCHES_WITH_BIAS, {"mm.patch_merger", "? ? D A +"}, {"mm.model.fc", "A A"})
 
 const arch_projector arch_projectors_vision[] = {

@@ -88,7 +88,7 @@ static const arch_rule plamo_rules[] = {
 
 /* ---- rwkv ---- */
 
-/* No length of a text is too long for a state. */
+/* A recurrent state has no maximum length of text. */
 static const arch_item list_rwkv[] = {
     ITEM(".block_count", KV_BLOCKS),
     U32_IS(".context_length", 1048576),
@@ -98,7 +98,8 @@ static const arch_item list_rwkv[] = {
 };
 
 #define RWKV6(from, to, ...) RULE("rwkv.blocks.#." from, "blk.#." to, __VA_ARGS__)
-/* How much of the token before goes into what each matrix gets, and how that and the decay change with the token. */
+/* The share of the previous token in each matrix's input (token shift), and how it and the decay depend on the
+ * token. */
 #define RWKV6_SHIFT(prefix) \
     RULE(prefix "time_maa_x", "blk.#.time_mix_lerp_x.weight", STEP_SQUEEZE), \
         RULE(prefix "time_maa_w", "blk.#.time_mix_lerp_fused.weight", STEP_JOIN_LERP), \

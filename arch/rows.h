@@ -23,7 +23,7 @@
         SHAPED("blk.#.ffn_down.weight", DIMS(DIM_FEED_FORWARD, DIM_WIDTH))
 
 #define MIXERS(...) .mixers = {__VA_ARGS__}
-/* What most rows have: attention in all layers, whose queries, keys and values may have a bias, and these
+/* Common to most rows: attention in all layers, with optional biases of queries, keys and values, and these
  * feed-forward parts. */
 #define ATTENTION_AND(...) MIXERS(MIXER_ATTENTION), .ffns = {__VA_ARGS__}, .qkv_bias = OPTIONAL
 

@@ -1,9 +1,9 @@
-/* How source tensors become tensors: names by rules, shapes and order by steps. */
+/* Conversion of source tensors: rules give the names, steps the shapes and the order. */
 #pragma once
 
 #include <stddef.h>
 
-/* How many tensors a step makes: as many as its rule's `to` has names. */
+/* The number of tensors that a step makes: that of the names in its rule's `to`. */
 typedef enum arch_step_makes {
     MAKES_NONE, /* it checks, or warns; a name in `to` is of no use */
     MAKES_ONE,
@@ -13,8 +13,8 @@ typedef enum arch_step_makes {
     MAKES_PART, /* of a tensor, by the number that `from` has for '*' */
 } arch_step_makes;
 
-/* What becomes of a source tensor (docs/hugging-face.md): the member, its function in hf/tensors/, which is hf_step_ and
- * the second word, and what it makes. */
+/* Conversion steps of a source tensor (docs/hugging-face.md): the member, its function in hf/tensors/ (hf_step_ and
+ * the second word), and its result. */
 /* clang-format off */
 #define ARCH_STEPS(S) \
     /* ---- as it is, but for its name ---- */ \
@@ -149,8 +149,8 @@ typedef enum arch_step { ARCH_STEPS(ARCH_STEP_MEMBER) ARCH_STEP_LIMIT } arch_ste
 #undef ARCH_STEP_MEMBER
 
 /* `from`: the name in the folder, where '#' is the number of a layer and '*' that of an expert; with or
- * without .weight or .bias. `to`: the name in GGUF, with the same signs; what from lacked is put behind it. Several names have '|'
- * between them. from NULL ends a list. */
+ * without .weight or .bias. `to`: the name in GGUF, with the same signs; what from lacked is put behind it. Several
+ * names have '|' between them. from NULL ends a list. */
 typedef struct arch_rule {
     const char *from, *to;
     arch_step step;
@@ -175,7 +175,7 @@ typedef struct arch_rule {
 #define W_RULES(LAYER, from, end, ...) \
     LAYER(from "1", "ffn_gate" end, ##__VA_ARGS__), LAYER(from "3", "ffn_up" end, ##__VA_ARGS__), \
         LAYER(from "2", "ffn_down" end, ##__VA_ARGS__)
-/* How the streams of hyper-connections are mixed, before attention and before the feed-forward part. */
+/* The mixing of the streams of hyper-connections, before attention and before the feed-forward part. */
 #define HYPER_RULES(LAYER, attention, feed) \
     LAYER(attention "fn", "hc_attn_fn.weight"), LAYER(attention "base", "hc_attn_base.weight"), \
         LAYER(attention "scale", "hc_attn_scale.weight"), LAYER(feed "fn", "hc_ffn_fn.weight"), \

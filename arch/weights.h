@@ -2,9 +2,9 @@
 #pragma once
 
 /* The kinds of weights. A small one (a norm, a kernel, a bias alone) is kept decoded and has no inputs; its name may
- * lack ".weight", and that of a bare one always does. A matrix stays as it is stored; what flows into it is reported. A
- * helper is a matrix that no mix quantizes, so that nobody asks for its inputs; those of a pair are bare. Experts are matrices of which each sees
- * tokens of its own; late ones read what the layer's other experts give. */
+ * lack ".weight", and that of a bare one always does. A matrix stays as it is stored; its inputs are reported. A
+ * helper is a matrix that no mix quantizes, so that nobody asks for its inputs; those of a pair are bare. Experts are
+ * matrices of which each sees tokens of its own; late ones read what the layer's other experts give. */
 
 /* The weights that a layer may have, each with a bias that may be there: member, name in the file, kind.
  * Several parts may use one slot, with shapes of their own. */

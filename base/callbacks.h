@@ -1,4 +1,4 @@
-/* How a long call reports its progress and asks whether to continue.
+/* Progress and cancellation of long calls.
  *
  * A request names its gq_callbacks, which are needed until the call returns. They are called from threads of
  * the library. The gq_progress is the library's, and good during the callback. */

@@ -14,7 +14,7 @@ static inline uint64_t mul_sat(uint64_t a, uint64_t b) {
 static inline uint64_t max(uint64_t a, uint64_t b) { return a > b ? a : b; }
 static inline uint64_t min(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* How many parts n is cut into; no part is 0. */
+/* The number of parts of n; no part is 0. */
 static inline uint64_t ceil_div(uint64_t n, uint64_t part) { return n / part + (n % part != 0); }
 
 /* n rounded up to an alignment, a power of two; the caller knows that it does not wrap. */

@@ -1,4 +1,4 @@
-/* Time that only goes on, whatever the system's date is set to. */
+/* Time that only advances, whatever the system's date is set to. */
 #pragma once
 
 #include <time.h>

@@ -31,7 +31,7 @@ typedef enum gq_remedy {
     GQ_REMEDY_REPLACE,       /* that what is there may be replaced: force */
     GQ_REMEDY_REQUANTIZE,    /* that quantized tensors may be quantized again: allow_requantize */
     GQ_REMEDY_OTHER_TYPE,    /* another type for tensors that the imatrix lacks: missing_importance */
-    GQ_REMEDY_SET_METADATA,  /* a value for a metadata pair that the input lacks: override_kv */
+    GQ_REMEDY_SET_METADATA,  /* a value for a metadata key-value pair that the input lacks: override_kv */
     GQ_REMEDY_MEMORY,        /* more memory: an allocation failed, which says nothing about files */
     GQ_REMEDY_ALLOW_MISSING, /* that tensors may be missing: allow_missing */
     GQ_REMEDY_TARGET_MODEL,  /* the folder of the draft's target model: gq_adapters.target */

@@ -48,5 +48,5 @@ bool gq_file_unchanged(const gq_file *f, gq_error *e);
 void gq_file_will_need(const gq_file *f, uint64_t offset, uint64_t n);
 void gq_file_dont_need(const gq_file *f, uint64_t offset, uint64_t n);
 bool gq_file_is_cold(const gq_file *f, uint64_t offset, uint64_t n);
-/* Also of a file that failed to open, or a zeroed one. */
+/* May be called for a file that failed to open, or a zeroed one. */
 void gq_file_close(gq_file *f);

@@ -25,10 +25,10 @@ void relay_end(progress_relay *r);
 
 /* ---- the share of the work that is done ---- */
 
-/* How far a call has come: the share of its work that is done, counted by the time that each part of it is
- * predicted to take, and the time left by that. A job has one or more stages, such as calibrating and
- * writing. Each stage reports its own gq_progress.share; job_progress makes of these the share of the whole
- * call. The last call to the caller, and no other, has a share of 1. */
+/* The progress of a call: the share of its work that is done, counted by the predicted time of each part, and the
+ * time left. A job has one or more stages, such as calibrating and writing. Each stage reports its own
+ * gq_progress.share; job_progress makes of these the share of the whole call. The last call to the caller, and no
+ * other, has a share of 1. */
 
 /* Sets the shares of *p, and seconds_left by them and its seconds. done, resumed: parts of `all`, of any
  * unit. */

@@ -56,8 +56,7 @@ int safe_file_open(const char *path) {
     struct stat st;
     int fd = gq_open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK, 0);
     if (fd < 0) return -1;
-    /* Its name can be foretold, so somebody may have put a file of his own, or a link to one, in its place.
-     */
+    /* The name is predictable, so another user may have put a file or a link in its place. */
     if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_nlink == 1) return fd;
     close(fd);
     errno = EPERM;

@@ -1,4 +1,4 @@
-/* How threads meet: the gate. It is one number, so that it changes in one step:
+/* Threads meet at a gate. It is one number, so that it changes in one step:
  *
  *     turn << 32 | OVER | OPEN | AWAITED | threads that are inside
  *
@@ -115,7 +115,7 @@ threads_pool *threads_pool_new(int most) {
 /* A child has memory of the threads, but not the threads. */
 static bool is_forked(const threads_pool *p) { return p->owner != getpid(); }
 
-/* Has the workers leave, and ends them. */
+/* Makes the workers leave, and ends them. */
 static void end_workers(threads_pool *p) {
     pthread_mutex_lock(&p->lock);
     atomic_fetch_or(&p->gate, OVER);

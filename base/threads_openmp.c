@@ -63,7 +63,7 @@ static bool runtime_can_start(void) {
 #endif
 }
 
-/* Not sched_getaffinity: OMP_PROC_BIND has tied this thread to one processor. */
+/* Not by sched_getaffinity, because OMP_PROC_BIND has bound this thread to one processor. */
 int threads_available(void) {
     if (!runtime_can_start()) return 1;
     int n = omp_get_num_procs();

@@ -77,7 +77,7 @@ void path_remove_folder(const char *folder, size_t made);
 
 /* ---- errors, warnings and what is usually done next, on standard error (say.c) ---- */
 
-/* What a process has said, of all command lines that it runs. */
+/* The messages of a process, for all command lines that it runs. */
 typedef struct said {
     gq_error failure; /* the last one; of status GQ_OK: none was */
     char **warnings;  /* texts that were warned of, n of them */
@@ -133,9 +133,9 @@ gq_evaluation *evaluation_run(const request *r, gq_evaluation_request *asked, gq
 
 /* ---- texts that the command is given (input.c) ---- */
 
-/* Has *to name a file, which the library reads as far as it needs it, with to->ids set where it holds
- * rendered conversations; or reads all of standard input, for "-", at most 1 GiB and no more than `memory`
- * (0: no such limit). False: *e says why; also where the file's conversations have to be rendered first. */
+/* Makes *to name a file, which the library reads as far as it needs it, with to->ids set where it holds rendered
+ * conversations; or reads all of standard input, for "-", at most 1 GiB and no more than `memory` (0: no such limit).
+ * False: *e says why; also where the file's conversations have to be rendered first. */
 bool input_text(const char *path, uint64_t memory, gq_text *to, gq_error *e);
 /* Turns the options of a calibration into gq_options.calibration, and reads its text: *to becomes `room`, or
  * NULL where no calibration is asked for. input_free(&room->text) releases it in every case. */
@@ -209,7 +209,7 @@ typedef struct progress {
     bool terminal;        /* standard error is one, and --quiet was not given */
     bool lines;           /* standard error is none: a line every 10 % of a run that takes long */
     bool shown;           /* the line is on the screen */
-    bool is_part;         /* of a call whose progress goes on from phase to phase */
+    bool is_part;         /* of a call whose progress continues from phase to phase */
     bool is_time_shown;   /* how long it will take */
     bool is_sent_shown;   /* what a rank sends for a layer */
     int tenths;           /* of the work, that a line was written for */

@@ -37,7 +37,7 @@ static bool is_shared(const request *r) {
     return computes || (r->command == CMD_EVALUATE && !r->speed) || r->command == CMD_QUANTIZE;
 }
 
-/* Has rank 0 alone write what all ranks know. */
+/* Makes rank 0 alone write messages that all ranks have. */
 static void be_silent(request *r) {
     for (size_t i = 0; i < r->n_given; i++)
         if (r->given[i].option->commands & ONE_RANK) option_clear(r, r->given[i].option);

@@ -154,7 +154,7 @@ static void print_advice(const survey *s) {
 
 enum { TYPES = 64 };
 
-/* Of an output: tensors whose rows the blocks of their type do not fit, by the type that they get. */
+/* Tensors of an output whose rows do not fit the blocks of their type, by the type that they get instead. */
 typedef struct fallbacks {
     size_t n[TYPES];
     uint64_t columns; /* of a row of the first of them; 0: there is none */
@@ -322,7 +322,7 @@ static uint64_t plan_ram(const request *r) {
     return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
 }
 
-/* What is set aside of it, as gq_survey_request has it: 0 by option is none. */
+/* Memory that is set aside, as in gq_survey_request: 0 by option means none. */
 static uint64_t plan_reserve(const request *r) {
     for (size_t i = 0; i < r->n_given; i++)
         if (!strcmp(r->given[i].option->name, "reserve")) return r->reserve ? r->reserve : UINT64_MAX;

@@ -1,11 +1,9 @@
-/* The progress that a user sees while the library works: a line on the terminal that is rewritten at most ten
- * times a second, JSON lines with --progress json, and a line per tensor with --verbose. While work goes on
- * all of it is made in two callbacks, on_progress and on_tensor. They run while outputs are open, so nothing
- * in them allocates memory, which could end the program; texts are built in buffers of fixed size. Ctrl-C
- * only sets a flag, which the library reads through `cancelled`; a second Ctrl-C ends the program. A
- * calibrated run has two phases, "calibrate" and "quantize", and leave_calibration marks the step from one to
- * the other.
- */
+/* The progress that a user sees while the library works: a line on the terminal that is rewritten at most ten times a
+ * second, JSON lines with --progress json, and a line per tensor with --verbose. While work continues all of it is
+ * made in two callbacks, on_progress and on_tensor. They run while outputs are open, so nothing in them allocates
+ * memory, which could end the program; texts are built in buffers of fixed size. Ctrl-C only sets a flag, which the
+ * library reads through `cancelled`; a second Ctrl-C ends the program. A calibrated run has two phases, "calibrate"
+ * and "quantize", and leave_calibration marks the step from one to the other. */
 #include <math.h>
 #include <signal.h>
 #include <string.h>
@@ -214,7 +212,7 @@ static void show_sent(progress *p, const gq_progress *now) {
         print_line(stderr, "this rank sent %s for the first layer", size_text(sent, (double)now->sent_layer));
 }
 
-/* Writes a line for each tenth of the work, so that a log shows that a long run goes on. */
+/* Writes a line for each tenth of the work, so that a log shows that a long run continues. */
 static void print_tenth(progress *p, const gq_progress *now) {
     char text[PROGRESS_LINE_BYTES];
     int tenths = (int)(10 * now->share);

@@ -254,8 +254,8 @@ static bool quantize_check_whole(const request *r, const gq_plan *plan, gq_error
     return gq_comm_agree(r->comm, ok, e);
 }
 
-/* Some output is there already. A run that was stopped behind its last name has left all of them whole; then
- * nothing is left to do but what comes behind. Returns the plan of these; NULL: *e says what is there. */
+/* Some output already exists. A run that was stopped behind its last name has left all of them whole; then nothing is
+ * left to do but what comes behind. Returns the plan of these; NULL: *e says what is there. */
 static gq_plan *quantize_plan_whole(const request *r, gq_error *e) {
     if (r->dry_run || e->remedy != GQ_REMEDY_REPLACE) return NULL;
     gq_error why = {0};
@@ -270,7 +270,7 @@ static gq_plan *quantize_plan_whole(const request *r, gq_error *e) {
     return NULL;
 }
 
-/* What a run reports of losses is known to it alone. */
+/* Only the run itself knows the quality loss that it reports. */
 static void say_losses_are_gone(const request *r) {
     if (r->report || r->json)
         say_warning(
@@ -368,7 +368,7 @@ static bool run_plan(const request *r, const gq_plan *plan, bool is_whole, gq_ev
     return ok;
 }
 
-/* Of ranks the first one makes the folder. */
+/* With several ranks the first one makes the folder. */
 static bool quantize_make_folder(const request *r, size_t *made, gq_error *e) {
     if (!r->out_dir || r->dry_run) return true;
     return gq_comm_agree(r->comm, gq_comm_rank(r->comm) > 0 || path_make_folder(r->out_dir, made, e), e);

@@ -82,8 +82,8 @@ static bool next_is_wanted(const request *r) {
     return !r->quiet && !r->json && !r->progress && isatty(STDOUT_FILENO) && isatty(STDERR_FILENO);
 }
 
-/* Not wrapped: a line that is broken cannot be pasted. Neither can one with control characters, which a name
- * may have. */
+/* Not wrapped, because a broken line cannot be pasted; names with control characters are left out for the same
+ * reason. */
 static void next_print(char *line) {
     char *shown = text_shown(line);
     if (!strcmp(shown, line)) fprintf(stderr, "next: %s\n", line);

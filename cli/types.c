@@ -87,7 +87,7 @@ int types_main(const request *r) {
         table_cell(&t, gq_filetype_id(i) < 0 ? text_format("-") : text_format("%d", gq_filetype_id(i)));
         table_cell(&t, gq_filetype_bits(i) > 0 ? text_format("%.2f", gq_filetype_bits(i)) : text_format("-"));
         table_cell(&t, kld > 0 ? text_format("%.2g", kld) : text_format("-"));
-        /* That a type requires an imatrix is said beside its purpose. */
+        /* The purpose also says whether a type requires an imatrix. */
         if (*purpose && strstr(about, "needs"))
             table_cell(&t, text_format("%s; %s", purpose, about));
         else

@@ -27,7 +27,7 @@ const char *kernels_name(const kernels *k);
 const kernels *kernels_select(void);
 /* Why that was NULL, a sentence. */
 const char *kernels_why_none(void);
-/* By name; NULL: unknown, not built in, or not for this CPU. */
+/* Finds a level by name; NULL: unknown, not built in, or not for this CPU. */
 const kernels *kernels_level(const char *isa);
 /* The i-th level built in, best last; NULL behind the last. */
 const char *kernels_level_name(size_t i);

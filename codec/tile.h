@@ -97,5 +97,5 @@ static inline const uint16_t *product_parts(const float *tile, bool transposed) 
     return (const uint16_t *)(const void *)tile + (transposed ? PASS_COLUMNS * PASS_COLUMNS : 0);
 }
 
-/* How products are computed: by chains of floats, or in bf16. */
+/* The arithmetic of products: chains of floats, or bf16. */
 typedef enum matmul_arithmetic { MATMUL_FLOAT32, MATMUL_BF16, MATMUL_ARITHMETICS } matmul_arithmetic;

@@ -33,8 +33,8 @@ static inline double codec_dot_magnitude(const tensor_type *type, const codec_ve
     const double x = type->block_elements > 1 ? 32767 * (double)v->step32[k / 32] : (double)v->x[k];
     return (double)magnitude * (x < 0 ? -x : x);
 }
-/* How far from the exact one a result may be, where these are `sum` together and no more than 2^120. The last
- * part is what products may lose that are smaller than normal floats. */
+/* The error bound of a result, where the terms' magnitudes sum up to `sum`, at most 2^120. The last part is what
+ * products may lose that are smaller than normal floats. */
 static inline double codec_dot_tolerance(const tensor_type *type, size_t cols, double sum) {
     const double rounded = type->block_elements > 1 ? 0x1.02p-16 : 0;
     return (rounded + ((double)cols / 8 + 16) * 0x1p-24) * sum + (double)cols * 0x1p-148;

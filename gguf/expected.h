@@ -1,12 +1,11 @@
-/* What a model is compared with that is not run, and the function that does so: in a build with a forward pass
- * forward_model_check (forward/graph/forward.h), which knows the tensors of each architecture. Whoever opens and writes
- * models gets it handed in. */
+/* The check of a model that is not run: in a build with a forward pass forward_model_check (forward/graph/forward.h),
+ * which knows the tensors of each architecture. Whoever opens and writes models gets it handed in. */
 #pragma once
 
 #include "gguf/model.h"
 
 typedef struct model_expected {
-    const model_kv *set; /* pairs that count in place of the model's own */
+    const model_kv *set; /* KV pairs that count in place of the model's own */
     uint64_t n_set;
     bool (*may_lack)(void *user, const char *tensor); /* whether a tensor may be missing */
     void *user;

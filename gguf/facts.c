@@ -90,9 +90,9 @@ typedef struct differing_keys {
 
 static bool key_begins(const char *key, const char *with) { return strncmp(key, with, strlen(with)) == 0; }
 
-/* Whether a pair says how a model is run; other pairs speak of its tokenizer, its file and where it is from.
- * What it has been trained on, and how many tokens it has, which its tensors say too, are no matter of a text
- * that fits. */
+/* Whether a KV pair says how a model is run; other KV pairs speak of its tokenizer, its file and where it is from.
+ * What it has been trained on, and how many tokens it has, which its tensors say too, are no matter of a text that
+ * fits. */
 static bool kv_counts(const differing_keys *d, const model_kv *kv) {
     size_t n = strlen(d->arch);
     bool is_own = key_begins(kv->key, d->arch) && kv->key[n] == '.';
@@ -142,7 +142,7 @@ static void differing_note(differing_keys *d, const model_kv *of_original, const
              kv_value(of_original, values[1]));
 }
 
-/* Whether the pair says what programs take where it is missing: llama.cpp's base of rotation. */
+/* Whether the KV pair says what programs take where it is missing: llama.cpp's base of rotation. */
 static bool kv_is_default(const model_kv *kv) {
     static const char key[] = ".rope.freq_base";
     size_t n = strlen(kv->key);
@@ -151,7 +151,7 @@ static bool kv_is_default(const model_kv *kv) {
            value == 10000;
 }
 
-/* Notes the pairs that a has and b lacks, or has with another value if `values` says so. */
+/* Notes the KV pairs that a has and b lacks, or has with another value if `values` says so. */
 static bool differing_find(differing_keys *d, const model_source *a, const model_source *b, bool values,
                            gq_error *e) {
     name_index by_key = {0};

@@ -7,18 +7,18 @@
 typedef struct model_facts {
     const model_kv *kv; /* the model's */
     uint64_t n_kv;
-    const model_kv *set; /* pairs that replace those of `kv` with the same key; the last of several counts */
+    const model_kv *set; /* KV pairs that replace those of `kv` with the same key; the last of several counts */
     uint64_t n_set;
     char arch[128]; /* general.architecture; "": unknown */
 } model_facts;
 
-/* Collects the facts of two lists of pairs, which stay the caller's and must outlive them. */
+/* Collects the facts of two lists of KV pairs, which stay the caller's and must outlive them. */
 model_facts model_facts_of(const model_kv *kv, uint64_t n_kv, const model_kv *set, uint64_t n_set);
-/* Finds a pair by its whole key; NULL: absent. */
+/* Finds a KV pair by its whole key; NULL: absent. */
 const model_kv *model_facts_find(const model_facts *f, const char *key);
-/* Whether the pair of a whole key is this text. */
+/* Whether the KV pair of a whole key is this text. */
 bool model_fact_is(const model_facts *f, const char *key, const char *text);
-/* Returns the pair under {arch}.name; NULL: absent. */
+/* Returns the KV pair under {arch}.name; NULL: absent. */
 const model_kv *model_fact(const model_facts *f, const char *name);
 /* Element i of a list of integers or bools; a value that is no list counts for every i. false: there is none,
  * or kv is NULL. */

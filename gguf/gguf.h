@@ -53,8 +53,8 @@ void gguf_shard_free(gguf_shard *s);
 typedef struct gguf_header gguf_header;
 gguf_header *gguf_header_new(gq_error *e);
 void gguf_header_free(gguf_header *h);
-/* Append a raw pair. Its key and value are borrowed until the header is freed (a vocabulary takes megabytes):
- * the model they came from has to stay open. */
+/* Append a raw KV pair. Its key and value are borrowed until the header is freed (a vocabulary takes megabytes): the
+ * model they came from has to stay open. */
 bool gguf_header_copy(gguf_header *h, const model_kv *kv, gq_error *e);
 void gguf_header_remove(gguf_header *h, const char *key);
 /* value: the raw bytes, as in model_kv. Key and value are copied. */
@@ -67,7 +67,7 @@ bool gguf_header_set_array(gguf_header *h, const char *key, uint32_t element_typ
                            const void *elements, uint64_t size, gq_error *e);
 bool gguf_header_set_texts(gguf_header *h, const char *key, const char *const *texts, uint64_t n,
                            gq_error *e);
-const model_kv *gguf_header_find(const gguf_header *h, const char *key); /* valid until the pairs change */
+const model_kv *gguf_header_find(const gguf_header *h, const char *key); /* valid until the KV pairs change */
 /* Append a tensor; trailing dimensions of 1 are dropped (at least one stays). Its offset in the data section
  * follows from those before it and the alignment. The name is copied. */
 bool gguf_header_add_tensor(gguf_header *h, const char *name, const uint64_t ne[GGUF_MAX_DIMS],
@@ -85,7 +85,7 @@ bool gguf_header_measure(gguf_header *h, uint64_t *bytes, uint32_t *alignment, g
  * Fails when a key or a tensor name is there twice: nothing is written that would not be read. */
 bool gguf_header_finish(gguf_header *h, const uint8_t **bytes, uint64_t *header_size, uint64_t *data_size,
                         gq_error *e);
-/* After finish: offset of a pair's value from the start of the file; 0: there is no such pair. */
+/* After finish: offset of a KV pair's value from the start of the file; 0: there is no such KV pair. */
 uint64_t gguf_header_value_offset(const gguf_header *h, const char *key);
 /* After finish: offset of tensor i from the start of the file. */
 uint64_t gguf_header_tensor_offset(const gguf_header *h, uint64_t i);
@@ -100,8 +100,8 @@ enum {
     GGUF_MIN_TENSOR = 8 + 1 + 4 + 8 + 4 + 8, /* length, name, dimension count, one dimension, type, offset */
 };
 
-/* general.alignment among the pairs, or the default; a power of two up to GGUF_MAX_ALIGNMENT. `file` is for
- * the message. */
+/* general.alignment among the KV pairs, or the default; a power of two up to GGUF_MAX_ALIGNMENT. `file` is for the
+ * message. */
 bool gguf_alignment(const model_kv *kv, uint64_t n, uint32_t *alignment, const char *file, gq_error *e);
 
 /* Check the dimensions against each other and the type, and set t->size. The message says what is wrong, not

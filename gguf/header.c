@@ -1,9 +1,9 @@
-/* Builds the header of a GGUF file to be written: metadata pairs and the table of tensors. A pair is borrowed
- * from a model that stays open, since a vocabulary takes megabytes, or set here and then owned. Removing a
- * pair only clears its key, so that numbers of pairs stay valid for the index; gaps are closed when the
- * header is measured. The index by key is built when a pair is first set or removed. gguf_header_finish
- * checks names, gives every tensor the next aligned offset and lays all of it out in one buffer. Offsets in
- * the table count from the data section, those in `tensors` from the start of the file. */
+/* Builds the header of a GGUF file to be written: metadata key-value pairs and the table of tensors. A KV pair is
+ * borrowed from a model that stays open, since a vocabulary takes megabytes, or set here and then owned. Removing a
+ * KV pair only clears its key, so that numbers of KV pairs stay valid for the index; gaps are closed when the header
+ * is measured. The index by key is built when a KV pair is first set or removed. gguf_header_finish checks names,
+ * gives every tensor the next aligned offset and lays all of it out in one buffer. Offsets in the table count from
+ * the data section, those in `tensors` from the start of the file. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,10 +16,10 @@
 
 struct gguf_header {
     model_kv *kv; /* key NULL: removed */
-    void **owned; /* per pair: the memory behind key and value, NULL when they are borrowed */
+    void **owned; /* per KV pair: the memory behind key and value, NULL when they are borrowed */
     uint64_t n_kv;
     size_t kv_capacity, owned_capacity;
-    name_index by_key; /* of the first n_indexed pairs */
+    name_index by_key; /* of the first n_indexed KV pairs */
     uint64_t n_indexed;
     model_tensor *tensors; /* offset: from the start of the file, after finish */
     uint64_t n_tensors;
@@ -64,7 +64,7 @@ static model_kv *find_kv(const gguf_header *h, const char *key) {
     return NULL;
 }
 
-/* Brings the index up to date. Copying a pair leaves it behind; only setting and removing look keys up. */
+/* Brings the index up to date. Copying a KV pair leaves it behind; only setting and removing look keys up. */
 static bool index_kv(gguf_header *h, gq_error *e) {
     for (; h->n_indexed < h->n_kv; h->n_indexed++)
         if (!name_index_add(&h->by_key, h->kv, sizeof *h->kv, h->n_indexed, e)) return false;
@@ -81,7 +81,7 @@ void gguf_header_remove(gguf_header *h, const char *key) {
     found->key = NULL;
 }
 
-/* Closes the gaps that removed pairs have left. */
+/* Closes the gaps that removed KV pairs have left. */
 static void drop_removed_kv(gguf_header *h) {
     uint64_t kept = 0;
     for (uint64_t i = 0; i < h->n_kv; i++) {
@@ -94,8 +94,8 @@ static void drop_removed_kv(gguf_header *h) {
     h->n_indexed = 0;
 }
 
-/* Sets a pair, whose value is `head` and then `tail`: length and text of a string, type and number of an
- * array and its elements; other values are in `tail` alone. */
+/* Sets a KV pair, whose value is `head` and then `tail`: length and text of a string, type and number of an array and
+ * its elements; other values are in `tail` alone. */
 static bool set_kv(gguf_header *h, const char *key, uint32_t type, const void *head, size_t head_size,
                    const void *tail, uint64_t tail_size, gq_error *e) {
     size_t length = strlen(key);

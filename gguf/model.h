@@ -127,8 +127,8 @@ struct model_source {
     uint32_t version;      /* of the container's format */
     uint32_t alignment;    /* that tensors of a file written like it get */
     warning_list warnings; /* what the container left out or doubts: a few sentences at most */
-    /* A pair that programs need but that the container has no value for, and a sentence that says why, both
-     * the container's; NULL: nothing is missing. */
+    /* A KV pair that programs need but that the container has no value for, and a sentence that says why, both the
+     * container's; NULL: nothing is missing. */
     const char *missing_key, *missing_why;
     model_beside beside[MODEL_BESIDE]; /* what else the container holds */
     size_t n_beside;
@@ -142,7 +142,7 @@ struct model_source {
 /* Fills m->by_name with the tensors, sorted by name; a name that is there twice is an error. Called by
  * containers. */
 bool model_index_names(model_source *m, gq_error *e);
-/* Fails where a pair is missing (missing_key). */
+/* Fails where a KV pair is missing (missing_key). */
 bool model_check_whole(const model_source *m, gq_error *e);
 /* Closes the files and frees all that the model holds. A model of zeros may be closed, too. */
 void model_close(model_source *m);
@@ -150,7 +150,7 @@ void model_close(model_source *m);
 /* ---- tensors ---- */
 
 const model_tensor *model_tensor_named(const model_source *m, const char *name); /* NULL: no such tensor */
-/* Its place in by_name; n_tensors: no such tensor. */
+/* Returns the tensor's place in by_name; n_tensors: no such tensor. */
 uint64_t model_tensor_index(const model_source *m, const char *name);
 /* Returns the path of the file that a tensor is in, for messages; the model owns it. */
 const char *model_file_path(const model_source *m, const model_tensor *t);
@@ -222,7 +222,7 @@ typedef struct sample_range {
 bool sample_fold(uint64_t n, sample_range (*range_of)(const void *user, uint64_t i), const void *user,
                  uint32_t *content, gq_error *e);
 
-/* Values of metadata: their types, and pairs read as numbers and texts. */
+/* Values of metadata: their types, and KV pairs read as numbers and texts. */
 
 /* Returns the name of a value type: "u32"; "unknown" for unknown numbers. */
 const char *gguf_value_name(uint32_t type);
@@ -232,7 +232,7 @@ uint32_t gguf_value_size(uint32_t type);
 /* Whether an integer type holds a number of this magnitude, below 0 or not. */
 bool gguf_value_holds(uint32_t type, bool negative, uint64_t magnitude);
 
-/* Finds a pair by its whole key, from the first pair on; NULL: there is none. For many keys there is
+/* Finds a KV pair by its whole key, from the first KV pair on; NULL: there is none. For many keys there is
  * base/name_index.h. */
 const model_kv *model_kv_find(const model_kv *kv, uint64_t n, const char *key);
 /* Convert a value; false: its type does not fit, or kv is NULL. Any integer type is read as int64_t (false: a

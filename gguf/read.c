@@ -1,9 +1,9 @@
-/* Reads one GGUF container: head, metadata pairs, table of tensors; weights stay in the file. Nothing in it
- * is trusted. Counts are compared with the bytes that are left before anything is allocated, and the cursor
- * checks every length and value. The records are gone through twice: first to check them while the header is
- * read into memory, then to point into it, so keys, values and names are not copied. At last offsets become
- * positions in the file, which must lie in it and not overlap. A file of another format gets advice instead
- * of a bare error. Shards are put together in gguf.c; the limits are in docs/internals/formats.md. */
+/* Reads one GGUF container: head, metadata key-value pairs, table of tensors; weights stay in the file. Nothing in it
+ * is trusted. Counts are compared with the bytes that are left before anything is allocated, and the cursor checks
+ * every length and value. The records are gone through twice: first to check them while the header is read into
+ * memory, then to point into it, so keys, values and names are not copied. At last offsets become positions in the
+ * file, which must lie in it and not overlap. A file of another format gets advice instead of a bare error. Shards
+ * are put together in gguf.c; the limits are in docs/internals/formats.md. */
 #include "gguf/gguf.h"
 
 #include <stdarg.h>
@@ -81,7 +81,8 @@ static bool read_until(gguf_cursor *c, uint64_t end) {
     return true;
 }
 
-/* Have the next n bytes in memory; fails when the file ends before. `what` names them in the message. */
+/* Reads ahead until the next n bytes are in memory; fails if the file ends before. `what` names them in the
+ * message. */
 static bool gguf_cursor_need(gguf_cursor *c, uint64_t n, const char *what) {
     if (n > gguf_cursor_left(c)) {
         return gguf_cursor_fail(c, c->at, "%s takes %llu bytes, but only %llu are left in the file", what,
@@ -289,7 +290,7 @@ static const char *terminate_name(gguf_cursor *c) {
     return (const char *)c->bytes + c->subject.name_at;
 }
 
-/* Reads a pair; kv NULL: only checks it. */
+/* Reads a KV pair; kv NULL: only checks it. */
 static bool read_kv(gguf_cursor *c, model_kv *kv) {
     uint32_t type;
     if (!gguf_cursor_name(c, GGUF_MAX_KEY) || !gguf_cursor_u32(c, &type, "value type")) return false;
@@ -331,7 +332,7 @@ static bool shard_read_tensor(gguf_cursor *c, model_tensor *tensor) {
     return true;
 }
 
-/* Goes through pairs and tensor table. Called twice: first to check everything while the header is read into
+/* Goes through KV pairs and tensor table. Called twice: first to check everything while the header is read into
  * memory, which moves as it grows; then, with the arrays there, to point into it. */
 static bool read_records(gguf_cursor *c, gguf_shard *s) {
     c->at = GGUF_HEAD_BYTES;

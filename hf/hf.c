@@ -140,9 +140,9 @@ static uint32_t list_first_file(const hf_container *c, const hf_list *l) {
     return 0;
 }
 
-/* What a folder holds besides the text model that is made of it, known by the names of its source tensors: encoders
- * and speech decoders, which the text model leaves out (hf/tensors/rules.c), and MTP layers. Kinds in the
- * order in which a name is asked for them; what is left is vision. */
+/* Parts of a folder other than the text model, known by the names of their source tensors: encoders and speech
+ * decoders, which the text model leaves out (hf/tensors/rules.c), and MTP layers. Kinds in the order in which a name
+ * is asked for them; what is left is vision. */
 static const struct {
     const char *name, *const marks[8];
 } beside_kinds[] = {

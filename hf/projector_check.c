@@ -1,6 +1,6 @@
-/* Nothing runs a projector here, so what it must have is reported by four things: all layers are alike, the config
- * says how wide they are, sizes agree with one another (hf/projector_shapes.h), and each rule of the row has a
- * source tensor, but for those that the row says some projectors lack. */
+/* gquant does not run projectors, so four things show whether one is complete: all layers are alike, the config says
+ * how wide they are, sizes agree with one another (hf/projector_shapes.h), and each rule of the row has a source
+ * tensor, but for those that the row says some projectors lack. */
 #include "hf/projector.h"
 
 #include <math.h>
@@ -40,7 +40,7 @@ static uint32_t metadata_number(const hf_metadata *p, const char *key) {
 
 /* ---- kinds of names ---- */
 
-/* What names have in common: a text for each kind that a tensor is of, with the first tensor of it. */
+/* Kinds of names: a text for each, with the first tensor of the kind. */
 typedef struct name_kind {
     char *text; /* first member: of the index; owned */
     const hf_tensor *first;
@@ -173,7 +173,7 @@ static bool other_blocks_check(const hf_build *b, const arch_projector *row, gq_
 
 /* ---- widths ---- */
 
-/* Where a layer's tensors have the width of its states: in their rows, or as many rows. */
+/* Which dimension of a layer's tensors is the hidden size: their row length, or their number of rows. */
 typedef struct layer_width {
     const char *name;
     unsigned dim;
@@ -188,8 +188,8 @@ static const layer_width widths[] = {{"ln1.weight", 0},      {"ln2.weight", 0}, 
 static const layer_width feeds[] = {{"ffn_up.weight", 1}, {"ffn_down.weight", 0}};
 
 /* The same of tensors outside of layers: in their rows, or in the last dimension; and those that have the width of
- * the text model in either of two. Readers leave out a norm that they do not find, without a word: where rules make one,
- * the folder has to have it, and with a bias where the norms of layers have one. */
+ * the text model in either of two. Readers leave out a norm that they do not find, without a word: where rules make
+ * one, the folder has to have it, and with a bias where the norms of layers have one. */
 static const struct {
     const char *name, *key;
     enum { IN_ROWS, IN_LAST, IN_EITHER } where;
@@ -284,8 +284,9 @@ static bool feeds_check(const hf_build *b, const arch_projector *row, const char
            widths_check(b, prefix, feeds, FEEDS, "a feed-forward length", length, e);
 }
 
-/* Patches are as wide and high as the config says: a convolution's kernel, or the rows of a matrix, which has three colors
- * of each pixel, in all frames, and may join patches to larger ones. Kernels of other convolutions are square, too. */
+/* Patches are as wide and high as the config says: a convolution's kernel, or the rows of a matrix, which has three
+ * colors of each pixel, in all frames, and may join patches to larger ones. Kernels of other convolutions are square,
+ * too. */
 static bool patches_check(const hf_build *b, uint32_t size, gq_error *e) {
     const hf_tensor *t = hf_build_find(b, "v.patch_embd.weight");
     uint32_t frames;
@@ -307,7 +308,8 @@ static bool patches_check(const hf_build *b, uint32_t size, gq_error *e) {
 }
 
 /* Reports positions that are not those of the images that the config has, whose size readers take from the GGUF; some
- * resize them. There may be one more, of the class embedding. A grid that the config has itself (Muse Glimmer) counts. */
+ * resize them. There may be one more, of the class embedding. A grid that the config has itself (Muse Glimmer)
+ * counts. */
 static bool positions_check(const hf_build *b, uint32_t patch, gq_error *e) {
     const hf_tensor *t = hf_build_find(b, "v.position_embd.weight");
     uint32_t image, high, wide;
@@ -327,8 +329,8 @@ static bool positions_check(const hf_build *b, uint32_t patch, gq_error *e) {
                           (unsigned long long)has, image, patch, (unsigned long long)(side * side));
 }
 
-/* A vision encoder of RADIO has as many class embeddings and registers as make a multiple of a number, unless its config
- * has the number of registers. */
+/* A vision encoder of RADIO has as many class embeddings and registers as make a multiple of a number, unless its
+ * config has the number of registers. */
 static bool registers_check(const hf_build *b, gq_error *e) {
     const hf_tensor *t = hf_build_find(b, "v.class_embd");
     uint32_t n;
@@ -349,7 +351,7 @@ static bool frequencies_check(const hf_build *b, const char *part, uint32_t bins
                       (unsigned long long)t->tensor.ne[1], bins);
 }
 
-/* What goes to the text model has its width. */
+/* The output to the text model must have the text model's width. */
 static bool outputs_check(const hf_build *b, uint32_t width, gq_error *e) {
     for (size_t i = 0; width && i < b->n; i++)
         for (unsigned k = 0; k < GGUF_MAX_DIMS; k++)
@@ -441,8 +443,9 @@ static bool weight_check_bias(const hf_build *b, const name_kinds *kinds, const 
     return true;
 }
 
-/* What goes together in a layer: one that has the first has the other as well, at least where other layers have it, and
- * both have one shape, or one size in common. Convolutions have their inputs in dimension 2, their outputs in 3. */
+/* Tensors that belong together in a layer: one that has the first has the second as well, at least where other layers
+ * have it, and both have one shape, or one size in common. Convolutions have their inputs in dimension 2, their
+ * outputs in 3. */
 static const struct {
     const char *one, *other;
     enum {
@@ -678,7 +681,7 @@ static bool rules_make(const arch_rule *r, const char *name) {
     return r && r->from;
 }
 
-/* What goes together outside of layers, in projectors whose rules make both. */
+/* Tensors that belong together outside of layers, in projectors whose rules make both. */
 static bool pairs_check(const hf_build *b, const arch_projector *row, gq_error *e) {
     static const char *const pairs[][2] = {
         {"v.std_scale", "v.std_bias"},

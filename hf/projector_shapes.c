@@ -13,7 +13,7 @@
 
 enum { LETTERS = 128, WORD_BYTES = 16, SIDE_MOST = 4096 };
 
-/* What letters stand for. */
+/* The values of the letters. */
 typedef struct shape_values {
     uint64_t value[LETTERS];        /* 0: not known yet */
     const hf_tensor *from[LETTERS]; /* whose size it is; NULL: the config's */

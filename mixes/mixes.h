@@ -113,7 +113,7 @@ bool mix_type_named(const char *name, const char *where, uint32_t *type, gq_erro
  * malformed item. */
 mix_pattern *mix_patterns_new(const char *const *items, size_t n, bool types, gq_error *e);
 void mix_patterns_free(mix_pattern *p);
-/* Is this a well-formed PATTERN=TYPE? */
+/* Whether the text is a well-formed PATTERN=TYPE. */
 bool mix_pattern_check(const char *item, gq_error *e);
 /* The changing state of matching patterns, one for each thread: the patterns themselves stay constant. It
  * counts the steps that are left. NULL: no memory. */
@@ -185,7 +185,7 @@ extern const mix_named_recipe mix_named_recipes[];
 extern const size_t mix_n_named_recipes;
 const mix_named_recipe *mix_recipe_named(const char *name); /* in any case; NULL: there is none */
 
-/* How much an error in a tensor costs the model, and which tensors an imatrix may lack. */
+/* The sensitivity of tensors, and which tensors an imatrix may lack. */
 
 /* Whether an imatrix affects how a tensor is stored: blocks are made, of another type than its own. */
 bool mix_uses_importance(uint32_t from, uint32_t to);

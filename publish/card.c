@@ -59,7 +59,7 @@ static bool card_matches(const char *pattern, const char *text) {
     return !*text;
 }
 
-/* Whether a tag is left out: it is there already, or is of files other than these. */
+/* Whether a tag is left out: it already exists, or is of files other than these. */
 static bool card_omits_tag(const fact_list *l, const char *tag) {
     static const char *const others[] = {"gguf",         "quantized", "gquant",  "imatrix", "conversational",
                                          "transformers", "pytorch",   "tf",      "jax",     "safetensors",
@@ -219,7 +219,7 @@ static void card_add_sampling(fact_list *l, const gq_model *m) {
 
 /* ---- files ---- */
 
-/* What the names of the table's files have in them, and the fact that explains it. */
+/* Parts of the file names in the table, and the fact that explains each. */
 static void card_add_kinds(fact_list *l, const gq_publication *p) {
     static const struct {
         const char *label, *fact;

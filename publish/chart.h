@@ -5,7 +5,7 @@
 
 #include "quantize/gquant_publish.h"
 
-/* What the chart has against the size: "KL divergence", or what stands for it. */
+/* The quantity plotted against the size: "KL divergence", or its substitute. */
 const char *page_measure(const gq_page *p);
 char *page_chart(const gq_page *p, gq_error *e); /* malloc'ed */
 /* Whether page_chart has made a text. */

@@ -7,7 +7,7 @@
 #include "base/fail.h"
 #include "base/warnings.h"
 
-/* What distinguishes them: how the name begins, and how a plan's options tell what the file has. */
+/* Kinds of companion files: how the name begins, and the plan's options for the file. */
 static const struct {
     const char *prefix;
     gq_options options;
@@ -111,7 +111,7 @@ bool publication_plan_companions(gq_publication *p, gq_error *e) {
 
 static bool companion_make(gq_publication *p, gq_companion which, gq_error *e) {
     const gq_callbacks *asked = p->request.callbacks;
-    /* It is small: it can be stopped, but its progress is no part of the folder's. */
+    /* The file is small: writing can be stopped, but is not part of the reported progress. */
     gq_callbacks none = {.size = sizeof none};
     if (asked) none.cancelled = asked->cancelled, none.user = asked->user;
     gq_found found = {0};

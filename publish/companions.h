@@ -1,5 +1,5 @@
-/* The files of a published folder that belong to all files of its table: the projector that the model sees and hears by,
- * its prediction blocks in a file of their own, and a draft. */
+/* The files of a published folder that belong to all files of its table: the multimodal projector, its MTP layers in
+ * a file of their own, and a draft. */
 #pragma once
 
 #include "publish/publish.h"

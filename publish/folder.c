@@ -1,4 +1,4 @@
-/* What a published folder holds before a call.
+/* The contents of a published folder before a call.
  *
  * README.md is a front matter, and between two marks the text that gquant makes anew each time. The first mark
  * has checksums of both. Words above and below the marks are their owner's and stay. A text between them that
@@ -308,7 +308,7 @@ static bool folder_same_text(const gq_model *a, const gq_model *b, const char *k
     return !of_a == !of_b && n == m && (!of_a || !memcmp(of_a, of_b, n));
 }
 
-/* What the page calls an earlier file: what its name has behind the model's, or its file type. */
+/* The page's name for an earlier file: the file name's end after the model's name, or its file type. */
 static const char *folder_label(const gq_publication *p, const gq_model *m, const char *name, char to[64]) {
     size_t n = strlen(p->stem), length = strlen(name), count;
     const char *shard = strstr(name, "-00001-of-");

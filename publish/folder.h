@@ -1,5 +1,5 @@
-/* What a published folder holds before a call: files of the model that earlier calls have made, a page with its
- * owner's words, checksums of other files. All of it is kept, or stops the work. */
+/* The contents of a published folder before a call: files of the model from earlier calls, a page with its owner's
+ * text, checksums of other files. All of it is kept, or stops the work. */
 #pragma once
 
 #include "publish/publish.h"
@@ -21,7 +21,7 @@ bool folder_find_base_model(gq_publication *p, gq_error *e);
 bool folder_write_page(gq_publication *p, const char *front, const char *text, gq_error *e);
 /* Writes the chart, with a mark that tells whether it was changed. */
 bool folder_write_chart(const gq_publication *p, const char *chart, gq_error *e);
-/* Writes SHA256SUMS of lines; those of other files that are there already follow them. */
+/* Writes SHA256SUMS of lines; those of other files that already exist follow them. */
 bool folder_write_sums(gq_publication *p, const char *lines, gq_error *e);
-/* Has .gitattributes say that models go through LFS or Xet; other lines of it stay. */
+/* Makes .gitattributes route models through LFS or Xet; its other lines stay. */
 bool folder_write_attributes(const gq_publication *p, gq_error *e);

@@ -1,8 +1,6 @@
-/* A folder to upload. The steps: name the outputs by a template, plan all of them, leave out what is there
- * and whole, make the rest in one run, evaluate all, and write the page, its chart and the checksums
- * (card.c, sums.c). Every step can be repeated: the same request goes on where it was stopped, and makes
- * only what is missing.
- */
+/* A folder to upload. The steps: name the outputs by a template, plan all of them, leave out what is there and whole,
+ * make the rest in one run, evaluate all, and write the page, its chart and the checksums (card.c, sums.c). Every
+ * step can be repeated: the same request continues where it was stopped, and makes only what is missing. */
 #include "publish/publish.h"
 #include "publish/card.h"
 #include "publish/extras.h"
@@ -161,7 +159,7 @@ static bool publication_make(gq_publication *p, const gq_found *found, gq_error 
     return ok;
 }
 
-/* Has the draft evaluated with the files. One that is not run is left out, and a warning says why. */
+/* Evaluates the draft model with the files. One that cannot be run is left out with a warning. */
 static bool publication_evaluates_draft(gq_publication *p, gq_evaluation_request *asked, gq_error *e) {
     gq_error why = {0};
     if (!p->companions[GQ_DRAFT_FILE]) return true;

@@ -21,7 +21,7 @@ static void sums_write_name(FILE *to, const char *name) {
     fputc('\n', to);
 }
 
-/* How far the sums of all files are. */
+/* The progress of the checksums of all files. */
 typedef struct sums_progress {
     const gq_callbacks *to;
     double started;

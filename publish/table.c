@@ -72,7 +72,8 @@ typedef struct table_cell {
     const gq_page_row *recommended; /* NULL: none is marked */
 } table_cell;
 
-/* The file's name, or its type where all files are of one model; in Markdown it is a link to the file beside the page. */
+/* The file's name, or its type where all files are of one model; in Markdown it is a link to the file beside the
+ * page. */
 static void cell_file(const table_cell *c) {
     const char *name = page_file_name(c->row->path), *type = c->row->type;
     const char *shown = c->page->recommends && type && *type != '?' ? type : name;
@@ -141,7 +142,7 @@ static void cell_quality(const table_cell *c) {
     if (c->row == c->recommended) fprintf(c->to, "%s%s", level < GQ_LEVELS ? ", " : "", strong);
 }
 
-/* What a page has, beside its files. */
+/* The sections of a page, besides its files. */
 enum {
     HAS_FILES = 1,
     HAS_MEMORY = 2,

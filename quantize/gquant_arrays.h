@@ -68,10 +68,10 @@ typedef struct gq_gguf_builder gq_gguf_builder;
 #define gq_draft_write gq_gguf_builder_write
 GQ_API gq_gguf_builder *gq_gguf_builder_new(gq_error *e);
 GQ_API void gq_gguf_builder_free(gq_gguf_builder *b);
-/* Sets a key-value pair of the metadata. Pairs are written in the order in which they are set; one that is there already moves
- * to the end. type: "u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f32", "f64", "bool" or "string",
- * as in gq_metadata. list: the value is a list of n elements; else n is 1. A value that the type cannot hold
- * is refused. */
+/* Sets a key-value pair of the metadata. Pairs are written in the order in which they are set; one that already
+ * exists moves to the end. type: "u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f32", "f64", "bool" or
+ * "string", as in gq_metadata. list: the value is a list of n elements; else n is 1. A value that the type cannot
+ * hold is refused. */
 GQ_API bool gq_gguf_builder_set(gq_gguf_builder *b, const char *key, const char *type, bool list,
                                 const gq_value *values, size_t n, gq_error *e);
 /* Removes a key-value pair; nothing happens where there is none. */

@@ -1,4 +1,4 @@
-/* What the other headers of libgquant share: the version, file types and tensor types by name and number, a
+/* Shared by the other headers of libgquant: the version, file types and tensor types by name and number, a
  * text, a tensor and what it lost, and files that are read or written whole.
  *
  * Functions here that return a text return a constant of the library, but for files. Tensor types are numbers
@@ -80,13 +80,13 @@ typedef struct gq_folder_class {
  * rows. */
 GQ_API bool gq_folder_class_at(size_t i, gq_folder_class *to);
 
-/* How long scales of blocks are searched for. */
+/* The effort of the search for scales of blocks. */
 enum { GQ_EFFORT_DEFAULT, GQ_EFFORT_FAST, GQ_EFFORT_BEST };
 
 /* ---- a text for a model to run on ---- */
 enum { GQ_CONTEXT = 512 };
 typedef struct gq_text {
-    /* For messages; NULL: none. If it is the path of a file, no output may replace that file. */
+    /* The name in messages; NULL: none. If it is the path of a file, no output may replace that file. */
     const char *name;
     /* n bytes, which need not be UTF-8. NULL: those of the file `name`, which is read as far as the tokens
      * need it */

@@ -78,7 +78,7 @@ GQ_API const char *gq_model_path(const gq_model *m, uint32_t shard);       /* as
 GQ_API const gq_metadata *gq_model_metadata(const gq_model *m, size_t *n); /* the first shard's, in order */
 GQ_API const gq_stored *gq_model_tensors(const gq_model *m, size_t *n);    /* by shard and offset */
 
-/* The index of a tensor, or of a metadata pair, in the arrays above; SIZE_MAX: there is none of that name. */
+/* The index of a tensor, or of a metadata key-value pair, in the arrays above; SIZE_MAX: there is none of that name. */
 GQ_API size_t gq_model_find(const gq_model *m, const char *tensor);
 GQ_API size_t gq_model_find_key(const gq_model *m, const char *key);
 /* Reads n weights of a tensor from element `first` on, as float32; `first` and n are whole blocks. Values

@@ -20,8 +20,8 @@ extern "C" {
 /* ---- what fits a machine: all file types planned ---- */
 typedef struct gq_survey_request {
     size_t size;
-    /* As for gq_plan_new, but for the outputs and what concerns them, which are left out. With a calibration
-     * the model is tried on its text, and KL divergences are foretold; nothing is calibrated. */
+    /* As for gq_plan_new, without outputs and their settings. With a calibration the model is run on its text and KL
+     * divergences are predicted; nothing is calibrated. */
     const gq_options *options;
     uint64_t context;   /* tokens to have memory for; 0: as gq_model_memory does */
     uint64_t ram;       /* bytes of memory that the machine has; 0: not given */
@@ -39,7 +39,7 @@ typedef struct gq_choice {
     bool fits;             /* into `ram`, beside what is reserved */
     bool
         best; /* the one to take: of the advised types that fit, the largest; of COPY only where it has to be */
-    /* It can only be made with an imatrix, and none was given; never the best. */
+    /* The type requires an imatrix, and none was given; such a row is never the best. */
     GQ_RENAMED(bool, needs_imatrix, needs_importance);
     uint64_t reserved[4];
 } gq_choice;
@@ -170,14 +170,14 @@ GQ_API char *gq_page_table(const gq_page *page, bool html, gq_error *e);
 GQ_API char *gq_page_chart(const gq_page *page, gq_error *e);
 
 /* ---- reports of jobs, as docs/reports.md describes them ---- */
-/* What a tensor is ranked by, and its part of a whole output's error: the relative error (0: not measured) and
- * the sum of squares, both under importance where there is any. */
+/* The rank of a tensor and its share of a whole output's error: the relative error (0: not measured) and the sum of
+ * squares, both under importance where there is any. */
 GQ_API double gq_loss_error(const gq_loss *l);
 GQ_API double gq_loss_squares(const gq_loss *l);
 
 typedef struct gq_report_request {
     size_t size;
-    /* What it is about, which has to outlive it: a plan, with the results of its run (NULL: it is only
+    /* The subject of the report, which must outlive it: a plan, with the results of its run (NULL: it is only
      * planned); or a comparison of so many quants; or an evaluation, which may also be of a run's outputs. */
     const gq_plan *plan;
     const gq_results *results;
@@ -216,7 +216,7 @@ typedef struct gq_report_output { /* an output of a run, or a quant of a compari
     double squares;         /* sum of gq_loss_squares over them */
     size_t worst[GQ_WORST]; /* n_worst tensors with the largest error, worst first */
     size_t n_worst;
-    /* Of roundings: sums, and the root mean square of gq_rounding_written and _plain (NaN: unknown). */
+    /* Rounding errors: sums, and the root mean square of gq_rounding_written and _plain (NaN: unknown). */
     uint64_t calibrated, matrices, plain, unchecked, codes, clipped;
     double written, plain_error;
     double rate; /* weights per second; 0: not known */
@@ -253,8 +253,7 @@ GQ_API char *gq_verification_text(const gq_verification *v, const char *path, bo
                                   const char *report, gq_report_format format, gq_error *e);
 /* The same for a survey of the model `path`: JSON, EXACT, or SVG, a chart of KL divergences. */
 GQ_API char *gq_survey_text(const gq_survey *s, const char *path, gq_report_format format, gq_error *e);
-/* How sure the sign of the difference of two quants' KL divergences is: "certain", "likely", "open", or "the
- * same". */
+/* The certainty of which of two quants has the lower KL divergence: "certain", "likely", "open", or "the same". */
 GQ_API const char *gq_evaluation_certainty(const gq_evaluation *v, size_t a, size_t b);
 
 #ifdef __cplusplus

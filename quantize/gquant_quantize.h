@@ -3,7 +3,7 @@
  *     options -> gq_plan_new -> gq_run -> gq_results
  *
  * A plan is all that is known before a weight is read: the type of each tensor, sizes, warnings. It does not
- * change. A run reads the input once for all outputs. One that was stopped goes on when the same is asked
+ * change. A run reads the input once for all outputs. One that was stopped continues when the same is asked
  * again.
  * Errors, ownership and threads are as gquant.h says.
  */
@@ -58,12 +58,12 @@ typedef struct gq_calibration {
      * `none` and `default` stand for several. A list that begins with a sign changes the default, any other
      * one begins with nothing. docs/calibration.md names them. NULL: the default */
     const char *steps;
-    /* Of Hessians, of products of weights with activations and of those that rounding takes over many
-     * columns: "float32" (NULL), or "bf16", which takes a fraction of the time where the processor has AMX,
-     * and elsewhere up to a third more, with the same bytes on all processors */
+    /* The arithmetic of Hessians, of products of weights with activations and of products over many columns in
+     * rounding: "float32" (NULL), or "bf16", which takes a fraction of the time where the processor has AMX, and
+     * elsewhere up to a third more, with the same bytes on all processors */
     const char *arithmetic;
-    /* That gq_run may take on this machine; 0: no limit. The best calibration is then planned whose forecast
-     * is within it: text.tokens is what is used at most, 262,144 if it is 0; `steps` must be NULL. What was
+    /* The seconds that gq_run may take on this machine; 0: no limit. The best calibration is then planned whose
+     * forecast is within it: text.tokens is what is used at most, 262,144 if it is 0; `steps` must be NULL. What was
      * chosen is in gq_calibration_facts; the bytes are those of a plan that asks for it. An unfinished run is
      * continued as it was begun. A machine that is too slow for the least calibration is a usage error. */
     double seconds;
@@ -149,9 +149,8 @@ typedef struct gq_options {
      * last norm and the output matrix, under the metadata of the whole model. Both as llama.cpp's converter
      * does. */
     bool no_mtp, mtp_only;
-    /* What the model of a folder from Hugging Face sees and hears by is written in place of its text model:
-     * the projector (mmproj) that llama.cpp's converter makes. Types are F32, F16, BF16 and Q8_0. Of adapters
-     * it takes what changes it. */
+    /* Writes the multimodal projector (mmproj) of a folder from Hugging Face in place of its text model, as
+     * llama.cpp's converter makes it. Types are F32, F16, BF16 and Q8_0. Of adapters it takes what changes it. */
     bool projector;
     /* Matrices of layers that tensor_types make NVFP4 are written times a power of two, and beside each a
      * tensor NAME.scale with its inverse, by which runtimes multiply what the matrix gives. */
@@ -200,7 +199,7 @@ GQ_API size_t gq_plan_outputs(const gq_plan *plan);
 GQ_API const gq_tensor *gq_plan_tensors(const gq_plan *plan, size_t output, size_t *n);
 /* Things the user should know before the work starts, one sentence each. */
 GQ_API const char *const *gq_plan_warnings(const gq_plan *plan, size_t *n);
-/* What the folder of the input holds that the outputs leave out, or that only some programs use: *n parts. */
+/* Returns the parts of the input's folder that the outputs leave out, or that only some programs use: *n parts. */
 typedef struct gq_beside {
     const char *kind;   /* "vision", "audio", "speech"; "prediction": blocks that predict further tokens */
     uint64_t n;         /* arrays; of the last kind, blocks */
@@ -225,7 +224,7 @@ typedef struct gq_calibration_facts {
     uint64_t windows_at_once, experts_at_once;
     uint64_t memory; /* bytes that the process takes at most */
     uint64_t disk;   /* bytes beside the outputs until they are done */
-    /* They do not fit into memory beside what is run at once. */
+    /* Hidden states do not fit into memory beside a batch. */
     GQ_RENAMED(bool, hidden_states_in_file, states_in_file);
     double work;           /* floating-point operations, approximately */
     bool has_trials;       /* there is a target, for which trials may be run */
@@ -235,15 +234,15 @@ typedef struct gq_calibration_facts {
     double
         seconds_expected; /* that a whole run takes, without the layers that are finished; 0: not measured */
     uint64_t tokens_advised; /* with fewer tokens of text a longer one would make a better file */
-    /* Of ranks: how many share the work; windows of the rank that has most. `memory` is that of the rank that
-     * needs most. What ranks send is reported as they work: gq_progress.sent_layer. */
+    /* With ranks: their number; the windows of the rank that has most. `memory` is that of the rank that needs most.
+     * What ranks send is reported as they work: gq_progress.sent_layer. */
     uint32_t ranks;
     uint64_t rank_windows;
     /* Bytes of `memory` and of `disk` with inputs of matrices that are cached so that nothing is run twice.
      * What does not get them on disk is run again, and the file is the same. */
     uint64_t inputs_memory, inputs_disk;
     const char *arithmetic; /* of Hessians and products: "float32" or "bf16" */
-    /* With gq_calibration.seconds: what steps were left out for it, as gq_calibration.steps has it ("":
+    /* With gq_calibration.seconds: the steps that were left out to meet it, in the form of gq_calibration.steps ("":
      * none); else NULL. `tokens` were chosen, too. */
     const char *left_out;
 } gq_calibration_facts;
@@ -258,7 +257,7 @@ GQ_API const uint32_t *gq_plan_calibration_ids(const gq_plan *plan, uint64_t *n)
 /* Returns how many of an output's tensors gq_run would copy from earlier outputs (gq_options.reuse) if their
  * sources have not changed, which only reading them tells; *bytes: what they take in it. */
 GQ_API uint64_t gq_plan_reusable(const gq_plan *plan, size_t output, uint64_t *bytes);
-/* What an earlier file is to the plan, as far as its header tells: gq_check_earlier reads all of it. */
+/* The relation of an earlier file to the plan by its header; gq_check_earlier reads the whole file. */
 typedef enum gq_earlier {
     GQ_EARLIER_OTHER,    /* it has other types, metadata, settings, imatrix data or calibration */
     GQ_EARLIER_IN_DOUBT, /* nothing speaks against it, but the input was modified after it */
@@ -297,10 +296,10 @@ typedef struct gq_step {
     bool on;
     uint64_t matrices; /* on which it was tried */
     uint64_t kept;     /* of these, that were written with it */
-    /* Of these, matrices whose error was measured on held-out tokens without the step and with it: sums of
-     * their relative squared errors, in the metric that the step makes small. Of the step "validation" they
-     * are mean KL divergences on held-out windows, in nats (1 - cosine where the model gives embeddings): of
-     * plain encoding, and of what was written. */
+    /* The number of these matrices whose error was measured on held-out tokens without and with the step, and sums of
+     * their relative squared errors in the metric that the step minimizes. For the step "validation" they are mean KL
+     * divergences on held-out windows, in nats (1 - cosine where the model gives embeddings): of plain encoding, and
+     * of what was written. */
     uint64_t compared;
     double without, with;
     uint64_t reserved[4];
@@ -312,13 +311,13 @@ typedef struct gq_results gq_results;
  * memory for it. The caller frees it.
  *
  * On failure no output has its name, unless all files were whole already and only some lacked their names.
- * Where the message says that the same command goes on from what is done, so does gq_run with this plan.
+ * Where the message says that the same command continues from what is done, so does gq_run with this plan.
  * Signals are left as they are: a file that RLIMIT_FSIZE forbids is a failure before the work, no SIGXFSZ. */
 GQ_API bool gq_run(const gq_plan *plan, const gq_callbacks *callbacks, gq_results **results, gq_error *e);
 /* Reads sources and earlier outputs (gq_options.reuse) as gq_run does first, and writes nothing, also of a
  * dry run's plan. The results have what gq_run would copy: gq_results_reused. NULL: it failed. */
 GQ_API gq_results *gq_reuse_check(const gq_plan *plan, const gq_callbacks *callbacks, gq_error *e);
-/* What is there under an output's name already. */
+/* The file that exists under an output's name. */
 typedef struct gq_found {
     bool is_there;
     bool is_whole; /* it is, byte by byte, what gq_run would write */
@@ -350,8 +349,8 @@ GQ_API double gq_rounding_written(const gq_rounding *r);
 /* Returns how many of an output's tensors were copied from earlier outputs (gq_options.reuse); *bytes: what
  * they take in it. */
 GQ_API uint64_t gq_results_reused(const gq_results *r, size_t output, uint64_t *bytes);
-/* How far the run came, what of that an earlier run had done, and the seconds of the whole call. `tensor` is
- * NULL. */
+/* The progress of the run, the part of it that an earlier run had done, and the seconds of the whole call. `tensor`
+ * is NULL. */
 GQ_API const gq_progress *gq_results_progress(const gq_results *r);
 /* Things that the user should know about the run, one sentence each. */
 GQ_API const char *const *gq_results_warnings(const gq_results *r, size_t *n);

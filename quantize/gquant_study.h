@@ -1,11 +1,10 @@
-/* What is learnt by running a model on a text: its tokens, imatrix data and their files, and how well
- * quants predict.
+/* Runs models on a text: its tokens, imatrix files, and the evaluation of quants.
  *
  *     gq_text text = {.name = "text.txt"};
  *     gq_importance_request r = {.size = sizeof r, .model = "F16.gguf", .out = "imat.gguf"};
  *     r.texts = &text, r.n_texts = 1;
  *     gq_importance_plan *p = gq_importance_plan_new(&r, &e); // tokens, sizes, the time to expect
- *     gq_imatrix *m = gq_importance_compute(p, NULL, &e);     // goes on from where a run was stopped
+ *     gq_imatrix *m = gq_importance_compute(p, NULL, &e);     // continues from where a run was stopped
  *     gq_evaluation_request v = {.size = sizeof v, .base_model = "F16.gguf", .text = text};
  *     v.quants = (const char *[]){"Q4_K_M.gguf"}, v.n_quants = 1;
  *     gq_evaluation *found = gq_evaluate(&v, &e);
@@ -38,7 +37,7 @@ typedef struct gq_tokenize_options {
     size_t size;
     bool no_ends;       /* leave out BOS and EOS where the vocabulary has texts begin and end with them */
     bool parse_special; /* find control tokens in the text, too */
-    /* In place of the text, which is NULL then: a file, which is read as far as the tokens need it */
+    /* A file in place of the text, which is NULL then; read as far as the tokens need it */
     const char *file;
     uint64_t tokens;               /* the first so many; 0: all */
     uint64_t memory;               /* bytes of memory to stay within; 0: a quarter of the machine's */
@@ -164,16 +163,16 @@ typedef struct gq_importance_facts {
     uint64_t windows_at_once;
     uint64_t memory; /* bytes that the process takes at most */
     uint64_t disk;   /* bytes beside the output until it is done */
-    /* They do not fit into memory beside what is run at once. */
+    /* Hidden states do not fit into memory beside a batch. */
     GQ_RENAMED(bool, hidden_states_in_file, states_in_file);
-    /* Of ranks: how many there are; windows of the rank that has most. `memory` is that of the rank that
-     * needs most. What ranks send is reported as they work: gq_progress.sent_layer. */
+    /* With ranks: their number; the windows of the rank that has most. `memory` is that of the rank that needs most.
+     * What ranks send is reported as they work: gq_progress.sent_layer. */
     uint32_t ranks;
     uint64_t rank_windows;
     double seconds_expected; /* that the layers left take; 0: not measured */
     const char *arithmetic;  /* of products: "float32" or "bf16" */
     bool
-        is_whole; /* the file is there already, and is what gq_importance_compute would write, which then returns it */
+        is_whole; /* the file already exists, and is what gq_importance_compute would write, which then returns it */
 } gq_importance_facts;
 GQ_API const gq_importance_facts *gq_importance_summary(const gq_importance_plan *p);
 GQ_API const char *const *gq_importance_warnings(const gq_importance_plan *p, size_t *n);
@@ -223,14 +222,14 @@ typedef struct gq_evaluation_request {
      * perplexity. Only the text begins with BOS. Not with base, base_out or logits. 0: windows follow one
      * another, and the second half of each is scored */
     uint32_t stride;
-    /* File in which the scores of all models are saved for the next evaluation with the same base model, text
-     * and settings, and beside it, with the suffix .states, the base model's hidden states: so no model is run again
-     * whose bytes are the same, and an evaluation that was stopped goes on. "": BASE.gquant-scores; NULL:
-     * nowhere. Not with base, base_out, logits or comm */
+    /* File in which the scores of all models are saved for the next evaluation with the same base model, text and
+     * settings, and beside it, with the suffix .states, the base model's hidden states: so no model is run again
+     * whose bytes are the same, and an evaluation that was stopped continues. "": BASE.gquant-scores; NULL: nowhere.
+     * Not with base, base_out, logits or comm */
     const char *scores_file;
     gq_adapters
         adapters; /* merged into the base model; the quants are as they are. target: of the draft's folder */
-    /* So many prompts, the beginnings of windows or of conversations, are continued greedily; 0: none. Like
+    /* The number of prompts, beginnings of windows or of conversations, that are continued greedily; 0: none. Like
      * questions not with base, nor comm, nor for encoders. */
     uint32_t prompts;
     const gq_question *questions;
@@ -252,17 +251,16 @@ typedef struct gq_evaluated {
     const char *filetype; /* "": the file names none */
     uint64_t file_bytes, tensor_bytes, n_weights;
     gq_estimate perplexity;
-    /* These compare a quant with the base model; for the base model they are 0. kld: mean
-     * Kullback-Leibler divergence of the next token's probabilities, in nats; quantiles: of the KL divergence
-     * over tokens. ratio: the perplexity as a multiple of the base model's. rms_change: root mean square
-     * change of the right token's probability. top1_agreement: share of positions where the likeliest token is the
-     * same. */
+    /* Comparison of a quant with the base model; 0 for the base model. kld: mean Kullback-Leibler divergence of the
+     * next token's probabilities, in nats; quantiles: of the KL divergence over tokens. ratio: the perplexity as a
+     * multiple of the base model's. rms_change: root mean square change of the right token's probability.
+     * top1_agreement: share of positions where the likeliest token is the same. */
     GQ_RENAMED(gq_estimate, kld, divergence);
     gq_estimate ratio, rms_change;
     GQ_RENAMED(gq_estimate, top1_agreement, same_top);
     double quantiles[GQ_QUANTILES];
-    /* How often the first choice of the model's first MTP layer is the model's own, of both; NaN: it has no
-     * block that is run. */
+    /* The acceptance rate of the model's first MTP layer: how often its first choice is the model's own, for both
+     * models; NaN: no MTP layer is run. */
     gq_estimate acceptance;
     uint64_t reserved[2];
 } gq_evaluated;
@@ -326,7 +324,7 @@ typedef enum gq_level {
 GQ_API bool gq_evaluation_level(const gq_evaluation *v, size_t model, gq_level *to, gq_error *e);
 /* The level of two figures; NaN: not measured. */
 GQ_API gq_level gq_level_of(double kld, double changed_top1);
-/* What a level may have at most: a KL divergence in nats, and a share of changed top-1 tokens. */
+/* The limits of a level: a KL divergence in nats, and a share of changed top-1 tokens. */
 GQ_API void gq_level_limits(gq_level level, double *kld, double *changed_top1);
 GQ_API const char *gq_level_text(gq_level level); /* "close to the base model on this text" */
 GQ_API const char *gq_level_word(gq_level level); /* for tables: "close" */

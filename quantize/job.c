@@ -31,8 +31,8 @@ static bool all_named(const gq_plan *plan) {
     return true;
 }
 
-/* Cleans up where an output is there already: if a run of this very plan was killed after it had given the
- * last name, what lies beside the outputs is of no use. */
+/* Cleans up where an output already exists: if a run of this very plan was killed after it had given the last name,
+ * what lies beside the outputs is of no use. */
 static void job_clean_up(const gq_plan *plan) {
     if (!all_named(plan)) return;
     if (plan->rounding->kind->clean_up) plan->rounding->kind->clean_up(plan, 0, true);
@@ -88,7 +88,7 @@ gq_verification *gq_verify(const char *path, const gq_checksum *expected, size_t
  */
 static gq_plan *job_plan(const gq_options *asked, gq_error *e) {
     gq_plan *plan = plan_make(asked, &runners, e);
-    /* Of ranks the first one writes the files. */
+    /* With several ranks the first one writes the files. */
     const rounding_kind *k = plan ? plan->rounding->kind : NULL;
     bool measures = asked->forecast && !asked->foretell; /* with foretell it is not run */
     if (plan && (!comm_is_first(asked->comm) || look_beside(plan, asked, e)) &&

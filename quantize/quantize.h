@@ -1,4 +1,4 @@
-/* What all parts of the core and study/ share: inputs, files that are written whole, what runs models. */
+/* Shared by the core and study/: inputs, files that are written atomically, the functions that run models. */
 #pragma once
 
 #include "gguf/expected.h"
@@ -72,8 +72,8 @@ bool files_is_input(const char *path, const model_source *model, const char *con
 
 /* ---- what runs models ---- */
 
-/* What stands above the core and runs models: handed in by job.c, which alone knows it. A build without a
- * forward pass has none of it and refuses what would need it by RUNNERS_MISSING. */
+/* Functions above the core that run models, passed in by job.c. A build without a forward pass has none, and refuses
+ * with RUNNERS_MISSING what would need them. */
 
 typedef gq_plan *plan_maker(const gq_options *asked, gq_error *e);
 

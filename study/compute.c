@@ -1,5 +1,5 @@
 /* Makes importance data from a model and texts: the model is run over them, a layer at a time, and sums of
- * the squares of what flows into its weights are kept. Making the plan turns the texts into windows, takes
+ * the squares of the inputs of its weights are kept. Making the plan turns the texts into windows, takes
  * this part's share of them, bounds the memory, and identifies the run, so that an interrupted one can be
  * continued. The run is a sweep (study/sweep/sweep.c) to which a collection (study/inputs/collect.c)
  * listens. After each layer its sums become a record of the checkpoint, in the GGUF layout of importance
@@ -7,7 +7,7 @@
  * while the model runs, and all of them only when it is done.
  *
  * Ranks run the model over their shares of the windows. After each layer rank 0 gets the sums of all and
- * writes the record; all write their states into its checkpoint. Plan and run each end with gq_comm_agree
+ * writes the record; all write their hidden states into its checkpoint. Plan and run each end with gq_comm_agree
  * (base/comm/ranks.h says why). */
 #include <stdio.h>
 #include <stdlib.h>
@@ -223,7 +223,7 @@ static bool importance_open_model(gq_importance_plan *p, const gq_importance_req
     return forward_model_find_drafts(p->model, &p->warnings, e);
 }
 
-/* Neither the output nor the states beside it may take the place of what is read. */
+/* Neither the output nor the hidden states beside it may take the place of what is read. */
 static bool importance_check_inputs(const gq_importance_plan *p, const gq_importance_request *r,
                                     gq_error *e) {
     const char **texts = calloc(r->n_texts, sizeof *texts);
@@ -237,8 +237,8 @@ static bool importance_check_inputs(const gq_importance_plan *p, const gq_import
     return ok;
 }
 
-/* Whether this very run, killed before it could remove its states, has written the output: the last layer is done, and
- * the output is not older than they are. */
+/* Whether this very run, killed before it could remove its hidden states, has written the output: the last layer is
+ * done, and the output is not older than they are. */
 static bool importance_checkpoint_proves(const gq_importance_plan *p) {
     struct stat made, left;
     checkpoint c = {.fd = -1};
@@ -254,7 +254,8 @@ static bool importance_checkpoint_proves(const gq_importance_plan *p) {
     return proves;
 }
 
-/* Finds out whether the output that is there is what this run makes, by states that it left. These are of no use then. */
+/* Finds out whether the output that is there is what this run makes, by hidden states that it left. These are of no
+ * use then. */
 static bool importance_check_whole(gq_importance_plan *p, gq_error *e) {
     if (!p->is_there) return true;
     p->facts.is_whole = importance_checkpoint_proves(p);

@@ -41,7 +41,7 @@ collection_sizes sample_sizes(const gq_plan *plan) {
                               collection_share_of(NULL, windows, c->job.context), NULL);
 }
 
-/* Takes windows from the whole text. Their number does not depend on memory, which only decides where their
+/* Takes windows from the whole text. Their number does not depend on memory, which only decides where their hidden
  * states are. */
 static bool choose_windows(sampling *s, const gq_plan *plan, gq_error *e) {
     const calibration *c = plan->rounding->calibration;
@@ -76,7 +76,7 @@ static bool sample_take_layer(void *data, sweep_record *to, gq_error *e) {
     return ok;
 }
 
-/* States that do not fit into memory are in a file without a name beside the first output. */
+/* Hidden states that do not fit into memory are in a file without a name beside the first output. */
 static bool sample_run_model(sampling *s, const gq_plan *plan, const gq_callbacks *callbacks, gq_error *e) {
     const calibration *c = plan->rounding->calibration;
     const forward_model *const model = c->model;

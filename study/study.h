@@ -1,4 +1,5 @@
-/* What the plan's types for a size are chosen by: a sample of the matrices' inputs, and trials of tensors in coarse types. */
+/* Measurements by which a plan chooses types for a size: a sample of the matrices' inputs, and trials of tensors in
+ * coarse types. */
 #pragma once
 
 #include "quantize/plan/target/target.h"
@@ -12,8 +13,8 @@
 /* Tokens of the sample. Mean squares need far fewer than Hessians do; these are an eighth of the usual text. */
 enum { SAMPLE_TOKENS = 8192 };
 
-/* Takes n of the windows of all, at equal distances, which are kept, and has a job run on them. *kept is to be freed, also on
- * failure. */
+/* Takes n of the windows of all, at equal distances, which are kept, and has a job run on them. *kept is to be freed,
+ * also on failure. */
 bool sample_windows(text_windows *kept, forward_job *j, const forward_job *all, size_t n, gq_error *e);
 
 /* Bytes of the sums over the sample. */
@@ -25,10 +26,9 @@ bool sample_run(const gq_plan *plan, model_inputs *inputs, const gq_callbacks *c
  * those of a usual processor. */
 trials_forecast calibration_forecast_trials(const calibration *c, size_t n, size_t windows, bool measures);
 
-/* ---- trials.c ----
- * Finds by trial how much each tensor's error changes the model's predictions: a part of the text is run with
- * one tensor at a time in a coarse type, or in models of many layers with some tensors that go together, and
- * the divergence from the base model is measured. Types for a target are chosen by it, before anything is
+/* ---- trials.c ---- Finds by trial how much each tensor's error changes the model's predictions: a part of the text
+ * is run with one tensor at a time in a coarse type, or in models of many layers with some tensors that go together,
+ * and the KL divergence from the base model is measured. Types for a target are chosen by it, before anything is
  * rounded. */
 
 /* Decides in how many layers tensors are tried (docs/internals/mixes.md says how). That follows from the model, the
@@ -57,18 +57,18 @@ enum {
 enum { TRIAL_TENSORS = 3 };
 typedef struct trial {
     size_t n, tensor[TRIAL_TENSORS], type[TRIAL_TENSORS]; /* types: of budget_types */
-    const forward_model *block; /* the prediction block that has them, and makes the logits; NULL: a layer */
-    forward_stream *stream;     /* NULL: it is a block's, which reads the base model's states */
+    const forward_model *block; /* the MTP layer that has them, and makes the logits; NULL: a layer */
+    forward_stream *stream;     /* NULL: it is a block's, which reads the base model's hidden states */
     uint8_t *blocks[TRIAL_TENSORS]; /* in the coarse types, while they are used */
     double kld;                     /* sum over places */
 } trial;
 
-/* What is compared: logits of the model, or of one of its prediction blocks, of the base model and of trials. */
+/* The compared logits, of the model or of one of its MTP layers, in the base model and in trials. */
 typedef struct trial_pass {
     const forward_model *model;
     size_t first, n; /* its trials */
     size_t output;   /* the tensor that makes these logits, where it is wanted; else the number of tensors */
-    double places;   /* that divergences are summed over, by their weights */
+    double places;   /* that KL divergences are summed over, by their weights */
     double nll;      /* sum of (1 - p) x power of the row of the token that came next */
 } trial_pass;
 
@@ -82,7 +82,7 @@ typedef struct trials {
     const forward_model **models; /* of the streams */
     sweep sweep;                  /* of the base model's stream */
     forward_stream **streams;     /* that one and the trials' */
-    trial *tried;                 /* those of prediction blocks are the last */
+    trial *tried;                 /* those of MTP layers are the last */
     size_t n, begun;              /* trials, and those whose layer has come */
     bool is_grouped;              /* tensors that go together share a trial */
     strip_buffers *scratch;
@@ -92,33 +92,34 @@ typedef struct trials {
 /* Layers with weights of their own. */
 size_t trials_layers(const gq_plan *plan);
 
-/* Decides whether tensors share trials: where all layers would need too many otherwise. A layer that is not
- * tried costs more than tensors that are not told apart: on model A, types chosen by 33 shared trials in all
- * 8 layers left .161 of llama.cpp's divergence, by 29 in 4 layers .228, by 57 of single tensors .156. */
+/* Decides whether tensors share trials: where all layers would need too many otherwise. A layer that is not tried
+ * costs more than tensors that are not told apart: on model A, types chosen by 33 shared trials in all 8 layers left
+ * .161 of llama.cpp's KL divergence, by 29 in 4 layers .228, by 57 of single tensors .156. */
 void trials_decide_groups(trials *t);
 
-/* Chooses the trials of the embedding, of so many layers at equal distances, the first and the last among
- * them, and of all prediction blocks. */
+/* Chooses the trials of the embedding, of so many layers at equal distances, the first and the last among them, and
+ * of all MTP layers. */
 void trials_choose(trials *t, size_t layers);
 
 /* Whether tensor i is tried in a layer. layer: its number in the input; -1: the embedding. */
 bool trials_in_layer(const trials *t, size_t i, int64_t layer);
 
-/* The trials of a prediction block; NULL: those of layers. *first: the number of their first one. */
+/* The trials of an MTP layer; NULL: those of layers. *first: the number of their first one. */
 size_t trials_of_block(const trials *t, const forward_model *block, size_t *first);
 
 /* ---- trial.c ----
- * Tensors of a trial in their coarse types, what its logits are from the base model's, and the KLD increase that follows from it. */
+ * Tensors of a trial in their coarse types, what its logits are from the base model's, and the KLD increase that
+ * follows from it. */
 
 /* Encodes the k-th tensor of a trial, whole, in its coarse type; malloc'ed. NULL: *e says why. */
 uint8_t *trial_encode(const trials *t, const trial *of, size_t k, gq_error *e);
-/* Has a layer use coarse blocks of a trial's tensors, until trial_restore, which is to be called after a failure, too. They
- * are encoded anew each time, so that those of one trial at a time are in memory. */
+/* Makes a layer use coarse blocks of a trial's tensors until trial_restore, which is to be called after a failure,
+ * too. They are encoded anew each time, so that those of one trial at a time are in memory. */
 bool trial_replace(const trials *t, trial *of, forward_layer *l, gq_error *e);
 void trial_restore(const trials *t, trial *of, forward_layer *l);
 
-/* Adds up the divergences of all trials, whose streams are behind the last layer: first of those of prediction blocks, which
- * are run here, then of all others. */
+/* Adds up the KL divergences of all trials, whose streams are behind the last layer: first of those of MTP layers,
+ * which are run here, then of all others. */
 bool trials_find_figures(trials *t, gq_error *e);
 /* Sets `sensitivity` of all that was tried and of what counts as such a tensor. */
 void trials_set_kld_increase(trials *t);

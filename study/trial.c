@@ -33,7 +33,7 @@ bool trials_in_layer(const trials *t, size_t i, int64_t layer) {
     return t->wanted[i] && (layer < 0 || forward_feeds(t->of->model, tensor));
 }
 
-/* The same of a prediction block. */
+/* The same of an MTP layer. */
 static bool trials_in_block(const trials *t, size_t i, const forward_model *block) {
     const model_tensor *tensor = t->plan->sources[i].tensor;
     model_block b;
@@ -184,7 +184,7 @@ void trial_restore(const trials *t, trial *of, forward_layer *l) {
     }
 }
 
-/* ---- divergences ---- */
+/* ---- KL divergences ---- */
 
 /* sum h_j W_vj^2 of a row of the output matrix. */
 static bool row_power(const trials *t, size_t output, uint32_t row, double *power, gq_error *e) {
@@ -227,7 +227,7 @@ static bool add_figures(void *data, const kld *d, size_t position, size_t next, 
     return true;
 }
 
-/* The same of embeddings: a window's divergence is their cosine distance. */
+/* The same of embeddings: a window's KL divergence is their cosine distance. */
 static bool add_distances(void *data, size_t first_window, size_t windows, const double *const *vectors,
                           gq_error *e) {
     trials *t = data;
@@ -304,7 +304,7 @@ static void set_trial_increase(const trials *t, const trial *of, double places) 
         if (t->found[of->tensor[k]].weighted > 0) t->found[of->tensor[k]].sensitivity = fmax(mean, 0) / error;
 }
 
-/* Takes over the KLD increase of a trial's tensor of the same name where that layer is nearer than those so far. */
+/* Takes over the KLD increase of the trial's tensor of the same name, if its layer is nearer than those so far. */
 static void take_nearer_increase(const trials *t, const trial *of, const model_block *own, uint64_t *nearest,
                                  double *sensitivity) {
     model_block other;
@@ -318,8 +318,8 @@ static void take_nearer_increase(const trials *t, const trial *of, const model_b
     }
 }
 
-/* A layer without a trial uses the result of the nearest layer's tensor of the same name, but not that of a prediction
- * block, whose logits are others. */
+/* A layer without a trial uses the result of the nearest layer's tensor of the same name, but not that of a MTP
+ * layer, whose logits are others. */
 static void spread_increase(const trials *t) {
     for (size_t i = 0; i < t->plan->n_tensors; i++) {
         model_block own;

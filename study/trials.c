@@ -1,17 +1,17 @@
 /* Finds by trial how much the error of each tensor changes the predictions. A trial is a stream with one
- * tensor, or some that go together, in a coarse type: it has the base model's states up to the layer of its
+ * tensor, or some that go together, in a coarse type: it has the base model's hidden states up to the layer of its
  * tensors, and its own from there on. All streams go through the layers side by side, so that each layer is
  * read once. At the end their logits are compared with the base model's.
  *
- * Errors are small, so the divergence is proportional to their squares, and the trial of one type serves for
+ * Errors are small, so the KL divergence is proportional to their squares, and the trial of one type serves for
  * all types. It adds up over tensors, too: what errors of different tensors add to the logits is not
  * correlated.
  *
- * Tensors of a prediction block are tried behind the last layer: the block runs on the base model's states, and its logits are
- * compared. The output matrix needs no trial. Logits z with errors d of mean 0, independent of each other, diverge by
- * 1/2 sum p (1 - p) d^2, and d of row v has the mean square (relative error)^2 x sum h_j W_vj^2, where h_j is
- * the mean square of the matrix's input j. The sum weighs all tokens by their probabilities p; instead only
- * the term of the token that comes next in the text is taken, as its mean is the same. */
+ * Tensors of an MTP layer are tried behind the last layer: the block runs on the base model's hidden states, and its
+ * logits are compared. The output matrix needs no trial. Logits z with errors d of mean 0, independent of each other,
+ * diverge by 1/2 sum p (1 - p) d^2, and d of row v has the mean square (relative error)^2 x sum h_j W_vj^2, where h_j
+ * is the mean square of the matrix's input j. The sum weighs all tokens by their probabilities p; instead only the
+ * term of the token that comes next in the text is taken, as its mean is the same. */
 #include "study/study.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@
 #include "forward/stream/kld.h"
 #include "study/calibrate/calibrate.h"
 
-/* So many predict a tensor's cost on another text within a third (docs/internals/mixes.md). */
+/* With this many, trials predict a tensor's cost on another text within a third (docs/internals/mixes.md). */
 enum { TRIAL_TOKENS = 512 };
 
 /* Sums over places are one chain: all are of one group (forward/stream/stream.h). */
@@ -47,7 +47,7 @@ static forward_bounds bounds_of(trials *t, int threads, uint64_t process) {
     size_t batch = forward_job_batch(&t->job), first, streams = trials_of_block(t, NULL, &first);
     uint64_t positions = mul_sat(batch, t->job.context - 1);
     t->job.extra_bytes = add_sat(add_sat(largest_blocks(t), process), kld_bytes(positions, t->n));
-    if (t->n > streams) /* with one of them a prediction block is counted */
+    if (t->n > streams) /* with one of them an MTP layer is counted */
         t->job.extra_bytes =
             add_sat(t->job.extra_bytes, forward_head_bytes(&t->job, t->models, t->n - streams, batch));
     return forward_bounds_of(&t->job, t->models, 1 + streams, true);
@@ -93,7 +93,7 @@ bool trials_decide_layers(const gq_plan *plan, const bool *wanted, size_t *layer
     *layers = ok ? trials_count_layers(&t, false) : 0;
     if (ok && !*layers) *layers = trials_count_layers(&t, true);
     if (ok && !*layers) {
-        t.job.memory = UINT64_MAX; /* so that states are not in a file */
+        t.job.memory = UINT64_MAX; /* so that hidden states are not in a file */
         *least = bounds_of(&t, USUAL_THREADS, USUAL_PROCESS).peak;
     }
     trials_free(&t);
@@ -166,7 +166,7 @@ static bool continue_trial(const trials *t, trial *of, forward_layer *l, gq_erro
     return forward_stream_pass(of->stream, l, FORWARD_WHOLE, NULL, e);
 }
 
-/* Starts the trials of a layer, from the states before it. */
+/* Starts the trials of a layer, from the hidden states before it. */
 static bool start_layer(trials *t, int64_t number, forward_layer *l, gq_error *e) {
     for (; t->begun < t->n && trials_in_layer(t, t->tried[t->begun].tensor[0], number); t->begun++)
         if (!start_trial(t, &t->tried[t->begun], l, e)) return false;
@@ -178,7 +178,7 @@ static bool start_embedding(void *data, gq_error *e) {
     return forward_stream_embed(t->sweep.streams[0], NULL, e) && start_layer(t, -1, NULL, e);
 }
 
-/* Trials that have begun, then those of this layer, which need the base model's states before it. */
+/* Trials that have begun, then those of this layer, which need the base model's hidden states before it. */
 static bool try_layer(void *data, forward_layer *l, gq_error *e) {
     trials *t = data;
     for (size_t i = 0, begun = t->begun; i < begun; i++)
@@ -236,7 +236,7 @@ static void trials_keep_own(trials *t) {
     t->n = n;
 }
 
-/* Gives all ranks the divergences of all trials, which are then listed again, without streams. */
+/* Gives all ranks the KL divergences of all trials, which are then listed again, without streams. */
 static bool trials_share(trials *t, size_t layers, gq_error *e) {
     gq_comm *comm = t->plan->comm;
     size_t ranks = (size_t)gq_comm_ranks(comm), own = t->n;

@@ -74,6 +74,6 @@ bool comm_collect(gq_comm *c, const comm_parcel *parcel, gq_error *e);
 
 /* ---- for tests ---- */
 
-/* Has a rank's `number`-th collective, from 0 on, fail before it begins or after it has ended. */
+/* Makes a rank's `number`-th collective (from 0) fail before it begins or after it has ended. */
 void comm_fail_at(gq_comm *c, uint64_t number, bool after);
 uint64_t comm_collectives(const gq_comm *c); /* so far */

@@ -164,7 +164,7 @@ static void zsh_text(const char *text) {
 static void zsh_option(const option_row *o) {
     bool again = o->kind == OPTION_LIST || o->kind == OPTION_PAIRS || o->kind == OPTION_ITEMS ||
                  o->kind == OPTION_RECIPE;
-    /* It may follow behind an equals sign or as the next word; one that may be left out only behind the sign. */
+    /* The argument follows an equals sign or is the next word; an optional argument only follows the sign. */
     const char *value = option_is_optional(o) ? "=-" : o->argument ? "=" : "";
     if (o->letter)
         printf("        '(-%c --%s)'{-%c,--%s%s}'[", o->letter, o->name, o->letter, o->name, value);

@@ -2,9 +2,9 @@
  * explains the columns and how to add a row. An option's row says where in a request its argument goes
  * (offsetof), how the argument is parsed (OPTION_*), whether it is a file that is read or written (ARGUMENT_*),
  * and which commands take it, one letter per command below. 
- * --help prints those marked COMMON; `help all` prints all in the order of the table, each heading above its own. A row without a help
- * text is an alias: it is parsed but never shown. The first command is the main job, the only one without a
- * name.
+ * --help prints those marked COMMON; `help all` prints all in the order of the table, each heading above its own. A
+ * row without a help text is an alias: it is parsed but never shown. The first command is the main job, the only one
+ * without a name.
  */
 #include <string.h>
 
@@ -82,7 +82,7 @@ enum {
 };
 #define HEADING(text) \
     { .help = (text) }
-/* What a member of request is, and what option_store writes into it for each kind of argument. */
+/* The type of a member of request, and what option_store writes into it for each kind of argument. */
 enum {
     IS_BOOL,
     IS_INT,

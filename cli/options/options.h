@@ -83,8 +83,8 @@ void request_free(request *r);
  *
  * A new option is a member of `request` (or of gq_options) and a row of the table in option_table.c, which
  * does not compile where the member's type is not that of the row's kind, or where the row does not say
- * whether a file is read or written; the man page needs its paragraph, which a test checks. A new command is a row there and one of mains[] in
- * cli/command_line.c.
+ * whether a file is read or written; the man page needs its paragraph, which a test checks. A new command is a row
+ * there and one of mains[] in cli/command_line.c.
  */
 
 typedef struct command_row {
@@ -126,7 +126,7 @@ typedef enum option_kind {
     OPTION_MMPROJ,   /* const char *: a type of projectors, F16 without an argument */
 } option_kind;
 
-/* What else a row says of its option, beside the bits of the commands that take it. */
+/* Flags of an option, besides the bits of the commands that take it. */
 #define COMMON (1u << 31)     /* the main job's --help has it; `help all` has all */
 #define ONE_RANK (1u << 30)   /* what it asks for the first of several ranks alone prints or writes */
 #define NO_RESULT (1u << 29)  /* neither files nor figures depend on it */
@@ -135,8 +135,8 @@ typedef enum option_kind {
 #define COMPUTE (1u << 26)    /* of imatrix: for its job compute alone */
 #define FORWARD (1u << 25)    /* runs a model, which a build without a forward pass refuses */
 
-/* What an option's argument is: whether a file that it names is read or written, which paths.c checks for all
- * commands, and the words that completion offers. */
+/* The kind of an option's argument: a file that is read or written (paths.c checks these for all commands), and the
+ * words that completion offers. */
 typedef enum option_argument {
     ARGUMENT_WORD, /* no file */
     ARGUMENT_TENSOR_TYPE,
@@ -197,8 +197,8 @@ bool request_check_conflicts(const request *r, gq_error *e);
 
 /* ---- paths.c ---- */
 
-/* What a line of the command reads and what it writes: no file that is read is written over, whichever of the
- * line's options and arguments name it. */
+/* Files that a command line reads and writes. No file that is read may be written, whichever options and arguments
+ * name it. */
 
 /* Compares each path that the line writes with all that it reads and with the others that it writes. To be
  * called before the work; it also looks whether files of options can be written. */

@@ -14,7 +14,7 @@
 
 typedef enum tool { TOOL_IMATRIX = 1, TOOL_PERPLEXITY = 2, BOTH = 3 } tool;
 
-/* What options set; those with an argument come first. */
+/* The settings of options; those with an argument come first. */
 typedef enum fact {
     FACT_MODEL,
     FACT_TEXT,
@@ -246,7 +246,7 @@ static bool check_inputs_fit(const tool_request *r, const char *model, gq_error 
     return ok;
 }
 
-/* What would fail behind the model's run fails before it. */
+/* Errors that would show after the model's run are found before it. */
 static bool check_merge(const tool_request *r, const char *out, const char *temporary, gq_error *e) {
     if (!check_inputs_fit(r, r->facts[FACT_MODEL], e)) return false;
     if (!gq_check_inputs(out, r->in, r->n_in, e)) return gq_fail(e, "%s", e->text);

@@ -37,7 +37,7 @@ static void add_warnings(report *rep, const char *const *warnings, size_t n) {
     }
 }
 
-/* Has the library gather what was asked. */
+/* Makes the library gather what was asked for. */
 static report report_make(const request *r, gq_report_request *asked, gq_evaluation *const *kinds) {
     report rep = {.request = r, .evaluation = asked->evaluation, .kinds = kinds};
     const char *const *warnings;

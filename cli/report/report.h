@@ -8,7 +8,7 @@
 #include "cli/options/options.h"
 #include "quantize/gquant_publish.h"
 
-/* What the tables for people show of a report that the library has gathered. */
+/* The tables for people, of a report that the library has gathered. */
 typedef struct report {
     gq_report *of;
     const char *kind; /* "plan", "run", "comparison" or "evaluation" */

@@ -1,8 +1,8 @@
-/* The part of a report about models that were run on a text: tables for people. Model 0 is the base model and all others are quants of it. Every figure is an estimate from the
- * scored positions and has a standard error; the tables print as many decimals as the error leaves
- * meaningful. Which of two quants is nearer to the base model is decided by the difference of their
- * KL divergences, whose error the library computes from the positions that both share, so that it is smaller
- * than the errors of the two KL divergences.
+/* The part of a report about models that were run on a text: tables for people. Model 0 is the base model and all
+ * others are quants of it. Every figure is an estimate from the scored positions and has a standard error; the tables
+ * print as many decimals as the error leaves meaningful. Which of two quants is nearer to the base model is decided
+ * by the difference of their KL divergences, whose error the library computes from the positions that both share, so
+ * that it is smaller than the errors of the two KL divergences.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -67,7 +67,7 @@ static double evaluation_text_tokens(const gq_evaluation_facts *f) {
     return (double)((f->windows - 1) * step + f->context);
 }
 
-/* Of several it is the one that needs the shortest text. */
+/* Of several quants, the one that needs the shortest text. */
 char *evaluation_advice(const report *r) {
     enum { MOST_TIMES = 1000 }; /* beyond that two quants are as good as equal */
     const gq_evaluation *v = r->evaluation;

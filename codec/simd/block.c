@@ -42,7 +42,7 @@ INLINE vf feedback_value(const pass_lanes *b, size_t c, vf sum) {
     return vf_load(b->w + c * b->step) +
            (vf_load(b->target + c * b->step) + sum) / b->root[c * PASS_COLUMNS + c];
 }
-/* Computes the columns as they will be if each makes good the errors so far, without rounding. */
+/* Computes the columns as they will be if each compensates the errors so far, without rounding. */
 static void expect_slice(const pass_lanes *b, size_t columns) {
     vf sum[SLICE_COLUMNS];
     for (size_t c = 0; c < columns; c++) sum[c] = vf_load(b->sum + c * b->step);

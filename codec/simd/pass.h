@@ -132,7 +132,7 @@ INLINE product_rows pass_tile(const feedback_pass *s, const float *tile, bool tr
 INLINE product_rows tile_rows(const float *tile, size_t row, size_t column) {
     return (product_rows){tile + row * PASS_COLUMNS + column, PASS_COLUMNS, 1};
 }
-/* Its columns. For one product; for several transpose_tile is faster. */
+/* The tile's columns, for one product; for several transpose_tile is faster. */
 INLINE product_rows tile_columns(const float *tile) { return (product_rows){tile, 1, PASS_COLUMNS}; }
 INLINE void transpose_tile(const feedback_pass *s, const float *tile) {
     s->task->kernels->products[MATMUL_FLOAT32]->tile(tile, true, s->transposed);

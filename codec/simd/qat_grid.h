@@ -12,8 +12,8 @@
 
 enum { QAT_GRID_MOST = 16 }; /* the largest multiple: 4 bits with any zero point, E2M1's 12 */
 
-/* How far a quotient of weights may be from a whole number, relative to that: weights in BF16 are off by up
- * to 2^-8 each; those in floats by their last bits. */
+/* The allowed relative distance of a quotient of weights from a whole number: weights in BF16 are off by up to 2^-8
+ * each; those in floats by their last bits. */
 #define QAT_GRID_SLACK 0x1.04p-7f
 #define QAT_GRID_SLACK_FLOATS 0x1p-17f
 

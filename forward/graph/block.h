@@ -4,7 +4,7 @@
 
 #include "forward/graph/layer.h"
 
-/* Other rows than the file's embedding: of n ids, n x width floats, before they are scaled. */
+/* Replaces the file's embedding: rows for n ids, n x width floats, before they are scaled. */
 typedef struct forward_rows {
     bool (*read)(void *data, const uint32_t *ids, size_t n, float *rows, gq_error *e);
     void *data;

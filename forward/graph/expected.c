@@ -152,7 +152,7 @@ static void require_length(tensor_finder *f, weight_slot s, const model_tensor *
 static void expected_check_rows(tensor_finder *f, weight_slot s, const model_tensor *t) {
     const layer_part *ffn = f->l->ffn.part ? f->l->ffn.part->kind : NULL;
     const expected_state *state = state_of(f);
-    /* Beside experts that have the only length its size is its own. */
+    /* Where only the experts have a length, its size is its own. */
     if (s == WEIGHT_FFN_UP && ffn == &ffn_experts && !model_fact(&state->facts, EXPERT_LENGTH)) return;
     require_length(f, s, t);
     for (size_t i = 0; i < EXPECTED_ROWS; i++) {
@@ -181,7 +181,7 @@ static void expected_check_rows(tensor_finder *f, weight_slot s, const model_ten
 
 /* ---- the vocabulary and the head ---- */
 
-/* How many tokens the metadata say that there are; 0: they do not. */
+/* The number of tokens by the metadata; 0: not stated. */
 static uint64_t tokens_said(const model_facts *facts, const char **by) {
     uint32_t type;
     uint64_t n;
@@ -221,7 +221,7 @@ static bool is_padded(const tensor_finder *f, uint64_t size, uint64_t tokens) {
            (tokens - size < t->multiple && tokens % t->multiple == 0);
 }
 
-/* Beside a list of tokens readers do not look at vocab_size. */
+/* Readers ignore vocab_size if there is a list of tokens. */
 static void check_vocabulary_size(tensor_finder *f, uint64_t tokens) {
     const model_facts *facts = &state_of(f)->facts;
     const model_kv *kv = model_fact(facts, "vocab_size");
@@ -405,8 +405,8 @@ static extra_likeness likeness_of(const tensor_finder *f, const layer_spec *l, s
     return found;
 }
 
-/* Such a block has one of the mixers and one of the feed-forward parts that layers before it have: it is
- * compared with the layer that it is most like. One that is like none has a part of its own. */
+/* An MTP layer has a mixer and a feed-forward part that earlier layers have: it is compared with the layer that is
+ * most similar. One that is like none has a part of its own. */
 static void extra_compare(tensor_finder *f, size_t block, bool is_ffn) {
     extra_likeness best = {.lacks = SIZE_MAX};
     for (size_t i = 0; i < f->m->sizes.layers; i++) {

@@ -59,10 +59,10 @@ bool forward_fills_masks(const model_source *g);
  * than its metadata say: other programs would refuse it, or compute something else. An architecture outside
  * the table and metadata that cannot be read are doubts, not failures. */
 bool forward_model_check(const model_source *g, const model_expected *expected, gq_error *e);
-/* How batches that are made from now on multiply weights with activations; at first in float32. */
+/* Sets the arithmetic of products in batches made from now on; float32 at first. */
 void forward_model_set_arithmetic(forward_model *m, matmul_arithmetic arithmetic);
 
-/* How an embedding model pools the hidden states of a text; the numbers are those of pooling_type. */
+/* The pooling of an embedding model; the numbers are those of pooling_type. */
 typedef enum forward_pooling {
     POOL_NONE,
     POOL_MEAN,
@@ -117,7 +117,7 @@ const model_tensor *forward_factored(const forward_model *m);
 float forward_adds(const forward_model *m, const model_tensor *t);
 /* The experts that there are for each one that a token meets, rounded up; 1: there are none. */
 size_t forward_experts_spread(const forward_model *m);
-/* How often an expert may see a token at most: late ones may see it several times. */
+/* The most times that an expert may get the same token: those of late layers may get it several times. */
 size_t forward_experts_repeats(const forward_model *m);
 
 /* Whether layer i is not run: of blocks that are run several times some rest in some loops. */
@@ -185,8 +185,8 @@ typedef struct forward_inputs {
 typedef enum forward_answer {
     FORWARD_FAILED, /* the call ends with the error that was given */
     FORWARD_ON,
-    /* Nothing more is computed for this expert, which the sum of experts then lacks; not an expert's: the
-     * same as FORWARD_ON. */
+    /* Nothing more is computed for this expert, and the sum of experts lacks it; for other matrices the same as
+     * FORWARD_ON. */
     FORWARD_SKIP,
     FORWARD_END, /* nothing more is computed: the call returns true, and what it gives means nothing */
 } forward_answer;

@@ -268,7 +268,7 @@ static bool rows_read(const rows_reading *r, threads_pool *pool, gq_error *e) {
     return true;
 }
 
-/* Has the system fetch the rows that are likely to be read next. */
+/* Asks the system to prefetch the rows that are likely to be read next. */
 static void rows_advise(const rows_reading *r) {
     const model_tensor *t = r->tensor;
     uint64_t next = r->first + r->n, n = min(r->n, shape_rows(t->ne) - next);

@@ -78,8 +78,8 @@ struct layer_part {
 
     /* Rows of `work` in a batch, each as long as the batch has tokens; may be NULL: none. */
     uint64_t (*scratch_rows)(const forward_model *m, const layer_spec *l, const part_spec *p);
-    /* Other memory that it needs in a batch, into its struct in batch_own; may be NULL. Called twice: the
-     * first time memory is only counted and pointers are NULL. */
+    /* Takes the part's other memory in a batch, into its struct in batch_own; may be NULL. Called twice: the first
+     * time memory is only counted and pointers are NULL. */
     void (*lay_out)(forward_batch *b, const model_part *p, scratch *s);
     /* Fills that memory, once a batch; may be NULL. */
     bool (*prepare)(forward_batch *b, const model_part *p, gq_error *e);

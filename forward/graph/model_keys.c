@@ -25,8 +25,8 @@ static void model_read_norms(forward_model *m, key_reader *r) {
     m->eps_after = a->eps_after != 0 ? a->eps_after : m->eps;
 }
 
-/* So many blocks may be more than there are tensors: a part of a model has few of them, and llama.cpp reads
- * no more. */
+/* There may be fewer blocks with tensors than the metadata say: a part of a model has few of them, and llama.cpp
+ * reads no more. */
 enum { BLOCKS_FREE = 512 };
 
 static bool read_layers(forward_model *m, key_reader *r) {

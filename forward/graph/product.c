@@ -1,5 +1,5 @@
-/* A mixer of one matrix, which stands in place of attention where it was found to do little: attn_output
- * times what flows in. Tokens do not see each other in it. */
+/* A mixer of one matrix, which stands in place of attention where it was found to do little: attn_output times the
+ * input. Tokens do not see each other in it. */
 #include "forward/graph/layer_part.h"
 
 static void product_find_tensors(tensor_finder *f, const part_spec *) {

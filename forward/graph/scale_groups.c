@@ -124,7 +124,7 @@ size_t forward_scale_groups(const forward_model *m, size_t i,
     bool is_alone =
         !l->beside.part && !l->tail.part && !l->bank.part && !layer_is_parallel(l) && !l->ffn_needs_start;
     if (!is_alone || i < m->arch->graph.sparse_layers) return 0;
-    if (m->input_scale == 0) { /* else the state goes on as a norm's result, too */
+    if (m->input_scale == 0) { /* else the state continues as a norm's result, too */
         n += group_part_inputs(&groups[n], l, &l->mixer);
         n += group_part_inputs(&groups[n], l, &l->ffn);
     }

@@ -32,8 +32,8 @@ const char *matmul_arithmetic_caution(matmul_arithmetic arithmetic, const kernel
 
 /* For the threads of a pool, which lives as long, with the kernels of this level. NULL: no memory. */
 matmul *matmul_new(const kernels *k, threads_pool *pool, gq_error *e);
-/* How matmul_run multiplies from now on; float32 at first. In bf16 (codec/tile.h) weights and activations are
- * rounded, groups begin at column 0, and our own kernels do it with a BLAS, too. matmul_within stays. */
+/* Sets the arithmetic of matmul_run; float32 at first. In bf16 (codec/tile.h) weights and activations are rounded,
+ * groups begin at column 0, and our own kernels do it with a BLAS, too. matmul_within stays. */
 void matmul_set_arithmetic(matmul *m, matmul_arithmetic arithmetic);
 void matmul_free(matmul *m);
 /* Bytes that matmul_new takes for this number of threads. */

@@ -65,10 +65,10 @@ static inline uint32_t forward_job_right(const forward_job *j, size_t token) {
 }
 /* The position in a window with the logits of the token after `from`. */
 static inline size_t forward_job_place(const forward_job *j, size_t from) { return from + j->in_place; }
-/* How much the prediction of a token counts, by its number over all windows, which is no window's first: as
- * much as the token itself; 0 where it begins a text. */
+/* The weight of the prediction of a token, by its number over all windows, never a window's first: as much as the
+ * token itself; 0 where it begins a text. */
 double forward_job_weight(const forward_job *j, size_t token);
-/* How many of the job's tokens count. */
+/* The number of the job's tokens that count. */
 uint64_t forward_job_counted(const forward_job *j);
 /* The number of windows that so many tokens fill: at least one, and no more than there are. */
 size_t forward_job_windows(const forward_job *j, size_t tokens);

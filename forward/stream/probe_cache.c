@@ -217,7 +217,7 @@ probe_cache_run probe_cache_run_of(probe_cache *k, unsigned side, size_t batch, 
 
 /* ---- sizes ---- */
 
-/* How much is kept of a token: counted from the shapes of the layers' matrices. Where a layer keeps more than
+/* Bytes that are cached for a token, counted from the shapes of the layers' matrices. Where a layer keeps more than
  * that, as one that hands its keys on does, the rest is computed again. */
 
 /* Whether a weight's output is only used in a result that is kept behind it. */

@@ -28,7 +28,7 @@ size_t hidden_states_first(const hidden_states *s, size_t batch);
 size_t hidden_states_loop(const hidden_states *s, size_t batch);
 size_t hidden_states_stride(const hidden_states *s, size_t batch);
 
-/* On failure *s is fit for states_free. */
+/* After a failure *s may be passed to hidden_states_free. */
 bool hidden_states_new(hidden_states *s, bool in_file, const hidden_state_slots *file, gq_error *e);
 void hidden_states_free(hidden_states *s);
 /* Bytes that states_new takes where hidden states are written to a file as well; in_file: where they are only
@@ -75,7 +75,7 @@ struct forward_stream {
 
 /* Returns the model's batch, made in place of another model's. NULL: *e says why. */
 forward_batch *run_batch(forward_run *r, const forward_model *m, gq_error *e);
-/* Has the batch work on windows of the job, from `first` on. */
+/* Makes the batch work on windows of the job, from `first` on. */
 void run_choose_windows(const forward_run *r, forward_batch *b, size_t first, size_t windows);
 /* Hands inputs to an observer, those of tokens that count, times the root of their weights. in->first is set.
  */

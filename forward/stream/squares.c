@@ -1,6 +1,6 @@
 #include "forward/stream/stream.h"
 
-enum { ROWS = 8 }; /* chains that go on side by side */
+enum { ROWS = 8 }; /* chains that continue side by side */
 
 /* The square of a float is exact in a double, so that a fused multiply-add changes nothing. */
 static void add_rows(const float *x, size_t stride, size_t tokens, double *sums) {

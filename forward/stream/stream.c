@@ -112,8 +112,8 @@ static float *stream_enter_draft(forward_stream *s, size_t batch, gq_error *e) {
 
 /* ---- layers ---- */
 
-/* Between the products of a layer progress is asked whether to go on; then the caller's observer, if any,
- * gets the inputs. */
+/* Between the products of a layer progress is asked whether to continue; then the caller's observer, if any, gets the
+ * inputs. */
 typedef struct asking {
     forward_run *run;
     const forward_observer *observer;

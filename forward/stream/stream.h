@@ -1,6 +1,6 @@
 /* Running models over a whole text, a layer at a time: the weights of one layer are in memory, the hidden
- * states of all tokens, and what a batch of windows needs meanwhile. States that do not fit into memory are
- * in a file, read and written once per layer, or per part of a layer.
+ * hidden states of all tokens, and what a batch of windows needs meanwhile. Hidden states that do not fit into memory
+ * are in a file, read and written once per layer, or per part of a layer.
  *
  *     forward_bounds bounds = forward_bounds_of(&job, &m, 1, false);
  *     forward_run *r = forward_run_new(&job, &bounds, &e);
@@ -36,11 +36,11 @@
  * how large their sums are:
  *
  *     squares of inputs: in a fixed binary tree by the groups' numbers (base/comm/fold.h)
- *     second moments, scores: ((0 + group 0) + group 1) + group 2 ...
+ *     Hessians, scores: ((0 + group 0) + group 1) + group 2 ...
  *
  * A rank that has contiguous groups adds the subtrees that it has wholly, and hands on about one sum for each
  * level of the tree. A single process holds as many, which is little for squares, a number per column. Of
- * second moments one sum is as large as the total, gigabytes, so a process that holds one per level is out of
+ * Hessians one sum is as large as the total, gigabytes, so a process that holds one per level is out of
  * the question. Scores are numbers per position, which all ranks get, and are added afterwards.
  *
  * 512 tokens are the usual length of a window. Errors of a sum in float32 come from the longer of both
@@ -60,7 +60,7 @@ static inline size_t token_group_size(size_t context) { return token_group_windo
 typedef struct forward_run forward_run;
 forward_run *forward_run_new(const forward_job *j, const forward_bounds *b, gq_error *e);
 void forward_run_free(forward_run *r);
-/* Its threads, for what else is to be done between its passes. */
+/* The run's threads, for other work between its passes. */
 threads_pool *forward_run_pool(const forward_run *r);
 /* The weights of layer i, valid until another layer is asked for, or the output matrix's input, or logits;
  * the system is asked to read those of the layer behind it ahead. One model's are in memory at a time, with

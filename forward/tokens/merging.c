@@ -1,8 +1,8 @@
-/* From a word to ids. A word is split into symbols, bytes or characters, and neighbours are joined as long as
- * two of them merge (join.c). A symbol that is no token in the end is written byte by byte. Natural text
- * repeats its words, so the ids of recent words are kept for the length of a call; cutting more finely than
- * needed makes words repeat and leaves the ids as they are. A word that is longer than a window is joined
- * window by window, each from the first symbol that the one before could not be certain of. */
+/* Merges of a word to ids (BPE). A word is split into symbols, bytes or characters, and neighbours are joined as long
+ * as two of them merge (join.c). A symbol that is no token in the end is written byte by byte. Natural text repeats
+ * its words, so the ids of recent words are kept for the length of a call; cutting more finely than needed makes
+ * words repeat and leaves the ids as they are. A word that is longer than a window is joined window by window, each
+ * from the first symbol that the one before could not be certain of. */
 #include "forward/tokens/tokens.h"
 
 #include <stdlib.h>

@@ -23,7 +23,7 @@ static const char *const ends_of_turns[] = {
     "<|flush|>",          "</s>",       "[EOS]",      "<eos>",         "<turn|>",
     "<|tool_response>",   "[e~[",       NULL};
 
-/* And these, unless one of the keys says which token it is. */
+/* End-of-text tokens by their texts, unless a key names the token. */
 static const struct {
     const char *keys[2];
     const char *texts[10];

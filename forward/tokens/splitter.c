@@ -50,9 +50,8 @@ typedef struct splitting {
 
 static bool split_piece(const splitting *w, size_t level, size_t start, size_t end);
 
-/* The next match in start..end at or behind `from`; *found false: there is none. open: a piece that goes on
- * behind `end`. A match counts only where nothing behind `end` was asked for; else *begin is where it might
- * begin. */
+/* The next match in start..end at or behind `from`; *found false: there is none. open: a piece that continues behind
+ * `end`. A match counts only where nothing behind `end` was asked for; else *begin is where it might begin. */
 static bool find_match(const splitting *w, size_t level, size_t start, size_t end, size_t from, bool open,
                        size_t *begin, size_t *behind, bool *found) {
     int n = pcre2_match(w->s->codes[level], (PCRE2_SPTR)w->subject + start, end - start, from - start,
@@ -91,10 +90,10 @@ static bool split_triples(const splitting *w, size_t level, size_t *from, size_t
     return true;
 }
 
-/* Cut a piece by the patterns from `level` on: matches and what lies between them are pieces of their own.
- * done NULL: the piece ends at `end`. Else it goes on there, and so does the last piece that it is cut into;
- * *done: where the words end that are certain. The patterns never look back, so what is left of a piece is
- * cut as it would be with what is not. */
+/* Cut a piece by the patterns from `level` on: matches and what lies between them are pieces of their own. done NULL:
+ * the piece ends at `end`. Else it continues there, and so does the last piece that it is cut into; *done: where the
+ * words end that are certain. The patterns never look back, so what is left of a piece is cut as it would be with
+ * what is not. */
 static bool split_open(const splitting *w, size_t level, size_t start, size_t end, size_t *done) {
     if (done) *done = start;
     if (start == end || (level == w->s->n && done)) return true;

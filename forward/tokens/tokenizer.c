@@ -1,7 +1,7 @@
-/* From a text to the ids of its tokens, the same ones that llama.cpp gives, in memory that does not grow with
- * the text. Special tokens are cut out first (specials.c). A stretch between them is cleaned or gets its
- * spaces marked, as the kind of vocabulary wants it, and is cut into words by patterns (splitter.c), at
- * spaces or at newlines; merging.c makes ids of the words, words.c and unigram.c of those that do not merge.
+/* Tokenizes a text to the same ids as llama.cpp, in memory that does not grow with the text. Special tokens are cut
+ * out first (specials.c). A stretch between them is cleaned or gets its spaces marked, as the kind of vocabulary
+ * wants it, and is cut into words by patterns (splitter.c), at spaces or at newlines; merging.c makes ids of the
+ * words, words.c and unigram.c of those that do not merge.
  *
  * All of that is done a piece of the text at a time. Each step says up to which place its result does not
  * depend on what follows, and what is behind that place waits for the next piece. Where nothing is certain
@@ -165,8 +165,8 @@ static bool cut_at_spaces(tokenizing *r, const char *text, size_t n, bool last, 
     return add_word(r, text + start, n - start, last, done);
 }
 
-/* Adds a run of newlines: as one token, or by its merges. A run that may go on is left until it is longer
- * than any token. */
+/* Adds a run of newlines: as one token, or by its merges. A run that may continue is left until it is longer than any
+ * token. */
 static bool add_newlines(tokenizing *r, const char *text, size_t n, bool last, size_t *done) {
     size_t before = *done;
     if (!last) {

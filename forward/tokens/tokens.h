@@ -110,7 +110,7 @@ bool merging_new(merging *m, const vocabulary *v, uint64_t n, const token_limits
                  gq_error *e);
 void merging_free(merging *m);
 
-/* Whether to go on: neither the caller has asked to stop nor are there enough tokens. */
+/* Whether to continue: neither the caller has asked to stop nor are there enough tokens. */
 bool merging_goes_on(merging *m);
 /* Whether a window may be twice as long, as what follows it decides about all of its tokens. */
 bool merging_may_widen(merging *m, size_t window);
@@ -214,9 +214,9 @@ typedef struct special_cuts {
     size_t end; /* bytes of the text that the fragments are of */
 } special_cuts;
 
-/* Cuts a text into fragments, in order. Of n bytes that are not the text's last the fragments have only the
- * beginning that is certain, and the rest, cut with what follows it, has the others; there the last fragment
- * may go on. control: control tokens are found as well. */
+/* Cuts a text into fragments, in order. Of n bytes that are not the text's last the fragments have only the beginning
+ * that is certain, and the rest, cut with what follows it, has the others; there the last fragment may continue.
+ * control: control tokens are found as well. */
 bool specials_cut(const specials *s, const vocabulary *v, const char *text, size_t n, bool last, bool control,
                   special_cuts *to, gq_error *e);
 
@@ -233,6 +233,6 @@ typedef struct words_maker {
     gq_error *e;
 } words_maker;
 
-/* Appends the ids of a text of n bytes, cleaned (tokens.h), and adds to *done how many bytes were taken:
- * without `last` all but the word that may go on. */
+/* Appends the ids of a text of n bytes, cleaned (tokens.h), and adds to *done how many bytes were taken: without
+ * `last` all but the word that may continue. */
 bool words_add(words_maker *m, const char *text, size_t n, bool last, size_t *done);

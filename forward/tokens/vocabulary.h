@@ -42,7 +42,7 @@ typedef struct merge_table {
 
 bool merges_new(merge_table *m, uint64_t most, gq_error *e);
 void merges_free(merge_table *m);
-void merges_add(merge_table *m, const merge *what); /* a pair that is there already stays as it is */
+void merges_add(merge_table *m, const merge *what); /* a pair that already exists stays as it is */
 const merge *merges_find(const merge_table *m, uint32_t left, uint32_t right);
 
 /* Texts as a tree over their bytes, so that a text is searched for all of them at once. */
@@ -63,11 +63,11 @@ typedef struct text_tree {
     uint32_t n_nodes;
 } text_tree;
 
-/* Adds a text with a value below TREE_NONE; a text that is there already gets the new one. */
+/* Adds a text with a value below TREE_NONE; a text that already exists gets the new one. */
 bool tree_add(text_tree *t, const char *text, size_t n, uint32_t value, gq_error *e);
 void tree_free(text_tree *t);
 
-/* The node that a byte leads to from another; 0: no text goes on so. */
+/* The node that a byte leads to from another; 0: no text continues so. */
 uint32_t tree_step(const text_tree *t, uint32_t node, uint8_t byte);
 /* The value of the text that ends at a node of the tree; TREE_NONE: none does. */
 static inline uint32_t tree_value(const text_tree *t, uint32_t node) { return t->values[node] - 1; }

@@ -18,8 +18,8 @@ static const char INSTEAD[] = "merge it with peft (merge_and_unload), and conver
 
 /* ---- the config ---- */
 
-/* Keys that are read; those that were for training and do nothing to what is merged (peft, too, goes by a module's class
- * for fan_in_fan_out); and those that are refused unless they say nothing: null, false, 0 or empty. */
+/* Keys that are read; those that were for training and do nothing to what is merged (peft, too, goes by a module's
+ * class for fan_in_fan_out); and those that are refused unless they say nothing: null, false, 0 or empty. */
 static const char *const *const keys_used =
     NAMES("alpha_pattern", "base_model_name_or_path", "bias", "ensure_weight_tying", "exclude_modules",
           "init_lora_weights", "layers_pattern", "layers_to_transform", "lora_B_layout", "lora_alpha",
@@ -239,7 +239,7 @@ bool hf_adapter_names(const hf_adapter *a, const char *key, const char *module) 
 
 /* ---- tensors ---- */
 
-/* What the end of a tensor's name says of it. Rows are tried in order. */
+/* Kinds of tensors by the ends of their names. Rows are tried in order. */
 static const struct {
     const char *end;
     size_t member;
@@ -273,8 +273,8 @@ static int array_compare(const void *x, const void *y) {
     return strcmp(((const adapter_array *)x)->module, ((const adapter_array *)y)->module);
 }
 
-/* What names have while a model is trained, and PEFT takes out of those that it saves: its wrapper of whole modules, and
- * what the adapter is called, which is this unless somebody chose another. */
+/* Parts of names that PEFT uses in training and removes when it saves: its wrapper of whole modules, and the
+ * adapter's name, by default this one. */
 static const arch_rename names_in_training[] = {{".modules_to_save.", ".", ANYWHERE},
                                                 {".default.", ".", ANYWHERE},
                                                 {".default", "", AT_END},

@@ -52,8 +52,8 @@ bool hf_adapter_has_vocabulary(const hf_adapter *a);
 const hf_stored *hf_adapted_lora(const hf_adapted *m);
 /* Finds a module by its name; NULL: the adapter has none such. */
 const hf_adapted *hf_adapter_find(const hf_adapter *a, const char *module);
-/* Whether a list of modules of the config, or an expression, names a module, as PEFT reads them. An expression that cannot
- * be run names none. */
+/* Whether a list of modules of the config, or an expression, names a module, as PEFT reads them. An expression that
+ * cannot be run names none. */
 bool hf_adapter_names(const hf_adapter *a, const char *key, const char *module);
 /* Whether a module's name is `end`, or ends with a dot and it. */
 bool hf_module_ends(const char *module, const char *end);
@@ -97,13 +97,13 @@ hf_source *hf_target_add(hf_targets *t, const char *module, const char *suffix, 
 /* Adds a source for the head `module`, which is the embedding in this model, with the embedding's tensor; if that is
  * known. */
 bool hf_target_copy_embedding(hf_targets *t, const char *module, gq_error *e);
-/* Has a source read another tensor, of one dimension or more. */
+/* Makes a source read another tensor, of one dimension or more. */
 void hf_target_replace(hf_source *s, const hf_list *l, const hf_stored *by);
 /* Puts an adapter's rows of single tokens in the place of the embedding's. */
 bool hf_target_replace_rows(hf_targets *t, const hf_adapted *m, gq_error *e);
 /* Whether the name that a module and a suffix make becomes the tensor `tensor`, as rules name it. */
 bool hf_target_is(const hf_build *b, const char *module, const char *suffix, const char *tensor);
-/* Whether the rule of a source turns its matrices: they are stored with inputs as rows. */
+/* Whether the rule of a source transposes its matrices: they are stored with inputs as rows. */
 bool hf_target_is_transposed(const hf_targets *t, const hf_source *s);
 /* Writes a module's name without ".base_layer" behind it, which nested changes have. */
 void hf_target_module(const char *name, char *to, size_t size);
@@ -151,7 +151,8 @@ bool hf_adapters_attach(const hf_adapters *a, hf_build *b, gq_error *e);
 /* Looks, in a finished build, for changes of tensors that no tensor is made of: refused in a projector, reported
  * in a model. */
 bool hf_adapters_check_used(const hf_adapters *a, const hf_build *b, gq_error *e);
-/* Adds a pair that says what was merged: names of folders, factors and checksums. A projector has it where they change it.
+/* Adds a pair that says what was merged: names of folders, factors and checksums. A projector has it where they
+ * change it.
  */
 bool hf_adapters_metadata(const hf_adapters *a, const hf_build *b, hf_metadata *metadata, gq_error *e);
 /* Folds all that decides the merged weights into a checksum. */

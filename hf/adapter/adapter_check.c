@@ -262,8 +262,8 @@ static bool check_alike(const hf_targets *t, gq_error *e) {
                                 first, n > 1 ? " and others" : "", n > 1 ? "" : "s");
 }
 
-/* A module that is changed in one layer is changed in all that the config names. What check_targets has told is not told
- * again. */
+/* A module that is changed in one layer is changed in all that the config names. What check_targets has told is not
+ * told again. */
 static bool check_each_layer(const hf_targets *t, gq_error *e) {
     enum { LAYERS_MOST = 4096 };
     const hf_adapter *a = t->adapter;
@@ -460,8 +460,8 @@ static bool read_is_zero(const hf_adapter *a, const hf_stored *s, bool *is_zero,
     return true;
 }
 
-/* A factor of zeros changes nothing: training may have left lora_B so, but never lora_A, and a file that was not loaded to
- * its end has such holes. */
+/* A factor of zeros changes nothing: training may have left lora_B so, but never lora_A, and a file that was not
+ * loaded to its end has such holes. */
 static bool check_zeros(const hf_targets *t, gq_error *e) {
     const hf_stored *first = NULL;
     size_t n = 0;
@@ -482,7 +482,7 @@ static bool check_zeros(const hf_targets *t, gq_error *e) {
                n, n == 1 ? " has" : "s have", first->name);
 }
 
-/* What takes the place of the model's tensors knows no factor. */
+/* Tensors that replace those of the model are not scaled. */
 static bool check_scale(const hf_targets *t, gq_error *e) {
     const hf_adapter *a = t->adapter;
     const hf_stored *first = NULL;

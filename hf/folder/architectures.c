@@ -1,5 +1,5 @@
-/* The class names of a config's "architectures", which the rows of arch/ have. Names that llama.cpp's converter knows and
- * that no row has are refused like all others.
+/* The class names of a config's "architectures", which the rows of arch/ have. Names that llama.cpp's converter knows
+ * and that no row has are refused like all others.
  */
 #include "hf/folder/folder.h"
 
@@ -62,7 +62,7 @@ static bool granite_layer(const hf_config *c, const json_t *v, uint32_t layers, 
                layers);
 }
 
-/* How many pairs of a list come before pair i, as numbers stand there. */
+/* The number of entries of a list before entry i, as the list counts them. */
 static uint32_t granite_rank(const json_t *map, size_t i) {
     uint32_t before = 0;
     for (size_t k = 0; k < json_array_size(map); k++) {

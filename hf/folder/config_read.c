@@ -33,7 +33,7 @@ static bool config_merge(hf_config *c, gq_error *e) {
 
 /* ---- the rotation ---- */
 
-/* Sets rope[key] to the value of the first of the names that the config has, unless it is there already. */
+/* Sets rope[key] to the value of the first of the names that the config has, unless it already exists. */
 static bool rope_complete(hf_config *c, json_t *rope, const char *key, const char *names) {
     const json_t *v = hf_config_find(c, names);
     return !v || json_object_get(rope, key) || json_object_set(rope, key, (json_t *)v) == 0;

@@ -49,8 +49,8 @@ static const struct {
     {NULL, "qwen_sparse_attention", "full_attention"},
 };
 
-/* What a class of transformers takes for a key that a config leaves out; without it readers take something else. Of keys
- * with several names none may be there. */
+/* Defaults of transformers' classes for keys that a config leaves out, where readers of GGUF files have another
+ * default. Of keys with several names none may be there. */
 static const struct {
     const char *names, *value, *types;
 } class_defaults[] = {

@@ -1,4 +1,5 @@
-/* The files of a folder, looked up and bounded; config.json and its values by any of their names; metadata under construction. */
+/* The files of a folder, looked up and bounded; config.json and its values by any of their names; metadata under
+ * construction. */
 #pragma once
 
 #include <jansson.h>
@@ -27,8 +28,8 @@ void hf_json_join_pairs(char *text, size_t n, const char *key);
 const char *hf_json_text(const json_t *v);
 /* Whether a value is this text. */
 bool hf_json_is(const json_t *v, const char *text);
-/* Whether an expression fits the beginning of a module's name. It comes from a file that nobody vouches for: a match has a
- * limit of steps and memory. `pattern` is the expression for messages. */
+/* Whether an expression fits the beginning of a module's name. It comes from a file that nobody vouches for: a match
+ * has a limit of steps and memory. `pattern` is the expression for messages. */
 bool hf_expression_fits(const char *pattern, const char *expression, const char *module, bool *fits,
                         gq_error *e);
 
@@ -153,8 +154,8 @@ bool hf_granite_has_attention(const hf_config *c, uint64_t layer);
 /* bailingmoe3: whether a layer has full attention, not a linear one; MTP layers have. */
 bool hf_bailing3_is_full(const hf_config *c, uint64_t layer);
 
-/* Returns how many heads of keys a layer of DeciLM's has, of a model with `heads` and, where no layer has its own number,
- * `kv_heads`; 0: it has no attention, or the config has no such number. */
+/* Returns how many heads of keys a layer of DeciLM's has, of a model with `heads` and, where no layer has its own
+ * number, `kv_heads`; 0: it has no attention, or the config has no such number. */
 uint64_t hf_deci_kv_heads(const hf_config *c, uint64_t heads, uint64_t kv_heads, uint64_t layer);
 
 /* Returns what a classifier's outputs are called, an object by their numbers; NULL: the config does not say, or only
@@ -186,7 +187,8 @@ void hf_config_free(hf_config *c);
 /* Returns rope's full_attention, where that is there, else rope itself. */
 const json_t *hf_config_rope_full(const hf_config *c);
 
-/* ---- config_saved.c: configs as transformers 5 saves them: other names and words than those of the models as they were published. ---- */
+/* ---- config_saved.c: configs as transformers 5 saves them: other names and words than those of the models as they
+ * were published. ---- */
 
 /* Completes c->merged with the keys and words that were in use before, which the rules look for. Values that are there
  * under both names stay. */
@@ -209,7 +211,7 @@ bool hf_target_refuse(const char *target, const char *path, gq_error *e);
 
 /* Returns how many tokens a draft model can choose from, where it says so; else 0. */
 uint64_t hf_draft_tokens(const hf_config *c);
-/* Returns how many numbers of the target's states a draft model takes in at each token; 0: it is not known. */
+/* Returns how many numbers of the target's hidden states a draft model takes in at each token; 0: it is not known. */
 uint64_t hf_draft_hidden_states(const hf_config *c);
 
 /* ---- kv.c: metadata under construction, in the order in which keys were first set. ---- */
@@ -223,8 +225,8 @@ typedef struct hf_metadata {
     uint64_t open_count;
 } hf_metadata;
 
-/* Each sets a key; a key that is there already gets the new value. A key that begins with '.' gets the
- * prefix in front. */
+/* Each sets a key; a key that already exists gets the new value. A key that begins with '.' gets the prefix in
+ * front. */
 bool hf_metadata_u32(hf_metadata *p, const char *key, uint32_t value, gq_error *e);
 bool hf_metadata_i32(hf_metadata *p, const char *key, int32_t value, gq_error *e);
 bool hf_metadata_f32(hf_metadata *p, const char *key, float value, gq_error *e);

@@ -1,4 +1,4 @@
-/* Metadata of draft models: which states of their target they take in, and how. */
+/* Metadata of draft models: which hidden states of their target they take in, and how. */
 #include <math.h>
 
 #include "hf/metadata/metadata.h"
@@ -104,7 +104,7 @@ bool draft_ratios(const arch_item *i, const hf_config *c, hf_metadata *p, gq_err
     return hf_metadata_array(p, i->key, GGUF_INT32, e);
 }
 
-/* What readers of such draft models take for granted; and the factor of the embedding, which is the target's. */
+/* Values that readers of these draft models assume; and the scale of the embedding, which is the target's. */
 bool draft_gemma4(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     uint32_t width, tokens = 0, own = 0;
     double cap;

@@ -118,7 +118,7 @@ bool kv_marked(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error 
     return hf_metadata_array(p, i->key, GGUF_BOOL, e);
 }
 
-/* How many patches of a side become one. Readers know 4, as all published models have it. */
+/* The number of patches per side that are merged. Readers assume 4, as in all published models. */
 bool clip_gemma3_scale(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     uint32_t tokens, image, patch;
     if (!hf_config_u32_or(c, "pre.image_seq_length", 256, &tokens, e) ||

@@ -31,7 +31,7 @@ static bool rope_set_stretch(const hf_config *c, hf_metadata *p, gq_error *e) {
     return !factor || !rope_is(rope, "yarn") || arch_plain_set(yarn, c, p, e);
 }
 
-/* The parts of a head that turn with time, height and width of an image; readers expect four. */
+/* The parts of a head that are rotated with time, height and width of an image; readers expect four. */
 static bool rope_set_sections(const hf_config *c, hf_metadata *p, const json_t *list, gq_error *e) {
     enum { SECTIONS = 4 };
     if (!json_is_array(list) || json_array_size(list) > SECTIONS)
@@ -209,8 +209,8 @@ bool rope_ratio(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error
            hf_metadata_f32(p, i->key, (float)(10000 * ratio), e);
 }
 
-/* hunyuan_vl: heads are turned by time, height and width, and the model runs with a larger base. The file has the base
- * as it was trained, and what makes it larger. */
+/* hunyuan_vl: heads are rotated by time, height and width, and the model runs with a larger base. The file has the
+ * base as it was trained, and what makes it larger. */
 bool rope_xd(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
     static const arch_item rows[] = {FLOAT(".rope.freq_base", "rope.rope_theta"),
                                      FLOAT(".rope.scaling.alpha", "rope.alpha"),

@@ -1,8 +1,8 @@
-/* The metadata of one architecture: its list of items is found and set, what every reader needs is completed, and what the
- * config does not have, or does not have right, is read from tensors.
+/* The metadata of one architecture: its list of items is found and set, what every reader needs is completed, and
+ * what the config does not have, or does not have right, is read from tensors.
  *
- * Apertus keeps four numbers of each layer's activation as tensors of one element; GGUF has them as metadata, without the
- * architecture in front, each only if all layers have it. */
+ * Apertus keeps four numbers of each layer's activation as tensors of one element; GGUF has them as metadata, without
+ * the architecture in front, each only if all layers have it. */
 #include "hf/metadata/metadata.h"
 
 #include <math.h>
@@ -126,7 +126,7 @@ static bool metadata_set_logit_scale(hf_build *b, hf_metadata *metadata, gq_erro
            (!found || hf_metadata_f32(metadata, ".logit_scale", gain, e));
 }
 
-/* Of draft models, only DSpark's have such a head, and know by a key what they sample from. */
+/* Among draft models only DSpark has such a head; a key names what it samples from. */
 static bool metadata_set_confidence(const hf_build *b, hf_metadata *metadata, gq_error *e) {
     return !hf_metadata_find(metadata, ".sample_from_anchor") ||
            hf_metadata_bool(metadata, ".has_confidence_head", hf_build_find(b, "conf_proj.weight") != NULL,

@@ -73,7 +73,8 @@ bool hf_tensor_metadata(struct hf_build *b, hf_metadata *metadata, gq_error *e);
 bool hf_general_metadata(hf_folder *f, const hf_config *c, const hf_counts *counts, hf_metadata *metadata,
                          gq_error *e);
 
-/* ---- model_id.c: takes a model's id apart: "Qwen/Qwen2.5-0.5B-Instruct" has an organization, a name, and in the name a basename, a size and what it was tuned for. ---- */
+/* ---- model_id.c: takes a model's id apart: "Qwen/Qwen2.5-0.5B-Instruct" has an organization, a name, and in the
+ * name a basename, a size and what it was tuned for. ---- */
 
 enum { HF_ID_MOST = 256 }; /* bytes of an id with its NUL; longer ones say nothing */
 
@@ -90,7 +91,8 @@ bool hf_model_id_parse(hf_model_id *m, const char *id, uint64_t weights);
  */
 void hf_model_title(char title[HF_ID_MOST], const char *name);
 
-/* ---- modules.c: the modules of a sentence transformer, which modules.json lists: how states are pooled, and dense heads behind that. ---- */
+/* ---- modules.c: the modules of a sentence transformer, which modules.json lists: how hidden states are pooled, and
+ * dense heads behind that. ---- */
 
 /* Reads modules.json and adds the arrays of dense modules to the list, as
  * dense_2.weight and dense_3.weight, where the architecture has such heads. */

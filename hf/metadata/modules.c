@@ -33,8 +33,8 @@ static bool module_config(hf_folder *f, const char *path, json_t **config, gq_er
 
 /* ---- pooling ---- */
 
-/* Returns the number of pooling_type; 0: it is none that a file can name, or several in one. `found`: what the config
- * has. */
+/* Returns the number of pooling_type; 0: it is not one that a file can name, or several in one. `found`: what the
+ * config has. */
 static uint32_t pooling_of(json_t *config, char *found, size_t size) {
     static const struct {
         const char *mode;
@@ -56,7 +56,7 @@ static uint32_t pooling_of(json_t *config, char *found, size_t size) {
     return 0;
 }
 
-/* What a file of a pooling that it cannot name is: a decoder without it still generates text. */
+/* What a model without a pooling that GGUF can name is: a decoder still generates text. */
 static bool pooling_unknown(const hf_config *c, const char *path, const char *found, gq_error *e) {
     char name[NAME_MOST], what[FOUND_MOST + 128];
     snprintf(name, sizeof name, "%s/config.json", path);

@@ -59,8 +59,8 @@ static const json_t *group_weights(const coded_find *c, const char *format, cons
 static const char *const plain_formats[] = {"float-quantized", "int-quantized", "naive-quantized",
                                             "mxfp8-quantized", NULL};
 
-/* How a group of config_groups names modules, as compressed-tensors does: by a name, or an expression of it, which goes
- * before a class of modules. */
+/* The modules that a group of config_groups names, as compressed-tensors has it: by a name, or an expression of it,
+ * which goes before a class of modules. */
 typedef enum group_claim { CLAIM_NONE, CLAIM_BY_CLASS, CLAIM_BY_NAME } group_claim;
 
 static group_claim group_claims(const json_t *group, const hf_stored *weight) {
@@ -218,7 +218,7 @@ static bool source_set_order(const coded_find *c, hf_source *s, const json_t *or
     return true;
 }
 
-/* What a group of config_groups says of packed integers. */
+/* Settings of a group of config_groups for packed integers. */
 typedef struct packed_setting {
     json_int_t bits, group; /* group: columns; those of a row where a row has one scale */
     bool has_zeros;
@@ -249,8 +249,8 @@ static bool packed_setting_fits(const hf_source *s, const packed_setting *x) {
 }
 
 /* Finds the setting of a source tensor. Which one is its own is told by its shapes, as patterns of module names may
- * overlap, then by its name, then by the zero points that are there; where none fits it is the first, by which the shapes
- * are refused. */
+ * overlap, then by its name, then by the zero points that are there; where none fits it is the first, by which the
+ * shapes are refused. */
 static bool packed_find_setting(const coded_find *c, const hf_source *s, packed_setting *found, gq_error *e) {
     const char *name, *common = coded_text(c, "format");
     int most = -1;

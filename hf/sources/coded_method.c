@@ -1,7 +1,6 @@
-/* What config.json says of quantized weights is often left from an earlier state of the model: whoever saves
- * a dequantized or merged model seldom takes it out. So the source tensors decide: where all are floats of 16 bits or
- * more, nothing is quantized, whatever is said.
- */
+/* The quantization settings of config.json are often left over: programs that save a dequantized or merged model
+ * seldom remove them. So the source tensors decide: where all are floats of 16 bits or more, nothing is quantized,
+ * whatever is said. */
 #include <string.h>
 
 #include "hf/sources/sources.h"

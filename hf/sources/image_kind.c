@@ -113,7 +113,7 @@ static bool list_check_kind(const hf_list *l, gq_error *e) {
     return true;
 }
 
-/* What looks through all source tensors for each of many stops where no model has as many. */
+/* Limits a search through all source tensors per name, far above what models have. */
 enum { ARRAYS_MOST = 16384 };
 
 /* Whether a source tensor with the model's prefix begins with the same word. */
@@ -258,7 +258,8 @@ static bool stored_is_odd(const hf_list *l, const hf_stored *t, bool last_differ
 }
 
 /* Returns the number of the block after that of a source tensor if it lacks it, though a later one has it, and
- * most of them do, or of the first block if it alone does; else NO_BLOCK. What has one word after its number is a layer among others, which have numbers, too. */
+ * most of them do, or of the first block if it alone does; else NO_BLOCK. What has one word after its number is a
+ * layer among others, which have numbers, too. */
 static uint64_t list_find_hole(const hf_list *l, const char *name, bool last_differs) {
     enum { BLOCKS_MOST = 256, HOLE_MOST = 32 };
     size_t before, behind;

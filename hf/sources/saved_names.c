@@ -92,7 +92,7 @@ static const char *const *const adapter_marks =
     NAMES("^base_model.model.", ".base_layer.", "lora_", "modules_to_save.", "original_module.", ".ia3_l",
           ".hada_w", ".lokr_w", ".oft_", "prompt_encoder.", "prompt_embeddings", ".vera_");
 
-/* What quantizers are called where config.json does not say it. */
+/* Names of quantizers where config.json does not say them. */
 static const struct {
     const char *what, *const marks[6];
 } quantizers[] = {

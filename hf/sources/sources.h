@@ -7,12 +7,13 @@
 
 #include "hf/folder/folder.h"
 
-/* ---- safetensors.c: the weights as safetensors files have them: headers read and checked, elements left alone. ---- */
+/* ---- safetensors.c: the weights as safetensors files have them: headers read and checked, elements left alone.
+ * ---- */
 
 enum { HF_DIMS = 8 };
 
-/* The order counts: types that weights are published in (up to HF_BF16), floats of 8 bits, powers of two (HF_E8M0, which
- * are no weights without a coding), then integers (from HF_I64 on). */
+/* The order counts: types that weights are published in (up to HF_BF16), floats of 8 bits, powers of two (HF_E8M0,
+ * which are no weights without a coding), then integers (from HF_I64 on). */
 typedef enum hf_dtype {
     HF_F64,
     HF_F32,
@@ -157,8 +158,9 @@ typedef struct hf_source {
 uint64_t hf_source_unit(const hf_source *s);
 /* Returns the type whose bytes a source has: reading in it changes nothing. F32 if it has no such type. */
 const tensor_type *hf_source_type(const hf_source *s);
-/* Without the changes of adapters, which hf/sources/delta.h adds: reads `n_rows` rows from row `row` on, of each n_columns units from `column` on, in hf_source_type or as
- * F32, one row behind the other. The caller has checked that they are there. */
+/* Without the changes of adapters, which hf/sources/delta.h adds: reads `n_rows` rows from row `row` on, of each
+ * n_columns units from `column` on, in hf_source_type or as F32, one row behind the other. The caller has checked
+ * that they are there. */
 bool hf_source_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n_columns,
                     const tensor_type *as, void *to, gq_error *e);
 
@@ -172,7 +174,7 @@ void hf_sources_free(hf_source *sources, size_t n);
 /* ---- coded_method.c: the method by which a folder's weights are quantized, and the source tensors that belong to
  * it. ---- */
 
-/* What config.json says of it, held against the source tensors. */
+/* The quantization settings of config.json, checked against the source tensors. */
 typedef struct coded_find {
     const hf_config *config;
     const hf_list *list;
@@ -239,7 +241,8 @@ bool hf_image_is(const char *folder, const char *file);
 /* Returns the known architectures, for messages: "flux, sd3, ..." */
 enum { HF_IMAGE_NAMES = 256 };
 const char *hf_image_names(char *text, size_t size);
-/* Finds the first mark that fits, with any prefix, for a model that is to be read: fails for what is none, and for codes that only other programs know. */
+/* Finds the first mark that fits, with any prefix, for a model that is to be read: fails for what is none, and for
+ * codes that only other programs know. */
 bool hf_image_recognise(hf_image_kind *k, const hf_list *l, gq_error *e);
 /* Returns a source tensor's name without the prefix, and what readers want in front of it. NULL: it is not the
  * model's. */
@@ -302,9 +305,8 @@ static inline uint32_t number_bits(float x) {
 
 static inline float number_from_bf16(uint16_t h) { return number_of_bits((uint32_t)h << 16); }
 
-/* 5 bits of exponent and 10 of mantissa go where a float has them; the difference of the biases, 112, is made
- * good by a product, which is exact for subnormal numbers, too. Infinities and NaN keep all bits of the
- * exponent. */
+/* 5 bits of exponent and 10 of mantissa go where a float has them; the difference of the biases, 112, is compensated
+ * by a product, which is exact for subnormal numbers, too. Infinities and NaN keep all bits of the exponent. */
 static inline float number_from_f16(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = (uint32_t)(h & 0x7fff) << 13;
     if ((h & 0x7c00) == 0x7c00) return number_of_bits(sign | 0x7f800000 | rest);
@@ -339,7 +341,8 @@ static inline float number_from_e8m0(uint8_t b) {
     return number_of_bits(b == 255 ? 0x7fc00000 : b == 0 ? 0x00400000 : (uint32_t)b << 23);
 }
 
-/* ---- place.c: the place that a path leads to where it is no GGUF file: the files to read, and what the model is called. ---- */
+/* ---- place.c: the place that a path leads to where it is no GGUF file: the files to read, and what the model is
+ * called. ---- */
 
 typedef struct hf_place {
     char *folder;   /* that the files are in */
@@ -375,7 +378,9 @@ bool hf_name_fail(const hf_list *l, const hf_stored *t, const char *arch, const 
 /* The same for a source tensor of codes that no rule of a quantization reads. */
 bool hf_codes_fail(const hf_list *l, const hf_stored *t, const char *method, gq_error *e);
 
-/* ---- view.c: a way to look at an array: the elements of a delivered tensor, in order, as positions in a source. Each dimension, outermost first, has a count and a stride in units of the source, as an array of numpy's has. All that rules do to a tensor but arithmetic (split, cut, reorder, transpose) is a view. ---- */
+/* ---- view.c: a way to look at an array: the elements of a delivered tensor, in order, as positions in a source.
+ * Each dimension, outermost first, has a count and a stride in units of the source, as an array of numpy's has. All
+ * that rules do to a tensor but arithmetic (split, cut, reorder, transpose) is a view. ---- */
 
 enum { VIEW_DIMS = 12 };
 

@@ -1,10 +1,10 @@
-/* How the source tensors of a folder become those of a GGUF. Five stages, each in the file of its name:
+/* Converts the source tensors of a folder to those of a GGUF, in five stages, each in the file of its name:
  *
  * 1. names.c     the name of a source tensor is cleaned of what differs between releases of one model
  * 2. rules.c     its rule is looked up: the architecture's (arch/), then those that all share
- * 3. steps.c     the rule's step makes a tensor of it, or a piece of one; computed.c adds those that no source tensor has
- * 4. checks.c    every tensor must be complete, of the shape that the config says, and none may be missing
- * 5. tensor.c    a delivered tensor is read through its pieces
+ * 3. steps.c     the rule's step makes a tensor of it, or a piece of one; computed.c adds those that no source tensor
+ * has 4. checks.c    every tensor must be complete, of the shape that the config says, and none may be missing 5.
+ * tensor.c    a delivered tensor is read through its pieces
  *
  * builder.c has the tensors meanwhile, mlx.c what MLX changes before. Here is the loop over source tensors.
  */
@@ -128,7 +128,7 @@ static bool tensor_check_blocks(const hf_tensor *t, gq_error *e) {
     return true;
 }
 
-/* How the names of tensors end that stay F32. */
+/* Ends of the names of tensors that stay F32. */
 static const char *const *const ends_f32 =
     NAMES("_norm.weight", "ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight", "position_embd.weight",
           "token_types.weight", "ssm_conv1d.weight", "ssm_conv1d_q.weight", "ssm_conv1d_k.weight",

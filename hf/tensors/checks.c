@@ -1,6 +1,6 @@
-/* Stage 4, checks: whether the tensors are those of such a model, in the shapes that its config says; and what config.json
- * asks for and the GGUF will not have. A reader of the file computes something else then, and nothing in the file shows it:
- * so there is a warning.
+/* Stage 4, checks: whether the tensors are those of such a model, in the shapes that its config says; and what
+ * config.json asks for and the GGUF will not have. A reader of the file computes something else then, and nothing in
+ * the file shows it: so there is a warning.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -455,7 +455,7 @@ static bool shapes_check(const hf_build *b, gq_error *e) {
 
 /* ---- all ---- */
 
-/* Source tensors that are turned leave it open whether those are whose shape does not tell. */
+/* Source tensors that are transposed leave it open whether those are whose shape does not tell. */
 static bool check_transposed(const hf_build *b, gq_error *e) {
     if (!b->transposed) return true;
     if (b->square)

@@ -1,6 +1,6 @@
 /* MLX loads a published model, puts its source tensors in the order that suits it, and saves them so. A depthwise
  * convolution [C, 1, w] becomes [C, w, 1], experts are stacked under names of their own, the two halves of
- * latent attention are stored apart, and matrices that others turn are transposed already. None of that loses
+ * latent attention are stored apart, and matrices that others transpose are transposed already. None of that loses
  * anything.
  *
  * Some models keep their norms as differences from 1. Where MLX's own model adds 1 as it runs, as for Gemma,
@@ -29,7 +29,7 @@ static bool name_is_mlx(const char *name) {
            name_ends(name, ".mlp.gate.gate_proj.weight");
 }
 
-/* Matrices that the architecture's rules turn, and MLX has transposed already. */
+/* Matrices that the architecture's rules transpose, and MLX has transposed already. */
 static bool tensor_is_transposed(const hf_build *b, const hf_source *s) {
     uint32_t mlx = b->config->row->folder.mlx;
     if (mlx & MLX_TRANSPOSES_QKV)
@@ -38,7 +38,7 @@ static bool tensor_is_transposed(const hf_build *b, const hf_source *s) {
            name_ends(s->name, "feed_forward.experts.gate_proj.weight");
 }
 
-/* What the tensors of a folder show. */
+/* Facts that the tensors of a folder show. */
 typedef struct mlx_marks {
     const hf_source *transposed,
         *upright; /* convolutions of MLX's shape, and of the original's; the last ones */

@@ -1,7 +1,7 @@
 /* Stage 1, names: finds the rule of a source tensor. A name is cleaned of what differs between releases of one model,
- * and looked up in the rules of its architecture and then in those that all share (hf/tensors/rules.c). Saving a part of a
- * model leaves out how its names begin, saving a model as a part of another puts something in front: both are undone where
- * that makes a name that has a rule.
+ * and looked up in the rules of its architecture and then in those that all share (hf/tensors/rules.c). Saving a part
+ * of a model leaves out how its names begin, saving a model as a part of another puts something in front: both are
+ * undone where that makes a name that has a rule.
  *
  * MTP layers (multi-token prediction): some models number them on from the main layers, others keep them under "mtp.":
  * those names are brought into the first form. A folder may announce layers that it does not have; then there are none.
@@ -207,7 +207,7 @@ static void respelled_add(hf_respelled *r, const char *name, const char *prefix)
     if (r->n++ == 0) r->first = name, r->prefix = prefix;
 }
 
-/* What begins the names of a model as a whole, and is missing where its trunk was saved alone. */
+/* Prefixes of the names of a whole model, which are missing if the trunk was saved alone. */
 static hf_name_result completed_find(hf_build *b, const char *stored, const char *name, hf_match *f) {
     static const char *const prefixes[] = {"model.", "transformer.", "gpt_neox.", "backbone."};
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {

@@ -71,7 +71,7 @@ bool hf_step_rope_halves_draft(hf_build *b, const hf_match *f, gq_error *e) {
     return hf_build_reordered(b, f, &v, e);
 }
 
-/* talkie turns its heads in the other direction. */
+/* talkie rotates its heads in the other direction. */
 bool hf_step_negate_second_halves(hf_build *b, const hf_match *f, gq_error *e) {
     hf_view whole = hf_view_of(f->source);
     uint64_t width = b->sizes.head_width, rows = whole.count[0];
@@ -107,8 +107,8 @@ bool hf_step_reorder_sharing_heads(hf_build *b, const hf_match *f, gq_error *e) 
     return hf_build_reordered(b, f, &v, e);
 }
 
-/* glm4's heads turn pairs of neighbours; with sections for images, readers turn halves. A head's part that does not turn
- * stays. */
+/* glm4 rotates pairs of neighbours; with sections for images, readers rotate halves. A head's part that is not
+ * rotated stays. */
 bool hf_step_rope_halves_glm(hf_build *b, const hf_match *f, gq_error *e) {
     const json_t *rope = b->config->rope, *part = json_object_get(rope, "partial_rotary_factor");
     double factor = 0.5;

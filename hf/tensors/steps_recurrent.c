@@ -257,8 +257,8 @@ bool hf_step_transpose_shifts(hf_build *b, const hf_match *f, gq_error *e) {
     return t != NULL;
 }
 
-/* Matrices of flash-linear-attention are turned already. The first layer mixes no values of a layer before; readers
- * expect the tensors, and are given those of its learning rate. */
+/* Matrices of flash-linear-attention are transposed already. The first layer mixes no values of a layer before;
+ * readers expect the tensors, and are given those of its learning rate. */
 bool hf_step_transpose_low_rank(hf_build *b, const hf_match *f, gq_error *e) {
     bool first = f->layer == 0;
     hf_view v = hf_view_squeezed(f->source);

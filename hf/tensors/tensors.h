@@ -1,4 +1,5 @@
-/* How source tensors become the tensors of a GGUF: names, rules, steps, checks, delivered tensors (build.c tells the road). */
+/* Conversion of source tensors to the tensors of a GGUF: names, rules, steps, checks, delivered tensors (build.c
+ * lists the stages). */
 #pragma once
 
 #include <inttypes.h>
@@ -7,7 +8,8 @@
 #include "arch/rules.h"
 #include "hf/sources/sources.h"
 
-/* ---- tensor.c: a delivered tensor: pieces one behind the other, each a view of a source, with arithmetic on its elements; or numbers that a rule has computed, or zeros. ---- */
+/* ---- tensor.c: a delivered tensor: pieces one behind the other, each a view of a source, with arithmetic on its
+ * elements; or numbers that a rule has computed, or zeros. ---- */
 
 typedef enum hf_op_kind {
     HF_ADD,
@@ -60,7 +62,8 @@ void hf_tensor_ranges(const hf_tensor *t, uint64_t first, uint64_t n,
 bool hf_tensor_describe(hf_tensor *t, gq_error *e);
 void hf_tensor_free(hf_tensor *t);
 
-/* ---- build.c: makes the tensors of a GGUF from the source tensors of a folder: names by tables of rules, shapes and order by steps. ---- */
+/* ---- build.c: makes the tensors of a GGUF from the source tensors of a folder: names by tables of rules, shapes and
+ * order by steps. ---- */
 
 typedef struct hf_build hf_build;
 
@@ -97,8 +100,8 @@ struct hf_build {
     hf_match head;   /* the matrix of the output, which waits until all others are there; source NULL: none */
     bool keeps_ones; /* dimensions of 1 at the end of a tensor's */
     bool norms_have_one; /* 1 has been added to what the architecture's norms lack it in (hf/tensors/mlx.c) */
-    bool is_transposed;  /* matrices that the architecture's rules turn are turned already */
-    /* A source tensor of experts whose matrices were turned, and one whose shape does not tell; NULL: none. */
+    bool is_transposed;  /* matrices that the architecture's rules transpose are transposed already */
+    /* A source tensor of experts whose matrices were transposed, and one whose shape does not tell; NULL: none. */
     const hf_source *transposed, *square;
     hf_tensor *tensors;
     size_t n, capacity;
@@ -115,12 +118,13 @@ bool hf_build_changed_tensors(hf_build *b, const hf_config *c, const hf_list *l,
  * has others is not looked at. */
 bool hf_build_arrays(hf_build *b, const hf_config *c, const hf_list *l, hf_source *sources, size_t n,
                      gq_error *e);
-/* Checks the tensors of a text model (hf/tensors/checks.c), and warns of what the GGUF will not have as the config says. */
+/* Checks the tensors of a text model (hf/tensors/checks.c), and warns of what the GGUF will not have as the config
+ * says. */
 bool hf_build_check(const hf_build *b, gq_error *e);
 /* Whether a model must have a head of its own. */
 bool hf_build_needs_head(const hf_build *b);
-/* Finds what MLX has done to the source tensors, by their shapes and names (hf/tensors/mlx.c); convolutions get the shape
- * of the original. Warns where anything is found. What cannot be undone is an error. */
+/* Finds what MLX has done to the source tensors, by their shapes and names (hf/tensors/mlx.c); convolutions get the
+ * shape of the original. Warns where anything is found. What cannot be undone is an error. */
 bool hf_mlx_find(hf_build *b, gq_error *e);
 
 /* ---- builder.c: tensors in the making, found or made by name, with pieces that are set once. ---- */
@@ -164,7 +168,7 @@ hf_piece *hf_build_reordered(hf_build *b, const hf_match *f, const hf_view *v, g
 unsigned hf_match_names(const hf_match *f);
 /* Makes n tensors of equal parts of a dimension, which n divides. */
 bool hf_build_equal_parts(hf_build *b, const hf_match *f, uint32_t dim, unsigned n, gq_error *e);
-/* The source tensor as the rule sees it: turned, where the rule expects the contrary. */
+/* The source tensor as the rule sees it: transposed, where the rule expects the contrary. */
 hf_view hf_match_view(const hf_match *f);
 /* A tensor of numbers, which it takes over; also on failure. */
 bool hf_build_numbers(hf_build *b, const char *name, float *numbers, uint64_t n, gq_error *e);
@@ -187,7 +191,8 @@ hf_tensor *hf_build_find(const hf_build *b, const char *name);
  * none. */
 bool hf_build_source(hf_build *b, const char *name, const hf_source **found, gq_error *e);
 
-/* ---- names.c: names of source tensors: one spelling for all releases, the rule that each has, and back from a tensor to its source. ---- */
+/* ---- names.c: names of source tensors: one spelling for all releases, the rule that each has, and back from a
+ * tensor to its source. ---- */
 
 typedef enum hf_name_result {
     HF_NAME_FOUND,
@@ -199,8 +204,8 @@ typedef enum hf_name_result {
 /* Looks a name up: as it is, else with what begins the names of its kind of model put in front, or with a
  * "model." too many taken away. The build counts what had to be put or taken. */
 hf_name_result hf_names_find_rule(hf_build *b, const char *name, hf_match *f);
-/* Finds the rule of a name that a projector takes, also where "model." in front is too much or missing. Left out: such a
- * name without a rule. */
+/* Finds the rule of a name that a projector takes, also where "model." in front is too much or missing. Left out:
+ * such a name without a rule. */
 hf_name_result hf_names_find_projector_rule(const arch_projector *row, const char *name, hf_match *f);
 /* Puts pieces in place of others. False: the name becomes too long. */
 bool hf_names_replace(char *name, size_t size, const arch_rename *list);
@@ -224,7 +229,8 @@ extern const arch_rule hf_common_rules[], hf_mlx_rules[];
 extern const arch_rename hf_common_renames[];
 extern const char *const *const hf_common_left_out;
 
-/* ---- steps.c: steps that rules name (arch/rules.h), and what is computed when all tensors are known (arch/folder.h). ---- */
+/* ---- steps.c: steps that rules name (arch/rules.h), and what is computed when all tensors are known
+ * (arch/folder.h). ---- */
 
 /* Does what a rule says for a source tensor. */
 bool hf_build_step(hf_build *b, const hf_match *f, gq_error *e);

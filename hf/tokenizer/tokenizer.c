@@ -2,8 +2,8 @@
  * beyond them.
  *
  * The architecture's row, or that of the class of models, has the files in the order in which they are tried,
- * and the exceptions (arch/folder.h). The vocabulary is read first, then written, then the ids of special tokens and the
- * chat template follow; exceptions come last, so that their values win.
+ * and the exceptions (arch/folder.h). The vocabulary is read first, then written, then the ids of special tokens and
+ * the chat template follow; exceptions come last, so that their values win.
  */
 #include "hf/tokenizer/tokenizer.h"
 
@@ -245,7 +245,7 @@ static bool write_hunyuan(const hf_tokenizer *t, gq_error *e) {
     return ok;
 }
 
-/* Of several ends of texts the first that does not begin them, too, ends turns. */
+/* The end of a turn is the first end-of-text token that is not also the begin-of-text token. */
 static bool write_laguna(const hf_tokenizer *t, gq_error *e) {
     const json_t *ends = hf_config_get(t->config, "eos_token_id"),
                  *begin = hf_config_get(t->config, "bos_token_id"), *end;

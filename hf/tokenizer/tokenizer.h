@@ -6,7 +6,8 @@
 
 #include "hf/folder/folder.h"
 
-/* ---- tokenizer_vocabulary.c: a vocabulary in the making, and the folder's files that it is made from: tokens set by number, and written when all are known. Callers outside include hf/tokenizer/tokenizer.h. ---- */
+/* ---- tokenizer_vocabulary.c: a vocabulary in the making, and the folder's files that it is made from: tokens set by
+ * number, and written when all are known. Callers outside include hf/tokenizer/tokenizer.h. ---- */
 
 /* Tokens of a vocabulary. The largest published ones have some 262,000. The bound keeps a config.json that
  * promises billions from filling the memory with placeholders. */
@@ -154,8 +155,8 @@ enum {
     "3...3 កាន់តែពិសេសអាច😁 ?我想在apple工作1314151天～ ------======= нещо на Български ''''''```````" \
     "\"\"\"\"......!!!!!!?\??\??\? I've been 'told he's there, 'RE you sure? 'M not sure I'll" \
     " make it, 'D you like some tea? We'Ve a'lL"
-/* That text and more; a NUL follows the n bytes. llama.cpp's groups of pre-tokenizers cut it in ways of their own, but
- * for two, which cut all texts alike. */
+/* The text; a NUL follows the n bytes. llama.cpp's groups of pre-tokenizers cut it in ways of their own, but for two,
+ * which cut all texts alike. */
 extern const char hf_probe_text[];
 extern const size_t hf_probe_bytes;
 
@@ -179,7 +180,8 @@ bool hf_probe_cut(const char *lines, const char *text, size_t n, hf_probe_cuts *
 /* Cuts the probe's text; *name NULL: no group cuts it so, or the steps cannot be run. */
 bool hf_probe_run(const char *lines, const char **name, gq_error *e);
 
-/* ---- sentencepiece.c: tokenizer.model: the vocabulary of a sentencepiece model, a message of Protocol Buffers. ---- */
+/* ---- sentencepiece.c: tokenizer.model: the vocabulary of a sentencepiece model, a message of Protocol Buffers.
+ * ---- */
 
 /* The numbers of ModelProto.SentencePiece.Type: the order counts. */
 typedef enum hf_piece_type {
@@ -213,7 +215,8 @@ typedef struct hf_pieces {
 bool hf_pieces_read(hf_pieces *p, const char *name, const void *bytes, size_t n, gq_error *e);
 void hf_pieces_free(hf_pieces *p);
 
-/* ---- tokenizer.c: tokenizer.ggml.*: a vocabulary, its special ids, chat templates, and the name of how a text is cut before it is encoded, from tokenizer.json or tokenizer.model and the files beside them. ---- */
+/* ---- tokenizer.c: tokenizer.ggml.*: a vocabulary, its special ids, chat templates, and the name of how a text is
+ * cut before it is encoded, from tokenizer.json or tokenizer.model and the files beside them. ---- */
 
 /* Adds the metadata; *n_tokens is the length of the vocabulary, which the embedding must have rows for.
  * *unknown_cut (the caller frees it; may become NULL): a sentence with the regular expression of a
@@ -221,7 +224,8 @@ void hf_pieces_free(hf_pieces *p);
 bool hf_tokenizer_metadata(hf_folder *f, const hf_config *c, hf_metadata *metadata, uint64_t *n_tokens,
                            char **unknown_cut, gq_error *e);
 
-/* ---- tokenizer_lines.c: vocabularies that have a token a line: PLaMo's, Qwen 1's bytes in the order of their ranks, and RWKV's. ---- */
+/* ---- tokenizer_lines.c: vocabularies that have a token a line: PLaMo's, Qwen 1's bytes in the order of their ranks,
+ * and RWKV's. ---- */
 
 /* Reads tokenizer.jsonl and writes all metadata of the tokenizer but its template. */
 bool hf_lines_write(hf_tokenizer *t, gq_error *e);
@@ -253,8 +257,8 @@ bool hf_merges_write(hf_tokenizer *t, gq_error *e);
 
 /* ---- tokenizer_special.c: ids of special tokens, and whether they are added to texts. ---- */
 
-/* The order counts: the files of a folder name those before HF_EOT, and those up to HF_UNK have an id in every vocabulary
- * that has a token a line. */
+/* The order counts: the files of a folder name those before HF_EOT, and those up to HF_UNK have an id in every
+ * vocabulary that has a token a line. */
 typedef enum hf_special_type {
     HF_BOS,
     HF_EOS,
@@ -296,7 +300,8 @@ bool hf_specials_set_first_end(hf_specials *s, const hf_tokenizer *t, gq_error *
 bool hf_specials_drop_flags(hf_specials *s, const hf_tokenizer *t, gq_error *e);
 bool hf_specials_write(const hf_specials *s, hf_metadata *metadata, gq_error *e);
 
-/* ---- tokenizer_words.c: vocabularies of tokenizer.json whose words are cut into the longest tokens (WordPiece), or whose tokens have scores, the largest sum of which decides (unigrams). ---- */
+/* ---- tokenizer_words.c: vocabularies of tokenizer.json whose words are cut into the longest tokens (WordPiece), or
+ * whose tokens have scores, the largest sum of which decides (unigrams). ---- */
 
 bool hf_json_has_words(const hf_tokenizer *t);
 /* Reads the vocabulary. U+2581 goes before tokens that begin a word, and "##" is cut off the others. */

@@ -62,7 +62,7 @@ static bool merges_check_normalizer(const hf_tokenizer *t, const json_t *normali
                           type ? type : "without a type");
 }
 
-/* What a GGUF cannot say of merges. */
+/* Merge settings that a GGUF cannot express. */
 static bool merges_check_settings(const hf_tokenizer *t, gq_error *e) {
     static const char *const keys[] = {"end_of_word_suffix", "continuing_subword_prefix"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {

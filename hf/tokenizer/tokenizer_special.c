@@ -69,7 +69,7 @@ bool hf_specials_set_text(hf_specials *s, const hf_tokenizer *t, hf_special_type
     return true;
 }
 
-/* By the texts that tokenizer_config.json, or the template, gives the tokens. */
+/* Finds the tokens by their texts in tokenizer_config.json or the template. */
 static void specials_find_texts(hf_specials *s, const hf_tokenizer *t) {
     for (int type = 0; t->settings && type < HF_SPECIALS; type++) {
         const json_t *content = hf_token_content(s->of[type].token);
@@ -95,7 +95,7 @@ static bool special_warn_left_out(const hf_specials *s, const hf_tokenizer *t, h
                                        value, (unsigned long long)s->below));
 }
 
-/* By the ids of config.json. */
+/* Finds the tokens by the ids in config.json. */
 static bool specials_find_ids(hf_specials *s, const hf_tokenizer *t, gq_error *e) {
     const json_t *root = t->config->stored, *text = json_object_get(root, "text_config");
     for (int i = 0; i < HF_SPECIALS; i++) {

@@ -1,5 +1,5 @@
-/* Where the evaluation of a template stands: its tokens, names, output and failure. A failure moves the position to the template's
- * end, where nothing more is found. */
+/* The state of a template's evaluation: its tokens, names, output and failure. A failure moves the position to the
+ * template's end, where nothing more is found. */
 #pragma once
 
 #include "publish/jinja/lex.h"

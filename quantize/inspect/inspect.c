@@ -1,9 +1,8 @@
-/* Opens a model to look into it: metadata, tensors and weights. Opening checks the structure and describes
- * each pair and tensor in an array of public structs. Their pointers lead into the model_source, which the
- * gq_model owns, so they are good as long as the model is open. Values of metadata stay raw until
- * gq_metadata_values converts those that are asked for. Weights are read on request, as stored or decoded a
- * strip at a time; they may be infinite or NaN, as broken files are looked into as well (verify.c checks
- * them). */
+/* Opens a model to look into it: metadata, tensors and weights. Opening checks the structure and describes each KV
+ * pair and tensor in an array of public structs. Their pointers lead into the model_source, which the gq_model owns,
+ * so they are good as long as the model is open. Values of metadata stay raw until gq_metadata_values converts those
+ * that are asked for. Weights are read on request, as stored or decoded a strip at a time; they may be infinite or
+ * NaN, as broken files are looked into as well (verify.c checks them). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,7 +61,7 @@ static bool model_fill_tensors(gq_model *m, gq_error *e) {
     return true;
 }
 
-/* A model that lacks a pair can still be looked at. */
+/* A model that lacks a KV pair can still be looked at. */
 static bool model_warn_missing(gq_model *m, gq_error *e) {
     gq_error why;
     return model_check_whole(&m->file, &why) || warnings_add(&m->file.warnings, e, "%s", why.text);
@@ -226,7 +225,7 @@ static uint64_t memory_fact_number(const model_facts *f, const char *name, uint6
     return model_fact_int(f, name, &n) && n >= 0 && n <= UINT32_MAX ? (uint64_t)n : otherwise;
 }
 
-/* Returns the pair under the key if it holds a number for each layer; else NULL. */
+/* Returns the KV pair under the key if it holds a number for each layer; else NULL. */
 static const model_kv *memory_layer_list(const model_facts *f, const char *name, uint64_t layers) {
     const model_kv *kv = model_fact(f, name);
     uint32_t type;

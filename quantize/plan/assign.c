@@ -169,7 +169,7 @@ bool plan_assign(gq_plan *plan, plan_assignment *a, size_t output, gq_error *e) 
     a->options.filetype = out->filetype;
     a->options.recipe = out->recipe;
     if (!mix_assign(&a->model, &a->options, a->tensors, n, a->order, choices, e)) return false;
-    /* What converts a projector gives the dimensions that a file of it has, those of 1 at the end, too. */
+    /* A converted projector has the dimensions of its file, including trailing ones of 1. */
     const architecture *row = arch_of_facts(&plan->facts);
     bool is_made = row && row->is_projector && plan->model.version == 0,
          keep_shape = mix_is_image_model(plan->facts.arch) || is_made;

@@ -25,9 +25,9 @@ enum {
 
 /* ---- options that exclude each other ---- */
 
-/* A row of `conflicts` is all that a new pair takes: the plan refuses it with the words of the members, and a
- * program that has asked gq_options_conflict refuses it with its own. A row whose member is not in the list
- * of members does not compile. */
+/* A row of `conflicts` is all that a new KV pair takes: the plan refuses it with the words of the members, and a
+ * program that has asked gq_options_conflict refuses it with its own. A row whose member is not in the list of
+ * members does not compile. */
 typedef enum member_kind { IS_FLAG, IS_POINTER, IS_COUNT, IS_SIZE, IS_LIST, IS_TARGET } member_kind;
 
 /* Members of gq_options that exclude others, and the words for them. */
@@ -319,8 +319,8 @@ static bool warn_mixed(gq_plan *plan, gq_error *e) {
                         plan->model.files[shard]->path, plan->model.files[other]->path, GGUF_SET_KEY);
 }
 
-/* Fails where the input lacks a pair that programs need, unless it is set. Then it counts as the input's, so
- * that a calibration's text is cut by it, too. */
+/* Fails where the input lacks a KV pair that programs need, unless it is set. Then it counts as the input's, so that
+ * a calibration's text is cut by it, too. */
 static bool add_missing_kv(gq_plan *plan, gq_error *e) {
     model_source *m = &plan->model;
     const model_kv *set =

@@ -61,7 +61,7 @@ typedef struct plan_layers {
     size_t n;
     size_t n_absent; /* layers asked for that the model does not have; `absent` is one of them */
     uint64_t absent;
-    bool no_mtp;   /* MTP layers go, and no pair speaks of them */
+    bool no_mtp;   /* MTP layers go, and no KV pair speaks of them */
     bool mtp_only; /* of the layers MTP layers alone stay, from first_mtp on, with their numbers */
     uint64_t first_mtp;
 } plan_layers;
@@ -107,17 +107,17 @@ typedef struct plan_removed {
     bool own[REMOVE_OWN_KEYS];
 } plan_removed;
 
-/* Finds the pairs whose keys match one of the patterns. What files cannot be read without stays. A pattern
- * without effect is warned of. The caller frees *removed, also after a failure. */
+/* Finds the KV pairs whose keys match one of the patterns. What files cannot be read without stays. A pattern without
+ * effect is warned of. The caller frees *removed, also after a failure. */
 bool plan_removed_find(plan_removed *removed, const gq_list *patterns, const model_source *model,
                        warning_list *warnings, gq_error *e);
 void plan_removed_free(plan_removed *removed);
-/* Returns the model's pairs without those that are left out, malloc'ed; their values stay the model's. NULL:
- * no memory. */
+/* Returns the model's KV pairs without those that are left out, malloc'ed; their values stay the model's. NULL: no
+ * memory. */
 model_kv *plan_removed_rest(const plan_removed *removed, const model_source *model, uint64_t *n, gq_error *e);
-/* Whether a pair of gquant's own is left out. */
+/* Whether a KV pair of gquant's own is left out. */
 bool plan_removed_has(const plan_removed *removed, const char *key);
-/* Takes gquant's own pairs out of a header, but not those that are overridden. */
+/* Takes gquant's own KV pairs out of a header, but not those that are overridden. */
 void plan_removed_apply(const plan_removed *removed, const plan_overrides *overrides, gguf_header *h);
 
 /* ---- the plan (plan.c) ---- */
@@ -203,7 +203,7 @@ struct gq_plan {
     plan_layers layers;
     plan_overrides overrides;
     plan_removed removed;
-    model_kv *completed; /* the model's pairs, and one that it lacked and is overridden; NULL: as they are */
+    model_kv *completed; /* the model's KV pairs, and one that it lacked and is overridden; NULL: as they are */
     model_facts facts;   /* after overrides */
     size_t n_tensors;
     plan_source *sources; /* in output order */
@@ -307,7 +307,7 @@ bool plan_check_beside(const gq_plan *plan, const gq_options *options, const cha
 /* Checks that all outputs may be written where they are asked for. named: which shards, output by output,
  * have their names from an earlier run; NULL: none. */
 bool plan_check_targets(const gq_plan *plan, const gq_options *options, const bool *named, gq_error *e);
-/* Of a plan alone: warns of a folder that the run will need, unless it is out_dir, which is made. */
+/* For a dry run: warns of a missing folder that the run will need, unless it is out_dir, which is made. */
 bool plan_warn_missing_folder(gq_plan *plan, const gq_options *options, gq_error *e);
 /* Whether all files of an unfinished run are there, so that it can be continued. */
 bool plan_outputs_are_there(const gq_plan *plan);
@@ -404,7 +404,7 @@ bool plan_input_is_newer(const gq_plan *plan, const model_source *earlier);
 
 /* The metadata of an output: the input's, as overrides, pruned layers and new types change them. */
 
-/* Writes all pairs except those about shards into a header. */
+/* Writes all KV pairs except those about shards into a header. */
 bool plan_meta_write(const gq_plan *plan, const plan_output *out, const gq_options *options, gguf_header *h,
                      gq_error *e);
 
@@ -416,8 +416,8 @@ bool plan_meta_write(const gq_plan *plan, const plan_output *out, const gq_optio
  * would be computed in another way than before. */
 bool plan_check_layers(gq_plan *plan, gq_error *e);
 
-/* Copies a pair: lists without the entries of pruned layers, numbers of first or last layers counted anew,
- * all others as they are. */
+/* Copies a KV pair: lists without the entries of pruned layers, numbers of first or last layers counted anew, all
+ * others as they are. */
 bool plan_layer_key_copy(const gq_plan *plan, const model_kv *kv, gguf_header *h, gq_error *e);
 /* Writes a list in place of a period that no longer fits. */
 bool plan_layer_lists_write(const gq_plan *plan, gguf_header *h, gq_error *e);

@@ -158,7 +158,7 @@ static bool earlier_compare_importance(const plan_output *out, const model_sourc
                    text);
 }
 
-/* Looks for the pairs of the output, of a list from which it has them, in the earlier file. */
+/* Looks for the KV pairs of the output, of a list from which it has them, in the earlier file. */
 static bool earlier_find_metadata(const plan_output *out, const model_source *earlier, const model_kv *kv,
                                   uint64_t n, gq_error *why) {
     for (uint64_t i = 0; i < n; i++)

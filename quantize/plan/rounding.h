@@ -7,7 +7,7 @@
 
 #include "quantize/plan/plan.h"
 
-/* How a rounding gets at tensors in the outputs' files. offset and n are bytes, from the tensor's beginning.
+/* The access of a rounding to tensors in the outputs' files. offset and n are bytes, from the tensor's beginning.
  * read may be NULL where files are only written. */
 typedef struct rounding_store {
     bool (*write)(void *data, size_t output, size_t tensor, uint64_t offset, const void *bytes, size_t n,
@@ -17,9 +17,9 @@ typedef struct rounding_store {
     void *data;
 } rounding_store;
 
-/* What a run that was stopped has finished of it, in a file beside the first output. Zeros: nothing. */
+/* The finished part of an interrupted run, in a file beside the first output. Zeros: nothing. */
 typedef struct rounding_kept {
-    size_t finished; /* steps; above 0: the same command goes on from there */
+    size_t finished; /* steps; above 0: the same command continues from there */
     void *file;      /* the rounding's own */
 } rounding_kept;
 
@@ -53,7 +53,7 @@ typedef struct rounding_kind {
     void (*close_kept)(rounding_kept *kept);
     /* Removes what runs that were killed have left beside an output. own: only those of this very plan. */
     void (*clean_up)(const gq_plan *plan, size_t output, bool own);
-    /* Its steps, whose figures the results have. */
+    /* The steps of the rounding, whose figures are in the results. */
     size_t n_steps;
     gq_step (*step)(const rounding *r, size_t i);
 } rounding_kind;

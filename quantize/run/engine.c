@@ -130,7 +130,7 @@ static bool do_chunk(void *arg, work_piece *p, gq_error *e) {
     const journal *j = &g->journals[journal_of(g, i)];
     work_scratch scratch = work_scratch_in(&g->scratches, p->scratch);
     p->resumed = is_known(g, j, &scratch, p);
-    if (!p->resumed && g->mode == RUN_JOIN) return true; /* go on, to be able to say all that is missing */
+    if (!p->resumed && g->mode == RUN_JOIN) return true; /* continue, to be able to say all that is missing */
     if (!p->resumed && g->mode == RUN_NAME) {
         atomic_store(&g->leave_as_is, true);
         return gq_fail(e, "%s is damaged: it lacks chunk %llu; to start afresh remove %s%s", j->path,
@@ -142,7 +142,7 @@ static bool do_chunk(void *arg, work_piece *p, gq_error *e) {
     return true;
 }
 
-/* No thread has a chunk of these in hand any more. */
+/* No thread works on a chunk of these any more. */
 static void close_tensors(engine *g, size_t end) {
     for (; g->n_closed < end; g->n_closed++) {
         work_tensor_close(g->tensors[g->n_closed]);
@@ -397,7 +397,7 @@ static bool engine_round(engine *g, double seconds, gq_error *e) {
     bool written = g->mode == RUN_NAME;
     const rounding_store store = {engine_write, written ? NULL : engine_read, engine_sync, g};
     bool ok = g->plan->rounding->kind->run(g->plan, &store, written, g->results, callbacks, &g->kept, e);
-    /* It says nothing about the speed of what follows. */
+    /* The skipped part says nothing about the speed of the rest. */
     g->schedule.before += clock_seconds() - began;
     return ok;
 }

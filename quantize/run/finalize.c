@@ -2,12 +2,12 @@
  *
  *     files whole, synced --record synced--> RECORDED --rename each--> all have names --record removed--> done,
  *                                              |  ^                                                  then journals
- *                                              +--+ a kill: the same command goes on renaming
+ *                                              +--+ a kill: the same command continues renaming
  *
  *  1. The record (inode, size and time of each file) is written when all files are whole and on disk under
  *     their temporary names, and not before.
  *  2. As long as there is a sound record, each file has its temporary name or its own: a process that
- *     finds the record only has to go on renaming.
+ *     finds the record only has to continue renaming.
  *  3. A file is ours if inode, size and time are those recorded, whichever of the two names it has. One that
  *     is not is never renamed, and replaced only where the plan says so.
  *  4. A record that is damaged, of another plan, or of files that are gone counts as none and is removed. One

@@ -387,8 +387,7 @@ bool journal_announce(const gq_plan *plan, bool whole, warning_list *warnings, g
 
 /* ---- making chunks safe in the background ---- */
 
-/* Syncs, then records. Called with the lock held, which is released meanwhile, so that workers go on adding.
- */
+/* Syncs, then records. Called with the lock held, which is released meanwhile, so that workers continue adding. */
 static void syncer_record(syncer *k) {
     if (k->n == 0 || k->failed) return;
     uint8_t *slots = k->slots;

@@ -1,7 +1,7 @@
-/* Which tensors of earlier outputs a run copies. A digest in a file is a claim; three things prove it here:
- * the source's weights have the checksum that they had, the copy's bytes have theirs, and in each chunk of
- * about a million weights the first strip, encoded now, gives the copy's bytes. The last one finds another
- * version's encoders, and files whose digests were made up. It costs a sixteenth of encoding. */
+/* Chooses the tensors that a run copies from earlier outputs. A digest in a file is a claim; three things prove it
+ * here: the source's weights have the checksum that they had, the copy's bytes have theirs, and in each chunk of
+ * about a million weights the first strip, encoded now, gives the copy's bytes. The last one finds another version's
+ * encoders, and files whose digests were made up. It costs a sixteenth of encoding. */
 #include "quantize/run/run.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 
 /* ---- reading ---- */
 
-/* What reading the sources and the offers has found. */
+/* Results of reading the sources and the offered files. */
 typedef struct reuse_reading {
     const gq_plan *plan;
     const struct reuse_offer **offers; /* per output a list of tensors; NULL: none */

@@ -183,7 +183,7 @@ double run_cost_per_weight(const gq_plan *plan, size_t tensor, const bool *reuse
 
 /* ---- journal.c ---- */
 
-/* Records which chunks are done and safe on disk, so that an interrupted run can go on.
+/* Records which chunks are done and safe on disk, so that an interrupted run can continue.
  *
  * A journal is a file beside the first output: a head that says which plan it belongs to, then one slot per
  * chunk, in chunk order. A slot that is not written reads as zeros. Each has a CRC of its own, so a torn one

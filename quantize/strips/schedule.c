@@ -111,10 +111,10 @@ static const double speeds[GGUF_TYPE_LIMIT][EFFORT_BEST + 1] = {
     [GGUF_Q2_0] = {844, 497, 242},
 };
 
-/* Of what is not in the table: conversions between numbers. */
+/* Conversions between numbers, which the table does not have. */
 static const double CONVERTED = 2000;
 
-/* What is lost is measured of numbers and of decoded blocks alike: seconds. */
+/* Measuring errors, of numbers and of decoded blocks alike: seconds. */
 static const double MEASURED = .5e-9;
 
 double speed_encode(uint32_t type, codec_effort effort) {

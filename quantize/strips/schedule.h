@@ -54,8 +54,8 @@ bool schedule_run(schedule *s, const schedule_job *job, gq_error *e);
 
 /* ---- what a piece takes ---- */
 
-/* How long a thread takes for a weight, about: what the share of a run that is done is counted by. Only
- * ratios matter, and they differ little between processors: bench/results/products.md has the measurements. */
+/* The approximate time of a weight, by which the share of a run that is done is counted. Only ratios matter, and they
+ * differ little between processors: bench/results/products.md has the measurements. */
 
 /* Seconds of encoding a weight with an imatrix in a type, and of measuring what was lost. */
 double speed_encode(uint32_t type, codec_effort effort);

@@ -47,7 +47,7 @@ strip strip_from(const uint64_t ne[4], uint64_t first, uint64_t end);
 bool strip_read_decoded(const kernels *k, const model_source *m, const model_tensor *t, uint64_t first,
                         size_t n, uint8_t *stored, float *x, gq_error *e);
 
-/* How rows x cols finite weights become blocks of a type. */
+/* The encoding of rows x cols finite weights as blocks of a type. */
 typedef struct strip_encoder {
     const kernels *kernels;
     const tensor_type *type;

@@ -6,9 +6,9 @@
 
 #include "quantize/strips/strip.h"
 
-/* A column is multiplied if its root mean square is a quarter of the median column's or less, or four times
- * as much or more. Ordinary columns stay: on model A of bench/results/small-models.md, whose columns all lie within that,
- * balancing all of them to the nearest power of two took the divergence from .389 of llama.cpp's to .435. */
+/* A column is multiplied if its root mean square is a quarter of the median column's or less, or four times as much
+ * or more. Ordinary columns stay: on model A of bench/results/small-models.md, whose columns all lie within that,
+ * balancing all of them to the nearest power of two took the KL divergence from .389 of llama.cpp's to .435. */
 static const double LEAST_LOG2 = 2;
 enum {
     MOST_LOG2 = 10,   /* a factor of 1024 */
@@ -20,7 +20,7 @@ typedef struct balance {
     const model_source *source;
     balance_scales *found;
     const forward_scale_group *group;
-    /* Of a group's columns: sums of squares and how many values these are of, exponents; of rows: squares. */
+    /* For a group's columns: sums of squares, the number of their values, exponents; for rows: squares. */
     double *squares, *sorted;
     int *by;
     uint8_t *stored;

@@ -183,7 +183,7 @@ static bool report_results(const gq_plan *plan, const checkpoint *c, const calib
     return ok;
 }
 
-/* What the first rank tells the others. */
+/* Values that the first rank sends to the others. */
 typedef struct calibrate_call {
     uint64_t works; /* 0: there is nothing to do */
     uint64_t finished;

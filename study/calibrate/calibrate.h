@@ -1,5 +1,5 @@
-/* How a calibration is planned and run: the calibrator, the sites of a layer, what is gathered for them, and how
- * their matrices are rounded. */
+/* Plans and runs a calibration: the calibrator, the sites of a layer, what is gathered for them, and how their
+ * matrices are rounded. */
 #pragma once
 
 #include "forward/graph/attention/scores.h"
@@ -44,7 +44,7 @@ double calibrate_work(const calibration *j);
 double operations_tokens(const calibration *j);
 /* Columns of a tensor that are considered together. */
 double operations_width(const calibration *j, size_t i);
-/* Held-back tokens that each matrix of a tensor is compared on. */
+/* Held-out tokens that each matrix of a tensor is compared on. */
 double operations_held(const calibration *j, size_t i);
 /* Times that a tensor's site is gathered, for some of its matrices each. */
 double operations_gathers(const calibration *j, size_t i);
@@ -69,9 +69,9 @@ tensor_work operations_of(const calibration *j, size_t output, size_t i);
 /* Fills *to, which is empty, by the operations. NULL in to->tensors: no memory. */
 void calibrate_costs_guess(const calibration *job, calibrate_costs *to);
 /* Likewise by timing the calibrator, as one process, on up to four layers: both streams, Hessians, Cholesky factors,
- * rounding and comparing as in the run, with a piece of the text, some rows of each matrix and some experts of
- * a layer. It takes a second or some, and longer where layers are large and threads few. false: it could not
- * be timed, and *to is empty. callbacks: told that a sample is measured, and asked whether to go on. */
+ * rounding and comparing as in the run, with a piece of the text, some rows of each matrix and some experts of a
+ * layer. It takes a second or some, and longer where layers are large and threads few. false: it could not be timed,
+ * and *to is empty. callbacks: told that a sample is measured, and asked whether to continue. */
 bool calibrate_costs_measure(const calibration *job, const gq_callbacks *callbacks, calibrate_costs *to);
 void calibrate_costs_free(calibrate_costs *c);
 /* Returns the seconds until the step begins; n_steps: until all end. */
@@ -96,17 +96,16 @@ size_t calibrate_layers_steps(const calibration *job);
 bool calibrate_layers(const calibration *job, checkpoint *saved, const gq_callbacks *callbacks,
                       threads_count *threads, gq_error *e);
 
-/* ---- site.c ----
- * A site of a layer, where activations flow into weights, and its inputs in two streams, the base model's
- * and that of the model rounded so far: Hessians of the pairs for each matrix, and the pairs themselves of
- * windows that are held back. gather.c fills it. */
+/* ---- site.c ---- A site is the input of one or more linear layers, such as that of q, k and v. It has the activations
+ * of two streams, the base model's x and y of the model rounded so far: the Hessians of the pairs (x, y) for each
+ * matrix, and the pairs of held-out windows. gather.c fills it. */
 
 /* The gathered inputs of one matrix. */
 typedef struct site_inputs {
     hessian *hessian;
     uint64_t group; /* the token group (forward/stream/stream.h) that was added last */
-    /* Held-back tokens, one after another, `features` values each: in the base model, in the other. Where
-     * the state is the target `base` holds r, of as many values as the weight has rows. */
+    /* Held-out tokens, one after another, `features` values each: in the base model, in the other. Where the
+     * residual stream is the target `base` holds r, of as many values as the weight has rows. */
     float *base, *rounded;
     size_t held;
 } site_inputs;
@@ -116,26 +115,27 @@ typedef struct site {
     size_t n_weights; /* 0: nothing is left to round */
     size_t features, matrices;
     size_t first, end; /* matrices first to end - 1 were gathered */
-    /* Of these, counted from `first`, the ones whose inputs this rank has. dealt: the others have the rest;
-     * else all have all. */
+    /* Those matrices, counted from `first`, whose inputs this rank has. dealt: other ranks have the rest; else every
+     * rank has all. */
     size_t own, own_end;
     bool dealt;
     bool routed, late;
-    float adds;          /* forward_adds of the weight where the state is the target; 0: its own output is */
+    float adds;          /* forward_adds of the weight where the residual stream is the target; 0: its own output is */
     site_inputs *inputs; /* one for each of them */
     /* Seconds: what adding to their Hessians took, and all else for a batch, the least of all batches, since the
      * first one touches new memory. */
     double hessian, probe;
     size_t batches;
 } site;
-/* Values of a held-back token in site_inputs.base. */
+/* Values of a held-out token in site_inputs.base. */
 static inline size_t site_base_features(const site *s) {
     return s->adds != 0 ? s->weights[0]->ne[1] : s->features;
 }
 /* Matrices that are gathered at once, of those that are left; fit: as many as a rank's memory holds. Where
  * there are at least as many as ranks they are dealt. */
 size_t site_matrices_at_once(size_t left, uint64_t fit, bool routed, size_t ranks);
-/* The turn (comm_share_in_turn) in which the matrices from `first` on are dealt: those of one role anew in each layer. */
+/* The turn (comm_share_in_turn) in which the matrices from `first` on are dealt: those of one role anew in each
+ * layer. */
 uint64_t site_turn(const model_tensor *weight, size_t first);
 /* The rank that has the inputs of the i-th matrix that was gathered, where they are dealt. */
 int site_owner(const site *s, const gq_comm *comm, size_t i);
@@ -150,12 +150,12 @@ typedef struct site_sizes {
     size_t matrices; /* gathered at once */
     size_t met;      /* matrices that a token meets: of experts some of all, of heads all that are gathered */
     size_t tokens;   /* of a batch, at most */
-    size_t held;     /* tokens held back per matrix, at most */
+    size_t held;     /* tokens held out per matrix, at most */
     size_t repeats;  /* times that a matrix may meet a token */
     size_t taped;    /* tokens that a rank keeps until all have theirs; 0: there is one process */
     bool routed;
 } site_sizes;
-/* Returns forward_adds where the state after a weight is its target, else 0. */
+/* Returns forward_adds where the residual stream after a weight is its target, else 0. */
 float site_adds(const calibration_settings *s, const forward_model *m, const model_tensor *weight);
 /* routed: the weight is of experts; late: as forward_inputs has it. met: matrices that a token then meets;
  * else it is not used. matrices: gathered at once. batch_windows: windows of a batch. */
@@ -202,10 +202,9 @@ bool tape_record(tape *t, uint64_t matrix, uint64_t window, const site_pairs *p,
 typedef bool tape_player(void *data, const tape_entry *entry, const site_pairs *p, gq_error *e);
 bool tape_play(tape *t, gq_comm *comm, tape_player *player, void *data, gq_error *e);
 
-/* ---- metric.c ----
- * The metrics by which rows of a layer's queries, keys and values count together, gathered from the base model
- * model's stream. They are made of a fixed choice of positions in the first windows that are not held back,
- * so they depend on nothing but the model, the text and its windows. */
+/* ---- metric.c ---- The metrics by which rows of a layer's queries, keys and values count together, gathered from
+ * the base model's stream. They are made of a fixed choice of positions in the first windows that are not held
+ * out, so they depend on nothing but the model, the text and its windows. */
 
 /* metric: [head][row][row], 1 on the diagonal in the mean over all heads. NULL: nothing was seen that tells
  * rows apart, so each counts by itself. */
@@ -236,31 +235,31 @@ uint64_t layer_metrics_bytes(const forward_row_group *groups, size_t n, size_t c
  *
  * u makes up for what the matrix's inputs differ by from the base model's, as far as the calibration tokens tell. On
  * other tokens it fits worse, the fewer tokens there were for each column, and the less the difference depends on the
- * inputs at all. So a is what fits the held-out tokens: with E = (x - y) w or what the state lacks, and F = y u,
+ * inputs at all. So a is what fits the held-out tokens: with E = (x - y) w or what the residual stream lacks, and F =
+ * y u,
  *
  *     a = sum E F / sum F F, within 0 and T / (T + 3 n) for T tokens and n columns,
  *
  * over all held-out tokens and some rows of the matrix, and half of that, as other texts differ more. A token whose
  * E is far beyond the others' counts for no more than GPTAQ_FAR times the median: the first tokens of texts can
- * have a state a thousand times as large. */
+ * have a residual stream a thousand times as large. */
 
 /* Sets the factor of all blocks of f, where the settings leave it open and tokens are held out; else it stays. The
- * matrix is of all weights of the site. held: its held-out tokens, not turned yet. */
+ * matrix is of all weights of the site. held: its held-out tokens, not transposed yet. */
 bool gptaq_choose_a(const calibration *job, const site *s, uint64_t matrix, const site_inputs *held,
                     const cholesky *f, threads_pool *pool, gq_error *e);
 /* Bytes that this takes for a weight, with so many held-out tokens. */
 uint64_t gptaq_bytes(const model_tensor *t, size_t held);
 
-/* ---- round.c ----
- * Rounds a matrix by the Hessian of its inputs, and plainly to compare; the result that does better
- * on held-back tokens is written. */
+/* ---- round.c ---- Rounds a matrix by the Hessian of its inputs, and plainly to compare; the result that does better
+ * on held-out tokens is written. */
 
 /* Why a matrix was encoded plainly. */
 typedef enum round_reason {
     ROUND_CALIBRATED,
     ROUND_UNSEEN,     /* no token reached the matrix */
     ROUND_INDEFINITE, /* its Hessian has no Cholesky factor, however much it is damped */
-    ROUND_UNCHECKED,  /* few tokens, and none held back */
+    ROUND_UNCHECKED,  /* few tokens, and none held out */
     ROUND_WORSE,
     ROUND_FELL_BACK, /* validation of the whole model (validate.c) */
     ROUND_REASONS
@@ -336,7 +335,8 @@ bool record_is_in_file(const calibrate_entry *entry, const calibration *job, boo
 
 /* ---- rows.c ----
  * The rows of a matrix that is rounded, and memory for as many of them as are at hand at once: rows with a metric in
- * chains, a head's rows one after another (codec/feedback.h), all others in groups of rows that know nothing of each other.
+ * chains, a head's rows one after another (codec/feedback.h), all others in groups of rows that know nothing of each
+ * other.
  *
  * A matrix is a list of spans of rows. Ranks have contiguous shares of them and go through these in steps, as
  * many as the largest share needs. */
@@ -395,11 +395,12 @@ typedef struct matrix_rows {
     /* the rows at hand: spans of this rank, where they are from row `first` on */
     size_t span, span_end;
     uint64_t first;
-    output_errors *errors; /* per span, on held-back tokens */
-    /* What is told of the matrix: the share that was done before the work at hand, and the share of that. */
+    output_errors *errors; /* per span, on held-out tokens */
+    /* The reported progress of the matrix: the share that was done before the current work, and the share of that
+     * work. */
     double reported, at_hand;
-    /* Where ranks share the rows: this one's blocks, a step behind the other; those of all ranks' spans of a
-     * step, and where each rank's begin. */
+    /* If ranks share the rows: this rank's blocks, a step behind the other; those of all ranks' spans of a step, and
+     * where each rank's begin. */
     uint8_t *own, *gathered;
     uint64_t *begins;
 } matrix_rows;
@@ -431,7 +432,7 @@ size_t rows_step_spans(const matrix_rows *r, size_t step, int rank, size_t *end)
 /* The rows of spans i to end - 1 that are one behind the other: without a metric of all, else of one. *next:
  * the span behind them. */
 chain_span rows_together_from(const matrix_rows *r, size_t i, size_t end, size_t *next);
-/* Where a span is among the rows at hand. */
+/* The place of a span among the current rows. */
 size_t rows_place(const matrix_rows *r, const chain_span *s);
 /* The rows of spans begin to end - 1. */
 size_t rows_of_spans(const matrix_rows *r, size_t begin, size_t end);
@@ -446,18 +447,18 @@ size_t rows_count(const matrix_rows *r);
  * In a mixture of experts they move the routers, which then send tokens to other experts. The routers' rows
  * stand in for inputs, which needs no text:
  *
- *     G = 2 G_0 + G_1 + G_2 + ...,  G_l = A^T A / trace,
+ *     R = 2 R_0 + R_1 + R_2 + ...,  R_l = A^T A / trace,
  *
  * A the rows of the l-th router as forward_router_read gives them. The first router counts twice: nothing has
  * been added to the embedding yet but the first mixer's output.
  *
- * An embedding that is the output matrix as well is multiplied with what flows there (embedding_gather_ahead), whose mean
- * squares are H_out. All routers together then count as much as that: G is scaled to H_out's trace.
+ * An embedding that is the output matrix as well is multiplied with its inputs (embedding_gather_ahead), whose mean
+ * squares are H_out. All routers together then count as much as that: R is scaled to H_out's trace.
  *
- *     H = H_out + G + a share of the mean diagonal
+ *     H = H_out + R + a share of the mean diagonal
  *
  * The check is that of any matrix, in this metric: the error is less than plain encoding's, or the latter is
- * written. Held-back tokens stand for H_out there. Where only routers decide the whole model is asked besides
+ * written. Held-out tokens stand for H_out there. Where only routers decide the whole model is asked besides
  * (embedding_try). An embedding that is neither is encoded plainly. */
 
 /* Whether the routers of a model's layers decide how its embedding is rounded. numbers: of the n layers that
@@ -468,20 +469,20 @@ bool embedding_is_output(const forward_model *m);
 /* Whether some output has it calibrated. */
 bool embedding_is_rounded(const calibration *job);
 
-/* What an embedding is rounded by, the same for all outputs. */
+/* The metric by which an embedding is rounded, the same for all outputs. */
 typedef struct embedding_metric {
     cholesky factored;
     float *mean_square; /* per column; NULL where it is not the output matrix */
     float *checked;     /* [width][stride]: what counts as tokens in the check */
     size_t n_checked, stride;
 } embedding_metric;
-/* output: what flows into the output matrix, whose Hessian is used up; NULL: the embedding is not that. */
+/* output: the inputs of the output matrix, whose Hessian is used up; NULL: the embedding is not that. */
 bool embedding_metric_new(embedding_metric *to, const calibration *of, threads_pool *pool,
                           site_inputs *output, gq_error *e);
 void embedding_metric_free(embedding_metric *m); /* also one of zeros */
 
-/* Rounds and writes the whole embedding of an output; t->inputs is not used. is_worse: by plain encoding, as rounding it
- * raised its KL divergence. */
+/* Rounds and writes the whole embedding of an output; t->inputs is not used. is_worse: by plain encoding, as rounding
+ * it raised its KL divergence. */
 bool embedding_round(const round_task *t, const embedding_metric *m, bool is_worse, calibrate_figures *sums,
                      round_reason *why, gq_error *e);
 /* Starts a stream with the output's embedding, tensor `number` of the job: what was written, decoded; or, where it
@@ -490,28 +491,26 @@ bool embedding_round(const round_task *t, const embedding_metric *m, bool is_wor
 bool embedding_start(const calibration *job, size_t output, size_t number, const uint8_t *blocks,
                      bool is_plain, forward_stream *stream, gq_error *e);
 
-/* ---- what flows into the output matrix of the base model ----
- * An embedding that is the output matrix as well has to be
- * rounded first, since the rounded model's stream begins with it; but what its rows are multiplied with is
- * known last. So the base model alone is run before, over a part of the text: the Hessian of n columns needs
- * some tokens per column and no more. The rounded model's inputs differ from the base model's by little, and
- * what they differ by could not be made good anyway. */
+/* ---- the inputs of the output matrix of the base model ---- An embedding that is the output matrix as well has to
+ * be rounded first, since the rounded model's stream begins with it; but what its rows are multiplied with is known
+ * last. So the base model alone is run before, over a part of the text: the Hessian of n columns needs some tokens
+ * per column and no more. The rounded model's inputs differ from the base model's by little, and what they differ by
+ * could not be compensated anyway. */
 
 /* Tokens per column that the base model is run with (bench/results/calibration.md). */
 enum { AHEAD_TOKENS_PER_COLUMN = 10 };
 
-/* Runs the base model through all layers with job->ahead, and makes the metric of its embedding from what flows
- * into the output matrix. A collective of the job's ranks; all get the same. told: the progress of the whole
- * job, which has so many units of work for a predicted second. */
+/* Runs the base model through all layers with job->ahead, and makes the metric of its embedding from the inputs of
+ * the output matrix. A collective of the job's ranks; all get the same. told: the progress of the whole job, which
+ * has so many units of work for a predicted second. */
 bool embedding_gather_ahead(const calibration *job, sweep_progress *progress, double per_second,
                             embedding_metric *to, gq_error *e);
 
-/* ---- the trial ----
- * Whether an embedding that was rounded for the routers has a lower KL divergence than plain encoding. How much
- * a choice of experts matters, and how much all else that an error of the embedding does, no metric of one
- * matrix tells: so both are tried. The model is run on the text's beginning with each of them in place of its
- * own embedding, and the divergences of its predictions are compared. No window decides how such an embedding
- * is rounded, so none need be held back. */
+/* ---- the trial ---- Whether an embedding that was rounded for the routers has a lower KL divergence than plain
+ * encoding. How much a routing matters, and how much all else that an error of the embedding does, no metric of one
+ * matrix tells: so both are tried. The model is run on the text's beginning with each of them in place of its own
+ * embedding, and the KL divergences of its predictions are compared. No window decides how such an embedding is
+ * rounded, so none need be held out. */
 
 enum {
     EMBEDDING_TRIAL_TOKENS =
@@ -547,7 +546,7 @@ typedef struct tensor_progress {
     float *squares; /* mean squares of its matrices' inputs; NULL: none are known */
 } tensor_progress;
 
-/* A weight that is being rounded; its output's stream goes on with it. */
+/* A weight that is being rounded; its output's stream continues with it. */
 typedef struct rounded_weight {
     const model_tensor *tensor;
     uint8_t *blocks; /* NULL: they are read from the output again */
@@ -568,7 +567,7 @@ typedef struct calibrator {
     calibrate_record record;    /* of the current step */
     embedding_metric embedding;
     calibrate_timing untimed; /* of what is no sample */
-    /* Where it is: an output's turn at a part of a layer. */
+    /* The current position: an output, at a part of a layer. */
     struct {
         size_t output;
         forward_layer *layer; /* NULL: the output matrix */
@@ -585,49 +584,48 @@ void calibrator_drop_tensors(calibrator *c);
 /* The calibration's number of a tensor; SIZE_MAX: it is not written. */
 size_t calibrator_number_of(const calibrator *c, const model_tensor *t);
 tensor_progress *calibrator_progress_at(const calibrator *c, size_t output, size_t tensor);
-/* How many matrices of a tensor are rounded for the output whose turn it is, which are the first; UINT64_MAX: none
- * is left, or it is not calibrated. */
+/* The number of a tensor's matrices, the first ones, that are rounded for the current output; UINT64_MAX: none is
+ * left, or it is not calibrated. */
 uint64_t calibrator_matrices_done(const calibrator *c, const model_tensor *t);
 /* Records the figures of a tensor whose matrices are all rounded, and the mean squares of its inputs, which are
  * freed. */
 bool calibrator_record(calibrator *c, size_t output, size_t number, gq_error *e);
 
-/* What follows is a piece of work that is predicted to take so many seconds. */
+/* Announces a piece of work with its predicted seconds. */
 void calibrator_begin_piece(calibrator *c, double seconds);
 calibrate_cost calibrator_cost_of(const calibrator *c, size_t output, const model_tensor *t);
 /* The costs of a site's inputs and of their Cholesky factor, of so many of its matrices. */
 calibrate_cost calibrator_site_cost(const calibrator *c, const site *s, size_t matrices);
-/* Where a sample notes what a tensor takes. */
+/* Returns where a sample notes the time of a tensor. */
 calibrate_timing *calibrator_timing_of(calibrator *c, const model_tensor *t);
 
 /* ---- gather.c ----
  * Gathers the inputs of a site.
  *
- * Both streams are run batch by batch from the states before a part of a layer up to the first site that has
+ * Both streams are run batch by batch from the hidden states before a part of a layer up to the first site that has
  * weights left to round. Experts are gathered some at a time, as many as their Hessians fit beside each other.
  * Tokens that only the rounded model sends to an expert count with no difference between the streams.
  *
- * Where the weight's output is added to the state (forward_adds) the target can be the state after it, in
- * place of the output that the base model's weight gave. Then both streams run to the end of the part, the
- * rounded one with the weight as it is in the file, and r is what its state lacks for the base model's. A token
- * whose output is multiplied by a gate g, of those of all matrices that it meets, sum G, counts as g y with
- * g / G r: each matrix answers for its share, so that together they make up for all of it. */
+ * Where the weight's output is added to the residual stream (forward_adds) the target can be the residual stream
+ * after it, in place of the output that the base model's weight gave. Then both streams run to the end of the part,
+ * the rounded one with the weight as it is in the file, and r is what its residual stream lacks for the base model's.
+ * A token whose output is multiplied by a gate g, of those of all matrices that it meets, sum s, counts as g y with g
+ * / s r: each matrix answers for its share, so that together they make up for all of it. */
 
 /* Bytes of what is gathered, and of what is needed only while it is gathered. */
 uint64_t site_bytes(const site_sizes *z);
 uint64_t site_gathering_bytes(const site_sizes *z);
-/* Bytes of a matrix's held-back tokens, of the base model's side or the rounded model's. */
+/* Bytes of a matrix's held-out tokens, of the base model's side or the rounded model's. */
 uint64_t site_held_bytes(const site_sizes *z, bool base);
 
 /* Runs both streams up to the calibrator's next site and gathers it; s->n_weights is 0 where none is left. The
  * caller frees *s, also on failure. */
 bool site_gather(site *s, calibrator *c, gq_error *e);
 
-/* ---- router.c ----
- * Fits a router to the inputs that it gets in the rounded model, so that tokens keep their experts. A router
- * is not rounded: no mix quantizes it, and its bytes are few. Whether the fit is written is decided on
- * held-back tokens, by the share of the base model's choice that is kept: the sum over tokens and experts of
- * the lesser of the two gates. */
+/* ---- router.c ---- Fits a router to the inputs that it gets in the rounded model, so that tokens keep their
+ * experts. A router is not rounded: no mix quantizes it, and its bytes are few. Whether the fit is written is decided
+ * on held-out tokens, by the share of the base model's choice that is kept: the sum over tokens and experts of the
+ * lesser of the two gates. */
 
 /* Returns the bytes that router_refit takes, besides its inputs and copies of the blocks. windows: of a
  * batch. UINT64_MAX: too many to count. */
@@ -635,7 +633,7 @@ uint64_t router_bytes(const calibration_settings *s, const model_tensor *tensor,
 /* Writes the router of the layer at hand, fitted or as it was. t->blocks_copy must not be NULL. */
 bool router_refit(const round_task *t, calibrate_figures *sums, round_reason *why, gq_error *e);
 
-/* ---- layer.c: A layer of a calibration, or what flows into the output matrix ---- */
+/* ---- layer.c: A layer of a calibration, or the inputs of the output matrix ---- */
 
 /* Rounds what is left of a layer, or of the output matrix (NULL), for all outputs, and lets all streams pass
  * it. */
@@ -659,17 +657,17 @@ enum { VALIDATION_GROUPS = 4, VALIDATION_STREAMS = VALIDATION_GROUPS + 3 };
 /* Passes over the windows at most: behind these the base model and what is left, where some groups fall back. */
 enum { VALIDATION_PASSES = VALIDATION_STREAMS + 2 };
 
-/* What was decided for an output, as the checkpoint keeps it. */
+/* Decisions for an output, as stored in the checkpoint. */
 typedef struct validation_record {
-    uint64_t positions; /* that the divergences are means of; 0: nothing could be compared */
+    uint64_t positions; /* that the KL divergences are means of; 0: nothing could be compared */
     uint64_t fallback;  /* bit g: group g is encoded plainly */
     double plain_error, calibrated, written; /* mean KL divergence in nats */
 } validation_record;
 
 /* The group of a tensor's layer; VALIDATION_GROUPS: it is in none. */
 size_t validation_group(const calibration *job, size_t tensor);
-/* What the checkpoint says of the outputs, one for each; zeros where it has not got so far. swept: records before
- * these. malloc'ed; NULL: *e. */
+/* The checkpoint's decisions, one per output; zeros where none is stored yet. swept: records before these. malloc'ed;
+ * NULL: *e. */
 validation_record *validation_records(const checkpoint *saved, const calibration *job, size_t swept,
                                       gq_error *e);
 /* Whether the record has the tensor fall back. */
@@ -682,8 +680,8 @@ char *validation_layers_text(const validation_record *v, const calibration *job,
 
 /* Whether the step is done, and there are windows for it. */
 bool validation_is_done(const calibration_settings *s);
-/* How many streams of the model the job's memory holds side by side, at most so many and at least two, with their
- * bounds. */
+/* Returns the number of streams of the model that fit into the job's memory side by side, from two to the given
+ * number, with their bounds. */
 size_t validation_streams(const forward_job *j, const forward_model *m, size_t most, forward_bounds *bounds);
 
 /* Decides for all outputs and adds two records to the checkpoint: a validation_record for each output, then the

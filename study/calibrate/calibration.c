@@ -52,10 +52,10 @@ static uint32_t calibration_mean_weight(const text_windows *w) {
     return n ? (uint32_t)max(1, (sum + n / 2) / n) : FORWARD_WEIGHT_ONE;
 }
 
-/* Puts a window of random tokens among every four of the text. A text of one kind leaves most directions of the inputs
- * unseen, and errors are moved there; random tokens see them (bench/results/calibration.md). Where tokens have weights,
- * random ones have the texts' mean weight, so that they are no larger a share of what is summed. No such window is held
- * back. */
+/* Puts a window of random tokens among every four of the text. A text of one kind leaves most directions of the
+ * inputs unseen, and errors are moved there; random tokens see them (bench/results/calibration.md). Where tokens have
+ * weights, random ones have the texts' mean weight, so that they are no larger a share of what is summed. No such
+ * window is held out. */
 static bool calibration_mix_random(calibration *c, text_windows *w, const model_source *model,
                                    size_t vocabulary, gq_error *e) {
     enum { TEXTS = 4, EACH = TEXTS + 1 };
@@ -456,7 +456,7 @@ static bool calibration_plan_bounds(gq_plan *plan, gq_error *e) {
     return warn_of_machine(plan, c, e) && warn_of_text(plan, c, e) && warn_of_overrides(plan, e);
 }
 
-/* The states of a calibrated run are made beside its first output. */
+/* The hidden states of a calibrated run are made beside its first output. */
 static bool calibration_check_checkpoint_paths(const gq_plan *plan, const gq_options *options, gq_error *e) {
     const char *out = plan->outputs[0].shards[0].path;
     char *path = checkpoint_path(out);

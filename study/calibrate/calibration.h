@@ -47,11 +47,11 @@ bool calibrate_steps_take(calibrate_step_mask *mask, const char *list, gq_error 
 /* Writes the names of a mask's steps, separated by ", ", or "none". malloc'ed; NULL: no memory. */
 char *calibrate_steps_text(calibrate_step_mask mask, gq_error *e);
 
-/* What a step did, summed over matrices. */
+/* The effect of a step, summed over matrices. */
 typedef struct calibrate_step_figures {
     uint64_t matrices;    /* on which it was tried */
     uint64_t kept;        /* of these, that were written with it */
-    uint64_t compared;    /* of these, whose error with and without it was measured on held-back tokens: */
+    uint64_t compared;    /* of these, whose error with and without it was measured on held-out tokens: */
     double without, with; /* sums of relative squared errors, in the metric that the step makes small */
 } calibrate_step_figures;
 
@@ -60,7 +60,7 @@ typedef struct calibrate_step_figures {
  * them from here and nowhere else, and the digest is that of all of it: what is not in it cannot change
  * bytes. */
 
-/* Held-back tokens of one expert, at most: enough to tell two roundings apart. */
+/* Held-out tokens of one expert, at most: enough to tell two roundings apart. */
 enum { EXPERT_HELD_TOKENS = 512 };
 /* Packed, so that there are no bytes between its members that would have no part in the digest. */
 typedef struct __attribute__((packed)) calibration_settings {
@@ -104,7 +104,7 @@ static inline windows_held calibration_held(const calibration_settings *s) {
 static inline bool calibration_is_held(const calibration_settings *s, uint64_t window) {
     return windows_is_held(calibration_held(s), window);
 }
-/* Held-back tokens that one matrix is checked with, at most. */
+/* Held-out tokens that one matrix is checked with, at most. */
 static inline uint64_t calibration_held_most(const calibration_settings *s, bool is_routed) {
     uint64_t all = calibration_held(s).n * s->context * s->loops;
     return is_routed && all > s->expert_held ? s->expert_held : all;
@@ -139,7 +139,7 @@ bool balance_find(const kernels *k, const model_source *source, const forward_mo
 typedef struct calibrate_cost {
     double gather;   /* running both streams up to the site and adding to Hessians */
     double cholesky; /* computing their Cholesky factors */
-    double round;    /* rounding in all ways, and comparing them on held-back tokens */
+    double round;    /* rounding in all ways, and comparing them on held-out tokens */
 } calibrate_cost;
 
 typedef struct calibrate_costs {
@@ -156,18 +156,18 @@ typedef struct calibrate_costs {
     double plain;      /* rounding what is not calibrated, which comes behind all that */
 } calibrate_costs;
 
-/* What a tensor of a sample took, for an output. The seconds of a site are with the first of its tensors. */
+/* The time of a sample's tensor, for an output. The seconds of a site are with the first of its tensors. */
 typedef struct calibrate_timing {
     double probes, hessian; /* running both streams up to the site; adding to Hessians */
     double cholesky;
-    double round, checks; /* checks: the part of `round` in which ways were compared on held-back tokens */
+    double round, checks; /* checks: the part of `round` in which ways were compared on held-out tokens */
     uint64_t gathered, factored; /* matrices */
     uint64_t rounded;            /* weights */
     uint64_t held;               /* tokens that the last matrix was compared on */
     bool chained;                /* rows count together */
 } calibrate_timing;
 
-/* Has the calibrator do a part of each layer, write nothing, and say what it took. Bytes that it makes mean
+/* Makes the calibrator do a part of each layer, write nothing, and report its time. The bytes that it makes mean
  * nothing. */
 typedef struct calibrate_sample {
     size_t matrices, rows;     /* of a tensor, at most; all rows where they have a metric */
@@ -204,9 +204,9 @@ typedef struct calibration_memory {
                           that the machine's own memory decides no bytes of outputs */
     uint64_t matrices_at_once;      /* experts whose Hessians fit beside each other */
     uint64_t validation;            /* of the process, besides the streams that are validated (validate.c) */
-    uint64_t validation_disk_bytes; /* of validated streams' states in a file; 0: they are in memory */
-    /* For what probes keep (forward_stream_cache), so that a layer's beginning is not run again for each
-     * site. Its folder is set when it runs. */
+    uint64_t validation_disk_bytes; /* of validated streams' hidden states in a file; 0: they are in memory */
+    /* The cache of probes (forward_stream_cache), so that a layer's beginning is not run again for each site. Its
+     * folder is set when it runs. */
     probe_cache_plan probes;
     /* Blocks of tensors that calibrate_reads_blocks names are not kept in memory when they are written, but
      * read again from the output when they are multiplied. */
@@ -223,8 +223,8 @@ typedef struct calibration {
     /* The ranks that do this together, this one's windows, and the bounds of 1 + n_outputs streams. A rank
      * without windows takes part with one that counts nowhere. */
     text_share text;
-    /* The windows with which the base model is run before all else, for what flows into an output matrix that
-     * is the embedding as well (embedding.c), and its bounds; all_windows 0: it is not run. */
+    /* The windows with which the base model is run before all else, for the inputs of an output matrix that is the
+     * embedding as well (embedding.c), and its bounds; all_windows 0: it is not run. */
     text_share ahead;
     /* -- the model -- */
     const model_source *file;

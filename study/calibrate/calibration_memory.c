@@ -56,15 +56,15 @@ static layer_metrics metrics_of(const calibration *c, const model_tensor *t, int
     return own;
 }
 
-/* Returns the peak of a site whose matrices are gathered together and then rounded one after another: Hessians
- * become factors, held-back tokens are turned, first the base model's, and rows are rounded. */
+/* Returns the peak of a site whose matrices are gathered together and then rounded one after another: Hessians become
+ * factors, held-out tokens are transposed, first the base model's, and rows are rounded. */
 static uint64_t site_peak(const site_sizes *z, uint64_t rounding_bytes) {
     memory_ledger l = {.counts = true};
     uint64_t gathering = site_gathering_bytes(z);
     memory_hold(&l, site_bytes(z));
     memory_hold(&l, gathering), memory_release(&l, gathering);
     cholesky_count_memory(z->shape, &l);
-    for (int base = 1; base >= 0; base--) { /* the turned tokens, then the same as they were */
+    for (int base = 1; base >= 0; base--) { /* the transposed tokens, then the same as they were */
         uint64_t held = site_held_bytes(z, base);
         memory_hold(&l, held), memory_release(&l, held);
     }
@@ -241,7 +241,8 @@ static needs needs_of(const gq_plan *plan, const calibration *c) {
                          tensor_type_of(plan->outputs[o].tensors[i].to), c->job.threads);
         n.blocks = max(n.blocks, layer_blocks_bytes(plan, &plan->outputs[o], c->memory.reads_blocks));
     }
-    /* Of tensors at hand or in the record, which may have room for as much again, and in what the checkpoint writes. */
+    /* Tensors that are current or in the record, which may have room for as much again, and what the checkpoint
+     * writes. */
     n.blocks = add_sat(n.blocks, mul_sat(3, layer_squares_bytes(plan, c)));
     return n;
 }
@@ -288,8 +289,8 @@ static void bound_window(calibration *c) {
     c->text.bounds.layer -= over, c->text.bounds.peak -= over;
 }
 
-/* Bounds with batches of at most so many tokens. Whole batches come before experts beside each other, which
- * only take another probe each time, and these before states in memory. Returns the least that is needed. */
+/* Bounds with batches of at most so many tokens. Whole batches come before experts beside each other, which only take
+ * another probe each time, and these before hidden states in memory. Returns the least that is needed. */
 static uint64_t bound_batches(const gq_plan *plan, calibration *c, size_t tokens) {
     c->job.batch_tokens = c->text.job.batch_tokens = c->ahead.job.batch_tokens = tokens;
     c->memory.reads_blocks = false;

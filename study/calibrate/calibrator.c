@@ -38,8 +38,8 @@ tensor_progress *calibrator_progress_at(const calibrator *c, size_t output, size
 }
 
 uint64_t calibrator_matrices_done(const calibrator *c, const model_tensor *t) {
-    /* Of what stands behind the last layer only the output matrix: matrices that make a state of several streams
-     * have inputs of their own before it. */
+    /* After the last layer only the output matrix is calibrated: matrices that make a state of several streams have
+     * inputs of their own before it. */
     if (!c->sorted) return t == forward_model_sizes(c->of->model)->out ? 0 : UINT64_MAX;
     size_t i = calibrator_number_of(c, t);
     if (i == SIZE_MAX || !c->of->outputs[c->at.output][i].calibrated) return UINT64_MAX;

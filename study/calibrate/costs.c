@@ -7,7 +7,7 @@
  *     Hessians  tokens, matrices; columns considered together, which a sample has fewer of where they are many
  *     roots     matrices; those columns, squared
  *     rounding  weights; those columns, in part
- *     checks    weights; held-back tokens
+ *     checks    weights; held-out tokens
  *
  * A tensor of a layer that was not timed takes what the one of the same role took, or of the same type.
  * Where nothing is timed operations are counted, for which a usual processor's speed stands. */
@@ -127,14 +127,14 @@ enum {
     TIMED_MATRICES = 4,  /* experts of a layer that are rounded */
     TIMED_TURNS = 2,     /* groups of rows for each thread */
     TIMED_WIDTH = 4096,  /* columns considered together, at most: roots grow with their cube */
-    TIMED_TOKENS = 1024, /* of both streams; half of them are held back */
+    TIMED_TOKENS = 1024, /* of both streams; half of them are held out */
     TIMED_LEAST = 256,   /* of a large layer */
     TIMED_PASSES = 4,    /* through each weight: probes and passes of both streams */
 };
 static const double TIMED_WORK = 1e11; /* operations of a thread in these passes, about a second or two */
 
-/* What a weight's search and trials take is as much as feeding its error to so many columns; and decoding the
- * weights that are compared as much as multiplying them with so many tokens. */
+/* A weight's search and trials take as long as feeding its error to this many columns; decoding the weights that are
+ * compared takes as long as multiplying them with this many tokens. */
 static const double ROUNDING_COLUMNS = 4000, CHECK_TOKENS = 16;
 
 typedef struct timed {
@@ -205,7 +205,7 @@ static void timed_choose_layers(timed *x) {
         }
 }
 
-/* Sets the text: windows of the job, or shorter ones, of which every other one is held back. */
+/* Sets the text: windows of the job, or shorter ones, of which every other one is held out. */
 static void timed_set_text(timed *x) {
     const calibration *j = x->of;
     const forward_sizes *sizes = forward_model_sizes(j->streams[0]);
@@ -223,7 +223,7 @@ static void timed_set_text(timed *x) {
     x->job.settings.loops = 1, x->job.settings.ahead = 0;
 }
 
-/* What probes keep is the same share as in the run. */
+/* Probes cache the same share as in the run. */
 static probe_cache_plan timed_keeps(const timed *x) {
     probe_cache_plan keeps = x->of->memory.probes;
     double all = (double)(x->of->text.job.windows * x->of->text.job.context *

@@ -9,9 +9,9 @@
 #include "forward/stream/kld.h"
 #include "quantize/strips/strip.h"
 
-/* The share of the mean diagonal that is added to it: what else an error of the embedding does, and what
- * every error does to a row. For one that is the output matrix .1 to 3 leave the same divergence, and .03
- * more (docs/internals/calibration.md). */
+/* The share of the mean diagonal that is added to it: what else an error of the embedding does, and what every error
+ * does to a row. For one that is the output matrix .1 to 3 leave the same KL divergence, and .03 more
+ * (docs/internals/calibration.md). */
 static const float EMBEDDING_DAMP = 0.3f;
 
 enum {
@@ -242,7 +242,7 @@ bool embedding_start(const calibration *job, size_t output, size_t number, const
     return ok;
 }
 
-/* ---- what flows into the output matrix ---- */
+/* ---- the inputs of the output matrix ---- */
 
 /* The run over the first windows, as a calibration of its own in which nothing is rounded. */
 typedef struct run_ahead {

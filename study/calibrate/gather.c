@@ -1,6 +1,6 @@
 /* Gathers the inputs of one site. For each batch of windows the base model's stream is run first, and what
  * flows into the site is captured; then the rounded stream is run over the same batch, and each of its tokens
- * is paired with the base model's. Pairs of held-back windows are stored for checking; all others are added to
+ * is paired with the base model's. Pairs of held-out windows are stored for checking; all others are added to
  * the Hessian. The first batch decides which site it is: the first one whose weights have matrices left.
  *
  * Experts see only some of the tokens. So tokens are captured with their numbers, once for each expert they
@@ -8,10 +8,11 @@
  * some, and later calls the others. A run ends as soon as nothing behind the site is needed. What is
  * allocated is counted by the same lay_out_ functions.
  *
- * Where the state is the target the base model's state after the part is kept instead of its inputs, the
- * rounded stream's inputs are captured, and pairs are made of these and of what its state lacks in the end.
+ * Where the residual stream is the target the base model's residual stream after the part is kept instead of its
+ * inputs, the rounded stream's inputs are captured, and pairs are made of these and of what its residual stream lacks
+ * in the end.
  *
- * A model that runs its blocks several times has states of all windows before each of these loops, so a
+ * A model that runs its blocks several times has hidden states of all windows before each of these loops, so a
  * matrix sees the inputs of all its uses, one loop after another. */
 #include "study/calibrate/calibrate.h"
 
@@ -24,18 +25,18 @@
 
 enum { NOWHERE = UINT32_MAX };
 
-/* The inputs of one matrix in this batch, in the base model, or in the rounded one where the state is the
+/* The inputs of one matrix in this batch, in the base model, or in the rounded one where the residual stream is the
  * target: [feature][token]. */
 typedef struct captured {
     float *x; /* part of gathering.x */
     uint32_t *token;
-    float *gate; /* where the state is the target */
+    float *gate; /* where the residual stream is the target */
     size_t tokens;
 } captured;
 
-/* A batch where the state is the target. */
+/* A batch where the residual stream is the target. */
 typedef struct residual_target {
-    float *after; /* [width][tokens]: the base model's state after the part */
+    float *after; /* [width][tokens]: the base model's residual stream after the part */
     float *gate;  /* as gathering.token */
     float *gates; /* per token, of all matrices that it meets */
     float *share; /* [width][tokens]: what one matrix is to answer for */
@@ -258,7 +259,7 @@ static void add_hessian(site *s, site_inputs *to, uint64_t group, const site_pai
     s->hessian += clock_seconds() - began;
 }
 
-/* looked: the streams that have been run over the batch. Probes count as much as moments. */
+/* looked: the streams that have been run over the batch. Probes count as much as Hessians. */
 static void report_gathered(const gathering *g, double looked) {
     double batches = (double)forward_stream_batches(g->c->base), before = (double)g->batch,
            added = g->pairs > 0 ? g->added / g->pairs : 0;
@@ -266,7 +267,7 @@ static void report_gathered(const gathering *g, double looked) {
         sweep_report(&g->c->sweep, (before + looked / 4 + fmin(added, 1) / 2) / batches);
 }
 
-/* Adds the pairs of a matrix, a span of tokens at a time: of one group, and all held back or none. */
+/* Adds the pairs of a matrix, a span of tokens at a time: of one group, and all held out or none. */
 static void settle_pairs(gathering *g, size_t matrix, const site_pairs *p) {
     site_inputs *to = &g->s->inputs[matrix];
     for (size_t begin = 0, end; begin < p->tokens; begin = end) {
@@ -301,8 +302,8 @@ static bool play_pairs(void *data, const tape_entry *entry, const site_pairs *p,
     return true;
 }
 
-/* Gives all ranks the Hessian and held-back tokens of the whole text. What flows into the output matrix does
- * so in the last loop. */
+/* Gives all ranks the Hessian and held-out tokens of the whole text. The inputs of the output matrix does so in the
+ * last loop. */
 static bool join_ranks(gathering *g, gq_error *e) {
     const calibration *of = g->c->of;
     gq_comm *comm = of->text.comm;
@@ -420,7 +421,7 @@ static forward_answer site_on_inputs(void *data, const forward_inputs *in, gq_er
     bool within = in->matrix >= s->first && in->matrix < s->end;
     if (in->weights[0] != s->weights[0]) {
         if (s->routed && in->routed && s->late == in->late) return within ? FORWARD_ON : FORWARD_SKIP;
-        /* Sites of heads alternate with other sites of the same heads, so the run goes on. */
+        /* Sites of heads alternate with other sites of the same heads, so the run continues. */
         return wanted && (s->routed || s->matrices == 1) ? FORWARD_END : FORWARD_ON;
     }
     if (in->matrix >= s->end) return FORWARD_END;

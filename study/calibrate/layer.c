@@ -1,15 +1,15 @@
 /* The story of a calibrated layer. For each of its parts, and each output in turn:
  *
- *     gather    both streams run up to the next site that has matrices left; what flows there is added up to
- *               Hessians, and held back where it is to check (site.c)
+ *     gather    both streams run up to the next site that has matrices left; its inputs are added up to
+ *               Hessians, and held out where it is to check (site.c)
  *     factor    the Hessian of a matrix becomes a Cholesky factor (study/inputs/cholesky.c)
  *     round     its rows are rounded in all ways: plainly, with error feedback, with sweeps (round.c)
- *     compare   these are multiplied with the held-back tokens; what does best is written (round.c)
+ *     compare   these are multiplied with the held-out tokens; what does best is written (round.c)
  *     keep      the blocks stand in for the weights in the output's stream, so the inputs of the next site
  *               contain the rounding already; figures are recorded
  *
  * When no site is left the output's stream passes the part with the rounded weights. The base model's stream
- * passes it last, as every output needs its states from before the part. Of ranks each gathers what its own
+ * passes it last, as every output needs its hidden states from before the part. Of ranks each gathers what its own
  * windows give; then they share rows of a matrix, or whole matrices of a site. */
 #include "study/calibrate/calibrate.h"
 
@@ -21,7 +21,7 @@
 
 /* ---- progress ---- */
 
-/* What a sample notes of a site is with the first of its weights that is to be rounded. */
+/* A sample's time of a site is stored with the first of its weights that is to be rounded. */
 static calibrate_timing *timing_of_site(calibrator *c, const site *s) {
     size_t w = 0;
     while (w + 1 < s->n_weights && calibrator_matrices_done(c, s->weights[w]) == UINT64_MAX) w++;
@@ -89,7 +89,7 @@ static void drop_weights(calibrator *c) {
 
 /* ---- gather ---- */
 
-/* Runs both streams up to the next site that has matrices left, and adds up what flows there. */
+/* Runs both streams up to the next site that has matrices left, and adds up its inputs. */
 static bool gather_site(calibrator *c, site *s, gq_error *e) {
     sweep_name_phase(&c->sweep, "inputs");
     bool ok = site_gather(s, c, e);
@@ -126,7 +126,7 @@ static bool factor_hessian(calibrator *c, const site *s, hessian *m, float *mean
 
 /* ---- round and compare ---- */
 
-/* What became of a matrix of a weight. */
+/* The result of a matrix of a weight. */
 typedef struct rounded_matrix {
     calibrate_figures figures;
     uint64_t reason; /* a round_reason */
@@ -155,8 +155,8 @@ static bool round_weight(calibrator *c, const model_tensor *t, const round_task 
     return ok;
 }
 
-/* Turns held-back tokens from [token][feature] into [feature][token], as products take them, and frees
- * *tokens. NULL: no memory. */
+/* Turns held-out tokens from [token][feature] into [feature][token], as products take them, and frees *tokens. NULL:
+ * no memory. */
 static float *transpose_tokens(size_t features, float **tokens, size_t held, size_t stride, gq_error *e) {
     float *x = forward_activations(features, stride ? stride : 16, e);
     for (size_t i = 0; x && i < held; i++)
@@ -316,7 +316,7 @@ static bool calibrator_pass_layer(calibrator *c, forward_stream *s, forward_laye
     return ok;
 }
 
-/* Whether a layer is a prediction block: it is looked at as a whole, and its states lead nowhere. */
+/* Whether a layer is an MTP layer: it is looked at as a whole, and its hidden states lead nowhere. */
 static bool is_draft(const calibrator *c, const forward_layer *l) {
     return l && forward_layer_number(l) >= forward_model_sizes(c->of->streams[0])->layers;
 }

@@ -1,8 +1,8 @@
 /* Calibrates a model layer by layer, for all outputs at once. One sweep (study/sweep/sweep.h)
- * carries the base model's states in one stream and, for each output, those of the model as rounded so far in
+ * carries the base model's hidden states in one stream and, for each output, those of the model as rounded so far in
  * another. layer.c has what becomes of a layer. The output matrix is a step of its own behind the layers; the
  * embedding comes before them (embedding.c), and its record is the first step's. A model that runs its blocks
- * several times is rounded in the last of these loops, with states of all of them; prepare_loops says where
+ * several times is rounded in the last of these loops, with hidden states of all of them; prepare_loops says where
  * these come from.
  *
  * The blocks of a step are written and synced before its record goes into the checkpoint. So an interrupted
@@ -18,7 +18,7 @@ static bool head_calibrated(const calibration *job) {
     return !embedding_is_output(job->streams[0]) && !sizes->embeds && calibration_has(job, sizes->out);
 }
 
-/* Whether matrices of prediction blocks are calibrated for some output. */
+/* Whether matrices of MTP layers are calibrated for some output. */
 static bool drafts_calibrated(const calibration *job) {
     int64_t blocks = (int64_t)forward_model_sizes(job->streams[0])->blocks;
     for (size_t i = 0; i < job->n_tensors; i++)
@@ -34,9 +34,9 @@ static size_t calibrator_loop(const calibrator *c) {
     return c->sweep.layer / forward_model_sizes(c->of->streams[0])->blocks;
 }
 
-/* Nothing is rounded before the last loop, in which the states of all loops pass the blocks side by side. The
- * base's states before that are what its blocks give in the loops before: those of loop k, counted from
- * 0, pass the blocks k times. The rounded models begin each of these loops with the base model's states, since
+/* Nothing is rounded before the last loop, in which the hidden states of all loops pass the blocks side by side. The
+ * base's hidden states before that are what its blocks give in the loops before: those of loop k, counted from 0,
+ * pass the blocks k times. The rounded models begin each of these loops with the base model's hidden states, since
  * their own would need blocks that are not rounded yet. */
 static bool prepare_loops(calibrator *c, const forward_layer *l, gq_error *e) {
     size_t next = calibrator_loop(c) + 1;
@@ -70,8 +70,8 @@ static bool finish_step(void *data, sweep_record *to, gq_error *e) {
 
 /* ---- the embedding ---- */
 
-/* Rounds an output's embedding, where that is calibrated, before anything else. One that raises the KL divergence is written
- * plainly again; all ranks can do without its blocks then. */
+/* Rounds an output's embedding, where that is calibrated, before anything else. One that raises the KL divergence is
+ * written plainly again; all ranks can do without its blocks then. */
 static bool calibrator_round_embedding(calibrator *c, size_t output, size_t number, uint8_t *blocks_copy,
                                        bool *is_worse, gq_error *e) {
     tensor_progress *p = calibrator_progress_at(c, output, number);
@@ -167,7 +167,7 @@ static bool calibrator_resume(calibrator *c, gq_error *e) {
     return gq_comm_ranks(job->text.comm) == 1 || comm_broadcast(job->text.comm, c->by_tensor, bytes, e);
 }
 
-/* Has all streams keep what their probes compute. */
+/* Makes all streams cache the results of their probes. */
 static bool calibrator_keep_results(calibrator *c, gq_error *e) {
     const calibration *job = c->of;
     if (!(c->results = probe_cache_new(&job->memory.probes, e))) return false;

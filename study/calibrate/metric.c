@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 /* Positions of a window from one that is looked at to the next. 44 queries of a head were enough for a small model (4
- * windows of 128 tokens, every 12th position); longer windows have no more than 43 each, so that the work does not grow with
- * the square of their length. */
+ * windows of 128 tokens, every 12th position); longer windows have no more than 43 each, so that the work does not
+ * grow with the square of their length. */
 enum { METRIC_EVERY = 12, METRIC_POSITIONS = 43 };
 static size_t metric_every(size_t context) { return max(METRIC_EVERY, ceil_div(context, METRIC_POSITIONS)); }
 
@@ -111,8 +111,8 @@ static bool metric_probe(metric_gathering *g, forward_stream *base, forward_laye
     return true;
 }
 
-/* Has the ranks look one after another, each going on with the sums of those before it, until there are
- * enough windows. */
+/* Lets the ranks measure one after another, each adding to the sums of those before it, until there are enough
+ * windows. */
 static bool ranks_metric_probe(metric_gathering *g, forward_stream *base, forward_layer *layer,
                                forward_part part, gq_error *e) {
     gq_comm *comm = g->of->text.comm;

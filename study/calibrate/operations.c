@@ -66,7 +66,7 @@ tensor_work operations_of(const calibration *j, size_t output, size_t i) {
     tensor_work w = {.pass = PRODUCT * weights * tokens};
     if (t == forward_model_sizes(m)->out) w.pass = 0; /* only its inputs are needed */
     if (!operations_calibrated(j, output, i)) return w;
-    if (is_residual) w.gather = 2 * w.pass; /* both streams run it to see the state behind it, and again */
+    if (is_residual) w.gather = 2 * w.pass; /* both streams run it to see the residual stream after it, and again */
     w.round = weights * width * ((is_residual ? 1 : TARGET) + PASS + (double)j->settings.sweeps * SWEEP);
     if (!begins_site(j, i)) return w;
     w.gather += tokens * matrices * columns * (width + PRODUCT * (is_residual ? (double)t->ne[1] : width));

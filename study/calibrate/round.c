@@ -1,11 +1,11 @@
 /* Rounds one matrix for one output. Up to CALIBRATION_ROWS rows at a time are read, decoded and rounded in
  * several ways (round_way): by plain encoding with the inputs' mean squares as importance, with error feedback
  * by the Cholesky factor of the inputs' Hessian (codec/feedback.h), and with sweeps behind it where the settings ask
- * for them. All are multiplied with the held-back tokens and compared with the base model's output
+ * for them. All are multiplied with the held-out tokens and compared with the base model's output
  * (study/inputs/output.c). Which did best is known only behind the last row, for the matrix as a whole. So the
  * last way's blocks are written meanwhile; if another one did better, or if these blocks decode to values
  * that are not finite, all rows are read again and written that way. Where the Hessian is of no use (no
- * token, no Cholesky factor, few tokens and none held back), search is used from the start. Rows are shared out to
+ * token, no Cholesky factor, few tokens and none held out), search is used from the start. Rows are shared out to
  * threads in fixed groups, so the bytes do not depend on the threads.
  *
  * Ranks have shares of the rows (rows.c), and go through these in steps. Then all get the errors span by
@@ -58,7 +58,7 @@ static void round_begin_work(matrix_rows *r, double share) {
     r->at_hand = of > 0 ? share * (double)rows_of_spans(r, r->span, r->span_end) / of : 0;
 }
 
-/* Called by threads when they have done so many rows. One of them tells it, the others go on. */
+/* Called by threads when they have done so many rows. One of them tells it, the others continue. */
 static void round_add_done(void *data, size_t n) {
     round_groups *g = data;
     size_t done = atomic_fetch_add(&g->done, n) + n;
@@ -173,9 +173,9 @@ static matmul_weights span_weights(const matrix_rows *r, const chain_span *s, co
     return (matmul_weights){first, type->id, s->rows, r->columns};
 }
 
-/* Compares rows on the held-back tokens. errors: as output_compare takes them. Where the state is the target,
- * the output wanted is that of the weights as they were with the rounded model's inputs, and what the state
- * lacks besides. */
+/* Compares rows on the held-out tokens. errors: as output_compare takes them. Where the residual stream is the
+ * target, the output wanted is that of the weights as they were with the rounded model's inputs, and what the
+ * residual stream lacks besides. */
 static bool compare_span(const matrix_rows *r, const chain_span *s, round_way last, output_errors *errors,
                          gq_error *e) {
     const round_task *in = r->task;
@@ -191,8 +191,8 @@ static bool compare_span(const matrix_rows *r, const chain_span *s, round_way la
     return output_compare(r->task->c->products, &base, rounded, last + 1, in->held, errors, e);
 }
 
-/* Notes the errors of the spans' outputs on held-back tokens, of each way up to `last`, by the rows' metrics.
- * Beside rows with a metric a span may be as long as several without. */
+/* Notes the errors of the spans' outputs on held-out tokens, of each way up to `last`, by the rows' metrics. Beside
+ * rows with a metric a span may be as long as several without. */
 static bool compare_rows(matrix_rows *r, round_way last, gq_error *e) {
     double began = clock_seconds();
     round_begin_work(r, CHECKS_SHARE);
@@ -220,7 +220,7 @@ static bool write_blocks(const matrix_rows *r, uint64_t row, const uint8_t *bloc
 
 /* ---- blocks of ranks ---- */
 
-/* Where the blocks of a step are among this rank's. */
+/* The place of a step's blocks among this rank's. */
 static uint8_t *own_blocks(const matrix_rows *r, size_t step) {
     return r->own + step * r->most * rows_to_bytes(r);
 }
@@ -270,7 +270,7 @@ static bool share_blocks(const matrix_rows *r, gq_error *e) {
 
 /* ---- a matrix ---- */
 
-/* What was found when all ways were tried. */
+/* The result of trying all ways. */
 typedef struct rounded_rows {
     calibrate_figures figures; /* codes and ends of the last way */
     output_errors errors;
@@ -320,7 +320,7 @@ static bool round_rows(matrix_rows *r, round_way way, rounded_rows *of, gq_error
     return !of || (share_figures(r, of, e) && share_errors(r, &of->errors, e));
 }
 
-/* Returns the way with the least error on held-back tokens; of equal ones, the first. */
+/* Returns the way with the least error on held-out tokens; of equal ones, the first. */
 static round_way best_way(const matrix_rows *r, const rounded_rows *of) {
     round_way best = r->last;
     for (round_way way = r->last; r->task->held && way-- > 0;)
@@ -328,8 +328,8 @@ static round_way best_way(const matrix_rows *r, const rounded_rows *of) {
     return of->infinite[best] ? WAY_PLAIN : best;
 }
 
-/* Decides before the work whether error feedback is possible. ROUND_CALIBRATED: it is; whether it does better
- * on held-back tokens is known later. */
+/* Decides before the work whether error feedback is possible. ROUND_CALIBRATED: it is; whether it does better on
+ * held-out tokens is known later. */
 static round_reason reason_for_search(const round_task *t) {
     const cholesky *f = t->factored;
     if (f->tokens == 0) return ROUND_UNSEEN;

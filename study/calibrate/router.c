@@ -22,8 +22,8 @@ typedef struct router_fit {
     double *z;
     float *gates; /* [expert][token] of a batch: the base model's */
     size_t batch_tokens;
-    double all;                /* of the gates of held-back tokens: the base model's */
-    double *of_window;         /* [choice][window]: sums of the gates of a window's held-back tokens */
+    double all;                /* of the gates of held-out tokens: the base model's */
+    double *of_window;         /* [choice][window]: sums of the gates of a window's held-out tokens */
     size_t windows;            /* of the text, in all loops */
     size_t window, place;      /* the batch's first one: its number in the text, and its place in of_window */
     const forward_mark *marks; /* of the batch's tokens; NULL: all count alike */
@@ -53,7 +53,7 @@ uint64_t router_bytes(const calibration_settings *s, const model_tensor *tensor,
     return add_sat(l.bytes, output_bytes(0));
 }
 
-/* ---- the choice of experts ---- */
+/* ---- the routing ---- */
 
 static bool token_is_held(const router_fit *f, size_t token) {
     const calibration_settings *s = &f->task->c->of->settings;

@@ -10,9 +10,9 @@
 /* Plans chains of rows. A chain's lanes are rows of as many heads as one call takes, or of fewer where some
  * thread would have none otherwise: the more lanes, the fewer times is the Cholesky factor read. */
 
-/* Lanes are filled up with further rows of the same heads, but with no more than one of so many: they do not
- * know of each other. On a model with 2 heads of 32 keys, 4 rows at once left 2 % more divergence than 1. 16
- * are the lanes of the widest vectors. */
+/* Lanes are filled up with further rows of the same heads, but with no more than one of so many: they do not know of
+ * each other. On a model with 2 heads of 32 keys, 4 rows at once left 2 % more KL divergence than 1. 16 are the lanes
+ * of the widest vectors. */
 enum { LEAST_LANES = 16, LEAST_APART = 32 };
 
 layer_metrics chains_metrics_of(const layer_metrics *m, const model_tensor *t) {
@@ -153,7 +153,7 @@ static void lay_out_shares(matrix_rows *r, size_t ranks) {
 static void lay_out_rows(matrix_rows *r, size_t threads, size_t ranks, memory_ledger *l) {
     uint64_t n = mul_sat(r->most, r->columns), from = mul_sat(r->most, gguf_row_bytes(r->from, r->columns)),
              to = mul_sat(r->most, gguf_row_bytes(r->to, r->columns));
-    /* Of any type: the count depends on no processor. */
+    /* For any type, so that the count does not depend on the processor. */
     r->scratch_bytes = round_up(feedback_most_bytes(r->columns, r->arithmetic), 64);
     r->raw = memory_take(l, 1, from), r->x = memory_take(l, n, sizeof *r->x);
     for (round_way way = 0; way <= r->last; way++) r->blocks[way] = memory_take(l, 1, to);

@@ -88,8 +88,8 @@ char *calibrate_steps_text(calibrate_step_mask mask, gq_error *e) {
 
 /* ---- a calibration that takes no longer than a given time ---- */
 
-/* What a calibration may be, best first. Tokens are spared before steps are: bench/results/calibration.md has the
- * curve. */
+/* Possible calibrations, best first. The number of tokens is reduced before steps are left out:
+ * bench/results/calibration.md has the curve. */
 typedef struct calibration_way {
     uint64_t tokens;
     const char *left_out; /* steps, as users give them; "": none */

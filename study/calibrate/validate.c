@@ -19,7 +19,7 @@ enum {
     ALL_GROUPS = (1 << VALIDATION_GROUPS) - 1, /* set of all of them */
 };
 
-/* Of the progress, that of deciding. */
+/* The progress of deciding. */
 static const double VALIDATION_SHARE = .9;
 
 /* ---- groups ---- */
@@ -360,7 +360,7 @@ static bool embed_variants(void *data, gq_error *e) {
     return ok;
 }
 
-/* The divergence of stream k at the position that comes next. */
+/* The KL divergence of stream k at the position that comes next. */
 static double *kld_of(const validation *v, size_t k) {
     return &v->kld[(v->first + k - 2) * v->job.windows * v->job.context + v->positions];
 }
@@ -436,7 +436,7 @@ static bool run_variants(validation *v, size_t first, gq_error *e) {
 
 /* ---- the decision ---- */
 
-/* The weighted mean of a variant's divergence. */
+/* The weighted mean of a variant's KL divergence. */
 static double mean_of(const validation *v, size_t k) {
     const double *d = v->kld + (k - 1) * v->job.windows * v->job.context;
     double sum = 0, weights = 0;
@@ -450,7 +450,8 @@ static bool is_better(const validation *v, size_t a, size_t b) {
 }
 
 /* Whether variant a is better than b by more than chance: the mean of their paired difference is beyond two of its
- * standard errors. A few tokens have most of the divergence, and one group of several looks better by them alone. */
+ * standard errors. A few tokens have most of the KL divergence, and one group of several looks better by them
+ * alone. */
 static bool is_surely_better(const validation *v, size_t a, size_t b) {
     const double *of = v->kld, sure = 2;
     size_t n = v->job.windows * v->job.context;

@@ -37,8 +37,8 @@ static bool logits_file_open(logits_file *f, int (*open_file)(const char *path),
     return false;
 }
 
-/* Whether a file of so many bytes fits beside what is there: a text's logits are 4 bytes for each token of the vocabulary at each position,
- * and hours of work go into them. Where the system does not say, writing shows it. */
+/* Whether a file of so many bytes fits beside what is there: a text's logits are 4 bytes for each token of the
+ * vocabulary at each position, and hours of work go into them. Where the system does not say, writing shows it. */
 static bool logits_file_fits(const char *path, const char *beside, int fd, uint64_t bytes, gq_error *e) {
     struct statvfs fs;
     char needed[UNITS_TEXT_BYTES], available[UNITS_TEXT_BYTES];
@@ -348,7 +348,7 @@ typedef struct base_tiles {
     kld *kld;
 } base_tiles;
 
-/* Lays out all but the divergence, which counts itself. */
+/* Lays out all but the KL divergence, which counts itself. */
 static void lay_out_tiles(base_tiles *b, size_t n, memory_ledger *l) {
     b->batches = memory_take_zeros(l, n, sizeof *b->batches);
     b->logits = memory_take(l, n, sizeof *b->logits);

@@ -33,7 +33,7 @@ typedef struct cached_run_state {
 
 /* ---- what is there ---- */
 
-/* What is to be run is known behind the checksums: until then all is. */
+/* Which models are run is known only after the checksums; until then all count. */
 static bool cached_sum_up(cached_run_state *k, gq_error *e) {
     side_by_side *s = &k->all;
     k->contents = calloc(s->n, sizeof *k->contents);

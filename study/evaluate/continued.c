@@ -37,7 +37,7 @@ bool continued_check(const model_source *file, const runner *target, gq_error *e
     return m != NULL;
 }
 
-/* Windows whose states are held at once: of half of the memory, or of one. */
+/* Windows whose hidden states are held at once: of half of the memory, or of one. */
 static size_t continued_windows(const forward_model *draft, size_t windows, size_t context, uint64_t memory) {
     uint64_t each = mul_sat(forward_draft_sources(draft)->rows * sizeof(float), context);
     return (size_t)min((uint64_t)windows, max(1, memory / 2 / max(1, each)));
@@ -199,7 +199,7 @@ double continued_usual_seconds(const draft_texts *t, const side_by_side *s, cons
                             .models = (const forward_model *const *)&draft,
                             .n_models = 1,
                             .scored = w->context / 2};
-    /* Of each piece the draft's layers see about GQ_DRAFTED times as many columns as it has tokens. */
+    /* The draft's layers process about GQ_DRAFTED times as many columns as a piece has tokens. */
     double operations = forecast_work(&target) + GQ_DRAFTED * forecast_work(&own);
     forward_model_free(draft);
     return operations / 2 * FORECAST_USUAL_PRODUCT / threads_asked(s->threads);

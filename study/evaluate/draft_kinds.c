@@ -77,18 +77,17 @@ static bool eagle_draft_batch(continued_run *r, draft_batch *b, gq_error *e) {
 const draft_method draft_method_eagle = {
     .arch = "eagle3", .begin = eagle_begin, .draft = eagle_draft_batch, .end = eagle_end};
 
-/* ---- assistants of Gemma 4 ----
- * All positions of a batch are run at once, each with the token that it has and the target's state
- * of the one before. A draft goes on at the same position, with what was drafted and the state that the assistant left
- * for it. */
+/* ---- assistants of Gemma 4 ---- All positions of a batch are run at once, each with the token that it has and the
+ * target's state of the one before. A draft continues at the same position, with what was drafted and the state that
+ * the assistant left for it. */
 
 typedef struct assistant_draft {
     draft_step step;
     size_t width, of_target, rows; /* rows: of the state, with the target's keys and values */
-    forward_layer *first, *layer;  /* first: which stays, as it has what makes states of the target's */
+    forward_layer *first, *layer;  /* first: which stays, as it has what makes hidden states of the target's */
     forward_batch *batch, *target; /* target: for its last norm */
     float *both;                   /* [2 of_target][stride]: embeddings, and states behind them */
-    float *x, *normed, *next;      /* next: [of_target] the states that are left */
+    float *x, *normed, *next;      /* next: [of_target] the hidden states that are left */
     uint32_t *ids;
 } assistant_draft;
 
@@ -122,7 +121,7 @@ static void assistant_end(continued_run *r) {
     free(d->both), free(d->x), free(d->normed), free(d->next), free(d->ids), free(d);
 }
 
-/* The target's states behind its last norm, each a position farther. */
+/* The target's hidden states behind its last norm, each a position farther. */
 static bool assistant_take_hidden_states(const continued_run *r, const draft_batch *b, gq_error *e) {
     assistant_draft *d = r->own;
     float *hidden_states = d->both + d->of_target * b->stride;
@@ -181,10 +180,9 @@ const draft_method draft_method_assistant = {.arch = "gemma4-assistant",
                                              .draft = assistant_draft_batch,
                                              .end = assistant_end};
 
-/* ---- DFlash and DSpark ----
- * Of each piece the states of the target stand in a window of their own, and behind them a block for
- * each token that is compared, and for the draft behind the piece. The pieces of a batch go through a layer one after
- * the other. */
+/* ---- DFlash and DSpark ---- Of each piece the hidden states of the target stand in a window of their own, and
+ * behind them a block for each token that is compared, and for the draft behind the piece. The pieces of a batch go
+ * through a layer one after the other. */
 
 /* A piece of the batch that is run. */
 typedef struct dflash_piece {

@@ -14,7 +14,7 @@ enum { LEAST_TOKENS = 8 }; /* of a piece */
  * windows begin with BOS. Positions from the piece's half on are compared, if their tokens count. */
 static bool piece_add(draft_texts *t, const text_windows *w, size_t begin, size_t at, size_t n, gq_error *e) {
     uint32_t ids[PIECE_TOKENS + GQ_DRAFTED];
-    while (n > 0 && w->marks && !w->marks[at + n - 1].weight) n--; /* a draft goes on behind what counts */
+    while (n > 0 && w->marks && !w->marks[at + n - 1].weight) n--; /* a draft continues behind what counts */
     size_t from = n;
     while (from > n / 2 && (!w->marks || w->marks[at + from - 1].weight)) from--;
     if (n < LEAST_TOKENS || from == n) return true;

@@ -79,7 +79,7 @@ uint64_t drafter_bytes(const drafter *d, const runner *target, uint64_t tokens, 
     return d->continues_hidden_states ? continued_bytes(&d->own.file, target, tokens, memory) : 0;
 }
 
-/* Of a model or a draft that cannot be run, tokens and the width of states are looked at. */
+/* If the model or the draft cannot be run, tokens and the hidden size are compared. */
 static bool drafter_check_facts(const drafter *d, const runner *target, gq_error *e) {
     static const struct {
         const char *arch, *width;
@@ -234,7 +234,7 @@ gq_drafted *drafted_run(const side_by_side *s, const drafter *d, gq_error *e) {
     gq_drafted *to = calloc(s->n, sizeof *to);
     if (!to) return gq_fail_memory(e, s->n * sizeof *to), NULL;
     bool ok = draft_texts_begin(&t, s, e);
-    /* What continues a model's states proposes for each model anew. */
+    /* A draft that continues the model's hidden states proposes anew for each model. */
     size_t each = d->continues_hidden_states ? 1 : s->n;
     for (size_t m = 0; ok && m < s->n; m += each) {
         side_by_side own = *s;

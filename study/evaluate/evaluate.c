@@ -111,7 +111,7 @@ static bool evaluation_check_kind(const gq_evaluation *v, const gq_evaluation_re
                          compared_reference(v)->path);
 }
 
-/* Programs differ in what they do with a file that does not say how states are pooled. */
+/* Programs differ in what they do with a file that does not say how hidden states are pooled. */
 static bool evaluation_warn_pooling(gq_evaluation *v, gq_error *e) {
     const runner *first = compared_reference(v);
     model_facts facts = compared_facts(&first->file);
@@ -151,7 +151,7 @@ static size_t evaluation_scored(const gq_evaluation *v) {
     return n;
 }
 
-/* Has a base's tokens as windows, which take them. */
+/* Makes windows of a base's tokens, and takes these over. */
 static void take_base_windows(gq_evaluation *v, const gq_text *text) {
     base_file *base = v->bases;
     size_t n = base->windows, context = base->context;
@@ -289,7 +289,7 @@ static bool evaluation_score_models(gq_evaluation *v, const side_by_side *s, boo
     return ok;
 }
 
-/* What is asked besides the text's figures; cancelling is all that callbacks are needed for. */
+/* Tasks besides the text's figures; they need callbacks for cancelling alone. */
 static bool evaluation_ask_more(gq_evaluation *v, const gq_evaluation_request *r, const side_by_side *s,
                                 gq_error *e) {
     gq_callbacks stops = {

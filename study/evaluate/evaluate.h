@@ -10,7 +10,7 @@
 
 /* ---- figures.c ----
  * The figures of an evaluation: for every scored position the results of each model, and from these
- * perplexities, divergences and their standard errors.
+ * perplexities, KL divergences and their standard errors.
  *
  * Errors are standard errors of a mean over positions, which are taken for independent samples. */
 
@@ -30,7 +30,7 @@ typedef struct model_scores {
     double *log_p;   /* logarithm of the right token's probability */
     double *kld;     /* from the base model, in nats; NULL for itself */
     bool *same_top1; /* whether the likeliest token is the base model's; NULL for itself */
-    /* Of a model with a prediction block: the likeliest token, and whether the block's is the same; else NULL. */
+    /* For a model with an MTP layer: the most likely token, and whether the MTP layer's is the same; else NULL. */
     uint32_t *top;
     bool *accepted;
 } model_scores;
@@ -39,9 +39,9 @@ typedef struct scores {
     size_t n, n_models; /* positions; the base model, 0, and its quants */
     size_t group;       /* positions of a group of windows (forward/stream/stream.h) */
     size_t of_window;   /* positions of a window */
-    bool pools;         /* positions are windows, and divergences cosine distances of embeddings */
+    bool pools;         /* positions are windows, and KL divergences cosine distances of embeddings */
     model_scores *models;
-    /* How much a position counts; at those that count nothing scores mean nothing. NULL: all count alike. */
+    /* The weights of positions; scores at positions of weight 0 mean nothing. NULL: all weights are equal. */
     float *weights;
     uint32_t
         *depths; /* tokens that a position is predicted from; NULL: as many as the window has before it */
@@ -52,14 +52,14 @@ bool scores_set_weights(scores *s, const forward_job *windows, gq_error *e);
 static inline float scores_weight(const scores *s, size_t i) { return s->weights ? s->weights[i] : 1; }
 
 bool scores_new(scores *s, size_t n, size_t group, size_t n_models, gq_error *e);
-/* Has a model's scores with those of its prediction block. */
+/* Gets a model's scores together with those of its MTP layer. */
 bool scores_add_draft(scores *s, size_t model, gq_error *e);
 void scores_free(scores *s); /* also one of zeros */
 
 /* Set the members of *to that follow from the scores; the others stay. */
 bool figures_of_base_model(const scores *s, gq_evaluated *to, gq_error *e);
 bool figures_of_copy(const scores *s, size_t model, gq_evaluated *to, gq_error *e);
-/* Returns the mean divergence of model a minus that of model b, in nats; both were scored at the same
+/* Returns the mean KL divergence of model a minus that of model b, in nats; both were scored at the same
  * positions. */
 gq_estimate figures_difference(const scores *s, size_t a, size_t b);
 /* Gives a statistic of model a, or with b above 0 by how much it is more than that of model b, with the interval
@@ -71,7 +71,7 @@ typedef struct window_sums {
 } window_sums;
 /* The mean of n such blocks, with the interval of a bootstrap over them. */
 bool figures_mean_interval(const window_sums *windows, size_t n, gq_interval *to, gq_error *e);
-/* What the intervals of divergence and flips (NaN: none) come to. */
+/* The verdict by the intervals of the KL divergence and of changed top-1 tokens (NaN: none). */
 gq_level figures_level(const gq_interval *mean_kld, const gq_interval *changed_top1);
 /* Fills the figures of model m by depth; from: the first position of a window's that is scored. Returns how
  * many depths have positions. */
@@ -103,7 +103,7 @@ bool logits_file_add(logits_file *f, size_t position, size_t n, size_t first_row
 bool logits_file_end(logits_file *f, bool ok, bool names, gq_error *e);
 
 /* ---- base_file.c ----
- * llama.cpp's files of log-probabilities, which its perplexity program calls the base of a divergence: a text
+ * llama.cpp's files of log-probabilities, which its perplexity program calls the base of a KL divergence: a text
  * as tokens, and for each scored position the logarithms of all next tokens' probabilities in 16 bits each.
  * Little-endian, without padding:
  *
@@ -131,7 +131,7 @@ void base_file_close(base_file *f); /* also one of zeros */
 /* Whether a file begins as one of log-probabilities. false, too, where it cannot be read. */
 bool base_file_begins(const char *path);
 
-/* How a position's codes are read. */
+/* The coding of a position's scores. */
 typedef struct base_row {
     float scale, least;
 } base_row;
@@ -152,13 +152,13 @@ bool base_batch_start(base_batch *b, const base_file *f, size_t position, size_t
 /* Reads a tile: the tokens first ... first + rows - 1. ids: those of the text, all windows. */
 bool base_batch_tile(base_batch *b, const base_file *f, const uint32_t *ids, size_t first, size_t rows,
                      size_t stride, gq_error *e);
-/* Makes the tile a base model's: llama.cpp leaves probabilities below e^-16 out of a divergence from a file,
- * so their logarithms become so low that their exponentials vanish. */
+/* Makes the tile a base model's: llama.cpp leaves probabilities below e^-16 out of a KL divergence from a file, so
+ * their logarithms become so low that their exponentials vanish. */
 void base_batch_leave_out(base_batch *b, size_t rows, size_t stride);
 
-/* Returns the divergence from a base as llama.cpp defines it, sum p (log p - log q) over the probabilities p
- * that the file has. Their sum is not quite 1: it is e^z with z = `base`.log_sum, and kld_at has
- * divided by that. quant_sum: the logarithm of the sum of q; 0 where q comes from logits, whose sum is 1. */
+/* Returns the KL divergence from a base as llama.cpp defines it, sum p (log p - log q) over the probabilities p that
+ * the file has. Their sum is not quite 1: it is e^z with z = `base`.log_sum, and kld_at has divided by that.
+ * quant_sum: the logarithm of the sum of q; 0 where q comes from logits, whose sum is 1. */
 double base_kld(const kld_figures *base, const kld_figures *quant, double quant_sum);
 
 /* ---- writing ---- */
@@ -194,25 +194,24 @@ bool base_scores_check(const base_file *base_model, const base_file *quant, gq_e
 /* Bytes of memory that it takes to compare n files at so many scored positions. */
 uint64_t base_scores_bytes(size_t n, size_t positions);
 
-/* Fills the scores of the first `windows` windows from n files: the base model's, 0, and those of its quants.
- * ids: the tokens of these windows. A divergence is as that of a model from a base (side_by_side.c), sum p
- * (log p - log q) over the probabilities p that the base model's file has. */
+/* Fills the scores of the first `windows` windows from n files: the base model's, 0, and those of its quants. ids:
+ * the tokens of these windows. A KL divergence is as that of a model from a base (side_by_side.c), sum p (log p - log
+ * q) over the probabilities p that the base model's file has. */
 bool base_scores_run(const base_file *files, size_t n, const uint32_t *ids, size_t windows, int threads,
                      const gq_callbacks *callbacks, scores *to, gq_error *e);
 
 /* ---- score_cache.c ----
  * What an evaluation keeps for the next one of the same base_model, text and settings: the scores of every
- * model at every position, from which all figures follow, and the base model's states behind its last layer,
- * from which its log-probabilities follow. So a quant is run once, and an evaluation that was stopped goes on
+ * model at every position, from which all figures follow, and the base model's hidden states behind its last layer,
+ * from which its log-probabilities follow. So a quant is run once, and an evaluation that was stopped continues
  * with the quants that it has not scored.
  *
  * Scores are in a GGUF without tensors, like measurements, with a text that says what they are of and one
  * array for each model, whose key is the checksum of the model's content. Each array has a checksum. States
  * are in a file beside it, whose head is written when they are whole. Both files can be removed at any time. */
 
-/* ---- the content of a model ----
- * A checksum of all that a model is. Unlike model_fingerprint, which says whether unfinished work may go on,
- * it reads every byte: what is kept under it vouches for no changed file. */
+/* ---- the content of a model ---- A checksum of all that a model is. Unlike model_fingerprint, which says whether
+ * unfinished work may continue, it reads every byte: what is kept under it vouches for no changed file. */
 
 typedef struct content_sum {
     uint64_t bytes; /* of the tensors */
@@ -221,13 +220,13 @@ typedef struct content_sum {
 
 /* Returns about how many seconds that takes. */
 double content_seconds(const model_source *m, int threads);
-/* callbacks: asked whether to go on, and told how far it is; may be NULL. */
+/* callbacks: asked whether to continue, and told how far it is; may be NULL. */
 bool content_sum_up(const model_source *m, int threads, const gq_callbacks *callbacks, content_sum *to,
                     gq_error *e);
 
 enum { SCORE_CACHE_OF = 200 };
 
-/* ---- the base model's states ---- */
+/* ---- the base model's hidden states ---- */
 
 typedef struct hidden_state_cache {
     int fd; /* -1: none are kept */
@@ -237,13 +236,13 @@ typedef struct hidden_state_cache {
     bool whole; /* they are there */
 } hidden_state_cache;
 
-/* Makes the file ready: with an earlier run's states if they are whole, else with room for them. On failure
+/* Makes the file ready: with an earlier run's hidden states if they are whole, else with room for them. On failure
  * ->fd is -1. */
 bool hidden_state_cache_open(hidden_state_cache *s, const char *path, const char *of, uint64_t bytes,
                              gq_error *e);
-/* Where a stream's states go, or are. */
+/* Returns the slots for a stream's hidden states. */
 hidden_state_slots hidden_state_cache_place(const hidden_state_cache *s);
-/* They are whole now. sum: forward_stream_sum. */
+/* Marks the hidden states as complete. sum: forward_stream_sum. */
 bool hidden_state_cache_finish(hidden_state_cache *s, uint64_t sum, gq_error *e);
 void hidden_state_cache_close(hidden_state_cache *s);
 
@@ -261,7 +260,7 @@ void score_cache_name(const content_sum *base_model, const text_windows *windows
  * The file is written at once, so that one that cannot be written is told before the work. */
 bool score_cache_open(score_cache *k, const char *path, const char *of, size_t positions, gq_error *e);
 void score_cache_close(score_cache *k); /* also one of zeros */
-/* Fills the scores of a model; divergence NULL: the base model's. false: they are not kept. */
+/* Fills the scores of a model; KL divergence NULL: the base model's. false: they are not kept. */
 bool score_cache_find(const score_cache *k, const content_sum *model, model_scores *to);
 /* Adds a model's scores and writes the file. */
 bool score_cache_add(score_cache *k, const content_sum *model, const model_scores *from, gq_error *e);
@@ -271,9 +270,9 @@ bool score_cache_add(score_cache *k, const content_sum *model, const model_score
  * no more logits are held than those of a batch's positions for some tokens of the vocabulary. */
 
 /* Positions of a window that are scored, at its end but for the last one. Of windows that overlap they are as
- * many as from one window to the next, so that each token of the text is scored once. Of conversations and masked windows all are
- * scored, and count as much as the token that is predicted. Of a model that gives
- * embeddings a window is one position. */
+ * many as from one window to the next, so that each token of the text is scored once. Of conversations and masked
+ * windows all are scored, and count as much as the token that is predicted. Of a model that gives embeddings a window
+ * is one position. */
 static inline size_t windows_scored(const text_windows *w) {
     return w->pools                 ? 1
            : w->stride              ? w->stride
@@ -299,7 +298,7 @@ typedef struct side_by_side {
     int threads;
     uint64_t memory; /* bytes to stay within */
     uint64_t layer; /* forward_bounds.layer that ranks have agreed on; 0: what this process's memory allows */
-    const char *folder; /* for states that do not fit into it */
+    const char *folder; /* for hidden states that do not fit into it */
     const gq_callbacks *callbacks;
     const char *logits;      /* a file that gets those of the base model; NULL: none */
     const char *base_out;    /* a file that gets those of the base model's scored positions; NULL: none */
@@ -343,9 +342,9 @@ bool cached_run(const cached_run_request *r, scores *to, double *seconds_expecte
                 gq_error *e);
 
 /* ---- asked.c ----
- * What quants are asked besides a text: to continue prompts as the base model does, and to choose answers; drafts are tried on
- * such texts, too (drafted.c). They are packed into windows of their own, as conversations are (study/sweep/chats.c),
- * with weights only where models are asked, and run as the evaluation's text is. */
+ * What quants are asked besides a text: to continue prompts as the base model does, and to choose answers; drafts are
+ * tried on such texts, too (drafted.c). They are packed into windows of their own, as conversations are
+ * (study/sweep/chats.c), with weights only where models are asked, and run as the evaluation's text is. */
 
 typedef struct asked_texts {
     text_windows windows;
@@ -375,9 +374,9 @@ gq_continued *asked_continue(const side_by_side *s, size_t prompts, gq_error *e)
 gq_chosen *asked_choose(const side_by_side *s, const gq_question *questions, size_t n, gq_error *e);
 
 /* ---- draft_step.c ----
- * The text that drafts are tried on, cut into pieces; the ways to draft by what is taken of a target (continued.c), and what
- * they have in common. Behind each piece a draft proposes GQ_DRAFTED tokens; then the models are run once on all pieces with
- * what was proposed behind them, as programs verify drafts. */
+ * The text that drafts are tried on, cut into pieces; the ways to draft by what is taken of a target (continued.c),
+ * and what they have in common. Behind each piece a draft proposes GQ_DRAFTED tokens; then the models are run once on
+ * all pieces with what was proposed behind them, as programs verify drafts. */
 
 enum { PIECE_TOKENS = 128 - GQ_DRAFTED }; /* at most */
 
@@ -392,7 +391,7 @@ enum { DRAFT_NONE = UINT32_MAX }; /* a token that no model chooses */
 typedef struct draft_texts {
     asked_texts texts;
     draft_piece *pieces; /* texts.n of them */
-    /* What the draft chooses: for each scored position (asked_position), and behind each piece GQ_DRAFTED tokens. */
+    /* The draft's choices: for each scored position (asked_position), and GQ_DRAFTED tokens after each piece. */
     uint32_t *choices, *proposed;
     size_t positions;
 } draft_texts;
@@ -400,7 +399,7 @@ typedef struct draft_texts {
 /* Cuts the windows of s into pieces; also after a failure they are to be freed. */
 bool draft_texts_begin(draft_texts *t, const side_by_side *s, gq_error *e);
 void draft_texts_free(draft_texts *t);
-/* Has a token, or DRAFT_NONE, as the k-th that is proposed behind a piece. vocabulary: the target's. */
+/* Sets a token, or DRAFT_NONE, as the k-th that is proposed after a piece. vocabulary: the target's. */
 void draft_texts_propose(draft_texts *t, size_t piece, size_t k, uint32_t token, size_t vocabulary);
 
 /* Windows that are run at once. */
@@ -434,7 +433,7 @@ typedef struct draft_method {
 } draft_method;
 extern const draft_method draft_method_eagle, draft_method_dflash, draft_method_assistant;
 
-/* What methods have in common: sets a batch of the draft to the windows and texts of b. */
+/* Shared by the methods: sets a batch of the draft to the windows and texts of b. */
 void draft_choose_batch(const continued_run *r, forward_batch *batch, const draft_batch *b);
 
 /* One step of all drafts of a batch whose positions predict one token each, one after the other: which of a batch's
@@ -444,7 +443,7 @@ typedef struct draft_step {
     size_t *at, *predicts; /* position, and the token that it predicts */
     size_t *piece;         /* that gets it as its next one; SIZE_MAX: none does */
     uint32_t *token;       /* that was predicted, the target's */
-    /* [columns][stride of n]: what flows into the output matrix; logits; the largest ones */
+    /* [columns][stride of n]: the inputs of the output matrix; logits; the largest ones */
     float *picked, *logits, *best;
     forward_batch *head; /* of one token */
     forward_tile *tile;
@@ -473,8 +472,8 @@ typedef struct drafter {
  * an error that names it. path: it stays the caller's. folder: whose vocabulary a draft's folder takes; NULL: the
  * target's. */
 bool drafter_open(drafter *d, const char *path, const runner *target, const char *folder, gq_error *e);
-/* Bytes that are held of a target's states for so many tokens of a text, where the draft continues them; else 0. memory:
- * of all. */
+/* Bytes that are held of a target's hidden states for so many tokens of a text, where the draft continues them; else
+ * 0. memory: of all. */
 uint64_t drafter_bytes(const drafter *d, const runner *target, uint64_t tokens, uint64_t memory);
 void drafter_close(drafter *d); /* also one of zeros */
 
@@ -485,9 +484,9 @@ double drafted_share(const side_by_side *s, const drafter *d);
 gq_drafted *drafted_run(const side_by_side *s, const drafter *d, gq_error *e);
 
 /* ---- continued.c ----
- * Drafts that continue what a target computes (forward/graph/draft/draft.h). The target runs on the pieces, as many windows at a time as
- * memory holds what is taken of them; a batch after the other then goes to the method of the draft's kind, which fills
- * choices and proposals. */
+ * Drafts that continue what a target computes (forward/graph/draft/draft.h). The target runs on the pieces, as many
+ * windows at a time as memory holds what is taken of them; a batch after the other then goes to the method of the
+ * draft's kind, which fills choices and proposals. */
 
 /* Checks that a draft fits a target. */
 bool continued_check(const model_source *file, const runner *target, gq_error *e);
@@ -499,8 +498,8 @@ double continued_usual_seconds(const draft_texts *t, const side_by_side *s, cons
 bool continued_propose(draft_texts *t, const side_by_side *s, const drafter *d, gq_error *e);
 
 /* ---- compared.c ----
- * An evaluation: what is known of its models, which are opened here and checked to be quants of one base model, and from what
- * its figures are made. */
+ * An evaluation: what is known of its models, which are opened here and checked to be quants of one base model, and
+ * from what its figures are made. */
 
 struct gq_evaluation {
     size_t n;

@@ -105,7 +105,7 @@ void score_cache_name(const content_sum *base_model, const text_windows *w, char
              checkpoint_fuses() ? "" : ", products not fused");
 }
 
-/* ---- the base model's states ---- */
+/* ---- the base model's hidden states ---- */
 
 static const char HIDDEN_STATES_MAGIC[8] = {'G', 'Q', 'E', 'V', 'A', 'L', '0', '1'};
 enum { HIDDEN_STATES_AT = 4096 };
@@ -131,7 +131,7 @@ static hidden_state_cache_head hidden_state_cache_head_of(const hidden_state_cac
     return h;
 }
 
-/* Whether the states have the checksum of the head. */
+/* Whether the hidden states have the checksum of the head. */
 static bool hidden_state_cache_hold(const hidden_state_cache *s, uint64_t sum) {
     uint32_t found = 0;
     bool there;
@@ -201,8 +201,8 @@ static void cache_key(const content_sum *model, bool is_copy, char key[SCORE_CAC
                  (unsigned long long)model->bytes, ends[i]);
 }
 
-/* Numbers of a position: the logarithm; of a quant also the divergence and whether the top is the same; of a model with a
- * prediction block whether that one's is. */
+/* Numbers of a position: the logarithm; of a quant also the KL divergence and whether the top is the same; of a model
+ * with an MTP layer whether that one's is. */
 static size_t cache_numbers(const score_cache *k, const model_scores *of) {
     return k->positions * ((of->kld ? 3 : 1) + (of->accepted != NULL));
 }
@@ -223,7 +223,7 @@ static void cache_get_flags(const uint8_t *from, bool *flags, size_t n) {
     }
 }
 
-/* Takes over the pairs of a file. false: there is none that holds scores. */
+/* Takes over the scores of a file. false: no file with scores. */
 static bool score_cache_read(score_cache *k) {
     gq_file file;
     gguf_shard s;

@@ -16,10 +16,11 @@
 
 #include "base/checked.h"
 
-/* ---- drafts of prediction blocks ----
- * How often a prediction block's first choice is the model's own: what drafting tokens with it is worth. */
+/* ---- drafts of MTP layers ---- How often an MTP layer's first choice is the model's own: what drafting tokens with
+ * it is worth. */
 
-/* The positions from, ..., from + n - 1 of each window, the first of which is number `first` of the model's scores, *to. */
+/* The positions from, ..., from + n - 1 of each window, the first of which is number `first` of the model's scores,
+ * *to. */
 typedef struct acceptance_places {
     size_t from, n, first;
     model_scores *to;
@@ -65,8 +66,8 @@ static bool acceptance_end(void *data, gq_error *e) {
     return true;
 }
 
-/* Runs the first prediction block of model m behind the states of its stream, which stay, and compares its choices with
- * to->top. Does nothing for a model without one. */
+/* Runs the first MTP layer of model m behind the hidden states of its stream, which stay, and compares its choices
+ * with to->top. Does nothing for a model without one. */
 static bool acceptance_run(forward_run *r, forward_stream *s, const forward_model *m,
                            const acceptance_places *p, gq_error *e) {
     if (!forward_model_drafts(m) || !p->to->accepted) return true;
@@ -91,7 +92,7 @@ static uint64_t acceptance_bytes(size_t scored, size_t batch) {
     return add_sat(mul_sat(scored, sizeof(uint32_t) + sizeof(bool)), mul_sat(batch, sizeof(best_logit)));
 }
 
-/* Bytes per position and model: the scores, and a copy of the divergences to sort them for quantiles. */
+/* Bytes per position and model: the scores, and a copy of the KL divergences to sort them for quantiles. */
 enum { SCORE_BYTES = 2 * sizeof(double) + sizeof(bool) + sizeof(double) };
 
 /* A run, with what all its steps need. */
@@ -199,7 +200,7 @@ static bool keep_scores(void *data, gq_error *e) {
     return true;
 }
 
-/* Scores embeddings: the divergence of a window is the cosine distance of its embeddings. */
+/* Scores embeddings: the KL divergence of a window is the cosine distance of its embeddings. */
 static bool keep_distances(void *data, size_t first_window, size_t windows, const double *const *vectors,
                            gq_error *e) {
     contest *c = data;
@@ -341,7 +342,7 @@ static bool share_scores(contest *c, gq_error *e) {
     return ok;
 }
 
-/* The base model's states are whole when all have passed their last layer. */
+/* The base model's hidden states are whole when all have passed their last layer. */
 static bool contest_run_layers(contest *c, gq_error *e) {
     hidden_state_cache *hidden_states = c->s->hidden_states;
     return sweep_run(&c->sweep, &(sweep_calls){.data = c}, e) &&
@@ -419,7 +420,7 @@ static double contest_logits_work(const contest *c) {
     return c->s->logits_work > 0 ? c->s->logits_work : (double)c->scored / (double)c->text.job.context;
 }
 
-/* Work as models report it: of their layers, and of their logits. A base model whose states are there passes
+/* Work as models report it: of their layers, and of their logits. A base model whose hidden states are there passes
  * no layers. */
 static double contest_layers(const contest *c) {
     double sum = 0;

@@ -1,9 +1,9 @@
-/* Computes the Cholesky factor of a Hessian: H = R R^T, R upper triangular. Strips of columns are taken from the last one on.
- * A strip first loses what later strips explain of it, then the same is done within it, part by part: a part
- * loses what later parts explain, its small square gets a root in double, and the rows above are multiplied
- * with the inverse of that root. All but these small roots are products of matrices, which the kernels do
- * fast and threads share by rows. Before this H is divided by the tokens, shrunk towards its diagonal and
- * damped. Where it has no Cholesky factor, ten times the damping is tried, up to 1.
+/* Computes the Cholesky factor of a Hessian: H = R R^T, R upper triangular. Strips of columns are taken from the last
+ * one on. A strip first loses what later strips explain of it, then the same is done within it, part by part: a part
+ * loses what later parts explain, its small square gets a root in double, and the rows above are multiplied with the
+ * inverse of that root. All but these small roots are products of matrices, which the kernels do fast and threads
+ * share by rows. Before this H is divided by the tokens, shrunk towards its diagonal and damped. Where it has no
+ * Cholesky factor, ten times the damping is tried, up to 1.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -171,11 +171,11 @@ static bool cholesky_strip(work *w, size_t strip) {
     return true;
 }
 
-/* ---- H, damped and shrunk ---- Every column is damped by a share of its own square. In large models a few
- * columns are 10 to 300 times larger than others; a share of the mean of all squares would be many times an
- * ordinary column's own, so that these could make good no errors. A thousandth of what is usual is added for
- * columns that were hardly seen. On model A of bench/results/small-models.md both dampings leave the same
- * divergence; with such columns in it, its own leaves .65 of the other's (bench/results/calibration.md). */
+/* ---- H, damped and shrunk ---- Every column is damped by a share of its own square. In large models a few columns
+ * are 10 to 300 times larger than others; a share of the mean of all squares would be many times an ordinary column's
+ * own, so that these could compensate no errors. A thousandth of what is usual is added for columns that were hardly
+ * seen. On model A of bench/results/small-models.md both dampings leave the same KL divergence; with such columns in
+ * it, its own leaves .65 of the other's (bench/results/calibration.md). */
 typedef struct prepared {
     const hessian_block *block;
     double per_token, mean_square;
@@ -453,7 +453,7 @@ static void read_p(const refit_span *s, uint64_t row, size_t tiles, double *z) {
     }
 }
 
-/* z = w D; tiles of D are turned. */
+/* z = w D; tiles of D are transposed. */
 static void multiply_moved(const refit_span *s, const float *w, double *z) {
     for (size_t c = 0; c < s->columns; c++) {
         size_t strip = c / PASS_COLUMNS;

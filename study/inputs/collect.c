@@ -1,4 +1,4 @@
-/* Collects importance data from a running model: a site that adds the squares of what flows into weights.
+/* Collects importance data from a running model: a site that adds the squares of the inputs of weights.
  * Weights that share their inputs are one collected_site. A group of tokens (forward/stream/stream.h) is a leaf of
  * the fixed tree of base/comm/fold.h; a token's group follows from its number in the text. So the sums depend
  * neither on batches, nor on threads, nor on ranks. Experts count their own tokens; other weights count a
@@ -18,7 +18,7 @@
 #include "base/comm/fold.h"
 #include "gguf/facts.h"
 
-/* Weights that share what flows into them. */
+/* Weights that share the inputs of them. */
 typedef struct collected_site {
     const model_tensor *weights[FORWARD_MOST_WEIGHTS];
     size_t n_weights, features, matrices;
@@ -164,7 +164,7 @@ static bool collection_pack(void *data, uint8_t **bytes, uint64_t *n, gq_error *
     return true;
 }
 
-/* What is left of a parcel. */
+/* The rest of a parcel. */
 typedef struct parcel_rest {
     const uint8_t *at;
     uint64_t n;

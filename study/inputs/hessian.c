@@ -161,7 +161,7 @@ static strip_rows rows_of_share(hessian_share_of share, size_t tile, size_t n) {
     return (strip_rows){(begin - first) * HESSIAN_SLICE, (end - first) * HESSIAN_SLICE};
 }
 
-/* What waits, and a part of a block's sums that it is added to: the triangle, or the square. */
+/* The buffered tokens, and the part of a block's sums that they are added to: the triangle, or the square. */
 typedef struct settling {
     const hessian *m;
     bool is_square;

@@ -1,5 +1,5 @@
-/* Statistics of what flows into a model's matrices: sums of squares for an imatrix, Hessians and their Cholesky
- * factors for GPTQ-style rounding, and the error of a matrix's output. */
+/* Statistics of the inputs of a model's matrices: sums of squares for an imatrix, Hessians and their Cholesky factors
+ * for GPTQ-style rounding, and the error of a matrix's output. */
 #pragma once
 
 #include "base/comm/ranks.h"
@@ -9,8 +9,8 @@
 #include "imatrix/imatrix.h"
 
 /* ---- hessian.c ----
- * Hessian (second-moment matrix E[x x^T]) of a site, where activations flow into weights: what rounding with error feedback
- * (codec/feedback.h) goes by.
+ * Hessian (second-moment matrix E[x x^T]) of a site, where activations flow into weights: what rounding with error
+ * feedback (codec/feedback.h) goes by.
  *
  *     H = mean of y y^T, y: what flows in the model rounded so far;
  *     D = mean of (x - y) y^T, x: the same tokens in the base model; nothing where both streams are one;
@@ -83,7 +83,7 @@ typedef struct cholesky {
     float damp;    /* the damping that H took, the largest of its blocks' */
 } cholesky;
 
-/* ---- cholesky.c: The Cholesky factor of a Hessian, by which rounding errors are made good ---- */
+/* ---- cholesky.c: The Cholesky factor of a Hessian, by which rounding errors are compensated ---- */
 
 /* Counts what cholesky_factor does, in a ledger that has counted the Hessian: its own matrices join them, then
  * all but these and the sums of differences is released. */
@@ -123,8 +123,8 @@ typedef struct output_side {
     const float *x;
     size_t stride;
     const float *more; /* [rows][stride]: added to the output; NULL: nothing is */
-    /* Of the base model alone, rows x rows of its weights, G: d G d^T takes the place of the sum of d^2 over
-     * the rows of a token's errors d. NULL: that sum. */
+    /* The metric G of the base model, rows x rows of its weights: d G d^T replaces the sum of d^2 over the rows of a
+     * token's errors d. NULL: that sum. */
     const float *metric;
 } output_side;
 
@@ -145,8 +145,8 @@ void output_errors_add(output_errors *to, const output_errors *spans, size_t n);
 /* Bytes that output_compare takes meanwhile. most_rows: of the largest metric; 0: there is none. */
 uint64_t output_bytes(size_t most_rows);
 
-/* ---- collect.c ----
- * Importance data in the making: sums of squares of what flows into the weights of a running model. */
+/* ---- collect.c ---- Importance data in the making: sums of squares of the inputs of the weights of a running
+ * model. */
 
 /* A share of a text: groups of tokens (forward/stream/stream.h) from `begin` to `end` - 1. A process alone has all.
  */

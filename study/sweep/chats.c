@@ -35,7 +35,7 @@ bool ids_read_word(ids_reader *r, int c, char shown[IDS_SHOWN], uint64_t *id, bo
     return true;
 }
 
-/* How a file begins, and the version behind it, which ends with its line. */
+/* The beginning of a file, and the version after it, which ends with its line. */
 static const char MAGIC[] = "#gquant-chats ", VERSION[] = "1";
 enum {
     OPEN_WINDOWS = 64, /* that still take conversations: with more of them hardly less stays empty */

@@ -1,12 +1,12 @@
 /* Finished layers of a model that is run over a text, kept for a run that is stopped; checkpoint.c has the format.
  *
- *     missing --open--> empty --begin, states, add--> layer 1 --begin, states, add--> layer 2 ...
+ *     missing --open--> empty --begin, hidden states, add--> layer 1 --begin, hidden states, add--> layer 2 ...
  *        ^                                              |                                --all done--> removed
- *        +------ head or states do not fit (3, 4) ------+
+ *        +------ head or hidden states do not fit (3, 4) ------+
  *
- *  1. Layers use the two slots of a stream in turn. So while layer n's states are written into one, those
- *     that layer n - 1 left stay in the other: a kill at any moment leaves a whole pair of states and record.
- *  2. A record is written when the states of its layer are synced (checkpoint_add). It holds their checksums.
+ *  1. Layers use the two slots of a stream in turn. So while layer n's hidden states are written into one, those
+ *     that layer n - 1 left stay in the other: a kill at any moment leaves a whole pair of hidden states and record.
+ *  2. A record is written when the hidden states of its layer are synced (checkpoint_add). It holds their checksums.
  *  3. A checkpoint is continued only if its head is the run's: build, model, tokens, settings that decide
  *     bytes. It does not hold the number of threads or ranks, or the memory, on which nothing depends.
  *  4. States are compared with the last record's checksums before they are used. If they differ the run
@@ -32,7 +32,7 @@ enum { HEAD_ROOM = 4096, BEGUN_AT = 2048 };
 static const char MAGIC[8] = {'G', 'Q', 'S', 'T', 'A', 'T', '0', '3'};
 static const char SUFFIX[] = ".gquant-states";
 
-/* Behind it a checksum of each stream's states, 0 where it has none, and then the caller's bytes. */
+/* Followed by a checksum of each stream's hidden states, 0 where it has none, and the caller's bytes. */
 typedef struct record {
     uint64_t mark; /* number of the layer, and one */
     uint64_t size; /* of what follows */
@@ -134,7 +134,7 @@ static bool slot_holds(const checkpoint *c, uint64_t at, uint64_t sum, bool *hol
     return true;
 }
 
-/* Whether the states behind the last layer, whose record is at `at`, are those that it wrote. */
+/* Whether the hidden states behind the last layer, whose record is at `at`, are those that it wrote. */
 static bool hidden_states_hold(const checkpoint *c, uint64_t at, bool *hold, gq_error *e) {
     *hold = true;
     for (uint32_t i = 0; *hold && i < c->streams; i++) {
@@ -159,8 +159,8 @@ static bool checkpoint_count_records(checkpoint *c, uint64_t file_size, uint64_t
     }
 }
 
-/* Counts the finished layers. A layer that has been begun overwrites the states of the one before the last:
- * where the last one's record is not whole any more nothing is left to go on from. */
+/* Counts the finished layers. A layer that has been begun overwrites the hidden states of the one before the last:
+ * where the last one's record is not whole any more nothing is left to continue from. */
 static bool count_finished(checkpoint *c, gq_error *e) {
     struct stat st;
     uint64_t begun = 0, last = 0;
@@ -176,8 +176,8 @@ static bool count_finished(checkpoint *c, gq_error *e) {
     return true;
 }
 
-/* Whether it can be gone on with; ->why says why not. Where that cannot be told it is let go, so that nobody
- * removes it. */
+/* Whether it can be continued; ->why says why not. Where that cannot be told it is let go, so that nobody removes
+ * it. */
 static bool can_go_on(checkpoint *c, const checkpoint_head *h, bool *can, gq_error *e) {
     bool ok = checkpoint_mismatch(c->fd, h, &c->why) || checkpoint_fail_read(c, e);
     ok = ok && (c->why || count_finished(c, e));

@@ -23,8 +23,8 @@ static const double TILES = .2;  /* seconds, for tiles of the output matrices */
 
 enum {
     FIRST_TOKENS = 16, /* of the first probe: fewer fill no vector */
-    /* Of the first probe, times the experts that there are for each that a token meets: 98 % of all experts
-     * are then met, and decoded. */
+    /* Tokens of the first probe, times the number of experts over the number that a token is routed to: 98 % of all
+     * experts are then met, and decoded. */
     FIRST_SPREAD_TOKENS = 4,
     SECOND_FACTOR = 16, /* of the second probe at least, times the first one's tokens */
     THIRD_FACTOR = 2,   /* of another one, times the second one's, where most of that was decoding */

@@ -1,5 +1,5 @@
-/* How many tokens of a text are masked is drawn evenly from all numbers, as such models are trained and judged: the mean
- * over tokens, then over texts, of -log p is then the bound of the text's -log p that training lowers. Numbers of
+/* The number of masked tokens of a text is drawn uniformly, as such models are trained and evaluated: the mean over
+ * tokens, then over texts, of -log p is then the bound of the text's -log p that training lowers. Numbers of
  * successive texts are spread by the golden ratio, so that few windows have all shares among them, too. */
 #include "study/sweep/sweep.h"
 
@@ -45,7 +45,7 @@ bool masks_check(const model_source *m, size_t vocabulary, gq_error *e) {
     return !forward_fills_masks(m) || (masks_token(m, vocabulary, &token, e) && masks_shift(m, &shifts, e));
 }
 
-/* How much token t of the windows counts, of those that may be masked; 0: it may not. */
+/* The weight of token t of the windows among those that may be masked; 0: it may not be. */
 static uint32_t masks_weight(const text_windows *w, size_t t) {
     if (!w->marks) return t % w->context ? FORWARD_WEIGHT_ONE : 0;
     return w->marks[t].position && w->marks[t].position != FORWARD_BEHIND_TEXT ? w->marks[t].weight : 0;

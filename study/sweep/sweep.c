@@ -1,12 +1,11 @@
-/* Runs models over a text, one layer at a time. sweep_open makes the thread pool and a stream for each
- * model (forward/stream/stream.h), whose states lie in memory, in a file without a name, or in the slots of the
- * checkpoint. sweep_run then does the steps that the checkpoint does not have yet: it reads a layer of one
- * model, lets all streams of that model pass, and goes on with the next model. When all have passed, the
- * caller may hand out a record, and the checkpoint gets it together with the checksums of the states. A layer
- * is read once per step and model, however many streams use it, and only one model's layer is in memory.
- * Ranks do the steps at the same time, each for its windows; rank 0 alone writes the checkpoint's records.
- * What is done with a layer (inputs collected, matrices rounded, copies compared) is the caller's business,
- * through sweep_calls. */
+/* Runs models over a text, one layer at a time. sweep_open makes the thread pool and a stream for each model
+ * (forward/stream/stream.h), whose hidden states lie in memory, in a file without a name, or in the slots of the
+ * checkpoint. sweep_run then does the steps that the checkpoint does not have yet: it reads a layer of one model,
+ * lets all streams of that model pass, and continues with the next model. When all have passed, the caller may hand
+ * out a record, and the checkpoint gets it together with the checksums of the states. A layer is read once per step
+ * and model, however many streams use it, and only one model's layer is in memory. Ranks do the steps at the same
+ * time, each for its windows; rank 0 alone writes the checkpoint's records. What is done with a layer (inputs
+ * collected, matrices rounded, copies compared) is the caller's business, through sweep_calls. */
 #include "study/sweep/sweep.h"
 
 #include <math.h>
@@ -169,7 +168,7 @@ static bool open_hidden_states(sweep *s, gq_error *e) {
     return s->hidden_states_fd >= 0;
 }
 
-/* Chooses the file for the first stream's states; without a descriptor they stay in memory. */
+/* Chooses the file for the first stream's hidden states; without a descriptor they stay in memory. */
 static bool choose_keep(sweep *s, hidden_state_slots *keep, gq_error *e) {
     const sweep_plan *p = s->plan;
     *keep = (hidden_state_slots){.fd = -1, .slots = 1};
@@ -244,7 +243,7 @@ static void sweep_note_sent(sweep *s, size_t done, uint64_t before) {
 
 size_t sweep_steps(const sweep_plan *p) { return p->n_layers + (p->output || p->drafts); }
 
-/* Gives each stream its states before the first step to be done: those that an earlier run left, or the
+/* Gives each stream its hidden states before the first step to be done: those that an earlier run left, or the
  * embedding's, as those of an idle rank do not matter. */
 static bool start_streams(sweep *s, size_t done, const sweep_calls *calls, gq_error *e) {
     if (!done && calls->before) return calls->before(calls->data, e);
@@ -306,7 +305,7 @@ static bool do_models(sweep *s, bool is_layer, const sweep_calls *calls, gq_erro
     return true;
 }
 
-/* Lets streams i to end - 1, all of one model, pass its prediction blocks. */
+/* Lets streams i to end - 1, all of one model, pass its MTP layers. */
 static bool sweep_pass_drafts(sweep *s, size_t i, size_t end, const sweep_calls *calls, gq_error *e) {
     const forward_model *m = s->plan->models[i];
     bool ok = true;
@@ -361,7 +360,7 @@ static bool join_sums(const sweep *s, const uint64_t *own, uint64_t *sums, gq_er
     return ok;
 }
 
-/* Makes the states of all ranks safe; rank 0 then adds the record. */
+/* Makes the hidden states of all ranks safe; rank 0 then adds the record. */
 static bool keep_record(sweep *s, const uint64_t *own, uint64_t *sums, const sweep_record *r, gq_error *e) {
     const sweep_plan *p = s->plan;
     bool last = s->step + 1 == sweep_steps(p);
@@ -371,8 +370,8 @@ static bool keep_record(sweep *s, const uint64_t *own, uint64_t *sums, const swe
     return p->checkpoint->finished++, true;
 }
 
-/* Adds the step to the checkpoint. After the last step no states are needed, so their checksums are left out.
- */
+/* Adds the step to the checkpoint. After the last step no hidden states are needed, so their checksums are left
+ * out. */
 static bool keep_step(sweep *s, const sweep_record *r, gq_error *e) {
     const sweep_plan *p = s->plan;
     size_t loops = forward_job_loops(&s->job);

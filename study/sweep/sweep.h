@@ -18,24 +18,24 @@ typedef struct text_windows {
     size_t left_over; /* tokens behind the last window */
     size_t stride;    /* tokens from a window's beginning to the next one's; 0: windows do not overlap */
     bool pools;       /* each window has one embedding, and no token is predicted */
-    /* Of the same tokens, where windows hold conversations (chats.c), and how many of these there are, with how
-     * many tokens; NULL: each window is one text, and all tokens count alike. */
+    /* For windows that hold conversations (chats.c): these conversations, their number and tokens; NULL: each window
+     * is one text, and all tokens count alike. */
     forward_mark *marks;
     size_t texts, text_tokens;
-    /* Of the same tokens, where some are masked (masks.c), and where the logits of these are; NULL: none is. */
+    /* For texts with masked tokens (masks.c): which are masked, and the places of their logits; NULL: none. */
     forward_target *targets;
     bool in_place;
     /* The first token of each window where BOS has taken its place; NULL: they stand there. */
     uint32_t *replaced;
 } text_windows;
 
-/* What making windows may take. */
+/* Limits for making windows. */
 typedef struct windows_limits {
     uint64_t memory;               /* of the process, with what it has taken already */
     const gq_callbacks *callbacks; /* asked whether to stop; NULL: nobody is asked */
 } windows_limits;
 
-/* What the first so many tokens of a text, 0: all, may take then. */
+/* Returns the limits for the first tokens of a text; 0: all. */
 token_limits windows_token_limits(uint64_t tokens, const windows_limits *limits);
 
 /* Makes windows of a text with the model's own tokenizer; w->ids is malloc'ed, and windows_free frees it. The
@@ -56,7 +56,7 @@ bool windows_read_overlapping(text_windows *w, const gq_text *text, size_t strid
  * windows. Their number is the text's `tokens`; the text itself is not read. Windows begin as above. */
 bool windows_draw(text_windows *w, const gq_text *text, const model_source *model, size_t vocabulary,
                   gq_error *e);
-/* Has windows of given ids begin as those of a text do. */
+/* Makes windows of given ids begin as those of a text. */
 bool windows_begin_as_texts(text_windows *w, const model_source *model, gq_error *e);
 /* Makes n texts, which something follows, tokens with the model's own tokenizer: a BOS begins them, no EOS ends them,
  * whatever the vocabulary says, and control tokens in them are text. to: n empty lists, whose
@@ -78,7 +78,8 @@ bool windows_warn_longer(size_t context, size_t trained, const char *model, warn
 /* A rank's share of n windows of `context` tokens begins with this one and ends before that of the next rank:
  * whole groups of tokens (forward/stream/stream.h). The last ranks may have none. */
 size_t windows_share(const gq_comm *comm, size_t n, size_t context, int rank);
-/* Gives all ranks what each has of its windows: `each` bytes of an array for a window. A collective of base/comm/ranks.h. */
+/* Gives all ranks what each has of its windows: `each` bytes of an array for a window. A collective of
+ * base/comm/ranks.h. */
 bool windows_gather(gq_comm *comm, size_t n, size_t context, void *array, size_t each, gq_error *e);
 
 /* Returns which window of the `group`-th group of `each` is chosen. It moves about from group to group, by the
@@ -88,18 +89,18 @@ static inline size_t windows_turn(size_t group, size_t each) {
     return each - 1 - (size_t)((uint64_t)((uint32_t)group * 1779033703u) * each >> 32);
 }
 
-/* A calibration holds windows back: it does not round by them but checks with them. One window in ten is
- * held back, or the last one where there are fewer than ten. In long texts it is fewer, as HELD_OUT_TOKENS
- * tokens tell a matrix's error to a percent or two. */
+/* A calibration holds windows back: it does not round by them but checks with them. One window in ten is held out, or
+ * the last one where there are fewer than ten. In long texts it is fewer, as HELD_OUT_TOKENS tokens tell a matrix's
+ * error to a percent or two. */
 enum {
     HELD_OUT_ONE_IN = 10,
     HELD_OUT_TOKENS = 4096,
 };
 typedef struct windows_held {
-    size_t every; /* a window of each whole group of so many is held back; 0: none is */
-    size_t n;     /* windows that are held back */
+    size_t every; /* a window of each whole group of so many is held out; 0: none is */
+    size_t n;     /* windows that are held out */
 } windows_held;
-/* Decides which of n windows of `context` tokens are held back. */
+/* Decides which of n windows of `context` tokens are held out. */
 windows_held windows_hold_out(size_t n, size_t context);
 static inline bool windows_is_held(windows_held h, size_t window) {
     if (!h.every) return false;
@@ -108,8 +109,8 @@ static inline bool windows_is_held(windows_held h, size_t window) {
 }
 
 /* ---- chats.c ----
- * Files of token ids: words between white space. Conversations that were rendered outside, as gquant-chat writes them: ids with
- * a weight for each token (docs/formats.md). */
+ * Files of token ids: words between white space. Conversations that were rendered outside, as gquant-chat writes
+ * them: ids with a weight for each token (docs/formats.md). */
 
 /* A file of ids, byte by byte. Begins with zeros but for the file and line 1. */
 typedef struct ids_reader {
@@ -191,11 +192,11 @@ bool memory_budget_fail(const gq_comm *comm, uint64_t asked, const char *to, siz
 /* ---- checkpoint.c ----
  * Keeps the finished layers of a model that is run over a text, so that an interrupted run can continue. The
  * file lies beside the output. It begins with a head that says what run it belongs to. For each stream there
- * are two slots for the states of all tokens, which layers use in turn, and behind them a record per finished
+ * are two slots for the hidden states of all tokens, which layers use in turn, and behind them a record per finished
  * layer.
  *
- * A record is written when the states after its layer are safe on disk, and holds their checksums. A torn
- * record counts as not there. If the states do not have the last record's checksums, the run starts afresh. */
+ * A record is written when the hidden states after its layer are safe on disk, and holds their checksums. A torn
+ * record counts as not there. If the hidden states do not have the last record's checksums, the run starts afresh. */
 
 typedef enum checkpoint_kind { CHECKPOINT_IMPORTANCE, CHECKPOINT_CALIBRATION } checkpoint_kind;
 
@@ -232,17 +233,17 @@ typedef struct checkpoint {
     const char *why;  /* there was one that could not be continued; NULL: there was none */
 } checkpoint;
 
-/* Looks for a checkpoint that a run with this head would continue: ->finished is then above 0, else ->why may
- * say why not. Changes nothing, but reads the states to check them. *c is to be closed. This function and the
- * two below fail where memory or a read does, as that is no reason to begin anew. */
+/* Looks for a checkpoint that a run with this head would continue: ->finished is then above 0, else ->why may say why
+ * not. Changes nothing, but reads the hidden states to check them. *c is to be closed. This function and the two
+ * below fail where memory or a read does, as that is no reason to begin anew. */
 bool checkpoint_peek(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e);
 /* Continue it or begin another, locked, with room for so many bytes of records set aside. On failure *c is
  * fit for checkpoint_close. */
 bool checkpoint_open(checkpoint *c, const char *out, const checkpoint_head *h, uint64_t records, gq_error *e);
 /* Continue it, locked, and make none: ->fd is -1 where there is none, and ->finished 0 where it is no use. */
 bool checkpoint_open_old(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e);
-/* Open, without its lock, the one that another process has opened, which has so many finished layers. This
- * process only writes states and reads records. */
+/* Open, without its lock, the one that another process has opened, which has so many finished layers. This process
+ * only writes hidden states and reads records. */
 bool checkpoint_join(checkpoint *c, const char *out, const checkpoint_head *h, size_t finished, gq_error *e);
 void checkpoint_close(checkpoint *c);
 void checkpoint_remove(const checkpoint *c); /* one that checkpoint_open has opened */
@@ -255,21 +256,21 @@ uint64_t checkpoint_slots(void); /* offset of the first stream's two; the other 
 /* Bytes of the file. */
 uint64_t checkpoint_bytes(const checkpoint_head *h, uint64_t records);
 
-/* The next layer is about to put states into their slot. */
+/* The next layer is about to put hidden states into their slot. */
 bool checkpoint_begin(const checkpoint *c, gq_error *e);
-/* Makes the states that were written safe from a power cut; checkpoint_add does so itself. */
+/* Makes the hidden states that were written safe from a power cut; checkpoint_add does so itself. */
 bool checkpoint_sync(const checkpoint *c, gq_error *e);
-/* The next layer is done: its states are in their slot. sums: forward_stream_sum of each stream; NULL:
- * nothing comes behind this step, and states do not matter any more. */
+/* The next layer is done: its hidden states are in their slot. sums: forward_stream_sum of each stream; NULL: nothing
+ * comes behind this step, and states do not matter any more. */
 bool checkpoint_add(checkpoint *c, const uint64_t *sums, const void *bytes, uint64_t n, gq_error *e);
 /* Records in order: *at is 0 before the first. malloc'ed. */
 uint8_t *checkpoint_next(const checkpoint *c, uint64_t *at, uint64_t *n, gq_error *e);
 
 /* ---- sweep.c ----
  * One pass of models over a text, layer by layer: what importance data, evaluation, a sample of the inputs,
- * trials of types and the calibration have in common. The models' states are in memory, in a file without a
- * name, or in the slots of a checkpoint, from which an interrupted sweep goes on. Where ranks share the text
- * each has states of its own windows, and they do the steps together.
+ * trials of types and the calibration have in common. The models' hidden states are in memory, in a file without a
+ * name, or in the slots of a checkpoint, from which an interrupted sweep continues. Where ranks share the text
+ * each has hidden states of its own windows, and they do the steps together.
  *
  *     sweep s;
  *     bool ok = sweep_open(&s, &plan, e) && sweep_run(&s, &calls, e);
@@ -294,9 +295,9 @@ typedef struct sweep_progress {
 
 /* done: the part of the work that an earlier run did. tokens: of the text, for gq_progress. */
 sweep_progress sweep_progress_start(const gq_callbacks *callbacks, double work, double done, uint64_t tokens);
-/* What follows is the work from `begin` to `end`; all before is done. */
+/* Announces the work from `begin` to `end`; all before is done. */
 void sweep_progress_span(sweep_progress *p, double begin, double end);
-/* What follows is a piece of the span, of so much work. */
+/* Announces a piece of the span and its work. */
 void sweep_progress_piece(sweep_progress *p, double work);
 /* Tells that a share of the piece at hand is done. It asks nothing, and threads may call it in turn. */
 void sweep_progress_within(sweep_progress *p, double share, const char *what);
@@ -324,7 +325,7 @@ void text_share_take(text_share *t, gq_comm *comm, bool read_once);
 
 /* ---- the sweep ---- */
 
-/* The models, the text and the states of a sweep. All that it points to must outlive the sweep. */
+/* The models, the text and the hidden states of a sweep. All that it points to must outlive the sweep. */
 typedef struct sweep_plan {
     /* The job's `progress` and `data` are not used: the sweep has its own. The checkpoint's file has the
      * windows of all ranks. */
@@ -334,16 +335,17 @@ typedef struct sweep_plan {
     const forward_model *const *models;
     const bool *absent;
     size_t n_streams;
-    /* Steps: so many layers, then what flows into the output matrix and through prediction blocks (forward/graph/draft/draft.h),
-     * where that is asked for: one step, which begins with the states behind the layers. numbers: those of the layers in the model, of all its loops; NULL: 0, 1, 2 ... A model that has fewer layers is not
-     * run through the others. */
+    /* Steps: so many layers, then the inputs of the output matrix and through MTP layers
+     * (forward/graph/draft/draft.h), where that is asked for: one step, which begins with the hidden states behind
+     * the layers. numbers: those of the layers in the model, of all its loops; NULL: 0, 1, 2 ... A model that has
+     * fewer layers is not run through the others. */
     const uint64_t *numbers;
     size_t n_layers;
     bool output, drafts;
-    const char *folder; /* for a file of states where there is no checkpoint; NULL: they fit into memory */
+    const char *folder; /* for a file of hidden states where there is no checkpoint; NULL: they fit into memory */
     checkpoint *checkpoint; /* what is finished, to which steps are added; NULL: nothing is */
-    /* Where the first stream's states are written besides, in a file of the caller's; NULL: nowhere.
-     * is_first_done: those behind its last layer are there, so that it passes none. */
+    /* A file of the caller's to which the first stream's hidden states are also written; NULL: none. is_first_done:
+     * those behind its last layer are there, so that it passes none. */
     const hidden_state_slots *first;
     bool is_first_done;
     const gq_callbacks *callbacks; /* notified of progress and asked whether to continue; may be NULL */
@@ -353,8 +355,8 @@ typedef struct sweep_plan {
     /* Units of work that one of forward_job_work's is: what layers that pass report, and logits behind the
      * last step. 0: one. */
     double layer_work, logits_work;
-    /* Where a job has more to tell than its sweep: whose work and pieces are the caller's. NULL: the sweep's
-     * own, of `work` and `done`. */
+    /* For jobs whose progress covers more than the sweep: the caller's work and pieces. NULL: the sweep's own, of
+     * `work` and `done`. */
     sweep_progress *progress;
 } sweep_plan;
 
@@ -368,9 +370,9 @@ typedef struct sweep_calls {
     /* Called before the first layer, unless the sweep continues from a checkpoint; gives each stream its
      * states. NULL: forward_stream_embed does. */
     bool (*before)(void *data, gq_error *e);
-    /* Called with a layer or a prediction block of one model, which is in memory, or with NULL for the output
-     * matrix; lets all streams of that model pass. `on` NULL: they pass one after another, and `observer` gets
-     * the inputs of their weights. */
+    /* Called with a layer or an MTP layer of one model, which is in memory, or with NULL for the output matrix; lets
+     * all streams of that model pass. `on` NULL: they pass one after another, and `observer` gets the inputs of their
+     * weights. */
     bool (*on)(void *data, forward_layer *l, gq_error *e);
     /* Called after each step; may fill *to, which is empty before. Of ranks only rank 0's record is kept.
      * NULL: not called. */
@@ -407,7 +409,7 @@ bool sweep_run(sweep *s, const sweep_calls *calls, gq_error *e);
 bool sweep_ask(void *data, gq_error *e);
 /* Tells that a share of the piece of work at hand is done. */
 void sweep_report(void *data, double share);
-/* Its threads; NULL where it runs nothing. */
+/* Returns the sweep's threads; NULL: it runs nothing. */
 threads_pool *sweep_pool(const sweep *s);
 /* Names what is done within a step, for progress: "inputs", "rounding". */
 void sweep_name_phase(sweep *s, const char *phase);
@@ -439,9 +441,9 @@ typedef struct forecast_pace {
 
 /* For work of fewer floating-point operations, which is done within a second, nothing is measured. */
 static const double FORECAST_LEAST_WORK = 4e9;
-/* What a forecast gives for work as short as this, in seconds. */
+/* The forecast in seconds for work as short as this. */
 enum { FORECAST_LEAST_SECONDS = 1 };
-/* Where nothing is measured: seconds of a usual processor's thread for a weight and a token, which are two
+/* If nothing is measured: the seconds of a typical processor's thread for a weight and a token, which are two
  * operations. */
 static const double FORECAST_USUAL_PRODUCT = 2.5e-11;
 /* Operations of one stream of each model through its layers, and through the output matrix for the scored

@@ -26,8 +26,7 @@ static bool text_open(gq_file *f, const gq_text *text, gq_error *e) {
                                       : gq_file_open(f, text->name, e);
 }
 
-/* What the process has taken already leaves less for the text, but always enough for one without long runs.
- */
+/* Memory that the process has taken leaves less for the text, but always enough for a text without long runs. */
 token_limits windows_token_limits(uint64_t tokens, const windows_limits *limits) {
     enum { LEAST = 16 << 20 };
     uint64_t memory = limits->memory, taken = memory_budget_taken();
@@ -78,7 +77,7 @@ static bool copy_warnings(const tokenizer *t, warning_list *to, gq_error *e) {
     return true;
 }
 
-/* What texts begin and end with. */
+/* The tokens that texts begin and end with. */
 typedef struct text_ends {
     bool begins, ends; /* ends: only asked of a model that gives embeddings */
     uint32_t bos, eos;
@@ -357,7 +356,7 @@ void windows_free(text_windows *w) {
     *w = (text_windows){.n = 0};
 }
 
-/* ---- windows that are held back ---- */
+/* ---- windows that are held out ---- */
 
 /* every is the smallest multiple of HELD_OUT_ONE_IN with n / every <= most, that is, above n / (most + 1).
  */

@@ -164,9 +164,9 @@ char *strsep(char **rest, const char *delimiters);
 void *memmem(const void *text, size_t n, const void *part, size_t part_n);
 void qsort_r(void *base, size_t n, size_t size, int (*compare)(const void *, const void *, void *),
              void *with);
-/* Its text is there when it has been closed. */
+/* The text is there once the stream is closed. */
 FILE *open_memstream(char **text, size_t *n);
-/* Of the locale of a thread: its own, or "C" for a while. */
+/* The locale of a thread: its own, or "C" for a while. */
 typedef struct win32_locale *locale_t;
 #define LC_ALL_MASK LC_ALL
 locale_t newlocale(int mask, const char *name, locale_t of); /* "C" alone */

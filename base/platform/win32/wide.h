@@ -5,7 +5,7 @@
 #include <wchar.h>
 
 enum { WIDE_CAPACITY = 4096 + 8 };
-/* How every file is opened: others may do with it meanwhile what POSIX lets them do. */
+/* The sharing mode of every file: others may rename and remove it meanwhile, as under POSIX. */
 #define WIDE_SHARED (FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE)
 /* A path as Windows' functions take it, "/dev/null" as well; false and errno. */
 bool wide_path(const char *path, wchar_t to[WIDE_CAPACITY]);

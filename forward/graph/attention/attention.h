@@ -68,7 +68,7 @@ void attention_find_model_tensors(tensor_finder *f, model_part *p);
 
 /* ---- running ---- */
 
-/* Its members of a batch, in batch_own. */
+/* Returns a part's struct in batch_own. */
 typedef struct attention_scratch {
     rope_tables rope;
     float *scores; /* [threads][scores_each] */

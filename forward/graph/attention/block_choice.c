@@ -133,7 +133,7 @@ typedef struct block_choice_run {
     size_t step; /* words of a head's choice */
 } block_choice_run;
 
-/* Has a query see the keys from `first` to before `end`. */
+/* Lets a query attend to the keys from `first` to before `end`. */
 static void let_see(uint64_t *chosen, size_t query, size_t first, size_t end) {
     for (size_t j = first; j < end; j++) chosen[j] |= UINT64_C(1) << query;
 }

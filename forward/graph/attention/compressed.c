@@ -11,7 +11,7 @@
  * is rotated back by their token's position and goes through attn_output_a in groups of heads, each with rows
  * of its own, and then through attn_output_b.
  *
- * What flows into attn_output_a is one matrix's inputs: of each token those of one group are reported, by
+ * The inputs of attn_output_a are those of one matrix: of each token those of one group are reported, by
  * rotates. `work` holds in this order q, what the heads give, the low-rank queries, the keys, compressed keys,
  * and the rest: what compressors and the indexer need, and then what groups give. */
 #include <math.h>

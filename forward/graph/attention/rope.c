@@ -127,7 +127,7 @@ void rope_find_tensors(rope_numbers *n, tensor_finder *f) {
 
 /* ---- tables ---- */
 
-/* How much of a pair's angle yarn keeps as it is, instead of scaling it. */
+/* The share of a pair's angle that YaRN keeps unscaled. */
 static double yarn_keeps(const rope_numbers *n, const rope_angles *p, size_t pair) {
     const double pi = 3.14159265358979323846;
     double rotated = (double)p->rotated, turns = 2 * log(p->base);

@@ -5,7 +5,7 @@
 #include "forward/graph/keys.h"
 #include "forward/graph/tensors.h"
 
-/* How positions become angles. */
+/* The angles of positions. */
 typedef struct rope_angles {
     size_t rotated; /* values of a head that are rotated */
     double base;

@@ -75,7 +75,7 @@ typedef struct scores_task {
 
 static const attention_numbers *scores_numbers(const forward_scores *s) { return s->part->part->numbers; }
 
-/* How much a token of the window counts. */
+/* The weight of a token of the window. */
 static float mark_weight(const scores_task *t, size_t token) {
     return t->marks ? (float)t->marks[token].weight / FORWARD_WEIGHT_ONE : 1;
 }

@@ -147,7 +147,7 @@ static uint64_t dflash_added_rows(const forward_model *m) {
     return n->taps ? 2 * n->taps * (m->sizes.width / n->group) : 0;
 }
 
-/* Behind those of attention: what flows in, and what is added to a convolution's weights. */
+/* Scratch after that of attention: the input, and what is added to a convolution's weights. */
 static uint64_t dflash_scratch_rows(const forward_model *m, const layer_spec *l, const part_spec *p) {
     return mixer_attention.scratch_rows(m, l, p) + m->sizes.width + dflash_added_rows(m);
 }

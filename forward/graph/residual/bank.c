@@ -17,7 +17,7 @@ typedef struct bank_numbers {
 
 typedef struct bank_scratch {
     float *mixed;  /* [width][stride] */
-    float *shares; /* [threads][states][ELEMENT_SPAN] */
+    float *shares; /* [threads][hidden states][ELEMENT_SPAN] */
     size_t banked; /* that are mixed, at most */
 } bank_scratch;
 

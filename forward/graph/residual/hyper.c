@@ -285,7 +285,7 @@ static bool hyper_finish(forward_batch *b, const model_part *p, const float *x, 
         !model_read(m->file, n->fn, 0, n->streams * (uint64_t)all, own->raw, b->e))
         return false;
     hyper_norm(b, n, streams, stride);
-    /* Behind an MTP layer it is the model's own matrix once more. */
+    /* After an MTP layer the model's own matrix is used again. */
     if (!m->draft_of && !batch_inputs(b, &(forward_inputs){.weights = {n->fn},
                                                            .n_weights = 1,
                                                            .matrices = 1,

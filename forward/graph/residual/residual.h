@@ -39,7 +39,7 @@ typedef struct coder_half {
     float *x; /* the batch's hidden states, to which they go back */
     size_t stride, context;
 } coder_half;
-/* Has the batch work on the half of a layer: x and stride become those of its columns. */
+/* Makes the batch work on half of a layer's columns: x and stride become those of its columns. */
 coder_half coders_enter(forward_batch *b, size_t layer, float **x, size_t *stride);
 void coders_leave(forward_batch *b, size_t layer, const coder_half *whole);
 
@@ -47,7 +47,7 @@ void coders_leave(forward_batch *b, size_t layer, const coder_half *whole);
 void coders_read_encoder(forward_batch *b, float *y, size_t stride);
 /* batch_report_inputs for the encoder's output. */
 bool coders_report_encoder(forward_batch *b, const float *x, size_t stride, const weight_slot *slots);
-/* Has inputs of all tokens, behind the last layer, become those of the decoder's. */
+/* Turns the encoder's output for all tokens, after its last layer, into the decoder's input. */
 void coders_pick_decoder(forward_batch *b, forward_inputs *in);
 /* The id whose embedding a token of the batch gets. */
 uint32_t coders_id(const forward_batch *b, const uint32_t *ids, size_t token);

@@ -5,7 +5,7 @@
 #include "codec/simd/lanes.h"
 #include "forward/graph/simd/kernels.h"
 
-/* As many doubles as a vector holds, or two. */
+/* The number of doubles in a vector, at least two. */
 enum { D = L / 2 };
 typedef double vd __attribute__((vector_size(8 * D)));
 typedef int64_t vdi __attribute__((vector_size(8 * D)));

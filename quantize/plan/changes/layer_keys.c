@@ -69,7 +69,7 @@ static void period_rules_of(const architecture *a, period_rule rules[PERIOD_RULE
             .key = "attn_res.block_size", .first = true, .what = "keep their input for later layers"};
 }
 
-/* What follows from the number of layers, by arch_by_number. */
+/* Metadata that follow from the number of layers (arch_by_number). */
 static const char *const numbered[] = {
     [BY_NUMBER_SCORES] = "the scale of queries",
     [BY_NUMBER_ROPE] = "rope",
@@ -150,7 +150,7 @@ static bool slice_array(const gq_plan *plan, uint64_t count, const model_kv *kv,
 
 /* ---- numbers ---- */
 
-/* How many of the first or the last n layers stay. */
+/* The number of the first or the last n layers that stay. */
 static uint64_t layers_kept_of(const gq_plan *plan, uint64_t count, uint64_t n, bool last) {
     uint64_t kept = 0;
     for (size_t i = 0; i < plan->layers.n; i++) {

@@ -48,7 +48,7 @@ static bool is_split_key(const char *key) {
            !strcmp(key, GGUF_SET_KEY);
 }
 
-/* Copies a pair, changed where layers are pruned, so that it is true of a model with fewer. */
+/* Copies a KV pair, changed where layers are pruned, so that it is true of a model with fewer. */
 static bool copy_one(const gq_plan *plan, const model_kv *kv, gguf_header *h, gq_error *e) {
     if (is_split_key(kv->key) || !strcmp(kv->key, GGUF_TRANSPOSED_KEY) ||
         !strcmp(kv->key, GGUF_DIGESTS_KEY) || !strcmp(kv->key, GGUF_SOURCE_KEY))

@@ -1,9 +1,9 @@
-/* Reads the items of gq_options.override_kv, KEY=TYPE:VALUE, into pairs as GGUF stores them. A key that the
- * model has keeps the type it has there: the value is converted, and refused if it does not fit. One number
- * may take the place of a list of numbers, for all layers. A text can be that of a file. A new key gets the
- * first of u32, i32, u64 and i64 that holds the value, or f32. Keys that follow from the file's layout
- * (alignment, shards, transposed tensors) are refused. The pairs stand in for the model's own in model_facts
- * (gguf/facts.h) and in the outputs' metadata (plan/changes/meta.c). */
+/* Reads the items of gq_options.override_kv, KEY=TYPE:VALUE, into KV pairs as GGUF stores them. A key that the model
+ * has keeps the type it has there: the value is converted, and refused if it does not fit. One number may take the
+ * place of a list of numbers, for all layers. A text can be that of a file. A new key gets the first of u32, i32, u64
+ * and i64 that holds the value, or f32. Keys that follow from the file's layout (alignment, shards, transposed
+ * tensors) are refused. The KV pairs stand in for the model's own in model_facts (gguf/facts.h) and in the outputs'
+ * metadata (plan/changes/meta.c). */
 #include "quantize/plan/plan.h"
 
 #include <errno.h>
@@ -147,8 +147,8 @@ static bool read_value(model_kv *o, uint32_t kept, const char *text, const char 
 
 typedef enum kind { NUMBER, TRUTH, TEXT, LIST } kind;
 
-/* Returns what a pair may be replaced by. A list of numbers, one per layer, counts as NUMBER: one for all
- * layers may replace it. */
+/* Returns what a KV pair may be replaced by. A list of numbers, one per layer, counts as NUMBER: one for all layers
+ * may replace it. */
 static kind kind_of(const model_kv *kv) {
     uint32_t type = kv->type;
     uint64_t count;
@@ -328,12 +328,11 @@ void plan_overrides_free(plan_overrides *overrides) {
     free(overrides->items);
 }
 
-/* ---- pairs that are left out ---- */
+/* ---- KV pairs that are left out ---- */
 
-/* Matches patterns with keys once for all outputs. The input's pairs that match are then not copied
+/* Matches patterns with keys once for all outputs. The input's KV pairs that match are then not copied
  * (plan/changes/meta.c), and those that gquant adds are taken out of the header at its end. Overrides are not
- * concerned: a pair that is set by name is wanted.
- */
+ * concerned: a KV pair that is set by name is wanted. */
 
 static const char *const own_keys[REMOVE_OWN_KEYS] = {
     "general.quantization_version",

@@ -443,7 +443,7 @@ static double expected_of(const target *t, size_t i, uint32_t type, double unit)
     return m->weighted > 0 ? m->error[k] * sensitivity_of(t, i, unit) / m->weighted : 0;
 }
 
-/* Sets the divergence to expect of an output that has its types. Without trials, errors have no unit. */
+/* Sets the KL divergence to expect of an output that has its types. Without trials, errors have no unit. */
 static void target_foretell(target *t) {
     plan_output *out = &t->plan->outputs[t->output];
     if (!t->trial_layers) return;
