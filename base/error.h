@@ -38,6 +38,7 @@ typedef enum gq_remedy {
     GQ_REMEDY_OTHER_PROGRAM, /* none: another program may do it, and the files may be right */
     GQ_REMEDY_PART,          /* that the input is a part of a model: its general.type, by override_kv */
     GQ_REMEDY_IMPORTANCE,    /* an imatrix for a type that requires one: imatrix */
+    GQ_REMEDY_MORE_MEMORY,   /* a larger limit of memory: the last word of the text, such as 14Gi */
     GQ_REMEDY_SET_PAIR = GQ_REMEDY_SET_METADATA, /* the name of version 0.1, which works for one release */
 } gq_remedy;
 

@@ -29,8 +29,9 @@ char *shape_text(const uint64_t *ne, uint32_t n, bool transposed);
 
 /* Into a caller's buffer, which they return. */
 enum { UNIT_ROOM = 32 };
-char *size_text(char to[UNIT_ROOM], double bytes);   /* "512 bytes", "3.25 MiB", "1.50 GiB" */
-char *count_text(char to[UNIT_ROOM], double n);      /* "950", "12.5 M", "8.03 G" */
+char *file_text(char to[UNIT_ROOM], double bytes); /* of files and disks: "512 bytes", "105 MB", "7.50 GB" */
+char *memory_text(char to[UNIT_ROOM], double bytes); /* "512 bytes", "3.25 MiB", "1.50 GiB" */
+char *count_text(char to[UNIT_ROOM], double n);      /* "950", "12.5 M", "8.03 B" */
 char *time_text(char to[UNIT_ROOM], double seconds); /* "0.8 s", "2:05", "1:02:05" */
 
 /* "a second", "40 seconds", "14 minutes", "3.5 hours": how long something will take, for people. */

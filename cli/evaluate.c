@@ -112,8 +112,9 @@ static bool evaluate_print_plan(const request *r, gq_evaluation_request *asked, 
                facts->tokens, facts->windows, plural_suffix(facts->windows), facts->context, facts->scored,
                facts->masked ? "masked and " : "");
     print_line(stdout, "at most %s of memory; hidden states of all tokens are in %s, %s",
-               size_text(peak, (double)facts->peak_bytes), facts->hidden_states_in_file ? "a file" : "memory",
-               size_text(hidden_states, (double)facts->hidden_state_bytes));
+               memory_text(peak, (double)facts->peak_bytes),
+               facts->hidden_states_in_file ? "a file" : "memory",
+               file_text(hidden_states, (double)facts->hidden_state_bytes));
     if (facts->seconds_expected > 0)
         print_line(stdout, "time: about %s", duration_text(peak, facts->seconds_expected));
     if (facts->ranks > 1)

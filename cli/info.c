@@ -89,7 +89,7 @@ static void info_print_tensors(const gq_model *m) {
     bool folder = n > 0 && rows[0].origin;
     table t;
     table_start(&t, folder ? "ll1lrrl" : "ll1lrr",
-                (const char *const[]){"tensor", "shape", "type", "bpw", "MiB", "in the folder"});
+                (const char *const[]){"tensor", "shape", "type", "bpw", "MB", "in the folder"});
     for (size_t i = 0; i < n; i++) {
         const gq_stored *s = &rows[i];
         uint64_t bytes = s->origin ? s->origin->bytes : s->bytes;
@@ -97,7 +97,7 @@ static void info_print_tensors(const gq_model *m) {
         table_cell(&t, shape_text(s->ne, s->n_dims, s->transposed));
         table_cell(&t, report_origin_type(s->type, s->origin));
         table_cell(&t, text_format("%.3f", report_bits(bytes, (double)s->n_weights)));
-        table_cell(&t, text_format("%.2f", (double)bytes / 0x1p20));
+        table_cell(&t, text_format("%.2f", (double)bytes / 1e6));
         if (folder) table_cell(&t, report_origin_text(s->origin));
     }
     table_end(&t, stdout);
@@ -141,14 +141,14 @@ static void info_print_types(const gq_model *m) {
     }
     if (n_types) qsort(sums, n_types, sizeof *sums, info_compare_types);
     table t;
-    table_start(&t, "lrrrr", (const char *const[]){"type", "tensors", "weights", "bpw", "MiB"});
+    table_start(&t, "lrrrr", (const char *const[]){"type", "tensors", "weights", "bpw", "MB"});
     for (size_t i = 0; i < n_types; i++) {
         char count[UNIT_ROOM];
         table_text(&t, sums[i].name);
         table_cell(&t, text_format("%" PRIu64, sums[i].n));
         table_text(&t, count_text(count, sums[i].weights));
         table_cell(&t, text_format("%.3f", report_bits(sums[i].bytes, sums[i].weights)));
-        table_cell(&t, text_format("%.2f", (double)sums[i].bytes / 0x1p20));
+        table_cell(&t, text_format("%.2f", (double)sums[i].bytes / 1e6));
         free(sums[i].name);
     }
     table_end(&t, stdout);
@@ -158,7 +158,7 @@ static void info_print_types(const gq_model *m) {
 static void print_summary(const char *path, const gq_model *m) {
     const gq_model_facts *f = gq_model_summary(m);
     char size[UNIT_ROOM], count[UNIT_ROOM], *name = report_path(stdout, path, 2 * UNIT_ROOM);
-    size_text(size, (double)f->file_bytes);
+    file_text(size, (double)f->file_bytes);
     char *line = f->version ? text_format("%s: GGUF version %u, %u file%s of %s, alignment %u", name,
                                           f->version, f->shards, plural_suffix(f->shards), size, f->alignment)
                             : text_format("%s: %s, %u file%s of %s", name,
@@ -168,7 +168,7 @@ static void print_summary(const char *path, const gq_model *m) {
     free(line);
     print_line(stdout, "%s weights in %" PRIu64 " tensor%s of %s, %.4g bits per weight",
                count_text(count, (double)f->n_weights), f->n_tensors, plural_suffix(f->n_tensors),
-               size_text(size, (double)f->tensor_bytes), report_bits(f->tensor_bytes, (double)f->n_weights));
+               file_text(size, (double)f->tensor_bytes), report_bits(f->tensor_bytes, (double)f->n_weights));
     free(name);
 }
 

@@ -69,9 +69,9 @@ static char *note_of(const gq_choice *c) {
 static void plan_add_row(table *t, const survey *s, const gq_choice *c) {
     char size[UNIT_ROOM];
     table_text(t, c->name);
-    table_text(t, size_text(size, (double)c->file_bytes));
+    table_text(t, file_text(size, (double)c->file_bytes));
     table_cell(t, text_format("%.3f", c->bits));
-    table_text(t, size_text(size, (double)c->memory_bytes));
+    table_text(t, memory_text(size, (double)c->memory_bytes));
     if (s->tried)
         table_cell(t, isnan(c->expected) ? text_format("-")
                                          : text_format("%.4g, %s", c->expected,
@@ -110,7 +110,7 @@ static const gq_choice *best_with_importance(const survey *s) {
 static void print_advice(const survey *s) {
     char ram[UNIT_ROOM], more[UNIT_ROOM], *target = size_option(s->facts->target);
     const gq_choice *with_data = s->best ? NULL : best_with_importance(s);
-    size_text(ram, (double)s->ram);
+    memory_text(ram, (double)s->ram);
     const gq_choice *to_take = s->best, *copy = fitting_copy(s);
     if (to_take && is_copy(to_take))
         print_line(stdout, "Recommended: keep the model as it is. It fits %s%s.", ram,
@@ -138,7 +138,7 @@ static void print_advice(const survey *s) {
             stdout,
             "Nothing fits %s%s: the smallest file that --target-size can make has about %s, and %s is left "
             "for it.",
-            ram, with_data ? " without an imatrix" : "", size_text(more, (double)s->facts->smallest),
+            ram, with_data ? " without an imatrix" : "", file_text(more, (double)s->facts->smallest),
             s->facts->target ? target : "nothing");
     else
         print_line(stdout, "Nothing fits %s%s.", ram, with_data ? " without an imatrix" : "");
@@ -258,7 +258,7 @@ static void print_curve(const survey *s) {
         table_cell(&t, text_format("%" PRIu64 "K", p->file_bytes / 1000));
         table_cell(&t, isnan(p->expected) ? text_format("-") : text_format("%.4g", p->expected));
         table_cell(&t, p->memory
-                           ? text_format("with the context it takes %s", size_text(size, (double)p->memory))
+                           ? text_format("with the context it takes %s", memory_text(size, (double)p->memory))
                            : text_format("%s", ""));
     }
     table_end(&t, stdout);
@@ -268,8 +268,8 @@ static void print_reserve(const survey *s) {
     char ram[UNIT_ROOM], reserve[UNIT_ROOM];
     if (!s->ram) return;
     print_line(stdout, "%s: %s, of which %s are set aside for the system and other programs (--reserve)",
-               s->request->ram ? "the machine" : "this machine", size_text(ram, (double)s->ram),
-               size_text(reserve, (double)s->facts->reserve));
+               s->request->ram ? "the machine" : "this machine", memory_text(ram, (double)s->ram),
+               memory_text(reserve, (double)s->facts->reserve));
 }
 
 static void print_survey(const survey *s) {
@@ -278,8 +278,8 @@ static void print_survey(const survey *s) {
     print_table(s);
     putchar('\n');
     print_line(stdout, "memory: weights, %s for a context of %" PRIu64 " tokens in F16%s, %s for buffers",
-               size_text(cache, (double)m->cache_bytes), m->context, m->cache_bytes ? "" : " (not known)",
-               size_text(buffers, (double)m->buffer_bytes));
+               memory_text(cache, (double)m->cache_bytes), m->context, m->cache_bytes ? "" : " (not known)",
+               memory_text(buffers, (double)m->buffer_bytes));
     print_reserve(s);
     if (m->context_trained && m->context > m->context_trained)
         print_line(stdout, "The model was made for a context of %" PRIu64 " tokens.", m->context_trained);

@@ -161,9 +161,10 @@ char *progress_text(char to[PROGRESS_LINE_BYTES], const gq_progress *now, const 
                  count_text(of, (double)now->tokens), count_text(weights, r.tokens),
                  isnan(r.left) ? "?" : time_text(left, r.left));
     else
-        snprintf(to, room, "%3d %%  %s%s  %s/s  %s weights/s  %s left", percent, whole,
-                 size_text(of, (double)now->bytes_total), size_text(bytes, r.bytes),
-                 count_text(weights, r.weights), isnan(r.left) ? "?" : time_text(left, r.left));
+        snprintf(to, room, "%3d %%  %s%s  %s/s%s%s%s  %s left", percent, whole,
+                 file_text(of, (double)now->bytes_total), file_text(bytes, r.bytes),
+                 r.weights > 0 ? "  " : "", r.weights > 0 ? count_text(weights, r.weights) : "",
+                 r.weights > 0 ? " weights/s" : "", isnan(r.left) ? "?" : time_text(left, r.left));
     append_tensor_name(to, room, now->tensor);
     return to;
 }
@@ -209,7 +210,7 @@ static void show_sent(progress *p, const gq_progress *now) {
     if (p->is_sent_shown || !now->sent_layer) return;
     p->is_sent_shown = true;
     if (p->terminal || p->lines)
-        print_line(stderr, "this rank sent %s for the first layer", size_text(sent, (double)now->sent_layer));
+        print_line(stderr, "this rank sent %s for the first layer", file_text(sent, (double)now->sent_layer));
 }
 
 /* Writes a line for each tenth of the work, so that a log shows that a long run continues. */

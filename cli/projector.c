@@ -19,7 +19,7 @@ void projector_say_beside(const request *r, const gq_plan *plan) {
             b[i].is_in_outputs
                 ? text_format("%" PRIu64 " MTP layer%s (in the output)", b[i].n, plural_suffix(b[i].n))
                 : text_format("%s (%" PRIu64 " array%s, %s)", b[i].kind, b[i].n, plural_suffix(b[i].n),
-                              size_text(size, (double)b[i].bytes));
+                              file_text(size, (double)b[i].bytes));
         char *whole = text_format("%s%s%s", line ? line : "", line ? ", " : "", part);
         more |= !strcmp(b[i].kind, "vision") || !strcmp(b[i].kind, "audio");
         free(line), free(part);
@@ -118,8 +118,8 @@ static void projector_say(const request *r, const gq_plan *plan) {
     if (!r->quiet) warn_all(r->said, warnings, n);
     if (!r->quiet)
         print_line(stderr, "%s: %s, %" PRIu64 " tensor%s of %s -> file %s%s", s->path, s->filetype,
-                   s->n_tensors, plural_suffix(s->n_tensors), size_text(in, (double)s->in_bytes),
-                   size_text(out, (double)s->file_bytes), r->dry_run ? ", only planned" : "");
+                   s->n_tensors, plural_suffix(s->n_tensors), file_text(in, (double)s->in_bytes),
+                   file_text(out, (double)s->file_bytes), r->dry_run ? ", only planned" : "");
 }
 
 static bool projector_write(const request *r, const gq_plan *plan, gq_error *e) {

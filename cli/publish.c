@@ -3,6 +3,7 @@
  * how the work goes.
  */
 #include <ctype.h>
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,26 +83,48 @@ static void publish_kept(void *user, const char *path) {
         print_line(stderr, "%s already exists and is complete", path);
 }
 
-static void publish_add_row(table *t, const request *r, const gq_summary *s, double unit) {
-    double size = (double)s->file_bytes / unit;
+/* Adds a file of a plan; is_evaluated: with what the page's row of it says of its quality. */
+static void publish_add_row(table *t, const request *r, const gq_publication *p, const gq_summary *s,
+                            bool is_evaluated) {
+    size_t n, i = 0;
+    char size[UNIT_ROOM];
+    const gq_page_row *rows = gq_publication_rows(p, &n);
+    while (i < n && strcmp(rows[i].path, s->path) != 0) i++;
     table_name(t, path_reported(s->path, r->full_paths));
-    table_cell(t, text_format("%.*f", decimals_for(size), size));
+    table_text(t, file_text(size, (double)s->file_bytes));
     table_cell(t, text_format("%.3f", report_bits(s->out_bytes, (double)s->n_weights)));
     table_text(t, s->filetype);
+    if (!is_evaluated) return;
+    const gq_page_row *row = i < n && rows[i].evaluated ? &rows[i] : NULL; /* none of a projector */
+    table_cell(t, row ? estimate_text(row->evaluated->kld) : text_format("-"));
+    table_cell(t, row && row->changed_top1 ? interval_text(row->changed_top1, 100) : text_format("-"));
+    table_text(t, row && row->level ? row->level : "");
 }
 
 static void publish_print(const request *r, const gq_publication *p) {
     const gq_plan *plan = gq_publication_plan(p), *more;
+    const gq_evaluation *v = gq_publication_evaluation(p);
+    size_t n;
+    bool predicts = v && !isnan(gq_evaluation_models(v, &n)->perplexity.value);
     table t;
-    double unit = 1e6; /* as in the card, which has megabytes below one gigabyte */
-    for (size_t i = 0; i < gq_plan_outputs(plan); i++)
-        if (gq_plan_summary(plan, i)->file_bytes >= 1000000000) unit = 1e9;
-    table_start(&t, "lrrl",
-                (const char *const[]){"file", unit < 1e9 ? "size, MB" : "size, GB", "bpw", "type"});
-    for (size_t i = 0; i < gq_plan_outputs(plan); i++) publish_add_row(&t, r, gq_plan_summary(plan, i), unit);
+    table_start(&t, v ? "lrr2l3rr1l" : "lrrl",
+                (const char *const[]){"file", "size", "bpw", "type",
+                                      predicts ? "KL divergence" : "cosine distance", "changed top-1, %",
+                                      ""});
+    for (size_t i = 0; i < gq_plan_outputs(plan); i++) publish_add_row(&t, r, p, gq_plan_summary(plan, i), v);
     for (gq_companion i = 0; i < GQ_COMPANIONS; i++)
-        if ((more = gq_publication_companion(p, i))) publish_add_row(&t, r, gq_plan_summary(more, 0), unit);
+        if ((more = gq_publication_companion(p, i))) publish_add_row(&t, r, p, gq_plan_summary(more, 0), v);
     table_end(&t, stdout);
+}
+
+/* Says which file the page recommends. */
+static void publish_say_recommended(const gq_publication *p) {
+    const char *why;
+    char size[UNIT_ROOM];
+    const gq_page_row *row = gq_publication_recommended(p, &why);
+    if (row)
+        print_line(stdout, "Recommended: %s (%s), %s", path_reported(row->path, false),
+                   file_text(size, (double)row->file_bytes), why);
 }
 
 /* Says which base model the page names, where it was found, or that it names none. */
@@ -123,10 +146,14 @@ static void publish_say(const request *r, const gq_publication *p) {
     publish_print(r, p);
     size_t files = gq_plan_outputs(plan);
     for (gq_companion i = 0; i < GQ_COMPANIONS; i++) files += gq_publication_companion(p, i) != NULL;
+    gq_needs needs = {.size = sizeof needs};
+    gq_publication_needs(p, &needs);
+    if (r->dry_run) report_needs(r, &needs, false);
     if (r->dry_run) return;
     print_line(stdout, "%s: %zu of %zu files made, README.md, SHA256SUMS, .gitattributes%s", r->out_dir,
                gq_publication_made(p), files, gq_publication_evaluation(p) ? ", divergence.svg" : "");
     publish_say_base(p);
+    publish_say_recommended(p);
     char *line =
         text_add_word(text_format("upload: hf upload %s", r->repo ? r->repo : "OWNER/NAME"), r->out_dir);
     print_line(stdout, "%s", line);

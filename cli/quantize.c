@@ -36,7 +36,7 @@ static void say_fallbacks(const request *r, const gq_plan *plan, size_t output) 
         if (t[i].wanted != t[i].to)
             lines[n_lines++] = text_format("%s: %s instead of %s, +%s (%s)", t[i].name, gq_type_name(t[i].to),
                                            gq_type_name(t[i].wanted),
-                                           size_text(cost, (double)t[i].fallback_bytes), t[i].why);
+                                           file_text(cost, (double)t[i].fallback_bytes), t[i].why);
     warn_all(r->said, (const char *const *)lines, n_lines);
     for (size_t i = 0; i < n_lines; i++) free(lines[i]);
     free(lines);
@@ -58,8 +58,8 @@ static void say_plan(const request *r, const gq_plan *plan) {
         char in[UNIT_ROOM], out[UNIT_ROOM], file[UNIT_ROOM];
         char *path = report_path(stderr, s->path, strlen(s->filetype) + 2 * UNIT_ROOM);
         print_line(stderr, "%s: %s, %" PRIu64 " tensor%s of %s -> %s, file %s", path, s->filetype,
-                   s->n_tensors, plural_suffix(s->n_tensors), size_text(in, (double)s->in_bytes),
-                   size_text(out, (double)s->out_bytes), size_text(file, (double)s->file_bytes));
+                   s->n_tensors, plural_suffix(s->n_tensors), file_text(in, (double)s->in_bytes),
+                   file_text(out, (double)s->out_bytes), file_text(file, (double)s->file_bytes));
         free(path);
         if (r->verbose) say_fallbacks(r, plan, o);
     }
@@ -187,6 +187,9 @@ static bool report_results(const request *r, const gq_plan *plan, const gq_resul
         report_print_json(&rep);
     else if (!r->quiet && (results || r->dry_run || evaluation)) /* nothing is new of files that were there */
         print_report(&rep, rep.n_outputs == 1 || r->verbose);
+    gq_needs needs = {.size = sizeof needs};
+    gq_plan_needs(plan, &needs);
+    if (r->dry_run && !r->json && !r->quiet) report_needs(r, &needs, gq_plan_calibration(plan));
     bool ok = report_write(&rep, r->report, e);
     report_free(&rep);
     if (ok && results && !r->json && !r->quiet) say_how_to_run(plan);

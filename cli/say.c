@@ -67,8 +67,12 @@ int say_failure(said *s, const gq_error *e) {
         [GQ_REMEDY_OTHER_PROGRAM] = "",
         [GQ_REMEDY_PART] = "; --override-kv general.type=str:part says that it is a part of a model",
         [GQ_REMEDY_IMPORTANCE] =
-            "; gquant imatrix compute MODEL TEXT FILE makes one, --imatrix FILE reads it"};
-    char *text = text_format("%s%s", e->text, remedies[e->remedy]);
+            "; gquant imatrix compute MODEL TEXT FILE makes one, --imatrix FILE reads it",
+        [GQ_REMEDY_MORE_MEMORY] = ""};
+    const char *last = strrchr(e->text, ' ');
+    bool names_memory = e->remedy == GQ_REMEDY_MORE_MEMORY && last;
+    char *text = names_memory ? text_format("%.*s --memory%s", (int)(last - e->text), e->text, last)
+                              : text_format("%s%s", e->text, remedies[e->remedy]);
     print_message("31", e->status == GQ_INTERRUPTED ? "interrupted" : "error", text);
     free(text);
     s->failure = *e;

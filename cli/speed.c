@@ -35,16 +35,16 @@ static void add_line(table *t, const char *name, const gq_speed_type *s, double 
     char text[UNIT_ROOM];
     table_text(t, name);
     table_cell(t, text_format("%" PRIu64, s->matrices));
-    table_text(t, size_text(text, (double)s->bytes));
-    table_cell(t, text_format("%.2f", gib_per_second(s->bytes, s->seconds)));
+    table_text(t, file_text(text, (double)s->bytes));
+    table_cell(t, text_format("%.2f", 1e-9 * per_second((double)s->bytes, s->seconds)));
     table_cell(t, text_format("%.0f %%", 100 * per_second(s->read_seconds, s->seconds)));
     table_cell(t, text_format("%.2f", 1e-9 * per_second((double)s->weights, s->seconds)));
     table_cell(t, text_format("%.1f %%", 100 * per_second(s->seconds, whole)));
 }
 
 static void print_file(FILE *to, const request *r, const gq_speed_file *f) {
-    static const char *const head[] = {"type",       "matrices",    "size", "GiB/s",
-                                       "of reading", "G weights/s", "time"};
+    static const char *const head[] = {"type",       "matrices",    "size", "GB/s",
+                                       "of reading", "B weights/s", "time"};
     const gq_speed_type all = all_types(f);
     table t;
     print_line(to, "%s: %.2f tokens/s", path_reported(f->path, r->full_paths), per_second(1, f->seconds));
@@ -56,17 +56,17 @@ static void print_file(FILE *to, const request *r, const gq_speed_file *f) {
 }
 
 static void print_overview(FILE *to, const request *r, const gq_speed_file *files, size_t n) {
-    static const char *const head[] = {"file", "size", "a token's", "tokens/s", "GiB/s", "of reading"};
+    static const char *const head[] = {"file", "size", "a token's", "tokens/s", "GB/s", "of reading"};
     char text[UNIT_ROOM];
     table t;
     table_start(&t, "lr2r1rrr", head);
     for (size_t i = 0; i < n; i++) {
         const gq_speed_type all = all_types(&files[i]);
         table_name(&t, path_reported(files[i].path, r->full_paths));
-        table_text(&t, size_text(text, (double)files[i].file_bytes));
-        table_text(&t, size_text(text, (double)all.bytes));
+        table_text(&t, file_text(text, (double)files[i].file_bytes));
+        table_text(&t, file_text(text, (double)all.bytes));
         table_cell(&t, text_format("%.2f", per_second(1, all.seconds)));
-        table_cell(&t, text_format("%.2f", gib_per_second(all.bytes, all.seconds)));
+        table_cell(&t, text_format("%.2f", 1e-9 * per_second((double)all.bytes, all.seconds)));
         table_cell(&t, text_format("%.0f %%", 100 * per_second(all.read_seconds, all.seconds)));
     }
     table_end(&t, to);

@@ -78,13 +78,18 @@ static char *scaled_text(char to[UNIT_ROOM], double value, double step, const ch
     return to;
 }
 
-char *size_text(char to[UNIT_ROOM], double bytes) {
+char *file_text(char to[UNIT_ROOM], double bytes) {
+    static const char *const units[] = {" bytes", " kB", " MB", " GB", " TB"};
+    return scaled_text(to, bytes, 1000, units, 5);
+}
+
+char *memory_text(char to[UNIT_ROOM], double bytes) {
     static const char *const units[] = {" bytes", " KiB", " MiB", " GiB", " TiB"};
     return scaled_text(to, bytes, 1024, units, 5);
 }
 
 char *count_text(char to[UNIT_ROOM], double n) {
-    static const char *const units[] = {"", " k", " M", " G", " T"};
+    static const char *const units[] = {"", " k", " M", " B", " T"};
     return scaled_text(to, n, 1000, units, 5);
 }
 

@@ -151,8 +151,12 @@ static void card_add_model(fact_list *l, const gq_publication *p) {
         if (!card_omits_tag(l, tags.items[i].text)) fact_add(l, "tag", "%s", tags.items[i].text);
     fact_free(&tags);
     double n = (double)gq_model_summary(p->model)->n_weights;
-    bool is_small = n < 999.5e6; /* as %.3g rounds */
-    fact_add(l, "parameters", "%.3g %s", n / (is_small ? 1e6 : 1e9), is_small ? "M" : "B");
+    const struct {
+        double unit; /* the smallest below whose 999.5, as %.3g rounds, the number stays */
+        char letter;
+    } units[] = {{1e6, 'M'}, {1e9, 'B'}, {1e12, 'T'}}, *unit = units;
+    while (unit->letter != 'T' && n >= 999.5 * unit->unit) unit++;
+    fact_add(l, "parameters", "%.3g %c", n / unit->unit, unit->letter);
     size_t n_keys;
     gq_model_metadata(p->model, &n_keys); /* a model of images has no vocabulary, and no context */
     fact_set(l, "has_vocabulary", gq_model_find_key(p->model, "tokenizer.ggml.model") < n_keys);
@@ -440,7 +444,7 @@ static bool card_collect(fact_list *l, const gq_publication *p, const gq_page *p
 }
 
 /* Fills the rows of the table, which are in the order of the files. */
-static bool card_fill_rows(const gq_publication *p, gq_page_row *rows, gq_interval *intervals, gq_error *e) {
+static bool card_fill_rows(const gq_publication *p, gq_page_row *rows, gq_error *e) {
     for (size_t i = 0; i < p->n_files; i++) {
         const publish_file *f = &p->files[i];
         rows[i] = (gq_page_row){.path = f->path,
@@ -449,7 +453,7 @@ static bool card_fill_rows(const gq_publication *p, gq_page_row *rows, gq_interv
                                 .bits = f->bits,
                                 .relative_error = NAN};
         if (p->evaluation && f->evaluated &&
-            !gq_page_row_evaluated(&rows[i], p->evaluation, f->evaluated, &intervals[2 * i], e))
+            !gq_page_row_evaluated(&rows[i], p->evaluation, f->evaluated, &p->intervals[2 * i], e))
             return false;
     }
     return true;
@@ -499,25 +503,20 @@ static bool card_write_files(gq_publication *p, const gq_page *page, gq_error *e
 
 bool publication_write_page(gq_publication *p, gq_error *e) {
     char *note = NULL;
-    page_sorted sorted = {.rows = NULL};
     size_t n_models;
     const size_t n = p->n_files;
     gq_page_row *rows = calloc(n, sizeof *rows);
-    gq_interval *intervals = calloc(2 * n, sizeof *intervals);
-    bool ok = ((rows && intervals) || gq_fail_memory(e, n * (sizeof *rows + 2 * sizeof *intervals))) &&
-              card_fill_rows(p, rows, intervals, e);
+    p->intervals = calloc(2 * n, sizeof *p->intervals);
+    bool ok = ((rows && p->intervals) || gq_fail_memory(e, n * (sizeof *rows + 2 * sizeof *p->intervals))) &&
+              card_fill_rows(p, rows, e);
     ok = ok && (!p->request.speeds || speeds_take(&p->speeds, p->request.speeds, rows, n, &note, e));
-    gq_page page = {.size = sizeof page,
-                    .rows = rows,
-                    .n = n,
-                    .memory = p->memory,
-                    .speed_note = note,
-                    .recommends = true};
+    gq_page page = {.size = sizeof page, .rows = rows, .n = n, .memory = p->memory, .recommends = true};
     if (p->evaluation) {
         page.base_model = gq_evaluation_models(p->evaluation, &n_models);
         page.evaluation = gq_evaluation_summary(p->evaluation);
     }
-    ok = ok && page_sort(&sorted, &page, e) && card_write_files(p, &sorted.page, e);
-    free(rows), free(intervals), free(sorted.rows), free(note);
-    return ok;
+    ok = ok && page_sort(&p->page, &page, e);
+    p->page.speed_note = note;
+    free(rows);
+    return ok && card_write_files(p, &p->page, e);
 }

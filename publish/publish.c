@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/sized.h"
@@ -18,6 +19,7 @@
 #include "publish/folder.h"
 #include "publish/ladder.h"
 #include "publish/outputs.h"
+#include "publish/table.h"
 
 /* Bytes of a shard at most: hubs take files of up to 50 GB. */
 static const uint64_t SHARD_BYTES = 48 * LADDER_GB;
@@ -211,13 +213,16 @@ static bool publication_evaluate(gq_publication *p, gq_error *e) {
     return p->evaluation && publication_warn(p, warnings, n, e);
 }
 
-/* Whether the models can be run on the text: to be asked before the work. The base model and each file take
- * about as long. */
+/* Whether the models can be run on the text: to be asked before the work. Of the files to come only the size is known;
+ * the base model in place of each takes about as long, and no less memory. */
 static bool publication_check_evaluation(gq_publication *p, gq_error *e) {
     gq_evaluation_request asked;
     if (!p->request.evaluation) return true;
     if (!SIZED_TAKE(asked, p->request.evaluation, e)) return false;
-    asked.base_model = p->options.input, asked.quants = NULL, asked.n_quants = 0;
+    const char **copies = calloc(p->n, sizeof *copies);
+    if (!copies) return gq_fail_memory(e, p->n * sizeof *copies);
+    for (size_t i = 0; i < p->n; i++) copies[i] = p->options.input;
+    asked.base_model = p->options.input, asked.quants = copies, asked.n_quants = p->n;
     asked.adapters = p->options.adapters, asked.draft = p->request.draft;
     asked.callbacks = publication_begin(p, PART_PLAN, NULL);
     gq_evaluation *planned = asked.draft ? gq_evaluation_plan(&asked, NULL) : NULL;
@@ -227,11 +232,13 @@ static bool publication_check_evaluation(gq_publication *p, gq_error *e) {
     if (ok) {
         const gq_evaluation_facts *f = gq_evaluation_summary(planned);
         p->parts.seconds[PART_EVALUATE] = f->seconds_expected > 0
-                                              ? (double)(p->n + 1) * f->seconds_expected
+                                              ? f->seconds_expected
                                               : parts_usual_evaluation(p->plan, &asked, f->tokens);
         p->parts.is_measured |= f->seconds_expected > 0;
+        p->needs.memory = f->peak_bytes;
     }
     gq_evaluation_free(planned);
+    free(copies);
     return ok;
 }
 
@@ -283,6 +290,18 @@ static bool publication_open(gq_publication *p, const gq_options *asked, gq_erro
             base_model_find(&p->base_model, p->request.base_model, p->options.input, p->model, p->stem, e));
 }
 
+/* The evaluation has put its memory there already. */
+static void publication_take_needs(gq_publication *p) {
+    uint64_t memory = p->needs.memory;
+    p->needs.size = sizeof p->needs;
+    gq_plan_needs(p->plan, &p->needs);
+    p->needs.memory = max(p->needs.memory, memory);
+    p->needs.seconds = 0;
+    for (size_t i = 0; i < PARTS; i++) p->needs.seconds += p->parts.seconds[i];
+    for (gq_companion i = 0; i < GQ_COMPANIONS; i++)
+        if (p->companions[i]) p->needs.disk += gq_plan_summary(p->companions[i], 0)->file_bytes;
+}
+
 static bool publication_do(gq_publication *p, gq_error *e) {
     size_t n;
     const gq_publish_request *r = &p->request;
@@ -300,9 +319,10 @@ static bool publication_do(gq_publication *p, gq_error *e) {
         !publication_check_speeds(p, e) || !publication_check_evaluation(p, e))
         return false;
     const char *const *warnings = gq_plan_warnings(p->plan, &n);
-    if (p->options.dry_run) return publication_warn(p, warnings, n, e);
     p->parts.is_measured |= p->options.calibration && p->options.forecast;
     parts_predict(&p->parts, p->plan, p->options.force);
+    publication_take_needs(p);
+    if (p->options.dry_run) return publication_warn(p, warnings, n, e);
     gq_found *found = calloc(p->n, sizeof *found);
     bool ok = (found || gq_fail_memory(e, p->n * sizeof *found)) && publication_look(p, found, e) &&
               publication_check_extras(p, e) && publication_make_companions(p, e) &&
@@ -339,7 +359,7 @@ void gq_publication_free(gq_publication *p) {
     for (size_t i = 0; i < p->n; i++) free((void *)p->outputs[i].path), free(p->labels[i]);
     free(p->outputs), free(p->labels), free(p->stem), free(p->base_model.id), free(p->imatrix_name);
     for (size_t i = 0; i < p->n_files; i++) free(p->files[i].path), free(p->files[i].label);
-    free(p->files);
+    free(p->files), free((void *)p->page.rows), free((void *)p->page.speed_note), free(p->intervals);
     if (p->folder_fd >= 0) close(p->folder_fd);
     speeds_free(&p->speeds);
     warnings_free(&p->warnings);
@@ -356,7 +376,19 @@ const gq_plan *gq_publication_plan(const gq_publication *p) { return p->plan; }
 
 size_t gq_publication_made(const gq_publication *p) { return p->made + p->companions_made; }
 
+void gq_publication_needs(const gq_publication *p, gq_needs *to) {
+    sized_give(to, &p->needs, sizeof p->needs);
+}
+
 const gq_evaluation *gq_publication_evaluation(const gq_publication *p) { return p->evaluation; }
+
+const gq_page_row *gq_publication_rows(const gq_publication *p, size_t *n) {
+    return *n = p->page.n, p->page.rows;
+}
+
+const gq_page_row *gq_publication_recommended(const gq_publication *p, const char **why) {
+    return page_recommended(&p->page, why);
+}
 
 const char *gq_publication_base_model(const gq_publication *p, const char **source) {
     *source = p->base_model.source;

@@ -19,14 +19,13 @@ static int page_compare_rows(const void *left, const void *right) {
     return strcmp(a->path, b->path);
 }
 
-bool page_sort(page_sorted *to, const gq_page *from, gq_error *e) {
-    *to = (page_sorted){.rows = NULL};
-    if (!SIZED_TAKE(to->page, from, e)) return false;
-    to->rows = calloc(to->page.n + 1, sizeof *to->rows);
-    if (!to->rows) return gq_fail_memory(e, (to->page.n + 1) * sizeof *to->rows);
-    for (size_t i = 0; i < to->page.n; i++) to->rows[i] = to->page.rows[i];
-    qsort(to->rows, to->page.n, sizeof *to->rows, page_compare_rows);
-    to->page.rows = to->rows;
+bool page_sort(gq_page *to, const gq_page *from, gq_error *e) {
+    if (!SIZED_TAKE(*to, from, e)) return false;
+    gq_page_row *rows = calloc(to->n + 1, sizeof *rows);
+    if (!rows) return gq_fail_memory(e, (to->n + 1) * sizeof *rows);
+    for (size_t i = 0; i < to->n; i++) rows[i] = to->rows[i];
+    qsort(rows, to->n, sizeof *rows, page_compare_rows);
+    to->rows = rows;
     return true;
 }
 
@@ -287,16 +286,18 @@ char *page_table(const gq_page *p, bool html, gq_error *e) {
 /* ---- the public functions ---- */
 
 char *gq_page_table(const gq_page *page, bool html, gq_error *e) {
-    page_sorted p;
-    char *text = page_sort(&p, page, e) ? page_table(&p.page, html, e) : NULL;
-    free(p.rows);
+    gq_page p;
+    if (!page_sort(&p, page, e)) return NULL;
+    char *text = page_table(&p, html, e);
+    free((void *)p.rows);
     return text;
 }
 
 char *gq_page_chart(const gq_page *page, gq_error *e) {
-    page_sorted p;
-    char *text = page_sort(&p, page, e) ? page_chart(&p.page, e) : NULL;
-    free(p.rows);
+    gq_page p;
+    if (!page_sort(&p, page, e)) return NULL;
+    char *text = page_chart(&p, e);
+    free((void *)p.rows);
     return text;
 }
 

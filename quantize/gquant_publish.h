@@ -126,6 +126,8 @@ GQ_API void gq_publication_free(gq_publication *p);
 GQ_API const gq_plan *gq_publication_plan(const gq_publication *p);
 GQ_API const gq_plan *gq_publication_projector(const gq_publication *p); /* NULL: there is none */
 GQ_API const gq_plan *gq_publication_companion(const gq_publication *p, gq_companion which); /* likewise */
+/* What the whole takes, about, as it was known before the work. */
+GQ_API void gq_publication_needs(const gq_publication *p, gq_needs *to);
 GQ_API size_t gq_publication_made(const gq_publication *p);                     /* files made by this call */
 GQ_API const gq_evaluation *gq_publication_evaluation(const gq_publication *p); /* NULL: there is none */
 /* The base model that the page names, OWNER/NAME; NULL: none was found. *source: where it was found, such as
@@ -152,6 +154,11 @@ typedef struct gq_page_row {
 /* Sets the members of a row that a model of an evaluation tells; the intervals are put into storage. */
 GQ_API bool gq_page_row_evaluated(gq_page_row *row, const gq_evaluation *v, size_t model,
                                   gq_interval storage[2], gq_error *e);
+/* The rows of a published page's table, *n of them, largest file first: all of the model's files in the folder. *n 0: no
+ * page was written. */
+GQ_API const gq_page_row *gq_publication_rows(const gq_publication *p, size_t *n);
+/* The row of the file that the page recommends; *why: a noun phrase. NULL: there is no row. */
+GQ_API const gq_page_row *gq_publication_recommended(const gq_publication *p, const char **why);
 typedef struct gq_page {
     size_t size;
     const gq_page_row *rows; /* n of them, in any order: the largest file is shown first */

@@ -250,6 +250,15 @@ GQ_API const gq_calibration_facts *gq_plan_calibration(const gq_plan *plan); /* 
 /* Returns the seconds that gq_run will take, about: those of a calibration as they were measured with
  * gq_options.forecast, all else at the speeds of a usual processor. */
 GQ_API double gq_plan_run_seconds(const gq_plan *plan);
+/* What a run takes, about. */
+typedef struct gq_needs {
+    size_t size;
+    double seconds;
+    uint64_t memory;    /* bytes that the process takes at most */
+    uint64_t disk;      /* bytes of the outputs and of what lies beside them until they are done */
+    uint64_t disk_free; /* bytes that are free where the first output goes; UINT64_MAX: not known */
+} gq_needs;
+GQ_API void gq_plan_needs(const gq_plan *plan, gq_needs *to);
 /* The tokens of the text's windows, one window after another, as the model runs on them: *n of them. Another
  * plan of the model that is given them as gq_text.ids has the same windows. NULL and 0: no calibration, or
  * one on conversations, whose ids alone would not do. */

@@ -139,7 +139,7 @@ static void tensor_cells(table *out, const gq_tensor *t) {
     table_cell(out, shape_text(t->ne, t->n_dims, t->transposed));
     table_cell(out, types_text(t));
     table_cell(out, text_format("%.3f", report_bits(t->out_bytes, (double)t->n_weights)));
-    table_cell(out, text_format("%.2f", (double)t->out_bytes / 0x1p20));
+    table_cell(out, text_format("%.2f", (double)t->out_bytes / 1e6));
 }
 
 char *report_path(FILE *to, const char *path, size_t beside) {
@@ -159,7 +159,7 @@ static void print_reused(FILE *to, const report *r, uint64_t n, uint64_t bytes, 
     char size[UNIT_ROOM];
     if (!r->request->quantize.reuse.n) return;
     print_line(to, "%scopied from earlier outputs: %" PRIu64 " of %" PRIu64 " tensors, %s",
-               strcmp(r->kind, "run") ? "may be " : "", n, all, size_text(size, (double)bytes));
+               strcmp(r->kind, "run") ? "may be " : "", n, all, file_text(size, (double)bytes));
 }
 
 static void print_sizes(FILE *to, const report *r, const gq_report_output *o) {
@@ -167,16 +167,16 @@ static void print_sizes(FILE *to, const report *r, const gq_report_output *o) {
     char in[UNIT_ROOM], out[UNIT_ROOM], file[UNIT_ROOM], count[UNIT_ROOM];
     char *path = report_path(to, s->path, strlen(s->filetype) + UNIT_ROOM);
     print_line(to, "%s: %s%sfile %s", path, s->filetype, *s->filetype ? ", " : "",
-               size_text(file, (double)s->file_bytes));
+               file_text(file, (double)s->file_bytes));
     print_line(to, "%s weights in %" PRIu64 " tensor%s of %s -> %s, %.4g -> %.4g bits per weight",
                count_text(count, (double)s->n_weights), s->n_tensors, plural_suffix(s->n_tensors),
-               size_text(in, (double)s->in_bytes), size_text(out, (double)s->out_bytes),
+               file_text(in, (double)s->in_bytes), file_text(out, (double)s->out_bytes),
                report_bits(s->in_bytes, (double)s->n_weights),
                report_bits(s->out_bytes, (double)s->n_weights));
     print_reused(to, r, o->reused, o->reused_bytes, s->n_tensors);
     if (s->n_fallbacks)
         print_line(to, "fallbacks to other types: %" PRIu64 " (+%s)", s->n_fallbacks,
-                   size_text(in, (double)s->fallback_bytes));
+                   file_text(in, (double)s->fallback_bytes));
     if (s->n_without_imatrix) print_line(to, "tensors without imatrix data: %" PRIu64, s->n_without_imatrix);
     if (s->n_experts_unseen)
         print_line(to, "expert matrices that no calibration token reached: %" PRIu64, s->n_experts_unseen);
@@ -188,7 +188,7 @@ static char *tensor_remark(const gq_tensor *t) {
     char cost[UNIT_ROOM];
     if (t->wanted != t->to)
         return text_format("%s wanted, +%s; %s", gq_type_name(t->wanted),
-                           size_text(cost, (double)t->fallback_bytes), t->why);
+                           file_text(cost, (double)t->fallback_bytes), t->why);
     if (*t->why) return text_format("%s", t->why);
     return text_format("%s", t->importance == GQ_IMPORTANCE_MISSING ? "no imatrix data" : "");
 }
@@ -221,7 +221,7 @@ static void print_types(FILE *to, const gq_report_output *o) {
         if (!tensors[most]) break;
         char *longer =
             text_format("%s%s %s in %" PRIu64 " tensor%s (%s)", line, gap, gq_type_name(most), tensors[most],
-                        plural_suffix(tensors[most]), size_text(size, (double)bytes[most]));
+                        plural_suffix(tensors[most]), file_text(size, (double)bytes[most]));
         free(line), line = longer, tensors[most] = 0;
     }
     print_wrapped(to, line);
@@ -230,7 +230,7 @@ static void print_types(FILE *to, const gq_report_output *o) {
 
 static void print_plan_table(FILE *to, const gq_report_output *o) {
     table out;
-    table_start(&out, "ll2lrr1l", (const char *const[]){"tensor", "shape", "type", "bpw", "MiB", "note"});
+    table_start(&out, "ll2lrr1l", (const char *const[]){"tensor", "shape", "type", "bpw", "MB", "note"});
     for (size_t i = 0; i < o->n; i++) {
         tensor_cells(&out, &o->tensors[i]);
         table_cell(&out, tensor_note(&o->tensors[i]));
@@ -318,7 +318,7 @@ static void print_losses_table(FILE *to, const gq_report_output *o) {
                              : "ll4lr1r2r6rr3r5",
                 NULL);
     const char *const heads[] = {
-        "tensor",    "shape",      "type",   "bpw",       "MiB",
+        "tensor",    "shape",      "type",   "bpw",       "MB",
         "RMSE",      "rel. error", "SNR dB", "max error", o->roundings ? "plain" : "weighted",
         "calibrated"};
     table_row(&out, heads);
@@ -344,14 +344,14 @@ void report_overview(FILE *to, const report *r) {
     table out;
     bool calibrated = r->n_outputs && r->outputs[0].roundings;
     table_start(&out, "ll1rr2rr",
-                (const char *const[]){"output", "type", "file MiB", "bpw", "rel. error",
+                (const char *const[]){"output", "type", "file MB", "bpw", "rel. error",
                                       calibrated ? "output error" : "weighted"});
     for (size_t i = 0; i < r->n_outputs; i++) {
         const gq_report_output *o = &r->outputs[i];
         double weighted = gq_loss_weighted(&o->loss);
         table_name(&out, o->summary->path);
         table_text(&out, o->summary->filetype);
-        table_cell(&out, text_format("%.2f", (double)o->summary->file_bytes / 0x1p20));
+        table_cell(&out, text_format("%.2f", (double)o->summary->file_bytes / 1e6));
         table_cell(&out,
                    text_format("%.3f", report_bits(o->summary->out_bytes, (double)o->summary->n_weights)));
         table_error(&out, o->loss.n ? gq_loss_relative(&o->loss) : NAN);

@@ -10,11 +10,25 @@
 
 void report_room(FILE *to, uint64_t memory, uint64_t disk, bool hidden_states_in_file) {
     char size[UNIT_ROOM];
-    print_line(to, "memory: at most %s%s", size_text(size, (double)memory),
+    print_line(to, "memory: at most %s%s", memory_text(size, (double)memory),
                hidden_states_in_file ? "" : ", with the hidden states of all tokens");
-    print_line(to, "disk: %s beside the output until it is done%s", size_text(size, (double)disk),
+    print_line(to, "disk: %s beside the output until it is done%s", file_text(size, (double)disk),
                hidden_states_in_file ? "; it has the hidden states of all tokens, which are read from there"
                                      : "");
+}
+
+void report_needs(const request *r, const gq_needs *needs, bool is_printed) {
+    char time[UNIT_ROOM], memory[UNIT_ROOM], disk[UNIT_ROOM], left[UNIT_ROOM];
+    bool is_known = needs->disk_free < UINT64_MAX;
+    file_text(disk, (double)needs->disk), file_text(left, (double)needs->disk_free);
+    if (!is_printed)
+        print_line(stdout, "time: about %s; memory: at most %s; disk: %s%s%s",
+                   duration_text(time, needs->seconds), memory_text(memory, (double)needs->memory), disk,
+                   is_known ? " of free " : "", is_known ? left : "");
+    if (needs->disk <= needs->disk_free) return;
+    char *text = text_format("the disk is too small: %s are needed, %s are free", disk, left);
+    say_warning(r->said, text);
+    free(text);
 }
 
 void report_calibration_plan(FILE *to, const gq_calibration_facts *f) {
@@ -26,7 +40,7 @@ void report_calibration_plan(FILE *to, const gq_calibration_facts *f) {
                plural_suffix(f->windows), f->per_column);
     report_room(to, f->memory, f->disk, f->hidden_states_in_file);
     print_line(to, "inputs of matrices kept: %s in memory and %s on disk, of these",
-               size_text(memory, (double)f->inputs_memory), size_text(disk, (double)f->inputs_disk));
+               memory_text(memory, (double)f->inputs_memory), file_text(disk, (double)f->inputs_disk));
     if (f->width < f->columns)
         print_line(to, "columns rounded together: %" PRIu64 " of %" PRIu64, f->width, f->columns);
     if (f->has_trials)

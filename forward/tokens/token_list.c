@@ -19,7 +19,7 @@ bool token_limits_hold(const token_limits *l, const token_list *list, uint64_t i
            gq_fail_usage(e,
                          "the ids of more than %zu tokens do not fit into the %s of memory that are left for "
                          "the text: take fewer tokens",
-                         list->n, units_bytes(room, l->memory));
+                         list->n, units_memory(room, l->memory));
 }
 
 bool token_limits_allow(const token_limits *l, const token_list *list, gq_error *e) {

@@ -108,7 +108,7 @@ static bool may_take_bytes(tokenizing *r, uint64_t more, uint64_t at, uint64_t r
     return gq_fail_usage(r->e,
                          "a run of %llu bytes or more without a place to cut it, from byte %llu on: a longer "
                          "run does not fit the %s of memory that are left for the text",
-                         (unsigned long long)run, (unsigned long long)at, units_bytes(room, memory));
+                         (unsigned long long)run, (unsigned long long)at, units_memory(room, memory));
 }
 
 /* Notes what is held, and whether the list has room for another piece's ids. */

@@ -98,7 +98,7 @@ static bool cut_at_size(gq_plan *plan, plan_output *out, const gq_options *optio
     char most[UNITS_TEXT_BYTES];
     return !larger || warnings_add(&plan->warnings, e,
                                    "a shard of %s will be larger than the %s asked for: one tensor alone is",
-                                   out->path, units_bytes(most, options->split_max_size));
+                                   out->path, units_file(most, options->split_max_size));
 }
 
 static bool choose_shards(gq_plan *plan, plan_output *out, const gq_options *options, gq_error *e) {

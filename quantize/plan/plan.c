@@ -261,7 +261,7 @@ static bool report_fallbacks(gq_plan *plan, const plan_output *out, const gq_opt
         return gq_fail(e, "%s: %s, and the plan is strict: no other type may take its place",
                        plan_input(plan), text);
     return warnings_add(&plan->warnings, e, "%s: %s; together they add %s", s->filetype, text,
-                        units_bytes(cost, s->fallback_bytes));
+                        units_file(cost, s->fallback_bytes));
 }
 
 /* ---- chunks ---- */

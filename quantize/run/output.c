@@ -8,6 +8,7 @@
 #include "quantize/run/run.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -179,10 +180,10 @@ bool output_alone(const output_set *set) {
 static bool fail_space(const output_file *f, int error, gq_error *e) {
     struct statvfs fs;
     char size[UNITS_TEXT_BYTES], available[UNITS_TEXT_BYTES];
-    units_bytes(size, f->shard->size);
+    units_file(size, f->shard->size);
     if ((error != ENOSPC && error != EDQUOT) || fstatvfs(f->fd, &fs) != 0)
         return gq_fail(e, "cannot write %s: no room for its %s: %s", f->shard->path, size, strerror(error));
-    units_compared(size, f->shard->size, available, (uint64_t)fs.f_bavail * fs.f_frsize);
+    units_compare_files(size, f->shard->size, available, (uint64_t)fs.f_bavail * fs.f_frsize);
     return gq_fail(e, "cannot write %s: it needs %s and %s are free (%s)", f->shard->path, size, available,
                    strerror(error));
 }
@@ -202,9 +203,25 @@ static bool enough_free(const output_set *set, size_t i, gq_error *e) {
     }
     uint64_t available = (uint64_t)fs.f_bavail * fs.f_frsize;
     char needed[UNITS_TEXT_BYTES], free_bytes[UNITS_TEXT_BYTES];
-    units_compared(needed, need, free_bytes, available);
+    units_compare_files(needed, need, free_bytes, available);
     return need <= available || gq_fail(e, "cannot write %s: the output needs %s and %s are free",
                                         set->files[i].shard->path, needed, free_bytes);
+}
+
+uint64_t output_room(const char *path) {
+    struct statvfs fs;
+    uint64_t bytes = UINT64_MAX;
+    char *folder = strdup(path);
+    for (char *slash = folder; slash && bytes == UINT64_MAX;) {
+        slash = strrchr(folder, '/');
+        if (slash) slash[slash == folder] = 0;
+        int fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd >= 0 && fstatvfs(fd, &fs) == 0) bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
+        if (fd >= 0) close(fd);
+        if (slash == folder) break;
+    }
+    free(folder);
+    return bytes;
 }
 
 bool output_reserve(output_set *set, gq_error *e) {

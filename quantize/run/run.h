@@ -100,6 +100,9 @@ bool output_open_shared(output_set *set, gq_error *e);
 bool output_alone(const output_set *set);
 /* Sets the disk space for all files aside. */
 bool output_reserve(output_set *set, gq_error *e);
+/* Returns the bytes that are free in the folder of a path, or in the nearest above it that there is; UINT64_MAX: not
+ * known. */
+uint64_t output_room(const char *path);
 
 /* Write or read n bytes of a shard's file. offset: from the beginning of that file. Safe from several
  * threads. */

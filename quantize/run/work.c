@@ -9,8 +9,11 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
+#include "base/checked.h"
 #include "base/checksum.h"
+#include "base/sized.h"
 #include "quantize/plan/rounding.h"
 #include "quantize/strips/schedule.h"
 
@@ -431,4 +434,19 @@ double gq_plan_run_seconds(const gq_plan *plan) {
         seconds += (double)shape_elements(plan->sources[i].tensor->ne) * run_cost_per_weight(plan, i, NULL);
     seconds /= threads_asked(plan->threads);
     return seconds + rounding_seconds_left(plan);
+}
+
+void gq_plan_needs(const gq_plan *plan, gq_needs *to) {
+    enum { SLACK = 4 << 20 }; /* stacks, streams */
+    const gq_calibration_facts *c = gq_plan_calibration(plan);
+    work_scratches r;
+    struct rusage so_far = {0};
+    gq_needs n = {.size = sizeof n, .seconds = gq_plan_run_seconds(plan), .disk = c ? c->disk : 0};
+    work_scratches_measure(&r, plan);
+    getrusage(RUSAGE_SELF, &so_far);
+    n.memory = (uint64_t)so_far.ru_maxrss * 1024 + (uint64_t)threads_asked(plan->threads) * r.bytes + SLACK;
+    n.memory = max(n.memory, c ? c->memory : 0);
+    for (size_t i = 0; i < plan->n_outputs; i++) n.disk += plan->outputs[i].summary.file_bytes;
+    n.disk_free = output_room(plan->outputs[0].summary.path);
+    sized_give(to, &n, sizeof n);
 }

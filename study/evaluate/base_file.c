@@ -45,7 +45,7 @@ static bool logits_file_fits(const char *path, const char *beside, int fd, uint6
     if (fstatvfs(fd, &fs) != 0) return true;
     uint64_t room = mul_sat(fs.f_bavail, fs.f_frsize);
     if (bytes <= room) return true;
-    units_compared(needed, bytes, available, room);
+    units_compare_files(needed, bytes, available, room);
     unlink(beside);
     return gq_fail(e, "cannot write %s: it needs %s and %s are free", path, needed, available);
 }

@@ -232,7 +232,7 @@ static bool evaluation_check_memory(gq_evaluation *v, const gq_evaluation_reques
                                     gq_error *e) {
     char given[UNITS_TEXT_BYTES], needed[UNITS_TEXT_BYTES];
     if (!r->memory || v->bounds.peak <= s->memory) return true;
-    units_compared(given, s->memory, needed, v->bounds.peak);
+    units_compare_memory(given, s->memory, needed, v->bounds.peak);
     return warnings_add(
         &v->warnings, e,
         "%s of memory is not enough, and is exceeded: a layer and a window of %zu tokens take %s", given,

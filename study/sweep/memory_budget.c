@@ -39,10 +39,15 @@ void memory_budget_give_back(void) {
 bool memory_budget_fail(const gq_comm *comm, uint64_t asked, const char *to, size_t context, uint64_t taken,
                         gq_error *e) {
     int ranks = comm_machine_ranks(comm);
-    char given[UNITS_TEXT_BYTES], needed[UNITS_TEXT_BYTES], where[64] = "";
+    char given[UNITS_TEXT_BYTES], needed[UNITS_TEXT_BYTES], enough[UNITS_TEXT_BYTES], where[64] = "";
     const char *whose = asked ? "" : ", a quarter of the machine's,";
-    units_compared(given, memory_budget_of(asked), needed, mul_sat(taken, (uint64_t)ranks));
+    uint64_t bytes = mul_sat(taken, (uint64_t)ranks);
+    units_compare_memory(given, memory_budget_of(asked), needed, bytes);
     if (ranks > 1) snprintf(where, sizeof where, " in %d ranks on one machine", ranks);
-    return gq_fail_usage(e, "%s of memory%s is not enough%s: a layer and a window of %zu tokens take %s%s",
-                         given, whose, to, context, needed, where);
+    gq_fail_usage(e, "%s of memory%s is not enough%s: a layer and a window of %zu tokens take %s%s", given,
+                  whose, to, context, needed, where);
+    if (!e || asked == memory_budget_machine()) return false;
+    gq_fail_usage(e, "%s; enough is %s", e->text, units_enough_memory(enough, bytes));
+    e->remedy = GQ_REMEDY_MORE_MEMORY;
+    return false;
 }

@@ -81,15 +81,14 @@ TEST(rates_are_of_this_run) {
                        .seconds_left = 2};
     char text[PROGRESS_LINE_BYTES];
     assert_string_equal(progress_text(text, &now, NULL, 0),
-                        " 90 %  of 1000 MiB  50.0 MiB/s  25.0 M weights/s  2.0 s left");
+                        " 90 %  of 1.05 GB  52.4 MB/s  25.0 M weights/s  2.0 s left");
     assert_string_equal(progress_text(text, &now, "verify", 0),
-                        " 90 %  verify: 1000 MiB  50.0 MiB/s  25.0 M weights/s  2.0 s left");
+                        " 90 %  verify: 1.05 GB  52.4 MB/s  25.0 M weights/s  2.0 s left");
     assert_int_equal(strlen(progress_text(text, &now, NULL, 40)), 39);
     assert_true(progress_weights(&now) == 25e6);
     now.bytes_done = now.bytes_resumed, now.weights_done = now.weights_resumed;
     now.seconds = now.seconds_resumed, now.share = .8, now.seconds_left = NAN;
-    assert_string_equal(progress_text(text, &now, NULL, 0),
-                        " 80 %  of 1000 MiB  0 bytes/s  0 weights/s  ? left");
+    assert_string_equal(progress_text(text, &now, NULL, 0), " 80 %  of 1.05 GB  0 bytes/s  ? left");
     assert_true(progress_weights(&now) == 0);
     /* What is nearly done is not said to be. */
     now.share = .9999;

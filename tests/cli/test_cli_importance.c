@@ -38,7 +38,7 @@ TEST(a_dry_run_tells_what_it_takes) {
     char *out = PRINTED(COMPUTE, path("text"), path("text"), path("b.gguf"), "--dry-run", "--tokens", "750");
     says(out, "llama, 2 layers; 736 tokens in windows of 16, 46 windows at once");
     says(out, "memory: at most "), says(out, " MiB, with the hidden states of all tokens\n");
-    says(out, "disk: 1."), says(out, " MiB beside the output until it is done");
+    says(out, "disk: 1."), says(out, " MB beside the output until it is done");
     free(out);
     assert_false(exists(path("b.gguf")));
 }
@@ -157,6 +157,18 @@ TEST(progress_is_told) {
     says(err, "\"event\":\"start\""), says(err, "\"tensor\":\"embedding\""), says(err, "\"tokens\":400");
     says(err, "\"event\":\"done\"");
     free(out), free(err);
+}
+
+/* Where memory is short the message ends with a size that would do. */
+TEST(enough_memory_is_named) {
+    char *said, *at, enough[16];
+    const char *words[] = {NULL, COMPUTE, path("text"), path("short.gguf"), "--memory", "1M", "-n", NULL};
+    assert_int_equal(run_command(words, NULL, &said), 2);
+    if (!(at = strstr(said, "; enough is --memory ")) || sscanf(at + 21, "%15[0-9GMi]\n", enough) != 1)
+        fail_msg("%s", said);
+    for (size_t i = 1; words[i]; i++)
+        if (!strcmp(words[i], "1M")) words[i] = enough;
+    free(said), free(printed(words));
 }
 
 TEST(wrong_requests_are_refused) {

@@ -392,10 +392,13 @@ TEST(test_units) {
             fail_msg("\"%s\": %llu", rows[i].text, (unsigned long long)bytes);
     }
     char text[UNIT_ROOM];
-    assert_string_equal(size_text(text, 512), "512 bytes");
-    assert_string_equal(size_text(text, 3.25 * 1048576), "3.25 MiB");
-    assert_string_equal(size_text(text, 1024.0 * 1048576), "1.00 GiB");
-    assert_string_equal(count_text(text, 8.03e9), "8.03 G");
+    assert_string_equal(memory_text(text, 512), "512 bytes");
+    assert_string_equal(memory_text(text, 3.25 * 1048576), "3.25 MiB");
+    assert_string_equal(memory_text(text, 1024.0 * 1048576), "1.00 GiB");
+    assert_string_equal(file_text(text, 512), "512 bytes");
+    assert_string_equal(file_text(text, 105.4e6), "105 MB");
+    assert_string_equal(file_text(text, 7.5e9), "7.50 GB");
+    assert_string_equal(count_text(text, 8.03e9), "8.03 B");
     assert_string_equal(count_text(text, 12340), "12.3 k");
     assert_string_equal(time_text(text, 0.84), "0.8 s");
     assert_string_equal(time_text(text, 125), "2:05");

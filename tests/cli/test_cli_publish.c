@@ -170,6 +170,52 @@ TEST(losses_are_in_the_page) {
     free(page), free(chart);
 }
 
+/* What was measured of each file ends the run, in the words of the page, and so does the file to take. Before the work its
+ * time, memory and disk space are known. */
+TEST(a_run_ends_with_quality_and_the_file_to_take) {
+    char text[2000];
+    memset(text, 'a', sizeof text);
+    tiny_folder_write(path("Ends"), 1, 0, 1);
+    write_whole(path("ends.txt"), text, sizeof text);
+    const char *words[] = {NULL,        "publish",  path("Ends"), "--out-dir",      path("ends"),
+                           "Q8_0",      "Q4_0",     "--evaluate", path("ends.txt"), "--context",
+                           "64",        "--tokens", "512",        "--license",      "mit",
+                           "--dry-run", NULL};
+    gq_error e;
+    char *out = printed(words), *at = strstr(out, "time: about "), memory[16] = "";
+    double disk = 0;
+    if (!at ||
+        sscanf(at, "time: about %*[^;]; memory: at most %*f %15[^;]; disk: %lf kB of free ", memory, &disk) !=
+            2 ||
+        strcmp(memory, "MiB") != 0)
+        fail_msg("%s", out);
+    free(out), words[15] = NULL, out = printed(words);
+    double bytes = 0;
+    for (size_t i = 0; i < 2; i++) {
+        static const char *const files[] = {"ends/Ends-Q8_0.gguf", "ends/Ends-Q4_0.gguf"};
+        gq_model *m = gq_model_open(path(files[i]), &e);
+        bytes += (double)gq_model_summary(m)->file_bytes;
+        gq_model_close(m);
+    }
+    if (fabs(1e3 * disk - bytes) > 500) fail_msg("%g kB, %g bytes", disk, bytes);
+    char *page = text_of("ends/README.md"), *row = strstr(page, "(Ends-Q4_0.gguf)"),
+         *line = strstr(out, "Ends-Q4_0.gguf");
+    double of_page = -1, kld = -2;
+    assert_true(row && line);
+    assert_int_equal(sscanf(row, "(%*[^|]|%*[^|]|%*[^|]|%*[^|]|%*[^|]| %lf", &of_page), 1);
+    assert_int_equal(sscanf(line, "%*s %*f %*s %*f %*s %lf", &kld), 1);
+    if (!(kld > 0 && fabs(kld - of_page) <= .1 * kld)) fail_msg("%s\n%s", out, page);
+    says(line, " on this text");
+    const char *recommended = strstr(page, "**recommended**");
+    assert_non_null(recommended);
+    while (*recommended != '(') recommended--;
+    char wanted[64];
+    snprintf(wanted, sizeof wanted, "Recommended: %.*s (", (int)strcspn(recommended + 1, ")"),
+             recommended + 1);
+    says(out, wanted);
+    free(out), free(page);
+}
+
 /* One scale, by the upper ends of both intervals; one file is recommended: the smallest that is close to the base model,
  * else the smallest of the least loss, and without figures the smallest of usual size. */
 TEST(quality_follows_what_was_measured) {
@@ -329,7 +375,7 @@ TEST(cards_have_what_the_folder_says) {
     char *out = PRINTED("publish", path("Small-1B"), "--out-dir", path("Small-GGUF"), "Q8_0", "--repo",
                         "me/Small-GGUF");
     says(out, "base model: Owner/Small-1B, by _name_or_path in config.json");
-    says(out, "upload: hf upload me/Small-GGUF "), says(out, "size, MB");
+    says(out, "upload: hf upload me/Small-GGUF "), says(out, "Recommended: Small-1B-Q8_0.gguf (");
     char *page = text_of("Small-GGUF/README.md"), *attributes = text_of("Small-GGUF/.gitattributes");
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) says(page, expected[i]);
     assert_null(strstr(page, "- \"safetensors\"")), assert_null(strstr(page, "Small-Base"));

@@ -253,7 +253,7 @@ TEST(test_rows_are_stacked) {
     need_terminal();
     int status;
     char *text = on_terminal((const char *const[]){"info", source, NULL}, 30, 0, &status);
-    assert_non_null(strstr(text, "\r\ntensor\r\n    type  bpw  MiB\r\n"));
+    assert_non_null(strstr(text, "\r\ntensor\r\n    type  bpw  MB\r\n"));
     assert_non_null(strstr(text, "\r\nblk.0.attn_q.weight\r\n    F16  16.000  "));
     free(text);
     text = on_terminal((const char *const[]){"-nv", source, "Q4_K_M", NULL}, 20, 0, &status);

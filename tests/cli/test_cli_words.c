@@ -278,7 +278,7 @@ TEST(test_articles) {
                 "-n", source, "IQ2_S");
 }
 
-/* Bytes of tensors and of files differ, and each is called what it is; sizes are in MiB. */
+/* Bytes of tensors and of files differ, and each is called what it is; sizes of files are in MB. */
 TEST(test_sizes_are_named) {
     const char *out = in_folder(folder, "out.gguf"), *report = in_folder(folder, "r.json");
     char *text, *said, wanted[64];
@@ -286,13 +286,13 @@ TEST(test_sizes_are_named) {
         run_command((const char *const[]){NULL, "-r", report, source, out, "Q4_K_M", NULL}, &text, &said), 0);
     json *r = json_file(report);
     const json *output = &json_need(r, "outputs")->items[0];
-    snprintf(wanted, sizeof wanted, "file %.2f MiB", json_number(output, "file_bytes", 0) / 0x1p20);
+    snprintf(wanted, sizeof wanted, "file %.2f MB", json_number(output, "file_bytes", 0) / 1e6);
     says(text, wanted), says(said, wanted);
-    snprintf(wanted, sizeof wanted, " tensors of %.2f MiB -> %.2f MiB",
-             json_number(output, "in_bytes", 0) / 0x1p20, json_number(output, "out_bytes", 0) / 0x1p20);
+    snprintf(wanted, sizeof wanted, " tensors of %.2f MB -> %.2f MB",
+             json_number(output, "in_bytes", 0) / 1e6, json_number(output, "out_bytes", 0) / 1e6);
     says(text, wanted), says(said, wanted);
     json_free(r), free(text), free(said);
-    GQUANT_SAYS(2, "a file of 97.7 KiB cannot be reached", "-n", "--target-size", "100K", "--measure-file",
+    GQUANT_SAYS(2, "a file of 100 kB cannot be reached", "-n", "--target-size", "100K", "--measure-file",
                 "none", source);
     unlink(out), unlink(report);
 }

@@ -332,7 +332,7 @@ TEST(a_full_disk_is_told_before_the_work) {
     struct stat st;
     char needs[64];
     assert_int_equal(stat(path("wanted.gguf"), &st), 0);
-    snprintf(needs, sizeof needs, "needs %.3g KiB and 5", (double)st.st_size / (1 << 10));
+    snprintf(needs, sizeof needs, "needs %.3g kB and 5", (double)st.st_size / 1e3);
     if (!strstr(r.text, "out.gguf") || !strstr(r.text, needs)) fail_msg("'%s' lacks '%s'", r.text, needs);
     assert_int_equal(count_files(path("full")), 0);
     assert_int_equal(umount(path("full")), 0);

@@ -396,7 +396,7 @@ static bool target_smallest_size(target *t, uint64_t *size, uint64_t *chosen, gq
 static bool fail_unreachable(const target *t, uint64_t size, gq_error *e) {
     const gq_summary *s = &t->plan->outputs[t->output].summary;
     char asked[UNITS_TEXT_BYTES], least[UNITS_TEXT_BYTES];
-    units_compared(asked, t->asked.size, least, size);
+    units_compare_files(asked, t->asked.size, least, size);
     if (t->asked.size) /* to the byte, as that can be asked for */
         return gq_fail_usage(e,
                              "%s: a file of %s cannot be reached: with the smallest types to choose from it "
