@@ -91,6 +91,23 @@ static void log_end(const said *s, int status) {
     event_send(&v, -1, s->log);
 }
 
+/* Says how an evaluation that was stopped goes on: it keeps what is done in a file that --scores-file names alone. */
+static void say_how_to_continue(const request *r, int argc, char **argv) {
+    if (r->command != CMD_EVALUATE || r->base || r->speed || r->quiet) return;
+    if (r->scores_file && *r->scores_file) {
+        print_line(stderr, "the same command continues after the last finished layer");
+        return;
+    }
+    char *line = text_format("gquant");
+    for (int i = 1; i < argc; i++) line = text_add_word(line, argv[i]);
+    char *shown = text_shown(line);
+    fprintf(stderr,
+            "repeating the command begins again; with --scores-file what is done is kept:\n"
+            "%s --scores-file evaluation.scores\n",
+            shown);
+    free(line), free(shown);
+}
+
 /* Runs one line of gquant. */
 static int line_main(said *s, int argc, char **argv, gq_comm *comm) {
     request r;
@@ -100,6 +117,7 @@ static int line_main(said *s, int argc, char **argv, gq_comm *comm) {
     int status = ok ? ranks_main(&r, comm) : say_failure(s, &e);
     status = agree_on_status(s, comm, close_output(&r, status));
     log_end(s, status);
+    if (s->failure.status == GQ_INTERRUPTED && gq_comm_rank(comm) == 0) say_how_to_continue(&r, argc, argv);
     if (status == GQ_USAGE) {
         const char *name = command_of(r.command)->name;
         print_line(stderr, "Try 'gquant %s%s--help'.", name ? name : "", name ? " " : "");

@@ -35,6 +35,8 @@ typedef enum fact {
     FACT_OUTPUT_MATRIX,
     FACT_STATISTICS,
     FACT_SPECIAL,
+    FACT_DRY_RUN,
+    FACT_TASKS, /* questions, of which gquant has a format of its own */
     FACT_HELP,
     FACT_VERSION,
     FACTS
@@ -60,12 +62,15 @@ static const struct {
     {TOOL_IMATRIX, FACT_OUTPUT_MATRIX, " process-output "},
     {TOOL_IMATRIX, FACT_STATISTICS, " show-statistics "},
     {BOTH, FACT_SPECIAL, " parse-special "},
+    {BOTH, FACT_DRY_RUN, " n dry-run "},
+    {TOOL_PERPLEXITY, FACT_TASKS, " hellaswag winogrande multiple-choice "},
     {TOOL_IMATRIX, FACT_NO_MEANING, " no-ppl ppl "},
     {TOOL_IMATRIX, FACT_NOTHING, " ofreq output-frequency save-frequency "},
     {TOOL_PERPLEXITY, FACT_BASE, " kl-divergence-base save-all-logits "},
     {TOOL_PERPLEXITY, FACT_AGAINST_BASE, " kl-divergence "},
     {TOOL_PERPLEXITY, FACT_STRIDE, " ppl-stride "},
-    {TOOL_PERPLEXITY, FACT_NOTHING, " ppl-output-type "},
+    {TOOL_PERPLEXITY, FACT_NOTHING,
+     " ppl-output-type hellaswag-tasks winogrande-tasks multiple-choice-tasks bf binary-file "},
     {BOTH, FACT_NOTHING,
      " ngl n-gpu-layers gpu-layers b batch-size ub ubatch-size tb threads-batch ctk cache-type-k ctv "
      "cache-type-v "
@@ -196,6 +201,7 @@ static bool append_windows(struct tool_line *l, const tool_request *r, gq_error 
 static void append_common(struct tool_line *l, const tool_request *r) {
     line_append_option(l, "--threads", r->facts[FACT_THREADS]);
     line_append_option(l, "--parse-special", r->facts[FACT_SPECIAL]);
+    line_append_option(l, "--dry-run", r->facts[FACT_DRY_RUN]);
 }
 
 static bool tool_needs(const tool_request *r, fact f, const char *option, gq_error *e) {
@@ -277,7 +283,8 @@ static bool imatrix_lines(tool_lines *to, const tool_request *r, gq_error *e) {
     append_common(l, r);
     line_append_option(l, "--process-output", r->facts[FACT_OUTPUT_MATRIX]);
     line_append(l, "--force");
-    return append_windows(l, r, e) && (!r->n_in || imatrix_merge_line(to, r, to->temporary, out));
+    return append_windows(l, r, e) &&
+           (!r->n_in || r->facts[FACT_DRY_RUN] || imatrix_merge_line(to, r, to->temporary, out));
 }
 
 static bool perplexity_lines(tool_lines *to, const tool_request *r, gq_error *e) {
@@ -298,9 +305,23 @@ static bool perplexity_lines(tool_lines *to, const tool_request *r, gq_error *e)
     return append_windows(l, r, e);
 }
 
+/* Refuses tasks, whose files gquant does not read, with the line that asks questions. */
+static bool tool_fail_tasks(const tool_request *r, gq_error *e) {
+    const char *model = r->facts[FACT_MODEL];
+    char *line = text_add_word(text_format("gquant evaluate"), model ? model : "MODEL");
+    gq_fail_usage(e,
+                  "gquant perplexity: questions are read as JSON lines, {\"question\": \"...\", \"choices\": "
+                  "[\"...\", \"...\"], \"answer\": 0}: gquant text --held-out held-out.txt && %s --text "
+                  "held-out.txt --choices questions.jsonl",
+                  line);
+    free(line);
+    return false;
+}
+
 /* Refuses what would change the result, and cannot be had. */
 static bool tool_check(const tool_request *r, gq_error *e) {
     const char *skipped = r->facts[FACT_SKIPPED];
+    if (r->facts[FACT_TASKS]) return tool_fail_tasks(r, e);
     if (has_stride(r) && r->facts[FACT_BASE])
         return gq_fail_usage(
             e, "gquant perplexity: --ppl-stride and --kl-divergence-base: a base file has windows "

@@ -56,6 +56,7 @@ TEST(lines_of_imatrix) {
         {"gquant imatrix -m m.gguf -f t.txt", 0, "imatrix.gguf: "}, /* replaced, as there */
         {"gquant imatrix --model m.gguf --file t.txt --output a.gguf", 0, "2 windows of 512"},
         {"gquant imatrix -m m.gguf -f t.txt -o a.gguf -c 64", 0, "20 windows of 64"},
+        {"gquant imatrix -m m.gguf -f t.txt -o a.gguf -n", 0, "memory: at most "},
         {"gquant imatrix -m m.gguf -f t.txt -o a.gguf -c 64 --chunks 3", 0, "3 windows of 64"},
         {"gquant imatrix -m m.gguf -f t.txt -o a.gguf --chunks -1", 0, "2 windows of 512"},
         {"gquant imatrix -m m.gguf -f t.txt -o a.gguf -ngl 99 -b 512 -ub 512 -fa", 0,
@@ -114,7 +115,12 @@ TEST(lines_of_perplexity) {
         {"gquant perplexity -m m.gguf", 2, "-f TEXT is missing"},
         {"gquant perplexity -f t.txt", 2, "-m MODEL is missing"},
         {"gquant perplexity -m absent.gguf -f t.txt", 1, "absent.gguf"},
-        {"gquant perplexity -m m.gguf -f t.txt --hellaswag", 2, "unknown option --hellaswag;"},
+        {"gquant perplexity -m m.gguf -f t.txt --hellaswag", 2,
+         "gquant text --held-out held-out.txt && gquant evaluate m.gguf --text held-out.txt "
+         "--choices questions.jsonl"},
+        {"gquant perplexity -m m.gguf -bf t.txt --multiple-choice --multiple-choice-tasks 9", 2,
+         "--choices questions.jsonl"},
+        {"gquant perplexity -m m.gguf -f t.txt -n", 0, "at most "},
         {"gquant perplexity t.txt", 2, "unknown option t.txt;"},
         {"gquant perplexity --help", 0, "as llama-perplexity"},
         {"gquant perplexity --version", 0, "gquant "},
