@@ -403,9 +403,25 @@ static void card_add_imatrix(fact_list *l, const gq_publication *p) {
     gq_imatrix_free(m);
 }
 
+/* Adds the commit of a folder that was downloaded from a hub, by the notes of `hf download` or the path in the cache. */
+static void card_add_revision(fact_list *l, const gq_publication *p) {
+    enum { DIGITS = 40, MOST = 4096 };
+    char *notes = NULL, *folder = realpath(p->options.input, NULL), *text = NULL;
+    size_t n = 0;
+    if (folder && asprintf(&notes, "%s/.cache/huggingface/download/config.json.metadata", folder) < 0)
+        notes = NULL;
+    if (notes) text = gq_read_whole(notes, MOST, &n, &(gq_error){0});
+    const char *commit = text ? text : folder ? page_file_name(folder) : "";
+    size_t digits = strspn(commit, "0123456789abcdef");
+    if (digits == DIGITS && (commit[digits] == 0 || commit[digits] == '\n'))
+        fact_add_text(l, "revision", commit, DIGITS);
+    free(notes), free(folder), free(text);
+}
+
 static void card_add_making(fact_list *l, const gq_publication *p) {
     const gq_calibration *c = p->options.calibration;
     card_add_command(l, p);
+    card_add_revision(l, p);
     fact_add(l, "version", "%s", gq_version()), fact_add(l, "build", "%s", gq_build());
     fact_set(l, "has_earlier", p->n_files > p->n);
     card_add_imatrix(l, p);
@@ -419,8 +435,13 @@ static void card_add_making(fact_list *l, const gq_publication *p) {
 
 /* ---- the page ---- */
 
-static bool card_collect(fact_list *l, const gq_publication *p, const gq_page *page, gq_error *e) {
+static bool card_collect(fact_list *l, gq_publication *p, const gq_page *page, gq_error *e) {
     const char *base = p->base_model.id, *title = p->request.title;
+    char sum[SHA256_TEXT];
+    if (!publication_sum_source(p, sum, e)) return false;
+    if (*sum)
+        fact_add(l, "source", "%s", page_file_name(p->options.input)),
+            fact_add(l, "source_sha256", "%s", sum);
     if (base) fact_add(l, "base_model", "%s", base);
     fact_add(l, "title", "%s", title ? title : base ? strchr(base, '/') + 1 : p->stem);
     for (size_t i = 0; i < p->options.adapters.n; i++)

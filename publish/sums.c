@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
-#include "base/sha256.h"
 #include "publish/folder.h"
 #include "publish/sums.h"
 #include "publish/text.h"
@@ -56,6 +56,16 @@ static bool sums_write_model(FILE *to, const char *path, sums_progress *s, gq_er
         ok = sums_write_file(to, gq_model_path(m, i), s, e);
     gq_model_close(m);
     return ok;
+}
+
+bool publication_sum_source(gq_publication *p, char to[SHA256_TEXT], gq_error *e) {
+    const gq_model_facts *f = gq_model_summary(p->model);
+    sums_progress s = {.to = &p->parts.relay.own, .started = clock_seconds(), .now.size = sizeof s.now};
+    struct stat st;
+    *to = 0;
+    if (f->shards != 1 || stat(p->options.input, &st) != 0 || !S_ISREG(st.st_mode)) return true;
+    s.now.bytes_total = f->file_bytes, s.now.tensor = page_file_name(p->options.input);
+    return sha256_file(p->options.input, to, sums_hear, &s, e);
 }
 
 bool publication_write_sums(gq_publication *p, gq_error *e) {

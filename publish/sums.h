@@ -1,7 +1,10 @@
 /* SHA256SUMS, for who fetches a publication's files. */
 #pragma once
 
+#include "base/sha256.h"
 #include "publish/publish.h"
 
 /* Writes SHA256SUMS of all files of the outputs. */
 bool publication_write_sums(gq_publication *p, gq_error *e);
+/* Computes the SHA-256 of the file that all were made of, for the page; to "": it is a folder, or has shards. */
+bool publication_sum_source(gq_publication *p, char to[SHA256_TEXT], gq_error *e);

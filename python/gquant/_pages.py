@@ -11,6 +11,7 @@ import dataclasses
 import html
 import math
 import os
+import sys
 from ctypes import byref
 from typing import Any, Optional, Sequence
 
@@ -123,12 +124,25 @@ class Reports(list, Charted):  # type: ignore[type-arg,misc]
 
 
 def traced(report: Any, **sources: Any) -> Any:
-    """Note what a report comes of, for provenance(): paths, lists of paths, or bytes; None is left out. Returns the report."""
+    """Note what a report comes of, for provenance(): paths, lists of paths, or bytes; None is left out. Warns of what the
+    library warns of, at the caller's line. Returns the report."""
     found = {role: of if isinstance(of, bytes) else [text_of(path_bytes(path)) for path in (of if isinstance(of, list) else [of])]
              for role, of in sources.items() if of is not None}
     for one in (report, *(report if isinstance(report, list) else [])):
         object.__setattr__(one, "_sources", found)
+    warn([text for one in (report if isinstance(report, list) else [report]) for text in one.warnings])
     return report
+
+
+def warn(texts: Sequence[str]) -> None:
+    """Warn of each text once, as of the line that has called this package."""
+    import warnings
+
+    frame, level = sys._getframe(1), 2
+    while frame.f_back and os.path.dirname(frame.f_code.co_filename) == os.path.dirname(__file__):
+        frame, level = frame.f_back, level + 1
+    for text in dict.fromkeys(texts):
+        warnings.warn(text, UserWarning, stacklevel=level)
 
 
 # ---- files ----

@@ -21,6 +21,7 @@ from ._library import (
     Adapters, Handle, Size, UsageError, adapters_of, c_text, check, gq_error, gq_imatrix_row, gq_importance_request, gq_text,
     library, listed, path_bytes, size_bytes, text_of,
 )
+from ._pages import warn
 from ._records import number, plain
 from .arrays import Arithmetic
 from .evaluations import text_request
@@ -217,4 +218,5 @@ class Imatrix(Handle):
 
         made = cls.__new__(cls)
         made._own(interruptible(call, progress))
+        warn(made.warnings)
         return made

@@ -12,7 +12,7 @@ import inspect
 import json
 import os
 import tempfile
-from ctypes import byref, c_void_p
+from ctypes import byref, c_char_p, c_void_p
 from typing import Any, Optional, Sequence, Union
 
 from . import _records
@@ -204,6 +204,7 @@ class Published(Charted):
 
     folder; files: a PublishedFile each; made: how many of them this call has made.
     evaluation: an Evaluation of all; None: there was no text.
+    recommended: path of the file that the page recommends, and why; None: no page was written.
     warnings: sentences.
     """
 
@@ -213,6 +214,7 @@ class Published(Charted):
     evaluation: Optional[Evaluation]
     warnings: list[str]
     record: dict[str, Any] = record_field()
+    recommended: Optional[tuple[str, str]] = None
 
 
 def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[Size, Sequence[Size], None] = None,
@@ -331,10 +333,14 @@ def _publish(request: gq_publish_request, asked: gq_options, callbacks: Any) -> 
         warnings = texts(library.gq_publication_warnings, found)
         document, texts_of = _records.gathered(None, warnings, [], plan=c_void_p(library.gq_publication_plan(found)),
                                                evaluation=evaluated, input=asked.input)
+        why = c_char_p()
+        row = library.gq_publication_recommended(found, byref(why))
+        recommended = (text_of(row.contents.path), text_of(why.value)) if row else None
         files = [PublishedFile(raw(o[".path"]), raw(o["file_type"]), o["file_bytes"], o["out_bytes"], o["weights"])
                  for o in document["outputs"]]
         return shown(Published(  # type: ignore[no-any-return]
             text_of(asked.out_dir), files, library.gq_publication_made(found),
-            evaluation_of(evaluated, [], asked.input) if evaluated else None, warnings, _records.published(document)), texts_of)
+            evaluation_of(evaluated, [], asked.input) if evaluated else None, warnings, _records.published(document), recommended),
+            texts_of)
     finally:
         library.gq_publication_free(found)

@@ -38,6 +38,18 @@ def test_a_plan_and_a_size(model, tmp_path):
     assert 4.5 < sized.bits_per_weight <= 5.0
 
 
+def test_warnings_are_of_the_callers_line(tmp_path):
+    odd = tmp_path / "odd.gguf"
+    with gquant.GGUFBuilder() as builder:
+        builder["general.architecture"], builder["general.type"] = "llama", "part"
+        builder.add("blk.0.ffn_up.weight", np.ones((64, 576), np.float32), "F16")
+        builder.write(odd)
+    with pytest.warns(UserWarning, match="rows that do not fit the wanted type") as said:
+        report = gquant.quantize(odd, tmp_path / "x.gguf", "Q4_K_M")
+    assert [str(w.message) for w in said] == report.warnings
+    assert {w.filename for w in said} == {__file__}
+
+
 def test_options(model, tmp_path):
     report = gquant.quantize(model, tmp_path / "x.gguf", "Q4_K_M", tensor_types=["ffn_up=Q8_0"], keep=["attn_v"],
                              output_tensor_type="Q5_K", prune_layers="1", effort="fast", threads=2)

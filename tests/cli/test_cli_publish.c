@@ -25,6 +25,9 @@ TEST(a_folder_has_files_page_and_sums) {
     free(gquant(0, words));
     char *page = text_of("out/README.md"), *sums = text_of("out/SHA256SUMS"), sum[GQ_SHA256_TEXT];
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) says(page, expected[i]);
+    assert_true(gq_file_sha256(path("in.gguf"), sum, NULL));
+    says(page, "Made of `in.gguf` (SHA-256 `"), says(page, sum), says(page, " (build "),
+        says(page, "with gquant 0.");
     assert_true(gq_file_sha256(path("out/in-Q4_K_M.gguf"), sum, NULL));
     says(sums, sum), says(sums, "  in-Q4_K_L.gguf\n");
     GQUANT(0, "-q", path("in.gguf"), path("alone.gguf"), "Q4_K_M");
@@ -361,6 +364,7 @@ TEST(cards_have_what_the_folder_says) {
         "# Small-1B GGUF\n",
         "of [Owner/Small-1B](https://huggingface.co/Owner/Small-1B)",
         "## Sampling settings\n\n    --temp 0.6 --top-k 20 --repeat-penalty 1.05\n",
+        "Made of revision `0123456789abcdef0123456789abcdef01234567` of",
         "llama-cli -hf me/Small-GGUF:Q8_0"};
     tiny_folder_write(path("Small-1B"), 1, 0, 1);
     tiny_folder_text(
@@ -372,6 +376,12 @@ TEST(cards_have_what_the_folder_says) {
     char *config = text_of("Small-1B/config.json"), *with;
     assert_true(asprintf(&with, "{\"_name_or_path\": \"Owner/Small-1B\", %s", strchr(config, '{') + 1) > 0);
     tiny_folder_text(path("Small-1B"), "config.json", with);
+    static const char *const notes[] = {"Small-1B/.cache", "Small-1B/.cache/huggingface",
+                                        "Small-1B/.cache/huggingface/download"};
+    for (size_t i = 0; i < sizeof notes / sizeof *notes; i++)
+        assert_int_equal(mkdir(path(notes[i]), 0777), 0);
+    tiny_folder_text(path(notes[2]), "config.json.metadata",
+                     "0123456789abcdef0123456789abcdef01234567\netag\n1764410000.5\n");
     char *out = PRINTED("publish", path("Small-1B"), "--out-dir", path("Small-GGUF"), "Q8_0", "--repo",
                         "me/Small-GGUF");
     says(out, "base model: Owner/Small-1B, by _name_or_path in config.json");
