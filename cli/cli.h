@@ -95,8 +95,8 @@ void warn_all(said *s, const char *const *texts, size_t n);
  * so only where a person reads: both streams are terminals, and neither --quiet, --json nor --progress was
  * given. */
 __attribute__((sentinel)) void next_say(const request *r, ...);
-/* The same for evaluating a quant on held-out.txt, which is made first where it is not there yet. */
-void next_say_evaluate(const request *r, const char *base_model, const char *quant);
+/* The same for evaluating n quants on held-out.txt, which is made first where it is not there yet. */
+void next_say_evaluate(const request *r, const char *base_model, const char *const *quants, size_t n);
 
 /* ---- the commands, each in a file of its own; they return the exit status ---- */
 

@@ -147,5 +147,6 @@ int compare_main(const request *r) {
     bool ok = report_write(&rep, r->report, &e);
     report_free(&rep);
     gq_comparison_free(c);
+    if (ok) next_say_evaluate(r, r->arguments[0], r->arguments + 1, r->n_arguments - 1);
     return ok ? GQ_OK : say_failure(r->said, &e);
 }

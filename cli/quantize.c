@@ -397,8 +397,13 @@ int quantize_main(const request *r) {
     if (!ok && gq_comm_rank(r->comm) == 0)
         path_remove_folder(r->out_dir ? r->out_dir : "", made); /* only if it is empty */
     evaluation_free(&asked);
-    if (ok && !r->dry_run && !r->text && !is_part(r) && gq_plan_outputs(plan) == 1)
-        next_say_evaluate(r, r->quantize.input, gq_plan_summary(plan, 0)->path);
+    if (ok && !r->dry_run && !r->text && !is_part(r)) {
+        size_t n = gq_plan_outputs(plan);
+        const char **quants = need_memory(n, sizeof *quants);
+        for (size_t i = 0; i < n; i++) quants[i] = gq_plan_summary(plan, i)->path;
+        next_say_evaluate(r, r->quantize.input, quants, n);
+        free(quants);
+    }
     gq_plan_free(plan), gq_plan_free(projector);
     return ok ? GQ_OK : say_failure(r->said, &e);
 }

@@ -106,11 +106,12 @@ void next_say(const request *r, ...) {
         free(line);
 }
 
-void next_say_evaluate(const request *r, const char *base_model, const char *quant) {
+void next_say_evaluate(const request *r, const char *base_model, const char *const *quants, size_t n) {
     static const char held_out[] = "held-out.txt";
     if (!next_is_wanted(r)) return;
     bool is_there = access(held_out, R_OK) == 0;
     char *line = text_format("%sgquant evaluate", is_there ? "" : "gquant text --held-out held-out.txt && ");
-    line = text_add_word(text_add_word(line, base_model), quant);
+    line = text_add_word(line, base_model);
+    for (size_t i = 0; i < n; i++) line = text_add_word(line, quants[i]);
     next_print(text_add_word(text_add_word(line, "--text"), held_out));
 }

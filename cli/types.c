@@ -86,7 +86,7 @@ int types_main(const request *r) {
         table_text(&t, name);
         table_cell(&t, gq_filetype_id(i) < 0 ? text_format("-") : text_format("%d", gq_filetype_id(i)));
         table_cell(&t, gq_filetype_bits(i) > 0 ? text_format("%.2f", gq_filetype_bits(i)) : text_format("-"));
-        table_cell(&t, kld > 0 ? text_format("%.2g", kld) : text_format("-"));
+        table_cell(&t, kld > 0 ? text_format("%.2gx", kld / types_kld("Q4_K_M")) : text_format("-"));
         /* The purpose also says whether a type requires an imatrix. */
         if (*purpose && strstr(about, "needs"))
             table_cell(&t, text_format("%s; %s", purpose, about));
@@ -97,9 +97,8 @@ int types_main(const request *r) {
     for (size_t i = 0; (named = gq_named_recipe_at(i)); i++)
         table_row(&t, (const char *const[]){named->name, "-", "-", "-", named->summary});
     table_end(&t, stdout);
-    print_wrapped(
-        stdout,
-        "bpw: bits per weight of a whole model, about. KLD: KL divergence of a small model with an imatrix, "
-        "in nats; it orders types (bench/results/small-models.md)");
+    print_wrapped(stdout, "bpw: bits per weight of a whole model, about. KLD: KL divergence as a multiple of "
+                          "Q4_K_M's, of a small "
+                          "model with an imatrix (bench/results/small-models.md); it orders types");
     return GQ_OK;
 }

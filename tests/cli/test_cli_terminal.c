@@ -91,6 +91,11 @@ TEST(test_next_line) {
     says(text, "next: gquant text --held-out held-out.txt && gquant evaluate "),
         says(text, " --text held-out.txt\r\n");
     free(text);
+    const char *quant = in_folder(folder, "model-Q8_0.gguf");
+    text = ON_TERMINAL(0, &status, "compare", source, quant);
+    expected = text_format("gquant evaluate %s %s --text held-out.txt\r\n", source, quant);
+    says(text, expected);
+    free(text), free(expected);
     text = ON_TERMINAL(0, &status, "plan", "--json", source);
     assert_null(strstr(text, "next: "));
     free(text);
