@@ -89,6 +89,8 @@ typedef struct said {
 /* Prints "gquant: error: ..." and returns the exit status that fits. Sets said->failure. */
 int say_failure(said *s, const gq_error *e);
 void say_warning(const said *s, const char *text);
+/* Warns of a disk that is too small for what a run takes. */
+void warn_of_disk(const said *s, const gq_needs *needs);
 /* Warns of the first dozen at most that were not said before, and how many more there are. */
 void warn_all(said *s, const char *const *texts, size_t n);
 /* Prints "next: gquant WORD ...", each word quoted where a shell needs it; the list ends with NULL. It does

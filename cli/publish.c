@@ -148,8 +148,11 @@ static void publish_say(const request *r, const gq_publication *p) {
     for (gq_companion i = 0; i < GQ_COMPANIONS; i++) files += gq_publication_companion(p, i) != NULL;
     gq_needs needs = {.size = sizeof needs};
     gq_publication_needs(p, &needs);
-    if (r->dry_run) report_needs(r, &needs, false);
-    if (r->dry_run) return;
+    if (r->dry_run) {
+        report_needs(stdout, &needs);
+        warn_of_disk(r->said, &needs);
+        return;
+    }
     print_line(stdout, "%s: %zu of %zu files made, README.md, SHA256SUMS, .gitattributes%s", r->out_dir,
                gq_publication_made(p), files, gq_publication_evaluation(p) ? ", divergence.svg" : "");
     publish_say_base(p);

@@ -189,7 +189,10 @@ static bool report_results(const request *r, const gq_plan *plan, const gq_resul
         print_report(&rep, rep.n_outputs == 1 || r->verbose);
     gq_needs needs = {.size = sizeof needs};
     gq_plan_needs(plan, &needs);
-    if (r->dry_run && !r->json && !r->quiet) report_needs(r, &needs, gq_plan_calibration(plan));
+    if (r->dry_run && !r->json && !r->quiet) {
+        if (!gq_plan_calibration(plan)) report_needs(stdout, &needs); /* else its plan has it */
+        warn_of_disk(r->said, &needs);
+    }
     bool ok = report_write(&rep, r->report, e);
     report_free(&rep);
     if (ok && results && !r->json && !r->quiet) say_how_to_run(plan);

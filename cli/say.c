@@ -52,6 +52,16 @@ void warn_all(said *s, const char *const *texts, size_t n) {
     if (left) print_line(stderr, "gquant: and %zu more such warnings", left);
 }
 
+void warn_of_disk(const said *s, const gq_needs *needs) {
+    char needed[UNIT_ROOM], available[UNIT_ROOM];
+    if (needs->disk <= needs->disk_free) return;
+    char *text =
+        text_format("the disk is too small: %s are needed, %s are free",
+                    file_text(needed, (double)needs->disk), file_text(available, (double)needs->disk_free));
+    say_warning(s, text);
+    free(text);
+}
+
 int say_failure(said *s, const gq_error *e) {
     static const char less_memory[] =
         "; fewer --threads need less, and so does a smaller --memory SIZE where a model is run";

@@ -17,18 +17,12 @@ void report_room(FILE *to, uint64_t memory, uint64_t disk, bool hidden_states_in
                                      : "");
 }
 
-void report_needs(const request *r, const gq_needs *needs, bool is_printed) {
+void report_needs(FILE *to, const gq_needs *needs) {
     char time[UNIT_ROOM], memory[UNIT_ROOM], disk[UNIT_ROOM], left[UNIT_ROOM];
     bool is_known = needs->disk_free < UINT64_MAX;
-    file_text(disk, (double)needs->disk), file_text(left, (double)needs->disk_free);
-    if (!is_printed)
-        print_line(stdout, "time: about %s; memory: at most %s; disk: %s%s%s",
-                   duration_text(time, needs->seconds), memory_text(memory, (double)needs->memory), disk,
-                   is_known ? " of free " : "", is_known ? left : "");
-    if (needs->disk <= needs->disk_free) return;
-    char *text = text_format("the disk is too small: %s are needed, %s are free", disk, left);
-    say_warning(r->said, text);
-    free(text);
+    print_line(to, "time: about %s; memory: at most %s; disk: %s%s%s", duration_text(time, needs->seconds),
+               memory_text(memory, (double)needs->memory), file_text(disk, (double)needs->disk),
+               is_known ? " of free " : "", is_known ? file_text(left, (double)needs->disk_free) : "");
 }
 
 void report_calibration_plan(FILE *to, const gq_calibration_facts *f) {
