@@ -91,13 +91,75 @@ static arch_key_type type_in_list(const arch_item *list, const char *key) {
     return type;
 }
 
+/* Keys of all architectures, by their beginning and end; NULL: any end. The first row counts. */
+static const struct {
+    const char *begin, *end;
+    arch_key_type type;
+} common_keys[] = {{"tokenizer.ggml.add_", NULL, ARCH_KEY_BOOL},
+                   {"tokenizer.ggml.", "_token_id", ARCH_KEY_INTEGER},
+                   {"tokenizer.ggml.model", "", ARCH_KEY_TEXT},
+                   {"tokenizer.ggml.remove_extra_whitespaces", "", ARCH_KEY_BOOL},
+                   {"tokenizer.ggml.escape_whitespaces", "", ARCH_KEY_BOOL},
+                   {"tokenizer.ggml.precompiled_charsmap", "", ARCH_KEY_LIST},
+                   {"tokenizer.ggml.eos_token_ids", "", ARCH_KEY_LIST},
+                   {"tokenizer.ggml.tokens", "", ARCH_KEY_LIST},
+                   {"tokenizer.ggml.token_type", "", ARCH_KEY_LIST},
+                   {"tokenizer.ggml.scores", "", ARCH_KEY_LIST},
+                   {"tokenizer.ggml.merges", "", ARCH_KEY_LIST},
+                   {"tokenizer.ggml.pre", "", ARCH_KEY_TEXT},
+                   {"tokenizer.chat_template", "", ARCH_KEY_TEXT},
+                   {"general.sampling.sequence", "", ARCH_KEY_TEXT},
+                   {"general.sampling.", NULL, ARCH_KEY_NUMBER},
+                   {"general.name", "", ARCH_KEY_TEXT},
+                   {"general.type", "", ARCH_KEY_TEXT},
+                   {"general.architecture", "", ARCH_KEY_TEXT}};
+
 arch_key_type arch_type_of_key(const char *key) {
     /* those that one item makes with others */
     static const char *const floats[] = {".rope.freq_base", ".rope.freq_base_swa", ".rope.scaling.factor",
                                          ".rope.scaling.attn_factor"};
     arch_key_type type = ARCH_KEY_UNKNOWN;
+    const char *own = strchr(key, '.');
+    size_t length = strlen(key);
+    for (size_t i = 0; i < sizeof common_keys / sizeof *common_keys; i++) {
+        const char *end = common_keys[i].end;
+        size_t n = strlen(common_keys[i].begin), m = end ? strlen(end) : 0;
+        if (strncmp(key, common_keys[i].begin, n) == 0 &&
+            (!end || (*end ? length >= n + m && strcmp(key + length - m, end) == 0 : length == n)))
+            return common_keys[i].type;
+    }
+    if (!own || strncmp(key, "general.", 8) == 0 || strncmp(key, "tokenizer.", 10) == 0) return type;
     for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
-        if (strcmp(key, floats[i]) == 0) return ARCH_KEY_FLOAT;
-    for (size_t i = 0; arch_at(i) && !type; i++) type = type_in_list(arch_at(i)->folder.metadata, key);
+        if (strcmp(own, floats[i]) == 0) return ARCH_KEY_FLOAT;
+    for (size_t i = 0; arch_at(i) && !type; i++) type = type_in_list(arch_at(i)->folder.metadata, own);
     return type;
+}
+
+const char *arch_key_type_name(arch_key_type type) {
+    static const char *const names[] = {
+        [ARCH_KEY_UNKNOWN] = "",     [ARCH_KEY_INTEGER] = "number of 32 bits without a sign",
+        [ARCH_KEY_FLOAT] = "float",  [ARCH_KEY_BOOL] = "bool",
+        [ARCH_KEY_TEXT] = "string",  [ARCH_KEY_LIST] = "list",
+        [ARCH_KEY_NUMBER] = "number"};
+    return names[type];
+}
+
+bool arch_key_type_is(arch_key_type type, uint32_t stored) {
+    switch (type) {
+    case ARCH_KEY_INTEGER:
+        return stored == GGUF_U32;
+    case ARCH_KEY_FLOAT:
+        return stored == GGUF_FLOAT32;
+    case ARCH_KEY_BOOL:
+        return stored == GGUF_BOOL;
+    case ARCH_KEY_TEXT:
+        return stored == GGUF_STRING;
+    case ARCH_KEY_LIST:
+        return stored == GGUF_ARRAY;
+    case ARCH_KEY_NUMBER:
+        return stored != GGUF_BOOL && stored != GGUF_STRING && stored != GGUF_ARRAY;
+    case ARCH_KEY_UNKNOWN:
+        break;
+    }
+    return true;
 }

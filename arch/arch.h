@@ -101,17 +101,20 @@ typedef struct architecture {
 const architecture *arch_named(const char *name);
 const architecture *arch_at(size_t i); /* row i; NULL behind the last */
 
-/* The type that readers expect of a key, by the lists that make it: an integer of 32 bits without a sign, a float, a
- * truth or a text. */
+/* The type in which llama.cpp reads a key, by the lists that make it. */
 typedef enum arch_key_type {
     ARCH_KEY_UNKNOWN,
     ARCH_KEY_INTEGER,
     ARCH_KEY_FLOAT,
     ARCH_KEY_BOOL,
-    ARCH_KEY_TEXT
+    ARCH_KEY_TEXT,
+    ARCH_KEY_LIST,
+    ARCH_KEY_NUMBER /* of any size, with or without a fraction */
 } arch_key_type;
-/* `key` begins with the dot behind the architecture's name. */
 arch_key_type arch_type_of_key(const char *key);
+const char *arch_key_type_name(arch_key_type type); /* for messages; "" for a type that is not known */
+/* Whether a value that a GGUF stores as this type is read. */
+bool arch_key_type_is(arch_key_type type, uint32_t stored);
 /* The row of a model: of two of its name that of embeddings, where a key says how states are pooled, how long an
  * embedding is, or that tokens see those behind them. */
 const architecture *arch_of_facts(const struct model_facts *facts);

@@ -1,5 +1,8 @@
 #include "forward/graph/bounds.h"
 
+#include <string.h>
+
+#include "arch/arch.h"
 #include "forward/graph/keys.h"
 #include "gguf/model.h"
 
@@ -46,11 +49,85 @@ static const bounds_row bounds_rows[] = {
     {"swiglu_clamp_shexp", 0, 1e6, false},
 };
 
+/* Keys that no reader takes a list for. */
+static const char *const scalars[] = {"block_count",
+                                      "context_length",
+                                      "embedding_length",
+                                      "vocab_size",
+                                      "attention.key_length",
+                                      "attention.value_length",
+                                      "attention.layer_norm_epsilon",
+                                      "attention.layer_norm_rms_epsilon",
+                                      "attention.causal",
+                                      "attention.scale",
+                                      "attention.q_lora_rank",
+                                      "attention.kv_lora_rank",
+                                      "rope.dimension_count",
+                                      "rope.freq_base",
+                                      "rope.freq_base_swa",
+                                      "rope.scaling.type",
+                                      "rope.scaling.factor",
+                                      "rope.scaling.attn_factor",
+                                      "rope.scaling.original_context_length",
+                                      "expert_count",
+                                      "expert_gating_func",
+                                      "expert_weights_norm",
+                                      "expert_weights_scale",
+                                      "leading_dense_block_count",
+                                      "nextn_predict_layers",
+                                      "pooling_type",
+                                      "logit_scale",
+                                      "residual_scale",
+                                      "embedding_scale",
+                                      "attn_logit_softcapping",
+                                      "final_logit_softcapping",
+                                      "ssm.conv_kernel",
+                                      "ssm.inner_size",
+                                      "ssm.state_size",
+                                      "ssm.time_step_rank",
+                                      "ssm.group_count"};
+/* Lists with one value for each layer: of another length llama.cpp refuses them. */
+static const char *const per_layer[] = {"attention.head_count",
+                                        "attention.head_count_kv",
+                                        "feed_forward_length",
+                                        "swiglu_clamp_exp",
+                                        "swiglu_clamp_shexp",
+                                        ":xielu.alpha_n",
+                                        ":xielu.alpha_p",
+                                        ":xielu.beta",
+                                        ":xielu.eps"};
+
+static bool key_is_scalar(const char *own) {
+    for (size_t i = 0; i < sizeof scalars / sizeof *scalars; i++)
+        if (strcmp(own, scalars[i]) == 0) return true;
+    return false;
+}
+
+/* Whether a value has the type in which llama.cpp reads its key. */
+static bool check_type(const model_kv *kv, const char *arch, const char *file, gq_error *e) {
+    size_t n = strlen(arch);
+    const char *own = strncmp(kv->key, arch, n) == 0 && kv->key[n] == '.' ? kv->key + n + 1 : NULL;
+    arch_key_type type =
+        own || strncmp(kv->key, "tokenizer.", 10) == 0 ? arch_type_of_key(kv->key) : ARCH_KEY_UNKNOWN;
+    bool may_be_list = own && kv->type == GGUF_ARRAY && !key_is_scalar(own);
+    return may_be_list || arch_key_type_is(type, kv->type) ||
+           gq_fail(e, "%s: %s has type %s, but llama.cpp reads it as a %s", file, kv->key,
+                   gguf_value_name(kv->type), arch_key_type_name(type));
+}
+
+static bool check_types(const model_facts *facts, const char *file, gq_error *e) {
+    bool ok = true;
+    for (uint64_t i = 0; ok && i < facts->n_kv; i++)
+        ok = check_type(model_facts_find(facts, facts->kv[i].key), facts->arch, file, e);
+    return ok;
+}
+
 /* Numbers of layers, of which there are no more than all. */
 static const char *const layer_counts[] = {"leading_dense_block_count", "attention.shared_kv_layers"};
 
 bool bounds_check(const model_facts *facts, const char *file, gq_error *e) {
     key_reader r = {.facts = *facts, .file = file, .e = e, .ok = true};
+    if (!check_types(facts, file, e)) return false;
     for (size_t k = 0; k < sizeof bounds_rows / sizeof *bounds_rows; k++) {
         const bounds_row *row = &bounds_rows[k];
         key_list l = key_list_of(&r, row->key);
@@ -69,5 +146,12 @@ bool bounds_check(const model_facts *facts, const char *file, gq_error *e) {
     for (size_t k = 0; k < sizeof layer_counts / sizeof *layer_counts; k++)
         if (r.ok && key_there(&r, layer_counts[k]) && model_fact_int(facts, "block_count", &blocks))
             key_number(&r, layer_counts[k], 0, 0, (uint64_t)blocks);
+    for (size_t k = 0; r.ok && k < sizeof per_layer / sizeof *per_layer; k++) {
+        key_list l = key_list_of(&r, per_layer[k]);
+        uint64_t n;
+        if (key_list_counts(&l, &n) && model_fact_int(facts, "block_count", &blocks) && n != (uint64_t)blocks)
+            key_fail(&r, l.name, "is an array of %llu, expected one value for each of %lld layers",
+                     (unsigned long long)n, (long long)blocks);
+    }
     return r.ok;
 }

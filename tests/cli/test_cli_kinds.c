@@ -133,7 +133,8 @@ TEST(test_overrides) {
         const char *item, *mention; /* NULL: accepted */
     } rows[] = {
         {"tokenizer.ggml.add_bos_token=int:1", "llama.cpp reads the key as a bool, not u32"},
-        {"tokenizer.ggml.mask_token_id=str:x", "llama.cpp reads the key as a number, not string"},
+        {"tokenizer.ggml.mask_token_id=str:x",
+         "reads the key as a number of 32 bits without a sign, not string"},
         {"tokenizer.chat_template=int:1", "llama.cpp reads the key as a string, not u32"},
         {"general.sampling.temp=str:x", "llama.cpp reads the key as a number, not string"},
         {"llama.attention.causal=int:0", "llama.cpp reads the key as a bool, not u32"},

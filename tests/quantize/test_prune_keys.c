@@ -86,7 +86,7 @@ static const pruning prunings[] = {
     {"rwkv7", 4, "", "1", "", NULL},
     {"deepseek4", 6, ".hash_layer_count=3", "1,4", ".hash_layer_count=2", NULL},
     {"minicpm", 4, "", "3", "", "the scale of layers"},
-    {"minicpm", 4, ".residual_scale=1", "3", "", NULL},
+    {"minicpm", 4, ".residual_scale=1.0", "3", "", NULL},
 };
 
 /* Splits "KEY=VALUE" and completes the key. Returns the value. */
@@ -114,6 +114,8 @@ static void write_model(const pruning *p, const char *file) {
         const char *value = whole_key(p, item, key);
         if (*value == '[')
             model_set_array(m, key, GGUF_BOOL, flags, flags_of(value, flags));
+        else if (strchr(value, '.'))
+            model_set(m, key, GGUF_FLOAT32, &(float){strtof(value, NULL)}, sizeof(float));
         else
             model_set_u32(m, key, (uint32_t)atoi(value));
     }

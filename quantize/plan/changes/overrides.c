@@ -165,57 +165,12 @@ static bool check_kind(const model_kv *o, const model_kv *old, const char *item,
                          gguf_value_name(old->type), gguf_value_name(o->type));
 }
 
-/* Kinds that readers want of keys that the model may lack; the first row counts whose beginning and end a key has. */
-static const struct {
-    const char *begin, *end;
-    kind of;
-} new_keys[] = {{"tokenizer.ggml.add_", "", TRUTH},
-                {"tokenizer.ggml.", "_token_id", NUMBER},
-                {"tokenizer.ggml.model", "", TEXT},
-                {"tokenizer.ggml.remove_extra_whitespaces", "", TRUTH},
-                {"tokenizer.ggml.escape_whitespaces", "", TRUTH},
-                {"tokenizer.ggml.precompiled_charsmap", "", LIST},
-                {"tokenizer.ggml.eos_token_ids", "", LIST},
-                {"tokenizer.ggml.tokens", "", LIST},
-                {"tokenizer.ggml.token_type", "", LIST},
-                {"tokenizer.ggml.scores", "", LIST},
-                {"tokenizer.ggml.merges", "", LIST},
-                {"tokenizer.ggml.pre", "", TEXT},
-                {"tokenizer.chat_template", "", TEXT},
-                {"general.sampling.sequence", "", TEXT},
-                {"general.sampling.", "", NUMBER},
-                {"general.name", "", TEXT},
-                {"general.type", "", TEXT},
-                {"general.architecture", "", TEXT}};
-
-/* The type of a key that an architecture's lists have is theirs. */
-static bool check_arch_key(const model_kv *o, const char *item, gq_error *e) {
-    static const char *const names[] = {"", "number of 32 bits without a sign", "float", "bool", "string"};
-    const char *dot = strchr(o->key, '.');
-    bool is_archs = dot && strncmp(o->key, "general.", 8) != 0 && strncmp(o->key, "tokenizer.", 10) != 0;
-    arch_key_type wanted = is_archs ? arch_type_of_key(dot) : ARCH_KEY_UNKNOWN;
-    bool fits = wanted == ARCH_KEY_INTEGER ? o->type == GGUF_U32
-                : wanted == ARCH_KEY_FLOAT ? is_float(o->type)
-                : wanted == ARCH_KEY_BOOL  ? o->type == GGUF_BOOL
-                                           : wanted == ARCH_KEY_UNKNOWN || o->type == GGUF_STRING;
-    return fits || gq_fail_usage(e, "override '%s': llama.cpp reads the key as a %s, not %s", item,
-                                 names[wanted], gguf_value_name(o->type));
-}
-
+/* A key that the model lacks has the type in which it is read. */
 static bool check_new(const model_kv *o, const char *item, gq_error *e) {
-    static const char *const names[] = {"number", "bool", "string", "list"};
-    model_kv now = {.type = o->type};
-    size_t n = strlen(o->key);
-    for (size_t i = 0; i < sizeof new_keys / sizeof *new_keys; i++) {
-        size_t begin = strlen(new_keys[i].begin), end = strlen(new_keys[i].end);
-        if (n < begin + end || strncmp(o->key, new_keys[i].begin, begin) != 0 ||
-            strcmp(o->key + n - end, new_keys[i].end) != 0)
-            continue;
-        return kind_of(&now) == new_keys[i].of ||
-               gq_fail_usage(e, "override '%s': llama.cpp reads the key as a %s, not %s", item,
-                             names[new_keys[i].of], gguf_value_name(o->type));
-    }
-    return check_arch_key(o, item, e);
+    arch_key_type type = arch_type_of_key(o->key);
+    return arch_key_type_is(type, o->type) ||
+           gq_fail_usage(e, "override '%s': llama.cpp reads the key as a %s, not %s", item,
+                         arch_key_type_name(type), gguf_value_name(o->type));
 }
 
 /* Numbers of what the model has no tensors of. */
