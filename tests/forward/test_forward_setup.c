@@ -98,7 +98,7 @@ TEST(wrong_keys_are_named) {
         {"lfm2", "shortconv.l_cache=u:65", "lfm2.shortconv.l_cache is 65", "expected 1 to 64"},
         {"lfm2", "shortconv.l_cache=u:5", "shortconv.conv.weight has shape [4, 32]", "expected [5, 32]"},
         {"lfm2", "attention.head_count_kv=[0,0]", "no tensor blk.1.shortconv.in_proj.weight", "lfm2"},
-        {"lfm2", "attention.head_count_kv=[0]", "head_count_kv is an array of 1", "layer 1 has none"},
+        {"lfm2", "attention.head_count_kv=[0]", "head_count_kv is an array of 1", "each of 2 layers"},
         {"lfm2moe", "expert_gating_func=u:0", "lfm2moe.expert_gating_func is 0", "expected 1 to"},
         {"qwen35", "full_attention_interval=u:0", "qwen35.full_attention_interval is 0", "expected 1 to"},
         {"qwen35", "full_attention_interval=u:1", "no tensor blk.0.attn_q", "qwen35"},
