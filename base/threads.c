@@ -11,8 +11,9 @@
  * is why no call to wake is lost: a thread counts itself as asleep, then looks at the gate; the caller opens
  * the gate, then looks whether somebody is asleep. Likewise AWAITED is set before the caller looks who is
  * inside. */
-#include "base/threads_team.h"
+#include "base/threads.h"
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -31,16 +32,24 @@ _Static_assert(THREADS_MAX <= 0xffff, "all threads may be inside");
 struct threads_pool {
     _Atomic uint64_t gate;
     _Atomic int asleep;
-    int most, started;  /* started: without the caller's */
-    int wanted, error;  /* of threads_count */
-    threads_team *team; /* NULL: none were started */
+    _Atomic int numbered; /* threads that have taken a number, 1 to `started` */
+    int most, started;    /* started: without the caller's */
+    int wanted, error;    /* of threads_count */
     int pauses;
     pid_t owner;
     pthread_mutex_t lock;
     pthread_cond_t wake, done;
     threads_work *work; /* of this turn */
     void *data;
+    pthread_t threads[]; /* of `most` - 1 the started ones */
 };
+
+int threads_available(void) {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+    long n = sysconf(_SC_NPROCESSORS_ONLN); /* more processors than a cpu_set_t holds */
+    return n < 1 ? 1 : n > THREADS_MAX ? THREADS_MAX : (int)n;
+}
 
 int threads_asked(int threads) {
     int n = threads > 0 ? threads : threads_available();
@@ -84,12 +93,13 @@ static void leave_gate(threads_pool *p) {
     pthread_mutex_unlock(&p->lock);
 }
 
-static void work_in_turns(void *arg, int number) {
+static void *work_in_turns(void *arg) {
     threads_pool *p = arg;
+    const int number = 1 + atomic_fetch_add(&p->numbered, 1);
     uint32_t turn = 0;
     for (;;) {
         uint64_t gate = wait_for_turn(p, turn);
-        if (gate & OVER) return;
+        if (gate & OVER) return NULL;
         if (!atomic_compare_exchange_strong(&p->gate, &gate, gate + 1)) continue;
         turn = (uint32_t)(gate >> TURN);
         p->work(p->data, number);
@@ -102,7 +112,7 @@ static void work_in_turns(void *arg, int number) {
 threads_pool *threads_pool_new(int most) {
     if (most < 1) most = 1;
     if (most > THREADS_MAX) most = THREADS_MAX;
-    threads_pool *p = calloc(1, sizeof *p);
+    threads_pool *p = calloc(1, sizeof *p + (size_t)(most - 1) * sizeof *p->threads);
     if (!p) return NULL;
     p->most = most, p->owner = getpid();
     /* Threads that share a processor would only keep each other waiting. */
@@ -121,15 +131,13 @@ static void end_workers(threads_pool *p) {
     atomic_fetch_or(&p->gate, OVER);
     pthread_cond_broadcast(&p->wake);
     pthread_mutex_unlock(&p->lock);
-    threads_team_end(p->team);
-    atomic_fetch_and(&p->gate, ~OVER);
-    p->team = NULL, p->started = 0;
+    for (int i = 0; i < p->started; i++) pthread_join(p->threads[i], NULL);
 }
 
 void threads_pool_free(threads_pool *p) {
     if (!p) return;
     if (!is_forked(p)) {
-        if (p->team) end_workers(p);
+        end_workers(p);
         pthread_mutex_destroy(&p->lock);
         pthread_cond_destroy(&p->wake), pthread_cond_destroy(&p->done);
     }
@@ -142,18 +150,13 @@ threads_count threads_pool_count(const threads_pool *p) {
     return p ? (threads_count){p->wanted, 1 + p->started, p->error} : (threads_count){1, 1, 0};
 }
 
-/* Sees to n threads, or fewer after a failure: then no more are tried. A team does not grow, so there is a
- * new one, of at least twice as many: a pool has few teams in its life. */
+/* Sees to n threads, or fewer after a failure: then no more are tried. */
 static void start_workers(threads_pool *p, int n) {
     if (n > p->wanted) p->wanted = n;
-    if (n - 1 <= p->started || p->error) return;
-    if (p->team) {
-        int twice = 2 * (1 + p->started);
-        if (n < twice) n = twice < p->most ? twice : p->most;
-        p->wanted = n;
-        end_workers(p);
+    while (p->started < n - 1 && !p->error) {
+        p->error = threads_start(&p->threads[p->started], work_in_turns, p);
+        p->started += !p->error;
     }
-    p->team = threads_team_start(n - 1, work_in_turns, p, &p->started, &p->error);
 }
 
 /* ---- a turn ---- */

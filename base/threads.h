@@ -27,8 +27,6 @@
 enum { THREADS_MAX = 4096 };
 enum { THREADS_STACK = 2 << 20 }; /* bytes, whatever the limit of the caller's stack is, tiny or huge */
 
-/* The implementation of loops: "OpenMP" or "POSIX threads". */
-const char *threads_kind(void);
 /* Processors that this process may use. */
 int threads_available(void);
 /* Returns the number of threads to use: those asked for, at most THREADS_MAX; 0: one per processor. */

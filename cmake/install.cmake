@@ -4,10 +4,6 @@
 file(RELATIVE_PATH GQUANT_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 # A static library does not say what it needs: whoever links it has to, with pkg-config --static.
 set(GQUANT_PC_PRIVATE " -pthread -lz -lpcre2-8 -ljansson -lm")
-if(GQUANT_HAVE_OPENMP)
-  string(REGEX REPLACE "^(g?omp)$" "-l\\1" openmp "${GQUANT_OPENMP_LIBRARY}") # others are paths
-  string(APPEND GQUANT_PC_PRIVATE " ${openmp}")
-endif()
 if(GQUANT_BLAS)
   list(JOIN BLAS_LIBRARIES " " blas)
   string(APPEND GQUANT_PC_PRIVATE " ${blas}")

@@ -19,7 +19,7 @@
  * A forked child may call them, too, and has its own copies of the parent's objects; only a call in which
  * another thread of the parent was when it forked never ends in the child. gq_run and other calls that take
  * long start threads of their own, and call the caller's callbacks from them. A plan does not change once it
- * is made. GQUANT_ISA is the only environment variable that is read, beside OpenMP's.
+ * is made. GQUANT_ISA is the only environment variable that is read.
  *
  * This header brings all others along. Each of them can be included by itself, and brings what it needs:
  *

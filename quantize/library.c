@@ -35,9 +35,9 @@ const char *gq_features(void) {
     static _Thread_local char text[160]; /* the number of processors may change, the rest may not */
     int n = threads_available();
     snprintf(text, sizeof text,
-             PRODUCTS ", %s (%d thread%s), zlib " ZLIB_VERSION
+             PRODUCTS ", %d thread%s, zlib " ZLIB_VERSION
                       ", PCRE2 " NUMBER(PCRE2_MAJOR) "." NUMBER(PCRE2_MINOR),
-             threads_kind(), n, plural_suffix((unsigned)n));
+             n, plural_suffix((unsigned)n));
     return text;
 }
 

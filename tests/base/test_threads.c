@@ -22,11 +22,6 @@ int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*enter)(
 }
 
 enum { THREADS = 4 };
-#ifdef GQ_OPENMP
-enum { HOSTS = 1 }; /* of a team, beside its members */
-#else
-enum { HOSTS = 0 };
-#endif
 
 FIXTURE(set_up) {
     folder = temporary_folder();
@@ -52,9 +47,9 @@ static gq_options options_for(int threads) {
         .force = true,      .effort = GQ_EFFORT_DEFAULT};
 }
 
-/* The syncer's thread comes first, then a host, then the workers'; the caller's is always there. */
+/* The syncer's thread comes first, then the workers'; the caller's is always there. */
 TEST(a_run_goes_on_with_fewer) {
-    for (long n = 0; n <= HOSTS + THREADS; n++) {
+    for (long n = 0; n <= THREADS; n++) {
         gq_options o = options_for(THREADS);
         o.sync_ms = 1; /* so that a run without a syncer records on its way */
         char says[64];
@@ -67,8 +62,8 @@ TEST(a_run_goes_on_with_fewer) {
         if (!gq_run(plan, NULL, &results, &e)) fail_msg("%ld threads: %s", n, e.text);
         startable = -1;
         const char *const *warnings = gq_results_warnings(results, &n_warnings);
-        snprintf(says, sizeof says, "only %ld of %d threads", n > HOSTS ? n - HOSTS : 1, THREADS);
-        assert_int_equal(has(warnings, n_warnings, says), n < HOSTS + THREADS);
+        snprintf(says, sizeof says, "only %ld of %d threads", n > 0 ? n : 1, THREADS);
+        assert_int_equal(has(warnings, n_warnings, says), n < THREADS);
         gq_results_free(results), gq_plan_free(plan);
         assert_same_file(path("out.gguf"), path("wanted.gguf"));
         assert_int_equal(unlink(path("out.gguf")), 0);
@@ -105,7 +100,7 @@ TEST(what_is_done_is_recorded) {
 TEST(scans_go_on_with_fewer) {
     gq_error e;
     size_t n;
-    startable = HOSTS + 1;
+    startable = 1;
     gq_comparison *c =
         gq_compare(&(gq_comparison_request){.size = sizeof(gq_comparison_request),
                                             .base_model = path("in.gguf"),
@@ -146,36 +141,6 @@ TEST(idle_threads_are_not_started) {
     assert_same_file(path("out.gguf"), path("wanted.gguf"));
     o.threads = 4097;
     assert_non_null(strstr(failure(&o), "number of threads"));
-}
-
-/* What OpenMP's own variables say. */
-TEST(fewer_by_the_environment) {
-#ifdef GQ_OPENMP
-    static const struct {
-        const char *set, *says;
-    } cases[] = {{"OMP_THREAD_LIMIT=1", "only 1 of 4 threads"},
-                 {"OMP_THREAD_LIMIT=2", "only 2 of 4 threads"},
-                 {"OMP_NUM_THREADS=1 OMP_DYNAMIC=true OMP_PROC_BIND=true", NULL},
-                 {"OMP_STACKSIZE=16384b", NULL},
-                 {"OMP_STACKSIZE=64", NULL},
-                 {"OMP_STACKSIZE=' 100 K '", NULL},
-                 {"OMP_STACKSIZE=none GOMP_STACKSIZE=32", NULL},
-                 {"OMP_STACKSIZE=900000g", "only 1 of 4 threads"}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *line, *err;
-        assert_true(asprintf(&line, "%s exec %s -t 4 --force %s %s Q8_0", cases[i].set, command_path(),
-                             path("in.gguf"), path("out.gguf")) > 0);
-        if (run_command((const char *const[]){"sh", "-c", line, NULL}, NULL, &err) != 0)
-            fail_msg("%s: %s", line, err);
-        if (cases[i].says ? !strstr(err, cases[i].says) : strstr(err, "threads could") != NULL)
-            fail_msg("%s: %s", cases[i].set, err);
-        assert_same_file(path("out.gguf"), path("wanted.gguf"));
-        assert_int_equal(unlink(path("out.gguf")), 0);
-        free(line), free(err);
-    }
-#else
-    skip();
-#endif
 }
 
 /* Those that run models start all at once. */

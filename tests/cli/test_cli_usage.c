@@ -52,11 +52,7 @@ TEST(test_version) {
     assert_ptr_equal(strchr(brief, '\n'), brief + strlen(brief) - 1);
     says(whole, gq_build()), says(whole, gq_features());
     if (!command_stands_in()) says(whole, gq_isa_level(0));
-#ifdef GQ_OPENMP
-    says(whole, ", OpenMP (");
-#else
-    says(whole, ", POSIX threads (");
-#endif
+    says(whole, " thread");
     says(whole, command_stands_in() ? "one file that needs no library" : "with the system's libraries");
     free(brief), free(whole);
 }

@@ -251,6 +251,5 @@ int crossing_run_cases(const crossing_test *test) {
     const struct CMUnitTest tests[] = {{"every_way_ends_in_the_same_bytes", every_way_ends_in_the_same_bytes,
                                         NULL, show_case, (void *)test}};
     setenv("GQUANT_SYNC_MS", "1", 1);
-    setenv("OMP_WAIT_POLICY", "passive", 0); /* as ctest has it */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -325,14 +325,7 @@ int flock(int fd, int what) {
     return REAL(flock)(fd, what);
 }
 
-/* Those of OpenMP's runtime were tried before, and it would end the process. */
-static bool is_by_openmp(const void *caller) {
-    Dl_info at;
-    return dladdr(caller, &at) && at.dli_fname &&
-           (strstr(at.dli_fname, "libgomp") || strstr(at.dli_fname, "libomp"));
-}
-
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*enter)(void *), void *arg) {
-    int f = is_by_openmp(__builtin_return_address(0)) ? 0 : fate(THREAD);
+    int f = fate(THREAD);
     return f ? f : REAL(pthread_create)(thread, attributes, enter, arg);
 }

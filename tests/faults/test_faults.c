@@ -177,11 +177,7 @@ TEST(a_file_to_replace_stays_until_the_new_one_is_whole) {
 
 /* The command goes on with the threads it gets, and says so. */
 TEST(fewer_threads_do_the_work) {
-    static const char *const says[] = {"only 1 of 2 threads", "only 1 of 2 threads",
-#ifdef GQ_OPENMP
-                                       "only 1 of 2 threads", /* the second is the team's host */
-#endif
-                                       NULL};
+    static const char *const says[] = {"only 1 of 2 threads", "only 1 of 2 threads", NULL};
     for (size_t k = 0; k < sizeof says / sizeof *says; k++) { /* the first that is started is the journal's */
         char fault[32], *err;
         snprintf(fault, sizeof fault, "thread:%zu+:%d", k + 1, EAGAIN);
