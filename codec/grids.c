@@ -16,28 +16,40 @@
         LEVEL_##NAME((e) >> 3 * (width) & ((1 << (width)) - 1))
 #define EIGHT(NAME, e) {FOUR(NAME, e, 2), FOUR(NAME, (e) >> 8, 2)},
 
-#define VALUES_IQ2_XXS(i, e) EIGHT(IQ2_XXS, e)
-#define VALUES_IQ2_XS(i, e) EIGHT(IQ2_XS, e)
-#define VALUES_IQ2_S(i, e) EIGHT(IQ2_S, e)
-#define VALUES_IQ3_XXS(i, e) {FOUR(IQ3_XXS, e, 3)},
-#define VALUES_IQ3_S(i, e) {FOUR(IQ3_S, e, 3)},
-#define VALUES_IQ1(i, e) EIGHT(IQ1, e)
-#define DIGITS(i, e) (e),
+#define VALUE_IQ2_XXS(e) EIGHT(IQ2_XXS, e)
+#define VALUE_IQ2_XS(e) EIGHT(IQ2_XS, e)
+#define VALUE_IQ2_S(e) EIGHT(IQ2_S, e)
+#define VALUE_IQ3_XXS(e) {FOUR(IQ3_XXS, e, 3)},
+#define VALUE_IQ3_S(e) {FOUR(IQ3_S, e, 3)},
+#define VALUE_IQ1(e) EIGHT(IQ1, e)
+#define DIGITS(e) (e),
 
 /* The digits as a number. */
 #define BASE_3(e, d) (d((e)&3) + 3 * d((e) >> 2 & 3) + 9 * d((e) >> 4 & 3) + 27 * d((e) >> 6 & 3))
 #define KEY_OF_8(e, d) (BASE_3(e, d) + 81 * BASE_3((e) >> 8, d))
 #define SAME(d) (d)
 #define CHANGED(d) ((d) == 2 ? 2 : 1 - (d))
-#define INDEX_IQ2_XXS(i, e) [KEY_OF_8(e, SAME)] = (i),
-#define INDEX_IQ2_XS INDEX_IQ2_XXS
-#define INDEX_IQ2_S INDEX_IQ2_XXS
-#define INDEX_IQ3_XXS(i, e) [e] = (i),
-#define INDEX_IQ3_S INDEX_IQ3_XXS
-#define INDEX_IQ1(i, e) [KEY_OF_8(e, CHANGED)] = (i),
+#define KEY_IQ2_XXS(e) KEY_OF_8(e, SAME)
+#define KEY_IQ2_XS KEY_IQ2_XXS
+#define KEY_IQ2_S KEY_IQ2_XXS
+#define KEY_IQ3_XXS(e) (e)
+#define KEY_IQ3_S KEY_IQ3_XXS
+#define KEY_IQ1(e) KEY_OF_8(e, CHANGED)
 
+/* Of eight entries of grids.inc, ITEM(each). */
+#define OF_8(ITEM, a, b, c, d, e, f, g, h) \
+    ITEM(0x##a) ITEM(0x##b) ITEM(0x##c) ITEM(0x##d) ITEM(0x##e) ITEM(0x##f) ITEM(0x##g) ITEM(0x##h)
+#define INDEX_IQ2_XXS(e) [KEY_IQ2_XXS(e)] = __COUNTER__ - FIRST_IQ2_XXS,
+#define INDEX_IQ2_XS(e) [KEY_IQ2_XS(e)] = __COUNTER__ - FIRST_IQ2_XS,
+#define INDEX_IQ2_S(e) [KEY_IQ2_S(e)] = __COUNTER__ - FIRST_IQ2_S,
+#define INDEX_IQ3_XXS(e) [KEY_IQ3_XXS(e)] = __COUNTER__ - FIRST_IQ3_XXS,
+#define INDEX_IQ3_S(e) [KEY_IQ3_S(e)] = __COUNTER__ - FIRST_IQ3_S,
+#define INDEX_IQ1(e) [KEY_IQ1(e)] = __COUNTER__ - FIRST_IQ1,
+
+/* Entries are numbered in their order. */
 #define GRID(name, NAME, entries, weights, ways) \
-    const int8_t grid_##name[entries][weights] = {GRID_##NAME(VALUES_##NAME)}; \
-    const uint16_t grid_digits_##name[entries] = {GRID_##NAME(DIGITS)}; \
-    const uint16_t grid_index_##name[ways] = {GRID_##NAME(INDEX_##NAME)};
+    const int8_t grid_##name[entries][weights] = {GRID_##NAME(OF_8, VALUE_##NAME)}; \
+    const uint16_t grid_digits_##name[entries] = {GRID_##NAME(OF_8, DIGITS)}; \
+    enum { FIRST_##NAME = __COUNTER__ + 1 }; \
+    const uint16_t grid_index_##name[ways] = {GRID_##NAME(OF_8, INDEX_##NAME)};
 GQ_GRIDS(GRID)
