@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/sha256.h"
+#include "base/checksum.h"
 #include "publish/base_model.h"
 #include "publish/chart.h"
 #include "publish/folder.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/checksum.h"
 #include "base/clock.h"
 #include "base/fail.h"
 #include "publish/folder.h"

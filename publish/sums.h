@@ -1,7 +1,7 @@
 /* SHA256SUMS, for who fetches a publication's files. */
 #pragma once
 
-#include "base/sha256.h"
+#include "base/checksum.h"
 #include "publish/publish.h"
 
 /* Writes SHA256SUMS of all files of the outputs. */

@@ -18,9 +18,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/checksum.h"
 #include "base/fail.h"
 #include "base/safe_file.h"
-#include "base/sha256.h"
 #include "quantize/quantize.h"
 
 bool gq_file_sha256(const char *path, char text[GQ_SHA256_TEXT], gq_error *e) {

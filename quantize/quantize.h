@@ -1,7 +1,7 @@
 /* Shared by the core and study/: inputs, files that are written atomically, the functions that run models. */
 #pragma once
 
-#include "gguf/expected.h"
+#include "gguf/model.h"
 #include "quantize/gquant_common.h"
 #include "quantize/gquant_inspect.h"
 #include "quantize/gquant_quantize.h"

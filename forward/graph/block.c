@@ -7,10 +7,16 @@
  *
  * A layer whose FFN does not read x alone can only be run whole. Norms and parts were chosen when the model
  * was set up (find_norms in tensors.c); the parts themselves are behind layer_part.h. */
+#include "forward/graph/block.h"
+
 #include <float.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "forward/graph/block.h"
+#include "base/checked.h"
+#include "base/memory.h"
+#include "forward/graph/batch.h"
 #include "forward/graph/layer.h"
 #include "forward/graph/layer_part.h"
 #include "forward/graph/residual/residual.h"
@@ -319,4 +325,70 @@ bool forward_logits(forward_batch *b, const forward_tile *t, const float *normed
     matmul_run(b->products, &w, normed, normed_stride, z, stride, tokens);
     threads_for(b->pool, t->rows, THREADS_EVEN, finish_logits, &(logit_rows){m, t, z, stride, tokens});
     return true;
+}
+
+/* ---- pooling in embedding models: a vector for each window ---- */
+
+/* Pools a window whose first state is x; feature c is at x[c * stride]. */
+static void pool_window(const forward_batch *b, const float *x, size_t stride, double *to) {
+    size_t n = b->context;
+    forward_pooling kind = b->model->sizes.pooling; /* mean, first or last */
+    for (size_t c = 0; c < b->model->sizes.width; c++, x += stride) {
+        double sum = 0;
+        for (size_t i = 0; kind == POOL_MEAN && i < n; i++) sum += (double)x[i];
+        to[c] = kind == POOL_MEAN ? sum / (double)n : (double)x[kind == POOL_FIRST ? 0 : n - 1];
+    }
+}
+
+/* Multiplies n vectors of the matrix's columns: to[n][rows]. A row is read and decoded for all of them. */
+static bool pool_multiply(const forward_model *m, const model_tensor *t, const double *x, size_t n,
+                          double *to, gq_error *e) {
+    size_t columns = t->ne[0], rows = t->ne[1];
+    memory_ledger l = {.failed = false};
+    void *raw = memory_take(&l, model_row_bytes(t), 1);
+    float *row = memory_take(&l, columns, sizeof *row);
+    bool ok = memory_had(&l, e);
+    for (size_t r = 0; ok && r < rows; r++) {
+        ok = model_read_row(m, t, r, raw, row, e);
+        for (size_t i = 0; ok && i < n; i++) {
+            double sum = 0;
+            for (size_t c = 0; c < columns; c++) sum += (double)row[c] * x[i * columns + c];
+            to[i * rows + r] = sum;
+        }
+    }
+    free(raw), free(row);
+    return ok;
+}
+
+/* Adds a bias, a row of F32, to n vectors. */
+static bool pool_add(const forward_model *m, const model_tensor *bias, size_t n, double *to, gq_error *e) {
+    size_t width = bias->ne[0];
+    memory_ledger l = {.failed = false};
+    void *raw = memory_take(&l, model_row_bytes(bias), 1);
+    float *row = memory_take(&l, width, sizeof *row);
+    bool ok = memory_had(&l, e) && model_read_row(m, bias, 0, raw, row, e);
+    for (size_t i = 0; ok && i < n * width; i++) to[i] += (double)row[i % width];
+    free(raw), free(row);
+    return ok;
+}
+
+bool forward_pool(forward_batch *b, const float *normed, size_t stride, double *to, gq_error *e) {
+    const forward_model *m = b->model;
+    size_t most = m->sizes.width, n = b->windows;
+    for (size_t i = 0; i < m->n_dense; i++) most = max(most, m->dense[i]->ne[1]);
+    memory_ledger l = {.failed = false};
+    double *x = memory_take(&l, mul_sat(n, most), sizeof *x),
+           *y = memory_take(&l, mul_sat(n, most), sizeof *y);
+    bool ok = memory_had(&l, e);
+    for (size_t w = 0; ok && w < n; w++)
+        pool_window(b, normed + w * b->context, stride, x + w * m->sizes.width);
+    for (size_t i = 0; ok && i < m->n_dense; i++) {
+        ok = pool_multiply(m, m->dense[i], x, n, y, e) &&
+             (i > 0 || !m->dense_bias || pool_add(m, m->dense_bias, n, y, e));
+        double *swap = x;
+        x = y, y = swap;
+    }
+    if (ok) memcpy(to, x, n * m->sizes.embedded * sizeof *to);
+    free(x), free(y);
+    return ok;
 }

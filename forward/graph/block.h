@@ -32,3 +32,7 @@ bool forward_norm_last(forward_batch *b, const forward_model *of, const float *x
  * forward_final left them. */
 bool forward_logits(forward_batch *b, const forward_tile *t, const float *normed, size_t normed_stride,
                     size_t tokens, float *z, size_t stride, gq_error *e);
+
+/* Pools each window of the batch: `normed` is what forward_final gave. Then the model's dense matrices
+ * follow, in binary64. to: [windows][forward_sizes.embedded]; a vector's length says nothing. */
+bool forward_pool(forward_batch *b, const float *normed, size_t stride, double *to, gq_error *e);

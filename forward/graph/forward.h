@@ -31,7 +31,7 @@
 #include "base/threads.h"
 #include "base/warnings.h"
 #include "codec/tile.h"
-#include "gguf/expected.h"
+#include "gguf/model.h"
 
 /* ---- a model that can be run ---- */
 
@@ -84,7 +84,7 @@ typedef struct forward_sizes {
     float logit_factor;                  /* that logits are multiplied by */
     const model_tensor *embedding, *out; /* the same where the file has no output.weight */
     bool halves;             /* an encoder reads the first half of a window, a decoder the second */
-    bool embeds;             /* it gives no logits but a text's embedding (forward/graph/pooling.h) */
+    bool embeds;             /* it gives no logits but a text's embedding (forward/graph/block.h) */
     forward_pooling pooling; /* of its hidden states, if it does */
     size_t embedded;         /* features of that */
 } forward_sizes;

@@ -1,10 +1,10 @@
 /* Opens models: their keys, tensors and layers. */
-#include "base/checked.h"
+#include "forward/graph/model.h"
 
 #include <stdlib.h>
 
+#include "base/checked.h"
 #include "forward/graph/layer_part.h"
-#include "forward/graph/model.h"
 #include "forward/graph/residual/residual.h"
 #include "forward/graph/tensors.h"
 

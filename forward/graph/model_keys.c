@@ -1,7 +1,6 @@
 /* The numbers of a model and the parts of its layers, from its metadata. */
 #include "forward/graph/layer_part.h"
 #include "forward/graph/model.h"
-#include "forward/graph/pooling.h"
 #include "forward/graph/residual/residual.h"
 
 #include <math.h>
@@ -115,6 +114,18 @@ static void drop_parts(forward_model *m, key_reader *r) {
             key_fail(r, ff.name,
                      "is 0 for layer %zu, which has attention: llama.cpp leaves out what it gives", i);
     }
+}
+
+/* Reads how hidden states are pooled. Without a key, or where it says that they are not, it is the mean; what
+ * is classified is the first state, or by the key classifier.pooling_type the mean. */
+static void pooling_read_keys(forward_model *m, key_reader *r) {
+    bool by_default = m->arch->graph.final_norm == NULL && m->arch->graph.place == PLACE_PRE;
+    uint64_t kind = key_number(r, "pooling_type", POOL_NONE, POOL_NONE, POOL_KINDS - 1);
+    if (kind == POOL_RANK)
+        kind = key_number(r, "classifier.pooling_type", by_default ? POOL_MEAN : POOL_FIRST, POOL_NONE,
+                          POOL_KINDS - 1);
+    m->sizes.pooling = kind == POOL_FIRST || kind == POOL_LAST ? (forward_pooling)kind : POOL_MEAN;
+    m->sizes.embeds = true;
 }
 
 static bool read_all_keys(forward_model *m, key_reader *r) {

@@ -8,7 +8,6 @@
 #include "forward/graph/block.h"
 #include "forward/graph/draft/draft.h"
 #include "forward/graph/layer.h"
-#include "forward/graph/pooling.h"
 #include "forward/stream/head.h"
 #include "forward/stream/run.h"
 

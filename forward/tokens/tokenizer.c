@@ -8,7 +8,6 @@
  * more of the text is taken at once, as long as memory lasts: a word that patterns cut out has to be there as
  * a whole, and is refused where it is longer. */
 #include "forward/tokens/tokenizer.h"
-#include "forward/tokens/tokens.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "base/units.h"
+#include "forward/tokens/tokens.h"
 
 struct tokenizer {
     vocabulary vocabulary;

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checksum.h"
 #include "base/memory.h"
-#include "base/sha256.h"
 
 enum {
     TEXT_MOST = HF_PROBE_MOST,

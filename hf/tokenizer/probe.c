@@ -9,7 +9,7 @@
 #include <pcre2.h>
 #include <string.h>
 
-#include "base/sha256.h"
+#include "base/checksum.h"
 
 enum {
     MATCH_STEPS = 20000, /* of a match at one place; the text has some 1000 */

@@ -1,7 +1,7 @@
 /* Looking at files: what more than one command needs of it. */
 #pragma once
 
-#include "gguf/expected.h"
+#include "gguf/model.h"
 #include "imatrix/imatrix.h"
 #include "quantize/gquant_inspect.h"
 #include "quantize/gquant_study.h"

@@ -6,12 +6,13 @@
  * share, so that mixed sets are recognised. All of this is known before a weight is read. Laying out again
  * with other types (plan/target/target.c) replaces the layout before. */
 #include "base/checked.h"
+#include "base/units.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fail.h"
 #include "base/safe_file.h"
-#include "base/units.h"
 #include "quantize/plan/plan.h"
 
 enum { MAX_SHARDS = UINT16_MAX };

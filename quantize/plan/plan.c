@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/comm/ranks.h"
+#include "base/fail.h"
 #include "base/sized.h"
 #include "base/units.h"
 #include "quantize/plan/rounding.h"

@@ -16,6 +16,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/fail.h"
 #include "base/safe_file.h"
 #include "base/units.h"
 

@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/fail.h"
 #include "base/relay.h"
 #include "base/sized.h"
 #include "base/units.h"

@@ -8,6 +8,7 @@
 #endif
 
 #include "base/checked.h"
+#include "base/fail.h"
 #include "base/units.h"
 
 uint64_t memory_budget_machine(void) {

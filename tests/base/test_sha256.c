@@ -1,4 +1,4 @@
-#include "base/sha256.h"
+#include "base/checksum.h"
 #include "tests/support/support.h"
 
 static void assert_sum(const void *bytes, size_t n, const char *expected) {

@@ -1,7 +1,6 @@
 #include "tests/support/forwarding.h"
 #include "forward/graph/block.h"
 #include "forward/graph/layer.h"
-#include "forward/graph/pooling.h"
 
 #include <stdlib.h>
 

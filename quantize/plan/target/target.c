@@ -3,6 +3,7 @@
  */
 #include "quantize/plan/target/target.h"
 #include "base/checked.h"
+#include "base/units.h"
 #include "quantize/quantize.h"
 
 #include <math.h>
@@ -11,9 +12,9 @@
 #include <string.h>
 
 #include "base/comm/ranks.h"
+#include "base/fail.h"
 #include "base/name_index.h"
 #include "base/relay.h"
-#include "base/units.h"
 #include "mixes/rules.h"
 
 static gq_target target_of(const gq_options *o, size_t output) { return o->outputs[output].target; }
