@@ -181,52 +181,46 @@ static void norm_span(void *data, size_t i, int) {
     });
 }
 
-void batch_norm(forward_batch *b, const norm_groups *g) {
-    normed_groups of = {b, g, ceil_div(b->tokens, ELEMENT_SPAN)};
-    threads_for(b->pool, g->groups * of.spans, THREADS_EVEN, norm_span, &of);
-}
-
-static norm_groups groups_in_place(const forward_batch *b, float *x, size_t features, size_t groups) {
-    return (norm_groups){
-        .x = x, .y = x, .x_stride = b->stride, .y_stride = b->stride, .features = features, .groups = groups};
+void batch_norm(forward_batch *b, const norm_groups *given) {
+    norm_groups g = *given;
+    if (!g.y_stride) g.y_stride = b->stride;
+    if (!g.x) g.x = g.y, g.x_stride = g.y_stride;
+    if (!g.x_stride) g.x_stride = b->stride;
+    if (!g.groups) g.groups = 1;
+    normed_groups of = {b, &g, ceil_div(b->tokens, ELEMENT_SPAN)};
+    threads_for(b->pool, g.groups * of.spans, THREADS_EVEN, norm_span, &of);
 }
 
 void batch_norm_groups(forward_batch *b, const float *weight, float *x, size_t features, size_t groups) {
-    norm_groups g = groups_in_place(b, x, features, groups);
-    g.weight = weight;
-    batch_norm(b, &g);
+    batch_norm(b, &(norm_groups){.y = x, .weight = weight, .features = features, .groups = groups});
 }
 
 void batch_unit_groups(forward_batch *b, float *x, size_t features, size_t groups, float eps) {
-    norm_groups g = groups_in_place(b, x, features, groups);
-    g.to_unit = true, g.eps = eps;
-    batch_norm(b, &g);
+    batch_norm(b,
+               &(norm_groups){.y = x, .features = features, .groups = groups, .to_unit = true, .eps = eps});
 }
 
 void batch_norm_streams(forward_batch *b, const float *x, size_t x_stride, const float *weight, float *y,
                         size_t streams) {
-    norm_groups g = groups_in_place(b, y, b->model->sizes.width, streams);
-    g.x = x, g.x_stride = x_stride, g.weight = weight, g.weight_step = g.features;
-    batch_norm(b, &g);
+    size_t width = b->model->sizes.width;
+    batch_norm(b, &(norm_groups){x, weight, NULL, y, x_stride, .features = width, .groups = streams,
+                                 .weight_step = width});
 }
 
 void batch_norm_slot(forward_batch *b, weight_slot s, const float *x, size_t x_stride, size_t features,
                      float *y, size_t y_stride) {
     const forward_layer *l = b->layer;
-    batch_norm(b, &(norm_groups){.x = x,
-                                 .weight = l->values[s],
-                                 .bias = l->bias_values[s],
-                                 .y = y,
-                                 .x_stride = x_stride,
-                                 .y_stride = y_stride,
-                                 .features = features,
-                                 .groups = 1});
+    batch_norm(
+        b, &(norm_groups){x, l->values[s], l->bias_values[s], y, x_stride, y_stride, features, .groups = 1});
 }
 
 void batch_norm_part(forward_batch *b, weight_slot s) {
-    norm_groups g = groups_in_place(b, b->part, b->model->sizes.width, 1);
-    g.weight = b->layer->values[s], g.bias = b->layer->bias_values[s], g.eps = b->model->eps_after;
-    batch_norm(b, &g);
+    const forward_layer *l = b->layer;
+    batch_norm(b, &(norm_groups){.y = b->part,
+                                 .weight = l->values[s],
+                                 .bias = l->bias_values[s],
+                                 .features = b->model->sizes.width,
+                                 .eps = b->model->eps_after});
 }
 
 /* ---- a batch and its memory ---- */

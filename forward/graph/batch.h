@@ -117,7 +117,8 @@ bool batch_blame_weights(gq_error *e);
  * none). */
 bool batch_finite(forward_batch *b, const char *what, const model_tensor *t, const float *x, size_t stride,
                   size_t features, size_t tokens);
-/* A norm of each of `groups` groups of `features` rows by itself; y may be x. weight and bias may be NULL.
+/* A norm of each of `groups` groups (0: one) of `features` rows by itself, of x (NULL: in place) to y. weight and
+ * bias may be NULL. Strides 0: the batch's.
  * weight_step: floats from a group's weights (and bias) to the next group's; 0: the same for all. one_weight:
  * a group has one weight for all its features. eps 0: the model's. */
 typedef struct norm_groups {

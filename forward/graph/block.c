@@ -221,8 +221,8 @@ static bool embed_kind(forward_batch *b, float *x, size_t stride, gq_error *e) {
 static bool embed_norm(forward_batch *b, float *x, size_t stride, gq_error *e) {
     const forward_model *m = b->model;
     return m->arch->graph.embedding_norm == EMBEDDING_AS_IS ||
-           norm_end(b, m->embedding_norm, m->embedding_norm_bias,
-                    (norm_groups){.x = x, .y = x, .x_stride = stride, .y_stride = stride}, e);
+           norm_end(b, m->embedding_norm, m->embedding_norm_bias, (norm_groups){.y = x, .y_stride = stride},
+                    e);
 }
 
 /* Lets the parts begin what they carry from layer to layer. */

@@ -1,3 +1,5 @@
+/* A step of a product with weights as they are stored is a range of columns and of tokens whose activations are
+ * packed; all rows go through it, in units. */
 #include "forward/products/matmul.h"
 
 #include <stdlib.h>
@@ -5,6 +7,35 @@
 
 #include "base/memory.h"
 #include "forward/products/product.h"
+
+/* Sizes of what is worked on at once. A tile of weights, decoded, and a panel of tokens at the same columns
+ * share a core's second cache; the activations of a step are packed once, into panels, and serve all threads.
+ * None of these numbers has a bearing on results. */
+enum {
+    TILE_ROWS = 192,    /* a multiple of all kernels' rows */
+    TILE_COLUMNS = 512, /* with as many rows */
+    /* A tile of fewer rows has more columns: outputs, a row of all tokens apart, are read and written once for
+     * each tile of a row. Multiples of all types' blocks. */
+    TILE_MOST_COLUMNS = 1024,
+    TILE_BLOCK = 256,
+    TILE_GAP_BYTES = 64, /* rows of a tile shall not share a set of a cache */
+    TILE_FLOATS = TILE_ROWS * (TILE_COLUMNS + TILE_GAP_BYTES / sizeof(float)),
+    STEP_TOKENS = 2048,
+    STEP_FLOATS = STEP_TOKENS * 2048,
+    UNITS = 8, /* per thread, so that none waits long for the last one */
+};
+typedef struct matmul_scratch {
+    float floats[TILE_FLOATS]; /* a tile of decoded weights, or a panel of tokens */
+} matmul_scratch;
+_Static_assert((int)TILE_ROWS >= (int)MATMUL_MOST_PANEL, "it holds a panel of TILE_COLUMNS");
+
+struct matmul {
+    const kernels *level;
+    const product_kernels *by, *floats; /* of weights; of floats within a thread */
+    threads_pool *pool;
+    float *shared;             /* STEP_FLOATS */
+    matmul_scratch *scratches; /* one per thread */
+};
 
 static void lay_out_matmul(matmul *m, int threads, memory_ledger *l) {
     m->shared = memory_take(l, STEP_FLOATS, sizeof(float));
@@ -56,39 +87,6 @@ const char *matmul_arithmetic_caution(matmul_arithmetic arithmetic, const kernel
 void matmul_set_arithmetic(matmul *m, matmul_arithmetic arithmetic) {
     m->by = product_kernels_for(m->level, arithmetic);
 }
-
-void matmul_run(matmul *m, const matmul_weights *w, const float *x, size_t x_stride, float *y,
-                size_t y_stride, size_t tokens) {
-    (m->by->whole ? matmul_run_whole : matmul_run_tiles)(m, w, x, x_stride, y, y_stride, tokens);
-}
-
-threads_pool *matmul_pool(const matmul *m) { return m->pool; }
-
-void matmul_within(matmul *m, int thread, const matmul_product *p) {
-    const product_kernels *k = m->floats;
-    float *panel = m->scratches[thread].floats;
-    size_t row_step = p->transposed ? 1 : p->w_stride, column_step = p->transposed ? p->w_stride : 1;
-    product_tile t = {
-        .x = panel, .panel = k->panel, .width = k->panel, .y_stride = p->y_stride, .rows = p->rows};
-    for (size_t token = 0; token < p->tokens; token += k->panel) {
-        t.tokens = min(k->panel, p->tokens - token);
-        t.y = p->y + token;
-        for (size_t column = 0; column < p->columns; column += TILE_COLUMNS) {
-            t.columns = min(TILE_COLUMNS, p->columns - column);
-            t.w = (product_rows){p->w + column * column_step, row_step, column_step};
-            t.add = column > 0;
-            k->pack(p->x + column * p->x_stride + token, p->x_stride, t.columns, t.tokens, panel);
-            k->multiply(&t);
-        }
-    }
-}
-
-/* ---- weights as they are stored ---- */
-
-/* Products with weights as they are stored, by all threads.
- *
- * A step is a range of columns and of tokens whose activations are packed; all rows go through it, in units.
- */
 
 enum { PACKED_COLUMNS = 32 }; /* at once: as many pages as a core finds without a search */
 _Static_assert((int)PACKED_COLUMNS % (int)MATMUL_BF16_GROUP == 0, "groups are packed whole");
@@ -196,8 +194,8 @@ static void run_step(matmul_step *s) {
     threads_for(s->m->pool, units, 1, multiply_unit, s);
 }
 
-void matmul_run_tiles(matmul *m, const matmul_weights *w, const float *x, size_t x_stride, float *y,
-                      size_t y_stride, size_t tokens) {
+static void matmul_run_tiles(matmul *m, const matmul_weights *w, const float *x, size_t x_stride, float *y,
+                             size_t y_stride, size_t tokens) {
     matmul_step s = {.m = m, .w = w, .x = x, .y = y, .x_stride = x_stride, .y_stride = y_stride};
     s.panel = m->by->panel, s.bytes = m->by->bytes;
     for (; s.first_token < tokens; s.first_token += STEP_TOKENS) {
@@ -226,8 +224,8 @@ static void decode_whole_row(void *data, size_t r, int) {
 }
 
 /* All threads decode rows to floats, as many as fit; x is one panel as it lies. */
-void matmul_run_whole(matmul *m, const matmul_weights *w, const float *x, size_t x_stride, float *y,
-                      size_t y_stride, size_t tokens) {
+static void matmul_run_whole(matmul *m, const matmul_weights *w, const float *x, size_t x_stride, float *y,
+                             size_t y_stride, size_t tokens) {
     size_t step = min(w->columns, STEP_FLOATS / TILE_COLUMNS * TILE_COLUMNS), most = STEP_FLOATS / step;
     for (size_t row = 0; row < w->rows; row += most)
         for (size_t column = 0; column < w->columns; column += step) {
@@ -246,4 +244,32 @@ void matmul_run_whole(matmul *m, const matmul_weights *w, const float *x, size_t
                                             .width = tokens,
                                             .add = column > 0});
         }
+}
+
+/* ---- both ---- */
+
+void matmul_run(matmul *m, const matmul_weights *w, const float *x, size_t x_stride, float *y,
+                size_t y_stride, size_t tokens) {
+    (m->by->whole ? matmul_run_whole : matmul_run_tiles)(m, w, x, x_stride, y, y_stride, tokens);
+}
+
+threads_pool *matmul_pool(const matmul *m) { return m->pool; }
+
+void matmul_within(matmul *m, int thread, const matmul_product *p) {
+    const product_kernels *k = m->floats;
+    float *panel = m->scratches[thread].floats;
+    size_t row_step = p->transposed ? 1 : p->w_stride, column_step = p->transposed ? p->w_stride : 1;
+    product_tile t = {
+        .x = panel, .panel = k->panel, .width = k->panel, .y_stride = p->y_stride, .rows = p->rows};
+    for (size_t token = 0; token < p->tokens; token += k->panel) {
+        t.tokens = min(k->panel, p->tokens - token);
+        t.y = p->y + token;
+        for (size_t column = 0; column < p->columns; column += TILE_COLUMNS) {
+            t.columns = min(TILE_COLUMNS, p->columns - column);
+            t.w = (product_rows){p->w + column * column_step, row_step, column_step};
+            t.add = column > 0;
+            k->pack(p->x + column * p->x_stride + token, p->x_stride, t.columns, t.tokens, panel);
+            k->multiply(&t);
+        }
+    }
 }

@@ -214,14 +214,10 @@ void indexer_choose(forward_batch *b, const part_spec *p, const indexer_task *t)
     if (b->model->arch->graph.indexer == INDEXER_LAST) plain = n->head - t->rotated;
     batch_multiply(b, WEIGHT_INDEXER_Q_B, 0, t->low, s, q, s, b->tokens);
     batch_multiply(b, WEIGHT_INDEXER_K, 0, t->x, t->x_stride, k, s, b->tokens);
-    batch_norm(b, &(norm_groups){.x = k,
-                                 .y = k,
+    batch_norm(b, &(norm_groups){.y = k,
                                  .weight = b->layer->values[WEIGHT_INDEXER_K_NORM],
                                  .bias = b->layer->bias_values[WEIGHT_INDEXER_K_NORM],
-                                 .x_stride = s,
-                                 .y_stride = s,
                                  .features = n->head,
-                                 .groups = 1,
                                  .centers = true,
                                  .eps = n->eps});
     batch_multiply(b, WEIGHT_INDEXER_PROJ, 0, t->x, t->x_stride, weight, s, b->tokens);

@@ -186,12 +186,9 @@ static void attention_norm_q_and_k(forward_batch *b, const part_spec *p, float *
     bool full = kind == QK_FULL;
     if (kind == QK_UNWEIGHTED ? !l->norms_qk : !b->layer->plan->weight[WEIGHT_ATTN_Q_NORM]) return;
     for (int i = 0; i < (l->borrows_kv ? 1 : 2); i++)
-        batch_norm(b, &(norm_groups){.x = x[i],
-                                     .y = x[i],
+        batch_norm(b, &(norm_groups){.y = x[i],
                                      .weight = b->layer->values[slots[i]],
                                      .bias = b->layer->bias_values[slots[i]],
-                                     .x_stride = b->stride,
-                                     .y_stride = b->stride,
                                      .features = full ? heads[i] * l->head : l->head,
                                      .groups = full ? 1 : heads[i],
                                      .group_step = i == 0 && !full ? q_step(m, l) : 0,

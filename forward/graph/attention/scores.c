@@ -133,20 +133,11 @@ static void weigh_head(const scores_task *t, size_t head, scores_memory *m, int 
 
 /* ---- matrices of a position ---- */
 
-/* product = the sum over `tokens` vectors of each one's products with itself. */
-static void square_vectors(const scores_task *t, size_t tokens, size_t rows, scores_memory *m, int thread) {
-    const scores_sizes *z = &t->sizes;
-    matmul_within(t->of->batch->products, thread,
-                  &(matmul_product){.w = m->vectors,
-                                    .x = m->vectors,
-                                    .y = m->product,
-                                    .w_stride = z->stride,
-                                    .x_stride = z->stride,
-                                    .y_stride = z->stride,
-                                    .rows = rows,
-                                    .columns = tokens,
-                                    .tokens = rows,
-                                    .transposed = true});
+/* to[row][row] = the sum over n columns of each one's products with itself, x[n][stride]. */
+static void square_columns(matmul *by, int thread, const float *x, size_t stride, size_t rows, size_t n,
+                           float *to, size_t to_stride) {
+    matmul_within(by, thread,
+                  &(matmul_product){x, x, to, stride, stride, to_stride, rows, n, rows, .transposed = true});
 }
 
 /* Undoes what the model does to a head's rows on their way to the scores, on both sides of the product. */
@@ -233,7 +224,8 @@ static void add_query(const scores_task *t, size_t position, size_t head, size_t
             m->vectors[j * t->sizes.stride + c] = sqrtf(p[j]) * (slope[j] * k[j] - mean);
         m->mean[c] = mean;
     }
-    square_vectors(t, n, rows, m, thread);
+    square_columns(t->of->batch->products, thread, m->vectors, t->sizes.stride, rows, n, m->product,
+                   t->sizes.stride);
     float left = sum < 1 ? 1 - sum : 0;
     for (size_t i = 0; i < rows; i++)
         for (size_t j = 0; j < rows; j++)
@@ -252,7 +244,8 @@ static void add_key(const scores_task *t, size_t position, size_t head, size_t k
         const float *q = query_feature(t, head, c) + from;
         for (size_t j = 0; j < n; j++) m->vectors[j * t->sizes.stride + c] = sqrtf(weight[j]) * q[j];
     }
-    square_vectors(t, n, rows, m, thread);
+    square_columns(t->of->batch->products, thread, m->vectors, t->sizes.stride, rows, n, m->product,
+                   t->sizes.stride);
     add_position(t, false, position, kv, 1, m, t->key_metric + kv * rows * rows);
 }
 
@@ -321,17 +314,8 @@ static void add_value_head(void *data, size_t kv, int thread) {
     double *metric = t->metric + kv * values * values;
     for (size_t head = 0; head < h->heads; head++) {
         if (head * h->kv_heads / h->heads != kv) continue;
-        matmul_within(t->of->batch->products, thread,
-                      &(matmul_product){.w = t->rows + head * values,
-                                        .x = t->rows + head * values,
-                                        .y = product,
-                                        .w_stride = t->columns,
-                                        .x_stride = t->columns,
-                                        .y_stride = stride,
-                                        .rows = values,
-                                        .columns = t->n,
-                                        .tokens = values,
-                                        .transposed = true});
+        square_columns(t->of->batch->products, thread, t->rows + head * values, t->columns, values, t->n,
+                       product, stride);
         for (size_t i = 0; i < values; i++)
             for (size_t j = 0; j < values; j++) metric[i * values + j] += (double)product[i * stride + j];
     }

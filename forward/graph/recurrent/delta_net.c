@@ -127,11 +127,7 @@ static bool delta_run(forward_batch *b, const part_spec *p, const float *x, size
                                              WEIGHT_SSM_BETA, WEIGHT_SSM_ALPHA, WEIGHT_SSM_BA, WEIGHT_SLOTS}))
         return false;
     delta_multiply(b, n, &r, x, stride);
-    batch_convolve(b, &(convolved_rows){.x = r.query,
-                                        .kernel = values[WEIGHT_SSM_KERNEL],
-                                        .rows = 2 * delta_query_rows(n) + rows,
-                                        .taps = n->taps,
-                                        .has_silu = true});
+    batch_convolve(b, WEIGHT_SSM_KERNEL, r.query, 2 * delta_query_rows(n) + rows, n->taps, CONVOLUTION_SILU);
     batch_unit_groups(b, r.query, n->key, 2 * n->key_heads, 0); /* keys follow queries */
     batch_sigmoid_rows(b, r.rate, n->value_heads);
     batch_softplus_rows(b, r.decay, b->layer->bias_values[WEIGHT_SSM_DT], n->value_heads);

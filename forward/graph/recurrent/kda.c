@@ -127,21 +127,15 @@ static bool kda_multiply_in(forward_batch *b, const kda_rows *r, const float *x,
     return true;
 }
 
-static void kda_convolve(forward_batch *b, float *x, weight_slot kernel, size_t rows, size_t taps) {
-    batch_convolve(
-        b, &(convolved_rows){
-               .x = x, .kernel = b->layer->values[kernel], .rows = rows, .taps = taps, .has_silu = true});
-}
-
 static bool kda_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
     const kda_numbers *n = p->part->numbers;
     const kda_layer *l = p->numbers;
     size_t s = b->stride, heads = l->heads, rows = heads * n->head;
     kda_rows r = kda_place_rows(b, rows, heads);
     if (!kda_multiply_in(b, &r, x, stride)) return false;
-    kda_convolve(b, r.query, WEIGHT_SSM_KERNEL_Q, rows, n->taps);
-    kda_convolve(b, r.key, WEIGHT_SSM_KERNEL_K, rows, n->taps);
-    kda_convolve(b, r.value, WEIGHT_SSM_KERNEL_V, rows, n->taps);
+    batch_convolve(b, WEIGHT_SSM_KERNEL_Q, r.query, rows, n->taps, CONVOLUTION_SILU);
+    batch_convolve(b, WEIGHT_SSM_KERNEL_K, r.key, rows, n->taps, CONVOLUTION_SILU);
+    batch_convolve(b, WEIGHT_SSM_KERNEL_V, r.value, rows, n->taps, CONVOLUTION_SILU);
     batch_unit_groups(b, r.query, n->head, 2 * heads, n->unit_eps); /* keys follow queries */
     batch_sigmoid_rows(b, r.rate, heads);
     threads_for(b->pool, rows, THREADS_EVEN, kda_decay_row, &(kda_decays){b, n, r.decay});

@@ -91,7 +91,6 @@ static void select_share(void *data, size_t i, int thread) {
 
 static bool mamba1_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
     const mamba1_numbers *n = p->part->numbers;
-    const forward_layer *layer = b->layer;
     size_t s = b->stride, rows = n->inner;
     float *value = b->work, *gate = value + rows * s, *rate = gate + rows * s, *low = rate + rows * s;
     mamba1_loop l = {b,
@@ -103,12 +102,7 @@ static bool mamba1_run(forward_batch *b, const part_spec *p, const float *x, siz
                      rate,
                      ceil_div(rows, STATE_COLUMNS)};
     if (!batch_apply(b, WEIGHT_SSM_IN, 0, x, stride, value, s)) return false;
-    batch_convolve(b, &(convolved_rows){.x = value,
-                                        .kernel = layer->values[WEIGHT_SSM_KERNEL],
-                                        .bias = layer->bias_values[WEIGHT_SSM_KERNEL],
-                                        .rows = rows,
-                                        .taps = n->taps,
-                                        .has_silu = true});
+    batch_convolve(b, WEIGHT_SSM_KERNEL, value, rows, n->taps, CONVOLUTION_SILU);
     if (!batch_apply(b, WEIGHT_SSM_X, 0, value, s, low, s)) return false;
     mamba1_norm_low(b, n, low);
     if (!batch_apply(b, WEIGHT_SSM_DT, 0, low, s, rate, s)) return false;
@@ -192,12 +186,7 @@ static bool mamba2_run(forward_batch *b, const part_spec *p, const float *x, siz
     float *query = key + n->groups * n->state * s, *rate = query + n->groups * n->state * s;
     float *decay = rate + n->heads * s;
     if (!batch_apply(b, WEIGHT_SSM_IN, 0, x, stride, gate, s)) return false;
-    batch_convolve(b, &(convolved_rows){.x = value,
-                                        .kernel = values[WEIGHT_SSM_KERNEL],
-                                        .bias = b->layer->bias_values[WEIGHT_SSM_KERNEL],
-                                        .rows = mamba2_convolved_rows(n),
-                                        .taps = n->taps,
-                                        .has_silu = true});
+    batch_convolve(b, WEIGHT_SSM_KERNEL, value, mamba2_convolved_rows(n), n->taps, CONVOLUTION_SILU);
     batch_softplus_rows(b, rate, b->layer->bias_values[WEIGHT_SSM_DT], n->heads);
     batch_decay_rows(b, decay, rate, values[WEIGHT_SSM_A], n->heads);
     batch_recur(b, batch_own(b, p->part),
@@ -215,11 +204,8 @@ static bool mamba2_run(forward_batch *b, const part_spec *p, const float *x, siz
                                    .is_grouped = true});
     batch_gate_states(b, gate, value, rows, false);
     if (values[WEIGHT_SSM_NORM])
-        batch_norm(b, &(norm_groups){.x = gate,
-                                     .y = gate,
+        batch_norm(b, &(norm_groups){.y = gate,
                                      .weight = values[WEIGHT_SSM_NORM],
-                                     .x_stride = s,
-                                     .y_stride = s,
                                      .features = rows / n->groups,
                                      .groups = n->groups,
                                      .weight_step = rows / n->groups});
@@ -296,11 +282,7 @@ static bool plamo2_run(forward_batch *b, const part_spec *p, const float *x, siz
     if (!batch_apply(b, WEIGHT_SSM_IN, 0, x, stride, unsorted, s)) return false;
     batch_sort_rows(b, unsorted, gate, &(row_groups){n->heads, 2 * head, 0, head});
     batch_sort_rows(b, unsorted, value, &(row_groups){n->heads, 2 * head, head, head});
-    batch_convolve(b, &(convolved_rows){.x = value,
-                                        .kernel = values[WEIGHT_SSM_KERNEL],
-                                        .rows = rows,
-                                        .taps = n->taps,
-                                        .has_silu = true});
+    batch_convolve(b, WEIGHT_SSM_KERNEL, value, rows, n->taps, CONVOLUTION_SILU);
     if (!batch_apply(b, WEIGHT_SSM_X, 0, value, s, key, s)) return false;
     batch_norm_slot(b, WEIGHT_SSM_B_NORM, key, s, n->state, key, s);
     batch_norm_slot(b, WEIGHT_SSM_C_NORM, query, s, n->state, query, s);

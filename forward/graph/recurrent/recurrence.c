@@ -6,7 +6,10 @@
 
 typedef struct convolution_loop {
     const forward_batch *b;
-    const convolved_rows *c;
+    float *x;
+    const float *kernel, *bias; /* bias NULL: 0 */
+    size_t taps;
+    convolution kind;
 } convolution_loop;
 
 /* A window's row of n tokens; what lies beyond its ends counts as 0. `kept` are the tokens that were
@@ -29,18 +32,24 @@ static void convolve_centered(float *x, const float *kernel, size_t taps, size_t
 static void convolve_row(void *data, size_t r, int) {
     const convolution_loop *l = data;
     const forward_batch *b = l->b;
-    const convolved_rows *c = l->c;
-    float *x = c->x + r * b->stride;
-    for (size_t i = 0; c->is_centered && i < b->n_spans; i++)
-        convolve_centered(x + b->spans[i].first, c->kernel + r * c->taps, c->taps, b->spans[i].tokens);
-    for (size_t i = 0; !c->is_centered && i < b->n_spans; i++)
-        b->model->kernels->recurrence->convolve(x + b->spans[i].first, c->kernel + r * c->taps, c->taps,
-                                                c->bias ? c->bias[r] : 0.0f, b->spans[i].tokens);
-    if (c->has_silu) b->model->elements->activate(&(activation_rule){.act = ACT_SILU}, x, b->tokens);
+    const float *kernel = l->kernel + r * l->taps;
+    for (size_t i = 0; i < b->n_spans; i++) {
+        float *x = l->x + r * b->stride + b->spans[i].first;
+        size_t n = b->spans[i].tokens;
+        if (l->kind == CONVOLUTION_CENTERED)
+            convolve_centered(x, kernel, l->taps, n);
+        else
+            b->model->kernels->recurrence->convolve(x, kernel, l->taps, l->bias ? l->bias[r] : 0.0f, n);
+    }
+    if (l->kind == CONVOLUTION_SILU)
+        b->model->elements->activate(&(activation_rule){.act = ACT_SILU}, l->x + r * b->stride, b->tokens);
 }
 
-void batch_convolve(forward_batch *b, const convolved_rows *c) {
-    threads_for(b->pool, c->rows, THREADS_EVEN, convolve_row, &(convolution_loop){b, c});
+void batch_convolve(forward_batch *b, weight_slot kernel, float *x, size_t rows, size_t taps,
+                    convolution kind) {
+    threads_for(
+        b->pool, rows, THREADS_EVEN, convolve_row,
+        &(convolution_loop){b, x, b->layer->values[kernel], b->layer->bias_values[kernel], taps, kind});
 }
 
 /* ---- layers ---- */

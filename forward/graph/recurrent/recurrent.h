@@ -8,15 +8,11 @@
 #include "forward/graph/keys.h"
 #include "forward/graph/layer_part.h"
 
-/* Each row of x along the tokens of each window (simd/recurrence.h). */
-typedef struct convolved_rows {
-    float *x;
-    const float *kernel, *bias; /* [rows][taps]; [rows], or NULL */
-    size_t rows, taps;
-    bool has_silu;    /* applied to the result */
-    bool is_centered; /* of an odd number of taps, as many as before a token are behind it */
-} convolved_rows;
-void batch_convolve(forward_batch *b, const convolved_rows *c);
+/* Convolves each row of x[rows] along the tokens of each text (simd/recurrence.h) with the layer's kernel [rows][taps]
+ * and its bias, if it has one. Centered: of an odd number of taps, as many as before a token are behind it. */
+typedef enum convolution { CONVOLUTION_PLAIN, CONVOLUTION_SILU, CONVOLUTION_CENTERED } convolution;
+void batch_convolve(forward_batch *b, weight_slot kernel, float *x, size_t rows, size_t taps,
+                    convolution kind);
 /* Memory of the threads for states: a part's struct in batch_own. */
 typedef struct recurrence_scratch {
     float *floats; /* [threads][each] */

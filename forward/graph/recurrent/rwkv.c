@@ -235,14 +235,9 @@ static void rwkv_spread_heads(const forward_batch *b, const rwkv_numbers *n, flo
 static void rwkv_norm_heads(forward_batch *b, const rwkv_numbers *n, float *x) {
     const float *weight = b->layer->values[WEIGHT_TIME_MIX_LN];
     if (!weight) return;
-    batch_norm(b, &(norm_groups){.x = x,
-                                 .y = x,
-                                 .x_stride = b->stride,
-                                 .y_stride = b->stride,
-                                 .features = n->head,
-                                 .groups = n->heads,
-                                 .centers = true,
-                                 .eps = GROUP_NORM_EPS});
+    batch_norm(b,
+               &(norm_groups){
+                   .y = x, .features = n->head, .groups = n->heads, .centers = true, .eps = GROUP_NORM_EPS});
     batch_affine_rows(b, batch_rows(b, x, b->model->sizes.width), weight,
                       b->layer->bias_values[WEIGHT_TIME_MIX_LN]);
 }

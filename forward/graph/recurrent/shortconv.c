@@ -34,11 +34,8 @@ static bool shortconv_run(forward_batch *b, const part_spec *p, const float *x, 
     float *gate = b->work, *factor = gate + d * s, *in = factor + d * s;
     if (!batch_apply(b, WEIGHT_SHORTCONV_IN, 0, x, stride, gate, s)) return false;
     batch_multiply_rows(b, batch_rows(b, in, d), gate, b->stride);
-    batch_convolve(b, &(convolved_rows){.x = in,
-                                        .kernel = b->layer->values[WEIGHT_SHORTCONV_KERNEL],
-                                        .rows = d,
-                                        .taps = n->taps,
-                                        .is_centered = b->model->both_ways});
+    batch_convolve(b, WEIGHT_SHORTCONV_KERNEL, in, d, n->taps,
+                   b->model->both_ways ? CONVOLUTION_CENTERED : CONVOLUTION_PLAIN);
     batch_multiply_rows(b, batch_rows(b, in, d), factor, b->stride);
     return batch_apply(b, WEIGHT_SHORTCONV_OUT, 0, in, s, b->part, s);
 }

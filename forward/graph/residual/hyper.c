@@ -153,12 +153,8 @@ static void hyper_spread_row(void *data, size_t r, int) {
 
 /* The norm of all streams together, into b->work. */
 static void hyper_norm(forward_batch *b, const hyper_numbers *n, const float *streams, size_t stride) {
-    batch_norm(b, &(norm_groups){.x = streams,
-                                 .y = b->work,
-                                 .x_stride = stride,
-                                 .y_stride = b->stride,
-                                 .features = n->streams * b->model->sizes.width,
-                                 .groups = 1});
+    size_t all = n->streams * b->model->sizes.width;
+    batch_norm(b, &(norm_groups){.x = streams, .y = b->work, .x_stride = stride, .features = all});
 }
 
 /* weights = magnitude sigmoid(scale weights + base) + eps */

@@ -75,12 +75,8 @@ static bool stacks_run(forward_batch *b, const part_spec *p, const float *x, siz
            block = b->layer->index % b->model->sizes.blocks;
     float *residual = batch_carried(b, p->part) + (block < each ? width * stride : 0);
     if ((block + 1) % each != 0) return true;
-    batch_norm(b, &(norm_groups){.x = x,
-                                 .y = b->residual,
-                                 .x_stride = stride,
-                                 .y_stride = stride,
-                                 .features = width,
-                                 .groups = 1});
+    batch_norm(b, &(norm_groups){
+                      .x = x, .y = b->residual, .x_stride = stride, .y_stride = stride, .features = width});
     batch_copy(b, residual, stride, b->residual, stride, width);
     return true;
 }

@@ -84,13 +84,7 @@ static bool layer_inputs_project(forward_batch *b, const layer_inputs *n, const 
     if (!model_read(m->file, n->matrix, first * width, n->n * width, own->raw, b->e)) return false;
     matmul_run(b->products, &w, x, stride, to, stride, b->tokens);
     batch_scale(b, to, stride, n->n, 1 / sqrtf((float)width));
-    batch_norm(b, &(norm_groups){.x = to,
-                                 .y = to,
-                                 .weight = own->weight,
-                                 .x_stride = stride,
-                                 .y_stride = stride,
-                                 .features = n->n,
-                                 .groups = 1});
+    batch_norm(b, &(norm_groups){.y = to, .weight = own->weight, .y_stride = stride, .features = n->n});
     return true;
 }
 
