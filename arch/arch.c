@@ -1,5 +1,4 @@
 #include "arch/arch.h"
-#include "arch/kv.h"
 
 #include <string.h>
 

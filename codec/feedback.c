@@ -1,9 +1,6 @@
-#include "codec/feedback.h"
-
 #include <string.h>
 
-#include "base/checksum.h"
-#include "codec/codec.h"
+#include "codec/feedback.h"
 
 uint64_t feedback_bytes(const kernels *k, uint32_t type, size_t columns, matmul_arithmetic arithmetic) {
     if (columns > UINT32_MAX) return UINT64_MAX;
@@ -88,15 +85,4 @@ void feedback_round_strip(const feedback_hessian *m, size_t strip) {
     if (!m->gptaq_d) return;
     float *d = (float *)m->gptaq_d + feedback_square(m->columns, strip);
     for (size_t i = 0; i < feedback_strips(m->columns); i++) round_tile(d + i * TILE);
-}
-
-/* ---- settings ---- */
-
-_Static_assert(sizeof(encode_settings) == 8, "the digest is of every member");
-
-uint32_t encode_settings_digest(uint32_t sum, const encode_settings *settings) {
-    uint32_t effort = settings->effort, importance = settings->importance;
-    sum = checksum_add(sum, &effort, sizeof effort);
-    if (importance) sum = checksum_add(sum, &importance, sizeof importance);
-    return sum;
 }

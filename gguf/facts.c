@@ -1,6 +1,5 @@
 #include "gguf/facts.h"
 #include "base/name_index.h"
-#include "gguf/model.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -12,7 +12,6 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "gguf/gguf.h"
-#include "gguf/model.h"
 
 /* ---- what others may do with a model in GGUF files ---- */
 

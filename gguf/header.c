@@ -12,7 +12,6 @@
 #include "base/memory.h"
 #include "base/name_index.h"
 #include "gguf/gguf.h"
-#include "gguf/model.h"
 
 struct gguf_header {
     model_kv *kv; /* key NULL: removed */

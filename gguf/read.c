@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "gguf/model.h"
 
 /* ---- a cursor: reads a header front to back, piece by piece, and says where it is wrong ---- */
 

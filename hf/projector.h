@@ -12,7 +12,7 @@ bool hf_projector_find(const arch_projector **row, hf_config *c, gq_error *e);
 bool hf_projector_build(hf_build *b, const arch_projector *row, const hf_config *c, hf_list *l,
                         hf_metadata *metadata, hf_build_change *change, const void *user, gq_error *e);
 
-/* ---- whether a projector is whole (projector_check.c, projector_shapes.c) ---- */
+/* ---- whether a projector is whole (projector_check.c, arch/projector.c) ---- */
 
 /* Fails for layers that differ and for widths that are not the config's; warns of tensors that the row's projectors
  * usually have. `p`: the metadata that are set. */

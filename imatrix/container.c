@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "gguf/gguf.h"
-#include "gguf/model.h"
 #include "imatrix/imatrix.h"
 
 enum { SUMS, COUNTS, ACTIVATIONS, PARTS };

@@ -4,12 +4,10 @@
  * that are there. A value is a mean times calls, and an entry has one count of calls for all its matrices.
  * Writing therefore takes the largest count of an entry, converts tokens into calls, and scales each matrix's
  * means to it; an entry without any data is left out. */
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "gguf/model.h"
 #include "imatrix/imatrix.h"
 
 /* Name length, one byte of name, calls, number of values, one value. */

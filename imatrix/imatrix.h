@@ -115,7 +115,7 @@ typedef struct model_inputs {
     uint32_t chunk_count; /* 0: not stored */
     const char *dataset;  /* the first data set that the data were made from; NULL: not stored */
     const char *warnings; /* of reading: lines, each with its newline; NULL: none */
-    struct imatrix *data; /* for inputs.c alone */
+    struct imatrix *data; /* for read.c alone */
 } model_inputs;
 
 /* Selects entries by name: those with one of the texts in it are used if `include` is set, else left out. n =

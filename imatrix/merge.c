@@ -1,7 +1,6 @@
 /* Merging: sums add up, counts add up, so each file weighs as much as the tokens it saw. */
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "imatrix/imatrix.h"

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "arch/arch.h"
-#include "mixes/mixes.h"
 #include "mixes/rules.h"
 
 /* ---- order ---- */

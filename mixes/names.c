@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "arch/arch.h"
-#include "mixes/mixes.h"
 #include "mixes/rules.h"
 
 /* A fragment is found anywhere in the name; with '=' before it, it is the whole name. */

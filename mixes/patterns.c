@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mixes/mixes.h"
 #include "mixes/rules.h"
 
 /* A name has at most 127 bytes. A pattern with three independent `.*` needs some 127^3 / 6 = 340,000 steps on

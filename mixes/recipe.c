@@ -6,8 +6,6 @@
 #include <strings.h>
 
 #include "base/memory.h"
-#include "gguf/facts.h"
-#include "mixes/mixes.h"
 #include "mixes/rules.h"
 
 static bool recipe_is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }

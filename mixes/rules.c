@@ -7,8 +7,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "mixes/mixes.h"
-
 #define ANY UINT64_MAX
 #define BASE GGUF_TYPE_LIMIT
 #define NOT_LOW (ANY & ~FILETYPES_LOW)

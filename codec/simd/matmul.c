@@ -5,7 +5,7 @@
  * tokens and a weight; rows that are left over go four at a time, then singly. Eight chains keep two
  * multipliers busy. */
 #include "codec/simd/chains.h"
-#include "codec/simd/lanes.h"
+#include "codec/simd/fma.h"
 #include "codec/simd/kernels.h"
 
 #if defined(__AVX512F__)

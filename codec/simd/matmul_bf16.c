@@ -4,7 +4,7 @@
  * Each output has two chains, of even and of odd columns, so half as many rows as in matmul.c share the
  * registers. A group of columns is summed up in them and then added to y. */
 #include "codec/simd/chains.h"
-#include "codec/simd/lanes.h"
+#include "codec/simd/fma.h"
 #include "codec/simd/kernels.h"
 
 #if defined(__AVX512F__)

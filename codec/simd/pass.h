@@ -3,7 +3,7 @@
 #pragma once
 
 #include "codec/feedback.h"
-#include "codec/simd/lanes.h"
+#include "codec/simd/fma.h"
 #include "codec/simd/kernels.h"
 
 enum {

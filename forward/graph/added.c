@@ -4,7 +4,6 @@
  * stream by a mere factor. */
 #include "forward/graph/attention/attention.h"
 #include "forward/graph/experts/experts.h"
-#include "gguf/facts.h"
 
 /* Whether a part's output is only added to the residual stream until the call that runs the part ends. */
 static bool is_added_plainly(const forward_model *m, const layer_spec *l, const part_spec *p) {

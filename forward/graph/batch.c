@@ -9,10 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "base/memory.h"
 #include "forward/graph/batch.h"
-#include "forward/graph/layer.h"
 #include "forward/graph/layer_part.h"
 
 static bool recall(forward_batch *b, weight_slot s, size_t matrix, result_kind what, const batch_values *v) {

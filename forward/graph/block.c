@@ -10,15 +10,9 @@
 #include "forward/graph/block.h"
 
 #include <float.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "base/memory.h"
-#include "forward/graph/batch.h"
-#include "forward/graph/layer.h"
-#include "forward/graph/layer_part.h"
 #include "forward/graph/residual/residual.h"
 
 static void begin_call(forward_batch *b, const forward_layer *l, const forward_observer *observer,

@@ -10,8 +10,6 @@
 
 #include "base/fail.h"
 #include "forward/graph/bounds.h"
-#include "forward/graph/model.h"
-#include "gguf/model.h"
 
 /* A part of a model lacks so much that nothing is doubted of it. */
 #define DOUBT(f, ...) \

@@ -10,15 +10,11 @@
  * when they are multiplied, up to a window's bytes at a time and by all threads: those that the container
  * codes in its own way are decoded there. So an expert that no token meets is not read. Products of rows are
  * sums by themselves: values do not depend on where rows come from. */
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "base/memory.h"
 #include "forward/graph/layer.h"
 #include "forward/graph/model.h"
-#include "gguf/facts.h"
 
 enum {
     /* Enough that all threads have work, and that activations are seldom packed again. */

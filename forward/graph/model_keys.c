@@ -1,6 +1,4 @@
 /* The numbers of a model and the parts of its layers, from its metadata. */
-#include "forward/graph/layer_part.h"
-#include "forward/graph/model.h"
 #include "forward/graph/residual/residual.h"
 
 #include <math.h>

@@ -1,4 +1,3 @@
-#include "forward/graph/model.h"
 
 #include <math.h>
 

@@ -1,4 +1,3 @@
-#include "forward/graph/forward.h"
 
 #include "forward/graph/experts/experts.h"
 

@@ -2,13 +2,11 @@
  * tokens that switch count e^gain and others, which are none's, e^-gain; the mean is rounded. So behind one
  * such token it is that token's. Its number is carried with the hidden state. For a product tokens are sorted
  * by their numbers, and those of one number are multiplied side by side. */
-#include "forward/graph/layer_part.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #include "forward/graph/attention/attention.h"
-#include "gguf/model.h"
 
 enum { SWITCHED_MOST = 4096 }; /* adapters, and rows of A, as in llama.cpp */
 

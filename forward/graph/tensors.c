@@ -8,13 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "forward/graph/keys.h"
-#include "forward/graph/layer.h"
-#include "forward/graph/layer_part.h"
 #include "forward/graph/residual/residual.h"
 #include "forward/graph/tensors.h"
-#include "gguf/facts.h"
 
 static char *expected_shape_text(char *to, size_t size, const uint64_t *ne, int n) {
     size_t at = (size_t)snprintf(to, size, "[");

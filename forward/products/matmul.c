@@ -24,22 +24,14 @@ enum {
     STEP_FLOATS = STEP_TOKENS * 2048,
     UNITS = 8, /* per thread, so that none waits long for the last one */
 };
-typedef struct matmul_scratch {
+struct matmul_scratch {
     float floats[TILE_FLOATS]; /* a tile of decoded weights, or a panel of tokens */
-} matmul_scratch;
-_Static_assert((int)TILE_ROWS >= (int)MATMUL_MOST_PANEL, "it holds a panel of TILE_COLUMNS");
-
-struct matmul {
-    const kernels *level;
-    const product_kernels *by, *floats; /* of weights; of floats within a thread */
-    threads_pool *pool;
-    float *shared;             /* STEP_FLOATS */
-    matmul_scratch *scratches; /* one per thread */
 };
+_Static_assert((int)TILE_ROWS >= (int)MATMUL_MOST_PANEL, "it holds a panel of TILE_COLUMNS");
 
 static void lay_out_matmul(matmul *m, int threads, memory_ledger *l) {
     m->shared = memory_take(l, STEP_FLOATS, sizeof(float));
-    m->scratches = memory_take(l, (uint64_t)threads, sizeof(matmul_scratch));
+    m->scratches = memory_take(l, (uint64_t)threads, sizeof(struct matmul_scratch));
 }
 
 uint64_t matmul_bytes(int threads) {

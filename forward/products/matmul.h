@@ -64,3 +64,12 @@ typedef struct matmul_product {
 
 /* The same product by the calling thread alone, inside a loop of the caller's, which gave it this number. */
 void matmul_within(matmul *m, int thread, const matmul_product *p);
+
+/* For tests, which put other kernels in. */
+struct matmul {
+    const kernels *level;
+    const product_kernels *by, *floats; /* of weights; of floats within a thread */
+    threads_pool *pool;
+    float *shared;                    /* activations of a step */
+    struct matmul_scratch *scratches; /* one per thread */
+};

@@ -3,11 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "base/memory.h"
-#include "forward/graph/block.h"
-#include "forward/graph/draft/draft.h"
-#include "forward/graph/layer.h"
 #include "forward/stream/head.h"
 #include "forward/stream/run.h"
 

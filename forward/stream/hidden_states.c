@@ -8,9 +8,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "base/checked.h"
 #include "base/checksum.h"
-#include "base/memory.h"
 #include "base/safe_file.h"
 
 /* Batches of a loop. */

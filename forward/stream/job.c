@@ -6,10 +6,6 @@
  * what is left: what is not in memory of it every batch reads again. */
 #include "forward/stream/job.h"
 
-#include "base/checked.h"
-#include "base/memory.h"
-#include "forward/graph/draft/draft.h"
-#include "forward/graph/layer.h"
 #include "forward/stream/head.h"
 #include "forward/stream/run.h"
 

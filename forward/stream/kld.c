@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/memory.h"
 #include "forward/graph/simd/kernels.h"
 
 struct kld {

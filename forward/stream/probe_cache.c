@@ -5,12 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/checked.h"
 #include "base/clock.h"
-#include "base/memory.h"
 #include "base/safe_file.h"
 #include "forward/graph/layer_part.h"
-#include "forward/stream/stream.h"
 
 typedef struct cached_result {
     weight_slot slot;

@@ -1,12 +1,7 @@
 /* The hidden state that the streams of a run share: one model's layer and batch at a time. */
 #include "forward/stream/run.h"
-#include "forward/graph/batch.h"
-#include "forward/graph/layer.h"
 
-#include <math.h>
 #include <stdlib.h>
-
-#include "base/checked.h"
 
 forward_run *forward_run_new(const forward_job *j, const forward_bounds *b, gq_error *e) {
     forward_run *r = calloc(1, sizeof *r);

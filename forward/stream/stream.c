@@ -9,11 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "forward/graph/batch.h"
-#include "forward/graph/block.h"
-#include "forward/graph/draft/draft.h"
-#include "forward/graph/layer.h"
 #include "forward/stream/run.h"
 
 /* ---- a stream ---- */

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "gguf/model.h"
 
 /* ---- which tokens are special ---- */
 

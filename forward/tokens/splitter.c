@@ -3,7 +3,6 @@
 
 #include <pcre2.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct splitter {
     const char *const *patterns;

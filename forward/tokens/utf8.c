@@ -1,7 +1,5 @@
 #include "forward/tokens/tokens.h"
 
-#include <string.h>
-
 /* First, last, stand-in: the private U+E000 for surrogates; else a character of Unicode 14 of the same class
  * and length, and in the same ranges that patterns name. */
 static const uint32_t stand_ins[][3] = {

@@ -6,7 +6,6 @@
  * holds. The file's reader has checked lengths; here types and numbers of elements are. */
 #include "forward/tokens/vocabulary.h"
 #include "forward/tokens/tokens.h"
-#include "gguf/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/error.h"
 #include "base/memory.h"
 
 static const char SPACE[] = "\xe2\x96\x81"; /* U+2581 */

@@ -128,7 +128,7 @@ static inline int mincore(void *at, size_t n, unsigned char *resident) {
     return (void)at, (void)n, (void)resident, errno = ENOSYS, -1;
 }
 
-/* ---- folders (base/platform/win32/folders.c) ---- */
+/* ---- folders (base/platform/win32/files.c) ---- */
 
 #define DIR win32_folder
 #define dirent win32_entry
@@ -145,7 +145,7 @@ int win32_closedir(win32_folder *d);
 int dirfd(win32_folder *d);
 char *realpath(const char *path, char *to);
 
-/* ---- memory (base/platform/win32/memory.c) ---- */
+/* ---- memory (base/platform/win32/process.c) ---- */
 
 /* Memory that is aligned comes from another place, which `free` recognizes. */
 void *aligned_alloc(size_t alignment, size_t n);

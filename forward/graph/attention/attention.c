@@ -8,10 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "forward/graph/layer_part.h"
-#include "gguf/model.h"
-
 /* ---- keys and tensors ---- */
 
 void attention_choose_layers(const forward_model *m, key_reader *r, bool *is_own) {

@@ -19,14 +19,11 @@
  * the blocks with the largest scores, of equal ones the first, until it has top + keys - 1 of them, keys
  * being a block's. So the last block may be cut: then it attends to its first tokens, where llama.cpp takes
  * those that its sort happens to leave. */
-#include "forward/graph/attention/attention.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "forward/graph/attention/indexer.h"
-#include "forward/graph/attention/rope.h"
 
 static const float ALWAYS = 1e30F; /* added to the scores of the last blocks, as llama.cpp does */
 

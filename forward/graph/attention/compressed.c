@@ -17,10 +17,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "forward/graph/attention/attention.h"
 #include "forward/graph/attention/indexer.h"
-#include "forward/graph/attention/rope.h"
 
 enum { RATIO_OVERLAPPING = 4, RATIO_APART = 128 };
 

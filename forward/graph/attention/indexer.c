@@ -15,9 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "forward/graph/attention/rope.h"
-
 enum { MOST_POOLED = 128 };
 
 void indexer_read_sizes(key_reader *r, size_t *heads, size_t *head, size_t *top) {

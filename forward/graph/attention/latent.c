@@ -9,10 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "forward/graph/attention/attention.h"
 #include "forward/graph/attention/indexer.h"
-#include "forward/graph/attention/rope.h"
 
 typedef struct latent_numbers {
     attention_numbers attention; /* first */

@@ -6,9 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "forward/graph/layer_part.h"
-
 static void attention_read_scores(attention_numbers *n, const arch_graph *a, key_reader *r) {
     n->score_scale = (float)(1 / sqrt((double)n->head));
     n->alibi = a->alibi;

@@ -6,7 +6,6 @@
 
 #include "forward/graph/attention/attention.h"
 #include "forward/graph/attention/rope.h"
-#include "gguf/model.h"
 
 /* ---- keys and tensors ---- */
 

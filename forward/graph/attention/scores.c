@@ -8,10 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "forward/graph/attention/attention.h"
-#include "forward/graph/layer.h"
-#include "forward/graph/layer_part.h"
 
 enum { OUTPUT_ROWS = 64 }; /* of attn_output, decoded at once */
 

@@ -3,11 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "forward/graph/attention/attention.h"
-#include "forward/graph/draft/draft.h"
 #include "forward/graph/draft/target_part.h"
-#include "forward/graph/layer_part.h"
 
 typedef struct assistant_numbers {
     attention_numbers attention;

@@ -2,15 +2,11 @@
  * states, unnormed, and from the block's tokens behind the layer's norm. The keys that a token sees and its
  * position are set before a layer is run. DFlash 2 has convolutions over a block's tokens on both sides of
  * both parts. */
-#include "forward/graph/draft/draft.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "base/memory.h"
-#include "forward/graph/block.h"
 #include "forward/graph/draft/target_part.h"
 #include "forward/graph/experts/experts.h"
 
@@ -446,7 +442,7 @@ static uint32_t head_of_target(const dflash_head *h, uint32_t id) {
 
 /* The candidates of n columns, from `column` on. */
 static bool head_find(dflash_head *h, size_t column, size_t n, gq_error *e) {
-    size_t words = forward_model_sizes(h->m)->vocabulary;
+    size_t words = h->m->sizes.vocabulary;
     for (size_t k = 0; k < h->candidates; k++)
         for (size_t c = 0; c < n; c++)
             h->best[k * h->stride + c] = -INFINITY, h->id[k * h->stride + c] = DFLASH_NONE;

@@ -19,7 +19,7 @@
  * functions of block.h and layer.h. Embedding and output matrix are the target's where a draft has none of
  * its own.
  *
- * EAGLE-3 (eagle.c): one layer. At position p it reads one hidden state of width D computed from the
+ * EAGLE-3 (draft_entry.c): one layer. At position p it reads one hidden state of width D computed from the
  * target's, followed by the embedding of token p + 1: 2 D rows. Both pass a norm; together they are the input
  * of queries, keys and values. The layer's output predicts token p + 2. When the draft continues by itself,
  * its own output replaces the hidden state computed from the target's.

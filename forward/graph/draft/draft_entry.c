@@ -5,9 +5,7 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "forward/graph/draft/draft.h"
 #include "forward/graph/draft/target_part.h"
-#include "forward/graph/layer_part.h"
 
 /* The block attends to all keys, also where its file has what would choose some. */
 static void draft_ignore_indexer(tensor_finder *f) {

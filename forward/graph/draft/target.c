@@ -1,14 +1,9 @@
-#include "forward/graph/draft/draft.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/fail.h"
-#include "forward/graph/attention/attention.h"
-#include "forward/graph/block.h"
 #include "forward/graph/draft/target_part.h"
-#include "forward/graph/layer_part.h"
-#include "gguf/model.h"
 
 const draft_sources *forward_draft_sources(const forward_model *draft) { return &draft->sources; }
 

@@ -8,9 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "forward/graph/experts/experts.h"
-#include "gguf/model.h"
 
 /* ---- keys and tensors ---- */
 

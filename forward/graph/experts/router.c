@@ -3,10 +3,8 @@
  * the row says so only from the best groups, or with a bias that counts for the choice alone. */
 #include <float.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "forward/graph/experts/experts.h"
 
 /* The scores that a token chooses from: n values, `step` floats apart. `added` counts for the choice and not

@@ -5,7 +5,6 @@
  * by side per key head in one matrix; they are sorted first. */
 #include <math.h>
 
-#include "forward/graph/layer_part.h"
 #include "forward/graph/recurrent/recurrent.h"
 
 typedef struct delta_numbers {

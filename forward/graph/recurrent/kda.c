@@ -5,7 +5,6 @@
  * model may store it with the other sign. */
 #include <math.h>
 
-#include "forward/graph/layer_part.h"
 #include "forward/graph/recurrent/recurrent.h"
 
 static void kda_read_keys(forward_model *m, key_reader *r, model_part *p) {

@@ -7,7 +7,6 @@
  * nearly 0 in the last. */
 #include <math.h>
 
-#include "forward/graph/layer_part.h"
 #include "forward/graph/recurrent/recurrent.h"
 
 typedef struct lightning_numbers {

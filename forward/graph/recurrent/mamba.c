@@ -2,10 +2,7 @@
  * element of its state. ssm_in gives x, which passes a short convolution, and a gate z. From x, ssm_x makes a
  * step of low rank and the vectors B and C, which some models norm; ssm_dt makes each feature's step dt of
  * the former. A feature's state decays by the step, takes in dt x B and is read with C. */
-#include "base/checked.h"
 
-#include "forward/graph/layer.h"
-#include "forward/graph/layer_part.h"
 #include "forward/graph/recurrent/recurrent.h"
 
 typedef struct mamba1_numbers {

@@ -2,8 +2,6 @@
  * text with a few of its state's columns, is a task of one thread, and begins and ends within a call. */
 #include "forward/graph/recurrent/recurrent.h"
 
-#include "base/checked.h"
-
 typedef struct convolution_loop {
     const forward_batch *b;
     float *x;

@@ -9,8 +9,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/checked.h"
-
 typedef struct rwkv_numbers {
     size_t heads, kv_heads, head; /* head: features */
 } rwkv_numbers;

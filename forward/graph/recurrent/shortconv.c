@@ -1,7 +1,6 @@
 /* The mixer of short convolutions: (gate, factor, x) = shortconv.in_proj n, and what it gives is
  * shortconv.out_proj (factor * conv(gate * x)), where a channel's convolution sees the last few tokens of its
  * window, or where attention sees to both sides as many before it as behind it. */
-#include "forward/graph/layer_part.h"
 
 #include "forward/graph/recurrent/recurrent.h"
 

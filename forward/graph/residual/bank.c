@@ -7,9 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "forward/graph/layer_part.h"
-
 typedef struct bank_numbers {
     size_t every; /* 0: there is no bank */
     const model_tensor *last_score;

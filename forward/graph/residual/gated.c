@@ -9,9 +9,7 @@
  * what a part reads.
  *
  * Before one layer the streams also get what a table has for the last tokens (ngrams.c). */
-#include <string.h>
 
-#include "base/checked.h"
 #include "forward/graph/residual/residual.h"
 
 typedef struct gated_numbers {

@@ -15,7 +15,6 @@
  * They are carried behind the width, whose rows hold what a part reads. */
 #include <string.h>
 
-#include "base/checked.h"
 #include "forward/graph/layer_part.h"
 
 typedef struct hyper_numbers {

@@ -13,9 +13,6 @@
 #include "forward/graph/residual/residual.h"
 
 #include <math.h>
-#include <string.h>
-
-#include "base/checked.h"
 
 /* ---- keys and tensors ---- */
 

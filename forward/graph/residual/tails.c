@@ -8,7 +8,6 @@
  * tail_per_layer has inputs of each layer's own (residual.h). Behind its feed-forward part a layer adds what
  * they let through, and the residual stream is multiplied by layer_output_scale where the layer has one. */
 #include <math.h>
-#include <string.h>
 
 #include "forward/graph/residual/residual.h"
 

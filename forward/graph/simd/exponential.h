@@ -1,7 +1,7 @@
 /* exp, tanh and ln(1 + e^x) of vectors: libm's differ from machine to machine. */
 #pragma once
 
-#include "codec/simd/lanes.h"
+#include "codec/simd/fma.h"
 
 /* Within 1.1 units in the last place; below -87.7 it is 0, above 88.3 infinity. x = k ln 2 + r, and the
  * series of e^r ends after r^7, with coefficients that spread the remaining error (Cephes). ln 2 is taken off
