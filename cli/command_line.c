@@ -58,7 +58,7 @@ static int close_output(const request *r, int status) {
     gq_error e = {0};
     if (fflush(stdout) == 0 && !ferror(stdout)) return status;
     if (status == GQ_OK && r->command == CMD_QUANTIZE && !r->dry_run && !r->help && !r->version) {
-        say_warning(r->said, "the work is done, but its results cannot be written to standard output");
+        say_warning(r->said, "cannot write the results to standard output; the work itself is done");
         return GQ_OK;
     }
     gq_fail(&e, "cannot write to standard output");

@@ -58,11 +58,11 @@ gq_evaluation *evaluation_run(const request *r, gq_evaluation_request *asked, gq
 
 static bool evaluate_check_request(const request *r, gq_error *e) {
     if (!r->text && !r->ids && !r->base)
-        return gq_fail_usage(
-            e, "nothing to run on: name a text with --text, ids of tokens with --ids, or a file "
-               "of log-probabilities with --base; --speed alone measures how fast models are here");
+        return gq_fail_usage(e, "no text to evaluate on: expected --text FILE, --ids FILE with token ids, or "
+                                "--base FILE with log-probabilities; --speed alone measures the speed");
     if (r->kinds.n && r->base)
-        return gq_fail_usage(e, "--kind: a base file has one text; name the base model in its place");
+        return gq_fail_usage(e, "--kind cannot be used with --base: a base file has one text; name the base "
+                                "model instead of --base");
     return report_check(r, e);
 }
 

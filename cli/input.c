@@ -118,11 +118,10 @@ static bool question_take(json_t *row, gq_question *to, const char *path, size_t
             path, line, GQ_CHOICES);
     to->answer = question_answer(json_object_get(row, "answer"), choices);
     if (to->answer == n)
-        return gq_fail(
-            e,
-            "%s, line %zu: \"answer\" is none of the choices: expected its number from 0 on, its letter, or "
-            "its text",
-            path, line);
+        return gq_fail(e,
+                       "%s, line %zu: \"answer\" does not name a choice: expected its number from 0, its "
+                       "letter or its text",
+                       path, line);
     const char **texts = need_memory(n, sizeof *texts);
     for (i = 0; i < n; i++) texts[i] = json_string_value(json_array_get(choices, i));
     to->choices = texts, to->n_choices = n;
@@ -134,7 +133,7 @@ static bool question_read_line(questions *q, const char *text, size_t n, const c
     json_error_t why;
     if (strspn(text, " \t\r") >= n) return true;
     json_t *row = json_loadb(text, n, 0, &why);
-    if (!row) return gq_fail(e, "%s, line %zu: is not valid JSON: %s", path, line, why.text);
+    if (!row) return gq_fail(e, "%s, line %zu: not valid JSON: %s", path, line, why.text);
     json_array_append_new(q->rows, row);
     q->items = need_next(q->items, q->n, sizeof *q->items);
     q->items[q->n] = (gq_question){.text = NULL};
@@ -153,7 +152,7 @@ bool input_questions(questions *q, const char *path, gq_error *e) {
         ok = question_read_line(q, text + at, end - at, path, line, e);
     }
     gq_free(text);
-    return ok && (q->n || gq_fail(e, "%s: has no questions", path));
+    return ok && (q->n || gq_fail(e, "%s: no questions found; expected a line of JSON for each", path));
 }
 
 void input_questions_free(questions *q) {

@@ -53,7 +53,8 @@ json_t *json_read(const char *text, size_t n, const char *name, gq_error *e) {
     json_set_alloc_funcs(before, before_free);
     if (value) return value;
     if (json_error_code(&error) == json_error_out_of_memory)
-        gq_fail(e, "%s: line %d: takes more memory than a report of its size", name, error.line);
+        gq_fail(e, "%s: line %d: needs more memory than a report of this size; expected a report of gquant",
+                name, error.line);
     else
         gq_fail(e, "%s: line %d, column %d: not JSON: %s", name, error.line, error.column, error.text);
     return NULL;

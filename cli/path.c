@@ -102,7 +102,7 @@ bool path_make_folder(const char *folder, size_t *made, gq_error *e) {
         path[i] = 0; /* one part more each time */
         if (stat(path, &st) != 0 && errno == ENOENT) {
             ok = mkdir(path, 0777) == 0 || errno == EEXIST ||
-                 gq_fail(e, "the folder %s cannot be made: %s", path, strerror(errno));
+                 gq_fail(e, "cannot make the folder %s: %s", path, strerror(errno));
             if (ok && *made == 0) *made = i;
         }
         path[i] = folder[i];

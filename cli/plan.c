@@ -117,19 +117,17 @@ static void print_advice(const survey *s) {
                    s->facts->quantized ? ", and quantizing it again would add to what was lost" : "");
     else if (to_take && copy)
         print_line(stdout,
-                   "Recommended: %s. Of the usual types it loses least, and it takes %.0f %% of the bytes. "
-                   "The model fits %s as it "
-                   "is, too: then there is nothing to do.",
+                   "Recommended: %s. It has the lowest quality loss of the usual types, and takes %.0f %% of "
+                   "the bytes. The model fits %s as it is, too: then there is nothing to do.",
                    to_take->name, 100 * (double)to_take->file_bytes / (double)copy->file_bytes, ram);
     else if (to_take)
-        print_line(
-            stdout,
-            "Recommended: %s, the largest of the usual types that fits %s, as larger types lose less. To use "
-            "all of the memory: --target-size %s",
-            to_take->name, ram, target);
+        print_line(stdout,
+                   "Recommended: %s, the largest of the usual types that fits %s; larger types lose less "
+                   "quality. To use all of the memory: --target-size %s",
+                   to_take->name, ram, target);
     else if (any_fits(s))
         print_line(stdout,
-                   "Some types fit %s, but others are better in the same bytes, so none is recommended.",
+                   "The types that fit %s are worse than others of the same size, so none is recommended.",
                    ram);
     else if (s->facts->smallest > 0 && s->facts->smallest <= s->facts->target)
         print_line(stdout, "No type fits %s, but --target-size %s does.", ram, target);
@@ -287,8 +285,8 @@ static void print_survey(const survey *s) {
     if (s->facts->quantized) print_requantizing(s);
     if (s->facts->dequantized)
         print_line(stdout,
-                   "Most of the folder is %s, which is dequantized before it gets another type. "
-                   "Quantizing the base model in 16 bits gives a better file.",
+                   "Most of the folder is %s, which is dequantized first. Quantizing the base model in 16 "
+                   "bits gives a better file.",
                    s->facts->dequantized);
     if (s->tried) {
         print_wrapped(stdout, "KL divergence: expected of plain encoding, in nats, by trials on the text; "

@@ -131,8 +131,9 @@ static void publish_say_recommended(const gq_publication *p) {
 static void publish_say_base(const gq_publication *p) {
     const char *source, *base = gq_publication_base_model(p, &source);
     if (!base)
-        print_line(stdout,
-                   "base model: README.md names none, as MODEL does not; name it by --base-model OWNER/NAME");
+        print_line(
+            stdout,
+            "base model: MODEL names none, so README.md has none; set it with --base-model OWNER/NAME");
     else if (source)
         print_line(stdout, "base model: %s, by %s; --base-model names another", base, source);
 }
@@ -226,7 +227,8 @@ int publish_main(const request *r) {
     size_t made = 0;
     signal(SIGPIPE, SIG_IGN);
     interrupt_catch();
-    bool ok = r->out_dir || gq_fail_usage(&e, "--out-dir DIR is missing: the folder for files and page");
+    bool ok =
+        r->out_dir || gq_fail_usage(&e, "--out-dir DIR is missing: the folder for the files and README.md");
     ok = ok && (!r->text || evaluation_ask(r, &evaluation, &e)) && path_make_folder(r->out_dir, &made, &e) &&
          (p = publish_do(r, r->text ? &evaluation : NULL, &e));
     if (ok) publish_say(r, p);

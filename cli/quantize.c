@@ -46,7 +46,7 @@ static void say_plan(const request *r, const gq_plan *plan) {
     size_t n;
     if (r->text && is_part(r))
         say_warning(r->said,
-                    "--evaluate does nothing with --part: the run with --join evaluates the whole output");
+                    "--evaluate has no effect with --part: the run with --join evaluates the whole output");
     if (r->text && r->calibrate && !strcmp(r->text, r->calibrate))
         say_warning(r->said, "--evaluate has the text of --calibrate, on which files lose less than on "
                              "others: evaluate on a text that was held out");
@@ -65,7 +65,7 @@ static void say_plan(const request *r, const gq_plan *plan) {
     }
     if (gq_plan_calibration(plan) && !r->dry_run) report_calibration_plan(stderr, gq_plan_calibration(plan));
     if (gq_plan_measure_file(plan))
-        print_line(stderr, "measurements are kept in %s", gq_plan_measure_file(plan));
+        print_line(stderr, "measurements are saved in %s", gq_plan_measure_file(plan));
 }
 
 /* ---- --recipe-out ---- */
@@ -279,10 +279,8 @@ static gq_plan *quantize_plan_whole(const request *r, gq_error *e) {
 /* Only the run itself knows the quality loss that it reports. */
 static void say_losses_are_gone(const request *r) {
     if (r->report || r->json)
-        say_warning(
-            r->said,
-            "the report has no losses, which are measured when a file is made; gquant compare measures "
-            "them, too");
+        say_warning(r->said, "the report has no errors, as they are measured while a file is written; gquant "
+                             "compare measures them");
 }
 
 /* Refuses an output, named by the plan where the user gave no name, that is a file which an option names. */
@@ -358,7 +356,7 @@ static bool evaluate_and_report(const request *r, const gq_plan *plan, const gq_
     bool ok = report_results(r, plan, results, evaluation, e);
     gq_evaluation_free(evaluation);
     if (evaluated || !ok) return ok;
-    gq_fail(e, "%s; the output is whole, only its evaluation is missing", why.text);
+    gq_fail(e, "%s; the output is complete, only its evaluation is missing", why.text);
     e->status = why.status;
     return false;
 }

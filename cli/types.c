@@ -67,7 +67,7 @@ static int types_print_recipe(const request *r, const char *name) {
     const gq_named_recipe *found = gq_named_recipe_find(name);
     gq_error e = {0};
     if (!found)
-        return gq_fail_usage(&e, "there is no recipe '%s'; 'gquant types' lists them", name),
+        return gq_fail_usage(&e, "unknown recipe '%s'; 'gquant types' lists the recipes", name),
                say_failure(r->said, &e);
     printf("# %s: %s\n# gquant --tensor-type-file FILE IN OUT %s\n%s", found->name, found->summary,
            found->filetype, found->items);

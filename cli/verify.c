@@ -41,7 +41,7 @@ static void print_problems(const gq_verification *v, bool compared) {
             print_line(stdout, "%s (%s): %s", verdicts[i].name, gq_type_name(verdicts[i].type), problem);
     }
     for (size_t i = 0; i < n_missing; i++)
-        print_line(stdout, "%s: in the report, but not in the file", missing[i]);
+        print_line(stdout, "%s: listed in the report, but missing in the file", missing[i]);
 }
 
 static void verify_print_types(const gq_verification *v) {
@@ -73,8 +73,8 @@ static void print_sound(const char *path, const counts *c, bool compared) {
                    path, c->tensors, plural_suffix(c->tensors), c->digests);
     else
         print_line(stdout,
-                   "%s: structurally sound: %zu tensor%s; a report (-r) would tell whether the bytes are "
-                   "right, and the file has no digests",
+                   "%s: structurally sound: %zu tensor%s; whether the bytes are right is not verified: the "
+                   "file has no digests, and no report (-r) was given",
                    path, c->tensors, plural_suffix(c->tensors));
     print_line(stdout, "not checked: values of the metadata%s",
                c->digests || compared ? "; whether the model it was made of is still the same" : "");

@@ -484,7 +484,7 @@ static bool card_fill_rows(const gq_publication *p, gq_page_row *rows, gq_error 
 static bool card_warn_facts(gq_publication *p, const fact_list *l, gq_error *e) {
     return (*fact_text(l, "license") ||
             warnings_add(&p->warnings, e,
-                         "README.md names no license, as the model does not; name it by --license")) &&
+                         "license: the model names none, so README.md has none; set it with --license")) &&
            (!(*fact_text(l, "is_seen") || *fact_text(l, "is_named_alike")) ||
             warnings_add(
                 &p->warnings, e,

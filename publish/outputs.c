@@ -69,9 +69,10 @@ static char *publication_name(const gq_publication *p, const char *type, gq_erro
 bool publication_check_template(const gq_publish_request *r, gq_error *e) {
     size_t n = strlen(r->name);
     if (companion_is_named(r->name, ""))
-        return gq_fail_usage(
-            e, "the name %s: files of projectors, MTP layers and drafts begin so: begin with another word",
-            r->name);
+        return gq_fail_usage(e,
+                             "the name %s: names of projectors, MTP layers and draft models begin with this "
+                             "word; choose another",
+                             r->name);
     return (strstr(r->name, "{type}") && !strchr(r->name, '/') && n > 5 &&
             !strcmp(r->name + n - 5, ".gguf")) ||
            gq_fail_usage(
@@ -114,7 +115,8 @@ static char *output_label(const gq_output *out) {
 static bool publication_add_output(gq_publication *p, gq_output out, gq_error *e) {
     bool has_target = out.size_of || out.target.size || out.target.bpw > 0;
     if (out.path) return gq_fail_usage(e, "%s: files of a folder are named by its template", out.path);
-    if (!out.filetype && !has_target) return gq_fail_usage(e, "an output has neither a type nor a size");
+    if (!out.filetype && !has_target)
+        return gq_fail_usage(e, "an output has neither a file type nor a size: set one of them");
     if (out.filetype) {
         const gq_named_recipe *named = gq_named_recipe_find(out.filetype);
         int type = gq_filetype_find(out.filetype);

@@ -309,7 +309,7 @@ static bool publication_do(gq_publication *p, gq_error *e) {
     gq_options asked = p->options;
     p->options.outputs = NULL, p->options.n_outputs = 0;
     if (!asked.input) return gq_fail_usage(e, "there is no input");
-    if (!asked.out_dir) return gq_fail_usage(e, "there is no folder for the files");
+    if (!asked.out_dir) return gq_fail_usage(e, "no folder for the files: set out_dir");
     if (!publication_check_template(r, e) || !publication_check_ids(r, e) ||
         (!p->options.dry_run && !folder_lock(p, e)) || !publication_open(p, &asked, e) ||
         !publication_check_places(p, e) || !folder_check(p, e) || !publication_name_imatrix(p, e))

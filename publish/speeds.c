@@ -63,7 +63,8 @@ static bool speeds_read_json(speed_table *t, const char *text, size_t n, const c
     for (size_t at = strspn(text, " \t\r\n"); ok && at < n; at += strspn(text + at, " \t\r\n")) {
         json_error_t why;
         json_t *value = json_loadb(text + at, n - at, JSON_DISABLE_EOF_CHECK, &why);
-        if (!value) return gq_fail(e, "%s: byte %zu: no JSON: %s", path, at + (size_t)why.position, why.text);
+        if (!value)
+            return gq_fail(e, "%s: byte %zu: not valid JSON: %s", path, at + (size_t)why.position, why.text);
         at += (size_t)why.position;
         if (!json_is_array(value)) ok = speeds_add(t, value, path, e);
         for (size_t i = 0; ok && i < json_array_size(value); i++)

@@ -306,7 +306,8 @@ bool gq_page_row_evaluated(gq_page_row *row, const gq_evaluation *v, size_t mode
     size_t n;
     const gq_evaluated *models = gq_evaluation_models(v, &n);
     gq_level level;
-    if (model == 0 || model >= n) return gq_fail_usage(e, "a row is of a quantized model that was evaluated");
+    if (model == 0 || model >= n)
+        return gq_fail_usage(e, "a row must be a quantized model that was evaluated");
     row->evaluated = &models[model];
     if (isnan(models[0].perplexity.value)) return true; /* embeddings have no top-1 tokens */
     if (!gq_evaluation_interval(v, GQ_KLD, model, 0, &storage[0], e) ||

@@ -64,9 +64,9 @@ static const command_row *command_asked(const request *r, gq_error *e) {
     const char *name = r->arguments[0], *near = command_nearest(name);
     const command_row *c = command_named(name);
     if (!c && near)
-        gq_fail_usage(e, "there is no command '%s', did you mean 'gquant help %s'?", name, near);
+        gq_fail_usage(e, "unknown command '%s', did you mean 'gquant help %s'?", name, near);
     else if (!c)
-        gq_fail_usage(e, "there is no command '%s'; 'gquant help' lists them", name);
+        gq_fail_usage(e, "unknown command '%s'; 'gquant help' lists the commands", name);
     return c;
 }
 

@@ -171,7 +171,7 @@ static bool option_store(request *r, const option_row *o, const char *text, gq_e
         return true;
     case OPTION_FACTOR:
         return factor_store(text, to) ||
-               gq_fail_usage(e, "--%s %s: expected a number other than 0, behind the --lora that it is for",
+               gq_fail_usage(e, "--%s %s: expected a number other than 0, after the --lora that it scales",
                              o->name, text);
     case OPTION_MMPROJ:
         return mmproj_parse(text, to) ||
@@ -273,8 +273,7 @@ static bool parse_options(request *r, int argc, char **argv, gq_error *e) {
 /* True, with an error, if the first word is no file but close to a command's name. */
 static bool misspelt_command(const char *word, gq_error *e) {
     const char *near = *word != '-' && access(word, F_OK) != 0 ? command_nearest(word) : NULL;
-    return near &&
-           !gq_fail_usage(e, "there is no file or command '%s', did you mean 'gquant %s'?", word, near);
+    return near && !gq_fail_usage(e, "no file or command '%s'; did you mean 'gquant %s'?", word, near);
 }
 
 /* Returns the index of the first word that is neither an option nor an option's argument. argc: there is

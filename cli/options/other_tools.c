@@ -323,12 +323,12 @@ static bool tool_check(const tool_request *r, gq_error *e) {
     const char *skipped = r->facts[FACT_SKIPPED];
     if (r->facts[FACT_TASKS]) return tool_fail_tasks(r, e);
     if (has_stride(r) && r->facts[FACT_BASE])
-        return gq_fail_usage(
-            e, "gquant perplexity: --ppl-stride and --kl-divergence-base: a base file has windows "
-               "that follow one another; take one of both");
+        return gq_fail_usage(e, "gquant perplexity: --ppl-stride and --kl-divergence-base: a base file has "
+                                "consecutive windows; use only one of these options");
     return !skipped || strcmp(skipped, "0") == 0 ||
            gq_fail_usage(
-               e, "gquant imatrix: --chunk %s: windows cannot be left out at the beginning; cut the text",
+               e,
+               "gquant imatrix: --chunk %s: windows at the beginning cannot be skipped; cut the text instead",
                skipped);
 }
 

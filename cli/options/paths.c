@@ -101,7 +101,8 @@ static bool is_one_word(const line_path *a, const line_path *b) {
 /* Fails for a file that is written: an output or an option's. */
 static bool fail_over(const line_path *p, gq_error *e) {
     if (p->option && !is_output(p))
-        return gq_fail_usage(e, "--%s %s: is a file that this run reads or writes", p->option->name, p->path);
+        return gq_fail_usage(e, "--%s %s: this run reads or writes the same file; choose another name",
+                             p->option->name, p->path);
     return gq_fail_usage(e, "%s is both the output and the file of an option", p->path);
 }
 

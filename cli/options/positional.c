@@ -83,7 +83,7 @@ bool positional_fail_verb(const char *verb, char *const *words, size_t n, bool a
     for (size_t i = 0; !more && i < n; i++) line = text_add_word(line, words[i]);
     if (more || !n) line = text_add_word(line, n && *words[0] != '-' ? words[0] : "MODEL");
     if (more || !typed) line = text_add_word(line, verbs[v].type);
-    gq_fail_usage(e, "there is no command '%s'; the main job needs none: %s%s", verb, line,
+    gq_fail_usage(e, "unknown command '%s'; to quantize, leave it out: %s%s", verb, line,
                   typed ? "" : " ('gquant types' lists the types; COPY keeps the model's own)");
     free(line);
     return true;
@@ -113,7 +113,7 @@ static bool fail_wrong_order(const request *r, gq_error *e) {
             (is_type(a[i]) || (i == names - 1 && !is_model_name(a[i]) && access(a[i], F_OK) != 0)))
             return false;
     char *line = line_with_type_at(r, type);
-    gq_fail_usage(e, "the arguments are in another order, write: %s", line);
+    gq_fail_usage(e, "wrong order of arguments, expected: %s", line);
     free(line);
     return true;
 }
@@ -127,8 +127,8 @@ static bool fail_several_types(const request *r, gq_error *e) {
     for (size_t i = 0; i < n; i++)
         if (i < 3 || filetype_known(a[i])) line = text_add_word(line, a[i]);
     gq_fail_usage(e,
-                  "'%s' is a file type and no name for an output; for several outputs: %s (a file of that "
-                  "name is ./%s)",
+                  "'%s' is a file type, expected an output's name; for several outputs: %s (for a file of "
+                  "that name write ./%s)",
                   a[1], line, a[1]);
     free(line);
     return true;
@@ -137,16 +137,17 @@ static bool fail_several_types(const request *r, gq_error *e) {
 /* Refuses "-", because models are read and written at any offset of their file, and a folder as an output. */
 static bool positional_check_names(const request *r, gq_error *e) {
     if (!strcmp(r->arguments[0], "-"))
-        return gq_fail_usage(e,
-                             "'-': a model cannot be read from standard input, name its file (./- is one)");
+        return gq_fail_usage(
+            e, "'-': a model cannot be read from standard input; name its file (./- for a file called -)");
     for (size_t i = 0; i < r->quantize.n_outputs; i++) {
         const gq_output *out = &r->quantize.outputs[i];
         if (!out->path) continue;
         if (!strcmp(out->path, "-"))
             return gq_fail_usage(
-                e, "'-': a model cannot be written to standard output, name a file (./- is one)");
+                e,
+                "'-': a model cannot be written to standard output; name a file (./- for a file called -)");
         if (path_is_folder(out->path) && out->filetype)
-            return gq_fail(e, "'%s' is a directory; to write into it: --out-dir %s in place of the name",
+            return gq_fail(e, "'%s' is a directory; to write into it, use --out-dir %s instead of a name",
                            out->path, out->path);
     }
     return true;
@@ -157,7 +158,8 @@ static bool positional_check_names(const request *r, gq_error *e) {
 static bool set_threads(request *r, const char *text, gq_error *e) {
     uint64_t n;
     if (r->quantize.threads)
-        return gq_fail_usage(e, "threads are given twice, by --threads and as '%s'", text);
+        return gq_fail_usage(
+            e, "the number of threads is given twice, by --threads and as '%s'; leave out one", text);
     if (!number_parse(text, 0, 65535, &n))
         return gq_fail_usage(e, "'%s' where the number of threads is expected (0 to 65535)", text);
     r->quantize.threads = (int)n;
@@ -184,7 +186,7 @@ static bool target_output(request *r, gq_output *out, gq_error *e) {
     const char **a = r->arguments;
     size_t n = r->n_arguments;
     if (n <= 4 && fail_target_and_type(r, e)) return false;
-    if (n > 3) return gq_fail_usage(e, "too many arguments; with a target they are IN [OUT] [THREADS]");
+    if (n > 3) return gq_fail_usage(e, "too many arguments; with a target, expected IN [OUT] [THREADS]");
     bool named = n == 3 || (n == 2 && !positional_is_number(a[1]));
     if (named) out->path = a[1];
     const char *threads = n == 3 ? a[2] : n == 2 && !named ? a[1] : NULL;
@@ -196,7 +198,8 @@ static bool one_output(request *r, gq_output *out, gq_error *e) {
     size_t n = r->n_arguments;
     if (fail_wrong_order(r, e) || fail_several_types(r, e)) return false;
     bool named = n >= 4 || (n == 3 && !(is_type(a[1]) && positional_is_number(a[2])));
-    if (n > 4) return gq_fail_usage(e, "too many arguments; '%s' is one more than IN OUT TYPE THREADS", a[4]);
+    if (n > 4)
+        return gq_fail_usage(e, "too many arguments, from '%s' on; expected IN OUT TYPE THREADS", a[4]);
     if (named) out->path = a[1];
     out->filetype = a[named ? 2 : 1];
     if (!is_type(out->filetype)) return filetype_fail_unknown(out->filetype, e);

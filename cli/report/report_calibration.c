@@ -33,7 +33,7 @@ void report_calibration_plan(FILE *to, const gq_calibration_facts *f) {
                f->text ? f->text : "tokens drawn at random", f->tokens, f->context, f->held_out, f->windows,
                plural_suffix(f->windows), f->per_column);
     report_room(to, f->memory, f->disk, f->hidden_states_in_file);
-    print_line(to, "inputs of matrices kept: %s in memory and %s on disk, of these",
+    print_line(to, "cached activations: %s in memory and %s on disk, of these",
                memory_text(memory, (double)f->inputs_memory), file_text(disk, (double)f->inputs_disk));
     if (f->width < f->columns)
         print_line(to, "columns rounded together: %" PRIu64 " of %" PRIu64, f->width, f->columns);

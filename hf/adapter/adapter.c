@@ -208,8 +208,7 @@ bool hf_adapter_scale(const hf_adapter *a, const char *module, double *rank, dou
     *scale = alpha / (a->rank_stable ? sqrt(*rank) : *rank) * a->given_scale;
     if (isfinite((float)*scale) && (float)*scale != 0) return true;
     return hf_adapter_fail(a, e,
-                           "%s is %g: the change of '%s' is multiplied by %g, expected a number that is "
-                           "not 0",
+                           "%s is %g: the change of '%s' is multiplied by %g, expected a number other than 0",
                            alpha == a->alpha ? "lora_alpha" : "alpha_pattern", alpha, module, *scale);
 }
 
@@ -285,7 +284,8 @@ static bool fail_name(const hf_adapter *a, const hf_stored *t, gq_error *e) {
         return hf_list_fail(&a->list, t, e,
                             "its name is MLX's, which saves transposed matrices: merge the adapter with "
                             "mlx_lm.fuse, and convert the folder that it saves");
-    return hf_list_fail(&a->list, t, e, "its name is not an adapter's, such as .lora_A.weight: %s", INSTEAD);
+    return hf_list_fail(&a->list, t, e, "unknown tensor name, expected one such as .lora_A.weight: %s",
+                        INSTEAD);
 }
 
 static bool array_read_name(const hf_adapter *a, const hf_stored *t, adapter_array *to, gq_error *e) {

@@ -156,7 +156,7 @@ static bool check_layers(const hf_targets *t, gq_error *e) {
             continue;
         if (!layer_name_read(m->module, &at) || !layers_have(layers, at.layer))
             return hf_list_fail(&a->list, hf_adapted_lora(m), e,
-                                "layers_to_transform of %s does not have this layer: the two files are of "
+                                "layers_to_transform of %s does not have this layer: the two files belong to "
                                 "different adapters",
                                 a->file);
     }
@@ -492,8 +492,8 @@ static bool check_scale(const hf_targets *t, gq_error *e) {
     }
     return !first || t->build->projector ||
            check_warn(t, e,
-                      "it is merged with a factor of %g, but '%s' takes the place of the model's tensor: the "
-                      "factor does not count for such tensors",
+                      "it is merged with a factor of %g, but '%s' takes the place of the model's tensor: "
+                      "--lora-scale has no effect on such tensors",
                       a->given_scale, first->name);
 }
 

@@ -199,7 +199,8 @@ bool plan_warn_patterns(gq_plan *plan, const plan_assignment *a, gq_error *e) {
            mix_patterns_warn(to, types.unmatched, types.first_unmatched,
                              "for types: no tensor matches, or earlier patterns take all that do", e) &&
            mix_patterns_warn(to, keep.unmatched, keep.first_unmatched,
-                             "of what to keep: no tensor matches, or earlier patterns take all that do", e) &&
+                             "to keep unchanged: no tensor matches, or earlier patterns take all that do",
+                             e) &&
            mix_patterns_warn(to, types.powerless, types.first_powerless,
                              "for types: all matching tensors are kept unchanged, as they are norms or "
                              "vectors, another option names them, or the file type does not quantize",

@@ -144,14 +144,14 @@ static const codec_effort codec_efforts[] = {
 
 static bool plan_check_request(const gq_options *o, gq_error *e) {
     if (!o->input || o->n_outputs == 0)
-        return gq_fail_usage(e, "an input and at least one output are needed");
+        return gq_fail_usage(e, "no input or no output: expected an input and at least one output");
     if (!plan_check_target(o, e)) return false;
     if (o->projector && o->model)
         return gq_fail_usage(e, "a projector is read by itself: it cannot be made of a model that is open");
     if (o->effort < 0 || (size_t)o->effort >= sizeof codec_efforts / sizeof *codec_efforts)
         return gq_fail_usage(e, "effort %d, expected 0 (default), 1 (fast) or 2 (best)", o->effort);
     if (o->threads < 0 || o->threads > THREADS_MAX)
-        return gq_fail_usage(e, "the number of threads is 1 to %d, not %d", THREADS_MAX, o->threads);
+        return gq_fail_usage(e, "threads: expected 1 to %d, found %d", THREADS_MAX, o->threads);
     if (!conflicts_check(o, e)) return false;
     if (o->parts > MAX_PARTS || o->part > o->parts || (o->parts && !o->part && !o->join))
         return gq_fail_usage(e, "part %u of %u: parts are numbered from 1 to at most %d", o->part, o->parts,
@@ -353,7 +353,7 @@ static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
         return false;
     show_beside(plan);
     if (plan->layers.n_absent &&
-        !warnings_add(&plan->warnings, e, "layers to prune: the model has no layer %llu",
+        !warnings_add(&plan->warnings, e, "layers to prune: no layer %llu in the model",
                       (unsigned long long)plan->layers.absent))
         return false;
     plan->facts = model_facts_of(plan->model.kv, plan->model.n_kv, plan->overrides.items, plan->overrides.n);

@@ -164,7 +164,7 @@ static bool earlier_find_metadata(const plan_output *out, const model_source *ea
     for (uint64_t i = 0; i < n; i++)
         if (gguf_header_find(out->shards[0].header, kv[i].key) &&
             !model_kv_find(earlier->kv, earlier->n_kv, kv[i].key))
-            return gq_fail(why, "its metadata lack %s", kv[i].key);
+            return gq_fail(why, "its metadata has no %s", kv[i].key);
     return true;
 }
 

@@ -34,7 +34,7 @@ TEST(a_dry_run_tells_what_it_takes) {
     says(out, "calibrated on text: 1600 tokens in windows of 16, 12 of 100 windows held out to check; 3.12 "
               "tokens per column, or more\n");
     says(out, "\nmemory: at most "), says(out, " MiB, with the hidden states of all tokens\n");
-    says(out, "\ndisk: 8."), says(out, " MB beside the output until it is done\ninputs of matrices kept: ");
+    says(out, "\ndisk: 8."), says(out, " MB beside the output until it is done\ncached activations: ");
     says(out, " on disk, of these\nsteps: damping, sweeps, "
               "state, embedding, router, rows, random, balance, trials, validation\ntime: about ");
     assert_null(strstr(out, "rounded together"));

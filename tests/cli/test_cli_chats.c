@@ -129,7 +129,7 @@ TEST(tables_are_by_kind_prompt_and_question) {
     says(page, "\"kinds\""), says(page, "\"continued\""), says(page, "\"chosen\""),
         says(page, "\"flips_interval\"");
     free(page);
-    GQUANT_SAYS(2, "--kind: a base file has one text", "evaluate", "--base", path("none"), path("q2.gguf"),
+    GQUANT_SAYS(2, "--kind cannot be used with --base", "evaluate", "--base", path("none"), path("q2.gguf"),
                 "--kind", path("text"));
 }
 
@@ -138,9 +138,9 @@ TEST(questions_have_a_form) {
         {"{\"question\": \"a\", \"choices\": [\"b\"], \"answer\": 0}", "line 1: expected"},
         {"{\"question\": \"a\", \"choices\": [\"b\", 1], \"answer\": 0}", "line 1: expected"},
         {"{\"question\": \"a\", \"choices\": [\"b\", \"c\"], \"answer\": 2}",
-         "\"answer\" is none of the choices"},
-        {"\n{\"question\": ", "line 2: is not valid JSON"},
-        {"\n\n", "has no questions"}};
+         "\"answer\" does not name a choice"},
+        {"\n{\"question\": ", "line 2: not valid JSON"},
+        {"\n\n", "no questions found"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         write_whole(path("wrong.jsonl"), wrong[i][0], strlen(wrong[i][0]));
         GQUANT_SAYS(1, wrong[i][1], "evaluate", path("model-F16.gguf"), "--text", path("text"), "--choices",

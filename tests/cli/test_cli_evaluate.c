@@ -174,11 +174,11 @@ TEST(a_base_stands_for_original_and_text) {
     free(same), free(plan);
     GQUANT_SAYS(2, "for a base model, not a base file", "evaluate", "--base", base, base, "--prompts", "3");
     GQUANT_SAYS(2, "expected a name that ends in", "evaluate", "--base", base, m, "--report", path("report"));
-    GQUANT_SAYS(2, "that this run reads or writes", "evaluate", "--base", base, m, "--report", base);
+    GQUANT_SAYS(2, "this run reads or writes", "evaluate", "--base", base, m, "--report", base);
     GQUANT_SAYS(2, "--base and --text cannot be combined", "evaluate", "--base", base, m, "--text", t);
     GQUANT_SAYS(2, "--base and --base-out cannot be combined", "evaluate", "--base", base, m, "--base-out",
                 path("b"));
-    GQUANT_SAYS(2, "is a file that this run reads", "evaluate", m, "--text", t, "--base-out", m);
+    GQUANT_SAYS(2, "this run reads or writes the same file", "evaluate", m, "--text", t, "--base-out", m);
     GQUANT_SAYS(1, "not a file of log-probabilities", "evaluate", "--base", t, m);
 }
 
@@ -190,16 +190,16 @@ TEST(what_cannot_be_done_is_said) {
     GQUANT_SAYS(1, "absent", "evaluate", m, "--text", path("absent"));
     GQUANT_SAYS(1, "fewer than one window of 512", "evaluate", m, "--text", t);
     GQUANT_SAYS(1, "where a token's id is expected", "evaluate", m, "--ids", t);
-    GQUANT_SAYS(2, "is a file that this run reads", "evaluate", m, "--text", t, "--logits", m);
-    GQUANT_SAYS(2, "is a file that this run reads", "evaluate", m, "--text", t, "--logits", t);
+    GQUANT_SAYS(2, "this run reads or writes the same file", "evaluate", m, "--text", t, "--logits", m);
+    GQUANT_SAYS(2, "this run reads or writes the same file", "evaluate", m, "--text", t, "--logits", t);
     write_whole(path("mine"), "mine", 4);
     GQUANT_SAYS(1, "already exists", "evaluate", m, "--text", t, "--context", "16", "--logits", path("mine"));
 }
 
 TEST(a_part_is_not_evaluated) {
     char *m = strdup(path("model.gguf")), *out = strdup(path("in-parts.gguf"));
-    GQUANT_SAYS(0, "--evaluate does nothing with --part", "--evaluate", path("long"), "--part", "1/2", m, out,
-                "Q4_K_M");
+    GQUANT_SAYS(0, "--evaluate has no effect with --part", "--evaluate", path("long"), "--part", "1/2", m,
+                out, "Q4_K_M");
     GQUANT(0, "-q", "--part", "2/2", m, out, "Q4_K_M");
     char *text =
         PRINTED("-q", "--join", "--evaluate", path("long"), "--report", path("parts.json"), m, out, "Q4_K_M");

@@ -148,7 +148,7 @@ TEST(test_overrides) {
         {"tokenizer.ggml.remove_extra_whitespaces=str:true", "as a bool, not string"},
         {"llama.expert_count=int:4", "the model has no tensors of experts"},
         {"llama.nextn_predict_layers=int:1", "the model has no tensors of MTP layers"},
-        {"adapter.type=str:x", "the key follows from the adapter"},
+        {"adapter.type=str:x", "this key is set by the adapter"},
         {"general.type=str:mmproj", "the file is a model, or a part of one"},
         {"odd.text=int:1", "the key has type string in the model, not u32"},
         {"odd.text=bool:true", "type string in the model, not bool"},

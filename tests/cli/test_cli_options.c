@@ -224,7 +224,7 @@ TEST(test_bad_usage) {
         {{"Q4_K_M", "in.gguf", "out.gguf"}, "gquant in.gguf out.gguf Q4_K_M"},
         {{"in.gguf", "Q4_K_M", "out.gguf", "8"}, "gquant in.gguf out.gguf Q4_K_M 8"},
         {{"in", "Q4_0", "Q8_0"},
-         "several outputs: gquant --out-dir DIR in Q4_0 Q8_0 (a file of that name is ./Q4_0)"},
+         "several outputs: gquant --out-dir DIR in Q4_0 Q8_0 (for a file of that name write ./Q4_0)"},
         {{"in", "Q4_0", "Q8_0", "Q6_K", "Q2_K"}, "gquant --out-dir DIR in Q4_0 Q8_0 Q6_K Q2_K"},
         {{"in", "Q4_0", "Q8_0", "3"}, "gquant --out-dir DIR in Q4_0 Q8_0 ("},
         {{"in", "7", "7", "7"}, "--out-dir"},

@@ -196,7 +196,7 @@ TEST(test_slips) {
                                                 out, "Q4_K_M", NULL});
     assert_null(strstr(err, "for types"));
     free(err);
-    GQUANT_SAYS(0, "of what to keep: no tensor matches", "-n", "--keep", "attn_z", source, out, "Q4_K_M");
+    GQUANT_SAYS(0, "to keep unchanged: no tensor matches", "-n", "--keep", "attn_z", source, out, "Q4_K_M");
     GQUANT_SAYS(2, "error: attn_k=iq4_ks: 'iq4_ks' is not a tensor type, did you mean IQ4_XS?",
                 "--tensor-type", "attn_k=iq4_ks", source, out, "Q4_K_M");
     GQUANT_SAYS(2, "no file type after", source, out);

@@ -289,7 +289,7 @@ TEST(speeds_are_what_llama_bench_measured) {
         {"{\"model_filename\":\"other\",\"n_gen\":1,\"avg_ts\":1}", 1, {"names none of the files"}},
         {"{\"model_filename\":\"in-Q4_0.gguf\",\"n_gen\":1,\"avg_ts\":-1}", 1, {"the speed '-1'"}},
         {"[{\"avg_ts\":1}]", 1, {"no model_filename"}},
-        {"[{]", 1, {"no JSON"}},
+        {"[{]", 1, {"not valid JSON"}},
         {"{\"model_filename\":\"a\",\"avg_ts\":1}", 1, {"no test of a prompt or an answer"}},
         {"\"", 1, {"no test"}}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -396,12 +396,12 @@ TEST(cards_have_what_the_folder_says) {
     tiny_folder_text(path("Other"), "config.json", with);
     out = PRINTED("publish", path("Other"), "--out-dir", path("unnamed"), "Q8_0", "--title", "A *title*",
                   "--license", "mit");
-    says(out, "base model: README.md names none"), says(out, "hf upload OWNER/NAME");
+    says(out, "base model: MODEL names none"), says(out, "hf upload OWNER/NAME");
     page = text_of("unnamed/README.md");
     says(page, "# A \\*title\\* GGUF\n"), assert_null(strstr(page, "base_model"));
     says(page, "license: \"mit\"\n"), assert_null(strstr(page, "Sampling"));
     free(out), free(page), free(with);
-    GQUANT_SAYS(0, "README.md names no license", "publish", path("Other"), "--out-dir", path("unlicensed"),
+    GQUANT_SAYS(0, "license: the model names none", "publish", path("Other"), "--out-dir", path("unlicensed"),
                 "Q8_0");
     page = text_of("unlicensed/README.md");
     says(page, "| parameters | layers | context length | architecture |\n|---|---|---|---|\n");

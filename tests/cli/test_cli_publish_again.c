@@ -59,7 +59,7 @@ TEST(what_is_stale_is_not_kept) {
     words[9] = path("one.txt");
     /* Files that are touched are the same; other weights are others, however old they are. */
     tiny_folder_text(path("Cal"), "README.md", "---\nlicense: mit\n---\n");
-    gquant_says(1, "its metadata lack general.license", words);
+    gquant_says(1, "its metadata has no general.license", words);
     assert_int_equal(unlink(path("Cal/README.md")), 0);
     static const char *const files[] = {"Cal/config.json", "Cal/model.safetensors"};
     for (size_t i = 0; i < 2; i++) assert_int_equal(utimensat(AT_FDCWD, path(files[i]), NULL, 0), 0);
@@ -165,7 +165,7 @@ TEST(refusals_say_why) {
         {{"--tensor-type", "attn_q=Q8_0"}, {NULL}, "its blk.0.attn_q.weight is Q8_0, and would be Q4_K"},
         {{"--override-kv", "a.key=str:x"}, {"--override-kv", "a.key=str:y"}, "its a.key is another"},
         {{"--override-kv", "a.key=str:x"}, {NULL}, "its metadata have a.key, which would not"},
-        {{NULL}, {"--override-kv", "a.key=str:x"}, "its metadata lack a.key"}};
+        {{NULL}, {"--override-kv", "a.key=str:x"}, "its metadata has no a.key"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *words[] = {
             "publish", path("in.gguf"), "--out-dir", path("why"), "Q4_K_M", "-q", NULL, NULL, NULL};
@@ -397,7 +397,7 @@ TEST(two_calls_do_not_share_a_folder) {
 TEST(requests_that_are_refused) {
     GQUANT_SAYS(2, "--out-dir DIR is missing", "publish", path("in.gguf"), "Q4_0");
     GQUANT_SAYS(2, "nothing to make", "publish", path("in.gguf"), "--out-dir", path("none"));
-    GQUANT_SAYS(2, "begin with another word", "publish", path("in.gguf"), "Q4_0", "--out-dir", path("none"),
+    GQUANT_SAYS(2, "begin with this word", "publish", path("in.gguf"), "Q4_0", "--out-dir", path("none"),
                 "--name", "mtp-{type}.gguf");
     GQUANT_SAYS(2, "with {type}", "publish", path("in.gguf"), "Q4_0", "--out-dir", path("none"), "--name",
                 "a.gguf");

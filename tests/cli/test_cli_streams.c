@@ -89,7 +89,7 @@ TEST(test_full_output) {
             expect(1, "cannot write to standard output", script);
         }
         snprintf(script, sizeof script, "$gquant model-F16.gguf full.gguf Q8_0 -r full.json %s", ways[way]);
-        expect(0, "the work is done", script);
+        expect(0, "the work itself is done", script);
         assert_same_file(path("full.gguf"), path("wanted.gguf"));
         json_free(json_file(path("full.json")));
         snprintf(script, sizeof script, "$gquant -q --force model-F16.gguf full.gguf Q8_0 %s", ways[way]);

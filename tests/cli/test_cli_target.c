@@ -49,12 +49,12 @@ TEST(where_measurements_are_is_told) {
     assert_int_equal(count_files(folder), files);
     says = gquant(0, (const char *const[]){"--dry-run", "--target-bpw", "5", source, out, NULL});
     assert_non_null(strstr(says, "measuring"));
-    assert_non_null(strstr(says, "measurements are kept in"));
+    assert_non_null(strstr(says, "measurements are saved in"));
     free(says);
     assert_int_equal(count_files(folder), files + 1);
     says = gquant(0, (const char *const[]){"--target-bpw", "5", source, out, NULL});
     assert_null(strstr(says, "measuring"));
-    assert_non_null(strstr(says, "measurements are kept in"));
+    assert_non_null(strstr(says, "measurements are saved in"));
     free(says);
     assert_int_equal(count_files(folder), files + 2);
     json *report = PLAN(folder, "--target-bpw", "5", source, out);
@@ -72,8 +72,8 @@ TEST(where_measurements_are_is_told) {
 TEST(recipes_replace_no_model) {
     const char *out = path("out.gguf");
     GQUANT_SAYS(2, "is a text", "--dry-run", "--recipe-out", path("other.gguf"), source, out, "Q8_0");
-    GQUANT_SAYS(2, "that this run reads or writes", "--dry-run", "--recipe-out", source, source, out, "Q8_0");
-    GQUANT_SAYS(2, "that this run reads or writes", "--dry-run", "--recipe-out", matrix, "--imatrix", matrix,
+    GQUANT_SAYS(2, "this run reads or writes", "--dry-run", "--recipe-out", source, source, out, "Q8_0");
+    GQUANT_SAYS(2, "this run reads or writes", "--dry-run", "--recipe-out", matrix, "--imatrix", matrix,
                 source, out, "Q8_0");
     GQUANT_SAYS(1, "does not exist", "--dry-run", "--recipe-out", path("no/recipe"), source, out, "Q8_0");
     GQUANT_SAYS(2, "two recipes", "--dry-run", "--recipe-out", path("r"), source, "a.gguf=Q8_0",

@@ -48,8 +48,8 @@ TEST(test_help_is_a_command) {
     char *deeper = PRINTED("help", "imatrix", "compute");
     says(deeper, "gquant imatrix");
     free(deeper);
-    GQUANT_SAYS(2, "there is no command 'plane', did you mean 'gquant help plan'?", "help", "plane");
-    GQUANT_SAYS(2, "there is no command 'zzzzzzzz'", "help", "zzzzzzzz");
+    GQUANT_SAYS(2, "unknown command 'plane', did you mean 'gquant help plan'?", "help", "plane");
+    GQUANT_SAYS(2, "unknown command 'zzzzzzzz'", "help", "zzzzzzzz");
 }
 
 /* The list has a model, a draft model, a projector and a class that is refused. */

@@ -238,7 +238,7 @@ static void find_memory(char memory[32]) {
     free(says);
     snprintf(memory, 32, "%.0f", (least + .5) * (1 << 20));
     assert_int_equal(calibrate_experts("out", memory, "--dry-run", NULL, NULL, &says), 0);
-    if (!strstr(says, "\ninputs of matrices kept: ") || strstr(says, " and 0 bytes on disk, of these"))
+    if (!strstr(says, "\ncached activations: ") || strstr(says, " and 0 bytes on disk, of these"))
         fail_msg("%s", says);
     free(says);
 }

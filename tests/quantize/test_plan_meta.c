@@ -263,7 +263,7 @@ static model_source without(const char *const *patterns, size_t n, const char *s
     gq_plan *plan = must_plan(&o);
     size_t found, idle = 0;
     const char *const *warnings = gq_plan_warnings(plan, &found);
-    for (size_t i = 0; i < found; i++) idle += strstr(warnings[i], "metadata to leave out") != NULL;
+    for (size_t i = 0; i < found; i++) idle += strstr(warnings[i], "metadata to remove") != NULL;
     assert_int_equal(idle, n_warnings);
     gq_results_free(must_run(plan));
     gq_plan_free(plan);
@@ -344,7 +344,7 @@ TEST(pruning_renumbers_and_slices) {
     gq_plan *plan = must_plan(&o);
     gq_results_free(must_run(plan));
     model_source in = open_model(path("six.gguf")), done = open_model(path("four.gguf"));
-    assert_true(warned(plan, "layers to prune: the model has no layer 99"));
+    assert_true(warned(plan, "layers to prune: no layer 99"));
     assert_int_equal(int_of(&done, "llama.block_count"), 4);
     assert_int_equal(done.n_tensors, in.n_tensors - 18);
     static const char *const map[][2] = {{"0", "0"}, {"2", "1"}, {"3", "2"}, {"5", "3"}};

@@ -24,7 +24,7 @@ TEST(recipes_have_names) {
         GQUANT(0, "-q", "--force", path("in.gguf"), path("b.gguf"), r->name);
         assert_same_file(path("a.gguf"), path("b.gguf"));
     }
-    GQUANT_SAYS(2, "there is no recipe 'Q4_K_M'", "types", "Q4_K_M");
+    GQUANT_SAYS(2, "unknown recipe 'Q4_K_M'", "types", "Q4_K_M");
     /* Each output has its own; the user's patterns are stronger. */
     GQUANT(0, "-q", "--out-dir", path("dir"), path("in.gguf"), "q4_k_l", "Q4_K_M");
     GQUANT(0, "-q", path("in.gguf"), path("c.gguf"), "Q4_K_L");

@@ -125,7 +125,7 @@ TEST(whole_files_have_no_key) {
     assert_true(digest_of(path("whole.gguf")) == 0);
     GQUANT(0, "-q", "--keep-split", shard("a", 1), path("kept.gguf"), "COPY");
     for (int k = 1; k <= SHARDS; k++) assert_same_file(shard("a", k), shard("kept", k));
-    GQUANT_SAYS(2, "follows from the file's layout", "--override-kv", GGUF_SET_KEY "=int:1", "--dry-run",
+    GQUANT_SAYS(2, "describes the file's layout", "--override-kv", GGUF_SET_KEY "=int:1", "--dry-run",
                 path("whole.gguf"), "Q8_0");
 }
 

@@ -330,9 +330,9 @@ TEST(refusals) {
     o.transpose.items = none;
     assert_true(announced(&o, "no matrix matches"));
     o.transpose.items = vectors;
-    assert_true(announced(&o, "what to transpose: no matrix matches"));
+    assert_true(announced(&o, "to transpose: no matrix matches"));
     o.override_kv = (gq_list){override, 1};
-    assert_non_null(strstr(failure(&o), "follows from the file's layout"));
+    assert_non_null(strstr(failure(&o), "describes the file's layout"));
     o.override_kv.n = 0;
     gq_calibration c = {.size = sizeof c, .random = true};
     o.calibration = &c;

@@ -32,7 +32,8 @@ static bool read_list(const char *list, uint64_t *numbers, size_t *n, gq_error *
     for (*n = 0;; at++) {
         size_t digits = strspn(at, "0123456789");
         if (digits == 0 || digits > 9 || (at[digits] != ',' && at[digits] != 0))
-            return gq_fail_usage(e, "layers to prune are numbers with commas, as in 3,7,11; not '%s'", list);
+            return gq_fail_usage(e, "layers to prune: '%s', expected numbers with commas, such as 3,7,11",
+                                 list);
         numbers[(*n)++] = strtoull(at, NULL, 10);
         at += digits;
         if (*at == 0) return true;
@@ -180,8 +181,7 @@ static bool transpose_warn_idle(gq_plan *plan, const mix_pattern *patterns, cons
     mix_idle_patterns idle;
     return mix_patterns_idle(patterns, found, plan->n_tensors, &idle, e) &&
            mix_patterns_warn(&plan->warnings, idle.unmatched, idle.first_unmatched,
-                             "of what to transpose: no matrix matches, or earlier patterns take all that do",
-                             e);
+                             "to transpose: no matrix matches, or earlier patterns take all that do", e);
 }
 
 bool plan_transpose(gq_plan *plan, const gq_options *options, gq_error *e) {

@@ -75,7 +75,7 @@ static bool read_integer(model_kv *o, uint32_t kept, const char *text, const cha
     errno = 0;
     uint64_t magnitude = strtoull(digits, NULL, 10);
     if (n == 0 || digits[n] || errno == ERANGE || (negative && magnitude > 1ull << 63))
-        return gq_fail_usage(e, "override '%s': '%s' is not a whole number of 64 bits", item, text);
+        return gq_fail_usage(e, "override '%s': '%s', expected a 64-bit integer", item, text);
     if (is_float(kept)) {
         double value = negative ? -(double)magnitude : (double)magnitude;
         return set_float(o, kept, value, e);
@@ -88,12 +88,11 @@ static bool read_float(model_kv *o, uint32_t kept, const char *text, const char 
     double value = strtod(text, &end);
     bool plain = *text && strspn(text, "+-.0123456789eE") == strlen(text);
     if (!plain || *end || !isfinite(value) || (kept != GGUF_FLOAT64 && !isfinite((float)value)))
-        return gq_fail_usage(e, "override '%s': '%s' is not a finite decimal number in range", item, text);
+        return gq_fail_usage(e, "override '%s': '%s', expected a finite decimal number in range", item, text);
     if (!is_integer(kept)) return set_float(o, kept, value, e);
     double magnitude = fabs(value);
     if (magnitude != floor(magnitude) || magnitude >= 0x1p64)
-        return gq_fail_usage(e, "override '%s': the key is a whole number in the model, '%s' is not", item,
-                             text);
+        return gq_fail_usage(e, "override '%s': the key is an integer in the model, found '%s'", item, text);
     return set_integer(o, kept, value < 0, (uint64_t)magnitude, item, e);
 }
 
@@ -128,7 +127,7 @@ static bool read_value(model_kv *o, uint32_t kept, const char *text, const char 
     if (!strncmp(text, "float:", 6)) return read_float(o, kept, text + 6, item, e);
     if (!strcmp(text, "bool:true")) return override_set(o, GGUF_BOOL, "\1", 1, e);
     if (!strcmp(text, "bool:false")) return override_set(o, GGUF_BOOL, "\0", 1, e);
-    if (!strncmp(text, "bool:", 5)) return gq_fail_usage(e, "override '%s': a bool is true or false", item);
+    if (!strncmp(text, "bool:", 5)) return gq_fail_usage(e, "override '%s': expected true or false", item);
     if (!strncmp(text, "str:", 4)) {
         uint64_t length = strlen(text + 4);
         uint8_t raw[8 + MAX_TEXT];
@@ -232,7 +231,7 @@ static bool check_tokenizer_kind(const model_kv *o, const model_source *model, c
 static bool check_type(const model_kv *o, const model_kv *old, const char *item, gq_error *e) {
     static const char *const others[] = {"mmproj", "adapter", "imatrix"};
     if (strcmp(o->key, "adapter.type") == 0)
-        return gq_fail_usage(e, "override '%s': the key follows from the adapter", item);
+        return gq_fail_usage(e, "override '%s': this key is set by the adapter and cannot be changed", item);
     for (size_t i = 0; old && !strcmp(o->key, "general.type") && i < sizeof others / sizeof *others; i++)
         if (model_kv_is_text(old, others[i]) && !model_kv_is_text(o, others[i]))
             return gq_fail_usage(e, "override '%s': the file is of type %s, and stays so", item, others[i]);
@@ -252,7 +251,8 @@ static bool read_item(model_kv *o, const char *item, const model_source *model, 
     o->key = strndup(item, (size_t)(equals - item));
     if (!o->key) return gq_fail_memory(e, MAX_KEY);
     if (plan_key_is_layout(o->key))
-        return gq_fail_usage(e, "override '%s': this key follows from the file's layout", item);
+        return gq_fail_usage(e, "override '%s': this key describes the file's layout and cannot be set",
+                             item);
     uint64_t i;
     const model_kv *old =
         name_index_find(by_key, model->kv, sizeof *model->kv, o->key, &i) ? &model->kv[i] : NULL;
@@ -344,7 +344,7 @@ static bool removed_warn_idle(const gq_list *patterns, const bool *matched, warn
     for (size_t i = patterns->n; i > 0; i--)
         if (!matched[i - 1]) n++, first = i - 1;
     return mix_patterns_warn(warnings, n, patterns->items[first],
-                             "of metadata to leave out: no key matches, or only keys that have to stay, or "
+                             "of metadata to remove: no key matches, or only keys that have to stay, or "
                              "earlier patterns take all that do",
                              e);
 }
@@ -364,11 +364,10 @@ static bool removed_warn_tokenizer(const plan_removed *to, const model_source *m
             if (to->kv[i] && !first && strcmp(key + sizeof all - 1, parts[k]) == 0) first = key;
     }
     return !first || !stays ||
-           warnings_add(
-               warnings, e,
-               "metadata to leave out: without %s llama.cpp cannot load the tokenizer, or cuts texts "
-               "otherwise; leave out all of it (tokenizer.*) or none",
-               first);
+           warnings_add(warnings, e,
+                        "metadata to remove: without %s llama.cpp cannot load the tokenizer, or tokenizes "
+                        "differently; remove all of it (tokenizer.*) or none",
+                        first);
 }
 
 bool plan_removed_find(plan_removed *removed, const gq_list *patterns, const model_source *model,

@@ -28,9 +28,10 @@ static bool target_check_request(const gq_options *o, size_t output, gq_error *e
     gq_target asked = target_of(o, output);
     const char *filetype = o->outputs[output].filetype;
     if (asked.bpw != 0 && !(asked.bpw > 0 && asked.bpw <= 64))
-        return gq_fail_usage(e, "a target of %g bits per weight is not between 0 and 64", asked.bpw);
+        return gq_fail_usage(e, "target: %g bits per weight, expected more than 0 and less than 64",
+                             asked.bpw);
     if ((asked.size > 0) + (asked.bpw > 0) + (o->outputs[output].size_of != NULL) > 1)
-        return gq_fail_usage(e, "a target is a size or a number of bits per weight, not both");
+        return gq_fail_usage(e, "target: set a size or a number of bits per weight, not both");
     return !filetype ||
            gq_fail_usage(e, "a target takes the place of the file type, so %s cannot be asked for as well",
                          filetype);
