@@ -57,8 +57,8 @@ enum { EXPECTED_ROWS = sizeof expected_rows / sizeof *expected_rows };
 /* The kind of model that a file claims to be. */
 typedef enum expected_kind {
     WHOLE_MODEL,
-    PART_OF_MODEL,    /* some tensors, as its metadata say */
-    PREDICTION_BLOCKS /* the blocks behind the layers, without these */
+    PART_OF_MODEL, /* some tensors, as its metadata say */
+    MTP_LAYERS     /* the blocks behind the layers, without these */
 } expected_kind;
 
 typedef struct expected_state {
@@ -92,7 +92,7 @@ static bool expected_may_lack(tensor_finder *f, const char *name) {
     model_block b;
     if (has_single_experts(f, name)) return true;
     if (state->kind == PART_OF_MODEL) return state->lacks++, true;
-    if (state->kind == PREDICTION_BLOCKS && model_block_leads(name, &b) && b.number < f->m->sizes.layers)
+    if (state->kind == MTP_LAYERS && model_block_leads(name, &b) && b.number < f->m->sizes.layers)
         return true;
     if (!f->m->expected->may_lack(f->m->expected->user, name)) return false;
     DOUBT(f, "there is no tensor %s%s, which every %s model has; that is allowed", name,
@@ -491,7 +491,7 @@ static void check_extra_blocks(tensor_finder *f, size_t blocks) {
 
 /* A file of MTP layers alone, as llama.cpp's converter makes one for drafting: it has tensors of these and
  * none of the layers. */
-static bool has_predictions_alone(const forward_model *m) {
+static bool has_mtp_layers_alone(const forward_model *m) {
     bool predicts = false;
     model_block b;
     if (!m->arch->graph.extra_layers || (m->file->container && m->file->container->own_name)) return false;
@@ -556,7 +556,7 @@ static void find_and_check(tensor_finder *f) {
 static bool check_model(forward_model *m, bool is_part, gq_error *e) {
     expected_state *state = calloc(1, sizeof *state);
     if (!state) return gq_fail_memory(e, sizeof *state);
-    state->kind = is_part ? PART_OF_MODEL : has_predictions_alone(m) ? PREDICTION_BLOCKS : WHOLE_MODEL;
+    state->kind = is_part ? PART_OF_MODEL : has_mtp_layers_alone(m) ? MTP_LAYERS : WHOLE_MODEL;
     state->facts = model_expected_facts(m);
     for (size_t i = 0; i < EXPECTED_ROWS; i++) {
         const char *key = expected_rows[i].key, *times = expected_rows[i].times;

@@ -1,9 +1,9 @@
 /* Measures how fast a model's matrices are multiplied with a vector on this machine. The matrices that one
  * token needs are listed (of experts, as many as it uses), and their rows are cut into runs of about 256 KiB.
- * Up to 1 GiB of runs is read into memory at a time, a part, which is larger than any cache. In a turn all
- * threads go through the runs of a part, small parts several times, so that a turn lasts at least a tenth of
+ * Up to 1 GiB of runs is read into memory at a time, a part, which is larger than any cache. In a pass all
+ * threads go through the runs of a part, small parts several times, so that a pass lasts at least a tenth of
  * a second. Turns of products and of reading the same bytes alternate, three each, and the fastest counts.
- * Times of parts are added up; a turn's time is divided among types by the time that threads spent on them.
+ * Times of parts are added up; a pass's time is divided among types by the time that threads spent on them.
  */
 #include <math.h>
 #include <stdatomic.h>
@@ -57,10 +57,10 @@ enum {
     MOST_MEMORY = 1 << 30, /* bytes of a part: more than any cache */
     RUN_BYTES = 256 << 10, /* bytes of rows that a thread takes at once, about */
     RUN_ROWS = 4096,       /* at most */
-    TURNS = 3,             /* the fastest of which counts */
+    PASSES = 3,            /* the fastest of which counts */
     MOST_ROUNDS = 1 << 20,
 };
-#define SHORTEST 0.1 /* seconds that a turn lasts at least */
+#define SHORTEST 0.1 /* seconds that a pass lasts at least */
 
 typedef struct speed_run { /* of rows */
     const model_tensor *tensor;
@@ -96,13 +96,13 @@ static bool part_read(void *arg, work_piece *at, gq_error *e) {
     return model_read(p->model, r->tensor, r->first, at->weights, r->blocks, e);
 }
 
-/* ---- a turn: all runs of a part, some rounds of them ---- */
+/* ---- a pass: all runs of a part, some rounds of them ---- */
 
 typedef struct seconds { /* of all threads together, by type */
     double of[GGUF_TYPE_LIMIT];
 } seconds;
 
-typedef struct speed_turn {
+typedef struct speed_pass {
     const speed_part *part;
     bool products; /* else the bytes are only read */
     uint64_t end;  /* runs of all rounds */
@@ -111,9 +111,9 @@ typedef struct speed_turn {
     seconds spent;
     double begun, ended; /* by the first and by the last thread */
     uint64_t sum;        /* keeps the compiler from leaving the reading out */
-} speed_turn;
+} speed_pass;
 
-static uint64_t do_run(const speed_turn *t, const speed_run *r, float *out) {
+static uint64_t do_run(const speed_pass *t, const speed_run *r, float *out) {
     const kernels *k = t->part->kernels;
     if (!t->products) return k->read(r->blocks, run_bytes(r));
     k->codecs[r->tensor->type->id].dot(r->blocks, r->rows, (size_t)r->tensor->ne[0], &t->part->vector, out);
@@ -121,7 +121,7 @@ static uint64_t do_run(const speed_turn *t, const speed_run *r, float *out) {
 }
 
 static void take_runs(void *arg, int thread) {
-    speed_turn *t = arg;
+    speed_pass *t = arg;
     (void)thread;
     const speed_part *p = t->part;
     float out[RUN_ROWS];
@@ -143,14 +143,14 @@ static void take_runs(void *arg, int thread) {
     pthread_mutex_unlock(&t->lock);
 }
 
-/* Does a turn and returns the seconds of one round; by_type: each type's share of it. */
-static double speed_take_turn(schedule *s, const speed_part *p, bool products, uint64_t rounds,
+/* Does a pass and returns the seconds of one round; by_type: each type's share of it. */
+static double speed_time_pass(schedule *s, const speed_part *p, bool products, uint64_t rounds,
                               seconds *by_type) {
-    speed_turn t = {.part = p, .products = products, .end = rounds * p->n, .begun = INFINITY};
+    speed_pass t = {.part = p, .products = products, .end = rounds * p->n, .begun = INFINITY};
     pthread_mutex_init(&t.lock, NULL);
     threads_together(s->pool, (size_t)threads_pool_most(s->pool), take_runs, &t);
     pthread_mutex_destroy(&t.lock);
-    /* A run that lasts as long as the whole turn makes threads wait, so shares of the time are what counts.
+    /* A run that lasts as long as the whole pass makes threads wait, so shares of the time are what counts.
      */
     const double whole = (t.ended - t.begun) / (double)rounds;
     double sum = 0;
@@ -168,12 +168,12 @@ typedef struct clocked {
 
 static void part_clock(schedule *s, const speed_part *p, clocked of[2]) {
     seconds by_type;
-    const double first = speed_take_turn(s, p, true, 1, &by_type),
+    const double first = speed_time_pass(s, p, true, 1, &by_type),
                  rounds = ceil(SHORTEST / fmax(first, 1e-9));
     clocked best[2] = {{.whole = INFINITY}, {.whole = INFINITY}};
-    for (int i = 0; i < 2 * TURNS; i++) {
+    for (int i = 0; i < 2 * PASSES; i++) {
         const double whole =
-            speed_take_turn(s, p, i % 2, rounds < MOST_ROUNDS ? (uint64_t)rounds : MOST_ROUNDS, &by_type);
+            speed_time_pass(s, p, i % 2, rounds < MOST_ROUNDS ? (uint64_t)rounds : MOST_ROUNDS, &by_type);
         if (whole < best[i % 2].whole) best[i % 2] = (clocked){whole, by_type};
     }
     for (int i = 0; i < 2; i++) {

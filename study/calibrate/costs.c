@@ -125,7 +125,7 @@ void calibrate_costs_guess(const calibration *j, calibrate_costs *to) {
 enum {
     TIMED_LAYERS = 4,
     TIMED_MATRICES = 4,  /* experts of a layer that are rounded */
-    TIMED_TURNS = 2,     /* groups of rows for each thread */
+    TIMED_GROUPS = 2,    /* groups of rows for each thread */
     TIMED_WIDTH = 4096,  /* columns considered together, at most: roots grow with their cube */
     TIMED_TOKENS = 1024, /* of both streams; half of them are held out */
     TIMED_LEAST = 256,   /* of a large layer */
@@ -260,7 +260,7 @@ static bool timed_new(timed *x, const calibration *j) {
         }
     }
     x->sample.matrices = TIMED_MATRICES;
-    x->sample.rows = (size_t)(TIMED_TURNS * FEEDBACK_ROWS * threads_asked(j->text.job.threads));
+    x->sample.rows = (size_t)(TIMED_GROUPS * FEEDBACK_ROWS * threads_asked(j->text.job.threads));
     calibration *job = &x->job;
     job->numbers = x->layers, job->n_layers = x->n_layers;
     /* At least two batches: the first one touches new memory. */
