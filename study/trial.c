@@ -298,10 +298,10 @@ static void set_trial_increase(const trials *t, const trial *of, double places) 
     double mean = of->kld / places, error = 0;
     for (size_t k = 0; k < of->n; k++) {
         const measured *m = &t->found[of->tensor[k]];
-        if (m->weighted > 0) error += m->error[of->type[k]] / m->weighted;
+        if (m->power > 0) error += m->error[of->type[k]] / m->power;
     }
     for (size_t k = 0; k < of->n && isfinite(mean) && error > 0; k++)
-        if (t->found[of->tensor[k]].weighted > 0) t->found[of->tensor[k]].sensitivity = fmax(mean, 0) / error;
+        if (t->found[of->tensor[k]].power > 0) t->found[of->tensor[k]].sensitivity = fmax(mean, 0) / error;
 }
 
 /* Takes over the KLD increase of the trial's tensor of the same name, if its layer is nearer than those so far. */

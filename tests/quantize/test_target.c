@@ -9,6 +9,7 @@
 
 #include "codec/codec.h"
 #include "gguf/model.h"
+#include "tests/support/imatrix_files.h"
 
 /* ---- helpers ---- */
 
@@ -210,6 +211,35 @@ TEST(a_table_of_ngrams_keeps_four_bits) {
     }
 }
 
+/* Of two equal matrices one has an input that is enormous on a few tokens, as ffn_down of Qwen2.5's first layers has:
+ * its error under the imatrix is that of one column, yet it must get no fewer bits. */
+TEST(massive_activations_take_no_bits_from_other_columns) {
+    float *values = random_values(256 * 64, 3), squares[2][256];
+    model *m = model_new("llama", 2);
+    blob b = {0};
+    char name[64];
+    put32(&b, 2);
+    for (int i = 0; i < 2; i++) {
+        snprintf(name, sizeof name, "blk.%d.ffn_down.weight", i);
+        model_add(m, name, GGUF_F16, (uint64_t[4]){256, 64}, values);
+        for (int c = 0; c < 256; c++) squares[i][c] = i == 0 && c == 100 ? 1e8f : 1;
+        put_entry(&b, name, 1, squares[i], 256);
+    }
+    put_trailer(&b, 1, "massive activations");
+    write_whole(path("massive.dat"), b.bytes, b.n);
+    model_save(m, path("massive.gguf"));
+    free(values), free(b.bytes);
+    gq_options o = options_for(out);
+    o.input = path("massive.gguf"), o.imatrix = path("massive.dat"), output.target.bpw = 4.6;
+    gq_plan *plan = plan_for(o, NULL);
+    for (int i = 0; i < 2; i++) {
+        snprintf(name, sizeof name, "blk.%d.ffn_down.weight", i);
+        const tensor_type *type = tensor_type_of(plan_tensor(plan, name)->to);
+        if (8.0 * type->block_bytes / type->block_elements < 4) fail_msg("%s is to be %s", name, type->name);
+    }
+    gq_plan_free(plan);
+}
+
 TEST(an_outlet_may_be_no_matrix) {
     model *m = model_new("llama", 1);
     model_add(m, "blk.0.ffn_up.weight", GGUF_F16, (uint64_t[4]){256, 64}, NULL);
@@ -293,7 +323,7 @@ TEST(several_targets_in_one_run) {
     gq_plan_free(plan);
     /* One that cannot be reached stops all. */
     several[N - 1].target.size = 1000;
-    assert_non_null(strstr(failure(&o), "1000 bytes cannot be reached"));
+    assert_non_null(strstr(failure(&o), "cannot be reached"));
 }
 
 /* ---- shares of the work ---- */

@@ -51,7 +51,7 @@ static sample sample_of(const model_tensor *t) {
 
 typedef struct sample_strip {
     uint32_t tensor, number;
-    double power, weighted, error[BUDGET_TYPES];
+    double power, error[BUDGET_TYPES];
 } sample_strip;
 
 typedef struct measure_job {
@@ -69,6 +69,14 @@ static uint64_t sample_element(const model_tensor *t, const sample *s, uint64_t 
     return row * t->ne[0] + j % stretches * s->cols;
 }
 
+/* Returns the relative squared error of rows, plain or under their importance, whichever is larger. The
+ * importance alone misleads: a few tokens with massive activations make up nearly all of the mean squares of
+ * some matrices (ffn_down of Qwen2.5's first layers), whose other columns then seem to need no bits. */
+static double relative_error(const codec_error *of) {
+    double plain = of->x2 > 0 ? of->e2 / of->x2 : 0, weighted = of->wx2 > 0 ? of->we2 / of->wx2 : 0;
+    return fmax(plain, weighted);
+}
+
 /* Encodes rows in each type and adds their errors to *to. The rows are of one matrix, and so have the same
  * importance. */
 static void try_types(const measure_job *j, sample_strip *to, size_t rows, size_t cols,
@@ -76,16 +84,16 @@ static void try_types(const measure_job *j, sample_strip *to, size_t rows, size_
     const float *x = scratch->decoded[0];
     strip_encoder encoder = {
         .kernels = j->plan->kernels, .importance = importance, .settings = &j->plan->settings};
-    double power = 0, weighted = 0;
+    double power = 0;
     for (size_t type = 0; type < BUDGET_TYPES; type++) {
         codec_error sum = {0};
         if (to->error[type] < 0) continue;
         encoder.type = tensor_type_of(budget_types[type]);
         size_t held = strip_encode(&encoder, x, rows, cols, scratch->stored[1], scratch->decoded[1], &sum);
-        to->error[type] += held == rows * cols ? sum.we2 : INFINITY;
-        if (sum.n) power = sum.x2, weighted = sum.wx2;
+        to->error[type] += held == rows * cols ? relative_error(&sum) * sum.x2 : INFINITY;
+        if (sum.n) power = sum.x2;
     }
-    to->power += power, to->weighted += weighted;
+    to->power += power;
 }
 
 /* Reads a stretch of one row into x, decoded. */
@@ -174,7 +182,7 @@ static void measure_fold_strips(const sample_strip *strips, size_t n, const gq_p
         measured *m = &found[strips[i].tensor];
         sample s = sample_of(plan->sources[strips[i].tensor].tensor);
         if (strips[i].number == 0) *m = (measured){.weights = (double)(s.rows * s.cols), .sensitivity = -1};
-        m->power += strips[i].power, m->weighted += strips[i].weighted;
+        m->power += strips[i].power;
         for (size_t type = 0; type < BUDGET_TYPES; type++) m->error[type] += strips[i].error[type];
     }
 }
@@ -208,12 +216,12 @@ bool measure_tensors(gq_plan *plan, const bool *wanted, measured *found, bool *f
 
 /* Keeps measurements beside the model, in a GGUF without tensors: so the reader that trusts no file reads it,
  * and 'gquant info' shows it. A text says what the measurements belong to (measure_key). Each tensor has an
- * array of numbers: weights, power, weighted power, sensitivity, then type and error in turn. A checksum over these
+ * array of numbers: weights, power, sensitivity, then type and error in turn. A checksum over these
  * arrays detects changes, as a changed number would choose other types. */
 
 static const char OF[] = "measured.of", SUM[] = "measured.crc32", PREFIX[] = "measured.tensor.",
                   TRANSPOSED[] = " transposed";
-enum { HEAD = 4, NUMBERS = HEAD + 2 * BUDGET_TYPES, KEY = sizeof PREFIX + GGUF_MAX_NAME + sizeof TRANSPOSED };
+enum { HEAD = 3, NUMBERS = HEAD + 2 * BUDGET_TYPES, KEY = sizeof PREFIX + GGUF_MAX_NAME + sizeof TRANSPOSED };
 
 /* Returns a checksum of what trials depend on: the layers that are written, which trials pass, and the wanted
  * tensors, among which as many trials as memory holds are spread. */
@@ -259,9 +267,9 @@ static void measure_file_read_tensor(const model_kv *kv, measured *found) {
         return;
     memcpy(numbers, elements, n * sizeof *numbers);
     for (size_t i = 0; i < BUDGET_TYPES; i++) m.error[i] = -1;
-    m.weights = numbers[0], m.power = numbers[1], m.weighted = numbers[2], m.sensitivity = numbers[3];
-    if (!(m.weights > 0 && m.weights <= MEASURE_SAMPLE && m.power >= 0 && m.weighted >= 0 &&
-          m.sensitivity >= -1 && isfinite(m.power + m.weighted + m.sensitivity)))
+    m.weights = numbers[0], m.power = numbers[1], m.sensitivity = numbers[2];
+    if (!(m.weights > 0 && m.weights <= MEASURE_SAMPLE && m.power >= 0 && m.sensitivity >= -1 &&
+          isfinite(m.power + m.sensitivity)))
         return;
     for (uint64_t i = HEAD; i < n; i += 2) {
         size_t index = type_index(numbers[i]);
@@ -329,7 +337,7 @@ static bool add_tensor(gguf_header *h, const plan_source *s, const measured *m, 
         double numbers[NUMBERS];
     } __attribute__((packed)) array = {.type = GGUF_FLOAT64};
     uint64_t n = 0;
-    array.numbers[n++] = m->weights, array.numbers[n++] = m->power, array.numbers[n++] = m->weighted;
+    array.numbers[n++] = m->weights, array.numbers[n++] = m->power;
     array.numbers[n++] = m->sensitivity;
     for (size_t i = 0; i < BUDGET_TYPES; i++) {
         if (m->error[i] < 0) continue;

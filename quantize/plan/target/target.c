@@ -326,7 +326,7 @@ static void list_candidates(target *t) {
         uint32_t own = t->free[i] ? t->plan->sources[i].tensor->type->id : t->fixed[i];
         c[n++] = (budget_candidate){own, target_bytes_as(t, i, own), 0};
         const measured *m = &t->found[i];
-        double weight = m->weighted > 0 ? sensitivity_of(t, i, unit) / m->weighted : 0;
+        double weight = m->power > 0 ? sensitivity_of(t, i, unit) / m->power : 0;
         for (size_t k = 0; t->free[i] && k < BUDGET_TYPES; k++) {
             uint32_t type = budget_types[k];
             double error = plan_qat_grid_holds(&t->plan->sources[i], type) ? 0 : m->error[k] * weight;
@@ -442,7 +442,7 @@ static double expected_of(const target *t, size_t i, uint32_t type, double unit)
         return 0; /* or next to nothing */
     while (k < BUDGET_TYPES && budget_types[k] != type) k++;
     if (!t->needed[i] || k == BUDGET_TYPES || m->error[k] < 0) return NAN;
-    return m->weighted > 0 ? m->error[k] * sensitivity_of(t, i, unit) / m->weighted : 0;
+    return m->power > 0 ? m->error[k] * sensitivity_of(t, i, unit) / m->power : 0;
 }
 
 /* Sets the KL divergence to expect of an output that has its types. Without trials, errors have no unit. */

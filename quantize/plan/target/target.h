@@ -12,12 +12,13 @@ enum {
 };
 
 typedef struct measured {
-    double weights;         /* looked at; 0: not measured */
-    double power, weighted; /* sum of x^2, plain and under importance (without any: the same) */
-    double sensitivity;     /* KL divergence of the logits, in nats, that a relative squared error of 1 would
+    double weights;     /* looked at; 0: not measured */
+    double power;       /* sum of x^2 */
+    double sensitivity; /* KL divergence of the logits, in nats, that a relative squared error of 1 would
                                     bring if it stayed proportional; negative: not known */
-    double error[BUDGET_TYPES]; /* sum of (x - x')^2 under importance; negative: not measured, infinite: the
-                                    type cannot hold the values */
+    double
+        error[BUDGET_TYPES]; /* power times the relative squared error, plain or under importance, whichever
+                                    is larger; negative: not measured, infinite: the type cannot hold the values */
 } measured;
 
 /* Seconds that measuring by runs of the model takes. */
