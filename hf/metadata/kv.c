@@ -120,19 +120,19 @@ bool arch_plain_set(const arch_item *list, const hf_config *c, hf_metadata *p, g
     return list->make == MAKE_END;
 }
 
-bool kv_remove(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_remove) {
     (void)c, (void)e;
     hf_metadata_remove(p, i->key);
     return true;
 }
 
-bool kv_u32(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_u32) {
     uint32_t value;
     bool missing;
     return arch_u32(i, c, i->names, &value, &missing, e) && (missing || hf_metadata_u32(p, i->key, value, e));
 }
 
-bool kv_lengths(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_lengths) {
     const json_t *list = arch_value(c, i->names);
     if (!json_is_array(list)) return kv_u32(i, c, p, e);
     if (!arch_layer_list(c, i->names, &list, e)) return false;
@@ -147,14 +147,14 @@ bool kv_lengths(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error
     return hf_metadata_array(p, i->key, GGUF_INT32, e);
 }
 
-bool kv_float(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_float) {
     double value;
     bool missing;
     return arch_float(i, c, i->names, &value, &missing, e) &&
            (missing || hf_metadata_f32(p, i->key, (float)value, e));
 }
 
-bool kv_bool(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_bool) {
     bool value = i->value != 0;
     double other;
     bool missing = false;
@@ -166,26 +166,24 @@ bool kv_bool(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e
     return missing || hf_metadata_bool(p, i->key, value, e);
 }
 
-bool kv_text(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_text) {
     (void)c;
     return hf_metadata_text(p, i->key, i->names, e);
 }
 
-bool kv_copy_text(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_copy_text) {
     const char *text = hf_config_text(c, i->names);
     return !text || !*text || hf_metadata_text(p, i->key, text, e);
 }
 
-bool kv_blocks(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
-    return arch_set_u64(i, c, p, hf_config_blocks(c), e);
-}
+KV_MAKE(kv_blocks) { return arch_set_u64(i, c, p, hf_config_blocks(c), e); }
 
-bool kv_predict(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_predict) {
     bool none = (i->names && !arch_value(c, i->names)) || (i->need == IF_NOT_ZERO && c->mtp == 0);
     return none || arch_set_u64(i, c, p, c->mtp, e);
 }
 
-bool kv_first(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_first) {
     const json_t *list = arch_value(c, i->names);
     uint32_t first = 0, other;
     if (!json_is_array(list)) return kv_u32(i, c, p, e);
@@ -201,11 +199,9 @@ bool kv_first(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *
     return hf_metadata_u32(p, i->key, first, e);
 }
 
-bool kv_count(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
-    return arch_set_u64(i, c, p, json_array_size(arch_value(c, i->names)), e);
-}
+KV_MAKE(kv_count) { return arch_set_u64(i, c, p, json_array_size(arch_value(c, i->names)), e); }
 
-bool kv_zeros(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_zeros) {
     const json_t *list = hf_config_get(c, i->names); /* may end before the last layers */
     uint32_t n = 0;
     if (!json_is_array(list))
@@ -214,7 +210,7 @@ bool kv_zeros(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *
     return hf_metadata_u32(p, i->key, n, e);
 }
 
-bool kv_times(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_times) {
     arch_item needed = {.key = i->key};
     uint32_t n;
     bool missing;
@@ -237,7 +233,7 @@ static bool kv_read_two(const arch_item *i, const hf_config *c, uint64_t *a, uin
     return true;
 }
 
-bool kv_product(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_product) {
     uint64_t a, b;
     bool missing;
     uint64_t times = i->need == NEEDED && i->value > 0 ? (uint64_t)i->value : 1;
@@ -245,20 +241,20 @@ bool kv_product(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error
     return arch_set_u64(i, c, p, mul_sat(a * b, times), e);
 }
 
-bool kv_sum(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_sum) {
     uint64_t a, b;
     bool missing;
     return kv_read_two(i, c, &a, &b, &missing, e) && (missing || arch_set_u64(i, c, p, a + b, e));
 }
 
-bool kv_quotient(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_quotient) {
     uint64_t a, b;
     bool missing;
     if (!kv_read_two(i, c, &a, &b, &missing, e) || missing) return missing;
     return b ? arch_set_u64(i, c, p, a / b, e) : hf_config_fail(c, e, "%s: the divisor is 0", i->names);
 }
 
-bool kv_kv_heads(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_kv_heads) {
     hf_sizes s;
     return hf_config_sizes(c, &s, e) && hf_metadata_u32(p, i->key, s.kv_heads, e);
 }
@@ -279,24 +275,24 @@ static bool share_set(const arch_item *i, const hf_config *c, hf_metadata *p, co
     return hf_metadata_u32(p, i->key, (uint32_t)(width * factor) / divisor, e);
 }
 
-bool kv_share_of_head(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_share_of_head) {
     hf_sizes s;
     return hf_config_sizes(c, &s, e) &&
            share_set(i, c, p, i->names, s.head_width, s.head_width || s.heads, e);
 }
 
-bool kv_share_of_even_head(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_share_of_even_head) {
     hf_sizes s;
     return hf_config_sizes(c, &s, e) &&
            share_set(i, c, p, i->names, s.heads ? s.width / s.heads : 0, s.heads != 0, e);
 }
 
-bool kv_share_of_width(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_share_of_width) {
     hf_sizes s;
     return hf_config_sizes(c, &s, e) && share_set(i, c, p, i->names, s.width, s.heads, e);
 }
 
-bool kv_share_of(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_share_of) {
     char part[HF_NAMES_PART];
     const char *share = arch_names_part(part, i->names, " ");
     arch_item needed = {.key = i->key};
@@ -307,7 +303,7 @@ bool kv_share_of(const arch_item *i, const hf_config *c, hf_metadata *p, gq_erro
 
 /* ---- words ---- */
 
-bool kv_gating(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_gating) {
     static const struct {
         const char *name;
         uint32_t number;
@@ -321,13 +317,13 @@ bool kv_gating(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error 
                           name ? "\"" : "", name ? name : "no string", name ? "\"" : "");
 }
 
-bool kv_causal(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_causal) {
     return !json_is_false(arch_value(c, i->names)) || hf_metadata_bool(p, i->key, false, e);
 }
 
 /* ---- texts ---- */
 
-bool kv_leading(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_leading) {
     char name[HF_NAMES_PART];
     const char *kind = arch_names_part(name, i->names, "=");
     const json_t *list;
@@ -340,7 +336,7 @@ bool kv_leading(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error
     return hf_metadata_u32(p, i->key, n, e);
 }
 
-bool kv_expect(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_expect) {
     char name[HF_NAMES_PART];
     const char *expected = arch_names_part(name, i->names, "="), *text;
     const json_t *v = arch_value(c, name);

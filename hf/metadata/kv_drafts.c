@@ -37,7 +37,7 @@ static bool eagle_add_layers(const hf_config *c, hf_metadata *p, gq_error *e) {
            hf_metadata_add_i32(p, n - 3, e);
 }
 
-bool draft_eagle(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(draft_eagle) {
     uint32_t width;
     if (!hf_config_u32(hf_config_get(c, "target_hidden_size") ? c : c->target,
                        hf_config_get(c, "target_hidden_size") ? "target_hidden_size" : "hidden_size", &width,
@@ -47,7 +47,7 @@ bool draft_eagle(const arch_item *i, const hf_config *c, hf_metadata *p, gq_erro
            hf_metadata_u32(p, ".target_hidden_size", width, e);
 }
 
-bool draft_layers(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(draft_layers) {
     const char *outputs = "dflash_config.target_layer_ids|target_layer_ids|dspark_target_layer_ids",
                *inputs = "aux_hidden_state_layer_ids";
     bool by_output = arch_value(c, outputs) || !arch_value(c, inputs);
@@ -56,7 +56,7 @@ bool draft_layers(const arch_item *i, const hf_config *c, hf_metadata *p, gq_err
            hf_metadata_array(p, i->key, GGUF_INT32, e);
 }
 
-bool draft_window(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(draft_window) {
     const json_t *kinds;
     uint32_t window = 0;
     bool uses, all;
@@ -74,7 +74,7 @@ bool draft_window(const arch_item *i, const hf_config *c, hf_metadata *p, gq_err
            hf_metadata_u32(p, ".attention.sliding_window", window, e);
 }
 
-bool draft_causal(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(draft_causal) {
     const char *names = arch_value(c, "is_causal") ? "is_causal" : "dflash_config.causal";
     bool causal;
     if (!arch_value(c, names)) return true;
@@ -82,7 +82,7 @@ bool draft_causal(const arch_item *i, const hf_config *c, hf_metadata *p, gq_err
 }
 
 /* A draft model turns by time alone. */
-bool draft_sections(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(draft_sections) {
     hf_sizes s;
     if (!c->target || !json_object_get(c->target->rope, "mrope_section")) return true;
     if (!hf_config_sizes(c, &s, e)) return false;
@@ -91,21 +91,21 @@ bool draft_sections(const arch_item *i, const hf_config *c, hf_metadata *p, gq_e
     return hf_metadata_array(p, i->key, GGUF_INT32, e);
 }
 
-bool draft_anchor(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(draft_anchor) {
     bool samples =
         !hf_config_has(c, "transformer_layer_config") && !hf_config_has(c, "aux_hidden_state_layer_ids");
     return hf_config_bool_or(c, "sample_from_anchor", samples, &samples, e) &&
            hf_metadata_bool(p, i->key, samples, e);
 }
 
-bool draft_ratios(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(draft_ratios) {
     for (uint64_t l = 0; l < c->layers; l++)
         if (!hf_metadata_add_i32(p, 0, e)) return false;
     return hf_metadata_array(p, i->key, GGUF_INT32, e);
 }
 
 /* Values that readers of these draft models assume; and the scale of the embedding, which is the target's. */
-bool draft_gemma4(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(draft_gemma4) {
     uint32_t width, tokens = 0, own = 0;
     double cap;
     const json_t *kinds;

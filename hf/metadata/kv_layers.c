@@ -34,7 +34,7 @@ static bool layers_set_heads(const hf_config *c, hf_metadata *p, const char *key
 
 /* ---- flags ---- */
 
-bool layers_flags(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(layers_flags) {
     char name[HF_NAMES_PART];
     const char *kind = arch_names_part(name, i->names, "=");
     const json_t *list;
@@ -42,7 +42,7 @@ bool layers_flags(const arch_item *i, const hf_config *c, hf_metadata *p, gq_err
     return layers_need_list(c, name, &list, e) && layers_set_flags(p, i->key, list, kind, e);
 }
 
-bool layers_used(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(layers_used) {
     const json_t *list;
     if (!arch_layer_list(c, i->names, &list, e)) return false;
     for (size_t l = 0; l < json_array_size(list); l++)
@@ -50,7 +50,7 @@ bool layers_used(const arch_item *i, const hf_config *c, hf_metadata *p, gq_erro
     return hf_metadata_array(p, i->key, GGUF_BOOL, e);
 }
 
-bool layers_value(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(layers_value) {
     double found = i->value;
     const json_t *given = i->names ? arch_value(c, i->names) : NULL;
     if (given && !hf_value_float(c, given, i->names, &found, e)) return false;
@@ -60,7 +60,7 @@ bool layers_value(const arch_item *i, const hf_config *c, hf_metadata *p, gq_err
     return hf_metadata_array(p, i->key, GGUF_FLOAT32, e);
 }
 
-bool layers_same(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(layers_same) {
     char name[HF_NAMES_PART];
     const char *second = arch_names_part(name, i->names, " ");
     const json_t *list, *one = arch_value(c, second);
@@ -90,20 +90,18 @@ static bool layers_set_window(const hf_config *c, hf_metadata *p, uint32_t perio
     return hf_metadata_array(p, key, GGUF_BOOL, e);
 }
 
-bool layers_olmo_window(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
-    (void)i;
+KV_MAKE(layers_olmo_window) {
     return !hf_config_has(c, "sliding_window") || layers_set_window(c, p, 4, NULL, e);
 }
 
-bool layers_used_window(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(layers_used_window) {
     const json_t *kinds;
-    (void)i;
     if (json_is_false(arch_value(c, "use_sliding_window")) || !arch_value(c, "sliding_window")) return true;
     return layers_need_list(c, "layer_types", &kinds, e) && layers_set_window(c, p, 1, NULL, e);
 }
 
 /* Where no list says it, all layers but each fourth, from the first on, have a window. */
-bool layers_granite_window(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(layers_granite_window) {
     const json_t *kinds;
     if (!arch_layer_list(c, "layer_types", &kinds, e)) return false;
     if (kinds) return layers_set_flags(p, i->key, kinds, "sliding_attention", e);
@@ -112,10 +110,9 @@ bool layers_granite_window(const arch_item *i, const hf_config *c, hf_metadata *
     return hf_metadata_array(p, i->key, GGUF_BOOL, e);
 }
 
-bool layers_exaone_window(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(layers_exaone_window) {
     const char *letters = hf_config_text(c, "sliding_window_pattern");
     uint32_t period = 1;
-    (void)i;
     if (!arch_value(c, "sliding_window")) return true;
     if (!arch_value(c, "layer_types") && !letters && !hf_config_u32(c, "sliding_window_pattern", &period, e))
         return false;
@@ -127,7 +124,7 @@ bool layers_exaone_window(const arch_item *i, const hf_config *c, hf_metadata *p
 
 /* ---- heads of keys and values ---- */
 
-bool layers_kind_heads(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(layers_kind_heads) {
     char name[HF_NAMES_PART];
     const char *kind = arch_names_part(name, i->names, "=!");
     const json_t *list;
@@ -147,7 +144,7 @@ static bool layers_is_periodic(const hf_config *c, uint64_t layer) {
     return layer >= offset && (layer - offset) % period == 0;
 }
 
-bool layers_period_heads(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(layers_period_heads) {
     uint32_t period, offset;
     if (!hf_config_u32(c, "attn_layer_period", &period, e) ||
         !hf_config_u32(c, "attn_layer_offset", &offset, e))
@@ -156,7 +153,7 @@ bool layers_period_heads(const arch_item *i, const hf_config *c, hf_metadata *p,
     return layers_set_heads(c, p, i->key, layers_is_periodic, e);
 }
 
-bool layers_kimi_heads(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(layers_kimi_heads) {
     const char *name = "linear_attn_config.full_attn_layers"; /* counted from 1 */
     const json_t *list = arch_value(c, name);
     if (!json_is_array(list)) return hf_config_fail(c, e, "%s: expected an array of layers' numbers", name);
@@ -172,7 +169,7 @@ bool layers_kimi_heads(const arch_item *i, const hf_config *c, hf_metadata *p, g
     return hf_metadata_array(p, i->key, GGUF_INT32, e);
 }
 
-bool layers_latent_heads(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(layers_latent_heads) {
     const json_t *list;
     if (!layers_need_list(c, i->names, &list, e)) return false;
     for (uint64_t l = 0; l < hf_config_blocks(c); l++)
@@ -180,9 +177,8 @@ bool layers_latent_heads(const arch_item *i, const hf_config *c, hf_metadata *p,
     return hf_metadata_array(p, i->key, GGUF_INT32, e);
 }
 
-bool layers_granite(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(layers_granite) {
     uint32_t width, expand, head;
-    (void)i;
     if (!hf_config_u32(c, "hidden_size", &width, e) || !hf_config_u32(c, "mamba_expand", &expand, e) ||
         !hf_config_u32_or(c, "mamba_d_head", 64, &head, e))
         return false;
@@ -208,13 +204,12 @@ static char nemotron_letter(const hf_config *c, const char *letters, const json_
 }
 
 /* MTP layers have both attention and experts. */
-bool layers_nemotron(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(layers_nemotron) {
     const char *letters = hf_config_text(c, "hybrid_override_pattern");
     const json_t *kinds = NULL;
     bool experts = arch_has_part(c->row, FFN_EXPERTS);
     uint32_t width;
     hf_sizes s;
-    (void)i;
     if (letters && strlen(letters) != c->layers)
         return hf_config_fail(c, e,
                               "hybrid_override_pattern has %zu letters, expected one for each of %llu layers",

@@ -25,7 +25,7 @@ static float sparsity_quantile(float p) {
     return (float)low * sqrtf(2);
 }
 
-bool layers_gemma3n_sparsity(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(layers_gemma3n_sparsity) {
     const char *name = "activation_sparsity_pattern";
     const json_t *list;
     if (!arch_layer_list(c, name, &list, e)) return false;
@@ -42,11 +42,10 @@ bool layers_gemma3n_sparsity(const arch_item *i, const hf_config *c, hf_metadata
 
 /* Layers that use the keys and values of others may have a feed-forward part of twice the width; layers with
  * full attention may have other heads of keys and values. */
-bool layers_gemma4(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(layers_gemma4) {
     bool wide = false;
     uint32_t width, shared, window_heads, full_heads;
     const json_t *kinds;
-    (void)i;
     if (!hf_config_bool_or(c, "use_double_wide_mlp", false, &wide, e)) return false;
     if (wide && (!hf_config_u32(c, "intermediate_size", &width, e) ||
                  !hf_config_u32(c, "num_kv_shared_layers", &shared, e)))
@@ -95,9 +94,8 @@ static bool step_check_rotation(const hf_config *c, const json_t *kinds, gq_erro
 }
 
 /* Lists may end before the MTP layers, which have full attention then. */
-bool layers_step(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(layers_step) {
     const json_t *kinds = arch_value(c, "layer_types");
-    (void)i;
     if (!step_check_rotation(c, kinds, e) ||
         !step_set_heads(c, p, kinds, ".attention.head_count", "num_attention_heads",
                         "attention_other_setting.num_attention_heads", e) ||
@@ -109,7 +107,7 @@ bool layers_step(const arch_item *i, const hf_config *c, hf_metadata *p, gq_erro
     return hf_metadata_array(p, ".attention.sliding_window_pattern", GGUF_BOOL, e);
 }
 
-bool layers_step_clamp(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(layers_step_clamp) {
     const json_t *list = arch_value(c, i->names);
     if (!list) return true;
     if (!json_is_array(list)) return hf_config_fail(c, e, "%s: expected an array of numbers", i->names);
@@ -125,11 +123,10 @@ bool layers_step_clamp(const arch_item *i, const hf_config *c, hf_metadata *p, g
 /* ---- mimo ---- */
 
 /* MTP layers have a window. */
-bool layers_mimo(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(layers_mimo) {
     const char *name = "hybrid_layer_pattern";
     const json_t *list;
     uint32_t full, window;
-    (void)i;
     if (!arch_layer_list(c, name, &list, e) || !hf_config_u32(c, "num_key_value_heads", &full, e) ||
         !hf_config_u32(c, "swa_num_key_value_heads", &window, e))
         return false;
@@ -151,7 +148,7 @@ bool layers_mimo(const arch_item *i, const hf_config *c, hf_metadata *p, gq_erro
 
 /* A layer's feed-forward part is a multiple of the width, rounded to a multiple of the divisor that is not less than
  * nine tenths of it. */
-bool layers_openelm(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(layers_openelm) {
     const char *name = "ffn_multipliers";
     const json_t *list;
     uint32_t width, divisor;
@@ -177,12 +174,11 @@ bool layers_openelm(const arch_item *i, const hf_config *c, hf_metadata *p, gq_e
 /* ---- plamo 2 ---- */
 
 /* Each mamba_step-th layer has attention, the others are recurrent. */
-bool layers_plamo2(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(layers_plamo2) {
     static const char *const rows[][2] = {{".attention.head_count_kv", "num_key_value_heads"},
                                           {".attention.head_count", "num_attention_heads"}};
     uint32_t step, heads;
     bool is_used;
-    (void)i;
     if (!hf_config_u32_or(c, "mamba_step", 2, &step, e) ||
         !hf_config_bool_or(c, "mamba_enabled", true, &is_used, e))
         return false;
@@ -200,7 +196,7 @@ bool layers_plamo2(const arch_item *i, const hf_config *c, hf_metadata *p, gq_er
 
 /* ---- bailingmoe3 ---- */
 
-bool layers_bailing3(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(layers_bailing3) {
     for (uint64_t l = 0; l < hf_config_blocks(c); l++)
         if (!arch_add_number(c, p, hf_bailing3_is_full(c, l), e)) return false;
     return hf_metadata_array(p, i->key, GGUF_INT32, e);
@@ -222,7 +218,7 @@ static bool deci_width(const hf_config *c, const json_t *block, uint32_t width, 
     return true;
 }
 
-bool layers_deci(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(layers_deci) {
     static const char *const keys[] = {".attention.head_count_kv", ".attention.head_count",
                                        ".feed_forward_length"};
     const json_t *blocks;
@@ -245,7 +241,7 @@ bool layers_deci(const arch_item *i, const hf_config *c, hf_metadata *p, gq_erro
 /* ---- nemotron_h puzzle ---- */
 
 /* Each block has an object of its own, which says what it is and, of experts, how wide they are and how many are used. */
-bool layers_puzzle(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(layers_puzzle) {
     static const char *const rows[][2] = {{".feed_forward_length", "moe_intermediate_size"},
                                           {".expert_feed_forward_length", "moe_intermediate_size"},
                                           {".expert_used_count", "num_experts_per_tok"}};
@@ -292,10 +288,9 @@ static bool dots3_check(const hf_config *c, gq_error *e) {
            arch_check_same(c, "swa_q_lora_rank", "q_lora_rank", e);
 }
 
-bool layers_dots3(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(layers_dots3) {
     const json_t *kinds;
     uint32_t full, local;
-    (void)i;
     if (!dots3_check(c, e) || !arch_layer_list(c, "layer_types", &kinds, e) ||
         !hf_config_u32(c, "num_attention_heads", &full, e) ||
         !hf_config_u32(c, "swa_num_attention_heads", &local, e))
@@ -315,14 +310,13 @@ bool layers_dots3(const arch_item *i, const hf_config *c, hf_metadata *p, gq_err
 /* ---- qwen4exp ---- */
 
 /* The config counts the layers that read n-grams from 1. */
-bool layers_qwen4(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(layers_qwen4) {
     static const arch_item ngrams[] = {U32(".ple.ngram_size", "ngram_size"),
                                        U32(".ple.heads_per_ngram", "heads_per_ngram"),
                                        U32(".ple.conv_kernel", "ple_conv_kernel_size"),
                                        U32_IF(".ple.image_token_id", "image_token_id"), END};
     const json_t *kinds, *layers = arch_value(c, "ple_layer_ids"), *end = arch_value(c, "eos_token_id");
     uint32_t ratio, number;
-    (void)i;
     if (!arch_layer_list(c, "layer_types", &kinds, e) ||
         !hf_config_u32(c, "indexer_compress_ratio", &ratio, e))
         return false;

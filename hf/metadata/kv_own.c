@@ -10,10 +10,9 @@
 /* ---- scales ---- */
 
 /* Computed in 64 bits, as llama.cpp's converter does. */
-bool own_minicpm(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(own_minicpm) {
     double embedding, depth, base;
     uint32_t width;
-    (void)i;
     if (!hf_config_float(c, "scale_emb", &embedding, e) || !hf_config_float(c, "scale_depth", &depth, e) ||
         !hf_config_float(c, "dim_model_base", &base, e) || !hf_config_u32(c, NAMES_WIDTH, &width, e))
         return false;
@@ -24,7 +23,7 @@ bool own_minicpm(const arch_item *i, const hf_config *c, hf_metadata *p, gq_erro
            hf_metadata_f32(p, ".logit_scale", (float)(width / base), e);
 }
 
-bool own_mpt_alibi(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(own_mpt_alibi) {
     bool used = false;
     double most = 0;
     return hf_config_bool_or(c, "attn_config.alibi", false, &used, e) &&
@@ -33,7 +32,7 @@ bool own_mpt_alibi(const arch_item *i, const hf_config *c, hf_metadata *p, gq_er
 }
 
 /* The length that nomic's encoders were trained for, which n_positions of the first ones exceeds. */
-bool own_nomic_length(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(own_nomic_length) {
     static const struct { uint32_t positions, trained; } known[] = {{8192, 2048}, {2048, 512}};
     uint32_t positions, most;
     if (!hf_config_u32(c, "n_positions", &positions, e) ||
@@ -48,7 +47,7 @@ bool own_nomic_length(const arch_item *i, const hf_config *c, hf_metadata *p, gq
 }
 
 /* Positions of RoBERTa's texts begin behind the number of the token that fills them up. */
-bool own_roberta_length(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(own_roberta_length) {
     uint32_t most, pad;
     if (!hf_config_get(c, "pad_token_id") || !hf_config_get(c, "max_position_embeddings")) return true;
     if (!hf_config_u32(c, "max_position_embeddings", &most, e) || !hf_config_u32(c, "pad_token_id", &pad, e))
@@ -59,7 +58,7 @@ bool own_roberta_length(const arch_item *i, const hf_config *c, hf_metadata *p, 
     return hf_metadata_u32(p, i->key, most - pad - 1, e);
 }
 
-bool own_two_thirds(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(own_two_thirds) {
     uint32_t whole;
     return hf_config_u32(c, i->names, &whole, e) && arch_set_u64(i, c, p, 2 * (uint64_t)whole / 3, e);
 }
@@ -67,14 +66,14 @@ bool own_two_thirds(const arch_item *i, const hf_config *c, hf_metadata *p, gq_e
 /* ---- experts ---- */
 
 /* Without experts all layers are dense. */
-bool own_deepseek_dense(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(own_deepseek_dense) {
     uint32_t experts, dense;
     return hf_config_u32_or(c, NAMES_EXPERTS, 0, &experts, e) &&
            hf_config_u32_or(c, "first_k_dense_replace", experts ? 0 : (uint32_t)c->layers, &dense, e) &&
            hf_metadata_u32(p, i->key, dense, e);
 }
 
-bool own_deepseek_norm(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(own_deepseek_norm) {
     return !json_is_true(arch_value(c, "norm_topk_prob")) || hf_metadata_bool(p, i->key, true, e);
 }
 
@@ -85,7 +84,7 @@ static bool hy4_is_sparse(const json_t *list, size_t layer) {
 
 /* Layers that choose keys: as indexer_types has them, or in older configs layer_types. Without either no layer does, and
  * the indexer's sizes are left out. */
-bool own_hy4_indexer(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(own_hy4_indexer) {
     static const arch_item sizes[] = {INDEXER_SIZES, END};
     const json_t *types = arch_value(c, "indexer_types");
     const char *name = types ? "indexer_types" : "layer_types";
@@ -103,11 +102,10 @@ bool own_hy4_indexer(const arch_item *i, const hf_config *c, hf_metadata *p, gq_
     return hf_metadata_array(p, i->key, GGUF_BOOL, e) && arch_plain_set(sizes, c, p, e);
 }
 
-bool own_smallthinker(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(own_smallthinker) {
     static const arch_item window[] = {U32(".attention.sliding_window", "sliding_window_size"), END};
     const json_t *layout;
     bool softmax, sliding = false;
-    (void)i;
     if (!hf_config_bool_or(c, "moe_primary_router_apply_softmax", false, &softmax, e) ||
         !hf_metadata_u32(p, ".expert_gating_func", softmax ? 1 : 2, e) ||
         !arch_layer_list(c, "sliding_window_layout", &layout, e))
@@ -118,7 +116,7 @@ bool own_smallthinker(const arch_item *i, const hf_config *c, hf_metadata *p, gq
 }
 
 /* The first layer with experts, of a list such as "3,4,5". */
-bool own_step_dense(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(own_step_dense) {
     const char *text = hf_config_text(c, "moe_layers_enum");
     unsigned long first = ULONG_MAX;
     for (char *end; text && *text; text = *end == ',' ? end + 1 : end) {
@@ -132,7 +130,7 @@ bool own_step_dense(const arch_item *i, const hf_config *c, hf_metadata *p, gq_e
 
 /* ---- widths ---- */
 
-bool own_lfm2_width(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(own_lfm2_width) {
     uint32_t given, multiple;
     bool adjusted;
     double factor;
@@ -155,7 +153,7 @@ bool own_lfm2_width(const arch_item *i, const hf_config *c, hf_metadata *p, gq_e
     return arch_set_u64(i, c, p, width, e);
 }
 
-bool own_time_step_rank(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(own_time_step_rank) {
     uint32_t width;
     if (!hf_config_u32(c, NAMES_WIDTH, &width, e)) return false;
     uint32_t rank_missing = width / 16 + (width % 16 != 0);
@@ -177,19 +175,17 @@ static bool mamba_read_inner(const hf_config *c, uint32_t expand, uint32_t *inne
             hf_config_fail(c, e, "the width inside is %u, expected %u times %u", *inner, expand, width));
 }
 
-bool own_mamba(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(own_mamba) {
     uint32_t inner = 0;
-    (void)i;
     return mamba_read_inner(c, 2, &inner, e) && hf_metadata_u32(p, ".ssm.inner_size", inner, e) &&
            hf_metadata_bool(p, ".ssm.dt_b_c_rms", hf_json_is(hf_config_get(c, "model_type"), "falcon_mamba"),
                             e);
 }
 
-bool own_mamba2(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(own_mamba2) {
     arch_item two = {.need = OR_NOT_ZERO, .value = 2}, head_given = {.need = OR_NOT_ZERO, .value = 64};
     uint32_t expand = 0, inner = 0, head = 0;
     bool missing;
-    (void)i;
     return arch_u32(&two, c, "expand", &expand, &missing, e) && mamba_read_inner(c, expand, &inner, e) &&
            arch_u32(&head_given, c, "mamba_d_head|head_dim", &head, &missing, e) &&
            hf_metadata_u32(p, ".ssm.inner_size", inner, e) &&
@@ -199,10 +195,9 @@ bool own_mamba2(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error
 /* ---- rwkv ---- */
 
 /* rwkv6's sizes go by the width alone; those of rwkv6qwen2 may be told, and its limit includes wider models. */
-bool own_rwkv6(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(own_rwkv6) {
     enum { WIDE = 4096 };
     uint32_t width;
-    (void)i;
     if (!hf_config_u32(c, "hidden_size", &width, e)) return false;
     bool wide = strcmp(c->arch, "rwkv6") == 0 ? width == WIDE : width >= WIDE;
     return hf_metadata_u32(p, ".time_mix_extra_dim", wide ? 64 : 32, e) &&
@@ -211,7 +206,7 @@ bool own_rwkv6(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error 
 }
 
 /* A multiple of 32 by a power of the width: gates have another one than the rest. */
-bool own_low_rank(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(own_low_rank) {
     const double gate = 0.6;
     uint32_t width, rank;
     if (!hf_config_u32(c, "hidden_size", &width, e)) return false;
@@ -220,7 +215,7 @@ bool own_low_rank(const arch_item *i, const hf_config *c, hf_metadata *p, gq_err
            hf_metadata_u32(p, i->key, rank, e);
 }
 
-bool own_arwkv7(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(own_arwkv7) {
     bool gate;
     uint32_t version;
     if (!hf_config_bool(c, "wkv_has_gate", &gate, e) || !hf_config_u32(c, "wkv_version", &version, e))
@@ -229,10 +224,9 @@ bool own_arwkv7(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error
     return hf_metadata_u32(p, i->key, gate ? 128 : 0, e);
 }
 
-bool own_hrm(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(own_hrm) {
     enum { MOST_CYCLES = 16 };
     uint32_t upper, lower, each = (uint32_t)c->layers / 2;
-    (void)i;
     if (!hf_config_u32(c, "H_cycles", &upper, e) || !hf_config_u32(c, "L_cycles", &lower, e)) return false;
     if (upper < 1 || upper > MOST_CYCLES || lower < 1 || lower > MOST_CYCLES)
         return hf_config_fail(c, e, "H_cycles is %u and L_cycles %u, expected 1 to %d", upper, lower,
@@ -242,12 +236,12 @@ bool own_hrm(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e
            hf_metadata_u32(p, ".hrm.h_cycles", upper, e) && hf_metadata_u32(p, ".hrm.l_cycles", lower, e);
 }
 
-bool own_minimax_01(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(own_minimax_01) {
     static const char *const kinds[] = {"full_attention", "linear_attention", "mlp"};
     enum { FULL_EVERY = 8 };
     const json_t *types;
     double first = 0, alpha, beta;
-    (void)i, (void)p;
+    (void)p;
     if (!arch_layer_list(c, "attn_type_list", &types, e)) return false;
     for (size_t l = 0; l < json_array_size(types); l++)
         if (json_integer_value(json_array_get(types, l)) != ((l + 1) % FULL_EVERY == 0))
@@ -270,9 +264,8 @@ bool own_minimax_01(const arch_item *i, const hf_config *c, hf_metadata *p, gq_e
 
 /* ---- windows ---- */
 
-bool own_gemma3_window(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(own_gemma3_window) {
     static const arch_item window[] = {U32(".attention.sliding_window", "sliding_window"), END};
-    (void)i;
     if (arch_value(c, "attn_logit_softcapping"))
         return hf_config_fail(c, e,
                               "attn_logit_softcapping: expected none, this architecture has no such cap");
@@ -281,7 +274,7 @@ bool own_gemma3_window(const arch_item *i, const hf_config *c, hf_metadata *p, g
 }
 
 /* Layers attend to chunks unless all of them are listed as those that do not. */
-bool own_llama4_window(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(own_llama4_window) {
     const json_t *kinds;
     if (!arch_layer_list(c, "layer_types", &kinds, e)) return false;
     for (size_t l = 0; l < json_array_size(kinds); l++)
@@ -291,11 +284,10 @@ bool own_llama4_window(const arch_item *i, const hf_config *c, hf_metadata *p, g
 
 /* ---- what readers take for granted ---- */
 
-bool own_gemma_altup(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(own_gemma_altup) {
     static const arch_item rows[] = {U32(".altup.active_idx", "altup_active_idx"),
                                      U32(".altup.num_inputs", "altup_num_inputs"), END};
     uint32_t inputs;
-    (void)i;
     if (!arch_plain_set(rows, c, p, e) || !hf_config_u32(c, "altup_num_inputs", &inputs, e)) return false;
     return inputs == 4 || hf_config_fail(c, e, "altup_num_inputs is %u, expected 4", inputs);
 }
@@ -306,8 +298,8 @@ static bool own_check_text(const hf_config *c, const char *name, const char *exp
            hf_config_fail(c, e, "%s is %s, expected %s", name, text ? text : "missing", expected);
 }
 
-bool own_kimi_checks(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
-    (void)i, (void)p;
+KV_MAKE(own_kimi_checks) {
+    (void)p;
     return own_check_text(c, "hidden_act", "situ", e) &&
            own_check_text(c, "moe_router_activation_func", "sigmoid", e) &&
            (json_is_true(arch_value(c, "mla_use_nope")) ||
@@ -316,7 +308,7 @@ bool own_kimi_checks(const arch_item *i, const hf_config *c, hf_metadata *p, gq_
 
 /* ---- classifiers ---- */
 
-bool own_labels(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(own_labels) {
     const json_t *labels = hf_classifier_labels(c);
     for (size_t k = 0; k < json_object_size(labels); k++) {
         char number[24];
@@ -330,8 +322,8 @@ bool own_labels(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error
     return !labels || hf_metadata_array(p, i->key, GGUF_STRING, e);
 }
 
-bool own_mimo_checks(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
-    (void)i, (void)p;
+KV_MAKE(own_mimo_checks) {
+    (void)p;
     return arch_check_same(c, "swa_head_dim", "head_dim", e) &&
            arch_check_same(c, "swa_num_attention_heads", "num_attention_heads", e) &&
            arch_check_same(c, "swa_v_head_dim", "v_head_dim", e) &&
@@ -339,13 +331,13 @@ bool own_mimo_checks(const arch_item *i, const hf_config *c, hf_metadata *p, gq_
 }
 
 /* A third of eight widths, rounded up to a multiple of 256. */
-bool own_refact_width(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(own_refact_width) {
     uint32_t width;
     return hf_config_u32(c, "n_embd", &width, e) &&
            arch_set_u64(i, c, p, ((uint64_t)width * 8 / 3 + 255) / 256 * 256, e);
 }
 
-bool own_grok_scale(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(own_grok_scale) {
     double scale;
     hf_sizes s;
     if (!hf_config_sizes(c, &s, e)) return false;
@@ -367,7 +359,7 @@ static bool laguna_is_head(const json_t *v) {
 
 /* The turned part of a head in layers with a window. Programs that run the folder read `gating` alone, so that a list
  * that says otherwise is refused. */
-bool own_laguna(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(own_laguna) {
     const json_t *gating = arch_value(c, "gating"), *kinds = arch_value(c, "gating_types"),
                  *local = json_object_get(c->rope, "sliding_attention");
     double part = 1;

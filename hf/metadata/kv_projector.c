@@ -8,7 +8,7 @@
 
 enum { FLOATS_MOST = 4096, MARKS_MOST = 4096 };
 
-bool kv_floats(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_floats) {
     const json_t *list = arch_value(c, i->names);
     size_t n = json_array_size(list);
     if (!list && i->need == IF) return true;
@@ -23,7 +23,7 @@ bool kv_floats(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error 
     return hf_metadata_array(p, i->key, GGUF_FLOAT32, e);
 }
 
-bool kv_integers(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_integers) {
     const json_t *list = arch_value(c, i->names);
     size_t n = json_array_size(list);
     if (!list && i->need == IF) return true;
@@ -39,7 +39,7 @@ bool kv_integers(const arch_item *i, const hf_config *c, hf_metadata *p, gq_erro
     return hf_metadata_array(p, i->key, GGUF_INT32, e);
 }
 
-bool kv_triple(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_triple) {
     (void)c;
     for (int k = 0; k < 3; k++)
         if (!hf_metadata_add_f32(p, (float)(*i->names - '0'), e)) return false;
@@ -54,7 +54,7 @@ static bool projector_set_floor(const arch_item *i, const hf_config *c, hf_metad
     return hf_metadata_u32(p, i->key, (uint32_t)value, e);
 }
 
-bool kv_root(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_root) {
     uint32_t n;
     bool missing;
     return arch_u32(i, c, i->names, &n, &missing, e) && (missing || projector_set_floor(i, c, p, sqrt(n), e));
@@ -68,16 +68,12 @@ static bool kv_float_floor(const arch_item *i, const hf_config *c, hf_metadata *
            (missing || projector_set_floor(i, c, p, inverse ? 1.0 / value : floor(value), e));
 }
 
-bool kv_inverse(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
-    return kv_float_floor(i, c, p, true, e);
-}
+KV_MAKE(kv_inverse) { return kv_float_floor(i, c, p, true, e); }
 
-bool kv_floor(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
-    return kv_float_floor(i, c, p, false, e);
-}
+KV_MAKE(kv_floor) { return kv_float_floor(i, c, p, false, e); }
 
 /* The names: what is squared, then how often, for which `value` may stand in. */
-bool kv_square(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_square) {
     char side[HF_NAMES_PART];
     const char *often = arch_names_part(side, i->names, " ");
     uint32_t n, times = (uint32_t)i->value;
@@ -87,7 +83,7 @@ bool kv_square(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error 
     return projector_set_floor(i, c, p, (double)n * n * times, e);
 }
 
-bool kv_activation(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_activation) {
     const char *name = hf_config_text(c, i->names);
     bool silu = name && strcmp(name, "silu") == 0;
     if (!name && i->value != 0) name = "gelu";
@@ -98,7 +94,7 @@ bool kv_activation(const arch_item *i, const hf_config *c, hf_metadata *p, gq_er
 }
 
 /* Numbers below 0 count from the end, as Python's do. */
-bool kv_marked(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_marked) {
     char name[HF_NAMES_PART];
     const char *count = arch_names_part(name, i->names, " ");
     bool marks[MARKS_MOST] = {0};
@@ -119,7 +115,7 @@ bool kv_marked(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error 
 }
 
 /* The number of patches per side that are merged. Readers assume 4, as in all published models. */
-bool clip_gemma3_scale(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(clip_gemma3_scale) {
     uint32_t tokens, image, patch;
     if (!hf_config_u32_or(c, "pre.image_seq_length", 256, &tokens, e) ||
         !hf_config_u32(c, "vision.image_size", &image, e) ||
@@ -132,7 +128,7 @@ bool clip_gemma3_scale(const arch_item *i, const hf_config *c, hf_metadata *p, g
 }
 
 /* Layers with full attention come every so many layers, the last of each group. */
-bool clip_window_pattern(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(clip_window_pattern) {
     const json_t *list = hf_config_get(c, i->names);
     uint32_t first = 0, last = 0;
     if (!json_is_array(list) || json_array_size(list) == 0)
@@ -149,7 +145,7 @@ bool clip_window_pattern(const arch_item *i, const hf_config *c, hf_metadata *p,
     return arch_set_u64(i, c, p, first + 1ULL, e);
 }
 
-bool clip_positions(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(clip_positions) {
     uint32_t positions, patch;
     if (hf_config_has(c, "vision.image_size")) return kv_u32(i, c, p, e);
     return hf_config_u32_or(c, "vision.num_position_embeddings", 2304, &positions, e) &&
@@ -158,7 +154,7 @@ bool clip_positions(const arch_item *i, const hf_config *c, hf_metadata *p, gq_e
 }
 
 /* The last layers may be left out: the text model gets what an earlier one makes, `value` without a key. */
-bool clip_lfm2_blocks(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(clip_lfm2_blocks) {
     const json_t *layer = i->value != 0 ? NULL : hf_config_get(c, "root.vision_feature_layer");
     uint32_t n;
     json_int_t at = json_is_integer(layer) ? json_integer_value(layer)
@@ -170,10 +166,9 @@ bool clip_lfm2_blocks(const arch_item *i, const hf_config *c, hf_metadata *p, gq
     return arch_set_u64(i, c, p, (uint64_t)((json_int_t)n + at + 1), e);
 }
 
-bool clip_minicpm(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(clip_minicpm) {
     const char *mode = hf_config_text(c, "pre.downsample_mode");
     uint32_t layer;
-    (void)i;
     if (mode && strcmp(mode, "16x") != 0)
         return hf_config_fail(
             c, e, "downsample_mode is \"%s\", expected \"16x\"; llama.cpp's converter makes others", mode);
@@ -184,7 +179,7 @@ bool clip_minicpm(const arch_item *i, const hf_config *c, hf_metadata *p, gq_err
 }
 
 /* Some keys have no prefix: readers look for them so. */
-bool clip_kimi25(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(clip_kimi25) {
     static const struct {
         const char *name, *key;
         uint32_t other;
@@ -194,7 +189,6 @@ bool clip_kimi25(const arch_item *i, const hf_config *c, hf_metadata *p, gq_erro
     const char *hidden_act = hf_config_text(c, "vision.projector_hidden_act");
     const json_t *merged = json_array_get(hf_config_get(c, "vision.merge_kernel_size"), 0);
     uint32_t patch, limit, height = 0, value, scale = 2;
-    (void)i;
     if (!hf_config_u32_or(c, "vision.patch_size", 14, &patch, e) ||
         !hf_config_u32_or(c, "pre.in_patch_limit", 16384, &limit, e) ||
         (merged && !hf_value_u32(c, merged, "merge_kernel_size", &scale, e)))
@@ -215,11 +209,10 @@ bool clip_kimi25(const arch_item *i, const hf_config *c, hf_metadata *p, gq_erro
            projector_set_floor(&most, c, p, limit * area, e);
 }
 
-bool clip_glm_pixels(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(clip_glm_pixels) {
     static const char *const rows[][2] = {{"pre.min_image_tokens", ".vision.image_min_pixels"},
                                           {"pre.max_image_tokens", ".vision.image_max_pixels"}};
     uint32_t patch, merge, tokens;
-    (void)i;
     if (!hf_config_u32_or(c, "pre.patch_size", 14, &patch, e) ||
         !hf_config_u32_or(c, "pre.merge_size", 2, &merge, e))
         return false;
@@ -234,7 +227,7 @@ bool clip_glm_pixels(const arch_item *i, const hf_config *c, hf_metadata *p, gq_
     return true;
 }
 
-bool clip_muse_size(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(clip_muse_size) {
     uint32_t height, patch, merge;
     return hf_config_u32(c, "vision.pos_emb_height", &height, e) &&
            hf_config_u32(c, "vision.patch_size", &patch, e) &&
@@ -243,7 +236,7 @@ bool clip_muse_size(const arch_item *i, const hf_config *c, hf_metadata *p, gq_e
 }
 
 /* Rows of an image by the number of its tokens, as readers count them. */
-bool clip_gemma3n_patch(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(clip_gemma3n_patch) {
     uint32_t size, tokens;
     if (!hf_config_u32_or(c, "pre.size.height", 768, &size, e) ||
         !hf_config_u32_or(c, "pre.image_seq_length", 256, &tokens, e))
@@ -253,7 +246,7 @@ bool clip_gemma3n_patch(const arch_item *i, const hf_config *c, hf_metadata *p, 
 }
 
 /* Which layers of the audio encoder have a window: all but the last of each group; without groups none does. */
-bool clip_mimo_windows(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(clip_mimo_windows) {
     uint32_t layers, group;
     bool is_hybrid;
     if (!hf_config_u32(c, "audio.encoder_layers", &layers, e) ||
@@ -269,7 +262,7 @@ bool clip_mimo_windows(const arch_item *i, const hf_config *c, hf_metadata *p, g
     return hf_metadata_array(p, i->key, GGUF_INT32, e);
 }
 
-bool clip_mlp_ratio(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(clip_mlp_ratio) {
     uint32_t width, inner;
     double ratio;
     if (hf_config_get(c, "vision.intermediate_size"))

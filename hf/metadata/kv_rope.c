@@ -47,11 +47,10 @@ static bool rope_set_sections(const hf_config *c, hf_metadata *p, const json_t *
     return hf_metadata_array(p, ".rope.dimension_sections", GGUF_INT32, e);
 }
 
-bool kv_rope(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(kv_rope) {
     const json_t *base = arch_value(c, "full.rope_theta");
     const json_t *local = json_object_get(json_object_get(c->rope, "sliding_attention"), "rope_theta");
     double theta;
-    (void)i;
     if (!rope_set_stretch(c, p, e)) return false;
     /* Step-3.5 has a base for each layer: see rope_step. */
     if (base && !json_is_array(base) &&
@@ -66,24 +65,21 @@ bool kv_rope(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e
     return !sections || rope_set_sections(c, p, sections, e);
 }
 
-bool rope_section_list(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
-    return rope_set_sections(c, p, arch_value(c, i->names), e);
-}
+KV_MAKE(rope_section_list) { return rope_set_sections(c, p, arch_value(c, i->names), e); }
 
 /* ---- a few architectures ---- */
 
-bool rope_mistral(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(rope_mistral) {
     static const arch_item rows[] = {FLOAT(".rope.scaling.yarn_log_multiplier", "rope.mscale_all_dim"),
                                      FLOAT(".attention.temperature_scale", "rope.llama_4_scaling_beta"), END};
     const char *type = hf_config_text(c, "model_type");
-    (void)i;
     if (!type || strcmp(type, "ministral3") != 0) return true;
     return rope_is(c->rope, "yarn") ? arch_plain_set(rows, c, p, e)
                                     : hf_config_fail(c, e, "rope_type: expected yarn for %s", type);
 }
 
 /* The factor that attention's scores get where the context is stretched, from the two lengths. */
-bool rope_phi(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(rope_phi) {
     uint32_t length, original;
     const json_t *rope = hf_config_rope_full(c);
     if (!arch_value(c, "full.long_factor") && !arch_value(c, "full.short_factor")) return true;
@@ -128,24 +124,22 @@ static bool rope_set_hunyuan(const hf_config *c, hf_metadata *p, double alpha, d
                          hf_metadata_u32(p, ".context_length", STRETCHED, e)));
 }
 
-bool rope_hunyuan(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(rope_hunyuan) {
     static const arch_item given = {.names = "rope.alpha", .need = OR, .value = 50};
     bool dynamic = rope_is(c->rope, "dynamic"), missing;
     double alpha;
     hf_sizes s;
-    (void)i;
     if (!dynamic && !rope_is(c->rope, "xdrope")) return true;
     return hf_config_sizes(c, &s, e) && arch_float(&given, c, given.names, &alpha, &missing, e) &&
            rope_set_hunyuan(c, p, alpha, s.head_width, dynamic, e);
 }
 
-bool rope_hunyuan_experts(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(rope_hunyuan_experts) {
     enum { ALPHA = 1000, HEAD = 128 };
     static const arch_item given = {.names = "rope.alpha", .need = OR, .value = ALPHA};
     bool missing;
     double alpha;
     hf_sizes s;
-    (void)i;
     if (!rope_is(c->rope, "dynamic")) return true;
     if (!hf_config_sizes(c, &s, e) || !arch_float(&given, c, given.names, &alpha, &missing, e)) return false;
     if (alpha != ALPHA || s.heads == 0 || s.width / s.heads != HEAD)
@@ -154,17 +148,16 @@ bool rope_hunyuan_experts(const arch_item *i, const hf_config *c, hf_metadata *p
     return rope_set_hunyuan(c, p, alpha, HEAD, true, e);
 }
 
-bool rope_nemotron(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(rope_nemotron) {
     static const arch_item factor[] = {FLOAT_IF(".rope.scaling.factor", "factor|rope.factor"), END};
-    (void)i;
     return arch_plain_set(factor, c, p, e) &&
            hf_metadata_text(p, ".rope.scaling.type",
                             hf_metadata_find(p, ".rope.scaling.factor") ? "linear" : "none", e);
 }
 
-bool rope_qwen35(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(rope_qwen35) {
     static const int32_t sections[] = {11, 11, 10, 0};
-    (void)i, (void)c;
+    (void)c;
     if (hf_metadata_find(p, ".rope.dimension_sections")) return true;
     for (size_t s = 0; s < sizeof sections / sizeof *sections; s++)
         if (!hf_metadata_add_i32(p, sections[s], e)) return false;
@@ -173,7 +166,7 @@ bool rope_qwen35(const arch_item *i, const hf_config *c, hf_metadata *p, gq_erro
 
 /* The base is 10000 where the file has none, so that one is not written; llama.cpp's converter writes none.
  */
-bool rope_gptneox(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(rope_gptneox) {
     const json_t *v = arch_value(c, "rope.rope_theta");
     double theta;
     if (!v) return true;
@@ -181,7 +174,7 @@ bool rope_gptneox(const arch_item *i, const hf_config *c, hf_metadata *p, gq_err
            (theta == 10000 || hf_metadata_f32(p, i->key, (float)theta, e));
 }
 
-bool rope_deepseek(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(rope_deepseek) {
     const json_t *v = arch_value(c, "rope.mscale_all_dim");
     double factor;
     if (!v) return true;
@@ -190,11 +183,10 @@ bool rope_deepseek(const arch_item *i, const hf_config *c, hf_metadata *p, gq_er
 }
 
 /* A list of bases, one for each layer: the first layer has full attention, the second a window. */
-bool rope_step(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(rope_step) {
     static const char *const keys[] = {".rope.freq_base", ".rope.freq_base_swa"};
     const json_t *list = arch_value(c, "full.rope_theta");
     double theta;
-    (void)i;
     for (size_t k = 0; json_is_array(list) && k < 2; k++)
         if (!hf_value_float(c, json_array_get(list, k), "rope_theta: each of its first two entries", &theta,
                             e) ||
@@ -203,7 +195,7 @@ bool rope_step(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error 
     return true;
 }
 
-bool rope_ratio(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(rope_ratio) {
     double ratio;
     return hf_config_float_or(c, i->names, 1, &ratio, e) &&
            hf_metadata_f32(p, i->key, (float)(10000 * ratio), e);
@@ -211,7 +203,7 @@ bool rope_ratio(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error
 
 /* hunyuan_vl: heads are rotated by time, height and width, and the model runs with a larger base. The file has the
  * base as it was trained, and what makes it larger. */
-bool rope_xd(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(rope_xd) {
     static const arch_item rows[] = {FLOAT(".rope.freq_base", "rope.rope_theta"),
                                      FLOAT(".rope.scaling.alpha", "rope.alpha"),
                                      ITEM_NAMES(".rope.scaling.type", KV_TEXT, "none"),
@@ -228,7 +220,7 @@ bool rope_xd(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e
 }
 
 /* The stretch stands in the config's root. */
-bool rope_grok(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(rope_grok) {
     static const arch_item yarn[] = {
         ITEM_NAMES(".rope.scaling.type", KV_TEXT, "yarn"),
         FLOAT(".rope.scaling.factor", "scaling_factor"),
@@ -239,12 +231,11 @@ bool rope_grok(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error 
         FLOAT(".rope.scaling.yarn_beta_slow", "beta_slow"),
         END};
     const char *type = hf_config_text(c, "rope_type");
-    (void)i;
     return !type || (strcmp(type, "yarn") != 0 && strcmp(type, "original") != 0) ||
            arch_plain_set(yarn, c, p, e);
 }
 
-bool rope_plamo3(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(rope_plamo3) {
     static const arch_item yarn[] = {ITEM_NAMES(".rope.scaling.type", KV_TEXT, "yarn"),
                                      FLOAT(".rope.scaling.factor", "rope_scaling_factor"),
                                      U32(".rope.scaling.original_context_length", "initial_context_length"),
@@ -252,7 +243,6 @@ bool rope_plamo3(const arch_item *i, const hf_config *c, hf_metadata *p, gq_erro
                                      FLOAT_IS(".rope.scaling.yarn_beta_slow", 1),
                                      END};
     double factor;
-    (void)i;
     return hf_config_float_or(c, "rope_scaling_factor", 1, &factor, e) &&
            (factor == 1 || arch_value(c, "rope.rope_type") || arch_plain_set(yarn, c, p, e));
 }

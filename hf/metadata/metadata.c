@@ -22,13 +22,8 @@ bool hf_items_set(const arch_item *list, const hf_config *c, hf_metadata *p, gq_
     return list->make == MAKE_END;
 }
 
-bool kv_list(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
-    return hf_items_set(i->list, c, p, e);
-}
-
-bool kv_list_if(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
-    return !arch_value(c, i->names) || hf_items_set(i->list, c, p, e);
-}
+KV_MAKE(kv_list) { return hf_items_set(i->list, c, p, e); }
+KV_MAKE(kv_list_if) { return !arch_value(c, i->names) || hf_items_set(i->list, c, p, e); }
 
 /* Adds the metadata that no reader can do without; a config that lacks their values is refused. */
 static bool arch_complete(const hf_config *c, hf_metadata *p, gq_error *e) {

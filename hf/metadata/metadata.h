@@ -17,6 +17,9 @@ typedef bool kv_make(const arch_item *i, const hf_config *c, hf_metadata *p, gq_
 #define KV_MAKE_DECLARE(member, function) kv_make function;
 ARCH_MAKES(KV_MAKE_DECLARE)
 #undef KV_MAKE_DECLARE
+/* The definition of one, which need not use the item. */
+#define KV_MAKE(name) \
+    bool name(__attribute__((unused)) const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e)
 
 /* Sets items that are integers, numbers, booleans and texts. */
 bool arch_plain_set(const arch_item *list, const hf_config *c, hf_metadata *p, gq_error *e);

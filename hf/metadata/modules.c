@@ -89,7 +89,7 @@ static bool pooling_set(const hf_config *c, const char *key, hf_metadata *p, gq_
     return true;
 }
 
-bool own_pooling(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(own_pooling) {
     const char *of_class = hf_config_text(c, "classifier_pooling");
     if (!pooling_set(c, i->key, p, e)) return false;
     bool is_mean = of_class && strcmp(of_class, "mean") == 0,
@@ -153,7 +153,7 @@ static bool dense_set_sizes(const hf_config *c, const dense_module *of, const ch
     return ok;
 }
 
-bool own_dense(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e) {
+KV_MAKE(own_dense) {
     json_t *module;
     dense_module dense;
     size_t at;

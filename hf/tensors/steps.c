@@ -21,17 +21,17 @@ static bool step_finish_piece(hf_build *b, const hf_match *f, hf_piece *p, gq_er
            name_ends(f->source->name, "linear_attn.norm.weight") || hf_piece_add_op(p, HF_ADD, 1, e);
 }
 
-bool hf_step_copy(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(copy) {
     hf_view v = hf_match_view(f);
     return step_finish_piece(b, f, hf_build_view(b, f, 0, &v, e), e);
 }
 
-bool hf_step_omit(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(omit) {
     (void)b, (void)f, (void)e;
     return true;
 }
 
-bool hf_step_copy_to_mtp_layers(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(copy_to_mtp_layers) {
     bool each = b->config->row->folder.mtp.for_each;
     for (uint64_t i = 0; i < (each ? b->config->mtp : 1); i++) {
         hf_match g = *f;
@@ -43,19 +43,19 @@ bool hf_step_copy_to_mtp_layers(hf_build *b, const hf_match *f, gq_error *e) {
 
 /* ---- shape ---- */
 
-bool hf_step_squeeze(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(squeeze) {
     hf_view v = hf_view_squeezed(f->source);
     return hf_build_view(b, f, 0, &v, e) != NULL;
 }
 
-bool hf_step_transpose(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(transpose) {
     hf_view v = hf_match_view(f);
     if (v.n_dims < 2 || b->is_transposed) return hf_step_copy(b, f, e);
     hf_view_swap(&v, v.n_dims - 2, v.n_dims - 1);
     return hf_build_view(b, f, 0, &v, e) != NULL;
 }
 
-bool hf_step_transpose_split_halves(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(transpose_split_halves) {
     if (f->source->n_dims != 3 || hf_match_view(f).count[2] % 2)
         return hf_match_fail_shape(f, e, "an even number of rows");
     for (unsigned i = 0; i < 2; i++) {
@@ -67,13 +67,13 @@ bool hf_step_transpose_split_halves(hf_build *b, const hf_match *f, gq_error *e)
     return true;
 }
 
-bool hf_step_split_halves(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(split_halves) {
     uint32_t dim = f->source->n_dims > 2 ? 1 : 0;
     if (hf_match_view(f).count[dim] % 2) return hf_match_fail_shape(f, e, "an even number of rows");
     return hf_build_equal_parts(b, f, dim, 2, e);
 }
 
-bool hf_step_split_rows_of_stack(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(split_rows_of_stack) {
     hf_match at = *f;
     uint64_t each = b->config->layers / 2, rows = hf_view_of(f->source).count[0];
     unsigned n = hf_match_names(f);
@@ -87,7 +87,7 @@ bool hf_step_split_rows_of_stack(hf_build *b, const hf_match *f, gq_error *e) {
 }
 
 /* A matrix has a row for each head. */
-bool hf_step_flatten(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(flatten) {
     hf_view v = hf_view_of(f->source);
     uint32_t head = 0;
     if (f->source->rows > 1 && !hf_config_u32(b->config, "head_size|head_dim", &head, e)) return false;
@@ -103,28 +103,20 @@ static hf_piece *build_column(hf_build *b, const hf_match *f, gq_error *e) {
     return hf_build_view(b, f, 0, &v, e);
 }
 
-bool hf_step_append_dim(hf_build *b, const hf_match *f, gq_error *e) { return build_column(b, f, e) != NULL; }
+HF_STEP(append_dim) { return build_column(b, f, e) != NULL; }
 
 /* ---- arithmetic ---- */
 
-bool hf_step_negative_exp_column(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(negative_exp_column) {
     hf_piece *p = build_column(b, f, e);
     return p && hf_piece_add_op(p, HF_NEGATIVE_EXP, 0, e);
 }
 
-bool hf_step_negative_exp(hf_build *b, const hf_match *f, gq_error *e) {
-    return hf_build_with_op(b, f, HF_NEGATIVE_EXP, 0, e);
-}
+HF_STEP(negative_exp) { return hf_build_with_op(b, f, HF_NEGATIVE_EXP, 0, e); }
+HF_STEP(add_one) { return hf_build_with_op(b, f, HF_ADD, 1, e); }
+HF_STEP(softplus) { return hf_build_with_op(b, f, HF_SOFTPLUS, 0, e); }
 
-bool hf_step_add_one(hf_build *b, const hf_match *f, gq_error *e) {
-    return hf_build_with_op(b, f, HF_ADD, 1, e);
-}
-
-bool hf_step_softplus(hf_build *b, const hf_match *f, gq_error *e) {
-    return hf_build_with_op(b, f, HF_SOFTPLUS, 0, e);
-}
-
-bool hf_step_add_plamo_offset(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(add_plamo_offset) {
     double added = strstr(f->rule->to, "post_attention_norm") ? 1.0 / 5
                    : strstr(f->rule->to, "post_ffw_norm")     ? 1 / (5 * sqrt(5))
                                                               : 1;
@@ -153,7 +145,7 @@ static bool mean_absolute(const hf_source *s, float *mean, gq_error *e) {
                                           "a weight is not finite: the file is damaged; download it again"));
 }
 
-bool hf_step_round_ternary(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(round_ternary) {
     float mean;
     hf_piece *p = hf_build_whole(b, f, e);
     if (!p || f->source->coding != HF_PLAIN || f->source->stored->n == 0) return p;
@@ -161,7 +153,7 @@ bool hf_step_round_ternary(hf_build *b, const hf_match *f, gq_error *e) {
            hf_piece_add_op(p, HF_ROUND_TERNARY, (double)(1 / (mean > 1e-5f ? mean : 1e-5f)), e);
 }
 
-bool hf_step_omit_zeros(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(omit_zeros) {
     const hf_source *s = f->source;
     (void)b;
     for (uint64_t i = 0, n; i < s->columns; i += n) {

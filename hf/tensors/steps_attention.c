@@ -27,15 +27,10 @@ static bool step_permute(hf_build *b, const hf_match *f, uint64_t heads, gq_erro
     return hf_build_reordered(b, f, &v, e);
 }
 
-bool hf_step_rope_pairs_q(hf_build *b, const hf_match *f, gq_error *e) {
-    return step_permute(b, f, b->sizes.heads, e);
-}
+HF_STEP(rope_pairs_q) { return step_permute(b, f, b->sizes.heads, e); }
+HF_STEP(rope_pairs_k) { return step_permute(b, f, b->sizes.kv_heads, e); }
 
-bool hf_step_rope_pairs_k(hf_build *b, const hf_match *f, gq_error *e) {
-    return step_permute(b, f, b->sizes.kv_heads, e);
-}
-
-bool hf_step_rope_pairs_k_by_layer(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(rope_pairs_k_by_layer) {
     return step_permute(b, f, hf_deci_kv_heads(b->config, b->sizes.heads, b->sizes.kv_heads, f->layer), e);
 }
 
@@ -49,15 +44,10 @@ static bool step_first_rotated(hf_build *b, const hf_match *f, uint64_t heads, g
     return hf_build_shaped(b, f, 0, &v, 2, ne, e) != NULL;
 }
 
-bool hf_step_rope_pairs_first_row_q(hf_build *b, const hf_match *f, gq_error *e) {
-    return step_first_rotated(b, f, b->sizes.heads, e);
-}
+HF_STEP(rope_pairs_first_row_q) { return step_first_rotated(b, f, b->sizes.heads, e); }
+HF_STEP(rope_pairs_first_row_k) { return step_first_rotated(b, f, b->sizes.kv_heads, e); }
 
-bool hf_step_rope_pairs_first_row_k(hf_build *b, const hf_match *f, gq_error *e) {
-    return step_first_rotated(b, f, b->sizes.kv_heads, e);
-}
-
-bool hf_step_rope_halves_draft(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(rope_halves_draft) {
     bool has_halves;
     if (!hf_config_bool_or(b->config, "rope_is_neox_style", true, &has_halves, e)) return false;
     if (has_halves) return hf_step_copy(b, f, e);
@@ -72,7 +62,7 @@ bool hf_step_rope_halves_draft(hf_build *b, const hf_match *f, gq_error *e) {
 }
 
 /* talkie rotates its heads in the other direction. */
-bool hf_step_negate_second_halves(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(negate_second_halves) {
     hf_view whole = hf_view_of(f->source);
     uint64_t width = b->sizes.head_width, rows = whole.count[0];
     if (whole.n_dims != 2 || width == 0 || width % 2 || rows % width)
@@ -90,7 +80,7 @@ bool hf_step_negate_second_halves(hf_build *b, const hf_match *f, gq_error *e) {
 
 /* plamo's query head i has the keys of head i modulo their number; readers give a head of keys to neighbours. These are
  * rows of the queries' matrix, and columns of the output's. */
-bool hf_step_reorder_sharing_heads(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(reorder_sharing_heads) {
     uint32_t shared, dim = strcmp(f->rule->to, "blk.#.attn_output") == 0;
     hf_view v = hf_view_of(f->source);
     uint64_t heads = b->sizes.heads, width = b->sizes.head_width;
@@ -109,7 +99,7 @@ bool hf_step_reorder_sharing_heads(hf_build *b, const hf_match *f, gq_error *e) 
 
 /* glm4 rotates pairs of neighbours; with sections for images, readers rotate halves. A head's part that is not
  * rotated stays. */
-bool hf_step_rope_halves_glm(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(rope_halves_glm) {
     const json_t *rope = b->config->rope, *part = json_object_get(rope, "partial_rotary_factor");
     double factor = 0.5;
     if (!json_object_get(rope, "mrope_section")) return hf_step_copy(b, f, e);
@@ -169,19 +159,19 @@ static bool build_three(hf_build *b, const hf_match *f, const hf_view part[3], g
     return t != NULL;
 }
 
-bool hf_step_reorder_qkv_groups(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(reorder_qkv_groups) {
     uint32_t groups;
     hf_view part[3] = {0};
     return hf_config_u32_or(b->config, "num_kv_heads|n_head_kv", 1, &groups, e) &&
            qkv_views(b, f, groups ? groups : 1, part, e) && build_three(b, f, part, e);
 }
 
-bool hf_step_reorder_qkv_heads(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(reorder_qkv_heads) {
     hf_view part[3] = {0};
     return qkv_views(b, f, b->sizes.heads, part, e) && build_three(b, f, part, e);
 }
 
-bool hf_step_split_qkv_groups(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(split_qkv_groups) {
     hf_view part[3] = {0}, whole = hf_match_view(f);
     if (!qkv_views(b, f, b->sizes.kv_heads, part, e)) return false;
     if (whole.n_dims != 2) return hf_match_fail(f, e, "%u dimensions, expected a matrix", whole.n_dims);
@@ -213,12 +203,12 @@ static bool step_split_rows(hf_build *b, const hf_match *f, const uint64_t *rows
            hf_match_fail_shape(f, e, "a multiple of %" PRIu64 " rows (all parts)", (uint64_t)(first));
 }
 
-bool hf_step_split_qkv(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(split_qkv) {
     uint64_t width = b->sizes.head_width, kv = b->sizes.kv_heads * width;
     return step_split_rows(b, f, (uint64_t[]){b->sizes.heads * width, kv, kv}, 3, e);
 }
 
-bool hf_step_split_qkv_rope_pairs(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(split_qkv_rope_pairs) {
     uint64_t width = b->sizes.head_width, first = 0;
     const uint64_t heads[3] = {b->sizes.heads, b->sizes.kv_heads, b->sizes.kv_heads};
     for (unsigned i = 0; i < 3; first += heads[i++] * width) {
@@ -235,7 +225,7 @@ bool hf_step_split_qkv_rope_pairs(hf_build *b, const hf_match *f, gq_error *e) {
 }
 
 /* Queries and keys have heads of the size that the model projects to. */
-bool hf_step_rope_pairs_qkv(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(rope_pairs_qkv) {
     uint32_t width;
     if (!hf_config_u32_or(b->config, "projection_head_dim", 0, &width, e)) return false;
     if (width == 0) width = b->sizes.head_width;
@@ -253,7 +243,7 @@ bool hf_step_rope_pairs_qkv(hf_build *b, const hf_match *f, gq_error *e) {
     return build_three(b, f, part, e);
 }
 
-bool hf_step_join_qkv(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(join_qkv) {
     const char *at = strstr(f->source->name, "_proj");
     const char *part = at && at > f->source->name ? memchr("qkv", at[-1], 3) : NULL;
     hf_view v = hf_view_of(f->source);
@@ -265,7 +255,7 @@ bool hf_step_join_qkv(hf_build *b, const hf_match *f, gq_error *e) {
     return t && hf_build_piece(f, t, i, &v, e);
 }
 
-bool hf_step_split_index_qk(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(split_index_qk) {
     uint32_t heads, width;
     if (!hf_config_u32(b->config, "indexer_n_heads", &heads, e) ||
         !hf_config_u32(b->config, "indexer_head_dim", &width, e))
@@ -284,7 +274,7 @@ bool hf_step_split_index_qk(hf_build *b, const hf_match *f, gq_error *e) {
 
 /* ---- latent attention ---- */
 
-bool hf_step_split_kv_b(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(split_kv_b) {
     uint32_t keys, values;
     if (!hf_config_u32(b->config, "qk_nope_head_dim", &keys, e) ||
         !hf_config_u32(b->config, "v_head_dim", &values, e))
@@ -308,7 +298,7 @@ static bool dots3_is_local(const hf_build *b, uint64_t layer) {
     return layer >= b->config->layers || hf_json_is(json_array_get(kinds, layer), "sliding_attention");
 }
 
-bool hf_step_split_kv_b_by_layer(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(split_kv_b_by_layer) {
     bool local = dots3_is_local(b, f->layer);
     uint32_t keys, values, heads;
     if (!hf_config_u32(b->config, local ? "swa_qk_nope_head_dim" : "qk_nope_head_dim", &keys, e) ||
@@ -328,7 +318,7 @@ bool hf_step_split_kv_b_by_layer(hf_build *b, const hf_match *f, gq_error *e) {
     return true;
 }
 
-bool hf_step_scale_latent_norm(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(scale_latent_norm) {
     bool rescales;
     hf_piece *p = hf_build_whole(b, f, e);
     uint64_t n = f->source->rows * f->source->columns;
@@ -339,7 +329,7 @@ bool hf_step_scale_latent_norm(hf_build *b, const hf_match *f, gq_error *e) {
 /* ---- gates and adapters ---- */
 
 /* The config counts layers of full attention from 1. */
-bool hf_step_gate_by_layer(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(gate_by_layer) {
     static const arch_rule full = RULE("", "blk.#.attn_gate");
     const json_t *layers = hf_config_get(b->config, "linear_attn_config.full_attn_layers");
     hf_match g = *f;
@@ -348,7 +338,7 @@ bool hf_step_gate_by_layer(hf_build *b, const hf_match *f, gq_error *e) {
     return hf_step_copy(b, &g, e);
 }
 
-bool hf_step_gate_by_layer_bailing(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(gate_by_layer_bailing) {
     static const arch_rule full = RULE("", "blk.#.attn_gate");
     hf_match g = *f;
     if (hf_bailing3_is_full(b->config, f->layer)) g.rule = &full;
@@ -371,14 +361,6 @@ static bool step_adapters(hf_build *b, const hf_match *f, uint64_t heads, bool p
     return true;
 }
 
-bool hf_step_prepend_no_adapter(hf_build *b, const hf_match *f, gq_error *e) {
-    return step_adapters(b, f, 0, false, e);
-}
-
-bool hf_step_prepend_no_adapter_q(hf_build *b, const hf_match *f, gq_error *e) {
-    return step_adapters(b, f, b->sizes.heads, true, e);
-}
-
-bool hf_step_prepend_no_adapter_k(hf_build *b, const hf_match *f, gq_error *e) {
-    return step_adapters(b, f, b->sizes.kv_heads, true, e);
-}
+HF_STEP(prepend_no_adapter) { return step_adapters(b, f, 0, false, e); }
+HF_STEP(prepend_no_adapter_q) { return step_adapters(b, f, b->sizes.heads, true, e); }
+HF_STEP(prepend_no_adapter_k) { return step_adapters(b, f, b->sizes.kv_heads, true, e); }

@@ -25,29 +25,19 @@ static bool step_stack(hf_build *b, const hf_match *f, uint64_t n, gq_error *e) 
     return hf_build_piece(f, t, f->expert, &v, e) != NULL;
 }
 
-bool hf_step_join_experts(hf_build *b, const hf_match *f, gq_error *e) {
-    return step_stack(b, f, b->n_experts, e);
-}
+HF_STEP(join_experts) { return step_stack(b, f, b->n_experts, e); }
+HF_STEP(join_heads_q) { return step_stack(b, f, b->sizes.heads, e); }
+HF_STEP(join_heads_k) { return step_stack(b, f, b->sizes.kv_heads, e); }
 
-bool hf_step_join_heads_q(hf_build *b, const hf_match *f, gq_error *e) {
-    return step_stack(b, f, b->sizes.heads, e);
-}
-
-bool hf_step_join_heads_k(hf_build *b, const hf_match *f, gq_error *e) {
-    return step_stack(b, f, b->sizes.kv_heads, e);
-}
-
-bool hf_step_join_experts_by_layer(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(join_experts_by_layer) {
     const json_t *list = hf_config_get(b->config, "vision.pyramid_num_routed");
     json_int_t n = json_integer_value(json_array_get(list, f->layer));
     return step_stack(b, f, n > 0 ? (uint64_t)n : 0, e);
 }
 
-bool hf_step_join_expert_pairs(hf_build *b, const hf_match *f, gq_error *e) {
-    return step_stack(b, f, b->n_experts / 2, e);
-}
+HF_STEP(join_expert_pairs) { return step_stack(b, f, b->n_experts / 2, e); }
 
-bool hf_step_join_altup(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(join_altup) {
     enum { STREAMS = 3 }; /* besides the first one */
     hf_view v = hf_view_of(f->source);
     uint64_t ne[3] = {f->source->columns, f->source->rows, STREAMS};
@@ -68,16 +58,11 @@ static bool step_expert_rows(hf_build *b, const hf_match *f, bool transposes, gq
     return hf_build_view(b, f, 0, &v, e) != NULL;
 }
 
-bool hf_step_reshape_experts(hf_build *b, const hf_match *f, gq_error *e) {
-    return step_expert_rows(b, f, false, e);
-}
-
-bool hf_step_reshape_transpose_experts(hf_build *b, const hf_match *f, gq_error *e) {
-    return step_expert_rows(b, f, true, e);
-}
+HF_STEP(reshape_experts) { return step_expert_rows(b, f, false, e); }
+HF_STEP(reshape_transpose_experts) { return step_expert_rows(b, f, true, e); }
 
 /* gate_up_proj [E, d, 2 n] of 16 bits, [E, 2 n, d] of MXFP4, or a bias [E, 2 n]. */
-bool hf_step_split_even_odd(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(split_even_odd) {
     bool transposed = f->source->coding != HF_MXFP4 && f->source->n_dims == 3;
     for (unsigned i = 0; i < 2; i++) {
         hf_view v = hf_match_view(f);
@@ -89,7 +74,7 @@ bool hf_step_split_even_odd(hf_build *b, const hf_match *f, gq_error *e) {
     return true;
 }
 
-bool hf_step_transpose_down_experts(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(transpose_down_experts) {
     return (f->source->coding == HF_MXFP4 || f->source->n_dims != 3 ? hf_step_copy : hf_step_transpose)(b, f,
                                                                                                         e);
 }
@@ -110,9 +95,8 @@ static bool step_fused(hf_build *b, const hf_match *f, size_t half, gq_error *e)
     return t != NULL;
 }
 
-bool hf_step_take_gate_rows(hf_build *b, const hf_match *f, gq_error *e) { return step_fused(b, f, 0, e); }
-
-bool hf_step_take_up_rows(hf_build *b, const hf_match *f, gq_error *e) { return step_fused(b, f, 1, e); }
+HF_STEP(take_gate_rows) { return step_fused(b, f, 0, e); }
+HF_STEP(take_up_rows) { return step_fused(b, f, 1, e); }
 
 /* ---- experts of some layers ---- */
 
@@ -124,7 +108,7 @@ static bool jamba_has_experts(const hf_build *b, uint64_t layer) {
            layer >= offset && (layer - offset) % period == 0;
 }
 
-bool hf_step_copy_only_expert(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(copy_only_expert) {
     static const arch_rule experts[] = {RULE("", "blk.#.ffn_gate_exps"), RULE("", "blk.#.ffn_up_exps"),
                                         RULE("", "blk.#.ffn_down_exps")};
     if (!jamba_has_experts(b, f->layer)) return hf_step_copy(b, f, e);
@@ -137,13 +121,13 @@ bool hf_step_copy_only_expert(hf_build *b, const hf_match *f, gq_error *e) {
 static const arch_rule shared_rules[] = {RULE("", "blk.#.ffn_gate_shexp|blk.#.ffn_up_shexp"),
                                          RULE("", "blk.#.ffn_down_shexp")};
 
-bool hf_step_split_shared_expert(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(split_shared_expert) {
     hf_match g = *f;
     if (b->n_experts) g.rule = &shared_rules[0];
     return hf_step_split_halves(b, &g, e);
 }
 
-bool hf_step_copy_shared_expert(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(copy_shared_expert) {
     hf_match g = *f;
     if (b->n_experts) g.rule = &shared_rules[1];
     return hf_step_copy(b, &g, e);
@@ -151,14 +135,14 @@ bool hf_step_copy_shared_expert(hf_build *b, const hf_match *f, gq_error *e) {
 
 /* ---- routers ---- */
 
-bool hf_step_reshape_router_bias(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(reshape_router_bias) {
     if (f->source->n_dims == 1 && f->source->columns == b->n_experts) return hf_step_copy(b, f, e);
     return hf_match_fail(f, e, "%llu elements, expected one for each of %llu experts",
                          (unsigned long long)f->source->stored->n, (unsigned long long)b->n_experts);
 }
 
 /* deepseek4: [vocabulary, used], in place of a choice by scores. */
-bool hf_step_experts_of_tokens(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(experts_of_tokens) {
     const hf_stored *s = f->source->stored;
     if (f->source->coding != HF_PLAIN || s->n_dims != 2 || s->n == 0)
         return hf_match_fail(f, e, "%u dimensions, expected a matrix: the numbers of each token's experts",
@@ -175,14 +159,14 @@ bool hf_step_experts_of_tokens(hf_build *b, const hf_match *f, gq_error *e) {
     return hf_build_ids(b, f, GGUF_I32, ids, s->n, s->shape[0], e);
 }
 
-bool hf_step_omit_bias_beside_table(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(omit_bias_beside_table) {
     uint32_t tables;
     return hf_config_u32_or(b->config, "num_hash_layers", 0, &tables, e) &&
            (f->layer < tables || hf_step_reshape_router_bias(b, f, e));
 }
 
 /* sarvam: what is added to the router's scores has a mean of 0. */
-bool hf_step_subtract_mean(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(subtract_mean) {
     enum { EXPERTS_MOST = 1 << 16 };
     uint64_t n = f->source->stored->n;
     if (f->source->n_dims != 1 || n == 0 || n > EXPERTS_MOST)

@@ -20,11 +20,9 @@ static bool projector_add_ones(hf_build *b, const hf_match *f, uint32_t behind, 
     return hf_build_view(b, f, 0, &v, e);
 }
 
-bool hf_step_append_two_dims(hf_build *b, const hf_match *f, gq_error *e) {
-    return projector_add_ones(b, f, 2, e);
-}
+HF_STEP(append_two_dims) { return projector_add_ones(b, f, 2, e); }
 
-bool hf_step_reshape_channels(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(reshape_channels) {
     hf_view v = hf_view_of(f->source);
     if (v.n_dims != 1) return hf_match_fail_shape(f, e, "one dimension");
     hf_view all = {
@@ -32,7 +30,7 @@ bool hf_step_reshape_channels(hf_build *b, const hf_match *f, gq_error *e) {
     return hf_build_view(b, f, 0, &all, e);
 }
 
-bool hf_step_reshape_positions(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(reshape_positions) {
     const hf_source *s = f->source;
     hf_view joined = {.n_dims = 2, .count = {s->rows, s->columns}, .stride = {s->columns, 1}};
     if (s->n_dims == 2) return hf_build_whole(b, f, e);
@@ -40,21 +38,21 @@ bool hf_step_reshape_positions(hf_build *b, const hf_match *f, gq_error *e) {
     return hf_build_view(b, f, 0, &joined, e);
 }
 
-bool hf_step_reorder_rows_axes(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(reorder_rows_axes) {
     hf_view v = hf_view_of(f->source);
     if (v.n_dims != 3) return hf_match_fail_shape(f, e, "three dimensions");
     hf_view_swap(&v, 0, 1);
     return hf_build_view(b, f, 0, &v, e);
 }
 
-bool hf_step_reshape_row(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(reshape_row) {
     hf_view v = hf_view_of(f->source);
     if (v.n_dims != 1) return hf_match_fail_shape(f, e, "one dimension");
     hf_view row = {.n_dims = 2, .count = {1, v.count[0]}, .stride = {1, v.stride[0]}, .base = v.base};
     return hf_build_view(b, f, 0, &row, e);
 }
 
-bool hf_step_reshape_depthwise(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(reshape_depthwise) {
     hf_view v = hf_view_of(f->source);
     if (v.n_dims != 3 || v.count[1] != 1) return hf_match_fail_shape(f, e, "[C, 1, width]");
     uint64_t ne[4] = {v.count[2], v.count[0], 1, 1};
@@ -62,7 +60,7 @@ bool hf_step_reshape_depthwise(hf_build *b, const hf_match *f, gq_error *e) {
 }
 
 /* The rows are a square of positions. How many says how large images are, which the config does not. */
-bool hf_step_check_positions(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(check_positions) {
     json_t *vision = json_object_get(b->config->merged, "vision");
     uint64_t n = f->source->n_dims == 2 ? f->source->shape[0] : 0, side = (uint64_t)sqrt((double)n);
     if (!n || n > UINT32_MAX || side * side != n) return hf_match_fail_shape(f, e, "a square number of rows");
@@ -74,7 +72,7 @@ bool hf_step_check_positions(hf_build *b, const hf_match *f, gq_error *e) {
 /* ---- patches of images ---- */
 
 /* [C, 3, T, h, w]: a tensor for each of as many frames as the rule has names. */
-bool hf_step_split_frames(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(split_frames) {
     unsigned frames = hf_match_names(f);
     if (f->source->n_dims != 5 || f->source->shape[2] != frames)
         return hf_match_fail_shape(f, e, "[C, 3, frames, h, w] with two frames");
@@ -90,7 +88,7 @@ bool hf_step_split_frames(hf_build *b, const hf_match *f, gq_error *e) {
 }
 
 /* [C, p p 3], of rows, columns, colours: [C, 3, p, p]. */
-bool hf_step_reorder_patches_last(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(reorder_patches_last) {
     hf_view v = hf_view_of(f->source);
     uint64_t n = v.n_dims == 2 ? v.count[1] : 0, side = (uint64_t)sqrt((double)n / 3);
     if (n == 0 || 3 * side * side != n || !hf_view_split(&v, 1, 3) || !hf_view_split(&v, 1, side))
@@ -101,7 +99,7 @@ bool hf_step_reorder_patches_last(hf_build *b, const hf_match *f, gq_error *e) {
 }
 
 /* [C, 3 p p]: [C, 3, p, p]. */
-bool hf_step_reorder_patches_first(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(reorder_patches_first) {
     hf_view v = hf_view_of(f->source);
     uint64_t n = v.n_dims == 2 ? v.count[1] : 0, side = (uint64_t)sqrt((double)n / 3);
     if (n == 0 || 3 * side * side != n || !hf_view_split(&v, 1, side * side) || !hf_view_split(&v, 2, side))
@@ -110,7 +108,7 @@ bool hf_step_reorder_patches_first(hf_build *b, const hf_match *f, gq_error *e) 
 }
 
 /* The last dimension holds p rows of p columns of three colours: the colours come first, as patches are cut. */
-bool hf_step_reorder_patch_channels(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(reorder_patch_channels) {
     hf_view v = hf_view_of(f->source);
     uint32_t last = v.n_dims ? v.n_dims - 1 : 0;
     uint64_t n = v.count[last], side = (uint64_t)sqrt((double)n / 3);
@@ -123,7 +121,7 @@ bool hf_step_reorder_patch_channels(hf_build *b, const hf_match *f, gq_error *e)
 }
 
 /* Readers have one convolution for a single frame, whose like are all frames of an image. */
-bool hf_step_sum_frames(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(sum_frames) {
     enum { SIDE_MOST = 4096 }; /* pixels: products of it do not wrap */
     const hf_source *s = f->source;
     uint32_t frames, side;
@@ -154,14 +152,14 @@ bool hf_step_sum_frames(hf_build *b, const hf_match *f, gq_error *e) {
 /* ---- queries, keys and values ---- */
 
 /* Rows of three parts of one size become three tensors. */
-bool hf_step_split_thirds(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(split_thirds) {
     if (hf_view_of(f->source).count[0] % 3) return hf_match_fail_shape(f, e, "rows of three parts");
     return hf_build_equal_parts(b, f, 0, 3, e);
 }
 
 /* Queries and keys whose rotation goes by pairs of pairs, height and width in turn: all of one behind those of the
  * other. Readers do it for heads of the number that the config has under this name, else for 16. */
-bool hf_step_rope_axes_qkv(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(rope_axes_qkv) {
     uint32_t heads;
     hf_view whole = hf_view_of(f->source);
     uint64_t rows = whole.count[0] / 3;
@@ -184,7 +182,7 @@ bool hf_step_rope_axes_qkv(hf_build *b, const hf_match *f, gq_error *e) {
 }
 
 /* Rows of each head are halves of three axes and a rest; readers have both halves of an axis together. */
-bool hf_step_rope_axes_of_three(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(rope_axes_of_three) {
     hf_view whole = hf_view_of(f->source);
     uint64_t heads = b->sizes.heads, width = heads ? whole.count[0] / heads : 0, part = width / 2 * 2 / 3 / 2;
     if (whole.n_dims < 1 || whole.n_dims > 2 || width != 80 || width * heads != whole.count[0])
@@ -206,7 +204,7 @@ bool hf_step_rope_axes_of_three(hf_build *b, const hf_match *f, gq_error *e) {
 /* ---- numbers of layers, and single rows ---- */
 
 /* The number in the name counts those layers whose output the text model gets, too: the tensor has the layer's own. */
-bool hf_step_number_of_deepstack(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(number_of_deepstack) {
     const json_t *list = hf_config_get(b->config, "vision.deepstack_visual_indexes");
     json_int_t at = json_integer_value(json_array_get(list, f->layer));
     hf_match own = *f;
@@ -217,7 +215,7 @@ bool hf_step_number_of_deepstack(hf_build *b, const hf_match *f, gq_error *e) {
     return hf_step_copy(b, &own, e);
 }
 
-bool hf_step_number_of_projector(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(number_of_projector) {
     granite_projector list[GRANITE_MOST];
     bool is_spatial = strstr(f->rule->from, "spatial_projectors") != NULL;
     hf_match own = *f;
@@ -229,7 +227,7 @@ bool hf_step_number_of_projector(hf_build *b, const hf_match *f, gq_error *e) {
     return hf_match_fail(f, e, "the config has no projector of this number");
 }
 
-bool hf_step_number_plus_one(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(number_plus_one) {
     hf_match next = *f;
     next.layer++;
     return hf_step_copy(b, &next, e);
@@ -260,7 +258,7 @@ static bool view_take_row(hf_view *v, uint64_t row) {
     return true;
 }
 
-bool hf_step_take_img_break_row(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(take_img_break_row) {
     static const char TOKEN[] = "[IMG_BREAK]";
     json_t *config = NULL, *tokens = NULL;
     uint64_t id = 0;
@@ -282,7 +280,7 @@ bool hf_step_take_img_break_row(hf_build *b, const hf_match *f, gq_error *e) {
     return hf_build_view(b, &row, 0, &v, e);
 }
 
-bool hf_step_split_rows(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(split_rows) {
     unsigned rows = hf_match_names(f);
     if (f->source->n_dims != 2 || f->source->shape[0] != rows)
         return hf_match_fail_shape(f, e, "another number of rows");
@@ -294,7 +292,7 @@ bool hf_step_split_rows(hf_build *b, const hf_match *f, gq_error *e) {
     return true;
 }
 
-bool hf_step_cut_first_row(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(cut_first_row) {
     hf_view v = hf_view_of(f->source);
     if (v.n_dims != 2 || v.count[0] < 2 || !hf_view_cut(&v, 0, 1, v.count[0] - 1, 1))
         return hf_match_fail_shape(f, e, "a matrix of several rows");
@@ -325,7 +323,7 @@ static bool norm_add(hf_build *b, const hf_match *f, const char *end, float *num
 
 /* Rules have the norm's four source tensors under the name of one tensor, without its end: the weight's makes
  * both. */
-bool hf_step_fold_batch_norm(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(fold_batch_norm) {
     static const char *const ends[] = {".weight", ".bias", ".running_mean", ".running_var"};
     const float epsilon = 1e-5f;
     const hf_source *parts[4];
@@ -362,7 +360,7 @@ static uint64_t positions_between(float scale, uint64_t at, float *share) {
 }
 
 /* [1, n n, D]: positions of a square of n, of which those of images of another size are interpolated. */
-bool hf_step_resample_positions(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(resample_positions) {
     enum { SIDE_MOST = 1024, LARGER_MOST = 8 }; /* published ones have a side 4 times as long */
     const hf_source *s = f->source;
     uint32_t image, patch;
@@ -417,7 +415,7 @@ static bool codebook_follows(hf_build *b, const hf_match *f, gq_error *e) {
 }
 
 /* The first codebook brings all. How many rows each has goes into the config, for the metadata. */
-bool hf_step_join_codebooks(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(join_codebooks) {
     enum { CODEBOOKS_MOST = 256 };
     hf_match of[CODEBOOKS_MOST];
     json_t *sizes = json_array();
@@ -452,7 +450,7 @@ bool hf_step_join_codebooks(hf_build *b, const hf_match *f, gq_error *e) {
 }
 
 /* Codes are kept as sums with how many each is of. The first codebook brings all: [codes, D], or [n, codes, D]. */
-bool hf_step_fold_codebook_counts(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(fold_codebook_counts) {
     enum { CODEBOOKS_MOST = 256 };
     const hf_source *sums[CODEBOOKS_MOST], *counts[CODEBOOKS_MOST];
     const char *end = "cluster_usage";
@@ -489,9 +487,9 @@ bool hf_step_fold_codebook_counts(hf_build *b, const hf_match *f, gq_error *e) {
 
 /* ---- activations ---- */
 
-bool hf_step_exp(hf_build *b, const hf_match *f, gq_error *e) { return hf_build_with_op(b, f, HF_EXP, 0, e); }
+HF_STEP(exp) { return hf_build_with_op(b, f, HF_EXP, 0, e); }
 
-bool hf_step_inverse_exp(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(inverse_exp) {
     hf_piece *p = hf_build_whole(b, f, e);
     return p && hf_piece_add_op(p, HF_EXP, 0, e) && hf_piece_add_op(p, HF_ADD, 1e-9f, e) &&
            hf_piece_add_op(p, HF_RECIPROCAL, 0, e);

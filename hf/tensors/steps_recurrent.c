@@ -11,7 +11,7 @@
 
 /* ---- Mamba ---- */
 
-bool hf_step_reshape_norm_groups(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(reshape_norm_groups) {
     uint32_t groups;
     hf_view v = hf_view_of(f->source);
     if (!hf_config_u32_or(b->config, "mamba_n_groups|n_groups", 1, &groups, e)) return false;
@@ -20,14 +20,14 @@ bool hf_step_reshape_norm_groups(hf_build *b, const hf_match *f, gq_error *e) {
     return hf_build_view(b, f, 0, &v, e) != NULL;
 }
 
-bool hf_step_reshape_conv(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(reshape_conv) {
     const hf_source *s = f->source;
     hf_view v = hf_view_of(s);
     uint64_t ne[3] = {s->columns, 1, s->rows};
     return hf_build_shaped(b, f, 0, &v, 3, ne, e) != NULL;
 }
 
-bool hf_step_take_first_heads(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(take_first_heads) {
     const hf_source *s = f->source;
     hf_view v = {.n_dims = 1, .count = {b->sizes.heads}, .stride = {1}};
     uint64_t ne[1] = {b->sizes.heads};
@@ -44,11 +44,11 @@ static bool step_column(hf_build *b, const hf_match *f, hf_op_kind op, gq_error 
     return p && hf_piece_add_op(p, op, 0, e);
 }
 
-bool hf_step_negative_exp_of_heads(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(negative_exp_of_heads) {
     return b->arch->first_heads ? hf_step_take_first_heads(b, f, e) : step_column(b, f, HF_NEGATIVE_EXP, e);
 }
 
-bool hf_step_exp_column(hf_build *b, const hf_match *f, gq_error *e) { return step_column(b, f, HF_EXP, e); }
+HF_STEP(exp_column) { return step_column(b, f, HF_EXP, e); }
 
 /* falcon-h1: factors that the model applies to activations are put into the weights. `index` >= 0: an entry
  * of a list. */
@@ -110,7 +110,7 @@ static bool step_factor_rows(hf_build *b, const hf_match *f, gq_error *e) {
     return t != NULL;
 }
 
-bool hf_step_scale_falcon_h1(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(scale_falcon_h1) {
     if (name_ends(f->source->name, "mamba.in_proj.weight")) return step_factor_rows(b, f, e);
     hf_piece *p = hf_build_whole(b, f, e);
     return p && factors_add(b, f, p, e);
@@ -157,16 +157,11 @@ static bool step_tile(hf_build *b, const hf_match *f, uint32_t dim, gq_error *e)
     return p && (!strstr(f->source->name, "A_log") || hf_piece_add_op(p, HF_NEGATIVE_EXP, 0, e));
 }
 
-bool hf_step_reorder_value_heads(hf_build *b, const hf_match *f, gq_error *e) {
-    return step_tile(b, f, 0, e);
-}
-
-bool hf_step_reorder_value_columns(hf_build *b, const hf_match *f, gq_error *e) {
-    return step_tile(b, f, 1, e);
-}
+HF_STEP(reorder_value_heads) { return step_tile(b, f, 0, e); }
+HF_STEP(reorder_value_columns) { return step_tile(b, f, 1, e); }
 
 /* Rows of queries and keys as they are, then those of values, tiled; also of the convolution [C, 1, w]. */
-bool hf_step_reorder_values_of_qkv(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(reorder_values_of_qkv) {
     delta_heads d;
     const hf_source *s = f->source;
     hf_view part[2] = {hf_view_of(s), hf_view_of(s)};
@@ -183,7 +178,7 @@ bool hf_step_reorder_values_of_qkv(hf_build *b, const hf_match *f, gq_error *e) 
 }
 
 /* Per key head: rows of q, of k, of its value heads' v, of their z. */
-bool hf_step_split_qkvz(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(split_qkvz) {
     delta_heads d;
     const hf_source *s = f->source;
     if (!delta_read(b, &d, e)) return false;
@@ -210,7 +205,7 @@ bool hf_step_split_qkvz(hf_build *b, const hf_match *f, gq_error *e) {
 /* ---- RWKV ---- */
 
 /* Vectors of what is mixed, in the order that readers expect: rwkv6 is without a, rwkv7 may be without g. */
-bool hf_step_join_lerp(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(join_lerp) {
     const char *name = f->source->name, *order = strstr(name, "time_maa_") ? "wkvrg" : "rwkvag";
     bool gate;
     if (!hf_config_bool_or(b->config, "wkv_has_gate", true, &gate, e)) return false;
@@ -229,7 +224,7 @@ bool hf_step_join_lerp(hf_build *b, const hf_match *f, gq_error *e) {
     return t && hf_build_piece(f, t, (size_t)(letter - order), &v, e);
 }
 
-bool hf_step_scale_rwkv6(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(scale_rwkv6) {
     uint32_t every;
     if (!hf_config_u32_or(b->config, "rescale_every", 0, &every, e)) return false;
     hf_piece *p = hf_build_whole(b, f, e);
@@ -238,7 +233,7 @@ bool hf_step_scale_rwkv6(hf_build *b, const hf_match *f, gq_error *e) {
 }
 
 /* The parts are those of r, k, v, w, g; readers expect w, k, v, r, g. */
-bool hf_step_transpose_shifts(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(transpose_shifts) {
     enum { PARTS = 5 };
     static const uint64_t order[PARTS] = {3, 1, 2, 0, 4};
     hf_view whole = hf_view_of(f->source);
@@ -259,7 +254,7 @@ bool hf_step_transpose_shifts(hf_build *b, const hf_match *f, gq_error *e) {
 
 /* Matrices of flash-linear-attention are transposed already. The first layer mixes no values of a layer before;
  * readers expect the tensors, and are given those of its learning rate. */
-bool hf_step_transpose_low_rank(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(transpose_low_rank) {
     bool first = f->layer == 0;
     hf_view v = hf_view_squeezed(f->source);
     if (first && !strchr(f->rule->to, '|') && strstr(f->rule->to, "time_mix_v")) return true;

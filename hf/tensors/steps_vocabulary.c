@@ -39,13 +39,13 @@ static bool head_same_as_embedding(hf_build *b, const hf_match *f, bool *same, g
     return !embedding || sources_same(f->source, embedding, same, e);
 }
 
-bool hf_step_omit_equal_head(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(omit_equal_head) {
     bool same;
     return head_same_as_embedding(b, f, &same, e) && (same || hf_step_copy(b, f, e));
 }
 
 /* The embedding of both sides is stored under one name, or under several. */
-bool hf_step_omit_repeated_embedding(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(omit_repeated_embedding) {
     static const char *const names[] = {"shared.weight", "encoder.embed_tokens.weight",
                                         "decoder.embed_tokens.weight"};
     const hf_source *first = NULL;
@@ -62,7 +62,7 @@ static hf_step *head_step(const hf_build *b) {
     return hf_step_copy;
 }
 
-bool hf_step_omit_tied_head(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(omit_tied_head) {
     hf_folder *folder = b->list->folder;
     const char *name = f->source->name;
     bool tied, same = false;
@@ -105,7 +105,7 @@ static float *column_norms(const hf_source *s, gq_error *e) {
 }
 
 /* A head whose model divides it by its columns' norms, if the config says so. */
-bool hf_step_scale_head_bailing(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(scale_head_bailing) {
     bool divides;
     if (!hf_config_bool_or(b->config, "norm_head", false, &divides, e)) return false;
     if (!divides) return hf_step_omit_tied_head(b, f, e);
@@ -119,7 +119,7 @@ bool hf_step_scale_head_bailing(hf_build *b, const hf_match *f, gq_error *e) {
 }
 
 /* jais multiplies its embedding, and its head by one number or by two. */
-bool hf_step_scale_jais(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(scale_jais) {
     bool is_head = strcmp(f->rule->to, "output") == 0;
     double factor, second = 1;
     if (!is_head && !hf_config_float(b->config, "mup_embeddings_scale|embeddings_scale", &factor, e))
@@ -133,14 +133,14 @@ bool hf_step_scale_jais(hf_build *b, const hf_match *f, gq_error *e) {
 
 /* ---- rows of tokens and positions ---- */
 
-bool hf_step_cut_rows(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(cut_rows) {
     hf_view v = hf_view_of(f->source);
     if (v.n_dims == 2 && v.count[0] > b->n_tokens && !hf_view_cut(&v, 0, 0, b->n_tokens, 1))
         return hf_match_fail(f, e, "the vocabulary has no tokens");
     return hf_build_view(b, f, 0, &v, e);
 }
 
-bool hf_step_pad_rows(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(pad_rows) {
     const hf_source *s = f->source;
     uint32_t rows;
     hf_view v = hf_view_of(s);
@@ -154,7 +154,7 @@ bool hf_step_pad_rows(hf_build *b, const hf_match *f, gq_error *e) {
 }
 
 /* Positions begin behind the number of the token that fills up texts. */
-bool hf_step_cut_first_positions(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(cut_first_positions) {
     hf_view v = hf_view_of(f->source);
     uint32_t pad;
     if (!hf_config_get(b->config, "pad_token_id")) return hf_step_copy(b, f, e);
@@ -188,7 +188,7 @@ static bool table_rows(hf_build *b, const hf_match *f, uint64_t parts, uint64_t 
     return true;
 }
 
-bool hf_step_join_table_parts(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(join_table_parts) {
     hf_tensor *t = hf_build_find(b, "per_layer_token_embd.weight");
     hf_view v = hf_view_of(f->source);
     uint32_t parts;
@@ -222,14 +222,14 @@ static bool classes_check(const hf_build *b, const hf_match *f, gq_error *e) {
 }
 
 /* A matrix of one row is a matrix, not a vector that stays F32. */
-bool hf_step_reshape_classes(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(reshape_classes) {
     size_t had = b->n;
     if (!classes_check(b, f, e) || !hf_step_copy(b, f, e)) return false;
     if (b->n > had && f->source->n_dims == 2) b->tensors[had].tensor.n_dims = 2;
     return true;
 }
 
-bool hf_step_reshape_classifier(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(reshape_classifier) {
     static const arch_rule first = RULE("", "cls");
     hf_match g = *f;
     if (!hf_classifier_labels(b->config)) g.rule = &first;
@@ -261,7 +261,7 @@ static bool ids_check(const hf_match *f, const int64_t *ids, uint64_t n, uint64_
                                       (long long)twice);
 }
 
-bool hf_step_target_ids(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(target_ids) {
     const hf_config *c = b->config;
     uint32_t tokens, of_target;
     uint64_t n = f->source->stored->n, expected = hf_draft_tokens(c);
@@ -280,20 +280,20 @@ bool hf_step_target_ids(hf_build *b, const hf_match *f, gq_error *e) {
     return hf_build_ids(b, f, GGUF_I64, ids, n, 1, e);
 }
 
-bool hf_step_omit_targets_head(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(omit_targets_head) {
     uint32_t tokens;
     uint64_t own = hf_draft_tokens(b->config);
     if (!hf_config_u32(b->config, "vocab_size", &tokens, e)) return false;
     return !own || own == tokens || hf_step_copy(b, f, e);
 }
 
-bool hf_step_omit_targets_embedding(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(omit_targets_embedding) {
     bool has;
     return hf_config_bool_or(b->config, "has_embed_tokens", true, &has, e) && (!has || hf_step_copy(b, f, e));
 }
 
 /* Centroids of an embedding whose tokens stand in an order of their own. */
-bool hf_step_omit_with_warning(hf_build *b, const hf_match *f, gq_error *e) {
+HF_STEP(omit_with_warning) {
     return hf_folder_warn(b->list->folder, "", e,
                           "'%s' is left out: programs choose among all tokens instead", f->source->name);
 }

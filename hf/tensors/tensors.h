@@ -240,6 +240,8 @@ bool hf_build_finish(hf_build *b, gq_error *e);
 #define STEP_DECLARE(member, function, makes) hf_step hf_step_##function;
 ARCH_STEPS(STEP_DECLARE)
 #undef STEP_DECLARE
+/* A step's definition. */
+#define HF_STEP(name) bool hf_step_##name(hf_build *b, const hf_match *f, gq_error *e)
 
 typedef bool hf_finish(hf_build *b, gq_error *e);
 #define FINISH_DECLARE(member, function) hf_finish function;
