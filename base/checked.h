@@ -3,6 +3,9 @@
 
 #include <stdint.h>
 
+/* A number for %llu, which uint64_t is no argument of on every system. */
+#define LLU(number) ((unsigned long long)(number))
+
 static inline uint64_t add_sat(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 
 static inline uint64_t mul_sat(uint64_t a, uint64_t b) {

@@ -119,7 +119,7 @@ static bool open_metadata(hf_container *c, uint64_t n_tokens, gq_error *e) {
         const model_tensor *t = &c->build.tensors[i].tensor;
         if (strcmp(t->name, "token_embd.weight") == 0 && t->ne[1] != n_tokens)
             return hf_config_fail(&c->config, e, "the embedding has %llu rows, but the tokenizer %llu tokens",
-                                  (unsigned long long)t->ne[1], (unsigned long long)n_tokens);
+                                  LLU(t->ne[1]), LLU(n_tokens));
     }
     return hf_general_metadata(&c->folder, &c->config, &counts, &c->metadata, e) &&
            hf_arch_metadata(&c->config, &c->metadata, e) && hf_tensor_metadata(&c->build, &c->metadata, e);

@@ -187,8 +187,8 @@ static bool image_check_bias(const hf_build *b, const hf_tensor *t, gq_error *e)
     }
     return !matrix || matrix->tensor.n_dims != 2 || matrix->tensor.ne[1] == t->tensor.ne[0] ||
            gq_fail(e, "%s: tensor %s: %llu numbers for the %llu rows of %s; '%s' is one of them",
-                   b->list->folder->files[0].file.path, t->tensor.name, (unsigned long long)t->tensor.ne[0],
-                   (unsigned long long)matrix->tensor.ne[1], weight, t->stored_name);
+                   b->list->folder->files[0].file.path, t->tensor.name, LLU(t->tensor.ne[0]),
+                   LLU(matrix->tensor.ne[1]), weight, t->stored_name);
 }
 
 /* Joins the parts of tensors of several, none of which may be missing. */

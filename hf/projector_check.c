@@ -237,7 +237,7 @@ static bool ends_check(const hf_build *b, const hf_metadata *p, gq_error *e) {
             : ends[i].where == IN_LAST ? last != width
                                        : ne[0] != width && ne[1] != width)
             return check_fail(b, t, e, "%llu columns and %llu outputs, but the config has a width of %u",
-                              (unsigned long long)ne[0], (unsigned long long)last, width);
+                              LLU(ne[0]), LLU(last), width);
     }
     return true;
 }
@@ -250,9 +250,8 @@ static bool widths_check(const hf_build *b, const char *prefix, const layer_widt
         snprintf(name, sizeof name, "%s0.%s", prefix, list[i].name);
         const hf_tensor *t = hf_build_find(b, name);
         if (t && (t->tensor.n_dims <= 2 || list == feeds) && t->tensor.ne[list[i].dim] != width)
-            return check_fail(b, t, e, "%llu %s, but the config has %s of %u",
-                              (unsigned long long)t->tensor.ne[list[i].dim], list[i].dim ? "rows" : "columns",
-                              what, width);
+            return check_fail(b, t, e, "%llu %s, but the config has %s of %u", LLU(t->tensor.ne[list[i].dim]),
+                              list[i].dim ? "rows" : "columns", what, width);
     }
     return true;
 }
@@ -294,8 +293,8 @@ static bool patches_check(const hf_build *b, uint32_t size, gq_error *e) {
         const hf_tensor *k = &b->tensors[i];
         if (k->tensor.n_dims == 4 && k->tensor.ne[0] != k->tensor.ne[1] && *k->tensor.name != 'a' &&
             !strstr(k->tensor.name, "pos"))
-            return check_fail(b, k, e, "a kernel of %llu by %llu, expected a square",
-                              (unsigned long long)k->tensor.ne[0], (unsigned long long)k->tensor.ne[1]);
+            return check_fail(b, k, e, "a kernel of %llu by %llu, expected a square", LLU(k->tensor.ne[0]),
+                              LLU(k->tensor.ne[1]));
     }
     if (!t || !size) return true;
     if (!hf_config_u32_or(b->config, "vision.temporal_patch_size", 1, &frames, e)) return false;
@@ -304,7 +303,7 @@ static bool patches_check(const hf_build *b, uint32_t size, gq_error *e) {
     bool fits = t->tensor.n_dims >= 4 ? ne[0] == size && ne[1] == size
                                       : root > 0 && ne[0] == root * root * pixels * 3 * frames;
     return fits || check_fail(b, t, e, "patches of %llu by %llu, but the config has a patch size of %u",
-                              (unsigned long long)ne[0], (unsigned long long)ne[1], size);
+                              LLU(ne[0]), LLU(ne[1]), size);
 }
 
 /* Reports positions that are not those of the images that the config has, whose size readers take from the GGUF; some
@@ -317,7 +316,7 @@ static bool positions_check(const hf_build *b, uint32_t patch, gq_error *e) {
         hf_config_u32(b->config, "vision.pos_emb_width", &wide, NULL) &&
         t->tensor.ne[1] != (uint64_t)high * wide)
         return check_fail(b, t, e, "%llu positions, but the config has a grid of %u by %u",
-                          (unsigned long long)t->tensor.ne[1], high, wide);
+                          LLU(t->tensor.ne[1]), high, wide);
     if (!t || !patch || !hf_config_get(b->config, "vision.image_size")) return true;
     if (!hf_config_u32(b->config, "vision.image_size", &image, NULL)) return true; /* two sizes, or none */
     uint64_t side = image / patch, has = t->tensor.ne[1];
@@ -325,8 +324,8 @@ static bool positions_check(const hf_build *b, uint32_t patch, gq_error *e) {
            hf_folder_warn(b->list->folder, "", e,
                           "%s (%s) has %llu positions, but config.json has images of %u with patches of %u, "
                           "which are %llu: the config may be another model's",
-                          t->tensor.name, t->stored_name ? t->stored_name : "computed",
-                          (unsigned long long)has, image, patch, (unsigned long long)(side * side));
+                          t->tensor.name, t->stored_name ? t->stored_name : "computed", LLU(has), image,
+                          patch, LLU(side * side));
 }
 
 /* A vision encoder of RADIO has as many class embeddings and registers as make a multiple of a number, unless its
@@ -338,7 +337,7 @@ static bool registers_check(const hf_build *b, gq_error *e) {
     if (!hf_config_u32_or(b->config, "vision.args.register_multiple", 0, &n, e)) return false;
     return !t || !n || t->tensor.ne[1] % n == 0 ||
            check_fail(b, t, e, "%llu class embeddings and registers, but args.register_multiple is %u",
-                      (unsigned long long)t->tensor.ne[1], n);
+                      LLU(t->tensor.ne[1]), n);
 }
 
 /* The first convolution of sounds reads all frequencies. */
@@ -347,8 +346,7 @@ static bool frequencies_check(const hf_build *b, const char *part, uint32_t bins
     const hf_tensor *t = hf_build_find(b, "a.conv1d.0.weight");
     if (!t) t = hf_build_find(b, "a.conv1d.1.weight");
     return !t || !config_says(b, part, names, bins) || t->tensor.n_dims != 3 || t->tensor.ne[1] == bins ||
-           check_fail(b, t, e, "%llu inputs, but the config has %u frequencies",
-                      (unsigned long long)t->tensor.ne[1], bins);
+           check_fail(b, t, e, "%llu inputs, but the config has %u frequencies", LLU(t->tensor.ne[1]), bins);
 }
 
 /* The output to the text model must have the text model's width. */
@@ -391,11 +389,11 @@ static bool biases_check(const hf_build *b, gq_error *e) {
         if (!bias_is_vector(&bias->tensor, &w->tensor))
             return check_fail(b, bias, e, "%u dimensions, expected a vector", bias->tensor.n_dims);
         if (outputs != elements)
-            return check_fail(b, bias, e, "%llu elements, but %s has %llu outputs",
-                              (unsigned long long)elements, name, (unsigned long long)outputs);
+            return check_fail(b, bias, e, "%llu elements, but %s has %llu outputs", LLU(elements), name,
+                              LLU(outputs));
         if (last > 0 && hf_names_match(even, name) && w->tensor.ne[last - 1] != outputs)
-            return check_fail(b, w, e, "%llu inputs, expected %llu",
-                              (unsigned long long)w->tensor.ne[last - 1], (unsigned long long)outputs);
+            return check_fail(b, w, e, "%llu inputs, expected %llu", LLU(w->tensor.ne[last - 1]),
+                              LLU(outputs));
     }
     return true;
 }
@@ -655,7 +653,7 @@ static bool sinks_check(const hf_build *b, const hf_metadata *p, gq_error *e) {
         if (name_ends(b->tensors[i].tensor.name, ".attn_sinks")) sinks = &b->tensors[i];
     for (uint64_t i = 0; sinks && model_fact_at(modes, i, &mode); i++) {
         char name[GGUF_MAX_NAME];
-        snprintf(name, sizeof name, "v.blk.%llu.attn_sinks", (unsigned long long)i);
+        snprintf(name, sizeof name, "v.blk.%llu.attn_sinks", LLU(i));
         if (mode >= 0 && !hf_build_find(b, name)) return check_fail_missing(b, sinks, name, e);
     }
     return true;

@@ -114,16 +114,14 @@ static bool shape_fail(const hf_build *b, const shape_values *v, const arch_tens
     char size[96] = "", why[GGUF_MAX_NAME + 96] = "";
     const uint64_t *ne = t->tensor.ne;
     for (unsigned i = 0, k = 0; i < max(1, t->tensor.n_dims) && k < sizeof size; i++)
-        k += (unsigned)snprintf(size + k, sizeof size - k, "%s%llu", i ? " x " : "",
-                                (unsigned long long)ne[i]);
+        k += (unsigned)snprintf(size + k, sizeof size - k, "%s%llu", i ? " x " : "", LLU(ne[i]));
     char letter =
         !s->dims ? 0 : s->dims[strcspn(s->dims, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")];
     const hf_tensor *from = letter ? v->from[(unsigned char)letter] : NULL;
     if (expected && from)
-        snprintf(why, sizeof why, ": %llu, by the size of %s", (unsigned long long)expected,
-                 from->tensor.name);
+        snprintf(why, sizeof why, ": %llu, by the size of %s", LLU(expected), from->tensor.name);
     else if (expected)
-        snprintf(why, sizeof why, ": %llu", (unsigned long long)expected);
+        snprintf(why, sizeof why, ": %llu", LLU(expected));
     return gq_fail(e,
                    "%s: tensor '%s' (%s): its shape is %s, and dimension %u is not what such a projector "
                    "has%s (%s): part of the model is damaged, or config.json is another model's",
@@ -240,8 +238,7 @@ static bool counts_check(const hf_config *c, const char *part, const char *named
 static bool heads_check(const hf_build *b, const shape_values *v, char queries, char heads, gq_error *e) {
     uint64_t q = v->value[(unsigned char)queries], n = v->value[(unsigned char)heads];
     return !q || !n || q % n == 0 ||
-           hf_config_fail(b->config, e, "%llu heads, but the queries have %llu rows, in %s",
-                          (unsigned long long)n, (unsigned long long)q,
+           hf_config_fail(b->config, e, "%llu heads, but the queries have %llu rows, in %s", LLU(n), LLU(q),
                           v->from[(unsigned char)queries] ? v->from[(unsigned char)queries]->tensor.name
                                                           : "the projector");
 }

@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "base/checksum.h"
 #include "base/fail.h"
 #include "base/safe_file.h"
@@ -32,7 +33,7 @@ char *gq_read_whole(const char *path, size_t most, size_t *n, gq_error *e) {
     char *text = NULL;
     if (!gq_file_open(&f, path, e)) return NULL;
     if (f.size > most)
-        gq_fail(e, "%s: has %llu bytes, and at most %zu are read", path, (unsigned long long)f.size, most);
+        gq_fail(e, "%s: has %llu bytes, and at most %zu are read", path, LLU(f.size), most);
     else if (!(text = malloc(f.size + 1)))
         gq_fail_memory(e, f.size + 1);
     else if (!gq_file_read(&f, 0, text, f.size, e))
@@ -216,7 +217,7 @@ static int create_beside(const char *path, char **beside, gq_error *e) {
         char suffix[32];
         if (getrandom(&number, sizeof number, GRND_NONBLOCK) < 0)
             number = (uint64_t)getpid() * TRIES + (uint64_t)i;
-        snprintf(suffix, sizeof suffix, ".%016llx", (unsigned long long)number);
+        snprintf(suffix, sizeof suffix, ".%016llx", LLU(number));
         free(*beside);
         *beside = safe_file_beside(path, suffix);
         if (!*beside) return gq_fail_memory(e, strlen(path) + sizeof suffix), -1;
@@ -262,7 +263,7 @@ static bool fail_write(const char *path, int error, gq_error *e) {
     if (error == EFBIG && getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur != RLIM_INFINITY)
         return gq_fail(
             e, "%s: cannot write: %s, files may have at most %llu bytes here (raise the limit: ulimit -f)",
-            path, strerror(error), (unsigned long long)most.rlim_cur);
+            path, strerror(error), LLU(most.rlim_cur));
     return gq_fail(e, "%s: cannot write: %s", path, strerror(error));
 }
 

@@ -103,7 +103,7 @@ static bool take_part(gq_importance_plan *p, uint32_t part, uint32_t parts, gq_e
     uint64_t n = p->share.job.windows, begin = 0, end = n;
     if (parts && parts > n)
         return gq_fail_usage(e, "%u parts: the texts have only %llu window%s, and each part needs one", parts,
-                             (unsigned long long)n, plural_suffix(n));
+                             LLU(n), plural_suffix(n));
     if (parts) begin = n * (part - 1) / parts, end = n * part / parts; /* no more than 2^30 ids, 2^20 parts */
     p->share.job.ids = p->ids + begin * p->share.job.context;
     p->share.job.marks = p->marks ? p->marks + begin * p->share.job.context : NULL;

@@ -207,8 +207,7 @@ static const hf_source *layer_missing(const hf_targets *t, const char *module, c
                                       uint64_t layer, bool *exists) {
     const json_t *layers = layers_chosen(t);
     char name[HF_TARGET_BYTES];
-    if (snprintf(name, sizeof name, "%.*s%llu%s", at->head, module, (unsigned long long)layer, at->tail) >=
-        (int)sizeof name)
+    if (snprintf(name, sizeof name, "%.*s%llu%s", at->head, module, LLU(layer), at->tail) >= (int)sizeof name)
         return NULL;
     const hf_source *s = hf_target_find(t, name, ".weight");
     *exists = s != NULL;
@@ -224,7 +223,7 @@ static bool layer_is_first(const hf_targets *t, const char *module, const layer_
     char name[HF_TARGET_BYTES];
     for (uint64_t k = 0; k < at->layer; k++) {
         const hf_adapted *m;
-        snprintf(name, sizeof name, "%.*s%llu%s", at->head, module, (unsigned long long)k, at->tail);
+        snprintf(name, sizeof name, "%.*s%llu%s", at->head, module, LLU(k), at->tail);
         if ((m = hf_adapter_find(t->adapter, name)) && hf_adapted_lora(m)) return false;
     }
     return true;

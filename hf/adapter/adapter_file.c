@@ -151,8 +151,8 @@ static bool source_make(adapter_container *c, const hf_adapted *m, hf_source *s,
         return hf_list_fail(&c->adapter.list, a, e, "its shape does not fit that of '%s'", b->name);
     if (!hf_adapter_scale(&c->adapter, m->module, &rank, &scale, e)) return false;
     if ((double)a->shape[0] != rank)
-        return hf_list_fail(&c->adapter.list, a, e, "rank %llu, but %s says %g",
-                            (unsigned long long)a->shape[0], c->adapter.file, rank);
+        return hf_list_fail(&c->adapter.list, a, e, "rank %llu, but %s says %g", LLU(a->shape[0]),
+                            c->adapter.file, rank);
     bool transposed = m->embed_a || hf_target_is_transposed(&names, s);
     hf_factor fa = {a, 0, 0, 1, a->shape[1]}, fb = {b, 0, 0, b->shape[1], 1};
     s->rows = s->matrix_rows = s->shape[0] = transposed ? a->shape[1] : b->shape[0];

@@ -77,16 +77,16 @@ static bool adapter_resize(hf_adapter *a, hf_config *c, const hf_list *l, const 
             &a->list, t, e,
             "%llu rows, but the model has %u tokens: put the tokenizer's files that the adapter "
             "was trained with into its folder",
-            (unsigned long long)t->shape[0], size);
+            LLU(t->shape[0]), size);
     if (!adapter_replaces(a, names, "output") && list_has_tensor(l, names, "output"))
         return hf_list_fail(&a->list, t, e,
                             "%llu rows, but the head keeps the model's %u: save the head with the adapter "
                             "(modules_to_save)",
-                            (unsigned long long)t->shape[0], size);
+                            LLU(t->shape[0]), size);
     if (json_object_set_new(c->merged, "vocab_size", json_integer((json_int_t)t->shape[0])) != 0)
         return gq_fail_memory(e, 0);
     return hf_folder_warn(&a->folder, "", e, "its embedding has %llu rows, the model's %u: %s",
-                          (unsigned long long)t->shape[0], size,
+                          LLU(t->shape[0]), size,
                           t->shape[0] > size ? "tokens were added" : "rows were cut off");
 }
 
@@ -158,8 +158,7 @@ static bool shape_fail(const hf_targets *t, const hf_stored *of, const hf_source
     return hf_list_fail(&t->adapter->list, of, e,
                         "it changes a matrix of %llu outputs and %llu inputs, but '%s' has %llu rows of "
                         "%llu: the adapter is for another model (it names %.120s)",
-                        (unsigned long long)outputs, (unsigned long long)inputs, s->name,
-                        (unsigned long long)s->rows, (unsigned long long)s->columns,
+                        LLU(outputs), LLU(inputs), s->name, LLU(s->rows), LLU(s->columns),
                         base_or_unknown(t->adapter));
 }
 
@@ -178,7 +177,7 @@ static bool delta_begin(const hf_targets *t, const hf_source *s, const hf_stored
 static bool delta_keep(hf_source *s, hf_delta *d, const hf_stored *magnitude, uint64_t outputs, gq_error *e) {
     if (magnitude && magnitude->n != outputs)
         return hf_list_fail(d->list, magnitude, e, "%llu magnitudes, expected %llu: one for each output",
-                            (unsigned long long)magnitude->n, (unsigned long long)outputs);
+                            LLU(magnitude->n), LLU(outputs));
     bool ok = (!magnitude || hf_delta_set_magnitude(s, d, magnitude, e)) &&
               memory_grow(&s->deltas.items, &s->deltas.capacity, s->deltas.n + 1, sizeof *s->deltas.items, e);
     if (ok)
@@ -205,15 +204,15 @@ static bool lora_read(const hf_targets *t, const hf_adapted *m, const hf_stored 
         return hf_list_fail(&t->adapter->list, a->n_dims != 2 ? a : b, e, "%u dimensions, expected a matrix",
                             a->n_dims != 2 ? a->n_dims : b->n_dims);
     if (a->shape[0] != b->shape[1])
-        return hf_list_fail(&t->adapter->list, a, e, "%llu rows, but '%s' has %llu columns",
-                            (unsigned long long)a->shape[0], b->name, (unsigned long long)b->shape[1]);
+        return hf_list_fail(&t->adapter->list, a, e, "%llu rows, but '%s' has %llu columns", LLU(a->shape[0]),
+                            b->name, LLU(b->shape[1]));
     if (!hf_adapter_scale(t->adapter, module, &rank, &to->scale, e)) return false;
     to->inputs = a->shape[1], to->outputs = b->shape[0], to->all_ranks = a->shape[0];
     to->rank = rank < 0x1p31 ? (uint64_t)rank : 0;
     if (to->rank == 0 || (double)to->rank != rank || to->all_ranks > UINT32_MAX ||
         (counts_experts ? to->all_ranks % to->rank != 0 : to->all_ranks != to->rank))
-        return hf_list_fail(&t->adapter->list, a, e, "rank %llu, but %s says %g",
-                            (unsigned long long)a->shape[0], t->adapter->file, rank);
+        return hf_list_fail(&t->adapter->list, a, e, "rank %llu, but %s says %g", LLU(a->shape[0]),
+                            t->adapter->file, rank);
     return true;
 }
 
@@ -287,8 +286,7 @@ static hf_source *expert_find(const hf_targets *t, const char *module, uint64_t 
                               const hf_expert_parts *row, unsigned part) {
     for (size_t spelling = 0; spelling < 2; spelling++) {
         char name[HF_TARGET_BYTES];
-        int n = snprintf(name, sizeof name, "%s.%llu.%s", module, (unsigned long long)expert,
-                         row->parts[spelling][part]);
+        int n = snprintf(name, sizeof name, "%s.%llu.%s", module, LLU(expert), row->parts[spelling][part]);
         hf_source *s = n < (int)sizeof name ? hf_target_find(t, name, ".weight") : NULL;
         if (s) return s;
     }
@@ -319,8 +317,7 @@ static bool change_each_expert(const hf_targets *t, const hf_adapted *m, const c
             if (!s || !expert_fits(s, row->n, p, &transposed)) {
                 if (!*fits) return true;
                 return hf_list_fail(&t->adapter->list, m->a, e,
-                                    "it changes expert %llu of '%s', which does not fit",
-                                    (unsigned long long)x, module);
+                                    "it changes expert %llu of '%s', which does not fit", LLU(x), module);
             }
             *fits = true;
             if (!delta_begin(t, s, m->a, &d, p->scale, e)) return false;
@@ -331,7 +328,7 @@ static bool change_each_expert(const hf_targets *t, const hf_adapted *m, const c
         }
     return expert_find(t, module, experts, row, 0)
                ? hf_list_fail(&t->adapter->list, m->a, e, "it changes %llu experts of '%s', which has more",
-                              (unsigned long long)experts, module)
+                              LLU(experts), module)
                : true;
 }
 

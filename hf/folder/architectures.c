@@ -213,7 +213,7 @@ bool hf_architecture_decide(hf_config *c, gq_error *e) {
         return hf_config_fail(c, e,
                               "expected an EAGLE-3 draft model, which has draft_vocab_size and one layer, "
                               "found a %s with %llu layer%s %s draft_vocab_size",
-                              c->class_name, (unsigned long long)c->layers, plural_suffix(c->layers),
+                              c->class_name, LLU(c->layers), plural_suffix(c->layers),
                               hf_config_has(c, "draft_vocab_size") ? "and" : "without");
     c->arch = c->row->name;
     c->like = &(c->class_row->like ? arch_named(c->class_row->like) : c->row)->folder;

@@ -79,7 +79,7 @@ static bool layers_agree(const hf_config *c, const char *key, bool full, json_t 
         const char *kind = json_string_value(json_array_get(kinds, l));
         char number[24];
         if ((kind && strcmp(kind, "full_attention") == 0) != full) continue;
-        snprintf(number, sizeof number, "%llu", (unsigned long long)l);
+        snprintf(number, sizeof number, "%llu", LLU(l));
         json_t *own = json_object_get(json_object_get(layers, number), key);
         if (!own || json_is_null(own)) own = json_object_get(c->merged, key);
         if (*value && !json_equal(own, *value))
@@ -128,7 +128,7 @@ static bool config_count_stacks(hf_config *c, gq_error *e) {
     uint32_t n = 0, bare = c->row->bare_layers;
     if (bare && c->layers <= bare)
         return hf_config_fail(c, e, "%llu layers, expected more than %u: the last %u %s not counted",
-                              (unsigned long long)c->layers, bare, bare, bare == 1 ? "is" : "are");
+                              LLU(c->layers), bare, bare, bare == 1 ? "is" : "are");
     c->layers -= bare;
     if (!key) return true;
     if (hf_config_get(c, key) && !hf_config_u32(c, key, &n, e)) return false;

@@ -120,8 +120,8 @@ bool hf_folder_text(hf_folder *f, const char *name, char **text, size_t *n, gq_e
     if (!file) return false;
     uint64_t size = file->file.size;
     char *bytes = NULL;
-    bool ok = size <= HF_TEXT_MOST || gq_fail(e, "%s: %llu bytes, expected at most %d", file->file.path,
-                                              (unsigned long long)size, HF_TEXT_MOST);
+    bool ok = size <= HF_TEXT_MOST ||
+              gq_fail(e, "%s: %llu bytes, expected at most %d", file->file.path, LLU(size), HF_TEXT_MOST);
     ok = ok && ((bytes = malloc(size + 1)) || gq_fail_memory(e, size + 1)) &&
          gq_file_read(&file->file, 0, bytes, size, e);
     if (!ok) {

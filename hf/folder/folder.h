@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "arch/arch.h"
+#include "base/checked.h"
 #include "base/name_index.h"
 #include "gguf/model.h"
 

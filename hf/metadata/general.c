@@ -225,7 +225,7 @@ static void general_write_size(char *text, size_t room, uint64_t n) {
     if (product - floor(product) == 0.5 && rest != 0) all = rest > 0 ? ceil(product) : floor(product);
     uint64_t number = (uint64_t)all;
     unsigned behind = (unsigned)(number % scale);
-    int at = snprintf(text, room, "%llu", (unsigned long long)(number / scale));
+    int at = snprintf(text, room, "%llu", LLU(number / scale));
     text += at, room -= (size_t)at;
     if (decimals == 1)
         snprintf(text, room, ".%u%c", behind, units[u].letter);
@@ -238,8 +238,7 @@ static void general_write_size(char *text, size_t room, uint64_t n) {
 static bool general_set_size(const hf_counts *n, hf_metadata *p, gq_error *e) {
     char text[64];
     if (!n->weights) return true;
-    int at =
-        n->stacked ? snprintf(text, sizeof text, "%llux", (unsigned long long)(n->experts / n->stacked)) : 0;
+    int at = n->stacked ? snprintf(text, sizeof text, "%llux", LLU(n->experts / n->stacked)) : 0;
     general_write_size(text + at, sizeof text - (size_t)at,
                        n->stacked ? n->weights - n->expert_weights + n->per_expert : n->weights);
     return general_fill(p, "general.size_label", text, e);

@@ -74,15 +74,13 @@ bool arch_float(const arch_item *i, const hf_config *c, const char *names, doubl
 
 bool arch_set_u64(const arch_item *i, const hf_config *c, hf_metadata *p, uint64_t value, gq_error *e) {
     if (value > UINT32_MAX)
-        return hf_config_fail(c, e, "%s comes to %llu, expected at most 4294967295", i->key,
-                              (unsigned long long)value);
+        return hf_config_fail(c, e, "%s comes to %llu, expected at most 4294967295", i->key, LLU(value));
     return hf_metadata_u32(p, i->key, (uint32_t)value, e);
 }
 
 bool arch_add_number(const hf_config *c, hf_metadata *p, uint64_t value, gq_error *e) {
     if (value > INT32_MAX)
-        return hf_config_fail(c, e, "%llu for a layer, expected at most 2147483647",
-                              (unsigned long long)value);
+        return hf_config_fail(c, e, "%llu for a layer, expected at most 2147483647", LLU(value));
     return hf_metadata_add_i32(p, (int32_t)value, e);
 }
 
@@ -102,7 +100,7 @@ bool arch_layer_list(const hf_config *c, const char *name, const json_t **list, 
         return hf_config_fail(c, e, "%s is not an array, expected one value per layer", name);
     return n == c->layers || n == hf_config_blocks(c) ||
            hf_config_fail(c, e, "%s has %zu entries, expected one for each of the %llu layers", name, n,
-                          (unsigned long long)c->layers);
+                          LLU(c->layers));
 }
 
 const char *arch_names_part(char part[HF_NAMES_PART], const char *names, const char *signs) {

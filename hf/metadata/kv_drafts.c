@@ -17,7 +17,7 @@ static bool draft_add_layers(const hf_config *c, const json_t *list, uint32_t mo
         if (!hf_value_u32(c, json_array_get(list, i), what, &layer, e)) return false;
         if (c->target && layer + (uint64_t)more > c->target->layers)
             return hf_config_fail(c, e, "%s has layer %u, but the target, %s, has %llu", what, layer,
-                                  c->target->folder->path, (unsigned long long)c->target->layers);
+                                  c->target->folder->path, LLU(c->target->layers));
         if (!hf_metadata_add_i32(p, (int32_t)(layer + more), e)) return false;
     }
     return true;

@@ -159,7 +159,7 @@ KV_MAKE(layers_kimi_heads) {
     if (!json_is_array(list)) return hf_config_fail(c, e, "%s: expected an array of layers' numbers", name);
     if (json_array_size(list) > c->layers)
         return hf_config_fail(c, e, "%s has %zu entries, expected at most %llu, one for each layer", name,
-                              json_array_size(list), (unsigned long long)c->layers);
+                              json_array_size(list), LLU(c->layers));
     for (uint64_t l = 1; l <= c->layers; l++) {
         uint32_t full = 0;
         for (size_t n = 0; n < json_array_size(list) && !full; n++)
@@ -185,7 +185,7 @@ KV_MAKE(layers_granite) {
     if (head == 0 || (uint64_t)width * expand % head != 0)
         return hf_config_fail(c, e,
                               "mamba_expand x hidden_size is %llu, expected a multiple of mamba_d_head, %u",
-                              (unsigned long long)width * expand, head);
+                              LLU(width) * expand, head);
     /* Without rotation the context has no limit that was trained. */
     bool tuned = c->class_row->when != WHEN_RECURRENT || c->class_row->rotates;
     return layers_set_heads(c, p, ".attention.head_count_kv", hf_granite_has_attention, e) &&
@@ -213,7 +213,7 @@ KV_MAKE(layers_nemotron) {
     if (letters && strlen(letters) != c->layers)
         return hf_config_fail(c, e,
                               "hybrid_override_pattern has %zu letters, expected one for each of %llu layers",
-                              strlen(letters), (unsigned long long)c->layers);
+                              strlen(letters), LLU(c->layers));
     if ((!letters && !layers_need_list(c, "layers_block_type", &kinds, e)) || !hf_config_sizes(c, &s, e) ||
         !hf_config_u32(c, experts ? "moe_intermediate_size" : "intermediate_size", &width, e))
         return false;

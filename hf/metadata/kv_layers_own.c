@@ -87,8 +87,7 @@ static bool step_check_rotation(const hf_config *c, const json_t *kinds, gq_erro
         const json_t *v = json_array_get(list, l);
         if (v && !hf_value_float(c, v, name, &factor, e)) return false;
         if (factor != expected)
-            return hf_config_fail(c, e, "%s: layer %llu has %g, expected %g", name, (unsigned long long)l,
-                                  factor, expected);
+            return hf_config_fail(c, e, "%s: layer %llu has %g, expected %g", name, LLU(l), factor, expected);
     }
     return true;
 }

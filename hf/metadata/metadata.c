@@ -40,7 +40,7 @@ static bool arch_complete(const hf_config *c, hf_metadata *p, gq_error *e) {
 bool hf_arch_metadata(const hf_config *c, hf_metadata *p, gq_error *e) {
     if (c->layers > BLOCKS_MOST || c->mtp > BLOCKS_MOST || hf_config_blocks(c) > BLOCKS_MOST)
         return hf_config_fail(c, e, "%llu layers and %llu MTP layers, expected at most %d together",
-                              (unsigned long long)c->layers, (unsigned long long)c->mtp, BLOCKS_MOST);
+                              LLU(c->layers), LLU(c->mtp), BLOCKS_MOST);
     return hf_items_set(c->class_row->metadata ? c->class_row->metadata : c->like->metadata, c, p, e) &&
            arch_complete(c, p, e) && hf_modules_metadata(c, p, e);
 }
@@ -51,7 +51,7 @@ bool hf_arch_metadata(const hf_config *c, hf_metadata *p, gq_error *e) {
 static bool number_find(hf_build *b, uint64_t layer, const char *number, const hf_source **found,
                         gq_error *e) {
     char name[96];
-    snprintf(name, sizeof name, "layers.%llu.mlp.act_fn.%s", (unsigned long long)layer, number);
+    snprintf(name, sizeof name, "layers.%llu.mlp.act_fn.%s", LLU(layer), number);
     return hf_build_source(b, name, found, e) &&
            (!*found || (*found)->stored->n == 1 ||
             hf_list_fail((*found)->list, (*found)->stored, e, "expected one element"));
@@ -83,8 +83,7 @@ static bool metadata_set_shared_width(const hf_build *b, hf_metadata *metadata, 
         if (!name_ends(t->tensor.name, ".ffn_up_shexp.weight")) continue;
         if (width && t->tensor.ne[1] != width)
             return hf_config_fail(b->config, e, "'%s' has %llu rows, those of other layers %llu",
-                                  t->stored_name, (unsigned long long)t->tensor.ne[1],
-                                  (unsigned long long)width);
+                                  t->stored_name, LLU(t->tensor.ne[1]), LLU(width));
         width = t->tensor.ne[1];
     }
     if (width > UINT32_MAX) return hf_config_fail(b->config, e, "shared experts of 2^32 or more rows");
@@ -139,7 +138,7 @@ static bool metadata_set_wide(hf_build *b, hf_metadata *metadata, const char *na
     if (s->dtype != HF_I64 || s->n != expected)
         return hf_list_fail(
             b->list, s, e, "%llu elements of type %s, expected %llu of I64 by ngram_size and heads_per_ngram",
-            (unsigned long long)s->n, hf_dtype_name(s->dtype), (unsigned long long)expected);
+            LLU(s->n), hf_dtype_name(s->dtype), LLU(expected));
     for (uint64_t at = 0, n; at < s->n; at += n) {
         n = s->n - at < 64 ? s->n - at : 64;
         if (!gq_file_read(&b->list->folder->files[s->file].file, s->offset + 8 * at, x, 8 * n, e))

@@ -26,8 +26,7 @@ static bool adapter_floats(const hf_list *l, const hf_stored *t, uint64_t first,
         if (!isfinite(to[i]))
             return gq_fail_as(e, GQ_BAD_WEIGHTS,
                               "%s: tensor '%s': element %llu is %g: the adapter is damaged, not the model",
-                              hf_list_path(l, t->file), t->name, (unsigned long long)(first + i),
-                              (double)to[i]);
+                              hf_list_path(l, t->file), t->name, LLU(first + i), (double)to[i]);
     return true;
 }
 

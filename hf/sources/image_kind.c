@@ -192,8 +192,7 @@ static bool name_find_block(const char *name, size_t *before, size_t *behind) {
 static const hf_stored *list_find_in_block(const hf_list *l, const char *name, size_t before, size_t behind,
                                            uint64_t block) {
     char other[512];
-    int n = snprintf(other, sizeof other, "%.*s%llu%s", (int)before, name, (unsigned long long)block,
-                     name + behind);
+    int n = snprintf(other, sizeof other, "%.*s%llu%s", (int)before, name, LLU(block), name + behind);
     return n >= 0 && (size_t)n < sizeof other ? hf_list_find(l, other) : NULL;
 }
 
@@ -211,7 +210,7 @@ bool hf_image_is_last_block(const hf_list *l, const char *name) {
 /* Whether there is a block of that number beside the block that a source tensor is of. */
 static bool list_has_block(const hf_list *l, const char *name, size_t before, uint64_t block) {
     char begin[512];
-    int n = snprintf(begin, sizeof begin, "%.*s%llu.", (int)before, name, (unsigned long long)block);
+    int n = snprintf(begin, sizeof begin, "%.*s%llu.", (int)before, name, LLU(block));
     for (size_t i = 0; n > 0 && (size_t)n < sizeof begin && i < l->n; i++)
         if (name_behind(l->stored[i].name, begin)) return true;
     return false;
@@ -293,7 +292,7 @@ bool hf_image_warn(const hf_image_kind *k, const hf_list *l, gq_error *e) {
     if (first && !hf_folder_warn(l->folder, "", e,
                                  "block %llu lacks '%s'%s, which the block beside it has: programs may "
                                  "refuse the GGUF; download the model again",
-                                 (unsigned long long)hole, first, holes > 1 ? ", and more" : ""))
+                                 LLU(hole), first, holes > 1 ? ", and more" : ""))
         return false;
     if (odd &&
         !hf_folder_warn(l->folder, "", e,

@@ -198,7 +198,7 @@ static bool zeros_read(const hf_source *s, uint64_t row, uint64_t groups, int32_
 static bool group_fail(const hf_source *s, uint64_t input, int32_t g, uint64_t groups, gq_error *e) {
     return gq_fail_as(e, GQ_BAD_WEIGHTS, "%s: tensor '%s': g_idx of input %llu is %d, expected 0 to %llu",
                       s->group ? hf_list_path(s->list, s->group->file) : "", s->group ? s->group->name : "",
-                      (unsigned long long)input, g, (unsigned long long)groups - 1);
+                      LLU(input), g, LLU(groups) - 1);
 }
 
 /* Sets the group of each of n columns. */

@@ -92,9 +92,9 @@ static bool build_fail_layer(const hf_build *b, const hf_match *f, gq_error *e) 
     const char *key = c->row->folder.mtp.key;
     bool predicts = key && f->layer >= c->layers && f->layer < c->layers + 64;
     return hf_match_fail(f, e, "layer %llu, counted from 0, but the config has %llu layer%s%s%s%s: %s",
-                         (unsigned long long)f->layer, (unsigned long long)hf_config_blocks(c),
-                         plural_suffix(hf_config_blocks(c)), predicts ? " including those of " : "",
-                         predicts ? key : "", predicts ? ", the MTP layers" : "",
+                         LLU(f->layer), LLU(hf_config_blocks(c)), plural_suffix(hf_config_blocks(c)),
+                         predicts ? " including those of " : "", predicts ? key : "",
+                         predicts ? ", the MTP layers" : "",
                          predicts ? "set that key to their number, or remove their tensors"
                                   : "correct num_hidden_layers, or remove the tensors of other layers");
 }

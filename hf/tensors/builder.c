@@ -1,7 +1,6 @@
 /* Tensors under construction, as steps see them: found or made by name, with pieces that are set once. */
 #include "hf/tensors/tensors.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,16 +9,18 @@
 #include "base/fail.h"
 #include "base/memory.h"
 
-bool hf_match_fail_shape(const hf_match *f, gq_error *e, const char *expected, ...) {
-    char shape[128] = "", what[256];
-    va_list args;
-    va_start(args, expected);
-    vsnprintf(what, sizeof what, expected, args);
-    va_end(args);
+bool hf_match_fail_shape(const hf_match *f, gq_error *e, const char *expected) {
+    char shape[128] = "";
     for (uint32_t i = 0, n = 0; i < f->source->n_dims && n < 100; i++)
         n +=
             (uint32_t)snprintf(shape + n, sizeof shape - n, "%s%" PRIu64, i ? ", " : "", f->source->shape[i]);
-    return hf_match_fail(f, e, "shape [%s], expected %s", shape, what);
+    return hf_match_fail(f, e, "shape [%s], expected %s", shape, expected);
+}
+
+bool hf_match_fail_rows(const hf_match *f, gq_error *e, uint64_t n, const char *of) {
+    char expected[128];
+    snprintf(expected, sizeof expected, "a multiple of %" PRIu64 " rows (%s)", n, of);
+    return hf_match_fail_shape(f, e, expected);
 }
 
 bool hf_pattern_write(const char *pattern, uint64_t layer, uint64_t expert, const char *end, char *to,
@@ -27,8 +28,7 @@ bool hf_pattern_write(const char *pattern, uint64_t layer, uint64_t expert, cons
     size_t n = 0;
     for (; *pattern && *pattern != '|' && n + 24 < size; pattern++)
         if (*pattern == '#' || (*pattern == '*' && expert != UINT64_MAX))
-            n += (size_t)snprintf(to + n, size - n, "%llu",
-                                  (unsigned long long)(*pattern == '#' ? layer : expert));
+            n += (size_t)snprintf(to + n, size - n, "%llu", LLU(*pattern == '#' ? layer : expert));
         else
             to[n++] = *pattern;
     return (!*pattern || *pattern == '|') && n + (size_t)snprintf(to + n, size - n, "%s", end) < size;
@@ -185,8 +185,7 @@ bool hf_build_equal_parts(hf_build *b, const hf_match *f, uint32_t dim, unsigned
         hf_view v = hf_match_view(f);
         uint64_t rows = v.count[dim] / n;
         if (!hf_view_cut(&v, dim, i * rows, rows, 1))
-            return hf_match_fail(f, e, "%llu rows, expected %u equal parts", (unsigned long long)v.count[dim],
-                                 n);
+            return hf_match_fail(f, e, "%llu rows, expected %u equal parts", LLU(v.count[dim]), n);
         if (!hf_build_view(b, f, i, &v, e)) return false;
     }
     return true;
@@ -197,8 +196,7 @@ bool hf_build_numbers_shaped(hf_build *b, const char *name, float *numbers, uint
     uint64_t all = n_dims > 0 && n_dims <= GGUF_MAX_DIMS;
     for (uint32_t i = 0; all && i < n_dims; i++) all = mul_sat(all, ne[i]);
     if (numbers && all != n)
-        hf_config_fail(b->config, e, "%s has %llu numbers, but its shape needs %llu", name,
-                       (unsigned long long)n, (unsigned long long)all);
+        hf_config_fail(b->config, e, "%s has %llu numbers, but its shape needs %llu", name, LLU(n), LLU(all));
     hf_tensor *t = numbers && all == n ? build_new(b, name, 1, n_dims, ne, e) : NULL;
     if (t)
         t->pieces[0] = (hf_piece){.numbers = numbers, .n = n};

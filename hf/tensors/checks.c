@@ -92,7 +92,7 @@ static bool warn_list_lengths(const hf_build *b, gq_error *e) {
         if (!WARN(b, e,
                   "%s has %zu entries, but the model has %llu layer%s: if layers were removed or "
                   "duplicated, remove or duplicate their entries",
-                  layer_lists[i], n, (unsigned long long)c->layers, plural_suffix(c->layers)))
+                  layer_lists[i], n, LLU(c->layers), plural_suffix(c->layers)))
             return false;
     }
     return true;
@@ -163,8 +163,7 @@ static bool check_vocabulary(const hf_build *b, gq_error *e) {
     if (!hf_config_u32_or(b->config, "vocab_size", 0, &said, e)) return false;
     return !t || b->config->row->folder.target || said <= t->tensor.ne[1] ||
            hf_config_fail(b->config, e, "vocab_size is %u, but '%s' has %llu rows", said,
-                          t->stored_name ? t->stored_name : t->tensor.name,
-                          (unsigned long long)t->tensor.ne[1]);
+                          t->stored_name ? t->stored_name : t->tensor.name, LLU(t->tensor.ne[1]));
 }
 
 /* ---- what the config says is there ---- */
@@ -372,10 +371,10 @@ static bool shape_fits(const hf_build *b, const arch_shape *s, uint64_t layer, c
     for (size_t i = 0; i < GGUF_MAX_DIMS; i++) {
         uint64_t expected = shapes_size(b, s->shape[i], layer), found = t->tensor.ne[i];
         if (expected && found != expected)
-            return hf_config_fail(
-                b->config, e, "tensor '%s' becomes %s with %llu %s, expected %llu by the config",
-                t->stored_name ? t->stored_name : "", t->tensor.name, (unsigned long long)found,
-                i == 0 ? "columns" : "rows", (unsigned long long)expected);
+            return hf_config_fail(b->config, e,
+                                  "tensor '%s' becomes %s with %llu %s, expected %llu by the config",
+                                  t->stored_name ? t->stored_name : "", t->tensor.name, LLU(found),
+                                  i == 0 ? "columns" : "rows", LLU(expected));
     }
     return true;
 }
@@ -478,8 +477,7 @@ static bool check_layers(const hf_build *b, gq_error *e) {
     }
     for (uint64_t i = 0; ok && i < blocks; i++)
         if (!has[i] && !b->config->row->graph.lacks_parts)
-            ok = hf_config_fail(b->config, e, "no tensor belongs to layer %llu of %llu",
-                                (unsigned long long)i, (unsigned long long)blocks);
+            ok = hf_config_fail(b->config, e, "no tensor belongs to layer %llu of %llu", LLU(i), LLU(blocks));
     free(has);
     return ok;
 }

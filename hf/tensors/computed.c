@@ -18,8 +18,7 @@ static float *numbers_new(uint64_t n, gq_error *e) {
 static float *rope_numbers_new(const hf_build *b, uint64_t head_width, gq_error *e) {
     enum { HEAD_MOST = 1 << 16 };
     if (head_width >= 2 && head_width <= HEAD_MOST) return numbers_new(head_width / 2, e);
-    hf_config_fail(b->config, e, "head_dim is %llu, expected 2 to %d", (unsigned long long)head_width,
-                   HEAD_MOST);
+    hf_config_fail(b->config, e, "head_dim is %llu, expected 2 to %d", LLU(head_width), HEAD_MOST);
     return NULL;
 }
 
@@ -112,7 +111,7 @@ static bool finish_list(hf_build *b, const char *key, const char *name, uint64_t
     if (!list || json_is_null(list)) return true;
     if (json_array_size(list) != n)
         return hf_config_fail(b->config, e, "%s has %zu entries, expected %llu", key, json_array_size(list),
-                              (unsigned long long)n);
+                              LLU(n));
     float *x = numbers_new(n, e);
     bool ok = x != NULL;
     for (size_t i = 0; ok && i < n; i++) {
@@ -186,8 +185,7 @@ static bool finish_product(hf_build *b, const char *from, const char *to, gq_err
     if (!x && !y) return true;
     uint64_t n = b->sizes.width;
     if (!x || !y || x->rows * x->columns != n || y->rows * y->columns != n)
-        return hf_config_fail(b->config, e, "%s and %s: expected two vectors of %llu", norm, weight,
-                              (unsigned long long)n);
+        return hf_config_fail(b->config, e, "%s and %s: expected two vectors of %llu", norm, weight, LLU(n));
     float *product = numbers_new(n, e), *other = numbers_new(n, e);
     const tensor_type *f32 = tensor_type_of(GGUF_F32);
     bool ok = product && other && hf_changed_read(x, 0, x->rows, 0, x->columns, f32, product, e) &&
@@ -205,8 +203,8 @@ bool hf_finish_residuals(hf_build *b, gq_error *e) {
                                                 {"mlp_res", "ffn_res_score"}};
         for (int k = 0; k < 2; k++) {
             char from[64], to[64];
-            snprintf(from, sizeof from, "layers.%llu.%s", (unsigned long long)i, pairs[k][0]);
-            snprintf(to, sizeof to, "blk.%llu.%s.weight", (unsigned long long)i, pairs[k][1]);
+            snprintf(from, sizeof from, "layers.%llu.%s", LLU(i), pairs[k][0]);
+            snprintf(to, sizeof to, "blk.%llu.%s.weight", LLU(i), pairs[k][1]);
             if (!finish_product(b, from, to, e)) return false;
         }
     }
@@ -223,8 +221,7 @@ bool hf_finish_query_scale(hf_build *b, gq_error *e) {
               *whole = x ? realloc(x, b->sizes.head_width * sizeof *x) : NULL;
         if (!whole) return free(x), gq_fail_memory(e, 0);
         for (uint32_t k = 0; k < b->sizes.head_width; k++) whole[k] = i % 2 ? 1 : (float)scale;
-        snprintf(name, sizeof name, "blk.%llu.attn_%c_norm.weight", (unsigned long long)i / 2,
-                 i % 2 ? 'k' : 'q');
+        snprintf(name, sizeof name, "blk.%llu.attn_%c_norm.weight", LLU(i) / 2, i % 2 ? 'k' : 'q');
         if (!hf_build_numbers(b, name, whole, b->sizes.head_width, e)) return false;
     }
     return true;

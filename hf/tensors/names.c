@@ -108,8 +108,7 @@ static const char *mtp_layer(const char *name, unsigned long long *i) {
 
 static bool name_write(char *name, size_t size, const char *family, uint64_t layer, const char *rest) {
     char copy[512];
-    return snprintf(copy, sizeof copy, "%s.layers.%llu.%s", family, (unsigned long long)layer, rest) <
-               (int)sizeof copy &&
+    return snprintf(copy, sizeof copy, "%s.layers.%llu.%s", family, LLU(layer), rest) < (int)sizeof copy &&
            snprintf(name, size, "%s", copy) < (int)size;
 }
 
@@ -156,7 +155,7 @@ static bool stages_count(hf_config *c, const hf_list *l, gq_error *e) {
     return (c->layers > 0 && c->layers <= MTP_MOST) ||
            hf_config_fail(c, e,
                           "%s: expected 1 to %d layers, but the numbers of tensors under 'mtp.' give %llu",
-                          c->class_name, MTP_MOST, (unsigned long long)c->layers);
+                          c->class_name, MTP_MOST, LLU(c->layers));
 }
 
 bool hf_mtp_find(hf_config *c, const hf_list *l, gq_error *e) {
@@ -271,10 +270,9 @@ hf_name_result hf_names_find_projector_rule(const arch_projector *row, const cha
 /* Writes a name with another layer's number in place of its own. False: it has none, or becomes too long. */
 static bool name_renumber(const char *name, uint64_t from, uint64_t to, char *text, size_t size) {
     char number[32];
-    int n = snprintf(number, sizeof number, ".%llu.", (unsigned long long)from);
+    int n = snprintf(number, sizeof number, ".%llu.", LLU(from));
     const char *at = strstr(name, number);
-    return at && snprintf(text, size, "%.*s.%llu.%s", (int)(at - name), name, (unsigned long long)to,
-                          at + n) < (int)size;
+    return at && snprintf(text, size, "%.*s.%llu.%s", (int)(at - name), name, LLU(to), at + n) < (int)size;
 }
 
 static const char *tensor_names(const hf_tensor *t) {
@@ -305,8 +303,7 @@ static bool name_of_sibling(const hf_build *b, const char *name, char *to, size_
     char other[2 * GGUF_MAX_NAME];
     if (!model_block_in(name, &block)) return false;
     for (uint64_t i = 0; i < hf_config_blocks(b->config); i++) {
-        snprintf(other, sizeof other, "%.*s%llu.%s", (int)(block.digits - name), name, (unsigned long long)i,
-                 block.rest);
+        snprintf(other, sizeof other, "%.*s%llu.%s", (int)(block.digits - name), name, LLU(i), block.rest);
         const hf_tensor *t = hf_build_find(b, other);
         const char *names = t ? tensor_names(t) : NULL;
         if (names && name_renumber(names, i, block.number, to, size)) return true;

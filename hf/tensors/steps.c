@@ -78,10 +78,8 @@ HF_STEP(split_rows_of_stack) {
     uint64_t each = b->config->layers / 2, rows = hf_view_of(f->source).count[0];
     unsigned n = hf_match_names(f);
     if (f->layer >= each)
-        return hf_match_fail(f, e, "layer %llu, but a stack has %llu", (unsigned long long)f->layer,
-                             (unsigned long long)each);
-    if (rows % n)
-        return hf_match_fail(f, e, "%llu rows, expected a multiple of %u", (unsigned long long)rows, n);
+        return hf_match_fail(f, e, "layer %llu, but a stack has %llu", LLU(f->layer), LLU(each));
+    if (rows % n) return hf_match_fail(f, e, "%llu rows, expected a multiple of %u", LLU(rows), n);
     if (strstr(f->rule->from, ".H_module.")) at.layer += each;
     return hf_build_equal_parts(b, &at, 0, n, e);
 }
@@ -93,7 +91,7 @@ HF_STEP(flatten) {
     if (f->source->rows > 1 && !hf_config_u32(b->config, "head_size|head_dim", &head, e)) return false;
     if (head && f->source->columns != head)
         return hf_match_fail(f, e, "%llu columns, expected %u, the width of a head by the config",
-                             (unsigned long long)f->source->columns, head);
+                             LLU(f->source->columns), head);
     return hf_build_shaped(b, f, 0, &v, 1, (uint64_t[]){f->source->rows * f->source->columns}, e) != NULL;
 }
 
@@ -164,7 +162,7 @@ HF_STEP(omit_zeros) {
         for (uint64_t k = 0; k < n; k++)
             if (x[k] != 0)
                 return hf_match_fail(f, e, "element %llu is %g, expected 0: GGUFs have no such bias",
-                                     (unsigned long long)(i + k), (double)x[k]);
+                                     LLU(i + k), (double)x[k]);
     }
     return true;
 }

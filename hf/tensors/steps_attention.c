@@ -21,9 +21,7 @@ static bool step_permute(hf_build *b, const hf_match *f, uint64_t heads, gq_erro
     hf_view v = hf_match_view(f);
     if (v.n_dims > 2 || (v.n_dims < 2 && strcmp(f->suffix, ".weight") == 0))
         return hf_match_fail(f, e, "%u dimensions, expected a matrix", v.n_dims);
-    if (!view_permute(&v, 0, heads))
-        return hf_match_fail_shape(f, e, "a multiple of %" PRIu64 " rows (the number of heads)",
-                                   (uint64_t)(heads));
+    if (!view_permute(&v, 0, heads)) return hf_match_fail_rows(f, e, heads, "the number of heads");
     return hf_build_reordered(b, f, &v, e);
 }
 
@@ -55,8 +53,7 @@ HF_STEP(rope_halves_draft) {
     uint64_t width = b->sizes.head_width;
     if (v.n_dims == 0 || v.n_dims > 2 || width < 2 || width % 2 || !hf_view_split(&v, 0, width) ||
         !hf_view_split(&v, 1, 2))
-        return hf_match_fail(f, e, "its rows are no heads of %llu, an even number",
-                             (unsigned long long)width);
+        return hf_match_fail(f, e, "its rows are no heads of %llu, an even number", LLU(width));
     hf_view_swap(&v, 1, 2);
     return hf_build_reordered(b, f, &v, e);
 }
@@ -66,8 +63,7 @@ HF_STEP(negate_second_halves) {
     hf_view whole = hf_view_of(f->source);
     uint64_t width = b->sizes.head_width, rows = whole.count[0];
     if (whole.n_dims != 2 || width == 0 || width % 2 || rows % width)
-        return hf_match_fail(f, e, "%llu rows, expected heads of %llu", (unsigned long long)rows,
-                             (unsigned long long)width);
+        return hf_match_fail(f, e, "%llu rows, expected heads of %llu", LLU(rows), LLU(width));
     uint64_t half = width / 2, n = rows / half;
     hf_tensor *t = hf_build_parts(b, f, n, e);
     for (uint64_t i = 0; t && i < n; i++) {
@@ -88,11 +84,10 @@ HF_STEP(reorder_sharing_heads) {
     if (shared == 0 || heads % shared != 0)
         return hf_config_fail(b->config, e,
                               "num_attention_heads is %llu, expected a multiple of n_shared_head, %u",
-                              (unsigned long long)heads, shared);
+                              LLU(heads), shared);
     if (v.n_dims != 2 || width == 0 || v.count[dim] != heads * width || !hf_view_split(&v, dim, width) ||
         !hf_view_split(&v, dim, heads / shared))
-        return hf_match_fail(f, e, "its shape is not that of %llu heads of %llu", (unsigned long long)heads,
-                             (unsigned long long)width);
+        return hf_match_fail(f, e, "its shape is not that of %llu heads of %llu", LLU(heads), LLU(width));
     hf_view_swap(&v, dim, dim + 1);
     return hf_build_reordered(b, f, &v, e);
 }
@@ -110,7 +105,7 @@ HF_STEP(rope_halves_glm) {
              rotated = factor >= 0 && factor <= 1 ? (uint64_t)((double)width * factor) : 1;
     if (whole.n_dims > 2 || width == 0 || rows != heads * width || rotated % 2)
         return hf_match_fail(f, e, "%llu rows, expected %llu heads of %llu, of which an even part turns",
-                             (unsigned long long)rows, (unsigned long long)heads, (unsigned long long)width);
+                             LLU(rows), LLU(heads), LLU(width));
     uint64_t n = rows / width;
     unsigned parts = rotated < width ? 3 : 2; /* even rows, odd rows, the rest */
     hf_tensor *t = hf_build_parts(b, f, parts * n, e);
@@ -136,15 +131,13 @@ static bool qkv_views(const hf_build *b, const hf_match *f, uint64_t groups, hf_
     uint64_t heads = b->sizes.heads, width = heads ? b->sizes.width / heads : 0;
     if (groups == 0 || heads % groups != 0 || width == 0 ||
         hf_match_view(f).count[0] != (heads + 2 * groups) * width)
-        return hf_match_fail_shape(f, e, "a multiple of %" PRIu64 " rows (groups of heads)",
-                                   (uint64_t)(groups));
+        return hf_match_fail_rows(f, e, groups, "groups of heads");
     uint64_t queries = heads / groups * width, group = queries + 2 * width;
     const uint64_t first[3] = {0, queries, queries + width}, n[3] = {queries, width, width};
     for (int i = 0; i < 3; i++) {
         part[i] = hf_match_view(f);
         if (!group_part(&part[i], group, first[i], n[i]))
-            return hf_match_fail_shape(f, e, "a multiple of %" PRIu64 " rows (a group of heads)",
-                                       (uint64_t)(group));
+            return hf_match_fail_rows(f, e, group, "a group of heads");
     }
     return true;
 }
@@ -182,8 +175,7 @@ HF_STEP(split_qkv_groups) {
         /* Within a group the heads stand whole: rows (group, head, width), of which width is permuted. */
         if (!hf_view_split(&part[i], 1, width) ||
             (i < 2 && (width % 2 != 0 || !hf_view_split(&part[i], 2, width / 2))))
-            return hf_match_fail_shape(f, e, "a multiple of %" PRIu64 " rows (the width of a head)",
-                                       (uint64_t)(width));
+            return hf_match_fail_rows(f, e, width, "the width of a head");
         if (i < 2) hf_view_swap(&part[i], 2, 3);
         if (!hf_build_shaped(b, f, i, &part[i], 2, ne, e)) return false;
     }
@@ -195,12 +187,10 @@ static bool step_split_rows(hf_build *b, const hf_match *f, const uint64_t *rows
     uint64_t first = 0;
     for (unsigned i = 0; i < n; first += rows[i++]) {
         hf_view v = hf_match_view(f);
-        if (!hf_view_cut(&v, 0, first, rows[i], 1))
-            return hf_match_fail_shape(f, e, "a multiple of %" PRIu64 " rows (a part)", (uint64_t)(rows[i]));
+        if (!hf_view_cut(&v, 0, first, rows[i], 1)) return hf_match_fail_rows(f, e, rows[i], "a part");
         if (!hf_build_view(b, f, i, &v, e)) return false;
     }
-    return first == hf_match_view(f).count[0] ||
-           hf_match_fail_shape(f, e, "a multiple of %" PRIu64 " rows (all parts)", (uint64_t)(first));
+    return first == hf_match_view(f).count[0] || hf_match_fail_rows(f, e, first, "all parts");
 }
 
 HF_STEP(split_qkv) {
@@ -216,12 +206,10 @@ HF_STEP(split_qkv_rope_pairs) {
         uint64_t ne[2] = {v.count[v.n_dims - 1], heads[i] * width};
         if (v.n_dims != 2 || !hf_view_cut(&v, 0, first, ne[1], 1) ||
             (i < 2 && !view_permute(&v, 0, heads[i])))
-            return hf_match_fail_shape(f, e, "a multiple of %" PRIu64 " rows (the number of heads)",
-                                       (uint64_t)(heads[i]));
+            return hf_match_fail_rows(f, e, heads[i], "the number of heads");
         if (!hf_build_shaped(b, f, i, &v, 2, ne, e)) return false;
     }
-    return first == hf_match_view(f).count[0] ||
-           hf_match_fail_shape(f, e, "a multiple of %" PRIu64 " rows (all parts)", (uint64_t)(first));
+    return first == hf_match_view(f).count[0] || hf_match_fail_rows(f, e, first, "all parts");
 }
 
 /* Queries and keys have heads of the size that the model projects to. */
@@ -233,13 +221,11 @@ HF_STEP(rope_pairs_qkv) {
     hf_view part[3] = {hf_match_view(f), hf_match_view(f), hf_match_view(f)};
     uint64_t first = 0, rows = mul_sat(heads[0] + 2 * heads[1], width);
     if (part[0].n_dims != 2 || part[0].count[0] != rows)
-        return hf_match_fail_shape(f, e, "a multiple of %" PRIu64 " rows (queries, keys and values)",
-                                   (uint64_t)(rows));
+        return hf_match_fail_rows(f, e, rows, "queries, keys and values");
     for (unsigned i = 0; i < 3; first += heads[i++] * width)
         if (!hf_view_cut(&part[i], 0, first, heads[i] * width, 1) ||
             (i < 2 && !view_permute(&part[i], 0, heads[i])))
-            return hf_match_fail_shape(f, e, "a multiple of %" PRIu64 " rows (the number of heads)",
-                                       (uint64_t)(heads[i]));
+            return hf_match_fail_rows(f, e, heads[i], "the number of heads");
     return build_three(b, f, part, e);
 }
 
@@ -265,8 +251,8 @@ HF_STEP(split_index_qk) {
         hf_view v = hf_view_of(f->source);
         if (v.n_dims != 2 || queries >= rows ||
             !hf_view_cut(&v, 0, i ? queries : 0, i ? rows - queries : queries, 1))
-            return hf_match_fail(f, e, "%llu rows, expected more than %llu of queries",
-                                 (unsigned long long)rows, (unsigned long long)queries);
+            return hf_match_fail(f, e, "%llu rows, expected more than %llu of queries", LLU(rows),
+                                 LLU(queries));
         if (!hf_build_view(b, f, i, &v, e)) return false;
     }
     return true;
@@ -274,23 +260,28 @@ HF_STEP(split_index_qk) {
 
 /* ---- latent attention ---- */
 
-HF_STEP(split_kv_b) {
-    uint32_t keys, values;
-    if (!hf_config_u32(b->config, "qk_nope_head_dim", &keys, e) ||
-        !hf_config_u32(b->config, "v_head_dim", &values, e))
-        return false;
+/* Rows of keys and values of each head, as many heads as either number. */
+static bool step_split_kv_b(hf_build *b, const hf_match *f, uint32_t keys, uint32_t values, uint64_t heads,
+                            uint64_t or_heads, gq_error *e) {
     uint64_t both = (uint64_t)keys + values;
     for (unsigned i = 0; i < 2; i++) {
         hf_view v = hf_match_view(f);
-        uint64_t heads = both ? v.count[0] / both : 0; /* hy_v4's configs have another number of kv heads */
-        if (v.n_dims != 2 || !heads || (heads != b->sizes.kv_heads && heads != b->sizes.heads) ||
-            !hf_view_split(&v, 0, both) || !hf_view_cut(&v, 1, i ? keys : 0, i ? values : keys, 1))
-            return hf_match_fail_shape(f, e, "a multiple of %" PRIu64 " rows (qk_nope_head_dim + v_head_dim)",
-                                       (uint64_t)(both));
+        uint64_t n = both ? v.count[0] / both : 0;
+        if (v.n_dims != 2 || !n || (n != heads && n != or_heads) || !hf_view_split(&v, 0, both) ||
+            !hf_view_cut(&v, 1, i ? keys : 0, i ? values : keys, 1))
+            return hf_match_fail_rows(f, e, both, "qk_nope_head_dim + v_head_dim");
         if (i == 0) hf_view_swap(&v, 1, 2);
         if (!hf_build_view(b, f, i, &v, e)) return false;
     }
     return true;
+}
+
+/* hy_v4's configs have another number of kv heads. */
+HF_STEP(split_kv_b) {
+    uint32_t keys, values;
+    return hf_config_u32(b->config, "qk_nope_head_dim", &keys, e) &&
+           hf_config_u32(b->config, "v_head_dim", &values, e) &&
+           step_split_kv_b(b, f, keys, values, b->sizes.kv_heads, b->sizes.heads, e);
 }
 
 static bool dots3_is_local(const hf_build *b, uint64_t layer) {
@@ -301,21 +292,10 @@ static bool dots3_is_local(const hf_build *b, uint64_t layer) {
 HF_STEP(split_kv_b_by_layer) {
     bool local = dots3_is_local(b, f->layer);
     uint32_t keys, values, heads;
-    if (!hf_config_u32(b->config, local ? "swa_qk_nope_head_dim" : "qk_nope_head_dim", &keys, e) ||
-        !hf_config_u32(b->config, local ? "swa_v_head_dim" : "v_head_dim", &values, e) ||
-        !hf_config_u32(b->config, local ? "swa_num_attention_heads" : "num_attention_heads", &heads, e))
-        return false;
-    uint64_t both = (uint64_t)keys + values;
-    for (unsigned i = 0; i < 2; i++) {
-        hf_view v = hf_view_of(f->source);
-        if (v.n_dims != 2 || both == 0 || v.count[0] != both * heads || !hf_view_split(&v, 0, both) ||
-            !hf_view_cut(&v, 1, i ? keys : 0, i ? values : keys, 1))
-            return hf_match_fail(f, e, "its rows are not those of %u heads of %llu", heads,
-                                 (unsigned long long)both);
-        if (i == 0) hf_view_swap(&v, 1, 2);
-        if (!hf_build_view(b, f, i, &v, e)) return false;
-    }
-    return true;
+    return hf_config_u32(b->config, local ? "swa_qk_nope_head_dim" : "qk_nope_head_dim", &keys, e) &&
+           hf_config_u32(b->config, local ? "swa_v_head_dim" : "v_head_dim", &values, e) &&
+           hf_config_u32(b->config, local ? "swa_num_attention_heads" : "num_attention_heads", &heads, e) &&
+           step_split_kv_b(b, f, keys, values, heads, heads, e);
 }
 
 HF_STEP(scale_latent_norm) {
@@ -353,8 +333,7 @@ static bool step_adapters(hf_build *b, const hf_match *f, uint64_t heads, bool p
             f, e, "its shape is not that of a matrix for each adapter: [adapters, 1, rows, columns]");
     uint64_t ne[3] = {v.count[3], v.count[2], add_sat(v.count[0], 1)};
     if (permutes && !view_permute(&v, 2, heads))
-        return hf_match_fail_shape(f, e, "a multiple of %" PRIu64 " rows (the number of heads)",
-                                   (uint64_t)(heads));
+        return hf_match_fail_rows(f, e, heads, "the number of heads");
     hf_tensor *t = hf_build_tensor(b, f, 0, 2, 3, ne, e);
     if (!t || !hf_build_piece(f, t, 1, &v, e)) return false;
     t->pieces[0].n = mul_sat(ne[0], ne[1]);

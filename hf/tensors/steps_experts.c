@@ -9,8 +9,7 @@
 static bool step_stack(hf_build *b, const hf_match *f, uint64_t n, gq_error *e) {
     hf_view v = hf_match_view(f);
     if (n == 0 || f->expert >= n)
-        return hf_match_fail(f, e, "number %llu, but the config has %llu", (unsigned long long)f->expert,
-                             (unsigned long long)n);
+        return hf_match_fail(f, e, "number %llu, but the config has %llu", LLU(f->expert), LLU(n));
     if (v.n_dims == 0 || v.n_dims > 2)
         return hf_match_fail(f, e, "%u dimensions, expected a matrix", v.n_dims);
     uint64_t ne[3] = {v.count[v.n_dims - 1] * hf_source_unit(f->source), v.n_dims > 1 ? v.count[0] : n, n};
@@ -20,8 +19,8 @@ static bool step_stack(hf_build *b, const hf_match *f, uint64_t n, gq_error *e) 
     if (n <= b->n_sources && !t) return false;
     if (b->n > had) b->n_stacked += n;
     if (!t || b->n_stacked > b->n_sources)
-        return hf_match_fail(f, e, "the config has %llu experts, but the folder has %zu tensors",
-                             (unsigned long long)n, b->n_sources);
+        return hf_match_fail(f, e, "the config has %llu experts, but the folder has %zu tensors", LLU(n),
+                             b->n_sources);
     return hf_build_piece(f, t, f->expert, &v, e) != NULL;
 }
 
@@ -52,8 +51,7 @@ static bool step_expert_rows(hf_build *b, const hf_match *f, bool transposes, gq
     hf_view v = hf_match_view(f);
     uint64_t n = b->n_experts;
     if (v.n_dims != 2 || n == 0 || v.count[0] % n || !hf_view_split(&v, 0, v.count[0] / n))
-        return hf_match_fail_shape(f, e, "a multiple of %" PRIu64 " rows (the number of experts)",
-                                   (uint64_t)(n));
+        return hf_match_fail_rows(f, e, n, "the number of experts");
     if (transposes) hf_view_swap(&v, 1, 2);
     return hf_build_view(b, f, 0, &v, e) != NULL;
 }
@@ -85,7 +83,7 @@ static bool step_fused(hf_build *b, const hf_match *f, size_t half, gq_error *e)
     uint64_t n = b->n_experts;
     if (whole.n_dims != 3 || n == 0 || whole.count[0] != n)
         return hf_match_fail(f, e, "its shape is not that of %llu matrices, the config's number of experts",
-                             (unsigned long long)n);
+                             LLU(n));
     uint64_t ne[3] = {whole.count[2], 2 * whole.count[1], n};
     hf_tensor *t = hf_build_tensor(b, f, 0, 2 * n, 3, ne, e);
     for (uint64_t i = 0; t && i < n; i++) {
@@ -138,7 +136,7 @@ HF_STEP(copy_shared_expert) {
 HF_STEP(reshape_router_bias) {
     if (f->source->n_dims == 1 && f->source->columns == b->n_experts) return hf_step_copy(b, f, e);
     return hf_match_fail(f, e, "%llu elements, expected one for each of %llu experts",
-                         (unsigned long long)f->source->stored->n, (unsigned long long)b->n_experts);
+                         LLU(f->source->stored->n), LLU(b->n_experts));
 }
 
 /* deepseek4: [vocabulary, used], in place of a choice by scores. */
@@ -151,9 +149,8 @@ HF_STEP(experts_of_tokens) {
     if (!ids) return false;
     for (uint64_t i = 0; i < s->n; i++)
         if (ids[i] < 0 || (uint64_t)ids[i] >= b->n_experts) {
-            hf_match_fail(f, e, "token %llu has expert %lld, but there are %llu",
-                          (unsigned long long)(i / s->shape[1]), (long long)ids[i],
-                          (unsigned long long)b->n_experts);
+            hf_match_fail(f, e, "token %llu has expert %lld, but there are %llu", LLU(i / s->shape[1]),
+                          (long long)ids[i], LLU(b->n_experts));
             return free(ids), false;
         }
     return hf_build_ids(b, f, GGUF_I32, ids, s->n, s->shape[0], e);

@@ -209,8 +209,7 @@ HF_STEP(number_of_deepstack) {
     json_int_t at = json_integer_value(json_array_get(list, f->layer));
     hf_match own = *f;
     if (f->layer >= json_array_size(list) || at < 0)
-        return hf_match_fail(f, e, "deepstack_visual_indexes has no entry %llu",
-                             (unsigned long long)f->layer);
+        return hf_match_fail(f, e, "deepstack_visual_indexes has no entry %llu", LLU(f->layer));
     own.layer = (uint64_t)at;
     return hf_step_copy(b, &own, e);
 }

@@ -213,7 +213,7 @@ HF_STEP(join_lerp) {
     if (name_ends(name, "x_x")) { /* all of them are in one source tensor */
         hf_view v = hf_view_squeezed(f->source);
         if (v.n_dims != 2 || v.count[0] != n)
-            return hf_match_fail(f, e, "its shape is not that of %llu vectors", (unsigned long long)n);
+            return hf_match_fail(f, e, "its shape is not that of %llu vectors", LLU(n));
         return hf_build_shaped(b, f, 0, &v, 4, (uint64_t[]){v.count[1], 1, 1, n}, e) != NULL;
     }
     const char *letter = strchr(order, name[strlen(name) - 1]);

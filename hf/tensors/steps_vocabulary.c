@@ -173,16 +173,16 @@ static bool table_rows(hf_build *b, const hf_match *f, uint64_t parts, uint64_t 
     for (uint64_t i = 0; i < parts; i++) {
         char name[64];
         const hf_source *s;
-        snprintf(name, sizeof name, "ngram_embedding.shard_%llu.weight", (unsigned long long)i);
+        snprintf(name, sizeof name, "ngram_embedding.shard_%llu.weight", LLU(i));
         if (!hf_build_source(b, name, &s, e)) return false;
         if (!s || s->n_dims != 2 || s->columns != f->source->columns)
             return hf_match_fail(
                 f, e, "of the table's %llu parts number %llu is missing, or has rows of another length",
-                (unsigned long long)parts, (unsigned long long)i);
+                LLU(parts), LLU(i));
         if (i == 0) first = s->rows;
         if (s->rows > first || (s->rows + 1 < first && i + 1 < parts))
             return hf_list_fail(s->list, s->stored, e, "%llu rows, but the table's first part has %llu",
-                                (unsigned long long)s->rows, (unsigned long long)first);
+                                LLU(s->rows), LLU(first));
         *rows = add_sat(*rows, s->rows);
     }
     return true;
@@ -195,8 +195,7 @@ HF_STEP(join_table_parts) {
     uint64_t rows = t ? t->tensor.ne[1] : 0;
     if (!hf_config_u32(b->config, "split_ngram_parts", &parts, e)) return false;
     if (f->expert >= parts || parts > b->n_sources)
-        return hf_match_fail(f, e, "split_ngram_parts is %u, and this is number %llu", parts,
-                             (unsigned long long)f->expert);
+        return hf_match_fail(f, e, "split_ngram_parts is %u, and this is number %llu", parts, LLU(f->expert));
     if (!t && !table_rows(b, f, parts, &rows, e)) return false;
     if (!t || parts > 1) t = hf_build_tensor(b, f, 0, parts, 2, (uint64_t[]){f->source->columns, rows}, e);
     return t && hf_build_piece(f, t, f->expert, &v, e);
@@ -214,11 +213,11 @@ static bool classes_check(const hf_build *b, const hf_match *f, gq_error *e) {
     if (f->source->n_dims == 0 || outputs == n || outputs == number) return true;
     return is_said
                ? hf_match_fail(f, e, "%llu outputs, but the config has %llu labels (id2label, num_labels)",
-                               (unsigned long long)outputs, (unsigned long long)n)
+                               LLU(outputs), LLU(n))
                : hf_folder_warn(b->list->folder, "config.json", e,
                                 "'%s' has %llu outputs, and nothing says what they are: id2label and "
                                 "num_labels are missing, which stands for two labels",
-                                f->source->name, (unsigned long long)outputs);
+                                f->source->name, LLU(outputs));
 }
 
 /* A matrix of one row is a matrix, not a vector that stays F32. */
@@ -255,8 +254,7 @@ static bool ids_check(const hf_match *f, const int64_t *ids, uint64_t n, uint64_
     bool fits = n == 0 || (sorted[0] >= 0 && (uint64_t)sorted[n - 1] < tokens);
     free(sorted);
     if (!fits)
-        return hf_match_fail(f, e, "a token of the draft model is not one of the target's %llu",
-                             (unsigned long long)tokens);
+        return hf_match_fail(f, e, "a token of the draft model is not one of the target's %llu", LLU(tokens));
     return twice < 0 || hf_match_fail(f, e, "two tokens of the draft model map to token %lld of the target",
                                       (long long)twice);
 }
@@ -271,7 +269,7 @@ HF_STEP(target_ids) {
     if (of_target < tokens) tokens = of_target;
     if (f->source->coding != HF_PLAIN || n == 0 || n > tokens || (expected && n != expected))
         return hf_match_fail(f, e, "%llu elements, expected %llu, one for each token of the draft model",
-                             (unsigned long long)n, (unsigned long long)(expected ? expected : tokens));
+                             LLU(n), LLU(expected ? expected : tokens));
     int64_t *ids = hf_ids_read(f, e);
     if (!ids) return false;
     for (uint64_t i = 0; i < n; i++)

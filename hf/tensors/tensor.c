@@ -59,9 +59,8 @@ bool hf_tensor_join(hf_tensor *t, gq_error *e) {
         return true;
     }
     return gq_fail(e, "tensor '%s': %llu elements are there, expected %llu (%llu x %llu x %llu)", m->name,
-                   (unsigned long long)mul_sat(n, unit), (unsigned long long)wanted,
-                   (unsigned long long)m->ne[0], (unsigned long long)m->ne[1],
-                   (unsigned long long)mul_sat(m->ne[2], m->ne[3]));
+                   LLU(mul_sat(n, unit)), LLU(wanted), LLU(m->ne[0]), LLU(m->ne[1]),
+                   LLU(mul_sat(m->ne[2], m->ne[3])));
 }
 
 /* ---- arithmetic ---- */
@@ -400,7 +399,7 @@ static void source_write_type(const hf_source *s, char to[ORIGIN_TEXT]) {
         break;
     case HF_GPTQ:
         text_add(to, "GPTQ int%u, a scale per %llu columns", s->bits,
-                 (unsigned long long)(s->rows / max(1, s->scale->shape[0])));
+                 LLU((s->rows / max(1, s->scale->shape[0]))));
         break;
     case HF_TERNARY:
         text_add(to, "BitNet int2, a scale per matrix");

@@ -134,8 +134,8 @@ void hf_build_free(hf_build *b);
 /* Fails with a sentence about the source tensor: file and name go in front. */
 #define hf_match_fail(f, e, ...) hf_list_fail((f)->source->list, (f)->source->stored, e, __VA_ARGS__)
 /* Fails with its shape, and with what was expected in place of it. */
-bool hf_match_fail_shape(const hf_match *f, gq_error *e, const char *expected, ...)
-    __attribute__((format(printf, 3, 4)));
+bool hf_match_fail_shape(const hf_match *f, gq_error *e, const char *expected);
+bool hf_match_fail_rows(const hf_match *f, gq_error *e, uint64_t n, const char *of);
 
 /* Writes a rule's name, up to a '|', with numbers for its signs and `end` behind it; expert UINT64_MAX: its sign stays.
  * False: it is too long. */

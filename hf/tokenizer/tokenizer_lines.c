@@ -62,8 +62,7 @@ static bool lines_add(hf_tokenizer *t, const json_t *line, gq_error *e) {
     uint64_t id = t->n;
     if (!json_is_string(text) || !json_is_number(score))
         return hf_tokenizer_fail(t, LINES_FILE, e,
-                                 "line %llu: expected an array of a text, a score and a kind",
-                                 (unsigned long long)id + 1);
+                                 "line %llu: expected an array of a text, a score and a kind", LLU(id) + 1);
     if (id == HF_TOKENS_MOST)
         return hf_tokenizer_fail(t, LINES_FILE, e, "too many tokens, expected at most %d", HF_TOKENS_MOST);
     hf_token_type type = lines_type(json_string_value(json_array_get(line, 2)), json_string_value(text));
@@ -149,10 +148,9 @@ static bool rank_read_line(hf_tokenizer *t, const char *line, const char *end, u
         return hf_tokenizer_fail(t, RANKS_FILE, e,
                                  "line %llu: expected 1 to %d bytes in base64, a space and the rank %llu: "
                                  "download the file again",
-                                 (unsigned long long)id + 1, LINE_BYTES_MOST, (unsigned long long)id);
+                                 LLU(id) + 1, LINE_BYTES_MOST, LLU(id));
     if (id >= t->n)
-        return hf_tokenizer_fail(t, RANKS_FILE, e, "more tokens than vocab_size, which is %llu",
-                                 (unsigned long long)t->n);
+        return hf_tokenizer_fail(t, RANKS_FILE, e, "more tokens than vocab_size, which is %llu", LLU(t->n));
     for (size_t i = 0; i < n; i++) length += hf_byte_character(bytes[i], text + length);
     return hf_tokenizer_set_copy(t, id, text, length, 0, HF_TOKEN_NORMAL, e);
 }
@@ -170,7 +168,7 @@ static bool ranks_index(const hf_tokenizer *t, uint64_t n, name_index *by_text, 
         if (name_index_find(by_text, t->tokens, sizeof *t->tokens, t->tokens[i].text, &other))
             return hf_tokenizer_fail(t, RANKS_FILE, e,
                                      "lines %llu and %llu have the same bytes: download the file again",
-                                     (unsigned long long)other + 1, (unsigned long long)i + 1);
+                                     LLU(other) + 1, LLU(i) + 1);
         if (!name_index_add(by_text, t->tokens, sizeof *t->tokens, i, e)) return false;
     }
     return true;
@@ -211,7 +209,7 @@ static bool rank_add_pair(const hf_tokenizer *t, const name_index *by_text, uint
         return hf_tokenizer_fail(t, RANKS_FILE, e,
                                  "line %llu: its bytes are not a merge of two tokens of smaller ranks: the "
                                  "file was changed or is damaged",
-                                 (unsigned long long)id + 1);
+                                 LLU(id) + 1);
     char pair[2 * LINE_BYTES_MOST + 2];
     memcpy(pair, token->text, at[1]), pair[at[1]] = ' ';
     memcpy(pair + at[1] + 1, token->text + at[1], token->length - at[1]);
@@ -229,8 +227,8 @@ static bool ranks_write_merges(hf_tokenizer *t, uint64_t n, gq_error *e) {
 static bool ranks_add_special(hf_tokenizer *t, uint64_t *id, const char *text, gq_error *e) {
     const char *kept = hf_tokenizer_keep(t, text, strlen(text), e);
     if (*id >= t->n)
-        return hf_config_fail(t->config, e, "vocab_size is %llu, but %s has number %llu",
-                              (unsigned long long)t->n, text, (unsigned long long)*id);
+        return hf_config_fail(t->config, e, "vocab_size is %llu, but %s has number %llu", LLU(t->n), text,
+                              LLU(*id));
     return kept && hf_tokenizer_add(t, (*id)++, kept, strlen(text), 0, true, true, e);
 }
 
@@ -372,10 +370,9 @@ static bool world_add_line(hf_tokenizer *t, const char *line, const char *end, u
             t, WORLD_FILE, e,
             "line %llu: expected a number, a literal of Python and its %zu bytes: download "
             "the file again",
-            (unsigned long long)number, k.n);
+            LLU(number), k.n);
     if (number >= t->n)
-        return hf_tokenizer_fail(t, WORLD_FILE, e, "more tokens than vocab_size, which is %llu",
-                                 (unsigned long long)t->n);
+        return hf_tokenizer_fail(t, WORLD_FILE, e, "more tokens than vocab_size, which is %llu", LLU(t->n));
     return world_keep(t, number, &k, e);
 }
 

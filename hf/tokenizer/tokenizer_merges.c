@@ -173,7 +173,7 @@ static bool decoder_is_bytes(const json_t *decoder) {
 
 static bool id_fits(const hf_tokenizer *t, uint64_t id, const char *text, gq_error *e) {
     return id < t->n || hf_tokenizer_fail(t, JSON_FILE, e, "\"%.100s\" has id %llu, expected below %llu",
-                                          text, (unsigned long long)id, (unsigned long long)t->n);
+                                          text, LLU(id), LLU(t->n));
 }
 
 /* Ids that two different tokens have: the one that is set last counts. */
@@ -191,8 +191,7 @@ static bool doubled_warn(const hf_tokenizer *t, const doubled_ids *d, gq_error *
     return d->n == 0 || hf_folder_warn(t->folder, JSON_FILE, e,
                                        "%zu id%s, such as %llu, %s two tokens with different texts, one of "
                                        "which is lost: the file was changed or is damaged",
-                                       d->n, plural_suffix(d->n), (unsigned long long)d->first,
-                                       d->n == 1 ? "has" : "have");
+                                       d->n, plural_suffix(d->n), LLU(d->first), d->n == 1 ? "has" : "have");
 }
 
 static bool vocabulary_list(hf_tokenizer *t, doubled_ids *doubled, gq_error *e) {
@@ -293,7 +292,7 @@ static bool pieces_list(hf_tokenizer *t, const json_t *special, bool is_gemma4, 
         if (a.id < n) continue;
         if (a.id >= HF_TOKENS_MOST)
             return hf_tokenizer_fail(t, JSON_FILE, e, "\"%.100s\" has id %llu, expected below %d", a.text,
-                                     (unsigned long long)a.id, HF_TOKENS_MOST);
+                                     LLU(a.id), HF_TOKENS_MOST);
         hf_token_type type = piece_type(special, a.text, a.length, is_gemma4, HF_TOKEN_USER);
         if (!hf_tokenizer_set(t, a.id, (hf_token){a.text, (uint32_t)a.length, UNRANKED_SCORE, type}, e))
             return false;

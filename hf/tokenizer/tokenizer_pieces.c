@@ -32,7 +32,7 @@ static bool pieces_add_object(hf_tokenizer *t, const char *file, uint64_t id, co
                               hf_added_rule rule, gq_error *e) {
     const json_t *content = json_object_get(token, "content");
     if (!json_is_string(content))
-        return hf_tokenizer_fail(t, file, e, "the added token %llu has no content", (unsigned long long)id);
+        return hf_tokenizer_fail(t, file, e, "the added token %llu has no content", LLU(id));
     const char *text = json_string_value(content);
     size_t n = json_string_length(content);
     bool by_looks = rule == HF_ADDED_BY_LOOKS, is_special = json_is_true(json_object_get(token, "special"));
@@ -40,7 +40,7 @@ static bool pieces_add_object(hf_tokenizer *t, const char *file, uint64_t id, co
     if (id >= t->n)
         return by_looks || redefines ||
                hf_tokenizer_fail(t, file, e, "the added token \"%s\" has id %llu, expected below %llu", text,
-                                 (unsigned long long)id, (unsigned long long)t->n);
+                                 LLU(id), LLU(t->n));
     float score = redefines ? (is_special ? 0 : REDEFINED_SCORE) : ADDED_SCORE;
     if (!hf_tokenizer_add(t, id, text, n, score, is_special || (by_looks && hf_looks_special(text, n)),
                           !by_looks, e))
@@ -98,7 +98,7 @@ static hf_token pieces_token(const hf_token_piece *piece, hf_added_rule rule) {
 static bool sentencepiece_list(hf_tokenizer *t, const hf_pieces *pieces, hf_added_rule rule, gq_error *e) {
     if (rule == HF_ADDED_APPENDED && t->n > pieces->n)
         return hf_config_fail(t->config, e, "vocab_size is %llu, but tokenizer.model has %zu pieces",
-                              (unsigned long long)t->n, pieces->n);
+                              LLU(t->n), pieces->n);
     for (uint64_t i = 0; i < t->n && i < pieces->n; i++)
         if (!hf_tokenizer_set(t, i, pieces_token(&pieces->pieces[i], rule), e)) return false;
     return true;
@@ -178,8 +178,8 @@ const char *hf_spiece_file(const hf_tokenizer *t) {
 /* Pieces by their numbers; those behind the last have placeholders. */
 static bool spiece_list(hf_tokenizer *t, const char *file, const hf_pieces *pieces, gq_error *e) {
     if (t->n < pieces->n)
-        return hf_config_fail(t->config, e, "vocab_size is %llu, but %s has %zu pieces",
-                              (unsigned long long)t->n, file, pieces->n);
+        return hf_config_fail(t->config, e, "vocab_size is %llu, but %s has %zu pieces", LLU(t->n), file,
+                              pieces->n);
     for (uint64_t i = 0; i < t->n; i++)
         if (!(i < pieces->n ? hf_tokenizer_set(t, i, pieces_token(&pieces->pieces[i], HF_ADDED_BY_LOOKS), e)
                             : hf_tokenizer_set_pad(t, i, i, UNIGRAM_SCORE, e)))

@@ -92,7 +92,7 @@ static bool special_warn_left_out(const hf_specials *s, const hf_tokenizer *t, h
                                        "%s_token_id is %lld, which is not an id; it is left out", name, value)
                       : hf_folder_warn(t->folder, "config.json", e,
                                        "%s_token_id is %lld, but there are %llu tokens; it is left out", name,
-                                       value, (unsigned long long)s->below));
+                                       value, LLU(s->below)));
 }
 
 /* Finds the tokens by the ids in config.json. */
@@ -141,7 +141,7 @@ bool hf_specials_set_first_end(hf_specials *s, const hf_tokenizer *t, gq_error *
         return hf_folder_warn(
             t->folder, "config.json", e,
             "eos_token_id is a list, but none of its ids is one of the %llu tokens; it is left out",
-            (unsigned long long)t->n);
+            LLU(t->n));
     return !guesses_absent(t) ||
            hf_folder_warn(
                t->folder, "", e,
@@ -178,7 +178,7 @@ static bool specials_warn_beyond(const hf_specials *s, const hf_tokenizer *t, gq
     for (int i = 0; i < HF_SPECIALS; i++)
         if (s->of[i].is_set && types[i].key && s->of[i].id >= t->n &&
             !hf_folder_warn(t->folder, "", e, "%s_token_id is %u, but there are %llu tokens", types[i].name,
-                            s->of[i].id, (unsigned long long)t->n))
+                            s->of[i].id, LLU(t->n)))
             return false;
     return true;
 }

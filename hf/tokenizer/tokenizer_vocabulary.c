@@ -79,8 +79,8 @@ bool hf_tokenizer_size(hf_tokenizer *t, uint64_t counted, uint32_t multiple, gq_
     if (multiple == 0) return hf_config_fail(t->config, e, "pad_vocab_size_multiple is 0");
     t->n = mul_sat(ceil_div(n, multiple), multiple);
     if (t->n > HF_TOKENS_MOST)
-        return hf_config_fail(t->config, e, "a vocabulary of %llu tokens, expected at most %d",
-                              (unsigned long long)t->n, HF_TOKENS_MOST);
+        return hf_config_fail(t->config, e, "a vocabulary of %llu tokens, expected at most %d", LLU(t->n),
+                              HF_TOKENS_MOST);
     return true;
 }
 
@@ -117,7 +117,7 @@ bool hf_tokenizer_set_copy(hf_tokenizer *t, uint64_t id, const char *text, size_
 
 bool hf_tokenizer_set_pad(hf_tokenizer *t, uint64_t id, uint64_t number, float score, gq_error *e) {
     char made[32];
-    int n = snprintf(made, sizeof made, "[PAD%llu]", (unsigned long long)number);
+    int n = snprintf(made, sizeof made, "[PAD%llu]", LLU(number));
     return hf_tokenizer_set_copy(t, id, made, (size_t)n, score, HF_TOKEN_UNUSED, e);
 }
 
@@ -176,7 +176,7 @@ static bool vocabulary_write_texts(hf_tokenizer *t, gq_error *e) {
     for (uint64_t i = 0; i < t->n; i++) {
         char made[32];
         const hf_token *token = i < t->listed && t->tokens[i].text ? &t->tokens[i] : NULL;
-        int length = token ? 0 : snprintf(made, sizeof made, "[PAD%llu]", (unsigned long long)i);
+        int length = token ? 0 : snprintf(made, sizeof made, "[PAD%llu]", LLU(i));
         if (!hf_metadata_add_string(t->metadata, token ? token->text : made,
                                     token ? token->length : (size_t)length, e))
             return false;

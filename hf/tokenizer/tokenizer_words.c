@@ -21,7 +21,7 @@ static bool words_set(hf_tokenizer *t, uint64_t id, const char *text, size_t n, 
     size_t before = goes_on ? 0 : sizeof SPACE - 1, from = goes_on ? 2 : 0;
     if (id >= t->n)
         return hf_tokenizer_fail(t, JSON_FILE, e, "token \"%.40s\" has the id %llu, but vocab_size is %llu",
-                                 text, (unsigned long long)id, (unsigned long long)t->n);
+                                 text, LLU(id), LLU(t->n));
     char *whole = malloc(before + n + 1);
     if (!whole) return gq_fail_memory(e, n);
     memcpy(whole, SPACE, before), memcpy(whole + before, text + from, n - from);
@@ -67,7 +67,7 @@ bool hf_words_vocabulary(hf_tokenizer *t, gq_error *e) {
     }
     for (uint64_t id = 0; id < t->n; id++) {
         char made[32];
-        int n = snprintf(made, sizeof made, "[PAD%llu]", (unsigned long long)id);
+        int n = snprintf(made, sizeof made, "[PAD%llu]", LLU(id));
         bool is_there = id < t->listed && t->tokens[id].text;
         if (!is_there && !words_set(t, id, made, (size_t)n, HF_TOKEN_UNUSED, e)) return false;
     }
@@ -147,7 +147,7 @@ static bool put_token(hf_tokenizer *t, uint64_t id, const json_t *pair, gq_error
             t, JSON_FILE, e,
             "model.vocab: entry %llu %s, expected a text and a score, a finite number: get "
             "the file from the model's repository",
-            (unsigned long long)id,
+            LLU(id),
             !json_is_string(text)    ? "has no text"
             : !score                 ? "has no score"
             : !json_is_number(score) ? "has a score that is no number"
@@ -168,12 +168,12 @@ static bool warn_doubled(const hf_tokenizer *t, uint64_t n, gq_error *e) {
         ok = is_there || name_index_add(&by_name, t->tokens, sizeof *t->tokens, i, e);
     }
     name_index_free(&by_name);
-    return ok && (doubled == 0 ||
-                  hf_folder_warn(
-                      t->folder, JSON_FILE, e,
-                      "model.vocab: %llu text%s, such as \"%.40s\", %s twice: programs use one id of a text",
-                      (unsigned long long)doubled, plural_suffix(doubled), t->tokens[first].text,
-                      doubled == 1 ? "is" : "are"));
+    return ok &&
+           (doubled == 0 ||
+            hf_folder_warn(
+                t->folder, JSON_FILE, e,
+                "model.vocab: %llu text%s, such as \"%.40s\", %s twice: programs use one id of a text",
+                LLU(doubled), plural_suffix(doubled), t->tokens[first].text, doubled == 1 ? "is" : "are"));
 }
 
 /* Reads the id of the unknown token, where the model says it; the added tokens may say another. */
@@ -183,7 +183,7 @@ static bool read_unknown(const hf_tokenizer *t, uint64_t n, uint64_t *id, gq_err
     if (!number || json_is_null(number)) return true;
     return hf_token_id(t, JSON_FILE, number, id, e) &&
            (*id < n || hf_tokenizer_fail(t, JSON_FILE, e, "model.unk_id is %llu, expected below %llu",
-                                         (unsigned long long)*id, (unsigned long long)n));
+                                         LLU(*id), LLU(n)));
 }
 
 /* Types of added tokens among the first n; those behind are placeholders. */
@@ -220,7 +220,7 @@ static bool add_base64(const hf_tokenizer *t, const char *text, size_t n, gq_err
             t, JSON_FILE, e,
             "normalizer.precompiled_charsmap: %zu bytes, expected a table of %llu and texts "
             "behind it: get the file from the model's repository",
-            length, (unsigned long long)table);
+            length, LLU(table));
     for (size_t i = 0; ok && i < length; i++) ok = hf_metadata_add(t->metadata, &bytes[i], 1, e);
     free(bytes);
     return ok;
@@ -262,8 +262,8 @@ bool hf_json_unigrams_write(hf_tokenizer *t, gq_error *e) {
     const json_t *vocab = json_object_get(hf_json_model(t), "vocab");
     uint64_t n = json_array_size(vocab);
     if (n == 0 || n > HF_TOKENS_MOST)
-        return hf_tokenizer_fail(t, JSON_FILE, e, "model.vocab has %llu tokens, expected 1 to %d",
-                                 (unsigned long long)n, HF_TOKENS_MOST);
+        return hf_tokenizer_fail(t, JSON_FILE, e, "model.vocab has %llu tokens, expected 1 to %d", LLU(n),
+                                 HF_TOKENS_MOST);
     if (!hf_tokenizer_size(t, n, 1, e)) return false;
     if (t->n < n) t->n = n;
     for (uint64_t id = 0; id < t->n; id++)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/checksum.h"
 #include "base/fail.h"
 #include "base/sized.h"
@@ -23,15 +24,15 @@ bool gq_array_bytes(uint32_t type, uint64_t rows, uint64_t cols, size_t *bytes, 
     uint64_t n, floats;
     if (!t) return gq_fail_usage(e, "unknown tensor type %u", type);
     if (cols == 0 || cols % t->block_elements != 0)
-        return gq_fail_usage(e, "rows of %llu columns, expected a multiple of %u for %s",
-                             (unsigned long long)cols, t->block_elements, t->name);
+        return gq_fail_usage(e, "rows of %llu columns, expected a multiple of %u for %s", LLU(cols),
+                             t->block_elements, t->name);
     if (!gguf_fits_row(t, cols))
-        return gq_fail_usage(e, "rows of %llu columns, expected at most %d for %s", (unsigned long long)cols,
+        return gq_fail_usage(e, "rows of %llu columns, expected at most %d for %s", LLU(cols),
                              GGUF_HEADED_COLUMNS, t->name);
     if (__builtin_mul_overflow(rows, cols, &n) || __builtin_mul_overflow(n, sizeof(float), &floats) ||
         !gguf_rows_fit(t, cols, rows, PTRDIFF_MAX) || floats > PTRDIFF_MAX)
-        return gq_fail_usage(e, "%llu rows of %llu columns are more than memory can hold",
-                             (unsigned long long)rows, (unsigned long long)cols);
+        return gq_fail_usage(e, "%llu rows of %llu columns are more than memory can hold", LLU(rows),
+                             LLU(cols));
     *bytes = (size_t)(rows * gguf_row_bytes(t, cols));
     return true;
 }
@@ -60,7 +61,7 @@ static bool array_check(array *a, uint32_t type, uint64_t rows, uint64_t cols, s
     if (!a->kernels) return false;
     if (given != bytes)
         return gq_fail_usage(e, "%zu bytes of blocks, expected %zu for %llu rows of %llu columns as %s",
-                             given, bytes, (unsigned long long)rows, (unsigned long long)cols, a->type->name);
+                             given, bytes, LLU(rows), LLU(cols), a->type->name);
     a->codec = &a->kernels->codecs[type];
     a->rows = (size_t)rows, a->cols = (size_t)cols;
     a->row_bytes = gguf_row_bytes(a->type, a->cols);

@@ -145,8 +145,8 @@ bool gq_gguf_builder_add(gq_gguf_builder *b, const char *name, uint32_t n_dims, 
     memcpy(t.ne, ne, n_dims * sizeof *ne);
     if (!model_tensor_measure(&t, &why)) return gq_fail_usage(e, "tensor '%.200s': %s", name, why.text);
     if (t.size != bytes)
-        return gq_fail_usage(e, "tensor '%.200s': %zu bytes, expected %llu as %s", name, bytes,
-                             (unsigned long long)t.size, t.type->name);
+        return gq_fail_usage(e, "tensor '%.200s': %zu bytes, expected %llu as %s", name, bytes, LLU(t.size),
+                             t.type->name);
     if (!memory_grow(&b->data, &b->capacity, b->n + 1, sizeof *b->data, e)) return false;
     if (!gguf_header_add_shaped(b->header, name, n_dims, t.ne, t.type, e)) return false;
     b->data[b->n++] = (file_piece){data, bytes};

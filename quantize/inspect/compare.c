@@ -390,7 +390,7 @@ static bool warn_uncovered(gq_comparison *c, gq_error *e) {
     if (any || !missing) return importance_warn_unknown(&c->inputs, &c->base.model, &c->warnings, e);
     return warnings_add(&c->warnings, e,
                         "%s: no entry (of %llu) belongs to a tensor that differs; is it of another model?",
-                        c->inputs.path, (unsigned long long)c->inputs.n_entries);
+                        c->inputs.path, LLU(c->inputs.n_entries));
 }
 
 static bool comparison_open_model(gq_comparison *c, named_model *m, const char *path,

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/name_index.h"
 #include "gguf/facts.h"
 #include "mixes/mixes.h"
@@ -177,14 +178,13 @@ const gq_imatrix_row *gq_imatrix_rows(const gq_imatrix *m, size_t *n) {
 bool gq_imatrix_columns(const gq_imatrix *m, size_t row, uint64_t matrix, float *to, size_t n, gq_error *e) {
     if (row >= m->data.n_entries)
         return gq_fail_usage(e, "%s: there is no entry %zu, but %llu of them", m->path, row,
-                             (unsigned long long)m->data.n_entries);
+                             LLU(m->data.n_entries));
     const imatrix_entry *entry = &m->data.entries[row];
     const uint64_t matrices = n ? entry->n_values / n : 0;
     if (matrix >= matrices || entry->n_values % n || (entry->n_counts > 1 && entry->n_counts != matrices))
-        return gq_fail_usage(e,
-                             "%s: entry %s: matrix %llu of %zu columns: it has %llu values, for %llu counts",
-                             m->path, entry->name, (unsigned long long)matrix, n,
-                             (unsigned long long)entry->n_values, (unsigned long long)entry->n_counts);
+        return gq_fail_usage(
+            e, "%s: entry %s: matrix %llu of %zu columns: it has %llu values, for %llu counts", m->path,
+            entry->name, LLU(matrix), n, LLU(entry->n_values), LLU(entry->n_counts));
     imatrix_column(entry, matrix, n, to);
     return true;
 }
@@ -290,9 +290,8 @@ static bool warn_of_others(gq_imatrix *a, const gq_imatrix *b, gq_error *e) {
            imatrix_warn(&a->data, e,
                         "%s: %llu of its %llu entries %s in no file before it, and %llu of theirs %s not in "
                         "it (first: %s): are all of them of one model?",
-                        b->path, (unsigned long long)here, (unsigned long long)y->n_entries,
-                        here == 1 ? "is" : "are", (unsigned long long)there, there == 1 ? "is" : "are",
-                        first);
+                        b->path, LLU(here), LLU(y->n_entries), here == 1 ? "is" : "are", LLU(there),
+                        there == 1 ? "is" : "are", first);
 }
 
 bool gq_imatrix_merge(gq_imatrix *a, const gq_imatrix *b, gq_error *e) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/sized.h"
 #include "gguf/facts.h"
 #include "quantize/quantize.h"
@@ -124,14 +125,13 @@ static const model_tensor *model_part_of(const gq_model *m, size_t tensor, uint6
                                          gq_error *e) {
     if (tensor >= m->file.n_tensors)
         return gq_fail_usage(e, "%s: there is no tensor %zu, but %llu of them", gq_model_path(m, 0), tensor,
-                             (unsigned long long)m->file.n_tensors),
+                             LLU(m->file.n_tensors)),
                NULL;
     const model_tensor *t = m->file.tensors[tensor];
     const uint64_t all = shape_elements(t->ne), block = t->type->block_elements;
     if (first <= all && n <= all - first && first % block == 0 && n % block == 0) return t;
     gq_fail_usage(e, "%s: tensor %s: %llu weights from %llu on: it has %llu, in blocks of %llu",
-                  model_file_path(&m->file, t), t->name, (unsigned long long)n, (unsigned long long)first,
-                  (unsigned long long)all, (unsigned long long)block);
+                  model_file_path(&m->file, t), t->name, LLU(n), LLU(first), LLU(all), LLU(block));
     return NULL;
 }
 

@@ -105,7 +105,7 @@ static bool codes_in_range(const check *c, uint64_t first, size_t n, const uint8
         int at = c->bad(stored + i * type->block_bytes);
         if (at >= 0)
             return gq_fail(e, "block %llu: byte %d is 0x%02x, which is no %s code",
-                           (unsigned long long)(first / type->block_elements + i), at,
+                           LLU(first / type->block_elements + i), at,
                            stored[i * type->block_bytes + (size_t)at], type->name);
     }
     return true;
@@ -113,15 +113,14 @@ static bool codes_in_range(const check *c, uint64_t first, size_t n, const uint8
 
 static bool all_finite(const check *c, uint64_t first, size_t n, const float *x, gq_error *e) {
     size_t bad = c->kernels->first_not_finite(x, n);
-    return bad == n || gq_fail(e, "element %llu is %g", (unsigned long long)(first + bad), (double)x[bad]);
+    return bad == n || gq_fail(e, "element %llu is %g", LLU(first + bad), (double)x[bad]);
 }
 
 static bool decoders_agree(uint64_t first, size_t n, strip_buffers *scratch, gq_error *e) {
     for (size_t i = 0; i < n; i++)
         if (memcmp(&scratch->decoded[0][i], &scratch->decoded[1][i], sizeof(float)) != 0)
             return gq_fail(e, "element %llu decodes to %g by the fast decoder and to %g by the plain one",
-                           (unsigned long long)(first + i), (double)scratch->decoded[0][i],
-                           (double)scratch->decoded[1][i]);
+                           LLU(first + i), (double)scratch->decoded[0][i], (double)scratch->decoded[1][i]);
     return true;
 }
 
@@ -148,8 +147,7 @@ static bool products_agree(const check *c, uint64_t first, size_t n, check_scrat
         if (!(off <= tolerance))
             return gq_fail(
                 e, "the product of elements %llu to %llu is %g by the fast decoder and %g by the plain one",
-                (unsigned long long)(first + r * cols), (unsigned long long)(first + r * cols + cols - 1),
-                (double)scratch->products[r], exact);
+                LLU(first + r * cols), LLU(first + r * cols + cols - 1), (double)scratch->products[r], exact);
         scratch->agreed.worst = fmax(scratch->agreed.worst, off / tolerance);
     }
     return true;

@@ -35,8 +35,8 @@ static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, 
     if (!to) return gq_fail(e, "%s: tensor %s: type %u is unknown", file, t->source_name, t->to);
     if (!gguf_fits_row(to, t->ne[0]))
         return gq_fail(e, "%s: tensor %s%s: rows of %llu elements do not fit %s, whose blocks have %u", file,
-                       t->source_name, plan_transposes(source) ? ", transposed" : "",
-                       (unsigned long long)t->ne[0], to->name, to->block_elements);
+                       t->source_name, plan_transposes(source) ? ", transposed" : "", LLU(t->ne[0]), to->name,
+                       to->block_elements);
     if (plan_copies(source, t)) return true;
     if (to->head_bytes && plan_transposes(source))
         return gq_fail(

@@ -46,8 +46,7 @@ bool plan_cover_source(gq_plan *plan, plan_source *source, const gq_options *opt
            warnings_add(
                &plan->warnings, e,
                "%s: %llu values do not fit the %llu columns of %s, which is quantized without an imatrix",
-               options->imatrix, (unsigned long long)source->inputs.n_values, (unsigned long long)t->ne[0],
-               t->name);
+               options->imatrix, LLU(source->inputs.n_values), LLU(t->ne[0]), t->name);
 }
 
 /* "a, b, c and 5 more", in list_text */
@@ -68,8 +67,7 @@ static void list_name(name_list *l, const char *name) {
 }
 
 static const char *list_text(name_list *l) {
-    if (l->n > l->shown)
-        snprintf(l->text + l->length, MORE_BYTES, " and %llu more", (unsigned long long)(l->n - l->shown));
+    if (l->n > l->shown) snprintf(l->text + l->length, MORE_BYTES, " and %llu more", LLU(l->n - l->shown));
     return l->text;
 }
 
@@ -81,12 +79,11 @@ bool plan_warn_raised(gq_plan *plan, const plan_output *out, const mix_choice *c
         list_name(&raised, out->tensors[i].source_name);
         if (!first) first = &out->tensors[i];
     }
-    return !first ||
-           warnings_add(&plan->warnings, e,
-                        "%s: %llu %s no imatrix data, which %s type requires, and %s %s: %s", out->label,
-                        (unsigned long long)raised.n, raised.n == 1 ? "tensor has" : "tensors have",
-                        raised.n == 1 ? "its" : "their", raised.n == 1 ? "becomes" : "become",
-                        tensor_type_name(first->wanted), list_text(&raised));
+    return !first || warnings_add(&plan->warnings, e,
+                                  "%s: %llu %s no imatrix data, which %s type requires, and %s %s: %s",
+                                  out->label, LLU(raised.n), raised.n == 1 ? "tensor has" : "tensors have",
+                                  raised.n == 1 ? "its" : "their", raised.n == 1 ? "becomes" : "become",
+                                  tensor_type_name(first->wanted), list_text(&raised));
 }
 
 static bool warn_missing(gq_plan *plan, const gq_options *options, name_list *missing, uint64_t covered,
@@ -95,10 +92,10 @@ static bool warn_missing(gq_plan *plan, const gq_options *options, name_list *mi
         return warnings_add(
             &plan->warnings, e,
             "%s: no entry (of %llu) belongs to a tensor that is quantized; is it of another model?",
-            options->imatrix, (unsigned long long)plan->inputs.n_entries);
+            options->imatrix, LLU(plan->inputs.n_entries));
     return missing->n == 0 ||
            warnings_add(&plan->warnings, e, "%llu %s no imatrix data and %s quantized without: %s",
-                        (unsigned long long)missing->n, missing->n == 1 ? "tensor has" : "tensors have",
+                        LLU(missing->n), missing->n == 1 ? "tensor has" : "tensors have",
                         missing->n == 1 ? "is" : "are", list_text(missing));
 }
 
@@ -114,16 +111,15 @@ bool importance_warn_unknown(const model_inputs *inputs, const model_source *mod
            warnings_add(warnings, e,
                         "%s: %llu of its %llu entries %s of no tensor of the model, so it may be of another "
                         "one: %s",
-                        inputs->path, (unsigned long long)unknown.n, (unsigned long long)inputs->n_entries,
-                        unknown.n == 1 ? "is" : "are", list_text(&unknown));
+                        inputs->path, LLU(unknown.n), LLU(inputs->n_entries), unknown.n == 1 ? "is" : "are",
+                        list_text(&unknown));
 }
 
 static bool warn_unseen(gq_plan *plan, name_list *unseen, uint64_t experts, gq_error *e) {
     return experts == 0 ||
            warnings_add(&plan->warnings, e,
                         "%llu %s no token of the imatrix's text; all their columns count the same: %s",
-                        (unsigned long long)experts,
-                        experts == 1 ? "matrix was reached by" : "matrices were reached by",
+                        LLU(experts), experts == 1 ? "matrix was reached by" : "matrices were reached by",
                         list_text(unseen));
 }
 
@@ -132,7 +128,7 @@ static bool warn_transposed(gq_plan *plan, name_list *names, gq_error *e) {
            warnings_add(&plan->warnings, e,
                         "an imatrix describes columns, which are rows in a transposed tensor; it is not used "
                         "for %llu %s: %s",
-                        (unsigned long long)names->n, names->n == 1 ? "tensor" : "tensors", list_text(names));
+                        LLU(names->n), names->n == 1 ? "tensor" : "tensors", list_text(names));
 }
 
 /* Whether at least one output quantizes the tensor in a way that uses importance. */

@@ -90,7 +90,7 @@ static bool cut_at_size(gq_plan *plan, plan_output *out, const gq_options *optio
         if (i == end) {
             if (++shard >= MAX_SHARDS)
                 return gq_fail_usage(e, "splitting at %llu bytes makes more than %d shards",
-                                     (unsigned long long)options->split_max_size, MAX_SHARDS);
+                                     LLU(options->split_max_size), MAX_SHARDS);
             end = fill_shard(plan, out, other, i, options->split_max_size, &larger);
         }
         out->places[i].shard = shard;

@@ -200,11 +200,11 @@ static bool check_merged(gq_plan *plan, gq_error *e) {
                ? gq_fail_usage(e,
                                "%s: all %llu tensors that the adapters change are of layers that are "
                                "left out: nothing would be merged",
-                               plan_input(plan), (unsigned long long)all)
+                               plan_input(plan), LLU(all))
                : warnings_add(&plan->warnings, e,
                               "%llu of %llu tensors that the adapters change are of layers that are left "
                               "out",
-                              (unsigned long long)(all - kept), (unsigned long long)all);
+                              LLU(all - kept), LLU(all));
 }
 
 static bool list_sources(gq_plan *plan, const gq_options *options, gq_error *e) {
@@ -255,9 +255,9 @@ static bool report_fallbacks(gq_plan *plan, const plan_output *out, const gq_opt
     char text[512], cost[UNITS_TEXT_BYTES];
     snprintf(text, sizeof text,
              "%llu %s rows that do not fit the wanted type, first %s: %llu column%s, %s for %s",
-             (unsigned long long)s->n_fallbacks, s->n_fallbacks == 1 ? "tensor has" : "tensors have",
-             first->source_name, (unsigned long long)first->ne[0], plural_suffix(first->ne[0]),
-             tensor_type_name(first->to), tensor_type_name(first->wanted));
+             LLU(s->n_fallbacks), s->n_fallbacks == 1 ? "tensor has" : "tensors have", first->source_name,
+             LLU(first->ne[0]), plural_suffix(first->ne[0]), tensor_type_name(first->to),
+             tensor_type_name(first->wanted));
     if (options->strict)
         return gq_fail(e, "%s: %s, and the plan is strict: no other type may take its place",
                        plan_input(plan), text);
@@ -354,7 +354,7 @@ static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
     show_beside(plan);
     if (plan->layers.n_absent &&
         !warnings_add(&plan->warnings, e, "layers to prune: no layer %llu in the model",
-                      (unsigned long long)plan->layers.absent))
+                      LLU(plan->layers.absent)))
         return false;
     plan->facts = model_facts_of(plan->model.kv, plan->model.n_kv, plan->overrides.items, plan->overrides.n);
     if (!plan_check_kind(plan, options, e) || !rounding_open(plan, options, e) ||

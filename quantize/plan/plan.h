@@ -1,6 +1,7 @@
 /* A plan from the inside: what plan_make works out and gq_run carries out, and the steps that make it. */
 #pragma once
 
+#include "base/checked.h"
 #include "gguf/gguf.h"
 #include "imatrix/imatrix.h"
 #include "mixes/mixes.h"

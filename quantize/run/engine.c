@@ -133,8 +133,8 @@ static bool do_chunk(void *arg, work_piece *p, gq_error *e) {
     if (!p->resumed && g->mode == RUN_JOIN) return true; /* continue, to be able to say all that is missing */
     if (!p->resumed && g->mode == RUN_NAME) {
         atomic_store(&g->leave_as_is, true);
-        return gq_fail(e, "%s is damaged: it lacks chunk %llu; to start afresh remove %s%s", j->path,
-                       (unsigned long long)i, g->names.path, j->parts ? " and run all parts again" : "");
+        return gq_fail(e, "%s is damaged: it lacks chunk %llu; to start afresh remove %s%s", j->path, LLU(i),
+                       g->names.path, j->parts ? " and run all parts again" : "");
     }
     if (!p->resumed && !encode_chunk(g, i, &scratch, e)) return false;
     p->bytes = bytes, p->weights = weights;

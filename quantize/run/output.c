@@ -146,7 +146,7 @@ static int fits_plan(output_file *f, gq_error *e) {
     if ((uint64_t)st.st_size <= f->shard->size) return 1;
     if (!safe_file_lock_alone(f->fd)) {
         gq_fail(e, "%s has %llu bytes and this plan needs %llu: parts of another plan are at work on it",
-                f->shard->temporary, (unsigned long long)st.st_size, (unsigned long long)f->shard->size);
+                f->shard->temporary, LLU(st.st_size), LLU(f->shard->size));
         return -1;
     }
     if (unlink(f->shard->temporary) != 0) return fail_open(f, e), -1;
@@ -244,7 +244,7 @@ static const output_file *file_of(const output_set *set, size_t output, uint32_t
 static bool write_all(const output_file *f, uint64_t offset, const void *bytes, size_t n, gq_error *e) {
     return safe_file_write(f->fd, offset, bytes, n) ||
            gq_fail(e, "cannot write %s: %s (%zu bytes at offset %llu of %s)", f->shard->path,
-                   safe_file_error(errno), n, (unsigned long long)offset, f->shard->temporary);
+                   safe_file_error(errno), n, LLU(offset), f->shard->temporary);
 }
 
 bool output_write(const output_set *set, size_t output, uint32_t shard, uint64_t offset, const void *bytes,
@@ -256,9 +256,8 @@ bool output_read(const output_set *set, size_t output, uint32_t shard, uint64_t 
                  gq_error *e) {
     const output_file *f = file_of(set, output, shard);
     size_t done = gq_read_at(f->fd, offset, to, n);
-    return done == n ||
-           gq_fail(e, "cannot read back %s: %s at offset %llu", f->shard->temporary,
-                   errno ? safe_file_error(errno) : "it ends", (unsigned long long)(offset + done));
+    return done == n || gq_fail(e, "cannot read back %s: %s at offset %llu", f->shard->temporary,
+                                errno ? safe_file_error(errno) : "it ends", LLU(offset + done));
 }
 
 bool output_sync(const output_set *set, gq_error *e) {

@@ -44,7 +44,7 @@ __attribute__((format(printf, 6, 7))) static bool strip_fail(const model_source 
     vsnprintf(what, sizeof what, and, arguments);
     va_end(arguments);
     return gq_fail_as(e, GQ_BAD_WEIGHTS, "%s: tensor %s: element %llu is %g, and %s", model_file_path(m, t),
-                      t->name, (unsigned long long)element, (double)x, what);
+                      t->name, LLU(element), (double)x, what);
 }
 
 bool strip_read_decoded(const kernels *k, const model_source *m, const model_tensor *t, uint64_t first,

@@ -124,7 +124,7 @@ static bool warn_of_machine(gq_plan *plan, const calibration *c, gq_error *e) {
                &plan->warnings, e,
                "calibration takes %llu MiB, and this machine has %llu MiB; with a limit for the memory "
                "it rounds fewer columns together and takes less",
-               (unsigned long long)(c->text.bounds.peak / MIB), (unsigned long long)(has / MIB));
+               LLU(c->text.bounds.peak / MIB), LLU(has / MIB));
 }
 
 static bool warn_of_text(gq_plan *plan, const calibration *c, gq_error *e) {
@@ -142,9 +142,9 @@ static bool warn_of_text(gq_plan *plan, const calibration *c, gq_error *e) {
                &plan->warnings, e,
                "%llu tokens are few to calibrate with: %.2g per column of some matrices%s; take about %g "
                "per column, here %llu tokens; more than that brings little",
-               (unsigned long long)f->tokens, f->per_column,
+               LLU(f->tokens), f->per_column,
                f->per_column < HARMFUL ? ", and with less than 1 a file may be worse than without" : "",
-               ENOUGH, (unsigned long long)(ENOUGH / f->per_column * (double)f->tokens));
+               ENOUGH, LLU((ENOUGH / f->per_column * (double)f->tokens)));
 }
 
 /* ---- ranks: whose windows are whose, and a folder that all can write to ---- */
@@ -451,7 +451,7 @@ static bool calibration_plan_bounds(gq_plan *plan, gq_error *e) {
             &plan->warnings, e,
             "memory is short: the widest matrices have %llu columns, of which only %llu are rounded "
             "together; more memory would make a better file",
-            (unsigned long long)c->facts.columns, (unsigned long long)c->facts.width))
+            LLU(c->facts.columns), LLU(c->facts.width)))
         return false;
     return warn_of_machine(plan, c, e) && warn_of_text(plan, c, e) && warn_of_overrides(plan, e);
 }

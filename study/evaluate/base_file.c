@@ -132,9 +132,8 @@ static bool count_windows(base_file *f, const base_head *h, gq_error *e) {
     return f->windows ||
            gq_fail(e,
                    "%s: has %llu bytes; %d windows of %u tokens take %llu, and its first window ends at %llu",
-                   f->file.path, (unsigned long long)f->file.size, h->windows, h->context,
-                   (unsigned long long)add_sat(begin, mul_sat((uint64_t)h->windows, window)),
-                   (unsigned long long)add_sat(begin, window));
+                   f->file.path, LLU(f->file.size), h->windows, h->context,
+                   LLU(add_sat(begin, mul_sat((uint64_t)h->windows, window))), LLU(add_sat(begin, window)));
 }
 
 static bool base_read_tokens(base_file *f, gq_error *e) {
@@ -205,7 +204,7 @@ bool base_batch_start(base_batch *b, const base_file *f, size_t position, size_t
             return gq_fail(e,
                            "%s: the row at byte %llu has scale %g and least %g; both must be finite, and the "
                            "scale not below 0",
-                           f->file.path, (unsigned long long)at, (double)to->scale, (double)to->least);
+                           f->file.path, LLU(at), (double)to->scale, (double)to->least);
     }
     return true;
 }
@@ -226,7 +225,7 @@ bool base_batch_tile(base_batch *b, const base_file *f, const uint32_t *ids, siz
                 ok = gq_fail(e,
                              "%s: the code at byte %llu is a log-probability of %g, and none is above 0: the "
                              "file is damaged",
-                             f->file.path, (unsigned long long)(at + r * sizeof *codes), (double)x);
+                             f->file.path, LLU(at + r * sizeof *codes), (double)x);
         }
         size_t right = ids[scored_right(f->context, b->position + t)] - first; /* wraps before this tile */
         if (ok && right < rows) b->log_p[t] = (double)b->tile[right * stride + t];

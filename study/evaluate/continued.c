@@ -18,7 +18,7 @@ static bool continued_check_tokens(const model_source *file, size_t tokens, size
                    "%s: tensor d2t has %llu elements of type %s, expected %zu of I64, the target's token of "
                    "each of "
                    "the draft's",
-                   file->path, (unsigned long long)ids->ne[0], ids->type->name, tokens);
+                   file->path, LLU(ids->ne[0]), ids->type->name, tokens);
 }
 
 /* The draft, set up for a target. NULL: *e says why. */

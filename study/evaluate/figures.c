@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/random.h"
 
 bool scores_new(scores *s, size_t n, size_t group, size_t n_models, gq_error *e) {
@@ -19,7 +20,7 @@ bool scores_new(scores *s, size_t n, size_t group, size_t n_models, gq_error *e)
         to->same_top1 = calloc(n, sizeof *to->same_top1);
         ok = to->kld && to->same_top1;
     }
-    return ok || gq_fail_memory(e, (unsigned long long)n_models * n * 2 * sizeof(double));
+    return ok || gq_fail_memory(e, LLU(n_models) * n * 2 * sizeof(double));
 }
 
 bool scores_add_draft(scores *s, size_t model, gq_error *e) {

@@ -100,9 +100,8 @@ void score_cache_name(const content_sum *base_model, const text_windows *w, char
     plan_build(build);
     snprintf(of, SCORE_CACHE_OF,
              "gquant %s, original %08x of %llu bytes, text %08x, %zu windows of %zu tokens, stride %zu%s",
-             build, (unsigned)base_model->crc, (unsigned long long)base_model->bytes,
-             (unsigned)windows_sum_up(w), w->n, w->context, w->stride,
-             checkpoint_fuses() ? "" : ", products not fused");
+             build, (unsigned)base_model->crc, LLU(base_model->bytes), (unsigned)windows_sum_up(w), w->n,
+             w->context, w->stride, checkpoint_fuses() ? "" : ", products not fused");
 }
 
 /* ---- the base model's hidden states ---- */
@@ -198,7 +197,7 @@ static void cache_key(const content_sum *model, bool is_copy, char key[SCORE_CAC
     char *const to[] = {key, sum};
     for (size_t i = 0; i < 2; i++)
         snprintf(to[i], SCORE_CACHE_KEY_BYTES, "%s.%08x.%llx%s", of[is_copy], (unsigned)model->crc,
-                 (unsigned long long)model->bytes, ends[i]);
+                 LLU(model->bytes), ends[i]);
 }
 
 /* Numbers of a position: the logarithm; of a quant also the KL divergence and whether the top is the same; of a model

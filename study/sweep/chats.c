@@ -125,8 +125,7 @@ static bool chat_read_word(const chats_packing *p, chat *c, ids_reader *r, int f
         return gq_fail(e,
                        "%s, line %zu: token %llu, but the model has %zu tokens, 0 to %zu; are the ids of "
                        "another vocabulary?",
-                       chats_name(p->text), r->line, (unsigned long long)id, p->vocabulary,
-                       p->vocabulary - 1);
+                       chats_name(p->text), r->line, LLU(id), p->vocabulary, p->vocabulary - 1);
     if (c->n >= MOST_IDS)
         return gq_fail(e, "%s, line %zu: has more than %d tokens", chats_name(p->text), r->line, MOST_IDS);
     bool ok = c->n >= p->to.w->context || chat_add(c, (uint32_t)id, *weight, e);

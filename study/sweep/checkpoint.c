@@ -237,7 +237,7 @@ static bool checkpoint_reserve(checkpoint *c, uint64_t bytes, gq_error *e) {
            gq_fail(e,
                    "cannot set aside %llu bytes for %s, which is to hold the hidden states of all tokens: "
                    "%s; fewer tokens need less",
-                   (unsigned long long)bytes, c->path, strerror(is_full ? ENOSPC : errno));
+                   LLU(bytes), c->path, strerror(is_full ? ENOSPC : errno));
 }
 
 static bool checkpoint_create(checkpoint *c, const checkpoint_head *h, uint64_t bytes, gq_error *e) {

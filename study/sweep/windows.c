@@ -104,7 +104,7 @@ static bool windows_read_text(token_list *to, const gq_text *text, const gq_file
             warnings, e,
             "%s: %llu bytes have no token in this vocabulary and are left out; is it in a language "
             "that the model knows?",
-            name_of(text), (unsigned long long)to->dropped);
+            name_of(text), LLU(to->dropped));
     *ends = ends_of(t, m);
     tokenizer_free(t);
     return ok;
@@ -281,8 +281,7 @@ bool windows_draw(text_windows *w, const gq_text *text, const model_source *mode
     size_t context = text->context ? text->context : GQ_CONTEXT, n_ids = 0;
     *w = (text_windows){.context = context, .n = text->tokens / context};
     if (text->tokens > MOST)
-        return gq_fail_usage(e, "%llu tokens: at most %d can be drawn at random",
-                             (unsigned long long)text->tokens, MOST);
+        return gq_fail_usage(e, "%llu tokens: at most %d can be drawn at random", LLU(text->tokens), MOST);
     if (!check_length(text, SIZE_MAX, text->tokens, context, e)) return false;
     uint32_t *ids = windows_ordinary_tokens(model, vocabulary, &n_ids, e);
     uint64_t seed = SEED;

@@ -296,8 +296,7 @@ static bool warn_periods(gq_plan *plan, const architecture *a, gq_error *e) {
                           "layers to prune: architecture '%s' decides by a layer's number whether it is one "
                           "of every %llu that %s, and layer %llu becomes layer %zu; prune so that the others "
                           "keep their place, or the outputs cannot be loaded or compute something else",
-                          a->name, (unsigned long long)period, r->what,
-                          (unsigned long long)plan->layers.kept[i], i))
+                          a->name, LLU(period), r->what, LLU(plan->layers.kept[i]), i))
             return false;
     }
     return true;
@@ -313,7 +312,7 @@ static bool warn_number(gq_plan *plan, const architecture *a, gq_error *e) {
         if (!warnings_add(&plan->warnings, e,
                           "layers to prune: architecture '%s' decides %s by the number of layers, which "
                           "becomes %llu instead of %llu: the outputs compute something else",
-                          a->name, numbered[of->what], (unsigned long long)n, (unsigned long long)before))
+                          a->name, numbered[of->what], LLU(n), LLU(before)))
             return false;
     }
     return true;
@@ -336,7 +335,7 @@ static bool warn_choices(gq_plan *plan, gq_error *e) {
             return warnings_add(&plan->warnings, e,
                                 "layers to prune: layer %llu attends to the tokens that layer %llu chooses, "
                                 "which is pruned: the outputs cannot be run or compute something else",
-                                (unsigned long long)i, (unsigned long long)chosen_by);
+                                LLU(i), LLU(chosen_by));
     }
     return true;
 }
@@ -360,7 +359,7 @@ static bool warn_deepstack(gq_plan *plan, gq_error *e) {
                                 "layers to prune: the first %lld layers get features of images "
                                 "(n_deepstack_layers), and layer %llu is pruned: the others get those of "
                                 "other layers, and the outputs compute something else",
-                                (long long)n, (unsigned long long)i);
+                                (long long)n, LLU(i));
     return true;
 }
 
@@ -371,8 +370,7 @@ bool plan_check_layers(gq_plan *plan, gq_error *e) {
             return gq_fail_usage(e,
                                  "%s: no layer can be pruned: tensor %s holds values for each of the %llu "
                                  "layers, and would have to be cut",
-                                 plan->model.path, plan->model.tensors[i]->name,
-                                 (unsigned long long)layers_before(plan));
+                                 plan->model.path, plan->model.tensors[i]->name, LLU(layers_before(plan)));
     const architecture *a = arch_of_facts(&plan->facts);
     return (!a || (warn_periods(plan, a, e) && warn_number(plan, a, e) && warn_first(plan, a, e))) &&
            warn_choices(plan, e) && warn_deepstack(plan, e);

@@ -36,7 +36,7 @@ static bool set_size_label(const gq_plan *plan, gguf_header *h, gq_error *e) {
     double n = count_weights(plan, &experts);
     char label[48], times[24] = "";
     int i = 0;
-    if (experts) snprintf(times, sizeof times, "%llux", (unsigned long long)experts);
+    if (experts) snprintf(times, sizeof times, "%llux", LLU(experts));
     while (i < 3 && n <= units[i].unit) i++;
     n /= units[i].unit;
     snprintf(label, sizeof label, "%s%.*f%c", times, n < 9.5, n, units[i].letter);

@@ -135,7 +135,7 @@ static bool read_value(model_kv *o, uint32_t kept, const char *text, const char 
             return gq_fail_usage(e,
                                  "override '%s': a text is at most %d bytes, this one has %llu; a longer one "
                                  "can be in a file, file:PATH",
-                                 item, MAX_TEXT, (unsigned long long)length);
+                                 item, MAX_TEXT, LLU(length));
         memcpy(raw, &length, 8), memcpy(raw + 8, text + 4, length);
         return override_set(o, GGUF_STRING, raw, 8 + length, e);
     }

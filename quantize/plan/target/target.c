@@ -236,7 +236,7 @@ static bool decide_trials(target *t, gq_error *e) {
            warnings_add(&plan->warnings, e,
                         "trials need %llu MiB of memory, which is more than the limit; types are chosen by "
                         "estimated sensitivity instead",
-                        (unsigned long long)(least >> 20) + 1);
+                        LLU(least >> 20) + 1);
 }
 
 /* Measure what no earlier run has, and keep it. */
@@ -403,7 +403,7 @@ static bool fail_unreachable(const target *t, uint64_t size, gq_error *e) {
         return gq_fail_usage(e,
                              "%s: a file of %s cannot be reached: with the smallest types to choose from it "
                              "has %llu bytes, %s",
-                             plan_input(t->plan), asked, (unsigned long long)size, least);
+                             plan_input(t->plan), asked, LLU(size), least);
     return gq_fail_usage(
         e, "%s: %g bits per weight cannot be reached: the smallest types to choose from make %.4f",
         plan_input(t->plan), t->asked.bpw, 8 * (double)s->out_bytes / (double)s->n_weights);
