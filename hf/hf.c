@@ -8,9 +8,9 @@
 #include "base/fail.h"
 #include "hf/adapter/adapter.h"
 #include "hf/hf.h"
-#include "hf/image.h"
 #include "hf/metadata/metadata.h"
 #include "hf/projector.h"
+#include "hf/tensors/tensors.h"
 #include "hf/tokenizer/tokenizer.h"
 
 typedef struct hf_container {

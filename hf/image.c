@@ -1,4 +1,4 @@
-#include "hf/image.h"
+#include "hf/tensors/tensors.h"
 
 #include <stdio.h>
 #include <string.h>

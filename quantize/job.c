@@ -11,7 +11,6 @@
 #include "base/relay.h"
 #include "base/sized.h"
 #include "quantize/arrays/arrays.h"
-#include "quantize/inspect/inspect.h"
 #include "quantize/plan/rounding.h"
 #include "quantize/quantize.h"
 #include "quantize/run/run.h"

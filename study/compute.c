@@ -27,7 +27,6 @@
 #include "forward/stream/stream.h"
 #include "gguf/facts.h"
 #include "imatrix/imatrix.h"
-#include "quantize/inspect/inspect.h"
 #include "quantize/plan/plan.h"
 #include "quantize/quantize.h"
 #include "study/inputs/inputs.h"

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "quantize/plan/target/target.h"
-#include "quantize/strips/strip.h"
+#include "quantize/strips/strips.h"
 #include "study/calibrate/calibration.h"
 
 /* ---- sample.c ----

@@ -247,3 +247,11 @@ typedef bool hf_finish(hf_build *b, gq_error *e);
 #define FINISH_DECLARE(member, function) hf_finish function;
 ARCH_FINISHES(FINISH_DECLARE)
 #undef FINISH_DECLARE
+
+/* ---- hf/image.c ----
+ * Image and video models: source tensors that keep their names, and an architecture that is recognised by them. The
+ * tensors and metadata are those that ComfyUI-GGUF's converter makes and its loader expects (docs/image-models.md). */
+
+/* Makes tensors of all source tensors of the model, and its metadata. On failure, too, hf_build_free has to be
+ * called. */
+bool hf_image_build(hf_build *b, const hf_config *c, const hf_list *l, hf_metadata *metadata, gq_error *e);

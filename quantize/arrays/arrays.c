@@ -2,7 +2,7 @@
  * call checks type and sizes first. Then it cuts the rows into pieces, each of whole batches of rows and
  * about a strip long, and threads take the pieces in order. A piece's result depends on its own rows alone,
  * and error sums are added in the order of pieces; so neither bytes nor figures depend on the number of
- * threads. Rows are encoded by strip_encode (quantize/strips/strip.h), or, where the caller gives a Hessian,
+ * threads. Rows are encoded by strip_encode (quantize/strips/strip.c), or, where the caller gives a Hessian,
  * by the encoder that is handed in. */
 #include <math.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #include "codec/vector.h"
 #include "quantize/arrays/arrays.h"
 #include "quantize/quantize.h"
-#include "quantize/strips/schedule.h"
+#include "quantize/strips/strips.h"
 
 /* ---- shapes ---- */
 

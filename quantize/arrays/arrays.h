@@ -2,7 +2,7 @@
 #pragma once
 
 #include "quantize/gquant_arrays.h"
-#include "quantize/strips/strip.h"
+#include "quantize/strips/strips.h"
 
 /* An encoder of rows that takes the Hessian of the inputs, E[x x^T], into account
  * (study/inputs/hessian_encoder.c). */

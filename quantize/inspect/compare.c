@@ -14,8 +14,7 @@
 #include "base/sized.h"
 #include "quantize/plan/plan.h"
 #include "quantize/quantize.h"
-#include "quantize/strips/schedule.h"
-#include "quantize/strips/strip.h"
+#include "quantize/strips/strips.h"
 
 /* A model and its name. */
 typedef struct named_model {

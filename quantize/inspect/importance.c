@@ -13,7 +13,7 @@
 #include "base/name_index.h"
 #include "gguf/facts.h"
 #include "mixes/mixes.h"
-#include "quantize/inspect/inspect.h"
+#include "quantize/quantize.h"
 
 struct gq_imatrix {
     imatrix data;

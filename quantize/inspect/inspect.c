@@ -10,7 +10,7 @@
 #include "base/sized.h"
 #include "gguf/facts.h"
 #include "quantize/quantize.h"
-#include "quantize/strips/strip.h"
+#include "quantize/strips/strips.h"
 
 static void describe_metadata(gq_metadata *to, const model_kv *kv) {
     uint32_t type = kv->type;

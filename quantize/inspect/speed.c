@@ -17,8 +17,7 @@
 #include "gguf/facts.h"
 #include "mixes/mixes.h"
 #include "quantize/quantize.h"
-#include "quantize/strips/schedule.h"
-#include "quantize/strips/strip.h"
+#include "quantize/strips/strips.h"
 
 struct gq_speed {
     size_t n;

@@ -15,11 +15,9 @@
 #include "base/relay.h"
 #include "base/sized.h"
 #include "codec/vector.h"
-#include "quantize/inspect/inspect.h"
 #include "quantize/plan/plan.h"
 #include "quantize/quantize.h"
-#include "quantize/strips/schedule.h"
-#include "quantize/strips/strip.h"
+#include "quantize/strips/strips.h"
 
 enum {
     /* Columns of a row that is multiplied to compare products. */

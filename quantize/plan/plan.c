@@ -17,7 +17,7 @@
 #include "base/units.h"
 #include "quantize/plan/rounding.h"
 #include "quantize/plan/target/target.h"
-#include "quantize/strips/strip.h"
+#include "quantize/strips/strips.h"
 
 enum {
     MAX_PARTS = 1 << 20,

@@ -219,7 +219,7 @@ struct gq_plan {
     warning_list warnings;
 };
 
-/* Whether a tensor's matrices are transposed on the way: quantize/strips/strip.h then reads them. */
+/* Whether a tensor's matrices are transposed on the way: quantize/strips/strip.c then reads them. */
 static inline bool plan_transposes(const plan_source *s) { return s->tensor != s->stored; }
 /* Whether a tensor's bytes are copied as they are in the input. */
 static inline bool plan_copies(const plan_source *s, const gq_tensor *to) {

@@ -13,7 +13,7 @@
 #include "base/sized.h"
 #include "quantize/plan/rounding.h"
 #include "quantize/quantize.h"
-#include "quantize/strips/schedule.h"
+#include "quantize/strips/strips.h"
 
 /* ---- reading ---- */
 

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 
 #include "quantize/plan/plan.h"
-#include "quantize/strips/strip.h"
+#include "quantize/strips/strips.h"
 
 /* ---- results.c ---- */
 

@@ -4,7 +4,7 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "base/relay.h"
-#include "quantize/strips/schedule.h"
+#include "quantize/strips/strips.h"
 
 /* A thread's own state. */
 typedef struct schedule_thread {

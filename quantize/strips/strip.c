@@ -5,7 +5,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "quantize/strips/strip.h"
+#include "quantize/strips/strips.h"
 
 const kernels *strip_kernels(gq_error *e) {
     const kernels *k = kernels_select();

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "quantize/strips/strip.h"
+#include "quantize/strips/strips.h"
 
 /* A column is multiplied if its root mean square is a quarter of the median column's or less, or four times as much
  * or more. Ordinary columns stay: on model A of bench/results/small-models.md, whose columns all lie within that,

@@ -10,7 +10,7 @@
 
 #include "base/safe_file.h"
 #include "forward/graph/draft/draft.h"
-#include "quantize/strips/strip.h"
+#include "quantize/strips/strips.h"
 
 /* Width and trials are decided for this much memory if no limit is asked for. n columns take about 18 n^2
  * bytes: 3.7 GB for the 14,336 of an 8 B model; up to some 24,000 are rounded together. */

@@ -18,7 +18,7 @@
 
 #include "base/relay.h"
 #include "forward/graph/experts/experts.h"
-#include "quantize/strips/schedule.h"
+#include "quantize/strips/strips.h"
 #include "study/calibrate/calibrate.h"
 
 /* ---- sums ---- */

@@ -7,7 +7,7 @@
 #include "base/random.h"
 #include "forward/graph/experts/experts.h"
 #include "forward/stream/kld.h"
-#include "quantize/strips/strip.h"
+#include "quantize/strips/strips.h"
 
 /* The share of the mean diagonal that is added to it: what else an error of the embedding does, and what every error
  * does to a row. For one that is the output matrix .1 to 3 leave the same KL divergence, and .03 more

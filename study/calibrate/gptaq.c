@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "quantize/strips/strip.h"
+#include "quantize/strips/strips.h"
 
 /* Rows of a weight that are fitted: fewer of wide ones, as a row of n columns takes 3 n^2 steps. */
 enum { GPTAQ_ROWS = 64, GPTAQ_LEAST = 8 };

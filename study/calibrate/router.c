@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "quantize/strips/strip.h"
+#include "quantize/strips/strips.h"
 
 /* ---- memory ---- */
 

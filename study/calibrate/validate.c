@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "forward/stream/kld.h"
-#include "quantize/strips/strip.h"
+#include "quantize/strips/strips.h"
 
 enum {
     ENCODED_ROWS = CODEC_MOST_LANES,           /* at a time */

@@ -12,8 +12,7 @@
 #include "base/checked.h"
 #include "base/checksum.h"
 #include "base/safe_file.h"
-#include "quantize/strips/schedule.h"
-#include "quantize/strips/strip.h"
+#include "quantize/strips/strips.h"
 
 /* ---- the content of a model ---- */
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "forward/products/product.h"
-#include "study/inputs/hessian_sums.h"
+#include "study/inputs/inputs.h"
 
 enum {
     PART = MATMUL_MOST_PANEL, /* columns of a part */

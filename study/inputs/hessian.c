@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "forward/products/product.h"
-#include "study/inputs/hessian_sums.h"
+#include "study/inputs/inputs.h"
 
 /* The floats of HESSIAN_SLOT tokens of so many features, and of all tokens that may wait. */
 static uint64_t slot_floats(size_t features) { return feedback_padded(features) * HESSIAN_SLOT; }

@@ -8,7 +8,6 @@
 #include "codec/feedback.h"
 #include "forward/products/matmul.h"
 #include "forward/products/product.h"
-#include "study/inputs/hessian_sums.h"
 #include "study/inputs/inputs.h"
 #include "tests/support/codecs.h"
 

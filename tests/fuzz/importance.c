@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "imatrix/imatrix.h"
-#include "quantize/inspect/inspect.h"
+#include "quantize/quantize.h"
 #include "tests/fuzz/fuzz.h"
 
 /* Written in either layout it is read again, with as many entries. Names may be too long for the GGUF layout,

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "hf/folder/folder.h"
-#include "hf/image.h"
 #include "hf/tensors/tensors.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/safetensors.h"

@@ -1,6 +1,6 @@
 /* Memory that runs out, files that shrink while they are read: an error each time, and nothing is lost. */
 #include "imatrix/imatrix.h"
-#include "quantize/inspect/inspect.h"
+#include "quantize/quantize.h"
 #include "tests/memory/memory.h"
 #include "tests/support/imatrix_files.h"
 

@@ -1,5 +1,5 @@
 /* Numbers per entry and layer, and coverage of a model. */
-#include "quantize/inspect/inspect.h"
+#include "quantize/quantize.h"
 
 #include <math.h>
 

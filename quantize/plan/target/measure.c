@@ -17,8 +17,7 @@
 #include "base/memory.h"
 #include "base/name_index.h"
 #include "quantize/plan/rounding.h"
-#include "quantize/strips/schedule.h"
-#include "quantize/strips/strip.h"
+#include "quantize/strips/strips.h"
 
 bool measure_applies(const gq_plan *plan, size_t tensor, size_t type) {
     const plan_source *s = &plan->sources[tensor];

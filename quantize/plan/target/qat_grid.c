@@ -13,7 +13,7 @@
 #include "base/fail.h"
 #include "quantize/plan/rounding.h"
 #include "quantize/quantize.h"
-#include "quantize/strips/strip.h"
+#include "quantize/strips/strips.h"
 
 enum {
     SAMPLE_ROWS = 16,

@@ -18,7 +18,7 @@
 #include "base/checked.h"
 #include "base/checksum.h"
 #include "gguf/scales.h"
-#include "quantize/strips/strip.h"
+#include "quantize/strips/strips.h"
 
 enum { LARGEST = 6 }; /* the largest weight gets this exponent */
 
