@@ -31,7 +31,7 @@ typedef struct work {
 } work;
 
 static float *tile_at(const work *w, size_t row, size_t strip) {
-    return w->root + feedback_triangle(strip) + row * TILE;
+    return w->root + feedback_triangle(strip) + row * HESSIAN_TILE;
 }
 
 /* Packs a matrix, its rows PASS_COLUMNS floats apart, times `sign` into panels in which its rows are columns.
@@ -72,8 +72,9 @@ static void pack_later(void *data, size_t i, int thread) {
     const work *w = s->w;
     (void)thread;
     pack_transposed(w->across->panel, tile_at(w, s->strip, s->strip + 1 + i), PASS_COLUMNS, PASS_COLUMNS, -1,
-                    w->later + i * TILE);
-    w->pieces[i] = (product_piece){feedback_triangle(s->strip + 1 + i), i * TILE, PASS_COLUMNS, false};
+                    w->later + i * HESSIAN_TILE);
+    w->pieces[i] =
+        (product_piece){feedback_triangle(s->strip + 1 + i), i * HESSIAN_TILE, PASS_COLUMNS, false};
 }
 
 static matrix_product take_off(const void *data, size_t i) {
@@ -227,7 +228,7 @@ static void fill_strip(void *data, size_t strip, int thread) {
     const work *w = f->w;
     const hessian_block *b = f->p->block;
     size_t from = feedback_triangle(strip), rows = (strip + 1) * PASS_COLUMNS;
-    float *own = tile_at(w, strip, strip), *tile = f->tiles + strip * TILE;
+    float *own = tile_at(w, strip, strip), *tile = f->tiles + strip * HESSIAN_TILE;
     (void)thread;
     for (size_t i = 0; i < rows * PASS_COLUMNS; i++)
         w->root[from + i] = (float)(f->kept * (double)b->triangle[from + i]);
@@ -301,7 +302,7 @@ float hessian_gptaq_a(uint64_t tokens, size_t columns) {
 static work *lay_out_work(hessian_shape s, memory_ledger *l) {
     size_t strips = feedback_strips(hessian_block_columns(s, 0));
     work *w = memory_take(l, 1, sizeof *w);
-    float *later = memory_take(l, strips * TILE, sizeof(float));
+    float *later = memory_take(l, strips * HESSIAN_TILE, sizeof(float));
     product_piece *pieces = memory_take(l, strips, sizeof *pieces);
     if (w) w->later = later, w->pieces = pieces;
     return w;
@@ -317,7 +318,7 @@ static void lay_out_runs(hessian_shape s, cholesky *f, memory_ledger *l) {
         size_t strips = feedback_strips(hessian_block_columns(s, i));
         run->columns = hessian_block_columns(s, i);
         run->cholesky = memory_take(l, feedback_triangle(strips), sizeof(float));
-        run->diagonal = memory_take(l, strips * TILE, sizeof(float));
+        run->diagonal = memory_take(l, strips * HESSIAN_TILE, sizeof(float));
     }
 }
 
@@ -344,7 +345,7 @@ typedef struct differences {
 static void divide_tile(void *data, size_t tile, int thread) {
     const differences *d = data;
     (void)thread;
-    for (size_t i = tile * TILE; i < (tile + 1) * TILE; i++)
+    for (size_t i = tile * HESSIAN_TILE; i < (tile + 1) * HESSIAN_TILE; i++)
         d->sums[i] = (float)((double)d->sums[i] / (double)d->tokens);
 }
 
@@ -449,7 +450,8 @@ static size_t strip_end(const refit_span *s, size_t strip) {
 static void read_p(const refit_span *s, uint64_t row, size_t tiles, double *z) {
     for (size_t c = 0; c < s->columns; c++) {
         size_t tile = c / PASS_COLUMNS * tiles + row / PASS_COLUMNS;
-        z[c] = (double)s->m->gptaq_p[tile * TILE + c % PASS_COLUMNS * PASS_COLUMNS + row % PASS_COLUMNS];
+        z[c] =
+            (double)s->m->gptaq_p[tile * HESSIAN_TILE + c % PASS_COLUMNS * PASS_COLUMNS + row % PASS_COLUMNS];
     }
 }
 
@@ -460,8 +462,10 @@ static void multiply_moved(const refit_span *s, const float *w, double *z) {
         const float *d = s->m->gptaq_d + feedback_square(s->m->columns, strip);
         double sum = 0;
         for (size_t k = 0; k < s->columns; k++)
-            sum += (double)w[k] *
-                   (double)d[k / PASS_COLUMNS * TILE + c % PASS_COLUMNS * PASS_COLUMNS + k % PASS_COLUMNS];
+            sum +=
+                (double)w[k] *
+                (double)
+                    d[k / PASS_COLUMNS * HESSIAN_TILE + c % PASS_COLUMNS * PASS_COLUMNS + k % PASS_COLUMNS];
         z[c] = sum;
     }
 }

@@ -207,8 +207,8 @@ static matrix_product settle_sums(const settling *s, size_t row, strip_rows of, 
 static matrix_product settle_strip(const void *data, size_t strip) {
     const settling *s = data;
     size_t at = feedback_triangle(strip);
-    return settle_sums(s, 0, rows_of_share(s->share, at / TILE, strip + 1), s->first + strip * PASS_COLUMNS,
-                       at);
+    return settle_sums(s, 0, rows_of_share(s->share, at / HESSIAN_TILE, strip + 1),
+                       s->first + strip * PASS_COLUMNS, at);
 }
 
 /* A tile of the square or rectangle, which is transposed. A square has this block's features alone, a
@@ -217,7 +217,7 @@ static matrix_product settle_tile(const void *data, size_t tile) {
     const settling *s = data;
     size_t first = s->m->shape.target_features ? 0 : s->first;
     return settle_sums(s, tile / s->rows * PASS_COLUMNS, rows_of_share(s->share, tile, 1),
-                       first + tile % s->rows * PASS_COLUMNS, tile * TILE);
+                       first + tile % s->rows * PASS_COLUMNS, tile * HESSIAN_TILE);
 }
 
 /* Adds a part of a long group's sums to the total. */
@@ -291,7 +291,7 @@ void hessian_end_group(hessian *m) {
 /* ---- shares ---- */
 
 static uint64_t triangle_slices(const hessian_block *b) {
-    return feedback_triangle(feedback_strips(b->columns)) / TILE * HESSIAN_SLICES;
+    return feedback_triangle(feedback_strips(b->columns)) / HESSIAN_TILE * HESSIAN_SLICES;
 }
 static uint64_t square_slices(const hessian *m, const hessian_block *b) {
     return square_strips(m, b) * feedback_strips(b->columns) * HESSIAN_SLICES;

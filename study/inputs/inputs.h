@@ -184,7 +184,7 @@ collection_sizes collection_measure(const model_source *m, size_t layers, const 
 
 /* ---- the sums that hessian.c makes and cholesky.c reads ---- */
 
-enum { TILE = PASS_COLUMNS * PASS_COLUMNS };
+enum { HESSIAN_TILE = PASS_COLUMNS * PASS_COLUMNS };
 
 /* Sums that a rank forms: slices of so many rows of a tile, the first of them and the one behind the last. */
 enum { HESSIAN_SLICE = 16, HESSIAN_SLICES = PASS_COLUMNS / HESSIAN_SLICE };

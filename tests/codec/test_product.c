@@ -110,7 +110,8 @@ TEST(moments_go_by_strips) {
     size_t strips = feedback_strips(N);
     assert_memory_equal(ours->blocks->triangle, other->blocks->triangle,
                         sizeof *x * feedback_triangle(strips));
-    assert_memory_equal(ours->blocks->square, other->blocks->square, sizeof *x * strips * strips * TILE);
+    assert_memory_equal(ours->blocks->square, other->blocks->square,
+                        sizeof *x * strips * strips * HESSIAN_TILE);
     assert_int_equal(asked.rows, strips * PASS_COLUMNS);
     hessian_free(ours), hessian_free(other);
     free(x), free(y);
