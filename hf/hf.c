@@ -4,13 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/fail.h"
 #include "hf/adapter/adapter.h"
 #include "hf/hf.h"
 #include "hf/metadata/metadata.h"
 #include "hf/projector.h"
-#include "hf/tensors/tensors.h"
 #include "hf/tokenizer/tokenizer.h"
 
 typedef struct hf_container {

@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-
 enum { LETTERS = 128, WORD_BYTES = 16, SIDE_MOST = 4096 };
 
 /* The values of the letters. */

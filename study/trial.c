@@ -6,7 +6,6 @@
 
 #include "forward/graph/draft/draft.h"
 #include "forward/stream/kld.h"
-#include "quantize/strips/strips.h"
 
 /* ---- which tensors are tried together ---- */
 

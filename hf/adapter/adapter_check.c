@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-
 static const char WHOLE[] = "take the whole adapter";
 static const char DIGITS[] = "0123456789";
 

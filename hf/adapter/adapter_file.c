@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/checksum.h"
 #include "hf/metadata/metadata.h"
 

@@ -10,7 +10,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/checked.h"
 #include "base/memory.h"
 
 bool hf_adapters_open(hf_adapters *a, const gq_adapters *given, gq_error *e) {

@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-
 /* ---- values ---- */
 
 /* Finds one of several names; its length is given. NULL: no such key; null is a value. */

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-
 /* Names a source after its source tensor, with the last `cut` characters replaced. */
 static bool source_set_name(hf_source *s, size_t cut, const char *end, gq_error *e) {
     size_t n = strlen(s->stored->name) - cut, m = strlen(end);

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-
 /* ---- which architecture ---- */
 
 const char *hf_image_names(char *text, size_t size) {

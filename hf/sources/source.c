@@ -6,7 +6,6 @@
 #include <float.h>
 #include <stdlib.h>
 
-#include "base/checked.h"
 #include "base/fail.h"
 
 enum {

@@ -1,7 +1,5 @@
 #include "hf/sources/sources.h"
 
-#include "base/checked.h"
-
 hf_view hf_view_of(const hf_source *s) {
     hf_view v = {.n_dims = s->n_dims};
     uint64_t stride = 1;

@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-
 static bool step_finish_piece(hf_build *b, const hf_match *f, hf_piece *p, gq_error *e) {
     if (!p) return false;
     bool is_norm = name_ends(f->source->name, "norm.weight") || name_ends(f->rule->to, "nextn.enorm") ||

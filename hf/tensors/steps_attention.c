@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "hf/tensors/tensors.h"
 
 /* ---- rows in another order ---- */

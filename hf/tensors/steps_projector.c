@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "hf/tensors/tensors.h"
 
 enum { NAME_BYTES = 512 };

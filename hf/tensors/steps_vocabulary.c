@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "hf/tensors/tensors.h"
 
 /* ---- the head beside the embedding ---- */

@@ -19,8 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-
 enum {
     SHORT_RUN = 1024,       /* units; shorter ones are not worth a call of the system */
     FAR_STEP = 64,          /* units; what lies between them is not worth reading */

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/memory.h"
 #include "hf/tokenizer/tokenizer.h"
 

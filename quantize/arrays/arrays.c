@@ -15,7 +15,6 @@
 #include "codec/vector.h"
 #include "quantize/arrays/arrays.h"
 #include "quantize/quantize.h"
-#include "quantize/strips/strips.h"
 
 /* ---- shapes ---- */
 

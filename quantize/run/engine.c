@@ -36,7 +36,6 @@
 #include "base/sized.h"
 #include "quantize/plan/rounding.h"
 #include "quantize/run/run.h"
-#include "quantize/strips/strips.h"
 
 /* The mode of a run, decided once in engine_begin() by the request and the files beside the outputs. Only the
  * step to RUN_NAME follows, when all files are whole. */

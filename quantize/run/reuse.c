@@ -13,7 +13,6 @@
 #include "base/sized.h"
 #include "quantize/plan/rounding.h"
 #include "quantize/quantize.h"
-#include "quantize/strips/strips.h"
 
 /* ---- reading ---- */
 

@@ -15,7 +15,6 @@
 #include "base/checksum.h"
 #include "base/sized.h"
 #include "quantize/plan/rounding.h"
-#include "quantize/strips/strips.h"
 
 /* Under importance, encoders work on CODEC_MOST_LANES rows at once and take as long for fewer, so strips of
  * wide rows are larger there, up to 2^20 elements; 16-bit input and an output of 4 bits then touch 7 bytes of

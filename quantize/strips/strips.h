@@ -2,9 +2,6 @@
 #pragma once
 
 #include "base/callbacks.h"
-#include "base/error.h"
-#include "base/threads.h"
-#include "codec/codec.h"
 #include "imatrix/imatrix.h"
 
 /* ---- strip.c ----

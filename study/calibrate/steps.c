@@ -1,4 +1,3 @@
-#include "study/calibrate/calibration.h"
 
 #include <stdlib.h>
 #include <string.h>

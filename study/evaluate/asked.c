@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-
 void asked_begin(asked_texts *t, const side_by_side *s, size_t context) {
     *t = (asked_texts){.windows.context = max(context, 2), .limits.memory = s->memory};
     t->packer = (windows_packer){.w = &t->windows, .limits = &t->limits};

@@ -7,7 +7,6 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "base/checked.h"
 #include "base/fail.h"
 #include "base/safe_file.h"
 #include "base/units.h"

@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-
 /* Whether the file says which of the target's tokens those of the draft are. */
 static bool continued_check_tokens(const model_source *file, size_t tokens, size_t of_target, gq_error *e) {
     const model_tensor *ids = model_tensor_named(file, "d2t");

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "study/evaluate/evaluate.h"
 
 /* ---- EAGLE-3 ----

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-
 /* ---- the text ---- */
 
 enum { LEAST_TOKENS = 8 }; /* of a piece */

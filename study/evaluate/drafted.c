@@ -4,7 +4,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/checked.h"
 #include "quantize/quantize.h"
 
 /* ---- the draft ---- */

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/random.h"
 
 bool scores_new(scores *s, size_t n, size_t group, size_t n_models, gq_error *e) {

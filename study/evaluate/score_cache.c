@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/checked.h"
 #include "base/checksum.h"
 #include "base/safe_file.h"
 #include "quantize/strips/strips.h"

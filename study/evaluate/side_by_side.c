@@ -14,10 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-
-/* ---- drafts of MTP layers ---- How often an MTP layer's first choice is the model's own: what drafting tokens with
- * it is worth. */
+/* ---- drafts of MTP layers ----
+ * How often an MTP layer's first choice is the model's own: what drafting tokens with it is worth. */
 
 /* The positions from, ..., from + n - 1 of each window, the first of which is number `first` of the model's scores,
  * *to. */

@@ -15,7 +15,6 @@
 #include <string.h>
 
 #include "arch/arch.h"
-#include "base/checked.h"
 #include "base/checksum.h"
 #include "gguf/scales.h"
 #include "quantize/strips/strips.h"
