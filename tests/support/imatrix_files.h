@@ -93,15 +93,15 @@ static inline blob container(const piece *pieces, size_t n, unsigned meta, const
 static inline blob zipped(const blob *b) {
     z_stream z = {0};
     assert_int_equal(deflateInit2(&z, 6, Z_DEFLATED, 31, 8, Z_DEFAULT_STRATEGY), Z_OK);
-    blob out = {.room = deflateBound(&z, b->n) + 1};
-    out.bytes = malloc(out.room);
-    assert_non_null(out.bytes);
+    blob packed = {.room = deflateBound(&z, b->n) + 1};
+    packed.bytes = malloc(packed.room);
+    assert_non_null(packed.bytes);
     z.next_in = b->bytes, z.avail_in = (uInt)b->n;
-    z.next_out = out.bytes, z.avail_out = (uInt)out.room;
+    z.next_out = packed.bytes, z.avail_out = (uInt)packed.room;
     assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
-    out.n = z.total_out;
+    packed.n = z.total_out;
     deflateEnd(&z);
-    return out;
+    return packed;
 }
 
 /* Read the first n bytes of b as a file called "matrix". A copy of exactly that size, so that the address
