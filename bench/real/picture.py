@@ -10,9 +10,10 @@ import re
 import sys
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 400, 64, 16, 36, 48
-LEGEND = {"llama.cpp": "llama.cpp, imatrix", "AutoRound": "AutoRound, not tuned", "gquant": "gquant, calibrated",
+LEGEND = {"llama.cpp": "llama.cpp, imatrix", "gquant, imatrix": "gquant, same imatrix", "gquant": "gquant, calibrated",
           "gquant, by size": "the same, types by size"}
-COLOURS = {"llama.cpp": "#d9822b", "AutoRound": "#a35bd1", "gquant": "#1f8f5f", "gquant, by size": "#2b7cd9"}
+COLOURS = {"llama.cpp": "#d9822b", "gquant, imatrix": "#a35bd1", "gquant": "#1f8f5f", "gquant, by size": "#2b7cd9"}
+MODEL = "Qwen2.5-Coder 1.5B"
 STYLE = """text{font:13px system-ui,sans-serif;fill:#333}.t{font-size:15px;font-weight:600}.g{stroke:#8884;stroke-width:1}
 @media (prefers-color-scheme:dark){text{fill:#ddd}}"""
 
@@ -36,13 +37,13 @@ def main():
     x = scale([size for _, _, size, _ in data], LEFT, WIDTH - RIGHT, 1.06)
     y = scale([kl for _, _, _, kl in data], HEIGHT - BOTTOM, TOP, 1.3)
     svg = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-           f'aria-label="KL divergence against file size of SmolLM2 135M">', f"<style>{STYLE}</style>",
-           f'<text class="t" x="{LEFT}" y="20">SmolLM2 135M: KL divergence from the base model in nats, lower is better</text>']
+           f'aria-label="KL divergence against file size of {MODEL}">', f"<style>{STYLE}</style>",
+           f'<text class="t" x="{LEFT}" y="20">{MODEL}: KL divergence in nats, lower is better</text>']
     for tick in (.001, .002, .005, .01, .02, .05, .1, .2, .5):
         if HEIGHT - BOTTOM > y(tick) > TOP:
             svg += [f'<path class="g" d="M{LEFT} {y(tick):.1f}H{WIDTH - RIGHT}"/>',
                     f'<text x="{LEFT - 8}" y="{y(tick) + 4:.1f}" text-anchor="end">{tick:g}</text>']
-    for tick in (90, 100, 110, 120, 130, 140):
+    for tick in (700, 800, 900, 1000, 1100, 1200):
         if LEFT < x(tick) < WIDTH - RIGHT:
             svg.append(f'<text x="{x(tick):.1f}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle">{tick}</text>')
     svg.append(f'<text x="{(LEFT + WIDTH) / 2:.0f}" y="{HEIGHT - 8}" text-anchor="middle">file, MB</text>')
