@@ -20,13 +20,13 @@ TEST(test_help_of_the_command) {
 TEST(test_words_of_other_programs) {
     static const struct {
         const char *words[6], *line;
-    } rows[] = {{{"quantize", "m.gguf", "Q4_K_M"}, "none: gquant m.gguf Q4_K_M\n"},
-                {{"quantize", "m.gguf", "o.gguf", "Q8_0", "4"}, "none: gquant m.gguf o.gguf Q8_0 4\n"},
-                {{"quantize", "m n.gguf"}, "none: gquant 'm n.gguf' Q4_K_M ("},
-                {{"convert", "Model/"}, "none: gquant Model/ F16 ("},
-                {{"convert", "Model/", "--outtype", "f16"}, "none: gquant Model/ F16"},
-                {{"-q", "quantize", "m.gguf", "Q4_K_M"}, "none: gquant ... m.gguf Q4_K_M\n"},
-                {{"convert"}, "none: gquant MODEL F16"}};
+    } rows[] = {{{"quantize", "m.gguf", "Q4_K_M"}, "leave it out: gquant m.gguf Q4_K_M\n"},
+                {{"quantize", "m.gguf", "o.gguf", "Q8_0", "4"}, "leave it out: gquant m.gguf o.gguf Q8_0 4\n"},
+                {{"quantize", "m n.gguf"}, "leave it out: gquant 'm n.gguf' Q4_K_M ("},
+                {{"convert", "Model/"}, "leave it out: gquant Model/ F16 ("},
+                {{"convert", "Model/", "--outtype", "f16"}, "leave it out: gquant Model/ F16"},
+                {{"-q", "quantize", "m.gguf", "Q4_K_M"}, "leave it out: gquant ... m.gguf Q4_K_M\n"},
+                {{"convert"}, "leave it out: gquant MODEL F16"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) gquant_says(2, rows[i].line, rows[i].words);
 }
 
