@@ -145,10 +145,10 @@ const char *arch_key_type_name(arch_key_type type) {
 
 bool arch_key_type_is(arch_key_type type, uint32_t stored) {
     switch (type) {
-    case ARCH_KEY_INTEGER:
-        return stored == GGUF_U32;
+    case ARCH_KEY_INTEGER: /* of any size: the format's description has U64 for several keys */
+        return stored <= GGUF_INT32 || stored == GGUF_U64 || stored == GGUF_INT64;
     case ARCH_KEY_FLOAT:
-        return stored == GGUF_FLOAT32;
+        return stored == GGUF_FLOAT32 || stored == GGUF_FLOAT64;
     case ARCH_KEY_BOOL:
         return stored == GGUF_BOOL;
     case ARCH_KEY_TEXT:

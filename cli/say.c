@@ -118,7 +118,7 @@ void next_say(const request *r, ...) {
 
 void next_say_evaluate(const request *r, const char *base_model, const char *const *quants, size_t n) {
     static const char held_out[] = "held-out.txt";
-    if (!next_is_wanted(r)) return;
+    if (!next_is_wanted(r) || r->quantize.adapters.n > 0) return; /* merged: the base model is another */
     bool is_there = access(held_out, R_OK) == 0;
     char *line = text_format("%sgquant evaluate", is_there ? "" : "gquant text --held-out held-out.txt && ");
     line = text_add_word(line, base_model);

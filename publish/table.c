@@ -22,7 +22,10 @@ static int page_compare_rows(const void *left, const void *right) {
 bool page_sort(gq_page *to, const gq_page *from, gq_error *e) {
     if (!SIZED_TAKE(*to, from, e)) return false;
     gq_page_row *rows = calloc(to->n + 1, sizeof *rows);
-    if (!rows) return gq_fail_memory(e, (to->n + 1) * sizeof *rows);
+    if (!rows) { /* the caller's stay the caller's */
+        to->rows = NULL;
+        return gq_fail_memory(e, (to->n + 1) * sizeof *rows);
+    }
     for (size_t i = 0; i < to->n; i++) rows[i] = to->rows[i];
     qsort(rows, to->n, sizeof *rows, page_compare_rows);
     to->rows = rows;

@@ -273,7 +273,10 @@ static bool imatrix_lines(tool_lines *to, const tool_request *r, gq_error *e) {
         return true;
     }
     if (!check_layout(r, out, e)) return false;
-    if (r->n_in && !r->facts[FACT_TEXT]) return imatrix_merge_line(to, r, NULL, out);
+    if (r->n_in && !r->facts[FACT_TEXT])
+        return r->facts[FACT_DRY_RUN]
+                   ? gq_fail_usage(e, "gquant imatrix: --dry-run: nothing is computed; merging takes seconds")
+                   : imatrix_merge_line(to, r, NULL, out);
     if (!tool_needs(r, FACT_MODEL, "-m MODEL", e) || !tool_needs(r, FACT_TEXT, "-f TEXT", e)) return false;
     if (r->n_in) to->temporary = text_format("%s.gquant-text.gguf", out);
     if (r->n_in && !check_merge(r, out, to->temporary, e)) return false;
@@ -296,6 +299,7 @@ static bool perplexity_lines(tool_lines *to, const tool_request *r, gq_error *e)
         if (!tool_needs(r, FACT_BASE, "--kl-divergence-base FILE", e)) return false;
         line_append_option(l, "--base", base);
         line_append_option(l, "--threads", r->facts[FACT_THREADS]);
+        if (r->facts[FACT_DRY_RUN]) line_append(l, "--dry-run");
         return true;
     }
     if (!tool_needs(r, FACT_TEXT, "-f TEXT", e)) return false;

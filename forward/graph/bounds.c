@@ -103,6 +103,12 @@ static bool key_is_scalar(const char *own) {
     return false;
 }
 
+/* Published files of gemma3n have its number of layers that share keys as a float; readers take a fixed one. */
+static bool key_is_ignored(const char *own, const char *arch) {
+    const architecture *a = arch_named(arch);
+    return a && a->graph.own_kv_layers && !strcmp(own, "attention.shared_kv_layers");
+}
+
 /* Whether a value has the type in which llama.cpp reads its key. */
 static bool check_type(const model_kv *kv, const char *arch, const char *file, gq_error *e) {
     size_t n = strlen(arch);
@@ -110,7 +116,7 @@ static bool check_type(const model_kv *kv, const char *arch, const char *file, g
     arch_key_type type =
         own || strncmp(kv->key, "tokenizer.", 10) == 0 ? arch_type_of_key(kv->key) : ARCH_KEY_UNKNOWN;
     bool may_be_list = own && kv->type == GGUF_ARRAY && !key_is_scalar(own);
-    return may_be_list || arch_key_type_is(type, kv->type) ||
+    return may_be_list || (own && key_is_ignored(own, arch)) || arch_key_type_is(type, kv->type) ||
            gq_fail(e, "%s: %s has type %s, but llama.cpp reads it as a %s", file, kv->key,
                    gguf_value_name(kv->type), arch_key_type_name(type));
 }
@@ -144,7 +150,8 @@ bool bounds_check(const model_facts *facts, const char *file, gq_error *e) {
     }
     int64_t blocks;
     for (size_t k = 0; k < sizeof layer_counts / sizeof *layer_counts; k++)
-        if (r.ok && key_there(&r, layer_counts[k]) && model_fact_int(facts, "block_count", &blocks))
+        if (r.ok && !key_is_ignored(layer_counts[k], facts->arch) && key_there(&r, layer_counts[k]) &&
+            model_fact_int(facts, "block_count", &blocks))
             key_number(&r, layer_counts[k], 0, 0, (uint64_t)blocks);
     for (size_t k = 0; r.ok && k < sizeof per_layer / sizeof *per_layer; k++) {
         key_list l = key_list_of(&r, per_layer[k]);

@@ -4,6 +4,7 @@
  */
 #include "hf/sources/sources.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +62,13 @@ static const char *const plain_formats[] = {"float-quantized", "int-quantized", 
  * which goes before a class of modules. */
 typedef enum group_claim { CLAIM_NONE, CLAIM_BY_CLASS, CLAIM_BY_NAME } group_claim;
 
+/* Whether a target names a class of modules that a weight may be of: those of linear layers, or of embeddings. */
+static bool target_is_class(const char *target, const char *module) {
+    size_t n = strlen(target);
+    if (!isupper((unsigned char)*target) || (n > 9 && !strcmp(target + n - 9, "Attention"))) return false;
+    return strcmp(target, "Embedding") != 0 || strstr(module, "embed");
+}
+
 static group_claim group_claims(const json_t *group, const hf_stored *weight) {
     static const char expression[] = "re:";
     const char *end = strrchr(weight->name, '.');
@@ -70,20 +78,24 @@ static group_claim group_claims(const json_t *group, const hf_stored *weight) {
     size_t i;
     json_array_foreach(targets, i, target) {
         const char *text = hf_json_text(target);
-        bool fits = false;
+        bool fits = false, is_expression = text && !strncmp(text, expression, sizeof expression - 1);
         gq_error unused;
         if (!text || !module) continue;
-        if (strncmp(text, expression, sizeof expression - 1) == 0)
+        if (is_expression)
             fits = hf_expression_fits(text, text + sizeof expression - 1, module, &fits, &unused) && fits;
         else
             fits = strcmp(text, module) == 0;
-        claim = fits ? CLAIM_BY_NAME : claim == CLAIM_NONE && !strchr(text, '.') ? CLAIM_BY_CLASS : claim;
+        if (fits)
+            claim = CLAIM_BY_NAME;
+        else if (claim == CLAIM_NONE && !is_expression && target_is_class(text, module))
+            claim = CLAIM_BY_CLASS;
     }
     free(module);
     return claim;
 }
 
-/* Returns a setting of the group of a plain format that a source tensor is of; NULL: there is none. */
+/* Returns a setting of the group of a plain format that a source tensor is of; NULL: there is none, or groups that
+ * name it alike disagree. */
 static const json_t *plain_setting(const coded_find *c, const hf_stored *t, const char *key) {
     const char *name, *common = coded_text(c, "format");
     const json_t *found = NULL;
@@ -92,8 +104,10 @@ static const json_t *plain_setting(const coded_find *c, const hf_stored *t, cons
     json_object_foreach(json_object_get(c->settings, "config_groups"), name, group) {
         const char *own = json_string_value(json_object_get(group, "format"));
         int claim = (int)group_claims(group, t);
-        if (!name_is_one(own ? own : common ? common : "", plain_formats) || claim <= most) continue;
-        most = claim, found = json_object_get(json_object_get(group, "weights"), key);
+        if (!name_is_one(own ? own : common ? common : "", plain_formats) || claim < most) continue;
+        const json_t *value = json_object_get(json_object_get(group, "weights"), key);
+        found = claim > most || json_equal(found, value) ? value : NULL;
+        most = claim;
     }
     return found;
 }

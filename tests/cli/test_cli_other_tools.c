@@ -71,6 +71,7 @@ TEST(lines_of_imatrix) {
         {"gquant imatrix -m m.gguf -f t.txt -o b.gguf -c 64 --in-file a.dat", 0, "20 windows of 64"},
         {"gquant imatrix show b.gguf", 0, "b.gguf: GGUF layout, 7 entries, 40 chunks of 64"},
         {"gquant imatrix --in-file a.dat --in-file b.gguf -o c.gguf", 0, ""},
+        {"gquant imatrix --in-file a.dat --in-file b.gguf -o c.gguf --dry-run", 2, "nothing is computed"},
         {"gquant imatrix show c.gguf", 0, "60 chunks"},
         {"gquant imatrix --in-file c.gguf --show-statistics", 0, "c.gguf: GGUF layout"},
         {"gquant imatrix -m m.gguf --in-file c.gguf --show-statistics", 0, "weights have data"},

@@ -691,6 +691,8 @@ def module_setting_cases(cases):
     plain = lambda **groups: coded("weight_scale", SCALES["per channel"], dtype="I8", config=whole(**groups))
     cases.no("integers one by one without the zeros of their group", "qwen3", plain(a=("Linear", True), b=("re:.*down_proj$", False)), "down_proj.weight|symmetric: false")
     fp8_case(cases, "integers one by one, zeros of others", "weight_scale", "per channel", dtype="I8", config=whole(a=("re:.*proj$", True), b=("Linear", False)))
+    for target in ("Embedding", "nothing", "re:^nothing$", "Qwen3Attention"):
+        fp8_case(cases, f"integers one by one, zeros of {target}", "weight_scale", "per channel", dtype="I8", config=whole(a=(target, False), b=("Linear", True)))
     cases.same("GPTQ of 8 bits for some modules", "llama-gptq", gptq_down_of_8_bits(True))
     cases.no("GPTQ of 8 bits where config.json says 4", "llama-gptq", gptq_down_of_8_bits(False), "down_proj.qweight|does not fit")
     cases.no("AWQ by modelopt", "qwen3", lambda f: (coded("weight_scale", SCALES["per tensor"], config={"quant_method": "modelopt", "quant_algo": "NVFP4_AWQ"})(f), f.t.update({n[: -len("weight")] + "pre_quant_scale": make_hf.store(np.ones(f.t[n].shape[1], np.float32), "F32") for n in list(f.t) if n.endswith("down_proj.weight")})),

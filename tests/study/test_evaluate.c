@@ -289,7 +289,7 @@ TEST(logits_that_do_not_fit_the_disk_are_refused_first) {
     gq_error e = {0};
     logits_file f;
     assert_false(logits_file_start(&f, path("huge"), false, UINT64_C(1) << 60, 32000, &e));
-    assert_non_null(strstr(e.text, "huge: it needs 1048576 TiB and "));
+    assert_non_null(strstr(e.text, "huge: it needs 1152922 TB and "));
     assert_non_null(strstr(e.text, " are free"));
     assert_false(exists(path("huge")));
     char *beside = safe_file_beside(path("huge"), FILES_LOGITS_SUFFIX);

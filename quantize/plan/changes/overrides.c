@@ -167,9 +167,9 @@ static bool check_kind(const model_kv *o, const model_kv *old, const char *item,
 /* A key that the model lacks has the type in which it is read. */
 static bool check_new(const model_kv *o, const char *item, gq_error *e) {
     arch_key_type type = arch_type_of_key(o->key);
-    return arch_key_type_is(type, o->type) ||
-           gq_fail_usage(e, "override '%s': llama.cpp reads the key as a %s, not %s", item,
-                         arch_key_type_name(type), gguf_value_name(o->type));
+    bool fits = type == ARCH_KEY_INTEGER ? o->type == GGUF_U32 : arch_key_type_is(type, o->type);
+    return fits || gq_fail_usage(e, "override '%s': llama.cpp reads the key as a %s, not %s", item,
+                                 arch_key_type_name(type), gguf_value_name(o->type));
 }
 
 /* Numbers of what the model has no tensors of. */
