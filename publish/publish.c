@@ -214,15 +214,14 @@ static bool publication_evaluate(gq_publication *p, gq_error *e) {
 }
 
 /* Whether the models can be run on the text: to be asked before the work. Of the files to come only the size is known;
- * the base model in place of each takes about as long, and no less memory. */
+ * the base model in place of each takes about as long, and no less memory. It is opened once more, not for each of them,
+ * as it may have hundreds of shards. */
 static bool publication_check_evaluation(gq_publication *p, gq_error *e) {
     gq_evaluation_request asked;
     if (!p->request.evaluation) return true;
     if (!SIZED_TAKE(asked, p->request.evaluation, e)) return false;
-    const char **copies = calloc(p->n, sizeof *copies);
-    if (!copies) return gq_fail_memory(e, p->n * sizeof *copies);
-    for (size_t i = 0; i < p->n; i++) copies[i] = p->options.input;
-    asked.base_model = p->options.input, asked.quants = copies, asked.n_quants = p->n;
+    double models = (double)(p->n + 1) / 2; /* for each of the two that are planned */
+    asked.base_model = p->options.input, asked.quants = &p->options.input, asked.n_quants = 1;
     asked.adapters = p->options.adapters, asked.draft = p->request.draft;
     asked.callbacks = publication_begin(p, PART_PLAN, NULL);
     gq_evaluation *planned = asked.draft ? gq_evaluation_plan(&asked, NULL) : NULL;
@@ -232,13 +231,12 @@ static bool publication_check_evaluation(gq_publication *p, gq_error *e) {
     if (ok) {
         const gq_evaluation_facts *f = gq_evaluation_summary(planned);
         p->parts.seconds[PART_EVALUATE] = f->seconds_expected > 0
-                                              ? f->seconds_expected
+                                              ? models * f->seconds_expected
                                               : parts_usual_evaluation(p->plan, &asked, f->tokens);
         p->parts.is_measured |= f->seconds_expected > 0;
-        p->needs.memory = f->peak_bytes;
+        p->needs.memory = (uint64_t)(models * (double)f->peak_bytes);
     }
     gq_evaluation_free(planned);
-    free(copies);
     return ok;
 }
 
