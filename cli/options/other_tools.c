@@ -299,7 +299,7 @@ static bool perplexity_lines(tool_lines *to, const tool_request *r, gq_error *e)
         if (!tool_needs(r, FACT_BASE, "--kl-divergence-base FILE", e)) return false;
         line_append_option(l, "--base", base);
         line_append_option(l, "--threads", r->facts[FACT_THREADS]);
-        if (r->facts[FACT_DRY_RUN]) line_append(l, "--dry-run");
+        line_append_option(l, "--dry-run", r->facts[FACT_DRY_RUN]);
         return true;
     }
     if (!tool_needs(r, FACT_TEXT, "-f TEXT", e)) return false;

@@ -136,6 +136,12 @@ static uint64_t mamba2_convolved_rows(const mamba2_numbers *n) {
     return n->inner + 2 * (uint64_t)n->groups * n->state;
 }
 
+/* The heads of Mamba-2 and PLaMo 2 have equally many of the inner features. */
+static void check_heads(key_reader *r, size_t inner, size_t heads) {
+    if (inner % heads != 0)
+        key_fail(r, "ssm.inner_size", "is %zu, expected a multiple of ssm.time_step_rank: %zu", inner, heads);
+}
+
 static void mamba2_read_keys(forward_model *, key_reader *r, model_part *p) {
     mamba2_numbers *n = p->numbers;
     n->taps = key_number_needed(r, "ssm.conv_kernel", 1, CONVOLUTION_TAPS);
@@ -146,9 +152,7 @@ static void mamba2_read_keys(forward_model *, key_reader *r, model_part *p) {
     if (n->heads % n->groups != 0)
         key_fail(r, "ssm.time_step_rank", "is %zu, expected a multiple of ssm.group_count: %zu", n->heads,
                  n->groups);
-    if (n->inner % n->heads != 0)
-        key_fail(r, "ssm.inner_size", "is %zu, expected a multiple of ssm.time_step_rank: %zu", n->inner,
-                 n->heads);
+    check_heads(r, n->inner, n->heads);
 }
 
 static void mamba2_find_tensors(tensor_finder *f, const part_spec *p) {
@@ -238,9 +242,7 @@ static void plamo2_read_keys(forward_model *m, key_reader *r, model_part *p) {
     n->state = key_number_needed(r, "ssm.state_size", 1, MODEL_MOST);
     n->heads = key_number_needed(r, "ssm.time_step_rank", 1, MODEL_MOST);
     n->rank = m->sizes.width / 16 < 64 ? 64 : m->sizes.width / 16;
-    if (n->inner % n->heads != 0)
-        key_fail(r, "ssm.inner_size", "is %zu, expected a multiple of ssm.time_step_rank: %zu", n->inner,
-                 n->heads);
+    check_heads(r, n->inner, n->heads);
 }
 
 static void plamo2_find_tensors(tensor_finder *f, const part_spec *p) {
