@@ -39,10 +39,10 @@ const architecture *arch_of_facts(const model_facts *facts) {
     return row;
 }
 
-bool arch_has_part(const architecture *a, arch_part part) {
-    for (int i = 0; i < ARCH_GRAPH_PARTS; i++)
-        if (a->graph.mixers[i] == part || a->graph.ffns[i] == part) return true;
-    return a->graph.beside == part || a->graph.tail == part || a->graph.bank == part;
+bool arch_has_sublayer(const architecture *a, arch_sublayer sublayer) {
+    for (int i = 0; i < ARCH_GRAPH_SUBLAYERS; i++)
+        if (a->graph.mixers[i] == sublayer || a->graph.ffns[i] == sublayer) return true;
+    return a->graph.beside == sublayer || a->graph.tail == sublayer || a->graph.bank == sublayer;
 }
 
 bool arch_is_by_number(const architecture *a, arch_by_number what, uint64_t layers) {

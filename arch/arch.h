@@ -1,8 +1,8 @@
 /* Architectures, a row each. A row has everything that the other folders know about an architecture by its name. Rows
- * are data: they name parts, steps and kinds by members of the enums here, and the rooms that read a row have their
+ * are data: they name sublayers, ops and kinds by members of the enums here, and the rooms that read a row have their
  * code (hf/ folders, forward/graph/ layers, mixes/ types, quantize/plan what pruning cuts).
  *
- * An architecture that has no new part is a row in one of the files of families, and golden data
+ * An architecture that has no new sublayer is a row in one of the files of families, and golden data
  * (docs/internals/forward.md). A row must be complete: a tensor or key that it leaves out is absent.
  */
 #pragma once
@@ -120,10 +120,10 @@ bool arch_key_type_is(arch_key_type type, uint32_t stored);
 const architecture *arch_of_facts(const struct model_facts *facts);
 
 static inline bool arch_can_run(const architecture *a) {
-    return a && a->graph.mixers[0] != PART_NONE && !a->kind;
+    return a && a->graph.mixers[0] != SUBLAYER_NONE && !a->kind;
 }
-/* Whether layers of an architecture may have a part. */
-bool arch_has_part(const architecture *a, arch_part part);
+/* Whether layers of an architecture may have a sublayer. */
+bool arch_has_sublayer(const architecture *a, arch_sublayer sublayer);
 /* Whether the layers that choose are known by their number, with INDEXER_BY_TYPE and no list; then whether one does:
  * models for a million tokens choose in few layers. */
 static inline bool arch_chooses_by_number(const architecture *a, uint64_t context_length) {

@@ -165,7 +165,7 @@ static const arch_item list_dspark_deepseek4[] = {
 };
 
 /* The head is the target's once more, unless the vocabulary is smaller. */
-#define DSPARK_RULES RULES(RULE("lm_head", "output", STEP_OMIT_TARGETS_HEAD))
+#define DSPARK_RULES RULES(RULE("lm_head", "output", OP_OMIT_TARGETS_HEAD))
 #define DSPARK .metadata = list_dspark, .rules = DSPARK_RULES
 
 const architecture arch_rows_drafts[] = {
@@ -185,12 +185,12 @@ const architecture arch_rows_drafts[] = {
                                 BOOL_OR(".norm_before_fc", "norm_before_fc", false)),
                    .rules = RULES(RULE("fc", "fc"), RULE("lm_head", "output"),
                                   RULE("input_norm", "enc.output_norm"), P("hidden_norm", "attn_norm_2"),
-                                  RULE("d2t", "d2t", STEP_TARGET_IDS), RULE("t2d", "", STEP_OMIT)),
+                                  RULE("d2t", "d2t", OP_TARGET_IDS), RULE("t2d", "", OP_OMIT)),
                    .more = arch_permuted_rules,
                    .renames = RENAMES({"midlayer.", "model.layers.0.", AT_BEGIN}), .finish = FINISH_ROPE,
                    .tokenizer = TOKENIZER_LLAMA, .target = TARGET_FILES, .shapes = eagle3_shapes,
                    .is_silu = true, .needs_no_head = true},
-        .graph = {ATTENTION_AND(FFN_GATED), .has = {MUST_HAVE(WEIGHT_ATTN_NORM_2)}, .entry = PART_EAGLE,
+        .graph = {ATTENTION_AND(FFN_GATED), .has = {MUST_HAVE(WEIGHT_ATTN_NORM_2)}, .entry = SUBLAYER_EAGLE,
                   .free_head = true, .tied = TIED_NO, .factors = FACTORS_LONGROPE},
     },
     {
@@ -211,9 +211,9 @@ const architecture arch_rows_drafts[] = {
                            RULE("layers.#.markov_head.markov_w1", "markov_w1"),
                            RULE("layers.#.markov_head.markov_w2", "markov_w2"),
                            RULE("layers.#.confidence_head.proj", "conf_proj"),
-                           RULE("layers.#.ffn.gate.bias", "blk.#.exp_probs_b.bias", STEP_RESHAPE_ROUTER_BIAS),
-                           RULE("layers.#.ffn.gate.bias_vl", "", STEP_OMIT),
-                           RULE("layers.#.ffn.gate.tid2eid", "", STEP_OMIT)),
+                           RULE("layers.#.ffn.gate.bias", "blk.#.exp_probs_b.bias", OP_RESHAPE_ROUTER_BIAS),
+                           RULE("layers.#.ffn.gate.bias_vl", "", OP_OMIT),
+                           RULE("layers.#.ffn.gate.tid2eid", "", OP_OMIT)),
                        .shapes = dspark_deepseek4_shapes, .has_stages = true),
                  CLASS("Gemma4DSparkModel", .metadata = list_dspark_gemma4, .finish = FINISH_DRAFT_GEMMA4,
                        .rules = RULES(P("post_attention_layernorm", "post_attention_norm"),
@@ -228,14 +228,13 @@ const architecture arch_rows_drafts[] = {
              .metadata = list_dflash, .has_layer_configs = true,
              .rules = RULES(
                  RULE("lm_head", "output"), RULE("model.lm_head", "output"),
-                 RULE("model.embed_tokens", "token_embd", STEP_OMIT_TARGETS_EMBEDDING),
-                 RULE("model.fc", "fc"), RULE("model.encoder.fc", "fc"),
-                 RULE("model.hidden_norm", "enc.output_norm"),
+                 RULE("model.embed_tokens", "token_embd", OP_OMIT_TARGETS_EMBEDDING), RULE("model.fc", "fc"),
+                 RULE("model.encoder.fc", "fc"), RULE("model.hidden_norm", "enc.output_norm"),
                  RULE("model.encoder.output_norm_enc", "enc.output_norm"),
-                 P("self_attn.q_proj", "attn_q", STEP_ROPE_HALVES_DRAFT),
-                 P("self_attn.k_proj", "attn_k", STEP_ROPE_HALVES_DRAFT),
-                 P("self_attn.q_norm", "attn_q_norm", STEP_ROPE_HALVES_DRAFT),
-                 P("self_attn.k_norm", "attn_k_norm", STEP_ROPE_HALVES_DRAFT),
+                 P("self_attn.q_proj", "attn_q", OP_ROPE_HALVES_DRAFT),
+                 P("self_attn.k_proj", "attn_k", OP_ROPE_HALVES_DRAFT),
+                 P("self_attn.q_norm", "attn_q_norm", OP_ROPE_HALVES_DRAFT),
+                 P("self_attn.k_norm", "attn_k_norm", OP_ROPE_HALVES_DRAFT),
                  P("self_attn.sinks", "attn_sinks"), P("self_attn.attention_sink_bias", "attn_sinks"),
                  P("layer_scalar", "layer_output_scale"), P("attention_conv.base_kernel", "attn_conv_base"),
                  P("attention_conv.kernel_projection", "attn_conv_proj"),
@@ -246,7 +245,7 @@ const architecture arch_rows_drafts[] = {
                  RULE("model.markov_head.markov_w1", "markov_w1"),
                  RULE("model.markov_head.markov_w2", "markov_w2"),
                  RULE("model.confidence_head.proj", "conf_proj"), RULE("model.confidence_proj", "conf_proj"),
-                 RULE("model.d2t", "d2t", STEP_TARGET_IDS), RULE("model.t2d", "", STEP_OMIT)),
+                 RULE("model.d2t", "d2t", OP_TARGET_IDS), RULE("model.t2d", "", OP_OMIT)),
              .renames = RENAMES({"_codebook", "_codebook.weight", AT_END},
                                 {"layer_scalar", "layer_scalar.weight", AT_END}),
              .tensor_metadata = TENSOR_METADATA_CONFIDENCE, .follows = "conf_proj.weight",

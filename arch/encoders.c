@@ -25,9 +25,9 @@ static const arch_rule bert_rules[] = {
     LAYER("intermediate.dense", "ffn_up"),
     LAYER("output.dense", "ffn_down"),
     LAYER("output.LayerNorm", "layer_output_norm"),
-    RULE("classifier", "cls.output", STEP_RESHAPE_CLASSIFIER),
+    RULE("classifier", "cls.output", OP_RESHAPE_CLASSIFIER),
     RULE("classifier.dense", "cls"),
-    RULE("classifier.out_proj", "cls.output", STEP_RESHAPE_CLASSES),
+    RULE("classifier.out_proj", "cls.output", OP_RESHAPE_CLASSES),
     {0},
 };
 
@@ -57,7 +57,7 @@ static const arch_rule distil_rules[] = {
     DISTIL("ffn.lin2", "ffn_down"),
     DISTIL("output_layer_norm", "layer_output_norm"),
     RULE("pre_classifier", "cls"),
-    RULE("classifier", "cls.output", STEP_RESHAPE_CLASSES),
+    RULE("classifier", "cls.output", OP_RESHAPE_CLASSES),
     {0},
 };
 static const char *const distil_left_out[] = {"^vocab_", NULL};
@@ -74,7 +74,7 @@ static const arch_item list_distil[] = {LIST(arch_base),
 static const arch_item list_roberta[] = {LIST(list_bert), ITEM(".context_length", KV_OWN_ROBERTA_LENGTH),
                                          END};
 static const arch_rule roberta_rules[] = {
-    RULE("embeddings.position_embeddings", "position_embd", STEP_CUT_FIRST_POSITIONS), {0}};
+    RULE("embeddings.position_embeddings", "position_embd", OP_CUT_FIRST_POSITIONS), {0}};
 static const char *const roberta_left_out[] = {"^lm_head.", NULL};
 
 static const arch_item list_jina_2[] = {LIST(arch_base),
@@ -98,7 +98,7 @@ static const arch_item list_modern[] = {
 };
 #define MODERN(from, to) RULE("layers.#." from, "blk.#." to)
 
-/* NeoBERT's feed-forward part has two thirds of the width that its config tells. */
+/* NeoBERT's feed-forward sublayer has two thirds of the width that its config tells. */
 static const arch_item list_neo[] = {
     LIST(arch_base),
     ITEM(".classifier.output_labels", KV_OWN_LABELS),
@@ -139,8 +139,8 @@ static const arch_item list_t5[] = {LIST(list_t5encoder),
                                     U32_IF(".decoder_block_count", "num_decoder_layers"),
                                     U32(".decoder_start_token_id", "decoder_start_token_id"), END};
 
-/* The input norm of each part of a block, and the parts: `ffn` is the last one. */
-#define T5_PART(coder, short, n, part, prefix) \
+/* The input norm of each sublayer of a block, and the sublayers: `ffn` is the last one. */
+#define T5_SUBLAYER(coder, short, n, part, prefix) \
     RULE(coder ".block.#.layer." n ".layer_norm", short ".blk.#." prefix "attn_norm"), \
         RULE(coder ".block.#.layer." n "." part ".q", short ".blk.#." prefix "attn_q"), \
         RULE(coder ".block.#.layer." n "." part ".k", short ".blk.#." prefix "attn_k"), \
@@ -156,15 +156,15 @@ static const arch_item list_t5[] = {LIST(list_t5encoder),
         RULE(coder ".block.#.layer." n ".DenseReluDense.wo", short ".blk.#.ffn_down")
 static const arch_rule t5_rules[] = {
     RULE("shared", "token_embd"),
-    RULE("encoder.embed_tokens", "token_embd", STEP_OMIT_REPEATED_EMBEDDING),
-    RULE("decoder.embed_tokens", "token_embd", STEP_OMIT_REPEATED_EMBEDDING),
+    RULE("encoder.embed_tokens", "token_embd", OP_OMIT_REPEATED_EMBEDDING),
+    RULE("decoder.embed_tokens", "token_embd", OP_OMIT_REPEATED_EMBEDDING),
     RULE("lm_head", "output"),
     RULE("encoder.final_layer_norm", "enc.output_norm"),
     RULE("decoder.final_layer_norm", "dec.output_norm"),
-    T5_PART("encoder", "enc", "0", "SelfAttention", ""),
+    T5_SUBLAYER("encoder", "enc", "0", "SelfAttention", ""),
     T5_FFN("encoder", "enc", "1"),
-    T5_PART("decoder", "dec", "0", "SelfAttention", ""),
-    T5_PART("decoder", "dec", "1", "EncDecAttention", "cross_"),
+    T5_SUBLAYER("decoder", "dec", "0", "SelfAttention", ""),
+    T5_SUBLAYER("decoder", "dec", "1", "EncDecAttention", "cross_"),
     T5_FFN("decoder", "dec", "2"),
     {0},
 };
@@ -283,7 +283,7 @@ const architecture arch_rows_encoders[] = {
                        MODERN("attn_norm", "attn_norm"), MODERN("attn.Wqkv", "attn_qkv"),
                        MODERN("attn.Wo", "attn_output"), MODERN("mlp_norm", "ffn_norm"),
                        MODERN("mlp.Wi", "ffn_up"), MODERN("mlp.Wo", "ffn_down"), RULE("head.dense", "cls"),
-                       RULE("head.norm", "cls.norm"), RULE("classifier", "cls.output", STEP_RESHAPE_CLASSES)),
+                       RULE("head.norm", "cls.norm"), RULE("classifier", "cls.output", OP_RESHAPE_CLASSES)),
                    .renames = RENAMES({"model.", "", AT_BEGIN}),
                    .tokenizer = {.exceptions = TOKENS_ENDS_ALWAYS}, .needs_no_head = true,
                    .layers_by_number = true},
@@ -302,7 +302,7 @@ const architecture arch_rows_encoders[] = {
                                   NEO("attention_norm", "attn_norm"), NEO("qkv", "attn_qkv"),
                                   NEO("wo", "attn_output"), NEO("ffn_norm", "ffn_norm"),
                                   NEO("ffn.w12", "ffn_up"), NEO("ffn.w3", "ffn_down"), RULE("dense", "cls"),
-                                  RULE("classifier", "cls.output", STEP_RESHAPE_CLASSES)),
+                                  RULE("classifier", "cls.output", OP_RESHAPE_CLASSES)),
                    .renames = RENAMES({"model.", "", AT_BEGIN}), .tokenizer = {.files = {FILE_WORDS}},
                    .needs_no_head = true},
         .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_FUSED}, ENCODER,
@@ -324,7 +324,7 @@ const architecture arch_rows_encoders[] = {
         .folder = {CLASSES(CLASS("Gemma3TextModel")),
                    .metadata = METADATA(LIST(list_gemma3), U32(".attention.sliding_window", "sliding_window"),
                                         ITEM(".pooling_type", KV_OWN_POOLING), ITEM(NULL, KV_OWN_DENSE)),
-                   .rules = RULES(RULE("model.embed_tokens", "token_embd", STEP_CUT_ROWS),
+                   .rules = RULES(RULE("model.embed_tokens", "token_embd", OP_CUT_ROWS),
                                   P("post_attention_layernorm", "post_attention_norm"),
                                   RULE("dense_2", "dense_2"), RULE("dense_3", "dense_3")),
                    .renames = BASE_RENAMES, .adds_one = true,

@@ -23,7 +23,7 @@ static const arch_item list_bailing2[] = {
 
 static const arch_item list_sarvam[] = {LIST(list_bailing2),
                                         SHARE_WHOLE(".rope.dimension_count", KV_SHARE_OF_HEAD), END};
-static const arch_rule sarvam_rules[] = {P("mlp.gate.expert_bias", "exp_probs_b", STEP_SUBTRACT_MEAN), {0}};
+static const arch_rule sarvam_rules[] = {P("mlp.gate.expert_bias", "exp_probs_b", OP_SUBTRACT_MEAN), {0}};
 
 #define DBRX(from, to, ...) RULE("transformer.blocks.#." from, "blk.#." to, __VA_ARGS__)
 #define GROK(from, to, ...) RULE("transformer.decoder_layer.#." from, "blk.#." to, __VA_ARGS__)
@@ -76,9 +76,9 @@ const architecture arch_rows_experts[] = {
                                 U32(".expert_shared_count", "num_shared_experts"),
                                 BOOL(".expert_weights_norm", "norm_topk_prob")),
                    .rules = RULES(RULE("model.word_embeddings", "token_embd"),
-                                  RULE("lm_head", "output", STEP_SCALE_HEAD_BAILING),
+                                  RULE("lm_head", "output", OP_SCALE_HEAD_BAILING),
                                   P("attention.query_key_value", "attn_q|blk.#.attn_k|blk.#.attn_v",
-                                    STEP_SPLIT_QKV_ROPE_PAIRS),
+                                    OP_SPLIT_QKV_ROPE_PAIRS),
                                   P("attention.dense", "attn_output"))},
         .graph = {ATTENTION_AND(FFN_EXPERTS),
                   .has = {MAY_HAVE(WEIGHT_EXPERT_CHOICE), MAY_HAVE(WEIGHT_FFN_UP_SHEXP)}, .free_head = true,
@@ -122,9 +122,9 @@ const architecture arch_rows_experts[] = {
                        DBRX("norm_attn_norm.attn.Wqkv", "attn_qkv"),
                        DBRX("norm_attn_norm.attn.out_proj", "attn_output"),
                        DBRX("ffn.router.layer", "ffn_gate_inp"),
-                       DBRX("ffn.experts.mlp.w1", "ffn_gate_exps.weight", STEP_RESHAPE_EXPERTS),
-                       DBRX("ffn.experts.mlp.v1", "ffn_up_exps.weight", STEP_RESHAPE_EXPERTS),
-                       DBRX("ffn.experts.mlp.w2", "ffn_down_exps.weight", STEP_RESHAPE_TRANSPOSE_EXPERTS)),
+                       DBRX("ffn.experts.mlp.w1", "ffn_gate_exps.weight", OP_RESHAPE_EXPERTS),
+                       DBRX("ffn.experts.mlp.v1", "ffn_up_exps.weight", OP_RESHAPE_EXPERTS),
+                       DBRX("ffn.experts.mlp.w2", "ffn_down_exps.weight", OP_RESHAPE_TRANSPOSE_EXPERTS)),
                    .expert_count = "ffn_config.moe_num_experts", .follows = "ffn_gate_inp.weight"},
         .graph = {MIXERS(MIXER_ATTENTION), .ffns = {FFN_EXPERTS},
                   .has = {MUST_HAVE(WEIGHT_ATTN_QKV), MAY_HAVE(WEIGHT_EXPERT_CHOICE)}, .neox = true,
@@ -153,8 +153,8 @@ const architecture arch_rows_experts[] = {
                    .rules = RULES(
                        P("post_attention_layernorm", "post_attention_norm"),
                        P("self_attn.sinks", "attn_sinks"),
-                       P("mlp.experts.gate_up_proj", "ffn_gate_exps|blk.#.ffn_up_exps", STEP_SPLIT_EVEN_ODD),
-                       P("mlp.experts.down_proj", "ffn_down_exps", STEP_TRANSPOSE_DOWN_EXPERTS)),
+                       P("mlp.experts.gate_up_proj", "ffn_gate_exps|blk.#.ffn_up_exps", OP_SPLIT_EVEN_ODD),
+                       P("mlp.experts.down_proj", "ffn_down_exps", OP_TRANSPOSE_DOWN_EXPERTS)),
                    .layers_by_number = true, .mlx = MLX_NO_NAMES},
         .graph = {ATTENTION_AND(FFN_EXPERTS), .has = {MUST_HAVE(WEIGHT_ATTN_SINKS)}, .neox = true,
                   .place = PLACE_PAN, .output_bias = REQUIRED, .free_head = true, .window = WINDOW_REQUIRED,
@@ -183,9 +183,9 @@ const architecture arch_rows_experts[] = {
                  GROK("multi_head_attention.query", "attn_q"), GROK("multi_head_attention.key", "attn_k"),
                  GROK("multi_head_attention.value", "attn_v"),
                  GROK("multi_head_attention.linear", "attn_output"), GROK("router", "ffn_gate_inp"),
-                 GROK("moe.*.linear", "ffn_gate_exps", STEP_JOIN_EXPERTS),
-                 GROK("moe.*.linear_1", "ffn_down_exps", STEP_JOIN_EXPERTS),
-                 GROK("moe.*.linear_v", "ffn_up_exps", STEP_JOIN_EXPERTS), P("pre_attn_norm", "attn_norm"),
+                 GROK("moe.*.linear", "ffn_gate_exps", OP_JOIN_EXPERTS),
+                 GROK("moe.*.linear_1", "ffn_down_exps", OP_JOIN_EXPERTS),
+                 GROK("moe.*.linear_v", "ffn_up_exps", OP_JOIN_EXPERTS), P("pre_attn_norm", "attn_norm"),
                  P("post_attn_norm", "attn_output_norm"), P("pre_moe_norm", "ffn_norm"),
                  P("post_moe_norm", "post_ffw_norm")),
              .tokenizer = {.files = {FILE_MODEL, FILE_BYTES}}},
@@ -364,7 +364,7 @@ const architecture arch_rows_experts[] = {
                        ITEM_NAMES(".swiglu_clamp_exp", KV_LAYERS_STEP_CLAMP, "swiglu_limits"),
                        ITEM_NAMES(".swiglu_clamp_shexp", KV_LAYERS_STEP_CLAMP, "swiglu_limits_shared"),
                        ITEM_IF_NOT_ZERO(".nextn_predict_layers", KV_PREDICT, NULL)),
-                   .rules = RULES(P("self_attn.g_proj", "attn_gate", STEP_SQUEEZE)),
+                   .rules = RULES(P("self_attn.g_proj", "attn_gate", OP_SQUEEZE)),
                    .renames = RENAMES({".transformer.", ".", ANYWHERE},
                                       {"shared_head.output", "shared_head.head", ANYWHERE}),
                    .finish = FINISH_ROPE_PARTIAL, .adds_one = true, .expert_count = "moe_num_experts",

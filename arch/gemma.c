@@ -50,8 +50,8 @@ static const arch_item list_gemma4_assistant[] = {LIST(list_gemma4),
     .like = "gemma4", .metadata = list_gemma4_assistant, \
     .rules = RULES(RULE("pre_projection", "nextn.pre_projection"), \
                    RULE("post_projection", "nextn.post_projection"), \
-                   RULE("masked_embedding.centroids", "", STEP_OMIT_WITH_WARNING), \
-                   RULE("masked_embedding.token_ordering", "", STEP_OMIT))
+                   RULE("masked_embedding.centroids", "", OP_OMIT_WITH_WARNING), \
+                   RULE("masked_embedding.token_ordering", "", OP_OMIT))
 
 /* An assistant's layers use their target's keys and values. */
 static const arch_shape gemma4_assistant_shapes[] = {
@@ -102,7 +102,7 @@ const architecture arch_rows_gemma[] = {
         .name = "gemma3",
         .folder = {CLASSES(CLASS("Gemma3ForCausalLM"), CLASS("Gemma3ForConditionalGeneration")),
                    .metadata = list_gemma3,
-                   .rules = RULES(RULE("model.embed_tokens", "token_embd", STEP_CUT_ROWS),
+                   .rules = RULES(RULE("model.embed_tokens", "token_embd", OP_CUT_ROWS),
                                   P("post_attention_layernorm", "post_attention_norm")),
                    .adds_one = true,
                    .tokenizer = {.files = {FILE_MODEL, FILE_BYTES}, .exceptions = TOKENS_MODEL_NO_SPACE},
@@ -125,12 +125,12 @@ const architecture arch_rows_gemma[] = {
                                   ITEM_NAMES(".attention.sliding_window_pattern", KV_LAYERS_FLAGS,
                                              "layer_types=sliding_attention")),
              .rules = RULES(
-                 RULE("model.embed_tokens", "token_embd", STEP_PAD_ROWS),
-                 RULE("model.embed_tokens_per_layer", "per_layer_token_embd", STEP_PAD_ROWS),
+                 RULE("model.embed_tokens", "token_embd", OP_PAD_ROWS),
+                 RULE("model.embed_tokens_per_layer", "per_layer_token_embd", OP_PAD_ROWS),
                  RULE("model.per_layer_model_projection", "per_layer_model_proj"),
                  RULE("model.per_layer_projection_norm", "per_layer_proj_norm"),
-                 RULE("model.altup_projections.*", "altup_proj", STEP_JOIN_ALTUP),
-                 RULE("model.altup_unembed_projections.*", "altup_unembd_proj", STEP_JOIN_ALTUP),
+                 RULE("model.altup_projections.*", "altup_proj", OP_JOIN_ALTUP),
+                 RULE("model.altup_unembed_projections.*", "altup_unembd_proj", OP_JOIN_ALTUP),
                  P("post_attention_layernorm", "post_attention_norm"), P("per_layer_input_gate", "inp_gate"),
                  P("per_layer_projection", "proj"), P("post_per_layer_input_norm", "post_norm"),
                  P("altup.correction_coefs", "altup_correct_coef"),
@@ -156,7 +156,7 @@ const architecture arch_rows_gemma[] = {
                                                .exceptions = TOKENS_GEMMA4 | TOKENS_SUPPRESSED})),
                    .metadata = list_gemma4,
                    .rules =
-                       RULES(RULE("model.embed_tokens", "token_embd", STEP_CUT_ROWS),
+                       RULES(RULE("model.embed_tokens", "token_embd", OP_CUT_ROWS),
                              RULE("model.embed_tokens_per_layer", "per_layer_token_embd"),
                              RULE("model.per_layer_model_projection", "per_layer_model_proj"),
                              RULE("model.per_layer_projection_norm", "per_layer_proj_norm"),
@@ -164,8 +164,8 @@ const architecture arch_rows_gemma[] = {
                              P("router.proj", "ffn_gate_inp"), P("router.scale", "ffn_gate_inp.scale"),
                              P("router.per_expert_scale", "ffn_down_exps.scale"),
                              P("experts.gate_up_proj", "ffn_gate_up_exps"),
-                             P("experts.switch_glu.gate_proj", "ffn_gate_up_exps", STEP_TAKE_GATE_ROWS),
-                             P("experts.switch_glu.up_proj", "ffn_gate_up_exps", STEP_TAKE_UP_ROWS),
+                             P("experts.switch_glu.gate_proj", "ffn_gate_up_exps", OP_TAKE_GATE_ROWS),
+                             P("experts.switch_glu.up_proj", "ffn_gate_up_exps", OP_TAKE_UP_ROWS),
                              P("experts.switch_glu.down_proj", "ffn_down_exps"),
                              P("experts.down_proj", "ffn_down_exps"), P("per_layer_input_gate", "inp_gate"),
                              P("per_layer_projection", "proj"), P("post_per_layer_input_norm", "post_norm"),

@@ -1,5 +1,5 @@
-/* The computation of a layer of an architecture: its parts, its optional tensors, its norms, its RoPE. Read by
- * forward/graph/, which has the code of each part (docs/internals/forward.md). */
+/* The computation of a layer of an architecture: its sublayers, its optional tensors, its norms, its RoPE. Read by
+ * forward/graph/, which has the code of each sublayer (docs/internals/forward.md). */
 #pragma once
 
 #include <stdbool.h>
@@ -8,8 +8,8 @@
 
 #include "arch/weights.h"
 
-/* The parts that layers are made of: the member, and its code in forward/graph/. */
-#define ARCH_PARTS(P) \
+/* The sublayers that layers are made of: the member, and its code in forward/graph/. */
+#define ARCH_SUBLAYERS(P) \
     /* mixers */ \
     P(MIXER_ATTENTION, mixer_attention)   /* keys and values per head */ \
     P(MIXER_LATENT, mixer_latent)         /* those of all heads from one latent vector */ \
@@ -24,9 +24,9 @@
     P(MIXER_PLAMO2, mixer_plamo2)         /* the same, with other products before it */ \
     P(MIXER_RWKV6, mixer_rwkv6)           /* a state per head whose rows decay by the token */ \
     P(MIXER_RWKV7, mixer_rwkv7)           /* the same, which forgets what a key stands for as well */ \
-    P(MIXER_DFLASH, mixer_dflash)         /* attention of blocks to hidden states of a target and to themselves */ \
-    P(MIXER_ASSISTANT, mixer_assistant)   /* attention to keys and values of a target */ \
-    /* feed-forward parts */ \
+    P(MIXER_DFLASH, mixer_dflash) /* attention of blocks to hidden states of a target and to themselves */ \
+    P(MIXER_ASSISTANT, mixer_assistant) /* attention to keys and values of a target */ \
+    /* feed-forward sublayers */ \
     P(FFN_GATED, ffn_gated)             /* down(act(gate x) * up x) */ \
     P(FFN_FUSED, ffn_fused)             /* the same, gate and up in one matrix */ \
     P(FFN_PLAIN, ffn_plain)             /* down(act(up x)) */ \
@@ -38,17 +38,20 @@
     P(TAIL_EMBEDDING, tail_embedding) /* adds what was embedded */ \
     P(TAIL_PER_LAYER, tail_per_layer) /* adds what the layer's own inputs let through, and scales */ \
     P(TAIL_STREAMS, tail_streams)     /* four streams, of which a layer runs one and corrects all */ \
-    P(TAIL_HYPER, tail_hyper)         /* streams that parts read and write by weights of the token */ \
+    P(TAIL_HYPER, tail_hyper)         /* streams that sublayers read and write by weights of the token */ \
     P(TAIL_GATED, tail_gated)         /* the same, by gates of low rank; one layer reads n-grams, too */ \
     P(TAIL_STACKS, tail_stacks)       /* two alternating stacks of blocks, each with a state of its own */ \
-    P(PART_BANK, part_bank)           /* hidden states before earlier layers */ \
-    P(PART_SWITCHED, part_switched)   /* small matrices beside others, which tokens choose */ \
-    P(PART_DRAFT, part_draft)         /* hidden state and token that an MTP layer begins with */ \
-    P(PART_EAGLE, part_eagle) /* hidden states of the target and token: EAGLE-3's input */
+    P(SUBLAYER_BANK, sublayer_bank)   /* hidden states before earlier layers */ \
+    P(SUBLAYER_SWITCHED, sublayer_switched) /* small matrices beside others, which tokens choose */ \
+    P(SUBLAYER_MTP, sublayer_mtp)           /* hidden state and token that an MTP layer begins with */ \
+    P(SUBLAYER_EAGLE, sublayer_eagle)       /* hidden states of the target and token: EAGLE-3's input */
 
-#define ARCH_PART_MEMBER(member, part) member,
-typedef enum arch_part { PART_NONE, ARCH_PARTS(ARCH_PART_MEMBER) ARCH_PART_LIMIT } arch_part;
-#undef ARCH_PART_MEMBER
+#define ARCH_SUBLAYER_MEMBER(member, sublayer) member,
+typedef enum arch_sublayer {
+    SUBLAYER_NONE,
+    ARCH_SUBLAYERS(ARCH_SUBLAYER_MEMBER) ARCH_SUBLAYER_LIMIT
+} arch_sublayer;
+#undef ARCH_SUBLAYER_MEMBER
 
 /* Keys that hardly another architecture has, or numbers that follow from others: read in this order after all
  * other keys (forward/graph/own_keys.c). */
@@ -62,7 +65,7 @@ typedef enum arch_part { PART_NONE, ARCH_PARTS(ARCH_PART_MEMBER) ARCH_PART_LIMIT
     K(OWN_SCALES_OUTPUT, own_read_scales_output) /* scales of embedding, logits, scores, and yarn's share */ \
     K(OWN_EMBEDDING_SCALE, own_read_embedding_scale) /* of the embedding alone */ \
     K(OWN_SCALE_INPUTS, \
-      own_read_scale_inputs) /* residual_scale is of what a part reads, not of its result */ \
+      own_read_scale_inputs) /* residual_scale is of what a sublayer reads, not of its result */ \
     K(OWN_SHARED_LENGTH, own_check_shared_length) /* whether routed layers have a shared expert */ \
     K(OWN_VALUE_SCALE, own_read_value_scale)      /* of what attention gives */ \
     /* rope */ \
@@ -77,17 +80,17 @@ typedef enum arch_part { PART_NONE, ARCH_PARTS(ARCH_PART_MEMBER) ARCH_PART_LIMIT
     K(OWN_GATE_LIMITS, own_read_gate_limits)           /* swiglu_clamp_exp, swiglu_clamp_shexp */ \
     K(OWN_INPUT_LIMITS, own_read_input_limits)         /* swiglu_clamp_exp, before the activation */ \
     K(OWN_INPUT_LIMITS_ALL, own_read_input_limits_all) /* and swiglu_clamp_shexp, likewise */ \
-    K(OWN_HALVING, own_read_halving)           /* rescale_every_n_layers: layers that halve the residual stream */ \
-    K(OWN_LOOPS, own_read_loops)               /* blocks that run several times */ \
-    K(OWN_KDA_FLAT, own_read_kda_flat)         /* KDA with an optional bound, and SITU's numbers */ \
-    K(OWN_KDA_BOUND, own_read_kda_bound)       /* KDA with an optional bound */ \
-    K(OWN_KDA_POSITIVE, own_read_kda_positive) /* KDA with a needed one */ \
+    K(OWN_HALVING, own_read_halving)     /* rescale_every_n_layers: layers that halve the residual stream */ \
+    K(OWN_LOOPS, own_read_loops)         /* blocks that run several times */ \
+    K(OWN_KDA_FLAT, own_read_kda_flat)   /* KDA with an optional bound, and SITU's numbers */ \
+    K(OWN_KDA_BOUND, own_read_kda_bound) /* KDA with an optional bound */ \
+    K(OWN_KDA_POSITIVE, own_read_kda_positive)           /* KDA with a needed one */ \
     K(OWN_HIDDEN_ACTIVATION, own_read_hidden_activation) /* hidden_activation: that of gates */ \
-    K(OWN_UNGATED_RELU, own_set_ungated_relu)            /* feed-forward parts without gates have ReLU */ \
-    K(OWN_XIELU, own_read_xielu)                         /* the numbers of each layer's activation */ \
-    K(OWN_PARALLEL, own_read_parallel)                   /* use_parallel_residual */ \
-    K(OWN_SWIN, own_read_swin)                           /* swin_norm: PLACE_SWIN */ \
-    K(OWN_ALL_KV_HEADS, own_check_all_kv_heads)          /* as many heads of keys as of queries */
+    K(OWN_UNGATED_RELU, own_set_ungated_relu)   /* feed-forward sublayers without gates have ReLU */ \
+    K(OWN_XIELU, own_read_xielu)                /* the numbers of each layer's activation */ \
+    K(OWN_PARALLEL, own_read_parallel)          /* use_parallel_residual */ \
+    K(OWN_SWIN, own_read_swin)                  /* swin_norm: PLACE_SWIN */ \
+    K(OWN_ALL_KV_HEADS, own_check_all_kv_heads) /* as many heads of keys as of queries */
 
 #define ARCH_OWN_MEMBER(member, function) member,
 typedef enum arch_own { OWN_NONE, ARCH_OWN_KEYS(ARCH_OWN_MEMBER) ARCH_OWN_LIMIT } arch_own;
@@ -109,16 +112,16 @@ typedef enum presence { ABSENT, OPTIONAL, REQUIRED, UNUSED } presence;
 
 /* The place of a layer's norms; tensors.c has their tensors. */
 typedef enum placement {
-    PLACE_PRE,          /* attn_norm and ffn_norm, each before its part */
+    PLACE_PRE,          /* attn_norm and ffn_norm, each before its sublayer */
     PLACE_TWO,          /* attn_norm and attn_norm_2 */
     PLACE_PAN,          /* the same as the first, but the second is called post_attention_norm */
     PLACE_PAN_OUTPUT,   /* or attn_output_norm */
-    PLACE_SANDWICH,     /* pre, and post_attention_norm and post_ffw_norm on what the parts give */
+    PLACE_SANDWICH,     /* pre, and post_attention_norm and post_ffw_norm on what the sublayers give */
     PLACE_SANDWICH_OUT, /* the same, called attn_output_norm and layer_output_norm or post_ffw_norm */
     PLACE_POST,         /* only those two */
-    PLACE_SWIN,     /* attn_norm and ffn_norm on what the parts give; the second reads what the first gives */
-    PLACE_SUMS,     /* attn_output_norm and layer_output_norm, on the residual stream after the part */
-    PLACE_PARALLEL, /* both parts read what attn_norm gives */
+    PLACE_SWIN, /* attn_norm and ffn_norm on what the sublayers give; the second reads what the first gives */
+    PLACE_SUMS, /* attn_output_norm and layer_output_norm, on the residual stream after the sublayer */
+    PLACE_PARALLEL, /* both sublayers read what attn_norm gives */
     PLACE_NOWHERE,  /* there are none */
 } placement;
 
@@ -178,7 +181,7 @@ typedef struct routing {
     bool has_chunks;       /* sigmoids choose; small experts work on what the experts give */
     bool reads_start;      /* the router reads the layer's input */
     bool has_tables;       /* in the first hash_layer_count layers a table has the experts of each token id */
-    float sum_factor;      /* of the experts' and the shared or dense part's sum; 0: 1 */
+    float sum_factor;      /* of the experts' and the shared or dense sublayer's sum; 0: 1 */
 } routing;
 
 /* The factor of scores of queries and keys. */
@@ -264,42 +267,46 @@ typedef struct arch_unsaid {
     uint32_t first, end;
 } arch_unsaid;
 
-enum { ARCH_GRAPH_PARTS = 3, ARCH_OWN_MOST = 5 }; /* mixers, and feed-forward parts; lists of own keys */
+enum {
+    ARCH_GRAPH_SUBLAYERS = 3,
+    ARCH_OWN_MOST = 5
+}; /* mixers, and feed-forward sublayers; lists of own keys */
 
 /* A member that a row does not name is ABSENT, 0, or the first value of its enum. */
 typedef struct arch_graph {
-    /* A layer takes the first of these parts that claims it, else the last one. An empty list: layers have no
-     * such part. */
-    arch_part mixers[ARCH_GRAPH_PARTS], ffns[ARCH_GRAPH_PARTS];
+    /* A layer takes the first of these sublayers that claims it, else the last one. An empty list: layers have no
+     * such sublayer. */
+    arch_sublayer mixers[ARCH_GRAPH_SUBLAYERS], ffns[ARCH_GRAPH_SUBLAYERS];
     /* A second mixer of every layer, which reads what the first one reads; both results are added. */
-    arch_part beside;
-    /* A tail, which changes the residual stream after both parts of every layer; its input is the residual stream. PART_NONE:
+    arch_sublayer beside;
+    /* A tail, which changes the residual stream after both sublayers of every layer; its input is the residual stream. SUBLAYER_NONE:
      * nothing. */
-    arch_part tail;
+    arch_sublayer tail;
     bool ends_mean;     /* behind the last layer TAIL_HYPER takes the mean of its streams, without weights */
     bool mixes_streams; /* TAIL_HYPER's streams are mixed */
-    arch_part bank;     /* earlier hidden states that layers read with the present one */
-    arch_part switched; /* adapters in the file, of which tokens switch one on (forward/graph/layer_part.h) */
-    arch_part
+    arch_sublayer bank; /* earlier hidden states that layers read with the present one */
+    arch_sublayer
+        switched; /* adapters in the file, of which tokens switch one on (forward/graph/sublayer.h) */
+    arch_sublayer
         entry; /* makes the input of the layer; only MTP layers have one (forward/graph/draft/draft.c) */
     /* Layers from this one on use keys and values of earlier ones, whatever the key says; their own are in
      * the file and unused. 0: the key says it. */
     size_t own_kv_layers;
     /* In the first layers of a model only what stands out of its row passes the activation (ffn.c). */
     size_t sparse_layers;
-    /* A layer has a feed-forward part where feed_forward_length says so, and else a mixer: never both. */
-    bool one_part;
+    /* A layer has a feed-forward sublayer where feed_forward_length says so, and else a mixer: never both. */
+    bool one_sublayer;
     arch_coders coders; /* encoder and decoder, or such an encoder alone */
-    /* A layer has no mixer where attention.head_count is 0, and no feed-forward part where feed_forward_length is. A
-     * feed-forward part that is alone reads through its own norm. */
-    bool lacks_parts;
+    /* A layer has no mixer where attention.head_count is 0, and no feed-forward sublayer where feed_forward_length is. A
+     * feed-forward sublayer that is alone reads through its own norm. */
+    bool lacks_sublayers;
     /* Without the key full_attention_interval, the last of so many layers has attention, the others have the
      * row's first mixer. */
     uint32_t interval_default;
     bool experts_by_number; /* the key interleave_moe_layer_step says which layers have experts */
 
     /* Whether weights are there that only some rows have, or have in different ways. Two of them have
-     * consequences: without an optional ffn_norm both parts read what attn_norm gives, and with a required
+     * consequences: without an optional ffn_norm both sublayers read what attn_norm gives, and with a required
      * attn_qkv there are no attn_q, attn_k, attn_v in its place. */
     presence has[WEIGHT_SLOTS];
     const arch_unread *unread; /* matrices of a layer that text tokens do not use; NULL: there are none */
@@ -313,7 +320,7 @@ typedef struct arch_graph {
     bool unweighted;        /* no norm of a layer, and not the last one, has a tensor */
     bool ends_bare;         /* no norm follows the last layer */
     bool begins_bare;       /* the first layer's mixer may read the residual stream unnormed */
-    float eps_after;        /* of norms of what parts give; 0: as of the others */
+    float eps_after;        /* of norms of what sublayers give; 0: as of the others */
     embedding_norm embedding_norm;
 
     /* attention */

@@ -102,7 +102,7 @@
     M(KV_OWN_MAMBA2, own_mamba2) \
     M(KV_LAYERS_DOTS3, layers_dots3) /* heads, windows and indexers of layers; checks */ \
     M(KV_LAYERS_QWEN4, layers_qwen4) /* keys that one pooled key stands for, which layers read n-grams */ \
-    M(KV_OWN_RWKV6, own_rwkv6) /* widths of what changes with the token, and of the feed-forward part */ \
+    M(KV_OWN_RWKV6, own_rwkv6) /* widths of what changes with the token, and of the feed-forward sublayer */ \
     M(KV_OWN_LOW_RANK, own_low_rank)     /* rwkv7: where null, a root of the width times `value` */ \
     M(KV_OWN_ARWKV7, own_arwkv7)         /* whether there is a gate */ \
     M(KV_OWN_HRM, own_hrm)               /* hrm_text: runs of all blocks, and blocks of a stack */ \

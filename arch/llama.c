@@ -2,8 +2,8 @@
 #include "arch/rows.h"
 
 #define STACK(from, to) \
-    RULE("model.L_module.layers.#." from, "blk.#." to, STEP_SPLIT_ROWS_OF_STACK), \
-        RULE("model.H_module.layers.#." from, "blk.#." to, STEP_SPLIT_ROWS_OF_STACK)
+    RULE("model.L_module.layers.#." from, "blk.#." to, OP_SPLIT_ROWS_OF_STACK), \
+        RULE("model.H_module.layers.#." from, "blk.#." to, OP_SPLIT_ROWS_OF_STACK)
 
 static const arch_rule hrm_rules[] = {
     RULE("model.z_L_init", "hrm.z_l_init"),
@@ -21,7 +21,7 @@ static const arch_unread cogvlm_unread[] = {
     {"vis_attn_qkv", WEIGHT_ATTN_QKV}, {"vis_attn_output", WEIGHT_ATTN_OUTPUT}, {"vis_gate", WEIGHT_FFN_GATE},
     {"vis_up", WEIGHT_FFN_UP},         {"vis_down", WEIGHT_FFN_DOWN},           {0}};
 
-/* Blocks differ in how many heads share keys, and in their feed-forward parts; some have no attention, or one matrix in
+/* Blocks differ in how many heads share keys, and in their feed-forward sublayers; some have no attention, or one matrix in
  * place of it. */
 static const arch_item list_deci[] = {
     ITEM(".block_count", KV_BLOCKS),
@@ -73,8 +73,8 @@ const architecture arch_rows_llama[] = {
                                 U32(".interleave_moe_layer_step", "interleave_moe_layer_step"),
                                 ITEM(".attention.sliding_window", KV_OWN_LLAMA4_WINDOW)),
                    .rules = RULES(P("feed_forward.experts.gate_up_proj", "ffn_gate_exps|blk.#.ffn_up_exps",
-                                    STEP_TRANSPOSE_SPLIT_HALVES),
-                                  P("feed_forward.experts.down_proj", "ffn_down_exps", STEP_TRANSPOSE)),
+                                    OP_TRANSPOSE_SPLIT_HALVES),
+                                  P("feed_forward.experts.down_proj", "ffn_down_exps", OP_TRANSPOSE)),
                    .finish = FINISH_ROPE, .assumed_key = "attention_chunk_size", .assumed = 8192,
                    .layers_by_number = true, .mlx = MLX_TRANSPOSES_EXPERTS},
         .graph = {ATTENTION_AND(FFN_EXPERTS, FFN_GATED),
@@ -116,8 +116,8 @@ const architecture arch_rows_llama[] = {
         .folder = {CLASSES(CLASS("ApertusForCausalLM")), .metadata = arch_llama,
                    .rules =
                        RULES(P("attention_layernorm", "attn_norm"), P("feedforward_layernorm", "ffn_norm"),
-                             P("mlp.act_fn.alpha_p", "", STEP_OMIT), P("mlp.act_fn.alpha_n", "", STEP_OMIT),
-                             P("mlp.act_fn.beta", "", STEP_OMIT), P("mlp.act_fn.eps", "", STEP_OMIT)),
+                             P("mlp.act_fn.alpha_p", "", OP_OMIT), P("mlp.act_fn.alpha_n", "", OP_OMIT),
+                             P("mlp.act_fn.beta", "", OP_OMIT), P("mlp.act_fn.eps", "", OP_OMIT)),
                    .finish = FINISH_ROPE, .tokenizer = TOKENIZER_LLAMA,
                    .tensor_metadata = TENSOR_METADATA_XIELU},
         .graph = {ATTENTION_AND(FFN_PLAIN), .own = {OWN_XIELU}, .neox = true, .qk = QK_HEAD,
@@ -130,7 +130,7 @@ const architecture arch_rows_llama[] = {
                    .rules =
                        RULES(RULE("model.tok_embeddings", "token_embd"), RULE("output", "output"),
                              P("attention_norm", "attn_norm"), P("ffn_norm", "ffn_norm"),
-                             P("attention.wqkv", "attn_q|blk.#.attn_k|blk.#.attn_v", STEP_SPLIT_QKV_GROUPS),
+                             P("attention.wqkv", "attn_q|blk.#.attn_k|blk.#.attn_v", OP_SPLIT_QKV_GROUPS),
                              P("attention.wo", "attn_output")),
                    .tokenizer = {.files = {FILE_MODEL}, .exceptions = TOKENS_INTERNLM2}},
         .graph = {ATTENTION_AND(FFN_GATED), .tied = TIED_NO},
@@ -171,9 +171,9 @@ const architecture arch_rows_llama[] = {
                    .rules = RULES(RULE("transformer.wte", "token_embd"),
                                   RULE("transformer.ln_f", "output_norm"), FALCON("ln_1", "attn_norm"),
                                   FALCON("ln_2", "ffn_norm"), FALCON("attn.q", "attn_q"),
-                                  FALCON("attn.kv", "attn_k|blk.#.attn_v", STEP_SPLIT_HALVES),
+                                  FALCON("attn.kv", "attn_k|blk.#.attn_v", OP_SPLIT_HALVES),
                                   FALCON("attn.c_proj", "attn_output"),
-                                  FALCON("mlp.gate_up_proj", "ffn_gate|blk.#.ffn_up", STEP_SPLIT_HALVES),
+                                  FALCON("mlp.gate_up_proj", "ffn_gate|blk.#.ffn_up", OP_SPLIT_HALVES),
                                   FALCON("mlp.c_proj", "ffn_down")),
                    .has_own_head = true},
         .graph = {ATTENTION_AND(FFN_GATED), .alibi = 8, .factors = FACTORS_UNUSED, .output_bias = UNUSED,
@@ -195,7 +195,7 @@ const architecture arch_rows_llama[] = {
                                         ITEM_NAMES(".tensor_data_layout", KV_TEXT, "Meta AI original pth"),
                                         SHARE_WHOLE(".rope.dimension_count", KV_SHARE_OF_EVEN_HEAD)),
                    .rules = RULES(
-                       P("self_attn.W_pack", "attn_q|blk.#.attn_k|blk.#.attn_v", STEP_SPLIT_QKV_ROPE_PAIRS)),
+                       P("self_attn.W_pack", "attn_q|blk.#.attn_k|blk.#.attn_v", OP_SPLIT_QKV_ROPE_PAIRS)),
                    .tokenizer = {.files = {FILE_MODEL}}, .is_silu = true},
         .graph = {ATTENTION_AND(FFN_GATED), .own = {OWN_POSITIONS_BY_NUMBER}, .alibi = 8, .tied = TIED_NO},
         .by_number = {{.what = BY_NUMBER_ROPE, .least = 32, .most = 32},
@@ -227,11 +227,11 @@ const architecture arch_rows_llama[] = {
                            CLASS("DeciLMForCausalLM")),
                    .metadata = METADATA(LIST(arch_llama), ITEM_IF(".attention.head_count_kv", KV_INTEGERS,
                                                                   "num_key_value_heads_per_layer")),
-                   .rules = RULES(P("self_attn.q_proj", "attn_q", STEP_ROPE_PAIRS_Q),
-                                  P("self_attn.k_proj", "attn_k", STEP_ROPE_PAIRS_K_BY_LAYER),
+                   .rules = RULES(P("self_attn.q_proj", "attn_q", OP_ROPE_PAIRS_Q),
+                                  P("self_attn.k_proj", "attn_k", OP_ROPE_PAIRS_K_BY_LAYER),
                                   P("self_attn.linear_attn", "attn_output")),
                    .finish = FINISH_ROPE, .tokenizer = {.files = {FILE_PIECES, FILE_BYTES}}, .is_silu = true},
-        .graph = {MIXERS(MIXER_ATTENTION, MIXER_PRODUCT), .ffns = {FFN_GATED}, .lacks_parts = true,
+        .graph = {MIXERS(MIXER_ATTENTION, MIXER_PRODUCT), .ffns = {FFN_GATED}, .lacks_sublayers = true,
                   .qkv_bias = OPTIONAL, .output_bias = OPTIONAL, .ffn_bias = OPTIONAL, .free_head = true,
                   .factors = FACTORS_LONGROPE},
         .mix = {.big_blocks = 80},
@@ -245,9 +245,9 @@ const architecture arch_rows_llama[] = {
                                         FLOAT_IS(".rope.scaling.factor", 1),
                                         SHARE_WHOLE(".attention.key_length", KV_SHARE_OF_HEAD),
                                         SHARE_WHOLE(".attention.value_length", KV_SHARE_OF_HEAD)),
-                   .rules = RULES(QKV_RULES(P, "self_attn.", "_proj", "attn_", STEP_ROUND_TERNARY),
-                                  P("self_attn.o_proj", "attn_output", STEP_ROUND_TERNARY),
-                                  FFN_RULES(P, "mlp.", "_proj", "", STEP_ROUND_TERNARY),
+                   .rules = RULES(QKV_RULES(P, "self_attn.", "_proj", "attn_", OP_ROUND_TERNARY),
+                                  P("self_attn.o_proj", "attn_output", OP_ROUND_TERNARY),
+                                  FFN_RULES(P, "mlp.", "_proj", "", OP_ROUND_TERNARY),
                                   P("self_attn.inner_attn_ln", "attn_sub_norm"),
                                   P("mlp.ffn_layernorm", "ffn_sub_norm")),
                    .tokenizer = {.files = {FILE_MODEL}}},
@@ -276,8 +276,8 @@ const architecture arch_rows_llama[] = {
         .name = "chameleon",
         .folder = {CLASSES(CLASS("ChameleonForCausalLM"), CLASS("ChameleonForConditionalGeneration")),
                    .metadata = METADATA(LIST(arch_base), BOOL_OR(".swin_norm", "swin_norm", false)),
-                   .rules = RULES(P("self_attn.q_norm", "attn_q_norm", STEP_ROPE_PAIRS_FIRST_ROW_Q),
-                                  P("self_attn.k_norm", "attn_k_norm", STEP_ROPE_PAIRS_FIRST_ROW_K)),
+                   .rules = RULES(P("self_attn.q_norm", "attn_q_norm", OP_ROPE_PAIRS_FIRST_ROW_Q),
+                                  P("self_attn.k_norm", "attn_k_norm", OP_ROPE_PAIRS_FIRST_ROW_K)),
                    .more = arch_permuted_rules, .left_out = NAMES("^model.vqmodel")},
         .graph = {ATTENTION_AND(FFN_GATED), .own = {OWN_SWIN}, .qk = QK_EACH, .qk_bias = OPTIONAL,
                   .qk_centers = true, .qk_eps = 1e-5F, .unsaid = {4, 8196}},
@@ -299,19 +299,18 @@ const architecture arch_rows_llama[] = {
     },
     {
         .name = "plamo",
-        .folder = {CLASSES(CLASS("PlamoForCausalLM")),
-                   .metadata = METADATA(
-                       U32_IS(".context_length", 4096), U32(".embedding_length", "hidden_size"),
-                       U32(".feed_forward_length", "intermediate_size"), ITEM(".block_count", KV_BLOCKS),
-                       U32(".attention.head_count", "num_attention_heads"),
-                       ITEM_NAMES(".attention.head_count_kv", KV_QUOTIENT,
-                                  "num_attention_heads n_shared_head"),
-                       FLOAT(".attention.layer_norm_rms_epsilon", "rms_norm_eps")),
-                   .rules = RULES(P("norm", "attn_norm"),
-                                  P("self_attn.q_proj", "attn_q", STEP_REORDER_SHARING_HEADS),
-                                  P("self_attn.o_proj", "attn_output", STEP_REORDER_SHARING_HEADS)),
-                   .renames = RENAMES({"model.layers.layers.", "model.layers.", AT_BEGIN}),
-                   .tokenizer = {.files = {FILE_MODEL}}, .is_silu = true},
+        .folder =
+            {CLASSES(CLASS("PlamoForCausalLM")),
+             .metadata = METADATA(
+                 U32_IS(".context_length", 4096), U32(".embedding_length", "hidden_size"),
+                 U32(".feed_forward_length", "intermediate_size"), ITEM(".block_count", KV_BLOCKS),
+                 U32(".attention.head_count", "num_attention_heads"),
+                 ITEM_NAMES(".attention.head_count_kv", KV_QUOTIENT, "num_attention_heads n_shared_head"),
+                 FLOAT(".attention.layer_norm_rms_epsilon", "rms_norm_eps")),
+             .rules = RULES(P("norm", "attn_norm"), P("self_attn.q_proj", "attn_q", OP_REORDER_SHARING_HEADS),
+                            P("self_attn.o_proj", "attn_output", OP_REORDER_SHARING_HEADS)),
+             .renames = RENAMES({"model.layers.layers.", "model.layers.", AT_BEGIN}),
+             .tokenizer = {.files = {FILE_MODEL}}, .is_silu = true},
         .graph = {ATTENTION_AND(FFN_GATED), .place = PLACE_PARALLEL, .neox = true, .tied = TIED_NO},
     },
     {.name = NULL},

@@ -11,10 +11,10 @@ static const arch_item list_exaone4[] = {
 /* Common rules have these, too; here they are first, as a message takes a source tensor's name from the first
  * rule. */
 static const arch_rule exaone_next_rules[] = {
-    RULE("mtp.fc", "blk.#.nextn.eh_proj", STEP_COPY_TO_MTP_LAYERS),
-    RULE("mtp.pre_fc_norm_embedding", "blk.#.nextn.enorm", STEP_COPY_TO_MTP_LAYERS),
-    RULE("mtp.pre_fc_norm_hidden", "blk.#.nextn.hnorm", STEP_COPY_TO_MTP_LAYERS),
-    RULE("mtp.norm", "blk.#.nextn.shared_head_norm", STEP_COPY_TO_MTP_LAYERS),
+    RULE("mtp.fc", "blk.#.nextn.eh_proj", OP_COPY_TO_MTP_LAYERS),
+    RULE("mtp.pre_fc_norm_embedding", "blk.#.nextn.enorm", OP_COPY_TO_MTP_LAYERS),
+    RULE("mtp.pre_fc_norm_hidden", "blk.#.nextn.hnorm", OP_COPY_TO_MTP_LAYERS),
+    RULE("mtp.norm", "blk.#.nextn.shared_head_norm", OP_COPY_TO_MTP_LAYERS),
     {0},
 };
 
@@ -37,11 +37,11 @@ static const arch_rename ernie_renames[] = {{"ernie.", "model.", AT_BEGIN}, {0}}
 
 /* GGUF has no biases for them, so that they must be 0. */
 static const arch_rule cohere_rules[] = {
-    RULE("model.norm.bias", "", STEP_OMIT_ZEROS),    P("input_layernorm.bias", "", STEP_OMIT_ZEROS),
-    P("self_attn.q_proj.bias", "", STEP_OMIT_ZEROS), P("self_attn.k_proj.bias", "", STEP_OMIT_ZEROS),
-    P("self_attn.v_proj.bias", "", STEP_OMIT_ZEROS), P("self_attn.o_proj.bias", "", STEP_OMIT_ZEROS),
-    P("mlp.gate_proj.bias", "", STEP_OMIT_ZEROS),    P("mlp.up_proj.bias", "", STEP_OMIT_ZEROS),
-    P("mlp.down_proj.bias", "", STEP_OMIT_ZEROS),    {0},
+    RULE("model.norm.bias", "", OP_OMIT_ZEROS),    P("input_layernorm.bias", "", OP_OMIT_ZEROS),
+    P("self_attn.q_proj.bias", "", OP_OMIT_ZEROS), P("self_attn.k_proj.bias", "", OP_OMIT_ZEROS),
+    P("self_attn.v_proj.bias", "", OP_OMIT_ZEROS), P("self_attn.o_proj.bias", "", OP_OMIT_ZEROS),
+    P("mlp.gate_proj.bias", "", OP_OMIT_ZEROS),    P("mlp.up_proj.bias", "", OP_OMIT_ZEROS),
+    P("mlp.down_proj.bias", "", OP_OMIT_ZEROS),    {0},
 };
 
 const architecture arch_rows_makers[] = {
@@ -107,8 +107,8 @@ const architecture arch_rows_makers[] = {
         .name = "ernie4_5",
         .folder = {CLASSES(CLASS("Ernie4_5ForCausalLM"), CLASS("Ernie4_5_ForCausalLM")),
                    .metadata = arch_base,
-                   .rules = RULES(P("self_attn.qkv_proj", "attn_q|blk.#.attn_k|blk.#.attn_v", STEP_SPLIT_QKV),
-                                  P("mlp.up_gate_proj", "ffn_gate|blk.#.ffn_up", STEP_SPLIT_HALVES)),
+                   .rules = RULES(P("self_attn.qkv_proj", "attn_q|blk.#.attn_k|blk.#.attn_v", OP_SPLIT_QKV),
+                                  P("mlp.up_gate_proj", "ffn_gate|blk.#.ffn_up", OP_SPLIT_HALVES)),
                    .renames = ernie_renames,
                    .tokenizer = {.files = {FILE_MODEL}, .exceptions = TOKENS_SPACE_IS_SET}},
         .graph = {ATTENTION_AND(FFN_GATED), .output_bias = UNUSED, .free_head = true},
@@ -196,7 +196,7 @@ const architecture arch_rows_makers[] = {
         .name = "chatglm",
         .folder =
             {CLASSES(CLASS("ChatGLMForConditionalGeneration"), CLASS("ChatGLMModel"),
-                     CLASS("GlmForCausalLM", .rules = RULES(RULE("lm_head", "output", STEP_OMIT_TIED_HEAD)))),
+                     CLASS("GlmForCausalLM", .rules = RULES(RULE("lm_head", "output", OP_OMIT_TIED_HEAD)))),
              .metadata = METADATA(LIST(arch_core), U32(".context_length", "seq_length|hidden_size|n_embed"),
                                   ITEM_VALUE(".feed_forward_length", KV_TIMES, "hidden_size|n_embed", 4),
                                   U32_IF(".feed_forward_length", "ffn_hidden_size|intermediate_size"),
@@ -207,7 +207,7 @@ const architecture arch_rows_makers[] = {
                                           "rope.partial_rotary_factor", 0.5),
                                   ITEM_NAMES(".rope.freq_base", KV_ROPE_RATIO, "rope_ratio")),
              .rules = RULES(RULE("embedding.word_embeddings", "token_embd"),
-                            RULE("output_layer", "output", STEP_OMIT_TIED_HEAD),
+                            RULE("output_layer", "output", OP_OMIT_TIED_HEAD),
                             RULE("encoder.final_layernorm", "output_norm"),
                             GLM("input_layernorm", "attn_norm"), GLM("post_attention_layernorm", "ffn_norm"),
                             GLM("self_attention.query_key_value", "attn_qkv"),
@@ -226,8 +226,8 @@ const architecture arch_rows_makers[] = {
                        METADATA(LIST(arch_base), ITEM_IF_NOT_ZERO(".nextn_predict_layers", KV_PREDICT, NULL),
                                 ITEM_OR(".rope.dimension_count", KV_SHARE_OF_HEAD,
                                         "rope.partial_rotary_factor", 0.5)),
-                   .rules = RULES(P("self_attn.q_proj", "attn_q", STEP_ROPE_HALVES_GLM),
-                                  P("self_attn.k_proj", "attn_k", STEP_ROPE_HALVES_GLM),
+                   .rules = RULES(P("self_attn.q_proj", "attn_q", OP_ROPE_HALVES_GLM),
+                                  P("self_attn.k_proj", "attn_k", OP_ROPE_HALVES_GLM),
                                   P("post_self_attn_layernorm", "post_attention_norm"),
                                   P("post_attention_layernorm", "ffn_norm"),
                                   P("post_mlp_layernorm", "post_ffw_norm")),
@@ -309,7 +309,7 @@ const architecture arch_rows_makers[] = {
                                 U32_IS(".expert_gating_func", 2),
                                 ITEM_IF_NOT_ZERO(".nextn_predict_layers", KV_PREDICT, NULL)),
                    .rules = RULES(P("final_layernorm", "nextn.shared_head_norm"),
-                                  P("mlp.expert_bias.bias", "exp_probs_b", STEP_RESHAPE_ROUTER_BIAS)),
+                                  P("mlp.expert_bias.bias", "exp_probs_b", OP_RESHAPE_ROUTER_BIAS)),
                    .mtp = {.key = "num_nextn_predict_layers"}, .is_silu = true},
         .graph = {ATTENTION_AND(FFN_EXPERTS, FFN_GATED), .experts_share = true,
                   .has = {MAY_HAVE(WEIGHT_EXPERT_CHOICE), MAY_HAVE(WEIGHT_FFN_GATE_UP_EXPS),

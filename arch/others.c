@@ -76,7 +76,7 @@ const architecture arch_rows_others[] = {
                    .left_out = NAMES("codebook.cluster_size", "codebook.embed_avg", "codebook.inited"),
                    .tokenizer = {.files = {FILE_NONE}}, .stays = "norm1|norm2",
                    .shapes = wavtokenizer_shapes},
-        .graph = {.lacks_parts = true}, /* no source tensor is called by a block */
+        .graph = {.lacks_sublayers = true}, /* no source tensor is called by a block */
     },
     {.name = "qwen3tts", .kind = "a model whose tokens are sounds"},
     {.name = "pockettts", .kind = "a model that makes sounds, without logits"},

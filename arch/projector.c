@@ -16,7 +16,7 @@ const arch_projector *arch_projector_at(size_t i) {
 /* ---- sizes of tensors ---- */
 
 /* The sizes of projectors' tensors, in the notation of arch/projector.h. Letters are widths that several tensors
- * share: D of the states of the vision encoder, Q and K of queries and keys, H of a head, F of the feed-forward part,
+ * share: D of the states of the vision encoder, Q and K of queries and keys, H of a head, F of the feed-forward sublayer,
  * T of the text model, M of patches that were merged; small letters are the same of the audio encoder, s its
  * positions and y the states that are stacked; others stand in a few lines. */
 

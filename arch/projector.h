@@ -56,7 +56,8 @@ typedef struct arch_projector {
     const char *const *in_some, *const *grow;
     const arch_tensor_size *shapes; /* sizes, before those of all projectors */
     const arch_letter *letters;     /* letters of sizes that the config gives a value; NULL: none */
-    const char *feeds; /* what the config may call the width of layers' feed-forward part; NULL: as all do */
+    const char
+        *feeds; /* what the config may call the width of layers' feed-forward sublayer; NULL: as all do */
     /* Not NULL: folders of this kind are refused with this sentence, which says why and what to do. */
     const char *refused;
     arch_folder folder;

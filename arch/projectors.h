@@ -9,7 +9,7 @@ extern const arch_projector arch_projectors_vision[], arch_projectors_audio[], a
     arch_projectors_more[];
 
 /* Items that all projectors of vision encoders have; the same without the size of images, and without that of the
- * feed-forward part, too; and those of all audio encoders. */
+ * feed-forward sublayer, too; and those of all audio encoders. */
 extern const arch_item clip_vision[], clip_vision_sized[], clip_vision_core[], clip_audio[];
 
 /* Qwen 2.5's, which its models with an audio encoder have, too; and what their configs may leave out. */
@@ -26,7 +26,7 @@ extern const arch_rule qwen2_rules[], qwen3_rules[];
     "{\"hidden_size\": 1152, \"intermediate_size\": 4304, \"patch_size\": 16, \"depth\": 27, " \
     "\"num_heads\": 16," \
     " \"num_position_embeddings\": 2304, \"spatial_merge_size\": 2}"
-/* Layers of a transformer whose states are `w` wide, and whose queries, keys and feed-forward part q, k and f. */
+/* Layers of a transformer whose states are `w` wide, and whose queries, keys and feed-forward sublayer q, k and f. */
 #define SIZES_OF_LAYERS(p, w, q, k, h, f) \
     {p "ln1", w}, {p "ln2", w}, {p "attn_q", w " " q}, {p "attn_k", w " " k}, {p "attn_v", w " " k}, \
         {p "attn_out", q " " w}, {p "attn_q_norm", h "|" q}, {p "attn_k_norm", h "|" k}, \
@@ -83,21 +83,21 @@ extern const arch_rule qwen2_rules[], qwen3_rules[];
 
 /* Whisper's encoder, whose source tensors are under p. */
 #define WHISPER_LAYER(p, from, to) RULE(p "layers.#." from, "a.blk.#." to)
-/* All but the first matrix of the feed-forward part. */
+/* All but the first matrix of the feed-forward sublayer. */
 #define WHISPER_LAYERS(p) \
     WHISPER_LAYER(p, "self_attn.q_proj", "attn_q"), WHISPER_LAYER(p, "self_attn.k_proj", "attn_k"), \
         WHISPER_LAYER(p, "self_attn.v_proj", "attn_v"), WHISPER_LAYER(p, "self_attn.out_proj", "attn_out"), \
         WHISPER_LAYER(p, "self_attn_layer_norm", "ln1"), WHISPER_LAYER(p, "final_layer_norm", "ln2"), \
         WHISPER_LAYER(p, "fc2", "ffn_down")
 #define WHISPER(p) \
-    RULE(p "conv1.bias", "a.conv1d.1.bias", STEP_APPEND_DIM), \
-        RULE(p "conv2.bias", "a.conv1d.2.bias", STEP_APPEND_DIM), RULE(p "conv1", "a.conv1d.1"), \
+    RULE(p "conv1.bias", "a.conv1d.1.bias", OP_APPEND_DIM), \
+        RULE(p "conv2.bias", "a.conv1d.2.bias", OP_APPEND_DIM), RULE(p "conv1", "a.conv1d.1"), \
         RULE(p "conv2", "a.conv1d.2"), RULE(p "embed_positions", "a.position_embd"), \
         RULE(p "layer_norm", "a.post_ln"), RULE(p "ln_post", "a.post_ln"), WHISPER_LAYERS(p), \
         WHISPER_LAYER(p, "fc1", "ffn_up")
 /* Convolutions of two dimensions in front of it, as in the audio encoder of Qwen 3. */
 #define QWEN3_AUDIO \
-    RULE("audio_tower.conv2d#.bias", "a.conv2d.#.bias", STEP_APPEND_TWO_DIMS), \
+    RULE("audio_tower.conv2d#.bias", "a.conv2d.#.bias", OP_APPEND_TWO_DIMS), \
         RULE("audio_tower.conv2d1", "a.conv2d.1"), RULE("audio_tower.conv2d2", "a.conv2d.2"), \
         RULE("audio_tower.conv2d3", "a.conv2d.3"), RULE("audio_tower.conv_out", "a.conv_out"), \
         RULE("audio_tower.proj1", "mm.a.mlp.1"), RULE("audio_tower.proj2", "mm.a.mlp.2"), \
@@ -136,8 +136,8 @@ extern const arch_rule qwen2_rules[], qwen3_rules[];
         CONFORMER_LAYER(p, k, "attn_k"), CONFORMER_LAYER(p, v, "attn_v"), \
         CONFORMER_LAYER(p, out, "attn_out"), CONFORMER_LAYER(p, pos, "linear_pos"), \
         CONFORMER_LAYER(p, bias_u, "pos_bias_u"), CONFORMER_LAYER(p, bias_v, "pos_bias_v"), \
-        CONFORMER_LAYER(p, "conv.pointwise_conv1.weight", "conv_pw1.weight", STEP_SQUEEZE), \
-        CONFORMER_LAYER(p, "conv.pointwise_conv2.weight", "conv_pw2.weight", STEP_SQUEEZE)
+        CONFORMER_LAYER(p, "conv.pointwise_conv1.weight", "conv_pw1.weight", OP_SQUEEZE), \
+        CONFORMER_LAYER(p, "conv.pointwise_conv2.weight", "conv_pw2.weight", OP_SQUEEZE)
 /* The convolutions before its layers: one with a stride, one of a single column. */
 #define PARAKEET_STRIDES \
     {"a.conv1d.0", "3 3 1 u +"}, {"a.conv1d.2", "3 3 1 u +"}, {"a.conv1d.3", "1 1 u u +"}, \
@@ -145,6 +145,6 @@ extern const arch_rule qwen2_rules[], qwen3_rules[];
         "a.conv1d.6", "1 1 u u +" \
     }
 #define BATCH_NORM(from, to) \
-    RULE(from ".weight", to, STEP_FOLD_BATCH_NORM), RULE(from ".bias", to, STEP_FOLD_BATCH_NORM), \
-        RULE(from ".running_mean", to, STEP_FOLD_BATCH_NORM), \
-        RULE(from ".running_var", to, STEP_FOLD_BATCH_NORM)
+    RULE(from ".weight", to, OP_FOLD_BATCH_NORM), RULE(from ".bias", to, OP_FOLD_BATCH_NORM), \
+        RULE(from ".running_mean", to, OP_FOLD_BATCH_NORM), \
+        RULE(from ".running_var", to, OP_FOLD_BATCH_NORM)

@@ -17,14 +17,14 @@ static const char *const takes_audio[] = {"^audio_tower.", "^multi_modal_project
 #define TTS(from, to, ...) RULE("speech_tokenizer.decoder." from, "a.gen.wav." to, __VA_ARGS__)
 #define TTS_LAYER(from, to) TTS("pre_transformer.layers.#." from, "tfm.blk.#." to)
 #define TTS_CODES(kind, to) \
-    TTS("quantizer." kind ".input_proj", to ".in_proj", STEP_SQUEEZE), \
-        TTS("quantizer." kind ".output_proj", to ".out_proj", STEP_SQUEEZE), \
+    TTS("quantizer." kind ".input_proj", to ".in_proj", OP_SQUEEZE), \
+        TTS("quantizer." kind ".output_proj", to ".out_proj", OP_SQUEEZE), \
         TTS("quantizer." kind ".vq.layers.#._codebook.embedding_sum", to ".codebook.weight", \
-            STEP_FOLD_CODEBOOK_COUNTS), \
+            OP_FOLD_CODEBOOK_COUNTS), \
         TTS("quantizer." kind ".vq.layers.#._codebook.cluster_usage", to ".codebook.weight", \
-            STEP_FOLD_CODEBOOK_COUNTS)
+            OP_FOLD_CODEBOOK_COUNTS)
 #define TTS_SNAKE(from, to) \
-    TTS(from "alpha", to ".alpha", STEP_EXP), TTS(from "beta", to ".beta", STEP_INVERSE_EXP)
+    TTS(from "alpha", to ".alpha", OP_EXP), TTS(from "beta", to ".beta", OP_INVERSE_EXP)
 #define TTS_RESIDUAL(from, to) \
     TTS_SNAKE(from "act1.", to ".act1"), TTS(from "conv1.conv", to ".conv1"), \
         TTS_SNAKE(from "act2.", to ".act2"), TTS(from "conv2.conv", to ".conv2")
@@ -50,8 +50,8 @@ static const arch_rule qwen3_tts_rules[] = {
     SPEAKER("asp.conv", "asp_attn"),
     RULE("speaker_encoder.fc", "mm.a.fc"),
     TTS_CODE("small_to_mtp_projection", "proj_in"),
-    TTS_CODE("model.codec_embedding.*", "embd", STEP_JOIN_EXPERTS),
-    TTS_CODE("lm_head.*", "head", STEP_JOIN_EXPERTS),
+    TTS_CODE("model.codec_embedding.*", "embd", OP_JOIN_EXPERTS),
+    TTS_CODE("lm_head.*", "head", OP_JOIN_EXPERTS),
     TTS_CODE("model.norm", "output_norm"),
     RULE("talker.model.codec_embedding", "a.gen.code.out_embd"),
     TTS_CODE_LAYER("input_layernorm", "ln1"),
@@ -216,7 +216,7 @@ const arch_projector arch_projectors_audio[] = {
                     WHISPER("audio_encoder.whisper."), RULE("audio_encoder.layer_norm", "mm.a.norm_pre"),
                     RULE("audio_encoder.adapting.0", "mm.a.mlp.1"),
                     RULE("audio_encoder.adapting.2", "mm.a.mlp.2"),
-                    RULE("audio_encoder.audio_bos_eos_token.weight", "v.boi|v.eoi", STEP_SPLIT_ROWS)),
+                    RULE("audio_encoder.audio_bos_eos_token.weight", "v.boi|v.eoi", OP_SPLIT_ROWS)),
                 .left_out = NAMES("^audio_encoder.proj.")}},
     {.classes = NAMES("Qwen3ASRForConditionalGeneration"),
      .letters = QWEN3_AUDIO_LETTERS,
@@ -255,15 +255,15 @@ const arch_projector arch_projectors_audio[] = {
                                RULE("encoder.out_mid", "a.enc_ctc_out_mid"), GRANITE_FEEDS("ff1", ""),
                                GRANITE_FEEDS("ff2", "_1"), GRANITE_LAYER("attn.pre_norm", "ln1"),
                                GRANITE_LAYER("post_norm", "ln2"), GRANITE_LAYER("attn.to_q", "attn_q"),
-                               GRANITE_LAYER("attn.to_kv", "attn_k|a.blk.#.attn_v", STEP_SPLIT_HALVES),
+                               GRANITE_LAYER("attn.to_kv", "attn_k|a.blk.#.attn_v", OP_SPLIT_HALVES),
                                GRANITE_LAYER("attn.to_out", "attn_out"),
                                GRANITE_LAYER("attn.rel_pos_emb.weight", "attn_rel_pos_emb"),
                                GRANITE_LAYER("conv.norm", "norm_conv"),
-                               GRANITE_LAYER("conv.up_conv.weight", "conv_pw1.weight", STEP_SQUEEZE),
+                               GRANITE_LAYER("conv.up_conv.weight", "conv_pw1.weight", OP_SQUEEZE),
                                GRANITE_LAYER("conv.up_conv.bias", "conv_pw1.bias"),
-                               GRANITE_LAYER("conv.down_conv.weight", "conv_pw2.weight", STEP_SQUEEZE),
+                               GRANITE_LAYER("conv.down_conv.weight", "conv_pw2.weight", OP_SQUEEZE),
                                GRANITE_LAYER("conv.down_conv.bias", "conv_pw2.bias"),
-                               GRANITE_LAYER("conv.depth_conv.conv.weight", "conv_dw.weight", STEP_SQUEEZE),
+                               GRANITE_LAYER("conv.depth_conv.conv.weight", "conv_dw.weight", OP_SQUEEZE),
                                BATCH_NORM("encoder.layers.#.conv.batch_norm", "a.blk.#.conv_norm_var"),
                                RULE("projector.query", "a.proj_query"),
                                RULE("projector.qformer.layernorm", "a.proj_norm"),
@@ -286,23 +286,22 @@ const arch_projector arch_projectors_audio[] = {
                                      U32(".audio.attention.head_count", "audio.n_heads"), KIND("lfm2a"),
                                      U32(".audio.num_mel_bins", "audio.feat_in"),
                                      FLOAT_IS(".audio.attention.layer_norm_epsilon", 1e-5)),
-                .rules =
-                    RULES(CONFORMER("conformer.", "self_attn.linear_q", "self_attn.linear_k",
-                                    "self_attn.linear_v", "self_attn.linear_out", "self_attn.linear_pos",
-                                    "self_attn.pos_bias_u", "self_attn.pos_bias_v"),
-                          CONFORMER_LAYER("conformer.", "conv.pointwise_conv1.bias", "conv_pw1.bias"),
-                          CONFORMER_LAYER("conformer.", "conv.pointwise_conv2.bias", "conv_pw2.bias"),
-                          CONFORMER_LAYER("conformer.", "conv.depthwise_conv.weight", "conv_dw.weight",
-                                          STEP_SQUEEZE),
-                          CONFORMER_LAYER("conformer.", "conv.depthwise_conv.bias", "conv_dw.bias"),
-                          BATCH_NORM("conformer.layers.#.conv.batch_norm", "a.blk.#.conv_norm"),
-                          RULE("conformer.pre_encode.conv.#.bias", "a.conv1d.#.bias", STEP_APPEND_TWO_DIMS),
-                          RULE("conformer.pre_encode.conv.#", "a.conv1d.#"),
-                          RULE("conformer.pre_encode.out", "a.pre_encode.out"),
-                          RULE("audio_adapter.model.#", "mm.a.mlp.#"),
-                          RULE("audio_embedding.embedding", "a.position_embd"),
-                          RULE("audio_embedding.embedding_norm", "a.position_embd_norm"),
-                          RULE("audio_embedding.to_logits", "a.embd_to_logits")),
+                .rules = RULES(
+                    CONFORMER("conformer.", "self_attn.linear_q", "self_attn.linear_k", "self_attn.linear_v",
+                              "self_attn.linear_out", "self_attn.linear_pos", "self_attn.pos_bias_u",
+                              "self_attn.pos_bias_v"),
+                    CONFORMER_LAYER("conformer.", "conv.pointwise_conv1.bias", "conv_pw1.bias"),
+                    CONFORMER_LAYER("conformer.", "conv.pointwise_conv2.bias", "conv_pw2.bias"),
+                    CONFORMER_LAYER("conformer.", "conv.depthwise_conv.weight", "conv_dw.weight", OP_SQUEEZE),
+                    CONFORMER_LAYER("conformer.", "conv.depthwise_conv.bias", "conv_dw.bias"),
+                    BATCH_NORM("conformer.layers.#.conv.batch_norm", "a.blk.#.conv_norm"),
+                    RULE("conformer.pre_encode.conv.#.bias", "a.conv1d.#.bias", OP_APPEND_TWO_DIMS),
+                    RULE("conformer.pre_encode.conv.#", "a.conv1d.#"),
+                    RULE("conformer.pre_encode.out", "a.pre_encode.out"),
+                    RULE("audio_adapter.model.#", "mm.a.mlp.#"),
+                    RULE("audio_embedding.embedding", "a.position_embd"),
+                    RULE("audio_embedding.embedding_norm", "a.position_embd_norm"),
+                    RULE("audio_embedding.to_logits", "a.embd_to_logits")),
                 .left_out = NAMES("num_batches_tracked")}},
     {.classes = NAMES("Qwen3TTSForConditionalGeneration"),
      .beside = "speech_tokenizer",

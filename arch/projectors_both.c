@@ -31,7 +31,7 @@ static const arch_item gemma4_audio[] = {
 
 static const arch_rule gemma4_rules[] = {
     RULE("model.vision_tower.patch_embedder.input_proj.weight", "v.patch_embd.weight",
-         STEP_REORDER_PATCHES_LAST),
+         OP_REORDER_PATCHES_LAST),
     RULE("model.vision_tower.patch_embedder.position_embedding_table", "v.position_embd.weight"),
     RULE("model.vision_tower.std_bias", "v.std_bias"),
     RULE("model.vision_tower.std_scale", "v.std_scale"),
@@ -56,13 +56,13 @@ static const arch_rule gemma4_rules[] = {
     QKV_RULES(GEMMA4_AUDIO, "self_attn.", "_proj", "attn_"),
     GEMMA4_AUDIO("self_attn.post", "attn_out"),
     GEMMA4_AUDIO("self_attn.relative_k_proj", "attn_k_rel"),
-    GEMMA4_AUDIO("self_attn.per_dim_scale", "per_dim_scale.weight", STEP_SOFTPLUS),
+    GEMMA4_AUDIO("self_attn.per_dim_scale", "per_dim_scale.weight", OP_SOFTPLUS),
     GEMMA4_AUDIO("norm_pre_attn", "attn_pre_norm"),
     GEMMA4_AUDIO("norm_post_attn", "attn_post_norm"),
     GEMMA4_AUDIO("norm_out", "ln2"),
     CONFORMER_FEEDS(GEMMA4_AUDIO, "feed_forward1", ""),
     CONFORMER_FEEDS(GEMMA4_AUDIO, "feed_forward2", "_1"),
-    GEMMA4_AUDIO("lconv1d.depthwise_conv1d.weight", "conv_dw.weight", STEP_SQUEEZE),
+    GEMMA4_AUDIO("lconv1d.depthwise_conv1d.weight", "conv_dw.weight", OP_SQUEEZE),
     CONFORMER_CONV(GEMMA4_AUDIO),
     RULE("model.embed_audio.embedding_projection", "mm.a.input_projection"),
     {.from = NULL},
@@ -70,11 +70,11 @@ static const arch_rule gemma4_rules[] = {
 
 /* Gemma 4's models without layers of a vision or audio encoder. */
 static const arch_rule gemma4_unified_rules[] = {
-    RULE("model.vision_embedder.pos_embedding", "v.position_embd.weight", STEP_REORDER_ROWS_AXES),
+    RULE("model.vision_embedder.pos_embedding", "v.position_embd.weight", OP_REORDER_ROWS_AXES),
     RULE("model.vision_embedder.pos_norm", "v.patch_norm.3"),
-    RULE("model.vision_embedder.patch_dense.weight", "v.patch_embd.weight", STEP_REORDER_PATCH_CHANNELS),
+    RULE("model.vision_embedder.patch_dense.weight", "v.patch_embd.weight", OP_REORDER_PATCH_CHANNELS),
     RULE("model.vision_embedder.patch_dense", "v.patch_embd"),
-    RULE("model.vision_embedder.patch_ln1", "v.patch_norm.1", STEP_REORDER_PATCH_CHANNELS),
+    RULE("model.vision_embedder.patch_ln1", "v.patch_norm.1", OP_REORDER_PATCH_CHANNELS),
     RULE("model.vision_embedder.patch_ln1", "v.patch_norm.1"),
     RULE("model.vision_embedder.patch_ln2", "v.patch_norm.2"),
     RULE("model.embed_vision.embedding_projection", "mm.input_projection"),
@@ -91,7 +91,7 @@ static const arch_rule gemma4_unified_rules[] = {
         RULE("model." part ".embedding_projection", to ".input_projection")
 
 static const arch_rule gemma3n_rules[] = {
-    RULE("model.vision_tower.timm_model.conv_stem.conv.bias", "v.conv_stem.conv.bias", STEP_RESHAPE_CHANNELS),
+    RULE("model.vision_tower.timm_model.conv_stem.conv.bias", "v.conv_stem.conv.bias", OP_RESHAPE_CHANNELS),
     RULE("model.vision_tower.timm_model.conv_stem.conv", "v.conv_stem.conv"),
     RULE("model.vision_tower.timm_model.conv_stem.bn", "v.conv_stem.bn"),
     RULE("model.vision_tower.timm_model.msfa.ffn.pw_exp.conv", "v.msfa.ffn.pw_exp.conv"),
@@ -193,8 +193,8 @@ static const arch_item parakeet_metadata[] = {
 
 static const arch_rule nemotron_rules[] = {
     RADIO("patch_generator.cls_token.token", "class_embd"),
-    RADIO("patch_generator.pos_embed", "position_embd.weight", STEP_RESAMPLE_POSITIONS),
-    RADIO("patch_generator.embedder.weight", "patch_embd.weight", STEP_REORDER_PATCHES_FIRST),
+    RADIO("patch_generator.pos_embed", "position_embd.weight", OP_RESAMPLE_POSITIONS),
+    RADIO("patch_generator.embedder.weight", "patch_embd.weight", OP_REORDER_PATCHES_FIRST),
     RADIO("blocks.#.attn.qkv", "blk.#.attn_qkv"),
     RADIO("blocks.#.attn.proj", "blk.#.attn_out"),
     RADIO("blocks.#.norm1", "blk.#.ln1"),
@@ -210,12 +210,12 @@ static const arch_rule nemotron_rules[] = {
 #define PARAKEET(from, to, ...) RULE("sound_encoder.encoder.layers.#." from, "a.blk.#." to, __VA_ARGS__)
 
 static const arch_rule parakeet_rules[] = {
-    RULE("sound_encoder.encoder.subsampling.layers.#.bias", "a.conv1d.#.bias", STEP_RESHAPE_CHANNELS),
+    RULE("sound_encoder.encoder.subsampling.layers.#.bias", "a.conv1d.#.bias", OP_RESHAPE_CHANNELS),
     RULE("sound_encoder.encoder.subsampling.layers.#", "a.conv1d.#"),
     RULE("sound_encoder.encoder.subsampling.linear", "a.pre_encode.out"),
     CONFORMER("sound_encoder.encoder.", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
               "self_attn.o_proj", "self_attn.relative_k_proj", "self_attn.bias_u", "self_attn.bias_v"),
-    PARAKEET("conv.depthwise_conv.weight", "conv_dw.weight", STEP_RESHAPE_DEPTHWISE),
+    PARAKEET("conv.depthwise_conv.weight", "conv_dw.weight", OP_RESHAPE_DEPTHWISE),
     PARAKEET("conv.norm.running_mean", "conv_norm_mean"),
     PARAKEET("conv.norm.running_var", "conv_norm_var"),
     PARAKEET("conv.norm", "conv_norm"),
@@ -291,9 +291,9 @@ static const arch_rule dots3_rules[] = {
     DOTS3_VISION("mlp.fc3", "ffn_up"),
     DOTS3_VISION("mlp.gate_weight", "ffn_gate_inp.weight"),
     DOTS3_VISION("mlp.router_bias", "exp_probs_b.weight"),
-    DOTS3_VISION("mlp.experts.*.fc1", "ffn_gate_exps", STEP_JOIN_EXPERTS_BY_LAYER),
-    DOTS3_VISION("mlp.experts.*.fc2", "ffn_down_exps", STEP_JOIN_EXPERTS_BY_LAYER),
-    DOTS3_VISION("mlp.experts.*.fc3", "ffn_up_exps", STEP_JOIN_EXPERTS_BY_LAYER),
+    DOTS3_VISION("mlp.experts.*.fc1", "ffn_gate_exps", OP_JOIN_EXPERTS_BY_LAYER),
+    DOTS3_VISION("mlp.experts.*.fc2", "ffn_down_exps", OP_JOIN_EXPERTS_BY_LAYER),
+    DOTS3_VISION("mlp.experts.*.fc3", "ffn_up_exps", OP_JOIN_EXPERTS_BY_LAYER),
     RULE("vision_encoder.post_trunk_norm", "mm.post_norm"),
     RULE("vision_encoder.adapter.ln_q", "mm.input_norm"),
     RULE("vision_encoder.adapter.mlp.#", "mm.#"),
@@ -303,7 +303,7 @@ static const arch_rule dots3_rules[] = {
     RULE(DOTS3_AUDIO "conv_out", "a.conv_out"),
     RULE(DOTS3_AUDIO "layer_norm", "a.post_ln"),
     WHISPER_LAYERS(DOTS3_AUDIO),
-    CONFORMER_LAYER(DOTS3_AUDIO, "fc1", "ffn_gate|a.blk.#.ffn_up", STEP_SPLIT_HALVES),
+    CONFORMER_LAYER(DOTS3_AUDIO, "fc1", "ffn_gate|a.blk.#.ffn_up", OP_SPLIT_HALVES),
     RULE("audio_encoder.audio_adapter.proj.0", "mm.a.norm_pre"),
     RULE("audio_encoder.audio_adapter.proj.#", "mm.a.mlp.#"),
     {.from = NULL},
@@ -342,7 +342,7 @@ static const arch_rule mimo_rules[] = {
     VISION_LAYER("visual.blocks.#.", "attn.qkv", "attn_qkv"),
     VISION_LAYER("visual.blocks.#.", "attn.sinks", "attn_sinks"),
     RULE("visual.merger.ln_q.bias", "v.post_ln.bias"),
-    RULE("speech_embeddings.*", "mm.a.code_embd", STEP_JOIN_EXPERTS),
+    RULE("speech_embeddings.*", "mm.a.code_embd", OP_JOIN_EXPERTS),
     QKV_RULES(MIMO_LOCAL, "self_attn.", "_proj", "attn_"),
     MIMO_LOCAL("self_attn.o_proj", "attn_out"),
     MIMO_LOCAL("input_layernorm", "ln1"),
@@ -355,7 +355,7 @@ static const arch_rule mimo_rules[] = {
     RULE("audio_tokenizer.encoder.down_sample_layer.0", "a.downsample.conv"),
     RULE("audio_tokenizer.encoder.down_sample_norm", "a.downsample.norm"),
     RULE("audio_tokenizer.encoder.quantizer.vq.layers.#._codebook.embed", "a.rvq.codebook.weight",
-         STEP_JOIN_CODEBOOKS),
+         OP_JOIN_CODEBOOKS),
     {.from = NULL},
 };
 

@@ -15,12 +15,12 @@
 /* ---- Granite ---- */
 
 #define GRANITE_VISION(p) \
-    RULE(p "query", "v.proj_blk.#.query", STEP_NUMBER_OF_PROJECTOR), \
-        RULE(p "image_positions", "v.proj_blk.#.img_pos", STEP_NUMBER_OF_PROJECTOR), \
-        RULE(p "norm", "v.proj_blk.#.norm", STEP_NUMBER_OF_PROJECTOR), \
-        RULE(p "out_linear", "v.proj_blk.#.linear", STEP_NUMBER_OF_PROJECTOR), \
-        RULE(p "qformer.layernorm", "v.proj_blk.#.post_norm", STEP_NUMBER_OF_PROJECTOR), \
-        QFORMER(p "qformer.encoder.layer.0.", "v.proj_blk.#.", STEP_NUMBER_OF_PROJECTOR)
+    RULE(p "query", "v.proj_blk.#.query", OP_NUMBER_OF_PROJECTOR), \
+        RULE(p "image_positions", "v.proj_blk.#.img_pos", OP_NUMBER_OF_PROJECTOR), \
+        RULE(p "norm", "v.proj_blk.#.norm", OP_NUMBER_OF_PROJECTOR), \
+        RULE(p "out_linear", "v.proj_blk.#.linear", OP_NUMBER_OF_PROJECTOR), \
+        RULE(p "qformer.layernorm", "v.proj_blk.#.post_norm", OP_NUMBER_OF_PROJECTOR), \
+        QFORMER(p "qformer.encoder.layer.0.", "v.proj_blk.#.", OP_NUMBER_OF_PROJECTOR)
 
 /* ---- DeepSeek's OCR models, which see by two encoders ---- */
 
@@ -46,7 +46,7 @@ static const arch_rule ocr_rules[] = {
     SAM("net_2", "net_2"),
     SAM("net_3", "net_3"),
     RULE("model.projector.layers", "mm.model.fc"),
-    RULE("model.view_seperator", "v.view_seperator", STEP_RESHAPE_ROW),
+    RULE("model.view_seperator", "v.view_seperator", OP_RESHAPE_ROW),
     {.from = NULL},
 };
 
@@ -115,7 +115,7 @@ const arch_projector arch_projectors_more[] = {
                                U32(".vision.image_max_pixels", "pre.max_pixels")),
           .rules = RULES(
               RULE("vit.embeddings.patch_embedding", "v.patch_embd"),
-              RULE("vit.embeddings.position_embedding", "v.position_embd", STEP_CUT_FIRST_ROW),
+              RULE("vit.embeddings.position_embedding", "v.position_embd", OP_CUT_FIRST_ROW),
               QKV_RULES(HUNYUAN_LAYER, "self_attn.", "_proj", "attn_"),
               HUNYUAN_LAYER("self_attn.o_proj", "attn_out"), HUNYUAN_LAYER("input_layernorm", "ln1"),
               HUNYUAN_LAYER("post_attention_layernorm", "ln2"), HUNYUAN_LAYER("mlp.dense_h_to_4h", "ffn_up"),
@@ -137,7 +137,7 @@ const arch_projector arch_projectors_more[] = {
                 .rules = RULES(VISION_CLIP("model.vision_model."),
                                JANUS_LAYER("self_attn.projection_layer", "attn_out"),
                                RULE("model.aligner.fc1", "mm.0"),
-                               RULE("model.aligner.hidden_layers.#", "mm.#", STEP_NUMBER_PLUS_ONE)),
+                               RULE("model.aligner.hidden_layers.#", "mm.#", OP_NUMBER_PLUS_ONE)),
                 .renames = RENAMES({"vision_model.", "model.vision_model.", AT_BEGIN},
                                    {"aligner.", "model.aligner.", AT_BEGIN})}},
     {.classes = NAMES("YoutuVLForConditionalGeneration"),
@@ -257,9 +257,9 @@ const arch_projector arch_projectors_more[] = {
                                                 "pre.patch_size pre.max_num_patches|root.max_num_patches"),
                                      GELU, EPS_OR("vision.layer_norm_eps", 1e-6)),
                 .rules = RULES(RULE("vision_tower.vision_model.embeddings.patch_embedding.weight",
-                                    "v.patch_embd.weight", STEP_REORDER_PATCHES_LAST),
+                                    "v.patch_embd.weight", OP_REORDER_PATCHES_LAST),
                                RULE("vision_tower.vision_model.embeddings.position_embedding.weight",
-                                    "v.position_embd.weight", STEP_CHECK_POSITIONS),
+                                    "v.position_embd.weight", OP_CHECK_POSITIONS),
                                RULE("vision_tower.vision_model.embeddings.patch_embedding", "v.patch_embd"),
                                VISION_CLIP_LAYERS("vision_tower.vision_model."),
                                RULE("mm_projector.0", "mm.0"), RULE("mm_projector.2", "mm.2")),
@@ -324,11 +324,11 @@ const arch_projector arch_projectors_more[] = {
                     U32(".vision.image_min_pixels", "root.vision_min_pixels"),
                     EXPECT("root.vision_max_n_token=384"), EXPECT("root.vision_max_wh_ratio=8")),
                 .rules = RULES(
-                    RULE("vision.patch_embed.proj.weight", "v.patch_embd.weight", STEP_REORDER_PATCHES_FIRST),
+                    RULE("vision.patch_embed.proj.weight", "v.patch_embd.weight", OP_REORDER_PATCHES_FIRST),
                     RULE("vision.patch_embed.proj.bias", "v.patch_embd.bias"),
                     RULE("vision.norm", "v.post_ln"), V4_LAYER("norm1", "ln1"), V4_LAYER("norm2", "ln2"),
                     V4_LAYER("attn.wqkv", "attn_qkv"), V4_LAYER("attn.wo", "attn_out"),
-                    V4_LAYER("mlp.w1", "ffn_gate|v.blk.#.ffn_up", STEP_SPLIT_HALVES),
+                    V4_LAYER("mlp.w1", "ffn_gate|v.blk.#.ffn_up", OP_SPLIT_HALVES),
                     V4_LAYER("mlp.w2", "ffn_down"), RULE("aligner.w1", "mm.1"), RULE("aligner.w2", "mm.2"),
                     RULE("image_newline", "v.image_newline"), RULE("image_start", "v.token_embd.img_start"),
                     RULE("image_end", "v.token_embd.img_end"), RULE("image_pad", "v.token_embd.img_pad"))}},

@@ -27,7 +27,7 @@
 /* ---- Qwen ---- */
 
 #define QWEN_PATCHES \
-    RULE("visual.patch_embed.proj.weight", "v.patch_embd.weight|v.patch_embd.weight.1", STEP_SPLIT_FRAMES)
+    RULE("visual.patch_embed.proj.weight", "v.patch_embd.weight|v.patch_embd.weight.1", OP_SPLIT_FRAMES)
 #define QWEN_LAYER(from, to, ...) VISION_LAYER("visual.blocks.#.", from, to, __VA_ARGS__)
 #define QWEN_LAYERS \
     QWEN_LAYER("attn.proj", "attn_out"), QWEN_LAYER("norm1", "ln1"), QWEN_LAYER("norm2", "ln2")
@@ -38,7 +38,7 @@
 const arch_rule qwen2_rules[] = {
     QWEN_PATCHES,
     QWEN_LAYERS,
-    QWEN_LAYER("attn.qkv", "attn_q|v.blk.#.attn_k|v.blk.#.attn_v", STEP_SPLIT_THIRDS),
+    QWEN_LAYER("attn.qkv", "attn_q|v.blk.#.attn_k|v.blk.#.attn_v", OP_SPLIT_THIRDS),
     QWEN_LAYER("mlp.fc1", "ffn_up"),
     QWEN_LAYER("mlp.fc2", "ffn_down"),
     QWEN_LAYER("mlp.up_proj", "ffn_up"),
@@ -79,9 +79,9 @@ const arch_rule qwen3_rules[] = {
     RULE("visual.merger.norm", "v.post_ln"),
     RULE("visual.merger.linear_fc1", "mm.0"),
     RULE("visual.merger.linear_fc2", "mm.2"),
-    RULE("visual.deepstack_merger_list.#.norm", "v.deepstack.#.norm", STEP_NUMBER_OF_DEEPSTACK),
-    RULE("visual.deepstack_merger_list.#.linear_fc1", "v.deepstack.#.fc1", STEP_NUMBER_OF_DEEPSTACK),
-    RULE("visual.deepstack_merger_list.#.linear_fc2", "v.deepstack.#.fc2", STEP_NUMBER_OF_DEEPSTACK),
+    RULE("visual.deepstack_merger_list.#.norm", "v.deepstack.#.norm", OP_NUMBER_OF_DEEPSTACK),
+    RULE("visual.deepstack_merger_list.#.linear_fc1", "v.deepstack.#.fc1", OP_NUMBER_OF_DEEPSTACK),
+    RULE("visual.deepstack_merger_list.#.linear_fc2", "v.deepstack.#.fc2", OP_NUMBER_OF_DEEPSTACK),
     {.from = NULL},
 };
 
@@ -120,8 +120,8 @@ static const arch_rule glm_rules[] = {
 static const arch_rule pixtral_rules[] = {
     RULE("vision_tower.patch_conv", "v.patch_embd"),
     RULE("vision_tower.ln_pre", "v.pre_ln"),
-    PIXTRAL_LAYER("attention.q_proj", "attn_q", STEP_ROPE_PAIRS_Q),
-    PIXTRAL_LAYER("attention.k_proj", "attn_k", STEP_ROPE_PAIRS_K),
+    PIXTRAL_LAYER("attention.q_proj", "attn_q", OP_ROPE_PAIRS_Q),
+    PIXTRAL_LAYER("attention.k_proj", "attn_k", OP_ROPE_PAIRS_K),
     PIXTRAL_LAYER("attention.v_proj", "attn_v"),
     PIXTRAL_LAYER("attention.o_proj", "attn_out"),
     PIXTRAL_LAYER("attention_norm", "ln1"),
@@ -157,7 +157,7 @@ static const arch_rule pixtral_rules[] = {
 
 static const arch_rule kimi25_rules[] = {
     KIMI_RULES,
-    KIMI_LAYER("wqkv", "attn_qkv", STEP_ROPE_AXES_QKV),
+    KIMI_LAYER("wqkv", "attn_qkv", OP_ROPE_AXES_QKV),
     RULE("vision_tower.patch_embed.pos_emb", "v.position_embd"),
     RULE("mm_projector.pre_norm", "mm.input_norm"),
     RULE("mm_projector.proj.linear_#", "mm.#"),
@@ -184,7 +184,7 @@ const arch_projector arch_projectors_vision[] = {
           .rules =
               RULES(VISION_CLIP("vision_tower.vision_model."),
                     RULE("multi_modal_projector.mm_input_projection_weight", "mm.input_projection.weight"),
-                    RULE("multi_modal_projector.mm_soft_emb_norm", "mm.soft_emb_norm", STEP_ADD_ONE)),
+                    RULE("multi_modal_projector.mm_soft_emb_norm", "mm.soft_emb_norm", OP_ADD_ONE)),
           .left_out = NAMES("vision_model.head."),
           /* transformers 5 has no "vision_model." in models that it has made anew */
           .renames = RENAMES(
@@ -230,8 +230,8 @@ const arch_projector arch_projectors_vision[] = {
      .takes = NAMES(TOWER_AND_PROJECTOR, "embed_tokens.weight"),
      .may_lack = NAMES("mm.input_norm", "mm.patch_merger"),
      .folder = {.metadata = METADATA(EXPECT("vision.model_type=pixtral"), PIXTRAL_METADATA("pixtral")),
-                .rules = RULES(
-                    RULE("model.embed_tokens.weight", "v.token_embd.img_break", STEP_TAKE_IMG_BREAK_ROW)),
+                .rules =
+                    RULES(RULE("model.embed_tokens.weight", "v.token_embd.img_break", OP_TAKE_IMG_BREAK_ROW)),
                 .more = pixtral_rules,
                 .renames = RENAMES(WITHOUT_MODEL, {"language_model.", "", ANYWHERE})}},
     {.classes = NAMES("LightOnOCRForConditionalGeneration"),
@@ -272,7 +272,7 @@ const arch_projector arch_projectors_vision[] = {
                     RULE("vision_model.embeddings.class_embedding", "v.class_embd"),
                     RULE("vision_model.embeddings.position_embedding", "v.position_embd.weight"),
                     RULE("vision_model.embeddings.patch_embedding", "v.patch_embd"),
-                    INTERN_LAYER("attn.qkv", "attn_q|v.blk.#.attn_k|v.blk.#.attn_v", STEP_SPLIT_THIRDS),
+                    INTERN_LAYER("attn.qkv", "attn_q|v.blk.#.attn_k|v.blk.#.attn_v", OP_SPLIT_THIRDS),
                     INTERN_LAYER("attn.q_norm", "attn_q_norm"), INTERN_LAYER("attn.k_norm", "attn_k_norm"),
                     INTERN_LAYER("attn.proj", "attn_out"), INTERN_LAYER("norm1", "ln1"),
                     INTERN_LAYER("norm2", "ln2"), INTERN_LAYER("ls1", "ls1.weight"),
@@ -288,7 +288,7 @@ const arch_projector arch_projectors_vision[] = {
                                      EPS("vision.layer_norm_eps"), SCALE_OR("root.downsample_factor", 2),
                                      GELU, ITEM(".vision.block_count", KV_CLIP_LFM2_BLOCKS)),
                 .rules = RULES(RULE("vision_tower.vision_model.embeddings.patch_embedding.weight",
-                                    "v.patch_embd.weight", STEP_REORDER_PATCHES_LAST),
+                                    "v.patch_embd.weight", OP_REORDER_PATCHES_LAST),
                                VISION_CLIP("vision_tower.vision_model."),
                                RULE("multi_modal_projector.layer_norm", "mm.input_norm"),
                                RULE("multi_modal_projector.linear_1", "mm.1"),
@@ -318,8 +318,8 @@ const arch_projector arch_projectors_vision[] = {
                                      KIND("kimivl"), GELU, U32_IS(".vision.projector.scale_factor", 2),
                                      EPS_OR("vision.layer_norm_eps", 1e-5)),
                 .rules = RULES(
-                    KIMI_RULES, KIMI_LAYER("wqkv", "attn_q|v.blk.#.attn_k|v.blk.#.attn_v", STEP_SPLIT_THIRDS),
-                    RULE("vision_tower.patch_embed.pos_emb", "v.position_embd", STEP_RESHAPE_POSITIONS),
+                    KIMI_RULES, KIMI_LAYER("wqkv", "attn_q|v.blk.#.attn_k|v.blk.#.attn_v", OP_SPLIT_THIRDS),
+                    RULE("vision_tower.patch_embed.pos_emb", "v.position_embd", OP_RESHAPE_POSITIONS),
                     RULE("multi_modal_projector.pre_norm", "mm.input_norm"),
                     RULE("multi_modal_projector.linear_1", "mm.1"),
                     RULE("multi_modal_projector.linear_2", "mm.2"))}},
@@ -393,12 +393,12 @@ const arch_projector arch_projectors_vision[] = {
                                      EPS_OR("vision.layer_norm_eps", 1e-5),
                                      MERGE_OR("vision.img_token_compression_config.spatial_merge_size", 2)),
                 .rules = RULES(RULE("vision_tower.vision_model.embeddings.patch_embedding.weight",
-                                    "v.patch_embd.weight|v.patch_embd.weight.1", STEP_SPLIT_FRAMES),
+                                    "v.patch_embd.weight|v.patch_embd.weight.1", OP_SPLIT_FRAMES),
                                RULE("vision_tower.vision_model.pre_layrnorm", "v.pre_ln"),
                                VISION_LAYER("vision_tower.vision_model.encoder.layers.#.", "self_attn.q_proj",
-                                            "attn_q", STEP_ROPE_AXES_OF_THREE),
+                                            "attn_q", OP_ROPE_AXES_OF_THREE),
                                VISION_LAYER("vision_tower.vision_model.encoder.layers.#.", "self_attn.k_proj",
-                                            "attn_k", STEP_ROPE_AXES_OF_THREE),
+                                            "attn_k", OP_ROPE_AXES_OF_THREE),
                                VISION_CLIP("vision_tower.vision_model."),
                                RULE("multi_modal_projector.linear_1", "mm.1"),
                                RULE("multi_modal_projector.linear_2", "mm.2"),
@@ -408,25 +408,25 @@ const arch_projector arch_projectors_vision[] = {
      .shapes = SHAPES({"mm.0", "^D X"}, {"mm.1", "X Y"}, {"mm.2", "Y T"}),
      .vision = "vision_config",
      .takes = NAMES("^model.vision_tower.", "^model.vision_adapter.", "^model.vision_projection."),
-     .folder =
-         {.metadata = METADATA(LIST(clip_vision_sized), ITEM(".vision.image_size", KV_CLIP_MUSE_SIZE),
-                               KIND("muse-glimmer"), EPS("vision.layer_norm_eps"),
-                               U32(".vision.spatial_merge_size", "vision.merge_size")),
-          .rules = RULES(
-              RULE("model.vision_tower.patch_embedder.patch_embedding.weight", "v.patch_embd.weight",
-                   STEP_SUM_FRAMES),
-              RULE("model.vision_tower.patch_embedder.patch_embedding", "v.patch_embd"),
-              RULE("model.vision_tower.patch_embedder.position_embedding_table", "v.position_embd"),
-              RULE("model.vision_tower.ln_pre", "v.pre_ln"), RULE("model.vision_tower.ln_post", "v.post_ln"),
-              VISION_LAYER("model.vision_tower.layers.#.", "attn.q_proj", "attn_q", STEP_ROPE_PAIRS_Q),
-              VISION_LAYER("model.vision_tower.layers.#.", "attn.k_proj", "attn_k", STEP_ROPE_PAIRS_K),
-              VISION_LAYER("model.vision_tower.layers.#.", "attn.v_proj", "attn_v"),
-              VISION_LAYER("model.vision_tower.layers.#.", "attn.proj", "attn_out"),
-              VISION_LAYER("model.vision_tower.layers.#.", "norm1", "ln1"),
-              VISION_LAYER("model.vision_tower.layers.#.", "norm2", "ln2"),
-              VISION_LAYER("model.vision_tower.layers.#.", "mlp.fc1", "ffn_up"),
-              VISION_LAYER("model.vision_tower.layers.#.", "mlp.fc2", "ffn_down"),
-              RULE("model.vision_adapter.fc1", "mm.0"), RULE("model.vision_adapter.fc2", "mm.1"),
-              RULE("model.vision_projection", "mm.2"))}},
+     .folder = {.metadata = METADATA(LIST(clip_vision_sized), ITEM(".vision.image_size", KV_CLIP_MUSE_SIZE),
+                                     KIND("muse-glimmer"), EPS("vision.layer_norm_eps"),
+                                     U32(".vision.spatial_merge_size", "vision.merge_size")),
+                .rules = RULES(
+                    RULE("model.vision_tower.patch_embedder.patch_embedding.weight", "v.patch_embd.weight",
+                         OP_SUM_FRAMES),
+                    RULE("model.vision_tower.patch_embedder.patch_embedding", "v.patch_embd"),
+                    RULE("model.vision_tower.patch_embedder.position_embedding_table", "v.position_embd"),
+                    RULE("model.vision_tower.ln_pre", "v.pre_ln"),
+                    RULE("model.vision_tower.ln_post", "v.post_ln"),
+                    VISION_LAYER("model.vision_tower.layers.#.", "attn.q_proj", "attn_q", OP_ROPE_PAIRS_Q),
+                    VISION_LAYER("model.vision_tower.layers.#.", "attn.k_proj", "attn_k", OP_ROPE_PAIRS_K),
+                    VISION_LAYER("model.vision_tower.layers.#.", "attn.v_proj", "attn_v"),
+                    VISION_LAYER("model.vision_tower.layers.#.", "attn.proj", "attn_out"),
+                    VISION_LAYER("model.vision_tower.layers.#.", "norm1", "ln1"),
+                    VISION_LAYER("model.vision_tower.layers.#.", "norm2", "ln2"),
+                    VISION_LAYER("model.vision_tower.layers.#.", "mlp.fc1", "ffn_up"),
+                    VISION_LAYER("model.vision_tower.layers.#.", "mlp.fc2", "ffn_down"),
+                    RULE("model.vision_adapter.fc1", "mm.0"), RULE("model.vision_adapter.fc2", "mm.1"),
+                    RULE("model.vision_projection", "mm.2"))}},
     {.classes = NULL},
 };

@@ -18,7 +18,7 @@ static const arch_rule lfm2_rules[] = {
     P("operator_norm", "attn_norm"),
     P("ffn_norm", "ffn_norm"),
     P("self_attn.out_proj", "attn_output"),
-    P("conv.conv", "shortconv.conv", STEP_SQUEEZE),
+    P("conv.conv", "shortconv.conv", OP_SQUEEZE),
     P("conv.in_proj", "shortconv.in_proj"),
     P("conv.out_proj", "shortconv.out_proj"),
     {0},
@@ -64,13 +64,13 @@ static const arch_item list_mamba_both[] = {
 /* The model adds these numbers to its norms. */
 #define PLAMO(from, to, ...) RULE("model.layers.layers.#." from, "blk.#." to, __VA_ARGS__)
 static const arch_rule plamo_rules[] = {
-    RULE("model.norm", "output_norm", STEP_ADD_PLAMO_OFFSET),
-    PLAMO("pre_mixer_norm", "attn_norm", STEP_ADD_PLAMO_OFFSET),
-    PLAMO("post_mixer_norm.weight", "post_attention_norm", STEP_ADD_PLAMO_OFFSET),
-    PLAMO("pre_mlp_norm", "ffn_norm", STEP_ADD_PLAMO_OFFSET),
-    PLAMO("post_mlp_norm.weight", "post_ffw_norm", STEP_ADD_PLAMO_OFFSET),
-    PLAMO("mixer.q_norm", "attn_q_norm", STEP_ADD_PLAMO_OFFSET),
-    PLAMO("mixer.k_norm", "attn_k_norm", STEP_ADD_PLAMO_OFFSET),
+    RULE("model.norm", "output_norm", OP_ADD_PLAMO_OFFSET),
+    PLAMO("pre_mixer_norm", "attn_norm", OP_ADD_PLAMO_OFFSET),
+    PLAMO("post_mixer_norm.weight", "post_attention_norm", OP_ADD_PLAMO_OFFSET),
+    PLAMO("pre_mlp_norm", "ffn_norm", OP_ADD_PLAMO_OFFSET),
+    PLAMO("post_mlp_norm.weight", "post_ffw_norm", OP_ADD_PLAMO_OFFSET),
+    PLAMO("mixer.q_norm", "attn_q_norm", OP_ADD_PLAMO_OFFSET),
+    PLAMO("mixer.k_norm", "attn_k_norm", OP_ADD_PLAMO_OFFSET),
     PLAMO("mixer.q_weight", "attn_q_norm.weight"),
     PLAMO("mixer.k_weight", "attn_k_norm.weight"),
     PLAMO("mixer.qkv_proj", "attn_qkv"),
@@ -82,7 +82,7 @@ static const arch_rule plamo_rules[] = {
     PLAMO("mixer.C_norm_weight", "ssm_c_norm"),
     PLAMO("mixer.D", "ssm_d"),
     PLAMO("mixer.bcdt_proj", "ssm_x"),
-    MAMBA("model.layers.layers.#.mixer.", STEP_NEGATIVE_EXP),
+    MAMBA("model.layers.layers.#.mixer.", OP_NEGATIVE_EXP),
     {0},
 };
 
@@ -101,26 +101,26 @@ static const arch_item list_rwkv[] = {
 /* The share of the previous token in each matrix's input (token shift), and how it and the decay depend on the
  * token. */
 #define RWKV6_SHIFT(prefix) \
-    RULE(prefix "time_maa_x", "blk.#.time_mix_lerp_x.weight", STEP_SQUEEZE), \
-        RULE(prefix "time_maa_w", "blk.#.time_mix_lerp_fused.weight", STEP_JOIN_LERP), \
-        RULE(prefix "time_maa_k", "blk.#.time_mix_lerp_fused.weight", STEP_JOIN_LERP), \
-        RULE(prefix "time_maa_v", "blk.#.time_mix_lerp_fused.weight", STEP_JOIN_LERP), \
-        RULE(prefix "time_maa_r", "blk.#.time_mix_lerp_fused.weight", STEP_JOIN_LERP), \
-        RULE(prefix "time_maa_g", "blk.#.time_mix_lerp_fused.weight", STEP_JOIN_LERP), \
-        RULE(prefix "time_decay", "blk.#.time_mix_decay.weight", STEP_SQUEEZE), \
-        RULE(prefix "time_decay_w1", "blk.#.time_mix_decay_w1.weight", STEP_TRANSPOSE), \
-        RULE(prefix "time_decay_w2", "blk.#.time_mix_decay_w2.weight", STEP_TRANSPOSE)
+    RULE(prefix "time_maa_x", "blk.#.time_mix_lerp_x.weight", OP_SQUEEZE), \
+        RULE(prefix "time_maa_w", "blk.#.time_mix_lerp_fused.weight", OP_JOIN_LERP), \
+        RULE(prefix "time_maa_k", "blk.#.time_mix_lerp_fused.weight", OP_JOIN_LERP), \
+        RULE(prefix "time_maa_v", "blk.#.time_mix_lerp_fused.weight", OP_JOIN_LERP), \
+        RULE(prefix "time_maa_r", "blk.#.time_mix_lerp_fused.weight", OP_JOIN_LERP), \
+        RULE(prefix "time_maa_g", "blk.#.time_mix_lerp_fused.weight", OP_JOIN_LERP), \
+        RULE(prefix "time_decay", "blk.#.time_mix_decay.weight", OP_SQUEEZE), \
+        RULE(prefix "time_decay_w1", "blk.#.time_mix_decay_w1.weight", OP_TRANSPOSE), \
+        RULE(prefix "time_decay_w2", "blk.#.time_mix_decay_w2.weight", OP_TRANSPOSE)
 
 #define LOW_RANK(k, n, factor) ITEM_VALUE((k), KV_OWN_LOW_RANK, (n), (factor))
-#define RWKV7(letter) P("attention.x_" letter, "time_mix_lerp_fused.weight", STEP_JOIN_LERP)
+#define RWKV7(letter) P("attention.x_" letter, "time_mix_lerp_fused.weight", OP_JOIN_LERP)
 /* A vector, and two matrices of low rank, under the names of two programs. */
 #define RWKV7_RANK(letter, to0, to1, to2) \
-    P("attention." letter "0", to0, STEP_TRANSPOSE_LOW_RANK), \
-        P("attention." letter "1", to1, STEP_TRANSPOSE_LOW_RANK), \
-        P("attention." letter "2", to2, STEP_TRANSPOSE_LOW_RANK), \
-        P("attention." letter "_lora.lora.2.bias", to0, STEP_TRANSPOSE_LOW_RANK), \
-        P("attention." letter "_lora.lora.0.weight", to1, STEP_TRANSPOSE_LOW_RANK), \
-        P("attention." letter "_lora.lora.2.weight", to2, STEP_TRANSPOSE_LOW_RANK)
+    P("attention." letter "0", to0, OP_TRANSPOSE_LOW_RANK), \
+        P("attention." letter "1", to1, OP_TRANSPOSE_LOW_RANK), \
+        P("attention." letter "2", to2, OP_TRANSPOSE_LOW_RANK), \
+        P("attention." letter "_lora.lora.2.bias", to0, OP_TRANSPOSE_LOW_RANK), \
+        P("attention." letter "_lora.lora.0.weight", to1, OP_TRANSPOSE_LOW_RANK), \
+        P("attention." letter "_lora.lora.2.weight", to2, OP_TRANSPOSE_LOW_RANK)
 
 static const arch_rule rwkv7_rules[] = {
     RULE("model.embeddings", "token_embd"),
@@ -143,9 +143,9 @@ static const arch_rule rwkv7_rules[] = {
                "time_mix_a1.weight|blk.#.time_mix_v1.weight", "time_mix_a2.weight|blk.#.time_mix_v2.weight"),
     RWKV7_RANK("v", "time_mix_v0.weight", "time_mix_v1.weight", "time_mix_v2.weight"),
     RWKV7_RANK("g", "", "time_mix_g1.weight", "time_mix_g2.weight"),
-    P("attention.k_k", "time_mix_k_k.weight", STEP_FLATTEN),
-    P("attention.k_a", "time_mix_k_a.weight", STEP_FLATTEN),
-    P("attention.r_k", "time_mix_r_k.weight", STEP_FLATTEN),
+    P("attention.k_k", "time_mix_k_k.weight", OP_FLATTEN),
+    P("attention.k_a", "time_mix_k_a.weight", OP_FLATTEN),
+    P("attention.r_k", "time_mix_r_k.weight", OP_FLATTEN),
     P("attention.receptance", "time_mix_receptance"),
     P("attention.r_proj", "time_mix_receptance"),
     P("attention.key", "time_mix_key"),
@@ -155,7 +155,7 @@ static const arch_rule rwkv7_rules[] = {
     P("attention.output", "time_mix_output"),
     P("attention.o_proj", "time_mix_output"),
     P("attention.ln_x", "time_mix_ln"),
-    P("feed_forward.x_k", "channel_mix_lerp_k.weight", STEP_FLATTEN),
+    P("feed_forward.x_k", "channel_mix_lerp_k.weight", OP_FLATTEN),
     P("feed_forward.key", "channel_mix_key"),
     P("feed_forward.value", "channel_mix_value"),
     {0},
@@ -170,20 +170,19 @@ static const arch_rename rwkv7_renames[] = {
 const architecture arch_rows_recurrent[] = {
     {
         .name = "mamba",
-        .folder = {CLASSES(CLASS("FalconMambaForCausalLM"), CLASS("MambaForCausalLM"),
-                           CLASS("MambaLMHeadModel")),
-                   .metadata = METADATA(
-                       LIST(list_mamba_both), U32_OR_NOT_ZERO(".ssm.state_size", "state_size|d_state", 16),
-                       ITEM_NAMES(".ssm.time_step_rank", KV_OWN_TIME_STEP_RANK, "time_step_rank|dt_rank"),
-                       ITEM(NULL, KV_OWN_MAMBA)),
-                   .rules = RULES(RULE("lm_head", "output", STEP_OMIT_EQUAL_HEAD), BACKBONE_ENDS,
-                                  MAMBA("backbone.layers.#.mixer.", STEP_NEGATIVE_EXP),
-                                  BACKBONE("mixer.D", "ssm_d")),
-                   .renames = arch_backbone_renames,
-                   .tokenizer = {.files = {FILE_BYTES, FILE_MODEL},
-                                 .multiple = 8,
-                                 .exceptions = TOKENS_MULTIPLE_IS_SET},
-                   .is_tied_by_class = true},
+        .folder =
+            {CLASSES(CLASS("FalconMambaForCausalLM"), CLASS("MambaForCausalLM"), CLASS("MambaLMHeadModel")),
+             .metadata =
+                 METADATA(LIST(list_mamba_both), U32_OR_NOT_ZERO(".ssm.state_size", "state_size|d_state", 16),
+                          ITEM_NAMES(".ssm.time_step_rank", KV_OWN_TIME_STEP_RANK, "time_step_rank|dt_rank"),
+                          ITEM(NULL, KV_OWN_MAMBA)),
+             .rules = RULES(RULE("lm_head", "output", OP_OMIT_EQUAL_HEAD), BACKBONE_ENDS,
+                            MAMBA("backbone.layers.#.mixer.", OP_NEGATIVE_EXP), BACKBONE("mixer.D", "ssm_d")),
+             .renames = arch_backbone_renames,
+             .tokenizer = {.files = {FILE_BYTES, FILE_MODEL},
+                           .multiple = 8,
+                           .exceptions = TOKENS_MULTIPLE_IS_SET},
+             .is_tied_by_class = true},
         .graph = {MIXERS(MIXER_MAMBA1)},
     },
     {
@@ -192,7 +191,7 @@ const architecture arch_rows_recurrent[] = {
                    .metadata = METADATA(
                        LIST(list_mamba_both), U32_OR_NOT_ZERO(".ssm.state_size", "state_size|d_state", 128),
                        ITEM(NULL, KV_OWN_MAMBA2), U32_OR_NOT_ZERO(".ssm.group_count", "n_groups", 1)),
-                   .rules = RULES(BACKBONE_ENDS, MAMBA("backbone.layers.#.mixer.", STEP_NEGATIVE_EXP_COLUMN),
+                   .rules = RULES(BACKBONE_ENDS, MAMBA("backbone.layers.#.mixer.", OP_NEGATIVE_EXP_COLUMN),
                                   MAMBA2("backbone.layers.#.mixer.")),
                    .renames = arch_backbone_renames,
                    .tokenizer = {.files = {FILE_MODEL, FILE_BYTES},
@@ -214,10 +213,10 @@ const architecture arch_rows_recurrent[] = {
                                 U32(".expert_count", NAMES_EXPERTS), U32(".expert_used_count", NAMES_USED)),
                    .rules =
                        RULES(RULE("model.final_layernorm", "output_norm"),
-                             MAMBA("model.layers.#.mamba.", STEP_NEGATIVE_EXP), P("mamba.D", "ssm_d"),
+                             MAMBA("model.layers.#.mamba.", OP_NEGATIVE_EXP), P("mamba.D", "ssm_d"),
                              P("mamba.dt_layernorm", "ssm_dt_norm"), P("mamba.b_layernorm", "ssm_b_norm"),
                              P("mamba.c_layernorm", "ssm_c_norm"), P("pre_ff_layernorm", "ffn_norm"),
-                             FFN_RULES(P, "feed_forward.experts.*.", "_proj", "", STEP_COPY_ONLY_EXPERT)),
+                             FFN_RULES(P, "feed_forward.experts.*.", "_proj", "", OP_COPY_ONLY_EXPERT)),
                    .renames = RENAMES({".moe.", ".feed_forward.", ANYWHERE}),
                    .tokenizer = {.files = {FILE_MODEL, FILE_PIECES}, .exceptions = TOKENS_PIECES_NO_SPACE}},
         .graph = {MIXERS(MIXER_ATTENTION, MIXER_MAMBA1), .ffns = {FFN_EXPERTS, FFN_GATED},
@@ -240,20 +239,20 @@ const architecture arch_rows_recurrent[] = {
                        U32(".vocab_size", "vocab_size"), U32(".attention.key_length", "head_dim"),
                        U32(".attention.value_length", "head_dim"),
                        FLOAT(".rope.freq_base", "full.rope_theta")),
-                   .rules = RULES(RULE("model.embed_tokens", "token_embd", STEP_SCALE_FALCON_H1),
-                                  RULE("lm_head", "output", STEP_SCALE_FALCON_H1),
+                   .rules = RULES(RULE("model.embed_tokens", "token_embd", OP_SCALE_FALCON_H1),
+                                  RULE("lm_head", "output", OP_SCALE_FALCON_H1),
                                   RULE("model.final_layernorm", "output_norm"),
                                   P("pre_ff_layernorm.weight", "ffn_norm"),
-                                  P("feed_forward.gate_proj", "ffn_gate", STEP_SCALE_FALCON_H1),
+                                  P("feed_forward.gate_proj", "ffn_gate", OP_SCALE_FALCON_H1),
                                   P("feed_forward.up_proj", "ffn_up"),
-                                  P("feed_forward.down_proj", "ffn_down", STEP_SCALE_FALCON_H1),
-                                  P("mlp.gate_proj", "ffn_gate", STEP_SCALE_FALCON_H1),
-                                  P("mlp.down_proj", "ffn_down", STEP_SCALE_FALCON_H1),
-                                  QKV_RULES(P, "self_attn.", "_proj", "attn_", STEP_SCALE_FALCON_H1),
-                                  P("self_attn.o_proj", "attn_output", STEP_SCALE_FALCON_H1),
-                                  P("mamba.in_proj", "ssm_in", STEP_SCALE_FALCON_H1),
-                                  P("mamba.out_proj", "ssm_out", STEP_SCALE_FALCON_H1),
-                                  MAMBA("model.layers.#.mamba.", STEP_NEGATIVE_EXP_COLUMN),
+                                  P("feed_forward.down_proj", "ffn_down", OP_SCALE_FALCON_H1),
+                                  P("mlp.gate_proj", "ffn_gate", OP_SCALE_FALCON_H1),
+                                  P("mlp.down_proj", "ffn_down", OP_SCALE_FALCON_H1),
+                                  QKV_RULES(P, "self_attn.", "_proj", "attn_", OP_SCALE_FALCON_H1),
+                                  P("self_attn.o_proj", "attn_output", OP_SCALE_FALCON_H1),
+                                  P("mamba.in_proj", "ssm_in", OP_SCALE_FALCON_H1),
+                                  P("mamba.out_proj", "ssm_out", OP_SCALE_FALCON_H1),
+                                  MAMBA("model.layers.#.mamba.", OP_NEGATIVE_EXP_COLUMN),
                                   MAMBA2("model.layers.#.mamba.")),
                    .renames = arch_backbone_renames, .mlx = MLX_MULTIPLIES},
         .graph = {MIXERS(MIXER_ATTENTION), .beside = MIXER_MAMBA2, .ffns = {FFN_GATED},
@@ -349,19 +348,19 @@ const architecture arch_rows_recurrent[] = {
                        RULE("rwkv.embeddings", "token_embd"), RULE("rwkv.blocks.0.pre_ln", "token_embd_norm"),
                        RULE("rwkv.ln_out", "output_norm"), RULE("head", "output"), RWKV6("ln1", "attn_norm"),
                        RWKV6("ln2", "attn_norm_2"), RWKV6_SHIFT("rwkv.blocks.#.attention."),
-                       RWKV6("attention.time_maa_w1", "time_mix_w1.weight", STEP_TRANSPOSE),
-                       RWKV6("attention.time_maa_w2", "time_mix_w2.weight", STEP_TRANSPOSE),
+                       RWKV6("attention.time_maa_w1", "time_mix_w1.weight", OP_TRANSPOSE),
+                       RWKV6("attention.time_maa_w2", "time_mix_w2.weight", OP_TRANSPOSE),
                        RWKV6("attention.time_faaaa", "time_mix_first.weight"),
                        RWKV6("attention.receptance", "time_mix_receptance"),
                        RWKV6("attention.key", "time_mix_key"), RWKV6("attention.value", "time_mix_value"),
                        RWKV6("attention.gate", "time_mix_gate"),
-                       RWKV6("attention.output", "time_mix_output", STEP_SCALE_RWKV6),
+                       RWKV6("attention.output", "time_mix_output", OP_SCALE_RWKV6),
                        RWKV6("attention.ln_x", "time_mix_ln"),
-                       RWKV6("feed_forward.time_maa_k", "channel_mix_lerp_k.weight", STEP_SQUEEZE),
-                       RWKV6("feed_forward.time_maa_r", "channel_mix_lerp_r.weight", STEP_SQUEEZE),
+                       RWKV6("feed_forward.time_maa_k", "channel_mix_lerp_k.weight", OP_SQUEEZE),
+                       RWKV6("feed_forward.time_maa_r", "channel_mix_lerp_r.weight", OP_SQUEEZE),
                        RWKV6("feed_forward.key", "channel_mix_key"),
                        RWKV6("feed_forward.receptance", "channel_mix_receptance"),
-                       RWKV6("feed_forward.value", "channel_mix_value", STEP_SCALE_RWKV6)),
+                       RWKV6("feed_forward.value", "channel_mix_value", OP_SCALE_RWKV6)),
                    .tokenizer = {.files = {FILE_WORLD}, .chat = "rwkv-world"}},
         .graph = {MIXERS(MIXER_RWKV6), .ffns = {FFN_CHANNEL_MIX},
                   .has = {MUST_HAVE(WEIGHT_TIME_MIX_FIRST), MUST_HAVE(WEIGHT_TIME_MIX_LN),
@@ -383,8 +382,8 @@ const architecture arch_rows_recurrent[] = {
                        U32(".attention.head_count_kv", "num_key_value_heads")),
                    .rules =
                        RULES(RWKV6_SHIFT("model.layers.#.self_attn."),
-                             P("self_attn.time_maa_w1", "time_mix_w1.weight", STEP_TRANSPOSE_SHIFTS),
-                             P("self_attn.time_maa_w2", "time_mix_w2.weight", STEP_TRANSPOSE_SHIFTS),
+                             P("self_attn.time_maa_w1", "time_mix_w1.weight", OP_TRANSPOSE_SHIFTS),
+                             P("self_attn.time_maa_w2", "time_mix_w2.weight", OP_TRANSPOSE_SHIFTS),
                              P("self_attn.q_proj", "time_mix_receptance"),
                              P("self_attn.k_proj", "time_mix_key"), P("self_attn.v_proj", "time_mix_value"),
                              P("self_attn.gate", "time_mix_gate"), P("self_attn.o_proj", "time_mix_output")),

@@ -24,7 +24,7 @@
 
 #define MIXERS(...) .mixers = {__VA_ARGS__}
 /* Common to most rows: attention in all layers, with optional biases of queries, keys and values, and these
- * feed-forward parts. */
+ * feed-forward sublayers. */
 #define ATTENTION_AND(...) MIXERS(MIXER_ATTENTION), .ffns = {__VA_ARGS__}, .qkv_bias = OPTIONAL
 
 /* Members of `has`: tensors that layers of a row's models may have or must have. */
@@ -54,12 +54,12 @@ extern const arch_rename arch_backbone_renames[];
 
 #define FALCON(from, to, ...) RULE("transformer.h.#." from, "blk.#." to, __VA_ARGS__)
 #define MAMBA(prefix, a) \
-    RULE(prefix "conv1d", "blk.#.ssm_conv1d", STEP_SQUEEZE), RULE(prefix "dt_proj", "blk.#.ssm_dt"), \
+    RULE(prefix "conv1d", "blk.#.ssm_conv1d", OP_SQUEEZE), RULE(prefix "dt_proj", "blk.#.ssm_dt"), \
         RULE(prefix "x_proj", "blk.#.ssm_x"), RULE(prefix "in_proj", "blk.#.ssm_in"), \
         RULE(prefix "out_proj", "blk.#.ssm_out"), RULE(prefix "A_log", "blk.#.ssm_a", a)
 #define MAMBA2(prefix) \
-    RULE(prefix "D", "blk.#.ssm_d", STEP_APPEND_DIM), \
-        RULE(prefix "norm", "blk.#.ssm_norm", STEP_RESHAPE_NORM_GROUPS)
+    RULE(prefix "D", "blk.#.ssm_d", OP_APPEND_DIM), \
+        RULE(prefix "norm", "blk.#.ssm_norm", OP_RESHAPE_NORM_GROUPS)
 #define BACKBONE(from, to, ...) RULE("backbone.layers.#." from, "blk.#." to, __VA_ARGS__)
 #define BACKBONE_ENDS \
     RULE("backbone.embeddings", "token_embd"), RULE("backbone.embedding", "token_embd"), \

@@ -44,7 +44,7 @@ const arch_item arch_llama[] = {
 };
 
 const arch_rule arch_permuted_rules[] = {
-    P("self_attn.q_proj", "attn_q", STEP_ROPE_PAIRS_Q),
-    P("self_attn.k_proj", "attn_k", STEP_ROPE_PAIRS_K),
+    P("self_attn.q_proj", "attn_q", OP_ROPE_PAIRS_Q),
+    P("self_attn.k_proj", "attn_k", OP_ROPE_PAIRS_K),
     {0},
 };

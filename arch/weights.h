@@ -192,7 +192,7 @@
     W(ATTN_CONV_PROJ, "attn_conv_proj", MATRIX) \
     W(FFN_CONV_BASE, "ffn_conv_base", BARE) \
     W(FFN_CONV_PROJ, "ffn_conv_proj", MATRIX) \
-    W(ATTN_Q_LORA_A, "attn_q.lora_a", PAIR) /* one for each adapter (forward/graph/layer_part.h) */ \
+    W(ATTN_Q_LORA_A, "attn_q.lora_a", PAIR) /* one for each adapter (forward/graph/sublayer.h) */ \
     W(ATTN_Q_LORA_B, "attn_q.lora_b", PAIR) \
     W(ATTN_K_LORA_A, "attn_k.lora_a", PAIR) \
     W(ATTN_K_LORA_B, "attn_k.lora_b", PAIR) \

@@ -1,10 +1,10 @@
 /* Threads meet at a gate. It is one number, so that it changes in one step:
  *
- *     turn << 32 | OVER | OPEN | AWAITED | threads that are inside
+ *     round << 32 | OVER | OPEN | AWAITED | threads that are inside
  *
- * The caller opens it for a new turn. A thread enters an open gate, once per turn, by adding itself to those
+ * The caller opens it for a new round. A thread enters an open gate, once per round, by adding itself to those
  * inside; it leaves by taking itself off. The caller closes the gate when it finds no more work, and then
- * waits until nobody is inside. What is to be done in a turn is written while the gate is closed and nobody
+ * waits until nobody is inside. What is to be done in a round is written while the gate is closed and nobody
  * is inside.
  *
  * Threads that have waited actively in vain sleep on `wake`, the caller on `done`. The order of what follows
@@ -26,7 +26,7 @@ enum { PAUSES = 2000 };
 #define AWAITED ((uint64_t)1 << 16)
 #define OPEN ((uint64_t)1 << 17)
 #define OVER ((uint64_t)1 << 18)
-enum { TURN = 32 }; /* bits below its number */
+enum { ROUND_SHIFT = 32 }; /* bits below its number */
 _Static_assert(THREADS_MAX <= 0xffff, "all threads may be inside");
 
 struct threads_pool {
@@ -39,7 +39,7 @@ struct threads_pool {
     pid_t owner;
     pthread_mutex_t lock;
     pthread_cond_t wake, done;
-    threads_work *work; /* of this turn */
+    threads_work *work; /* of this round */
     void *data;
     pthread_t threads[]; /* of `most` - 1 the started ones */
 };
@@ -66,20 +66,20 @@ static inline void pause_shortly(void) {
 #endif
 }
 
-static bool is_called(uint64_t gate, uint32_t turn_before) {
-    return gate & OVER || (gate & OPEN && (uint32_t)(gate >> TURN) != turn_before);
+static bool is_called(uint64_t gate, uint32_t round_before) {
+    return gate & OVER || (gate & OPEN && (uint32_t)(gate >> ROUND_SHIFT) != round_before);
 }
 
-static uint64_t wait_for_turn(threads_pool *p, uint32_t turn_before) {
+static uint64_t wait_for_round(threads_pool *p, uint32_t round_before) {
     uint64_t gate = 0;
     for (int i = 0; i <= p->pauses; i++) {
         gate = atomic_load(&p->gate);
-        if (is_called(gate, turn_before)) return gate;
+        if (is_called(gate, round_before)) return gate;
         pause_shortly();
     }
     pthread_mutex_lock(&p->lock);
     atomic_fetch_add(&p->asleep, 1);
-    while (!is_called(gate = atomic_load(&p->gate), turn_before)) pthread_cond_wait(&p->wake, &p->lock);
+    while (!is_called(gate = atomic_load(&p->gate), round_before)) pthread_cond_wait(&p->wake, &p->lock);
     atomic_fetch_sub(&p->asleep, 1);
     pthread_mutex_unlock(&p->lock);
     return gate;
@@ -93,15 +93,15 @@ static void leave_gate(threads_pool *p) {
     pthread_mutex_unlock(&p->lock);
 }
 
-static void *work_in_turns(void *arg) {
+static void *work_in_rounds(void *arg) {
     threads_pool *p = arg;
     const int number = 1 + atomic_fetch_add(&p->numbered, 1);
-    uint32_t turn = 0;
+    uint32_t mine = 0;
     for (;;) {
-        uint64_t gate = wait_for_turn(p, turn);
+        uint64_t gate = wait_for_round(p, mine);
         if (gate & OVER) return NULL;
         if (!atomic_compare_exchange_strong(&p->gate, &gate, gate + 1)) continue;
-        turn = (uint32_t)(gate >> TURN);
+        mine = (uint32_t)(gate >> ROUND_SHIFT);
         p->work(p->data, number);
         leave_gate(p);
     }
@@ -154,16 +154,16 @@ threads_count threads_pool_count(const threads_pool *p) {
 static void start_workers(threads_pool *p, int n) {
     if (n > p->wanted) p->wanted = n;
     while (p->started < n - 1 && !p->error) {
-        p->error = threads_start(&p->threads[p->started], work_in_turns, p);
+        p->error = threads_start(&p->threads[p->started], work_in_rounds, p);
         p->started += !p->error;
     }
 }
 
-/* ---- a turn ---- */
+/* ---- a round ---- */
 
 static void open_gate(threads_pool *p, int n) {
-    uint64_t turn = (atomic_load(&p->gate) >> TURN) + 1;
-    atomic_store(&p->gate, turn << TURN | OPEN);
+    uint64_t number = (atomic_load(&p->gate) >> ROUND_SHIFT) + 1;
+    atomic_store(&p->gate, number << ROUND_SHIFT | OPEN);
     if (atomic_load(&p->asleep) == 0) return;
     pthread_mutex_lock(&p->lock);
     if (n - 1 >= p->started)

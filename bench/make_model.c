@@ -171,7 +171,7 @@ static const char usage[] =
     "  --weights N     about so many (30e6), also as the last argument\n"
     "  --experts N     a mixture of so many experts (0); the folder is a Mixtral\n"
     "  --used N        experts that a token meets (2)\n"
-    "  --feed N        width inside a feed-forward part, a multiple of 256 (3 x --width, which must be "
+    "  --feed N        width inside a feed-forward sublayer, a multiple of 256 (3 x --width, which must be "
     "given)\n"
     "  --width N       of a row, a multiple of 256; the number of layers follows (by default they are 8 or "
     "more)\n"

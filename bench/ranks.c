@@ -33,7 +33,7 @@ static void count_multiply(const product_tile *t) {
     if (mine) *(in_root ? &mine->roots : &mine->products) += n;
     for (size_t r = 0; !t->add && r < t->rows; r++)
         for (size_t i = 0; i < t->tokens; i++)
-            t->y[i / t->width * t->y_step + r * t->y_stride + i % t->width] = 1;
+            t->y[i / t->width * t->y_panel_stride + r * t->y_stride + i % t->width] = 1;
 }
 
 static void count_feedback(const feedback_task *t, const float *x, size_t rows, uint8_t *blocks,

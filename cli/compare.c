@@ -23,7 +23,7 @@ static bool has_tensor(const gq_report_output *o, size_t at, size_t number) {
     return at < o->n && o->numbers[at] == number;
 }
 
-static void pass_tensor(const report *r, size_t *at, size_t number) {
+static void skip_tensor(const report *r, size_t *at, size_t number) {
     for (size_t i = 0; i < r->n_outputs; i++) at[i] += has_tensor(&r->outputs[i], at[i], number);
 }
 
@@ -53,7 +53,7 @@ static void comparison_print_tensors(FILE *to, const report *r, size_t first, si
         table_text(&out, "type");
         table_cell(&out, text_format("file %zu ", i + 1));
     }
-    for (size_t number; (number = next_number(r, at)) != SIZE_MAX; pass_tensor(r, at, number)) {
+    for (size_t number; (number = next_number(r, at)) != SIZE_MAX; skip_tensor(r, at, number)) {
         size_t any = 0;
         while (!has_tensor(&r->outputs[any], at[any], number)) any++;
         const gq_tensor *t = &r->outputs[any].tensors[at[any]];

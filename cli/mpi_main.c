@@ -5,7 +5,7 @@
 #include "base/comm/mpi.h"
 #include "cli/cli.h"
 
-static void turn_away_output(void) {
+static void discard_output(void) {
     int nowhere = open("/dev/null", O_WRONLY);
     if (nowhere < 0) return;
     dup2(nowhere, STDOUT_FILENO), dup2(nowhere, STDERR_FILENO);
@@ -16,7 +16,7 @@ int main(int argc, char **argv) {
     static mpi_ranks ranks;
     gq_error e = {0};
     if (!mpi_start(&ranks, &argc, &argv)) return GQ_FAILED;
-    if (ranks.transport.rank > 0) turn_away_output();
+    if (ranks.transport.rank > 0) discard_output();
     gq_comm *comm = gq_comm_new(&ranks.transport, &e);
     ranks.failed = !comm; /* the others wait for a rank that cannot speak */
     int status = comm ? command_line_main(argc, argv, comm) : say_failure(&(said){.log = -1}, &e);

@@ -43,12 +43,12 @@ static void add_line(table *t, const char *name, const gq_speed_type *s, double 
 }
 
 static void print_file(FILE *to, const request *r, const gq_speed_file *f) {
-    static const char *const head[] = {"type",       "matrices",    "size", "GB/s",
-                                       "of reading", "B weights/s", "time"};
+    static const char *const headings[] = {"type",       "matrices",    "size", "GB/s",
+                                           "of reading", "B weights/s", "time"};
     const gq_speed_type all = all_types(f);
     table t;
     print_line(to, "%s: %.2f tokens/s", path_reported(f->path, r->full_paths), per_second(1, f->seconds));
-    table_start(&t, "lrrrrr2r1", head);
+    table_start(&t, "lrrrrr2r1", headings);
     for (size_t i = 0; i < f->n_types; i++)
         add_line(&t, gq_type_name(f->types[i].type), &f->types[i], f->seconds);
     add_line(&t, "all", &all, f->seconds);
@@ -56,10 +56,10 @@ static void print_file(FILE *to, const request *r, const gq_speed_file *f) {
 }
 
 static void print_overview(FILE *to, const request *r, const gq_speed_file *files, size_t n) {
-    static const char *const head[] = {"file", "size", "a token's", "tokens/s", "GB/s", "of reading"};
+    static const char *const headings[] = {"file", "size", "a token's", "tokens/s", "GB/s", "of reading"};
     char text[UNIT_ROOM];
     table t;
-    table_start(&t, "lr2r1rrr", head);
+    table_start(&t, "lr2r1rrr", headings);
     for (size_t i = 0; i < n; i++) {
         const gq_speed_type all = all_types(&files[i]);
         table_name(&t, path_reported(files[i].path, r->full_paths));

@@ -6,7 +6,7 @@
  * all memory; nothing here allocates, fails or keeps state between calls.
  *
  * Rows of weights are contiguous float32, in the tensor's own unit; their length is a multiple of the
- * block's. As stored they are a head, where the type has one, and their blocks, one row after another. */
+ * block's. As stored they are a header, where the type has one, and their blocks, one row after another. */
 #pragma once
 
 #include <stdbool.h>
@@ -57,7 +57,7 @@ uint32_t encode_settings_digest(uint32_t sum, const encode_settings *settings);
 typedef void codec_encode(const float *x, uint8_t *to, size_t rows, size_t cols, const float *importance,
                           const encode_settings *settings);
 /* n elements of a row from column `first` on (whole blocks) -> float32, exactly as the format says. Of rows
- * without a head n may reach into the rows behind it. */
+ * without a header n may reach into the rows behind it. */
 typedef void codec_decode(const uint8_t *row, size_t first, float *x, size_t n);
 
 /* ---- the search for scales ----
@@ -110,8 +110,8 @@ typedef struct codec_search {
  *         for each column of it, in order:      round(state, column, ...), which may be called again
  *     when the gains of the rows are known, for each block: finish(state, gain, ...)
  *
- * A type whose rows have a head chooses it before the first block of a row, begin(states, ...), and writes it
- * when the gain is known, finish_head(state, gain, ...). A type whose codes are a path through a trellis has
+ * A type whose rows have a header chooses it before the first block of a row, begin(states, ...), and writes it
+ * when the gain is known, finish_headers(state, gain, ...). A type whose codes are a path through a trellis has
  * a group of as many columns as are chosen at once, which can be all of a block.
  *
  * Lanes are independent. Plain encoding is: choose; round each column with the weights that choose saw;
@@ -144,12 +144,13 @@ typedef struct codec_steps {
     /* round for a path: the codes of a group for which the errors e = x - decoded cost least together, the
      * sum over columns c of (sum over k <= c of e_k root[k][c])^2. root: rows PASS_COLUMNS floats apart. */
     void (*round_path)(void *state, size_t column, const float *x, const float *root, float *decoded);
-    /* Choose the heads of rows with weights x, `step` floats from a column to the next, and note them in the
-     * states of all their blocks, `state_step` bytes apart. */
-    void (*begin)(void *states, size_t state_step, const float *x, size_t step, size_t columns);
-    /* Multiply the heads by a gain per lane, in place of the blocks' factors, and write the first `rows` of
+    /* Choose the headers of rows with weights x, `step` floats from a column to the next, and note them in the
+     * states of all their blocks, `state_stride` bytes apart. */
+    void (*begin)(void *states, size_t state_stride, const float *x, size_t step, size_t columns);
+    /* Multiply the headers by a gain per lane, in place of the blocks' factors, and write the first `rows` of
      * them, `stride` bytes apart. state: of any block. */
-    void (*finish_head)(const void *state, const float *gain, uint8_t *heads, size_t stride, size_t rows);
+    void (*finish_headers)(const void *state, const float *gain, uint8_t *headers, size_t stride,
+                           size_t rows);
 } codec_steps;
 enum {
     CODEC_MOST_GROUP = 32,
@@ -188,7 +189,7 @@ typedef struct codec {
 static inline void codec_decode_rows(const codec *c, const uint8_t *rows, size_t columns, float *x,
                                      size_t n) {
     const tensor_type *type = tensor_type_of(c->type);
-    size_t step = type->head_bytes && columns < n ? columns : n;
+    size_t step = type->row_header_bytes && columns < n ? columns : n;
     for (size_t at = 0; at < n; at += step)
         c->decode(rows + tensor_type_bytes(type, columns, at), 0, x + at, step);
 }

@@ -45,24 +45,24 @@ enum {
                               share sets of a cache */
 };
 
-/* Rows of w: element (row, column) is element row * row_step + column * column_step, one of which is 1; the
+/* Rows of w: element (row, column) is element row * row_stride + column * column_stride, one of which is 1; the
  * latter where operands are rounded. */
 typedef struct product_rows {
     const void *at;
-    size_t row_step, column_step; /* rounded: row_step is a multiple of a group, or of 64 bytes */
+    size_t row_stride, column_stride; /* rounded: row_stride is a multiple of a group, or of 64 bytes */
 } product_rows;
 
 /* Some rows by the tokens of one panel after another, so that kernels are set up once for all of them. */
 typedef struct product_tile {
     product_rows w;
-    const void *x;           /* packed panels, */
-    size_t x_step;           /* elements from one to the next, */
-    size_t panel;            /* and from a column to the next: the kernels' own, or any if they are `whole` */
-    float *y;                /* of the first panel: rows x y_stride, */
-    size_t y_stride, y_step; /* floats from a row to the next; from a panel's to the next one's */
-    size_t rows, columns, tokens; /* columns: from the start of a group; tokens: of all panels */
-    size_t width;                 /* tokens of each panel but the last, which may have fewer; up to `panel` */
-    bool add; /* to y: earlier columns are in it; where `rounds`, by such products alone */
+    const void *x;         /* packed panels, */
+    size_t x_panel_stride; /* elements from one to the next, */
+    size_t panel;          /* and from a column to the next: the kernels' own, or any if they are `whole` */
+    float *y;              /* of the first panel: rows x y_stride, */
+    size_t y_stride, y_panel_stride; /* floats from a row to the next; from a panel's to the next one's */
+    size_t rows, columns, tokens;    /* columns: from the start of a group; tokens: of all panels */
+    size_t width; /* tokens of each panel but the last, which may have fewer; up to `panel` */
+    bool add;     /* to y: earlier columns are in it; where `rounds`, by such products alone */
 } product_tile;
 
 typedef struct product_kernels {
@@ -87,7 +87,7 @@ typedef struct product_kernels {
 static inline product_tile product_panel(const product_tile *t, size_t i, size_t bytes) {
     product_tile panel = *t;
     size_t left = t->tokens - i * t->width;
-    panel.x = (const char *)t->x + i * t->x_step * bytes, panel.y = t->y + i * t->y_step;
+    panel.x = (const char *)t->x + i * t->x_panel_stride * bytes, panel.y = t->y + i * t->y_panel_stride;
     panel.tokens = left < t->width ? left : t->width;
     return panel;
 }

@@ -23,10 +23,11 @@ static bool access_read(const model_source *m, const model_tensor *t, uint64_t f
                         gq_error *e) {
     const gq_file *file = access_file(m, t);
     uint64_t at = t->offset + model_bytes(t, first), bytes = model_bytes(t, n);
-    if (t->type->head_bytes && first % t->ne[0]) { /* the head is not before this part */
-        uint64_t head = t->type->head_bytes, row = t->offset + model_bytes(t, first - first % t->ne[0]);
-        if (!gq_file_read(file, row, to, head, e)) return false;
-        to = (char *)to + head, bytes -= head;
+    if (t->type->row_header_bytes && first % t->ne[0]) { /* the header is not before this part */
+        uint64_t header = t->type->row_header_bytes,
+                 row = t->offset + model_bytes(t, first - first % t->ne[0]);
+        if (!gq_file_read(file, row, to, header, e)) return false;
+        to = (char *)to + header, bytes -= header;
     }
     return gq_file_read(file, at, to, bytes, e);
 }
@@ -358,8 +359,8 @@ bool gguf_model_planned(model_source *m, const gguf_planned *shards, uint32_t n,
         const gguf_planned *p = &shards[i];
         gq_file file;
         gguf_shard s;
-        ok =
-            gq_file_begun(&file, p->path, p->head, p->head_size, p->size, e) && gguf_shard_read(&s, &file, e);
+        ok = gq_file_begun(&file, p->path, p->header_data, p->header_size, p->size, e) &&
+             gguf_shard_read(&s, &file, e);
         if (!ok) break;
         ok = add_shard(c, &s, e);
         gguf_shard_free(&s);

@@ -33,8 +33,8 @@ bool gguf_model_memory(model_source *m, const char *name, const void *bytes, uin
  * The headers are borrowed until it is closed. */
 typedef struct gguf_planned {
     const char *path;
-    const uint8_t *head; /* bytes of the header */
-    uint64_t head_size, size;
+    const uint8_t *header_data; /* bytes of the header */
+    uint64_t header_size, size;
 } gguf_planned;
 bool gguf_model_planned(model_source *m, const gguf_planned *shards, uint32_t n, gq_error *e);
 /* Fails if GGUF_TRANSPOSED_KEY holds anything but names of matrices. Opening a model ignores such entries. */
@@ -95,7 +95,7 @@ uint64_t gguf_header_tensor_offset(const gguf_header *h, uint64_t i);
 enum {
     GGUF_MAX_ALIGNMENT = 1 << 20,  /* a mebibyte of padding per tensor is more than any storage asks for */
     GGUF_MAGIC = 0x46554747,       /* "GGUF" read as a little-endian number */
-    GGUF_HEAD_BYTES = 24,          /* magic, version, two counts */
+    GGUF_HEADER_BYTES = 24,        /* magic, version, two counts */
     GGUF_MIN_PAIR = 8 + 1 + 4 + 1, /* length, name, type, value */
     GGUF_MIN_TENSOR = 8 + 1 + 4 + 8 + 4 + 8, /* length, name, dimension count, one dimension, type, offset */
 };

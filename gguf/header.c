@@ -93,27 +93,27 @@ static void drop_removed_kv(gguf_header *h) {
     h->n_indexed = 0;
 }
 
-/* Sets a KV pair, whose value is `head` and then `tail`: length and text of a string, type and number of an array and
+/* Sets a KV pair, whose value is `header` and then `tail`: length and text of a string, type and number of an array and
  * its elements; other values are in `tail` alone. */
-static bool set_kv(gguf_header *h, const char *key, uint32_t type, const void *head, size_t head_size,
+static bool set_kv(gguf_header *h, const char *key, uint32_t type, const void *header, size_t header_size,
                    const void *tail, uint64_t tail_size, gq_error *e) {
     size_t length = strlen(key);
     if (length < 1 || length > GGUF_MAX_KEY)
         return gq_fail(e, "key '%.200s' has %zu bytes, expected 1 to %d", key, length, GGUF_MAX_KEY);
     uint32_t fixed = gguf_value_size(type);
-    if (fixed && fixed != head_size + tail_size) {
+    if (fixed && fixed != header_size + tail_size) {
         return gq_fail(e, "key '%.200s': a value of type %s has %u bytes, not %llu", key,
-                       gguf_value_name(type), fixed, (unsigned long long)(head_size + tail_size));
+                       gguf_value_name(type), fixed, (unsigned long long)(header_size + tail_size));
     }
     if (!index_kv(h, e)) return false;
-    uint8_t *owned = malloc(head_size + tail_size + length + 1);
-    if (!owned) return gq_fail_memory(e, head_size + tail_size + length + 1);
-    uint8_t *name = owned + head_size + tail_size;
-    memcpy(owned, head, head_size);
-    if (tail_size) memcpy(owned + head_size, tail, tail_size);
+    uint8_t *owned = malloc(header_size + tail_size + length + 1);
+    if (!owned) return gq_fail_memory(e, header_size + tail_size + length + 1);
+    uint8_t *name = owned + header_size + tail_size;
+    memcpy(owned, header, header_size);
+    if (tail_size) memcpy(owned + header_size, tail, tail_size);
     memcpy(name, key, length + 1);
     gguf_header_remove(h, key);
-    if (append_kv(h, (model_kv){(const char *)name, type, owned, head_size + tail_size}, owned, e))
+    if (append_kv(h, (model_kv){(const char *)name, type, owned, header_size + tail_size}, owned, e))
         return true;
     free(owned);
     return false;
@@ -165,33 +165,37 @@ bool gguf_header_add_shaped(gguf_header *h, const char *name, uint32_t n_dims,
     return true;
 }
 
-static uint8_t *head_append(uint8_t *to, const void *from, uint64_t n) {
+static uint8_t *header_append(uint8_t *to, const void *from, uint64_t n) {
     if (n) memcpy(to, from, n);
     return to + n;
 }
 
-static uint8_t *head_append_u32(uint8_t *to, uint32_t value) { return head_append(to, &value, sizeof value); }
-static uint8_t *head_append_u64(uint8_t *to, uint64_t value) { return head_append(to, &value, sizeof value); }
+static uint8_t *header_append_u32(uint8_t *to, uint32_t value) {
+    return header_append(to, &value, sizeof value);
+}
+static uint8_t *header_append_u64(uint8_t *to, uint64_t value) {
+    return header_append(to, &value, sizeof value);
+}
 
-static uint8_t *head_append_name(uint8_t *to, const char *name) {
+static uint8_t *header_append_name(uint8_t *to, const char *name) {
     uint64_t n = strlen(name);
-    return head_append(head_append_u64(to, n), name, n);
+    return header_append(header_append_u64(to, n), name, n);
 }
 
 bool gguf_header_set_array(gguf_header *h, const char *key, uint32_t element_type, uint64_t n,
                            const void *elements, uint64_t size, gq_error *e) {
-    uint8_t head[GGUF_ARRAY_HEAD];
-    head_append_u64(head_append_u32(head, element_type), n);
-    return set_kv(h, key, GGUF_ARRAY, head, sizeof head, elements, size, e);
+    uint8_t header[GGUF_ARRAY_HEADER];
+    header_append_u64(header_append_u32(header, element_type), n);
+    return set_kv(h, key, GGUF_ARRAY, header, sizeof header, elements, size, e);
 }
 
 bool gguf_header_set_texts(gguf_header *h, const char *key, const char *const *texts, uint64_t n,
                            gq_error *e) {
     uint64_t size = 0;
-    for (uint64_t i = 0; i < n; i++) size += GGUF_STRING_HEAD + strlen(texts[i]);
+    for (uint64_t i = 0; i < n; i++) size += GGUF_STRING_HEADER + strlen(texts[i]);
     uint8_t *elements = malloc(size + 1), *to = elements;
     if (!elements) return gq_fail_memory(e, size);
-    for (uint64_t i = 0; i < n; i++) to = head_append_name(to, texts[i]);
+    for (uint64_t i = 0; i < n; i++) to = header_append_name(to, texts[i]);
     bool ok = gguf_header_set_array(h, key, GGUF_STRING, n, elements, size, e);
     free(elements);
     return ok;
@@ -202,7 +206,7 @@ uint64_t gguf_entry_size(const char *name, uint32_t n_dims) {
 }
 
 bool gguf_header_measure(gguf_header *h, uint64_t *bytes, uint32_t *alignment, gq_error *e) {
-    uint64_t size = GGUF_HEAD_BYTES;
+    uint64_t size = GGUF_HEADER_BYTES;
     drop_removed_kv(h);
     for (uint64_t i = 0; i < h->n_kv; i++) size += 8 + strlen(h->kv[i].key) + 4 + h->kv[i].size;
     for (uint64_t i = 0; i < h->n_tensors; i++)
@@ -229,18 +233,18 @@ static bool header_place_tensors(gguf_header *h, uint64_t data_offset, uint64_t 
     return true;
 }
 
-static uint8_t *head_append_tables(const gguf_header *h, uint8_t *to, uint64_t data_offset) {
-    to = head_append_u32(head_append_u32(to, GGUF_MAGIC), 3);
-    to = head_append_u64(head_append_u64(to, h->n_tensors), h->n_kv);
+static uint8_t *header_append_tables(const gguf_header *h, uint8_t *to, uint64_t data_offset) {
+    to = header_append_u32(header_append_u32(to, GGUF_MAGIC), 3);
+    to = header_append_u64(header_append_u64(to, h->n_tensors), h->n_kv);
     for (uint64_t i = 0; i < h->n_kv; i++) {
-        to = head_append_u32(head_append_name(to, h->kv[i].key), h->kv[i].type);
-        to = head_append(to, h->kv[i].value, h->kv[i].size);
+        to = header_append_u32(header_append_name(to, h->kv[i].key), h->kv[i].type);
+        to = header_append(to, h->kv[i].value, h->kv[i].size);
     }
     for (uint64_t i = 0; i < h->n_tensors; i++) {
         const model_tensor *t = &h->tensors[i];
-        to = head_append_u32(head_append_name(to, t->name), t->n_dims);
-        to = head_append(to, t->ne, t->n_dims * sizeof *t->ne);
-        to = head_append_u64(head_append_u32(to, t->type->id), t->offset - data_offset);
+        to = header_append_u32(header_append_name(to, t->name), t->n_dims);
+        to = header_append(to, t->ne, t->n_dims * sizeof *t->ne);
+        to = header_append_u64(header_append_u32(to, t->type->id), t->offset - data_offset);
     }
     return to;
 }
@@ -257,14 +261,14 @@ bool gguf_header_finish(gguf_header *h, const uint8_t **bytes, uint64_t *header_
     free(h->bytes);
     h->bytes = malloc(*header_size);
     if (!h->bytes) return gq_fail_memory(e, *header_size);
-    uint8_t *end = head_append_tables(h, h->bytes, *header_size);
+    uint8_t *end = header_append_tables(h, h->bytes, *header_size);
     memset(end, 0, *header_size - (uint64_t)(end - h->bytes));
     *bytes = h->bytes;
     return true;
 }
 
 uint64_t gguf_header_value_offset(const gguf_header *h, const char *key) {
-    uint64_t at = GGUF_HEAD_BYTES;
+    uint64_t at = GGUF_HEADER_BYTES;
     for (uint64_t i = 0; i < h->n_kv; i++) {
         at += 8 + strlen(h->kv[i].key) + 4;
         if (strcmp(h->kv[i].key, key) == 0) return at;
@@ -306,7 +310,7 @@ bool model_tensor_measure(model_tensor *t, gq_error *e) {
     }
     if (!gguf_fits_row(t->type, t->ne[0]))
         return gq_fail(e, "row length %llu is more than %d, the most for %s", (unsigned long long)t->ne[0],
-                       GGUF_HEADED_COLUMNS, t->type->name);
+                       GGUF_HEADERED_COLUMNS, t->type->name);
     /* below 2^63 after rounding up to any alignment, too */
     if (!gguf_rows_fit(t->type, t->ne[0], elements / t->ne[0], INT64_MAX - GGUF_MAX_ALIGNMENT)) {
         return gq_fail(e, "%llu elements of type %s take 2^63 bytes or more", (unsigned long long)elements,

@@ -225,7 +225,7 @@ bool model_kv_float(const model_kv *kv, double *value) {
 bool model_kv_string(const model_kv *kv, const char **text, uint64_t *length) {
     if (!kv || kv->type != GGUF_STRING) return false;
     memcpy(length, kv->value, sizeof *length);
-    *text = (const char *)kv->value + GGUF_STRING_HEAD;
+    *text = (const char *)kv->value + GGUF_STRING_HEADER;
     return true;
 }
 
@@ -239,6 +239,6 @@ bool model_kv_array(const model_kv *kv, uint32_t *element_type, uint64_t *count,
     if (!kv || kv->type != GGUF_ARRAY) return false;
     memcpy(element_type, kv->value, sizeof *element_type);
     memcpy(count, kv->value + sizeof *element_type, sizeof *count);
-    *elements = kv->value + GGUF_ARRAY_HEAD;
+    *elements = kv->value + GGUF_ARRAY_HEADER;
     return true;
 }

@@ -33,12 +33,12 @@ enum gguf_value_type {
     GGUF_VALUE_TYPES /* their number */
 };
 enum {
-    GGUF_STRING_HEAD = 8, /* bytes of a string's length */
-    GGUF_ARRAY_HEAD = 12, /* bytes of an array's element type and count */
+    GGUF_STRING_HEADER = 8, /* bytes of a string's length */
+    GGUF_ARRAY_HEADER = 12, /* bytes of an array's element type and count */
 };
 
 /* One key-value pair, kept as the raw bytes it has in a GGUF file (little-endian, without the type number),
- * so that writing it again is exact. Strings include their 8-byte length; arrays their 12-byte head. */
+ * so that writing it again is exact. Strings include their 8-byte length; arrays their 12-byte header. */
 typedef struct model_kv {
     const char *key; /* NUL-terminated, no NUL inside */
     uint32_t type;
@@ -167,7 +167,7 @@ static inline uint64_t model_bytes_read(const model_tensor *t, uint64_t n) {
     return (uint64_t)((double)t->origin->bytes * ((double)n / (double)all));
 }
 /* Reads n elements of a tensor from element `first` on, in their delivered type, into `to`, model_bytes(t, n)
- * bytes. `first` and n are whole blocks; where rows have a head, whole rows or a part of one. Safe from
+ * bytes. `first` and n are whole blocks; where rows have a header, whole rows or a part of one. Safe from
  * several threads at once. */
 bool model_read(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n, void *to,
                 gq_error *e);
@@ -243,7 +243,7 @@ bool model_kv_float(const model_kv *kv, double *value);
 bool model_kv_string(const model_kv *kv, const char **text, uint64_t *length);
 /* Whether a value is this text. */
 bool model_kv_is_text(const model_kv *kv, const char *text);
-/* Reads an array's head: the type and number of its elements. *elements points to the first of them. */
+/* Reads an array's header: the type and number of its elements. *elements points to the first of them. */
 bool model_kv_array(const model_kv *kv, uint32_t *element_type, uint64_t *count, const uint8_t **elements);
 
 /* The check of a model that is not run: in a build with a forward pass forward_model_check (forward/graph/forward.h),

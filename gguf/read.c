@@ -1,4 +1,4 @@
-/* Reads one GGUF container: head, metadata key-value pairs, table of tensors; weights stay in the file. Nothing in it
+/* Reads one GGUF container: header, metadata key-value pairs, table of tensors; weights stay in the file. Nothing in it
  * is trusted. Counts are compared with the bytes that are left before anything is allocated, and the cursor checks
  * every length and value. The records are gone through twice: first to check them while the header is read into
  * memory, then to point into it, so keys, values and names are not copied. At last offsets become positions in the
@@ -142,7 +142,7 @@ static bool gguf_cursor_name(gguf_cursor *c, uint64_t limit) {
 /* Bytes that the smallest value of a type takes. */
 static uint32_t value_least(uint32_t type) {
     uint32_t size = gguf_value_size(type);
-    return size ? size : type == GGUF_STRING ? GGUF_STRING_HEAD : GGUF_ARRAY_HEAD;
+    return size ? size : type == GGUF_STRING ? GGUF_STRING_HEADER : GGUF_ARRAY_HEADER;
 }
 
 /* `n` values of a type that has a fixed size; the caller knows that n x size cannot wrap. */
@@ -157,7 +157,7 @@ static bool skip_fixed(gguf_cursor *c, uint32_t type, uint64_t n) {
     return true;
 }
 
-static bool array_head(gguf_cursor *c, uint32_t *type, uint64_t *count) {
+static bool array_header(gguf_cursor *c, uint32_t *type, uint64_t *count) {
     if (!gguf_cursor_u32(c, type, "array element type")) return false;
     if (*type >= GGUF_VALUE_TYPES)
         return gguf_cursor_fail(c, c->at - 4, "array element type %u is unknown, expected 0 to %d", *type,
@@ -199,7 +199,7 @@ static bool gguf_cursor_value(gguf_cursor *c, uint32_t type) {
             if (depth == GGUF_MAX_NESTING)
                 return gguf_cursor_fail(c, c->at, "arrays are nested more than %d deep", GGUF_MAX_NESTING);
             depth++;
-            if (!array_head(c, &level[depth].type, &level[depth].left)) return false;
+            if (!array_header(c, &level[depth].type, &level[depth].left)) return false;
         }
     }
     return true;
@@ -273,7 +273,7 @@ static bool check_counts(gguf_cursor *c, uint64_t n_tensors, uint64_t n_kv) {
     return true;
 }
 
-static bool shard_read_head(gguf_cursor *c, gguf_shard *s) {
+static bool shard_read_header(gguf_cursor *c, gguf_shard *s) {
     uint32_t magic;
     if (c->file->size == 0) return gq_fail(c->e, "%s: the file is empty", c->file->path);
     if (!gguf_cursor_u32(c, &magic, "the GGUF magic")) return false;
@@ -334,7 +334,7 @@ static bool shard_read_tensor(gguf_cursor *c, model_tensor *tensor) {
 /* Goes through KV pairs and tensor table. Called twice: first to check everything while the header is read into
  * memory, which moves as it grows; then, with the arrays there, to point into it. */
 static bool read_records(gguf_cursor *c, gguf_shard *s) {
-    c->at = GGUF_HEAD_BYTES;
+    c->at = GGUF_HEADER_BYTES;
     for (uint64_t i = 0; i < s->n_kv; i++) {
         c->subject = (gguf_subject){.kind = "key", .index = i, .count = s->n_kv};
         if (!read_kv(c, s->kv ? &s->kv[i] : NULL)) return false;
@@ -405,7 +405,8 @@ bool gguf_shard_read(gguf_shard *s, gq_file *file, gq_error *e) {
     *s = (gguf_shard){.file = *file};
     *file = (gq_file){.fd = -1};
     gguf_cursor c = {.file = &s->file, .subject = {.kind = "header"}, .e = e};
-    bool ok = shard_read_head(&c, s) && read_records(&c, s) && allocate_records(s, e) && read_records(&c, s);
+    bool ok =
+        shard_read_header(&c, s) && read_records(&c, s) && allocate_records(s, e) && read_records(&c, s);
     s->header = c.bytes;
     ok = ok && gguf_check_names(s->kv, s->n_kv, s->tensors, s->n_tensors, s->file.path, e) &&
          gguf_alignment(s->kv, s->n_kv, &s->alignment, s->file.path, e);

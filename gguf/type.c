@@ -4,8 +4,8 @@
 #include <strings.h>
 
 /* Indexed by id; retired numbers have no name. */
-#define ROW(type, elements, bytes, head, quantized) \
-    [GGUF_##type] = {GGUF_##type, #type, elements, bytes, head, quantized},
+#define ROW(type, elements, bytes, header, quantized) \
+    [GGUF_##type] = {GGUF_##type, #type, elements, bytes, header, quantized},
 static const tensor_type types[GGUF_TYPE_LIMIT] = {GGUF_TYPES(ROW)};
 #undef ROW
 

@@ -43,7 +43,7 @@ enum {
     GGUF_TYPE_LIMIT = 43,
 };
 
-/* Elements and bytes of a block, bytes of a row's head, and whether it is quantized. From this one list come
+/* Elements and bytes of a block, bytes of a row's header, and whether it is quantized. From this one list come
  * gguf/type.c's table and the constants GGUF_Q4_K_ELEMENTS, GGUF_Q4_K_BYTES, ... */
 #define GGUF_TYPES(X) \
     X(F32, 1, 4, 0, false) \
@@ -82,25 +82,25 @@ enum {
     X(Q1_0, 128, 18, 0, true) \
     X(Q2_0, 64, 18, 0, true)
 
-#define GGUF_BLOCK_SIZE(type, elements, bytes, head, quantized) \
+#define GGUF_BLOCK_SIZE(type, elements, bytes, header, quantized) \
     GGUF_##type##_ELEMENTS = (elements), GGUF_##type##_BYTES = (bytes),
 enum { GGUF_TYPES(GGUF_BLOCK_SIZE) };
 #undef GGUF_BLOCK_SIZE
 
-/* A row is a head, which most types do without, and a whole number of blocks behind it. A block decodes from
- * its own bytes and its row's head. So a part of a row, some of its blocks, is by itself what a row is: the
- * head and those blocks. That is how it is read and how its bytes are counted. */
+/* A row is a header, which most types do without, and a whole number of blocks behind it. A block decodes from
+ * its own bytes and its row's header. So a part of a row, some of its blocks, is by itself what a row is: the
+ * header and those blocks. That is how it is read and how its bytes are counted. */
 typedef struct tensor_type {
     uint32_t id;
     const char *name; /* as in listings: "Q4_K" */
     uint16_t block_elements;
     uint16_t block_bytes;
-    uint16_t head_bytes;
+    uint16_t row_header_bytes;
     bool quantized; /* false: one number per element (floats, integers) */
 } tensor_type;
 
-/* Columns of a row with a head, at most: such rows are read and written whole, by all who do so in pieces. */
-enum { GGUF_HEADED_COLUMNS = 1 << 16 };
+/* Columns of a row with a header, at most: such rows are read and written whole, by all who do so in pieces. */
+enum { GGUF_HEADERED_COLUMNS = 1 << 16 };
 
 /* Finds a type by its number; NULL: the number is retired or unknown. */
 const tensor_type *tensor_type_of(uint32_t id);
@@ -118,21 +118,22 @@ static inline uint64_t shape_rows(const uint64_t ne[4]) { return ne[1] * shape_m
 
 /* Whether rows of so many columns can be of a type. */
 static inline bool gguf_fits_row(const tensor_type *type, uint64_t columns) {
-    return columns % type->block_elements == 0 && (!type->head_bytes || columns <= GGUF_HEADED_COLUMNS);
+    return columns % type->block_elements == 0 &&
+           (!type->row_header_bytes || columns <= GGUF_HEADERED_COLUMNS);
 }
 /* Counts the bytes of a row, or of a part of one with so many columns. */
 static inline uint64_t gguf_row_bytes(const tensor_type *type, uint64_t columns) {
-    return type->head_bytes + columns / type->block_elements * type->block_bytes;
+    return type->row_header_bytes + columns / type->block_elements * type->block_bytes;
 }
 /* Whether so many rows take no more than `most` bytes. */
 static inline bool gguf_rows_fit(const tensor_type *type, uint64_t columns, uint64_t rows, uint64_t most) {
-    return columns / type->block_elements <= (most - type->head_bytes) / type->block_bytes &&
+    return columns / type->block_elements <= (most - type->row_header_bytes) / type->block_bytes &&
            rows <= most / gguf_row_bytes(type, columns);
 }
 /* Counts the bytes of n elements from the beginning of a row on, of rows of so many columns: those of whole
- * rows, and of the part of one behind them. So it is also where element n begins, or in a row with a head
+ * rows, and of the part of one behind them. So it is also where element n begins, or in a row with a header
  * that element's block. */
 static inline uint64_t tensor_type_bytes(const tensor_type *type, uint64_t columns, uint64_t n) {
-    uint64_t heads = type->head_bytes ? n / columns + (n % columns > 0) : 0;
-    return heads * type->head_bytes + n / type->block_elements * type->block_bytes;
+    uint64_t headers = type->row_header_bytes ? n / columns + (n % columns > 0) : 0;
+    return headers * type->row_header_bytes + n / type->block_elements * type->block_bytes;
 }

@@ -138,7 +138,7 @@ static bool projector_add(hf_build *b, const hf_source *s, gq_error *e) {
     case HF_NAME_TOO_LONG:
         return hf_list_fail(s->list, s->stored, e, "its name is too long");
     case HF_NAME_FOUND:
-        return hf_build_step(b, &f, e);
+        return hf_build_op(b, &f, e);
     default:
         break;
     }

@@ -183,7 +183,7 @@ static const layer_width widths[] = {{"ln1.weight", 0},      {"ln2.weight", 0}, 
                                      {"attn.qkv.weight", 0}, {"attn.out.weight", 1}, {"ffn_gate.weight", 0},
                                      {"ffn_down.weight", 1}, {"conv_pw1.weight", 0}, {"conv_pw2.weight", 1}};
 
-/* The same with the width of the feed-forward part. */
+/* The same with the width of the feed-forward sublayer. */
 static const layer_width feeds[] = {{"ffn_up.weight", 1}, {"ffn_down.weight", 0}};
 
 /* The same of tensors outside of layers: in their rows, or in the last dimension; and those that have the width of
@@ -268,7 +268,7 @@ static bool config_says(const hf_build *b, const char *part, const char *const *
     return false;
 }
 
-/* The feed-forward part is as wide as the config says. */
+/* The feed-forward sublayer is as wide as the config says. */
 static bool feeds_check(const hf_build *b, const arch_projector *row, const char *prefix, const char *part,
                         uint32_t length, gq_error *e) {
     static const char *const names[] = {"vt_intermediate_size", "intermediate_size", "encoder_ffn_dim", NULL};

@@ -14,7 +14,7 @@
 
 /* A name has at most 127 bytes. A pattern with three independent `.*` needs some 127^3 / 6 = 340,000 steps on
  * it; what takes more than a million is runaway backtracking. Depth bounds memory: a few KiB per level. */
-enum { MATCH_STEPS = 1000000, MATCH_DEPTH = 10000, MATCH_HEAP_KIB = 4096 };
+enum { MATCH_LIMIT = 1000000, MATCH_DEPTH = 10000, MATCH_HEAP_KIB = 4096 };
 
 /* The cost of a call of the matcher before it looks at the pattern, in items of a pattern. */
 enum { CALL_STEPS = 10 };
@@ -148,7 +148,7 @@ mix_matcher *mix_matcher_new(gq_error *e) {
         return NULL;
     }
     m->steps = MIX_PATTERN_STEPS;
-    pcre2_set_match_limit(m->limits, MATCH_STEPS);
+    pcre2_set_match_limit(m->limits, MATCH_LIMIT);
     pcre2_set_depth_limit(m->limits, MATCH_DEPTH);
     pcre2_set_heap_limit(m->limits, MATCH_HEAP_KIB);
     pcre2_set_callout(m->limits, pattern_count_step, m);

@@ -73,7 +73,7 @@ static const struct rule {
     {ROLE_K | ROLE_Q, F(IQ3_XS),                   0,           0,           GGUF_IQ3_XXS},
     {ROLE_K | ROLE_Q, F(IQ3_XXS),                  0,           0,           GGUF_IQ2_S},
 
-    /* ---- DOWN: out of the feed-forward part ---- */
+    /* ---- DOWN: out of the feed-forward sublayer ---- */
     {ROLE_DOWN,   F(Q2_K),                         0,           0,           GGUF_Q3_K},
     {ROLE_DOWN,   F(Q2_K_S),                       IF_E8,       0,           GGUF_Q4_K},
     {ROLE_DOWN,   F(Q3_K_M),                       IF_E16,      0,           GGUF_Q5_K},
@@ -105,7 +105,7 @@ static const struct rule {
     {ROLE_O,      F(Q3_K_L),                       0,           0,           GGUF_Q5_K},
     {ROLE_O,      F(IQ3_XXS),                      0,           0,           GGUF_IQ3_S},
 
-    /* ---- UP, GATE: into the feed-forward part ---- */
+    /* ---- UP, GATE: into the feed-forward sublayer ---- */
     {ROLE_UP | ROLE_GATE, F(IQ3_XS),               IF_MIDDLE,   0,           GGUF_IQ3_XXS},
 
     /* ---- image and video models ---- */

@@ -95,7 +95,7 @@ static char *csv_take_cell(char *at, char **cell) {
 /* Reads CSV: a line of names, and a line for each test, which becomes an object of texts. */
 static bool speeds_read_csv(speed_table *t, char *text, const char *path, gq_error *e) {
     enum { COLUMNS = 256 };
-    char *heads[COLUMNS], *cell;
+    char *headings[COLUMNS], *cell;
     size_t n_heads = 0;
     bool ok = true;
     for (char *next, *line = text; ok && line && *line; line = next) {
@@ -104,13 +104,13 @@ static bool speeds_read_csv(speed_table *t, char *text, const char *path, gq_err
         line[strcspn(line, "\r")] = 0;
         if (!*line) continue;
         if (!n_heads) {
-            while (line && n_heads < COLUMNS) line = csv_take_cell(line, &heads[n_heads++]);
+            while (line && n_heads < COLUMNS) line = csv_take_cell(line, &headings[n_heads++]);
             continue;
         }
         json_t *test = json_object();
         for (size_t i = 0; line && i < n_heads; i++) {
             line = csv_take_cell(line, &cell);
-            json_object_set_new(test, heads[i], json_string(cell)); /* what is not UTF-8 is left out */
+            json_object_set_new(test, headings[i], json_string(cell)); /* what is not UTF-8 is left out */
         }
         ok = (test || gq_fail_memory(e, sizeof test)) && speeds_add(t, test, path, e);
         json_decref(test);

@@ -161,7 +161,7 @@ enum {
 static const struct {
     unsigned needs;
     bool is_number;
-    const char *head;
+    const char *heading;
     void (*write)(const table_cell *c);
 } columns[] = {{HAS_FILES, false, "file", cell_file},
                {HAS_QUALITY, false, "quality", cell_quality},
@@ -193,7 +193,7 @@ static unsigned page_has(const gq_page *p) {
     return has | (p->recommends && !(has & HAS_QUALITY) ? HAS_MARK : 0);
 }
 
-/* Writes a line of the table: the heads, or where c has a row its cells. */
+/* Writes a line of the table: the headings, or where c has a row its cells. */
 static void table_write_line(const table_cell *c, unsigned has) {
     const char *tag = c->row ? "td" : "th";
     fputs(c->html ? "<tr>" : "|", c->to);
@@ -206,7 +206,7 @@ static void table_write_line(const table_cell *c, unsigned has) {
         if (c->row)
             columns[i].write(c);
         else
-            fputs(columns[i].head, c->to);
+            fputs(columns[i].heading, c->to);
         if (c->html)
             fprintf(c->to, "</%s>", tag);
         else

@@ -86,7 +86,7 @@ GQ_API size_t gq_model_find_key(const gq_model *m, const char *key);
 GQ_API bool gq_model_read(const gq_model *m, size_t tensor, uint64_t first, uint64_t n, float *x,
                           gq_error *e);
 /* Reads the same weights as they are stored. gq_array_bytes says how many bytes that is: of whole rows, or of
- * one row of n columns; of types whose rows have a head (none so far) nothing else is read. */
+ * one row of n columns; of types whose rows have a header (none so far) nothing else is read. */
 GQ_API bool gq_model_read_stored(const gq_model *m, size_t tensor, uint64_t first, uint64_t n, void *to,
                                  gq_error *e);
 

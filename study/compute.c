@@ -44,7 +44,7 @@ struct gq_importance_plan {
     imatrix about;       /* the texts' names, numbers of windows; no entries */
     text_share share;
     collection_sizes collected;
-    checkpoint_head head;
+    checkpoint_header header;
     gq_importance_facts facts;
     warning_list warnings;
 };
@@ -137,7 +137,7 @@ static bool importance_bound_memory(gq_importance_plan *p, uint64_t memory, gq_e
 
 /* Identifies the run: model, text and settings, by which an unfinished run is known again. */
 static bool importance_identify(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
-    checkpoint_head *h = &p->head;
+    checkpoint_header *h = &p->header;
     if (!read_texts(p, r, e) || !importance_mask(p, e) || !take_part(p, r->part, r->parts, e)) return false;
     plan_build(h->build);
     bool ok = model_fingerprint(&p->file, &h->times, &h->content, e);
@@ -165,7 +165,7 @@ static bool importance_has_drafts(const gq_importance_plan *p) { return forward_
 static bool importance_announce_kept(gq_importance_plan *p, gq_error *e) {
     checkpoint c;
     if (!comm_is_first(p->share.comm)) return true;
-    bool ok = checkpoint_peek(&c, p->out, &p->head, e);
+    bool ok = checkpoint_peek(&c, p->out, &p->header, e);
     /* The output matrix comes after the layers, and is none. */
     p->facts.layers_finished = min(c.finished, p->facts.layers);
     if (c.finished)
@@ -188,7 +188,7 @@ static void importance_describe(gq_importance_plan *p) {
     f->layers = p->sizes->layers;
     f->windows_at_once = p->share.bounds.batch;
     f->hidden_states_in_file = p->share.bounds.in_file;
-    f->disk = checkpoint_bytes(&p->head, importance_record_bytes(p));
+    f->disk = checkpoint_bytes(&p->header, importance_record_bytes(p));
     p->about.chunk_count = (uint32_t)f->windows, p->about.chunk_size = f->context;
 }
 
@@ -247,7 +247,7 @@ static bool importance_checkpoint_proves(const gq_importance_plan *p) {
                  (made.st_mtim.tv_sec == left.st_mtim.tv_sec && made.st_mtim.tv_nsec < left.st_mtim.tv_nsec);
     free(path);
     if (older) return false;
-    bool proves = checkpoint_peek(&c, p->out, &p->head, NULL) &&
+    bool proves = checkpoint_peek(&c, p->out, &p->header, NULL) &&
                   c.finished == p->sizes->layers + (p->output || importance_has_drafts(p));
     checkpoint_close(&c);
     return proves;
@@ -258,7 +258,7 @@ static bool importance_checkpoint_proves(const gq_importance_plan *p) {
 static bool importance_check_whole(gq_importance_plan *p, gq_error *e) {
     if (!p->is_there) return true;
     p->facts.is_whole = importance_checkpoint_proves(p);
-    if (p->facts.is_whole && comm_is_first(p->share.comm)) checkpoint_clean(p->out, &p->head);
+    if (p->facts.is_whole && comm_is_first(p->share.comm)) checkpoint_clean(p->out, &p->header);
     return p->facts.is_whole ||
            gq_fail_remedy(e, GQ_REMEDY_REPLACE,
                           "%s already exists, and nothing shows whether it is this run's result", p->out);
@@ -303,10 +303,10 @@ static bool importance_fill_plan(gq_importance_plan *p, const gq_importance_requ
 /* Checks that all ranks have the same run, and replaces facts that differ by the largest. */
 static bool importance_agree_plan(gq_importance_plan *p, gq_error *e) {
     gq_importance_facts *f = &p->facts;
-    checkpoint_head first = p->head;
+    checkpoint_header first = p->header;
     if (!p->share.comm) return true;
     if (!comm_broadcast(p->share.comm, &first, sizeof first, e)) return false;
-    if (memcmp(&first, &p->head, sizeof first) != 0)
+    if (memcmp(&first, &p->header, sizeof first) != 0)
         return gq_fail(e, "rank %d has another model, text or build than rank 0",
                        gq_comm_rank(p->share.comm));
     uint64_t most[] = {f->memory, f->layers_finished, f->hidden_states_in_file, f->is_whole};
@@ -457,11 +457,11 @@ static bool importance_open_kept(running *r, gq_error *e) {
     const gq_importance_plan *p = r->plan;
     uint64_t finished = 0;
     if (comm_is_first(p->share.comm)) {
-        if (!checkpoint_open(&r->checkpoint, p->out, &p->head, importance_record_bytes(p), e)) return false;
+        if (!checkpoint_open(&r->checkpoint, p->out, &p->header, importance_record_bytes(p), e)) return false;
         finished = r->checkpoint.finished;
     }
     return comm_broadcast(p->share.comm, &finished, sizeof finished, e) &&
-           (comm_is_first(p->share.comm) || checkpoint_join(&r->checkpoint, p->out, &p->head, finished, e));
+           (comm_is_first(p->share.comm) || checkpoint_join(&r->checkpoint, p->out, &p->header, finished, e));
 }
 
 static gq_imatrix *importance_run(gq_importance_plan *p, const gq_callbacks *callbacks, gq_error *e) {

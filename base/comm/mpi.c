@@ -1,7 +1,7 @@
 /* A transport on MPI. MPI's own waiting takes a processor from the ranks and threads that are still at work;
  * where ranks outnumber processors, each then waits for others that cannot run (MPICH, seven ranks on two
  * processors: 39 s in place of 2.6). So calls are begun and asked whether they are done. Ranks wait for each
- * other's work in heads (ranks.c), which are exchanges: between questions they sleep, ever longer. The bytes
+ * other's work in headers (ranks.c), which are exchanges: between questions they sleep, ever longer. The bytes
  * that follow are on their way, and sleeping would slow them down: ranks do it where they are too many. */
 #include "base/comm/mpi.h"
 

@@ -1,4 +1,4 @@
-/* Collectives on a transport. Each begins with comm_begin, which exchanges heads (ranks.h says why), and ends
+/* Collectives on a transport. Each begins with comm_begin, which exchanges headers (ranks.h says why), and ends
  * with comm_end; between them bytes move, and nothing but the transport can fail there that would keep a rank
  * from doing its part. */
 #include <stdlib.h>
@@ -17,21 +17,21 @@ typedef enum comm_kind {
     COMM_COLLECT,
 } comm_kind;
 
-/* The head that ranks exchange first. Ranks may differ only in `failed`. */
-typedef struct comm_head {
+/* The header that ranks exchange first. Ranks may differ only in `failed`. */
+typedef struct comm_header {
     uint32_t kind, failed;
     uint64_t number; /* of the collective */
     uint64_t bytes;  /* that it moves, where all ranks know it; else 0 */
-} comm_head;
-_Static_assert(sizeof(comm_head) == COMM_HEAD_BYTES, "what the documents say");
+} comm_header;
+_Static_assert(sizeof(comm_header) == COMM_HEADER_BYTES, "what the documents say");
 
 /* Parcels are sent in pieces of so many bytes: a receiver without memory for one takes it piece by piece. */
 enum { COMM_PIECE = 256 << 10 };
 
 struct gq_comm {
     gq_transport transport;
-    comm_head *heads;  /* one per rank */
-    uint64_t *numbers; /* likewise, for comm_most */
+    comm_header *headers; /* one per rank */
+    uint64_t *numbers;    /* likewise, for comm_most */
     uint8_t *piece;
     bool is_over;
     gq_error why;
@@ -50,18 +50,18 @@ gq_comm *gq_comm_new(const gq_transport *transport, gq_error *e) {
     if (!c) return gq_fail_memory(e, sizeof *c), NULL;
     size_t ranks = (size_t)transport->ranks;
     c->transport = *transport;
-    c->heads = calloc(ranks, sizeof *c->heads);
+    c->headers = calloc(ranks, sizeof *c->headers);
     c->numbers = calloc(ranks, sizeof *c->numbers);
     c->piece = malloc(COMM_PIECE);
-    if (c->heads && c->numbers && c->piece) return c;
+    if (c->headers && c->numbers && c->piece) return c;
     gq_comm_free(c);
-    gq_fail_memory(e, COMM_PIECE + ranks * sizeof *c->heads);
+    gq_fail_memory(e, COMM_PIECE + ranks * sizeof *c->headers);
     return NULL;
 }
 
 void gq_comm_free(gq_comm *c) {
     if (!c) return;
-    free(c->heads), free(c->numbers), free(c->piece);
+    free(c->headers), free(c->numbers), free(c->piece);
     free(c);
 }
 
@@ -74,9 +74,9 @@ uint64_t comm_share(const gq_comm *c, uint64_t n, int rank) {
     return n / ranks * r + (r < more ? r : more);
 }
 
-uint64_t comm_share_in_turn(const gq_comm *c, uint64_t n, uint64_t turn, int rank) {
+uint64_t comm_share_rotated(const gq_comm *c, uint64_t n, uint64_t rotation, int rank) {
     uint64_t ranks = (uint64_t)gq_comm_ranks(c), r = (uint64_t)rank, more = n % ranks;
-    return n / ranks * r + (more * r + turn % ranks * more % ranks) / ranks;
+    return n / ranks * r + (more * r + rotation % ranks * more % ranks) / ranks;
 }
 
 int comm_machine_ranks(const gq_comm *c) {
@@ -93,7 +93,7 @@ int comm_threads(const gq_comm *c, int asked) {
     return n > c->transport.processor_ranks ? n / c->transport.processor_ranks : 1;
 }
 
-/* ---- heads ---- */
+/* ---- headers ---- */
 
 static bool comm_is_over(gq_comm *c, gq_error *e) {
     if (c->is_over && e) *e = c->why;
@@ -139,12 +139,12 @@ static bool comm_fault(const gq_comm *c, bool after, gq_error *e) {
                    c->transport.rank);
 }
 
-/* Exchanges heads. mine: this rank's error; NULL: it has not failed. */
-static bool comm_exchange_heads(gq_comm *c, comm_head head, const gq_error *mine, gq_error *e) {
+/* Exchanges headers. mine: this rank's error; NULL: it has not failed. */
+static bool comm_exchange_headers(gq_comm *c, comm_header header, const gq_error *mine, gq_error *e) {
     gq_error why = {.status = GQ_FAILED};
-    if (!transport_exchange(c, &head, c->heads, sizeof head, e)) return false;
+    if (!transport_exchange(c, &header, c->headers, sizeof header, e)) return false;
     for (int r = 0; r < c->transport.ranks; r++) {
-        if (!c->heads[r].failed) continue;
+        if (!c->headers[r].failed) continue;
         if (mine) why = *mine;
         if (!transport_broadcast(c, r, &why, sizeof why, e)) return false;
         /* The name of a rank that failed tells on which machine to look. */
@@ -153,7 +153,7 @@ static bool comm_exchange_heads(gq_comm *c, comm_head head, const gq_error *mine
         return comm_stop(c, &why, e);
     }
     for (int r = 1; r < c->transport.ranks; r++)
-        if (memcmp(&c->heads[r], &c->heads[0], sizeof head) != 0) {
+        if (memcmp(&c->headers[r], &c->headers[0], sizeof header) != 0) {
             gq_fail(&why, "ranks 0 and %d do different things: their options, files or builds differ", r);
             return comm_stop(c, &why, e);
         }
@@ -162,8 +162,8 @@ static bool comm_exchange_heads(gq_comm *c, comm_head head, const gq_error *mine
 
 static bool comm_begin(gq_comm *c, comm_kind kind, uint64_t bytes, gq_error *e) {
     if (comm_is_over(c, e) || !comm_fault(c, false, e)) return false;
-    return comm_exchange_heads(c, (comm_head){.kind = kind, .number = c->collectives, .bytes = bytes}, NULL,
-                               e);
+    return comm_exchange_headers(c, (comm_header){.kind = kind, .number = c->collectives, .bytes = bytes},
+                                 NULL, e);
 }
 
 static bool comm_end(gq_comm *c, gq_error *e) {
@@ -180,8 +180,8 @@ bool gq_comm_agree(gq_comm *c, bool ok, gq_error *e) {
     if (c->is_over) return ok ? !comm_is_over(c, e) : false;
     ok = ok && comm_fault(c, false, e);
     if (!ok && e) mine = *e;
-    comm_head head = {.kind = COMM_AGREE, .failed = !ok, .number = ok ? c->collectives : 0};
-    return comm_exchange_heads(c, head, ok ? NULL : &mine, e) && comm_end(c, e);
+    comm_header header = {.kind = COMM_AGREE, .failed = !ok, .number = ok ? c->collectives : 0};
+    return comm_exchange_headers(c, header, ok ? NULL : &mine, e) && comm_end(c, e);
 }
 
 bool comm_meet(gq_comm *c, gq_error *e) { return !c || (comm_begin(c, COMM_MEET, 0, e) && comm_end(c, e)); }

@@ -2,9 +2,9 @@
  * collective: all ranks call it, in the same order. `c` NULL is a process alone, for which all of them do
  * nothing.
  *
- * A collective begins with a head, a few bytes that all ranks exchange. A rank that has failed meanwhile is
+ * A collective begins with a header, a few bytes that all ranks exchange. A rank that has failed meanwhile is
  * not there: it went back to the outermost function of the public call, which calls gq_comm_agree. That is a
- * head, too, and says that the rank failed. So all ranks learn of it at their next collective, whichever that
+ * header, too, and says that the rank failed. So all ranks learn of it at their next collective, whichever that
  * is, and no rank waits for one that is gone. The rules for callers:
  *
  * 1. Every public call that takes a comm ends with gq_comm_agree on all its ways.
@@ -21,9 +21,9 @@ static inline bool comm_is_first(const gq_comm *c) { return gq_comm_rank(c) == 0
 /* A rank's share of n things begins with this one and ends before that of the next rank. Where there are
  * fewer things than ranks, the last ranks have none. */
 uint64_t comm_share(const gq_comm *c, uint64_t n, int rank);
-/* The same where things are shared out again and again: with each `turn` the next ranks get one more than
- * others, so that after as many turns as there are ranks all had the same. */
-uint64_t comm_share_in_turn(const gq_comm *c, uint64_t n, uint64_t turn, int rank);
+/* The same where things are shared out again and again: with each `rotation` the next ranks get one more than
+ * others, so that after as many rotations as there are ranks all had the same. */
+uint64_t comm_share_rotated(const gq_comm *c, uint64_t n, uint64_t rotation, int rank);
 /* Returns how many ranks share this machine's memory, this one included. */
 int comm_machine_ranks(const gq_comm *c);
 /* Returns the memory that this rank may take of what its machine's ranks may take together. */
@@ -33,7 +33,7 @@ int comm_threads(const gq_comm *c, int asked);
 
 /* ---- collectives ---- */
 
-enum { COMM_HEAD_BYTES = 24 }; /* that each rank sends for each collective, whatever it moves */
+enum { COMM_HEADER_BYTES = 24 }; /* that each rank sends for each collective, whatever it moves */
 
 /* Waits until all ranks are here. */
 bool comm_meet(gq_comm *c, gq_error *e);

@@ -317,11 +317,11 @@ static void print_losses_table(FILE *to, const gq_report_output *o) {
                 : weighted   ? "ll4lr1r2r6rr3r5r"
                              : "ll4lr1r2r6rr3r5",
                 NULL);
-    const char *const heads[] = {
+    const char *const headings[] = {
         "tensor",    "shape",      "type",   "bpw",       "MB",
         "RMSE",      "rel. error", "SNR dB", "max error", o->roundings ? "plain" : "weighted",
         "calibrated"};
-    table_row(&out, heads);
+    table_row(&out, headings);
     for (size_t i = 0; i < o->n; i++) {
         tensor_cells(&out, &o->tensors[i]);
         loss_cells(&out, &o->losses[i], &decimals, weighted);

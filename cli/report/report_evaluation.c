@@ -137,8 +137,9 @@ static void print_models(FILE *to, const report *r, const gq_evaluated *models, 
                 : drafts  ? "ll3r1r2rr"
                           : "ll3r1r2r",
                 NULL);
-    const char *const heads[] = {"model", "type", "file MiB", "bpw", "perplexity", "as multiple", "same top"};
-    for (size_t i = 0; i < (!predicts ? 4 : n > 1 ? 7 : 5); i++) table_text(&out, heads[i]);
+    const char *const headings[] = {"model",      "type",        "file MiB", "bpw",
+                                    "perplexity", "as multiple", "same top"};
+    for (size_t i = 0; i < (!predicts ? 4 : n > 1 ? 7 : 5); i++) table_text(&out, headings[i]);
     if (drafts) table_text(&out, "accepted");
     for (size_t i = 0; i < n; i++) {
         const gq_evaluated *m = &models[i];
@@ -159,13 +160,13 @@ static void print_models(FILE *to, const report *r, const gq_evaluated *models, 
 static void print_klds(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
     table out;
     bool predicts = !report_has_embeddings(models);
-    const char *const heads[] = {"file",       predicts ? "KL divergence" : "cosine distance",
-                                 "median",     "90 %",
-                                 "95 %",       "99 %",
-                                 "99.9 %",     "largest",
-                                 "change of p"};
+    const char *const headings[] = {"file",       predicts ? "KL divergence" : "cosine distance",
+                                    "median",     "90 %",
+                                    "95 %",       "99 %",
+                                    "99.9 %",     "largest",
+                                    "change of p"};
     table_start(&out, predicts ? "lrr2r6r3r7r4r5r1" : "lrr2r6r3r7r4r5", NULL);
-    for (size_t i = 0; i < (predicts ? 9 : 8); i++) table_text(&out, heads[i]);
+    for (size_t i = 0; i < (predicts ? 9 : 8); i++) table_text(&out, headings[i]);
     for (size_t i = 1; i < n; i++) {
         table_name(&out, report_named(r, models[i].path));
         table_cell(&out, estimate_text(models[i].kld));

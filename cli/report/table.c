@@ -47,10 +47,10 @@ void table_row(table *t, const char *const *texts) {
 
 void table_name(table *t, const char *name) { table_cell(t, text_shown(name)); }
 
-void table_start(table *t, const char *columns, const char *const *heads) {
+void table_start(table *t, const char *columns, const char *const *headings) {
     *t = (table){.columns = columns};
     for (const char *c = columns; *c; c++) t->n_columns += *c == 'l' || *c == 'r';
-    if (heads) table_row(t, heads);
+    if (headings) table_row(t, headings);
 }
 
 int terminal_columns(FILE *to) {

@@ -12,9 +12,9 @@ typedef struct table {
 /* `columns`, as "ll3rr1": how each is aligned. On a terminal that is too narrow those with a digit are left
  * out, the largest digit first; then the names in the first column are shortened in their middle; then each
  * row is stacked: its name on a line, its other cells on lines below. What is too long in a last column of
- * texts goes to a line of its own. Cells are added row by row; the table takes over their texts. heads: of
+ * texts goes to a line of its own. Cells are added row by row; the table takes over their texts. headings: of
  * all columns; NULL: they are added as a row. */
-void table_start(table *t, const char *columns, const char *const *heads);
+void table_start(table *t, const char *columns, const char *const *headings);
 void table_cell(table *t, char *text);
 void table_text(table *t, const char *text); /* a copy */
 void table_error(table *t, double error);    /* "0.01234"; NaN: "-" */

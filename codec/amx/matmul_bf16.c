@@ -133,10 +133,10 @@ static void multiply_half(const uint16_t *w, const uint16_t *x, size_t groups, f
 
 /* Up to 32 rows by a panel's tokens, by way of a copy. */
 static void multiply_by_copy(const product_tile *t, size_t row, size_t rows) {
-    const uint16_t *w = (const uint16_t *)t->w.at + row * t->w.row_step;
+    const uint16_t *w = (const uint16_t *)t->w.at + row * t->w.row_stride;
     float *y = t->y + row * t->y_stride, copy[2 * SIDE][PANEL_TOKENS] = {{0}};
     size_t groups = (t->columns + GROUP - 1) / GROUP;
-    block_strides s = {sizeof *w * t->w.row_step, sizeof *copy};
+    block_strides s = {sizeof *w * t->w.row_stride, sizeof *copy};
     for (size_t r = 0; r < rows && t->add; r++) memcpy(copy[r], y + r * t->y_stride, sizeof *y * t->tokens);
     if (rows > SIDE)
         multiply_block(w, t->x, groups, copy[0], s, true);
@@ -147,8 +147,8 @@ static void multiply_by_copy(const product_tile *t, size_t row, size_t rows) {
 
 /* 32 rows by a panel's tokens. */
 static void multiply_rows(const product_tile *t, size_t row) {
-    const uint16_t *w = (const uint16_t *)t->w.at + row * t->w.row_step;
-    block_strides s = {sizeof *w * t->w.row_step, sizeof *t->y * t->y_stride};
+    const uint16_t *w = (const uint16_t *)t->w.at + row * t->w.row_stride;
+    block_strides s = {sizeof *w * t->w.row_stride, sizeof *t->y * t->y_stride};
     if (t->tokens == PANEL_TOKENS)
         multiply_block(w, t->x, (t->columns + GROUP - 1) / GROUP, t->y + row * t->y_stride, s, t->add);
     else

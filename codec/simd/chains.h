@@ -21,8 +21,8 @@ static void check_range(const float *p, size_t n) {
 /* One panel: weights are floats, and columns those that chains run over. */
 static inline void check_panel(const product_tile *t, size_t panel, size_t columns) {
     const float *w = t->w.at;
-    bool by_row = t->w.column_step == 1;
-    size_t lines = by_row ? t->rows : columns, step = by_row ? t->w.row_step : t->w.column_step;
+    bool by_row = t->w.column_stride == 1;
+    size_t lines = by_row ? t->rows : columns, step = by_row ? t->w.row_stride : t->w.column_stride;
     for (size_t i = 0; i < lines; i++) check_range(w + i * step, by_row ? columns : t->rows);
     for (size_t r = 0; r < t->rows; r++) check_range(t->y + r * t->y_stride, t->tokens);
     check_range(t->x, columns * panel);
@@ -46,7 +46,7 @@ enum { CHAINS_MOST_ROWS = 12 };
 
 /* Runs chains on some rows. whole: tokens of their vectors; where t has fewer it goes by way of a copy. */
 static inline void chains_run(chains_of *run, const product_tile *t, size_t row, size_t rows, size_t whole) {
-    const float *w = (const float *)t->w.at + row * t->w.row_step;
+    const float *w = (const float *)t->w.at + row * t->w.row_stride;
     float *y = t->y + row * t->y_stride, copy[CHAINS_MOST_ROWS * MATMUL_MOST_PANEL];
     if (t->tokens == whole) {
         run(t, w, y, t->y_stride);

@@ -70,7 +70,7 @@ static void load_rows(const feedback_pass *s, const float *x) {
     for (size_t c = 0; c < s->padded; c += PASS_COLUMNS) pass_round_columns(s, s->w, s->of_w, c);
 }
 
-static void begin_heads(const feedback_pass *s) {
+static void begin_headers(const feedback_pass *s) {
     for (size_t p = 0; s->steps->begin && p < s->panels; p++)
         for (size_t lane = 0; lane < s->width; lane += L)
             s->steps->begin(pass_state_at(s, p, lane, 0), s->state_bytes, pass_at(s, s->w, p, 0) + lane,
@@ -301,7 +301,7 @@ static void put_lanes(const feedback_pass *s, size_t p, size_t lane, size_t used
 static void finish_rows(const feedback_pass *s, uint8_t *out, feedback_sums *sums) {
     enum { MOST_BYTES = 512 }; /* of a block, or of a head */
     uint8_t lanes[L * MOST_BYTES];
-    size_t head = s->type->head_bytes, bytes = s->type->block_bytes;
+    size_t head = s->type->row_header_bytes, bytes = s->type->block_bytes;
     for (size_t p = 0; p < s->panels; p++)
         for (size_t lane = 0; lane < s->width; lane += L) {
             size_t left = pass_lanes_used(s, p, lane), used = left < L ? left : L;
@@ -309,7 +309,7 @@ static void finish_rows(const feedback_pass *s, uint8_t *out, feedback_sums *sum
             if (!used) break;
             for (size_t k = 0; k < L; k++) gain[k] = k < used ? gain_of(s, p, lane + k, sums) : 1;
             if (head) {
-                s->steps->finish_head(pass_state_at(s, p, lane, 0), gain, lanes, head, used);
+                s->steps->finish_headers(pass_state_at(s, p, lane, 0), gain, lanes, head, used);
                 put_lanes(s, p, lane, used, lanes, head, out, 0);
             }
             for (size_t i = 0; i < s->task->columns / s->length; i++) {
@@ -323,7 +323,7 @@ static void feedback_batches(feedback_pass *s, const float *x, uint8_t *blocks, 
     const feedback_task *t = s->task;
     pass_span u = {.first = 0};
     load_rows(s, x);
-    begin_heads(s);
+    begin_headers(s);
     for (size_t i = 0; i < t->n_hessians; i++, u.first += u.strips * PASS_COLUMNS) {
         u.m = &t->hessian[i], u.strips = feedback_strips(u.m->columns);
         move_target(s, &u);

@@ -23,7 +23,7 @@ _Static_assert((int)MOST_ROWS <= (int)CHAINS_MOST_ROWS, "room for the rows");
  * tokens. Both are constants where this is inlined. */
 UNCHECKED INLINE void matmul_chains(size_t rows, size_t vectors, const product_tile *t, product_rows of,
                                     const float *w, float *y, size_t y_stride) {
-    const size_t row_step = of.row_step, column_step = of.column_step, columns = t->columns;
+    const size_t row_stride = of.row_stride, column_stride = of.column_stride, columns = t->columns;
     const float *x = t->x;
     vf sum[MOST_ROWS][MOST_VECTORS];
     UNROLLED(r, rows) {
@@ -34,7 +34,7 @@ UNCHECKED INLINE void matmul_chains(size_t rows, size_t vectors, const product_t
         vf token[MOST_VECTORS];
         UNROLLED(v, vectors) token[v] = vf_load(x + c * PANEL_TOKENS + v * L);
         UNROLLED(r, rows) {
-            vf weight = vf_all(w[r * row_step + c * column_step]);
+            vf weight = vf_all(w[r * row_stride + c * column_stride]);
             UNROLLED(v, vectors) sum[r][v] = vf_fused(weight, token[v], sum[r][v]);
         }
     }
@@ -45,11 +45,11 @@ UNCHECKED INLINE void matmul_chains(size_t rows, size_t vectors, const product_t
  */
 #define CHAINS(name, rows, vectors) \
     UNCHECKED static void name##_by_row(const product_tile *t, const float *w, float *y, size_t y_stride) { \
-        matmul_chains(rows, vectors, t, (product_rows){NULL, t->w.row_step, 1}, w, y, y_stride); \
+        matmul_chains(rows, vectors, t, (product_rows){NULL, t->w.row_stride, 1}, w, y, y_stride); \
     } \
     UNCHECKED static void name##_by_column(const product_tile *t, const float *w, float *y, \
                                            size_t y_stride) { \
-        matmul_chains(rows, vectors, t, (product_rows){NULL, 1, t->w.column_step}, w, y, y_stride); \
+        matmul_chains(rows, vectors, t, (product_rows){NULL, 1, t->w.column_stride}, w, y, y_stride); \
     }
 CHAINS(most, MOST_ROWS, MOST_VECTORS)
 CHAINS(few, FEW_ROWS, MOST_VECTORS)
@@ -71,7 +71,7 @@ static void float32_multiply_panel(const product_tile *t) {
     size_t narrow = t->tokens <= L, whole = narrow ? L : PANEL_TOKENS, row = 0;
     check_panel(t, PANEL_TOKENS, t->columns);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        chains_of *run = sizes[i].by[narrow][t->w.column_step != 1];
+        chains_of *run = sizes[i].by[narrow][t->w.column_stride != 1];
         for (; t->rows - row >= sizes[i].rows; row += sizes[i].rows)
             chains_run(run, t, row, sizes[i].rows, whole);
     }

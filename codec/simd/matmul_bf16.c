@@ -89,7 +89,7 @@ UNCHECKED INLINE void bf16_chains(size_t rows, size_t vectors, const product_til
                 vf token[CHAIN_VECTORS];
                 UNROLLED(v, vectors) token[v] = vf_load(x + (c + odd) * BF16_PANEL_TOKENS + v * L);
                 UNROLLED(r, rows) {
-                    vf weight = vf_all(w[r * t->w.row_step + c + odd]);
+                    vf weight = vf_all(w[r * t->w.row_stride + c + odd]);
                     UNROLLED(v, vectors) sum[odd][r][v] = vf_fused(weight, token[v], sum[odd][r][v]);
                 }
             }

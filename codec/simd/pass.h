@@ -111,11 +111,11 @@ INLINE void pass_multiply_all(const feedback_pass *s, product_rows w, size_t col
                               size_t c, float *y, size_t y_columns, bool add) {
     s->by->multiply(&(product_tile){.w = w,
                                     .x = pass_operand_at(s, x, 0, c),
-                                    .x_step = x.columns * s->panel,
+                                    .x_panel_stride = x.columns * s->panel,
                                     .panel = s->panel,
                                     .y = y,
                                     .y_stride = s->panel,
-                                    .y_step = y_columns * s->panel,
+                                    .y_panel_stride = y_columns * s->panel,
                                     .rows = PASS_COLUMNS,
                                     .columns = columns,
                                     .tokens = s->panels * s->width,

@@ -5,19 +5,19 @@
 #include "forward/graph/attention/attention.h"
 #include "forward/graph/experts/experts.h"
 
-/* Whether a part's output is only added to the residual stream until the call that runs the part ends. */
-static bool is_added_plainly(const forward_model *m, const layer_spec *l, const part_spec *p) {
+/* Whether a sublayer's output is only added to the residual stream until the call that runs the sublayer ends. */
+static bool is_added_plainly(const forward_model *m, const layer_spec *l, const sublayer_spec *p) {
     bool is_last = p == &l->ffn || layer_is_parallel(l) || forward_model_splits(m);
-    const layer_part *tail = l->tail.part ? l->tail.part->kind : NULL;
+    const sublayer_kind *tail = l->tail.sublayer ? l->tail.sublayer->kind : NULL;
     bool has_gain = l->weight[p == &l->ffn ? WEIGHT_FFN_GAIN : WEIGHT_MIXER_GAIN];
-    return is_last && p->after == WEIGHT_SLOTS && !l->bank.part && !has_gain &&
+    return is_last && p->after == WEIGHT_SLOTS && !l->bank.sublayer && !has_gain &&
            (!tail || tail == &tail_embedding);
 }
 
 static float mixer_factor(const layer_spec *l, weight_slot s) {
-    const part_spec *p = l->beside.part && s == WEIGHT_SSM_OUT ? &l->beside : &l->mixer;
-    bool has_scale = p->part->kind == &mixer_attention && s == WEIGHT_ATTN_OUTPUT;
-    return has_scale ? ((const attention_numbers *)p->part->numbers)->output_scale : 1;
+    const sublayer_spec *p = l->beside.sublayer && s == WEIGHT_SSM_OUT ? &l->beside : &l->mixer;
+    bool has_scale = p->sublayer->kind == &mixer_attention && s == WEIGHT_ATTN_OUTPUT;
+    return has_scale ? ((const attention_numbers *)p->sublayer->numbers)->output_scale : 1;
 }
 
 /* Returns the factor of what experts, or what stands beside them, give to the layer; 0: it passes a norm or a
@@ -48,11 +48,12 @@ float forward_adds(const forward_model *m, const model_tensor *t) {
     const layer_spec *l = &m->layers[layer];
     weight_slot s = added_slot(l, t);
     bool is_ffn = s == WEIGHT_FFN_DOWN || s == WEIGHT_FFN_DOWN_EXPS || s == WEIGHT_FFN_DOWN_SHEXP;
-    const part_spec *p = is_ffn ? &l->ffn : &l->mixer;
-    if (s == WEIGHT_SLOTS || !p->part || !is_added_plainly(m, l, p) || t->ne[1] != m->sizes.width) return 0;
+    const sublayer_spec *p = is_ffn ? &l->ffn : &l->mixer;
+    if (s == WEIGHT_SLOTS || !p->sublayer || !is_added_plainly(m, l, p) || t->ne[1] != m->sizes.width)
+        return 0;
     if (!weight_facts_of[s].is_routed && t->ne[2] > 1) return 0;
     if (l->factor[s]) return 0; /* NAME.scale stands between */
-    bool is_routed = p->part->kind == &ffn_experts;
+    bool is_routed = p->sublayer->kind == &ffn_experts;
     float end = is_ffn && l->end_scale != 0 ? l->end_scale : 1;
     return m->residual_scale * end * (is_routed ? experts_factor(m, l, s) : is_ffn ? 1 : mixer_factor(l, s));
 }

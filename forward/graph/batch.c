@@ -1,4 +1,4 @@
-/* Steps that all parts of a layer share: products with a weight of the layer, norms, adding to the residual
+/* Steps that all sublayers of a layer share: products with a weight of the layer, norms, adding to the residual
  * stream, and reporting the inputs of weights. Activations are feature-major, so a step is a loop of the pool
  * over rows, or over spans of tokens for norms; no sum runs across threads. Before inputs are reported they
  * are checked: a value that is not finite ends the call with an error naming the weight, the feature and the
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "forward/graph/batch.h"
-#include "forward/graph/layer_part.h"
+#include "forward/graph/sublayer.h"
 
 static bool recall(forward_batch *b, weight_slot s, size_t matrix, result_kind what, const batch_values *v) {
     return b->results && b->results->recall(b, s, matrix, what, v);
@@ -51,8 +51,8 @@ void batch_multiply(forward_batch *b, weight_slot s, size_t matrix, const float 
     if (l->factor_values[s])
         batch_change_rows(b, b->model->elements->scale, values, l->factor_values[s][matrix]);
     if (l->bias_values[s]) batch_affine_rows(b, values, NULL, l->bias_values[s] + matrix * rows);
-    const part_spec *added = &l->plan->switched;
-    if (added->part) added->part->kind->add(b, added, s, x, x_stride, y, y_stride);
+    const sublayer_spec *added = &l->plan->switched;
+    if (added->sublayer) added->sublayer->kind->add(b, added, s, x, x_stride, y, y_stride);
     if (b->results) b->results->awaits |= (l->replaced && l->awaits[s]) || b->unread;
     store(b, s, matrix, RESULT_OUTPUT, &values);
 }
@@ -160,7 +160,7 @@ static void norm_span(void *data, size_t i, int) {
     const norm_groups *g = of->g;
     const forward_model *m = of->b->model;
     size_t tokens = of->b->tokens, group = i / of->spans;
-    size_t rows = group * (g->group_step ? g->group_step : g->features);
+    size_t rows = group * (g->group_stride ? g->group_stride : g->features);
     size_t first = i % of->spans * ELEMENT_SPAN;
     m->elements->norm(&(norm_task){
         .x = g->x + rows * g->x_stride + first,
@@ -169,8 +169,8 @@ static void norm_span(void *data, size_t i, int) {
         .y_stride = g->y_stride,
         .features = g->features,
         .n = tokens - first < ELEMENT_SPAN ? tokens - first : ELEMENT_SPAN,
-        .weight = g->weight ? g->weight + group * g->weight_step : NULL,
-        .bias = g->bias ? g->bias + group * g->weight_step : NULL,
+        .weight = g->weight ? g->weight + group * g->weight_stride : NULL,
+        .bias = g->bias ? g->bias + group * g->weight_stride : NULL,
         .one_weight = g->one_weight,
         .eps = g->eps != 0 ? g->eps : m->eps,
         .center = !g->to_unit && (m->centers || g->centers),
@@ -201,7 +201,7 @@ void batch_norm_streams(forward_batch *b, const float *x, size_t x_stride, const
                         size_t streams) {
     size_t width = b->model->sizes.width;
     batch_norm(b, &(norm_groups){x, weight, NULL, y, x_stride, .features = width, .groups = streams,
-                                 .weight_step = width});
+                                 .weight_stride = width});
 }
 
 void batch_norm_slot(forward_batch *b, weight_slot s, const float *x, size_t x_stride, size_t features,
@@ -211,9 +211,9 @@ void batch_norm_slot(forward_batch *b, weight_slot s, const float *x, size_t x_s
         b, &(norm_groups){x, l->values[s], l->bias_values[s], y, x_stride, y_stride, features, .groups = 1});
 }
 
-void batch_norm_part(forward_batch *b, weight_slot s) {
+void batch_norm_output(forward_batch *b, weight_slot s) {
     const forward_layer *l = b->layer;
-    batch_norm(b, &(norm_groups){.y = b->part,
+    batch_norm(b, &(norm_groups){.y = b->output,
                                  .weight = l->values[s],
                                  .bias = l->bias_values[s],
                                  .features = b->model->sizes.width,
@@ -237,9 +237,10 @@ enum { MOST_CONTEXT = 1 << 24, MOST_TOKENS = 1 << 30 };
 static uint64_t work_rows(const forward_model *m) {
     uint64_t most = 0;
     for (size_t i = m->first; i < m->sizes.layers; i++)
-        for (const part_spec *p = m->layers[i].parts; p < m->layers[i].parts + SPEC_PARTS; p++)
-            if (p->part && p->part->kind->scratch_rows)
-                most = max(most, p->part->kind->scratch_rows(m, &m->layers[i], p));
+        for (const sublayer_spec *p = m->layers[i].sublayers; p < m->layers[i].sublayers + LAYER_SUBLAYERS;
+             p++)
+            if (p->sublayer && p->sublayer->kind->scratch_rows)
+                most = max(most, p->sublayer->kind->scratch_rows(m, &m->layers[i], p));
     return most;
 }
 
@@ -254,11 +255,11 @@ static void lay_out_batch(forward_batch *b, scratch *s) {
     const forward_model *m = b->model;
     uint64_t stride = forward_stride(b->context * b->most_windows);
     b->stride = stride;
-    uint64_t steps = ceil_div(b->context, FORWARD_TEXT_STEP);
+    uint64_t steps = ceil_div(b->context, FORWARD_TEXT_ALIGNMENT);
     b->spans = scratch_take(s, b->most_windows, steps, sizeof *b->spans);
     b->span_of = scratch_take(s, b->most_windows, steps, sizeof *b->span_of);
     b->normed = scratch_take(s, m->sizes.width, stride, sizeof(float));
-    b->part = scratch_take(s, m->sizes.width, stride, sizeof(float));
+    b->output = scratch_take(s, m->sizes.width, stride, sizeof(float));
     b->work = scratch_take(s, work_rows(m), stride, sizeof(float));
     if (m->arch->graph.beside) b->first_mixed = scratch_take(s, m->sizes.width, stride, sizeof(float));
     if (uses_start(m)) b->start = scratch_take(s, m->sizes.width, stride, sizeof(float));
@@ -266,15 +267,15 @@ static void lay_out_batch(forward_batch *b, scratch *s) {
         b->half = scratch_take(s, m->sizes.width, stride, sizeof(float));
         for (int i = 0; i < 2; i++) b->half_tokens[i] = scratch_take(s, 1, stride, sizeof(uint32_t));
     }
-    for (size_t i = 0; i < m->n_parts; i++)
-        if (m->parts[i].kind->lay_out) m->parts[i].kind->lay_out(b, &m->parts[i], s);
+    for (size_t i = 0; i < m->n_sublayers; i++)
+        if (m->sublayers[i].kind->lay_out) m->sublayers[i].kind->lay_out(b, &m->sublayers[i], s);
 }
 
-static bool batch_prepare_parts(forward_batch *b, gq_error *e) {
+static bool batch_prepare_sublayers(forward_batch *b, gq_error *e) {
     const forward_model *m = b->model;
-    for (size_t i = 0; i < m->n_parts; i++) {
-        const layer_part *kind = m->parts[i].kind;
-        if (kind->prepare && !kind->prepare(b, &m->parts[i], e)) return false;
+    for (size_t i = 0; i < m->n_sublayers; i++) {
+        const sublayer_kind *kind = m->sublayers[i].kind;
+        if (kind->prepare && !kind->prepare(b, &m->sublayers[i], e)) return false;
     }
     return true;
 }
@@ -328,7 +329,7 @@ bool forward_batch_set_model(forward_batch *b, const forward_model *m, gq_error 
     lay_out_batch(b, &r);
     forward_batch_windows(b, b->most_windows);
     matmul_set_arithmetic(b->products, m->arithmetic);
-    return batch_prepare_parts(b, e);
+    return batch_prepare_sublayers(b, e);
 }
 
 void forward_batch_windows(forward_batch *b, size_t windows) {
@@ -338,11 +339,11 @@ void forward_batch_windows(forward_batch *b, size_t windows) {
 }
 
 void forward_batch_cut(forward_batch *b, const forward_mark *marks) {
-    size_t step = 0; /* of all windows, FORWARD_TEXT_STEP tokens each but the last of a window */
+    size_t step = 0; /* of all windows, FORWARD_TEXT_ALIGNMENT tokens each but the last of a window */
     b->n_spans = 0;
     for (size_t begin = 0; begin < b->tokens; begin += b->context)
-        for (size_t token = 0; token < b->context; token += FORWARD_TEXT_STEP, step++) {
-            size_t at = begin + token, end = begin + min(token + FORWARD_TEXT_STEP, b->context);
+        for (size_t token = 0; token < b->context; token += FORWARD_TEXT_ALIGNMENT, step++) {
+            size_t at = begin + token, end = begin + min(token + FORWARD_TEXT_ALIGNMENT, b->context);
             if (token == 0 || (marks && marks[at].position == 0))
                 b->spans[b->n_spans++] = (batch_span){.first = at};
             batch_span *text = &b->spans[b->n_spans - 1];

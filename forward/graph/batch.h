@@ -1,4 +1,4 @@
-/* Temporaries of a batch, and what the parts of the graph do with them. */
+/* Temporaries of a batch, and what the sublayers of the graph do with them. */
 #pragma once
 
 #include <stddef.h>
@@ -18,7 +18,7 @@ typedef struct scratch {
  * counting. It belongs to the allocation. */
 void *scratch_take(scratch *s, uint64_t n, uint64_t of, uint64_t size);
 
-/* Bytes for the struct that a part has in a batch. */
+/* Bytes for the struct that a sublayer has in a batch. */
 enum { BATCH_OWN_BYTES = 128 };
 typedef union batch_own_bytes {
     max_align_t aligned;
@@ -51,21 +51,22 @@ struct forward_batch {
     size_t context, most_windows, windows;
     batch_span *spans; /* one for each window, or more where windows hold several texts */
     size_t n_spans;
-    uint32_t *span_of;     /* [window][FORWARD_TEXT_STEP tokens of it]: which span they belong to */
+    uint32_t *span_of;     /* [window][FORWARD_TEXT_ALIGNMENT tokens of it]: which span they belong to */
     size_t tokens, stride; /* of the windows there are; stride is that of the temporaries */
     threads_pool *pool;
     matmul *products;
-    uint64_t bytes;       /* forward_batch_bytes of the model that it was made for */
-    void *memory;         /* all below */
-    float *normed, *part; /* [width][stride]: input of a part of a layer behind a norm, and its output */
-    float *work;          /* [rows][stride]: inside a part */
-    float *first_mixed;   /* [width][stride]: output of the first of two mixers; NULL: there is one */
-    float *start;         /* [width][stride]: the layer's input, where layer_spec has uses for it */
+    uint64_t bytes; /* forward_batch_bytes of the model that it was made for */
+    void *memory;   /* all below */
+    float *normed,
+        *output;        /* [width][stride]: input of a sublayer of a layer behind a norm, and its output */
+    float *work;        /* [rows][stride]: inside a sublayer */
+    float *first_mixed; /* [width][stride]: output of the first of two mixers; NULL: there is one */
+    float *start;       /* [width][stride]: the layer's input, where layer_spec has uses for it */
     /* For layers that run on halves of windows (residual.h): [width][stride], the halves side by side; and
      * their tokens of the batch, for either half. */
     float *half;
     uint32_t *half_tokens[2];
-    batch_own_bytes own[MODEL_PARTS]; /* a struct of each of the model's parts */
+    batch_own_bytes own[MODEL_SUBLAYERS]; /* a struct of each of the model's sublayers */
     /* during a call */
     const forward_layer *layer;
     const uint32_t *token; /* what half_tokens has of the columns that are run; NULL: all of the batch */
@@ -119,13 +120,13 @@ bool batch_finite(forward_batch *b, const char *what, const model_tensor *t, con
                   size_t features, size_t tokens);
 /* A norm of each of `groups` groups (0: one) of `features` rows by itself, of x (NULL: in place) to y. weight and
  * bias may be NULL. Strides 0: the batch's.
- * weight_step: floats from a group's weights (and bias) to the next group's; 0: the same for all. one_weight:
+ * weight_stride: floats from a group's weights (and bias) to the next group's; 0: the same for all. one_weight:
  * a group has one weight for all its features. eps 0: the model's. */
 typedef struct norm_groups {
     const float *x, *weight, *bias;
     float *y;
-    size_t x_stride, y_stride, features, groups, weight_step;
-    size_t group_step; /* rows from a group to the next; 0: features */
+    size_t x_stride, y_stride, features, groups, weight_stride;
+    size_t group_stride; /* rows from a group to the next; 0: features */
     bool one_weight;
     bool centers; /* a layer norm, whatever the model's are */
     bool to_unit; /* unit length takes the place of the norm (simd/elements.h) */
@@ -142,18 +143,18 @@ void batch_norm_streams(forward_batch *b, const float *x, size_t x_stride, const
 /* The norm of a slot of the layer over all features of x; without weights where the layer has none there. */
 void batch_norm_slot(forward_batch *b, weight_slot s, const float *x, size_t x_stride, size_t features,
                      float *y, size_t y_stride);
-/* The same of what a part gave, b->part, in place. */
-void batch_norm_part(forward_batch *b, weight_slot s);
+/* The same of what a sublayer gave, b->output, in place. */
+void batch_norm_output(forward_batch *b, weight_slot s);
 /* The text that a window's token belongs to. */
 static inline batch_span batch_span_at(const forward_batch *b, size_t window, size_t token) {
-    size_t steps = (b->context + FORWARD_TEXT_STEP - 1) / FORWARD_TEXT_STEP;
-    return b->spans[b->span_of[window * steps + token / FORWARD_TEXT_STEP]];
+    size_t steps = (b->context + FORWARD_TEXT_ALIGNMENT - 1) / FORWARD_TEXT_ALIGNMENT;
+    return b->spans[b->span_of[window * steps + token / FORWARD_TEXT_ALIGNMENT]];
 }
 
-/* The rows of a part in the residual stream of the layer that is run. */
-static inline float *batch_carried(forward_batch *b, const model_part *p) {
+/* The rows of a sublayer in the residual stream of the layer that is run. */
+static inline float *batch_carried(forward_batch *b, const model_sublayer *p) {
     return b->residual + p->carried * b->residual_stride;
 }
 
-/* The struct of a part; it fits batch_own_bytes. */
-static inline void *batch_own(forward_batch *b, const model_part *p) { return b->own[p->at].bytes; }
+/* The struct of a sublayer; it fits batch_own_bytes. */
+static inline void *batch_own(forward_batch *b, const model_sublayer *p) { return b->own[p->at].bytes; }

@@ -1,12 +1,12 @@
 /* Runs one layer on a batch, and both ends of a model: the embedding before the first layer, the final norm
- * and the logits after the last. A layer is a mixer and a feed-forward part (FFN). Each reads the residual
+ * and the logits after the last. A layer is a mixer and a feed-forward sublayer (FFN). Each reads the residual
  * stream x, or a norm of it, and its output, or a norm of that, is added to x:
  *
  *     run_mixer   input = norm(x);  x += mixer(input);  hands on the FFN's input, if it is not x (ffn_input)
  *     run_ffn     input = what run_mixer returned, or norm(x);  x += ffn(input)
  *
- * A layer whose FFN does not read x alone can only be run whole. Norms and parts were chosen when the model
- * was set up (find_norms in tensors.c); the parts themselves are behind layer_part.h. */
+ * A layer whose FFN does not read x alone can only be run whole. Norms and sublayers were chosen when the model
+ * was set up (find_norms in tensors.c); the sublayers themselves are behind sublayer.h. */
 #include "forward/graph/block.h"
 
 #include <float.h>
@@ -20,7 +20,7 @@ static void begin_call(forward_batch *b, const forward_layer *l, const forward_o
     b->layer = l, b->observer = observer, b->e = e, b->answer = FORWARD_ON, b->unread = false;
 }
 
-/* Whether both parts have to be run in one call: the FFN needs more than the residual stream behind the
+/* Whether both sublayers have to be run in one call: the FFN needs more than the residual stream behind the
  * mixer. */
 static bool is_whole(const layer_spec *l) { return layer_is_parallel(l) || l->ffn_needs_start; }
 
@@ -30,23 +30,23 @@ bool forward_model_splits(const forward_model *m) {
     return true;
 }
 
-/* The input of a part: [width][stride]. */
-typedef struct part_input {
+/* The input of a sublayer: [width][stride]. */
+typedef struct sublayer_input {
     const float *x;
     size_t stride;
-} part_input;
+} sublayer_input;
 
-/* Returns a part's input behind its norm, in b->normed; without a norm the input itself. */
-static part_input norm_before(forward_batch *b, weight_slot norm, part_input in) {
+/* Returns a sublayer's input behind its norm, in b->normed; without a norm the input itself. */
+static sublayer_input norm_before(forward_batch *b, weight_slot norm, sublayer_input in) {
     if (norm == WEIGHT_SLOTS) return in;
     batch_norm_slot(b, norm, in.x, in.stride, b->model->sizes.width, b->normed, b->stride);
-    return (part_input){b->normed, b->stride};
+    return (sublayer_input){b->normed, b->stride};
 }
 
-/* x += residual_scale * gain * b->part. The layer's norm of the output is applied to b->part, or with
- * PLACE_SUMS to the sum. in: what the part has read. */
+/* x += residual_scale * gain * b->output. The layer's norm of the output is applied to b->output, or with
+ * PLACE_SUMS to the sum. in: what the sublayer has read. */
 static void add_output(forward_batch *b, weight_slot norm, weight_slot gain, float *x, size_t stride,
-                       part_input in) {
+                       sublayer_input in) {
     size_t width = b->model->sizes.width, s = b->stride;
     bool of_sum = b->model->arch->graph.place == PLACE_SUMS;
     const float *times = b->layer->plan->weight[gain] ? b->layer->values[gain] : NULL;
@@ -54,90 +54,93 @@ static void add_output(forward_batch *b, weight_slot norm, weight_slot gain, flo
         batch_copy(b, x, stride, in.x, in.stride, width);
         batch_scale(b, x, stride, width, b->model->input_scale);
     }
-    if (norm != WEIGHT_SLOTS && !of_sum) batch_norm_part(b, norm);
-    batch_add(b, x, stride, b->part, s, width, b->model->residual_scale * (times ? *times : 1));
+    if (norm != WEIGHT_SLOTS && !of_sum) batch_norm_output(b, norm);
+    batch_add(b, x, stride, b->output, s, width, b->model->residual_scale * (times ? *times : 1));
     if (of_sum) batch_norm_slot(b, norm, x, stride, width, x, stride);
 }
 
-/* b->part += the output of the layer's second mixer for the same input. */
-static bool run_beside(forward_batch *b, part_input in) {
-    const part_spec *p = &b->layer->plan->beside;
+/* b->output += the output of the layer's second mixer for the same input. */
+static bool run_beside(forward_batch *b, sublayer_input in) {
+    const sublayer_spec *p = &b->layer->plan->beside;
     size_t width = b->model->sizes.width, s = b->stride;
-    memcpy(b->first_mixed, b->part, width * s * sizeof *b->first_mixed);
-    if (!p->part->kind->run(b, p, in.x, in.stride)) return false;
-    batch_add(b, b->part, s, b->first_mixed, s, width, 1);
+    memcpy(b->first_mixed, b->output, width * s * sizeof *b->first_mixed);
+    if (!p->sublayer->kind->run(b, p, in.x, in.stride)) return false;
+    batch_add(b, b->output, s, b->first_mixed, s, width, 1);
     return true;
 }
 
 /* x becomes the residual stream behind the mixer. *ffn: what the FFN reads, where that is not x; else it
  * stays. */
-static bool run_mixer(forward_batch *b, float *x, size_t stride, part_input *ffn) {
+static bool run_mixer(forward_batch *b, float *x, size_t stride, sublayer_input *ffn) {
     const layer_spec *l = b->layer->plan;
-    const part_spec *p = &l->mixer, *tail = &l->tail;
+    const sublayer_spec *p = &l->mixer, *tail = &l->tail;
     size_t width = b->model->sizes.width, s = b->stride;
-    if (l->entry.part && !l->entry.part->kind->begin(b, &l->entry, x, stride)) return false;
-    if (!p->part) return true;
-    if (tail->part && tail->part->kind->begin && !tail->part->kind->begin(b, tail, x, stride)) return false;
+    if (l->entry.sublayer && !l->entry.sublayer->kind->begin(b, &l->entry, x, stride)) return false;
+    if (!p->sublayer) return true;
+    if (tail->sublayer && tail->sublayer->kind->begin && !tail->sublayer->kind->begin(b, tail, x, stride))
+        return false;
     if (l->ffn_needs_start || l->adds_start) batch_copy(b, b->start, s, x, stride, width);
-    part_input in = {x, stride};
+    sublayer_input in = {x, stride};
     in.x = bank_read(b, WEIGHT_ATTN_RES_SCORE, x, &in.stride);
     in = norm_before(b, p->before, in);
-    if (l->entry.part && l->entry.part->kind->flows_in)
-        in.x = l->entry.part->kind->flows_in(b, &l->entry, &in.stride);
-    if (!p->part->kind->run(b, p, in.x, in.stride)) return false;
-    if (l->beside.part && !run_beside(b, in)) return false;
+    if (l->entry.sublayer && l->entry.sublayer->kind->flows_in)
+        in.x = l->entry.sublayer->kind->flows_in(b, &l->entry, &in.stride);
+    if (!p->sublayer->kind->run(b, p, in.x, in.stride)) return false;
+    if (l->beside.sublayer && !run_beside(b, in)) return false;
     if (l->ffn_reads ==
-        FFN_READS_START) { /* before x changes; a norm that both parts share is in b->normed */
-        if (l->ffn.before != p->before) norm_before(b, l->ffn.before, (part_input){x, stride});
-        *ffn = (part_input){b->normed, s};
+        FFN_READS_START) { /* before x changes; a norm that both sublayers share is in b->normed */
+        if (l->ffn.before != p->before) norm_before(b, l->ffn.before, (sublayer_input){x, stride});
+        *ffn = (sublayer_input){b->normed, s};
     }
     bank_take(b, x, stride);
     add_output(b, p->after, WEIGHT_MIXER_GAIN, x, stride, in);
-    if (l->ffn_reads == FFN_READS_MIXER) { /* the FFN writes b->part */
-        batch_copy(b, b->normed, s, b->part, s, width);
-        *ffn = (part_input){b->normed, s};
+    if (l->ffn_reads == FFN_READS_MIXER) { /* the FFN writes b->output */
+        batch_copy(b, b->normed, s, b->output, s, width);
+        *ffn = (sublayer_input){b->normed, s};
     }
     if (l->adds_start) {
         batch_add(b, x, stride, b->start, s, width, 1);
         batch_norm_slot(b, WEIGHT_ATTN_NORM_2, x, stride, width, x, stride);
     }
-    return !tail->part || !tail->part->kind->between || tail->part->kind->between(b, tail, x, stride);
+    return !tail->sublayer || !tail->sublayer->kind->between ||
+           tail->sublayer->kind->between(b, tail, x, stride);
 }
 
 /* x becomes the residual stream behind the layer. in: what the FFN reads; in.x NULL: x. */
-static bool run_ffn(forward_batch *b, float *x, size_t stride, part_input in) {
+static bool run_ffn(forward_batch *b, float *x, size_t stride, sublayer_input in) {
     const layer_spec *l = b->layer->plan;
-    const part_spec *p = &l->ffn;
+    const sublayer_spec *p = &l->ffn;
     size_t width = b->model->sizes.width;
-    if (!p->part) return true;
+    if (!p->sublayer) return true;
     if (!in.x) {
-        in = (part_input){x, stride};
+        in = (sublayer_input){x, stride};
         in.x = bank_read(b, WEIGHT_FFN_RES_SCORE, x, &in.stride);
         in = norm_before(b, p->before, in);
     }
-    if (!p->part->kind->run(b, p, in.x, in.stride)) return false;
+    if (!p->sublayer->kind->run(b, p, in.x, in.stride)) return false;
     add_output(b, p->after, WEIGHT_FFN_GAIN, x, stride, in);
-    if (l->tail.part && !l->tail.part->kind->run(b, &l->tail, x, stride)) return false;
+    if (l->tail.sublayer && !l->tail.sublayer->kind->run(b, &l->tail, x, stride)) return false;
     if (l->end_scale != 0) batch_scale(b, x, stride, width, l->end_scale);
     if (b->layer->ends_loop && l->weight[WEIGHT_LOOP_NORM])
         batch_norm_slot(b, WEIGHT_LOOP_NORM, x, stride, width, x, stride);
     return true;
 }
 
-bool forward_block(forward_batch *b, const forward_layer *l, forward_part part, float *x, size_t stride,
+bool forward_block(forward_batch *b, const forward_layer *l, forward_sublayers which, float *x, size_t stride,
                    const forward_observer *observer, gq_error *e) {
     const forward_model *m = b->model;
     if (!l->plan || l->model != m) return gq_fail(e, "%s: no layer of this model has been read", m->path);
-    if (part != FORWARD_WHOLE && is_whole(l->plan))
-        return gq_fail(e, "%s: layer %zu cannot be run in two parts: both read its input", m->path, l->index);
+    if (which != FORWARD_WHOLE && is_whole(l->plan))
+        return gq_fail(e, "%s: layer %zu cannot be run one sublayer at a time: both read its input", m->path,
+                       l->index);
     if (l->plan->is_idle) return true;
     begin_call(b, l, observer, e);
     b->residual = x, b->residual_stride = stride;
     coder_half whole = {.x = NULL};
     if (m->sizes.halves) whole = coders_enter(b, l->index, &x, &stride);
-    part_input ffn = {.x = NULL};
-    bool ok = ((!(part & FORWARD_ATTENTION) || run_mixer(b, x, stride, &ffn)) &&
-               (!(part & FORWARD_FFN) || run_ffn(b, x, stride, ffn))) ||
+    sublayer_input ffn = {.x = NULL};
+    bool ok = ((!(which & FORWARD_ATTENTION) || run_mixer(b, x, stride, &ffn)) &&
+               (!(which & FORWARD_FFN) || run_ffn(b, x, stride, ffn))) ||
               b->answer == FORWARD_END;
     if (m->sizes.halves) coders_leave(b, l->index, &whole);
     return ok && !b->unread;
@@ -149,7 +152,7 @@ bool forward_block(forward_batch *b, const forward_layer *l, forward_part part, 
 static bool norm_end(forward_batch *b, const model_tensor *t, const model_tensor *t_bias, norm_groups g,
                      gq_error *e) {
     const forward_model *m = b->model;
-    float *weight = b->part, *bias = b->part + m->sizes.width;
+    float *weight = b->output, *bias = b->output + m->sizes.width;
     if (!model_read_values(m, t, b->normed, weight, e) || !model_read_values(m, t_bias, b->normed, bias, e))
         return false;
     g.weight = t ? weight : NULL, g.bias = t_bias ? bias : NULL;
@@ -164,7 +167,7 @@ static bool block_read_rows(void *data, const uint32_t *ids, size_t n, float *ro
     const forward_model *m = b->model;
     const model_tensor *t = m->sizes.embedding;
     for (size_t i = 0; i < n; i++) /* no type stores a row in more bytes than floats take */
-        if (!model_read_row(m, t, ids[i], b->part, rows + i * m->sizes.width, e)) return false;
+        if (!model_read_row(m, t, ids[i], b->output, rows + i * m->sizes.width, e)) return false;
     return true;
 }
 
@@ -193,7 +196,7 @@ static bool embed_positions(forward_batch *b, float *x, size_t stride, gq_error 
         return gq_fail(e, "%s: tensor %s has %zu positions, too few for windows of %zu tokens", m->path,
                        m->positions->name, m->sizes.trained, b->context);
     for (size_t p = 0; p < b->context; p++) {
-        if (!model_read_row(m, m->positions, p, b->part, b->normed, e)) return false;
+        if (!model_read_row(m, m->positions, p, b->output, b->normed, e)) return false;
         for (size_t c = 0; c < width; c++)
             for (size_t i = 0; i < b->n_spans; i++)
                 if (p < b->spans[i].tokens) x[c * stride + b->spans[i].first + p] += b->normed[c];
@@ -206,7 +209,7 @@ static bool embed_kind(forward_batch *b, float *x, size_t stride, gq_error *e) {
     const forward_model *m = b->model;
     size_t width = m->sizes.width;
     if (!m->kinds) return true;
-    if (!model_read_row(m, m->kinds, 0, b->part, b->normed, e)) return false;
+    if (!model_read_row(m, m->kinds, 0, b->output, b->normed, e)) return false;
     batch_affine_rows(b, (batch_values){x, width, stride, b->tokens}, NULL, b->normed);
     return true;
 }
@@ -219,11 +222,11 @@ static bool embed_norm(forward_batch *b, float *x, size_t stride, gq_error *e) {
                     e);
 }
 
-/* Lets the parts begin what they carry from layer to layer. */
+/* Lets the sublayers begin what they carry from layer to layer. */
 static bool embed_carried(forward_batch *b, const uint32_t *ids, float *x, size_t stride, gq_error *e) {
     begin_call(b, NULL, NULL, e);
-    for (size_t i = 0; i < b->model->n_parts; i++) {
-        const model_part *p = &b->model->parts[i];
+    for (size_t i = 0; i < b->model->n_sublayers; i++) {
+        const model_sublayer *p = &b->model->sublayers[i];
         if (p->kind->embed && !p->kind->embed(b, p, ids, x, x + p->carried * stride, stride)) return false;
     }
     return true;
@@ -249,8 +252,8 @@ bool forward_embed(forward_batch *b, const forward_rows *rows, const uint32_t *i
 
 /* Lets a tail combine all that it has carried into one hidden state, in y; *x then is y. */
 static bool finish_carried(forward_batch *b, const float **x, size_t *stride, float *y, size_t y_stride) {
-    for (size_t i = 0; i < b->model->n_parts; i++) {
-        const model_part *p = &b->model->parts[i];
+    for (size_t i = 0; i < b->model->n_sublayers; i++) {
+        const model_sublayer *p = &b->model->sublayers[i];
         if (!p->kind->finish) continue;
         if (!p->kind->finish(b, p, *x, *stride, y, y_stride)) return false;
         *x = y, *stride = y_stride;

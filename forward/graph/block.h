@@ -14,12 +14,16 @@ typedef struct forward_rows {
 bool forward_embed(forward_batch *b, const forward_rows *rows, const uint32_t *ids, float *x, size_t stride,
                    gq_error *e);
 
-/* The parts of a layer that are run. Running one after the other gives the same bits as the whole. */
-typedef enum forward_part { FORWARD_ATTENTION = 1, FORWARD_FFN = 2, FORWARD_WHOLE = 3 } forward_part;
+/* The sublayers of a layer that are run. Running one after the other gives the same bits as the whole. */
+typedef enum forward_sublayers {
+    FORWARD_ATTENTION = 1,
+    FORWARD_FFN = 2,
+    FORWARD_WHOLE = 3
+} forward_sublayers;
 /* x becomes the residual stream after this part of the layer that l holds; a single part is an error where
  * the model does not split. Inf or NaN in the input of weights is an error that names them. observer may be
  * NULL. */
-bool forward_block(forward_batch *b, const forward_layer *l, forward_part part, float *x, size_t stride,
+bool forward_block(forward_batch *b, const forward_layer *l, forward_sublayers which, float *x, size_t stride,
                    const forward_observer *observer, gq_error *e);
 /* normed[width]: the output matrix's input, of the residual stream after the last layer. x stays. May be done
  * in place. */

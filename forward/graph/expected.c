@@ -2,7 +2,7 @@
  * running it looks for, in the same functions (tensors.c); here is what is asked beyond that: numbers of rows
  * that running a model takes from its tensors, the vocabulary, the blocks that predict more tokens and are
  * not run, and optional tensors that only some layers of a kind have. */
-#include "forward/graph/layer_part.h"
+#include "forward/graph/sublayer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,11 +16,11 @@
     ((f)->ok = (f)->ok && (state_of(f)->kind != WHOLE_MODEL || \
                            warnings_add((f)->m->expected->doubts, (f)->e, __VA_ARGS__)))
 
-/* Counts of an optional tensor among layers with the same part. */
+/* Counts of an optional tensor among layers with the same sublayer. */
 typedef struct expected_count {
     size_t has, lacks, first; /* first: the number of the first layer that lacks it */
 } expected_count;
-enum { LAYER_KINDS = MODEL_PARTS + 1 };
+enum { LAYER_KINDS = MODEL_SUBLAYERS + 1 };
 
 #define EXPERT_LENGTH "expert_feed_forward_length"
 #define FFN_LENGTH "feed_forward_length"
@@ -115,7 +115,8 @@ static const char *expected_name(const tensor_finder *f, const char *name, char 
         if (strncmp(b.rest, alternatives[i][0], n) != 0 || strcmp(b.rest + n, ".weight") != 0) continue;
         for (size_t k = 0; k < f->m->sizes.layers; k++) {
             snprintf(other, GGUF_MAX_NAME + 1, "blk.%zu.%s.weight", k, alternatives[i][1]);
-            if (is_ffn ? l[k].ffn.part != l[b.number].ffn.part : l[k].mixer.part != l[b.number].mixer.part)
+            if (is_ffn ? l[k].ffn.sublayer != l[b.number].ffn.sublayer
+                       : l[k].mixer.sublayer != l[b.number].mixer.sublayer)
                 continue;
             if (!model_tensor_named(f->m->file, other)) continue;
             snprintf(other, GGUF_MAX_NAME + 1, "blk.%llu.%s.weight", (unsigned long long)b.number,
@@ -149,7 +150,7 @@ static void require_length(tensor_finder *f, weight_slot s, const model_tensor *
 }
 
 static void expected_check_rows(tensor_finder *f, weight_slot s, const model_tensor *t) {
-    const layer_part *ffn = f->l->ffn.part ? f->l->ffn.part->kind : NULL;
+    const sublayer_kind *ffn = f->l->ffn.sublayer ? f->l->ffn.sublayer->kind : NULL;
     const expected_state *state = state_of(f);
     /* Where only the experts have a length, its size is its own. */
     if (s == WEIGHT_FFN_UP && ffn == &ffn_experts && !model_fact(&state->facts, EXPERT_LENGTH)) return;
@@ -291,8 +292,8 @@ static void doubt_others(tensor_finder *f) {
 
 static void expected_count_optional(tensor_finder *f, weight_slot s, bool is_bias, bool has) {
     const layer_spec *l = f->l;
-    const part_spec *p = name_is_of_ffn(weight_facts_of[s].name) ? &l->ffn : &l->mixer;
-    expected_count *c = &state_of(f)->count_of[p->part ? p->part->at : MODEL_PARTS][s][is_bias];
+    const sublayer_spec *p = name_is_of_ffn(weight_facts_of[s].name) ? &l->ffn : &l->mixer;
+    expected_count *c = &state_of(f)->count_of[p->sublayer ? p->sublayer->at : MODEL_SUBLAYERS][s][is_bias];
     if (s == WEIGHT_ATTN_SINKS) return; /* of some models only a few layers have them */
     if (has)
         c->has++;
@@ -376,7 +377,7 @@ static void extra_require(tensor_finder *f, size_t block, const char *rest) {
     if (f->ok && !extra_has(f, block, rest)) tensors_fail_missing(f, extra_name(block, rest, name));
 }
 
-/* Tensors that a block has and lacks of one part of a layer. */
+/* Tensors that a block has and lacks of one sublayer. */
 typedef struct extra_likeness {
     size_t has, lacks;
     const char *first; /* that it lacks */
@@ -404,15 +405,15 @@ static extra_likeness likeness_of(const tensor_finder *f, const layer_spec *l, s
     return found;
 }
 
-/* An MTP layer has a mixer and a feed-forward part that earlier layers have: it is compared with the layer that is
- * most similar. One that is like none has a part of its own. */
+/* An MTP layer has a mixer and a feed-forward sublayer that earlier layers have: it is compared with the layer that is
+ * most similar. One that is like none has a sublayer of its own. */
 static void extra_compare(tensor_finder *f, size_t block, bool is_ffn) {
     extra_likeness best = {.lacks = SIZE_MAX};
     for (size_t i = 0; i < f->m->sizes.layers; i++) {
         extra_likeness like = likeness_of(f, &f->m->layers[i], block, is_ffn);
         if (like.has > best.has || (like.has == best.has && like.lacks < best.lacks)) best = like;
     }
-    bool is_whole = !f->m->arch->graph.one_part; /* then it has both parts */
+    bool is_whole = !f->m->arch->graph.one_sublayer; /* then it has both sublayers */
     bool is_own =
         is_ffn && (extra_has(f, block, "ffn_gate_inp.weight") || extra_has(f, block, "ffn_down.weight"));
     if (best.first && (best.has > best.lacks || (best.has == 0 && is_whole && !is_own)))
@@ -481,9 +482,10 @@ static void check_extra_blocks(tensor_finder *f, size_t blocks) {
         if (!extra_has(f, i, "nextn.shared_head_norm.weight") && !extra_has(f, i, "layer_output_norm.weight"))
             DOUBT(f, "there is no tensor blk.%zu.nextn.shared_head_norm.weight: predictions pass no norm", i);
         if (!extra_has(f, i, "ffn_norm.weight") && !extra_has(f, i, "post_attention_norm.weight"))
-            DOUBT(f,
-                  "there is no tensor blk.%zu.ffn_norm.weight: the feed-forward part reads through no norm",
-                  i);
+            DOUBT(
+                f,
+                "there is no tensor blk.%zu.ffn_norm.weight: the feed-forward sublayer reads through no norm",
+                i);
     }
 }
 
@@ -580,7 +582,7 @@ static bool check_as(const model_source *g, const model_expected *expected, cons
     gq_error why;
     forward_model *m = calloc(1, sizeof *m);
     if (!m) return gq_fail_memory(e, sizeof *m);
-    m->file = g, m->path = g->path, m->arch = row, m->part_kinds = layer_parts, m->expected = expected;
+    m->file = g, m->path = g->path, m->arch = row, m->sublayer_kinds = sublayer_kinds, m->expected = expected;
     bool ok;
     if (model_read_keys(m, &why))
         ok = check_model(m, is_part, e);
@@ -657,5 +659,5 @@ forward_model *forward_model_new(const model_source *g, gq_error *e) {
     const architecture *row = arch_of_facts(&facts);
     if (!arch_can_run(row)) return unknown_architecture(g->path, facts.arch, row, e), NULL;
     if (!model_is_whole(g, e)) return NULL;
-    return model_new_of(g, row, layer_parts, e);
+    return model_new_of(g, row, sublayer_kinds, e);
 }

@@ -96,7 +96,7 @@ static inline size_t forward_predicts_from(const forward_model *m, size_t contex
 /* Features of the hidden state between layers: the width, and what later layers need of windows of `context`
  * tokens. UINT64_MAX: more than can be counted. */
 uint64_t forward_model_features(const forward_model *m, size_t context);
-/* Whether layers can be run in two parts: the second part reads only the residual stream behind the first. */
+/* Whether layers can be run in two sublayers: the second sublayer reads only the residual stream behind the first. */
 bool forward_model_splits(const forward_model *m);
 /* Whether t is reported as a weight with its inputs (below): the matrices of the layers that are run, of MTP
  * layers that are set up (draft.h), and the output matrix unless it is the embedding, whose rows would have
@@ -111,7 +111,7 @@ size_t forward_block_of(const forward_model *m, size_t layer);
 /* The first matrix that has a factor beside it, by which its products are multiplied; NULL: none has. */
 const model_tensor *forward_factored(const forward_model *m);
 /* The factor by which what t gives is added to the residual stream, which nothing else changes before the
- * part of the layer ends, or the whole layer where the model does not split; a token's own factor,
+ * sublayer of the layer ends, or the whole layer where the model does not split; a token's own factor,
  * forward_inputs.gate, comes on top. Of blocks that are run several times that is so in the last loop. 0: t
  * is no such weight, or a norm or another matrix comes between (docs/internals/calibration.md). */
 float forward_adds(const forward_model *m, const model_tensor *t);
@@ -122,7 +122,7 @@ size_t forward_experts_repeats(const forward_model *m);
 
 /* Whether layer i is not run: of blocks that are run several times some rest in some loops. */
 bool forward_layer_idles(const forward_model *m, size_t i);
-/* Whether layers a and b are made of the same parts, so that running one takes about as long as the other. */
+/* Whether layers a and b are made of the same sublayers, so that running one takes about as long as the other. */
 bool forward_layers_alike(const forward_model *m, size_t a, size_t b);
 
 /* ---- a batch ---- */
@@ -134,10 +134,10 @@ float *forward_activations_take(memory_ledger *l, size_t features, size_t stride
 float *forward_activations(size_t features, size_t stride, gq_error *e);
 
 /* The position of a token in a packed window. Windows may hold several texts, one after another, each of
- * which begins at a multiple of FORWARD_TEXT_STEP tokens of its window and has position 0 there. What fills
+ * which begins at a multiple of FORWARD_TEXT_ALIGNMENT tokens of its window and has position 0 there. What fills
  * the window behind a text has position FORWARD_BEHIND_TEXT and weight 0. weight: how much the token counts
  * in what is learned from the text, in FORWARD_WEIGHT_ONE-ths. */
-enum { FORWARD_TEXT_STEP = 64, FORWARD_WEIGHT_ONE = 256 };
+enum { FORWARD_TEXT_ALIGNMENT = 64, FORWARD_WEIGHT_ONE = 256 };
 #define FORWARD_BEHIND_TEXT UINT32_MAX
 typedef struct forward_mark {
     uint32_t position, weight;
@@ -226,6 +226,6 @@ typedef struct forward_scale_group {
 } forward_scale_group;
 
 /* Fills the groups of block i, those of the output matrix where i is the number of blocks, and returns how
- * many there are. Parts of which it is not known have none. */
+ * many there are. Sublayers of which it is not known have none. */
 size_t forward_scale_groups(const forward_model *m, size_t i,
                             forward_scale_group groups[FORWARD_SCALE_GROUPS]);

@@ -85,11 +85,11 @@ forward_model *model_set_up(forward_model *m, gq_error *e) {
     return NULL;
 }
 
-forward_model *model_new_of(const model_source *g, const architecture *row, const layer_part *const *parts,
-                            gq_error *e) {
+forward_model *model_new_of(const model_source *g, const architecture *row,
+                            const sublayer_kind *const *sublayers, gq_error *e) {
     forward_model *m = calloc(1, sizeof *m);
     if (!m) return gq_fail_memory(e, sizeof *m), NULL;
-    m->file = g, m->path = g->path, m->arch = row, m->part_kinds = parts;
+    m->file = g, m->path = g->path, m->arch = row, m->sublayer_kinds = sublayers;
     return model_set_up(m, e);
 }
 
@@ -108,7 +108,7 @@ bool forward_continues_hidden_states(const model_source *g) { return model_draft
 forward_model *forward_model_new_draft(const model_source *g, const forward_model *target, gq_error *e) {
     forward_model *m = calloc(1, sizeof *m);
     if (!m) return gq_fail_memory(e, sizeof *m), NULL;
-    m->file = g, m->path = g->path, m->arch = model_draft_row(g), m->part_kinds = target->part_kinds;
+    m->file = g, m->path = g->path, m->arch = model_draft_row(g), m->sublayer_kinds = target->sublayer_kinds;
     m->target = target, m->arithmetic = target->arithmetic;
     return model_set_up(m, e);
 }
@@ -129,7 +129,7 @@ bool forward_fills_masks(const model_source *g) {
 
 void forward_model_free(forward_model *m) {
     if (!m) return;
-    for (size_t i = 0; i < m->n_parts; i++) free(m->parts[i].numbers), free(m->parts[i].layers);
+    for (size_t i = 0; i < m->n_sublayers; i++) free(m->sublayers[i].numbers), free(m->sublayers[i].layers);
     for (size_t i = 0; i < m->n_drafts; i++) forward_model_free(m->drafts[i]);
     free(m->drafts), free(m->draft_row), free(m->layers);
     free(m);
@@ -148,6 +148,7 @@ bool forward_layer_idles(const forward_model *m, size_t i) {
 
 bool forward_layers_alike(const forward_model *m, size_t a, size_t b) {
     const layer_spec *x = &m->layers[a], *y = &m->layers[b];
-    return x->mixer.part == y->mixer.part && x->ffn.part == y->ffn.part && x->beside.part == y->beside.part &&
-           x->tail.part == y->tail.part && x->bank.part == y->bank.part;
+    return x->mixer.sublayer == y->mixer.sublayer && x->ffn.sublayer == y->ffn.sublayer &&
+           x->beside.sublayer == y->beside.sublayer && x->tail.sublayer == y->tail.sublayer &&
+           x->bank.sublayer == y->bank.sublayer;
 }

@@ -26,61 +26,62 @@ typedef struct weight_facts {
 } weight_facts;
 extern const weight_facts weight_facts_of[WEIGHT_SLOTS];
 
-/* The parts that a layer of a model is made of: ARCH_PARTS (arch/graph.h) lists them, layer_part.h has their
+/* The sublayers that a layer of a model is made of: ARCH_SUBLAYERS (arch/graph.h) lists them, sublayer.h has their
  * interface. */
-typedef struct layer_part layer_part;
+typedef struct sublayer_kind sublayer_kind;
 
-#define LAYER_PART_DECLARE(member, part) extern const layer_part part;
-ARCH_PARTS(LAYER_PART_DECLARE)
-#undef LAYER_PART_DECLARE
+#define SUBLAYER_DECLARE(member, name) extern const sublayer_kind name;
+ARCH_SUBLAYERS(SUBLAYER_DECLARE)
+#undef SUBLAYER_DECLARE
 
-/* By arch_part; that of PART_NONE is NULL (model_keys.c). */
-extern const layer_part *const layer_parts[ARCH_PART_LIMIT];
+/* By arch_sublayer; that of SUBLAYER_NONE is NULL (model_keys.c). */
+extern const sublayer_kind *const sublayer_kinds[ARCH_SUBLAYER_LIMIT];
 
-/* A part of the architecture's row, and what it knows of this model. */
-typedef struct model_part {
-    const layer_part *kind;
-    size_t at;       /* its index in forward_model.parts */
-    void *numbers;   /* the part's own struct for the whole model */
-    uint8_t *layers; /* a struct of the part's for each layer */
+/* A sublayer of the architecture's row, and what it knows of this model. */
+typedef struct model_sublayer {
+    const sublayer_kind *kind;
+    size_t at;       /* its index in forward_model.sublayers */
+    void *numbers;   /* the sublayer's own struct for the whole model */
+    uint8_t *layers; /* a struct of the sublayer's for each layer */
     size_t carried;  /* the first of its rows of the residual stream */
-} model_part;
+} model_sublayer;
 
-/* The part that a layer has. */
-typedef struct part_spec {
-    const model_part *part; /* NULL: none */
-    void *numbers;          /* the part's struct for this layer */
-    weight_slot before;     /* norm that it reads through; WEIGHT_SLOTS: none */
-    weight_slot after;      /* norm of what it gives; WEIGHT_SLOTS: none */
-} part_spec;
+/* The sublayer that a layer has. */
+typedef struct sublayer_spec {
+    const model_sublayer *sublayer; /* NULL: none */
+    void *numbers;                  /* the sublayer's struct for this layer */
+    weight_slot before;             /* norm that it reads through; WEIGHT_SLOTS: none */
+    weight_slot after;              /* norm of what it gives; WEIGHT_SLOTS: none */
+} sublayer_spec;
 
-/* Input of the feed-forward part (FFN) of a layer with a mixer; the FFN's own norm follows, if it has one. */
+/* Input of the feed-forward sublayer (FFN) of a layer with a mixer; the FFN's own norm follows, if it has one. */
 typedef enum ffn_input {
     FFN_READS_SUM,   /* the residual stream, to which the mixer's output has been added */
     FFN_READS_START, /* the layer's input, as the mixer does: parallel attention and FFN (GPT-J, PaLM) */
     FFN_READS_MIXER, /* the mixer's output behind its norm, and no residual stream (Chameleon's swin_norm) */
 } ffn_input;
 
-enum { SPEC_PARTS = 7 };
+enum { LAYER_SUBLAYERS = 7 };
 
-/* The tensors (NULL: the layer has none) and parts that a layer is made of. */
+/* The tensors (NULL: the layer has none) and sublayers that a layer is made of. */
 typedef struct layer_spec {
     const model_tensor *weight[WEIGHT_SLOTS], *bias[WEIGHT_SLOTS];
     const model_tensor
         *factor[WEIGHT_SLOTS]; /* that a matrix's products are multiplied by, one for each matrix */
     union {
         struct {
-            part_spec mixer;
-            part_spec beside; /* a second mixer; its norms are the first one's */
-            part_spec ffn;
-            part_spec tail;     /* what changes the residual stream behind both parts */
-            part_spec bank;     /* hidden states before earlier layers (residual.h); it is not run */
-            part_spec switched; /* adds to products (switched.c); it is not run either */
-            part_spec entry;    /* computes the hidden states before the layer (draft.c) */
+            sublayer_spec mixer;
+            sublayer_spec beside; /* a second mixer; its norms are the first one's */
+            sublayer_spec ffn;
+            sublayer_spec tail;     /* what changes the residual stream behind both sublayers */
+            sublayer_spec bank;     /* hidden states before earlier layers (residual.h); it is not run */
+            sublayer_spec switched; /* adds to products (switched.c); it is not run either */
+            sublayer_spec entry;    /* computes the hidden states before the layer (draft.c) */
         };
-        part_spec parts[SPEC_PARTS]; /* the same, in the order in which their tensors are found */
+        sublayer_spec
+            sublayers[LAYER_SUBLAYERS]; /* the same, in the order in which their tensors are found */
     };
-    activation_rule act, experts_act; /* of dense parts and shared experts; of experts */
+    activation_rule act, experts_act; /* of dense sublayers and shared experts; of experts */
     float end_scale;                  /* the layer's output is multiplied by this; 0: 1 */
     bool is_idle;                     /* it is not run, and its weights are not read */
     ffn_input ffn_reads;
@@ -88,13 +89,13 @@ typedef struct layer_spec {
     bool ffn_needs_start; /* its router or the tail reads it, beside what ffn_reads says */
     bool adds_start;      /* it is added to x a second time behind the mixer, and attn_norm_2 follows */
 } layer_spec;
-_Static_assert(offsetof(layer_spec, entry) - offsetof(layer_spec, parts) ==
-                   (SPEC_PARTS - 1) * sizeof(part_spec),
-               "`parts` has all of them, up to the last");
+_Static_assert(offsetof(layer_spec, entry) - offsetof(layer_spec, sublayers) ==
+                   (LAYER_SUBLAYERS - 1) * sizeof(sublayer_spec),
+               "`sublayers` has all of them, up to the last");
 
 static inline bool layer_is_parallel(const layer_spec *l) { return l->ffn_reads != FFN_READS_SUM; }
 
-enum { MODEL_PARTS = 2 * ARCH_GRAPH_PARTS + 5 };
+enum { MODEL_SUBLAYERS = 2 * ARCH_GRAPH_SUBLAYERS + 5 };
 
 enum { MODEL_MOST = INT32_MAX }; /* of any count: so products of two, and sums of them, fit 64 bits */
 
@@ -102,7 +103,7 @@ struct forward_model {
     const model_source *file;
     const char *path;
     const architecture *arch;
-    const layer_part *const *part_kinds; /* by arch_part */
+    const sublayer_kind *const *sublayer_kinds; /* by arch_sublayer */
     /* Set for a model that is only checked, which has no kernels; NULL: it is run. */
     const model_expected *expected;
     const kernels *codecs;
@@ -117,8 +118,8 @@ struct forward_model {
         *dense[FORWARD_MOST_DENSE], /* n_dense of them, by which what was pooled is multiplied */
         *dense_bias;                /* of the first; NULL: none */
     size_t n_dense;
-    model_part parts[MODEL_PARTS];
-    size_t n_parts;
+    model_sublayer sublayers[MODEL_SUBLAYERS];
+    size_t n_sublayers;
 
     bool lacks_key; /* reading keys failed as one is missing */
     bool both_ways; /* tokens see those behind them */
@@ -126,7 +127,7 @@ struct forward_model {
     float eps, eps_after, final_cap;
     float final_scale; /* of the output matrix's input */
     float embedding_scale, residual_scale;
-    /* A part's result is added to what the part has read, times this, and the sum replaces the residual
+    /* A sublayer's result is added to what the sublayer has read, times this, and the sum replaces the residual
      * stream; 0: it is added to the residual stream. */
     float input_scale;
     size_t encoders;      /* layers of an encoder whose blocks have names of their own (residual.h) */
@@ -135,7 +136,7 @@ struct forward_model {
     size_t loops;         /* times that all blocks are run, one after another */
     bool norms_loops;     /* output_norm is applied between two of them */
     bool is_swin;         /* norms stand as PLACE_SWIN has them */
-    bool parallel_own;    /* both parts read the layer's input, each through a norm of its own */
+    bool parallel_own;    /* both sublayers read the layer's input, each through a norm of its own */
 
     /* MTP layers (draft.h), models of their own that are freed with this one; of such a model: whose it is,
      * its only layer, and its row, which is that of the architecture but for what such a block has in another
@@ -147,15 +148,15 @@ struct forward_model {
     bool norms_fused;              /* a norm follows the matrix that fuses these; else it may stand before */
     size_t mixer_width;            /* of the mixers' input; 0: the width */
     const forward_model *draft_of; /* NULL: it is no MTP layer */
-    size_t first;                  /* the first layer that has parts; others have none */
+    size_t first;                  /* the first layer that has sublayers; others have none */
     architecture *draft_row;
     bool final_centers; /* the last norm takes the mean off, whatever others do */
 };
 
-/* Returns what a part has read from the model's metadata; NULL: the model's row has no such part. */
-static inline void *model_numbers(const forward_model *m, const layer_part *kind) {
-    for (size_t i = 0; i < m->n_parts; i++)
-        if (m->parts[i].kind == kind) return m->parts[i].numbers;
+/* Returns what a sublayer has read from the model's metadata; NULL: the model's row has no such sublayer. */
+static inline void *model_numbers(const forward_model *m, const sublayer_kind *kind) {
+    for (size_t i = 0; i < m->n_sublayers; i++)
+        if (m->sublayers[i].kind == kind) return m->sublayers[i].numbers;
     return NULL;
 }
 
@@ -165,10 +166,11 @@ static inline const model_source *model_file_of(const forward_model *m, const mo
     return of && (t == of->sizes.out || t == of->sizes.embedding) ? of->file : m->file;
 }
 
-/* Returns what the part knows of layer i; NULL: the layer has another part. */
-static inline void *model_layer_numbers(const forward_model *m, const model_part *p, size_t i) {
-    for (const part_spec *of = m->layers[i].parts; of < m->layers[i].parts + SPEC_PARTS; of++)
-        if (of->part == p) return of->numbers;
+/* Returns what the sublayer knows of layer i; NULL: the layer has another sublayer. */
+static inline void *model_layer_numbers(const forward_model *m, const model_sublayer *p, size_t i) {
+    for (const sublayer_spec *of = m->layers[i].sublayers; of < m->layers[i].sublayers + LAYER_SUBLAYERS;
+         of++)
+        if (of->sublayer == p) return of->numbers;
     return NULL;
 }
 
@@ -182,10 +184,10 @@ static inline model_facts model_expected_facts(const forward_model *m) {
 const char *model_error_behind_path(const gq_error *e, const char *path);
 
 /* Sets up a model as one of this architecture. NULL: *e says why. */
-/* parts: the code of each arch_part. */
-forward_model *model_new_of(const model_source *g, const architecture *row, const layer_part *const *parts,
-                            gq_error *e);
-/* Reads metadata and finds tensors of a model whose file, row and parts are set. Returns it; NULL: it is
+/* sublayers: the code of each arch_sublayer. */
+forward_model *model_new_of(const model_source *g, const architecture *row,
+                            const sublayer_kind *const *sublayers, gq_error *e);
+/* Reads metadata and finds tensors of a model whose file, row and sublayers are set. Returns it; NULL: it is
  * freed, and *e says why. */
 forward_model *model_set_up(forward_model *m, gq_error *e);
 /* Read the metadata into numbers; then find the tensors, from which some numbers of rows follow. */
@@ -243,7 +245,7 @@ struct forward_tile {
 };
 
 /* Keys that hardly another architecture has, and numbers that follow from others: what a row names as `own`
- * (arch/graph.h). All other keys are read before, without a fault, and each part knows its numbers and
+ * (arch/graph.h). All other keys are read before, without a fault, and each sublayer knows its numbers and
  * layers. */
 
 void own_keys_read(forward_model *m, key_reader *r);

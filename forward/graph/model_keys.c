@@ -1,4 +1,4 @@
-/* The numbers of a model and the parts of its layers, from its metadata. */
+/* The numbers of a model and the sublayers of its layers, from its metadata. */
 #include "forward/graph/residual/residual.h"
 
 #include <math.h>
@@ -45,70 +45,72 @@ static bool read_layers(forward_model *m, key_reader *r) {
         layer_spec *l = &m->layers[i];
         l->act.act = l->experts_act.act = m->arch->graph.act;
         l->ffn_needs_start = m->arch->graph.routing.reads_start || m->arch->graph.has[WEIGHT_FFN_NORM_EXPS] ||
-                             (m->arch->graph.tail && m->part_kinds[m->arch->graph.tail]->begin);
+                             (m->arch->graph.tail && m->sublayer_kinds[m->arch->graph.tail]->begin);
     }
     return true;
 }
 
-/* ---- parts ---- */
+/* ---- sublayers ---- */
 
-#define PART(member, part) [member] = &(part),
-const layer_part *const layer_parts[ARCH_PART_LIMIT] = {ARCH_PARTS(PART)};
-#undef PART
+#define KIND(member, name) [member] = &(name),
+const sublayer_kind *const sublayer_kinds[ARCH_SUBLAYER_LIMIT] = {ARCH_SUBLAYERS(KIND)};
+#undef KIND
 
-static bool new_part(forward_model *m, const layer_part *kind, gq_error *e) {
-    model_part *p = &m->parts[m->n_parts];
+static bool new_sublayer(forward_model *m, const sublayer_kind *kind, gq_error *e) {
+    model_sublayer *p = &m->sublayers[m->n_sublayers];
     size_t layer = kind->layer_bytes ? kind->layer_bytes : 1;
-    *p = (model_part){.kind = kind, .at = m->n_parts++};
+    *p = (model_sublayer){.kind = kind, .at = m->n_sublayers++};
     p->numbers = calloc(1, kind->model_bytes ? kind->model_bytes : 1);
     p->layers = calloc(m->sizes.layers, layer);
     return (p->numbers && p->layers) || gq_fail_memory(e, kind->model_bytes + m->sizes.layers * layer);
 }
 
-/* The layers that a part says are its own, of those that have none yet; all of these for a row's last part.
+/* The layers that a sublayer says are its own, of those that have none yet; all of these for a row's last sublayer.
  */
-static void give_layers(forward_model *m, key_reader *r, const model_part *p, size_t place, bool is_last,
+static void give_layers(forward_model *m, key_reader *r, const model_sublayer *p, size_t place, bool is_last,
                         bool *is_own) {
     for (size_t i = 0; i < m->sizes.layers; i++) is_own[i] = true;
     if (!is_last && p->kind->choose_layers) p->kind->choose_layers(m, r, is_own);
     for (size_t i = m->first; i < m->sizes.layers; i++) {
-        part_spec *to = &m->layers[i].parts[place];
-        if (is_own[i] && !to->part)
-            *to = (part_spec){.part = p, .numbers = p->layers + i * p->kind->layer_bytes};
+        sublayer_spec *to = &m->layers[i].sublayers[place];
+        if (is_own[i] && !to->sublayer)
+            *to = (sublayer_spec){.sublayer = p, .numbers = p->layers + i * p->kind->layer_bytes};
     }
 }
 
-/* place: where the layers have the part, as the first one has. */
-static bool choose_parts(forward_model *m, key_reader *r, const arch_part *kinds, size_t n_kinds,
-                         const part_spec *place) {
+/* place: where the layers have the sublayer, as the first one has. */
+static bool choose_sublayers(forward_model *m, key_reader *r, const arch_sublayer *kinds, size_t n_kinds,
+                             const sublayer_spec *place) {
     bool *is_own = calloc(m->sizes.layers, sizeof *is_own);
     bool ok = is_own || gq_fail_memory(r->e, m->sizes.layers);
     for (size_t i = 0; ok && i < n_kinds && kinds[i]; i++) {
         bool is_last = i + 1 == n_kinds || !kinds[i + 1];
-        ok = new_part(m, m->part_kinds[kinds[i]], r->e);
+        ok = new_sublayer(m, m->sublayer_kinds[kinds[i]], r->e);
         if (ok)
-            give_layers(m, r, &m->parts[m->n_parts - 1], (size_t)(place - m->layers->parts), is_last, is_own);
+            give_layers(m, r, &m->sublayers[m->n_sublayers - 1], (size_t)(place - m->layers->sublayers),
+                        is_last, is_own);
     }
     free(is_own);
     return ok;
 }
 
-/* Takes the other part away from layers that have only one. */
-static void keep_one_part(forward_model *m, key_reader *r) {
+/* Takes the other sublayer away from layers that have only one. */
+static void keep_one_sublayer(forward_model *m, key_reader *r) {
     key_list ff = key_list_of(r, "feed_forward_length");
     for (size_t i = 0; i < m->sizes.layers; i++) {
         bool has_ffn = key_number_at(r, &ff, i, 0, 0, MODEL_MOST) > 0;
-        *(has_ffn ? &m->layers[i].mixer : &m->layers[i].ffn) = (part_spec){.part = NULL};
+        *(has_ffn ? &m->layers[i].mixer : &m->layers[i].ffn) = (sublayer_spec){.sublayer = NULL};
     }
 }
 
 /* Takes away what a layer lacks. */
-static void drop_parts(forward_model *m, key_reader *r) {
+static void drop_sublayers(forward_model *m, key_reader *r) {
     key_list ff = key_list_of(r, "feed_forward_length"), heads = key_list_of(r, "attention.head_count");
     for (size_t i = 0; i < m->sizes.layers; i++) {
-        if (!key_number_at(r, &heads, i, 1, 0, MODEL_MOST)) m->layers[i].mixer = (part_spec){.part = NULL};
-        if (!key_number_at(r, &ff, i, 1, 0, MODEL_MOST)) m->layers[i].ffn = (part_spec){.part = NULL};
-        if (m->layers[i].mixer.part && !m->layers[i].ffn.part)
+        if (!key_number_at(r, &heads, i, 1, 0, MODEL_MOST))
+            m->layers[i].mixer = (sublayer_spec){.sublayer = NULL};
+        if (!key_number_at(r, &ff, i, 1, 0, MODEL_MOST)) m->layers[i].ffn = (sublayer_spec){.sublayer = NULL};
+        if (m->layers[i].mixer.sublayer && !m->layers[i].ffn.sublayer)
             key_fail(r, ff.name,
                      "is 0 for layer %zu, which has attention: llama.cpp leaves out what it gives", i);
     }
@@ -131,19 +133,19 @@ static bool read_all_keys(forward_model *m, key_reader *r) {
     m->sizes.trained = key_number_needed(r, "context_length", 1, MODEL_MOST);
     const arch_graph *a = &m->arch->graph;
     m->both_ways = a->both_ways && !(a->ways_by_key && key_bool(r, "attention.causal", true));
-    if (!read_layers(m, r) || !choose_parts(m, r, a->mixers, ARCH_GRAPH_PARTS, &m->layers->mixer) ||
-        !choose_parts(m, r, &a->beside, 1, &m->layers->beside) ||
-        !choose_parts(m, r, a->ffns, ARCH_GRAPH_PARTS, &m->layers->ffn) ||
-        !choose_parts(m, r, &a->tail, 1, &m->layers->tail) ||
-        !choose_parts(m, r, &a->bank, 1, &m->layers->bank) ||
-        !choose_parts(m, r, &a->switched, 1, &m->layers->switched) ||
-        !choose_parts(m, r, &a->entry, 1, &m->layers->entry))
+    if (!read_layers(m, r) || !choose_sublayers(m, r, a->mixers, ARCH_GRAPH_SUBLAYERS, &m->layers->mixer) ||
+        !choose_sublayers(m, r, &a->beside, 1, &m->layers->beside) ||
+        !choose_sublayers(m, r, a->ffns, ARCH_GRAPH_SUBLAYERS, &m->layers->ffn) ||
+        !choose_sublayers(m, r, &a->tail, 1, &m->layers->tail) ||
+        !choose_sublayers(m, r, &a->bank, 1, &m->layers->bank) ||
+        !choose_sublayers(m, r, &a->switched, 1, &m->layers->switched) ||
+        !choose_sublayers(m, r, &a->entry, 1, &m->layers->entry))
         return false;
-    if (a->one_part) keep_one_part(m, r);
-    if (a->coders) coders_choose_parts(m);
-    if (a->lacks_parts) drop_parts(m, r);
-    for (size_t i = 0; i < m->n_parts; i++)
-        if (m->parts[i].kind->read_keys) m->parts[i].kind->read_keys(m, r, &m->parts[i]);
+    if (a->one_sublayer) keep_one_sublayer(m, r);
+    if (a->coders) coders_choose_sublayers(m);
+    if (a->lacks_sublayers) drop_sublayers(m, r);
+    for (size_t i = 0; i < m->n_sublayers; i++)
+        if (m->sublayers[i].kind->read_keys) m->sublayers[i].kind->read_keys(m, r, &m->sublayers[i]);
     model_read_scales(m, r);
     model_read_norms(m, r);
     if (a->embeds) pooling_read_keys(m, r);

@@ -8,11 +8,11 @@ static attention_numbers *attention_of(const forward_model *m) { return model_nu
 
 /* ---- scores and logits ---- */
 
-/* The row's scale of scores, in place of the part's own. */
+/* The row's scale of scores, in place of the sublayer's own. */
 static void own_set_score_scale(forward_model *m) {
     score_scale by = m->arch->graph.score_scale;
     attention_numbers *n =
-        model_numbers(m, arch_has_part(m->arch, MIXER_LATENT) ? &mixer_latent : &mixer_attention);
+        model_numbers(m, arch_has_sublayer(m->arch, MIXER_LATENT) ? &mixer_latent : &mixer_attention);
     if (by == SCORES_BY_HEAD || !n) return;
     const double head = (double)n->head, scales[] = {[SCORES_ONE] = 1,
                                                      [SCORES_UNCHANGED] = 1 / sqrt(head),
@@ -234,7 +234,7 @@ static void own_read_kda_positive(forward_model *m, key_reader *r) {
     n->bound = (float)key_float_needed(r, "kda.gate_lower_bound", -1e6, 1e6);
 }
 
-/* ---- parts of a layer ---- */
+/* ---- sublayers of a layer ---- */
 
 static float softplus(double x) { return (float)(x > 20 ? x : log1p(exp(x))); }
 
@@ -253,7 +253,7 @@ static void own_read_xielu(forward_model *m, key_reader *r) {
 
 static void own_set_ungated_relu(forward_model *m, key_reader *) {
     for (size_t i = 0; i < m->sizes.layers; i++)
-        if (m->layers[i].ffn.part && m->layers[i].ffn.part->kind == &ffn_plain)
+        if (m->layers[i].ffn.sublayer && m->layers[i].ffn.sublayer->kind == &ffn_plain)
             m->layers[i].act.act = ACT_RELU;
 }
 

@@ -1,15 +1,15 @@
 
 #include "forward/graph/experts/experts.h"
 
-/* The weights that read a part's input, helpers last, and those beside which nothing is known: they read it
+/* The weights that read a sublayer's input, helpers last, and those beside which nothing is known: they read it
  * in another way, or something reads it that is in no list. */
-typedef struct part_readers {
-    const layer_part *kind;
+typedef struct sublayer_readers {
+    const sublayer_kind *kind;
     weight_slot readers[FORWARD_GROUP_READERS + 1];
     weight_slot unknown[FORWARD_GROUP_READERS + 1];
-} part_readers;
+} sublayer_readers;
 
-static const part_readers readers_of[] = {
+static const sublayer_readers readers_of[] = {
     {&mixer_attention,
      {WEIGHT_ATTN_Q, WEIGHT_ATTN_K, WEIGHT_ATTN_V, WEIGHT_ATTN_QKV, WEIGHT_ATTN_GATE, WEIGHT_ATTN_Q_LORA_A,
       WEIGHT_ATTN_K_LORA_A, WEIGHT_ATTN_V_LORA_A, WEIGHT_SLOTS},
@@ -39,7 +39,7 @@ static const part_readers readers_of[] = {
 
 /* The reader of a gated product's rows, and the matrix whose rows are a factor of it. */
 typedef struct gated_product {
-    const layer_part *kind;
+    const sublayer_kind *kind;
     weight_slot up, down;
     bool is_fused; /* `up` has the gates' rows, too, before its own */
 } gated_product;
@@ -58,7 +58,7 @@ static bool group_has_room_for(const layer_spec *l, const weight_slot *unknown) 
     return true;
 }
 
-/* Takes the norm that a part reads through; false: it reads through none with weights. */
+/* Takes the norm that a sublayer reads through; false: it reads through none with weights. */
 static bool group_norm(forward_scale_group *g, const model_tensor *weight, const model_tensor *bias) {
     if (!weight) return false;
     *g = (forward_scale_group){.columns = weight->ne[0]};
@@ -67,10 +67,10 @@ static bool group_norm(forward_scale_group *g, const model_tensor *weight, const
     return true;
 }
 
-static bool group_part_inputs(forward_scale_group *g, const layer_spec *l, const part_spec *p) {
-    const part_readers *of = NULL;
+static bool group_sublayer_inputs(forward_scale_group *g, const layer_spec *l, const sublayer_spec *p) {
+    const sublayer_readers *of = NULL;
     for (size_t i = 0; i < sizeof readers_of / sizeof *readers_of; i++)
-        if (p->part && readers_of[i].kind == p->part->kind) of = &readers_of[i];
+        if (p->sublayer && readers_of[i].kind == p->sublayer->kind) of = &readers_of[i];
     if (!of || p->before == WEIGHT_SLOTS || !group_has_room_for(l, of->unknown) ||
         !group_norm(g, l->weight[p->before], l->bias[p->before]))
         return false;
@@ -95,7 +95,7 @@ static bool group_product(forward_scale_group *g, const forward_model *m, const 
                           const gated_product *p) {
     const model_tensor *up = l->weight[p->up], *down = l->weight[p->down];
     bool is_routed = weight_facts_of[p->up].is_routed;
-    if (l->ffn.part->kind != p->kind || !up || !down || l->bias[p->up] || l->switched.part ||
+    if (l->ffn.sublayer->kind != p->kind || !up || !down || l->bias[p->up] || l->switched.sublayer ||
         l->weight[WEIGHT_FFN_SUB_NORM] || !is_linear(is_routed ? &l->experts_act : &l->act))
         return false;
     if (p->kind == &ffn_experts && (m->arch->graph.plain_experts || l->weight[WEIGHT_FFN_UP_CHEXPS] ||
@@ -120,14 +120,14 @@ size_t forward_scale_groups(const forward_model *m, size_t i,
     size_t n = 0;
     if (i >= m->sizes.blocks) return group_output(&groups[0], m);
     const layer_spec *l = &m->layers[i];
-    bool is_alone =
-        !l->beside.part && !l->tail.part && !l->bank.part && !layer_is_parallel(l) && !l->ffn_needs_start;
+    bool is_alone = !l->beside.sublayer && !l->tail.sublayer && !l->bank.sublayer && !layer_is_parallel(l) &&
+                    !l->ffn_needs_start;
     if (!is_alone || i < m->arch->graph.sparse_layers) return 0;
     if (m->input_scale == 0) { /* else the state continues as a norm's result, too */
-        n += group_part_inputs(&groups[n], l, &l->mixer);
-        n += group_part_inputs(&groups[n], l, &l->ffn);
+        n += group_sublayer_inputs(&groups[n], l, &l->mixer);
+        n += group_sublayer_inputs(&groups[n], l, &l->ffn);
     }
-    for (size_t k = 0; l->ffn.part && k < sizeof products_of / sizeof *products_of; k++)
+    for (size_t k = 0; l->ffn.sublayer && k < sizeof products_of / sizeof *products_of; k++)
         n += group_product(&groups[n], m, l, &products_of[k]);
     return n;
 }

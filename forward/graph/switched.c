@@ -73,7 +73,7 @@ static void switched_read_tokens(switched_numbers *n, key_reader *r) {
             key_fail(r, names[0], "has token %u twice: it cannot switch two adapters on", n->tokens[i].id);
 }
 
-static void switched_read_keys(forward_model *, key_reader *r, model_part *p) {
+static void switched_read_keys(forward_model *, key_reader *r, model_sublayer *p) {
     switched_numbers *n = p->numbers;
     n->adapters = key_number_needed(r, "adapters.count", 1, SWITCHED_MOST);
     n->rank = key_number_needed(r, "adapters.lora_rank", 1, SWITCHED_MOST);
@@ -82,7 +82,7 @@ static void switched_read_keys(forward_model *, key_reader *r, model_part *p) {
     if (r->ok) switched_read_tokens(n, r);
 }
 
-static void switched_find_model_tensors(tensor_finder *f, model_part *p) {
+static void switched_find_model_tensors(tensor_finder *f, model_sublayer *p) {
     const switched_numbers *n = p->numbers;
     size_t ids = f->m->sizes.vocabulary;
     for (size_t i = 0; i < n->adapters && f->ok && f->m->sizes.embedding; i++)
@@ -94,8 +94,8 @@ static void switched_find_model_tensors(tensor_finder *f, model_part *p) {
                         f->m->path, n->tokens[i].adapter, n->tokens[i].id, n->tokens[i].substitute, ids);
 }
 
-static void switched_find_tensors(tensor_finder *f, const part_spec *p) {
-    const switched_numbers *n = p->part->numbers;
+static void switched_find_tensors(tensor_finder *f, const sublayer_spec *p) {
+    const switched_numbers *n = p->sublayer->numbers;
     const attention_layer *l = f->l->mixer.numbers;
     uint64_t slots = n->adapters + 1, keys = l->kv_heads * l->head;
     const uint64_t fused[SWITCHED_FUSED] = {l->heads * l->head, keys, keys};
@@ -112,15 +112,15 @@ static void switched_find_tensors(tensor_finder *f, const part_spec *p) {
 /* ---- tokens ---- */
 
 uint32_t switched_id(const forward_model *m, uint32_t id) {
-    const switched_numbers *n = model_numbers(m, &part_switched);
+    const switched_numbers *n = model_numbers(m, &sublayer_switched);
     const switched_token *t = n ? switched_find(n, id) : NULL;
     return t ? t->substitute : id;
 }
 
 /* A row with the number of each token's adapter. */
-static uint64_t switched_carried_rows(const forward_model *, const model_part *, size_t) { return 1; }
+static uint64_t switched_carried_rows(const forward_model *, const model_sublayer *, size_t) { return 1; }
 
-static bool switched_embed(forward_batch *b, const model_part *p, const uint32_t *ids, const float *,
+static bool switched_embed(forward_batch *b, const model_sublayer *p, const uint32_t *ids, const float *,
                            float *carried, size_t) {
     const switched_numbers *n = p->numbers;
     for (size_t i = 0; i < b->n_spans; i++) {
@@ -140,7 +140,7 @@ static bool switched_embed(forward_batch *b, const model_part *p, const uint32_t
 
 /* ---- running ---- */
 
-static void switched_lay_out(forward_batch *b, const model_part *p, scratch *s) {
+static void switched_lay_out(forward_batch *b, const model_sublayer *p, scratch *s) {
     const switched_numbers *n = p->numbers;
     const forward_model *m = b->model;
     switched_scratch *own = batch_own(b, p);
@@ -213,21 +213,21 @@ static void switched_add_pair(forward_batch *b, const switched_scratch *own, siz
     }
 }
 
-static void switched_add(forward_batch *b, const part_spec *p, weight_slot s, const float *x, size_t x_stride,
-                         float *y, size_t y_stride) {
-    const switched_numbers *n = p->part->numbers;
-    const switched_scratch *own = batch_own(b, p->part);
+static void switched_add(forward_batch *b, const sublayer_spec *p, weight_slot s, const float *x,
+                         size_t x_stride, float *y, size_t y_stride) {
+    const switched_numbers *n = p->sublayer->numbers;
+    const switched_scratch *own = batch_own(b, p->sublayer);
     bool is_sorted = false;
     for (size_t i = 0; i < SWITCHED_PAIRS; i++) {
         if (switched_pairs[i].into != s) continue;
-        if (!is_sorted) switched_sort(b, n, own, batch_carried(b, p->part));
+        if (!is_sorted) switched_sort(b, n, own, batch_carried(b, p->sublayer));
         is_sorted = true;
         switched_add_pair(b, own, n->adapters, i, x, x_stride, y, y_stride);
         y += b->layer->plan->weight[switched_pairs[i].b]->ne[1] * y_stride;
     }
 }
 
-const layer_part part_switched = {
+const sublayer_kind sublayer_switched = {
     .model_bytes = sizeof(switched_numbers),
     .read_keys = switched_read_keys,
     .find_model_tensors = switched_find_model_tensors,

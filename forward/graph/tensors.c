@@ -1,6 +1,6 @@
 /* Finds a model's tensors by name and checks their shapes and types. First come the tensors of the whole
  * model, then layer by layer the norms, as the architecture's row places them, and the tensors of the layer's
- * two parts, each by its own find_tensors. Some sizes, such as the rows of an expert, follow only from the
+ * two sublayers, each by its own find_tensors. Some sizes, such as the rows of an expert, follow only from the
  * tensors. Every tensor that is found is marked as taken, and in the end one that nobody took is an error:
  * its effect would be missing from the logits. What running a layer needs to know stands in the layer's plan
  * afterwards. tensors.h says how the first fault ends all this. */
@@ -176,7 +176,7 @@ static const struct {
     {WEIGHT_SSM_BETA, WEIGHT_SLOTS},
 };
 
-/* A tail that adds the embedding has gains of both parts under these names (forward/graph/residual/tails.c).
+/* A tail that adds the embedding has gains of both sublayers under these names (forward/graph/residual/tails.c).
  */
 static bool has_own_factor(const architecture *a, weight_slot own) {
     return own != WEIGHT_SLOTS &&
@@ -211,7 +211,7 @@ void tensors_take_biased(tensor_finder *f, weight_slot s, presence p, tensor_sha
 
 #define NO_NORM WEIGHT_SLOTS
 
-/* The norms of a layer: what each part reads through, and what its result passes. */
+/* The norms of a layer: what each sublayer reads through, and what its result passes. */
 typedef struct norm_slots {
     weight_slot before_mixer, after_mixer, before_ffn, after_ffn;
 } norm_slots;
@@ -242,21 +242,21 @@ static bool find_norm(tensor_finder *f, weight_slot s) {
     return f->l->weight[s] != NULL;
 }
 
-/* Finds the norms of the parts that the layer has and records their places. Running a layer looks at nothing
- * else. A part that is alone reads through attn_norm. */
+/* Finds the norms of the sublayers that the layer has and records their places. Running a layer looks at nothing
+ * else. A sublayer that is alone reads through attn_norm. */
 static void find_norms(tensor_finder *f) {
     layer_spec *l = f->l;
     const arch_graph *a = &f->m->arch->graph;
     norm_slots s = norms_of[f->m->is_swin ? PLACE_SWIN : a->place];
-    bool has_both = l->mixer.part && l->ffn.part;
+    bool has_both = l->mixer.sublayer && l->ffn.sublayer;
     if (a->place == PLACE_SANDWICH_OUT && !tensors_layer_has(f->m, f->index, s.after_ffn))
         s.after_ffn = WEIGHT_POST_FFW_NORM;
-    if (a->lacks_parts && !l->mixer.part) s.before_mixer = NO_NORM;
+    if (a->lacks_sublayers && !l->mixer.sublayer) s.before_mixer = NO_NORM;
     if (!find_norm(f, s.before_mixer)) s.before_mixer = NO_NORM;
-    if (!(has_both || (a->lacks_parts && l->ffn.part)) || !find_norm(f, s.before_ffn))
+    if (!(has_both || (a->lacks_sublayers && l->ffn.sublayer)) || !find_norm(f, s.before_ffn))
         s.before_ffn = s.before_mixer;
-    if (l->mixer.part && !find_norm(f, s.after_mixer)) s.after_mixer = NO_NORM;
-    if (l->ffn.part && !find_norm(f, s.after_ffn)) s.after_ffn = NO_NORM;
+    if (l->mixer.sublayer && !find_norm(f, s.after_mixer)) s.after_mixer = NO_NORM;
+    if (l->ffn.sublayer && !find_norm(f, s.after_ffn)) s.after_ffn = NO_NORM;
     l->ffn.before = s.before_ffn, l->ffn.after = s.after_ffn;
     if (a->has[WEIGHT_ATTN_NORM_2] && find_norm(f, WEIGHT_ATTN_NORM_2)) {
         if (a->place == PLACE_SUMS)
@@ -274,8 +274,8 @@ static void find_norms(tensor_finder *f) {
 static void find_layer(tensor_finder *f, size_t i) {
     f->l = &f->m->layers[i], f->index = i, f->is_partial = false;
     find_norms(f);
-    for (const part_spec *p = f->l->parts; p < f->l->parts + SPEC_PARTS; p++)
-        if (p->part && p->part->kind->find_tensors) p->part->kind->find_tensors(f, p);
+    for (const sublayer_spec *p = f->l->sublayers; p < f->l->sublayers + LAYER_SUBLAYERS; p++)
+        if (p->sublayer && p->sublayer->kind->find_tensors) p->sublayer->kind->find_tensors(f, p);
     for (const arch_unread *u = f->m->arch->graph.unread; u && u->name; u++) {
         const model_tensor *as = f->l->weight[u->as];
         char name[GGUF_MAX_NAME + 1];
@@ -383,7 +383,7 @@ bool tensors_in_extra_block(const tensor_finder *f, const char *name, model_bloc
     return f->m->arch->graph.extra_layers && model_block_leads(name, b) && b->number >= f->m->sizes.layers;
 }
 
-/* Refuses tensors that no part uses: without their effect the logits would be wrong. */
+/* Refuses tensors that no sublayer uses: without their effect the logits would be wrong. */
 static void refuse_others(tensor_finder *f) {
     const model_source *g = f->m->file;
     for (uint64_t i = 0; f->ok && i < g->n_tensors; i++) {
@@ -396,26 +396,26 @@ static void refuse_others(tensor_finder *f) {
     }
 }
 
-/* Places what parts carry from layer to layer behind the width. A part whose rows depend on the context has
+/* Places what sublayers carry from layer to layer behind the width. A sublayer whose rows depend on the context has
  * none with a context of 0, and stands behind all others. */
 static void lay_out_hidden_state(forward_model *m) {
     size_t rows = m->sizes.width;
-    for (size_t i = 0; i < m->n_parts; i++) {
-        model_part *p = &m->parts[i];
+    for (size_t i = 0; i < m->n_sublayers; i++) {
+        model_sublayer *p = &m->sublayers[i];
         p->carried = rows;
         if (p->kind->carried_rows) rows += p->kind->carried_rows(m, p, 0);
     }
-    for (size_t i = 0; i < m->n_parts; i++) {
-        model_part *p = &m->parts[i];
+    for (size_t i = 0; i < m->n_sublayers; i++) {
+        model_sublayer *p = &m->sublayers[i];
         if (p->kind->carried_rows && p->kind->carried_rows(m, p, 0) == 0) p->carried = rows;
     }
 }
 
 uint64_t forward_model_features(const forward_model *m, size_t context) {
     uint64_t rows = m->sizes.width;
-    for (size_t i = 0; i < m->n_parts; i++)
-        if (m->parts[i].kind->carried_rows)
-            rows = add_sat(rows, m->parts[i].kind->carried_rows(m, &m->parts[i], context));
+    for (size_t i = 0; i < m->n_sublayers; i++)
+        if (m->sublayers[i].kind->carried_rows)
+            rows = add_sat(rows, m->sublayers[i].kind->carried_rows(m, &m->sublayers[i], context));
     return rows;
 }
 
@@ -454,8 +454,9 @@ bool tensors_find_all(tensor_finder *f) {
         find_draft_head(f), find_ends(f);
     else
         find_head(f);
-    for (size_t i = 0; f->ok && i < m->n_parts; i++)
-        if (m->parts[i].kind->find_model_tensors) m->parts[i].kind->find_model_tensors(f, &m->parts[i]);
+    for (size_t i = 0; f->ok && i < m->n_sublayers; i++)
+        if (m->sublayers[i].kind->find_model_tensors)
+            m->sublayers[i].kind->find_model_tensors(f, &m->sublayers[i]);
     for (size_t i = m->first; f->ok && i < m->sizes.layers; i++) find_layer(f, i);
     return f->ok;
 }

@@ -20,8 +20,8 @@ enum {
     TILE_BLOCK = 256,
     TILE_GAP_BYTES = 64, /* rows of a tile shall not share a set of a cache */
     TILE_FLOATS = TILE_ROWS * (TILE_COLUMNS + TILE_GAP_BYTES / sizeof(float)),
-    STEP_TOKENS = 2048,
-    STEP_FLOATS = STEP_TOKENS * 2048,
+    SLICE_TOKENS = 2048,
+    SLICE_FLOATS = SLICE_TOKENS * 2048,
     UNITS = 8, /* per thread, so that none waits long for the last one */
 };
 struct matmul_scratch {
@@ -30,7 +30,7 @@ struct matmul_scratch {
 _Static_assert((int)TILE_ROWS >= (int)MATMUL_MOST_PANEL, "it holds a panel of TILE_COLUMNS");
 
 static void lay_out_matmul(matmul *m, int threads, memory_ledger *l) {
-    m->shared = memory_take(l, STEP_FLOATS, sizeof(float));
+    m->shared = memory_take(l, SLICE_FLOATS, sizeof(float));
     m->scratches = memory_take(l, (uint64_t)threads, sizeof(struct matmul_scratch));
 }
 
@@ -98,7 +98,7 @@ static stored_rows rows_from(const matmul *m, const matmul_weights *w, size_t ro
 
 /* ---- by tiles ---- */
 
-typedef struct matmul_step {
+typedef struct matmul_slice {
     const matmul *m;
     const matmul_weights *w;
     const float *x;
@@ -109,14 +109,14 @@ typedef struct matmul_step {
     size_t unit_rows, unit_panels;
     size_t panel, bytes,
         packed_columns; /* tokens of a panel; bytes of an element; columns as they are packed */
-} matmul_step;
+} matmul_slice;
 
-static void *packed_at(const matmul_step *s, size_t panel, size_t column) {
+static void *packed_at(const matmul_slice *s, size_t panel, size_t column) {
     return (char *)s->m->shared + (panel * s->packed_columns + column) * s->panel * s->bytes;
 }
 /* Some columns for all panels, so that x is read row by row. */
 static void pack_columns(void *data, size_t i, int) {
-    const matmul_step *s = data;
+    const matmul_slice *s = data;
     size_t column = i * PACKED_COLUMNS, columns = min(PACKED_COLUMNS, s->columns - column);
     const float *x = s->x + (s->first_column + column) * s->x_stride + s->first_token;
     for (size_t panel = 0; panel * s->panel < s->tokens; panel++, x += s->panel)
@@ -124,7 +124,7 @@ static void pack_columns(void *data, size_t i, int) {
                        packed_at(s, panel, column));
 }
 
-static void decode_tile(const matmul_step *s, size_t row, size_t rows, size_t column, size_t columns,
+static void decode_tile(const matmul_slice *s, size_t row, size_t rows, size_t column, size_t columns,
                         float *tile) {
     const product_kernels *by = s->m->by;
     stored_rows from = rows_from(s->m, s->w, row);
@@ -139,7 +139,7 @@ static void decode_tile(const matmul_step *s, size_t row, size_t rows, size_t co
 
 /* Some rows by some panels, along all columns of the step. */
 static void multiply_unit(void *data, size_t i, int thread) {
-    const matmul_step *s = data;
+    const matmul_slice *s = data;
     float *tile = s->m->scratches[thread].floats;
     size_t panels = ceil_div(s->tokens, s->panel), along = ceil_div(panels, s->unit_panels);
     size_t row = i / along * s->unit_rows, rows = min(s->unit_rows, s->w->rows - row);
@@ -151,11 +151,11 @@ static void multiply_unit(void *data, size_t i, int thread) {
         decode_tile(s, row, rows, column, columns, tile);
         s->m->by->multiply(&(product_tile){.w = {tile, s->tile_stride, 1},
                                            .x = packed_at(s, first, column),
-                                           .x_step = s->packed_columns * s->panel,
+                                           .x_panel_stride = s->packed_columns * s->panel,
                                            .panel = s->panel,
                                            .y = s->y + row * s->y_stride + token,
                                            .y_stride = s->y_stride,
-                                           .y_step = s->panel,
+                                           .y_panel_stride = s->panel,
                                            .rows = rows,
                                            .columns = columns,
                                            .tokens = tokens,
@@ -165,7 +165,7 @@ static void multiply_unit(void *data, size_t i, int thread) {
 }
 
 /* Cuts the step's columns into tiles of about one width. Returns the rows of one. */
-static size_t lay_out_tiles(matmul_step *s) {
+static size_t lay_out_tiles(matmul_slice *s) {
     size_t tiles = ceil_div(s->columns, TILE_MOST_COLUMNS);
     s->tile_columns = round_up(ceil_div(s->columns, tiles), TILE_BLOCK);
     s->tile_stride = s->tile_columns + TILE_GAP_BYTES / s->bytes;
@@ -174,7 +174,7 @@ static size_t lay_out_tiles(matmul_step *s) {
 }
 
 /* Rows are shared out; tokens, too, where rows are few, although their weights are then decoded twice. */
-static void run_step(matmul_step *s) {
+static void run_slice(matmul_slice *s) {
     size_t threads = (size_t)threads_pool_most(s->m->pool), panels = ceil_div(s->tokens, s->panel);
     size_t share = ceil_div(s->w->rows, threads * UNITS), most = lay_out_tiles(s);
     s->unit_rows = threads == 1 ? most : min(most, max(48, ceil_div(share, 12) * 12));
@@ -188,16 +188,16 @@ static void run_step(matmul_step *s) {
 
 static void matmul_run_tiles(matmul *m, const matmul_weights *w, const float *x, size_t x_stride, float *y,
                              size_t y_stride, size_t tokens) {
-    matmul_step s = {.m = m, .w = w, .x = x, .y = y, .x_stride = x_stride, .y_stride = y_stride};
+    matmul_slice s = {.m = m, .w = w, .x = x, .y = y, .x_stride = x_stride, .y_stride = y_stride};
     s.panel = m->by->panel, s.bytes = m->by->bytes;
-    for (; s.first_token < tokens; s.first_token += STEP_TOKENS) {
-        s.tokens = min(STEP_TOKENS, tokens - s.first_token);
+    for (; s.first_token < tokens; s.first_token += SLICE_TOKENS) {
+        s.tokens = min(SLICE_TOKENS, tokens - s.first_token);
         size_t padded = ceil_div(s.tokens, s.panel) * s.panel;
-        size_t most = STEP_FLOATS / padded / TILE_COLUMNS * TILE_COLUMNS;
+        size_t most = SLICE_FLOATS / padded / TILE_COLUMNS * TILE_COLUMNS;
         for (s.first_column = 0; s.first_column < w->columns; s.first_column += most) {
             s.columns = min(most, w->columns - s.first_column);
             s.packed_columns = ceil_div(s.columns, PACKED_COLUMNS) * PACKED_COLUMNS;
-            run_step(&s);
+            run_slice(&s);
         }
     }
 }
@@ -218,7 +218,7 @@ static void decode_whole_row(void *data, size_t r, int) {
 /* All threads decode rows to floats, as many as fit; x is one panel as it lies. */
 static void matmul_run_whole(matmul *m, const matmul_weights *w, const float *x, size_t x_stride, float *y,
                              size_t y_stride, size_t tokens) {
-    size_t step = min(w->columns, STEP_FLOATS / TILE_COLUMNS * TILE_COLUMNS), most = STEP_FLOATS / step;
+    size_t step = min(w->columns, SLICE_FLOATS / TILE_COLUMNS * TILE_COLUMNS), most = SLICE_FLOATS / step;
     for (size_t row = 0; row < w->rows; row += most)
         for (size_t column = 0; column < w->columns; column += step) {
             decoded_rows d = {rows_from(m, w, row), column, min(step, w->columns - column), m->shared};
@@ -226,7 +226,7 @@ static void matmul_run_whole(matmul *m, const matmul_weights *w, const float *x,
             threads_for(m->pool, rows, THREADS_EVEN, decode_whole_row, &d);
             m->by->multiply(&(product_tile){.w = {m->shared, d.columns, 1},
                                             .x = x + column * x_stride,
-                                            .x_step = d.columns, /* not needed but of a stride of 1 */
+                                            .x_panel_stride = d.columns, /* not needed but of a stride of 1 */
                                             .panel = x_stride,
                                             .y = y + row * y_stride,
                                             .y_stride = y_stride,
@@ -250,7 +250,7 @@ threads_pool *matmul_pool(const matmul *m) { return m->pool; }
 void matmul_within(matmul *m, int thread, const matmul_product *p) {
     const product_kernels *k = m->floats;
     float *panel = m->scratches[thread].floats;
-    size_t row_step = p->transposed ? 1 : p->w_stride, column_step = p->transposed ? p->w_stride : 1;
+    size_t row_stride = p->transposed ? 1 : p->w_stride, column_stride = p->transposed ? p->w_stride : 1;
     product_tile t = {
         .x = panel, .panel = k->panel, .width = k->panel, .y_stride = p->y_stride, .rows = p->rows};
     for (size_t token = 0; token < p->tokens; token += k->panel) {
@@ -258,7 +258,7 @@ void matmul_within(matmul *m, int thread, const matmul_product *p) {
         t.y = p->y + token;
         for (size_t column = 0; column < p->columns; column += TILE_COLUMNS) {
             t.columns = min(TILE_COLUMNS, p->columns - column);
-            t.w = (product_rows){p->w + column * column_step, row_step, column_step};
+            t.w = (product_rows){p->w + column * column_stride, row_stride, column_stride};
             t.add = column > 0;
             k->pack(p->x + column * p->x_stride + token, p->x_stride, t.columns, t.tokens, panel);
             k->multiply(&t);

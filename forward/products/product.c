@@ -14,13 +14,13 @@ static void multiply_piece(const product_kernels *by, const matrix_product *p, s
                            size_t rows, float *y, size_t y_stride, bool add) {
     const product_piece *of = &p->pieces[piece];
     const char *w = p->w, *x = p->x;
-    by->multiply(&(product_tile){.w = {w + (of->w + row * p->row_step) * by->bytes, p->row_step, 1},
+    by->multiply(&(product_tile){.w = {w + (of->w + row * p->row_stride) * by->bytes, p->row_stride, 1},
                                  .x = x + of->x * by->bytes,
-                                 .x_step = p->x_step,
+                                 .x_panel_stride = p->x_panel_stride,
                                  .panel = by->panel,
                                  .y = y,
                                  .y_stride = y_stride,
-                                 .y_step = by->panel,
+                                 .y_panel_stride = by->panel,
                                  .rows = rows,
                                  .columns = of->columns,
                                  .tokens = p->tokens,

@@ -21,10 +21,10 @@ typedef struct product_piece {
 
 /* y (+)= w x, over all pieces of columns in their order. */
 typedef struct matrix_product {
-    const void *w, *x; /* as the kernels take them */
-    size_t row_step;   /* of w, in elements */
-    size_t x_step;     /* elements from a panel to the next */
-    float *y;          /* rows x y_stride */
+    const void *w, *x;     /* as the kernels take them */
+    size_t row_stride;     /* of w, in elements */
+    size_t x_panel_stride; /* elements from a panel to the next */
+    float *y;              /* rows x y_stride */
     size_t y_stride, rows, tokens;
     const product_piece *pieces;
     size_t n_pieces;

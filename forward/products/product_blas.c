@@ -30,10 +30,10 @@ static product_rows blas_tile(const float *tile, bool transposed, float *) {
 /* Fortran has matrices by columns, so what is y here is y transposed there, and the factors change places. */
 static void blas_multiply_panel(const product_tile *t) {
     bool single = t->panel == 1,
-         transposed = t->w.column_step != 1; /* single: x is stored token after token */
+         transposed = t->w.column_stride != 1; /* single: x is stored token after token */
     const int m = (int)t->tokens, n = (int)t->rows, k = (int)t->columns,
-              ldx = (int)(single ? t->x_step : t->panel),
-              ldw = (int)(transposed ? t->w.column_step : t->w.row_step), ldy = (int)t->y_stride;
+              ldx = (int)(single ? t->x_panel_stride : t->panel),
+              ldw = (int)(transposed ? t->w.column_stride : t->w.row_stride), ldy = (int)t->y_stride;
     const float one = 1, kept = t->add ? 1 : 0;
     sgemm_(single ? "T" : "N", transposed ? "T" : "N", &m, &n, &k, &one, t->x, &ldx, t->w.at, &ldw, &kept,
            t->y, &ldy);

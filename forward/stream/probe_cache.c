@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/safe_file.h"
-#include "forward/graph/layer_part.h"
+#include "forward/graph/sublayer.h"
 
 typedef struct cached_result {
     weight_slot slot;
@@ -226,7 +226,7 @@ static bool cache_is_inner(const layer_spec *l, weight_slot s) {
                                         WEIGHT_ATTN_GATE};
     for (size_t i = 0; i < sizeof ffn / sizeof *ffn; i++)
         if (s == ffn[i]) return true;
-    bool attends = l->mixer.part && l->mixer.part->kind->keeps_inputs;
+    bool attends = l->mixer.sublayer && l->mixer.sublayer->kind->keeps_inputs;
     for (size_t i = 0; attends && i < sizeof mixer / sizeof *mixer; i++)
         if (s == mixer[i]) return true;
     return false;
@@ -236,7 +236,7 @@ static bool cache_is_inner(const layer_spec *l, weight_slot s) {
 static bool cache_has_inputs(const layer_spec *l, weight_slot s) {
     return s == WEIGHT_FFN_DOWN || s == WEIGHT_FFN_DOWN_EXPS || s == WEIGHT_FFN_DOWN_CHEXPS ||
            s == WEIGHT_FFN_DOWN_SHEXP ||
-           (s == WEIGHT_ATTN_OUTPUT && l->mixer.part && l->mixer.part->kind->keeps_inputs);
+           (s == WEIGHT_ATTN_OUTPUT && l->mixer.sublayer && l->mixer.sublayer->kind->keeps_inputs);
 }
 
 /* Values per token of what is kept of a weight. */

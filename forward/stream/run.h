@@ -92,7 +92,7 @@ bool run_progress(const forward_run *r, double work, const char *what, gq_error 
 
 /* Results of a layer's products that probes keep for later probes and for the pass. They are the same each
  * time while the hidden states before the layer and the weights that led to them stay. Of attention and
- * feed-forward parts these are the inputs of their last matrix, so that nothing before it is run again; of
+ * feed-forward sublayers these are the inputs of their last matrix, so that nothing before it is run again; of
  * other parts what each product gives.
  *
  * Each batch of a stream has a fixed number of bytes, in memory as long as that lasts, else in a file without

@@ -162,8 +162,8 @@ bool forward_stream_skips(const forward_stream *s, size_t batch, const forward_l
 }
 
 /* Runs a part of the layer on x: a batch's hidden states, or a copy of them. probes: results are kept. */
-static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, forward_part part, float *x,
-                     bool probes, asking *a, gq_error *e) {
+static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, forward_sublayers which,
+                     float *x, bool probes, asking *a, gq_error *e) {
     forward_batch *b = run_batch(s->run, s->model, e);
     if (!b) return false;
     if (forward_stream_skips(s, batch, l)) return true;
@@ -178,7 +178,7 @@ static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, fo
     probe_cache_run cached = probe_cache_run_of(forward_draft_of(s->model) ? NULL : s->cache, s->side, batch,
                                                 tokens, probes && !observer.on_scores, a->observer);
     b->results = cached.of ? &cached.results : NULL;
-    bool ok = forward_block(b, l, part, x, hidden_states_stride(&s->hidden_states, batch), &observer, e);
+    bool ok = forward_block(b, l, which, x, hidden_states_stride(&s->hidden_states, batch), &observer, e);
     b->results = NULL;
     return ok;
 }
@@ -200,17 +200,17 @@ static bool stream_pass_draft(forward_stream *s, const forward_layer *l, asking 
     return true;
 }
 
-bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_part part,
+bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_sublayers which,
                          const forward_observer *observer, gq_error *e) {
     asking a = asking_of(s, observer);
     if (forward_draft_of(s->model)) return stream_pass_draft(s, l, &a, e);
-    bool done = part & FORWARD_FFN;
-    double share = part == FORWARD_WHOLE ? 1 : .5;
+    bool done = which & FORWARD_FFN;
+    double share = which == FORWARD_WHOLE ? 1 : .5;
     for (size_t i = 0; i < s->hidden_states.batches; i++) {
         float *x = hidden_states_take(&s->hidden_states, i, false, e);
         a.all = (double)forward_model_sizes(s->model)->layer_bytes * share;
         a.work = a.all * (double)hidden_states_windows(&s->hidden_states, i), a.reported = a.met = 0;
-        if (!x || !run_part(s, i, l, part, x, false, &a, e) ||
+        if (!x || !run_part(s, i, l, which, x, false, &a, e) ||
             !hidden_states_put(&s->hidden_states, i, x, done, e) ||
             !run_progress(s->run, a.work - a.reported, a.what, e))
             return false;
@@ -257,12 +257,12 @@ static float *copy_of(forward_stream *s, size_t batch, gq_error *e) {
     return copy && copy != x ? memcpy(copy, x, floats * sizeof *x) : copy;
 }
 
-bool forward_stream_probe(forward_stream *s, size_t batch, const forward_layer *l, forward_part part,
+bool forward_stream_probe(forward_stream *s, size_t batch, const forward_layer *l, forward_sublayers which,
                           const forward_observer *observer, const float **after, gq_error *e) {
     asking a = asking_of(s, observer);
     float *x = copy_of(s, batch, e);
     if (after) *after = x;
-    return x && run_part(s, batch, l, part, x, true, &a, e);
+    return x && run_part(s, batch, l, which, x, true, &a, e);
 }
 
 /* ---- sums of squares ---- */

@@ -105,7 +105,7 @@ bool forward_stream_resume(forward_stream *s, unsigned slot, gq_error *e);
  * memory that slot has the first part's meanwhile, too, and until the last part is done the hidden states
  * before the layer stay in theirs: an earlier run that was killed between the parts is resumed before the
  * layer. */
-bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_part part,
+bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_sublayers which,
                          const forward_observer *observer, gq_error *e);
 
 /* From now on what is next is an MTP layer of the stream's model (forward/graph/draft/draft.h): passes and
@@ -137,7 +137,7 @@ size_t forward_stream_first(const forward_stream *s, size_t batch);
 /* One batch through what is next, the layer or a part of it, to observe its activations; the hidden states
  * stay. *after: the batch's state behind it, [features][forward_stride(tokens)], until the next call; it means
  * nothing where the observer has ended the call. after may be NULL. */
-bool forward_stream_probe(forward_stream *s, size_t batch, const forward_layer *l, forward_part part,
+bool forward_stream_probe(forward_stream *s, size_t batch, const forward_layer *l, forward_sublayers which,
                           const forward_observer *observer, const float **after, gq_error *e);
 
 /* ---- results that are kept ---- */

@@ -92,7 +92,7 @@ static uint64_t tree_slot(const text_tree *t, uint64_t key) {
     return at;
 }
 
-uint32_t tree_step(const text_tree *t, uint32_t node, uint8_t byte) {
+uint32_t tree_child(const text_tree *t, uint32_t node, uint8_t byte) {
     return t->n_edges ? t->edges[tree_slot(t, (uint64_t)node << 8 | byte)].child : 0;
 }
 
@@ -117,7 +117,7 @@ static bool tree_grow(text_tree *t, gq_error *e) {
 bool tree_add(text_tree *t, const char *text, size_t n, uint32_t value, gq_error *e) {
     uint32_t node = 0;
     for (size_t i = 0; i < n; i++) {
-        uint32_t child = tree_step(t, node, (uint8_t)text[i]);
+        uint32_t child = tree_child(t, node, (uint8_t)text[i]);
         if (!child) {
             if (!tree_grow(t, e)) return false;
             uint64_t key = (uint64_t)node << 8 | (uint8_t)text[i];

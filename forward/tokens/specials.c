@@ -124,11 +124,11 @@ typedef struct found {
 static bool find_all(const specials *s, const vocabulary *v, const char *text, size_t n, bool control,
                      found *f, gq_error *e) {
     bool starts[256];
-    for (unsigned i = 0; i < 256; i++) starts[i] = tree_step(&s->tree, 0, (uint8_t)i) != 0;
+    for (unsigned i = 0; i < 256; i++) starts[i] = tree_child(&s->tree, 0, (uint8_t)i) != 0;
     for (size_t at = 0; at < n; at++) {
         if (!starts[(uint8_t)text[at]]) continue;
         uint32_t node = 0;
-        for (size_t k = at; k < n && (node = tree_step(&s->tree, node, (uint8_t)text[k])) != 0; k++) {
+        for (size_t k = at; k < n && (node = tree_child(&s->tree, node, (uint8_t)text[k])) != 0; k++) {
             uint32_t order = tree_value(&s->tree, node);
             if (order == TREE_NONE) continue;
             bool plain = !control && v->classes[s->order[order]] == TOKEN_CONTROL;

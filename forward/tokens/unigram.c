@@ -89,7 +89,7 @@ static char *put_form(unigram_work *w, const unigram *u, const normal_form *form
 static bool find_form(const unigram *u, const char *text, size_t n, bool last, normal_form *form,
                       gq_error *e) {
     size_t same = 0;
-    for (uint32_t node = 0; same < n && (node = tree_step(&u->own, node, (uint8_t)text[same])) != 0;) same++;
+    for (uint32_t node = 0; same < n && (node = tree_child(&u->own, node, (uint8_t)text[same])) != 0;) same++;
     if (same == 0) return charsmap_find(&u->map, text, n, last, form, e);
     bool ends = same < n || last;
     *form = (normal_form){text, ends ? same : 0, ends ? same : 0};
@@ -128,7 +128,7 @@ static bool reach_from(unigram_step *steps, const vocabulary *v, const char *tex
     bool has_character = false;
     uint32_t node = 0;
     size_t end = at;
-    while (end < n && (node = tree_step(&u->tree, node, (uint8_t)text[end])) != 0) {
+    while (end < n && (node = tree_child(&u->tree, node, (uint8_t)text[end])) != 0) {
         uint32_t token = tree_value(&u->tree, node);
         end++;
         if (token == TREE_NONE) continue;

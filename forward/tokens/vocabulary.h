@@ -68,7 +68,7 @@ bool tree_add(text_tree *t, const char *text, size_t n, uint32_t value, gq_error
 void tree_free(text_tree *t);
 
 /* The node that a byte leads to from another; 0: no text continues so. */
-uint32_t tree_step(const text_tree *t, uint32_t node, uint8_t byte);
+uint32_t tree_child(const text_tree *t, uint32_t node, uint8_t byte);
 /* The value of the text that ends at a node of the tree; TREE_NONE: none does. */
 static inline uint32_t tree_value(const text_tree *t, uint32_t node) { return t->values[node] - 1; }
 

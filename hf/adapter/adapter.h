@@ -60,55 +60,55 @@ bool hf_module_ends(const char *module, const char *end);
 /* Fails with a sentence about adapter_config.json: its path goes in front. */
 #define hf_adapter_fail(a, e, format, ...) gq_fail(e, "%s: " format, (a)->file, ##__VA_ARGS__)
 
-/* ---- adapter_target.c: the tensors of a model that an adapter's modules are. ---- */
+/* ---- adapter_module.c: the tensors of a model that an adapter's modules are. ---- */
 
-enum { HF_TARGET_BYTES = 512 };
+enum { HF_MODULE_BYTES = 512 };
 
 /* A source with the rule and the numbers of its name. */
-typedef struct hf_target_rule {
+typedef struct hf_module_rule {
     const char *to, *suffix;
     uint64_t layer, expert;
     size_t source;
-} hf_target_rule;
+} hf_module_rule;
 
 /* The sources of a build, to be found by an adapter's names. Pointers to sources are good until one is
  * added. */
-typedef struct hf_targets {
+typedef struct hf_modules {
     const hf_adapter *adapter;
     hf_build *build;
     name_index by_name;
-    hf_target_rule *by_rule; /* sorted; n_rules of them */
+    hf_module_rule *by_rule; /* sorted; n_rules of them */
     size_t n_rules;
     size_t n_left_out; /* modules of parts that the file does not have, and the first of them */
     const char *left_out;
-} hf_targets;
+} hf_modules;
 
-bool hf_targets_begin(hf_targets *t, gq_error *e);
-void hf_targets_free(hf_targets *t);
+bool hf_modules_begin(hf_modules *t, gq_error *e);
+void hf_modules_free(hf_modules *t);
 /* Finds the source of a module's tensor; NULL: there is none. */
-hf_source *hf_target_find(const hf_targets *t, const char *module, const char *suffix);
+hf_source *hf_module_find(const hf_modules *t, const char *module, const char *suffix);
 /* Whether a module without a source is of a part that this file does not have: a vision encoder, where the text
  * model is made, the text model, where the projector is. Counts those that nothing else says of. */
-bool hf_target_is_elsewhere(hf_targets *t, const hf_adapted *m, const char *suffix);
+bool hf_module_is_elsewhere(hf_modules *t, const hf_adapted *m, const char *suffix);
 /* Whether this adapter changes or replaces a source. */
-bool hf_target_has_change(const hf_targets *t, const hf_source *s);
+bool hf_module_has_change(const hf_modules *t, const hf_source *s);
 /* Adds a source without a tensor. NULL: the model has no place for it, or there is no memory. */
-hf_source *hf_target_add(hf_targets *t, const char *module, const char *suffix, gq_error *e);
+hf_source *hf_module_add(hf_modules *t, const char *module, const char *suffix, gq_error *e);
 /* Adds a source for the head `module`, which is the embedding in this model, with the embedding's tensor; if that is
  * known. */
-bool hf_target_copy_embedding(hf_targets *t, const char *module, gq_error *e);
+bool hf_module_copy_embedding(hf_modules *t, const char *module, gq_error *e);
 /* Makes a source read another tensor, of one dimension or more. */
-void hf_target_replace(hf_source *s, const hf_list *l, const hf_stored *by);
+void hf_module_replace(hf_source *s, const hf_list *l, const hf_stored *by);
 /* Puts an adapter's rows of single tokens in the place of the embedding's. */
-bool hf_target_replace_rows(hf_targets *t, const hf_adapted *m, gq_error *e);
+bool hf_module_replace_rows(hf_modules *t, const hf_adapted *m, gq_error *e);
 /* Whether the name that a module and a suffix make becomes the tensor `tensor`, as rules name it. */
-bool hf_target_is(const hf_build *b, const char *module, const char *suffix, const char *tensor);
+bool hf_module_is(const hf_build *b, const char *module, const char *suffix, const char *tensor);
 /* Whether the rule of a source transposes its matrices: they are stored with inputs as rows. */
-bool hf_target_is_transposed(const hf_targets *t, const hf_source *s);
+bool hf_module_is_transposed(const hf_modules *t, const hf_source *s);
 /* Writes a module's name without ".base_layer" behind it, which nested changes have. */
-void hf_target_module(const char *name, char *to, size_t size);
+void hf_module_name(const char *name, char *to, size_t size);
 /* Whether a name is that of one expert's part of a parameter of all, in a module whose name ends with `head`. */
-bool hf_target_is_expert_of(const char *name, const char *head, const char *parameter);
+bool hf_module_is_expert_of(const char *name, const char *head, const char *parameter);
 /* Names of one expert's matrices that lie one behind the other in a tensor of all; two spellings. */
 typedef struct hf_expert_parts {
     const char *parameter, *parts[2][2];
@@ -120,7 +120,7 @@ extern const hf_expert_parts hf_expert_part_rows[]; /* the last has no parameter
 
 /* Compares an attached adapter with its config: fails where tensors are missing that the config names, and where
  * it names others than there are. Where the model may lack what a name stands for, it warns. */
-bool hf_adapter_check_complete(const hf_targets *t, gq_error *e);
+bool hf_adapter_check_complete(const hf_modules *t, gq_error *e);
 
 /* ---- adapter_file.c: an adapter's folder as the GGUF file that llama.cpp loads beside a model (--lora). ---- */
 

@@ -11,7 +11,7 @@
 static const char WHOLE[] = "take the whole adapter";
 static const char DIGITS[] = "0123456789";
 
-static const json_t *config_of(const hf_targets *t, const char *key) {
+static const json_t *config_of(const hf_modules *t, const char *key) {
     const json_t *v = json_object_get(t->adapter->config, key);
     bool is_empty =
         (json_is_array(v) && json_array_size(v) == 0) || (json_is_object(v) && json_object_size(v) == 0);
@@ -21,8 +21,8 @@ static const json_t *config_of(const hf_targets *t, const char *key) {
 #define check_warn(t, e, ...) hf_folder_warn(&((hf_adapter *)(t)->adapter)->folder, "", e, __VA_ARGS__)
 
 /* Source i of those that have a rule; NULL: it is of a layer that transformers' classes do not have (MTP). */
-static const hf_source *source_at(const hf_targets *t, size_t i) {
-    const hf_target_rule *r = &t->by_rule[i];
+static const hf_source *source_at(const hf_modules *t, size_t i) {
+    const hf_module_rule *r = &t->by_rule[i];
     bool is_main = t->build->projector || r->layer < t->build->config->layers;
     return is_main ? &t->build->sources[r->source] : NULL;
 }
@@ -44,16 +44,16 @@ static bool name_has_module(const char *name, const char *part) {
 /* ---- modules that are changed ---- */
 
 /* Counts the matrices of main layers that a module's name fits: those that are changed, and the others. */
-static void target_count(const hf_targets *t, const char *target, size_t *changed, size_t *others,
+static void target_count(const hf_modules *t, const char *target, size_t *changed, size_t *others,
                          const char **first) {
     *changed = *others = 0;
     for (size_t i = 0; i < t->n_rules; i++) {
         const hf_source *s = source_at(t, i);
-        char module[HF_TARGET_BYTES];
+        char module[HF_MODULE_BYTES];
         if (!s || s->n_dims != 2 || strstr(s->name, ".experts.") || !name_ends(s->name, ".weight")) continue;
         source_module(s, module, sizeof module);
         if (!hf_module_ends(module, target)) continue;
-        if (hf_target_has_change(t, s))
+        if (hf_module_has_change(t, s))
             ++*changed;
         else if (++*others == 1)
             *first = s->name;
@@ -61,7 +61,7 @@ static void target_count(const hf_targets *t, const char *target, size_t *change
 }
 
 /* A class may lack modules whose tensors the folder has, so that some that are not changed are reported. */
-static bool check_targets(const hf_targets *t, gq_error *e) {
+static bool check_targets(const hf_modules *t, gq_error *e) {
     const json_t *list = config_of(t, "target_modules"), *v;
     size_t i;
     if (config_of(t, "exclude_modules") || config_of(t, "layers_to_transform") || t->build->projector)
@@ -85,11 +85,11 @@ static bool check_targets(const hf_targets *t, gq_error *e) {
 }
 
 /* Whether a module is one whose parameters are changed, by their own list. */
-static bool module_has_parameters(const hf_targets *t, const char *module) {
+static bool module_has_parameters(const hf_modules *t, const char *module) {
     const json_t *list = config_of(t, "target_parameters"), *v;
-    char name[HF_TARGET_BYTES], head[HF_TARGET_BYTES];
+    char name[HF_MODULE_BYTES], head[HF_MODULE_BYTES];
     size_t i;
-    hf_target_module(module, name, sizeof name);
+    hf_module_name(module, name, sizeof name);
     json_array_foreach(list, i, v) {
         const char *path = hf_json_text(v), *leaf = path ? strrchr(path, '.') : NULL;
         if (!leaf) continue;
@@ -127,7 +127,7 @@ static bool layers_have(const json_t *layers, uint64_t layer) {
 }
 
 /* PEFT takes layers_to_transform for lists of modules alone. */
-static const json_t *layers_chosen(const hf_targets *t) {
+static const json_t *layers_chosen(const hf_modules *t) {
     return json_is_array(config_of(t, "target_modules")) ? config_of(t, "layers_to_transform") : NULL;
 }
 
@@ -141,7 +141,7 @@ static bool list_names_whole(const json_t *list, const char *module) {
 }
 
 /* Layers that the config chooses are those that are changed. */
-static bool check_layers(const hf_targets *t, gq_error *e) {
+static bool check_layers(const hf_modules *t, gq_error *e) {
     const hf_adapter *a = t->adapter;
     const json_t *layers = layers_chosen(t), *v;
     size_t k;
@@ -177,7 +177,7 @@ static bool check_layers(const hf_targets *t, gq_error *e) {
 }
 
 /* A module that target_modules does not name, or exclude_modules does, is merged, but peft would not load it. */
-static bool check_named(const hf_targets *t, gq_error *e) {
+static bool check_named(const hf_modules *t, gq_error *e) {
     const hf_adapter *a = t->adapter;
     const char *first = NULL;
     size_t n = 0;
@@ -201,15 +201,15 @@ static bool check_named(const hf_targets *t, gq_error *e) {
 
 /* Returns the tensor of a module as it would be in another layer, where the model has it, the config names it, and
  * the adapter does not change it; NULL: nothing is missing there. */
-static const hf_source *layer_missing(const hf_targets *t, const char *module, const layer_name *at,
+static const hf_source *layer_missing(const hf_modules *t, const char *module, const layer_name *at,
                                       uint64_t layer, bool *exists) {
     const json_t *layers = layers_chosen(t);
-    char name[HF_TARGET_BYTES];
+    char name[HF_MODULE_BYTES];
     if (snprintf(name, sizeof name, "%.*s%llu%s", at->head, module, LLU(layer), at->tail) >= (int)sizeof name)
         return NULL;
-    const hf_source *s = hf_target_find(t, name, ".weight");
+    const hf_source *s = hf_module_find(t, name, ".weight");
     *exists = s != NULL;
-    return s && s->n_dims == 2 && !hf_target_has_change(t, s) && (!layers || layers_have(layers, layer)) &&
+    return s && s->n_dims == 2 && !hf_module_has_change(t, s) && (!layers || layers_have(layers, layer)) &&
                    hf_adapter_names(t->adapter, "target_modules", name) &&
                    !hf_adapter_names(t->adapter, "exclude_modules", name)
                ? s
@@ -217,8 +217,8 @@ static const hf_source *layer_missing(const hf_targets *t, const char *module, c
 }
 
 /* Whether the adapter changes the same module of a layer before. */
-static bool layer_is_first(const hf_targets *t, const char *module, const layer_name *at) {
-    char name[HF_TARGET_BYTES];
+static bool layer_is_first(const hf_modules *t, const char *module, const layer_name *at) {
+    char name[HF_MODULE_BYTES];
     for (uint64_t k = 0; k < at->layer; k++) {
         const hf_adapted *m;
         snprintf(name, sizeof name, "%.*s%llu%s", at->head, module, LLU(k), at->tail);
@@ -229,21 +229,21 @@ static bool layer_is_first(const hf_targets *t, const char *module, const layer_
 
 /* Where an expression names what is changed, or all linear layers are, a matrix whose name ends as that of a
  * changed one, and that is not changed, is reported. */
-static bool check_alike(const hf_targets *t, gq_error *e) {
+static bool check_alike(const hf_modules *t, gq_error *e) {
     enum { ENDS_MOST = 64 };
     const char *ends[ENDS_MOST + 1] = {NULL}, *first = NULL;
     size_t n_ends = 0, n = 0;
     if (!json_is_string(config_of(t, "target_modules"))) return true;
     for (size_t i = 0; i < t->adapter->n && n_ends < ENDS_MOST; i++) {
         const char *module = t->adapter->modules[i].module, *dot = strrchr(module, '.');
-        const hf_source *s = t->adapter->modules[i].a ? hf_target_find(t, module, ".weight") : NULL;
+        const hf_source *s = t->adapter->modules[i].a ? hf_module_find(t, module, ".weight") : NULL;
         if (s && dot && !name_is_one(dot + 1, ends)) ends[n_ends++] = dot + 1;
     }
     for (size_t i = 0; i < t->n_rules; i++) {
         const hf_source *s = source_at(t, i);
-        char module[HF_TARGET_BYTES];
+        char module[HF_MODULE_BYTES];
         if (!s || s->n_dims != 2 || strstr(s->name, ".experts.") || !name_ends(s->name, ".weight") ||
-            hf_target_has_change(t, s))
+            hf_module_has_change(t, s))
             continue;
         source_module(s, module, sizeof module);
         const char *dot = strrchr(module, '.');
@@ -261,7 +261,7 @@ static bool check_alike(const hf_targets *t, gq_error *e) {
 
 /* A module that is changed in one layer is changed in all that the config names. What check_targets has told is not
  * told again. */
-static bool check_each_layer(const hf_targets *t, gq_error *e) {
+static bool check_each_layer(const hf_modules *t, gq_error *e) {
     enum { LAYERS_MOST = 4096 };
     const hf_adapter *a = t->adapter;
     const char *first = NULL;
@@ -303,7 +303,7 @@ static bool adapter_has_saved(const hf_adapter *a, const char *part) {
     return false;
 }
 
-static bool check_saved(const hf_targets *t, gq_error *e) {
+static bool check_saved(const hf_modules *t, gq_error *e) {
     const json_t *list = config_of(t, "modules_to_save"), *v;
     bool keeps_tied = config_of(t, "ensure_weight_tying");
     size_t k;
@@ -312,12 +312,12 @@ static bool check_saved(const hf_targets *t, gq_error *e) {
         size_t n = 0;
         for (size_t i = 0; part && i < t->n_rules; i++) {
             const hf_source *s = source_at(t, i);
-            char module[HF_TARGET_BYTES];
+            char module[HF_MODULE_BYTES];
             if (!s) continue;
             source_module(s, module, sizeof module);
             if (!name_has_module(module, part)) continue;
             n++;
-            if (!hf_target_has_change(t, s))
+            if (!hf_module_has_change(t, s))
                 return hf_adapter_fail(
                     t->adapter, e,
                     "modules_to_save names '%.80s', but the adapter has no tensor to replace '%s': %s", part,
@@ -336,12 +336,12 @@ static bool check_saved(const hf_targets *t, gq_error *e) {
 /* A path may be the last name alone: then it is of all experts. */
 static bool source_is_parameter(const hf_source *s, const char *path) {
     const char *leaf = strrchr(path, '.');
-    char head[HF_TARGET_BYTES] = "experts";
+    char head[HF_MODULE_BYTES] = "experts";
     if (leaf) snprintf(head, sizeof head, "%.*s", (int)(leaf - path), path);
-    return hf_module_ends(s->name, path) || hf_target_is_expert_of(s->name, head, leaf ? leaf + 1 : path);
+    return hf_module_ends(s->name, path) || hf_module_is_expert_of(s->name, head, leaf ? leaf + 1 : path);
 }
 
-static bool check_parameters(const hf_targets *t, gq_error *e) {
+static bool check_parameters(const hf_modules *t, gq_error *e) {
     const json_t *list = config_of(t, "target_parameters"), *v;
     size_t k;
     if (t->build->projector) return true;
@@ -352,7 +352,7 @@ static bool check_parameters(const hf_targets *t, gq_error *e) {
             const hf_source *s = source_at(t, i);
             if (!s || !source_is_parameter(s, path)) continue;
             n++;
-            if (!hf_target_has_change(t, s))
+            if (!hf_module_has_change(t, s))
                 return hf_adapter_fail(
                     t->adapter, e,
                     "target_parameters names '%.80s', but the adapter does not change '%s': %s", path,
@@ -374,7 +374,7 @@ static bool adapter_has_rows(const hf_adapter *a, const char *of) {
 }
 
 /* A head that is the embedding shares its rows, which are saved once. */
-static bool check_tokens(const hf_targets *t, gq_error *e) {
+static bool check_tokens(const hf_modules *t, gq_error *e) {
     const json_t *v = config_of(t, "trainable_token_indices"), *list;
     const char *of;
     if (t->build->projector || !v) return true;
@@ -382,7 +382,7 @@ static bool check_tokens(const hf_targets *t, gq_error *e) {
     if (!json_is_object(v) && is_there) return true;
     json_object_foreach((json_t *)v, of, list) {
         is_there = json_array_size(list) == 0 || adapter_has_rows(t->adapter, of) ||
-                   (hf_target_is(t->build, of, ".weight", "output") && !hf_target_find(t, of, ".weight") &&
+                   (hf_module_is(t->build, of, ".weight", "output") && !hf_module_find(t, of, ".weight") &&
                     adapter_has_rows(t->adapter, NULL));
         if (!is_there) break;
     }
@@ -395,19 +395,19 @@ static bool check_tokens(const hf_targets *t, gq_error *e) {
 
 /* ---- biases ---- */
 
-static bool fail_bias(const hf_targets *t, const hf_source *s, const char *bias, gq_error *e) {
+static bool fail_bias(const hf_modules *t, const hf_source *s, const char *bias, gq_error *e) {
     return hf_adapter_fail(t->adapter, e, "bias is '%s', but the adapter lacks '%s': %s", bias, s->name,
                            WHOLE);
 }
 
 /* All biases were trained: of a projector, if any is there. */
-static bool check_all_biases(const hf_targets *t, gq_error *e) {
+static bool check_all_biases(const hf_modules *t, gq_error *e) {
     const hf_source *missing = NULL;
     size_t found = 0;
     for (size_t i = 0; i < t->n_rules; i++) {
         const hf_source *s = source_at(t, i);
         if (!s || !name_ends(s->name, ".bias")) continue;
-        if (hf_target_has_change(t, s))
+        if (hf_module_has_change(t, s))
             found++;
         else if (!missing)
             missing = s;
@@ -416,12 +416,12 @@ static bool check_all_biases(const hf_targets *t, gq_error *e) {
 }
 
 /* Biases of changed modules were trained. PEFT until 2025 did not save them: then the model's are loaded. */
-static bool check_own_biases(const hf_targets *t, gq_error *e) {
+static bool check_own_biases(const hf_modules *t, gq_error *e) {
     const hf_source *missing = NULL;
     size_t found = 0;
     for (size_t i = 0; i < t->adapter->n; i++) {
         const hf_adapted *m = &t->adapter->modules[i];
-        const hf_source *s = m->a ? hf_target_find(t, m->module, ".bias") : NULL;
+        const hf_source *s = m->a ? hf_module_find(t, m->module, ".bias") : NULL;
         if (s && (m->own_bias || m->base_bias))
             found++;
         else if (s && !missing)
@@ -436,7 +436,7 @@ static bool check_own_biases(const hf_targets *t, gq_error *e) {
                        missing->name);
 }
 
-static bool check_biases(const hf_targets *t, gq_error *e) {
+static bool check_biases(const hf_modules *t, gq_error *e) {
     const json_t *bias = config_of(t, "bias");
     if (hf_json_is(bias, "all")) return check_all_biases(t, e);
     return !hf_json_is(bias, "lora_only") || check_own_biases(t, e);
@@ -459,7 +459,7 @@ static bool read_is_zero(const hf_adapter *a, const hf_stored *s, bool *is_zero,
 
 /* A factor of zeros changes nothing: training may have left lora_B so, but never lora_A, and a file that was not
  * loaded to its end has such holes. */
-static bool check_zeros(const hf_targets *t, gq_error *e) {
+static bool check_zeros(const hf_modules *t, gq_error *e) {
     const hf_stored *first = NULL;
     size_t n = 0;
     for (size_t i = 0; i < t->adapter->n; i++) {
@@ -480,7 +480,7 @@ static bool check_zeros(const hf_targets *t, gq_error *e) {
 }
 
 /* Tensors that replace those of the model are not scaled. */
-static bool check_scale(const hf_targets *t, gq_error *e) {
+static bool check_scale(const hf_modules *t, gq_error *e) {
     const hf_adapter *a = t->adapter;
     const hf_stored *first = NULL;
     for (size_t i = 0; a->given_scale != 1 && i < a->n && !first; i++) {
@@ -494,7 +494,7 @@ static bool check_scale(const hf_targets *t, gq_error *e) {
                       a->given_scale, first->name);
 }
 
-bool hf_adapter_check_complete(const hf_targets *t, gq_error *e) {
+bool hf_adapter_check_complete(const hf_modules *t, gq_error *e) {
     return check_layers(t, e) && check_named(t, e) && check_targets(t, e) && check_each_layer(t, e) &&
            check_saved(t, e) && check_parameters(t, e) && check_tokens(t, e) && check_biases(t, e) &&
            check_zeros(t, e) && check_scale(t, e);

@@ -138,7 +138,7 @@ static bool module_check(const hf_adapter *a, const hf_adapted *m, gq_error *e) 
 static bool source_make(adapter_container *c, const hf_adapted *m, hf_source *s, gq_error *e) {
     const hf_stored *a = m->a ? m->a : m->embed_a, *b = m->a ? m->b : m->embed_b;
     hf_stored *stored = &c->list.stored[c->list.n];
-    hf_targets names = {.adapter = &c->adapter, .build = &c->build};
+    hf_modules names = {.adapter = &c->adapter, .build = &c->build};
     double rank, scale;
     *stored = (hf_stored){.n_dims = 2, .file = a->file, .offset = a->offset};
     if (asprintf((char **)&stored->name, "%s.weight", m->module) < 0)
@@ -152,7 +152,7 @@ static bool source_make(adapter_container *c, const hf_adapted *m, hf_source *s,
     if ((double)a->shape[0] != rank)
         return hf_list_fail(&c->adapter.list, a, e, "rank %llu, but %s says %g", LLU(a->shape[0]),
                             c->adapter.file, rank);
-    bool transposed = m->embed_a || hf_target_is_transposed(&names, s);
+    bool transposed = m->embed_a || hf_module_is_transposed(&names, s);
     hf_factor fa = {a, 0, 0, 1, a->shape[1]}, fb = {b, 0, 0, b->shape[1], 1};
     s->rows = s->matrix_rows = s->shape[0] = transposed ? a->shape[1] : b->shape[0];
     s->columns = s->shape[1] = transposed ? b->shape[0] : a->shape[1];

@@ -34,7 +34,7 @@ void hf_adapters_find_modules(hf_adapters *a, const hf_list *l) {
         for (size_t k = 0; k < a->items[i].n; k++) {
             hf_adapted *m = &a->items[i].modules[k];
             const char *begins[] = {"", "model."}, *shorter = name_behind(m->module, "model.");
-            char name[HF_TARGET_BYTES];
+            char name[HF_MODULE_BYTES];
             for (size_t e = 0; e < 4; e++) {
                 snprintf(name, sizeof name, "%s%s%s", begins[e / 2], m->module, ends[e % 2]);
                 m->is_of_folder |= hf_list_find(l, name) != NULL;
@@ -51,14 +51,14 @@ static const hf_stored *adapted_weight(const hf_adapted *m) { return m->weight ?
 /* Finds an adapter's tensor in the place of one that becomes a tensor of this name. */
 static const hf_stored *adapter_replaces(const hf_adapter *a, const hf_build *names, const char *tensor) {
     for (size_t i = 0; i < a->n; i++)
-        if (adapted_weight(&a->modules[i]) && hf_target_is(names, a->modules[i].module, ".weight", tensor))
+        if (adapted_weight(&a->modules[i]) && hf_module_is(names, a->modules[i].module, ".weight", tensor))
             return adapted_weight(&a->modules[i]);
     return NULL;
 }
 
 static bool list_has_tensor(const hf_list *l, const hf_build *names, const char *tensor) {
     for (size_t i = 0; i < l->n; i++)
-        if (hf_target_is(names, l->stored[i].name, "", tensor)) return true;
+        if (hf_module_is(names, l->stored[i].name, "", tensor)) return true;
     return false;
 }
 
@@ -124,20 +124,20 @@ static const char *base_or_unknown(const hf_adapter *a) {
 }
 
 /* Finds the tensor of all experts of which a module is one's matrix; NULL: there is none. */
-static const hf_source *all_experts_of(const hf_targets *t, const char *module) {
+static const hf_source *all_experts_of(const hf_modules *t, const char *module) {
     static const char *const arrays[] = {"gate_up_proj", "down_proj", "gate_proj"};
     const char *at = strstr(module, ".experts.");
-    char name[HF_TARGET_BYTES];
+    char name[HF_MODULE_BYTES];
     for (size_t i = 0; at && i < sizeof arrays / sizeof *arrays; i++) {
         snprintf(name, sizeof name, "%.*s.experts.%s", (int)(at - module), module, arrays[i]);
-        const hf_source *s = hf_target_find(t, name, "");
+        const hf_source *s = hf_module_find(t, name, "");
         if (s && s->n_dims == 3) return s;
     }
     return NULL;
 }
 
 /* Fails for a module that the model does not have. */
-static bool target_fail(const hf_targets *t, const hf_stored *of, const char *module, gq_error *e) {
+static bool target_fail(const hf_modules *t, const hf_stored *of, const char *module, gq_error *e) {
     const hf_source *experts = all_experts_of(t, module);
     if (experts)
         return hf_list_fail(
@@ -152,7 +152,7 @@ static bool target_fail(const hf_targets *t, const hf_stored *of, const char *mo
                         t->build->list->folder->path, module, base_or_unknown(t->adapter));
 }
 
-static bool shape_fail(const hf_targets *t, const hf_stored *of, const hf_source *s, uint64_t outputs,
+static bool shape_fail(const hf_modules *t, const hf_stored *of, const hf_source *s, uint64_t outputs,
                        uint64_t inputs, gq_error *e) {
     return hf_list_fail(&t->adapter->list, of, e,
                         "it changes a matrix of %llu outputs and %llu inputs, but '%s' has %llu rows of "
@@ -162,7 +162,7 @@ static bool shape_fail(const hf_targets *t, const hf_stored *of, const hf_source
 }
 
 /* Makes a change of a source; *d is then complete but for its factors. */
-static bool delta_begin(const hf_targets *t, const hf_source *s, const hf_stored *of, hf_delta *d,
+static bool delta_begin(const hf_modules *t, const hf_source *s, const hf_stored *of, hf_delta *d,
                         double scale, gq_error *e) {
     if (s->coding == HF_MXFP4)
         return hf_list_fail(
@@ -194,11 +194,11 @@ typedef struct lora_shape {
 
 /* Compares a pair's shapes with one another and with the config; matrices is 0 where it is not known how many
  * share them. */
-static bool lora_read(const hf_targets *t, const hf_adapted *m, const hf_stored *a, const hf_stored *b,
+static bool lora_read(const hf_modules *t, const hf_adapted *m, const hf_stored *a, const hf_stored *b,
                       bool counts_experts, lora_shape *to, gq_error *e) {
     double rank;
-    char module[HF_TARGET_BYTES];
-    hf_target_module(m->module, module, sizeof module);
+    char module[HF_MODULE_BYTES];
+    hf_module_name(m->module, module, sizeof module);
     if (a->n_dims != 2 || b->n_dims != 2)
         return hf_list_fail(&t->adapter->list, a->n_dims != 2 ? a : b, e, "%u dimensions, expected a matrix",
                             a->n_dims != 2 ? a->n_dims : b->n_dims);
@@ -216,7 +216,7 @@ static bool lora_read(const hf_targets *t, const hf_adapted *m, const hf_stored 
 }
 
 /* A linear layer, or one of GPT-2's, whose matrices are stored with inputs as rows. */
-static bool change_linear(const hf_targets *t, const hf_adapted *m, hf_source *s, gq_error *e) {
+static bool change_linear(const hf_modules *t, const hf_adapted *m, hf_source *s, gq_error *e) {
     lora_shape p;
     hf_delta d;
     if (!lora_read(t, m, m->a, m->b, false, &p, e) || !delta_begin(t, s, m->a, &d, p.scale, e)) return false;
@@ -224,8 +224,8 @@ static bool change_linear(const hf_targets *t, const hf_adapted *m, hf_source *s
     bool transposed = s->rows == p.inputs && s->columns == p.outputs;
     if (s->n_dims != 2 || (!upright && !transposed)) return shape_fail(t, m->a, s, p.outputs, p.inputs, e);
     if (upright && transposed)
-        transposed = s->coding == HF_GPTQ || hf_target_is_transposed(t, s);
-    else if ((s->coding == HF_GPTQ) != transposed && (transposed ? !hf_target_is_transposed(t, s) : true))
+        transposed = s->coding == HF_GPTQ || hf_module_is_transposed(t, s);
+    else if ((s->coding == HF_GPTQ) != transposed && (transposed ? !hf_module_is_transposed(t, s) : true))
         return shape_fail(t, m->a, s, p.outputs, p.inputs, e);
     hf_factor a = {m->a, 0, 0, 1, p.inputs}, b = {m->b, 0, 0, p.rank, 1};
     d.rank = (uint32_t)p.rank, d.outputs_are_columns = transposed;
@@ -233,7 +233,7 @@ static bool change_linear(const hf_targets *t, const hf_adapted *m, hf_source *s
     return delta_keep(s, &d, m->magnitude, p.outputs, e);
 }
 
-static bool change_embedding(const hf_targets *t, const hf_adapted *m, hf_source *s, gq_error *e) {
+static bool change_embedding(const hf_modules *t, const hf_adapted *m, hf_source *s, gq_error *e) {
     lora_shape p;
     hf_delta d;
     if (!lora_read(t, m, m->embed_a, m->embed_b, false, &p, e) ||
@@ -246,11 +246,11 @@ static bool change_embedding(const hf_targets *t, const hf_adapted *m, hf_source
     return delta_keep(s, &d, m->magnitude, p.outputs, e);
 }
 
-static bool change_bias(hf_targets *t, const hf_adapted *m, gq_error *e) {
+static bool change_bias(hf_modules *t, const hf_adapted *m, gq_error *e) {
     double rank, scale;
     hf_delta d;
-    hf_source *s = hf_target_find(t, m->module, ".bias");
-    if (!s && hf_target_is_elsewhere(t, m, ".bias")) return true;
+    hf_source *s = hf_module_find(t, m->module, ".bias");
+    if (!s && hf_module_is_elsewhere(t, m, ".bias")) return true;
     if (!s) return hf_list_fail(&t->adapter->list, m->bias, e, "the model has no such bias to add it to");
     if (!hf_adapter_scale(t->adapter, m->module, &rank, &scale, e) ||
         !delta_begin(t, s, m->bias, &d, scale, e))
@@ -267,26 +267,26 @@ static bool change_bias(hf_targets *t, const hf_adapted *m, gq_error *e) {
 static void experts_set_factors(hf_delta *d, const hf_adapted *m, const lora_shape *p, uint64_t experts,
                                 bool by_expert, bool transposed) {
     hf_factor a = {m->a, 0, p->rank * p->inputs, 1, p->inputs}, b = {m->b, 0, 1, p->all_ranks, experts};
-    if (by_expert) b.matrix = p->rank, b.rank_step = 1;
+    if (by_expert) b.matrix = p->rank, b.rank_stride = 1;
     d->rank = (uint32_t)p->rank;
     d->rows = transposed ? a : b, d->columns = transposed ? b : a;
 }
 
 /* Whether a pair fits a tensor [experts, rows, columns]; *transposed: inputs are its rows. */
-static bool stacked_fits(const hf_targets *t, const hf_source *s, const lora_shape *p, bool *transposed) {
+static bool stacked_fits(const hf_modules *t, const hf_source *s, const lora_shape *p, bool *transposed) {
     if (s->n_dims != 3 || mul_sat(s->shape[0], p->rank) != p->all_ranks) return false;
     bool upright = s->shape[1] == p->outputs && s->shape[2] == p->inputs;
     *transposed = s->shape[1] == p->inputs && s->shape[2] == p->outputs;
-    if (upright && *transposed) *transposed = hf_target_is_transposed(t, s);
+    if (upright && *transposed) *transposed = hf_module_is_transposed(t, s);
     return upright || *transposed;
 }
 
-static hf_source *expert_find(const hf_targets *t, const char *module, uint64_t expert,
+static hf_source *expert_find(const hf_modules *t, const char *module, uint64_t expert,
                               const hf_expert_parts *row, unsigned part) {
     for (size_t spelling = 0; spelling < 2; spelling++) {
-        char name[HF_TARGET_BYTES];
+        char name[HF_MODULE_BYTES];
         int n = snprintf(name, sizeof name, "%s.%llu.%s", module, LLU(expert), row->parts[spelling][part]);
-        hf_source *s = n < (int)sizeof name ? hf_target_find(t, name, ".weight") : NULL;
+        hf_source *s = n < (int)sizeof name ? hf_module_find(t, name, ".weight") : NULL;
         if (s) return s;
     }
     return NULL;
@@ -301,7 +301,7 @@ static bool expert_fits(const hf_source *s, uint64_t n, const lora_shape *p, boo
 }
 
 /* Changes experts that the folder has one by one. *fits false: it has none such. */
-static bool change_each_expert(const hf_targets *t, const hf_adapted *m, const char *module,
+static bool change_each_expert(const hf_modules *t, const hf_adapted *m, const char *module,
                                const char *parameter, const lora_shape *p, bool *fits, gq_error *e) {
     const hf_expert_parts *row = hf_expert_part_rows;
     uint64_t experts = p->all_ranks / p->rank;
@@ -321,7 +321,7 @@ static bool change_each_expert(const hf_targets *t, const hf_adapted *m, const c
             *fits = true;
             if (!delta_begin(t, s, m->a, &d, p->scale, e)) return false;
             experts_set_factors(&d, m, p, experts, t->adapter->by_expert, transposed);
-            d.rows.base = x * d.rows.matrix + part * s->rows * d.rows.line_step;
+            d.rows.base = x * d.rows.matrix + part * s->rows * d.rows.line_stride;
             d.columns.base = x * d.columns.matrix;
             if (!delta_keep(s, &d, NULL, 0, e)) return false;
         }
@@ -332,14 +332,14 @@ static bool change_each_expert(const hf_targets *t, const hf_adapted *m, const c
 }
 
 /* One parameter that the config's target_parameters names and that a module has. */
-static bool change_parameter(const hf_targets *t, const hf_adapted *m, const char *module,
+static bool change_parameter(const hf_modules *t, const hf_adapted *m, const char *module,
                              const char *parameter, const lora_shape *p, bool *fits, gq_error *e) {
-    char name[HF_TARGET_BYTES];
+    char name[HF_MODULE_BYTES];
     bool transposed;
     hf_delta d;
     *fits = false;
     if (snprintf(name, sizeof name, "%s.%s", module, parameter) >= (int)sizeof name) return true;
-    hf_source *s = hf_target_find(t, name, "");
+    hf_source *s = hf_module_find(t, name, "");
     /* One expert's matrix may have the rule of a tensor of all. */
     if (!s || s->n_dims < 3) return change_each_expert(t, m, module, parameter, p, fits, e);
     if (!stacked_fits(t, s, p, &transposed)) return true;
@@ -351,9 +351,9 @@ static bool change_parameter(const hf_targets *t, const hf_adapted *m, const cha
 
 /* Several parameters of a module have its matrices nested, by the name ".base_layer": shapes say which is
  * which. */
-static bool change_parameters(const hf_targets *t, const hf_adapted *m, bool *found, gq_error *e) {
+static bool change_parameters(const hf_modules *t, const hf_adapted *m, bool *found, gq_error *e) {
     json_t *list = json_object_get(t->adapter->config, "target_parameters"), *v;
-    char module[HF_TARGET_BYTES];
+    char module[HF_MODULE_BYTES];
     size_t i;
     lora_shape p;
     *found = false;
@@ -364,10 +364,10 @@ static bool change_parameters(const hf_targets *t, const hf_adapted *m, bool *fo
             "gquant cannot merge DoRA magnitudes of parameters that hold several matrices: merge the adapter "
             "with peft (merge_and_unload), and convert the folder that it saves");
     if (!lora_read(t, m, m->a, m->b, true, &p, e)) return false;
-    hf_target_module(m->module, module, sizeof module);
+    hf_module_name(m->module, module, sizeof module);
     json_array_foreach(list, i, v) {
         const char *path = hf_json_text(v), *leaf = path ? strrchr(path, '.') : NULL;
-        char head[HF_TARGET_BYTES];
+        char head[HF_MODULE_BYTES];
         bool fits;
         if (!path ||
             snprintf(head, sizeof head, "%.*s", leaf ? (int)(leaf - path) : 0, path) >= (int)sizeof head ||
@@ -384,8 +384,8 @@ static bool change_parameters(const hf_targets *t, const hf_adapted *m, bool *fo
 
 /* Changes one expert of a tensor of all: programs that train in few bits have a linear layer for each,
  * gate_up_projs.N of the tensor gate_up_proj. */
-static bool change_one_expert(const hf_targets *t, const hf_adapted *m, bool *found, gq_error *e) {
-    char name[HF_TARGET_BYTES];
+static bool change_one_expert(const hf_modules *t, const hf_adapted *m, bool *found, gq_error *e) {
+    char name[HF_MODULE_BYTES];
     uint64_t expert;
     lora_shape p;
     hf_delta d;
@@ -397,7 +397,7 @@ static bool change_one_expert(const hf_targets *t, const hf_adapted *m, bool *fo
         snprintf(name, sizeof name, "%.*s", (int)(number - m->module - 1), m->module) >= (int)sizeof name)
         return true;
     expert = strtoull(number + 1, NULL, 10);
-    hf_source *s = hf_target_find(t, name, "");
+    hf_source *s = hf_module_find(t, name, "");
     if (!s || s->n_dims < 3 || expert >= s->shape[0]) return true;
     *found = true;
     if (m->magnitude)
@@ -415,15 +415,15 @@ static bool change_one_expert(const hf_targets *t, const hf_adapted *m, bool *fo
 
 /* ---- a module ---- */
 
-static bool change_module(hf_targets *t, const hf_adapted *m, gq_error *e) {
+static bool change_module(hf_modules *t, const hf_adapted *m, gq_error *e) {
     bool found;
-    hf_source *s = hf_target_find(t, m->module, ".weight");
+    hf_source *s = hf_module_find(t, m->module, ".weight");
     if (!s && m->a) {
         if (!change_parameters(t, m, &found, e)) return false;
         if (!found && !change_one_expert(t, m, &found, e)) return false;
         if (found) return true;
     }
-    if (!s && hf_target_is_elsewhere(t, m, ".weight")) return true;
+    if (!s && hf_module_is_elsewhere(t, m, ".weight")) return true;
     if (!s) return target_fail(t, hf_adapted_lora(m), m->module, e);
     return (!m->a || change_linear(t, m, s, e)) && (!m->embed_a || change_embedding(t, m, s, e));
 }
@@ -432,7 +432,7 @@ static bool change_module(hf_targets *t, const hf_adapted *m, gq_error *e) {
 static const hf_adapted *head_change(const hf_adapter *a, const hf_build *b) {
     for (size_t i = 0; i < a->n; i++)
         if ((a->modules[i].a || a->modules[i].rows) &&
-            hf_target_is(b, a->modules[i].module, ".weight", "output"))
+            hf_module_is(b, a->modules[i].module, ".weight", "output"))
             return &a->modules[i];
     return NULL;
 }
@@ -443,11 +443,11 @@ static bool adapters_part_head(const hf_adapters *a, hf_build *b, gq_error *e) {
     bool ok = true;
     for (size_t i = 0; ok && i < a->n; i++) {
         const hf_adapted *m = head_change(&a->items[i], b);
-        hf_targets t = {.adapter = &a->items[i], .build = b};
+        hf_modules t = {.adapter = &a->items[i], .build = b};
         if (!m) continue;
-        ok = hf_targets_begin(&t, e) &&
-             (hf_target_find(&t, m->module, ".weight") || hf_target_copy_embedding(&t, m->module, e));
-        hf_targets_free(&t);
+        ok = hf_modules_begin(&t, e) &&
+             (hf_module_find(&t, m->module, ".weight") || hf_module_copy_embedding(&t, m->module, e));
+        hf_modules_free(&t);
     }
     return ok;
 }
@@ -455,17 +455,17 @@ static bool adapters_part_head(const hf_adapters *a, hf_build *b, gq_error *e) {
 /* ---- tensors in the place of the model's ---- */
 
 /* Whether rows may be more, or fewer, than those of the array that is replaced. */
-static bool source_is_of_tokens(const hf_targets *t, const char *module) {
-    return hf_target_is(t->build, module, ".weight", "token_embd") ||
-           hf_target_is(t->build, module, ".weight", "output");
+static bool source_is_of_tokens(const hf_modules *t, const char *module) {
+    return hf_module_is(t->build, module, ".weight", "token_embd") ||
+           hf_module_is(t->build, module, ".weight", "output");
 }
 
-static bool replace_array(hf_targets *t, const hf_adapted *m, const hf_stored *by, const char *suffix,
+static bool replace_array(hf_modules *t, const hf_adapted *m, const hf_stored *by, const char *suffix,
                           gq_error *e) {
-    hf_source *s = hf_target_find(t, m->module, suffix);
-    if (!s && hf_target_is_elsewhere(t, m, suffix)) return true;
+    hf_source *s = hf_module_find(t, m->module, suffix);
+    if (!s && hf_module_is_elsewhere(t, m, suffix)) return true;
     if (!s && t->build->projector) return target_fail(t, by, m->module, e);
-    if (!s && !(s = hf_target_add(t, m->module, suffix, e)))
+    if (!s && !(s = hf_module_add(t, m->module, suffix, e)))
         return e->status != GQ_OK && e->remedy == GQ_REMEDY_MEMORY ? false : target_fail(t, by, m->module, e);
     if (s->stored && (s->deltas.n > 0 || s->is_adapters))
         return hf_list_fail(&t->adapter->list, by, e,
@@ -476,12 +476,12 @@ static bool replace_array(hf_targets *t, const hf_adapted *m, const hf_stored *b
     if (s->stored && !fits) return shape_fail(t, by, s, by->shape[0], by->shape[by->n_dims > 1], e);
     if (!s->stored && (by->n_dims == 0 || by->n_dims > 2))
         return hf_list_fail(&t->adapter->list, by, e, "%u dimensions, expected 1 or 2", by->n_dims);
-    hf_target_replace(s, &t->adapter->list, by);
+    hf_module_replace(s, &t->adapter->list, by);
     return true;
 }
 
 /* Tells of what the file does not have. */
-static bool left_out_warn(const hf_targets *t, gq_error *e) {
+static bool left_out_warn(const hf_modules *t, gq_error *e) {
     static const char *const words[] = {"%zu module%s, such as '%s', %s of a part that the text model's file "
                                         "leaves out: what of that is a projector's is "
                                         "merged into the projector (mmproj)",
@@ -489,7 +489,7 @@ static bool left_out_warn(const hf_targets *t, gq_error *e) {
                                         "(mmproj) leaves out, too: no file has the change"};
     hf_folder *f = &((hf_adapter *)t->adapter)->folder;
     size_t i = 0;
-    while (i < t->build->n_sources && !hf_target_has_change(t, &t->build->sources[i])) i++;
+    while (i < t->build->n_sources && !hf_module_has_change(t, &t->build->sources[i])) i++;
     return (t->n_left_out == 0 ||
             hf_folder_warn(f, "", e, words[t->build->projector != NULL], t->n_left_out,
                            plural_suffix(t->n_left_out), t->left_out, t->n_left_out == 1 ? "is" : "are")) &&
@@ -499,7 +499,7 @@ static bool left_out_warn(const hf_targets *t, gq_error *e) {
                            "base model's"));
 }
 
-static bool adapter_attach(hf_targets *t, gq_error *e) {
+static bool adapter_attach(hf_modules *t, gq_error *e) {
     const hf_adapter *a = t->adapter;
     for (size_t i = 0; i < a->n; i++) {
         const hf_adapted *m = &a->modules[i];
@@ -511,7 +511,7 @@ static bool adapter_attach(hf_targets *t, gq_error *e) {
         const hf_adapted *m = &a->modules[i];
         if (hf_adapted_lora(m) && !change_module(t, m, e)) return false;
         if (m->bias && !change_bias(t, m, e)) return false;
-        if (m->rows && !t->build->projector && !hf_target_replace_rows(t, m, e)) return false;
+        if (m->rows && !t->build->projector && !hf_module_replace_rows(t, m, e)) return false;
     }
     return hf_adapter_check_complete(t, e) && left_out_warn(t, e);
 }
@@ -519,9 +519,9 @@ static bool adapter_attach(hf_targets *t, gq_error *e) {
 bool hf_adapters_attach(const hf_adapters *a, hf_build *b, gq_error *e) {
     if (!b->projector && !adapters_part_head(a, b, e)) return false;
     for (size_t i = 0; i < a->n; i++) {
-        hf_targets t = {.adapter = &a->items[i], .build = b};
-        bool ok = hf_targets_begin(&t, e) && adapter_attach(&t, e);
-        hf_targets_free(&t);
+        hf_modules t = {.adapter = &a->items[i], .build = b};
+        bool ok = hf_modules_begin(&t, e) && adapter_attach(&t, e);
+        hf_modules_free(&t);
         if (!ok) return false;
     }
     return true;

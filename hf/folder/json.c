@@ -138,7 +138,7 @@ typedef struct json_place {
 static char json_here(const json_place *p) { return p->i < p->n ? p->text[p->i] : 0; }
 
 /* Passes a character, and blanks around it. false: another one is there. */
-static bool json_pass(json_place *p, char c) {
+static bool json_skip(json_place *p, char c) {
     while (p->i < p->n && memchr(" \t\r\n", p->text[p->i], 4)) p->i++;
     if (c && json_here(p) != c) return false;
     p->i += c != 0;
@@ -147,7 +147,7 @@ static bool json_pass(json_place *p, char c) {
 }
 
 /* Passes a string. *inside: what is between its quotes. */
-static bool json_pass_string(json_place *p, size_t *inside, size_t *length) {
+static bool json_skip_string(json_place *p, size_t *inside, size_t *length) {
     if (json_here(p) != '"') return false;
     *inside = ++p->i;
     for (; p->i < p->n && p->text[p->i] != '"'; p->i++) p->i += p->text[p->i] == '\\';
@@ -164,12 +164,12 @@ static bool json_joins(const char *half, size_t n) {
  * the lines that errors name. */
 static bool json_join_pair(json_place *p) {
     size_t begin = p->i, n = 0, inside[2] = {0}, length[2] = {0}, at, lines = 0, one, size;
-    if (!json_pass(p, '[')) return false;
+    if (!json_skip(p, '[')) return false;
     do {
-        if (!json_pass_string(p, &one, &size)) return false;
+        if (!json_skip_string(p, &one, &size)) return false;
         if (n < 2) inside[n] = one, length[n] = size;
         n++;
-    } while (json_pass(p, ','));
+    } while (json_skip(p, ','));
     if (json_here(p) != ']') return false;
     size_t end = ++p->i;
     if (n != 2 || !json_joins(p->text + inside[0], length[0]) || !json_joins(p->text + inside[1], length[1]))
@@ -190,8 +190,8 @@ static bool json_join_pair(json_place *p) {
 static void json_join_list(json_place *p) {
     size_t inside, length;
     do {
-        if (json_here(p) == '"' ? !json_pass_string(p, &inside, &length) : !json_join_pair(p)) return;
-    } while (json_pass(p, ','));
+        if (json_here(p) == '"' ? !json_skip_string(p, &inside, &length) : !json_join_pair(p)) return;
+    } while (json_skip(p, ','));
 }
 
 void hf_json_join_pairs(char *text, size_t n, const char *key) {
@@ -202,9 +202,9 @@ void hf_json_join_pairs(char *text, size_t n, const char *key) {
             p.i++;
             continue;
         }
-        if (!json_pass_string(&p, &inside, &length)) return;
-        if (length == strlen(key) && !memcmp(text + inside, key, length) && json_pass(&p, ':') &&
-            json_pass(&p, '['))
+        if (!json_skip_string(&p, &inside, &length)) return;
+        if (length == strlen(key) && !memcmp(text + inside, key, length) && json_skip(&p, ':') &&
+            json_skip(&p, '['))
             json_join_list(&p);
     }
 }
@@ -213,7 +213,7 @@ void hf_json_join_pairs(char *text, size_t n, const char *key) {
 
 bool hf_expression_fits(const char *pattern, const char *expression, const char *module, bool *fits,
                         gq_error *e) {
-    enum { MATCH_STEPS = 20000, MATCH_KIB = 1024 }; /* of a name of some 60 bytes */
+    enum { MATCH_LIMIT = 20000, MATCH_KIB = 1024 }; /* of a name of some 60 bytes */
     int error;
     PCRE2_SIZE at;
     pcre2_code *code = pcre2_compile(
@@ -223,7 +223,7 @@ bool hf_expression_fits(const char *pattern, const char *expression, const char 
     pcre2_match_data *match = limits ? pcre2_match_data_create(1, NULL) : NULL;
     int found = PCRE2_ERROR_NOMEMORY;
     if (match) {
-        pcre2_set_match_limit(limits, MATCH_STEPS), pcre2_set_heap_limit(limits, MATCH_KIB);
+        pcre2_set_match_limit(limits, MATCH_LIMIT), pcre2_set_heap_limit(limits, MATCH_KIB);
         found = pcre2_match(code, (PCRE2_SPTR)module, strlen(module), 0, 0, match, limits);
     }
     bool bad = !code && error != PCRE2_ERROR_HEAP_FAILED;

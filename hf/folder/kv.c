@@ -60,11 +60,11 @@ bool hf_metadata_bool(hf_metadata *p, const char *key, bool value, gq_error *e) 
 
 bool hf_metadata_string(hf_metadata *p, const char *key, const char *text, size_t n, gq_error *e) {
     uint64_t length = n;
-    uint8_t *value = malloc(GGUF_STRING_HEAD + n);
+    uint8_t *value = malloc(GGUF_STRING_HEADER + n);
     if (!value) return gq_fail_memory(e, n);
-    memcpy(value, &length, GGUF_STRING_HEAD);
-    memcpy(value + GGUF_STRING_HEAD, text, n);
-    return metadata_set(p, key, GGUF_STRING, value, GGUF_STRING_HEAD + n, e);
+    memcpy(value, &length, GGUF_STRING_HEADER);
+    memcpy(value + GGUF_STRING_HEADER, text, n);
+    return metadata_set(p, key, GGUF_STRING, value, GGUF_STRING_HEADER + n, e);
 }
 
 bool hf_metadata_text(hf_metadata *p, const char *key, const char *text, gq_error *e) {
@@ -73,7 +73,7 @@ bool hf_metadata_text(hf_metadata *p, const char *key, const char *text, gq_erro
 
 /* Makes room for n more bytes of the open array, behind its head, and returns where they go. */
 static uint8_t *metadata_more(hf_metadata *p, size_t n, gq_error *e) {
-    size_t at = p->open_bytes ? p->open_bytes : GGUF_ARRAY_HEAD;
+    size_t at = p->open_bytes ? p->open_bytes : GGUF_ARRAY_HEADER;
     if (!memory_grow(&p->open, &p->open_capacity, at + n, 1, e)) return NULL;
     p->open_bytes = at + n;
     p->open_count++;
@@ -99,10 +99,10 @@ bool hf_metadata_add_bool(hf_metadata *p, bool value, gq_error *e) {
 
 bool hf_metadata_add_string(hf_metadata *p, const char *text, size_t n, gq_error *e) {
     uint64_t length = n;
-    uint8_t *to = metadata_more(p, GGUF_STRING_HEAD + n, e);
+    uint8_t *to = metadata_more(p, GGUF_STRING_HEADER + n, e);
     if (!to) return false;
-    memcpy(to, &length, GGUF_STRING_HEAD);
-    memcpy(to + GGUF_STRING_HEAD, text, n);
+    memcpy(to, &length, GGUF_STRING_HEADER);
+    memcpy(to + GGUF_STRING_HEADER, text, n);
     return true;
 }
 

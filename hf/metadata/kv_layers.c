@@ -207,7 +207,7 @@ static char nemotron_letter(const hf_config *c, const char *letters, const json_
 KV_MAKE(layers_nemotron) {
     const char *letters = hf_config_text(c, "hybrid_override_pattern");
     const json_t *kinds = NULL;
-    bool experts = arch_has_part(c->row, FFN_EXPERTS);
+    bool experts = arch_has_sublayer(c->row, FFN_EXPERTS);
     uint32_t width;
     hf_sizes s;
     if (letters && strlen(letters) != c->layers)

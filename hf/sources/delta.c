@@ -37,14 +37,14 @@ bool hf_factor_read(const hf_delta *d, const hf_factor *f, uint64_t m, uint64_t 
             for (uint64_t k = 0; k < d->rank; k++) to[i * by_line + k * by_rank] = 1;
         return true;
     }
-    bool along = f->line_step == 1; /* lines follow one another in the source tensor, else ranks do */
+    bool along = f->line_stride == 1; /* lines follow one another in the source tensor, else ranks do */
     uint64_t outer = along ? d->rank : n, inner = along ? n : d->rank;
-    uint64_t step = along ? 1 : f->rank_step, span = (inner - 1) * step + 1;
+    uint64_t step = along ? 1 : f->rank_stride, span = (inner - 1) * step + 1;
     uint64_t to_outer = along ? by_rank : by_line, to_inner = along ? by_line : by_rank;
     float *part = malloc(span * sizeof *part);
     bool ok = part || gq_fail_memory(e, span * sizeof *part);
     for (uint64_t o = 0; ok && o < outer; o++) {
-        uint64_t begin = along ? at + first + o * f->rank_step : at + (first + o) * f->line_step;
+        uint64_t begin = along ? at + first + o * f->rank_stride : at + (first + o) * f->line_stride;
         ok = adapter_floats(d->list, f->stored, begin, span, part, e);
         for (uint64_t i = 0; ok && i < inner; i++) to[o * to_outer + i * to_inner] = part[i * step];
     }

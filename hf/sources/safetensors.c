@@ -145,16 +145,16 @@ static bool file_read_length(const gq_file *f, uint64_t *n, gq_error *e) {
 }
 
 /* Words that MLX packs codes in have scales beside them, under its own name. */
-static bool header_check_words(const hf_list *l, uint32_t file, json_t *head, gq_error *e) {
+static bool header_check_words(const hf_list *l, uint32_t file, json_t *header, gq_error *e) {
     const char *name;
     json_t *entry;
-    json_object_foreach(head, name, entry) {
+    json_object_foreach(header, name, entry) {
         const char *dtype = json_string_value(json_object_get(entry, "dtype"));
         size_t n = strlen(name);
         char scales[NAME_MOST + 8];
         if (!dtype || strcmp(dtype, "U32") != 0 || !name_ends(name, ".weight") || n > NAME_MOST) continue;
         snprintf(scales, sizeof scales, "%.*sscales", (int)(n - strlen("weight")), name);
-        if (l->is_mlx || json_object_get(head, scales))
+        if (l->is_mlx || json_object_get(header, scales))
             return gq_fail(e,
                            "%s: tensor '%s': elements of type U32, quantized by MLX, are not supported; use "
                            "the model's folder in 16 bits",
@@ -191,24 +191,24 @@ static bool list_read_file(hf_list *l, uint32_t file, gq_error *e) {
     uint64_t n = 0;
     size_t first = l->n;
     const char *name;
-    json_t *entry, *head = NULL;
+    json_t *entry, *header = NULL;
     if (!file_read_length(f, &n, e)) return false;
     char *text = malloc(n);
     bool ok = (text || gq_fail_memory(e, n)) && gq_file_read(f, 8, text, n, e);
     if (ok && text[0] != '{') ok = gq_fail(e, "%s: byte 8 is not '{': not a safetensors file", f->path);
-    ok = ok && (head = hf_json_parse(f->path, text, n, HF_JSON_ONE_VALUE, e));
+    ok = ok && (header = hf_json_parse(f->path, text, n, HF_JSON_ONE_VALUE, e));
     free(text);
-    const json_t *metadata = json_object_get(head, "__metadata__");
+    const json_t *metadata = json_object_get(header, "__metadata__");
     const char *format = json_string_value(json_object_get(metadata, "format")),
                *config = json_string_value(json_object_get(metadata, "config"));
     l->is_mlx |= format && strcmp(format, "mlx") == 0;
     if (ok && config && !l->config && !(l->config = strdup(config))) ok = gq_fail_memory(e, strlen(config));
-    ok = ok && header_check_words(l, file, head, e) && header_check_notes(l, file, metadata, e);
-    json_object_foreach(head, name, entry) {
+    ok = ok && header_check_words(l, file, header, e) && header_check_notes(l, file, metadata, e);
+    json_object_foreach(header, name, entry) {
         ok = ok && (strcmp(name, "__metadata__") == 0 ||
                     arrays_add(l, file, name, entry, 8 + n, f->size - 8 - n, e));
     }
-    json_decref(head);
+    json_decref(header);
     if (ok && l->n > first) qsort(l->stored + first, l->n - first, sizeof *l->stored, compare_stored_names);
     return ok && list_check_overlap(l, first, e);
 }

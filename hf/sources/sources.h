@@ -96,11 +96,11 @@ typedef enum hf_coding {
 
 /* ---- changes that adapters make; hf/sources/delta.h says what they mean ---- */
 
-/* One of the two matrices. Element (line, k) of matrix m lies at base + m * matrix + line * line_step + k *
- * rank_step; lines are the rows or the columns of the array that is changed. */
+/* One of the two matrices. Element (line, k) of matrix m lies at base + m * matrix + line * line_stride + k *
+ * rank_stride; lines are the rows or the columns of the array that is changed. */
 typedef struct hf_factor {
     const hf_stored *stored; /* NULL: all its elements are 1 */
-    uint64_t base, matrix, line_step, rank_step;
+    uint64_t base, matrix, line_stride, rank_stride;
 } hf_factor;
 
 /* A row that takes the place of the source tensor's. */

@@ -2,7 +2,7 @@
  *
  * 1. names.c     the name of a source tensor is cleaned of what differs between releases of one model
  * 2. rules.c     its rule is looked up: the architecture's (arch/), then those that all share
- * 3. steps.c     the rule's step makes a tensor of it, or a piece of one; computed.c adds those that no source tensor
+ * 3. ops.c     the rule's op makes a tensor of it, or a piece of one; computed.c adds those that no source tensor
  * has 4. checks.c    every tensor must be complete, of the shape that the config says, and none may be missing 5.
  * tensor.c    a delivered tensor is read through its pieces
  *
@@ -15,11 +15,11 @@
 
 enum { EXPERTS_MOST = 65536 };
 
-bool hf_build_step(hf_build *b, const hf_match *f, gq_error *e) {
-#define STEP(member, function, makes) [member] = hf_step_##function,
-    static hf_step *const steps[ARCH_STEP_LIMIT] = {ARCH_STEPS(STEP)};
+bool hf_build_op(hf_build *b, const hf_match *f, gq_error *e) {
+#define STEP(member, function, makes) [member] = hf_op_##function,
+    static hf_op *const ops[ARCH_OP_LIMIT] = {ARCH_OPS(STEP)};
 #undef STEP
-    return steps[f->rule->step](b, f, e);
+    return ops[f->rule->op](b, f, e);
 }
 
 static bool build_layer_fits(const hf_build *b, const hf_match *f) {
@@ -41,7 +41,7 @@ static const arch_rule *build_embedding_rule(const hf_build *b) {
     const arch_rule *const lists[] = {b->arch->rules, b->arch->more, hf_common_rules};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         for (const arch_rule *r = lists[i]; r && r->from; r++)
-            if (strcmp(r->to, "token_embd") == 0) return r->step == STEP_SCALE_FALCON_H1 ? NULL : r;
+            if (strcmp(r->to, "token_embd") == 0) return r->op == OP_SCALE_FALCON_H1 ? NULL : r;
     return NULL;
 }
 
@@ -61,7 +61,7 @@ static bool build_add_head(hf_build *b, gq_error *e) {
                 return false;
         }
     }
-    return hf_build_step(b, &f, e);
+    return hf_build_op(b, &f, e);
 }
 
 static bool found_is_head(const hf_match *f) {
@@ -74,11 +74,11 @@ static bool found_is_head(const hf_match *f) {
 static void build_transpose_experts(hf_build *b, hf_match *f) {
     const hf_source *s = f->source;
     const uint64_t *n = s->shape;
-    arch_step step = f->rule->step;
+    arch_op op = f->rule->op;
     if (b->is_transposed || s->n_dims != 3 || s->coding != HF_PLAIN || !strstr(f->rule->to, "_exps")) return;
-    bool rule_transposes = step == STEP_TRANSPOSE || step == STEP_TRANSPOSE_SPLIT_HALVES ||
-                           step == STEP_SPLIT_EVEN_ODD || step == STEP_TRANSPOSE_DOWN_EXPERTS;
-    if (!rule_transposes && step != STEP_COPY && step != STEP_SPLIT_HALVES) return;
+    bool rule_transposes = op == OP_TRANSPOSE || op == OP_TRANSPOSE_SPLIT_HALVES || op == OP_SPLIT_EVEN_ODD ||
+                           op == OP_TRANSPOSE_DOWN_EXPERTS;
+    if (!rule_transposes && op != OP_COPY && op != OP_SPLIT_HALVES) return;
     unsigned at = rule_transposes != (strstr(f->rule->to, "ffn_down") != NULL) ? 1 : 2, other = 3 - at;
     f->is_transposed = n[at] != b->sizes.width && n[other] == b->sizes.width;
     if (f->is_transposed) b->transposed = s;
@@ -117,7 +117,7 @@ static bool build_add_one(hf_build *b, const hf_source *s, gq_error *e) {
     }
     if (found_is_head(&f) && !b->head.source) return b->head = f, true;
     build_transpose_experts(b, &f);
-    return hf_build_step(b, &f, e);
+    return hf_build_op(b, &f, e);
 }
 
 static bool tensor_check_blocks(const hf_tensor *t, gq_error *e) {

@@ -1,4 +1,4 @@
-/* Tensors under construction, as steps see them: found or made by name, with pieces that are set once. */
+/* Tensors under construction, as ops see them: found or made by name, with pieces that are set once. */
 #include "hf/tensors/tensors.h"
 
 #include <stdio.h>
@@ -156,7 +156,7 @@ hf_piece *hf_build_whole(hf_build *b, const hf_match *f, gq_error *e) {
     return hf_build_view(b, f, 0, &v, e);
 }
 
-bool hf_build_with_op(hf_build *b, const hf_match *f, hf_op_kind kind, double value, gq_error *e) {
+bool hf_build_with_op(hf_build *b, const hf_match *f, hf_value_op_kind kind, double value, gq_error *e) {
     hf_piece *p = hf_build_whole(b, f, e);
     return p && hf_piece_add_op(p, kind, value, e);
 }

@@ -476,7 +476,7 @@ static bool check_layers(const hf_build *b, gq_error *e) {
             has[block.number] = true;
     }
     for (uint64_t i = 0; ok && i < blocks; i++)
-        if (!has[i] && !b->config->row->graph.lacks_parts)
+        if (!has[i] && !b->config->row->graph.lacks_sublayers)
             ok = hf_config_fail(b->config, e, "no tensor belongs to layer %llu of %llu", LLU(i), LLU(blocks));
     free(has);
     return ok;

@@ -21,14 +21,14 @@
 
 enum {
     SHORT_RUN = 1024,       /* units; shorter ones are not worth a call of the system */
-    FAR_STEP = 64,          /* units; what lies between them is not worth reading */
+    FAR_STRIDE = 64,        /* units; what lies between them is not worth reading */
     PICKED_UNITS = 1 << 17, /* of the source that are read to be picked apart */
     RECTANGLE_UNITS = 1 << 16,
 };
 
-bool hf_piece_add_op(hf_piece *p, hf_op_kind kind, double value, gq_error *e) {
+bool hf_piece_add_op(hf_piece *p, hf_value_op_kind kind, double value, gq_error *e) {
     if (p->n_ops == PIECE_OPS) return gq_fail(e, "more than %d operations on a tensor", PIECE_OPS);
-    p->ops[p->n_ops++] = (hf_op){kind, (float)value};
+    p->ops[p->n_ops++] = (hf_value_op){kind, (float)value};
     return true;
 }
 
@@ -63,7 +63,7 @@ bool hf_tensor_join(hf_tensor *t, gq_error *e) {
 
 /* ---- arithmetic ---- */
 
-static float op_apply(const hf_op *op, float x) {
+static float op_apply(const hf_value_op *op, float x) {
     switch (op->kind) {
     case HF_ADD:
         return x + op->value;
@@ -135,15 +135,15 @@ static uint32_t view_picked_from(const hf_view *v) {
     return found == v->n_dims - 1 ? v->n_dims : found;
 }
 
-/* Reads one whole turn of the dimensions from `dim` on, which fill a part of the source, into `part`, and
+/* Reads one whole cycle of the dimensions from `dim` on, which fill a part of the source, into `part`, and
  * copies units [first, first + n) of them. */
-static bool view_pick(const hf_source *s, const hf_view *v, uint32_t dim, uint64_t turn, uint64_t units,
+static bool view_pick(const hf_source *s, const hf_view *v, uint32_t dim, uint64_t cycle, uint64_t units,
                       uint64_t first, uint64_t n, const tensor_type *as, uint8_t *part, uint8_t *to,
                       gq_error *e) {
     hf_view inner = {.n_dims = v->n_dims - dim};
     memcpy(inner.count, v->count + dim, inner.n_dims * sizeof *inner.count);
     memcpy(inner.stride, v->stride + dim, inner.n_dims * sizeof *inner.stride);
-    if (!source_read_run(s, hf_view_offset(v, dim, turn), units, as, part, e)) return false;
+    if (!source_read_run(s, hf_view_offset(v, dim, cycle), units, as, part, e)) return false;
     uint64_t run = inner.stride[inner.n_dims - 1] == 1 ? inner.count[inner.n_dims - 1] : 1;
     for (uint64_t i = first, some; i < first + n; i += some) {
         some = min(run - i % run, first + n - i);
@@ -177,16 +177,16 @@ static bool view_read_runs(const hf_source *s, const hf_view *v, uint64_t first,
     return true;
 }
 
-static bool view_read_steps(const hf_source *s, const hf_view *v, uint64_t first, uint64_t n,
-                            const tensor_type *as, uint8_t *to, gq_error *e) {
-    uint64_t count = v->count[v->n_dims - 1], step = v->stride[v->n_dims - 1], size = as->block_bytes;
-    uint64_t most = PICKED_UNITS / step + 1;
-    uint8_t *part = malloc((most * step + 1) * size);
-    bool ok = part || gq_fail_memory(e, most * step * size);
+static bool view_read_strided(const hf_source *s, const hf_view *v, uint64_t first, uint64_t n,
+                              const tensor_type *as, uint8_t *to, gq_error *e) {
+    uint64_t count = v->count[v->n_dims - 1], stride = v->stride[v->n_dims - 1], size = as->block_bytes;
+    uint64_t most = PICKED_UNITS / stride + 1;
+    uint8_t *part = malloc((most * stride + 1) * size);
+    bool ok = part || gq_fail_memory(e, most * stride * size);
     for (uint64_t some; ok && n > 0; first += some, n -= some, to += some * size) {
         some = min(min(n, count - first % count), most);
-        ok = source_read_run(s, hf_view_offset(v, v->n_dims, first), (some - 1) * step + 1, as, part, e);
-        for (uint64_t i = 0; ok && i < some; i++) unit_copy(to, part, i, i * step, size);
+        ok = source_read_run(s, hf_view_offset(v, v->n_dims, first), (some - 1) * stride + 1, as, part, e);
+        for (uint64_t i = 0; ok && i < some; i++) unit_copy(to, part, i, i * stride, size);
     }
     free(part);
     return ok;
@@ -255,12 +255,12 @@ static bool view_read_columns(const hf_source *s, const hf_view *v, uint64_t fir
 
 static bool view_read(const hf_source *s, const hf_view *v, uint64_t first, uint64_t n, const tensor_type *as,
                       uint8_t *to, gq_error *e) {
-    uint64_t step = v->stride[v->n_dims - 1];
+    uint64_t stride = v->stride[v->n_dims - 1];
     uint32_t picked = view_picked_from(v);
     if (picked < v->n_dims) return view_read_picked(s, v, picked, first, n, as, to, e);
-    if (step == s->columns) return view_read_columns(s, v, first, n, as, to, e);
-    return step == 1 || step > FAR_STEP ? view_read_runs(s, v, first, n, as, to, e)
-                                        : view_read_steps(s, v, first, n, as, to, e);
+    if (stride == s->columns) return view_read_columns(s, v, first, n, as, to, e);
+    return stride == 1 || stride > FAR_STRIDE ? view_read_runs(s, v, first, n, as, to, e)
+                                              : view_read_strided(s, v, first, n, as, to, e);
 }
 
 /* ---- a tensor ---- */
@@ -329,7 +329,7 @@ void hf_tensor_ranges(const hf_tensor *t, uint64_t first, uint64_t n,
 
 /* ---- where a tensor comes from ----
  *
- * Tensors are described from their pieces alone, whatever step has made them. A view of a whole source tensor in its own
+ * Tensors are described from their pieces alone, whatever op has made them. A view of a whole source tensor in its own
  * order changes nothing. One that has fewer elements is a part; strides in another order are a transposition where columns
  * come before rows, else a permutation.
  */

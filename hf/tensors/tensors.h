@@ -1,4 +1,4 @@
-/* Conversion of source tensors to the tensors of a GGUF: names, rules, steps, checks, delivered tensors (build.c
+/* Conversion of source tensors to the tensors of a GGUF: names, rules, ops, checks, delivered tensors (build.c
  * lists the stages). */
 #pragma once
 
@@ -11,7 +11,7 @@
 /* ---- tensor.c: a delivered tensor: pieces one behind the other, each a view of a source, with arithmetic on its
  * elements; or numbers that a rule has computed, or zeros. ---- */
 
-typedef enum hf_op_kind {
+typedef enum hf_value_op_kind {
     HF_ADD,
     HF_MULTIPLY,
     HF_NEGATIVE_EXP,
@@ -19,11 +19,11 @@ typedef enum hf_op_kind {
     HF_SOFTPLUS,
     HF_RECIPROCAL,
     HF_ROUND_TERNARY /* to -1, 0 or 1 after a product with the value, by which they are divided then */
-} hf_op_kind;
-typedef struct hf_op {
-    hf_op_kind kind;
+} hf_value_op_kind;
+typedef struct hf_value_op {
+    hf_value_op_kind kind;
     float value;
-} hf_op;
+} hf_value_op;
 enum { PIECE_OPS = 4 };
 
 typedef struct hf_piece {
@@ -33,7 +33,7 @@ typedef struct hf_piece {
     hf_view view;
     uint64_t first, n; /* units of the tensor: elements, or blocks of MXFP4 */
     uint32_t n_ops;
-    hf_op ops[PIECE_OPS]; /* one after another; results of F16 sources are rounded to F16 each time */
+    hf_value_op ops[PIECE_OPS]; /* one after another; results of F16 sources are rounded to F16 each time */
 } hf_piece;
 
 typedef struct hf_tensor {
@@ -45,7 +45,7 @@ typedef struct hf_tensor {
 } hf_tensor;
 
 /* Add an operation to a piece. */
-bool hf_piece_add_op(hf_piece *p, hf_op_kind kind, double value, gq_error *e);
+bool hf_piece_add_op(hf_piece *p, hf_value_op_kind kind, double value, gq_error *e);
 /* Returns the type of all sources of a tensor whose elements are only moved; NULL: they differ, or are computed. */
 const tensor_type *hf_tensor_moved_type(const hf_tensor *t);
 /* Sets where pieces begin, and simplifies their views. False: they do not make up the tensor's shape. */
@@ -63,7 +63,7 @@ bool hf_tensor_describe(hf_tensor *t, gq_error *e);
 void hf_tensor_free(hf_tensor *t);
 
 /* ---- build.c: makes the tensors of a GGUF from the source tensors of a folder: names by tables of rules, shapes and
- * order by steps. ---- */
+ * order by ops. ---- */
 
 typedef struct hf_build hf_build;
 
@@ -76,7 +76,7 @@ typedef struct hf_match {
     bool is_transposed; /* rows and columns of its matrices are exchanged: the rule expects the contrary */
 } hf_match;
 
-typedef bool hf_step(hf_build *b, const hf_match *f, gq_error *e);
+typedef bool hf_op(hf_build *b, const hf_match *f, gq_error *e);
 
 /* Names that have a rule only after something was put in front of them, or taken away. */
 typedef struct hf_respelled {
@@ -148,7 +148,7 @@ hf_tensor *hf_build_add(hf_build *b, const char *name, size_t n_pieces, gq_error
  * until the next one is made. */
 hf_tensor *hf_build_tensor(hf_build *b, const hf_match *f, unsigned which, size_t n_pieces, uint32_t n_dims,
                            const uint64_t *ne, gq_error *e);
-/* Reads elements of an array that a step computes with at once, and refuses integers and codes. */
+/* Reads elements of an array that a op computes with at once, and refuses integers and codes. */
 bool hf_build_floats(const hf_source *s, uint64_t first, uint64_t n, float *to, gq_error *e);
 /* Sets piece number `i`, which must be free, and returns it. */
 hf_piece *hf_build_piece(const hf_match *f, hf_tensor *t, size_t i, const hf_view *v, gq_error *e);
@@ -159,7 +159,7 @@ hf_piece *hf_build_shaped(hf_build *b, const hf_match *f, unsigned which, const 
                           const uint64_t *ne, gq_error *e);
 /* A tensor of one piece, the whole source tensor; the same with an operation. */
 hf_piece *hf_build_whole(hf_build *b, const hf_match *f, gq_error *e);
-bool hf_build_with_op(hf_build *b, const hf_match *f, hf_op_kind kind, double value, gq_error *e);
+bool hf_build_with_op(hf_build *b, const hf_match *f, hf_value_op_kind kind, double value, gq_error *e);
 /* Finds or makes a tensor of n pieces that has the source tensor's shape, as hf_build_tensor does. */
 hf_tensor *hf_build_parts(hf_build *b, const hf_match *f, size_t n, gq_error *e);
 /* A tensor of one piece that has the source tensor's shape and its elements in another order. */
@@ -229,19 +229,19 @@ extern const arch_rule hf_common_rules[], hf_mlx_rules[];
 extern const arch_rename hf_common_renames[];
 extern const char *const *const hf_common_left_out;
 
-/* ---- steps.c: steps that rules name (arch/rules.h), and what is computed when all tensors are known
+/* ---- ops.c: ops that rules name (arch/rules.h), and what is computed when all tensors are known
  * (arch/folder.h). ---- */
 
 /* Does what a rule says for a source tensor. */
-bool hf_build_step(hf_build *b, const hf_match *f, gq_error *e);
+bool hf_build_op(hf_build *b, const hf_match *f, gq_error *e);
 /* Computes what an architecture's folders need in the end (hf/tensors/computed.c). */
 bool hf_build_finish(hf_build *b, gq_error *e);
 
-#define STEP_DECLARE(member, function, makes) hf_step hf_step_##function;
-ARCH_STEPS(STEP_DECLARE)
-#undef STEP_DECLARE
-/* A step's definition. */
-#define HF_STEP(name) bool hf_step_##name(hf_build *b, const hf_match *f, gq_error *e)
+#define OP_DECLARE(member, function, makes) hf_op hf_op_##function;
+ARCH_OPS(OP_DECLARE)
+#undef OP_DECLARE
+/* A op's definition. */
+#define HF_OP(name) bool hf_op_##name(hf_build *b, const hf_match *f, gq_error *e)
 
 typedef bool hf_finish(hf_build *b, gq_error *e);
 #define FINISH_DECLARE(member, function) hf_finish function;

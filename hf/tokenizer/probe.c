@@ -12,7 +12,7 @@
 #include "base/checksum.h"
 
 enum {
-    MATCH_STEPS = 20000, /* of a match at one place; the text has some 1000 */
+    MATCH_LIMIT = 20000, /* of a match at one place; the text has some 1000 */
     MATCH_KIB = 1024,
     PATTERN_BYTES = 16384 /* the longest published one has some 400 */
 };
@@ -136,7 +136,7 @@ bool hf_probe_cut(const char *lines, const char *text, size_t n, hf_probe_cuts *
     *is_cut = false;
     if (ok) {
         pcre2_set_max_pattern_length(p.compiling, PATTERN_BYTES);
-        pcre2_set_match_limit(p.matching, MATCH_STEPS);
+        pcre2_set_match_limit(p.matching, MATCH_LIMIT);
         pcre2_set_heap_limit(p.matching, MATCH_KIB);
         hf_probe_mark(&p.cuts, 0);
         *is_cut = probe_run_steps(&p, lines);

@@ -27,7 +27,7 @@ bool gq_array_bytes(uint32_t type, uint64_t rows, uint64_t cols, size_t *bytes, 
                              t->block_elements, t->name);
     if (!gguf_fits_row(t, cols))
         return gq_fail_usage(e, "rows of %llu columns, expected at most %d for %s", LLU(cols),
-                             GGUF_HEADED_COLUMNS, t->name);
+                             GGUF_HEADERED_COLUMNS, t->name);
     if (__builtin_mul_overflow(rows, cols, &n) || __builtin_mul_overflow(n, sizeof(float), &floats) ||
         !gguf_rows_fit(t, cols, rows, PTRDIFF_MAX) || floats > PTRDIFF_MAX)
         return gq_fail_usage(e, "%llu rows of %llu columns are more than memory can hold", LLU(rows),

@@ -154,13 +154,13 @@ bool gq_gguf_builder_add(gq_gguf_builder *b, const char *name, uint32_t n_dims, 
 }
 
 bool gq_gguf_builder_write(gq_gguf_builder *b, const char *path, bool replace, gq_error *e) {
-    const uint8_t *head;
+    const uint8_t *header;
     uint64_t size, data;
-    if (!gguf_header_finish(b->header, &head, &size, &data, e)) return false;
+    if (!gguf_header_finish(b->header, &header, &size, &data, e)) return false;
     file_piece *pieces = calloc(2 * b->n + 1, sizeof *pieces);
     if (!pieces) return gq_fail_memory(e, (2 * b->n + 1) * sizeof *pieces);
     size_t n = 0;
-    pieces[n++] = (file_piece){head, size};
+    pieces[n++] = (file_piece){header, size};
     for (size_t i = 0; i < b->n; i++) { /* the tensor, and the zeros behind it */
         uint64_t end = gguf_header_tensor_offset(b->header, i) + b->data[i].n;
         uint64_t next = i + 1 < b->n ? gguf_header_tensor_offset(b->header, i + 1) : size + data;

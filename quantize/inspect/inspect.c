@@ -139,7 +139,7 @@ bool gq_model_read_stored(const gq_model *m, size_t tensor, uint64_t first, uint
                           gq_error *e) {
     const model_tensor *t = model_part_of(m, tensor, first, n, e);
     const uint64_t columns = t ? t->ne[0] : 1, column = first % columns;
-    if (t && t->type->head_bytes && column + n > columns && (column || n % columns))
+    if (t && t->type->row_header_bytes && column + n > columns && (column || n % columns))
         return gq_fail_usage(e, "%s: tensor %s: of rows of %s whole ones are read, or a part of one",
                              model_file_path(&m->file, t), t->name, t->type->name);
     return t && model_read(&m->file, t, first, n, to, e);

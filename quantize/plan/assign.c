@@ -38,7 +38,7 @@ static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, 
                        t->source_name, plan_transposes(source) ? ", transposed" : "", LLU(t->ne[0]), to->name,
                        to->block_elements);
     if (plan_copies(source, t)) return true;
-    if (to->head_bytes && plan_transposes(source))
+    if (to->row_header_bytes && plan_transposes(source))
         return gq_fail(
             e, "%s: tensor %s is transposed on the way, which rows of %s cannot be: they are written whole",
             file, t->source_name, to->name);
@@ -100,7 +100,7 @@ static void plan_sum_up_output(plan_output *out, size_t n) {
         /* The bytes of the wanted type if rows could end within a block, rounded to the nearest byte. */
         const tensor_type *wanted = tensor_type_of(t->wanted);
         double ideal = wanted ? (double)t->n_weights * wanted->block_bytes / wanted->block_elements +
-                                    (double)(shape_rows(t->ne) * wanted->head_bytes)
+                                    (double)(shape_rows(t->ne) * wanted->row_header_bytes)
                               : (double)t->out_bytes;
         s->n_fallbacks++;
         if ((double)t->out_bytes > ideal) t->fallback_bytes = (uint64_t)((double)t->out_bytes - ideal + 0.5);

@@ -35,8 +35,9 @@ void plan_identify_layout(gq_plan *plan) {
     for (size_t o = 0; o < plan->n_outputs; o++)
         for (uint32_t s = 0; s < plan->outputs[o].n_shards; s++) {
             const plan_shard *shard = &plan->outputs[o].shards[s];
-            uint64_t sizes[2] = {shard->head_size, shard->size};
-            sum = checksum_add(checksum_add(sum, sizes, sizeof sizes), shard->head, shard->head_size);
+            uint64_t sizes[2] = {shard->header_size, shard->size};
+            sum =
+                checksum_add(checksum_add(sum, sizes, sizeof sizes), shard->header_data, shard->header_size);
         }
     plan->identity.layout = sum;
     plan->identity.options = plan_settings_digest(plan);
@@ -109,7 +110,7 @@ uint32_t digest_made_by(const gq_plan *plan, const plan_output *out, size_t tens
 
 const uint8_t *digests_planned(const plan_output *out) {
     uint64_t at = gguf_header_value_offset(out->shards[0].header, GGUF_DIGESTS_KEY);
-    return at ? out->shards[0].head + at + GGUF_ARRAY_HEAD : NULL;
+    return at ? out->shards[0].header_data + at + GGUF_ARRAY_HEADER : NULL;
 }
 
 const uint8_t *digests_find(const model_source *m) {

@@ -32,7 +32,7 @@ static bool set_split_keys(const gq_plan *plan, const plan_output *out, uint32_t
 
 /* A shard as it fills: what its header and its data will take, by the header's own arithmetic. */
 typedef struct layout_filling {
-    uint64_t head, data; /* bytes so far; `head` without padding */
+    uint64_t header, data; /* bytes so far; `header` without padding */
     uint32_t alignment;
 } layout_filling;
 
@@ -43,7 +43,7 @@ static bool empty_shard(const gq_plan *plan, const plan_output *out, const gq_op
     gguf_header *h = gguf_header_new(e);
     bool ok = h && (number > 0 || plan_meta_write(plan, out, options, h, e)) &&
               set_split_keys(plan, out, number, n, h, e) &&
-              gguf_header_measure(h, &f->head, &f->alignment, e);
+              gguf_header_measure(h, &f->header, &f->alignment, e);
     gguf_header_free(h);
     f->data = 0;
     return ok;
@@ -52,10 +52,10 @@ static bool empty_shard(const gq_plan *plan, const plan_output *out, const gq_op
 /* Adds a tensor to a shard. false: it was not added, as the shard would be larger than `most` bytes. */
 static bool put_tensor(layout_filling *f, const gq_tensor *t, uint64_t most) {
     layout_filling g = *f;
-    g.head += gguf_entry_size(t->name, t->n_dims);
-    uint64_t head = round_up(g.head, g.alignment), size;
+    g.header += gguf_entry_size(t->name, t->n_dims);
+    uint64_t header = round_up(g.header, g.alignment), size;
     if (__builtin_add_overflow(g.data, round_up(t->out_bytes, g.alignment), &g.data) ||
-        __builtin_add_overflow(head, g.data, &size) || size > most)
+        __builtin_add_overflow(header, g.data, &size) || size > most)
         return false;
     *f = g;
     return true;
@@ -140,7 +140,7 @@ static bool lay_shard(const gq_plan *plan, plan_output *out, uint32_t number, si
         if (!gguf_header_add_shaped(s->header, t->name, t->n_dims, t->ne, tensor_type_of(t->to), e))
             return false;
     }
-    if (!gguf_header_finish(s->header, &s->head, &s->head_size, &data, e)) return false;
+    if (!gguf_header_finish(s->header, &s->header_data, &s->header_size, &data, e)) return false;
     if (number == 0)
         out->digests_at =
             digests_await_run(plan, out) ? gguf_header_value_offset(s->header, GGUF_DIGESTS_KEY) : 0;
@@ -148,7 +148,7 @@ static bool lay_shard(const gq_plan *plan, plan_output *out, uint32_t number, si
         out->source_at = out->digests_at && plan_any_calibrated(plan, out)
                              ? gguf_header_value_offset(s->header, GGUF_SOURCE_KEY)
                              : 0;
-    s->size = s->head_size + data;
+    s->size = s->header_size + data;
     for (size_t i = first; i < end; i++) {
         plan_place *p = &out->places[i];
         p->offset = gguf_header_tensor_offset(s->header, i - first);

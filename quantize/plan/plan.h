@@ -142,8 +142,8 @@ typedef struct plan_source {
 typedef struct plan_shard {
     char *path, *temporary;
     gguf_header *header;
-    const uint8_t *head; /* the header's bytes */
-    uint64_t head_size, size;
+    const uint8_t *header_data; /* the header's bytes */
+    uint64_t header_size, size;
 } plan_shard;
 
 typedef struct rounding rounding;
@@ -204,8 +204,9 @@ struct gq_plan {
     plan_layers layers;
     plan_overrides overrides;
     plan_removed removed;
-    model_kv *completed; /* the model's KV pairs, and one that it lacked and is overridden; NULL: as they are */
-    model_facts facts;   /* after overrides */
+    model_kv
+        *completed;    /* the model's KV pairs, and one that it lacked and is overridden; NULL: as they are */
+    model_facts facts; /* after overrides */
     size_t n_tensors;
     plan_source *sources; /* in output order */
     size_t n_outputs;

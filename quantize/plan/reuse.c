@@ -189,7 +189,7 @@ static bool earlier_compare_metadata(const gq_plan *plan, const plan_output *out
 /* Makes the checksums that only a run finds alike in two headers of a first shard. */
 static void earlier_skip_digests(const gq_plan *plan, const plan_output *out, uint8_t *bytes) {
     for (size_t i = 0; out->digests_at && i < plan->n_tensors; i++) {
-        uint8_t *at = bytes + out->digests_at + GGUF_ARRAY_HEAD + i * sizeof(tensor_digest);
+        uint8_t *at = bytes + out->digests_at + GGUF_ARRAY_HEADER + i * sizeof(tensor_digest);
         tensor_digest d;
         memcpy(&d, digests_planned(out) + i * sizeof d, sizeof d);
         if (d.made_by) memset(at + offsetof(tensor_digest, source), 0, sizeof d.source);
@@ -202,15 +202,15 @@ static void earlier_skip_digests(const gq_plan *plan, const plan_output *out, ui
 static bool earlier_compare_bytes(const gq_plan *plan, const plan_output *out, uint32_t shard,
                                   const gq_file *file, uint64_t *at, gq_error *why) {
     const plan_shard *s = &out->shards[shard];
-    uint8_t *is = malloc(s->head_size + 1), *would = malloc(s->head_size + 1);
-    bool ok = (is && would) || gq_fail_memory(why, s->head_size);
-    ok = ok && (gq_read_at(file->fd, 0, is, s->head_size) == s->head_size ||
+    uint8_t *is = malloc(s->header_size + 1), *would = malloc(s->header_size + 1);
+    bool ok = (is && would) || gq_fail_memory(why, s->header_size);
+    ok = ok && (gq_read_at(file->fd, 0, is, s->header_size) == s->header_size ||
                 gq_fail(why, "%s cannot be read", file->path));
     *at = 0;
     if (ok) {
-        memcpy(would, s->head, s->head_size);
+        memcpy(would, s->header_data, s->header_size);
         if (shard == 0) earlier_skip_digests(plan, out, is), earlier_skip_digests(plan, out, would);
-        while (*at < s->head_size && is[*at] == would[*at]) ++*at;
+        while (*at < s->header_size && is[*at] == would[*at]) ++*at;
     }
     free(is), free(would);
     return ok;
@@ -231,7 +231,7 @@ bool plan_compare_header(const gq_plan *plan, const plan_output *out, const mode
             return gq_fail(why, "%s has %" PRIu64 " bytes, and would have %" PRIu64, file->path, file->size,
                            out->shards[s].size);
         if (!earlier_compare_bytes(plan, out, s, file, &at, why)) return false;
-        if (at < out->shards[s].head_size)
+        if (at < out->shards[s].header_size)
             return gq_fail(why, "the header of %s is another from byte %" PRIu64 " on", file->path, at);
     }
     return true;

@@ -28,7 +28,7 @@
 #include "base/checksum.h"
 #include "base/safe_file.h"
 
-/* The record is a journal_head, a finalize_file for each file, and a CRC of both. */
+/* The record is a journal_header, a finalize_file for each file, and a CRC of both. */
 
 #define FINALIZE_SUFFIX ".gquant-names"
 
@@ -40,13 +40,13 @@ static bool is_at(const char *path, const finalize_file *f) {
            st.st_mtim.tv_nsec == f->nanoseconds;
 }
 
-static uint32_t record_crc(const journal_head *head, const finalize_file *files, size_t n) {
-    return checksum_add(checksum_add(0, head, sizeof *head), files, n * sizeof *files);
+static uint32_t record_crc(const journal_header *header, const finalize_file *files, size_t n) {
+    return checksum_add(checksum_add(0, header, sizeof *header), files, n * sizeof *files);
 }
 
 /* *is: the record is of this plan, and not damaged. False and errno: reading failed. */
 static bool read_record(const finalize *r, bool *is) {
-    journal_head found, wanted = journal_head_of(r->set->plan, 0, 0);
+    journal_header found, wanted = journal_header_of(r->set->plan, 0, 0);
     size_t n = r->set->n, bytes = n * sizeof *r->files;
     uint32_t sum = 0;
     bool ok = safe_file_try_read(r->fd, 0, &found, sizeof found, is);
@@ -150,7 +150,7 @@ static bool places_are_free(const output_set *set, gq_error *e) {
 }
 
 static bool write_record(const finalize *r) {
-    journal_head head = journal_head_of(r->set->plan, 0, 0);
+    journal_header header = journal_header_of(r->set->plan, 0, 0);
     size_t n = r->set->n, bytes = n * sizeof *r->files;
     for (size_t i = 0; i < n; i++) {
         struct stat st;
@@ -160,14 +160,14 @@ static bool write_record(const finalize *r) {
                                       .seconds = st.st_mtim.tv_sec,
                                       .nanoseconds = st.st_mtim.tv_nsec};
     }
-    uint32_t sum = record_crc(&head, r->files, n);
-    return safe_file_write(r->fd, 0, &head, sizeof head) &&
-           safe_file_write(r->fd, sizeof head, r->files, bytes) &&
-           safe_file_write(r->fd, sizeof head + bytes, &sum, sizeof sum) && fsync(r->fd) == 0;
+    uint32_t sum = record_crc(&header, r->files, n);
+    return safe_file_write(r->fd, 0, &header, sizeof header) &&
+           safe_file_write(r->fd, sizeof header, r->files, bytes) &&
+           safe_file_write(r->fd, sizeof header + bytes, &sum, sizeof sum) && fsync(r->fd) == 0;
 }
 
 bool finalize_record(finalize *r, gq_error *e) {
-    uint64_t size = sizeof(journal_head) + r->set->n * sizeof *r->files + sizeof(uint32_t);
+    uint64_t size = sizeof(journal_header) + r->set->n * sizeof *r->files + sizeof(uint32_t);
     if (!places_are_free(r->set, e) || !safe_file_may_grow(r->path, size, e)) return false;
     r->fd = safe_file_create(r->path);
     if (r->fd < 0) return fail_record(r, "make", e);

@@ -4,7 +4,7 @@
  *  2. A slot is written after its chunk's bytes are safe on disk (the caller syncs them). The reverse does
  *     not hold: a chunk without a slot may be there, and is encoded again to the same bytes.
  *  3. A torn slot has a wrong CRC, an unwritten one reads as zeros, whose mark is 0: both count as not done.
- *  4. A journal is continued only if its head is the one that the plan would write: the same build, input,
+ *  4. A journal is continued only if its header is the one that the plan would write: the same build, input,
  *     options, layout and part. Otherwise it is replaced, and a warning says why.
  *  5. A process is at work with a journal as long as it holds its lock, and only who holds the lock removes
  *     it.
@@ -12,7 +12,7 @@
  *
  *     missing --create--> empty --slots--> partly done --slots--> all done --outputs named--> removed
  *        ^                                     |
- *        +--------- head differs (4) ----------+
+ *        +--------- header differs (4) ----------+
  *
  * The second half deals with all journals beside an output: those of other parts, which may be the work of
  * other people or machines, those that are left over when an output is whole, and what is said of them when a
@@ -52,12 +52,12 @@ void journal_range(const gq_plan *plan, uint32_t part, uint32_t parts, uint64_t 
     *end = n / parts * part + n % parts * part / parts;
 }
 
-journal_head journal_head_of(const gq_plan *plan, uint32_t part, uint32_t parts) {
-    journal_head h = {.identity = plan->identity, .part = part, .parts = parts};
+journal_header journal_header_of(const gq_plan *plan, uint32_t part, uint32_t parts) {
+    journal_header h = {.identity = plan->identity, .part = part, .parts = parts};
     memcpy(h.magic, MAGIC, sizeof h.magic);
     plan_build(h.build);
     h.outputs = (uint32_t)plan->n_outputs, h.slot = (uint32_t)slot_size(plan->n_outputs);
-    h.crc = checksum_add(0, &h, offsetof(journal_head, crc));
+    h.crc = checksum_add(0, &h, offsetof(journal_header, crc));
     return h;
 }
 
@@ -77,12 +77,12 @@ static bool journal_prepare(journal *j, const gq_plan *plan, uint32_t part, uint
     return j->path ? true : gq_fail_memory(e, strlen(plan->outputs[0].path) + 64);
 }
 
-static bool is_sound(const journal_head *h) {
+static bool is_sound(const journal_header *h) {
     return memcmp(h->magic, MAGIC, sizeof MAGIC) == 0 &&
-           h->crc == checksum_add(0, h, offsetof(journal_head, crc));
+           h->crc == checksum_add(0, h, offsetof(journal_header, crc));
 }
 
-const char *journal_mismatch(const journal_head *found, const journal_head *wanted) {
+const char *journal_mismatch(const journal_header *found, const journal_header *wanted) {
     if (!is_sound(found)) return "its journal is damaged";
     if (memcmp(found->build, wanted->build, sizeof found->build) != 0)
         return "it was made by another version or build of gquant";
@@ -93,10 +93,10 @@ const char *journal_mismatch(const journal_head *found, const journal_head *want
     return NULL;
 }
 
-static bool journal_read_head(int fd, journal_head *h) { return safe_file_read(fd, 0, h, sizeof *h); }
+static bool journal_read_header(int fd, journal_header *h) { return safe_file_read(fd, 0, h, sizeof *h); }
 
 static uint64_t slot_offset(const journal *j, uint64_t chunk_number) {
-    return sizeof(journal_head) + (chunk_number - j->begin) * j->slot;
+    return sizeof(journal_header) + (chunk_number - j->begin) * j->slot;
 }
 
 /* ---- opening and closing ---- */
@@ -118,16 +118,16 @@ static bool open_existing(journal *j, gq_error *e) {
     return journal_lock(j, e);
 }
 
-static bool journal_create(journal *j, const journal_head *head, gq_error *e) {
+static bool journal_create(journal *j, const journal_header *header, gq_error *e) {
     if (j->fd >= 0) unlink(j->path), close(j->fd); /* while this process holds its lock */
     j->fd = safe_file_create(j->path);
     if (j->fd < 0) return journal_fail(j, "make", e);
     return journal_lock(j, e) &&
-           (safe_file_write(j->fd, 0, head, sizeof *head) || journal_fail(j, "write", e));
+           (safe_file_write(j->fd, 0, header, sizeof *header) || journal_fail(j, "write", e));
 }
 
 bool journal_open(journal *j, const gq_plan *plan, bool keep, gq_error *e) {
-    journal_head found, wanted = journal_head_of(plan, plan->part, plan->parts);
+    journal_header found, wanted = journal_header_of(plan, plan->part, plan->parts);
     if (!journal_prepare(j, plan, plan->part, plan->parts, e) ||
         !safe_file_may_grow(j->path, slot_offset(j, j->end), e) || !open_existing(j, e))
         return false;
@@ -143,12 +143,12 @@ bool journal_open(journal *j, const gq_plan *plan, bool keep, gq_error *e) {
 }
 
 bool journal_open_part(journal *j, const gq_plan *plan, uint32_t part, uint32_t parts, gq_error *e) {
-    journal_head found, wanted = journal_head_of(plan, part, parts);
+    journal_header found, wanted = journal_header_of(plan, part, parts);
     if (!journal_prepare(j, plan, part, parts, e) || !open_existing(j, e)) return false;
     if (j->fd < 0)
         return gq_fail(e, "part %u of %u has not been started: there is no %s", part, parts, j->path);
     const char *why =
-        journal_read_head(j->fd, &found) ? journal_mismatch(&found, &wanted) : "its journal is damaged";
+        journal_read_header(j->fd, &found) ? journal_mismatch(&found, &wanted) : "its journal is damaged";
     return !why || gq_fail(e, "part %u of %u cannot be used: %s", part, parts, why);
 }
 
@@ -241,11 +241,11 @@ static bool for_each(const char *output,
  * any journal is. */
 static void remove_one(void *user, int folder, const char *name, uint32_t part, uint32_t parts) {
     const gq_plan *const *only = user;
-    journal_head found, wanted = {.part = 0};
-    if (only) wanted = journal_head_of(*only, part, parts);
+    journal_header found, wanted = {.part = 0};
+    if (only) wanted = journal_header_of(*only, part, parts);
     int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) return;
-    bool is_left = !only || (journal_read_head(fd, &found) && !journal_mismatch(&found, &wanted));
+    bool is_left = !only || (journal_read_header(fd, &found) && !journal_mismatch(&found, &wanted));
     /* a process that holds the lock is at work with it, or has begun anew under its name */
     if (is_left && safe_file_lock(fd, SAFE_FILE_ALONE) && safe_file_still_in(fd, folder, name))
         unlinkat(folder, name, 0);
@@ -264,11 +264,11 @@ typedef struct parts_seen {
 } parts_seen;
 
 static const char *why_unfit(const parts_seen *seen, int fd, uint32_t part, uint32_t parts) {
-    journal_head found, wanted = journal_head_of(seen->plan, part, parts);
+    journal_header found, wanted = journal_header_of(seen->plan, part, parts);
     if (parts != seen->parts) return "the work was cut into another number of parts";
     /* A journal that is damaged, or is being written just now, is left to the run of its part. */
-    return fd >= 0 && journal_read_head(fd, &found) && is_sound(&found) ? journal_mismatch(&found, &wanted)
-                                                                        : NULL;
+    return fd >= 0 && journal_read_header(fd, &found) && is_sound(&found) ? journal_mismatch(&found, &wanted)
+                                                                          : NULL;
 }
 
 /* Looks at the journal of another part. It may be the work of other people or machines, so it is neither
@@ -370,13 +370,13 @@ static bool announce_fitting(const gq_plan *plan, const journal *j, bool whole, 
 }
 
 bool journal_announce(const gq_plan *plan, bool whole, warning_list *warnings, gq_error *e) {
-    journal_head found, wanted = journal_head_of(plan, plan->part, plan->parts);
+    journal_header found, wanted = journal_header_of(plan, plan->part, plan->parts);
     journal j;
     if (plan->share == SHARE_JOIN) return true;
     if (!journal_prepare(&j, plan, plan->part, plan->parts, e)) return false;
     j.fd = safe_file_open(j.path);
     bool ok = true;
-    if (j.fd >= 0 && journal_read_head(j.fd, &found)) {
+    if (j.fd >= 0 && journal_read_header(j.fd, &found)) {
         const char *why = journal_mismatch(&found, &wanted), *out = plan->outputs[0].path;
         ok = why ? warnings_add(warnings, e, "an unfinished run for %s starts afresh: %s", out, why)
                  : announce_fitting(plan, &j, whole, warnings, e);

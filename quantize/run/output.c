@@ -273,11 +273,11 @@ bool output_sync(const output_set *set, gq_error *e) {
 static bool write_digests(const output_set *set, size_t o, const gq_results *results, gq_error *e) {
     const gq_plan *plan = set->plan;
     const plan_output *out = &plan->outputs[o];
-    const uint64_t first = out->digests_at + GGUF_ARRAY_HEAD;
+    const uint64_t first = out->digests_at + GGUF_ARRAY_HEADER;
     if (!out->digests_at) return true;
     tensor_digest *digests = malloc((plan->n_tensors + 1) * sizeof *digests);
     if (!digests) return gq_fail_memory(e, plan->n_tensors * sizeof *digests);
-    memcpy(digests, out->shards[0].head + first, plan->n_tensors * sizeof *digests);
+    memcpy(digests, out->shards[0].header_data + first, plan->n_tensors * sizeof *digests);
     for (size_t i = 0; i < plan->n_tensors; i++) {
         if (digests[i].made_by) digests[i].source = results->sources[i];
         digests[i].bytes = results->losses[o * plan->n_tensors + i].crc32;
@@ -292,7 +292,7 @@ static bool write_digests(const output_set *set, size_t o, const gq_results *res
 bool output_complete(const output_set *set, const gq_results *results, gq_error *e) {
     for (size_t i = 0; i < set->n; i++) {
         const output_file *f = &set->files[i];
-        if (!write_all(f, 0, f->shard->head, f->shard->head_size, e)) return false;
+        if (!write_all(f, 0, f->shard->header_data, f->shard->header_size, e)) return false;
     }
     for (size_t o = 0; o < set->plan->n_outputs; o++)
         if (!write_digests(set, o, results, e)) return false;

@@ -188,24 +188,24 @@ double run_cost_per_weight(const gq_plan *plan, size_t tensor, const bool *reuse
 
 /* Records which chunks are done and safe on disk, so that an interrupted run can continue.
  *
- * A journal is a file beside the first output: a head that says which plan it belongs to, then one slot per
+ * A journal is a file beside the first output: a header that says which plan it belongs to, then one slot per
  * chunk, in chunk order. A slot that is not written reads as zeros. Each has a CRC of its own, so a torn one
  * counts as not done. The caller syncs the chunk's bytes before its slot is written.
  */
 
-/* The head of a file beside an output: which plan it belongs to, in the machine's own byte order, as a
+/* The header of a file beside an output: which plan it belongs to, in the machine's own byte order, as a
  * journal never outlives its run for long. */
-typedef struct journal_head {
+typedef struct journal_header {
     char magic[8];
     char build[24];
     plan_identity identity;
     uint32_t part, parts, outputs, slot;
     uint32_t crc; /* of all before it */
-} journal_head;
+} journal_header;
 
-journal_head journal_head_of(const gq_plan *plan, uint32_t part, uint32_t parts);
-/* Returns why a journal with the head `found` cannot be continued; NULL: it can. */
-const char *journal_mismatch(const journal_head *found, const journal_head *wanted);
+journal_header journal_header_of(const gq_plan *plan, uint32_t part, uint32_t parts);
+/* Returns why a journal with the header `found` cannot be continued; NULL: it can. */
+const char *journal_mismatch(const journal_header *found, const journal_header *wanted);
 
 typedef struct journal {
     int fd; /* -1: not open */

@@ -13,11 +13,11 @@ enum {
      * core's second-level cache. */
     STRIP_ELEMENTS = 1 << 16,
     /* Elements that a worker takes at a time where nothing is written; it goes through them in strips. Whole
-     * rows of these are taken where rows have a head (strip_whole). */
+     * rows of these are taken where rows have a header (strip_whole). */
     STRIP_PIECE = 1 << 20,
     STORED_BYTES = 8, /* bytes of an element as stored, at most */
 };
-_Static_assert((int)GGUF_HEADED_COLUMNS <= (int)STRIP_ELEMENTS, "a strip holds a row with a head");
+_Static_assert((int)GGUF_HEADERED_COLUMNS <= (int)STRIP_ELEMENTS, "a strip holds a row with a header");
 
 /* A thread's scratch for two strips, as stored and decoded. */
 typedef struct strip_buffers {
@@ -29,9 +29,9 @@ typedef struct strip_buffers {
  */
 const kernels *strip_kernels(gq_error *e);
 /* Returns how many of a tensor's elements to take at a time where order is all that counts: `most`, or where
- * rows have a head the rows that these hold. */
+ * rows have a header the rows that these hold. */
 static inline uint64_t strip_whole(const model_tensor *t, uint64_t most) {
-    return t->type->head_bytes ? most - most % t->ne[0] : most;
+    return t->type->row_header_bytes ? most - most % t->ne[0] : most;
 }
 /* Counts the pieces of strip_whole(t, STRIP_PIECE) elements, of which the last one may have less. */
 uint64_t strip_pieces(const model_tensor *t);

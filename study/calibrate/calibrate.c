@@ -78,14 +78,14 @@ static bool open_saved(checkpoint *c, const gq_plan *plan, const calibration *jo
     bool hold;
     *why = NULL;
     if (written) {
-        if (!checkpoint_open_old(c, out, &planned->head, e)) return false;
+        if (!checkpoint_open_old(c, out, &planned->header, e)) return false;
         if (c->fd >= 0 && !calibrate_records_hold(c, job, &hold, e)) return false;
         if (c->fd >= 0 && !hold) c->finished = 0;
         return true;
     }
     for (int attempts = 0; attempts < 2; attempts++) {
         checkpoint_close(c);
-        if (!checkpoint_open(c, out, &planned->head, planned->records, e)) return false;
+        if (!checkpoint_open(c, out, &planned->header, planned->records, e)) return false;
         if (!*why && planned->facts.layers_finished && !c->finished) *why = c->why;
         if (!calibrate_records_hold(c, job, &hold, e)) return false;
         if (hold) return true;
@@ -206,7 +206,7 @@ static bool calibrate_follow(const gq_plan *plan, const gq_callbacks *callbacks,
     char *folder = safe_file_folder(plan->outputs[0].shards[0].path);
     job.store = (rounding_store){write_nothing, read_nothing, sync_nothing, NULL};
     job.memory.probes.folder = folder;
-    bool ok = checkpoint_join(&saved, plan->outputs[0].shards[0].path, &job.head, call.finished, e) &&
+    bool ok = checkpoint_join(&saved, plan->outputs[0].shards[0].path, &job.header, call.finished, e) &&
               calibrate_layers(&job, &saved, callbacks, &threads, e);
     checkpoint_close(&saved);
     free(folder);

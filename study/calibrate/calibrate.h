@@ -120,7 +120,7 @@ typedef struct site {
     size_t own, own_end;
     bool dealt;
     bool routed, late;
-    float adds;          /* forward_adds of the weight where the residual stream is the target; 0: its own output is */
+    float adds; /* forward_adds of the weight where the residual stream is the target; 0: its own output is */
     site_inputs *inputs; /* one for each of them */
     /* Seconds: what adding to their Hessians took, and all else for a batch, the least of all batches, since the
      * first one touches new memory. */
@@ -134,9 +134,9 @@ static inline size_t site_base_features(const site *s) {
 /* Matrices that are gathered at once, of those that are left; fit: as many as a rank's memory holds. Where
  * there are at least as many as ranks they are dealt. */
 size_t site_matrices_at_once(size_t left, uint64_t fit, bool routed, size_t ranks);
-/* The turn (comm_share_in_turn) in which the matrices from `first` on are dealt: those of one role anew in each
+/* The rotation (comm_share_rotated) by which the matrices from `first` on are dealt: those of one role anew in each
  * layer. */
-uint64_t site_turn(const model_tensor *weight, size_t first);
+uint64_t site_rotation(const model_tensor *weight, size_t first);
 /* The rank that has the inputs of the i-th matrix that was gathered, where they are dealt. */
 int site_owner(const site *s, const gq_comm *comm, size_t i);
 void site_free(site *s);
@@ -221,10 +221,10 @@ typedef struct layer_metrics {
 enum { METRIC_WINDOWS = 4 }; /* that metrics are made of, at most */
 /* Whether the layer has rows with a metric that an output rounds by feedback. */
 bool layer_metrics_wanted(const calibration *of, const forward_layer *layer);
-/* Runs the base model's stream over the layer, or the part that attends, up to its scores. The caller frees *m,
+/* Runs the base model's stream over the layer, or the sublayer that attends, up to its scores. The caller frees *m,
  * also on failure. */
 bool layer_metrics_gather(layer_metrics *m, const calibration *of, forward_stream *base, forward_layer *layer,
-                          forward_part part, gq_error *e);
+                          forward_sublayers which, gq_error *e);
 void layer_metrics_free(layer_metrics *m);
 
 /* Bytes of the metrics of a layer's groups, and those that gathering takes with them. */
@@ -276,7 +276,7 @@ typedef struct calibrate_figures {
     calibrate_step_figures steps[CALIBRATE_STEPS];
 } calibrate_figures;
 
-/* A matrix to round, for the output whose turn it is, and what it is rounded by. */
+/* A matrix to round, for the output at work, and what it is rounded by. */
 typedef struct round_task {
     struct calibrator *c;
     size_t tensor; /* its number */
@@ -389,7 +389,7 @@ typedef struct matrix_rows {
     const layer_metrics *metrics; /* of the rows */
     row_chains chains;            /* where there are metrics; all rows are at hand at once then */
     size_t n_spans;               /* of the matrix */
-    uint64_t turn;                /* of comm_share_in_turn: site_turn of the output and the matrix */
+    uint64_t rotation;            /* of comm_share_rotated: site_rotation of the output and the matrix */
     size_t share, share_end;      /* this rank's */
     size_t steps, step_spans;
     /* the rows at hand: spans of this rank, where they are from row `first` on */
@@ -567,11 +567,11 @@ typedef struct calibrator {
     calibrate_record record;    /* of the current step */
     embedding_metric embedding;
     calibrate_timing untimed; /* of what is no sample */
-    /* The current position: an output, at a part of a layer. */
+    /* The current position: an output, at a sublayer. */
     struct {
         size_t output;
         forward_layer *layer; /* NULL: the output matrix */
-        forward_part part;
+        forward_sublayers sublayers;
         const layer_metrics *metrics; /* of the layer's rows; NULL: none are wanted */
         rounded_weight *weights;
         size_t n_weights;
@@ -602,12 +602,12 @@ calibrate_timing *calibrator_timing_of(calibrator *c, const model_tensor *t);
 /* ---- gather.c ----
  * Gathers the inputs of a site.
  *
- * Both streams are run batch by batch from the hidden states before a part of a layer up to the first site that has
+ * Both streams are run batch by batch from the hidden states before a sublayer up to the first site that has
  * weights left to round. Experts are gathered some at a time, as many as their Hessians fit beside each other.
  * Tokens that only the rounded model sends to an expert count with no difference between the streams.
  *
  * Where the weight's output is added to the residual stream (forward_adds) the target can be the residual stream
- * after it, in place of the output that the base model's weight gave. Then both streams run to the end of the part,
+ * after it, in place of the output that the base model's weight gave. Then both streams run to the end of the sublayer,
  * the rounded one with the weight as it is in the file, and r is what its residual stream lacks for the base model's.
  * A token whose output is multiplied by a gate g, of those of all matrices that it meets, sum s, counts as g y with g
  * / s r: each matrix answers for its share, so that together they make up for all of it. */

@@ -70,7 +70,7 @@ static bool calibration_mix_random(calibration *c, text_windows *w, const model_
     if (w->marks) mixed.marks = memory_take(&l, mul_sat(n, window), sizeof *w->marks);
     bool ok = memory_had(&l, e) && windows_draw(&drawn, &like, model, vocabulary, e);
     for (size_t i = 0, text = 0; ok && i < n; i++) {
-        size_t group = i / EACH, place = group * EACH + windows_turn(group, EACH);
+        size_t group = i / EACH, place = group * EACH + windows_place_in_group(group, EACH);
         if (windows_is_held(held, place)) place += place % EACH ? -1 : 1; /* its neighbour in the group */
         bool is_drawn = group < groups && i == place;
         const uint32_t *from = is_drawn ? drawn.ids + group * window : w->ids + text * window;
@@ -185,7 +185,7 @@ static void calibration_clean_up(const gq_plan *plan, size_t output, bool own) {
     char *probe = own ? NULL : probe_path(plan);
     if (probe) safe_file_clean(probe);
     free(probe);
-    own ? checkpoint_clean(out, &plan->rounding->calibration->head)
+    own ? checkpoint_clean(out, &plan->rounding->calibration->header)
         : checkpoint_clean_kind(out, CHECKPOINT_CALIBRATION);
 }
 
@@ -208,16 +208,16 @@ static bool calibration_check_folder(const gq_plan *plan, const calibration *c, 
 
 /* ---- identity ---- */
 
-static checkpoint_head head_of(const gq_plan *plan, const calibration *c) {
-    checkpoint_head h = {.kind = CHECKPOINT_CALIBRATION,
-                         .times = plan->identity.input,
-                         .content = plan->identity.content,
-                         .ids = ids_of(c),
-                         .context = (uint32_t)c->job.context,
-                         .windows = c->job.windows,
-                         .slot =
-                             forward_stream_bytes(c->model, c->job.windows * c->job.loops, c->job.context),
-                         .streams = (uint32_t)plan->n_outputs + 1};
+static checkpoint_header header_of(const gq_plan *plan, const calibration *c) {
+    checkpoint_header h = {.kind = CHECKPOINT_CALIBRATION,
+                           .times = plan->identity.input,
+                           .content = plan->identity.content,
+                           .ids = ids_of(c),
+                           .context = (uint32_t)c->job.context,
+                           .windows = c->job.windows,
+                           .slot =
+                               forward_stream_bytes(c->model, c->job.windows * c->job.loops, c->job.context),
+                           .streams = (uint32_t)plan->n_outputs + 1};
     const uint32_t others[] = {plan->identity.options, plan->identity.layout};
     h.settings = checksum_add(0, others, sizeof others);
     plan_build(h.build);
@@ -284,7 +284,7 @@ static bool calibration_open(gq_plan *plan, const gq_options *options, gq_error 
     if (!calibration_check_folder(plan, c, options->dry_run, e) || !calibration_list_layers(plan, c, e))
         return false;
     calibration_set_width(plan, c);
-    c->settings.fused = head_of(plan, c).fused;
+    c->settings.fused = header_of(plan, c).fused;
     plan->rounding->digest = calibration_settings_digest(&c->settings);
     if (!c->job.marks && !c->job.targets)
         plan->rounding->ids = c->whole.drawn ? c->whole.ids : c->job.ids,
@@ -415,7 +415,7 @@ static void calibration_fill_facts(const gq_plan *plan, calibration *c) {
     uint64_t ahead =
         calibration_runs_ahead(plan, c) && c->ahead.bounds.in_file ? c->ahead.bounds.hidden_states : 0;
     uint64_t beside = mul_sat(add_sat(c->memory.probes.file, ahead), (uint64_t)gq_comm_ranks(c->text.comm));
-    f->disk = add_sat(checkpoint_bytes(&c->head, c->records), max(beside, c->memory.validation_disk_bytes));
+    f->disk = add_sat(checkpoint_bytes(&c->header, c->records), max(beside, c->memory.validation_disk_bytes));
     f->inputs_memory = c->memory.probes.memory, f->inputs_disk = c->memory.probes.file;
     f->hidden_states_in_file = c->text.bounds.in_file;
     f->tokens_advised = (uint64_t)(ENOUGH / f->per_column * (double)f->tokens);
@@ -438,7 +438,7 @@ static bool calibration_list_tensors(const gq_plan *plan, calibration *c, gq_err
 
 static bool calibration_plan_bounds(gq_plan *plan, gq_error *e) {
     calibration *c = plan->rounding->calibration;
-    c->head = head_of(plan, c), c->records = calibration_record_bytes(plan, c);
+    c->header = header_of(plan, c), c->records = calibration_record_bytes(plan, c);
     if (!calibration_list_tensors(plan, c, e) || !calibration_bound(plan, c, e)) return false;
     calibration_fill_facts(plan, c);
     size_t o = 0;
@@ -470,7 +470,7 @@ static bool calibration_announce(gq_plan *plan, const gq_options *options, bool 
     checkpoint kept;
     const char *out = plan->outputs[0].shards[0].path;
     if (!calibration_check_checkpoint_paths(plan, options, e)) return false;
-    bool ok = checkpoint_peek(&kept, out, &c->head, e);
+    bool ok = checkpoint_peek(&kept, out, &c->header, e);
     if (!whole && !plan_outputs_are_there(plan)) kept.finished = 0; /* they held the rounded layers */
     size_t layers = min(kept.finished, c->facts.layers);
     bool beyond = kept.finished > layers; /* behind the layers come the output matrix and the validation */
@@ -523,11 +523,11 @@ static bool calibration_agree(gq_plan *plan, gq_error *e) {
     if (!c->text.comm) return true;
     gq_calibration_facts *f = &c->facts;
     int ranks = gq_comm_ranks(c->text.comm);
-    checkpoint_head first = c->head;
+    checkpoint_header first = c->header;
     uint64_t batch = c->text.bounds.batch, ahead = c->ahead.bounds.batch,
              most[] = {f->memory, f->hidden_states_in_file, f->layers_finished};
     if (!comm_broadcast(c->text.comm, &first, sizeof first, e)) return false;
-    if (memcmp(&first, &c->head, sizeof first) != 0)
+    if (memcmp(&first, &c->header, sizeof first) != 0)
         return gq_fail(e, "rank %d has another model, text, options or build than rank 0",
                        gq_comm_rank(c->text.comm));
     if (!comm_least(c->text.comm, &c->memory.matrices_at_once, e) || !comm_least(c->text.comm, &batch, e) ||

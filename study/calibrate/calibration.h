@@ -242,9 +242,9 @@ typedef struct calibration {
     const gq_tensor *const *outputs;    /* per output the planned tensors, in the same order */
     /* -- its bounds -- */
     calibration_memory memory;
-    checkpoint_head head;  /* of a stream of the base model and one per output, in this order */
-    uint64_t records;      /* bytes of the checkpoint's, at most */
-    calibrate_costs costs; /* for progress */
+    checkpoint_header header; /* of a stream of the base model and one per output, in this order */
+    uint64_t records;         /* bytes of the checkpoint's, at most */
+    calibrate_costs costs;    /* for progress */
     /* -- a run's, in its own copy -- */
     rounding_store store;
     calibrate_sample *sample; /* NULL: all is done */

@@ -109,7 +109,7 @@ static void metric_check_size(const metric_sums *m, double mean_square) {
     float by = (float)sqrt(mean_square / SIGNS);
     uint64_t state = 0;
     for (size_t c = 0; c < m->width; c++) {
-        uint64_t bits = random_step(&state);
+        uint64_t bits = random_next(&state);
         for (size_t i = 0; i < SIGNS; i++)
             to->checked[c * m->stride + to->n_checked + i] = bits >> i & 1 ? by : -by;
     }
@@ -255,7 +255,7 @@ typedef struct run_ahead {
 static bool ahead_gather_output(run_ahead *a, gq_error *e) {
     threads_pool *pool = sweep_pool(&a->c.sweep);
     site s;
-    a->c.base = a->c.sweep.streams[0], a->c.rounded = &a->c.base, a->c.at.part = FORWARD_WHOLE;
+    a->c.base = a->c.sweep.streams[0], a->c.rounded = &a->c.base, a->c.at.sublayers = FORWARD_WHOLE;
     bool ok = site_gather(&s, &a->c, e);
     ok = ok && embedding_metric_new(a->to, &a->of, pool, &s.inputs[0], e);
     site_free(&s);

@@ -146,19 +146,20 @@ static bool begin_site(gathering *g, const forward_inputs *in, uint64_t first, g
     size_t ranks = (size_t)gq_comm_ranks(of->text.comm);
     size_t n = site_matrices_at_once(in->matrices - first, of->memory.matrices_at_once, in->routed, ranks);
     bool dealt = ranks > 1 && n >= ranks;
-    uint64_t turn = site_turn(in->weights[0], first);
-    *s = (site){.n_weights = in->n_weights,
-                .features = in->features,
-                .matrices = in->matrices,
-                .first = first,
-                .end = first + n,
-                .own = dealt ? comm_share_in_turn(of->text.comm, n, turn, gq_comm_rank(of->text.comm)) : 0,
-                .own_end =
-                    dealt ? comm_share_in_turn(of->text.comm, n, turn, gq_comm_rank(of->text.comm) + 1) : n,
-                .dealt = dealt,
-                .routed = in->routed,
-                .late = in->late,
-                .adds = site_adds(&of->settings, of->streams[0], in->weights[0])};
+    uint64_t rotation = site_rotation(in->weights[0], first);
+    *s = (site){
+        .n_weights = in->n_weights,
+        .features = in->features,
+        .matrices = in->matrices,
+        .first = first,
+        .end = first + n,
+        .own = dealt ? comm_share_rotated(of->text.comm, n, rotation, gq_comm_rank(of->text.comm)) : 0,
+        .own_end =
+            dealt ? comm_share_rotated(of->text.comm, n, rotation, gq_comm_rank(of->text.comm) + 1) : n,
+        .dealt = dealt,
+        .routed = in->routed,
+        .late = in->late,
+        .adds = site_adds(&of->settings, of->streams[0], in->weights[0])};
     memcpy(s->weights, in->weights, sizeof s->weights);
     memory_ledger l = {.failed = false};
     bool some = of->experts_used > 0 && of->experts_used < in->matrices;
@@ -448,7 +449,7 @@ static bool site_run_batch(gathering *g, size_t batch, bool base, gq_error *e) {
     }
     if (!c->at.layer) return forward_stream_probe_final(stream, batch, &taken, e);
     forward_layer_use(c->at.layer, !base);
-    if (!forward_stream_probe(stream, batch, c->at.layer, c->at.part, &taken, &after, e)) return false;
+    if (!forward_stream_probe(stream, batch, c->at.layer, c->at.sublayers, &taken, &after, e)) return false;
     return !g->s->n_weights || g->s->adds == 0 || (base ? keep_after : pair_residual_target)(g, after, e);
 }
 

@@ -1,4 +1,4 @@
-/* The story of a calibrated layer. For each of its parts, and each output in turn:
+/* The story of a calibrated layer. For each of its sublayers, one output after another:
  *
  *     gather    both streams run up to the next site that has matrices left; its inputs are added up to
  *               Hessians, and held out where it is to check (site.c)
@@ -8,8 +8,8 @@
  *     keep      the blocks stand in for the weights in the output's stream, so the inputs of the next site
  *               contain the rounding already; figures are recorded
  *
- * When no site is left the output's stream passes the part with the rounded weights. The base model's stream
- * passes it last, as every output needs its hidden states from before the part. Of ranks each gathers what its own
+ * When no site is left the output's stream passes the sublayer with the rounded weights. The base model's stream
+ * passes it last, as every output needs its hidden states from before the sublayer. Of ranks each gathers what its own
  * windows give; then they share rows of a matrix, or whole matrices of a site. */
 #include "study/calibrate/calibrate.h"
 
@@ -70,7 +70,7 @@ static bool wants_matrix(calibrator *c, const model_tensor *t, uint64_t matrix) 
     return calibrator_matrices_done(c, t) <= matrix;
 }
 
-/* Tells the layer which of its weights are still to be rounded for the output; after the turn: none. */
+/* Tells the layer which of its weights are still to be rounded for the output; afterwards: none. */
 static void expect_weights(calibrator *c, bool begins) {
     const calibration *job = c->of;
     for (size_t i = 0; c->at.layer && i < job->n_tensors; i++)
@@ -274,7 +274,7 @@ static bool settle_site_matrix(calibrator *c, const site *s, size_t i, rounded_m
     return true;
 }
 
-/* ---- a site, a part, a layer ---- */
+/* ---- a site, a sublayer, a layer ---- */
 
 /* Rounds what was gathered: all matrices with the other ranks, or this rank's share of them alone. */
 static bool round_gathered(calibrator *c, site *s, gq_error *e) {
@@ -293,7 +293,7 @@ static bool round_gathered(calibrator *c, site *s, gq_error *e) {
     return ok;
 }
 
-/* Does site after site, until no matrix of the part is left. */
+/* Does site after site, until no matrix of the sublayer is left. */
 static bool round_sites(calibrator *c, gq_error *e) {
     for (bool found = true, ok; found;) {
         site s;
@@ -307,11 +307,11 @@ static bool round_sites(calibrator *c, gq_error *e) {
 }
 
 static bool calibrator_pass_layer(calibrator *c, forward_stream *s, forward_layer *l, bool replaced,
-                                  forward_part part, gq_error *e) {
+                                  forward_sublayers which, gq_error *e) {
     double began = clock_seconds();
-    calibrator_begin_piece(c, c->of->costs.pass * (part == FORWARD_WHOLE ? 1 : .5));
+    calibrator_begin_piece(c, c->of->costs.pass * (which == FORWARD_WHOLE ? 1 : .5));
     forward_layer_use(l, replaced);
-    bool ok = forward_stream_pass(s, l, part, NULL, e);
+    bool ok = forward_stream_pass(s, l, which, NULL, e);
     if (c->of->sample) c->of->sample->passes[c->sweep.step] += clock_seconds() - began;
     return ok;
 }
@@ -321,31 +321,31 @@ static bool is_draft(const calibrator *c, const forward_layer *l) {
     return l && forward_layer_number(l) >= forward_model_sizes(c->of->streams[0])->layers;
 }
 
-static bool do_part(calibrator *c, forward_layer *l, forward_part part, gq_error *e) {
+static bool do_sublayer(calibrator *c, forward_layer *l, forward_sublayers which, gq_error *e) {
     bool leads_on = l && !is_draft(c, l);
     layer_metrics metrics = {.n = 0};
     bool ok = true;
-    if (leads_on && part & FORWARD_ATTENTION && calibration_does(&c->of->settings, CALIBRATE_ROWS) &&
+    if (leads_on && which & FORWARD_ATTENTION && calibration_does(&c->of->settings, CALIBRATE_ROWS) &&
         layer_metrics_wanted(c->of, l)) {
         double began = clock_seconds();
         calibrator_begin_piece(c, c->of->costs.metrics);
-        ok = layer_metrics_gather(&metrics, c->of, c->base, l, part, e);
+        ok = layer_metrics_gather(&metrics, c->of, c->base, l, which, e);
         if (c->of->sample) c->of->sample->metrics += clock_seconds() - began, c->of->sample->n_metrics++;
     }
     for (size_t o = 0; ok && o < c->of->n_outputs; o++) {
         if (!c->rounded[o]) continue;
-        c->at.output = o, c->at.layer = l, c->at.part = part, c->at.metrics = &metrics;
+        c->at.output = o, c->at.layer = l, c->at.sublayers = which, c->at.metrics = &metrics;
         expect_weights(c, true);
-        ok = round_sites(c, e) && (!leads_on || calibrator_pass_layer(c, c->rounded[o], l, true, part, e));
+        ok = round_sites(c, e) && (!leads_on || calibrator_pass_layer(c, c->rounded[o], l, true, which, e));
         expect_weights(c, false);
         drop_weights(c);
     }
     layer_metrics_free(&metrics), c->at.metrics = NULL;
-    return ok && (!leads_on || calibrator_pass_layer(c, c->base, l, false, part, e));
+    return ok && (!leads_on || calibrator_pass_layer(c, c->base, l, false, which, e));
 }
 
 bool calibrator_do_layer(calibrator *c, forward_layer *l, gq_error *e) {
     return l && !is_draft(c, l) && forward_model_splits(c->of->streams[0])
-               ? do_part(c, l, FORWARD_ATTENTION, e) && do_part(c, l, FORWARD_FFN, e)
-               : do_part(c, l, FORWARD_WHOLE, e);
+               ? do_sublayer(c, l, FORWARD_ATTENTION, e) && do_sublayer(c, l, FORWARD_FFN, e)
+               : do_sublayer(c, l, FORWARD_WHOLE, e);
 }

@@ -95,8 +95,8 @@ static size_t metric_windows(const metric_gathering *g, size_t windows) {
 
 /* Probes the batches in order, until there are enough windows. Where the model runs its blocks several
  * times, these are windows before its first loop. */
-static bool metric_probe(metric_gathering *g, forward_stream *base, forward_layer *layer, forward_part part,
-                         gq_error *e) {
+static bool metric_probe(metric_gathering *g, forward_stream *base, forward_layer *layer,
+                         forward_sublayers which, gq_error *e) {
     const calibration *of = g->of;
     forward_observer observer = {.data = g, .on_scores = metric_on_scores};
     forward_layer_use(layer, false);
@@ -106,7 +106,7 @@ static bool metric_probe(metric_gathering *g, forward_stream *base, forward_laye
         g->window = of->text.first_window + first, g->first = first;
         g->windows = metric_windows(g, min(of->text.bounds.batch, of->text.job.windows - first));
         observer.windows = g->windows;
-        if (!forward_stream_probe(base, i, layer, part, &observer, NULL, e)) return false;
+        if (!forward_stream_probe(base, i, layer, which, &observer, NULL, e)) return false;
     }
     return true;
 }
@@ -114,10 +114,10 @@ static bool metric_probe(metric_gathering *g, forward_stream *base, forward_laye
 /* Lets the ranks measure one after another, each adding to the sums of those before it, until there are enough
  * windows. */
 static bool ranks_metric_probe(metric_gathering *g, forward_stream *base, forward_layer *layer,
-                               forward_part part, gq_error *e) {
+                               forward_sublayers which, gq_error *e) {
     gq_comm *comm = g->of->text.comm;
     for (int r = 0; r < gq_comm_ranks(comm) && g->seen < METRIC_WINDOWS; r++) {
-        if (r == gq_comm_rank(comm) && !g->of->text.idle && !metric_probe(g, base, layer, part, e))
+        if (r == gq_comm_rank(comm) && !g->of->text.idle && !metric_probe(g, base, layer, which, e))
             return false;
         if (!comm_broadcast_from(comm, r, &g->seen, sizeof g->seen, e)) return false;
         for (size_t i = 0; i < g->to->n; i++)
@@ -129,13 +129,13 @@ static bool ranks_metric_probe(metric_gathering *g, forward_stream *base, forwar
 }
 
 bool layer_metrics_gather(layer_metrics *m, const calibration *of, forward_stream *base, forward_layer *layer,
-                          forward_part part, gq_error *e) {
+                          forward_sublayers which, gq_error *e) {
     metric_gathering g = {.of = of, .to = m};
     memory_ledger l = {.failed = false};
     *m = (layer_metrics){.n = forward_row_groups(of->streams[0], forward_layer_number(layer), g.groups)};
     for (size_t i = 0; i < m->n; i++) m->of[i].group = g.groups[i];
     lay_out_metrics(m, g.sums, &l);
-    bool ok = memory_had(&l, e) && ranks_metric_probe(&g, base, layer, part, e);
+    bool ok = memory_had(&l, e) && ranks_metric_probe(&g, base, layer, which, e);
     for (size_t i = 0; ok && i < m->n; i++) scale_sums(&m->of[i], g.sums[i]);
     for (size_t i = 0; i < m->n; i++) free(g.sums[i]);
     return ok;

@@ -84,8 +84,8 @@ static bool router_probe_choice(router_fit *f, size_t batch, size_t choice, gq_e
     forward_observer observer = {.on_inputs = on_experts, .data = f};
     f->choice = choice;
     forward_layer_use(c->at.layer, choice > 0);
-    return forward_stream_probe(choice ? c->rounded[c->at.output] : c->base, batch, c->at.layer, c->at.part,
-                                &observer, NULL, e);
+    return forward_stream_probe(choice ? c->rounded[c->at.output] : c->base, batch, c->at.layer,
+                                c->at.sublayers, &observer, NULL, e);
 }
 
 static bool batch_has_held(const router_fit *f, size_t batch) {

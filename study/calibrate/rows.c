@@ -192,7 +192,7 @@ uint64_t rows_bytes(const calibration_settings *s, const model_tensor *tensor, c
 }
 
 size_t rows_spans_begin(const matrix_rows *r, int rank) {
-    return comm_share_in_turn(r->task->comm, r->n_spans, r->turn, rank);
+    return comm_share_rotated(r->task->comm, r->n_spans, r->rotation, rank);
 }
 
 bool rows_new(matrix_rows *r, const round_task *t, bool calibrated, gq_error *e) {
@@ -216,7 +216,7 @@ bool rows_new(matrix_rows *r, const round_task *t, bool calibrated, gq_error *e)
     size_t ranks = (size_t)gq_comm_ranks(t->comm);
     r->n_rows = of->sample && !r->metrics->n ? min(of->sample->rows, tensor->ne[1]) : tensor->ne[1];
     r->most = rows_at_once(r->n_rows, r->metrics, ranks),
-    r->turn = site_turn(tensor, c->at.output + t->matrix);
+    r->rotation = site_rotation(tensor, c->at.output + t->matrix);
     lay_out_shares(r, ranks);
     r->share = rows_spans_begin(r, rank), r->share_end = rows_spans_begin(r, rank + 1);
     lay_out_rows(r, (size_t)threads, ranks, &l);

@@ -43,15 +43,15 @@ size_t site_matrices_at_once(size_t left, uint64_t fit, bool routed, size_t rank
     return routed && left >= ranks ? min(left, max(n, n * ranks)) : n;
 }
 
-uint64_t site_turn(const model_tensor *weight, size_t first) {
+uint64_t site_rotation(const model_tensor *weight, size_t first) {
     model_block b;
     return (model_block_in(weight->name, &b) ? b.number : 0) + first;
 }
 
 int site_owner(const site *s, const gq_comm *comm, size_t i) {
     int rank = 0;
-    uint64_t turn = site_turn(s->weights[0], s->first);
-    while (comm_share_in_turn(comm, s->end - s->first, turn, rank + 1) <= i) rank++;
+    uint64_t rotation = site_rotation(s->weights[0], s->first);
+    while (comm_share_rotated(comm, s->end - s->first, rotation, rank + 1) <= i) rank++;
     return rank;
 }
 

@@ -91,12 +91,12 @@ bool logits_file_end(logits_file *f, bool ok, bool names, gq_error *e) {
 
 static const char MAGIC[8] = "_logits_";
 
-typedef struct base_head {
+typedef struct base_header {
     char magic[8];
     uint32_t context;
     int32_t vocabulary, windows;
-} base_head;
-_Static_assert(sizeof(base_head) == 20, "the head is written as it lies in memory");
+} base_header;
+_Static_assert(sizeof(base_header) == 20, "the header is written as it lies in memory");
 
 enum { CODES = 65535 };
 
@@ -104,7 +104,7 @@ static uint64_t base_row_bytes(size_t vocabulary) { return sizeof(base_row) + (v
 
 /* ---- reading ---- */
 
-static bool check_head(const gq_file *f, const base_head *h, gq_error *e) {
+static bool check_head(const gq_file *f, const base_header *h, gq_error *e) {
     if (memcmp(h->magic, MAGIC, sizeof MAGIC) != 0)
         return gq_fail(
             e,
@@ -120,7 +120,7 @@ static bool check_head(const gq_file *f, const base_head *h, gq_error *e) {
 }
 
 /* Counts the windows whose rows are all there. */
-static bool count_windows(base_file *f, const base_head *h, gq_error *e) {
+static bool count_windows(base_file *f, const base_header *h, gq_error *e) {
     uint64_t ids = mul_sat(mul_sat((uint64_t)h->windows, h->context), sizeof *f->ids),
              begin = add_sat(sizeof *h, ids),
              window = mul_sat(scored_of(h->context), base_row_bytes((size_t)h->vocabulary));
@@ -139,7 +139,7 @@ static bool base_read_tokens(base_file *f, gq_error *e) {
     size_t n = f->windows * f->context;
     f->ids = malloc(n * sizeof *f->ids);
     if (!f->ids) return gq_fail_memory(e, n * sizeof *f->ids);
-    if (!gq_file_read(&f->file, sizeof(base_head), f->ids, n * sizeof *f->ids, e)) return false;
+    if (!gq_file_read(&f->file, sizeof(base_header), f->ids, n * sizeof *f->ids, e)) return false;
     for (size_t i = 0; i < n; i++)
         if (f->ids[i] >= f->vocabulary)
             return gq_fail(e, "%s: token %zu is %u, but the vocabulary has %zu", f->file.path, i + 1,
@@ -148,7 +148,7 @@ static bool base_read_tokens(base_file *f, gq_error *e) {
 }
 
 bool base_file_open(base_file *f, const char *path, gq_error *e) {
-    base_head h;
+    base_header h;
     *f = (base_file){.ids = NULL};
     if (gq_file_open(&f->file, path, e) && gq_file_read(&f->file, 0, &h, sizeof h, e) &&
         check_head(&f->file, &h, e) && count_windows(f, &h, e) && base_read_tokens(f, e))
@@ -189,7 +189,7 @@ void base_batch_free(base_batch *b) {
 /* Returns the offset of a position's row. The tokens before it are those of all windows that the file
  * announces, whether or not their rows are there. */
 static uint64_t row_at(const base_file *f, size_t position) {
-    return sizeof(base_head) + (f->windows + f->windows_missing) * f->context * sizeof *f->ids +
+    return sizeof(base_header) + (f->windows + f->windows_missing) * f->context * sizeof *f->ids +
            position * base_row_bytes(f->vocabulary);
 }
 
@@ -246,9 +246,9 @@ double base_kld(const kld_figures *base, const kld_figures *quant, double quant_
 /* ---- writing ---- */
 
 static bool write_tokens(const base_writer *w, const text_windows *windows, gq_error *e) {
-    base_head h = {.context = (uint32_t)windows->context,
-                   .vocabulary = (int32_t)w->file.vocabulary,
-                   .windows = (int32_t)windows->n};
+    base_header h = {.context = (uint32_t)windows->context,
+                     .vocabulary = (int32_t)w->file.vocabulary,
+                     .windows = (int32_t)windows->n};
     memcpy(h.magic, MAGIC, sizeof MAGIC);
     bool ok = safe_file_write(w->file.fd, 0, &h, sizeof h) &&
               safe_file_write(w->file.fd, sizeof h, windows->ids,
@@ -260,7 +260,7 @@ static bool write_tokens(const base_writer *w, const text_windows *windows, gq_e
 }
 
 static uint64_t rows_begin(const text_windows *w) {
-    return add_sat(sizeof(base_head), mul_sat(mul_sat(w->n, w->context), sizeof *w->ids));
+    return add_sat(sizeof(base_header), mul_sat(mul_sat(w->n, w->context), sizeof *w->ids));
 }
 
 bool base_writer_join(base_writer *w, const char *path, bool replace, const text_windows *windows,

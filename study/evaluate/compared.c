@@ -57,7 +57,7 @@ bool compared_open_planned(gq_evaluation *v, size_t i, const plan_output *out, g
     if (!shards) return gq_fail_memory(e, out->n_shards * sizeof *shards);
     for (uint32_t s = 0; s < out->n_shards; s++) {
         const plan_shard *p = &out->shards[s];
-        shards[s] = (gguf_planned){p->path, p->head, p->head_size, p->size};
+        shards[s] = (gguf_planned){p->path, p->header_data, p->header_size, p->size};
     }
     bool ok = name_runner(v, i, out->shards[0].path, e) &&
               gguf_model_planned(&v->runners[i].file, shards, out->n_shards, e) && set_up_runner(v, i, e);

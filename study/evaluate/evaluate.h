@@ -208,7 +208,7 @@ bool base_scores_run(const base_file *files, size_t n, const uint32_t *ids, size
  *
  * Scores are in a GGUF without tensors, like measurements, with a text that says what they are of and one
  * array for each model, whose key is the checksum of the model's content. Each array has a checksum. States
- * are in a file beside it, whose head is written when they are whole. Both files can be removed at any time. */
+ * are in a file beside it, whose header is written when they are whole. Both files can be removed at any time. */
 
 /* ---- the content of a model ---- A checksum of all that a model is. Unlike model_fingerprint, which says whether
  * unfinished work may continue, it reads every byte: what is kept under it vouches for no changed file. */

@@ -222,7 +222,7 @@ static void figures_bootstrap(const window_sums *windows, size_t n, double *mean
     for (size_t d = 0; d < GQ_BOOTSTRAP_DRAWS; d++) {
         window_sums sum = {0, 0};
         for (size_t i = 0; i < n; i++) {
-            const window_sums *w = &windows[(size_t)((__uint128_t)random_step(&seed) * n >> 64)];
+            const window_sums *w = &windows[(size_t)((__uint128_t)random_next(&seed) * n >> 64)];
             sum.x += w->x, sum.weight += w->weight;
         }
         means[d] = sum.x / sum.weight;

@@ -107,12 +107,12 @@ void score_cache_name(const content_sum *base_model, const text_windows *w, char
 static const char HIDDEN_STATES_MAGIC[8] = {'G', 'Q', 'E', 'V', 'A', 'L', '0', '1'};
 enum { HIDDEN_STATES_AT = 4096 };
 
-typedef struct hidden_state_cache_head {
+typedef struct hidden_state_cache_header {
     char magic[8];
     char of[SCORE_CACHE_OF];
     uint64_t bytes, sum;
     uint32_t unused, crc; /* crc: of all before it */
-} hidden_state_cache_head;
+} hidden_state_cache_header;
 
 static bool hidden_state_cache_fail(hidden_state_cache *s, gq_error *e) {
     gq_fail(e, "cannot keep hidden states in %s: %s", s->path, safe_file_error(errno));
@@ -120,15 +120,15 @@ static bool hidden_state_cache_fail(hidden_state_cache *s, gq_error *e) {
     return false;
 }
 
-static hidden_state_cache_head hidden_state_cache_head_of(const hidden_state_cache *s, uint64_t sum) {
-    hidden_state_cache_head h = {.bytes = s->bytes, .sum = sum};
+static hidden_state_cache_header hidden_state_cache_header_of(const hidden_state_cache *s, uint64_t sum) {
+    hidden_state_cache_header h = {.bytes = s->bytes, .sum = sum};
     memcpy(h.magic, HIDDEN_STATES_MAGIC, sizeof h.magic);
     memcpy(h.of, s->of, sizeof h.of);
-    h.crc = checksum_add(0, &h, offsetof(hidden_state_cache_head, crc));
+    h.crc = checksum_add(0, &h, offsetof(hidden_state_cache_header, crc));
     return h;
 }
 
-/* Whether the hidden states have the checksum of the head. */
+/* Whether the hidden states have the checksum of the header. */
 static bool hidden_state_cache_hold(const hidden_state_cache *s, uint64_t sum) {
     uint32_t found = 0;
     bool there;
@@ -137,7 +137,7 @@ static bool hidden_state_cache_hold(const hidden_state_cache *s, uint64_t sum) {
 }
 
 /* Opens the file, or makes one. Another program's file stays as it is. */
-static bool hidden_state_cache_open_file(hidden_state_cache *s, hidden_state_cache_head *found) {
+static bool hidden_state_cache_open_file(hidden_state_cache *s, hidden_state_cache_header *found) {
     struct stat st;
     s->fd = safe_file_open(s->path);
     if (s->fd < 0 && errno == ENOENT) s->fd = safe_file_create(s->path);
@@ -150,16 +150,16 @@ static bool hidden_state_cache_open_file(hidden_state_cache *s, hidden_state_cac
 
 bool hidden_state_cache_open(hidden_state_cache *s, const char *path, const char *of, uint64_t bytes,
                              gq_error *e) {
-    hidden_state_cache_head found = {.bytes = 0}, expected;
+    hidden_state_cache_header found = {.bytes = 0}, expected;
     *s = (hidden_state_cache){.fd = -1, .bytes = bytes, .path = strdup(path)};
     if (!s->path) return gq_fail_memory(e, strlen(path));
     memcpy(s->of, of, strnlen(of, sizeof s->of - 1));
     if (!hidden_state_cache_open_file(s, &found)) return hidden_state_cache_fail(s, e);
-    expected = hidden_state_cache_head_of(s, found.sum);
+    expected = hidden_state_cache_header_of(s, found.sum);
     s->whole = !memcmp(&found, &expected, sizeof found) && hidden_state_cache_hold(s, found.sum);
     if (s->whole) return true;
     /* The magic stays, so that a file of a run that was killed is known as ours. */
-    found = (hidden_state_cache_head){.bytes = 0};
+    found = (hidden_state_cache_header){.bytes = 0};
     memcpy(found.magic, HIDDEN_STATES_MAGIC, sizeof found.magic);
     return (safe_file_may_grow(path, HIDDEN_STATES_AT + bytes, NULL) && ftruncate(s->fd, 0) == 0 &&
             safe_file_write(s->fd, 0, &found, sizeof found) &&
@@ -172,7 +172,7 @@ hidden_state_slots hidden_state_cache_place(const hidden_state_cache *s) {
 }
 
 bool hidden_state_cache_finish(hidden_state_cache *s, uint64_t sum, gq_error *e) {
-    hidden_state_cache_head h = hidden_state_cache_head_of(s, sum);
+    hidden_state_cache_header h = hidden_state_cache_header_of(s, sum);
     s->whole = fsync(s->fd) == 0 && safe_file_write(s->fd, 0, &h, sizeof h);
     return s->whole || gq_fail(e, "cannot write %s: %s", s->path, safe_file_error(errno));
 }
@@ -295,16 +295,16 @@ bool score_cache_add(score_cache *k, const content_sum *model, const model_score
     char key[SCORE_CACHE_KEY_BYTES], sum[SCORE_CACHE_KEY_BYTES];
     bool is_copy = from->kld;
     uint32_t type = GGUF_FLOAT64;
-    uint64_t n = cache_numbers(k, from), bytes = GGUF_ARRAY_HEAD + n * sizeof(double);
+    uint64_t n = cache_numbers(k, from), bytes = GGUF_ARRAY_HEADER + n * sizeof(double);
     size_t each = k->positions * sizeof *from->log_p;
     uint8_t *array = malloc(bytes);
     if (!array) return gq_fail_memory(e, bytes);
     memcpy(array, &type, sizeof type);
     memcpy(array + sizeof type, &n, sizeof n);
-    memcpy(array + GGUF_ARRAY_HEAD, from->log_p, each);
-    if (is_copy) memcpy(array + GGUF_ARRAY_HEAD + each, from->kld, each);
-    cache_put_flags(array + GGUF_ARRAY_HEAD + 2 * each, from->same_top1, k->positions);
-    cache_put_flags(array + GGUF_ARRAY_HEAD + (is_copy ? 3 : 1) * each, from->accepted, k->positions);
+    memcpy(array + GGUF_ARRAY_HEADER, from->log_p, each);
+    if (is_copy) memcpy(array + GGUF_ARRAY_HEADER + each, from->kld, each);
+    cache_put_flags(array + GGUF_ARRAY_HEADER + 2 * each, from->same_top1, k->positions);
+    cache_put_flags(array + GGUF_ARRAY_HEADER + (is_copy ? 3 : 1) * each, from->accepted, k->positions);
     cache_key(model, is_copy, key, sum);
     bool ok = gguf_header_set(k->header, key, GGUF_ARRAY, array, bytes, e) &&
               gguf_header_set_u32(k->header, sum, checksum_add(0, array, bytes), e) &&

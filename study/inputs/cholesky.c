@@ -44,16 +44,16 @@ static void pack_transposed(size_t panel, const float *from, size_t rows, size_t
 }
 
 /* y = x times a packed matrix of PART rows and `columns`, or y += with `add`. x and y have n rows. */
-static void cholesky_multiply(const work *w, const float *x, size_t x_step, size_t n, const float *packed,
-                              size_t columns, float *y, bool add) {
+static void cholesky_multiply(const work *w, const float *x, size_t x_panel_stride, size_t n,
+                              const float *packed, size_t columns, float *y, bool add) {
     size_t panel = w->floats->panel;
-    w->floats->multiply(&(product_tile){.w = {x, x_step, 1},
+    w->floats->multiply(&(product_tile){.w = {x, x_panel_stride, 1},
                                         .x = packed,
-                                        .x_step = panel * columns,
+                                        .x_panel_stride = panel * columns,
                                         .panel = panel,
                                         .y = y,
                                         .y_stride = PASS_COLUMNS,
-                                        .y_step = panel,
+                                        .y_panel_stride = panel,
                                         .rows = n,
                                         .columns = columns,
                                         .tokens = PART,
@@ -83,8 +83,8 @@ static matrix_product take_off(const void *data, size_t i) {
     (void)i;
     return (matrix_product){.w = w->root,
                             .x = w->later,
-                            .row_step = PASS_COLUMNS,
-                            .x_step = w->across->panel * PASS_COLUMNS,
+                            .row_stride = PASS_COLUMNS,
+                            .x_panel_stride = w->across->panel * PASS_COLUMNS,
                             .y = tile_at(w, 0, s->strip),
                             .y_stride = PASS_COLUMNS,
                             .rows = (s->strip + 1) * PASS_COLUMNS,

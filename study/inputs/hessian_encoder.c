@@ -164,11 +164,11 @@ static void encoder_multiply_panels(const hessian_encoder *f, const encoder_scra
     size_t rows = f->columns - first, columns = f->columns - column;
     k->multiply(&(product_tile){.w = {f->hessian + first * f->columns + column, f->columns, 1},
                                 .x = p->lost + column * k->panel,
-                                .x_step = f->columns * k->panel,
+                                .x_panel_stride = f->columns * k->panel,
                                 .panel = k->panel,
                                 .y = p->answer,
                                 .y_stride = k->panel,
-                                .y_step = PASS_COLUMNS * k->panel,
+                                .y_panel_stride = PASS_COLUMNS * k->panel,
                                 .rows = rows < PASS_COLUMNS ? rows : PASS_COLUMNS,
                                 .columns = columns < PASS_COLUMNS ? columns : PASS_COLUMNS,
                                 .tokens = panels * k->panel,

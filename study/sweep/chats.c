@@ -179,7 +179,7 @@ bool windows_pack(windows_packer *p, const uint32_t *ids, const uint32_t *weight
         w->marks[*begin + t] =
             t < n ? (forward_mark){(uint32_t)t, weights[t]} : (forward_mark){FORWARD_BEHIND_TEXT, 0};
     }
-    p->used[window] = ceil_div(used + n, FORWARD_TEXT_STEP) * FORWARD_TEXT_STEP;
+    p->used[window] = ceil_div(used + n, FORWARD_TEXT_ALIGNMENT) * FORWARD_TEXT_ALIGNMENT;
     w->texts++, w->text_tokens += n;
     return true;
 }

@@ -2,12 +2,12 @@
  *
  *     missing --open--> empty --begin, hidden states, add--> layer 1 --begin, hidden states, add--> layer 2 ...
  *        ^                                              |                                --all done--> removed
- *        +------ head or hidden states do not fit (3, 4) ------+
+ *        +------ header or hidden states do not fit (3, 4) ------+
  *
  *  1. Layers use the two slots of a stream in turn. So while layer n's hidden states are written into one, those
  *     that layer n - 1 left stay in the other: a kill at any moment leaves a whole pair of hidden states and record.
  *  2. A record is written when the hidden states of its layer are synced (checkpoint_add). It holds their checksums.
- *  3. A checkpoint is continued only if its head is the run's: build, model, tokens, settings that decide
+ *  3. A checkpoint is continued only if its header is the run's: build, model, tokens, settings that decide
  *     bytes. It does not hold the number of threads or ranks, or the memory, on which nothing depends.
  *  4. States are compared with the last record's checksums before they are used. If they differ the run
  *     starts afresh: older ones may be overwritten already.
@@ -28,7 +28,7 @@
 #include "base/checksum.h"
 #include "base/safe_file.h"
 
-enum { HEAD_ROOM = 4096, BEGUN_AT = 2048 };
+enum { HEADER_ROOM = 4096, BEGUN_AT = 2048 };
 static const char MAGIC[8] = {'G', 'Q', 'S', 'T', 'A', 'T', '0', '3'};
 static const char SUFFIX[] = ".gquant-states";
 
@@ -37,7 +37,7 @@ typedef struct record {
     uint64_t mark; /* number of the layer, and one */
     uint64_t size; /* of what follows */
     uint32_t crc;  /* of that */
-    uint32_t head_crc;
+    uint32_t header_crc;
 } record;
 
 bool checkpoint_fuses(void) {
@@ -45,20 +45,20 @@ bool checkpoint_fuses(void) {
     return isa && strcmp(isa, "x86-64-v2") != 0 && strcmp(isa, "generic") != 0;
 }
 
-void checkpoint_seal(checkpoint_head *h) {
+void checkpoint_seal(checkpoint_header *h) {
     memcpy(h->magic, MAGIC, sizeof h->magic);
     h->fused = checkpoint_fuses();
-    h->crc = checksum_add(0, h, offsetof(checkpoint_head, crc));
+    h->crc = checksum_add(0, h, offsetof(checkpoint_header, crc));
 }
 
-uint64_t checkpoint_slots(void) { return HEAD_ROOM; }
+uint64_t checkpoint_slots(void) { return HEADER_ROOM; }
 static uint64_t all_slots(uint32_t streams, uint64_t slot) { return mul_sat(2 * (uint64_t)streams, slot); }
 static uint64_t first_record(const checkpoint *c) {
-    return add_sat(HEAD_ROOM, all_slots(c->streams, c->slot));
+    return add_sat(HEADER_ROOM, all_slots(c->streams, c->slot));
 }
 static uint64_t sums_size(const checkpoint *c) { return c->streams * sizeof(uint64_t); }
-uint64_t checkpoint_bytes(const checkpoint_head *h, uint64_t records) {
-    return add_sat(HEAD_ROOM, add_sat(all_slots(h->streams, h->slot), records));
+uint64_t checkpoint_bytes(const checkpoint_header *h, uint64_t records) {
+    return add_sat(HEADER_ROOM, add_sat(all_slots(h->streams, h->slot), records));
 }
 
 static bool checkpoint_fail(const checkpoint *c, const char *what, gq_error *e) {
@@ -80,14 +80,15 @@ static bool checkpoint_fail_read(const checkpoint *c, gq_error *e) {
 
 static const char DAMAGED[] = "its file is damaged";
 
-static bool checkpoint_read_head(int fd, checkpoint_head *h, bool *sound) {
+static bool checkpoint_read_header(int fd, checkpoint_header *h, bool *sound) {
     if (!safe_file_try_read(fd, 0, h, sizeof *h, sound)) return false;
     *sound = *sound && memcmp(h->magic, MAGIC, sizeof MAGIC) == 0 &&
-             h->crc == checksum_add(0, h, offsetof(checkpoint_head, crc));
+             h->crc == checksum_add(0, h, offsetof(checkpoint_header, crc));
     return true;
 }
 
-static const char *checkpoint_compare_heads(const checkpoint_head *found, const checkpoint_head *wanted) {
+static const char *checkpoint_compare_headers(const checkpoint_header *found,
+                                              const checkpoint_header *wanted) {
     if (memcmp(found->build, wanted->build, sizeof found->build) != 0)
         return "it was made by another version or build of gquant";
     if (found->times != wanted->times || found->content != wanted->content)
@@ -97,16 +98,16 @@ static const char *checkpoint_compare_heads(const checkpoint_head *found, const 
 }
 
 /* *why: the file is not one of this run; NULL: it is. */
-static bool checkpoint_mismatch(int fd, const checkpoint_head *wanted, const char **why) {
-    checkpoint_head found;
+static bool checkpoint_mismatch(int fd, const checkpoint_header *wanted, const char **why) {
+    checkpoint_header found;
     bool sound;
-    if (!checkpoint_read_head(fd, &found, &sound)) return false;
-    *why = sound ? checkpoint_compare_heads(&found, wanted) : DAMAGED;
+    if (!checkpoint_read_header(fd, &found, &sound)) return false;
+    *why = sound ? checkpoint_compare_headers(&found, wanted) : DAMAGED;
     return true;
 }
 
 static bool checkpoint_has_record(const checkpoint *c, uint64_t at, uint64_t file_size, const record *r) {
-    return r->head_crc == checksum_add(0, r, offsetof(record, head_crc)) && r->mark > 0 &&
+    return r->header_crc == checksum_add(0, r, offsetof(record, header_crc)) && r->mark > 0 &&
            r->size >= sums_size(c) && r->size <= file_size && at + sizeof *r <= file_size - r->size;
 }
 
@@ -141,7 +142,7 @@ static bool hidden_states_hold(const checkpoint *c, uint64_t at, bool *hold, gq_
         uint64_t sum, slot = 2 * (uint64_t)i + c->finished % 2;
         if (!safe_file_try_read(c->fd, at + sizeof(record) + i * sizeof sum, &sum, sizeof sum, hold))
             return checkpoint_fail_read(c, e);
-        if (*hold && sum != 0 && !slot_holds(c, HEAD_ROOM + slot * c->slot, sum, hold, e)) return false;
+        if (*hold && sum != 0 && !slot_holds(c, HEADER_ROOM + slot * c->slot, sum, hold, e)) return false;
     }
     return true;
 }
@@ -178,7 +179,7 @@ static bool count_finished(checkpoint *c, gq_error *e) {
 
 /* Whether it can be continued; ->why says why not. Where that cannot be told it is let go, so that nobody removes
  * it. */
-static bool can_go_on(checkpoint *c, const checkpoint_head *h, bool *can, gq_error *e) {
+static bool can_go_on(checkpoint *c, const checkpoint_header *h, bool *can, gq_error *e) {
     bool ok = checkpoint_mismatch(c->fd, h, &c->why) || checkpoint_fail_read(c, e);
     ok = ok && (c->why || count_finished(c, e));
     *can = ok && !c->why;
@@ -205,12 +206,12 @@ uint8_t *checkpoint_next(const checkpoint *c, uint64_t *at, uint64_t *n, gq_erro
 
 char *checkpoint_path(const char *out) { return safe_file_beside(out, SUFFIX); }
 
-static bool checkpoint_prepare(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e) {
+static bool checkpoint_prepare(checkpoint *c, const char *out, const checkpoint_header *h, gq_error *e) {
     *c = (checkpoint){.fd = -1, .slot = h->slot, .streams = h->streams, .path = checkpoint_path(out)};
     return c->path || gq_fail_memory(e, strlen(out) + sizeof SUFFIX);
 }
 
-bool checkpoint_peek(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e) {
+bool checkpoint_peek(checkpoint *c, const char *out, const checkpoint_header *h, gq_error *e) {
     bool can;
     if (!checkpoint_prepare(c, out, h, e)) return false;
     c->fd = safe_file_open(c->path);
@@ -240,7 +241,7 @@ static bool checkpoint_reserve(checkpoint *c, uint64_t bytes, gq_error *e) {
                    LLU(bytes), c->path, strerror(is_full ? ENOSPC : errno));
 }
 
-static bool checkpoint_create(checkpoint *c, const checkpoint_head *h, uint64_t bytes, gq_error *e) {
+static bool checkpoint_create(checkpoint *c, const checkpoint_header *h, uint64_t bytes, gq_error *e) {
     if (c->fd >= 0) unlink(c->path), close(c->fd); /* while it is locked: it is nobody else's */
     c->fd = safe_file_create(c->path);
     if (c->fd < 0) return checkpoint_fail(c, "make", e);
@@ -252,7 +253,7 @@ static bool checkpoint_create(checkpoint *c, const checkpoint_head *h, uint64_t 
     return false;
 }
 
-bool checkpoint_open(checkpoint *c, const char *out, const checkpoint_head *h, uint64_t records,
+bool checkpoint_open(checkpoint *c, const char *out, const checkpoint_header *h, uint64_t records,
                      gq_error *e) {
     uint64_t bytes = checkpoint_bytes(h, records);
     bool can = false;
@@ -264,12 +265,13 @@ bool checkpoint_open(checkpoint *c, const char *out, const checkpoint_head *h, u
     return checkpoint_create(c, h, bytes, e);
 }
 
-bool checkpoint_open_old(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e) {
+bool checkpoint_open_old(checkpoint *c, const char *out, const checkpoint_header *h, gq_error *e) {
     bool can;
     return checkpoint_prepare(c, out, h, e) && lock_old(c, e) && (c->fd < 0 || can_go_on(c, h, &can, e));
 }
 
-bool checkpoint_join(checkpoint *c, const char *out, const checkpoint_head *h, size_t finished, gq_error *e) {
+bool checkpoint_join(checkpoint *c, const char *out, const checkpoint_header *h, size_t finished,
+                     gq_error *e) {
     const char *why;
     if (!checkpoint_prepare(c, out, h, e)) return false;
     c->fd = safe_file_open(c->path);
@@ -310,14 +312,15 @@ static bool is_of_head(int fd, const void *h) {
     const char *why;
     return checkpoint_mismatch(fd, h, &why) && !why;
 }
-void checkpoint_clean(const char *out, const checkpoint_head *h) {
+void checkpoint_clean(const char *out, const checkpoint_header *h) {
     checkpoint_remove_left(out, is_of_head, h);
 }
 
 static bool is_of_kind(int fd, const void *kind) {
-    checkpoint_head found;
+    checkpoint_header found;
     bool sound;
-    return checkpoint_read_head(fd, &found, &sound) && sound && found.kind == *(const checkpoint_kind *)kind;
+    return checkpoint_read_header(fd, &found, &sound) && sound &&
+           found.kind == *(const checkpoint_kind *)kind;
 }
 void checkpoint_clean_kind(const char *out, checkpoint_kind kind) {
     checkpoint_remove_left(out, is_of_kind, &kind);
@@ -341,7 +344,7 @@ bool checkpoint_add(checkpoint *c, const uint64_t *sums, const void *bytes, uint
     if (sums) memcpy(all, sums, before);
     if (n) memcpy(all + before, bytes, n);
     record r = {.mark = c->finished + 1, .size = size, .crc = checksum_add(0, all, size)};
-    r.head_crc = checksum_add(0, &r, offsetof(record, head_crc));
+    r.header_crc = checksum_add(0, &r, offsetof(record, header_crc));
     bool ok = fdatasync(c->fd) == 0 && safe_file_write(c->fd, c->end + sizeof r, all, size) &&
               safe_file_write(c->fd, c->end, &r, sizeof r) && fdatasync(c->fd) == 0;
     if (!ok) checkpoint_fail(c, "write", e);

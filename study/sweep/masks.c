@@ -69,7 +69,7 @@ static void masks_set_text(text_windows *w, size_t begin, size_t end, uint64_t k
     left = n;
     for (size_t t = begin, missing = wanted; t < end; t++) {
         uint32_t weight = masks_weight(w, t);
-        if (!weight || share_of(random_step(&state), left--) >= missing) continue;
+        if (!weight || share_of(random_next(&state), left--) >= missing) continue;
         w->targets[t].weight = each * (float)weight, w->ids[t] = mask, missing--;
     }
 }

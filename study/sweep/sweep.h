@@ -83,9 +83,9 @@ size_t windows_share(const gq_comm *comm, size_t n, size_t context, int rank);
 bool windows_gather(gq_comm *comm, size_t n, size_t context, void *array, size_t each, gq_error *e);
 
 /* Returns which window of the `group`-th group of `each` is chosen. It moves about from group to group, by the
- * root of 2 less 1, as kinds of text may take turns: with the same one each time all that are chosen could be
+ * root of 2 less 1, as kinds of text may alternate: with the same one each time all that are chosen could be
  * of one kind. Of the first group it is the last. */
-static inline size_t windows_turn(size_t group, size_t each) {
+static inline size_t windows_place_in_group(size_t group, size_t each) {
     return each - 1 - (size_t)((uint64_t)((uint32_t)group * 1779033703u) * each >> 32);
 }
 
@@ -105,7 +105,7 @@ windows_held windows_hold_out(size_t n, size_t context);
 static inline bool windows_is_held(windows_held h, size_t window) {
     if (!h.every) return false;
     size_t group = window / h.every;
-    return group < h.n && window % h.every == windows_turn(group, h.every);
+    return group < h.n && window % h.every == windows_place_in_group(group, h.every);
 }
 
 /* ---- chats.c ----
@@ -191,7 +191,7 @@ bool memory_budget_fail(const gq_comm *comm, uint64_t asked, const char *to, siz
 
 /* ---- checkpoint.c ----
  * Keeps the finished layers of a model that is run over a text, so that an interrupted run can continue. The
- * file lies beside the output. It begins with a head that says what run it belongs to. For each stream there
+ * file lies beside the output. It begins with a header that says what run it belongs to. For each stream there
  * are two slots for the hidden states of all tokens, which layers use in turn, and behind them a record per finished
  * layer.
  *
@@ -200,8 +200,8 @@ bool memory_budget_fail(const gq_comm *comm, uint64_t asked, const char *to, siz
 
 typedef enum checkpoint_kind { CHECKPOINT_IMPORTANCE, CHECKPOINT_CALIBRATION } checkpoint_kind;
 
-/* The head of a checkpoint: the run it belongs to, in the machine's own byte order. Unset members are 0. */
-typedef struct checkpoint_head {
+/* The header of a checkpoint: the run it belongs to, in the machine's own byte order. Unset members are 0. */
+typedef struct checkpoint_header {
     char magic[8];
     char build[24];
     uint32_t kind;           /* a checkpoint_kind */
@@ -214,14 +214,14 @@ typedef struct checkpoint_head {
     uint32_t streams;
     uint32_t fused;       /* this processor multiplies and adds in one step, which last bits depend on */
     uint32_t unused, crc; /* crc: of all before it */
-} checkpoint_head;
+} checkpoint_header;
 
 /* Returns the checkpoint's path for an output; malloc'ed, NULL: no memory. */
 char *checkpoint_path(const char *out);
 /* Whether this processor multiplies and adds in one step. */
 bool checkpoint_fuses(void);
-/* Completes a head: sets magic, fused and crc. */
-void checkpoint_seal(checkpoint_head *h);
+/* Completes a header: sets magic, fused and crc. */
+void checkpoint_seal(checkpoint_header *h);
 
 typedef struct checkpoint {
     int fd; /* -1: not open */
@@ -233,28 +233,30 @@ typedef struct checkpoint {
     const char *why;  /* there was one that could not be continued; NULL: there was none */
 } checkpoint;
 
-/* Looks for a checkpoint that a run with this head would continue: ->finished is then above 0, else ->why may say why
+/* Looks for a checkpoint that a run with this header would continue: ->finished is then above 0, else ->why may say why
  * not. Changes nothing, but reads the hidden states to check them. *c is to be closed. This function and the two
  * below fail where memory or a read does, as that is no reason to begin anew. */
-bool checkpoint_peek(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e);
+bool checkpoint_peek(checkpoint *c, const char *out, const checkpoint_header *h, gq_error *e);
 /* Continue it or begin another, locked, with room for so many bytes of records set aside. On failure *c is
  * fit for checkpoint_close. */
-bool checkpoint_open(checkpoint *c, const char *out, const checkpoint_head *h, uint64_t records, gq_error *e);
+bool checkpoint_open(checkpoint *c, const char *out, const checkpoint_header *h, uint64_t records,
+                     gq_error *e);
 /* Continue it, locked, and make none: ->fd is -1 where there is none, and ->finished 0 where it is no use. */
-bool checkpoint_open_old(checkpoint *c, const char *out, const checkpoint_head *h, gq_error *e);
+bool checkpoint_open_old(checkpoint *c, const char *out, const checkpoint_header *h, gq_error *e);
 /* Open, without its lock, the one that another process has opened, which has so many finished layers. This process
  * only writes hidden states and reads records. */
-bool checkpoint_join(checkpoint *c, const char *out, const checkpoint_head *h, size_t finished, gq_error *e);
+bool checkpoint_join(checkpoint *c, const char *out, const checkpoint_header *h, size_t finished,
+                     gq_error *e);
 void checkpoint_close(checkpoint *c);
 void checkpoint_remove(const checkpoint *c); /* one that checkpoint_open has opened */
 /* Remove what lies beside an output that is whole, unless another process is at work with it: what belongs to
- * this head; or whatever is of a kind, when the output of the run that left it is gone. */
-void checkpoint_clean(const char *out, const checkpoint_head *h);
+ * this header; or whatever is of a kind, when the output of the run that left it is gone. */
+void checkpoint_clean(const char *out, const checkpoint_header *h);
 void checkpoint_clean_kind(const char *out, checkpoint_kind kind);
 
 uint64_t checkpoint_slots(void); /* offset of the first stream's two; the other streams' follow */
 /* Bytes of the file. */
-uint64_t checkpoint_bytes(const checkpoint_head *h, uint64_t records);
+uint64_t checkpoint_bytes(const checkpoint_header *h, uint64_t records);
 
 /* The next layer is about to put hidden states into their slot. */
 bool checkpoint_begin(const checkpoint *c, gq_error *e);
@@ -342,7 +344,8 @@ typedef struct sweep_plan {
     const uint64_t *numbers;
     size_t n_layers;
     bool output, drafts;
-    const char *folder; /* for a file of hidden states where there is no checkpoint; NULL: they fit into memory */
+    const char
+        *folder; /* for a file of hidden states where there is no checkpoint; NULL: they fit into memory */
     checkpoint *checkpoint; /* what is finished, to which steps are added; NULL: nothing is */
     /* A file of the caller's to which the first stream's hidden states are also written; NULL: none. is_first_done:
      * those behind its last layer are there, so that it passes none. */

@@ -288,7 +288,7 @@ bool windows_draw(text_windows *w, const gq_text *text, const model_source *mode
     w->ids = ids ? calloc(w->n * context, sizeof *w->ids) : NULL;
     if (ids && !w->ids) gq_fail_memory(e, w->n * context * sizeof *w->ids);
     for (size_t i = 0; w->ids && i < w->n * context; i++)
-        w->ids[i] = ids[(uint64_t)((__uint128_t)random_step(&seed) * n_ids >> 64)];
+        w->ids[i] = ids[(uint64_t)((__uint128_t)random_next(&seed) * n_ids >> 64)];
     free(ids);
     text_ends of;
     bool ok = w->ids && find_ends(model, &of, e);

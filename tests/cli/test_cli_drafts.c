@@ -192,7 +192,7 @@ TEST(blocks_can_be_written_alone) {
     /* numbers of the layers that it lacks are not compared with its own */
     GQUANT(0, "-q", "verify", path("draft.gguf"));
     GQUANT(0, "-q", "--allow-requantize", path("draft.gguf"), path("again.gguf"), "Q4_0");
-    /* a block whose feed-forward part no layer has any more */
+    /* a block whose feed-forward sublayer no layer has any more */
     for (int i = 0; i < 2; i++) {
         GQUANT(0, "-q", "--force", "--prune-layers", i ? "1" : "0", path("model.gguf"), path("other.gguf"),
                "Q8_0");

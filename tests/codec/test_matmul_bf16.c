@@ -89,10 +89,10 @@ static void same_bits(const float *a, const float *b, size_t n, const char *leve
 static void check_kernels(const product_kernels *k, const operands *o, const char *level, const char *what) {
     enum { GROUP = MATMUL_BF16_GROUP };
     size_t half = o->columns / 2 / GROUP * GROUP, padded = (o->columns + GROUP - 1) / GROUP * GROUP;
-    size_t panels = (o->tokens + k->panel - 1) / k->panel, x_step = padded * k->panel;
-    char *w = malloc(o->rows * padded * k->bytes), *packed = malloc(panels * x_step * k->bytes);
+    size_t panels = (o->tokens + k->panel - 1) / k->panel, x_panel_stride = padded * k->panel;
+    char *w = malloc(o->rows * padded * k->bytes), *packed = malloc(panels * x_panel_stride * k->bytes);
     float *y = malloc(4 * o->rows * o->tokens), *column = malloc(4 * padded);
-    memset(w, 0x7f, o->rows * padded * k->bytes), memset(packed, 0, panels * x_step * k->bytes);
+    memset(w, 0x7f, o->rows * padded * k->bytes), memset(packed, 0, panels * x_panel_stride * k->bytes);
     for (size_t r = 0; r < o->rows; r++) {
         size_t first = o->columns / 3;
         k->round(o->w + r * o->columns, first, 0, w + r * padded * k->bytes);
@@ -100,7 +100,7 @@ static void check_kernels(const product_kernels *k, const operands *o, const cha
     }
     for (size_t t = 0; t < o->tokens; t += k->panel) {
         size_t n = o->tokens - t < k->panel ? o->tokens - t : k->panel;
-        char *panel = packed + t / k->panel * x_step * k->bytes;
+        char *panel = packed + t / k->panel * x_panel_stride * k->bytes;
         k->pack(o->x + t, o->tokens, half, n, panel);
         for (size_t i = 0; i < n; i++) {
             for (size_t c = half; c < o->columns; c++) column[c] = o->x[c * o->tokens + t + i];
@@ -111,11 +111,11 @@ static void check_kernels(const product_kernels *k, const operands *o, const cha
         size_t from = part ? half : 0;
         k->multiply(&(product_tile){.w = {w + from * k->bytes, padded, 1},
                                     .x = packed + from * k->panel * k->bytes,
-                                    .x_step = x_step,
+                                    .x_panel_stride = x_panel_stride,
                                     .panel = k->panel,
                                     .y = y,
                                     .y_stride = o->tokens,
-                                    .y_step = k->panel,
+                                    .y_panel_stride = k->panel,
                                     .rows = o->rows,
                                     .columns = part ? o->columns - half : half,
                                     .tokens = o->tokens,

@@ -35,11 +35,12 @@ static void plain_multiply(const product_tile *t) {
     asked.tokens = max(asked.tokens, t->tokens);
     for (size_t r = 0; r < t->rows; r++)
         for (size_t i = 0; i < t->tokens; i++) {
-            const float *w = (const float *)t->w.at + r * t->w.row_step;
-            const float *x = (const float *)t->x + i / t->width * t->x_step + i % t->width;
-            float *y = t->y + i / t->width * t->y_step + r * t->y_stride + i % t->width,
+            const float *w = (const float *)t->w.at + r * t->w.row_stride;
+            const float *x = (const float *)t->x + i / t->width * t->x_panel_stride + i % t->width;
+            float *y = t->y + i / t->width * t->y_panel_stride + r * t->y_stride + i % t->width,
                   sum = t->add ? *y : 0;
-            for (size_t c = 0; c < t->columns; c++) sum = fmaf(w[c * t->w.column_step], x[c * t->panel], sum);
+            for (size_t c = 0; c < t->columns; c++)
+                sum = fmaf(w[c * t->w.column_stride], x[c * t->panel], sum);
             *y = sum;
         }
 }

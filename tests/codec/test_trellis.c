@@ -58,7 +58,7 @@ TEST(rows_are_heads_and_blocks) {
         c->decode(row, 3 * TRELLIS_COLUMNS, part, 5 * TRELLIS_COLUMNS);
         assert_memory_equal(part, y + r * COLS + 3 * TRELLIS_COLUMNS, 5 * TRELLIS_COLUMNS * sizeof *part);
     }
-    assert_false(gq_array_bytes(TRELLIS, 1, 2 * GGUF_HEADED_COLUMNS, &(size_t){0}, &e));
+    assert_false(gq_array_bytes(TRELLIS, 1, 2 * GGUF_HEADERED_COLUMNS, &(size_t){0}, &e));
     assert_non_null(strstr(e.text, "65536"));
 }
 

@@ -582,7 +582,7 @@ TEST(scales_fit_any_part_and_type) {
 typedef struct text_place {
     size_t first, n;
 } text_place;
-enum { TEXTS = 3, TEXTS_END = 9 * FORWARD_TEXT_STEP };
+enum { TEXTS = 3, TEXTS_END = 9 * FORWARD_TEXT_ALIGNMENT };
 static const text_place short_texts[TEXTS] = {{0, 70}, {128, 64}, {192, 7}},
                         long_texts[TEXTS] = {{0, 100}, {128, 330}, {512, 7}};
 
@@ -601,7 +601,7 @@ static float *run_text(const char *file, size_t first, size_t n, const forward_m
 static bool compare_texts(const variant *v, const char *file) {
     const text_place *texts = v->factors == 'l' ? long_texts : short_texts;
     forward_mark marks[TEXTS_END];
-    size_t end = texts[TEXTS - 1].first + FORWARD_TEXT_STEP;
+    size_t end = texts[TEXTS - 1].first + FORWARD_TEXT_ALIGNMENT;
     gq_error e = {.text = ""};
     for (size_t i = 0; i < end; i++) marks[i] = (forward_mark){.position = FORWARD_BEHIND_TEXT};
     for (size_t k = 0; k < TEXTS; k++)

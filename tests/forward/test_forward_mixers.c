@@ -5,7 +5,7 @@
 #include "base/checked.h"
 #include "forward/graph/block.h"
 #include "forward/graph/layer.h"
-#include "forward/graph/layer_part.h"
+#include "forward/graph/sublayer.h"
 #include "tests/support/folder.h"
 #include "tests/support/forward_models.h"
 
@@ -25,14 +25,14 @@ typedef struct convolution_scratch {
     float *ones;
 } convolution_scratch;
 
-static void convolution_read_keys(forward_model *m, key_reader *r, model_part *p) {
+static void convolution_read_keys(forward_model *m, key_reader *r, model_sublayer *p) {
     convolution_numbers *n = p->numbers;
     (void)m;
     n->taps = key_number_needed(r, "shortconv.l_cache", 1, 16);
 }
 
-static void convolution_find_tensors(tensor_finder *f, const part_spec *p) {
-    const convolution_numbers *n = p->part->numbers;
+static void convolution_find_tensors(tensor_finder *f, const sublayer_spec *p) {
+    const convolution_numbers *n = p->sublayer->numbers;
     convolution_layer *l = p->numbers;
     uint64_t d = f->m->sizes.width;
     l->channels = d;
@@ -41,28 +41,29 @@ static void convolution_find_tensors(tensor_finder *f, const part_spec *p) {
     tensors_take_weight(f, WEIGHT_ATTN_OUTPUT, REQUIRED, SHAPE(d, d));
 }
 
-static uint64_t convolution_count_rows(const forward_model *m, const layer_spec *plan, const part_spec *p) {
+static uint64_t convolution_count_rows(const forward_model *m, const layer_spec *plan,
+                                       const sublayer_spec *p) {
     const convolution_layer *l = p->numbers;
     (void)m, (void)plan;
     return 4 * l->channels;
 }
 
-static void convolution_lay_out(forward_batch *b, const model_part *p, scratch *s) {
+static void convolution_lay_out(forward_batch *b, const model_sublayer *p, scratch *s) {
     convolution_scratch *own = batch_own(b, p);
     own->ones = scratch_take(s, PREPARED, 1, sizeof(float));
 }
 
-static bool convolution_prepare(forward_batch *b, const model_part *p, gq_error *e) {
+static bool convolution_prepare(forward_batch *b, const model_sublayer *p, gq_error *e) {
     convolution_scratch *own = batch_own(b, p);
     (void)e;
     for (size_t i = 0; i < PREPARED; i++) own->ones[i] = 1;
     return true;
 }
 
-static bool convolution_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
-    const convolution_numbers *n = p->part->numbers;
+static bool convolution_run(forward_batch *b, const sublayer_spec *p, const float *x, size_t stride) {
+    const convolution_numbers *n = p->sublayer->numbers;
     const convolution_layer *l = p->numbers;
-    const convolution_scratch *own = batch_own(b, p->part);
+    const convolution_scratch *own = batch_own(b, p->sublayer);
     const float *kernel = b->layer->values[WEIGHT_ATTN_Q_A_NORM];
     size_t s = b->stride, d = l->channels;
     float *all = b->work, *y = all + 3 * d * s;
@@ -77,11 +78,11 @@ static bool convolution_run(forward_batch *b, const part_spec *p, const float *x
             y[c * s + t] = all[c * s + t] * sum * own->ones[PREPARED - 1];
         }
     if (!batch_report_inputs(b, y, s, (weight_slot[]){WEIGHT_ATTN_OUTPUT, WEIGHT_SLOTS})) return false;
-    batch_multiply(b, WEIGHT_ATTN_OUTPUT, 0, y, s, b->part, s, b->tokens);
+    batch_multiply(b, WEIGHT_ATTN_OUTPUT, 0, y, s, b->output, s, b->tokens);
     return true;
 }
 
-static const layer_part mixer_convolution = {
+static const sublayer_kind mixer_convolution = {
     .model_bytes = sizeof(convolution_numbers),
     .layer_bytes = sizeof(convolution_layer),
     .read_keys = convolution_read_keys,
@@ -152,10 +153,10 @@ static running *start(const char *file, const architecture *row) {
     running *r = calloc(1, sizeof *r);
     assert_non_null(r);
     r->g = open_model(file);
-    static const layer_part *parts[ARCH_PART_LIMIT]; /* as long as the model */
-    memcpy(parts, layer_parts, sizeof parts);
-    parts[MIXER_SHORTCONV] = &mixer_convolution;
-    r->m = row ? model_new_of(&r->g, row, parts, &r->e) : forward_model_new(&r->g, &r->e);
+    static const sublayer_kind *sublayers_of[ARCH_SUBLAYER_LIMIT]; /* as long as the model */
+    memcpy(sublayers_of, sublayer_kinds, sizeof sublayers_of);
+    sublayers_of[MIXER_SHORTCONV] = &mixer_convolution;
+    r->m = row ? model_new_of(&r->g, row, sublayers_of, &r->e) : forward_model_new(&r->g, &r->e);
     if (!r->m) return r;
     r->l = forward_layer_new(r->m, 0, &r->e), r->pool = threads_pool_new(2);
     assert_true(r->l && r->pool);
@@ -173,7 +174,7 @@ static void end(running *r) {
 static size_t stride_of(void) { return forward_stride(2 * TOKENS); }
 
 /* The state after a part of layer i, of one that is the same each time; malloc'ed. */
-static float *state_after(running *r, size_t i, forward_part part) {
+static float *state_after(running *r, size_t i, forward_sublayers which) {
     gq_error e;
     size_t stride = stride_of();
     float *x = forward_activations(WIDTH, stride, &e), *values = random_values(WIDTH * 2 * TOKENS, 5);
@@ -181,7 +182,7 @@ static float *state_after(running *r, size_t i, forward_part part) {
     for (size_t c = 0; c < WIDTH; c++)
         memcpy(x + c * stride, values + c * 2 * TOKENS, 2 * TOKENS * sizeof *x);
     free(values);
-    if (!forward_layer_read(r->l, i, &e) || !forward_block(r->b, r->l, part, x, stride, NULL, &e))
+    if (!forward_layer_read(r->l, i, &e) || !forward_block(r->b, r->l, which, x, stride, NULL, &e))
         fail_msg("%s", e.text);
     return x;
 }
@@ -236,7 +237,7 @@ TEST(a_layer_without_kv_heads_has_the_rows_other_mixer) {
         for (size_t t = 0; t < 2 * TOKENS; t++)
             assert_float_equal(found[c * stride_of() + t], expected[c * 2 * TOKENS + t], 1e-4);
     free(x), free(expected), free(found);
-    /* what is not the convolution's is as ever: the feed-forward part beside it, and the other layer */
+    /* what is not the convolution's is as ever: the feed-forward sublayer beside it, and the other layer */
     assert_same_state(state_after(own, 0, FORWARD_FFN), state_after(plain, 0, FORWARD_FFN));
     assert_same_state(state_after(own, 1, FORWARD_WHOLE), state_after(plain, 1, FORWARD_WHOLE));
     assert_true(forward_model_splits(own->m));

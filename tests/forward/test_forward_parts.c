@@ -184,7 +184,8 @@ TEST(parts_are_the_whole) {
         forward_stream *s = stream_of(&k);
         assert_true(forward_stream_embed(s, NULL, &e));
         assert_true(forward_stream_probe(s, 0, layer_of(&k, 0), FORWARD_ATTENTION, NULL, NULL, &e) == splits);
-        if (!splits) assert_non_null(strstr(e.text, "model.gguf: layer 0 cannot be run in two parts"));
+        if (!splits)
+            assert_non_null(strstr(e.text, "model.gguf: layer 0 cannot be run one sublayer at a time"));
         forward_stream_free(s);
         stop(&k);
     }
@@ -193,9 +194,9 @@ TEST(parts_are_the_whole) {
 
 /* ---- looks ---- */
 
-static bool look(forward_stream *s, const forward_layer *l, forward_part part, size_t batch, told *to,
+static bool look(forward_stream *s, const forward_layer *l, forward_sublayers which, size_t batch, told *to,
                  gq_error *e) {
-    return forward_stream_probe(s, batch, l, part, &(forward_observer){.on_inputs = take, .data = to}, NULL,
+    return forward_stream_probe(s, batch, l, which, &(forward_observer){.on_inputs = take, .data = to}, NULL,
                                 e);
 }
 
@@ -207,16 +208,17 @@ static void leave_out_skipped(told *t) {
 }
 
 /* What ends where, of batch 0. */
-static void answer_in_turn(const char *name, forward_stream *s, const forward_layer *l, forward_part part) {
+static void answer_in_turn(const char *name, forward_stream *s, const forward_layer *l,
+                           forward_sublayers which) {
     static told all, some;
     gq_error e;
     begin(&all, FORWARD_ON);
-    assert_true(look(s, l, part, 0, &all, &e));
+    assert_true(look(s, l, which, 0, &all, &e));
     for (size_t end = 0; end < all.n; end++)
         for (int failed = 0; failed < 2; failed++) {
             begin(&some, FORWARD_ON);
             some.end = end, some.at_end = failed ? FORWARD_FAILED : FORWARD_END;
-            assert_true(look(s, l, part, 0, &some, &e) == !failed);
+            assert_true(look(s, l, which, 0, &some, &e) == !failed);
             if (failed) assert_string_equal(e.text, "told to fail");
             assert_int_equal(some.n, end + 1);
             if (memcmp(all.calls, some.calls, some.n * sizeof *all.calls) != 0)
@@ -224,21 +226,22 @@ static void answer_in_turn(const char *name, forward_stream *s, const forward_la
         }
     /* what is skipped of experts is all behind their first site, and nothing else but what their sum gives */
     begin(&some, FORWARD_SKIP);
-    assert_true(look(s, l, part, 0, &some, &e));
+    assert_true(look(s, l, which, 0, &some, &e));
     leave_out_skipped(&all), leave_out_skipped(&some);
     assert_same(name, &all, &some);
 }
 
-static void look_and_pass(const char *name, runner *k, forward_stream *s, size_t layer, forward_part part) {
+static void look_and_pass(const char *name, runner *k, forward_stream *s, size_t layer,
+                          forward_sublayers which) {
     static told looked, passed;
     gq_error e;
     const forward_layer *l = layer_of(k, layer);
     bool ends = layer == 0 || layer + 1 == forward_model_sizes(k->m)->layers;
     begin(&looked, FORWARD_ON), begin(&passed, FORWARD_ON);
-    if (ends) answer_in_turn(name, s, l, part);
+    if (ends) answer_in_turn(name, s, l, which);
     for (size_t i = 0; i < BATCHES; i++)
-        if (!look(s, l, part, i, &looked, &e)) fail_msg("%s: %s", name, e.text);
-    if (!forward_stream_pass(s, l, part, &(forward_observer){.on_inputs = take, .data = &passed}, &e))
+        if (!look(s, l, which, i, &looked, &e)) fail_msg("%s: %s", name, e.text);
+    if (!forward_stream_pass(s, l, which, &(forward_observer){.on_inputs = take, .data = &passed}, &e))
         fail_msg("%s: %s", name, e.text);
     assert_same(name, &looked, &passed);
 }
@@ -563,7 +566,7 @@ static forward_answer add_given(void *data, const forward_inputs *in, gq_error *
 }
 
 /* The weight, larger by a quarter, changes the state after its part by a quarter of what it gives. */
-static void check_added(const char *name, forward_stream *s, forward_layer *l, forward_part part,
+static void check_added(const char *name, forward_stream *s, forward_layer *l, forward_sublayers which,
                         const model_tensor *t, const model_source *g, float factor) {
     enum { STRIDE = (VARIANT_CONTEXT + 15) / 16 * 16 };
     uint64_t n;
@@ -572,13 +575,13 @@ static void check_added(const char *name, forward_stream *s, forward_layer *l, f
     float *w = tensor_values(g, t->name, &n), *before = malloc(t->ne[1] * STRIDE * sizeof *before);
     given of = {t, w, calloc(t->ne[1] * VARIANT_CONTEXT, sizeof *of.sum), false};
     double power = 0, off = 0;
-    assert_true(forward_stream_probe(s, 0, l, part, &(forward_observer){.on_inputs = add_given, .data = &of},
+    assert_true(forward_stream_probe(s, 0, l, which, &(forward_observer){.on_inputs = add_given, .data = &of},
                                      &after, &e));
     assert_true(of.found);
     memcpy(before, after, t->ne[1] * STRIDE * sizeof *before);
     for (uint64_t i = 0; i < n; i++) w[i] *= 1.25f;
     forward_layer_replace(l, t, GGUF_F32, w), forward_layer_use(l, true);
-    assert_true(forward_stream_probe(s, 0, l, part, NULL, &after, &e));
+    assert_true(forward_stream_probe(s, 0, l, which, NULL, &after, &e));
     forward_layer_replace(l, t, GGUF_F32, NULL), forward_layer_use(l, false);
     for (size_t r = 0; r < t->ne[1]; r++)
         for (size_t i = 0; i < VARIANT_CONTEXT; i++) {
@@ -636,7 +639,7 @@ TEST(what_is_added_is_what_a_weight_gives) {
         assert_true(forward_stream_embed(s, NULL, &e));
         for (size_t layer = 0; layer < forward_model_sizes(k.m)->layers; layer++) {
             forward_layer *l = layer_of(&k, layer);
-            for (int part = parts ? FORWARD_ATTENTION : FORWARD_WHOLE; part;) {
+            for (int which = parts ? FORWARD_ATTENTION : FORWARD_WHOLE; which;) {
                 for (uint64_t n = 0; n < k.g.n_tensors; n++) {
                     const model_tensor *t = k.g.tensors[n];
                     float factor = forward_adds(k.m, t);
@@ -644,14 +647,14 @@ TEST(what_is_added_is_what_a_weight_gives) {
                     if (model_block_number(t->name) != (int64_t)(layer % blocks) || layer < last ||
                         !forward_feeds(k.m, t))
                         continue;
-                    if (parts && is_ffn != (part == FORWARD_FFN)) continue;
-                    if (factor != 0) check_added(v->name, s, l, (forward_part)part, t, &k.g, factor);
+                    if (parts && is_ffn != (which == FORWARD_FFN)) continue;
+                    if (factor != 0) check_added(v->name, s, l, (forward_sublayers)which, t, &k.g, factor);
                     plain += factor != 0;
                     none += factor == 0 && strstr(t->name, "ffn_down");
                 }
-                if (!forward_stream_pass(s, l, (forward_part)part, NULL, &e))
+                if (!forward_stream_pass(s, l, (forward_sublayers)which, NULL, &e))
                     fail_msg("%s: %s", v->name, e.text);
-                part = part == FORWARD_ATTENTION ? FORWARD_FFN : 0;
+                which = which == FORWARD_ATTENTION ? FORWARD_FFN : 0;
             }
         }
         forward_stream_free(s);

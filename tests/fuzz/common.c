@@ -99,14 +99,14 @@ void fuzz_write_in_folder(const char *name, const void *bytes, size_t n) {
 
 /* ---- seeds ---- */
 
-void fuzz_seed_behind(const char *to, const char *name, const void *head, size_t head_size, const void *bytes,
-                      size_t n) {
+void fuzz_seed_behind(const char *to, const char *name, const void *head, size_t header_size,
+                      const void *bytes, size_t n) {
     char path[4096];
-    uint8_t *all = need(malloc(head_size + n + 1));
-    if (head_size) memcpy(all, head, head_size);
-    memcpy(all + head_size, bytes, n);
+    uint8_t *all = need(malloc(header_size + n + 1));
+    if (header_size) memcpy(all, head, header_size);
+    memcpy(all + header_size, bytes, n);
     snprintf(path, sizeof path, "%s/%s", to, name);
-    fuzz_write(path, all, head_size + n);
+    fuzz_write(path, all, header_size + n);
     free(all);
 }
 
@@ -149,13 +149,13 @@ uint8_t *fuzz_model(const tensor_type *type, uint64_t columns, size_t *n) {
                                     &e),
          &e);
     const uint8_t *head;
-    uint64_t head_size, data_size;
-    must(gguf_header_finish(h, &head, &head_size, &data_size, &e), &e);
-    *n = head_size + data_size;
+    uint64_t header_size, data_size;
+    must(gguf_header_finish(h, &head, &header_size, &data_size, &e), &e);
+    *n = header_size + data_size;
     uint8_t *bytes = need(calloc(1, *n));
-    memcpy(bytes, head, head_size);
+    memcpy(bytes, head, header_size);
     /* Small bytes are small numbers in every type: no infinities. */
-    for (size_t i = head_size; i < *n; i++) bytes[i] = (uint8_t)((i * 37 + i / 7) % 57);
+    for (size_t i = header_size; i < *n; i++) bytes[i] = (uint8_t)((i * 37 + i / 7) % 57);
     gguf_header_free(h);
     return bytes;
 }

@@ -47,7 +47,7 @@ void fuzz_write_in_folder(const char *name, const void *bytes, size_t n);
 /* ---- seeds ---- */
 void fuzz_seed(const char *folder, const char *name, const void *bytes, size_t n);
 /* Same with bytes in front. */
-void fuzz_seed_behind(const char *folder, const char *name, const void *head, size_t head_size,
+void fuzz_seed_behind(const char *folder, const char *name, const void *head, size_t header_size,
                       const void *bytes, size_t n);
 /* A small model with a key of every type and rows of `columns` weights of one type; malloc'ed. */
 uint8_t *fuzz_model(const tensor_type *type, uint64_t columns, size_t *n);

@@ -33,14 +33,14 @@ static void write_again(const model_source *m) {
     for (uint64_t i = 0; ok && i < m->n_tensors; i++)
         ok = gguf_header_add_tensor(h, m->tensors[i]->name, m->tensors[i]->ne, m->tensors[i]->type, &e);
     const uint8_t *head;
-    uint64_t head_size, data_size;
-    PROMISE(ok && gguf_header_finish(h, &head, &head_size, &data_size, &e), "%s", e.text);
+    uint64_t header_size, data_size;
+    PROMISE(ok && gguf_header_finish(h, &head, &header_size, &data_size, &e), "%s", e.text);
     /* Many tensors with an alignment of a mebibyte: the data may be larger than what was read. */
     if (data_size < 1 << 24) {
-        uint8_t *bytes = calloc(1, head_size + data_size);
-        memcpy(bytes, head, head_size);
+        uint8_t *bytes = calloc(1, header_size + data_size);
+        memcpy(bytes, head, header_size);
         model_source again;
-        PROMISE(gguf_model_memory(&again, "again", bytes, head_size + data_size, &e), "%s", e.text);
+        PROMISE(gguf_model_memory(&again, "again", bytes, header_size + data_size, &e), "%s", e.text);
         PROMISE(again.n_tensors == m->n_tensors && gguf_container_of(&again)->shards[0].n_kv == s->n_kv,
                 "something is lost");
         for (uint64_t i = 0; i < m->n_tensors; i++) {

@@ -23,11 +23,11 @@ static void add(gguf_header *h, const char *name, const uint64_t *ne, uint32_t t
 /* Header and as many zeros as the data section takes. */
 static bytes finish(gguf_header *h) {
     const uint8_t *head;
-    uint64_t head_size, data_size;
+    uint64_t header_size, data_size;
     gq_error e;
     bytes b = {0};
-    if (!gguf_header_finish(h, &head, &head_size, &data_size, &e)) fail_msg("%s", e.text);
-    put(&b, head, head_size);
+    if (!gguf_header_finish(h, &head, &header_size, &data_size, &e)) fail_msg("%s", e.text);
+    put(&b, head, header_size);
     put_zeros(&b, data_size);
     return b;
 }
@@ -39,9 +39,9 @@ static void read_back(model_source *m, const bytes *b) {
 
 static void refuses_to_finish(gguf_header *h, const char *says) {
     const uint8_t *head;
-    uint64_t head_size, data_size;
+    uint64_t header_size, data_size;
     gq_error e;
-    assert_false(gguf_header_finish(h, &head, &head_size, &data_size, &e));
+    assert_false(gguf_header_finish(h, &head, &header_size, &data_size, &e));
     if (!strstr(e.text, says)) fail_msg("'%s' expected in: %s", says, e.text);
 }
 

@@ -23,7 +23,7 @@ static int clean_up(void **state) {
 static void expect_texts(const char *key, const char *joined) {
     const model_kv *kv = metadata_of(key, GGUF_ARRAY);
     char all[512] = "";
-    for (uint64_t at = GGUF_ARRAY_HEAD, n; at < kv->size; at += GGUF_STRING_HEAD + n) {
+    for (uint64_t at = GGUF_ARRAY_HEADER, n; at < kv->size; at += GGUF_STRING_HEADER + n) {
         memcpy(&n, kv->value + at, 8);
         snprintf(all + strlen(all), sizeof all - strlen(all), "%.*s|", (int)n, kv->value + at + 8);
     }

@@ -216,7 +216,7 @@ TEST_WITH(sparsity_is_a_quantile, NULL, metadata_end) {
     snprintf(values, sizeof values, format, 4, "0.95,0,0.5,0.75");
     expect_arch("Gemma3nForCausalLM", values, 0);
     const float *scales =
-        (const float *)(metadata_of(".activation_sparsity_scale", GGUF_ARRAY)->value + GGUF_ARRAY_HEAD);
+        (const float *)(metadata_of(".activation_sparsity_scale", GGUF_ARRAY)->value + GGUF_ARRAY_HEADER);
     uint32_t bits[2];
     float middle, upper;
     memcpy(bits, scales, 8), memcpy(&middle, scales + 2, 4), memcpy(&upper, scales + 3, 4);

@@ -165,7 +165,7 @@ TEST(arrays_are_read_from_their_own_folder) {
     hf_config config = {.file = NULL};
     hf_build b = {.config = &config, .list = &base.list};
     hf_match f = {.source = &own.source, .rule = &rule, .suffix = ".bias"};
-    if (!hf_step_subtract_mean(&b, &f, &e)) fail_msg("%s", e.text);
+    if (!hf_op_subtract_mean(&b, &f, &e)) fail_msg("%s", e.text);
     const hf_tensor *t = hf_build_find(&b, "blk.0.exp_probs_b.bias");
     assert_non_null(t);
     assert_true(fabs(t->pieces[0].ops[0].value * 0x1p24 + (N - 1) / 2.0) < 1e-2);

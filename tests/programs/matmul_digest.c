@@ -31,11 +31,11 @@ static products kernels_here(void) {
 static void product(const product_kernels *k, bool by_column, size_t tokens) {
     product_tile t = {.x = panel, .y_stride = MOST_TOKENS, .rows = ROWS, .columns = STRETCH};
     t.panel = t.width = k->panel;
-    t.w.row_step = by_column ? 1 : COLUMNS, t.w.column_step = by_column ? ROWS : 1;
+    t.w.row_stride = by_column ? 1 : COLUMNS, t.w.column_stride = by_column ? ROWS : 1;
     for (size_t column = 0; column < COLUMNS; column += STRETCH)
         for (size_t token = 0; token < tokens; token += k->panel) {
             t.tokens = tokens - token < k->panel ? tokens - token : k->panel;
-            t.w.at = w + column * t.w.column_step, t.y = y + token, t.add = column > 0;
+            t.w.at = w + column * t.w.column_stride, t.y = y + token, t.add = column > 0;
             k->pack(x + column * MOST_TOKENS + token, MOST_TOKENS, STRETCH, t.tokens, panel);
             k->multiply(&t);
         }

@@ -74,15 +74,15 @@ static const char *tokenizer_fault(const arch_tokenizer *t) {
     return NULL;
 }
 
-static arch_step_makes makes_of(arch_step step) {
+static arch_op_makes makes_of(arch_op step) {
 #define MAKES(member, function, makes) [member] = MAKES_##makes,
-    static const arch_step_makes all[ARCH_STEP_LIMIT] = {ARCH_STEPS(MAKES)};
+    static const arch_op_makes all[ARCH_OP_LIMIT] = {ARCH_OPS(MAKES)};
     return all[step];
 }
 
 /* Whether a rule has as many names of tensors as its step makes, and asks for a part where it makes one. */
 static bool makes_names(const arch_rule *r) {
-    arch_step_makes makes = makes_of(r->step);
+    arch_op_makes makes = makes_of(r->op);
     size_t n = *r->to != 0;
     for (const char *c = r->to; *c; c++) n += *c == '|';
     if ((strchr(r->from, '*') && !strchr(r->to, '*')) != (makes == MAKES_PART)) return false;
@@ -97,13 +97,13 @@ static bool makes_names(const arch_rule *r) {
  * needs its number. */
 static const char *rules_fault(const arch_rule *list) {
     for (const arch_rule *r = list; r && r->from; r++) {
-        if (strchr(r->to, '#') && !strchr(r->from, '#') && r->step != STEP_COPY_TO_MTP_LAYERS)
+        if (strchr(r->to, '#') && !strchr(r->from, '#') && r->op != OP_COPY_TO_MTP_LAYERS)
             return "a tensor is of a layer, and its rule's name has no number";
         if (strchr(r->to, '*') && !strchr(r->from, '*'))
             return "a tensor has a number that its rule's name lacks";
         if (!makes_names(r)) return "a step makes other tensors than its rule names";
         for (const arch_rule *other = list; other < r; other++)
-            if (!strcmp(other->from, r->from) && (strcmp(other->to, r->to) || other->step == r->step))
+            if (!strcmp(other->from, r->from) && (strcmp(other->to, r->to) || other->op == r->op))
                 return "two rules have one name";
     }
     return NULL;
@@ -208,12 +208,12 @@ TEST(rows_do_not_contradict_themselves) {
 }
 
 TEST(contradictions_are_found) {
-    static const arch_rule twice[] = {{"a.#", "blk.#.b", STEP_COPY}, {"a.#", "blk.#.c", STEP_COPY}, {0}},
-                           lacking[] = {{"a", "blk.#.b", STEP_COPY}, {0}},
-                           few[] = {{"a.#", "blk.#.b", STEP_SPLIT_HALVES}, {0}},
-                           many[] = {{"a.#", "blk.#.b|blk.#.c", STEP_TRANSPOSE}, {0}},
-                           part[] = {{"a.#.*", "blk.#.b", STEP_COPY}, {0}},
-                           whole[] = {{"a.#", "blk.#.b", STEP_JOIN_EXPERTS}, {0}};
+    static const arch_rule twice[] = {{"a.#", "blk.#.b", OP_COPY}, {"a.#", "blk.#.c", OP_COPY}, {0}},
+                           lacking[] = {{"a", "blk.#.b", OP_COPY}, {0}},
+                           few[] = {{"a.#", "blk.#.b", OP_SPLIT_HALVES}, {0}},
+                           many[] = {{"a.#", "blk.#.b|blk.#.c", OP_TRANSPOSE}, {0}},
+                           part[] = {{"a.#.*", "blk.#.b", OP_COPY}, {0}},
+                           whole[] = {{"a.#", "blk.#.b", OP_JOIN_EXPERTS}, {0}};
     static const arch_class texts[] = {{.name = "A", .when = WHEN_KEY}, {.name = NULL}},
                             refused[] = {{.name = "UltravoxModel"}, {.name = NULL}};
     static const arch_item dead[] = {U32_IF(".a", "b"), U32(".a", "c"), END};

@@ -15,7 +15,7 @@ enum { THREADS = 2 };
 static void write_sparse(const char *to, uint32_t tensors, const uint64_t ne[4]) {
     char name[64];
     const uint8_t *head;
-    uint64_t head_size, data_size;
+    uint64_t header_size, data_size;
     gguf_header *h = gguf_header_new(NULL);
     assert_true(gguf_header_set_string(h, "general.architecture", "llama", NULL));
     assert_true(gguf_header_set_string(h, "general.type", "part", NULL));
@@ -24,9 +24,9 @@ static void write_sparse(const char *to, uint32_t tensors, const uint64_t ne[4])
         snprintf(name, sizeof name, "blk.%u.ffn_up.weight", i);
         assert_true(gguf_header_add_tensor(h, name, ne, tensor_type_of(GGUF_F16), NULL));
     }
-    assert_true(gguf_header_finish(h, &head, &head_size, &data_size, NULL));
-    write_whole(to, head, head_size);
-    assert_int_equal(truncate(to, (off_t)(head_size + data_size)), 0);
+    assert_true(gguf_header_finish(h, &head, &header_size, &data_size, NULL));
+    write_whole(to, head, header_size);
+    assert_int_equal(truncate(to, (off_t)(header_size + data_size)), 0);
     gguf_header_free(h);
 }
 

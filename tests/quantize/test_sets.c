@@ -103,16 +103,16 @@ TEST(shards_without_the_key_are_taken_as_they_come) {
     model_source m = open_model(shard("a", 1));
     const gguf_shard *s = &gguf_container_of(&m)->shards[1];
     const uint8_t *head;
-    uint64_t head_size, data_size, size;
+    uint64_t header_size, data_size, size;
     gguf_header *h = gguf_header_new(NULL);
     for (uint64_t i = 0; i < s->n_kv; i++)
         if (strcmp(s->kv[i].key, GGUF_SET_KEY) != 0) assert_true(gguf_header_copy(h, &s->kv[i], NULL));
     assert_true(gguf_header_add_tensor(h, s->tensors[0].name, s->tensors[0].ne, s->tensors[0].type, NULL));
     assert_int_equal(s->n_tensors, 1);
-    assert_true(gguf_header_finish(h, &head, &head_size, &data_size, NULL));
-    uint8_t *data = tensor_bytes(&m, s->tensors[0].name, &size), *all = calloc(1, head_size + data_size);
-    memcpy(all, head, head_size), memcpy(all + head_size, data, size);
-    write_whole(shard("m", 2), all, head_size + data_size);
+    assert_true(gguf_header_finish(h, &head, &header_size, &data_size, NULL));
+    uint8_t *data = tensor_bytes(&m, s->tensors[0].name, &size), *all = calloc(1, header_size + data_size);
+    memcpy(all, head, header_size), memcpy(all + header_size, data, size);
+    write_whole(shard("m", 2), all, header_size + data_size);
     free(data), free(all);
     gguf_header_free(h), model_close(&m);
     GQUANT(0, "verify", shard("m", 1));

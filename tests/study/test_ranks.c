@@ -30,11 +30,11 @@ TEST(turns_even_out_what_is_shared) {
         for (uint64_t n = 0; n < 40; n++) {
             uint64_t had[RANKS_MOST] = {0};
             for (uint64_t turn = 5; turn < 5 + (uint64_t)ranks; turn++) {
-                assert_int_equal(comm_share_in_turn(comm, n, turn, 0), 0);
-                assert_int_equal(comm_share_in_turn(comm, n, turn, ranks), n);
+                assert_int_equal(comm_share_rotated(comm, n, turn, 0), 0);
+                assert_int_equal(comm_share_rotated(comm, n, turn, ranks), n);
                 for (int r = 0; r < ranks; r++) {
                     uint64_t share =
-                        comm_share_in_turn(comm, n, turn, r + 1) - comm_share_in_turn(comm, n, turn, r);
+                        comm_share_rotated(comm, n, turn, r + 1) - comm_share_rotated(comm, n, turn, r);
                     assert_in_range(share, n / (uint64_t)ranks, (n + (uint64_t)ranks - 1) / (uint64_t)ranks);
                     had[r] += share;
                 }

@@ -25,8 +25,8 @@ typedef struct weights {
 
 static weights weights_of(const forward_scores *s, size_t head) {
     weights w = {{{0}}};
-    attention_block b = attention_score(s->batch, s->part, s->heads, 0, head, 0, 0);
-    attention_weigh(s->batch, s->part, s->heads, &b);
+    attention_block b = attention_score(s->batch, s->sublayer, s->heads, 0, head, 0, 0);
+    attention_weigh(s->batch, s->sublayer, s->heads, &b);
     for (size_t t = 0; t < CONTEXT; t++) {
         double rest = 1;
         for (size_t k = 0; k < b.keys && k <= t + b.ahead; k++) {
@@ -52,7 +52,7 @@ static double kld(const weights *a, const weights *b, size_t first, size_t every
 static float *brought_to_scores(const forward_scores *s, bool is_query, size_t head, const float *u,
                                 size_t rows) {
     forward_batch *b = s->batch;
-    const attention_layer *l = s->part->numbers;
+    const attention_layer *l = s->sublayer->numbers;
     const arch_graph *a = &b->model->arch->graph;
     size_t stride = b->stride, all = s->heads->head;
     float *x = calloc(all * stride, sizeof *x);
@@ -67,9 +67,9 @@ static float *brought_to_scores(const forward_scores *s, bool is_query, size_t h
                     x[c * stride + t] *= gains[(each ? head * all : 0) + c];
             }
         if (!late && l->has_rope && rows == all)
-            batch_rope(b, s->part, x + s->heads->rotated_from * stride, 1, all);
+            batch_rope(b, s->sublayer, x + s->heads->rotated_from * stride, 1, all);
     }
-    if (is_query) batch_temper(b, s->part, x, all);
+    if (is_query) batch_temper(b, s->sublayer, x, all);
     return x;
 }
 
@@ -84,7 +84,7 @@ static void add_error(const forward_scores *s, const float *rows, const float *x
 
 /* Rows from a head's queries to the next one's. */
 static size_t query_step(const forward_scores *s) {
-    return s->heads->q_step ? s->heads->q_step : s->heads->head;
+    return s->heads->q_head_stride ? s->heads->q_head_stride : s->heads->head;
 }
 
 static double by_metric(const double *metric, const float *u, size_t n) {
@@ -97,14 +97,14 @@ static double by_metric(const double *metric, const float *u, size_t n) {
 /* The factor with which an error moves no score by more than 1/20. */
 static float small_factor(const forward_scores *s, const float *x, bool is_query, size_t head) {
     const attention_heads *h = s->heads;
-    const attention_numbers *n = s->part->part->numbers;
+    const attention_numbers *n = s->sublayer->sublayer->numbers;
     size_t kv = head * h->kv_heads / h->heads, stride = s->batch->stride;
     double squares = 0, most = 0;
     for (size_t t = 0; t < CONTEXT; t++) {
         double of_x = 0, of_other = 0;
         for (size_t c = 0; c < h->head; c++) {
             const float *other =
-                is_query ? h->k + kv * h->k_step * stride : h->q + head * query_step(s) * stride;
+                is_query ? h->k + kv * h->k_head_stride * stride : h->q + head * query_step(s) * stride;
             if (is_query && c >= h->head - h->tail) other = h->k_tail - (h->head - h->tail) * stride;
             of_x += (double)x[c * stride + t] * (double)x[c * stride + t];
             of_other += (double)other[c * stride + t] * (double)other[c * stride + t];
@@ -121,7 +121,7 @@ static void check(const char *what, size_t layer, size_t head, double found, dou
 }
 
 static void check_queries(const forward_scores *s, const forward_row_group *g, const double *metric) {
-    const attention_numbers *n = s->part->part->numbers;
+    const attention_numbers *n = s->sublayer->sublayer->numbers;
     for (size_t head = 0; head < g->heads; head++) {
         float u[MOST_ROWS];
         fill_normal(u, g->rows, 1);
@@ -143,14 +143,14 @@ static void check_queries(const forward_scores *s, const forward_row_group *g, c
 }
 
 static void check_keys(const forward_scores *s, const forward_row_group *g, const double *metric) {
-    const attention_numbers *n = s->part->part->numbers;
-    const attention_layer *l = s->part->numbers;
+    const attention_numbers *n = s->sublayer->sublayer->numbers;
+    const attention_layer *l = s->sublayer->numbers;
     const attention_heads *h = s->heads;
     for (size_t kv = 0; kv < g->heads; kv++) {
         float u[MOST_ROWS];
         fill_normal(u, g->rows, 1);
         float *x = brought_to_scores(s, false, kv, u, g->rows), by = INFINITY;
-        const float *k = h->k + kv * h->k_step * s->batch->stride;
+        const float *k = h->k + kv * h->k_head_stride * s->batch->stride;
         for (size_t head = 0; head < h->heads; head++)
             if (head * h->kv_heads / h->heads == kv) by = fminf(by, small_factor(s, x, false, head));
         double found = 0, scale = (double)n->score_scale * (double)by;
@@ -176,7 +176,7 @@ static void check_values(const forward_scores *s, const forward_row_group *g, co
     const forward_layer *l = s->batch->layer;
     const model_tensor *out = l->plan->weight[WEIGHT_ATTN_OUTPUT];
     const float *w = (const float *)l->own[WEIGHT_ATTN_OUTPUT].data;
-    const float *gains = s->part->after == WEIGHT_SLOTS ? NULL : l->values[s->part->after];
+    const float *gains = s->sublayer->after == WEIGHT_SLOTS ? NULL : l->values[s->sublayer->after];
     for (size_t kv = 0; kv < g->heads; kv++) {
         float u[MOST_ROWS];
         double found = 0, wanted;

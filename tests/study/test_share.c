@@ -244,7 +244,7 @@ TEST(checksums_before_an_evaluation_count) {
 /* ---- what it is counted by ---- */
 
 /* Layers of one shape take the same share each, and a report comes long before a site ends. By weights that
- * were rounded, a layer's feed-forward part would be two thirds of it. */
+ * were rounded, a layer's feed-forward sublayer would be two thirds of it. */
 TEST(a_calibration_counts_what_each_piece_costs) {
     told t;
     gq_calibration c = {.size = sizeof c, .text = the_text(), .steps = "-random,-validation"};

@@ -133,11 +133,11 @@ TEST(an_interrupted_sweep_goes_on) {
     const forward_model *const models[] = {large.model};
     gq_error e;
     uint64_t sums[2];
-    checkpoint_head h = {.kind = CHECKPOINT_IMPORTANCE,
-                         .context = CONTEXT,
-                         .windows = WINDOWS,
-                         .slot = forward_stream_bytes(large.model, WINDOWS, CONTEXT),
-                         .streams = 1};
+    checkpoint_header h = {.kind = CHECKPOINT_IMPORTANCE,
+                           .context = CONTEXT,
+                           .windows = WINDOWS,
+                           .slot = forward_stream_bytes(large.model, WINDOWS, CONTEXT),
+                           .streams = 1};
     checkpoint_seal(&h);
     for (size_t way = 0; way < 2; way++) {
         checkpoint kept;

@@ -69,7 +69,7 @@ static inline model *evaluation_model_tied(uint32_t blocks, float outlier) {
 
 static inline model *evaluation_model(uint32_t blocks) { return evaluation_model_but(blocks, NULL, 1); }
 
-/* Two layers; the second one's feed-forward part goes through experts, two for each token. */
+/* Two layers; the second one's feed-forward sublayer goes through experts, two for each token. */
 enum { EXPERT_MODEL_EXPERTS = 4 };
 static inline model *expert_model(void) {
     model *m = evaluation_model(1);

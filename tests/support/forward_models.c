@@ -682,13 +682,13 @@ static void add_tensors(maker *k) {
     if (v->coders == 'b') add_coder(k, "dec.", v->decoders);
     for (k->layer = 0; k->layer < (v->coders ? 0 : (int)v->layers); k->layer++) {
         char mixer = v->mixers ? v->mixers[k->layer] : 'a';
-        bool is_ffn_alone = mixer == 'n' && !v->one_part;
+        bool is_ffn_alone = mixer == 'n' && !v->one_sublayer;
         if (!v->no_pre && !(v->no_first && k->layer == 0) && !is_ffn_alone) norm(k, "attn_norm");
         choose_sizes(k);
         if (mixer == 'a' || v->beside) add_attention(k);
         if (mixer != 'a' && mixer != 'n')
             variant_add_mixer(&(variant_layer){k->m, &k->random, k->layer, k->type}, v->width, mixer);
-        if (v->one_part && mixer != 'n') continue;
+        if (v->one_sublayer && mixer != 'n') continue;
         add_norms_after(k);
         add_listed(k, v->extra);
         if (k->layer < 32 && v->extra_at >> k->layer & 1)
@@ -697,7 +697,7 @@ static void add_tensors(maker *k) {
         if (k->layer < 32 && v->no_rotation && v->extra_at >> k->layer & 1)
             add_listed(k, "indexer_compressor_gate.weight=32x64@0.6;indexer_compressor_ape.weight=64x4@0.5");
         if (!v->ff) continue;
-        if (!v->one_part && (!v->inner || *v->inner)) norm(k, v->inner ? v->inner : "ffn_norm");
+        if (!v->one_sublayer && (!v->inner || *v->inner)) norm(k, v->inner ? v->inner : "ffn_norm");
         add_ffn(k);
     }
     k->layer = -1;

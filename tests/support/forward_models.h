@@ -43,14 +43,14 @@ typedef struct variant {
     /* A mixer per layer: a(ttention), c(onvolution); delta nets: d, b(oth rates in one matrix), o(ld files');
      * Mamba 1, 2; j(amba's), h: 2 without norm, p(lamo2's); KDA: k(imi's), l: without low rank, m: k3's, g: GLM's. t: lightning, x: a matrix.
      * RWKV 6, 7; q, r: those of Qwen's models.
-     * n(one): a layer with a feed-forward part alone. NULL: attention.
+     * n(one): a layer with a feed-forward sublayer alone. NULL: attention.
      */
     const char *mixers;
-    bool one_part;    /* a layer with a mixer has no feed-forward part */
-    bool beside;      /* attention in every layer, beside its other mixer */
-    bool gated_q;     /* attn_q has gates, too */
-    bool no_first;    /* layer 0 has no norm before its mixer */
-    const char *last; /* name of the last norm; NULL: output_norm; "": none */
+    bool one_sublayer; /* a layer with a mixer has no feed-forward sublayer */
+    bool beside;       /* attention in every layer, beside its other mixer */
+    bool gated_q;      /* attn_q has gates, too */
+    bool no_first;     /* layer 0 has no norm before its mixer */
+    const char *last;  /* name of the last norm; NULL: output_norm; "": none */
     uint32_t
         local; /* bit i: layer i has latents of other sizes: 16 in a head, 8 of them values, a rank of 8 */
     uint32_t tables; /* layers with a table of experts for each token */

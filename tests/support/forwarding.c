@@ -45,7 +45,7 @@ static bool layers(running *r, const forwarding *f, gq_error *e) {
         if (!forward_layer_read(r->l, i, e)) return false;
         for (size_t first = 0; first < f->n; first += r->in_batch)
             for (int part = parts ? 1 : FORWARD_WHOLE; part <= (parts ? 2 : FORWARD_WHOLE); part++)
-                if (!forward_block(r->b, r->l, (forward_part)part, batch_at(r, f, first), r->stride,
+                if (!forward_block(r->b, r->l, (forward_sublayers)part, batch_at(r, f, first), r->stride,
                                    f->observer, e))
                     return false;
     }

@@ -68,8 +68,8 @@ static inline void expect_bool(const char *key, bool value) {
 
 static inline void expect_text(const char *key, const char *text) {
     const model_kv *kv = metadata_of(key, GGUF_STRING);
-    assert_int_equal(kv->size, GGUF_STRING_HEAD + strlen(text));
-    assert_memory_equal(kv->value + GGUF_STRING_HEAD, text, strlen(text));
+    assert_int_equal(kv->size, GGUF_STRING_HEADER + strlen(text));
+    assert_memory_equal(kv->value + GGUF_STRING_HEADER, text, strlen(text));
 }
 
 static inline void expect_none(const char *key) { assert_null(hf_metadata_find(&made.metadata, key)); }
@@ -80,8 +80,8 @@ static inline void expect_array(const char *key, uint32_t type, const void *valu
     size_t size = type == GGUF_BOOL ? 1 : 4;
     assert_memory_equal(kv->value, &type, 4);
     assert_memory_equal(kv->value + 4, &n, 8);
-    assert_int_equal(kv->size, GGUF_ARRAY_HEAD + n * size);
-    assert_memory_equal(kv->value + GGUF_ARRAY_HEAD, values, n * size);
+    assert_int_equal(kv->size, GGUF_ARRAY_HEADER + n * size);
+    assert_memory_equal(kv->value + GGUF_ARRAY_HEADER, values, n * size);
 }
 #define expect_i32s(key, ...) \
     expect_array(key, GGUF_INT32, (const int32_t[]){__VA_ARGS__}, \

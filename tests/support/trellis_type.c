@@ -106,13 +106,14 @@ static float root_mean_square(const float *x, size_t step) {
     return (float)sqrt(sum / TRELLIS_COLUMNS);
 }
 
-static void begin(void *states, size_t state_step, const float *x, size_t step, size_t columns) {
+static void begin(void *states, size_t state_stride, const float *x, size_t step, size_t columns) {
     for (size_t lane = 0; lane < made.kernels.lanes; lane++) {
         float most = 0;
         for (size_t c = 0; c < columns; c += TRELLIS_COLUMNS)
             most = fmaxf(most, root_mean_square(x + c * step + lane, step));
         for (size_t c = 0; c < columns; c += TRELLIS_COLUMNS)
-            ((trellis_state *)(void *)((char *)states + c / TRELLIS_COLUMNS * state_step))->head[lane] = most;
+            ((trellis_state *)(void *)((char *)states + c / TRELLIS_COLUMNS * state_stride))->head[lane] =
+                most;
     }
 }
 
@@ -178,7 +179,7 @@ static void finish(const void *state, const float *gain, uint8_t *blocks, size_t
     }
 }
 
-static void finish_head(const void *state, const float *gain, uint8_t *heads, size_t stride, size_t rows) {
+static void finish_headers(const void *state, const float *gain, uint8_t *heads, size_t stride, size_t rows) {
     const trellis_state *s = state;
     for (size_t lane = 0; lane < rows; lane++) {
         float head = s->head[lane] * gain[lane];
@@ -215,7 +216,7 @@ static void encode(const float *x, uint8_t *to, size_t rows, size_t cols, const 
             transposed[i] = x[(r + lane) * cols + i / lanes];
         }
         begin(states, sizeof *states, transposed, lanes, cols);
-        finish_head(states, gain, to + r * row_bytes, row_bytes, used);
+        finish_headers(states, gain, to + r * row_bytes, row_bytes, used);
         for (size_t i = 0; i < blocks; i++) {
             const float *block = transposed + i * TRELLIS_COLUMNS * lanes;
             choose(&states[i], block, column ? column + i * TRELLIS_COLUMNS : NULL,
@@ -258,7 +259,7 @@ const kernels *trellis_kernels(const kernels *k, trellis_way way) {
                                .finish = finish,
                                .round_path = way == TRELLIS_EACH ? NULL : round_path,
                                .begin = begin,
-                               .finish_head = finish_head};
+                               .finish_headers = finish_headers};
     made.codecs[TRELLIS] = (codec){TRELLIS, decode, encode, 0x1p100f, &made.steps, dot};
     made.kernels.codecs = made.codecs;
     return &made.kernels;

@@ -15,7 +15,7 @@ void attention_choose_layers(const forward_model *m, key_reader *r, bool *is_own
     for (size_t i = 0; i < m->sizes.layers; i++) is_own[i] = key_number_at(r, &kv, i, 1, 0, MODEL_MOST) > 0;
 }
 
-void attention_read_heads(forward_model *m, key_reader *r, model_part *p) {
+void attention_read_heads(forward_model *m, key_reader *r, model_sublayer *p) {
     attention_numbers *n = p->numbers;
     key_list heads = key_list_needed(r, "attention.head_count"),
              kv = key_list_of(r, "attention.head_count_kv");
@@ -41,7 +41,7 @@ void attention_read_heads(forward_model *m, key_reader *r, model_part *p) {
     n->output_scale = 1;
 }
 
-void attention_share_sizes(forward_model *m, model_part *p) {
+void attention_share_sizes(forward_model *m, model_sublayer *p) {
     const attention_numbers *n = p->numbers;
     for (size_t i = 0; i < m->sizes.layers; i++) {
         attention_layer *l = model_layer_numbers(m, p, i);
@@ -51,13 +51,13 @@ void attention_share_sizes(forward_model *m, model_part *p) {
     }
 }
 
-void attention_check_heads(key_reader *r, const model_part *p, size_t least) {
+void attention_check_heads(key_reader *r, const model_sublayer *p, size_t least) {
     const attention_numbers *n = p->numbers;
     if (n->head < least || n->value == 0)
         key_fail(r, "attention.head_count", "is more than embedding_length");
 }
 
-void attention_read_windows(forward_model *m, key_reader *r, model_part *p) {
+void attention_read_windows(forward_model *m, key_reader *r, model_sublayer *p) {
     attention_numbers *n = p->numbers;
     const arch_graph *a = &m->arch->graph;
     size_t layers = m->sizes.layers;
@@ -113,7 +113,7 @@ static bool layer_has_rope(const rope_layers *of, size_t i, bool is_local, bool 
     return by_rule[of->rule];
 }
 
-void attention_choose_rope(forward_model *m, key_reader *r, model_part *p) {
+void attention_choose_rope(forward_model *m, key_reader *r, model_sublayer *p) {
     const attention_numbers *n = p->numbers;
     rope_layers of = {.rule = m->arch->graph.no_rope, .layers = m->sizes.layers, .has_windows = n->window};
     key_list pattern = key_list_of(r, "attention.rope_pattern");
@@ -130,14 +130,14 @@ void attention_choose_rope(forward_model *m, key_reader *r, model_part *p) {
     }
 }
 
-void attention_find_model_tensors(tensor_finder *f, model_part *p) {
+void attention_find_model_tensors(tensor_finder *f, model_sublayer *p) {
     attention_numbers *n = p->numbers;
     rope_find_tensors(&n->rope, f);
 }
 
 /* ---- running ---- */
 
-void attention_take_scratch(forward_batch *b, const model_part *p, scratch *s, size_t scores_each) {
+void attention_take_scratch(forward_batch *b, const model_sublayer *p, scratch *s, size_t scores_each) {
     const attention_numbers *n = p->numbers;
     attention_scratch *own = batch_own(b, p);
     _Static_assert(sizeof *own <= sizeof b->own->bytes, "BATCH_OWN_BYTES");
@@ -147,7 +147,7 @@ void attention_take_scratch(forward_batch *b, const model_part *p, scratch *s, s
     relative_lay_out(b, p, s);
 }
 
-bool attention_prepare(forward_batch *b, const model_part *p, gq_error *e) {
+bool attention_prepare(forward_batch *b, const model_sublayer *p, gq_error *e) {
     const attention_numbers *n = p->numbers;
     attention_scratch *own = batch_own(b, p);
     relative_prepare(b, p);
@@ -208,11 +208,11 @@ static void drop_others(float *scores, const uint64_t *chosen, size_t keys, size
             if (!(chosen[j] >> i & 1)) scores[j * QUERIES + i] = -INFINITY;
 }
 
-attention_block attention_score(forward_batch *b, const part_spec *p, const attention_heads *h, size_t window,
-                                size_t head, size_t first, int thread) {
-    const attention_numbers *numbers = p->part->numbers;
+attention_block attention_score(forward_batch *b, const sublayer_spec *p, const attention_heads *h,
+                                size_t window, size_t head, size_t first, int thread) {
+    const attention_numbers *numbers = p->sublayer->numbers;
     const attention_layer *l = p->numbers;
-    const attention_scratch *own = batch_own(b, p->part);
+    const attention_scratch *own = batch_own(b, p->sublayer);
     query_block of = query_block_of(b, window * ceil_div(b->context, QUERIES) + first / QUERIES);
     batch_span text = batch_span_at(b, window, first);
     size_t limit = 0, ahead = 0;
@@ -231,7 +231,7 @@ attention_block attention_score(forward_batch *b, const part_spec *p, const atte
     size_t kv = head * h->kv_heads / h->heads;
     size_t rotation_stride = own->rope.rotation_stride;
     float *scores = own->scores + (size_t)thread * own->scores_each;
-    const float *k = h->k + kv * h->k_step * s + of.begin + key;
+    const float *k = h->k + kv * h->k_head_stride * s + of.begin + key;
     size_t k_stride = s;
     if (h->tail) {
         float *both = scores + QUERIES * rotation_stride;
@@ -243,18 +243,18 @@ attention_block attention_score(forward_batch *b, const part_spec *p, const atte
         }
         k = both, k_stride = rotation_stride;
     }
-    query_block_multiply(b, &of, thread, h->q + head * (h->q_step ? h->q_step : h->head) * s, k, k_stride,
-                         h->head, keys, scores);
+    query_block_multiply(b, &of, thread, h->q + head * (h->q_head_stride ? h->q_head_stride : h->head) * s, k,
+                         k_stride, h->head, keys, scores);
     return (attention_block){scores, window, head, of, key, keys, limit, ahead};
 }
 
-void attention_weigh(forward_batch *b, const part_spec *p, const attention_heads *h,
+void attention_weigh(forward_batch *b, const sublayer_spec *p, const attention_heads *h,
                      const attention_block *s) {
-    const attention_numbers *numbers = p->part->numbers;
+    const attention_numbers *numbers = p->sublayer->numbers;
     const attention_layer *l = p->numbers;
     if (h->chosen)
         drop_others(s->scores,
-                    h->chosen + s->head * h->kv_heads / h->heads * h->chosen_step +
+                    h->chosen + s->head * h->kv_heads / h->heads * h->chosen_stride +
                         (s->window * ceil_div(b->context, QUERIES) +
                          (s->of.begin - s->window * b->context + s->of.first) / QUERIES) *
                             b->context +
@@ -279,19 +279,19 @@ void attention_weigh(forward_batch *b, const part_spec *p, const attention_heads
 
 /* Attends for the queries first, first + 1, ... of one head in one window: the scores of all keys that they
  * see, softmax, mixed values. */
-static void attend_queries(forward_batch *b, const part_spec *p, const attention_heads *h, size_t window,
+static void attend_queries(forward_batch *b, const sublayer_spec *p, const attention_heads *h, size_t window,
                            size_t head, size_t first, int thread) {
     attention_block block = attention_score(b, p, h, window, head, first, thread);
     size_t kv = head * h->kv_heads / h->heads, s = b->stride;
     attention_weigh(b, p, h, &block);
-    query_block_mix(b, &block.of, thread, h->v + kv * h->v_step * s + block.of.begin + block.key, h->value,
-                    block.keys, block.scores, h->o + head * h->value * s + block.of.begin + block.of.first,
-                    s);
+    query_block_mix(b, &block.of, thread, h->v + kv * h->v_head_stride * s + block.of.begin + block.key,
+                    h->value, block.keys, block.scores,
+                    h->o + head * h->value * s + block.of.begin + block.of.first, s);
 }
 
 typedef struct attended {
     forward_batch *b;
-    const part_spec *p;
+    const sublayer_spec *p;
     const attention_heads *h;
     size_t blocks; /* of queries of a head in a window */
 } attended;
@@ -303,7 +303,7 @@ static void attend_block(void *data, size_t i, int thread) {
                    thread);
 }
 
-void batch_attend(forward_batch *b, const part_spec *p, const attention_heads *h) {
+void batch_attend(forward_batch *b, const sublayer_spec *p, const attention_heads *h) {
     attended a = {b, p, h, ceil_div(b->context, QUERIES)};
     threads_for(b->pool, b->windows * h->heads * a.blocks, 1, attend_block, &a);
 }
@@ -336,7 +336,7 @@ void attention_gate(const attention_gates *g) {
     threads_for(g->b->pool, g->heads * g->value, THREADS_EVEN, attention_gate_row, (void *)g);
 }
 
-bool batch_scores(forward_batch *b, const part_spec *p, const attention_heads *h) {
+bool batch_scores(forward_batch *b, const sublayer_spec *p, const attention_heads *h) {
     forward_scores s = {b, p, h};
     if (!b->observer || !b->observer->on_scores) return true;
     b->answer = b->observer->on_scores(b->observer->data, &s, b->e);

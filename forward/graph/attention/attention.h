@@ -4,7 +4,7 @@
 #include "forward/graph/attention/rope.h"
 #include "forward/graph/batch.h"
 #include "forward/graph/keys.h"
-#include "forward/graph/layer_part.h"
+#include "forward/graph/sublayer.h"
 
 /* The choice of blocks of keys for each head of keys (block_choice.c). */
 typedef struct block_numbers {
@@ -38,7 +38,7 @@ typedef struct attention_layer {
     size_t heads, kv_heads;
     size_t head, value;        /* values of a head */
     float score_scale;         /* in place of the model's; 0: that one */
-    size_t kept;               /* row of what the part carries, where k and v are kept for later layers */
+    size_t kept;               /* row of what the sublayer carries, where k and v are kept for later layers */
     bool lends_kv, borrows_kv; /* kept there; taken from there, in place of its own */
     bool is_local;             /* with a window */
     bool chooses_blocks;       /* of keys that it attends to */
@@ -54,21 +54,21 @@ typedef struct attention_layer {
 /* Claims the layers that have heads for keys and values. */
 void attention_choose_layers(const forward_model *m, key_reader *r, bool *is_own);
 /* Reads the numbers of heads and the sizes that the keys give them. */
-void attention_read_heads(forward_model *m, key_reader *r, model_part *p);
+void attention_read_heads(forward_model *m, key_reader *r, model_sublayer *p);
 /* Gives all layers their sizes of a head. Called when windows are known. */
-void attention_share_sizes(forward_model *m, model_part *p);
+void attention_share_sizes(forward_model *m, model_sublayer *p);
 /* Refuses heads of fewer than `least` features, or of no values: where no key says their sizes these are a
  * share of the width, which may be nothing. */
-void attention_check_heads(key_reader *r, const model_part *p, size_t least);
-void attention_read_windows(forward_model *m, key_reader *r, model_part *p);
+void attention_check_heads(key_reader *r, const model_sublayer *p, size_t least);
+void attention_read_windows(forward_model *m, key_reader *r, model_sublayer *p);
 /* Decides which layers use rope. Called when windows are known. */
-void attention_choose_rope(forward_model *m, key_reader *r, model_part *p);
+void attention_choose_rope(forward_model *m, key_reader *r, model_sublayer *p);
 /* Finds the tensors with factors of rope. */
-void attention_find_model_tensors(tensor_finder *f, model_part *p);
+void attention_find_model_tensors(tensor_finder *f, model_sublayer *p);
 
 /* ---- running ---- */
 
-/* Returns a part's struct in batch_own. */
+/* Returns a sublayer's struct in batch_own. */
 typedef struct attention_scratch {
     rope_tables rope;
     float *scores; /* [threads][scores_each] */
@@ -79,8 +79,8 @@ typedef struct attention_scratch {
 } attention_scratch;
 
 /* Takes memory for the tables of rope, and for `scores_each` floats of scores for each thread. */
-void attention_take_scratch(forward_batch *b, const model_part *p, scratch *s, size_t scores_each);
-bool attention_prepare(forward_batch *b, const model_part *p, gq_error *e);
+void attention_take_scratch(forward_batch *b, const model_sublayer *p, scratch *s, size_t scores_each);
+bool attention_prepare(forward_batch *b, const model_sublayer *p, gq_error *e);
 
 enum { QUERIES = ELEMENT_SPAN }; /* queries of a head that attention takes at once */
 
@@ -103,22 +103,22 @@ typedef struct attention_heads {
     const float *q, *k, *v, *k_tail; /* k_tail: rows behind k's that all heads share; or NULL */
     float *o;
     size_t heads, kv_heads, head, tail, value; /* head: rows of q; tail: of these, of k_tail */
-    size_t q_step, k_step, v_step;
+    size_t q_head_stride, k_head_stride, v_head_stride;
     const float *sinks; /* one per head, or NULL */
     /* Per window, block of QUERIES queries and key: a bit for each query that attends to it. NULL: all do. */
     const uint64_t *chosen;
-    size_t chosen_step;  /* from the choice for a head of keys to that for the next; 0: they share it */
-    size_t rotated_from; /* the first value of a head that rope may rotate */
-    qk_norm norm;        /* of q and k; QK_NONE also where it has no weights */
-    size_t norm_step;    /* weights from a head to the next */
-} attention_heads;       /* q_step 0: head */
-void batch_attend(forward_batch *b, const part_spec *p, const attention_heads *h);
+    size_t chosen_stride; /* from the choice for a head of keys to that for the next; 0: they share it */
+    size_t rotated_from;  /* the first value of a head that rope may rotate */
+    qk_norm norm;         /* of q and k; QK_NONE also where it has no weights */
+    size_t norm_stride;   /* weights from a head to the next */
+} attention_heads;        /* q_head_stride 0: head */
+void batch_attend(forward_batch *b, const sublayer_spec *p, const attention_heads *h);
 
 /* Reports the scores to the observer, where it asks for them. False: as batch_report_inputs. */
-bool batch_scores(forward_batch *b, const part_spec *p, const attention_heads *h);
+bool batch_scores(forward_batch *b, const sublayer_spec *p, const attention_heads *h);
 struct forward_scores {
     forward_batch *batch;
-    const part_spec *part;
+    const sublayer_spec *sublayer;
     const attention_heads *heads;
 };
 
@@ -149,37 +149,38 @@ typedef struct attention_block {
 } attention_block;
 /* Computes the products of queries and keys. first: a multiple of QUERIES, counted from the window's begin.
  */
-attention_block attention_score(forward_batch *b, const part_spec *p, const attention_heads *h, size_t window,
-                                size_t head, size_t first, int thread);
+attention_block attention_score(forward_batch *b, const sublayer_spec *p, const attention_heads *h,
+                                size_t window, size_t head, size_t first, int thread);
 /* Makes weights of them: 0 for keys that a query does not see. */
-void attention_weigh(forward_batch *b, const part_spec *p, const attention_heads *h,
+void attention_weigh(forward_batch *b, const sublayer_spec *p, const attention_heads *h,
                      const attention_block *s);
 
 /* Sparse attention by blocks of keys: for each head of keys a token attends to the blocks of the largest
  * scores. */
 
 /* Reads the numbers of the choice, and which layers make one. Called when heads and rope are known. */
-void block_choice_read_keys(forward_model *m, key_reader *r, model_part *p);
-void block_choice_find_tensors(tensor_finder *f, const part_spec *p);
+void block_choice_read_keys(forward_model *m, key_reader *r, model_sublayer *p);
+void block_choice_find_tensors(tensor_finder *f, const sublayer_spec *p);
 /* Rows of `work` that a layer needs for it; floats for each query beside the scores of a window; and memory
  * for the choice. */
-uint64_t block_choice_rows(const part_spec *p);
-size_t block_choice_scores(const forward_batch *b, const model_part *p);
-void block_choice_lay_out(forward_batch *b, const model_part *p, scratch *s);
+uint64_t block_choice_rows(const sublayer_spec *p);
+size_t block_choice_scores(const forward_batch *b, const model_sublayer *p);
+void block_choice_lay_out(forward_batch *b, const model_sublayer *p, scratch *s);
 /* Makes the choice of the layer's input, x: see attention_heads. NULL: all keys are chosen. */
-const uint64_t *block_choice_make(forward_batch *b, const part_spec *p, const float *x, size_t stride,
+const uint64_t *block_choice_make(forward_batch *b, const sublayer_spec *p, const float *x, size_t stride,
                                   float *work);
 /* The choice of a head of keys takes so many words. */
-size_t block_choice_step(const forward_batch *b, const part_spec *p);
+size_t block_choice_stride(const forward_batch *b, const sublayer_spec *p);
 
 /* Scores that get a number by the distance of query and key and by the head (t5): near distances have one
  * each, farther ones share it, and all from 128 on have the last. */
 
-void relative_read_keys(forward_model *m, key_reader *r, model_part *p);
+void relative_read_keys(forward_model *m, key_reader *r, model_sublayer *p);
 /* A layer without numbers of its own has those of the first one of its kind. */
-void relative_find_tensors(tensor_finder *f, const part_spec *p);
+void relative_find_tensors(tensor_finder *f, const sublayer_spec *p);
 /* Memory for which number each distance has; then it is filled. */
-void relative_lay_out(forward_batch *b, const model_part *p, scratch *s);
-void relative_prepare(forward_batch *b, const model_part *p);
+void relative_lay_out(forward_batch *b, const model_sublayer *p, scratch *s);
+void relative_prepare(forward_batch *b, const model_sublayer *p);
 /* Adds a block's numbers to its scores, where the layer has some. */
-void relative_add(forward_batch *b, const part_spec *p, const attention_heads *h, const attention_block *s);
+void relative_add(forward_batch *b, const sublayer_spec *p, const attention_heads *h,
+                  const attention_block *s);

@@ -28,7 +28,7 @@
 static const float ALWAYS = 1e30F; /* added to the scores of the last blocks, as llama.cpp does */
 
 /* The tokens that pooled keys are made of, the same in all layers that choose. */
-static void pooled_read_ratios(forward_model *m, key_reader *r, model_part *p) {
+static void pooled_read_ratios(forward_model *m, key_reader *r, model_sublayer *p) {
     block_numbers *c = &((attention_numbers *)p->numbers)->blocks;
     key_list ratios = key_list_of(r, "attention.compress_ratios");
     c->is_pooled = true;
@@ -45,7 +45,7 @@ static void pooled_read_ratios(forward_model *m, key_reader *r, model_part *p) {
     if (!c->keys) c->keys = 1; /* no layer chooses */
 }
 
-void block_choice_read_keys(forward_model *m, key_reader *r, model_part *p) {
+void block_choice_read_keys(forward_model *m, key_reader *r, model_sublayer *p) {
     attention_numbers *n = p->numbers;
     block_numbers *c = &n->blocks;
     indexer_read_sizes(r, &c->heads, &c->head, &c->top);
@@ -68,8 +68,8 @@ void block_choice_read_keys(forward_model *m, key_reader *r, model_part *p) {
     }
 }
 
-void block_choice_find_tensors(tensor_finder *f, const part_spec *p) {
-    const attention_numbers *n = p->part->numbers;
+void block_choice_find_tensors(tensor_finder *f, const sublayer_spec *p) {
+    const attention_numbers *n = p->sublayer->numbers;
     const block_numbers *c = &n->blocks;
     const attention_layer *l = p->numbers;
     uint64_t d = f->m->sizes.width;
@@ -91,26 +91,26 @@ static bool block_choice_is_needed(const forward_batch *b, const block_numbers *
     return c->is_pooled ? c->heads && b->context > c->top + c->keys - 1 : blocks_of(b, c) > c->top;
 }
 
-uint64_t block_choice_rows(const part_spec *p) {
-    const attention_numbers *n = p->part->numbers;
+uint64_t block_choice_rows(const sublayer_spec *p) {
+    const attention_numbers *n = p->sublayer->numbers;
     const attention_layer *l = p->numbers;
     return l->chooses_blocks ? (n->blocks.heads + 1) * (uint64_t)n->blocks.head : 0;
 }
 
-size_t block_choice_scores(const forward_batch *b, const model_part *p) {
+size_t block_choice_scores(const forward_batch *b, const model_sublayer *p) {
     const attention_numbers *n = p->numbers;
     size_t blocks = block_choice_is_needed(b, &n->blocks) ? blocks_of(b, &n->blocks) : 0;
     return n->blocks.is_pooled ? 2 * blocks : blocks;
 }
 
-size_t block_choice_step(const forward_batch *b, const part_spec *p) {
-    const attention_numbers *n = p->part->numbers;
+size_t block_choice_stride(const forward_batch *b, const sublayer_spec *p) {
+    const attention_numbers *n = p->sublayer->numbers;
     return n->blocks.is_pooled || n->blocks.is_given
                ? 0
                : ceil_div(b->context, QUERIES) * b->most_windows * b->context;
 }
 
-void block_choice_lay_out(forward_batch *b, const model_part *p, scratch *s) {
+void block_choice_lay_out(forward_batch *b, const model_sublayer *p, scratch *s) {
     const attention_numbers *n = p->numbers;
     attention_scratch *own = batch_own(b, p);
     if (block_choice_is_needed(b, &n->blocks))
@@ -249,7 +249,7 @@ static void pooled_run_block(void *data, size_t place, int thread) {
 }
 
 /* Makes keys of the input, x, and chooses by them. */
-static void pooled_choose(const block_choice_run *r, const part_spec *p, const float *x, size_t stride) {
+static void pooled_choose(const block_choice_run *r, const sublayer_spec *p, const float *x, size_t stride) {
     forward_batch *b = r->b;
     const block_numbers *c = r->n;
     size_t s = b->stride;
@@ -264,9 +264,9 @@ static void pooled_choose(const block_choice_run *r, const part_spec *p, const f
 /* ---- the layer ---- */
 
 /* x = the product of `heads` heads with a weight, normalized and rotated. */
-static void block_choice_multiply(forward_batch *b, const part_spec *p, weight_slot weight, weight_slot norm,
-                                  size_t heads, const float *in, size_t stride, float *x) {
-    const attention_numbers *n = p->part->numbers;
+static void block_choice_multiply(forward_batch *b, const sublayer_spec *p, weight_slot weight,
+                                  weight_slot norm, size_t heads, const float *in, size_t stride, float *x) {
+    const attention_numbers *n = p->sublayer->numbers;
     const attention_layer *l = p->numbers;
     size_t s = b->stride, head = n->blocks.head;
     batch_multiply(b, weight, 0, in, stride, x, s, b->tokens);
@@ -274,13 +274,13 @@ static void block_choice_multiply(forward_batch *b, const part_spec *p, weight_s
     if (l->has_rope) batch_rope(b, p, x, heads, head);
 }
 
-const uint64_t *block_choice_make(forward_batch *b, const part_spec *p, const float *x, size_t stride,
+const uint64_t *block_choice_make(forward_batch *b, const sublayer_spec *p, const float *x, size_t stride,
                                   float *work) {
-    const attention_numbers *n = p->part->numbers;
+    const attention_numbers *n = p->sublayer->numbers;
     const attention_layer *l = p->numbers;
     const block_numbers *c = &n->blocks;
-    const attention_scratch *own = batch_own(b, p->part);
-    block_choice_run r = {b, c, own, work, work + c->heads * c->head * b->stride, block_choice_step(b, p)};
+    const attention_scratch *own = batch_own(b, p->sublayer);
+    block_choice_run r = {b, c, own, work, work + c->heads * c->head * b->stride, block_choice_stride(b, p)};
     if (c->is_given) return own->chosen;
     if (!own->chosen || !l->chooses_blocks) return NULL;
     block_choice_multiply(b, p, WEIGHT_INDEXER_Q_PROJ, WEIGHT_INDEXER_Q_NORM, c->heads, x, stride, work);

@@ -54,7 +54,7 @@ static size_t compressed_halves(size_t ratio) { return ratio == RATIO_OVERLAPPIN
 
 /* ---- keys and tensors ---- */
 
-static void compressed_read_ratios(forward_model *m, key_reader *r, model_part *p) {
+static void compressed_read_ratios(forward_model *m, key_reader *r, model_sublayer *p) {
     key_list ratios = key_list_needed(r, "attention.compress_ratios");
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
         compressed_layer *l = model_layer_numbers(m, p, i);
@@ -81,7 +81,7 @@ static void compressed_read_rope(compressed_numbers *n, const forward_model *m, 
     rope->angles[0].base = key_float_needed(r, "attention.compress_rope_freq_base", 1, 1e30);
 }
 
-static void compressed_read_keys(forward_model *m, key_reader *r, model_part *p) {
+static void compressed_read_keys(forward_model *m, key_reader *r, model_sublayer *p) {
     compressed_numbers *n = p->numbers;
     attention_numbers *a = &n->attention;
     attention_read_heads(m, r, p);
@@ -114,8 +114,8 @@ static void compressor_find(tensor_finder *f, const compressor *c, uint64_t head
     tensors_take_weight(f, c->norm, REQUIRED, SHAPE(head));
 }
 
-static void compressed_find_tensors(tensor_finder *f, const part_spec *p) {
-    const compressed_numbers *n = p->part->numbers;
+static void compressed_find_tensors(tensor_finder *f, const sublayer_spec *p) {
+    const compressed_numbers *n = p->sublayer->numbers;
     compressed_layer *l = p->numbers;
     const attention_layer *a = &l->attention;
     uint64_t d = f->m->sizes.width, all = a->heads * a->head;
@@ -138,8 +138,8 @@ static void compressed_find_tensors(tensor_finder *f, const part_spec *p) {
 
 /* ---- memory ---- */
 
-static uint64_t compressed_count_rows(const forward_model *, const layer_spec *, const part_spec *p) {
-    const compressed_numbers *n = p->part->numbers;
+static uint64_t compressed_count_rows(const forward_model *, const layer_spec *, const sublayer_spec *p) {
+    const compressed_numbers *n = p->sublayer->numbers;
     const compressed_layer *l = p->numbers;
     const attention_layer *a = &l->attention;
     uint64_t head = max(a->head, n->indexer.head), values = (uint64_t)a->heads * a->head;
@@ -151,7 +151,7 @@ static uint64_t compressed_count_rows(const forward_model *, const layer_spec *,
 
 /* Memory per thread: scores of QUERIES queries for all keys, and what compressed ones add to a head's values.
  */
-static void compressed_lay_out(forward_batch *b, const model_part *p, scratch *s) {
+static void compressed_lay_out(forward_batch *b, const model_sublayer *p, scratch *s) {
     const compressed_numbers *n = p->numbers;
     compressed_scratch *own = batch_own(b, p);
     _Static_assert(sizeof *own <= sizeof b->own->bytes, "BATCH_OWN_BYTES");
@@ -196,9 +196,9 @@ static void compress_row(void *data, size_t c, int) {
 }
 
 /* Makes a compressor's keys of the input; work: twice the rows of its matrices. */
-static void compress(forward_batch *b, const part_spec *p, const compressor *c, size_t head, const float *x,
-                     size_t stride, float *keys, float *work) {
-    const compressed_numbers *n = p->part->numbers;
+static void compress(forward_batch *b, const sublayer_spec *p, const compressor *c, size_t head,
+                     const float *x, size_t stride, float *keys, float *work) {
+    const compressed_numbers *n = p->sublayer->numbers;
     const compressed_layer *l = p->numbers;
     size_t s = b->stride, plain = head - n->attention.rope.angles[0].rotated;
     float *gate = work + compressed_halves(l->ratio) * head * s;
@@ -215,7 +215,7 @@ static void compress(forward_batch *b, const part_spec *p, const compressor *c, 
 
 typedef struct compressed_run {
     forward_batch *b;
-    const part_spec *p;
+    const sublayer_spec *p;
     const float *q, *kv, *keys;              /* keys: the blocks' */
     const float *index_q, *weight, *index_k; /* NULL: nothing to choose */
     float *o;
@@ -235,9 +235,9 @@ static size_t blocks_seen(size_t query, size_t ratio) { return ratio ? (query + 
 /* Chooses blocks for the queries. */
 static const uint64_t *span_choose(const compressed_run *r, const compressed_span *a) {
     forward_batch *b = r->b;
-    const compressed_numbers *n = r->p->part->numbers;
+    const compressed_numbers *n = r->p->sublayer->numbers;
     const compressed_layer *l = r->p->numbers;
-    const compressed_scratch *own = batch_own(b, r->p->part);
+    const compressed_scratch *own = batch_own(b, r->p->sublayer);
     size_t s = b->stride;
     float *z = a->scores, *sum = z + a->blocks * QUERIES;
     uint64_t *chosen = own->chosen + (size_t)a->thread * own->blocks;
@@ -257,7 +257,7 @@ static const uint64_t *span_choose(const compressed_run *r, const compressed_spa
 
 /* Scores of keys that a query does not see become -infinity. */
 static void span_mask(const compressed_run *r, const compressed_span *a) {
-    const compressed_numbers *n = r->p->part->numbers;
+    const compressed_numbers *n = r->p->sublayer->numbers;
     const compressed_layer *l = r->p->numbers;
     for (size_t j = 0; j < a->keys; j++)
         for (size_t i = 0; i < a->of.queries; i++) {
@@ -273,14 +273,14 @@ static void span_mask(const compressed_run *r, const compressed_span *a) {
 /* Products of a head's queries with near keys, or with those of blocks behind them. */
 static void span_score(const compressed_run *r, const compressed_span *a, size_t h, const float *keys,
                        size_t n, float *to) {
-    const compressed_numbers *numbers = r->p->part->numbers;
+    const compressed_numbers *numbers = r->p->sublayer->numbers;
     size_t head = numbers->attention.head, s = r->b->stride;
     if (n) query_block_multiply(r->b, &a->of, a->thread, r->q + h * head * s, keys, s, head, n, to);
 }
 
 static void span_attend(const compressed_run *r, const compressed_span *a, size_t h) {
     forward_batch *b = r->b;
-    const compressed_numbers *n = r->p->part->numbers;
+    const compressed_numbers *n = r->p->sublayer->numbers;
     size_t s = b->stride, head = n->attention.head, all = a->keys + a->blocks;
     const float *near = r->kv + a->of.begin + a->key, *blocks = r->keys + a->of.begin;
     float *behind = a->scores + a->keys * QUERIES, *more = a->scores + all * QUERIES;
@@ -304,9 +304,9 @@ static void span_attend(const compressed_run *r, const compressed_span *a, size_
 static void compressed_attend_span(void *data, size_t i, int thread) {
     const compressed_run *r = data;
     const forward_batch *b = r->b;
-    const compressed_numbers *n = r->p->part->numbers;
+    const compressed_numbers *n = r->p->sublayer->numbers;
     const compressed_layer *l = r->p->numbers;
-    const compressed_scratch *own = batch_own(r->b, r->p->part);
+    const compressed_scratch *own = batch_own(r->b, r->p->sublayer);
     size_t window = n->attention.window;
     compressed_span a = {.of = query_block_of(b, i),
                          .scores = own->attention.scores + (size_t)thread * own->attention.scores_each,
@@ -320,9 +320,9 @@ static void compressed_attend_span(void *data, size_t i, int thread) {
 
 /* ---- the layer ---- */
 
-static bool compressed_make_queries(forward_batch *b, const part_spec *p, const float *x, size_t stride,
+static bool compressed_make_queries(forward_batch *b, const sublayer_spec *p, const float *x, size_t stride,
                                     float *q, float *low) {
-    const compressed_numbers *n = p->part->numbers;
+    const compressed_numbers *n = p->sublayer->numbers;
     const compressed_layer *l = p->numbers;
     const attention_layer *a = &l->attention;
     size_t s = b->stride, plain = a->head - n->attention.rope.angles[0].rotated;
@@ -333,9 +333,9 @@ static bool compressed_make_queries(forward_batch *b, const part_spec *p, const 
 }
 
 /* Makes the indexer's queries, weights and keys; work: their rows, and those that a compressor needs. */
-static void compressed_index(forward_batch *b, const part_spec *p, const float *x, size_t stride,
+static void compressed_index(forward_batch *b, const sublayer_spec *p, const float *x, size_t stride,
                              const float *low, float *work, compressed_run *r) {
-    const compressed_numbers *n = p->part->numbers;
+    const compressed_numbers *n = p->sublayer->numbers;
     const indexer_numbers *i = &n->indexer;
     size_t s = b->stride, plain = i->head - n->attention.rope.angles[0].rotated;
     float *q = work, *weight = q + i->heads * i->head * s, *keys = weight + i->heads * s;
@@ -348,8 +348,8 @@ static void compressed_index(forward_batch *b, const part_spec *p, const float *
 }
 
 /* Reports of each token what one group of heads gives, and multiplies all groups. */
-static bool compressed_leave(forward_batch *b, const part_spec *p, const float *o, float *work) {
-    const compressed_numbers *n = p->part->numbers;
+static bool compressed_leave(forward_batch *b, const sublayer_spec *p, const float *o, float *work) {
+    const compressed_numbers *n = p->sublayer->numbers;
     const compressed_layer *l = p->numbers;
     size_t s = b->stride, rows = l->attention.heads * l->attention.head / n->groups;
     float *sample = work, *given = sample + rows * s;
@@ -360,11 +360,11 @@ static bool compressed_leave(forward_batch *b, const part_spec *p, const float *
     for (size_t g = 0; g < n->groups; g++)
         batch_multiply_some(b, WEIGHT_ATTN_OUTPUT_A, g * n->rank, o + g * rows * s, s,
                             &(batch_values){given + g * n->rank * s, n->rank, s, b->tokens});
-    return batch_apply(b, WEIGHT_ATTN_OUTPUT_B, 0, given, s, b->part, s);
+    return batch_apply(b, WEIGHT_ATTN_OUTPUT_B, 0, given, s, b->output, s);
 }
 
-static bool compressed_run_layer(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
-    const compressed_numbers *n = p->part->numbers;
+static bool compressed_run_layer(forward_batch *b, const sublayer_spec *p, const float *x, size_t stride) {
+    const compressed_numbers *n = p->sublayer->numbers;
     const compressed_layer *l = p->numbers;
     const attention_layer *a = &l->attention;
     size_t s = b->stride, values = a->heads * a->head, plain = a->head - n->attention.rope.angles[0].rotated;
@@ -395,7 +395,7 @@ static bool compressed_run_layer(forward_batch *b, const part_spec *p, const flo
     return compressed_leave(b, p, o, rest);
 }
 
-const layer_part mixer_compressed = {
+const sublayer_kind mixer_compressed = {
     .model_bytes = sizeof(compressed_numbers),
     .layer_bytes = sizeof(compressed_layer),
     .read_keys = compressed_read_keys,

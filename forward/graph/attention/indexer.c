@@ -202,7 +202,7 @@ static void indexer_pool_row(void *data, size_t c, int) {
     }
 }
 
-void indexer_choose(forward_batch *b, const part_spec *p, const indexer_task *t) {
+void indexer_choose(forward_batch *b, const sublayer_spec *p, const indexer_task *t) {
     const indexer_numbers *n = t->n;
     const attention_layer *l = p->numbers;
     bool neox = b->model->arch->graph.indexer == INDEXER_NEOX;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "forward/graph/attention/attention.h"
-#include "forward/graph/layer_part.h"
+#include "forward/graph/sublayer.h"
 
 typedef struct indexer_numbers {
     size_t heads, head; /* heads 0: there is no indexer */
@@ -53,4 +53,4 @@ typedef struct indexer_task {
     float *work, *scores;
     size_t scores_each;
 } indexer_task;
-void indexer_choose(forward_batch *b, const part_spec *p, const indexer_task *t);
+void indexer_choose(forward_batch *b, const sublayer_spec *p, const indexer_task *t);

@@ -32,8 +32,8 @@ typedef struct latent_scratch {
 } latent_scratch;
 
 /* The number of a head's values that rope does not rotate. */
-static size_t latent_plain_values(const part_spec *p) {
-    const latent_numbers *n = p->part->numbers;
+static size_t latent_plain_values(const sublayer_spec *p) {
+    const latent_numbers *n = p->sublayer->numbers;
     const latent_layer *l = p->numbers;
     return l->attention.head - n->attention.rope.angles[0].rotated;
 }
@@ -62,7 +62,7 @@ static void latent_read_local(latent_numbers *n, const forward_model *m, key_rea
 }
 
 /* Gives each layer its sizes: local layers may have others. */
-static void latent_share_sizes(forward_model *m, model_part *p) {
+static void latent_share_sizes(forward_model *m, model_sublayer *p) {
     const latent_numbers *n = p->numbers;
     attention_share_sizes(m, p);
     for (size_t i = 0; i < m->sizes.layers; i++) {
@@ -74,7 +74,7 @@ static void latent_share_sizes(forward_model *m, model_part *p) {
     }
 }
 
-static void latent_read_indexer(latent_numbers *n, forward_model *m, key_reader *r, model_part *p) {
+static void latent_read_indexer(latent_numbers *n, forward_model *m, key_reader *r, model_sublayer *p) {
     indexer_read_keys(&n->indexer, m, r);
     for (size_t i = 0; i < m->sizes.layers && n->indexer.heads; i++) {
         latent_layer *l = model_layer_numbers(m, p, i);
@@ -102,7 +102,7 @@ static void latent_check_cache(key_reader *r, uint64_t rank, uint64_t rotated, u
                  (unsigned long long)found, (unsigned long long)rank);
 }
 
-static void latent_read_keys(forward_model *m, key_reader *r, model_part *p) {
+static void latent_read_keys(forward_model *m, key_reader *r, model_sublayer *p) {
     latent_numbers *n = p->numbers;
     attention_numbers *a = &n->attention;
     attention_read_heads(m, r, p);
@@ -122,7 +122,7 @@ static void latent_read_keys(forward_model *m, key_reader *r, model_part *p) {
     attention_choose_rope(m, r, p);
 }
 
-static void latent_find_queries(tensor_finder *f, const part_spec *p, uint64_t rows) {
+static void latent_find_queries(tensor_finder *f, const sublayer_spec *p, uint64_t rows) {
     latent_layer *l = p->numbers;
     uint64_t d = f->m->sizes.width;
     if (!tensors_layer_has(f->m, f->index, WEIGHT_ATTN_Q_A) &&
@@ -136,8 +136,8 @@ static void latent_find_queries(tensor_finder *f, const part_spec *p, uint64_t r
     tensors_take_weight(f, WEIGHT_ATTN_Q_B, REQUIRED, SHAPE(l->q_rank, rows));
 }
 
-static void latent_find_tensors(tensor_finder *f, const part_spec *p) {
-    const latent_numbers *n = p->part->numbers;
+static void latent_find_tensors(tensor_finder *f, const sublayer_spec *p) {
+    const latent_numbers *n = p->sublayer->numbers;
     const attention_numbers *a = &n->attention;
     const latent_layer *l = p->numbers;
     const presence *has = f->m->arch->graph.has;
@@ -169,7 +169,7 @@ static size_t latent_gate_rows(const layer_spec *plan) {
 }
 
 /* The weights' rows that make queries, and keys and values where attn_kv_b does. */
-static size_t latent_row_groups(const forward_model *, const layer_spec *plan, const part_spec *p,
+static size_t latent_row_groups(const forward_model *, const layer_spec *plan, const sublayer_spec *p,
                                 forward_row_group *groups) {
     const latent_layer *l = p->numbers;
     const attention_layer *a = &l->attention;
@@ -183,8 +183,8 @@ static size_t latent_row_groups(const forward_model *, const layer_spec *plan, c
     return 3;
 }
 
-static uint64_t latent_count_rows(const forward_model *, const layer_spec *plan, const part_spec *p) {
-    const latent_numbers *n = p->part->numbers;
+static uint64_t latent_count_rows(const forward_model *, const layer_spec *plan, const sublayer_spec *p) {
+    const latent_numbers *n = p->sublayer->numbers;
     const latent_layer *l = p->numbers;
     const attention_layer *a = &l->attention;
     size_t heads = a->heads, rotated = n->attention.rope.angles[0].rotated;
@@ -197,7 +197,7 @@ static uint64_t latent_count_rows(const forward_model *, const layer_spec *plan,
 
 /* Takes memory per thread for the scores of QUERIES queries and for one head's keys, its own and the shared
  * ones put together. */
-static void latent_lay_out(forward_batch *b, const model_part *p, scratch *s) {
+static void latent_lay_out(forward_batch *b, const model_sublayer *p, scratch *s) {
     const latent_numbers *n = p->numbers;
     latent_scratch *own = batch_own(b, p);
     _Static_assert(sizeof *own <= sizeof b->own->bytes, "BATCH_OWN_BYTES");
@@ -208,13 +208,13 @@ static void latent_lay_out(forward_batch *b, const model_part *p, scratch *s) {
 }
 
 /* Keys that layers choose, where others use the choice; they do nothing with it where windows are short. */
-static uint64_t latent_carried_rows(const forward_model *, const model_part *p, size_t context) {
+static uint64_t latent_carried_rows(const forward_model *, const model_sublayer *p, size_t context) {
     const latent_numbers *n = p->numbers;
     return n->shares_choice ? indexer_choice_rows(&n->indexer, context) : 0;
 }
 
 /* Before the first choice all keys are chosen. That matters where the layer that would choose is not run. */
-static bool latent_embed(forward_batch *b, const model_part *p, const uint32_t *, const float *,
+static bool latent_embed(forward_batch *b, const model_sublayer *p, const uint32_t *, const float *,
                          float *carried, size_t stride) {
     for (size_t r = 0; r < latent_carried_rows(b->model, p, b->context); r++)
         memset(carried + r * stride, 0xff, b->tokens * sizeof *carried);
@@ -222,16 +222,16 @@ static bool latent_embed(forward_batch *b, const model_part *p, const uint32_t *
 }
 
 /* The keys that tokens attend to; NULL: all. */
-static const uint64_t *latent_choice(forward_batch *b, const part_spec *p) {
-    const latent_scratch *memory = batch_own(b, p->part);
+static const uint64_t *latent_choice(forward_batch *b, const sublayer_spec *p) {
+    const latent_scratch *memory = batch_own(b, p->sublayer);
     const latent_layer *l = p->numbers;
     return l->attends_to_all ? NULL : memory->indexer.chosen;
 }
 
 /* For files with attn_kv_b: computes each head's keys and values in full. */
-static bool latent_attend_unfolded(forward_batch *b, const part_spec *p, float *q, const float *latent,
+static bool latent_attend_unfolded(forward_batch *b, const sublayer_spec *p, float *q, const float *latent,
                                    float *unfolded, float *o) {
-    const latent_numbers *n = p->part->numbers;
+    const latent_numbers *n = p->sublayer->numbers;
     const latent_layer *l = p->numbers;
     const attention_layer *a = &l->attention;
     size_t heads = a->heads, rotated = n->attention.rope.angles[0].rotated;
@@ -250,8 +250,8 @@ static bool latent_attend_unfolded(forward_batch *b, const part_spec *p, float *
                          .head = a->head,
                          .tail = rotated,
                          .value = a->value,
-                         .k_step = step,
-                         .v_step = step,
+                         .k_head_stride = step,
+                         .v_head_stride = step,
                          .rotated_from = plain};
     if (!batch_scores(b, p, &h)) return false;
     batch_attend(b, p, &h);
@@ -260,9 +260,9 @@ static bool latent_attend_unfolded(forward_batch *b, const part_spec *p, float *
 
 /* For files with attn_k_b and attn_v_b: takes queries to the space of the latents, and makes values of the
  * latents that a head has mixed. One head at a time, because its queries then have rank + turned values. */
-static bool latent_attend_folded(forward_batch *b, const part_spec *p, const float *q, const float *latent,
-                                 float *query, float *o) {
-    const latent_numbers *n = p->part->numbers;
+static bool latent_attend_folded(forward_batch *b, const sublayer_spec *p, const float *q,
+                                 const float *latent, float *query, float *o) {
+    const latent_numbers *n = p->sublayer->numbers;
     const latent_layer *l = p->numbers;
     const attention_layer *a = &l->attention;
     const float *sinks = b->layer->values[WEIGHT_ATTN_SINKS];
@@ -299,11 +299,11 @@ static void latent_gate_heads(forward_batch *b, const attention_layer *a, const 
         &(attention_gates){b, o, gates, a->heads, a->value, each, each, b->model->elements->sigmoid});
 }
 
-static bool latent_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
-    const latent_numbers *n = p->part->numbers;
+static bool latent_run(forward_batch *b, const sublayer_spec *p, const float *x, size_t stride) {
+    const latent_numbers *n = p->sublayer->numbers;
     const latent_layer *l = p->numbers;
     const attention_layer *a = &l->attention;
-    const latent_scratch *own = batch_own(b, p->part);
+    const latent_scratch *own = batch_own(b, p->sublayer);
     size_t heads = a->heads, rotated = n->attention.rope.angles[0].rotated;
     size_t s = b->stride;
     bool has_choice = latent_choice(b, p);
@@ -320,7 +320,7 @@ static bool latent_run(forward_batch *b, const part_spec *p, const float *x, siz
     else if (!attention_make_low_queries(b, l->q_rank, x, stride, low, q))
         return false;
     if (has_choice && !l->chooses)
-        indexer_copy_choice(b, &own->indexer, batch_carried(b, p->part), b->residual_stride, false);
+        indexer_copy_choice(b, &own->indexer, batch_carried(b, p->sublayer), b->residual_stride, false);
     else if (has_choice)
         indexer_choose(b, p,
                        &(indexer_task){.n = &n->indexer,
@@ -333,7 +333,7 @@ static bool latent_run(forward_batch *b, const part_spec *p, const float *x, siz
                                        .scores = own->attention.scores,
                                        .scores_each = own->attention.scores_each});
     if (has_choice && l->chooses && n->shares_choice)
-        indexer_copy_choice(b, &own->indexer, batch_carried(b, p->part), b->residual_stride, true);
+        indexer_copy_choice(b, &own->indexer, batch_carried(b, p->sublayer), b->residual_stride, true);
     batch_multiply(b, WEIGHT_ATTN_KV_A, 0, x, stride, latent, s, b->tokens);
     batch_norm_slot(b, WEIGHT_ATTN_KV_A_NORM, latent, s, l->rank, latent, s);
     if (b->layer->plan->weight[WEIGHT_ATTN_K_NORM])
@@ -346,10 +346,10 @@ static bool latent_run(forward_batch *b, const part_spec *p, const float *x, siz
                                                  : !latent_attend_folded(b, p, q, latent, rest, o))
         return false;
     latent_gate_heads(b, a, x, stride, gates, o);
-    return batch_apply(b, WEIGHT_ATTN_OUTPUT, 0, o, s, b->part, s);
+    return batch_apply(b, WEIGHT_ATTN_OUTPUT, 0, o, s, b->output, s);
 }
 
-const layer_part mixer_latent = {
+const sublayer_kind mixer_latent = {
     .model_bytes = sizeof(latent_numbers),
     .layer_bytes = sizeof(latent_layer),
     .choose_layers = attention_choose_layers,

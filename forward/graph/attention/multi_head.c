@@ -16,7 +16,7 @@ static void attention_read_scores(attention_numbers *n, const arch_graph *a, key
 
 /* Layers from `own` on use keys and values of the last own layer of their kind: the last layers before `own`
  * are one with a window and one without. */
-static void attention_share_keys(forward_model *m, key_reader *r, model_part *p) {
+static void attention_share_keys(forward_model *m, key_reader *r, model_sublayer *p) {
     const char *key = "attention.shared_kv_layers";
     attention_numbers *n = p->numbers;
     size_t layers = m->sizes.layers, fixed = m->arch->graph.own_kv_layers, row = 0;
@@ -42,7 +42,7 @@ static void attention_share_keys(forward_model *m, key_reader *r, model_part *p)
 }
 
 /* Rows for the keys and values that are kept. */
-static uint64_t attention_carried_rows(const forward_model *m, const model_part *p, size_t) {
+static uint64_t attention_carried_rows(const forward_model *m, const model_sublayer *p, size_t) {
     uint64_t rows = 0;
     for (size_t i = 0; i < m->sizes.layers; i++) {
         const attention_layer *l = model_layer_numbers(m, p, i);
@@ -51,7 +51,7 @@ static uint64_t attention_carried_rows(const forward_model *m, const model_part 
     return rows;
 }
 
-static void attention_read_keys(forward_model *m, key_reader *r, model_part *p) {
+static void attention_read_keys(forward_model *m, key_reader *r, model_sublayer *p) {
     const arch_graph *a = &m->arch->graph;
     attention_numbers *n = p->numbers;
     attention_read_heads(m, r, p);
@@ -81,7 +81,7 @@ static void attention_read_keys(forward_model *m, key_reader *r, model_part *p) 
 }
 
 /* Rows of q that a head has in attn_q. */
-static size_t q_step(const forward_model *m, const attention_layer *l) {
+static size_t q_head_stride(const forward_model *m, const attention_layer *l) {
     return m->arch->graph.gate_in_q ? 2 * l->head : l->head;
 }
 
@@ -99,7 +99,7 @@ static void qk_norm_find(tensor_finder *f, weight_slot s, presence is, tensor_sh
     if (f->l->weight[s]) tensors_take_bias(f, s, f->m->arch->graph.qk_bias, of);
 }
 
-static void attention_find_qk_norms(tensor_finder *f, const part_spec *p) {
+static void attention_find_qk_norms(tensor_finder *f, const sublayer_spec *p) {
     const arch_graph *a = &f->m->arch->graph;
     const attention_layer *l = p->numbers;
     presence is = a->has[WEIGHT_ATTN_Q_NORM] == OPTIONAL ? OPTIONAL : REQUIRED;
@@ -116,7 +116,7 @@ static size_t attention_count_gates(const layer_spec *plan, const attention_laye
     return !t ? 0 : t->ne[1] == l->heads ? l->heads : l->heads * l->value;
 }
 
-static void attention_find_tensors(tensor_finder *f, const part_spec *p) {
+static void attention_find_tensors(tensor_finder *f, const sublayer_spec *p) {
     const arch_graph *a = &f->m->arch->graph;
     const attention_layer *l = p->numbers;
     uint64_t width = f->m->sizes.width, d = f->m->mixer_width ? f->m->mixer_width : width,
@@ -125,7 +125,7 @@ static void attention_find_tensors(tensor_finder *f, const part_spec *p) {
         (!a->gate_in_q && tensors_layer_has(f->m, f->index, WEIGHT_ATTN_QKV))) {
         tensors_take_biased(f, WEIGHT_ATTN_QKV, REQUIRED, SHAPE(d, q + k + v), a->qkv_bias);
     } else {
-        uint64_t q_and_gate = (uint64_t)l->heads * q_step(f->m, l);
+        uint64_t q_and_gate = (uint64_t)l->heads * q_head_stride(f->m, l);
         tensors_take_biased(f, WEIGHT_ATTN_Q, REQUIRED, SHAPE(d, q_and_gate), a->qkv_bias);
         presence own = !l->borrows_kv ? REQUIRED : a->own_kv_layers ? UNUSED : ABSENT;
         tensors_take_biased(f, WEIGHT_ATTN_K, own, SHAPE(d, k), a->qkv_bias);
@@ -145,12 +145,12 @@ static void attention_find_tensors(tensor_finder *f, const part_spec *p) {
 }
 
 /* The weights' rows that make q, k and v. None of k where they make v, too, and none of gates. */
-static size_t attention_row_groups(const forward_model *m, const layer_spec *plan, const part_spec *p,
+static size_t attention_row_groups(const forward_model *m, const layer_spec *plan, const sublayer_spec *p,
                                    forward_row_group *groups) {
     const attention_layer *l = p->numbers;
     const model_tensor *fused = plan->weight[WEIGHT_ATTN_QKV], *k = plan->weight[WEIGHT_ATTN_K],
                        *v = plan->weight[WEIGHT_ATTN_V];
-    size_t step = q_step(m, l), q_rows = l->heads * step, k_rows = l->kv_heads * l->head, n = 0;
+    size_t step = q_head_stride(m, l), q_rows = l->heads * step, k_rows = l->kv_heads * l->head, n = 0;
     groups[n++] = (forward_row_group){
         fused ? fused : plan->weight[WEIGHT_ATTN_Q], ROWS_OF_QUERIES, 0, step, l->heads, l->head};
     if (!fused && (l->borrows_kv || !v)) return n;
@@ -162,18 +162,18 @@ static size_t attention_row_groups(const forward_model *m, const layer_spec *pla
 }
 
 /* Rows of `work`: q, with its gates, k, v, what the heads give, and the rows of attn_gate. */
-static uint64_t attention_count_rows(const forward_model *m, const layer_spec *l, const part_spec *p) {
+static uint64_t attention_count_rows(const forward_model *m, const layer_spec *l, const sublayer_spec *p) {
     const attention_layer *own = p->numbers;
-    return own->heads * (q_step(m, own) + own->value) + own->kv_heads * (own->head + own->value) +
+    return own->heads * (q_head_stride(m, own) + own->value) + own->kv_heads * (own->head + own->value) +
            attention_count_gates(l, own) + block_choice_rows(p) + (own->crosses ? m->sizes.width : 0);
 }
 
-static void attention_lay_out(forward_batch *b, const model_part *p, scratch *s) {
+static void attention_lay_out(forward_batch *b, const model_sublayer *p, scratch *s) {
     attention_take_scratch(b, p, s, (forward_stride(b->context) + block_choice_scores(b, p)) * QUERIES);
     block_choice_lay_out(b, p, s);
 }
 
-static void attention_norm_q_and_k(forward_batch *b, const part_spec *p, float *q, float *k) {
+static void attention_norm_q_and_k(forward_batch *b, const sublayer_spec *p, float *q, float *k) {
     const forward_model *m = b->model;
     const attention_layer *l = p->numbers;
     static const weight_slot slots[] = {WEIGHT_ATTN_Q_NORM, WEIGHT_ATTN_K_NORM};
@@ -188,15 +188,15 @@ static void attention_norm_q_and_k(forward_batch *b, const part_spec *p, float *
                                      .bias = b->layer->bias_values[slots[i]],
                                      .features = full ? heads[i] * l->head : l->head,
                                      .groups = full ? 1 : heads[i],
-                                     .group_step = i == 0 && !full ? q_step(m, l) : 0,
-                                     .weight_step = kind == QK_EACH ? l->head : kind == QK_SCALED,
+                                     .group_stride = i == 0 && !full ? q_head_stride(m, l) : 0,
+                                     .weight_stride = kind == QK_EACH ? l->head : kind == QK_SCALED,
                                      .one_weight = kind == QK_SCALED,
                                      .centers = m->arch->graph.qk_centers,
                                      .eps = m->arch->graph.qk_eps});
 }
 
 typedef struct attention_flow {
-    const part_spec *p;
+    const sublayer_spec *p;
     const float *x, *from; /* from: what keys and values are made of */
     size_t stride, from_stride;
     float *q, *o;
@@ -204,12 +204,12 @@ typedef struct attention_flow {
 
 /* Makes q, k and v, side by side, of the input. */
 static void attention_multiply_in(forward_batch *b, const attention_flow *of) {
-    const part_spec *p = of->p;
+    const sublayer_spec *p = of->p;
     const float *x = of->x, *from = of->from;
     float *q = of->q;
-    const attention_numbers *n = p->part->numbers;
+    const attention_numbers *n = p->sublayer->numbers;
     const attention_layer *l = p->numbers;
-    size_t s = b->stride, q_rows = l->heads * q_step(b->model, l), k_rows = l->kv_heads * l->head;
+    size_t s = b->stride, q_rows = l->heads * q_head_stride(b->model, l), k_rows = l->kv_heads * l->head;
     size_t stride = of->stride, from_stride = of->from_stride;
     size_t rows = q_rows + k_rows + l->kv_heads * l->value;
     if (b->layer->plan->weight[WEIGHT_ATTN_QKV]) {
@@ -227,7 +227,7 @@ static void attention_multiply_in(forward_batch *b, const attention_flow *of) {
 }
 
 /* o times a function of the gates: what attn_gate gives, or the rows behind each head's q. */
-static void attention_gate_heads(forward_batch *b, const part_spec *p, const float *x, size_t stride,
+static void attention_gate_heads(forward_batch *b, const sublayer_spec *p, const float *x, size_t stride,
                                  float *q, float *o) {
     const attention_layer *l = p->numbers;
     const element_kernels *k = b->model->elements;
@@ -241,7 +241,7 @@ static void attention_gate_heads(forward_batch *b, const part_spec *p, const flo
         g.gates = o + l->heads * l->value * b->stride, g.each = g.step = rows / l->heads;
         batch_multiply(b, WEIGHT_ATTN_GATE, 0, x, stride, g.gates, b->stride, b->tokens);
     } else if (b->model->arch->graph.gate_in_q) {
-        g.gates = q + l->head * b->stride, g.each = l->head, g.step = q_step(b->model, l);
+        g.gates = q + l->head * b->stride, g.each = l->head, g.step = q_head_stride(b->model, l);
     } else {
         return;
     }
@@ -249,9 +249,9 @@ static void attention_gate_heads(forward_batch *b, const part_spec *p, const flo
 }
 
 /* Copies k, and v behind it, to where later layers find them, or from there. */
-static void attention_hand_on(forward_batch *b, const part_spec *p, float *k) {
+static void attention_hand_on(forward_batch *b, const sublayer_spec *p, float *k) {
     const attention_layer *l = p->numbers;
-    float *kept = batch_carried(b, p->part) + l->kept * b->residual_stride;
+    float *kept = batch_carried(b, p->sublayer) + l->kept * b->residual_stride;
     for (size_t r = 0; r < l->kv_heads * (l->head + l->value); r++) {
         float *own = k + r * b->stride, *other = kept + r * b->residual_stride;
         memcpy(l->lends_kv ? other : own, l->lends_kv ? own : other, b->tokens * sizeof *own);
@@ -261,13 +261,13 @@ static void attention_hand_on(forward_batch *b, const part_spec *p, float *k) {
 /* o: what all heads give, the input of attn_output. */
 static bool attention_make_heads(forward_batch *b, void *data) {
     const attention_flow *of = data;
-    const part_spec *p = of->p;
+    const sublayer_spec *p = of->p;
     const forward_model *m = b->model;
     const attention_layer *l = p->numbers;
     const float *x = of->x;
     float *q = of->q, *o = of->o;
     size_t stride = of->stride;
-    size_t s = b->stride, step = q_step(m, l), q_rows = l->heads * step;
+    size_t s = b->stride, step = q_head_stride(m, l), q_rows = l->heads * step;
     float *k = q + q_rows * s, *v = k + l->kv_heads * l->head * s,
           *rest = o + (l->heads * l->value + attention_count_gates(b->layer->plan, l)) * s;
     attention_multiply_in(b, of);
@@ -281,7 +281,7 @@ static bool attention_make_heads(forward_batch *b, void *data) {
     batch_temper(b, p, q, q_rows);
     if (l->lends_kv || l->borrows_kv) attention_hand_on(b, p, k);
     attention_heads h = {.chosen = block_choice_make(b, p, x, stride, rest),
-                         .chosen_step = block_choice_step(b, p),
+                         .chosen_stride = block_choice_stride(b, p),
                          .q = q,
                          .k = k,
                          .v = v,
@@ -290,12 +290,12 @@ static bool attention_make_heads(forward_batch *b, void *data) {
                          .kv_heads = l->kv_heads,
                          .head = l->head,
                          .value = l->value,
-                         .q_step = step,
-                         .k_step = l->head,
-                         .v_step = l->value,
+                         .q_head_stride = step,
+                         .k_head_stride = l->head,
+                         .v_head_stride = l->value,
                          .sinks = b->layer->values[WEIGHT_ATTN_SINKS],
                          .norm = m->arch->graph.qk,
-                         .norm_step = m->arch->graph.qk == QK_HEAD ? 0 : l->head};
+                         .norm_stride = m->arch->graph.qk == QK_HEAD ? 0 : l->head};
     if (!batch_scores(b, p, &h)) return false;
     batch_attend(b, p, &h);
     attention_gate_heads(b, p, x, stride, q, o);
@@ -315,12 +315,12 @@ static bool attention_report(forward_batch *b, const attention_flow *of) {
            coders_report_encoder(b, of->from, of->from_stride, others);
 }
 
-static bool attention_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
+static bool attention_run(forward_batch *b, const sublayer_spec *p, const float *x, size_t stride) {
     const forward_model *m = b->model;
-    const attention_numbers *n = p->part->numbers;
+    const attention_numbers *n = p->sublayer->numbers;
     const attention_layer *l = p->numbers;
     size_t s = b->stride, values = l->heads * l->value;
-    float *q = b->work, *o = q + (l->heads * q_step(m, l) + l->kv_heads * (l->head + l->value)) * s;
+    float *q = b->work, *o = q + (l->heads * q_head_stride(m, l) + l->kv_heads * (l->head + l->value)) * s;
     attention_flow of = {p, x, x, stride, stride, q, o};
     if (l->crosses) {
         float *from = o + values * s;
@@ -333,13 +333,13 @@ static bool attention_run(forward_batch *b, const part_spec *p, const float *x, 
     if (!(l->lends_kv
               ? attention_make_heads(b, &of)
               : batch_make(b, WEIGHT_ATTN_OUTPUT, 0, RESULT_INPUTS, &heads, attention_make_heads, &of)) ||
-        !batch_apply(b, WEIGHT_ATTN_OUTPUT, 0, o, s, b->part, s))
+        !batch_apply(b, WEIGHT_ATTN_OUTPUT, 0, o, s, b->output, s))
         return false;
-    if (n->output_scale != 1) batch_scale(b, b->part, s, m->sizes.width, n->output_scale);
+    if (n->output_scale != 1) batch_scale(b, b->output, s, m->sizes.width, n->output_scale);
     return true;
 }
 
-const layer_part mixer_attention = {
+const sublayer_kind mixer_attention = {
     .model_bytes = sizeof(attention_numbers),
     .layer_bytes = sizeof(attention_layer),
     .choose_layers = attention_choose_layers,

@@ -7,7 +7,7 @@
 
 enum { FARTHEST = 128 };
 
-void relative_read_keys(forward_model *m, key_reader *r, model_part *p) {
+void relative_read_keys(forward_model *m, key_reader *r, model_sublayer *p) {
     attention_numbers *n = p->numbers;
     /* Bounds of the number of buckets: two directions, each with a bucket for near distances and one for
      * others. */
@@ -19,8 +19,8 @@ void relative_read_keys(forward_model *m, key_reader *r, model_part *p) {
         key_fail(r, key, "is %zu, expected less than %d", n->buckets, 2 * FARTHEST);
 }
 
-void relative_find_tensors(tensor_finder *f, const part_spec *p) {
-    const attention_numbers *n = p->part->numbers;
+void relative_find_tensors(tensor_finder *f, const sublayer_spec *p) {
+    const attention_numbers *n = p->sublayer->numbers;
     const attention_layer *l = p->numbers;
     coder_layer of = coder_layer_of(f->m, f->index);
     if (!n->buckets) return;
@@ -52,7 +52,7 @@ static uint32_t bucket_of(int64_t distance, size_t buckets, bool both_ways) {
     return first + (uint32_t)(bucket < of_side ? bucket : of_side - 1);
 }
 
-void relative_lay_out(forward_batch *b, const model_part *p, scratch *s) {
+void relative_lay_out(forward_batch *b, const model_sublayer *p, scratch *s) {
     const attention_numbers *n = p->numbers;
     attention_scratch *own = batch_own(b, p);
     if (!n->buckets) return;
@@ -60,7 +60,7 @@ void relative_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     for (int both = 0; both < 2; both++) own->bucket[both] = scratch_take(s, 2, own->reach, sizeof(uint32_t));
 }
 
-void relative_prepare(forward_batch *b, const model_part *p) {
+void relative_prepare(forward_batch *b, const model_sublayer *p) {
     const attention_numbers *n = p->numbers;
     const attention_scratch *own = batch_own(b, p);
     for (int both = 0; n->buckets && both < 2; both++)
@@ -68,9 +68,10 @@ void relative_prepare(forward_batch *b, const model_part *p) {
             own->bucket[both][i] = bucket_of((int64_t)i - (int64_t)own->reach, n->buckets, both);
 }
 
-void relative_add(forward_batch *b, const part_spec *p, const attention_heads *h, const attention_block *s) {
+void relative_add(forward_batch *b, const sublayer_spec *p, const attention_heads *h,
+                  const attention_block *s) {
     const attention_layer *l = p->numbers;
-    const attention_scratch *own = batch_own(b, p->part);
+    const attention_scratch *own = batch_own(b, p->sublayer);
     const float *bias = b->layer->values[WEIGHT_ATTN_REL_B];
     for (size_t j = 0; bias && j < s->keys; j++) {
         const uint32_t *bucket = own->bucket[l->both_ways] + own->reach + s->key + j - s->of.first;

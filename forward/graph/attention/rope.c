@@ -129,9 +129,9 @@ void rope_find_tensors(rope_numbers *n, tensor_finder *f) {
 /* The share of a pair's angle that YaRN keeps unscaled. */
 static double yarn_keeps(const rope_numbers *n, const rope_angles *p, size_t pair) {
     const double pi = 3.14159265358979323846;
-    double rotated = (double)p->rotated, turns = 2 * log(p->base);
-    double low = floor(rotated * log(n->original_context / (n->beta_fast * 2 * pi)) / turns);
-    double high = ceil(rotated * log(n->original_context / (n->beta_slow * 2 * pi)) / turns);
+    double rotated = (double)p->rotated, scale = 2 * log(p->base);
+    double low = floor(rotated * log(n->original_context / (n->beta_fast * 2 * pi)) / scale);
+    double high = ceil(rotated * log(n->original_context / (n->beta_slow * 2 * pi)) / scale);
     low = fmax(0, low), high = fmin(rotated - 1, high);
     double ramp = ((double)pair - low) / fmax(0.001, high - low);
     return 1 - fmin(fmax(ramp, 0), 1);
@@ -226,10 +226,10 @@ typedef struct rotated_heads {
     bool is_local, neox;
 } rotated_heads;
 
-static void rope_rotate(forward_batch *b, const part_spec *p, const rope_columns *of, bool neox,
+static void rope_rotate(forward_batch *b, const sublayer_spec *p, const rope_columns *of, bool neox,
                         threads_body *body) {
-    const attention_numbers *n = p->part->numbers;
-    const attention_scratch *own = batch_own(b, p->part);
+    const attention_numbers *n = p->sublayer->numbers;
+    const attention_scratch *own = batch_own(b, p->sublayer);
     const attention_layer *l = p->numbers;
     rotated_heads t = {b, &own->rope, of, n->rope.angles[l->is_local].rotated / 2, l->is_local, neox};
     threads_for(b->pool, of->heads * t.pairs, THREADS_EVEN, body, &t);
@@ -256,12 +256,13 @@ static void rotate_pair(void *data, size_t j, int) {
     }
 }
 
-void batch_rope(forward_batch *b, const part_spec *p, float *x, size_t heads, size_t step) {
-    const attention_numbers *n = p->part->numbers;
+void batch_rope(forward_batch *b, const sublayer_spec *p, float *x, size_t heads, size_t step) {
+    const attention_numbers *n = p->sublayer->numbers;
     batch_rope_pairs(b, p, x, heads, step, n->rope.neox);
 }
 
-void batch_rope_pairs(forward_batch *b, const part_spec *p, float *x, size_t heads, size_t step, bool neox) {
+void batch_rope_pairs(forward_batch *b, const sublayer_spec *p, float *x, size_t heads, size_t step,
+                      bool neox) {
     rope_rotate(b, p, &(rope_columns){.x = x, .heads = heads, .head = step}, neox, rotate_pair);
 }
 
@@ -282,8 +283,8 @@ static void rotate_column_pair(void *data, size_t j, int) {
     }
 }
 
-void batch_rope_columns(forward_batch *b, const part_spec *p, const rope_columns *c) {
-    const attention_numbers *n = p->part->numbers;
+void batch_rope_columns(forward_batch *b, const sublayer_spec *p, const rope_columns *c) {
+    const attention_numbers *n = p->sublayer->numbers;
     rope_rotate(b, p, c, n->rope.neox, rotate_column_pair);
 }
 
@@ -301,8 +302,8 @@ static void temper_row(void *data, size_t r, int) {
                                      b->spans[i].tokens);
 }
 
-void batch_temper(forward_batch *b, const part_spec *p, float *x, size_t rows) {
-    const attention_scratch *own = batch_own(b, p->part);
+void batch_temper(forward_batch *b, const sublayer_spec *p, float *x, size_t rows) {
+    const attention_scratch *own = batch_own(b, p->sublayer);
     const attention_layer *l = p->numbers;
     tempered_rows t = {b, x, own->rope.temperature};
     if (t.temperature && l->is_tempered) threads_for(b->pool, rows, THREADS_EVEN, temper_row, &t);

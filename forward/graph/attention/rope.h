@@ -56,9 +56,10 @@ bool rope_fill_tables(const rope_numbers *n, rope_tables *t, const forward_model
                       gq_error *e);
 
 /* Turn the rotated values of each head: rows first, first + step, ... begin a head's. */
-void batch_rope(forward_batch *b, const part_spec *p, float *x, size_t heads, size_t step);
+void batch_rope(forward_batch *b, const sublayer_spec *p, float *x, size_t heads, size_t step);
 /* The same with pairs of the given kind. */
-void batch_rope_pairs(forward_batch *b, const part_spec *p, float *x, size_t heads, size_t step, bool neox);
+void batch_rope_pairs(forward_batch *b, const sublayer_spec *p, float *x, size_t heads, size_t step,
+                      bool neox);
 /* Turns columns of each text, the first `columns` of each as far as it has them, by positions that are `step`
  * apart: rows x of heads that are `head` rows apart. back: the other way. */
 typedef struct rope_columns {
@@ -66,6 +67,6 @@ typedef struct rope_columns {
     size_t heads, head, step, columns;
     bool back;
 } rope_columns;
-void batch_rope_columns(forward_batch *b, const part_spec *p, const rope_columns *c);
+void batch_rope_columns(forward_batch *b, const sublayer_spec *p, const rope_columns *c);
 /* Rows times the temperature of each position, where the model has one. */
-void batch_temper(forward_batch *b, const part_spec *p, float *x, size_t rows);
+void batch_temper(forward_batch *b, const sublayer_spec *p, float *x, size_t rows);

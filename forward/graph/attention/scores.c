@@ -14,10 +14,10 @@ enum { OUTPUT_ROWS = 64 }; /* of attn_output, decoded at once */
 
 size_t forward_row_groups(const forward_model *m, size_t layer, forward_row_group *groups) {
     const layer_spec *l = &m->layers[layer];
-    const part_spec *parts[] = {&l->mixer, &l->beside};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        const model_part *p = parts[i]->part;
-        if (p && p->kind->row_groups) return p->kind->row_groups(m, l, parts[i], groups);
+    const sublayer_spec *both[] = {&l->mixer, &l->beside};
+    for (size_t i = 0; i < sizeof both / sizeof *both; i++) {
+        const model_sublayer *p = both[i]->sublayer;
+        if (p && p->kind->row_groups) return p->kind->row_groups(m, l, both[i], groups);
     }
     return 0;
 }
@@ -70,7 +70,9 @@ typedef struct scores_task {
     scores_memory *memory;     /* of each thread */
 } scores_task;
 
-static const attention_numbers *scores_numbers(const forward_scores *s) { return s->part->part->numbers; }
+static const attention_numbers *scores_numbers(const forward_scores *s) {
+    return s->sublayer->sublayer->numbers;
+}
 
 /* The weight of a token of the window. */
 static float mark_weight(const scores_task *t, size_t token) {
@@ -114,7 +116,7 @@ static void weigh_head(const scores_task *t, size_t head, scores_memory *m, int 
     size_t context = t->sizes.context, bytes = t->sizes.looked * context * sizeof(float);
     memset(m->seen, 0, bytes), memset(m->slope, 0, bytes), memset(m->met, 0, bytes);
     for (size_t first = 0; first < context; first += QUERIES) {
-        attention_block b = attention_score(s->batch, s->part, s->heads, t->window, head, first, thread);
+        attention_block b = attention_score(s->batch, s->sublayer, s->heads, t->window, head, first, thread);
         float *capped = n->score_cap != 0 ? m->vectors : NULL;
         if (capped) {
             memcpy(capped, b.scores, b.keys * QUERIES * sizeof *capped);
@@ -123,7 +125,7 @@ static void weigh_head(const scores_task *t, size_t head, scores_memory *m, int 
                 k->cap(capped + j * QUERIES, n->score_cap, QUERIES);
             }
         }
-        attention_weigh(s->batch, s->part, s->heads, &b);
+        attention_weigh(s->batch, s->sublayer, s->heads, &b);
         keep_weights(t, &b, capped, m);
     }
 }
@@ -140,9 +142,10 @@ static void square_columns(matmul *by, int thread, const float *x, size_t stride
 /* Undoes what the model does to a head's rows on their way to the scores, on both sides of the product. */
 static void take_back(const scores_task *t, size_t token, size_t rows, scores_memory *m) {
     const forward_scores *s = t->of;
-    const attention_layer *l = s->part->numbers;
+    const attention_layer *l = s->sublayer->numbers;
     const rope_numbers *r = &scores_numbers(s)->rope;
-    const rope_tables *tables = &((const attention_scratch *)batch_own(s->batch, s->part->part))->rope;
+    const rope_tables *tables =
+        &((const attention_scratch *)batch_own(s->batch, s->sublayer->sublayer))->rope;
     size_t first = s->heads->rotated_from, stride = t->sizes.stride,
            pairs = l->has_rope && first < rows ? r->angles[l->is_local].rotated / 2 : 0;
     size_t position;
@@ -167,7 +170,7 @@ static void take_back(const scores_task *t, size_t token, size_t rows, scores_me
 static void take_back_norm(const scores_task *t, bool is_query, size_t head, size_t rows, scores_memory *m) {
     const forward_scores *s = t->of;
     const float *gains = s->batch->layer->values[is_query ? WEIGHT_ATTN_Q_NORM : WEIGHT_ATTN_K_NORM];
-    size_t stride = t->sizes.stride, step = s->heads->norm_step;
+    size_t stride = t->sizes.stride, step = s->heads->norm_stride;
     if (!gains || s->heads->norm == QK_NONE || s->heads->norm == QK_SCALED) return;
     gains += head * step;
     for (size_t i = 0; i < rows; i++)
@@ -191,12 +194,12 @@ static void add_position(const scores_task *t, bool is_query, size_t position, s
 static const float *key_feature(const scores_task *t, size_t kv, size_t c) {
     const attention_heads *h = t->of->heads;
     size_t s = t->of->batch->stride, begin = t->window * t->sizes.context, own = h->head - h->tail;
-    return (c < own ? h->k + (kv * h->k_step + c) * s : h->k_tail + (c - own) * s) + begin;
+    return (c < own ? h->k + (kv * h->k_head_stride + c) * s : h->k_tail + (c - own) * s) + begin;
 }
 
 static const float *query_feature(const scores_task *t, size_t head, size_t c) {
     const attention_heads *h = t->of->heads;
-    return h->q + (head * (h->q_step ? h->q_step : h->head) + c) * t->of->batch->stride +
+    return h->q + (head * (h->q_head_stride ? h->q_head_stride : h->head) + c) * t->of->batch->stride +
            t->window * t->sizes.context;
 }
 
@@ -204,10 +207,11 @@ static const float *query_feature(const scores_task *t, size_t head, size_t c) {
  */
 static void add_query(const scores_task *t, size_t position, size_t head, size_t kv, scores_memory *m,
                       int thread) {
-    const attention_scratch *own = batch_own(t->of->batch, t->of->part->part);
-    const attention_layer *l = t->of->part->numbers;
+    const attention_scratch *own = batch_own(t->of->batch, t->of->sublayer->sublayer);
+    const attention_layer *l = t->of->sublayer->numbers;
     size_t at = position / t->every * t->sizes.context, rows = t->queries->rows,
-           n = ((const attention_layer *)t->of->part->numbers)->both_ways ? t->sizes.context : position + 1;
+           n = ((const attention_layer *)t->of->sublayer->numbers)->both_ways ? t->sizes.context
+                                                                              : position + 1;
     const float *p = m->seen + at, *slope = m->slope + at;
     size_t in_text;
     text_of(t, position, &in_text);
@@ -234,7 +238,7 @@ static void add_query(const scores_task *t, size_t position, size_t head, size_t
 static void add_key(const scores_task *t, size_t position, size_t head, size_t kv, scores_memory *m,
                     int thread) {
     size_t rows = t->keys->rows,
-           from = ((const attention_layer *)t->of->part->numbers)->both_ways ? 0 : position,
+           from = ((const attention_layer *)t->of->sublayer->numbers)->both_ways ? 0 : position,
            n = t->sizes.context - from;
     const float *weight = m->met + position / t->every * t->sizes.context + from;
     for (size_t c = 0; c < rows; c++) {
@@ -344,7 +348,7 @@ bool forward_scores_add_values(const forward_scores *s, const forward_row_group 
                                gq_error *e) {
     const forward_layer *layer = s->batch->layer;
     const model_tensor *out = layer->plan->weight[WEIGHT_ATTN_OUTPUT];
-    const float *gains = s->part->after == WEIGHT_SLOTS ? NULL : layer->values[s->part->after];
+    const float *gains = s->sublayer->after == WEIGHT_SLOTS ? NULL : layer->values[s->sublayer->after];
     size_t columns = out->ne[0];
     values_task t = values_task_of(group, columns);
     memory_ledger l = {.failed = false};

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "forward/graph/draft/target_part.h"
+#include "forward/graph/draft/target_parts.h"
 
 typedef struct assistant_numbers {
     attention_numbers attention;
@@ -15,7 +15,7 @@ typedef struct assistant_numbers {
 /* The target's layer that a layer attends to; NULL: *r says why there is none. */
 static const attention_layer *assistant_lender(const forward_model *m, key_reader *r, size_t layer) {
     const layer_spec *l = &m->target->layers[layer];
-    if (l->mixer.part && l->mixer.part->kind == &mixer_attention) return l->mixer.numbers;
+    if (l->mixer.sublayer && l->mixer.sublayer->kind == &mixer_attention) return l->mixer.numbers;
     key_fail(r, "attention.head_count",
              "requires attention, but layer %zu of %s has no keys to share: the draft was made for another "
              "target model",
@@ -23,7 +23,7 @@ static const attention_layer *assistant_lender(const forward_model *m, key_reade
     return NULL;
 }
 
-static void assistant_share_keys(forward_model *m, key_reader *r, model_part *p) {
+static void assistant_share_keys(forward_model *m, key_reader *r, model_sublayer *p) {
     assistant_numbers *n = p->numbers;
     size_t layers = m->target->sizes.layers;
     for (size_t i = 0; r->ok && i < m->sizes.layers; i++) {
@@ -45,7 +45,7 @@ static void assistant_share_keys(forward_model *m, key_reader *r, model_part *p)
     }
 }
 
-static void assistant_read_keys(forward_model *m, key_reader *r, model_part *p) {
+static void assistant_read_keys(forward_model *m, key_reader *r, model_sublayer *p) {
     assistant_numbers *n = p->numbers;
     const forward_sizes *of = &m->target->sizes;
     size_t width = key_number_needed(r, "embedding_length_out", 1, MODEL_MOST);
@@ -67,13 +67,13 @@ static void assistant_read_keys(forward_model *m, key_reader *r, model_part *p) 
                 m, (draft_source){.is_keys = true, .layer = of->layers - 1 - local, .rows = n->rows[local]});
 }
 
-static void assistant_find_model_tensors(tensor_finder *f, model_part *p) {
+static void assistant_find_model_tensors(tensor_finder *f, model_sublayer *p) {
     f->m->embedding_scale = sqrtf((float)f->m->target->sizes.width);
     mixer_attention.find_model_tensors(f, p);
     tensors_ignore(f, "masked_embd_centroids.weight"), tensors_ignore(f, "masked_embd_ordering");
 }
 
-static void assistant_find_tensors(tensor_finder *f, const part_spec *p) {
+static void assistant_find_tensors(tensor_finder *f, const sublayer_spec *p) {
     uint64_t d = f->m->sizes.width, of = f->m->target->sizes.width;
     mixer_attention.find_tensors(f, p);
     if (f->index > 0) return;
@@ -82,16 +82,16 @@ static void assistant_find_tensors(tensor_finder *f, const part_spec *p) {
     f->l->weight[WEIGHT_DRAFT_POST] = tensors_take(f, "nextn.post_projection.weight", REQUIRED, SHAPE(d, of));
 }
 
-static uint64_t assistant_carried_rows(const forward_model *, const model_part *p, size_t) {
+static uint64_t assistant_carried_rows(const forward_model *, const model_sublayer *p, size_t) {
     const assistant_numbers *n = p->numbers;
     return n->rows[0] + n->rows[1];
 }
 
-static uint64_t assistant_scratch_rows(const forward_model *m, const layer_spec *l, const part_spec *p) {
+static uint64_t assistant_scratch_rows(const forward_model *m, const layer_spec *l, const sublayer_spec *p) {
     return mixer_attention.scratch_rows(m, l, p);
 }
 
-static void assistant_lay_out(forward_batch *b, const model_part *p, scratch *s) {
+static void assistant_lay_out(forward_batch *b, const model_sublayer *p, scratch *s) {
     attention_scratch *own = batch_own(b, p);
     mixer_attention.lay_out(b, p, s);
     own->chosen =
@@ -102,7 +102,7 @@ static void assistant_lay_out(forward_batch *b, const model_part *p, scratch *s)
 
 /* The first position of a text, which predicts nothing that is looked at, sees itself alone. */
 void forward_assistant_cut(forward_batch *b) {
-    const model_part *p = b->model->layers[0].mixer.part;
+    const model_sublayer *p = b->model->layers[0].mixer.sublayer;
     const attention_scratch *own = batch_own(b, p);
     size_t blocks = ceil_div(b->context, QUERIES);
     memset(own->chosen, 0, blocks * b->windows * b->context * sizeof *own->chosen);
@@ -116,20 +116,20 @@ void forward_assistant_cut(forward_batch *b) {
     }
 }
 
-static bool assistant_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
+static bool assistant_run(forward_batch *b, const sublayer_spec *p, const float *x, size_t stride) {
     return mixer_attention.run(b, p, x, stride);
 }
 
-const layer_part mixer_assistant = {.model_bytes = sizeof(assistant_numbers),
-                                    .layer_bytes = sizeof(attention_layer),
-                                    .read_keys = assistant_read_keys,
-                                    .find_model_tensors = assistant_find_model_tensors,
-                                    .find_tensors = assistant_find_tensors,
-                                    .carried_rows = assistant_carried_rows,
-                                    .scratch_rows = assistant_scratch_rows,
-                                    .lay_out = assistant_lay_out,
-                                    .prepare = attention_prepare,
-                                    .run = assistant_run};
+const sublayer_kind mixer_assistant = {.model_bytes = sizeof(assistant_numbers),
+                                       .layer_bytes = sizeof(attention_layer),
+                                       .read_keys = assistant_read_keys,
+                                       .find_model_tensors = assistant_find_model_tensors,
+                                       .find_tensors = assistant_find_tensors,
+                                       .carried_rows = assistant_carried_rows,
+                                       .scratch_rows = assistant_scratch_rows,
+                                       .lay_out = assistant_lay_out,
+                                       .prepare = attention_prepare,
+                                       .run = assistant_run};
 
 bool forward_assistant_enter(forward_batch *b, const forward_layer *l, const float *both, size_t stride,
                              float *x, size_t x_stride, gq_error *e) {

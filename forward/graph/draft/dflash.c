@@ -1,13 +1,13 @@
 /* The mixer of DFlash drafts is attention (multi_head.c). Keys and values come from the target's hidden
  * states, unnormed, and from the block's tokens behind the layer's norm. The keys that a token sees and its
  * position are set before a layer is run. DFlash 2 has convolutions over a block's tokens on both sides of
- * both parts. */
+ * both sublayers. */
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "forward/graph/draft/target_part.h"
+#include "forward/graph/draft/target_parts.h"
 #include "forward/graph/experts/experts.h"
 
 /* The numbers of a DFlash draft. */
@@ -75,7 +75,7 @@ static void dflash_read_activation(forward_model *m, key_reader *r) {
     for (size_t i = 0; i < m->sizes.layers; i++) m->layers[i].act.act = act;
 }
 
-static void dflash_read_keys(forward_model *m, key_reader *r, model_part *p) {
+static void dflash_read_keys(forward_model *m, key_reader *r, model_sublayer *p) {
     dflash_numbers *n = p->numbers;
     bool has_markov = model_tensor_named(m->file, "markov_w1.weight");
     if (key_there(r, "hyper_connection.count"))
@@ -126,7 +126,7 @@ static void dflash_find_selector(tensor_finder *f, dflash_numbers *n) {
 }
 
 /* The scale and cap of logits matter here, as a selector adds to them. */
-static void dflash_find_model_tensors(tensor_finder *f, model_part *p) {
+static void dflash_find_model_tensors(tensor_finder *f, model_sublayer *p) {
     dflash_numbers *n = p->numbers;
     forward_model *m = f->m;
     key_reader r = {.facts = model_expected_facts(m), .file = m->path, .e = f->e, .ok = true};
@@ -148,7 +148,7 @@ static void dflash_find_convolution(tensor_finder *f, weight_slot base, weight_s
     tensors_take_weight(f, added, is, SHAPE(d, n->taps ? 2 * n->taps * (d / n->group) : 1));
 }
 
-static void dflash_find_tensors(tensor_finder *f, const part_spec *p) {
+static void dflash_find_tensors(tensor_finder *f, const sublayer_spec *p) {
     uint64_t d = f->m->sizes.width;
     mixer_attention.find_tensors(f, p);
     dflash_find_convolution(f, WEIGHT_ATTN_CONV_BASE, WEIGHT_ATTN_CONV_PROJ);
@@ -171,18 +171,18 @@ static uint64_t dflash_added_rows(const forward_model *m) {
 }
 
 /* Scratch after that of attention: the input, and what is added to a convolution's weights. */
-static uint64_t dflash_scratch_rows(const forward_model *m, const layer_spec *l, const part_spec *p) {
+static uint64_t dflash_scratch_rows(const forward_model *m, const layer_spec *l, const sublayer_spec *p) {
     return mixer_attention.scratch_rows(m, l, p) + m->sizes.width + dflash_added_rows(m);
 }
 
-static size_t dflash_angle_rows(const model_part *p) {
+static size_t dflash_angle_rows(const model_sublayer *p) {
     const attention_numbers *n = p->numbers;
     return n->rope.angles[0].rotated / 2;
 }
 
 static size_t dflash_mask_words(const forward_batch *b) { return ceil_div(b->context, QUERIES) * b->context; }
 
-static void dflash_lay_out(forward_batch *b, const model_part *p, scratch *s) {
+static void dflash_lay_out(forward_batch *b, const model_sublayer *p, scratch *s) {
     dflash_scratch *own = batch_own(b, p);
     _Static_assert(sizeof *own <= sizeof b->own->bytes, "BATCH_OWN_BYTES");
     mixer_attention.lay_out(b, p, s);
@@ -192,7 +192,7 @@ static void dflash_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     own->masks = scratch_take(s, 2, dflash_mask_words(b), sizeof *own->masks);
 }
 
-static bool dflash_prepare(forward_batch *b, const model_part *p, gq_error *e) {
+static bool dflash_prepare(forward_batch *b, const model_sublayer *p, gq_error *e) {
     const dflash_scratch *own = batch_own(b, p);
     const rope_tables *t = &own->attention.rope;
     size_t values = dflash_angle_rows(p) * t->rotation_stride;
@@ -205,7 +205,7 @@ static bool dflash_prepare(forward_batch *b, const model_part *p, gq_error *e) {
 /* ---- places ---- */
 
 /* Column by column, the angles of its position. */
-static void dflash_rotate(const dflash_scratch *own, const model_part *p, const uint32_t *position,
+static void dflash_rotate(const dflash_scratch *own, const model_sublayer *p, const uint32_t *position,
                           size_t columns) {
     const rope_tables *t = &own->attention.rope;
     size_t rows = dflash_angle_rows(p), ts = t->rotation_stride;
@@ -244,7 +244,7 @@ static void dflash_fill_masks(const forward_batch *b, const dflash_numbers *n, c
 }
 
 void forward_dflash_place(forward_batch *b, const dflash_blocks *of) {
-    const model_part *p = b->model->layers[0].mixer.part;
+    const model_sublayer *p = b->model->layers[0].mixer.sublayer;
     const dflash_scratch *own = batch_own(b, p);
     uint32_t *position = own->begin + b->context;
     for (size_t c = 0; c < b->context; c++) {
@@ -261,7 +261,7 @@ void forward_dflash_place(forward_batch *b, const dflash_blocks *of) {
 
 void forward_dflash_enter(forward_batch *b, const dflash_blocks *of, const float *g, size_t g_stride,
                           float *x, size_t stride) {
-    const model_part *p = b->model->layers[0].mixer.part;
+    const model_sublayer *p = b->model->layers[0].mixer.sublayer;
     size_t width = b->model->sizes.width;
     float *hidden_states = x + p->carried * stride;
     for (size_t c = 0; c < width; c++) {
@@ -298,10 +298,10 @@ static void dflash_convolve_row(void *data, size_t c, int) {
     }
 }
 
-/* side 0: before a part; 1: behind it. */
+/* side 0: before a sublayer; 1: behind it. */
 static void dflash_convolve(forward_batch *b, weight_slot base, const float *added, int side, float *x) {
     const dflash_numbers *n = dflash_numbers_of(b->model);
-    const model_part *p = b->model->layers[0].mixer.part;
+    const model_sublayer *p = b->model->layers[0].mixer.sublayer;
     size_t width = b->model->sizes.width, groups = width / n->group;
     dflash_rows of = {b,
                       batch_own(b, p),
@@ -315,10 +315,10 @@ static void dflash_convolve(forward_batch *b, weight_slot base, const float *add
     threads_for(b->pool, width, THREADS_EVEN, dflash_convolve_row, &of);
 }
 
-static bool dflash_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
-    const dflash_numbers *n = p->part->numbers;
+static bool dflash_run(forward_batch *b, const sublayer_spec *p, const float *x, size_t stride) {
+    const dflash_numbers *n = p->sublayer->numbers;
     const dflash_layer *l = p->numbers;
-    dflash_scratch *own = batch_own(b, p->part);
+    dflash_scratch *own = batch_own(b, p->sublayer);
     size_t s = b->stride, width = b->model->sizes.width, hidden_states = 0;
     float *in = b->work + mixer_attention.scratch_rows(b->model, b->layer->plan, p) * s,
           *added = in + width * s;
@@ -327,36 +327,37 @@ static bool dflash_run(forward_batch *b, const part_spec *p, const float *x, siz
     if (n->taps) dflash_convolve(b, WEIGHT_ATTN_CONV_BASE, added, 0, in);
     while (hidden_states < b->context && own->begin[hidden_states] == NO_BLOCK) hidden_states++;
     for (size_t c = 0; c < width; c++)
-        memcpy(in + c * s, batch_carried(b, p->part) + c * b->residual_stride, hidden_states * sizeof *in);
+        memcpy(in + c * s, batch_carried(b, p->sublayer) + c * b->residual_stride,
+               hidden_states * sizeof *in);
     own->attention.chosen = own->masks + l->is_local * dflash_mask_words(b);
     if (!mixer_attention.run(b, p, in, s)) return false;
-    if (n->taps) dflash_convolve(b, WEIGHT_ATTN_CONV_BASE, added, 1, b->part);
+    if (n->taps) dflash_convolve(b, WEIGHT_ATTN_CONV_BASE, added, 1, b->output);
     return true;
 }
 
-const layer_part mixer_dflash = {.model_bytes = sizeof(dflash_numbers),
-                                 .layer_bytes = sizeof(dflash_layer),
-                                 .read_keys = dflash_read_keys,
-                                 .find_model_tensors = dflash_find_model_tensors,
-                                 .find_tensors = dflash_find_tensors,
-                                 .carried_rows = carries_hidden_state, /* the target's, behind its own */
-                                 .scratch_rows = dflash_scratch_rows,
-                                 .lay_out = dflash_lay_out,
-                                 .prepare = dflash_prepare,
-                                 .run = dflash_run};
+const sublayer_kind mixer_dflash = {.model_bytes = sizeof(dflash_numbers),
+                                    .layer_bytes = sizeof(dflash_layer),
+                                    .read_keys = dflash_read_keys,
+                                    .find_model_tensors = dflash_find_model_tensors,
+                                    .find_tensors = dflash_find_tensors,
+                                    .carried_rows = carries_hidden_state, /* the target's, behind its own */
+                                    .scratch_rows = dflash_scratch_rows,
+                                    .lay_out = dflash_lay_out,
+                                    .prepare = dflash_prepare,
+                                    .run = dflash_run};
 
-/* ---- the feed-forward part ---- */
+/* ---- the feed-forward sublayer ---- */
 
-static void dflash_find_ffn(tensor_finder *f, const part_spec *p) {
+static void dflash_find_ffn(tensor_finder *f, const sublayer_spec *p) {
     ffn_gated.find_tensors(f, p);
     dflash_find_convolution(f, WEIGHT_FFN_CONV_BASE, WEIGHT_FFN_CONV_PROJ);
 }
 
-static uint64_t dflash_ffn_rows(const forward_model *m, const layer_spec *l, const part_spec *p) {
+static uint64_t dflash_ffn_rows(const forward_model *m, const layer_spec *l, const sublayer_spec *p) {
     return ffn_gated.scratch_rows(m, l, p) + m->sizes.width + dflash_added_rows(m);
 }
 
-static bool dflash_run_ffn(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
+static bool dflash_run_ffn(forward_batch *b, const sublayer_spec *p, const float *x, size_t stride) {
     size_t s = b->stride, width = b->model->sizes.width;
     float *in = b->work + ffn_gated.scratch_rows(b->model, b->layer->plan, p) * s, *added = in + width * s;
     if (!dflash_numbers_of(b->model)->taps) return ffn_gated.run(b, p, x, stride);
@@ -364,14 +365,14 @@ static bool dflash_run_ffn(forward_batch *b, const part_spec *p, const float *x,
     if (!batch_apply(b, WEIGHT_FFN_CONV_PROJ, 0, in, s, added, s)) return false;
     dflash_convolve(b, WEIGHT_FFN_CONV_BASE, added, 0, in);
     if (!ffn_gated.run(b, p, in, s)) return false;
-    dflash_convolve(b, WEIGHT_FFN_CONV_BASE, added, 1, b->part);
+    dflash_convolve(b, WEIGHT_FFN_CONV_BASE, added, 1, b->output);
     return true;
 }
 
-const layer_part ffn_dflash = {.layer_bytes = sizeof(ffn_layer),
-                               .find_tensors = dflash_find_ffn,
-                               .scratch_rows = dflash_ffn_rows,
-                               .run = dflash_run_ffn};
+const sublayer_kind ffn_dflash = {.layer_bytes = sizeof(ffn_layer),
+                                  .find_tensors = dflash_find_ffn,
+                                  .scratch_rows = dflash_ffn_rows,
+                                  .run = dflash_run_ffn};
 
 /* ---- the head ---- */
 

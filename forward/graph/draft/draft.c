@@ -5,22 +5,22 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "forward/graph/layer_part.h"
+#include "forward/graph/sublayer.h"
 
 /* ---- setting up ---- */
 
-/* Changes a row to that of its MTP layers, which attend with all keys and have both parts. */
+/* Changes a row to that of its MTP layers, which attend with all keys and have both sublayers. */
 static void draft_change_row(architecture *row) {
     arch_graph *a = &row->graph;
-    for (size_t i = 0; i < ARCH_GRAPH_PARTS; i++)
+    for (size_t i = 0; i < ARCH_GRAPH_SUBLAYERS; i++)
         if (a->mixers[i] == MIXER_ATTENTION || a->mixers[i] == MIXER_LATENT) a->mixers[0] = a->mixers[i];
-    for (size_t i = 1; i < ARCH_GRAPH_PARTS; i++) a->mixers[i] = PART_NONE;
-    a->entry = PART_DRAFT, a->one_part = a->extra_layers = false, a->indexer = INDEXER_NONE;
+    for (size_t i = 1; i < ARCH_GRAPH_SUBLAYERS; i++) a->mixers[i] = SUBLAYER_NONE;
+    a->entry = SUBLAYER_MTP, a->one_sublayer = a->extra_layers = false, a->indexer = INDEXER_NONE;
     if (a->no_rope == ROPE_LOCAL_OR_DENSE) a->no_rope = ROPE_ALWAYS;
     if (a->draft.place != PLACE_PRE) a->place = a->draft.place;
 }
 
-/* Whether nobody has said how blocks of an architecture are run, or they would need a part that is not run
+/* Whether nobody has said how blocks of an architecture are run, or they would need a sublayer that is not run
  * for them. */
 static bool draft_is_new_kind(const architecture *row) {
     const arch_graph *a = &row->graph;
@@ -38,7 +38,7 @@ static forward_model *draft_new(const forward_model *of, size_t i, gq_error *e) 
     }
     *m->draft_row = *of->arch;
     draft_change_row(m->draft_row);
-    m->file = of->file, m->path = of->path, m->arch = m->draft_row, m->part_kinds = of->part_kinds;
+    m->file = of->file, m->path = of->path, m->arch = m->draft_row, m->sublayer_kinds = of->sublayer_kinds;
     m->draft_of = of, m->first = of->sizes.layers + i, m->arithmetic = of->arithmetic;
     m->final_centers = of->arch->graph.draft.centers;
     return model_set_up(m, e);
@@ -91,10 +91,10 @@ bool forward_draft_has_head(const forward_model *draft) {
 /* ---- a run ---- */
 
 /* The tail, whose rows of the hidden state are the streams; NULL: the hidden state is one. */
-static const model_part *draft_tail(const forward_model *m) {
-    const layer_part *kind = m->part_kinds[m->arch->graph.tail];
-    for (size_t i = 0; i < m->n_parts; i++)
-        if (m->arch->graph.tail && m->parts[i].kind == kind) return &m->parts[i];
+static const model_sublayer *draft_tail(const forward_model *m) {
+    const sublayer_kind *kind = m->sublayer_kinds[m->arch->graph.tail];
+    for (size_t i = 0; i < m->n_sublayers; i++)
+        if (m->arch->graph.tail && m->sublayers[i].kind == kind) return &m->sublayers[i];
     return NULL;
 }
 

@@ -1,11 +1,11 @@
 /* The entry of an MTP layer (draft.h): the hidden state and the token's embedding behind it each pass a norm,
- * and one matrix combines both. It is a part of the MTP layer, so that this matrix's input is reported like
+ * and one matrix combines both. It is a sublayer of the MTP layer, so that this matrix's input is reported like
  * all others. The block's own last norm, embedding and output matrix take the place of the model's. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/fail.h"
-#include "forward/graph/draft/target_part.h"
+#include "forward/graph/draft/target_parts.h"
 
 /* The block attends to all keys, also where its file has what would choose some. */
 static void draft_ignore_indexer(tensor_finder *f) {
@@ -16,7 +16,7 @@ static void draft_ignore_indexer(tensor_finder *f) {
     }
 }
 
-static void draft_find_tensors(tensor_finder *f, const part_spec *p) {
+static void draft_find_tensors(tensor_finder *f, const sublayer_spec *p) {
     forward_model *m = f->m;
     uint64_t d = m->sizes.width, rows = m->sizes.vocabulary;
     const model_tensor *t;
@@ -36,17 +36,17 @@ static void draft_find_tensors(tensor_finder *f, const part_spec *p) {
 }
 
 /* Rows for both, the token's first. */
-static uint64_t draft_scratch_rows(const forward_model *m, const layer_spec *, const part_spec *) {
+static uint64_t draft_scratch_rows(const forward_model *m, const layer_spec *, const sublayer_spec *) {
     return 2 * (uint64_t)m->sizes.width;
 }
 
 /* Combines hidden state and embedding; with several streams per token, each stream. The matrix's input is
  * reported for one stream of each token, by turns. */
-static bool draft_begin(forward_batch *b, const part_spec *p, float *x, size_t stride) {
-    const model_part *tail = b->layer->plan->tail.part;
+static bool draft_begin(forward_batch *b, const sublayer_spec *p, float *x, size_t stride) {
+    const model_sublayer *tail = b->layer->plan->tail.sublayer;
     size_t width = b->model->sizes.width, s = b->stride, n = model_streams(b->model, tail);
     float *both = b->work, *hidden = both + width * s, *streams = tail ? batch_carried(b, tail) : x;
-    batch_norm_slot(b, WEIGHT_NEXTN_ENORM, batch_carried(b, p->part), b->residual_stride, width, both, s);
+    batch_norm_slot(b, WEIGHT_NEXTN_ENORM, batch_carried(b, p->sublayer), b->residual_stride, width, both, s);
     for (size_t i = 0; i < n; i++) {
         float *of = streams + i * width * stride;
         batch_norm_slot(b, WEIGHT_NEXTN_HNORM, of, stride, width, of, stride);
@@ -57,17 +57,17 @@ static bool draft_begin(forward_batch *b, const part_spec *p, float *x, size_t s
     if (!batch_report_inputs(b, both, s, (weight_slot[]){WEIGHT_NEXTN_EH_PROJ, WEIGHT_SLOTS})) return false;
     for (size_t i = 0; i < n; i++) {
         batch_copy(b, hidden, s, streams + i * width * stride, stride, width);
-        batch_multiply(b, WEIGHT_NEXTN_EH_PROJ, 0, both, s, b->part, s, b->tokens);
-        batch_copy(b, streams + i * width * stride, stride, b->part, s, width);
+        batch_multiply(b, WEIGHT_NEXTN_EH_PROJ, 0, both, s, b->output, s, b->tokens);
+        batch_copy(b, streams + i * width * stride, stride, b->output, s, width);
     }
     return true;
 }
 
-const layer_part part_draft = {.carried_rows = carries_hidden_state, /* the token's embedding */
-                               .embed = carries_embedding,
-                               .find_tensors = draft_find_tensors,
-                               .scratch_rows = draft_scratch_rows,
-                               .begin = draft_begin};
+const sublayer_kind sublayer_mtp = {.carried_rows = carries_hidden_state, /* the token's embedding */
+                                    .embed = carries_embedding,
+                                    .find_tensors = draft_find_tensors,
+                                    .scratch_rows = draft_scratch_rows,
+                                    .begin = draft_begin};
 
 /* ---- EAGLE-3 ---- */
 
@@ -86,7 +86,7 @@ typedef struct eagle_scratch {
 
 /* ---- setting up ---- */
 
-static void eagle_read_keys(forward_model *m, key_reader *r, model_part *p) {
+static void eagle_read_keys(forward_model *m, key_reader *r, model_sublayer *p) {
     eagle_numbers *n = p->numbers;
     const forward_sizes *of = &m->target->sizes;
     size_t width = key_number_needed(r, "target_hidden_size", 1, MODEL_MOST);
@@ -102,8 +102,8 @@ static void eagle_read_keys(forward_model *m, key_reader *r, model_part *p) {
     m->mixer_width = 2 * m->sizes.width;
 }
 
-static void eagle_find_tensors(tensor_finder *f, const part_spec *p) {
-    const eagle_numbers *n = p->part->numbers;
+static void eagle_find_tensors(tensor_finder *f, const sublayer_spec *p) {
+    const eagle_numbers *n = p->sublayer->numbers;
     uint64_t hidden_states = f->m->sources.rows;
     f->l->weight[WEIGHT_DRAFT_FC] =
         tensors_take(f, "fc.weight", REQUIRED, SHAPE(hidden_states, f->m->sizes.width));
@@ -113,32 +113,33 @@ static void eagle_find_tensors(tensor_finder *f, const part_spec *p) {
 
 /* ---- a run ---- */
 
-static void eagle_lay_out(forward_batch *b, const model_part *p, scratch *s) {
+static void eagle_lay_out(forward_batch *b, const model_sublayer *p, scratch *s) {
     eagle_scratch *own = batch_own(b, p);
     own->both = scratch_take(s, 2 * (uint64_t)b->model->sizes.width, b->stride, sizeof *own->both);
 }
 
-static bool eagle_begin(forward_batch *b, const part_spec *p, float *x, size_t stride) {
-    const eagle_numbers *n = p->part->numbers;
-    const eagle_scratch *own = batch_own(b, p->part);
+static bool eagle_begin(forward_batch *b, const sublayer_spec *p, float *x, size_t stride) {
+    const eagle_numbers *n = p->sublayer->numbers;
+    const eagle_scratch *own = batch_own(b, p->sublayer);
     size_t width = b->model->sizes.width, s = b->stride;
     float *hidden = own->both + width * s;
-    batch_norm_slot(b, WEIGHT_ATTN_NORM, batch_carried(b, p->part), b->residual_stride, width, own->both, s);
+    batch_norm_slot(b, WEIGHT_ATTN_NORM, batch_carried(b, p->sublayer), b->residual_stride, width, own->both,
+                    s);
     batch_norm_slot(b, WEIGHT_ATTN_NORM_2, x, stride, width, hidden, s);
     if (n->has_normed_residual) batch_copy(b, x, stride, hidden, s, width);
     return true;
 }
 
-static const float *eagle_flows_in(forward_batch *b, const part_spec *p, size_t *stride) {
-    const eagle_scratch *own = batch_own(b, p->part);
+static const float *eagle_flows_in(forward_batch *b, const sublayer_spec *p, size_t *stride) {
+    const eagle_scratch *own = batch_own(b, p->sublayer);
     *stride = b->stride;
     return own->both;
 }
 
-const layer_part part_eagle = {.model_bytes = sizeof(eagle_numbers),
-                               .read_keys = eagle_read_keys,
-                               .carried_rows = carries_hidden_state, /* the token's embedding */
-                               .find_tensors = eagle_find_tensors,
-                               .lay_out = eagle_lay_out,
-                               .begin = eagle_begin,
-                               .flows_in = eagle_flows_in};
+const sublayer_kind sublayer_eagle = {.model_bytes = sizeof(eagle_numbers),
+                                      .read_keys = eagle_read_keys,
+                                      .carried_rows = carries_hidden_state, /* the token's embedding */
+                                      .find_tensors = eagle_find_tensors,
+                                      .lay_out = eagle_lay_out,
+                                      .begin = eagle_begin,
+                                      .flows_in = eagle_flows_in};

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "forward/graph/draft/target_part.h"
+#include "forward/graph/draft/target_parts.h"
 
 const draft_sources *forward_draft_sources(const forward_model *draft) { return &draft->sources; }
 
@@ -11,7 +11,7 @@ void forward_scores_keys(const forward_scores *s, float *rows, size_t stride) {
     const attention_heads *h = s->heads;
     const forward_batch *b = s->batch;
     const float *from[] = {h->k, h->v};
-    size_t step[] = {h->k_step, h->v_step}, size[] = {h->head, h->value};
+    size_t step[] = {h->k_head_stride, h->v_head_stride}, size[] = {h->head, h->value};
     for (int of = 0; of < 2; of++)
         for (size_t head = 0; head < h->kv_heads; head++)
             for (size_t i = 0; i < size[of]; i++, rows += stride)

@@ -1,8 +1,8 @@
-/* The routed feed-forward part: a few experts per token, and possibly a shared one that sees all tokens. When
+/* The routed feed-forward sublayer: a few experts per token, and possibly a shared one that sees all tokens. When
  * the router (router.c) has chosen, tokens are sorted by expert, and the experts run one after another
  * (expert_set.c). In some models small experts, one for each group of experts, then work on the sum of what
- * the experts give. The shared expert, or a dense part that stands beside the experts, comes last. Experts
- * and their router may read something else than the part's own input; experts_choose_inputs has the cases. */
+ * the experts give. The shared expert, or a dense sublayer that stands beside the experts, comes last. Experts
+ * and their router may read something else than the sublayer's own input; experts_choose_inputs has the cases. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,15 +45,15 @@ static bool file_has_layer(const model_source *g, size_t layer) {
 
 /* Compares leading_dense_block_count, and the step of those behind them, with the tensors, which say the same by the
  * layers that have a router. */
-static void experts_compare_with_tensors(const forward_model *m, key_reader *r, const model_part *p) {
+static void experts_compare_with_tensors(const forward_model *m, key_reader *r, const model_sublayer *p) {
     const char *leads = "leading_dense_block_count", *steps = "interleave_moe_layer_step";
     int64_t dense = 0, step = 1;
     bool has_step = key_there(r, steps) && model_fact_int(&r->facts, steps, &step) && step >= 0;
     bool has_lead = key_there(r, leads) && model_fact_int(&r->facts, leads, &dense) && dense >= 0;
     if (m->draft_of || !(has_step || has_lead)) return;
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
-        bool is_routed = m->layers[i].ffn.part == p, leading = (int64_t)i < dense;
-        if (!m->layers[i].ffn.part || is_routed == (!leading && step && (i + 1) % (size_t)step == 0) ||
+        bool is_routed = m->layers[i].ffn.sublayer == p, leading = (int64_t)i < dense;
+        if (!m->layers[i].ffn.sublayer || is_routed == (!leading && step && (i + 1) % (size_t)step == 0) ||
             !file_has_layer(m->file, i))
             continue;
         bool by_step = has_step && !(is_routed && leading);
@@ -90,11 +90,11 @@ static void experts_read_chunks(experts_numbers *n, key_reader *r) {
 
 /* Layers may use different numbers of experts, which shapes do not depend on: such a model is checked, but
  * not run. */
-static void experts_read_used(const forward_model *m, key_reader *r, model_part *p) {
+static void experts_read_used(const forward_model *m, key_reader *r, model_sublayer *p) {
     experts_numbers *n = p->numbers;
     key_list l = key_list_of(r, "expert_used_count");
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
-        if (m->layers[i].ffn.part != p) continue;
+        if (m->layers[i].ffn.sublayer != p) continue;
         uint64_t used = key_number_at(r, &l, i, 0, 0, n->experts);
         if (!used)
             key_fail(r, l.name, "is 0 or missing for layer %zu, expected 1 to expert_count: %zu", i,
@@ -106,7 +106,7 @@ static void experts_read_used(const forward_model *m, key_reader *r, model_part 
     }
 }
 
-static void experts_read_keys(forward_model *m, key_reader *r, model_part *p) {
+static void experts_read_keys(forward_model *m, key_reader *r, model_sublayer *p) {
     const routing *by = &m->arch->graph.routing;
     experts_numbers *n = p->numbers;
     n->scale = 1;
@@ -159,7 +159,7 @@ static weight_slot latent_down(const layer_spec *l) {
                                                : WEIGHT_SLOTS;
 }
 
-/* Finds a dense part, and norms that experts and it have for themselves. */
+/* Finds a dense sublayer, and norms that experts and it have for themselves. */
 static void experts_find_beside(tensor_finder *f, experts_layer *l) {
     const presence *has = f->m->arch->graph.has;
     static const weight_slot norms[] = {WEIGHT_FFN_NORM_EXPS, WEIGHT_PRE_FFW_NORM_2, WEIGHT_POST_FFW_NORM_1,
@@ -199,10 +199,10 @@ static void experts_find_table(tensor_finder *f, experts_numbers *n, experts_lay
     l->table = tensors_take_integers(f, name, REQUIRED, SHAPE(n->used, n->vocabulary));
 }
 
-static void experts_find_tensors(tensor_finder *f, const part_spec *p) {
+static void experts_find_tensors(tensor_finder *f, const sublayer_spec *p) {
     const forward_model *m = f->m;
     const arch_graph *a = &m->arch->graph;
-    experts_numbers *numbers = p->part->numbers;
+    experts_numbers *numbers = p->sublayer->numbers;
     experts_layer *l = p->numbers;
     uint64_t d = m->sizes.width, n = numbers->experts, fused = tensors_rows(f, WEIGHT_FFN_GATE_UP_EXPS);
     if (f->ok && !n) {
@@ -240,8 +240,8 @@ static uint64_t latent_rows(const layer_spec *plan, const experts_layer *l) {
     return latent_down(plan) != WEIGHT_SLOTS ? 2 * (uint64_t)l->width : 0;
 }
 
-static uint64_t experts_count_rows(const forward_model *m, const layer_spec *plan, const part_spec *p) {
-    const experts_numbers *n = p->part->numbers;
+static uint64_t experts_count_rows(const forward_model *m, const layer_spec *plan, const sublayer_spec *p) {
+    const experts_numbers *n = p->sublayer->numbers;
     const experts_layer *l = p->numbers;
     uint64_t width = l->width, beside = max(l->shared_ff, l->dense_ff);
     uint64_t most = 2 * width + 2 * (uint64_t)l->ff + latent_rows(plan, l);
@@ -260,7 +260,7 @@ static void experts_lay_out_choice(experts_choice *c, uint64_t tokens, uint64_t 
     c->begin = scratch_take(s, experts + 1, 1, sizeof(uint32_t));
 }
 
-static void experts_lay_out(forward_batch *b, const model_part *p, scratch *s) {
+static void experts_lay_out(forward_batch *b, const model_sublayer *p, scratch *s) {
     const experts_numbers *n = p->numbers;
     experts_scratch *own = batch_own(b, p);
     _Static_assert(sizeof *own <= sizeof b->own->bytes, "BATCH_OWN_BYTES");
@@ -274,12 +274,12 @@ static void experts_lay_out(forward_batch *b, const model_part *p, scratch *s) {
 }
 
 /* A row with the tokens' ids, for the tables: floats have all numbers below 2^24. */
-static uint64_t experts_carried_rows(const forward_model *, const model_part *p, size_t) {
+static uint64_t experts_carried_rows(const forward_model *, const model_sublayer *p, size_t) {
     const experts_numbers *n = p->numbers;
     return n->tables > 0;
 }
 
-static bool experts_embed(forward_batch *b, const model_part *p, const uint32_t *ids, const float *,
+static bool experts_embed(forward_batch *b, const model_sublayer *p, const uint32_t *ids, const float *,
                           float *carried, size_t) {
     for (size_t t = 0; experts_carried_rows(b->model, p, b->context) && t < b->tokens; t++)
         carried[t] = (float)ids[t];
@@ -310,7 +310,7 @@ static bool beside_make_middle(forward_batch *b, void *data) {
     return true;
 }
 
-/* Adds what it gives to b->part. ff: its features in the middle. */
+/* Adds what it gives to b->output. ff: its features in the middle. */
 static bool experts_run_beside(const experts_run *r, const beside_slots *w, size_t ff, const float *x,
                                size_t stride) {
     forward_batch *b = r->b;
@@ -331,7 +331,7 @@ static bool experts_run_beside(const experts_run *r, const beside_slots *w, size
     batch_multiply(b, w->down, 0, gate, s, out, s, b->tokens);
     if (l->weight[w->share]) batch_multiply_rows(b, batch_rows(b, out, width), share, 0);
     if (l->weight[w->norm]) batch_norm_slot(b, w->norm, out, s, width, out, s);
-    batch_add(b, b->part, s, out, s, width, 1);
+    batch_add(b, b->output, s, out, s, width, 1);
     return true;
 }
 
@@ -342,7 +342,7 @@ typedef struct experts_inputs {
     size_t experts_stride, router_stride;
 } experts_inputs;
 
-/* Experts and router read the part's own input, x, in most rows. */
+/* Experts and router read the sublayer's own input, x, in most rows. */
 static experts_inputs experts_choose_inputs(const experts_run *r, const float *x, size_t stride) {
     forward_batch *b = r->b;
     const layer_spec *l = b->layer->plan;
@@ -358,10 +358,10 @@ static experts_inputs experts_choose_inputs(const experts_run *r, const float *x
         batch_norm_slot(b, WEIGHT_PRE_FFW_NORM_2, b->residual, b->residual_stride, width, input, s);
         in.experts = input, in.experts_stride = s;
     }
-    if (l->weight[WEIGHT_FFN_ROUTER_SCALE]) { /* b->part is free until experts give something */
-        batch_norm_slot(b, WEIGHT_FFN_ROUTER_SCALE, b->residual, b->residual_stride, width, b->part, s);
-        batch_scale(b, b->part, s, width, 1 / sqrtf((float)width));
-        in.router = b->part, in.router_stride = s;
+    if (l->weight[WEIGHT_FFN_ROUTER_SCALE]) { /* b->output is free until experts give something */
+        batch_norm_slot(b, WEIGHT_FFN_ROUTER_SCALE, b->residual, b->residual_stride, width, b->output, s);
+        batch_scale(b, b->output, s, width, 1 / sqrtf((float)width));
+        in.router = b->output, in.router_stride = s;
     }
     return in;
 }
@@ -383,18 +383,18 @@ static bool experts_report(forward_batch *b, const experts_inputs *in, const flo
 static void experts_enter(experts_run *r, const experts_inputs *in) {
     forward_batch *b = r->b;
     size_t s = b->stride, rows = latent_rows(b->layer->plan, r->l);
-    r->in = in->experts, r->in_stride = in->experts_stride, r->sum = b->part, r->work = b->work + rows * s;
+    r->in = in->experts, r->in_stride = in->experts_stride, r->sum = b->output, r->work = b->work + rows * s;
     if (rows) {
         batch_multiply(b, latent_down(b->layer->plan), 0, r->in, r->in_stride, b->work, s, b->tokens);
         r->in = b->work, r->in_stride = s, r->sum = b->work + rows / 2 * s;
     }
 }
 
-/* Takes the experts' sum back to b->part. */
+/* Takes the experts' sum back to b->output. */
 static bool experts_leave(const experts_run *r) {
     forward_batch *b = r->b;
     size_t s = b->stride;
-    if (r->sum == b->part) return true;
+    if (r->sum == b->output) return true;
     if (b->layer->plan->weight[WEIGHT_FFN_ROUTED_NORM])
         batch_norm_slot(b, WEIGHT_FFN_ROUTED_NORM, r->sum, s, r->l->width, r->sum, s);
     if (!batch_report_inputs(b, r->sum, s,
@@ -402,11 +402,11 @@ static bool experts_leave(const experts_run *r) {
         return false;
     weight_slot up =
         b->layer->plan->weight[WEIGHT_FFN_ROUTED_UP] ? WEIGHT_FFN_ROUTED_UP : WEIGHT_FFN_LATENT_UP;
-    batch_multiply(b, up, 0, r->sum, s, b->part, s, b->tokens);
+    batch_multiply(b, up, 0, r->sum, s, b->output, s, b->tokens);
     return true;
 }
 
-/* Adds what small experts make of the experts' sum, b->part. */
+/* Adds what small experts make of the experts' sum, b->output. */
 static bool experts_add_chunks(experts_run *r) {
     forward_batch *b = r->b;
     size_t s = b->stride, rows = r->l->width;
@@ -418,13 +418,13 @@ static bool experts_add_chunks(experts_run *r) {
                             .experts = r->n->chunks,
                             .ff = r->l->chunk_ff};
     if (!r->n->chunks) return true;
-    r->in = b->part, r->in_stride = s, r->sum = b->work, r->work = b->work + rows * s;
+    r->in = b->output, r->in_stride = s, r->sum = b->work, r->work = b->work + rows * s;
     if (!experts_run_set(r, &set)) return false;
-    batch_add(b, b->part, s, r->sum, s, rows, r->n->chunk_scale);
+    batch_add(b, b->output, s, r->sum, s, rows, r->n->chunk_scale);
     return true;
 }
 
-static bool experts_run_layer(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
+static bool experts_run_layer(forward_batch *b, const sublayer_spec *p, const float *x, size_t stride) {
     static const beside_slots shared = {WEIGHT_FFN_GATE_SHEXP, WEIGHT_FFN_UP_SHEXP, WEIGHT_FFN_DOWN_SHEXP,
                                         WEIGHT_FFN_SHARED_GATE, WEIGHT_POST_FFW_NORM_1};
     static const beside_slots dense = {WEIGHT_FFN_GATE, WEIGHT_FFN_UP, WEIGHT_FFN_DOWN,
@@ -432,8 +432,8 @@ static bool experts_run_layer(forward_batch *b, const part_spec *p, const float 
     const forward_model *m = b->model;
     size_t width = m->sizes.width, s = b->stride;
     float factor = m->arch->graph.routing.sum_factor;
-    experts_run r = {.b = b, .n = p->part->numbers, .l = p->numbers, .own = batch_own(b, p->part)};
-    if (r.n->tables) r.ids = batch_carried(b, p->part);
+    experts_run r = {.b = b, .n = p->sublayer->numbers, .l = p->numbers, .own = batch_own(b, p->sublayer)};
+    if (r.n->tables) r.ids = batch_carried(b, p->sublayer);
     experts_inputs in = experts_choose_inputs(&r, x, stride);
     if (!experts_report(b, &in, x, stride) || !experts_route(&r, in.router, in.router_stride)) return false;
     experts_enter(&r, &in);
@@ -446,14 +446,14 @@ static bool experts_run_layer(forward_batch *b, const part_spec *p, const float 
                             .ff = r.l->ff};
     if (!experts_run_set(&r, &set) || !experts_leave(&r) || !experts_add_chunks(&r)) return false;
     if (b->layer->plan->weight[WEIGHT_POST_FFW_NORM_2])
-        batch_norm_slot(b, WEIGHT_POST_FFW_NORM_2, b->part, s, width, b->part, s);
+        batch_norm_slot(b, WEIGHT_POST_FFW_NORM_2, b->output, s, width, b->output, s);
     if (r.l->shared_ff && !experts_run_beside(&r, &shared, r.l->shared_ff, x, stride)) return false;
     if (r.l->dense_ff && !experts_run_beside(&r, &dense, r.l->dense_ff, x, stride)) return false;
-    if (factor != 0 && (r.l->shared_ff || r.l->dense_ff)) batch_scale(b, b->part, s, width, factor);
+    if (factor != 0 && (r.l->shared_ff || r.l->dense_ff)) batch_scale(b, b->output, s, width, factor);
     return true;
 }
 
-const layer_part ffn_experts = {
+const sublayer_kind ffn_experts = {
     .model_bytes = sizeof(experts_numbers),
     .layer_bytes = sizeof(experts_layer),
     .choose_layers = experts_choose_layers,
@@ -481,7 +481,7 @@ size_t forward_experts_spread(const forward_model *m) {
 /* Returns the plan of layer i's experts; NULL: it has none. */
 static const layer_spec *routed_layer(const forward_model *m, size_t i) {
     const layer_spec *l = i < m->sizes.layers ? &m->layers[i] : NULL;
-    return l && l->ffn.part && l->ffn.part->kind == &ffn_experts ? l : NULL;
+    return l && l->ffn.sublayer && l->ffn.sublayer->kind == &ffn_experts ? l : NULL;
 }
 
 size_t forward_router_rows(const forward_model *m, size_t i) {

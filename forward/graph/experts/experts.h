@@ -1,9 +1,9 @@
-/* Shared by the routed feed-forward part (experts.c), its router (router.c) and what runs its matrices
+/* Shared by the routed feed-forward sublayer (experts.c), its router (router.c) and what runs its matrices
  * (expert_set.c). */
 #pragma once
 
 #include "forward/graph/forward.h"
-#include "forward/graph/layer_part.h"
+#include "forward/graph/sublayer.h"
 
 typedef struct experts_numbers {
     size_t experts, used;       /* used: experts per token */
@@ -39,7 +39,7 @@ typedef struct experts_scratch {
     experts_choice routed, chunks;
     float *group_score; /* [threads][groups] */
     int32_t *table;     /* a layer's; NULL: there are none */
-    float *input;       /* [width][stride]: what experts read, where it is not the part's input; else NULL */
+    float *input; /* [width][stride]: what experts read, where it is not the sublayer's input; else NULL */
 } experts_scratch;
 
 /* Experts of a layer that read the same: their matrices, and the tokens that are sent to each of them. */
@@ -58,7 +58,7 @@ typedef struct experts_run {
     const float *ids; /* of the tokens, where some layers have tables */
     const float *in;  /* what experts read, and its stride */
     size_t in_stride;
-    float *sum, *work; /* rows of what they give, which may be b->part; memory for a group of experts */
+    float *sum, *work; /* rows of what they give, which may be b->output; memory for a group of experts */
 } experts_run;
 
 /* Chooses the experts of all tokens from the router's input, and sorts the tokens by expert. */
@@ -71,7 +71,7 @@ bool experts_run_set(const experts_run *r, const expert_set *set);
 /* gate = act(gate) up, whose rows stand behind the gates'; act(gate) where experts have no gates. */
 void experts_gate_rows(forward_batch *b, const activation_rule *act, batch_values gate);
 
-/* The numbers of a dense feed-forward part, with which another part's begin that runs it (dflash.c). */
+/* The numbers of a dense feed-forward sublayer, with which another sublayer's begin that runs it (dflash.c). */
 
 typedef struct ffn_layer {
     size_t ff; /* features in the middle */

@@ -1,17 +1,17 @@
-/* The dense feed-forward parts: gated by two matrices or by one that holds both, or plain. */
+/* The dense feed-forward sublayers: gated by two matrices or by one that holds both, or plain. */
 #include <math.h>
 
 #include "forward/graph/experts/experts.h"
 
-/* A part that runs this one (dflash.c) is gated. */
-static arch_part ffn_form(const part_spec *p) {
-    const layer_part *kind = p->part->kind;
+/* A sublayer that runs this one (dflash.c) is gated. */
+static arch_sublayer ffn_form(const sublayer_spec *p) {
+    const sublayer_kind *kind = p->sublayer->kind;
     return kind == &ffn_plain ? FFN_PLAIN : kind == &ffn_fused ? FFN_FUSED : FFN_GATED;
 }
 
-static void ffn_find_tensors(tensor_finder *f, const part_spec *p) {
+static void ffn_find_tensors(tensor_finder *f, const sublayer_spec *p) {
     presence bias = f->m->arch->graph.ffn_bias;
-    arch_part form = ffn_form(p);
+    arch_sublayer form = ffn_form(p);
     ffn_layer *l = p->numbers;
     uint64_t d = f->m->sizes.width, up = tensors_rows(f, WEIGHT_FFN_UP);
     l->ff = form == FFN_FUSED ? tensors_halved(up) : up;
@@ -60,14 +60,14 @@ static void sparse_some(void *data, size_t block, int) {
 typedef struct ffn_middle {
     const float *x;
     size_t stride, ff;
-    arch_part form;
+    arch_sublayer form;
 } ffn_middle;
 
 /* b->work[ff]: ffn_down's input. */
 static bool ffn_make_middle(forward_batch *b, void *data) {
     const ffn_middle *of = data;
     size_t s = b->stride, ff = of->ff;
-    arch_part form = of->form;
+    arch_sublayer form = of->form;
     float *first = b->work, *up = form == FFN_GATED ? first + ff * s : first;
     if (form == FFN_GATED) batch_multiply(b, WEIGHT_FFN_GATE, 0, of->x, of->stride, first, s, b->tokens);
     batch_multiply(b, WEIGHT_FFN_UP, 0, of->x, of->stride, up, s, b->tokens);
@@ -81,22 +81,22 @@ static bool ffn_make_middle(forward_batch *b, void *data) {
     return true;
 }
 
-static bool ffn_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
+static bool ffn_run(forward_batch *b, const sublayer_spec *p, const float *x, size_t stride) {
     const ffn_layer *l = p->numbers;
     size_t s = b->stride;
     const batch_values middle = {b->work, l->ff, s, b->tokens};
     return batch_report_inputs(b, x, stride, (weight_slot[]){WEIGHT_FFN_GATE, WEIGHT_FFN_UP, WEIGHT_SLOTS}) &&
            batch_make(b, WEIGHT_FFN_DOWN, 0, RESULT_INPUTS, &middle, ffn_make_middle,
                       &(ffn_middle){x, stride, l->ff, ffn_form(p)}) &&
-           batch_apply(b, WEIGHT_FFN_DOWN, 0, b->work, s, b->part, s);
+           batch_apply(b, WEIGHT_FFN_DOWN, 0, b->work, s, b->output, s);
 }
 
-static uint64_t ffn_count_rows(const forward_model *, const layer_spec *, const part_spec *p) {
+static uint64_t ffn_count_rows(const forward_model *, const layer_spec *, const sublayer_spec *p) {
     const ffn_layer *l = p->numbers;
     return l->ff;
 }
 
-static uint64_t ffn_count_both_rows(const forward_model *m, const layer_spec *plan, const part_spec *p) {
+static uint64_t ffn_count_both_rows(const forward_model *m, const layer_spec *plan, const sublayer_spec *p) {
     return 2 * ffn_count_rows(m, plan, p);
 }
 
@@ -116,17 +116,17 @@ static void ffn_choose_fused(const forward_model *m, key_reader *r, bool *is_own
     }
 }
 
-const layer_part ffn_gated = {.layer_bytes = sizeof(ffn_layer),
-                              .choose_layers = ffn_choose_gated,
-                              .find_tensors = ffn_find_tensors,
-                              .scratch_rows = ffn_count_both_rows,
-                              .run = ffn_run};
-const layer_part ffn_fused = {.layer_bytes = sizeof(ffn_layer),
-                              .choose_layers = ffn_choose_fused,
-                              .find_tensors = ffn_find_tensors,
-                              .scratch_rows = ffn_count_both_rows,
-                              .run = ffn_run};
-const layer_part ffn_plain = {.layer_bytes = sizeof(ffn_layer),
-                              .find_tensors = ffn_find_tensors,
-                              .scratch_rows = ffn_count_rows,
-                              .run = ffn_run};
+const sublayer_kind ffn_gated = {.layer_bytes = sizeof(ffn_layer),
+                                 .choose_layers = ffn_choose_gated,
+                                 .find_tensors = ffn_find_tensors,
+                                 .scratch_rows = ffn_count_both_rows,
+                                 .run = ffn_run};
+const sublayer_kind ffn_fused = {.layer_bytes = sizeof(ffn_layer),
+                                 .choose_layers = ffn_choose_fused,
+                                 .find_tensors = ffn_find_tensors,
+                                 .scratch_rows = ffn_count_both_rows,
+                                 .run = ffn_run};
+const sublayer_kind ffn_plain = {.layer_bytes = sizeof(ffn_layer),
+                                 .find_tensors = ffn_find_tensors,
+                                 .scratch_rows = ffn_count_rows,
+                                 .run = ffn_run};

@@ -18,7 +18,7 @@ static uint64_t delta_value_rows(const delta_numbers *n) { return (uint64_t)n->v
 
 /* ---- keys and tensors ---- */
 
-static void delta_read_keys(forward_model *, key_reader *r, model_part *p) {
+static void delta_read_keys(forward_model *, key_reader *r, model_sublayer *p) {
     delta_numbers *n = p->numbers;
     n->taps = key_number_needed(r, "ssm.conv_kernel", 1, CONVOLUTION_TAPS);
     n->key = key_number_needed(r, "ssm.state_size", 1, MODEL_MOST);
@@ -34,8 +34,8 @@ static void delta_read_keys(forward_model *, key_reader *r, model_part *p) {
                  n->value_heads);
 }
 
-static void delta_find_tensors(tensor_finder *f, const part_spec *p) {
-    const delta_numbers *n = p->part->numbers;
+static void delta_find_tensors(tensor_finder *f, const sublayer_spec *p) {
+    const delta_numbers *n = p->sublayer->numbers;
     const presence *has = f->m->arch->graph.has;
     uint64_t d = f->m->sizes.width, q = delta_query_rows(n), v = delta_value_rows(n), heads = n->value_heads;
     if (has[WEIGHT_SSM_IN] && tensors_layer_has(f->m, f->index, WEIGHT_SSM_IN)) {
@@ -65,13 +65,13 @@ static uint64_t delta_unsorted_rows(const layer_spec *l, const delta_numbers *n)
 }
 
 /* Queries, keys, values, gates; rates and decays of each head. */
-static uint64_t delta_count_rows(const forward_model *, const layer_spec *l, const part_spec *p) {
-    const delta_numbers *n = p->part->numbers;
+static uint64_t delta_count_rows(const forward_model *, const layer_spec *l, const sublayer_spec *p) {
+    const delta_numbers *n = p->sublayer->numbers;
     return 2 * (delta_query_rows(n) + delta_value_rows(n)) + 2 * (uint64_t)n->value_heads +
            delta_unsorted_rows(l, n);
 }
 
-static void delta_lay_out(forward_batch *b, const model_part *p, scratch *s) {
+static void delta_lay_out(forward_batch *b, const model_sublayer *p, scratch *s) {
     const delta_numbers *n = p->numbers;
     recurrence_take_scratch(b, p, s, recurrence_floats(n->key));
 }
@@ -116,8 +116,8 @@ static void delta_multiply(forward_batch *b, const delta_numbers *n, const delta
     }
 }
 
-static bool delta_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
-    const delta_numbers *n = p->part->numbers;
+static bool delta_run(forward_batch *b, const sublayer_spec *p, const float *x, size_t stride) {
+    const delta_numbers *n = p->sublayer->numbers;
     const float *const *values = b->layer->values;
     size_t s = b->stride, rows = delta_value_rows(n);
     delta_rows r = delta_place_rows(b, n);
@@ -131,7 +131,7 @@ static bool delta_run(forward_batch *b, const part_spec *p, const float *x, size
     batch_sigmoid_rows(b, r.rate, n->value_heads);
     batch_softplus_rows(b, r.decay, b->layer->bias_values[WEIGHT_SSM_DT], n->value_heads);
     batch_decay_rows(b, r.decay, r.decay, values[WEIGHT_SSM_A], n->value_heads);
-    batch_recur(b, batch_own(b, p->part),
+    batch_recur(b, batch_own(b, p->sublayer),
                 &(recurrent_heads){.key = r.key,
                                    .query = r.query,
                                    .decay = r.decay,
@@ -146,10 +146,10 @@ static bool delta_run(forward_batch *b, const part_spec *p, const float *x, size
                                    .is_grouped = b->layer->plan->weight[WEIGHT_SSM_BA]});
     batch_norm_groups(b, values[WEIGHT_SSM_NORM], r.value, n->value, n->value_heads);
     batch_gate_states(b, r.gate, r.value, rows, b->model->arch->graph.sigmoid_states);
-    return batch_apply(b, WEIGHT_SSM_OUT, 0, r.gate, s, b->part, s);
+    return batch_apply(b, WEIGHT_SSM_OUT, 0, r.gate, s, b->output, s);
 }
 
-const layer_part mixer_delta_net = {
+const sublayer_kind mixer_delta_net = {
     .model_bytes = sizeof(delta_numbers),
     .choose_layers = recurrence_choose_layers,
     .read_keys = delta_read_keys,

@@ -7,7 +7,7 @@
 
 #include "forward/graph/recurrent/recurrent.h"
 
-static void kda_read_keys(forward_model *m, key_reader *r, model_part *p) {
+static void kda_read_keys(forward_model *m, key_reader *r, model_sublayer *p) {
     kda_numbers *n = p->numbers;
     n->taps = key_number_needed(r, "ssm.conv_kernel", 1, CONVOLUTION_TAPS);
     n->head = key_number_needed(r, "kda.head_dim", 1, MODEL_MOST);
@@ -28,10 +28,10 @@ static void kda_find_product(tensor_finder *f, weight_slot first, weight_slot se
     if (is_low) tensors_take_weight(f, second, REQUIRED, SHAPE(head, rows));
 }
 
-static void kda_find_tensors(tensor_finder *f, const part_spec *p) {
+static void kda_find_tensors(tensor_finder *f, const sublayer_spec *p) {
     static const weight_slot in[] = {WEIGHT_ATTN_Q, WEIGHT_ATTN_K, WEIGHT_ATTN_V};
     static const weight_slot kernel[] = {WEIGHT_SSM_KERNEL_Q, WEIGHT_SSM_KERNEL_K, WEIGHT_SSM_KERNEL_V};
-    const kda_numbers *n = p->part->numbers;
+    const kda_numbers *n = p->sublayer->numbers;
     const kda_layer *l = p->numbers;
     uint64_t d = f->m->sizes.width, rows = l->heads * n->head;
     for (int i = 0; i < 3; i++) {
@@ -51,13 +51,13 @@ static void kda_find_tensors(tensor_finder *f, const part_spec *p) {
 }
 
 /* Queries, keys, values, decays, gates; rates; features between matrices of low rank. */
-static uint64_t kda_count_rows(const forward_model *, const layer_spec *, const part_spec *p) {
-    const kda_numbers *n = p->part->numbers;
+static uint64_t kda_count_rows(const forward_model *, const layer_spec *, const sublayer_spec *p) {
+    const kda_numbers *n = p->sublayer->numbers;
     const kda_layer *l = p->numbers;
     return 5 * (uint64_t)l->heads * n->head + l->heads + n->head;
 }
 
-static void kda_lay_out(forward_batch *b, const model_part *p, scratch *s) {
+static void kda_lay_out(forward_batch *b, const model_sublayer *p, scratch *s) {
     const kda_numbers *n = p->numbers;
     recurrence_take_scratch(b, p, s, recurrence_floats(n->head));
 }
@@ -126,8 +126,8 @@ static bool kda_multiply_in(forward_batch *b, const kda_rows *r, const float *x,
     return true;
 }
 
-static bool kda_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
-    const kda_numbers *n = p->part->numbers;
+static bool kda_run(forward_batch *b, const sublayer_spec *p, const float *x, size_t stride) {
+    const kda_numbers *n = p->sublayer->numbers;
     const kda_layer *l = p->numbers;
     size_t s = b->stride, heads = l->heads, rows = heads * n->head;
     kda_rows r = kda_place_rows(b, rows, heads);
@@ -138,7 +138,7 @@ static bool kda_run(forward_batch *b, const part_spec *p, const float *x, size_t
     batch_unit_groups(b, r.query, n->head, 2 * heads, n->unit_eps); /* keys follow queries */
     batch_sigmoid_rows(b, r.rate, heads);
     threads_for(b->pool, rows, THREADS_EVEN, kda_decay_row, &(kda_decays){b, n, r.decay});
-    batch_recur(b, batch_own(b, p->part),
+    batch_recur(b, batch_own(b, p->sublayer),
                 &(recurrent_heads){.key = r.key,
                                    .query = r.query,
                                    .decay = r.decay,
@@ -153,10 +153,10 @@ static bool kda_run(forward_batch *b, const part_spec *p, const float *x, size_t
                                    .is_delta = true});
     batch_norm_groups(b, b->layer->values[WEIGHT_SSM_NORM], r.value, n->head, heads);
     batch_gate_states(b, r.gate, r.value, rows, true);
-    return batch_apply(b, WEIGHT_ATTN_OUTPUT, 0, r.gate, s, b->part, s);
+    return batch_apply(b, WEIGHT_ATTN_OUTPUT, 0, r.gate, s, b->output, s);
 }
 
-const layer_part mixer_kda = {
+const sublayer_kind mixer_kda = {
     .model_bytes = sizeof(kda_numbers),
     .layer_bytes = sizeof(kda_layer),
     .read_keys = kda_read_keys,

@@ -15,14 +15,14 @@ typedef struct lightning_numbers {
 
 static uint64_t lightning_rows(const lightning_numbers *n) { return (uint64_t)n->heads * n->head; }
 
-static void lightning_read_keys(forward_model *m, key_reader *r, model_part *p) {
+static void lightning_read_keys(forward_model *m, key_reader *r, model_sublayer *p) {
     lightning_numbers *n = p->numbers;
     n->heads = key_number_needed(r, "attention.head_count", 1, MODEL_MOST);
     n->head = key_number(r, "attention.key_length", m->sizes.width / n->heads, 1, MODEL_MOST);
 }
 
-static void lightning_find_tensors(tensor_finder *f, const part_spec *p) {
-    const lightning_numbers *n = p->part->numbers;
+static void lightning_find_tensors(tensor_finder *f, const sublayer_spec *p) {
+    const lightning_numbers *n = p->sublayer->numbers;
     uint64_t d = f->m->sizes.width, rows = lightning_rows(n);
     tensors_take_weight(f, WEIGHT_ATTN_QKV, REQUIRED, SHAPE(d, 3 * rows));
     tensors_take_weight(f, WEIGHT_ATTN_GATE, REQUIRED, SHAPE(d, rows));
@@ -32,12 +32,12 @@ static void lightning_find_tensors(tensor_finder *f, const part_spec *p) {
 
 /* Rows for the output of attn_qkv, sorted into queries, keys and values, whose unsorted rows the gate reuses,
  * and for rates and decays of each head. */
-static uint64_t lightning_count_rows(const forward_model *, const layer_spec *, const part_spec *p) {
-    const lightning_numbers *n = p->part->numbers;
+static uint64_t lightning_count_rows(const forward_model *, const layer_spec *, const sublayer_spec *p) {
+    const lightning_numbers *n = p->sublayer->numbers;
     return 6 * lightning_rows(n) + 2 * (uint64_t)n->heads;
 }
 
-static void lightning_lay_out(forward_batch *b, const model_part *p, scratch *s) {
+static void lightning_lay_out(forward_batch *b, const model_sublayer *p, scratch *s) {
     const lightning_numbers *n = p->numbers;
     recurrence_take_scratch(b, p, s, recurrence_floats(n->head));
 }
@@ -54,8 +54,8 @@ static void lightning_fill_rates(const forward_batch *b, const lightning_numbers
     }
 }
 
-static bool lightning_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
-    const lightning_numbers *n = p->part->numbers;
+static bool lightning_run(forward_batch *b, const sublayer_spec *p, const float *x, size_t stride) {
+    const lightning_numbers *n = p->sublayer->numbers;
     size_t s = b->stride, rows = lightning_rows(n), head = n->head;
     float *query = b->work, *key = query + rows * s, *value = key + rows * s, *unsorted = value + rows * s;
     float *rate = unsorted + 3 * rows * s, *decay = rate + n->heads * s;
@@ -67,7 +67,7 @@ static bool lightning_run(forward_batch *b, const part_spec *p, const float *x, 
     batch_sort_rows(b, unsorted, key, &(row_groups){n->heads, 3 * head, head, head});
     batch_sort_rows(b, unsorted, value, &(row_groups){n->heads, 3 * head, 2 * head, head});
     lightning_fill_rates(b, n, rate, decay);
-    batch_recur(b, batch_own(b, p->part),
+    batch_recur(b, batch_own(b, p->sublayer),
                 &(recurrent_heads){.key = key,
                                    .query = query,
                                    .decay = decay,
@@ -81,10 +81,10 @@ static bool lightning_run(forward_batch *b, const part_spec *p, const float *x, 
     batch_norm_slot(b, WEIGHT_ATTN_NORM_2, value, s, rows, value, s);
     batch_multiply(b, WEIGHT_ATTN_GATE, 0, x, stride, query, s, b->tokens);
     batch_gate_states(b, query, value, rows, true);
-    return batch_apply(b, WEIGHT_ATTN_OUTPUT, 0, query, s, b->part, s);
+    return batch_apply(b, WEIGHT_ATTN_OUTPUT, 0, query, s, b->output, s);
 }
 
-const layer_part mixer_lightning = {
+const sublayer_kind mixer_lightning = {
     .model_bytes = sizeof(lightning_numbers),
     .choose_layers = recurrence_choose_layers,
     .read_keys = lightning_read_keys,

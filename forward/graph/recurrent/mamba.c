@@ -12,7 +12,7 @@ typedef struct mamba1_numbers {
     bool has_plain_norms; /* steps, B and C are normed without weights */
 } mamba1_numbers;
 
-static void mamba1_read_keys(forward_model *m, key_reader *r, model_part *p) {
+static void mamba1_read_keys(forward_model *m, key_reader *r, model_sublayer *p) {
     mamba1_numbers *n = p->numbers;
     (void)m;
     n->taps = key_number_needed(r, "ssm.conv_kernel", 1, CONVOLUTION_TAPS);
@@ -22,8 +22,8 @@ static void mamba1_read_keys(forward_model *m, key_reader *r, model_part *p) {
     if (!m->arch->graph.has[WEIGHT_SSM_B_NORM]) n->has_plain_norms = key_bool(r, "ssm.dt_b_c_rms", false);
 }
 
-static void mamba1_find_tensors(tensor_finder *f, const part_spec *p) {
-    const mamba1_numbers *n = p->part->numbers;
+static void mamba1_find_tensors(tensor_finder *f, const sublayer_spec *p) {
+    const mamba1_numbers *n = p->sublayer->numbers;
     uint64_t d = f->m->sizes.width, low = n->rank + 2 * (uint64_t)n->state;
     presence norms = f->m->arch->graph.has[WEIGHT_SSM_B_NORM];
     tensors_take_weight(f, WEIGHT_SSM_IN, REQUIRED, SHAPE(d, 2 * n->inner));
@@ -39,12 +39,12 @@ static void mamba1_find_tensors(tensor_finder *f, const part_spec *p) {
 }
 
 /* x and gates, what ssm_x gives, steps. */
-static uint64_t mamba1_count_rows(const forward_model *, const layer_spec *, const part_spec *p) {
-    const mamba1_numbers *n = p->part->numbers;
+static uint64_t mamba1_count_rows(const forward_model *, const layer_spec *, const sublayer_spec *p) {
+    const mamba1_numbers *n = p->sublayer->numbers;
     return 3 * (uint64_t)n->inner + n->rank + 2 * (uint64_t)n->state;
 }
 
-static void mamba1_lay_out(forward_batch *b, const model_part *p, scratch *s) {
+static void mamba1_lay_out(forward_batch *b, const model_sublayer *p, scratch *s) {
     const mamba1_numbers *n = p->numbers;
     recurrence_take_scratch(b, p, s, selection_floats(n->state));
 }
@@ -86,13 +86,13 @@ static void select_share(void *data, size_t i, int thread) {
     });
 }
 
-static bool mamba1_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
-    const mamba1_numbers *n = p->part->numbers;
+static bool mamba1_run(forward_batch *b, const sublayer_spec *p, const float *x, size_t stride) {
+    const mamba1_numbers *n = p->sublayer->numbers;
     size_t s = b->stride, rows = n->inner;
     float *value = b->work, *gate = value + rows * s, *rate = gate + rows * s, *low = rate + rows * s;
     mamba1_loop l = {b,
                      n,
-                     batch_own(b, p->part),
+                     batch_own(b, p->sublayer),
                      value,
                      low + n->rank * s,
                      low + (n->rank + n->state) * s,
@@ -106,10 +106,10 @@ static bool mamba1_run(forward_batch *b, const part_spec *p, const float *x, siz
     batch_softplus_rows(b, rate, NULL, rows);
     threads_for(b->pool, b->n_spans * l.shares, 1, select_share, &l);
     batch_gate_states(b, gate, value, rows, false);
-    return batch_apply(b, WEIGHT_SSM_OUT, 0, gate, s, b->part, s);
+    return batch_apply(b, WEIGHT_SSM_OUT, 0, gate, s, b->output, s);
 }
 
-const layer_part mixer_mamba1 = {
+const sublayer_kind mixer_mamba1 = {
     .model_bytes = sizeof(mamba1_numbers),
     .read_keys = mamba1_read_keys,
     .find_tensors = mamba1_find_tensors,
@@ -142,7 +142,7 @@ static void check_heads(key_reader *r, size_t inner, size_t heads) {
         key_fail(r, "ssm.inner_size", "is %zu, expected a multiple of ssm.time_step_rank: %zu", inner, heads);
 }
 
-static void mamba2_read_keys(forward_model *, key_reader *r, model_part *p) {
+static void mamba2_read_keys(forward_model *, key_reader *r, model_sublayer *p) {
     mamba2_numbers *n = p->numbers;
     n->taps = key_number_needed(r, "ssm.conv_kernel", 1, CONVOLUTION_TAPS);
     n->inner = key_number_needed(r, "ssm.inner_size", 1, MODEL_MOST);
@@ -155,8 +155,8 @@ static void mamba2_read_keys(forward_model *, key_reader *r, model_part *p) {
     check_heads(r, n->inner, n->heads);
 }
 
-static void mamba2_find_tensors(tensor_finder *f, const part_spec *p) {
-    const mamba2_numbers *n = p->part->numbers;
+static void mamba2_find_tensors(tensor_finder *f, const sublayer_spec *p) {
+    const mamba2_numbers *n = p->sublayer->numbers;
     uint64_t d = f->m->sizes.width, convolved = mamba2_convolved_rows(n);
     presence norm = f->m->arch->graph.has[WEIGHT_SSM_NORM] == OPTIONAL ? OPTIONAL : REQUIRED;
     tensors_take_weight(f, WEIGHT_SSM_IN, REQUIRED, SHAPE(d, n->inner + convolved + n->heads));
@@ -169,18 +169,18 @@ static void mamba2_find_tensors(tensor_finder *f, const part_spec *p) {
 }
 
 /* Rows of what ssm_in gives, and the heads' decays. */
-static uint64_t mamba2_count_rows(const forward_model *, const layer_spec *, const part_spec *p) {
-    const mamba2_numbers *n = p->part->numbers;
+static uint64_t mamba2_count_rows(const forward_model *, const layer_spec *, const sublayer_spec *p) {
+    const mamba2_numbers *n = p->sublayer->numbers;
     return n->inner + mamba2_convolved_rows(n) + 2 * (uint64_t)n->heads;
 }
 
-static void mamba2_lay_out(forward_batch *b, const model_part *p, scratch *s) {
+static void mamba2_lay_out(forward_batch *b, const model_sublayer *p, scratch *s) {
     const mamba2_numbers *n = p->numbers;
     recurrence_take_scratch(b, p, s, recurrence_floats(n->state));
 }
 
-static bool mamba2_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
-    const mamba2_numbers *n = p->part->numbers;
+static bool mamba2_run(forward_batch *b, const sublayer_spec *p, const float *x, size_t stride) {
+    const mamba2_numbers *n = p->sublayer->numbers;
     const float *const *values = b->layer->values;
     size_t s = b->stride, rows = n->inner;
     float *gate = b->work, *value = gate + rows * s, *key = value + rows * s;
@@ -190,7 +190,7 @@ static bool mamba2_run(forward_batch *b, const part_spec *p, const float *x, siz
     batch_convolve(b, WEIGHT_SSM_KERNEL, value, mamba2_convolved_rows(n), n->taps, CONVOLUTION_SILU);
     batch_softplus_rows(b, rate, b->layer->bias_values[WEIGHT_SSM_DT], n->heads);
     batch_decay_rows(b, decay, rate, values[WEIGHT_SSM_A], n->heads);
-    batch_recur(b, batch_own(b, p->part),
+    batch_recur(b, batch_own(b, p->sublayer),
                 &(recurrent_heads){.key = key,
                                    .query = query,
                                    .decay = decay,
@@ -209,11 +209,11 @@ static bool mamba2_run(forward_batch *b, const part_spec *p, const float *x, siz
                                      .weight = values[WEIGHT_SSM_NORM],
                                      .features = rows / n->groups,
                                      .groups = n->groups,
-                                     .weight_step = rows / n->groups});
-    return batch_apply(b, WEIGHT_SSM_OUT, 0, gate, s, b->part, s);
+                                     .weight_stride = rows / n->groups});
+    return batch_apply(b, WEIGHT_SSM_OUT, 0, gate, s, b->output, s);
 }
 
-const layer_part mixer_mamba2 = {
+const sublayer_kind mixer_mamba2 = {
     .model_bytes = sizeof(mamba2_numbers),
     .read_keys = mamba2_read_keys,
     .find_tensors = mamba2_find_tensors,
@@ -235,7 +235,7 @@ typedef struct plamo2_numbers {
     size_t heads, rank;  /* rank: features that steps are made of */
 } plamo2_numbers;
 
-static void plamo2_read_keys(forward_model *m, key_reader *r, model_part *p) {
+static void plamo2_read_keys(forward_model *m, key_reader *r, model_sublayer *p) {
     plamo2_numbers *n = p->numbers;
     n->taps = key_number_needed(r, "ssm.conv_kernel", 1, CONVOLUTION_TAPS);
     n->inner = key_number_needed(r, "ssm.inner_size", 1, MODEL_MOST);
@@ -245,8 +245,8 @@ static void plamo2_read_keys(forward_model *m, key_reader *r, model_part *p) {
     check_heads(r, n->inner, n->heads);
 }
 
-static void plamo2_find_tensors(tensor_finder *f, const part_spec *p) {
-    const plamo2_numbers *n = p->part->numbers;
+static void plamo2_find_tensors(tensor_finder *f, const sublayer_spec *p) {
+    const plamo2_numbers *n = p->sublayer->numbers;
     uint64_t d = f->m->sizes.width;
     tensors_take_weight(f, WEIGHT_SSM_IN, REQUIRED, SHAPE(d, 2 * n->inner));
     tensors_take_weight(f, WEIGHT_SSM_KERNEL, REQUIRED, SHAPE(n->taps, n->inner));
@@ -261,18 +261,18 @@ static void plamo2_find_tensors(tensor_finder *f, const part_spec *p) {
 }
 
 /* Gates and values sorted, what ssm_x gives, steps and decays; gates and values as ssm_in gives them. */
-static uint64_t plamo2_count_rows(const forward_model *, const layer_spec *, const part_spec *p) {
-    const plamo2_numbers *n = p->part->numbers;
+static uint64_t plamo2_count_rows(const forward_model *, const layer_spec *, const sublayer_spec *p) {
+    const plamo2_numbers *n = p->sublayer->numbers;
     return 4 * (uint64_t)n->inner + 2 * (uint64_t)n->state + n->rank + 2 * (uint64_t)n->heads;
 }
 
-static void plamo2_lay_out(forward_batch *b, const model_part *p, scratch *s) {
+static void plamo2_lay_out(forward_batch *b, const model_sublayer *p, scratch *s) {
     const plamo2_numbers *n = p->numbers;
     recurrence_take_scratch(b, p, s, recurrence_floats(n->state));
 }
 
-static bool plamo2_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
-    const plamo2_numbers *n = p->part->numbers;
+static bool plamo2_run(forward_batch *b, const sublayer_spec *p, const float *x, size_t stride) {
+    const plamo2_numbers *n = p->sublayer->numbers;
     const float *const *values = b->layer->values;
     size_t s = b->stride, rows = n->inner, head = rows / n->heads;
     float *gate = b->work, *value = gate + rows * s, *key = value + rows * s, *query = key + n->state * s;
@@ -289,7 +289,7 @@ static bool plamo2_run(forward_batch *b, const part_spec *p, const float *x, siz
     if (!batch_apply(b, WEIGHT_SSM_DT, 0, step, s, rate, s)) return false;
     batch_softplus_rows(b, rate, NULL, n->heads);
     batch_decay_rows(b, decay, rate, values[WEIGHT_SSM_A], n->heads);
-    batch_recur(b, batch_own(b, p->part),
+    batch_recur(b, batch_own(b, p->sublayer),
                 &(recurrent_heads){.key = key,
                                    .query = query,
                                    .decay = decay,
@@ -302,10 +302,10 @@ static bool plamo2_run(forward_batch *b, const part_spec *p, const float *x, siz
                                    .columns = head,
                                    .scale = 1});
     batch_gate_states(b, gate, value, rows, false);
-    return batch_apply(b, WEIGHT_SSM_OUT, 0, gate, s, b->part, s);
+    return batch_apply(b, WEIGHT_SSM_OUT, 0, gate, s, b->output, s);
 }
 
-const layer_part mixer_plamo2 = {
+const sublayer_kind mixer_plamo2 = {
     .model_bytes = sizeof(plamo2_numbers),
     .read_keys = plamo2_read_keys,
     .find_tensors = plamo2_find_tensors,

@@ -62,7 +62,7 @@ void recurrence_choose_layers(const forward_model *m, key_reader *r, bool *is_ow
 
 /* ---- states ---- */
 
-void recurrence_take_scratch(forward_batch *b, const model_part *p, scratch *s, size_t each) {
+void recurrence_take_scratch(forward_batch *b, const model_sublayer *p, scratch *s, size_t each) {
     recurrence_scratch *r = batch_own(b, p);
     _Static_assert(sizeof *r <= sizeof b->own->bytes, "BATCH_OWN_BYTES");
     r->each = forward_stride(each);

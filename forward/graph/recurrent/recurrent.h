@@ -6,19 +6,19 @@
 
 #include "forward/graph/batch.h"
 #include "forward/graph/keys.h"
-#include "forward/graph/layer_part.h"
+#include "forward/graph/sublayer.h"
 
 /* Convolves each row of x[rows] along the tokens of each text (simd/recurrence.h) with the layer's kernel [rows][taps]
  * and its bias, if it has one. Centered: of an odd number of taps, as many as before a token are behind it. */
 typedef enum convolution { CONVOLUTION_PLAIN, CONVOLUTION_SILU, CONVOLUTION_CENTERED } convolution;
 void batch_convolve(forward_batch *b, weight_slot kernel, float *x, size_t rows, size_t taps,
                     convolution kind);
-/* Memory of the threads for states: a part's struct in batch_own. */
+/* Memory of the threads for states: a sublayer's struct in batch_own. */
 typedef struct recurrence_scratch {
     float *floats; /* [threads][each] */
     size_t each;
 } recurrence_scratch;
-void recurrence_take_scratch(forward_batch *b, const model_part *p, scratch *s, size_t each);
+void recurrence_take_scratch(forward_batch *b, const model_sublayer *p, scratch *s, size_t each);
 
 /* The recurrence of simd/recurrence.h for all heads in all windows. */
 typedef struct recurrent_heads {
@@ -34,7 +34,7 @@ typedef struct recurrent_heads {
 } recurrent_heads;
 void batch_recur(forward_batch *b, const recurrence_scratch *r, const recurrent_heads *h);
 
-/* Claims the layers that a list names, or else all but each interval-th: choose_layers of a layer_part. */
+/* Claims the layers that a list names, or else all but each interval-th: choose_layers of a sublayer. */
 void recurrence_choose_layers(const forward_model *m, key_reader *r, bool *is_own);
 
 /* The recurrence of states that forget (simd/recurrence.h) for all heads in all windows. */

@@ -1,4 +1,4 @@
-/* The mixers and the feed-forward part of RWKV 6 (Peng et al. 2024, arXiv:2404.05892) and 7
+/* The mixers and the feed-forward sublayer of RWKV 6 (Peng et al. 2024, arXiv:2404.05892) and 7
  * (arXiv:2503.14456). A matrix's input is a blend of the norms of the hidden states at a token and at the
  * previous one; how much of either is a number per feature, which in RWKV 6 depends on the token as well. A
  * head's state is a matrix from the features of keys to those of values, whose rows decay by numbers of the
@@ -55,7 +55,7 @@ static void rwkv_blend_rows(forward_batch *b, const rwkv_blend *l) {
 
 /* ---- keys and tensors ---- */
 
-static void rwkv_read_keys(forward_model *m, key_reader *r, model_part *p) {
+static void rwkv_read_keys(forward_model *m, key_reader *r, model_sublayer *p) {
     rwkv_numbers *n = p->numbers;
     n->head = key_number_needed(r, "wkv.head_size", 1, MODEL_MOST);
     n->heads = m->sizes.width / n->head;
@@ -102,8 +102,8 @@ static const weight_slot rwkv6_lerps[] = {WEIGHT_TIME_MIX_LERP_W, WEIGHT_TIME_MI
                                           WEIGHT_TIME_MIX_LERP_G};
 enum { LERPS = sizeof rwkv6_lerps / sizeof *rwkv6_lerps };
 
-static void rwkv6_find_tensors(tensor_finder *f, const part_spec *p) {
-    const rwkv_numbers *n = p->part->numbers;
+static void rwkv6_find_tensors(tensor_finder *f, const sublayer_spec *p) {
+    const rwkv_numbers *n = p->sublayer->numbers;
     const presence *has = f->m->arch->graph.has;
     rwkv_layer *l = p->numbers;
     uint64_t d = f->m->sizes.width, rank = tensors_rows(f, WEIGHT_TIME_MIX_W1);
@@ -123,7 +123,7 @@ static void rwkv6_find_tensors(tensor_finder *f, const part_spec *p) {
     rwkv_find_matrices(f, n);
 }
 
-static void rwkv7_find_tensors(tensor_finder *f, const part_spec *p) {
+static void rwkv7_find_tensors(tensor_finder *f, const sublayer_spec *p) {
     static const weight_slot vectors[] = {WEIGHT_TIME_MIX_W0, WEIGHT_TIME_MIX_A0, WEIGHT_TIME_MIX_K_K,
                                           WEIGHT_TIME_MIX_K_A, WEIGHT_TIME_MIX_R_K};
     const presence *has = f->m->arch->graph.has;
@@ -139,23 +139,23 @@ static void rwkv7_find_tensors(tensor_finder *f, const part_spec *p) {
     rwkv_find_low(f, l, WEIGHT_TIME_MIX_G1, WEIGHT_TIME_MIX_G2, has[WEIGHT_TIME_MIX_G1]);
     uint64_t lerps = f->l->weight[WEIGHT_TIME_MIX_G1] ? 6 : 5;
     tensors_take_weight(f, WEIGHT_TIME_MIX_LERP_ALL, REQUIRED, SHAPE(d, 1, 1, lerps));
-    rwkv_find_matrices(f, p->part->numbers);
+    rwkv_find_matrices(f, p->sublayer->numbers);
 }
 
 enum { RWKV6_ARRAYS = 10, RWKV7_ARRAYS = 9 }; /* of the width, in work */
 
-static uint64_t rwkv6_count_rows(const forward_model *m, const layer_spec *, const part_spec *p) {
-    const rwkv_numbers *n = p->part->numbers;
+static uint64_t rwkv6_count_rows(const forward_model *m, const layer_spec *, const sublayer_spec *p) {
+    const rwkv_numbers *n = p->sublayer->numbers;
     const rwkv_layer *l = p->numbers;
     return RWKV6_ARRAYS * (uint64_t)m->sizes.width + l->low + n->heads;
 }
 
-static uint64_t rwkv7_count_rows(const forward_model *m, const layer_spec *, const part_spec *p) {
+static uint64_t rwkv7_count_rows(const forward_model *m, const layer_spec *, const sublayer_spec *p) {
     const rwkv_layer *l = p->numbers;
     return RWKV7_ARRAYS * (uint64_t)m->sizes.width + l->low;
 }
 
-static void rwkv_lay_out(forward_batch *b, const model_part *p, scratch *s) {
+static void rwkv_lay_out(forward_batch *b, const model_sublayer *p, scratch *s) {
     const rwkv_numbers *n = p->numbers;
     recurrence_take_scratch(b, p, s, max(recurrence_floats(n->head), forgetting_floats(n->head)));
 }
@@ -243,7 +243,7 @@ static void rwkv_norm_heads(forward_batch *b, const rwkv_numbers *n, float *x) {
 /* ---- RWKV 6 ---- */
 
 /* Blend number i of the input, by its share of the low-rank blends. */
-static void rwkv6_blend(forward_batch *b, const part_spec *p, size_t i, const float *x, size_t stride,
+static void rwkv6_blend(forward_batch *b, const sublayer_spec *p, size_t i, const float *x, size_t stride,
                         const float *low, float *m, float *y) {
     const rwkv_layer *l = p->numbers;
     const float *all = b->layer->values[WEIGHT_TIME_MIX_LERP_ALL];
@@ -254,8 +254,8 @@ static void rwkv6_blend(forward_batch *b, const part_spec *p, size_t i, const fl
 }
 
 /* The states of all heads; what they give is in a[1]. a: queries, keys, values, gates, decays, then free. */
-static void rwkv6_recur(forward_batch *b, const part_spec *p, float *const *a, float *rate) {
-    const rwkv_numbers *n = p->part->numbers;
+static void rwkv6_recur(forward_batch *b, const sublayer_spec *p, float *const *a, float *rate) {
+    const rwkv_numbers *n = p->sublayer->numbers;
     const float *first = b->layer->values[WEIGHT_TIME_MIX_FIRST];
     size_t s = b->stride, d = b->model->sizes.width;
     float *key = a[1], *value = a[2], *decay = a[4];
@@ -268,7 +268,7 @@ static void rwkv6_recur(forward_batch *b, const part_spec *p, float *const *a, f
         rwkv_spread_heads(b, n, key), rwkv_spread_heads(b, n, value);
         threads_for(b->pool, d, THREADS_EVEN, rwkv_keep_rest, &(rwkv_rows){.b = b, .x = key, .y = decay});
     }
-    batch_recur(b, batch_own(b, p->part),
+    batch_recur(b, batch_own(b, p->sublayer),
                 &(recurrent_heads){.key = key,
                                    .query = a[0],
                                    .decay = decay,
@@ -286,7 +286,7 @@ static void rwkv6_recur(forward_batch *b, const part_spec *p, float *const *a, f
     memmove(a[1], value, d * s * sizeof *value);
 }
 
-static bool rwkv6_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
+static bool rwkv6_run(forward_batch *b, const sublayer_spec *p, const float *x, size_t stride) {
     static const weight_slot matrices[] = {WEIGHT_TIME_MIX_KEY, WEIGHT_TIME_MIX_VALUE,
                                            WEIGHT_TIME_MIX_RECEPTANCE, WEIGHT_TIME_MIX_GATE};
     const rwkv_layer *l = p->numbers;
@@ -310,18 +310,18 @@ static bool rwkv6_run(forward_batch *b, const part_spec *p, const float *x, size
                       blend, low, a[4]);
     threads_for(b->pool, d, THREADS_EVEN, rwkv_decay_row, &(rwkv_rows){.b = b, .x = a[4]});
     rwkv6_recur(b, p, a, rate);
-    if (values[WEIGHT_TIME_MIX_FIRST]) rwkv_norm_heads(b, p->part->numbers, a[1]);
+    if (values[WEIGHT_TIME_MIX_FIRST]) rwkv_norm_heads(b, p->sublayer->numbers, a[1]);
     batch_gate_states(b, a[3], a[1], d, !values[WEIGHT_TIME_MIX_FIRST]);
-    return batch_apply(b, WEIGHT_TIME_MIX_OUTPUT, 0, a[3], s, b->part, s);
+    return batch_apply(b, WEIGHT_TIME_MIX_OUTPUT, 0, a[3], s, b->output, s);
 }
 
 /* ---- RWKV 7 ---- */
 
 /* The first layer's values are kept; a later one's become x + (kept - x) share. */
-static void rwkv7_mix_values(forward_batch *b, const part_spec *p, float *value, const float *share) {
+static void rwkv7_mix_values(forward_batch *b, const sublayer_spec *p, float *value, const float *share) {
     const rwkv_layer *l = p->numbers;
     for (size_t r = 0; r < b->model->sizes.width; r++) {
-        float *kept = batch_carried(b, p->part) + r * b->residual_stride, *x = value + r * b->stride;
+        float *kept = batch_carried(b, p->sublayer) + r * b->residual_stride, *x = value + r * b->stride;
         if (l->is_first) memcpy(kept, x, b->tokens * sizeof *x);
         for (size_t t = 0; !l->is_first && t < b->tokens; t++)
             x[t] += (kept[t] - x[t]) * share[r * b->stride + t];
@@ -349,8 +349,8 @@ static void rwkv7_split_row(void *data, size_t r, int) {
 }
 
 /* a: queries, decays, keys, values, rates, gates, then three that are free. What heads give is in a[6]. */
-static void rwkv7_recur(forward_batch *b, const part_spec *p, float *const *a) {
-    const rwkv_numbers *n = p->part->numbers;
+static void rwkv7_recur(forward_batch *b, const sublayer_spec *p, float *const *a) {
+    const rwkv_numbers *n = p->sublayer->numbers;
     const float *const *values = b->layer->values;
     size_t s = b->stride, d = b->model->sizes.width;
     memcpy(a[7], a[2], d * s * sizeof **a);
@@ -361,7 +361,7 @@ static void rwkv7_recur(forward_batch *b, const part_spec *p, float *const *a) {
     threads_for(b->pool, d, THREADS_EVEN, rwkv7_split_row,
                 &(rwkv_rows){.b = b, .x = a[8], .y = a[7], .z = a[4]});
     memcpy(a[6], a[3], d * s * sizeof **a);
-    batch_forget(b, batch_own(b, p->part),
+    batch_forget(b, batch_own(b, p->sublayer),
                  &(forgetting_heads){.key = a[2],
                                      .query = a[0],
                                      .decay = a[1],
@@ -382,7 +382,7 @@ static void rwkv7_blend(forward_batch *b, size_t i, const float *x, size_t strid
     rwkv_blend_rows(b, &(rwkv_blend){.x = x, .lerp = lerp, .y = y, .x_stride = stride});
 }
 
-static bool rwkv7_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
+static bool rwkv7_run(forward_batch *b, const sublayer_spec *p, const float *x, size_t stride) {
     enum { OF_RECEPTANCE, OF_DECAY, OF_KEY, OF_VALUE, OF_RATE, OF_GATE };
     const rwkv_layer *l = p->numbers;
     size_t s = b->stride, d = b->model->sizes.width;
@@ -419,10 +419,10 @@ static bool rwkv7_run(forward_batch *b, const part_spec *p, const float *x, size
     }
     rwkv7_recur(b, p, a);
     if (has_gate) batch_multiply_rows(b, batch_rows(b, a[6], d), a[5], b->stride);
-    return batch_apply(b, WEIGHT_TIME_MIX_OUTPUT, 0, a[6], s, b->part, s);
+    return batch_apply(b, WEIGHT_TIME_MIX_OUTPUT, 0, a[6], s, b->output, s);
 }
 
-const layer_part mixer_rwkv6 = {
+const sublayer_kind mixer_rwkv6 = {
     .model_bytes = sizeof(rwkv_numbers),
     .layer_bytes = sizeof(rwkv_layer),
     .read_keys = rwkv_read_keys,
@@ -431,7 +431,7 @@ const layer_part mixer_rwkv6 = {
     .lay_out = rwkv_lay_out,
     .run = rwkv6_run,
 };
-const layer_part mixer_rwkv7 = {
+const sublayer_kind mixer_rwkv7 = {
     .model_bytes = sizeof(rwkv_numbers),
     .layer_bytes = sizeof(rwkv_layer),
     .read_keys = rwkv_read_keys,
@@ -442,9 +442,9 @@ const layer_part mixer_rwkv7 = {
     .run = rwkv7_run,
 };
 
-/* ---- the feed-forward part ---- */
+/* ---- the feed-forward sublayer ---- */
 
-/* RWKV's feed-forward part: channel_mix_value max(0, channel_mix_key k)^2, where k blends the input with that
+/* RWKV's feed-forward sublayer: channel_mix_value max(0, channel_mix_key k)^2, where k blends the input with that
  * of the previous token. In RWKV 6 the sigmoid of channel_mix_receptance, times a blend of its own, is a
  * factor. */
 
@@ -452,7 +452,7 @@ typedef struct channel_layer {
     size_t ff;
 } channel_layer;
 
-static void channel_find_tensors(tensor_finder *f, const part_spec *p) {
+static void channel_find_tensors(tensor_finder *f, const sublayer_spec *p) {
     channel_layer *l = p->numbers;
     presence is = f->m->arch->graph.has[WEIGHT_CHANNEL_MIX_RECEPTANCE];
     uint64_t d = f->m->sizes.width;
@@ -465,12 +465,12 @@ static void channel_find_tensors(tensor_finder *f, const part_spec *p) {
 }
 
 /* A blend, what the key gives, and the receptance. */
-static uint64_t channel_count_rows(const forward_model *m, const layer_spec *, const part_spec *p) {
+static uint64_t channel_count_rows(const forward_model *m, const layer_spec *, const sublayer_spec *p) {
     const channel_layer *l = p->numbers;
     return 2 * (uint64_t)m->sizes.width + l->ff;
 }
 
-static bool channel_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
+static bool channel_run(forward_batch *b, const sublayer_spec *p, const float *x, size_t stride) {
     const channel_layer *l = p->numbers;
     const float *const *values = b->layer->values;
     size_t s = b->stride, d = b->model->sizes.width;
@@ -486,12 +486,12 @@ static bool channel_run(forward_batch *b, const part_spec *p, const float *x, si
     rwkv_blend_rows(b, &by);
     if (!batch_apply(b, WEIGHT_CHANNEL_MIX_KEY, 0, blend, s, middle, s)) return false;
     batch_gate_rows(b, &(activation_rule){.act = ACT_RELU2}, batch_rows(b, middle, l->ff), NULL, 0);
-    if (!batch_apply(b, WEIGHT_CHANNEL_MIX_VALUE, 0, middle, s, b->part, s)) return false;
-    if (is_gated) batch_multiply_rows(b, batch_rows(b, b->part, d), receptance, b->stride);
+    if (!batch_apply(b, WEIGHT_CHANNEL_MIX_VALUE, 0, middle, s, b->output, s)) return false;
+    if (is_gated) batch_multiply_rows(b, batch_rows(b, b->output, d), receptance, b->stride);
     return true;
 }
 
-const layer_part ffn_channel_mix = {
+const sublayer_kind ffn_channel_mix = {
     .layer_bytes = sizeof(channel_layer),
     .find_tensors = channel_find_tensors,
     .scratch_rows = channel_count_rows,

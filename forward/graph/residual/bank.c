@@ -22,29 +22,29 @@ static uint64_t bank_hidden_states(const forward_model *m, const bank_numbers *n
     return n->every ? ceil_div(m->sizes.layers, n->every) : 0;
 }
 
-static void bank_read_keys(forward_model *, key_reader *r, model_part *p) {
+static void bank_read_keys(forward_model *, key_reader *r, model_sublayer *p) {
     bank_numbers *n = p->numbers;
     n->every = key_number_needed(r, "attn_res.block_size", 0, MODEL_MOST);
 }
 
-static void bank_find_model_tensors(tensor_finder *f, model_part *p) {
+static void bank_find_model_tensors(tensor_finder *f, model_sublayer *p) {
     bank_numbers *n = p->numbers;
     if (n->every)
         n->last_score = tensors_take(f, "output_res_score.weight", REQUIRED, SHAPE(f->m->sizes.width));
 }
 
-static void bank_find_tensors(tensor_finder *f, const part_spec *p) {
-    const bank_numbers *n = p->part->numbers;
+static void bank_find_tensors(tensor_finder *f, const sublayer_spec *p) {
+    const bank_numbers *n = p->sublayer->numbers;
     if (!n->every) return;
     tensors_take_weight(f, WEIGHT_ATTN_RES_SCORE, REQUIRED, SHAPE(f->m->sizes.width));
     tensors_take_weight(f, WEIGHT_FFN_RES_SCORE, REQUIRED, SHAPE(f->m->sizes.width));
 }
 
-static uint64_t bank_carried_rows(const forward_model *m, const model_part *p, size_t) {
+static uint64_t bank_carried_rows(const forward_model *m, const model_sublayer *p, size_t) {
     return m->sizes.width * bank_hidden_states(m, p->numbers);
 }
 
-static void bank_lay_out(forward_batch *b, const model_part *p, scratch *s) {
+static void bank_lay_out(forward_batch *b, const model_sublayer *p, scratch *s) {
     const bank_numbers *n = p->numbers;
     bank_scratch *own = batch_own(b, p);
     _Static_assert(sizeof *own <= sizeof b->own->bytes, "BATCH_OWN_BYTES");
@@ -108,16 +108,16 @@ static const float *bank_mix(const bank_mixture *m, size_t *stride) {
 }
 
 const float *bank_read(forward_batch *b, weight_slot score, const float *x, size_t *stride) {
-    const part_spec *p = &b->layer->plan->bank;
-    const bank_numbers *n = p->part ? p->part->numbers : NULL;
+    const sublayer_spec *p = &b->layer->plan->bank;
+    const bank_numbers *n = p->sublayer ? p->sublayer->numbers : NULL;
     if (!n || !n->every) return x;
     size_t i = b->layer->index;
     size_t banked = score == WEIGHT_ATTN_RES_SCORE ? ceil_div(i, n->every) : i / n->every + 1;
     if (!banked) return x;
     return bank_mix(&(bank_mixture){.b = b,
-                                    .own = batch_own(b, p->part),
+                                    .own = batch_own(b, p->sublayer),
                                     .score = b->layer->values[score],
-                                    .carried = batch_carried(b, p->part),
+                                    .carried = batch_carried(b, p->sublayer),
                                     .x = x,
                                     .carried_stride = b->residual_stride,
                                     .x_stride = *stride,
@@ -126,11 +126,11 @@ const float *bank_read(forward_batch *b, weight_slot score, const float *x, size
 }
 
 void bank_take(forward_batch *b, float *x, size_t stride) {
-    const part_spec *p = &b->layer->plan->bank;
-    const bank_numbers *n = p->part ? p->part->numbers : NULL;
+    const sublayer_spec *p = &b->layer->plan->bank;
+    const bank_numbers *n = p->sublayer ? p->sublayer->numbers : NULL;
     size_t i = b->layer->index, width = b->model->sizes.width;
     if (!n || !n->every || i % n->every != 0) return;
-    float *to = batch_carried(b, p->part) + i / n->every * width * b->residual_stride;
+    float *to = batch_carried(b, p->sublayer) + i / n->every * width * b->residual_stride;
     for (size_t c = 0; c < width; c++) {
         memcpy(to + c * b->residual_stride, x + c * stride, b->tokens * sizeof *x);
         memset(x + c * stride, 0, b->tokens * sizeof *x);
@@ -138,17 +138,17 @@ void bank_take(forward_batch *b, float *x, size_t stride) {
 }
 
 /* The mixture behind the last layer, into y. */
-static bool bank_finish(forward_batch *b, const model_part *p, const float *x, size_t stride, float *y,
+static bool bank_finish(forward_batch *b, const model_sublayer *p, const float *x, size_t stride, float *y,
                         size_t y_stride) {
     const forward_model *m = b->model;
     const bank_numbers *n = p->numbers;
     const float *from = x;
     size_t from_stride = stride;
     if (n->every) {
-        if (!model_read_values(m, n->last_score, b->normed, b->part, b->e)) return false;
+        if (!model_read_values(m, n->last_score, b->normed, b->output, b->e)) return false;
         from = bank_mix(&(bank_mixture){.b = b,
                                         .own = batch_own(b, p),
-                                        .score = b->part,
+                                        .score = b->output,
                                         .carried = x + p->carried * stride,
                                         .x = x,
                                         .carried_stride = stride,
@@ -160,7 +160,7 @@ static bool bank_finish(forward_batch *b, const model_part *p, const float *x, s
     return true;
 }
 
-const layer_part part_bank = {
+const sublayer_kind sublayer_bank = {
     .model_bytes = sizeof(bank_numbers),
     .read_keys = bank_read_keys,
     .find_model_tensors = bank_find_model_tensors,

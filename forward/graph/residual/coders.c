@@ -29,9 +29,9 @@ void coders_read_keys(forward_model *m, key_reader *r, uint64_t blocks) {
     m->sizes.halves = true;
 }
 
-void coders_choose_parts(forward_model *m) {
+void coders_choose_sublayers(forward_model *m) {
     for (size_t i = 0; i < m->sizes.layers; i++)
-        if (coder_layer_of(m, i).kind == CODER_DECODER) m->layers[i].ffn = (part_spec){.part = NULL};
+        if (coder_layer_of(m, i).kind == CODER_DECODER) m->layers[i].ffn = (sublayer_spec){.sublayer = NULL};
 }
 
 /* ---- halves of windows ---- */

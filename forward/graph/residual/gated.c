@@ -1,12 +1,12 @@
 /* Hyper-connections with gates of low rank. A token has several streams of the width, all of them the
- * embedding at first. A part of a layer reads their mean, each normed and through a gate, and what it gives
+ * embedding at first. A sublayer of a layer reads their mean, each normed and through a gate, and what it gives
  * is added to each by a weight. With r, the norms of all streams side by side:
  *
  *     reads  = mean over streams of r sigmoid(up silu(down r / streams))
  *     writes = 2 sigmoid(inject r / streams)
  *
  * Behind the last layer the streams are read once more. They are carried behind the width, whose rows hold
- * what a part reads.
+ * what a sublayer reads.
  *
  * Before one layer the streams also get what a table has for the last tokens (ngrams.c). */
 
@@ -19,13 +19,13 @@ typedef struct gated_numbers {
 } gated_numbers;
 
 typedef struct gated_scratch {
-    float *writes; /* [streams][stride]: the weights of what the part that is run gives */
+    float *writes; /* [streams][stride]: the weights of what the sublayer that is run gives */
     float *values; /* of the last norm */
     void *raw;     /* one of the last matrices, as stored */
     ngram_scratch ngrams;
 } gated_scratch;
 
-/* The tensors of a part. */
+/* The tensors of a sublayer. */
 typedef struct gated_slots {
     weight_slot norm, down, up, inject;
 } gated_slots;
@@ -34,7 +34,7 @@ static const gated_slots gated_mixer = {WEIGHT_HC_ATTN_NORM, WEIGHT_HC_ATTN_DOWN
 static const gated_slots gated_ffn = {WEIGHT_HC_FFN_NORM, WEIGHT_HC_FFN_DOWN, WEIGHT_HC_FFN_UP,
                                       WEIGHT_HC_FFN_INJECT};
 
-static void gated_read_keys(forward_model *m, key_reader *r, model_part *p) {
+static void gated_read_keys(forward_model *m, key_reader *r, model_sublayer *p) {
     enum { MOST_STREAMS = 64 };
     gated_numbers *n = p->numbers;
     n->streams = key_number_needed(r, "hyper_connection.count", 2, MOST_STREAMS);
@@ -42,7 +42,7 @@ static void gated_read_keys(forward_model *m, key_reader *r, model_part *p) {
     ngrams_read_keys(&n->ngrams, m, r);
 }
 
-static void gated_find_model_tensors(tensor_finder *f, model_part *p) {
+static void gated_find_model_tensors(tensor_finder *f, model_sublayer *p) {
     gated_numbers *n = p->numbers;
     uint64_t all = n->streams * f->m->sizes.width;
     n->norm = tensors_take(f, "output_hc_norm.weight", REQUIRED, SHAPE(all));
@@ -51,33 +51,33 @@ static void gated_find_model_tensors(tensor_finder *f, model_part *p) {
     ngrams_find_table(f, &n->ngrams);
 }
 
-static void gated_find_tensors(tensor_finder *f, const part_spec *p) {
-    const gated_numbers *n = p->part->numbers;
-    const gated_slots *parts[] = {&gated_mixer, &gated_ffn};
+static void gated_find_tensors(tensor_finder *f, const sublayer_spec *p) {
+    const gated_numbers *n = p->sublayer->numbers;
+    const gated_slots *sublayers[] = {&gated_mixer, &gated_ffn};
     uint64_t all = n->streams * f->m->sizes.width;
     for (size_t i = 0; i < 2; i++) {
-        tensors_take_weight(f, parts[i]->norm, REQUIRED, SHAPE(all));
-        tensors_take_weight(f, parts[i]->down, REQUIRED, SHAPE(all, n->rank));
-        tensors_take_weight(f, parts[i]->up, REQUIRED, SHAPE(n->rank, all));
-        tensors_take_weight(f, parts[i]->inject, REQUIRED, SHAPE(all, n->streams));
+        tensors_take_weight(f, sublayers[i]->norm, REQUIRED, SHAPE(all));
+        tensors_take_weight(f, sublayers[i]->down, REQUIRED, SHAPE(all, n->rank));
+        tensors_take_weight(f, sublayers[i]->up, REQUIRED, SHAPE(n->rank, all));
+        tensors_take_weight(f, sublayers[i]->inject, REQUIRED, SHAPE(all, n->streams));
     }
     if (ngrams_are_read(&n->ngrams, f->index)) ngrams_find_tensors(f, n->streams);
 }
 
 /* The streams, and behind them the tokens' ids, where a table is read by them. */
-static uint64_t gated_carried_rows(const forward_model *m, const model_part *p, size_t) {
+static uint64_t gated_carried_rows(const forward_model *m, const model_sublayer *p, size_t) {
     const gated_numbers *n = p->numbers;
     return (uint64_t)n->streams * m->sizes.width + (n->ngrams.heads > 0);
 }
 
 /* The norms of all streams, their gates, what is between of low rank, and the weights for writing. */
-static uint64_t gated_count_rows(const forward_model *m, const layer_spec *, const part_spec *p) {
-    const gated_numbers *n = p->part->numbers;
+static uint64_t gated_count_rows(const forward_model *m, const layer_spec *, const sublayer_spec *p) {
+    const gated_numbers *n = p->sublayer->numbers;
     uint64_t all = (uint64_t)n->streams * m->sizes.width;
     return max(2 * all + n->rank + n->streams, ngrams_count_rows(&n->ngrams, m, n->streams));
 }
 
-static void gated_lay_out(forward_batch *b, const model_part *p, scratch *s) {
+static void gated_lay_out(forward_batch *b, const model_sublayer *p, scratch *s) {
     const gated_numbers *n = p->numbers;
     gated_scratch *own = batch_own(b, p);
     _Static_assert(sizeof *own <= sizeof b->own->bytes, "BATCH_OWN_BYTES");
@@ -87,7 +87,7 @@ static void gated_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     ngrams_lay_out(&n->ngrams, &own->ngrams, s);
 }
 
-static bool gated_embed(forward_batch *b, const model_part *p, const uint32_t *ids, const float *x,
+static bool gated_embed(forward_batch *b, const model_sublayer *p, const uint32_t *ids, const float *x,
                         float *carried, size_t stride) {
     const gated_numbers *n = p->numbers;
     size_t d = b->model->sizes.width;
@@ -136,14 +136,15 @@ static void gated_read_by(forward_batch *b, const gated_numbers *n, float *gates
         &(gated_rows){.b = b, .x = x, .norms = b->work, .gates = gates, .n = n->streams, .x_stride = stride});
 }
 
-/* Makes what a part reads, in x, and the weights of what it will give. */
-static bool gated_read(forward_batch *b, const part_spec *p, const gated_slots *w, float *x, size_t stride) {
-    const gated_numbers *n = p->part->numbers;
-    const gated_scratch *own = batch_own(b, p->part);
+/* Makes what a sublayer reads, in x, and the weights of what it will give. */
+static bool gated_read(forward_batch *b, const sublayer_spec *p, const gated_slots *w, float *x,
+                       size_t stride) {
+    const gated_numbers *n = p->sublayer->numbers;
+    const gated_scratch *own = batch_own(b, p->sublayer);
     size_t s = b->stride, all = n->streams * b->model->sizes.width;
     float *gates = b->work + all * s, *low = gates + all * s, share = 1 / (float)n->streams;
-    batch_norm_streams(b, batch_carried(b, p->part), b->residual_stride, b->layer->values[w->norm], b->work,
-                       n->streams);
+    batch_norm_streams(b, batch_carried(b, p->sublayer), b->residual_stride, b->layer->values[w->norm],
+                       b->work, n->streams);
     if (!batch_report_inputs(b, b->work, s, (weight_slot[]){w->down, w->inject, WEIGHT_SLOTS})) return false;
     batch_multiply(b, w->inject, 0, b->work, s, own->writes, s, b->tokens);
     batch_scale(b, own->writes, s, n->streams, share);
@@ -157,34 +158,34 @@ static bool gated_read(forward_batch *b, const part_spec *p, const gated_slots *
     return true;
 }
 
-/* Adds what a part has given, b->part, to the streams. */
-static void gated_write(forward_batch *b, const part_spec *p) {
-    const gated_numbers *n = p->part->numbers;
-    const gated_scratch *own = batch_own(b, p->part);
+/* Adds what a sublayer has given, b->output, to the streams. */
+static void gated_write(forward_batch *b, const sublayer_spec *p) {
+    const gated_numbers *n = p->sublayer->numbers;
+    const gated_scratch *own = batch_own(b, p->sublayer);
     threads_for(b->pool, b->model->sizes.width, THREADS_EVEN, gated_write_row,
                 &(gated_rows){.b = b,
-                              .x = b->part,
-                              .streams = batch_carried(b, p->part),
+                              .x = b->output,
+                              .streams = batch_carried(b, p->sublayer),
                               .writes = own->writes,
                               .n = n->streams,
                               .x_stride = b->stride,
                               .stride = b->residual_stride});
 }
 
-static bool gated_begin(forward_batch *b, const part_spec *p, float *x, size_t stride) {
-    const gated_numbers *n = p->part->numbers;
-    const gated_scratch *own = batch_own(b, p->part);
+static bool gated_begin(forward_batch *b, const sublayer_spec *p, float *x, size_t stride) {
+    const gated_numbers *n = p->sublayer->numbers;
+    const gated_scratch *own = batch_own(b, p->sublayer);
     return (!ngrams_are_read(&n->ngrams, b->layer->index) ||
-            ngrams_add(b, &n->ngrams, &own->ngrams, n->streams, batch_carried(b, p->part))) &&
+            ngrams_add(b, &n->ngrams, &own->ngrams, n->streams, batch_carried(b, p->sublayer))) &&
            gated_read(b, p, &gated_mixer, x, stride);
 }
 
-static bool gated_between(forward_batch *b, const part_spec *p, float *x, size_t stride) {
+static bool gated_between(forward_batch *b, const sublayer_spec *p, float *x, size_t stride) {
     gated_write(b, p);
     return gated_read(b, p, &gated_ffn, x, stride);
 }
 
-static bool gated_run(forward_batch *b, const part_spec *p, const float *, size_t) {
+static bool gated_run(forward_batch *b, const sublayer_spec *p, const float *, size_t) {
     gated_write(b, p);
     return true;
 }
@@ -207,7 +208,7 @@ static bool gated_multiply(forward_batch *b, const gated_scratch *own, const mod
     return true;
 }
 
-static bool gated_finish(forward_batch *b, const model_part *p, const float *x, size_t stride, float *y,
+static bool gated_finish(forward_batch *b, const model_sublayer *p, const float *x, size_t stride, float *y,
                          size_t y_stride) {
     const gated_numbers *n = p->numbers;
     const gated_scratch *own = batch_own(b, p);
@@ -223,7 +224,7 @@ static bool gated_finish(forward_batch *b, const model_part *p, const float *x, 
     return true;
 }
 
-const layer_part tail_gated = {
+const sublayer_kind tail_gated = {
     .model_bytes = sizeof(gated_numbers),
     .read_keys = gated_read_keys,
     .find_model_tensors = gated_find_model_tensors,

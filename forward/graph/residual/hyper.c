@@ -1,5 +1,5 @@
 /* Hyper-connections (Zhu et al. 2024, arXiv:2409.19606). A token has several streams of the width, all of
- * them the embedding at first. A part of a layer reads their sum by weights, and what it gives is added to
+ * them the embedding at first. A sublayer of a layer reads their sum by weights, and what it gives is added to
  * each stream by a weight. The weights are made of the norm of all streams together, r, by a matrix and
  * sigmoids:
  *
@@ -7,15 +7,15 @@
  *     writes = magnitude sigmoid(scale_1 fn r + base) + epsilon
  *
  * Where streams are mixed, writes are 2 sigmoid(scale_1 fn r + base), and before a stream takes in what a
- * part gives it becomes a sum of all streams by weights: of scale_2 fn r + base, a matrix with a row for each
+ * sublayer gives it becomes a sum of all streams by weights: of scale_2 fn r + base, a matrix with a row for each
  * stream from which something flows, a softmax along each row, to which epsilon is added. Then columns and
  * rows are divided by their sums (and epsilon) by turns, a given number of rounds.
  *
  * Behind the last layer the streams are summed up in the same way as for reading, or their mean is taken.
- * They are carried behind the width, whose rows hold what a part reads. */
+ * They are carried behind the width, whose rows hold what a sublayer reads. */
 #include <string.h>
 
-#include "forward/graph/layer_part.h"
+#include "forward/graph/sublayer.h"
 
 typedef struct hyper_numbers {
     size_t streams;
@@ -25,16 +25,16 @@ typedef struct hyper_numbers {
 } hyper_numbers;
 
 typedef struct hyper_scratch {
-    float *writes; /* [streams][stride]: the weights of what the part that is run gives */
+    float *writes; /* [streams][stride]: the weights of what the sublayer that is run gives */
     float *mix;    /* [from][to][stride]: those of the streams themselves; NULL: they are not mixed */
     float *values; /* of the last base and scale */
     void *raw;     /* the last fn, or one of the others, as stored */
 } hyper_scratch;
 
-/* Rows of the matrix that makes a part's weights. */
+/* Rows of the matrix that makes a sublayer's weights. */
 static size_t hyper_weights(const hyper_numbers *n) { return n->streams * (n->rounds ? 2 + n->streams : 2); }
 
-/* The tensors of a part. */
+/* The tensors of a sublayer. */
 typedef struct hyper_slots {
     weight_slot fn, base, scale;
 } hyper_slots;
@@ -43,7 +43,7 @@ static const hyper_slots hyper_ffn = {WEIGHT_HC_FFN_FN, WEIGHT_HC_FFN_BASE, WEIG
 
 enum { MOST_STREAMS = 64, MOST_ROUNDS = 1000 };
 
-static void hyper_read_keys(forward_model *m, key_reader *r, model_part *p) {
+static void hyper_read_keys(forward_model *m, key_reader *r, model_sublayer *p) {
     hyper_numbers *n = p->numbers;
     n->streams = key_number_needed(r, "hyper_connection.count", 1, MOST_STREAMS);
     n->eps = (float)key_float_needed(r, "hyper_connection.epsilon", 0, 1);
@@ -55,7 +55,7 @@ static void hyper_read_keys(forward_model *m, key_reader *r, model_part *p) {
     }
 }
 
-static void hyper_find_model_tensors(tensor_finder *f, model_part *p) {
+static void hyper_find_model_tensors(tensor_finder *f, model_sublayer *p) {
     hyper_numbers *n = p->numbers;
     uint64_t all = n->streams * f->m->sizes.width;
     if (f->m->arch->graph.ends_mean) return;
@@ -64,29 +64,29 @@ static void hyper_find_model_tensors(tensor_finder *f, model_part *p) {
     n->scale = tensors_take(f, "output_hc_scale.weight", REQUIRED, SHAPE(1));
 }
 
-static void hyper_find_tensors(tensor_finder *f, const part_spec *p) {
-    const hyper_numbers *n = p->part->numbers;
-    const hyper_slots *parts[] = {&hyper_mixer, &hyper_ffn};
+static void hyper_find_tensors(tensor_finder *f, const sublayer_spec *p) {
+    const hyper_numbers *n = p->sublayer->numbers;
+    const hyper_slots *sublayers[] = {&hyper_mixer, &hyper_ffn};
     for (size_t i = 0; i < 2; i++) {
         uint64_t rows = hyper_weights(n);
-        tensors_take_weight(f, parts[i]->fn, REQUIRED, SHAPE(n->streams * f->m->sizes.width, rows));
-        tensors_take_weight(f, parts[i]->base, REQUIRED, SHAPE(rows));
-        tensors_take_weight(f, parts[i]->scale, REQUIRED, SHAPE(n->rounds ? 3 : 2));
+        tensors_take_weight(f, sublayers[i]->fn, REQUIRED, SHAPE(n->streams * f->m->sizes.width, rows));
+        tensors_take_weight(f, sublayers[i]->base, REQUIRED, SHAPE(rows));
+        tensors_take_weight(f, sublayers[i]->scale, REQUIRED, SHAPE(n->rounds ? 3 : 2));
     }
 }
 
-static uint64_t hyper_carried_rows(const forward_model *m, const model_part *p, size_t) {
+static uint64_t hyper_carried_rows(const forward_model *m, const model_sublayer *p, size_t) {
     const hyper_numbers *n = p->numbers;
     return (uint64_t)n->streams * m->sizes.width;
 }
 
 /* The norm of all streams, and the weights for reading and writing. */
-static uint64_t hyper_count_rows(const forward_model *m, const layer_spec *, const part_spec *p) {
-    const hyper_numbers *n = p->part->numbers;
+static uint64_t hyper_count_rows(const forward_model *m, const layer_spec *, const sublayer_spec *p) {
+    const hyper_numbers *n = p->sublayer->numbers;
     return (uint64_t)n->streams * m->sizes.width + hyper_weights(n);
 }
 
-static void hyper_lay_out(forward_batch *b, const model_part *p, scratch *s) {
+static void hyper_lay_out(forward_batch *b, const model_sublayer *p, scratch *s) {
     const hyper_numbers *n = p->numbers;
     hyper_scratch *own = batch_own(b, p);
     _Static_assert(sizeof *own <= sizeof b->own->bytes, "BATCH_OWN_BYTES");
@@ -96,7 +96,7 @@ static void hyper_lay_out(forward_batch *b, const model_part *p, scratch *s) {
     if (n->fn) own->raw = scratch_take(s, n->fn->size + n->base->size + n->scale->size, 1, 1);
 }
 
-static bool hyper_embed(forward_batch *b, const model_part *p, const uint32_t *, const float *x,
+static bool hyper_embed(forward_batch *b, const model_sublayer *p, const uint32_t *, const float *x,
                         float *carried, size_t stride) {
     const hyper_numbers *n = p->numbers;
     size_t d = b->model->sizes.width;
@@ -213,12 +213,13 @@ static void hyper_finish_mix(forward_batch *b, const hyper_numbers *n, float *mi
                 &(hyper_columns){b, n, mix});
 }
 
-/* Makes what a part reads, in x, and the weights of what it will give. */
-static bool hyper_read(forward_batch *b, const part_spec *p, const hyper_slots *w, float *x, size_t stride) {
-    const hyper_numbers *n = p->part->numbers;
-    const hyper_scratch *own = batch_own(b, p->part);
+/* Makes what a sublayer reads, in x, and the weights of what it will give. */
+static bool hyper_read(forward_batch *b, const sublayer_spec *p, const hyper_slots *w, float *x,
+                       size_t stride) {
+    const hyper_numbers *n = p->sublayer->numbers;
+    const hyper_scratch *own = batch_own(b, p->sublayer);
     size_t s = b->stride, d = b->model->sizes.width;
-    float *streams = batch_carried(b, p->part), *reads = b->work + n->streams * d * s;
+    float *streams = batch_carried(b, p->sublayer), *reads = b->work + n->streams * d * s;
     const float *scale = b->layer->values[w->scale], *base = b->layer->values[w->base];
     hyper_norm(b, n, streams, b->residual_stride);
     if (!batch_apply(b, w->fn, 0, b->work, s, reads, s)) return false;
@@ -236,30 +237,30 @@ static bool hyper_read(forward_batch *b, const part_spec *p, const hyper_slots *
     return true;
 }
 
-/* Adds what a part has given, b->part, to the streams. */
-static void hyper_write(forward_batch *b, const part_spec *p) {
-    const hyper_numbers *n = p->part->numbers;
-    const hyper_scratch *own = batch_own(b, p->part);
+/* Adds what a sublayer has given, b->output, to the streams. */
+static void hyper_write(forward_batch *b, const sublayer_spec *p) {
+    const hyper_numbers *n = p->sublayer->numbers;
+    const hyper_scratch *own = batch_own(b, p->sublayer);
     threads_for(b->pool, b->model->sizes.width, THREADS_EVEN, n->rounds ? hyper_mix_row : hyper_spread_row,
-                &(hyper_rows){b, b->part, batch_carried(b, p->part), own->writes, own->mix, n->streams,
+                &(hyper_rows){b, b->output, batch_carried(b, p->sublayer), own->writes, own->mix, n->streams,
                               b->stride, b->residual_stride});
 }
 
-static bool hyper_begin(forward_batch *b, const part_spec *p, float *x, size_t stride) {
+static bool hyper_begin(forward_batch *b, const sublayer_spec *p, float *x, size_t stride) {
     return hyper_read(b, p, &hyper_mixer, x, stride);
 }
 
-static bool hyper_between(forward_batch *b, const part_spec *p, float *x, size_t stride) {
+static bool hyper_between(forward_batch *b, const sublayer_spec *p, float *x, size_t stride) {
     hyper_write(b, p);
     return hyper_read(b, p, &hyper_ffn, x, stride);
 }
 
-static bool hyper_run(forward_batch *b, const part_spec *p, const float *, size_t) {
+static bool hyper_run(forward_batch *b, const sublayer_spec *p, const float *, size_t) {
     hyper_write(b, p);
     return true;
 }
 
-static bool hyper_finish(forward_batch *b, const model_part *p, const float *x, size_t stride, float *y,
+static bool hyper_finish(forward_batch *b, const model_sublayer *p, const float *x, size_t stride, float *y,
                          size_t y_stride) {
     const hyper_numbers *n = p->numbers;
     const hyper_scratch *own = batch_own(b, p);
@@ -296,7 +297,7 @@ static bool hyper_finish(forward_batch *b, const model_part *p, const float *x, 
     return true;
 }
 
-const layer_part tail_hyper = {
+const sublayer_kind tail_hyper = {
     .model_bytes = sizeof(hyper_numbers),
     .read_keys = hyper_read_keys,
     .find_model_tensors = hyper_find_model_tensors,

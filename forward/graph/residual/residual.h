@@ -4,9 +4,9 @@
 
 #include "forward/graph/batch.h"
 #include "forward/graph/keys.h"
-#include "forward/graph/layer_part.h"
+#include "forward/graph/sublayer.h"
 
-/* The input of a part of the layer: hidden states of the bank and x, each times a share, which is a softmax
+/* The input of a sublayer of the layer: hidden states of the bank and x, each times a share, which is a softmax
  * of the products of their norms with the slot's weights. Without a bank, or while it is empty, x itself.
  * *stride: of x, then of what is returned. */
 const float *bank_read(forward_batch *b, weight_slot score, const float *x, size_t *stride);
@@ -15,7 +15,7 @@ void bank_take(forward_batch *b, float *x, size_t stride);
 
 /* Models with an encoder and a decoder (t5). The encoder's blocks are layers as in any encoder. A block of
  * the decoder is two layers: one whose tokens see those before them, and one whose tokens see what the
- * encoder gives, with a feed-forward part. In a window of n tokens the first n / 2 are the encoder's text.
+ * encoder gives, with a feed-forward sublayer. In a window of n tokens the first n / 2 are the encoder's text.
  * The decoder reads as many behind them, with the token that it starts with in place of the first; one that
  * is left over is only predicted. So a token has one state as in other models, and each layer runs on the
  * half that is its own, whose columns are put side by side first.
@@ -31,8 +31,8 @@ coder_layer coder_layer_of(const forward_model *m, size_t layer);
 
 /* Reads how many layers there are, of so many blocks of the encoder, and the decoder's first token. */
 void coders_read_keys(forward_model *m, key_reader *r, uint64_t blocks);
-/* Takes the feed-forward parts away from layers that have none. */
-void coders_choose_parts(forward_model *m);
+/* Takes the feed-forward sublayers away from layers that have none. */
+void coders_choose_sublayers(forward_model *m);
 
 /* A layer's half of each window, side by side, while the layer runs. */
 typedef struct coder_half {
@@ -77,7 +77,7 @@ void layer_inputs_lay_out(const layer_inputs *n, layer_inputs_scratch *own, scra
 /* Fills the n x layers rows of the hidden state that are carried. */
 bool layer_inputs_embed(forward_batch *b, const layer_inputs *n, const layer_inputs_scratch *own,
                         const uint32_t *ids, const float *x, float *carried, size_t stride);
-/* b->part = rmsnorm(proj (act(inp_gate x) * e), post_norm); e: the layer's rows of the hidden state. Takes n
+/* b->output = rmsnorm(proj (act(inp_gate x) * e), post_norm); e: the layer's rows of the hidden state. Takes n
  * rows of work. */
 bool layer_inputs_run(forward_batch *b, const layer_inputs *n, const float *e, const float *x, size_t stride);
 

@@ -39,41 +39,41 @@ typedef struct stacks_numbers {
     const model_tensor *first; /* the lower stack's state before it is run */
 } stacks_numbers;
 
-static void stacks_find_model_tensors(tensor_finder *f, model_part *p) {
+static void stacks_find_model_tensors(tensor_finder *f, model_sublayer *p) {
     stacks_numbers *n = p->numbers;
     n->first = tensors_take(f, "hrm.z_l_init", REQUIRED, SHAPE(f->m->sizes.width));
 }
 
 /* The upper stack's state, and the lower one's behind it. */
-static uint64_t stacks_carried_rows(const forward_model *m, const model_part *, size_t) {
+static uint64_t stacks_carried_rows(const forward_model *m, const model_sublayer *, size_t) {
     return 2 * (uint64_t)m->sizes.width;
 }
 
-static bool stacks_embed(forward_batch *b, const model_part *p, const uint32_t *, const float *x,
+static bool stacks_embed(forward_batch *b, const model_sublayer *p, const uint32_t *, const float *x,
                          float *carried, size_t stride) {
     const stacks_numbers *n = p->numbers;
     size_t width = b->model->sizes.width;
     float *lower = carried + width * stride;
-    if (!model_read_values(b->model, n->first, b->normed, b->part, b->e)) return false;
+    if (!model_read_values(b->model, n->first, b->normed, b->output, b->e)) return false;
     batch_copy(b, carried, stride, x, stride, width);
     for (size_t c = 0; c < width; c++)
-        for (size_t t = 0; t < b->tokens; t++) lower[c * stride + t] = b->part[c];
+        for (size_t t = 0; t < b->tokens; t++) lower[c * stride + t] = b->output[c];
     return true;
 }
 
-static bool stacks_begin(forward_batch *b, const part_spec *p, float *x, size_t stride) {
+static bool stacks_begin(forward_batch *b, const sublayer_spec *p, float *x, size_t stride) {
     size_t width = b->model->sizes.width, block = b->layer->index % b->model->sizes.blocks;
-    const float *upper = batch_carried(b, p->part);
+    const float *upper = batch_carried(b, p->sublayer);
     if (block % stack_length(b->model) != 0) return true;
     batch_copy(b, x, stride, upper, stride, width);
     batch_add(b, x, stride, upper + width * stride, stride, width, 1);
     return true;
 }
 
-static bool stacks_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
+static bool stacks_run(forward_batch *b, const sublayer_spec *p, const float *x, size_t stride) {
     size_t width = b->model->sizes.width, each = stack_length(b->model),
            block = b->layer->index % b->model->sizes.blocks;
-    float *residual = batch_carried(b, p->part) + (block < each ? width * stride : 0);
+    float *residual = batch_carried(b, p->sublayer) + (block < each ? width * stride : 0);
     if ((block + 1) % each != 0) return true;
     batch_norm(b, &(norm_groups){
                       .x = x, .y = b->residual, .x_stride = stride, .y_stride = stride, .features = width});
@@ -81,7 +81,7 @@ static bool stacks_run(forward_batch *b, const part_spec *p, const float *x, siz
     return true;
 }
 
-const layer_part tail_stacks = {
+const sublayer_kind tail_stacks = {
     .model_bytes = sizeof(stacks_numbers),
     .find_model_tensors = stacks_find_model_tensors,
     .carried_rows = stacks_carried_rows,

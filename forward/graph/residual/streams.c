@@ -33,12 +33,12 @@ typedef struct streams_scratch {
     void *matrix;                /* one matrix of a stream, as stored */
 } streams_scratch;
 
-static void streams_read_keys(forward_model *, key_reader *, model_part *p) {
+static void streams_read_keys(forward_model *, key_reader *, model_sublayer *p) {
     streams_numbers *n = p->numbers;
     n->inputs.n = INPUTS;
 }
 
-static void streams_find_model_tensors(tensor_finder *f, model_part *p) {
+static void streams_find_model_tensors(tensor_finder *f, model_sublayer *p) {
     streams_numbers *n = p->numbers;
     uint64_t d = f->m->sizes.width;
     n->embed = tensors_take(f, "altup_proj.weight", REQUIRED, SHAPE(d, d, OTHERS));
@@ -46,8 +46,8 @@ static void streams_find_model_tensors(tensor_finder *f, model_part *p) {
     layer_inputs_find(f, &n->inputs);
 }
 
-static void streams_find_tensors(tensor_finder *f, const part_spec *p) {
-    const streams_numbers *n = p->part->numbers;
+static void streams_find_tensors(tensor_finder *f, const sublayer_spec *p) {
+    const streams_numbers *n = p->sublayer->numbers;
     uint64_t d = f->m->sizes.width, rank = tensors_rows(f, WEIGHT_LAUREL_L);
     tensors_take_weight(f, WEIGHT_ALTUP_ROUTER, REQUIRED, SHAPE(d, STREAMS));
     tensors_take_weight(f, WEIGHT_ALTUP_ROUTER_NORM, REQUIRED, SHAPE(d));
@@ -60,16 +60,16 @@ static void streams_find_tensors(tensor_finder *f, const part_spec *p) {
     layer_inputs_find_layer(f, &n->inputs);
 }
 
-static uint64_t streams_carried_rows(const forward_model *m, const model_part *, size_t) {
+static uint64_t streams_carried_rows(const forward_model *m, const model_sublayer *, size_t) {
     return OTHERS * m->sizes.width + INPUTS * m->sizes.layers;
 }
 
-static uint64_t streams_count_rows(const forward_model *, const layer_spec *l, const part_spec *) {
+static uint64_t streams_count_rows(const forward_model *, const layer_spec *l, const sublayer_spec *) {
     uint64_t rank = l->weight[WEIGHT_LAUREL_L]->ne[1];
     return rank > INPUTS ? rank : INPUTS;
 }
 
-static void streams_lay_out(forward_batch *b, const model_part *p, scratch *s) {
+static void streams_lay_out(forward_batch *b, const model_sublayer *p, scratch *s) {
     const streams_numbers *n = p->numbers;
     streams_scratch *own = batch_own(b, p);
     uint64_t d = b->model->sizes.width, first = model_row_bytes(n->embed), last = model_row_bytes(n->finish);
@@ -97,7 +97,7 @@ static void streams_measure(const forward_batch *b, const float *x, size_t strid
 }
 
 /* own->product = v |X_0| / |v|, v = matrix k of t times x. own->size is |X_0|. */
-static bool streams_project(forward_batch *b, const model_part *p, const model_tensor *t, size_t k,
+static bool streams_project(forward_batch *b, const model_sublayer *p, const model_tensor *t, size_t k,
                             const float *x, size_t stride) {
     const forward_model *m = b->model;
     streams_scratch *own = batch_own(b, p);
@@ -112,7 +112,7 @@ static bool streams_project(forward_batch *b, const model_part *p, const model_t
     return true;
 }
 
-static bool streams_embed(forward_batch *b, const model_part *p, const uint32_t *ids, const float *x,
+static bool streams_embed(forward_batch *b, const model_sublayer *p, const uint32_t *ids, const float *x,
                           float *carried, size_t stride) {
     const streams_numbers *n = p->numbers;
     streams_scratch *own = batch_own(b, p);
@@ -125,7 +125,7 @@ static bool streams_embed(forward_batch *b, const model_part *p, const uint32_t 
     return layer_inputs_embed(b, &n->inputs, &own->inputs, ids, x, carried + OTHERS * d * stride, stride);
 }
 
-static bool streams_finish(forward_batch *b, const model_part *p, const float *x, size_t stride, float *y,
+static bool streams_finish(forward_batch *b, const model_sublayer *p, const float *x, size_t stride, float *y,
                            size_t y_stride) {
     const streams_numbers *n = p->numbers;
     const streams_scratch *own = batch_own(b, p);
@@ -144,10 +144,10 @@ static bool streams_finish(forward_batch *b, const model_part *p, const float *x
 /* ---- a layer ---- */
 
 /* own->coefficients = the weight's product with modal(x). */
-static void streams_coefficients(forward_batch *b, const part_spec *p, weight_slot s, const float *x,
+static void streams_coefficients(forward_batch *b, const sublayer_spec *p, weight_slot s, const float *x,
                                  size_t stride) {
     const forward_model *m = b->model;
-    streams_scratch *own = batch_own(b, p->part);
+    streams_scratch *own = batch_own(b, p->sublayer);
     size_t d = m->sizes.width;
     batch_norm_slot(b, WEIGHT_ALTUP_ROUTER_NORM, x, stride, d, own->product, b->stride);
     batch_scale(b, own->product, b->stride, d, 1 / (float)d);
@@ -192,32 +192,32 @@ static void streams_correct_row(void *data, size_t r, int) {
     }
 }
 
-static streams_rows streams_rows_of(forward_batch *b, const part_spec *p, float *x) {
-    const streams_scratch *own = batch_own(b, p->part);
-    return (streams_rows){b, x, batch_carried(b, p->part), own->coefficients, b->start};
+static streams_rows streams_rows_of(forward_batch *b, const sublayer_spec *p, float *x) {
+    const streams_scratch *own = batch_own(b, p->sublayer);
+    return (streams_rows){b, x, batch_carried(b, p->sublayer), own->coefficients, b->start};
 }
 
-static bool streams_begin(forward_batch *b, const part_spec *p, float *x, size_t stride) {
+static bool streams_begin(forward_batch *b, const sublayer_spec *p, float *x, size_t stride) {
     streams_rows rows = streams_rows_of(b, p, x);
     streams_coefficients(b, p, WEIGHT_ALTUP_PREDICT, x, stride);
     threads_for(b->pool, b->model->sizes.width, THREADS_EVEN, streams_predict_row, &rows);
     return true;
 }
 
-static bool streams_between(forward_batch *b, const part_spec *, float *x, size_t stride) {
+static bool streams_between(forward_batch *b, const sublayer_spec *, float *x, size_t stride) {
     size_t d = b->model->sizes.width, s = b->stride;
     batch_multiply(b, WEIGHT_LAUREL_L, 0, b->normed, s, b->work, s, b->tokens);
-    batch_multiply(b, WEIGHT_LAUREL_R, 0, b->work, s, b->part, s, b->tokens);
-    batch_norm_part(b, WEIGHT_LAUREL_POST_NORM);
-    batch_add(b, b->part, s, b->normed, s, d, 1);
-    batch_add(b, x, stride, b->part, s, d, 1);
+    batch_multiply(b, WEIGHT_LAUREL_R, 0, b->work, s, b->output, s, b->tokens);
+    batch_norm_output(b, WEIGHT_LAUREL_POST_NORM);
+    batch_add(b, b->output, s, b->normed, s, d, 1);
+    batch_add(b, x, stride, b->output, s, d, 1);
     batch_scale(b, x, stride, d, sqrtf(.5F));
     return true;
 }
 
-static bool streams_run(forward_batch *b, const part_spec *p, const float *x, size_t stride) {
+static bool streams_run(forward_batch *b, const sublayer_spec *p, const float *x, size_t stride) {
     const forward_model *m = b->model;
-    const streams_numbers *n = p->part->numbers;
+    const streams_numbers *n = p->sublayer->numbers;
     size_t d = m->sizes.width;
     streams_rows rows = streams_rows_of(b, p, b->residual);
     const float *inputs = rows.others + (OTHERS * d + b->layer->index * INPUTS) * stride;
@@ -227,11 +227,11 @@ static bool streams_run(forward_batch *b, const part_spec *p, const float *x, si
     batch_affine_rows(b, batch_rows(b, b->normed, d), b->layer->values[WEIGHT_ALTUP_SCALE], NULL);
     if (!layer_inputs_run(b, &n->inputs, inputs, b->normed, b->stride)) return false;
     for (size_t k = 0; k < OTHERS; k++)
-        batch_add(b, rows.others + k * d * stride, stride, b->part, b->stride, d, 1);
+        batch_add(b, rows.others + k * d * stride, stride, b->output, b->stride, d, 1);
     return true;
 }
 
-const layer_part tail_streams = {
+const sublayer_kind tail_streams = {
     .model_bytes = sizeof(streams_numbers),
     .read_keys = streams_read_keys,
     .find_model_tensors = streams_find_model_tensors,

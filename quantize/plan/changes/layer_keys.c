@@ -64,7 +64,7 @@ static void period_rules_of(const architecture *a, period_rule rules[PERIOD_RULE
         rules[2] = (period_rule){.key = "", .period = 4, .what = "have no rope"};
     if (g->experts_by_number)
         rules[3] = (period_rule){.key = "interleave_moe_layer_step", .what = "have experts"};
-    if (g->bank != PART_NONE)
+    if (g->bank != SUBLAYER_NONE)
         rules[4] = (period_rule){
             .key = "attn_res.block_size", .first = true, .what = "keep their input for later layers"};
 }
@@ -342,7 +342,7 @@ static bool warn_choices(gq_plan *plan, gq_error *e) {
 
 /* In RWKV 7 the first layer's values go to all others, and it has no tensors to take some in. */
 static bool warn_first(gq_plan *plan, const architecture *a, gq_error *e) {
-    return !arch_has_part(a, MIXER_RWKV7) || !plan->layers.n || plan->layers.kept[0] == 0 ||
+    return !arch_has_sublayer(a, MIXER_RWKV7) || !plan->layers.n || plan->layers.kept[0] == 0 ||
            warnings_add(&plan->warnings, e,
                         "layers to prune: the values of layer 0 of architecture '%s' go to all other layers, "
                         "and it is pruned: the outputs compute something else",

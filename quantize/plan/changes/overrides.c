@@ -113,10 +113,10 @@ static bool read_text_file(model_kv *o, const char *path, gq_error *e) {
     char *text = gq_read_whole(path, MAX_FILE, &n, e);
     if (!text) return false;
     uint64_t length = n;
-    uint8_t *raw = check_utf8(text, n, path, e) ? malloc(GGUF_STRING_HEAD + n) : NULL;
+    uint8_t *raw = check_utf8(text, n, path, e) ? malloc(GGUF_STRING_HEADER + n) : NULL;
     if (raw) {
-        memcpy(raw, &length, GGUF_STRING_HEAD), memcpy(raw + GGUF_STRING_HEAD, text, n);
-        o->type = GGUF_STRING, o->size = GGUF_STRING_HEAD + n, o->value = raw;
+        memcpy(raw, &length, GGUF_STRING_HEADER), memcpy(raw + GGUF_STRING_HEADER, text, n);
+        o->type = GGUF_STRING, o->size = GGUF_STRING_HEADER + n, o->value = raw;
     }
     free(text);
     return raw != NULL;

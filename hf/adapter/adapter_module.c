@@ -21,14 +21,14 @@ static bool name_write(const char *module, const char *suffix, char *to, size_t 
     return snprintf(to, size, "%s%s", module, suffix) < (int)size;
 }
 
-bool hf_target_is(const hf_build *b, const char *module, const char *suffix, const char *tensor) {
-    char name[HF_TARGET_BYTES];
+bool hf_module_is(const hf_build *b, const char *module, const char *suffix, const char *tensor) {
+    char name[HF_MODULE_BYTES];
     hf_match f;
     return name_write(module, suffix, name, sizeof name) && rule_find(b, name, &f) == HF_NAME_FOUND &&
            strcmp(f.rule->to, tensor) == 0 && strcmp(f.suffix, ".bias") != 0;
 }
 
-void hf_target_module(const char *name, char *to, size_t size) {
+void hf_module_name(const char *name, char *to, size_t size) {
     static const char nested[] = ".base_layer";
     size_t n = strlen(name), m = sizeof nested - 1;
     while (n > m && strncmp(name + n - m, nested, m) == 0) n -= m;
@@ -38,7 +38,7 @@ void hf_target_module(const char *name, char *to, size_t size) {
 /* ---- the table ---- */
 
 static int rule_compare(const void *a, const void *b) {
-    const hf_target_rule *x = a, *y = b;
+    const hf_module_rule *x = a, *y = b;
     int by_name = strcmp(x->to, y->to);
     if (by_name == 0) by_name = strcmp(x->suffix, y->suffix);
     if (by_name != 0) return by_name;
@@ -46,20 +46,20 @@ static int rule_compare(const void *a, const void *b) {
     return x->expert == y->expert ? 0 : x->expert < y->expert ? -1 : 1;
 }
 
-bool hf_targets_begin(hf_targets *t, gq_error *e) {
+bool hf_modules_begin(hf_modules *t, gq_error *e) {
     hf_build *b = t->build;
     t->by_rule = calloc(b->n_sources + 1, sizeof *t->by_rule);
     if (!t->by_rule) return gq_fail_memory(e, b->n_sources * sizeof *t->by_rule);
     for (size_t i = 0; i < b->n_sources; i++) {
         hf_match f;
         if (rule_find(b, b->sources[i].name, &f) == HF_NAME_FOUND)
-            t->by_rule[t->n_rules++] = (hf_target_rule){f.rule->to, f.suffix, f.layer, f.expert, i};
+            t->by_rule[t->n_rules++] = (hf_module_rule){f.rule->to, f.suffix, f.layer, f.expert, i};
     }
     qsort(t->by_rule, t->n_rules, sizeof *t->by_rule, rule_compare);
     return name_index_all(&t->by_name, b->sources, sizeof *b->sources, b->n_sources, e);
 }
 
-void hf_targets_free(hf_targets *t) {
+void hf_modules_free(hf_modules *t) {
     name_index_free(&t->by_name);
     free(t->by_rule);
 }
@@ -68,9 +68,9 @@ void hf_targets_free(hf_targets *t) {
 
 /* Several tensors may have one rule and the same numbers, as parts of one tensor: then the rule does not tell.
  */
-static hf_source *find_by_rule(const hf_targets *t, const hf_match *f) {
-    hf_target_rule key = {f->rule->to, f->suffix, f->layer, f->expert, 0};
-    const hf_target_rule *r =
+static hf_source *find_by_rule(const hf_modules *t, const hf_match *f) {
+    hf_module_rule key = {f->rule->to, f->suffix, f->layer, f->expert, 0};
+    const hf_module_rule *r =
         t->n_rules ? bsearch(&key, t->by_rule, t->n_rules, sizeof *r, rule_compare) : NULL;
     if (!r || (r > t->by_rule && rule_compare(r - 1, r) == 0) ||
         (r + 1 < t->by_rule + t->n_rules && rule_compare(r + 1, r) == 0))
@@ -79,8 +79,8 @@ static hf_source *find_by_rule(const hf_targets *t, const hf_match *f) {
 }
 
 /* Finds a source by its name; a projector's also where "model." in front is too much or missing. */
-static hf_source *find_by_name(const hf_targets *t, const char *name) {
-    char longer[HF_TARGET_BYTES + 8];
+static hf_source *find_by_name(const hf_modules *t, const char *name) {
+    char longer[HF_MODULE_BYTES + 8];
     const char *spelled[] = {name, name_behind(name, "model."), longer};
     uint64_t i;
     snprintf(longer, sizeof longer, "model.%s", name);
@@ -91,8 +91,8 @@ static hf_source *find_by_name(const hf_targets *t, const char *name) {
     return NULL;
 }
 
-hf_source *hf_target_find(const hf_targets *t, const char *module, const char *suffix) {
-    char name[HF_TARGET_BYTES];
+hf_source *hf_module_find(const hf_modules *t, const char *module, const char *suffix) {
+    char name[HF_MODULE_BYTES];
     hf_match f;
     if (!name_write(module, suffix, name, sizeof name)) return NULL;
     hf_name_result result = rule_find(t->build, name, &f);
@@ -101,8 +101,8 @@ hf_source *hf_target_find(const hf_targets *t, const char *module, const char *s
     return !s && result == HF_NAME_FOUND ? find_by_rule(t, &f) : s;
 }
 
-bool hf_target_is_elsewhere(hf_targets *t, const hf_adapted *m, const char *suffix) {
-    char name[HF_TARGET_BYTES];
+bool hf_module_is_elsewhere(hf_modules *t, const hf_adapted *m, const char *suffix) {
+    char name[HF_MODULE_BYTES];
     hf_match f;
     if (!name_write(m->module, suffix, name, sizeof name)) return false;
     hf_name_result result = rule_find(t->build, name, &f);
@@ -117,16 +117,16 @@ bool hf_target_is_elsewhere(hf_targets *t, const hf_adapted *m, const char *suff
     return true;
 }
 
-bool hf_target_has_change(const hf_targets *t, const hf_source *s) {
+bool hf_module_has_change(const hf_modules *t, const hf_source *s) {
     if (s->list == &t->adapter->list) return true;
     for (size_t i = 0; i < s->deltas.n; i++)
         if (s->deltas.items[i].list == &t->adapter->list) return true;
     return false;
 }
 
-hf_source *hf_target_add(hf_targets *t, const char *module, const char *suffix, gq_error *e) {
+hf_source *hf_module_add(hf_modules *t, const char *module, const char *suffix, gq_error *e) {
     hf_build *b = t->build;
-    char name[HF_TARGET_BYTES];
+    char name[HF_MODULE_BYTES];
     hf_match f;
     size_t capacity = b->n_sources;
     *e = (gq_error){.status = GQ_OK};
@@ -140,20 +140,20 @@ hf_source *hf_target_add(hf_targets *t, const char *module, const char *suffix, 
     return &b->sources[b->n_sources - 1];
 }
 
-bool hf_target_copy_embedding(hf_targets *t, const char *module, gq_error *e) {
+bool hf_module_copy_embedding(hf_modules *t, const char *module, gq_error *e) {
     const hf_build *b = t->build;
-    const hf_target_rule *r = t->by_rule;
+    const hf_module_rule *r = t->by_rule;
     size_t i = 0;
     while (i < t->n_rules && (strcmp(r[i].to, "token_embd") != 0 || strcmp(r[i].suffix, ".weight") != 0)) i++;
     if (i == t->n_rules) return true;
-    hf_source copy = b->sources[r[i].source], *head = hf_target_add(t, module, ".weight", e);
+    hf_source copy = b->sources[r[i].source], *head = hf_module_add(t, module, ".weight", e);
     if (!head) return false;
     copy.name = head->name;
     *head = copy;
     return true;
 }
 
-void hf_target_replace(hf_source *s, const hf_list *l, const hf_stored *by) {
+void hf_module_replace(hf_source *s, const hf_list *l, const hf_stored *by) {
     hf_source to = {.name = s->name,
                     .list = l,
                     .stored = by,
@@ -167,12 +167,12 @@ void hf_target_replace(hf_source *s, const hf_list *l, const hf_stored *by) {
     *s = to;
 }
 
-bool hf_target_is_transposed(const hf_targets *t, const hf_source *s) {
+bool hf_module_is_transposed(const hf_modules *t, const hf_source *s) {
     hf_match f;
     if (rule_find(t->build, s->name, &f) != HF_NAME_FOUND) return false;
-    arch_step step = f.rule->step;
-    return step == STEP_TRANSPOSE || step == STEP_TRANSPOSE_SPLIT_HALVES || step == STEP_SPLIT_EVEN_ODD ||
-           step == STEP_TRANSPOSE_DOWN_EXPERTS || step == STEP_RESHAPE_TRANSPOSE_EXPERTS;
+    arch_op op = f.rule->op;
+    return op == OP_TRANSPOSE || op == OP_TRANSPOSE_SPLIT_HALVES || op == OP_SPLIT_EVEN_ODD ||
+           op == OP_TRANSPOSE_DOWN_EXPERTS || op == OP_RESHAPE_TRANSPOSE_EXPERTS;
 }
 
 /* ---- experts one by one ---- */
@@ -183,7 +183,7 @@ const hf_expert_parts hf_expert_part_rows[] = {
     {.parameter = NULL},
 };
 
-bool hf_target_is_expert_of(const char *name, const char *head, const char *parameter) {
+bool hf_module_is_expert_of(const char *name, const char *head, const char *parameter) {
     size_t n = strlen(head);
     for (const char *at = strstr(name, head); at; at = strstr(at + 1, head)) {
         size_t digits = at[n] == '.' ? strspn(at + n + 1, "0123456789") : 0;
@@ -216,10 +216,10 @@ static int row_compare(const void *a, const void *b) {
     return x->row == y->row ? 0 : x->row < y->row ? -1 : 1;
 }
 
-bool hf_target_replace_rows(hf_targets *t, const hf_adapted *m, gq_error *e) {
+bool hf_module_replace_rows(hf_modules *t, const hf_adapted *m, gq_error *e) {
     const hf_list *l = &t->adapter->list;
     const json_t *tokens = config_tokens(t->adapter, m->module);
-    hf_source *s = hf_target_find(t, m->module, ".weight");
+    hf_source *s = hf_module_find(t, m->module, ".weight");
     size_t n = json_array_size(tokens);
     if (!s || s->n_dims != 2 || s->coding != HF_PLAIN || m->rows->n_dims != 2 || m->rows->shape[0] != n ||
         m->rows->shape[1] != s->columns)

@@ -38,30 +38,30 @@ static bool head_same_as_embedding(hf_build *b, const hf_match *f, bool *same, g
     return !embedding || sources_same(f->source, embedding, same, e);
 }
 
-HF_STEP(omit_equal_head) {
+HF_OP(omit_equal_head) {
     bool same;
-    return head_same_as_embedding(b, f, &same, e) && (same || hf_step_copy(b, f, e));
+    return head_same_as_embedding(b, f, &same, e) && (same || hf_op_copy(b, f, e));
 }
 
 /* The embedding of both sides is stored under one name, or under several. */
-HF_STEP(omit_repeated_embedding) {
+HF_OP(omit_repeated_embedding) {
     static const char *const names[] = {"shared.weight", "encoder.embed_tokens.weight",
                                         "decoder.embed_tokens.weight"};
     const hf_source *first = NULL;
     for (size_t i = 0; i < sizeof names / sizeof *names && !first; i++)
         if (!hf_build_source(b, names[i], &first, e)) return false;
-    return (first && first != f->source) || hf_step_copy(b, f, e);
+    return (first && first != f->source) || hf_op_copy(b, f, e);
 }
 
 /* The head has the rows of the embedding: where some of these are cut off or added, so are the head's. */
-static hf_step *head_step(const hf_build *b) {
+static hf_op *head_op(const hf_build *b) {
     for (const arch_rule *r = b->arch->rules; r && r->from; r++)
-        if (strcmp(r->to, "token_embd") == 0 && (r->step == STEP_CUT_ROWS || r->step == STEP_PAD_ROWS))
-            return r->step == STEP_CUT_ROWS ? hf_step_cut_rows : hf_step_pad_rows;
-    return hf_step_copy;
+        if (strcmp(r->to, "token_embd") == 0 && (r->op == OP_CUT_ROWS || r->op == OP_PAD_ROWS))
+            return r->op == OP_CUT_ROWS ? hf_op_cut_rows : hf_op_pad_rows;
+    return hf_op_copy;
 }
 
-HF_STEP(omit_tied_head) {
+HF_OP(omit_tied_head) {
     hf_folder *folder = b->list->folder;
     const char *name = f->source->name;
     bool tied, same = false;
@@ -83,7 +83,7 @@ HF_STEP(omit_tied_head) {
             tied ? "tie_word_embeddings is true"
                  : "config.json lacks tie_word_embeddings, and transformers ties them by default"))
         return false;
-    return head_step(b)(b, f, e);
+    return head_op(b)(b, f, e);
 }
 
 /* Reads a matrix for the norms of its columns, and adds the little that keeps a divisor from being 0. Summed in 32 bits from
@@ -104,10 +104,10 @@ static float *column_norms(const hf_source *s, gq_error *e) {
 }
 
 /* A head whose model divides it by its columns' norms, if the config says so. */
-HF_STEP(scale_head_bailing) {
+HF_OP(scale_head_bailing) {
     bool divides;
     if (!hf_config_bool_or(b->config, "norm_head", false, &divides, e)) return false;
-    if (!divides) return hf_step_omit_tied_head(b, f, e);
+    if (!divides) return hf_op_omit_tied_head(b, f, e);
     if (f->source->n_dims != 2)
         return hf_match_fail(f, e, "%u dimensions, expected a matrix", f->source->n_dims);
     float *norms = column_norms(f->source, e);
@@ -118,7 +118,7 @@ HF_STEP(scale_head_bailing) {
 }
 
 /* jais multiplies its embedding, and its head by one number or by two. */
-HF_STEP(scale_jais) {
+HF_OP(scale_jais) {
     bool is_head = strcmp(f->rule->to, "output") == 0;
     double factor, second = 1;
     if (!is_head && !hf_config_float(b->config, "mup_embeddings_scale|embeddings_scale", &factor, e))
@@ -132,14 +132,14 @@ HF_STEP(scale_jais) {
 
 /* ---- rows of tokens and positions ---- */
 
-HF_STEP(cut_rows) {
+HF_OP(cut_rows) {
     hf_view v = hf_view_of(f->source);
     if (v.n_dims == 2 && v.count[0] > b->n_tokens && !hf_view_cut(&v, 0, 0, b->n_tokens, 1))
         return hf_match_fail(f, e, "the vocabulary has no tokens");
     return hf_build_view(b, f, 0, &v, e);
 }
 
-HF_STEP(pad_rows) {
+HF_OP(pad_rows) {
     const hf_source *s = f->source;
     uint32_t rows;
     hf_view v = hf_view_of(s);
@@ -153,10 +153,10 @@ HF_STEP(pad_rows) {
 }
 
 /* Positions begin behind the number of the token that fills up texts. */
-HF_STEP(cut_first_positions) {
+HF_OP(cut_first_positions) {
     hf_view v = hf_view_of(f->source);
     uint32_t pad;
-    if (!hf_config_get(b->config, "pad_token_id")) return hf_step_copy(b, f, e);
+    if (!hf_config_get(b->config, "pad_token_id")) return hf_op_copy(b, f, e);
     if (!hf_config_u32(b->config, "pad_token_id", &pad, e)) return false;
     uint64_t first = (uint64_t)pad + 1;
     if (v.n_dims != 2 || v.count[0] <= first || !hf_view_cut(&v, 0, first, v.count[0] - first, 1))
@@ -187,7 +187,7 @@ static bool table_rows(hf_build *b, const hf_match *f, uint64_t parts, uint64_t 
     return true;
 }
 
-HF_STEP(join_table_parts) {
+HF_OP(join_table_parts) {
     hf_tensor *t = hf_build_find(b, "per_layer_token_embd.weight");
     hf_view v = hf_view_of(f->source);
     uint32_t parts;
@@ -220,18 +220,18 @@ static bool classes_check(const hf_build *b, const hf_match *f, gq_error *e) {
 }
 
 /* A matrix of one row is a matrix, not a vector that stays F32. */
-HF_STEP(reshape_classes) {
+HF_OP(reshape_classes) {
     size_t had = b->n;
-    if (!classes_check(b, f, e) || !hf_step_copy(b, f, e)) return false;
+    if (!classes_check(b, f, e) || !hf_op_copy(b, f, e)) return false;
     if (b->n > had && f->source->n_dims == 2) b->tensors[had].tensor.n_dims = 2;
     return true;
 }
 
-HF_STEP(reshape_classifier) {
+HF_OP(reshape_classifier) {
     static const arch_rule first = RULE("", "cls");
     hf_match g = *f;
     if (!hf_classifier_labels(b->config)) g.rule = &first;
-    return hf_step_reshape_classes(b, &g, e);
+    return hf_op_reshape_classes(b, &g, e);
 }
 
 /* ---- draft models ---- */
@@ -258,7 +258,7 @@ static bool ids_check(const hf_match *f, const int64_t *ids, uint64_t n, uint64_
                                       (long long)twice);
 }
 
-HF_STEP(target_ids) {
+HF_OP(target_ids) {
     const hf_config *c = b->config;
     uint32_t tokens, of_target;
     uint64_t n = f->source->stored->n, expected = hf_draft_tokens(c);
@@ -277,20 +277,20 @@ HF_STEP(target_ids) {
     return hf_build_ids(b, f, GGUF_I64, ids, n, 1, e);
 }
 
-HF_STEP(omit_targets_head) {
+HF_OP(omit_targets_head) {
     uint32_t tokens;
     uint64_t own = hf_draft_tokens(b->config);
     if (!hf_config_u32(b->config, "vocab_size", &tokens, e)) return false;
-    return !own || own == tokens || hf_step_copy(b, f, e);
+    return !own || own == tokens || hf_op_copy(b, f, e);
 }
 
-HF_STEP(omit_targets_embedding) {
+HF_OP(omit_targets_embedding) {
     bool has;
-    return hf_config_bool_or(b->config, "has_embed_tokens", true, &has, e) && (!has || hf_step_copy(b, f, e));
+    return hf_config_bool_or(b->config, "has_embed_tokens", true, &has, e) && (!has || hf_op_copy(b, f, e));
 }
 
 /* Centroids of an embedding whose tokens stand in an order of their own. */
-HF_STEP(omit_with_warning) {
+HF_OP(omit_with_warning) {
     return hf_folder_warn(b->list->folder, "", e,
                           "'%s' is left out: programs choose among all tokens instead", f->source->name);
 }

@@ -11,7 +11,7 @@
 
 /* ---- Mamba ---- */
 
-HF_STEP(reshape_norm_groups) {
+HF_OP(reshape_norm_groups) {
     uint32_t groups;
     hf_view v = hf_view_of(f->source);
     if (!hf_config_u32_or(b->config, "mamba_n_groups|n_groups", 1, &groups, e)) return false;
@@ -20,14 +20,14 @@ HF_STEP(reshape_norm_groups) {
     return hf_build_view(b, f, 0, &v, e) != NULL;
 }
 
-HF_STEP(reshape_conv) {
+HF_OP(reshape_conv) {
     const hf_source *s = f->source;
     hf_view v = hf_view_of(s);
     uint64_t ne[3] = {s->columns, 1, s->rows};
     return hf_build_shaped(b, f, 0, &v, 3, ne, e) != NULL;
 }
 
-HF_STEP(take_first_heads) {
+HF_OP(take_first_heads) {
     const hf_source *s = f->source;
     hf_view v = {.n_dims = 1, .count = {b->sizes.heads}, .stride = {1}};
     uint64_t ne[1] = {b->sizes.heads};
@@ -37,18 +37,18 @@ HF_STEP(take_first_heads) {
     return p && hf_piece_add_op(p, HF_NEGATIVE_EXP, 0, e);
 }
 
-static bool step_column(hf_build *b, const hf_match *f, hf_op_kind op, gq_error *e) {
+static bool op_column(hf_build *b, const hf_match *f, hf_value_op_kind op, gq_error *e) {
     hf_view v = hf_view_of(f->source);
     uint64_t ne[2] = {1, f->source->rows * f->source->columns};
     hf_piece *p = hf_build_shaped(b, f, 0, &v, 2, ne, e);
     return p && hf_piece_add_op(p, op, 0, e);
 }
 
-HF_STEP(negative_exp_of_heads) {
-    return b->arch->first_heads ? hf_step_take_first_heads(b, f, e) : step_column(b, f, HF_NEGATIVE_EXP, e);
+HF_OP(negative_exp_of_heads) {
+    return b->arch->first_heads ? hf_op_take_first_heads(b, f, e) : op_column(b, f, HF_NEGATIVE_EXP, e);
 }
 
-HF_STEP(exp_column) { return step_column(b, f, HF_EXP, e); }
+HF_OP(exp_column) { return op_column(b, f, HF_EXP, e); }
 
 /* falcon-h1: factors that the model applies to activations are put into the weights. `index` >= 0: an entry
  * of a list. */
@@ -85,7 +85,7 @@ static bool factors_add(const hf_build *b, const hf_match *f, hf_piece *p, gq_er
 }
 
 /* in_proj: a factor more for the rows of z, x, B, C and dt each. */
-static bool step_factor_rows(hf_build *b, const hf_match *f, gq_error *e) {
+static bool op_factor_rows(hf_build *b, const hf_match *f, gq_error *e) {
     const hf_config *c = b->config;
     uint32_t inner, groups, state;
     if (!hf_config_u32(c, "mamba_d_ssm", &inner, e) || !hf_config_u32(c, "mamba_n_groups", &groups, e) ||
@@ -110,8 +110,8 @@ static bool step_factor_rows(hf_build *b, const hf_match *f, gq_error *e) {
     return t != NULL;
 }
 
-HF_STEP(scale_falcon_h1) {
-    if (name_ends(f->source->name, "mamba.in_proj.weight")) return step_factor_rows(b, f, e);
+HF_OP(scale_falcon_h1) {
+    if (name_ends(f->source->name, "mamba.in_proj.weight")) return op_factor_rows(b, f, e);
     hf_piece *p = hf_build_whole(b, f, e);
     return p && factors_add(b, f, p, e);
 }
@@ -145,7 +145,7 @@ static bool view_tile(hf_view *v, uint32_t dim, const delta_heads *d, uint64_t w
 }
 
 /* Value heads of either one entry (a, b, A_log, dt_bias) or value_width (z). */
-static bool step_tile(hf_build *b, const hf_match *f, uint32_t dim, gq_error *e) {
+static bool op_tile(hf_build *b, const hf_match *f, uint32_t dim, gq_error *e) {
     delta_heads d;
     hf_view v = hf_view_of(f->source);
     if (v.n_dims == 0) return hf_match_fail_shape(f, e, "a shape that fits the value heads");
@@ -157,11 +157,11 @@ static bool step_tile(hf_build *b, const hf_match *f, uint32_t dim, gq_error *e)
     return p && (!strstr(f->source->name, "A_log") || hf_piece_add_op(p, HF_NEGATIVE_EXP, 0, e));
 }
 
-HF_STEP(reorder_value_heads) { return step_tile(b, f, 0, e); }
-HF_STEP(reorder_value_columns) { return step_tile(b, f, 1, e); }
+HF_OP(reorder_value_heads) { return op_tile(b, f, 0, e); }
+HF_OP(reorder_value_columns) { return op_tile(b, f, 1, e); }
 
 /* Rows of queries and keys as they are, then those of values, tiled; also of the convolution [C, 1, w]. */
-HF_STEP(reorder_values_of_qkv) {
+HF_OP(reorder_values_of_qkv) {
     delta_heads d;
     const hf_source *s = f->source;
     hf_view part[2] = {hf_view_of(s), hf_view_of(s)};
@@ -178,7 +178,7 @@ HF_STEP(reorder_values_of_qkv) {
 }
 
 /* Per key head: rows of q, of k, of its value heads' v, of their z. */
-HF_STEP(split_qkvz) {
+HF_OP(split_qkvz) {
     delta_heads d;
     const hf_source *s = f->source;
     if (!delta_read(b, &d, e)) return false;
@@ -205,7 +205,7 @@ HF_STEP(split_qkvz) {
 /* ---- RWKV ---- */
 
 /* Vectors of what is mixed, in the order that readers expect: rwkv6 is without a, rwkv7 may be without g. */
-HF_STEP(join_lerp) {
+HF_OP(join_lerp) {
     const char *name = f->source->name, *order = strstr(name, "time_maa_") ? "wkvrg" : "rwkvag";
     bool gate;
     if (!hf_config_bool_or(b->config, "wkv_has_gate", true, &gate, e)) return false;
@@ -224,7 +224,7 @@ HF_STEP(join_lerp) {
     return t && hf_build_piece(f, t, (size_t)(letter - order), &v, e);
 }
 
-HF_STEP(scale_rwkv6) {
+HF_OP(scale_rwkv6) {
     uint32_t every;
     if (!hf_config_u32_or(b->config, "rescale_every", 0, &every, e)) return false;
     hf_piece *p = hf_build_whole(b, f, e);
@@ -233,7 +233,7 @@ HF_STEP(scale_rwkv6) {
 }
 
 /* The parts are those of r, k, v, w, g; readers expect w, k, v, r, g. */
-HF_STEP(transpose_shifts) {
+HF_OP(transpose_shifts) {
     enum { PARTS = 5 };
     static const uint64_t order[PARTS] = {3, 1, 2, 0, 4};
     hf_view whole = hf_view_of(f->source);
@@ -254,7 +254,7 @@ HF_STEP(transpose_shifts) {
 
 /* Matrices of flash-linear-attention are transposed already. The first layer mixes no values of a layer before;
  * readers expect the tensors, and are given those of its learning rate. */
-HF_STEP(transpose_low_rank) {
+HF_OP(transpose_low_rank) {
     bool first = f->layer == 0;
     hf_view v = hf_view_squeezed(f->source);
     if (first && !strchr(f->rule->to, '|') && strstr(f->rule->to, "time_mix_v")) return true;

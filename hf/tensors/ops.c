@@ -1,9 +1,9 @@
-/* Stage 3, steps: what becomes of a source tensor whose name has a rule (ARCH_STEPS, arch/rules.h). A step makes a view
+/* Stage 3, ops: what becomes of a source tensor whose name has a rule (ARCH_OPS, arch/rules.h). A op makes a view
  * of it (split, swap, cut: hf/sources/view.c), in which the last dimension is a row, and gives the view to one tensor or to
  * several. Sizes on which the config and a source tensor disagree are found by a split or a cut that does not work out.
  *
- * Here are those that many kinds of tensors need; steps_attention.c, steps_experts.c,
- * steps_recurrent.c, steps_vocabulary.c and steps_projector.c have those of one kind.
+ * Here are those that many kinds of tensors need; ops_attention.c, ops_experts.c,
+ * ops_recurrent.c, ops_vocabulary.c and ops_projector.c have those of one kind.
  */
 #include "hf/tensors/tensors.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool step_finish_piece(hf_build *b, const hf_match *f, hf_piece *p, gq_error *e) {
+static bool op_finish_piece(hf_build *b, const hf_match *f, hf_piece *p, gq_error *e) {
     if (!p) return false;
     bool is_norm = name_ends(f->source->name, "norm.weight") || name_ends(f->rule->to, "nextn.enorm") ||
                    name_ends(f->rule->to, "nextn.hnorm");
@@ -19,41 +19,41 @@ static bool step_finish_piece(hf_build *b, const hf_match *f, hf_piece *p, gq_er
            name_ends(f->source->name, "linear_attn.norm.weight") || hf_piece_add_op(p, HF_ADD, 1, e);
 }
 
-HF_STEP(copy) {
+HF_OP(copy) {
     hf_view v = hf_match_view(f);
-    return step_finish_piece(b, f, hf_build_view(b, f, 0, &v, e), e);
+    return op_finish_piece(b, f, hf_build_view(b, f, 0, &v, e), e);
 }
 
-HF_STEP(omit) {
+HF_OP(omit) {
     (void)b, (void)f, (void)e;
     return true;
 }
 
-HF_STEP(copy_to_mtp_layers) {
+HF_OP(copy_to_mtp_layers) {
     bool each = b->config->row->folder.mtp.for_each;
     for (uint64_t i = 0; i < (each ? b->config->mtp : 1); i++) {
         hf_match g = *f;
         g.layer = b->config->layers + i;
-        if (!hf_step_copy(b, &g, e)) return false;
+        if (!hf_op_copy(b, &g, e)) return false;
     }
     return true;
 }
 
 /* ---- shape ---- */
 
-HF_STEP(squeeze) {
+HF_OP(squeeze) {
     hf_view v = hf_view_squeezed(f->source);
     return hf_build_view(b, f, 0, &v, e) != NULL;
 }
 
-HF_STEP(transpose) {
+HF_OP(transpose) {
     hf_view v = hf_match_view(f);
-    if (v.n_dims < 2 || b->is_transposed) return hf_step_copy(b, f, e);
+    if (v.n_dims < 2 || b->is_transposed) return hf_op_copy(b, f, e);
     hf_view_swap(&v, v.n_dims - 2, v.n_dims - 1);
     return hf_build_view(b, f, 0, &v, e) != NULL;
 }
 
-HF_STEP(transpose_split_halves) {
+HF_OP(transpose_split_halves) {
     if (f->source->n_dims != 3 || hf_match_view(f).count[2] % 2)
         return hf_match_fail_shape(f, e, "an even number of rows");
     for (unsigned i = 0; i < 2; i++) {
@@ -65,13 +65,13 @@ HF_STEP(transpose_split_halves) {
     return true;
 }
 
-HF_STEP(split_halves) {
+HF_OP(split_halves) {
     uint32_t dim = f->source->n_dims > 2 ? 1 : 0;
     if (hf_match_view(f).count[dim] % 2) return hf_match_fail_shape(f, e, "an even number of rows");
     return hf_build_equal_parts(b, f, dim, 2, e);
 }
 
-HF_STEP(split_rows_of_stack) {
+HF_OP(split_rows_of_stack) {
     hf_match at = *f;
     uint64_t each = b->config->layers / 2, rows = hf_view_of(f->source).count[0];
     unsigned n = hf_match_names(f);
@@ -83,7 +83,7 @@ HF_STEP(split_rows_of_stack) {
 }
 
 /* A matrix has a row for each head. */
-HF_STEP(flatten) {
+HF_OP(flatten) {
     hf_view v = hf_view_of(f->source);
     uint32_t head = 0;
     if (f->source->rows > 1 && !hf_config_u32(b->config, "head_size|head_dim", &head, e)) return false;
@@ -99,20 +99,20 @@ static hf_piece *build_column(hf_build *b, const hf_match *f, gq_error *e) {
     return hf_build_view(b, f, 0, &v, e);
 }
 
-HF_STEP(append_dim) { return build_column(b, f, e) != NULL; }
+HF_OP(append_dim) { return build_column(b, f, e) != NULL; }
 
 /* ---- arithmetic ---- */
 
-HF_STEP(negative_exp_column) {
+HF_OP(negative_exp_column) {
     hf_piece *p = build_column(b, f, e);
     return p && hf_piece_add_op(p, HF_NEGATIVE_EXP, 0, e);
 }
 
-HF_STEP(negative_exp) { return hf_build_with_op(b, f, HF_NEGATIVE_EXP, 0, e); }
-HF_STEP(add_one) { return hf_build_with_op(b, f, HF_ADD, 1, e); }
-HF_STEP(softplus) { return hf_build_with_op(b, f, HF_SOFTPLUS, 0, e); }
+HF_OP(negative_exp) { return hf_build_with_op(b, f, HF_NEGATIVE_EXP, 0, e); }
+HF_OP(add_one) { return hf_build_with_op(b, f, HF_ADD, 1, e); }
+HF_OP(softplus) { return hf_build_with_op(b, f, HF_SOFTPLUS, 0, e); }
 
-HF_STEP(add_plamo_offset) {
+HF_OP(add_plamo_offset) {
     double added = strstr(f->rule->to, "post_attention_norm") ? 1.0 / 5
                    : strstr(f->rule->to, "post_ffw_norm")     ? 1 / (5 * sqrt(5))
                                                               : 1;
@@ -141,7 +141,7 @@ static bool mean_absolute(const hf_source *s, float *mean, gq_error *e) {
                                           "a weight is not finite: the file is damaged; download it again"));
 }
 
-HF_STEP(round_ternary) {
+HF_OP(round_ternary) {
     float mean;
     hf_piece *p = hf_build_whole(b, f, e);
     if (!p || f->source->coding != HF_PLAIN || f->source->stored->n == 0) return p;
@@ -149,7 +149,7 @@ HF_STEP(round_ternary) {
            hf_piece_add_op(p, HF_ROUND_TERNARY, (double)(1 / (mean > 1e-5f ? mean : 1e-5f)), e);
 }
 
-HF_STEP(omit_zeros) {
+HF_OP(omit_zeros) {
     const hf_source *s = f->source;
     (void)b;
     for (uint64_t i = 0, n; i < s->columns; i += n) {

@@ -16,7 +16,7 @@ static bool view_permute(hf_view *v, uint32_t dim, uint64_t heads) {
     return true;
 }
 
-static bool step_permute(hf_build *b, const hf_match *f, uint64_t heads, gq_error *e) {
+static bool op_permute(hf_build *b, const hf_match *f, uint64_t heads, gq_error *e) {
     hf_view v = hf_match_view(f);
     if (v.n_dims > 2 || (v.n_dims < 2 && strcmp(f->suffix, ".weight") == 0))
         return hf_match_fail(f, e, "%u dimensions, expected a matrix", v.n_dims);
@@ -24,16 +24,16 @@ static bool step_permute(hf_build *b, const hf_match *f, uint64_t heads, gq_erro
     return hf_build_reordered(b, f, &v, e);
 }
 
-HF_STEP(rope_pairs_q) { return step_permute(b, f, b->sizes.heads, e); }
-HF_STEP(rope_pairs_k) { return step_permute(b, f, b->sizes.kv_heads, e); }
+HF_OP(rope_pairs_q) { return op_permute(b, f, b->sizes.heads, e); }
+HF_OP(rope_pairs_k) { return op_permute(b, f, b->sizes.kv_heads, e); }
 
-HF_STEP(rope_pairs_k_by_layer) {
-    return step_permute(b, f, hf_deci_kv_heads(b->config, b->sizes.heads, b->sizes.kv_heads, f->layer), e);
+HF_OP(rope_pairs_k_by_layer) {
+    return op_permute(b, f, hf_deci_kv_heads(b->config, b->sizes.heads, b->sizes.kv_heads, f->layer), e);
 }
 
 /* chameleon's norms of queries and keys have a row for each part of a cluster, all alike, of which the converter takes
  * the first. */
-static bool step_first_rotated(hf_build *b, const hf_match *f, uint64_t heads, gq_error *e) {
+static bool op_first_rotated(hf_build *b, const hf_match *f, uint64_t heads, gq_error *e) {
     uint64_t head = f->source->columns, ne[2] = {head, heads};
     if (f->source->n_dims != 2 || head % 2 != 0)
         return hf_match_fail(f, e, "expected rows of an even number of elements");
@@ -41,13 +41,13 @@ static bool step_first_rotated(hf_build *b, const hf_match *f, uint64_t heads, g
     return hf_build_shaped(b, f, 0, &v, 2, ne, e) != NULL;
 }
 
-HF_STEP(rope_pairs_first_row_q) { return step_first_rotated(b, f, b->sizes.heads, e); }
-HF_STEP(rope_pairs_first_row_k) { return step_first_rotated(b, f, b->sizes.kv_heads, e); }
+HF_OP(rope_pairs_first_row_q) { return op_first_rotated(b, f, b->sizes.heads, e); }
+HF_OP(rope_pairs_first_row_k) { return op_first_rotated(b, f, b->sizes.kv_heads, e); }
 
-HF_STEP(rope_halves_draft) {
+HF_OP(rope_halves_draft) {
     bool has_halves;
     if (!hf_config_bool_or(b->config, "rope_is_neox_style", true, &has_halves, e)) return false;
-    if (has_halves) return hf_step_copy(b, f, e);
+    if (has_halves) return hf_op_copy(b, f, e);
     hf_view v = hf_view_of(f->source);
     uint64_t width = b->sizes.head_width;
     if (v.n_dims == 0 || v.n_dims > 2 || width < 2 || width % 2 || !hf_view_split(&v, 0, width) ||
@@ -58,7 +58,7 @@ HF_STEP(rope_halves_draft) {
 }
 
 /* talkie rotates its heads in the other direction. */
-HF_STEP(negate_second_halves) {
+HF_OP(negate_second_halves) {
     hf_view whole = hf_view_of(f->source);
     uint64_t width = b->sizes.head_width, rows = whole.count[0];
     if (whole.n_dims != 2 || width == 0 || width % 2 || rows % width)
@@ -75,7 +75,7 @@ HF_STEP(negate_second_halves) {
 
 /* plamo's query head i has the keys of head i modulo their number; readers give a head of keys to neighbours. These are
  * rows of the queries' matrix, and columns of the output's. */
-HF_STEP(reorder_sharing_heads) {
+HF_OP(reorder_sharing_heads) {
     uint32_t shared, dim = strcmp(f->rule->to, "blk.#.attn_output") == 0;
     hf_view v = hf_view_of(f->source);
     uint64_t heads = b->sizes.heads, width = b->sizes.head_width;
@@ -93,10 +93,10 @@ HF_STEP(reorder_sharing_heads) {
 
 /* glm4 rotates pairs of neighbours; with sections for images, readers rotate halves. A head's part that is not
  * rotated stays. */
-HF_STEP(rope_halves_glm) {
+HF_OP(rope_halves_glm) {
     const json_t *rope = b->config->rope, *part = json_object_get(rope, "partial_rotary_factor");
     double factor = 0.5;
-    if (!json_object_get(rope, "mrope_section")) return hf_step_copy(b, f, e);
+    if (!json_object_get(rope, "mrope_section")) return hf_op_copy(b, f, e);
     if (part && !hf_value_float(b->config, part, "partial_rotary_factor", &factor, e)) return false;
     hf_view whole = hf_view_of(f->source);
     uint64_t heads = strstr(f->rule->to, "attn_q") ? b->sizes.heads : b->sizes.kv_heads;
@@ -151,19 +151,19 @@ static bool build_three(hf_build *b, const hf_match *f, const hf_view part[3], g
     return t != NULL;
 }
 
-HF_STEP(reorder_qkv_groups) {
+HF_OP(reorder_qkv_groups) {
     uint32_t groups;
     hf_view part[3] = {0};
     return hf_config_u32_or(b->config, "num_kv_heads|n_head_kv", 1, &groups, e) &&
            qkv_views(b, f, groups ? groups : 1, part, e) && build_three(b, f, part, e);
 }
 
-HF_STEP(reorder_qkv_heads) {
+HF_OP(reorder_qkv_heads) {
     hf_view part[3] = {0};
     return qkv_views(b, f, b->sizes.heads, part, e) && build_three(b, f, part, e);
 }
 
-HF_STEP(split_qkv_groups) {
+HF_OP(split_qkv_groups) {
     hf_view part[3] = {0}, whole = hf_match_view(f);
     if (!qkv_views(b, f, b->sizes.kv_heads, part, e)) return false;
     if (whole.n_dims != 2) return hf_match_fail(f, e, "%u dimensions, expected a matrix", whole.n_dims);
@@ -182,7 +182,7 @@ HF_STEP(split_qkv_groups) {
 }
 
 /* Rows of several tensors one behind the other. */
-static bool step_split_rows(hf_build *b, const hf_match *f, const uint64_t *rows, unsigned n, gq_error *e) {
+static bool op_split_rows(hf_build *b, const hf_match *f, const uint64_t *rows, unsigned n, gq_error *e) {
     uint64_t first = 0;
     for (unsigned i = 0; i < n; first += rows[i++]) {
         hf_view v = hf_match_view(f);
@@ -192,12 +192,12 @@ static bool step_split_rows(hf_build *b, const hf_match *f, const uint64_t *rows
     return first == hf_match_view(f).count[0] || hf_match_fail_rows(f, e, first, "all parts");
 }
 
-HF_STEP(split_qkv) {
+HF_OP(split_qkv) {
     uint64_t width = b->sizes.head_width, kv = b->sizes.kv_heads * width;
-    return step_split_rows(b, f, (uint64_t[]){b->sizes.heads * width, kv, kv}, 3, e);
+    return op_split_rows(b, f, (uint64_t[]){b->sizes.heads * width, kv, kv}, 3, e);
 }
 
-HF_STEP(split_qkv_rope_pairs) {
+HF_OP(split_qkv_rope_pairs) {
     uint64_t width = b->sizes.head_width, first = 0;
     const uint64_t heads[3] = {b->sizes.heads, b->sizes.kv_heads, b->sizes.kv_heads};
     for (unsigned i = 0; i < 3; first += heads[i++] * width) {
@@ -212,7 +212,7 @@ HF_STEP(split_qkv_rope_pairs) {
 }
 
 /* Queries and keys have heads of the size that the model projects to. */
-HF_STEP(rope_pairs_qkv) {
+HF_OP(rope_pairs_qkv) {
     uint32_t width;
     if (!hf_config_u32_or(b->config, "projection_head_dim", 0, &width, e)) return false;
     if (width == 0) width = b->sizes.head_width;
@@ -228,7 +228,7 @@ HF_STEP(rope_pairs_qkv) {
     return build_three(b, f, part, e);
 }
 
-HF_STEP(join_qkv) {
+HF_OP(join_qkv) {
     const char *at = strstr(f->source->name, "_proj");
     const char *part = at && at > f->source->name ? memchr("qkv", at[-1], 3) : NULL;
     hf_view v = hf_view_of(f->source);
@@ -240,7 +240,7 @@ HF_STEP(join_qkv) {
     return t && hf_build_piece(f, t, i, &v, e);
 }
 
-HF_STEP(split_index_qk) {
+HF_OP(split_index_qk) {
     uint32_t heads, width;
     if (!hf_config_u32(b->config, "indexer_n_heads", &heads, e) ||
         !hf_config_u32(b->config, "indexer_head_dim", &width, e))
@@ -260,8 +260,8 @@ HF_STEP(split_index_qk) {
 /* ---- latent attention ---- */
 
 /* Rows of keys and values of each head, as many heads as either number. */
-static bool step_split_kv_b(hf_build *b, const hf_match *f, uint32_t keys, uint32_t values, uint64_t heads,
-                            uint64_t or_heads, gq_error *e) {
+static bool op_split_kv_b(hf_build *b, const hf_match *f, uint32_t keys, uint32_t values, uint64_t heads,
+                          uint64_t or_heads, gq_error *e) {
     uint64_t both = (uint64_t)keys + values;
     for (unsigned i = 0; i < 2; i++) {
         hf_view v = hf_match_view(f);
@@ -276,11 +276,11 @@ static bool step_split_kv_b(hf_build *b, const hf_match *f, uint32_t keys, uint3
 }
 
 /* hy_v4's configs have another number of kv heads. */
-HF_STEP(split_kv_b) {
+HF_OP(split_kv_b) {
     uint32_t keys, values;
     return hf_config_u32(b->config, "qk_nope_head_dim", &keys, e) &&
            hf_config_u32(b->config, "v_head_dim", &values, e) &&
-           step_split_kv_b(b, f, keys, values, b->sizes.kv_heads, b->sizes.heads, e);
+           op_split_kv_b(b, f, keys, values, b->sizes.kv_heads, b->sizes.heads, e);
 }
 
 static bool dots3_is_local(const hf_build *b, uint64_t layer) {
@@ -288,16 +288,16 @@ static bool dots3_is_local(const hf_build *b, uint64_t layer) {
     return layer >= b->config->layers || hf_json_is(json_array_get(kinds, layer), "sliding_attention");
 }
 
-HF_STEP(split_kv_b_by_layer) {
+HF_OP(split_kv_b_by_layer) {
     bool local = dots3_is_local(b, f->layer);
     uint32_t keys, values, heads;
     return hf_config_u32(b->config, local ? "swa_qk_nope_head_dim" : "qk_nope_head_dim", &keys, e) &&
            hf_config_u32(b->config, local ? "swa_v_head_dim" : "v_head_dim", &values, e) &&
            hf_config_u32(b->config, local ? "swa_num_attention_heads" : "num_attention_heads", &heads, e) &&
-           step_split_kv_b(b, f, keys, values, heads, heads, e);
+           op_split_kv_b(b, f, keys, values, heads, heads, e);
 }
 
-HF_STEP(scale_latent_norm) {
+HF_OP(scale_latent_norm) {
     bool rescales;
     hf_piece *p = hf_build_whole(b, f, e);
     uint64_t n = f->source->rows * f->source->columns;
@@ -308,24 +308,24 @@ HF_STEP(scale_latent_norm) {
 /* ---- gates and adapters ---- */
 
 /* The config counts layers of full attention from 1. */
-HF_STEP(gate_by_layer) {
+HF_OP(gate_by_layer) {
     static const arch_rule full = RULE("", "blk.#.attn_gate");
     const json_t *layers = hf_config_get(b->config, "linear_attn_config.full_attn_layers");
     hf_match g = *f;
     for (size_t i = 0; i < json_array_size(layers); i++)
         if (json_integer_value(json_array_get(layers, i)) == (json_int_t)f->layer + 1) g.rule = &full;
-    return hf_step_copy(b, &g, e);
+    return hf_op_copy(b, &g, e);
 }
 
-HF_STEP(gate_by_layer_bailing) {
+HF_OP(gate_by_layer_bailing) {
     static const arch_rule full = RULE("", "blk.#.attn_gate");
     hf_match g = *f;
     if (hf_bailing3_is_full(b->config, f->layer)) g.rule = &full;
-    return hf_step_copy(b, &g, e);
+    return hf_op_copy(b, &g, e);
 }
 
 /* permutes: rows are those of heads. */
-static bool step_adapters(hf_build *b, const hf_match *f, uint64_t heads, bool permutes, gq_error *e) {
+static bool op_adapters(hf_build *b, const hf_match *f, uint64_t heads, bool permutes, gq_error *e) {
     hf_view v = hf_match_view(f);
     if (v.n_dims != 4 || v.count[1] != 1)
         return hf_match_fail(
@@ -339,6 +339,6 @@ static bool step_adapters(hf_build *b, const hf_match *f, uint64_t heads, bool p
     return true;
 }
 
-HF_STEP(prepend_no_adapter) { return step_adapters(b, f, 0, false, e); }
-HF_STEP(prepend_no_adapter_q) { return step_adapters(b, f, b->sizes.heads, true, e); }
-HF_STEP(prepend_no_adapter_k) { return step_adapters(b, f, b->sizes.kv_heads, true, e); }
+HF_OP(prepend_no_adapter) { return op_adapters(b, f, 0, false, e); }
+HF_OP(prepend_no_adapter_q) { return op_adapters(b, f, b->sizes.heads, true, e); }
+HF_OP(prepend_no_adapter_k) { return op_adapters(b, f, b->sizes.kv_heads, true, e); }

@@ -1,10 +1,10 @@
-/* Shared by the parts of draft models (draft.h). */
+/* Shared by the sublayers of draft models (draft.h). */
 #pragma once
 
 #include "forward/graph/attention/attention.h"
 #include "forward/graph/keys.h"
-#include "forward/graph/layer_part.h"
 #include "forward/graph/model.h"
+#include "forward/graph/sublayer.h"
 
 /* Adds what the draft takes of its target, of which there are not DRAFT_SOURCES yet. */
 void draft_take(forward_model *m, draft_source s);

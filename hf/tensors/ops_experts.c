@@ -6,7 +6,7 @@
 
 /* ---- stacks ---- */
 
-static bool step_stack(hf_build *b, const hf_match *f, uint64_t n, gq_error *e) {
+static bool op_stack(hf_build *b, const hf_match *f, uint64_t n, gq_error *e) {
     hf_view v = hf_match_view(f);
     if (n == 0 || f->expert >= n)
         return hf_match_fail(f, e, "number %llu, but the config has %llu", LLU(f->expert), LLU(n));
@@ -24,19 +24,19 @@ static bool step_stack(hf_build *b, const hf_match *f, uint64_t n, gq_error *e) 
     return hf_build_piece(f, t, f->expert, &v, e) != NULL;
 }
 
-HF_STEP(join_experts) { return step_stack(b, f, b->n_experts, e); }
-HF_STEP(join_heads_q) { return step_stack(b, f, b->sizes.heads, e); }
-HF_STEP(join_heads_k) { return step_stack(b, f, b->sizes.kv_heads, e); }
+HF_OP(join_experts) { return op_stack(b, f, b->n_experts, e); }
+HF_OP(join_heads_q) { return op_stack(b, f, b->sizes.heads, e); }
+HF_OP(join_heads_k) { return op_stack(b, f, b->sizes.kv_heads, e); }
 
-HF_STEP(join_experts_by_layer) {
+HF_OP(join_experts_by_layer) {
     const json_t *list = hf_config_get(b->config, "vision.pyramid_num_routed");
     json_int_t n = json_integer_value(json_array_get(list, f->layer));
-    return step_stack(b, f, n > 0 ? (uint64_t)n : 0, e);
+    return op_stack(b, f, n > 0 ? (uint64_t)n : 0, e);
 }
 
-HF_STEP(join_expert_pairs) { return step_stack(b, f, b->n_experts / 2, e); }
+HF_OP(join_expert_pairs) { return op_stack(b, f, b->n_experts / 2, e); }
 
-HF_STEP(join_altup) {
+HF_OP(join_altup) {
     enum { STREAMS = 3 }; /* besides the first one */
     hf_view v = hf_view_of(f->source);
     uint64_t ne[3] = {f->source->columns, f->source->rows, STREAMS};
@@ -47,7 +47,7 @@ HF_STEP(join_altup) {
 }
 
 /* [E n, d], without a suffix: the rule's name in GGUF has one. */
-static bool step_expert_rows(hf_build *b, const hf_match *f, bool transposes, gq_error *e) {
+static bool op_expert_rows(hf_build *b, const hf_match *f, bool transposes, gq_error *e) {
     hf_view v = hf_match_view(f);
     uint64_t n = b->n_experts;
     if (v.n_dims != 2 || n == 0 || v.count[0] % n || !hf_view_split(&v, 0, v.count[0] / n))
@@ -56,11 +56,11 @@ static bool step_expert_rows(hf_build *b, const hf_match *f, bool transposes, gq
     return hf_build_view(b, f, 0, &v, e) != NULL;
 }
 
-HF_STEP(reshape_experts) { return step_expert_rows(b, f, false, e); }
-HF_STEP(reshape_transpose_experts) { return step_expert_rows(b, f, true, e); }
+HF_OP(reshape_experts) { return op_expert_rows(b, f, false, e); }
+HF_OP(reshape_transpose_experts) { return op_expert_rows(b, f, true, e); }
 
 /* gate_up_proj [E, d, 2 n] of 16 bits, [E, 2 n, d] of MXFP4, or a bias [E, 2 n]. */
-HF_STEP(split_even_odd) {
+HF_OP(split_even_odd) {
     bool transposed = f->source->coding != HF_MXFP4 && f->source->n_dims == 3;
     for (unsigned i = 0; i < 2; i++) {
         hf_view v = hf_match_view(f);
@@ -72,13 +72,12 @@ HF_STEP(split_even_odd) {
     return true;
 }
 
-HF_STEP(transpose_down_experts) {
-    return (f->source->coding == HF_MXFP4 || f->source->n_dims != 3 ? hf_step_copy : hf_step_transpose)(b, f,
-                                                                                                        e);
+HF_OP(transpose_down_experts) {
+    return (f->source->coding == HF_MXFP4 || f->source->n_dims != 3 ? hf_op_copy : hf_op_transpose)(b, f, e);
 }
 
 /* Where a tensor has gate and up of each expert, one behind the other, and the folder has two source tensors. */
-static bool step_fused(hf_build *b, const hf_match *f, size_t half, gq_error *e) {
+static bool op_fused(hf_build *b, const hf_match *f, size_t half, gq_error *e) {
     hf_view whole = hf_view_of(f->source);
     uint64_t n = b->n_experts;
     if (whole.n_dims != 3 || n == 0 || whole.count[0] != n)
@@ -93,8 +92,8 @@ static bool step_fused(hf_build *b, const hf_match *f, size_t half, gq_error *e)
     return t != NULL;
 }
 
-HF_STEP(take_gate_rows) { return step_fused(b, f, 0, e); }
-HF_STEP(take_up_rows) { return step_fused(b, f, 1, e); }
+HF_OP(take_gate_rows) { return op_fused(b, f, 0, e); }
+HF_OP(take_up_rows) { return op_fused(b, f, 1, e); }
 
 /* ---- experts of some layers ---- */
 
@@ -106,41 +105,41 @@ static bool jamba_has_experts(const hf_build *b, uint64_t layer) {
            layer >= offset && (layer - offset) % period == 0;
 }
 
-HF_STEP(copy_only_expert) {
+HF_OP(copy_only_expert) {
     static const arch_rule experts[] = {RULE("", "blk.#.ffn_gate_exps"), RULE("", "blk.#.ffn_up_exps"),
                                         RULE("", "blk.#.ffn_down_exps")};
-    if (!jamba_has_experts(b, f->layer)) return hf_step_copy(b, f, e);
+    if (!jamba_has_experts(b, f->layer)) return hf_op_copy(b, f, e);
     hf_match stacked = *f;
     for (size_t i = 0; i < 3; i++)
         if (strncmp(experts[i].to, f->rule->to, strlen(f->rule->to)) == 0) stacked.rule = &experts[i];
-    return hf_step_join_experts(b, &stacked, e);
+    return hf_op_join_experts(b, &stacked, e);
 }
 
 static const arch_rule shared_rules[] = {RULE("", "blk.#.ffn_gate_shexp|blk.#.ffn_up_shexp"),
                                          RULE("", "blk.#.ffn_down_shexp")};
 
-HF_STEP(split_shared_expert) {
+HF_OP(split_shared_expert) {
     hf_match g = *f;
     if (b->n_experts) g.rule = &shared_rules[0];
-    return hf_step_split_halves(b, &g, e);
+    return hf_op_split_halves(b, &g, e);
 }
 
-HF_STEP(copy_shared_expert) {
+HF_OP(copy_shared_expert) {
     hf_match g = *f;
     if (b->n_experts) g.rule = &shared_rules[1];
-    return hf_step_copy(b, &g, e);
+    return hf_op_copy(b, &g, e);
 }
 
 /* ---- routers ---- */
 
-HF_STEP(reshape_router_bias) {
-    if (f->source->n_dims == 1 && f->source->columns == b->n_experts) return hf_step_copy(b, f, e);
+HF_OP(reshape_router_bias) {
+    if (f->source->n_dims == 1 && f->source->columns == b->n_experts) return hf_op_copy(b, f, e);
     return hf_match_fail(f, e, "%llu elements, expected one for each of %llu experts",
                          LLU(f->source->stored->n), LLU(b->n_experts));
 }
 
 /* deepseek4: [vocabulary, used], in place of a choice by scores. */
-HF_STEP(experts_of_tokens) {
+HF_OP(experts_of_tokens) {
     const hf_stored *s = f->source->stored;
     if (f->source->coding != HF_PLAIN || s->n_dims != 2 || s->n == 0)
         return hf_match_fail(f, e, "%u dimensions, expected a matrix: the numbers of each token's experts",
@@ -156,14 +155,14 @@ HF_STEP(experts_of_tokens) {
     return hf_build_ids(b, f, GGUF_I32, ids, s->n, s->shape[0], e);
 }
 
-HF_STEP(omit_bias_beside_table) {
+HF_OP(omit_bias_beside_table) {
     uint32_t tables;
     return hf_config_u32_or(b->config, "num_hash_layers", 0, &tables, e) &&
-           (f->layer < tables || hf_step_reshape_router_bias(b, f, e));
+           (f->layer < tables || hf_op_reshape_router_bias(b, f, e));
 }
 
 /* sarvam: what is added to the router's scores has a mean of 0. */
-HF_STEP(subtract_mean) {
+HF_OP(subtract_mean) {
     enum { EXPERTS_MOST = 1 << 16 };
     uint64_t n = f->source->stored->n;
     if (f->source->n_dims != 1 || n == 0 || n > EXPERTS_MOST)

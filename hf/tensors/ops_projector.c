@@ -19,9 +19,9 @@ static bool projector_add_ones(hf_build *b, const hf_match *f, uint32_t behind, 
     return hf_build_view(b, f, 0, &v, e);
 }
 
-HF_STEP(append_two_dims) { return projector_add_ones(b, f, 2, e); }
+HF_OP(append_two_dims) { return projector_add_ones(b, f, 2, e); }
 
-HF_STEP(reshape_channels) {
+HF_OP(reshape_channels) {
     hf_view v = hf_view_of(f->source);
     if (v.n_dims != 1) return hf_match_fail_shape(f, e, "one dimension");
     hf_view all = {
@@ -29,7 +29,7 @@ HF_STEP(reshape_channels) {
     return hf_build_view(b, f, 0, &all, e);
 }
 
-HF_STEP(reshape_positions) {
+HF_OP(reshape_positions) {
     const hf_source *s = f->source;
     hf_view joined = {.n_dims = 2, .count = {s->rows, s->columns}, .stride = {s->columns, 1}};
     if (s->n_dims == 2) return hf_build_whole(b, f, e);
@@ -37,21 +37,21 @@ HF_STEP(reshape_positions) {
     return hf_build_view(b, f, 0, &joined, e);
 }
 
-HF_STEP(reorder_rows_axes) {
+HF_OP(reorder_rows_axes) {
     hf_view v = hf_view_of(f->source);
     if (v.n_dims != 3) return hf_match_fail_shape(f, e, "three dimensions");
     hf_view_swap(&v, 0, 1);
     return hf_build_view(b, f, 0, &v, e);
 }
 
-HF_STEP(reshape_row) {
+HF_OP(reshape_row) {
     hf_view v = hf_view_of(f->source);
     if (v.n_dims != 1) return hf_match_fail_shape(f, e, "one dimension");
     hf_view row = {.n_dims = 2, .count = {1, v.count[0]}, .stride = {1, v.stride[0]}, .base = v.base};
     return hf_build_view(b, f, 0, &row, e);
 }
 
-HF_STEP(reshape_depthwise) {
+HF_OP(reshape_depthwise) {
     hf_view v = hf_view_of(f->source);
     if (v.n_dims != 3 || v.count[1] != 1) return hf_match_fail_shape(f, e, "[C, 1, width]");
     uint64_t ne[4] = {v.count[2], v.count[0], 1, 1};
@@ -59,19 +59,19 @@ HF_STEP(reshape_depthwise) {
 }
 
 /* The rows are a square of positions. How many says how large images are, which the config does not. */
-HF_STEP(check_positions) {
+HF_OP(check_positions) {
     json_t *vision = json_object_get(b->config->merged, "vision");
     uint64_t n = f->source->n_dims == 2 ? f->source->shape[0] : 0, side = (uint64_t)sqrt((double)n);
     if (!n || n > UINT32_MAX || side * side != n) return hf_match_fail_shape(f, e, "a square number of rows");
     return (json_object_set_new(vision, "num_position_embeddings", json_integer((json_int_t)n)) == 0 ||
             gq_fail_memory(e, 0)) &&
-           hf_step_copy(b, f, e);
+           hf_op_copy(b, f, e);
 }
 
 /* ---- patches of images ---- */
 
 /* [C, 3, T, h, w]: a tensor for each of as many frames as the rule has names. */
-HF_STEP(split_frames) {
+HF_OP(split_frames) {
     unsigned frames = hf_match_names(f);
     if (f->source->n_dims != 5 || f->source->shape[2] != frames)
         return hf_match_fail_shape(f, e, "[C, 3, frames, h, w] with two frames");
@@ -87,7 +87,7 @@ HF_STEP(split_frames) {
 }
 
 /* [C, p p 3], of rows, columns, colours: [C, 3, p, p]. */
-HF_STEP(reorder_patches_last) {
+HF_OP(reorder_patches_last) {
     hf_view v = hf_view_of(f->source);
     uint64_t n = v.n_dims == 2 ? v.count[1] : 0, side = (uint64_t)sqrt((double)n / 3);
     if (n == 0 || 3 * side * side != n || !hf_view_split(&v, 1, 3) || !hf_view_split(&v, 1, side))
@@ -98,7 +98,7 @@ HF_STEP(reorder_patches_last) {
 }
 
 /* [C, 3 p p]: [C, 3, p, p]. */
-HF_STEP(reorder_patches_first) {
+HF_OP(reorder_patches_first) {
     hf_view v = hf_view_of(f->source);
     uint64_t n = v.n_dims == 2 ? v.count[1] : 0, side = (uint64_t)sqrt((double)n / 3);
     if (n == 0 || 3 * side * side != n || !hf_view_split(&v, 1, side * side) || !hf_view_split(&v, 2, side))
@@ -107,7 +107,7 @@ HF_STEP(reorder_patches_first) {
 }
 
 /* The last dimension holds p rows of p columns of three colours: the colours come first, as patches are cut. */
-HF_STEP(reorder_patch_channels) {
+HF_OP(reorder_patch_channels) {
     hf_view v = hf_view_of(f->source);
     uint32_t last = v.n_dims ? v.n_dims - 1 : 0;
     uint64_t n = v.count[last], side = (uint64_t)sqrt((double)n / 3);
@@ -120,7 +120,7 @@ HF_STEP(reorder_patch_channels) {
 }
 
 /* Readers have one convolution for a single frame, whose like are all frames of an image. */
-HF_STEP(sum_frames) {
+HF_OP(sum_frames) {
     enum { SIDE_MOST = 4096 }; /* pixels: products of it do not wrap */
     const hf_source *s = f->source;
     uint32_t frames, side;
@@ -151,14 +151,14 @@ HF_STEP(sum_frames) {
 /* ---- queries, keys and values ---- */
 
 /* Rows of three parts of one size become three tensors. */
-HF_STEP(split_thirds) {
+HF_OP(split_thirds) {
     if (hf_view_of(f->source).count[0] % 3) return hf_match_fail_shape(f, e, "rows of three parts");
     return hf_build_equal_parts(b, f, 0, 3, e);
 }
 
 /* Queries and keys whose rotation goes by pairs of pairs, height and width in turn: all of one behind those of the
  * other. Readers do it for heads of the number that the config has under this name, else for 16. */
-HF_STEP(rope_axes_qkv) {
+HF_OP(rope_axes_qkv) {
     uint32_t heads;
     hf_view whole = hf_view_of(f->source);
     uint64_t rows = whole.count[0] / 3;
@@ -181,7 +181,7 @@ HF_STEP(rope_axes_qkv) {
 }
 
 /* Rows of each head are halves of three axes and a rest; readers have both halves of an axis together. */
-HF_STEP(rope_axes_of_three) {
+HF_OP(rope_axes_of_three) {
     hf_view whole = hf_view_of(f->source);
     uint64_t heads = b->sizes.heads, width = heads ? whole.count[0] / heads : 0, part = width / 2 * 2 / 3 / 2;
     if (whole.n_dims < 1 || whole.n_dims > 2 || width != 80 || width * heads != whole.count[0])
@@ -203,17 +203,17 @@ HF_STEP(rope_axes_of_three) {
 /* ---- numbers of layers, and single rows ---- */
 
 /* The number in the name counts those layers whose output the text model gets, too: the tensor has the layer's own. */
-HF_STEP(number_of_deepstack) {
+HF_OP(number_of_deepstack) {
     const json_t *list = hf_config_get(b->config, "vision.deepstack_visual_indexes");
     json_int_t at = json_integer_value(json_array_get(list, f->layer));
     hf_match own = *f;
     if (f->layer >= json_array_size(list) || at < 0)
         return hf_match_fail(f, e, "deepstack_visual_indexes has no entry %llu", LLU(f->layer));
     own.layer = (uint64_t)at;
-    return hf_step_copy(b, &own, e);
+    return hf_op_copy(b, &own, e);
 }
 
-HF_STEP(number_of_projector) {
+HF_OP(number_of_projector) {
     granite_projector list[GRANITE_MOST];
     bool is_spatial = strstr(f->rule->from, "spatial_projectors") != NULL;
     hf_match own = *f;
@@ -221,14 +221,14 @@ HF_STEP(number_of_projector) {
     if (!granite_projectors(b->config, list, &n, e)) return false;
     for (own.layer = 0; own.layer < n; own.layer++)
         if (list[own.layer].is_spatial == is_spatial && list[own.layer].number == f->layer)
-            return hf_step_copy(b, &own, e);
+            return hf_op_copy(b, &own, e);
     return hf_match_fail(f, e, "the config has no projector of this number");
 }
 
-HF_STEP(number_plus_one) {
+HF_OP(number_plus_one) {
     hf_match next = *f;
     next.layer++;
-    return hf_step_copy(b, &next, e);
+    return hf_op_copy(b, &next, e);
 }
 
 /* Finds the number of a token by its text in a list of objects, or in an object by numbers. */
@@ -256,7 +256,7 @@ static bool view_take_row(hf_view *v, uint64_t row) {
     return true;
 }
 
-HF_STEP(take_img_break_row) {
+HF_OP(take_img_break_row) {
     static const char TOKEN[] = "[IMG_BREAK]";
     json_t *config = NULL, *tokens = NULL;
     uint64_t id = 0;
@@ -278,7 +278,7 @@ HF_STEP(take_img_break_row) {
     return hf_build_view(b, &row, 0, &v, e);
 }
 
-HF_STEP(split_rows) {
+HF_OP(split_rows) {
     unsigned rows = hf_match_names(f);
     if (f->source->n_dims != 2 || f->source->shape[0] != rows)
         return hf_match_fail_shape(f, e, "another number of rows");
@@ -290,7 +290,7 @@ HF_STEP(split_rows) {
     return true;
 }
 
-HF_STEP(cut_first_row) {
+HF_OP(cut_first_row) {
     hf_view v = hf_view_of(f->source);
     if (v.n_dims != 2 || v.count[0] < 2 || !hf_view_cut(&v, 0, 1, v.count[0] - 1, 1))
         return hf_match_fail_shape(f, e, "a matrix of several rows");
@@ -321,7 +321,7 @@ static bool norm_add(hf_build *b, const hf_match *f, const char *end, float *num
 
 /* Rules have the norm's four source tensors under the name of one tensor, without its end: the weight's makes
  * both. */
-HF_STEP(fold_batch_norm) {
+HF_OP(fold_batch_norm) {
     static const char *const ends[] = {".weight", ".bias", ".running_mean", ".running_var"};
     const float epsilon = 1e-5f;
     const hf_source *parts[4];
@@ -358,7 +358,7 @@ static uint64_t positions_between(float scale, uint64_t at, float *share) {
 }
 
 /* [1, n n, D]: positions of a square of n, of which those of images of another size are interpolated. */
-HF_STEP(resample_positions) {
+HF_OP(resample_positions) {
     enum { SIDE_MOST = 1024, LARGER_MOST = 8 }; /* published ones have a side 4 times as long */
     const hf_source *s = f->source;
     uint32_t image, patch;
@@ -373,7 +373,7 @@ HF_STEP(resample_positions) {
         return hf_match_fail(
             f, e, "expected [1, n n, D] positions, and images of 1 to %d patches a side, and of %d n at most",
             SIDE_MOST, LARGER_MOST);
-    if (to == from) return hf_step_copy(b, f, e);
+    if (to == from) return hf_op_copy(b, f, e);
     float scale = to > 1 ? (float)(from - 1) / (float)(to - 1) : 0, *x = malloc(rows * width * sizeof *x),
           *y = malloc(to * to * width * sizeof *y);
     bool ok = (x && y) || gq_fail_memory(e, (rows + to * to) * width * sizeof *x);
@@ -413,7 +413,7 @@ static bool codebook_follows(hf_build *b, const hf_match *f, gq_error *e) {
 }
 
 /* The first codebook brings all. How many rows each has goes into the config, for the metadata. */
-HF_STEP(join_codebooks) {
+HF_OP(join_codebooks) {
     enum { CODEBOOKS_MOST = 256 };
     hf_match of[CODEBOOKS_MOST];
     json_t *sizes = json_array();
@@ -448,7 +448,7 @@ HF_STEP(join_codebooks) {
 }
 
 /* Codes are kept as sums with how many each is of. The first codebook brings all: [codes, D], or [n, codes, D]. */
-HF_STEP(fold_codebook_counts) {
+HF_OP(fold_codebook_counts) {
     enum { CODEBOOKS_MOST = 256 };
     const hf_source *sums[CODEBOOKS_MOST], *counts[CODEBOOKS_MOST];
     const char *end = "cluster_usage";
@@ -485,9 +485,9 @@ HF_STEP(fold_codebook_counts) {
 
 /* ---- activations ---- */
 
-HF_STEP(exp) { return hf_build_with_op(b, f, HF_EXP, 0, e); }
+HF_OP(exp) { return hf_build_with_op(b, f, HF_EXP, 0, e); }
 
-HF_STEP(inverse_exp) {
+HF_OP(inverse_exp) {
     hf_piece *p = hf_build_whole(b, f, e);
     return p && hf_piece_add_op(p, HF_EXP, 0, e) && hf_piece_add_op(p, HF_ADD, 1e-9f, e) &&
            hf_piece_add_op(p, HF_RECIPROCAL, 0, e);

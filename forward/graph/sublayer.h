@@ -1,8 +1,8 @@
-/* The interface of a part of a layer. A layer is a mixer (attention and what does its work: tokens see each
- * other) and a feed-forward part (each token by itself); either may be missing.
+/* The interface of a sublayer of a layer. A layer is a mixer (attention and what does its work: tokens see each
+ * other) and a feed-forward sublayer (each token by itself); either may be missing.
  *
- * A part is a file of its own that ends with one of these structs. A row of arch/ names the parts that its
- * models have, and each layer has one of them, which the part itself chooses by keys or tensors. What a part
+ * A sublayer is a file of its own that ends with one of these structs. A row of arch/ names the sublayers that its
+ * models have, and each layer has one of them, which the sublayer itself chooses by keys or tensors. What a sublayer
  * reads from a model, what it knows of a layer and what it needs in a batch are structs of its own, which
  * nobody else looks into. */
 #pragma once
@@ -51,75 +51,75 @@ void batch_softplus_rows(forward_batch *b, float *x, const float *bias, size_t r
 /* decay = e^(factor rate) of each row. */
 void batch_decay_rows(forward_batch *b, float *decay, const float *rate, const float *factor, size_t rows);
 
-struct layer_part {
+struct sublayer_kind {
     size_t model_bytes, layer_bytes; /* of its numbers: for the whole model, for each layer; zero at first */
 
-    /* Sets is_own[i] for the layers that have this part. Only called where the row has another part behind
-     * it, which takes the others; NULL: this part takes all layers. */
+    /* Sets is_own[i] for the layers that have this sublayer. Only called where the row has another sublayer behind
+     * it, which takes the others; NULL: this sublayer takes all layers. */
     void (*choose_layers)(const forward_model *m, key_reader *r, bool *is_own);
-    /* Metadata into numbers, once a model, when all layers have their parts; may be NULL. */
-    void (*read_keys)(forward_model *m, key_reader *r, model_part *p);
+    /* Metadata into numbers, once a model, when all layers have their sublayers; may be NULL. */
+    void (*read_keys)(forward_model *m, key_reader *r, model_sublayer *p);
     /* Tensors that belong to no layer, once a model; may be NULL. */
-    void (*find_model_tensors)(tensor_finder *f, model_part *p);
+    void (*find_model_tensors)(tensor_finder *f, model_sublayer *p);
     /* A layer's tensors, from which some numbers of rows follow; may be NULL. */
-    void (*find_tensors)(tensor_finder *f, const part_spec *p);
+    void (*find_tensors)(tensor_finder *f, const sublayer_spec *p);
 
     /* For a mixer: attn_output's input is cached between probes, in place of each product
      * (forward/stream/run.h). */
     bool keeps_inputs;
 
     /* Rows of the residual stream, behind its width, that hold what later layers need of windows of `context`
-     * tokens; may be NULL: none. Called when all tensors are known. Of a model's parts only one may have a
+     * tokens; may be NULL: none. Called when all tensors are known. Of a model's sublayers only one may have a
      * number of rows that depends on the context; it then has none with a context of 0. */
-    uint64_t (*carried_rows)(const forward_model *m, const model_part *p, size_t context);
+    uint64_t (*carried_rows)(const forward_model *m, const model_sublayer *p, size_t context);
     /* Fills these rows, x, when the tokens have been embedded; may be NULL. ids: one per token. */
-    bool (*embed)(forward_batch *b, const model_part *p, const uint32_t *ids, const float *x, float *carried,
-                  size_t stride);
+    bool (*embed)(forward_batch *b, const model_sublayer *p, const uint32_t *ids, const float *x,
+                  float *carried, size_t stride);
 
     /* Rows of `work` in a batch, each as long as the batch has tokens; may be NULL: none. */
-    uint64_t (*scratch_rows)(const forward_model *m, const layer_spec *l, const part_spec *p);
-    /* Takes the part's other memory in a batch, into its struct in batch_own; may be NULL. Called twice: the first
+    uint64_t (*scratch_rows)(const forward_model *m, const layer_spec *l, const sublayer_spec *p);
+    /* Takes the sublayer's other memory in a batch, into its struct in batch_own; may be NULL. Called twice: the first
      * time memory is only counted and pointers are NULL. */
-    void (*lay_out)(forward_batch *b, const model_part *p, scratch *s);
+    void (*lay_out)(forward_batch *b, const model_sublayer *p, scratch *s);
     /* Fills that memory, once a batch; may be NULL. */
-    bool (*prepare)(forward_batch *b, const model_part *p, gq_error *e);
+    bool (*prepare)(forward_batch *b, const model_sublayer *p, gq_error *e);
 
     /* For a mixer that reports its scores (batch_scores): the rows of its weights that make queries, keys and
      * values, as forward_row_groups has them; may be NULL: none. */
-    size_t (*row_groups)(const forward_model *m, const layer_spec *l, const part_spec *p,
+    size_t (*row_groups)(const forward_model *m, const layer_spec *l, const sublayer_spec *p,
                          forward_row_group *groups);
 
-    /* For a tail: changes the residual stream before a layer, between its parts, whose first one has left its
+    /* For a tail: changes the residual stream before a layer, between its sublayers, whose first one has left its
      * input in b->normed, and behind the last layer, x[features] to y[width]; may be NULL. */
-    bool (*begin)(forward_batch *b, const part_spec *p, float *x, size_t stride);
+    bool (*begin)(forward_batch *b, const sublayer_spec *p, float *x, size_t stride);
     /* For an entry: the mixer's input, in place of the normed residual stream; may be NULL. */
-    const float *(*flows_in)(forward_batch *b, const part_spec *p, size_t *stride);
-    bool (*between)(forward_batch *b, const part_spec *p, float *x, size_t stride);
-    bool (*finish)(forward_batch *b, const model_part *p, const float *x, size_t stride, float *y,
+    const float *(*flows_in)(forward_batch *b, const sublayer_spec *p, size_t *stride);
+    bool (*between)(forward_batch *b, const sublayer_spec *p, float *x, size_t stride);
+    bool (*finish)(forward_batch *b, const model_sublayer *p, const float *x, size_t stride, float *y,
                    size_t y_stride);
 
-    /* For a part that adds to products (LoRA adapters in the file, switched.c): y += the output of the
+    /* For a sublayer that adds to products (LoRA adapters in the file, switched.c): y += the output of the
      * matrices beside a weight of the layer for x, for all tokens of the batch. */
-    void (*add)(forward_batch *b, const part_spec *p, weight_slot s, const float *x, size_t x_stride,
+    void (*add)(forward_batch *b, const sublayer_spec *p, weight_slot s, const float *x, size_t x_stride,
                 float *y, size_t y_stride);
 
-    /* From the input, x[width], to b->part. False: b->e, or the observer's answer that this is the end. */
-    bool (*run)(forward_batch *b, const part_spec *p, const float *x, size_t stride);
+    /* From the input, x[width], to b->output. False: b->e, or the observer's answer that this is the end. */
+    bool (*run)(forward_batch *b, const sublayer_spec *p, const float *x, size_t stride);
 };
 
-/* For parts that carry one more hidden state: its rows, and the embedding in them. */
-static inline uint64_t carries_hidden_state(const forward_model *m, const model_part *, size_t) {
+/* For sublayers that carry one more hidden state: its rows, and the embedding in them. */
+static inline uint64_t carries_hidden_state(const forward_model *m, const model_sublayer *, size_t) {
     return m->sizes.width;
 }
-static inline bool carries_embedding(forward_batch *b, const model_part *, const uint32_t *, const float *x,
-                                     float *carried, size_t stride) {
+static inline bool carries_embedding(forward_batch *b, const model_sublayer *, const uint32_t *,
+                                     const float *x, float *carried, size_t stride) {
     batch_copy(b, carried, stride, x, stride, b->model->sizes.width);
     return true;
 }
 
 /* The hidden states of a token: the streams that a tail of hyper-connections carries; 1 without a tail
  * (NULL). */
-static inline size_t model_streams(const forward_model *m, const model_part *tail) {
+static inline size_t model_streams(const forward_model *m, const model_sublayer *tail) {
     return tail ? max(1, tail->kind->carried_rows(m, tail, 0) / m->sizes.width) : 1;
 }
 
