@@ -277,7 +277,7 @@ const architecture arch_rows_experts[] = {
                   .free_head = true, .free_value = true, .window = WINDOW_REQUIRED, .pattern_list = true,
                   .local_rope = LOCAL_OWN,
                   .routing = {.function = ROUTER_SIGMOID, .sum = SUM_IS_ONE, .has_groups = true},
-                  .extra_layers = true, .draft = {.input = DRAFT_BARE}, .tied = TIED_NO},
+                  .extra_layers = true, .mtp = {.input = MTP_BARE}, .tied = TIED_NO},
     },
     {
         .name = "minimax-01",
@@ -376,7 +376,7 @@ const architecture arch_rows_experts[] = {
                   .factors = FACTORS_GLOBAL, .qk = QK_HEAD, .free_head = true, .gate = GATE_SIGMOID,
                   .window = WINDOW_REQUIRED, .pattern_list = true, .local_rope = LOCAL_OWN,
                   .rotated_local = true, .routing = ROUTING_KEYS_SIGMOID, .extra_layers = true,
-                  .draft = {.input = DRAFT_BARE}, .tied = TIED_NO},
+                  .mtp = {.input = MTP_BARE}, .tied = TIED_NO},
     },
     {.name = NULL},
 };

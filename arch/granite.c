@@ -258,7 +258,7 @@ const architecture arch_rows_granite[] = {
                   .routing =
                       {.function = ROUTER_SIGMOID, .sum = SUM_BY_KEY, .scale_key = true, .has_groups = true},
                   .plain_experts = true, .extra_layers = true,
-                  .draft = {.input = DRAFT_NORMED, .place = PLACE_PAN, .centers = true}},
+                  .mtp = {.input = MTP_NORMED, .place = PLACE_PAN, .centers = true}},
     },
     {.name = NULL},
 };

@@ -248,12 +248,12 @@ typedef enum window_key {
 
 /* The hidden state that an MTP layer reads: as it is, or behind the model's last
  * norm, or all streams of a tail as they are. UNKNOWN: nobody has said how such blocks of this architecture are run. */
-typedef enum draft_input { DRAFT_UNKNOWN, DRAFT_NORMED, DRAFT_BARE, DRAFT_STREAMS } draft_input;
-typedef struct arch_draft {
-    draft_input input;
+typedef enum mtp_input { MTP_UNKNOWN, MTP_NORMED, MTP_BARE, MTP_STREAMS } mtp_input;
+typedef struct arch_mtp_layer {
+    mtp_input input;
     placement place; /* of the block's norms; PLACE_PRE: as in layers */
     bool centers;    /* its last norm is a layer norm */
-} arch_draft;
+} arch_mtp_layer;
 
 /* A matrix for image tokens alone, as large as another one of the layer. */
 typedef struct arch_unread {
@@ -288,7 +288,7 @@ typedef struct arch_graph {
     arch_sublayer
         switched; /* adapters in the file, of which tokens switch one on (forward/graph/sublayer.h) */
     arch_sublayer
-        entry; /* makes the input of the layer; only MTP layers have one (forward/graph/draft/draft.c) */
+        entry; /* makes the input of the layer; only MTP layers have one (forward/graph/draft/mtp.c) */
     /* Layers from this one on use keys and values of earlier ones, whatever the key says; their own are in
      * the file and unused. 0: the key says it. */
     size_t own_kv_layers;
@@ -396,7 +396,7 @@ typedef struct arch_graph {
     bool shared_is_each;  /* expert_shared_feed_forward_length is of one of expert_shared_count experts */
     bool plain_experts;   /* experts, the shared one too, have no gates: down(act(up x)) */
     bool extra_layers;    /* the last nextn_predict_layers blocks are no layers: they predict more tokens */
-    arch_draft draft;     /* how these are run */
+    arch_mtp_layer mtp;   /* how these are run */
 
     /* head */
     bool embeds; /* the output is pooled hidden states, not logits; there is no output.weight */

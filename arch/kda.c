@@ -159,7 +159,7 @@ const architecture arch_rows_kda[] = {
                           MAY_HAVE(WEIGHT_FFN_UP_SHEXP)},
                   .own = {OWN_GATE_LIMITS, OWN_KDA_POSITIVE}, .score_scale = SCORES_UNCHANGED,
                   .qkv_bias = UNUSED, .rope_partial = true, .free_head = true, .gate = GATE_SIGMOID,
-                  .routing = ROUTING_KEYS_REQUIRED, .extra_layers = true, .draft = {.input = DRAFT_NORMED}},
+                  .routing = ROUTING_KEYS_REQUIRED, .extra_layers = true, .mtp = {.input = MTP_NORMED}},
         .mix = {.is_bailing3 = true},
     },
     {

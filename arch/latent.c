@@ -173,7 +173,7 @@ const architecture arch_rows_latent[] = {
                           MAY_HAVE(WEIGHT_FFN_UP_SHEXP)},
                   .rope_partial = true, .free_head = true, .log_multiplier = 0.1,
                   .log_multiplier_twice = true, .temperature = true, .routing = ROUTING_KEYS_SOFTMAX,
-                  .extra_layers = true, .draft = {.input = DRAFT_NORMED}},
+                  .extra_layers = true, .mtp = {.input = MTP_NORMED}},
         .by_number = {{.what = BY_NUMBER_QUERIES, .least = 26, .most = 27}},
     },
     {
@@ -185,7 +185,7 @@ const architecture arch_rows_latent[] = {
         .graph = {MIXERS(MIXER_LATENT), .ffns = {FFN_EXPERTS, FFN_GATED},
                   .has = {MAY_HAVE(WEIGHT_EXPERT_CHOICE), MAY_HAVE(WEIGHT_FFN_UP_SHEXP)},
                   .indexer = INDEXER_NEOX, .rope_partial = true, .free_head = true, .log_multiplier = 0.1,
-                  .routing = ROUTING_KEYS_REQUIRED, .extra_layers = true, .draft = {.input = DRAFT_NORMED}},
+                  .routing = ROUTING_KEYS_REQUIRED, .extra_layers = true, .mtp = {.input = MTP_NORMED}},
     },
     {
         .name = "deepseek4",
@@ -201,7 +201,7 @@ const architecture arch_rows_latent[] = {
                               .sum = SUM_BY_KEY,
                               .scale_key = true,
                               .has_tables = true},
-                  .extra_layers = true, .draft = {.input = DRAFT_STREAMS}, .tied = TIED_NO},
+                  .extra_layers = true, .mtp = {.input = MTP_STREAMS}, .tied = TIED_NO},
     },
     {
         .name = "glm-dsa",
@@ -216,7 +216,7 @@ const architecture arch_rows_latent[] = {
         .graph = {MIXERS(MIXER_LATENT), .ffns = {FFN_EXPERTS, FFN_GATED},
                   .has = {MAY_HAVE(WEIGHT_EXPERT_CHOICE), MAY_HAVE(WEIGHT_FFN_UP_SHEXP)},
                   .indexer = INDEXER_BY_TYPE, .rope_partial = true, .free_head = true,
-                  .routing = ROUTING_KEYS_SIGMOID, .extra_layers = true, .draft = {.input = DRAFT_NORMED}},
+                  .routing = ROUTING_KEYS_SIGMOID, .extra_layers = true, .mtp = {.input = MTP_NORMED}},
     },
     {
         .name = "mistral4",

@@ -101,7 +101,7 @@ const architecture arch_rows_makers[] = {
                               .scale_key = true,
                               .has_groups = true,
                               .sum_factor = .5f},
-                  .extra_layers = true, .draft = {.input = DRAFT_NORMED}},
+                  .extra_layers = true, .mtp = {.input = MTP_NORMED}},
     },
     {
         .name = "ernie4_5",
@@ -257,7 +257,7 @@ const architecture arch_rows_makers[] = {
                   .has = {MAY_HAVE(WEIGHT_ATTN_Q_NORM), MUST_HAVE(WEIGHT_EXPERT_CHOICE),
                           MAY_HAVE(WEIGHT_FFN_UP_SHEXP)},
                   .neox = true, .rope_partial = true, .place = PLACE_PAN, .qk = QK_HEAD, .free_head = true,
-                  .routing = ROUTING_KEYS_SIGMOID, .extra_layers = true, .draft = {.input = DRAFT_NORMED}},
+                  .routing = ROUTING_KEYS_SIGMOID, .extra_layers = true, .mtp = {.input = MTP_NORMED}},
     },
     {
         .name = "hunyuan-dense",
@@ -315,7 +315,7 @@ const architecture arch_rows_makers[] = {
                   .has = {MAY_HAVE(WEIGHT_EXPERT_CHOICE), MAY_HAVE(WEIGHT_FFN_GATE_UP_EXPS),
                           MAY_HAVE(WEIGHT_FFN_UP_SHEXP)},
                   .neox = true, .rope_partial = true, .qk = QK_HEAD, .free_head = true,
-                  .routing = ROUTING_KEYS_SIGMOID, .extra_layers = true, .draft = {.input = DRAFT_NORMED}},
+                  .routing = ROUTING_KEYS_SIGMOID, .extra_layers = true, .mtp = {.input = MTP_NORMED}},
     },
     {
         .name = "olmo",

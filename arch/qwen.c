@@ -149,7 +149,7 @@ const architecture arch_rows_qwen[] = {
         .graph = {MIXERS(MIXER_DELTA_NET, MIXER_ATTENTION), .ffns = {FFN_GATED}, .neox = true,
                   .rope_partial = true, .sections = SECTIONS_INTERLEAVED, .place = PLACE_PAN, .qk = QK_HEAD,
                   .qkv_bias = OPTIONAL, .free_head = true, .gate_in_q = true, .extra_layers = true,
-                  .draft = {.input = DRAFT_NORMED}, .interval_default = 4},
+                  .mtp = {.input = MTP_NORMED}, .interval_default = 4},
     },
     {
         .name = "qwen35moe",
@@ -163,7 +163,7 @@ const architecture arch_rows_qwen[] = {
                           MUST_HAVE(WEIGHT_FFN_SHARED_GATE)},
                   .neox = true, .rope_partial = true, .sections = SECTIONS_INTERLEAVED, .place = PLACE_PAN,
                   .qk = QK_HEAD, .qkv_bias = OPTIONAL, .free_head = true, .gate_in_q = true,
-                  .routing = ROUTING_SOFT_ONE, .extra_layers = true, .draft = {.input = DRAFT_NORMED},
+                  .routing = ROUTING_SOFT_ONE, .extra_layers = true, .mtp = {.input = MTP_NORMED},
                   .interval_default = 4},
     },
     {
@@ -185,7 +185,7 @@ const architecture arch_rows_qwen[] = {
                           MUST_HAVE(WEIGHT_FFN_SHARED_GATE)},
                   .neox = true, .rope_partial = true, .place = PLACE_PAN, .qk = QK_HEAD, .qkv_bias = OPTIONAL,
                   .free_head = true, .gate_in_q = true, .routing = ROUTING_SOFT_ONE, .extra_layers = true,
-                  .draft = {.input = DRAFT_NORMED}, .interval_default = 4},
+                  .mtp = {.input = MTP_NORMED}, .interval_default = 4},
     },
     {
         .name = "qwen4exp",

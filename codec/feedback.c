@@ -5,15 +5,16 @@
 uint64_t feedback_bytes(const kernels *k, uint32_t type, size_t columns, matmul_arithmetic arithmetic) {
     if (columns > UINT32_MAX) return UINT64_MAX;
     uint64_t blocks = columns / tensor_type_of(type)->block_elements;
-    uint64_t parts =
-        arithmetic == MATMUL_BF16 ? kernels_products(k, arithmetic)->bytes * feedback_parts(columns) : 0;
+    uint64_t parts = arithmetic == MATMUL_BF16
+                         ? kernels_products(k, arithmetic)->bytes * feedback_rounded_elements(columns)
+                         : 0;
     return sizeof(float) * feedback_floats(columns) + parts +
            FEEDBACK_ROWS / k->lanes * blocks * feedback_state_bytes(k->codecs[type].steps);
 }
 
 uint64_t feedback_most_bytes(size_t columns, matmul_arithmetic arithmetic) {
     if (columns > UINT32_MAX) return UINT64_MAX;
-    uint64_t parts = arithmetic == MATMUL_BF16 ? sizeof(float) * feedback_parts(columns) : 0;
+    uint64_t parts = arithmetic == MATMUL_BF16 ? sizeof(float) * feedback_rounded_elements(columns) : 0;
     return sizeof(float) * feedback_floats(columns) + parts +
            (uint64_t)FEEDBACK_STATE_BYTES * FEEDBACK_ROWS * columns;
 }
@@ -56,7 +57,7 @@ void feedback_chain_factors(const float *metric, size_t n, size_t together, floa
 
 /* ---- Hessians in bf16 ---- */
 
-/* Rounds a Hessian's factor to product_parts, tile by tile, each in its own place: parts are half as long as
+/* Rounds a Hessian's factor to product_rounded, tile by tile, each in its own place: parts are half as long as
  * floats. */
 
 enum { TILE = PASS_COLUMNS * PASS_COLUMNS };
@@ -65,7 +66,7 @@ enum { TILE = PASS_COLUMNS * PASS_COLUMNS };
 static void round_tile(float *tile) {
     for (size_t i = 0; i < PASS_COLUMNS; i++) {
         uint16_t row[PASS_COLUMNS];
-        for (size_t j = 0; j < PASS_COLUMNS; j++) row[j] = matmul_bf16_part(tile[i * PASS_COLUMNS + j]);
+        for (size_t j = 0; j < PASS_COLUMNS; j++) row[j] = matmul_bf16_rounded(tile[i * PASS_COLUMNS + j]);
         memcpy((uint8_t *)tile + i * sizeof row, row, sizeof row);
     }
 }
@@ -74,7 +75,7 @@ static void round_root_tile(float *tile) {
     uint16_t transposed[TILE];
     for (size_t i = 0; i < PASS_COLUMNS; i++)
         for (size_t j = 0; j < PASS_COLUMNS; j++)
-            transposed[j * PASS_COLUMNS + i] = matmul_bf16_part(tile[i * PASS_COLUMNS + j]);
+            transposed[j * PASS_COLUMNS + i] = matmul_bf16_rounded(tile[i * PASS_COLUMNS + j]);
     round_tile(tile);
     memcpy((uint8_t *)tile + sizeof transposed, transposed, sizeof transposed);
 }

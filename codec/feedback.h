@@ -64,7 +64,7 @@ typedef struct feedback_hessian {
                                      (feedback_round_strip) */
 } feedback_hessian;
 
-/* Rounds a strip's tiles of R off the diagonal, and its D, to bf16 in place (product_parts of codec/tile.h); the memory of
+/* Rounds a strip's tiles of R off the diagonal, and its D, to bf16 in place (product_rounded of codec/tile.h); the memory of
  * both must be writable. The tile on the diagonal, and P, stay in float32. After the last strip set the arithmetic. */
 void feedback_round_strip(const feedback_hessian *m, size_t strip);
 
@@ -151,7 +151,7 @@ static inline uint64_t feedback_floats(size_t columns) {
     return n * FEEDBACK_ROWS + PASS_COLUMNS * PRODUCT_TRANSPOSED;
 }
 /* Elements of rounded operands: two arrays with all columns of all rows, and one with a strip's. */
-static inline uint64_t feedback_parts(size_t columns) {
+static inline uint64_t feedback_rounded_elements(size_t columns) {
     return (2 * (uint64_t)feedback_padded(columns) + PASS_COLUMNS) * FEEDBACK_ROWS;
 }
 static inline size_t feedback_state_bytes(const codec_steps *s) { return (s->state_bytes + 63) / 64 * 64; }

@@ -22,7 +22,7 @@
 enum { MATMUL_BF16_GROUP = 32 };
 
 /* The upper half of x's bits, rounded so. A NaN becomes the usual one. */
-static inline uint16_t matmul_bf16_part(float x) {
+static inline uint16_t matmul_bf16_rounded(float x) {
     uint32_t bits, magnitude;
     memcpy(&bits, &x, sizeof bits);
     magnitude = bits & 0x7fffffff;
@@ -78,7 +78,7 @@ typedef struct product_kernels {
     /* Puts n columns of one token from `column` on into a panel; zeros as in `round`. */
     void (*place)(const float *x, size_t n, size_t column, void *panel, size_t token);
     /* Returns the rows of a tile of PASS_COLUMNS x PASS_COLUMNS floats, or, transposed, its columns, in place or
-     * in `scratch`, PRODUCT_TRANSPOSED x PASS_COLUMNS floats. Where `rounds` the tile is product_parts. */
+     * in `scratch`, PRODUCT_TRANSPOSED x PASS_COLUMNS floats. Where `rounds` the tile is product_rounded. */
     product_rows (*tile)(const float *tile, bool transposed, float *scratch);
     void (*multiply)(const product_tile *t);
 } product_kernels;
@@ -93,7 +93,7 @@ static inline product_tile product_panel(const product_tile *t, size_t i, size_t
 }
 
 /* The parts of a rounded tile, which lie in place of its floats: those of its rows, then of its columns. */
-static inline const uint16_t *product_parts(const float *tile, bool transposed) {
+static inline const uint16_t *product_rounded(const float *tile, bool transposed) {
     return (const uint16_t *)(const void *)tile + (transposed ? PASS_COLUMNS * PASS_COLUMNS : 0);
 }
 

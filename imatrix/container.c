@@ -11,8 +11,8 @@
 #include "gguf/gguf.h"
 #include "imatrix/imatrix.h"
 
-enum { SUMS, COUNTS, ACTIVATIONS, PARTS };
-static const char *const suffixes[PARTS] = {".in_sum2", ".counts", ".in_sum"};
+enum { SUMS, COUNTS, ACTIVATIONS, KINDS };
+static const char *const suffixes[KINDS] = {".in_sum2", ".counts", ".in_sum"};
 
 #define KEY_DATASETS "imatrix.datasets"
 #define KEY_CHUNK_COUNT "imatrix.chunk_count"
@@ -21,14 +21,14 @@ static const char *const suffixes[PARTS] = {".in_sum2", ".counts", ".in_sum"};
 /* ---- reading ---- */
 
 /* A tensor that belongs to an entry: the entry's name is the first `length` bytes of its own. */
-typedef struct container_part {
+typedef struct container_tensor {
     const model_tensor *tensor;
     size_t length;
     int kind;
-} container_part;
+} container_tensor;
 
 static int compare_base(const void *x, const void *y) {
-    const container_part *a = x, *b = y;
+    const container_tensor *a = x, *b = y;
     size_t n = a->length < b->length ? a->length : b->length;
     int order = memcmp(a->tensor->name, b->tensor->name, n);
     return order ? order : (a->length > b->length) - (a->length < b->length);
@@ -36,15 +36,15 @@ static int compare_base(const void *x, const void *y) {
 
 /* Fills parts[] with the tensors of entries, those of an entry side by side, entries by name. Returns their
  * number. */
-static size_t container_collect_parts(const gguf_shard *s, container_part *parts) {
+static size_t container_collect(const gguf_shard *s, container_tensor *parts) {
     size_t n = 0;
     for (uint64_t i = 0; i < s->n_tensors; i++) {
         const char *name = s->tensors[i].name;
         size_t length = strlen(name);
-        for (int kind = 0; kind < PARTS; kind++) {
+        for (int kind = 0; kind < KINDS; kind++) {
             size_t suffix = strlen(suffixes[kind]);
             if (length < suffix || strcmp(name + length - suffix, suffixes[kind]) != 0) continue;
-            parts[n++] = (container_part){&s->tensors[i], length - suffix, kind};
+            parts[n++] = (container_tensor){&s->tensors[i], length - suffix, kind};
         }
     }
     qsort(parts, n, sizeof *parts, compare_base);
@@ -54,12 +54,12 @@ static size_t container_collect_parts(const gguf_shard *s, container_part *parts
 static uint64_t container_tensor_elements(const model_tensor *t) { return t->size / sizeof(float); }
 
 /* t[SUMS..ACTIVATIONS]: the entry's tensors, NULL where there is none. */
-static bool check_shapes(const char *path, const char *name, const model_tensor *const t[PARTS],
+static bool check_shapes(const char *path, const char *name, const model_tensor *const t[KINDS],
                          gq_error *e) {
     for (int kind = SUMS; kind <= COUNTS; kind++)
         if (!t[kind])
             return gq_fail(e, "%s: entry '%s' has no tensor '%s%s'", path, name, name, suffixes[kind]);
-    for (int kind = 0; kind < PARTS; kind++)
+    for (int kind = 0; kind < KINDS; kind++)
         if (t[kind] && t[kind]->type->id != GGUF_F32)
             return gq_fail(e, "%s: tensor '%s' has type %s, expected F32", path, t[kind]->name,
                            t[kind]->type->name);
@@ -75,9 +75,9 @@ static bool check_shapes(const char *path, const char *name, const model_tensor 
     return true;
 }
 
-static bool container_read_entry(imatrix *im, const gq_file *file, const container_part *parts, size_t n,
+static bool container_read_entry(imatrix *im, const gq_file *file, const container_tensor *parts, size_t n,
                                  gq_error *e) {
-    const model_tensor *t[PARTS] = {0};
+    const model_tensor *t[KINDS] = {0};
     for (size_t i = 0; i < n; i++) t[parts[i].kind] = parts[i].tensor;
     if (parts->length == 0)
         return gq_fail(e, "%s: a tensor is called just '%s', without the name of a weight", file->path,
@@ -90,14 +90,14 @@ static bool container_read_entry(imatrix *im, const gq_file *file, const contain
                            container_tensor_elements(t[COUNTS]), t[ACTIVATIONS], e))
         return false;
     im->n_entries++;
-    float *to[PARTS] = {entry->sums, entry->counts, entry->activations};
-    for (int kind = 0; kind < PARTS; kind++)
+    float *to[KINDS] = {entry->sums, entry->counts, entry->activations};
+    for (int kind = 0; kind < KINDS; kind++)
         if (t[kind] && !gq_file_read(file, t[kind]->offset, to[kind], t[kind]->size, e)) return false;
     imatrix_count_unseen(entry);
     return true;
 }
 
-static bool read_entries(imatrix *im, const gguf_shard *s, const container_part *parts, size_t n,
+static bool read_entries(imatrix *im, const gguf_shard *s, const container_tensor *parts, size_t n,
                          gq_error *e) {
     uint64_t entries = 0;
     for (size_t i = 0; i < n; i++) entries += i == 0 || compare_base(&parts[i - 1], &parts[i]) != 0;
@@ -171,10 +171,10 @@ static bool read_datasets(imatrix *im, const gguf_shard *s, gq_error *e) {
 bool imatrix_read_gguf(imatrix *im, gq_file *file, gq_error *e) {
     gguf_shard s;
     if (!gguf_shard_read(&s, file, e)) return false;
-    uint64_t bytes = s.n_tensors * sizeof(container_part);
-    container_part *parts = malloc(bytes ? bytes : 1);
+    uint64_t bytes = s.n_tensors * sizeof(container_tensor);
+    container_tensor *parts = malloc(bytes ? bytes : 1);
     bool ok = parts || gq_fail_memory(e, bytes);
-    ok = ok && read_entries(im, &s, parts, container_collect_parts(&s, parts), e) &&
+    ok = ok && read_entries(im, &s, parts, container_collect(&s, parts), e) &&
          warn_contradictions(im, s.file.path, e) && read_datasets(im, &s, e) &&
          container_read_number(im, &s, KEY_CHUNK_COUNT, &im->chunk_count, e) &&
          container_read_number(im, &s, KEY_CHUNK_SIZE, &im->chunk_size, e);
@@ -185,7 +185,7 @@ bool imatrix_read_gguf(imatrix *im, gq_file *file, gq_error *e) {
 
 /* ---- writing ---- */
 
-static bool add_part(gguf_header *h, const imatrix_entry *x, int kind, uint64_t columns, gq_error *e) {
+static bool add_tensor(gguf_header *h, const imatrix_entry *x, int kind, uint64_t columns, gq_error *e) {
     char name[GGUF_MAX_NAME + 1];
     size_t length = strlen(x->name), suffix = strlen(suffixes[kind]);
     if (length + suffix > GGUF_MAX_NAME)
@@ -205,9 +205,9 @@ static bool container_write_facts(gguf_header *h, const imatrix *im, gq_error *e
         return false;
     for (uint64_t i = 0; i < im->n_entries; i++) {
         const imatrix_entry *x = &im->entries[i];
-        if (!add_part(h, x, SUMS, x->n_values / x->n_counts, e) || !add_part(h, x, COUNTS, 1, e))
+        if (!add_tensor(h, x, SUMS, x->n_values / x->n_counts, e) || !add_tensor(h, x, COUNTS, 1, e))
             return false;
-        if (x->activations && !add_part(h, x, ACTIVATIONS, x->n_values / x->n_counts, e)) return false;
+        if (x->activations && !add_tensor(h, x, ACTIVATIONS, x->n_values / x->n_counts, e)) return false;
     }
     return true;
 }
@@ -227,9 +227,9 @@ static bool put_entries(const imatrix *im, const gguf_header *h, uint8_t *bytes,
     float scale = im->legacy ? (float)imatrix_chunk(im) : 1;
     for (uint64_t i = 0, tensor = 0; i < im->n_entries; i++) {
         const imatrix_entry *x = &im->entries[i];
-        const float *const parts[PARTS] = {x->sums, x->counts, x->activations};
+        const float *const parts[KINDS] = {x->sums, x->counts, x->activations};
         bool ok = true;
-        for (int kind = 0; kind < PARTS; kind++)
+        for (int kind = 0; kind < KINDS; kind++)
             if (parts[kind])
                 ok &= container_put_floats(bytes + gguf_header_tensor_offset(h, tensor++), parts[kind],
                                            kind == COUNTS ? x->n_counts : x->n_values, scale);

@@ -125,7 +125,7 @@ static void cell_perplexity(const table_cell *c) {
         cell_estimate(c, c->row->evaluated->perplexity, error > 0 ? page_decimals(error) : 3);
 }
 
-static void cell_drafts(const table_cell *c) {
+static void cell_mtp(const table_cell *c) {
     if (c->row->evaluated && c->row->evaluated->acceptance.value >= 0)
         fprintf(c->to, "%.2f %%", 100 * c->row->evaluated->acceptance.value);
 }
@@ -151,7 +151,7 @@ enum {
     HAS_ERRORS = 4,
     HAS_KLD = 8,
     HAS_COSINE = 16,
-    HAS_DRAFTS = 32,
+    HAS_MTP = 32,
     HAS_PROMPT_SPEED = 64,
     HAS_GENERATION_SPEED = 128,
     HAS_QUALITY = 256,
@@ -174,7 +174,7 @@ static const struct {
                {HAS_COSINE, true, "cosine distance", cell_kld},
                {HAS_KLD, true, "changed top-1 tokens", cell_changed},
                {HAS_KLD, true, "perplexity", cell_perplexity},
-               {HAS_DRAFTS, true, "MTP accepted", cell_drafts},
+               {HAS_MTP, true, "MTP accepted", cell_mtp},
                {HAS_PROMPT_SPEED, true, "prompt, tokens/s", cell_prompt_speed},
                {HAS_GENERATION_SPEED, true, "generation, tokens/s", cell_generation_speed}};
 enum { COLUMNS = sizeof columns / sizeof *columns };
@@ -184,7 +184,7 @@ static unsigned page_has(const gq_page *p) {
     if (p->evaluation) has |= isnan(p->base_model->perplexity.value) ? HAS_COSINE : HAS_KLD;
     for (size_t i = 0; i < p->n; i++) {
         const gq_page_row *row = &p->rows[i];
-        if (p->evaluation && row->evaluated && row->evaluated->acceptance.value > 0) has |= HAS_DRAFTS;
+        if (p->evaluation && row->evaluated && row->evaluated->acceptance.value > 0) has |= HAS_MTP;
         if (row->reads > 0) has |= HAS_PROMPT_SPEED;
         if (row->generates > 0) has |= HAS_GENERATION_SPEED;
         if (p->errors && row->relative_error >= 0) has |= HAS_ERRORS;
@@ -233,7 +233,7 @@ enum { FEW_SCORED = 1000 }; /* below it the standard error of a mean KLD is some
 
 static void table_add_facts(fact_list *l, const gq_page *p, unsigned has) {
     fact_set(l, "kld", has & HAS_KLD), fact_set(l, "cosine", has & HAS_COSINE);
-    fact_set(l, "drafts", has & HAS_DRAFTS);
+    fact_set(l, "drafts", has & HAS_MTP);
     if (has & HAS_KLD && has & HAS_QUALITY) table_add_scale(l);
     if (p->speed_note) fact_add(l, "speed_note", "%s", p->speed_note);
     if (!p->evaluation) return;

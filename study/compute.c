@@ -159,7 +159,9 @@ static uint64_t importance_record_bytes(const gq_importance_plan *p) {
                    (p->sizes->layers + 1) * (uint64_t)EACH);
 }
 
-static bool importance_has_drafts(const gq_importance_plan *p) { return forward_model_drafts(p->model) > 0; }
+static bool importance_has_mtp_layers(const gq_importance_plan *p) {
+    return forward_model_mtp_layers(p->model) > 0;
+}
 
 /* Rank 0 alone looks for one, as it reads all states. */
 static bool importance_announce_kept(gq_importance_plan *p, gq_error *e) {
@@ -219,7 +221,7 @@ static bool importance_open_model(gq_importance_plan *p, const gq_importance_req
     if (!p->model) return false;
     p->sizes = forward_model_sizes(p->model);
     forward_model_set_arithmetic(p->model, p->arithmetic);
-    return forward_model_find_drafts(p->model, &p->warnings, e);
+    return forward_model_find_mtp_layers(p->model, &p->warnings, e);
 }
 
 /* Neither the output nor the hidden states beside it may take the place of what is read. */
@@ -248,7 +250,7 @@ static bool importance_checkpoint_proves(const gq_importance_plan *p) {
     free(path);
     if (older) return false;
     bool proves = checkpoint_peek(&c, p->out, &p->header, NULL) &&
-                  c.finished == p->sizes->layers + (p->output || importance_has_drafts(p));
+                  c.finished == p->sizes->layers + (p->output || importance_has_mtp_layers(p));
     checkpoint_close(&c);
     return proves;
 }
@@ -291,7 +293,7 @@ static bool importance_fill_plan(gq_importance_plan *p, const gq_importance_requ
     if (!importance_identify(p, r, e) ||
         !windows_warn_longer(p->share.job.context, p->sizes->trained, p->file.path, &p->warnings, e))
         return false;
-    p->collected = collection_measure(&p->file, p->sizes->blocks + forward_model_drafts(p->model), output,
+    p->collected = collection_measure(&p->file, p->sizes->blocks + forward_model_mtp_layers(p->model), output,
                                       importance_share(p), p->share.comm);
     if (!importance_bound_memory(p, r->memory, e)) return false;
     importance_describe(p);
@@ -392,7 +394,7 @@ static bool importance_run_model(running *r, const gq_callbacks *callbacks, gq_e
                        .n_streams = 1,
                        .n_layers = p->sizes->layers,
                        .output = p->output,
-                       .drafts = importance_has_drafts(p),
+                       .mtp_layers = importance_has_mtp_layers(p),
                        .checkpoint = &r->checkpoint,
                        .callbacks = callbacks,
                        .work = work,

@@ -37,8 +37,8 @@ collection_sizes sample_sizes(const gq_plan *plan) {
     const calibration *c = plan->rounding->calibration;
     const forward_sizes *sizes = forward_model_sizes(c->model);
     size_t windows = forward_job_windows(&c->job, SAMPLE_TOKENS);
-    return collection_measure(&plan->model, sizes->blocks + forward_model_drafts(c->model), sizes->out->name,
-                              collection_share_of(NULL, windows, c->job.context), NULL);
+    return collection_measure(&plan->model, sizes->blocks + forward_model_mtp_layers(c->model),
+                              sizes->out->name, collection_share_of(NULL, windows, c->job.context), NULL);
 }
 
 /* Takes windows from the whole text. Their number does not depend on memory, which only decides where their hidden
@@ -87,7 +87,7 @@ static bool sample_run_model(sampling *s, const gq_plan *plan, const gq_callback
                     .numbers = c->numbers,
                     .n_layers = c->n_layers,
                     .output = true,
-                    .drafts = forward_model_drafts(model) > 0,
+                    .mtp_layers = forward_model_mtp_layers(model) > 0,
                     .folder = folder,
                     .callbacks = callbacks,
                     .work = forward_job_work(&s->job, model, false)};

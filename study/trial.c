@@ -36,7 +36,7 @@ bool trials_in_layer(const trials *t, size_t i, int64_t layer) {
 static bool trials_in_block(const trials *t, size_t i, const forward_model *block) {
     const model_tensor *tensor = t->plan->sources[i].tensor;
     model_block b;
-    return t->wanted[i] && model_block_leads(tensor->name, &b) && b.number == forward_draft_layer(block) &&
+    return t->wanted[i] && model_block_leads(tensor->name, &b) && b.number == forward_mtp_layer(block) &&
            forward_feeds(t->of->model, tensor);
 }
 
@@ -96,8 +96,8 @@ void trials_choose(trials *t, size_t layers) {
         if (at != last) trials_add_layer(t, (int64_t)(left->n ? left->kept[at] : at), NULL);
         last = at;
     }
-    for (size_t k = 0; k < forward_model_drafts(t->of->model); k++)
-        trials_add_layer(t, 0, forward_model_draft(t->of->model, k));
+    for (size_t k = 0; k < forward_model_mtp_layers(t->of->model); k++)
+        trials_add_layer(t, 0, forward_model_mtp_layer(t->of->model, k));
 }
 
 size_t trials_of_block(const trials *t, const forward_model *block, size_t *first) {
@@ -206,7 +206,7 @@ static bool row_power(const trials *t, size_t output, uint32_t row, double *powe
 static size_t wanted_output(const trials *t, const forward_model *m) {
     size_t i = 0;
     const forward_sizes *s = forward_model_sizes(m);
-    if (s->embeds || (forward_draft_of(m) && !forward_draft_has_head(m))) return t->plan->n_tensors;
+    if (s->embeds || (forward_mtp_of(m) && !forward_mtp_has_head(m))) return t->plan->n_tensors;
     while (i < t->plan->n_tensors &&
            !(t->wanted[i] && t->plan->sources[i].tensor == s->out && t->plan->sources[i].inputs.columns))
         i++;
@@ -275,14 +275,14 @@ static bool find_figures(trials *t, gq_error *e) {
 bool trials_find_figures(trials *t, gq_error *e) {
     const forward_model *m = t->of->model;
     bool ok = true;
-    for (size_t k = 0; ok && k < forward_model_drafts(m); k++) {
-        const forward_model *block = forward_model_draft(m, k);
+    for (size_t k = 0; ok && k < forward_model_mtp_layers(m); k++) {
+        const forward_model *block = forward_model_mtp_layer(m, k);
         t->pass = (trial_pass){.model = block, .output = wanted_output(t, block)};
         t->pass.n = trials_of_block(t, block, &t->pass.first);
         if (!t->pass.n && t->pass.output == t->plan->n_tensors) continue;
-        forward_stream_draft(t->sweep.streams[0], block);
+        forward_stream_mtp(t->sweep.streams[0], block);
         ok = find_figures(t, e);
-        forward_stream_draft(t->sweep.streams[0], NULL);
+        forward_stream_mtp(t->sweep.streams[0], NULL);
         if (ok) add_output_increase(t);
     }
     t->pass = (trial_pass){.model = m, .output = wanted_output(t, m)};

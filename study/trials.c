@@ -204,7 +204,7 @@ static bool try_all(trials *t, const forward_bounds *bounds, const gq_callbacks 
     const forward_sizes *sizes = forward_model_sizes(t->of->model);
     double layers = trials_count_passes(t) * forward_job_work(&t->job, t->of->model, false) *
                     (double)t->of->facts.layers / (double)sizes->layers,
-           head = (double)(1 + t->n + forward_model_drafts(t->of->model)) * (double)sizes->out->size *
+           head = (double)(1 + t->n + forward_model_mtp_layers(t->of->model)) * (double)sizes->out->size *
                   (double)t->job.windows;
     sweep_plan p = {.text = {.job = t->job, .bounds = *bounds},
                     .models = t->models,

@@ -24,7 +24,7 @@ static size_t tile_group_rest(size_t column) { return (GROUP - column % GROUP) %
 
 static void amx_round(const float *x, size_t n, size_t column, void *row) {
     uint16_t *to = (uint16_t *)row + column;
-    for (size_t i = 0; i < n; i++) to[i] = matmul_bf16_part(x[i]);
+    for (size_t i = 0; i < n; i++) to[i] = matmul_bf16_rounded(x[i]);
     memset(to + n, 0, sizeof *to * tile_group_rest(column + n));
 }
 
@@ -37,7 +37,7 @@ static void pack_pair(const float *even, const float *odd, size_t tokens, uint16
         even = some[0], odd = some[1];
     }
     for (size_t t = 0; t < PANEL_TOKENS; t++)
-        to[2 * t] = matmul_bf16_part(even[t]), to[2 * t + 1] = matmul_bf16_part(odd[t]);
+        to[2 * t] = matmul_bf16_rounded(even[t]), to[2 * t + 1] = matmul_bf16_rounded(odd[t]);
 }
 
 static void amx_pack(const float *x, size_t stride, size_t columns, size_t tokens, void *panel) {
@@ -52,11 +52,11 @@ static void amx_place(const float *x, size_t n, size_t column, void *panel, size
     uint16_t *to = panel;
     size_t end = column + n + tile_group_rest(column + n);
     for (size_t c = column; c < end; c++)
-        to[(c / 2 * PANEL_TOKENS + token) * 2 + c % 2] = c - column < n ? matmul_bf16_part(x[c - column]) : 0;
+        to[(c / 2 * PANEL_TOKENS + token) * 2 + c % 2] = c - column < n ? matmul_bf16_rounded(x[c - column]) : 0;
 }
 
 static product_rows amx_tile(const float *tile, bool transposed, float *) {
-    return (product_rows){product_parts(tile, transposed), PASS_COLUMNS, 1};
+    return (product_rows){product_rounded(tile, transposed), PASS_COLUMNS, 1};
 }
 
 /* ---- products ---- */

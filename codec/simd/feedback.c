@@ -17,7 +17,7 @@ static void lay_out_operands(feedback_pass *s, uint8_t *at) {
     if (!s->by->rounds) return;
     s->of_w.at = at, s->of_target.at = s->of_error.at = at + all; /* errors come when z is done with */
     s->of_strip = (pass_operand){at + 2 * all, PASS_COLUMNS};
-    s->states = at + s->by->bytes * feedback_parts(s->task->columns);
+    s->states = at + s->by->bytes * feedback_rounded_elements(s->task->columns);
 }
 
 /* Lays out a pass over `batches` batches of `lanes` rows, or as many as there is room for. */

@@ -20,7 +20,7 @@ _Static_assert((int)CHAIN_ROWS <= (int)CHAINS_MOST_ROWS, "room for the rows");
 
 /* ---- parts ---- */
 
-/* Vector form of matmul_bf16_part, with zeros in the lower half. */
+/* Vector form of matmul_bf16_rounded, with zeros in the lower half. */
 INLINE vf vf_bf16(vf x) {
     enum { TINY = (127 - 56) << 23, INFINITE = 0x7f800000, USUAL_NAN = 0x7fc00000 };
     vi bits = vf_bits(x), magnitude = bits & 0x7fffffff;
@@ -67,7 +67,7 @@ static void bf16_place(const float *x, size_t n, size_t column, void *panel, siz
 }
 
 static product_rows bf16_tile(const float *tile, bool transposed, float *scratch) {
-    const uint16_t *parts = product_parts(tile, transposed);
+    const uint16_t *parts = product_rounded(tile, transposed);
     int32_t *to = (int32_t *)(void *)scratch;
     for (size_t i = 0; i < (size_t)PASS_COLUMNS * PASS_COLUMNS; i++)
         to[i] = (int32_t)((uint32_t)parts[i] << 16);

@@ -67,8 +67,8 @@ static const model_tensor *layer_factored(const layer_spec *l) {
 const model_tensor *forward_factored(const forward_model *m) {
     const model_tensor *found = NULL;
     for (size_t i = 0; !found && i < m->sizes.layers; i++) found = layer_factored(&m->layers[i]);
-    for (size_t i = 0; !found && i < m->n_drafts; i++)
-        found = layer_factored(&m->drafts[i]->layers[m->drafts[i]->first]);
+    for (size_t i = 0; !found && i < m->n_mtp_layers; i++)
+        found = layer_factored(&m->mtp_layers[i]->layers[m->mtp_layers[i]->first]);
     return found;
 }
 
@@ -77,8 +77,8 @@ static const layer_spec *layer_spec_with(const forward_model *m, const char *nam
     model_block b;
     size_t layer = forward_layer_of(m, name);
     if (layer != SIZE_MAX) return &m->layers[layer];
-    for (size_t i = 0; i < m->n_drafts && model_block_leads(name, &b); i++)
-        if (m->drafts[i]->first == b.number) return &m->drafts[i]->layers[b.number];
+    for (size_t i = 0; i < m->n_mtp_layers && model_block_leads(name, &b); i++)
+        if (m->mtp_layers[i]->first == b.number) return &m->mtp_layers[i]->layers[b.number];
     return NULL;
 }
 

@@ -130,14 +130,14 @@ bool forward_fills_masks(const model_source *g) {
 void forward_model_free(forward_model *m) {
     if (!m) return;
     for (size_t i = 0; i < m->n_sublayers; i++) free(m->sublayers[i].numbers), free(m->sublayers[i].layers);
-    for (size_t i = 0; i < m->n_drafts; i++) forward_model_free(m->drafts[i]);
-    free(m->drafts), free(m->draft_row), free(m->layers);
+    for (size_t i = 0; i < m->n_mtp_layers; i++) forward_model_free(m->mtp_layers[i]);
+    free(m->mtp_layers), free(m->mtp_row), free(m->layers);
     free(m);
 }
 
 void forward_model_set_arithmetic(forward_model *m, matmul_arithmetic arithmetic) {
     m->arithmetic = arithmetic;
-    for (size_t i = 0; i < m->n_drafts; i++) m->drafts[i]->arithmetic = arithmetic;
+    for (size_t i = 0; i < m->n_mtp_layers; i++) m->mtp_layers[i]->arithmetic = arithmetic;
 }
 
 const forward_sizes *forward_model_sizes(const forward_model *m) { return &m->sizes; }

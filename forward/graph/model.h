@@ -141,15 +141,15 @@ struct forward_model {
     /* MTP layers (draft.h), models of their own that are freed with this one; of such a model: whose it is,
      * its only layer, and its row, which is that of the architecture but for what such a block has in another
      * way. */
-    forward_model **drafts;
-    size_t n_drafts;
-    const forward_model *target;   /* of a draft that has a file of its own (draft.h); NULL: it is none */
-    draft_sources sources;         /* what such a draft takes of it */
-    bool norms_fused;              /* a norm follows the matrix that fuses these; else it may stand before */
-    size_t mixer_width;            /* of the mixers' input; 0: the width */
-    const forward_model *draft_of; /* NULL: it is no MTP layer */
-    size_t first;                  /* the first layer that has sublayers; others have none */
-    architecture *draft_row;
+    forward_model **mtp_layers;
+    size_t n_mtp_layers;
+    const forward_model *target; /* of a draft that has a file of its own (draft.h); NULL: it is none */
+    draft_sources sources;       /* what such a draft takes of it */
+    bool norms_fused;            /* a norm follows the matrix that fuses these; else it may stand before */
+    size_t mixer_width;          /* of the mixers' input; 0: the width */
+    const forward_model *mtp_of; /* NULL: it is no MTP layer */
+    size_t first;                /* the first layer that has sublayers; others have none */
+    architecture *mtp_row;
     bool final_centers; /* the last norm takes the mean off, whatever others do */
 };
 

@@ -29,7 +29,7 @@ enum { BLOCKS_FREE = 512 };
 static bool read_layers(forward_model *m, key_reader *r) {
     uint64_t blocks = key_number_needed(r, "block_count", 1, MODEL_MOST), extra = 0;
     if (m->arch->graph.extra_layers) extra = key_number(r, "nextn_predict_layers", 0, 0, blocks - 1);
-    if (m->draft_of && r->ok) extra = blocks - m->first - 1;
+    if (m->mtp_of && r->ok) extra = blocks - m->first - 1;
     bool counts_runs = m->arch->graph.tail == TAIL_STACKS;
     if (r->ok && !counts_runs && blocks > BLOCKS_FREE && blocks > m->file->n_tensors)
         key_fail(r, "block_count", "is %llu, but the model has only %llu tensors", (unsigned long long)blocks,

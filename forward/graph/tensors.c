@@ -320,13 +320,13 @@ static void find_classifier(tensor_finder *f) {
     const struct {
         const char *name;
         tensor_shape of;
-    } parts[] = {{"cls.weight", SHAPE(d, inner)},
-                 {"cls.bias", SHAPE(inner)},
-                 {"cls.norm.weight", SHAPE(inner)},
-                 {"cls.output.weight", SHAPE(inner, outputs)},
-                 {"cls.output.bias", SHAPE(outputs)}};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        tensors_take(f, parts[i].name, UNUSED, parts[i].of);
+    } optional[] = {{"cls.weight", SHAPE(d, inner)},
+                    {"cls.bias", SHAPE(inner)},
+                    {"cls.norm.weight", SHAPE(inner)},
+                    {"cls.output.weight", SHAPE(inner, outputs)},
+                    {"cls.output.bias", SHAPE(outputs)}};
+    for (size_t i = 0; i < sizeof optional / sizeof *optional; i++)
+        tensors_take(f, optional[i].name, UNUSED, optional[i].of);
     const char *const *head = f->m->arch->graph.head;
     for (const char *const *group = head ? head : usual; *group && f->ok && f->hooks; group++)
         check_group(f, *group);
@@ -389,7 +389,7 @@ static void refuse_others(tensor_finder *f) {
     for (uint64_t i = 0; f->ok && i < g->n_tensors; i++) {
         model_block b;
         if (f->taken[i] || tensors_in_extra_block(f, g->by_name[i]->name, &b)) continue;
-        if (f->m->draft_of && (!model_block_leads(g->by_name[i]->name, &b) || b.number != f->m->first))
+        if (f->m->mtp_of && (!model_block_leads(g->by_name[i]->name, &b) || b.number != f->m->first))
             continue;
         f->ok = gq_fail(f->e, "%s: tensor %s is unknown for architecture %s",
                         model_file_path(g, g->by_name[i]), g->by_name[i]->name, f->m->arch->name);
@@ -421,7 +421,7 @@ uint64_t forward_model_features(const forward_model *m, size_t context) {
 
 /* Finds a draft's embedding and output matrix: a missing one is the target's. One that is tied has an output
  * matrix that is its embedding; where it must be, what is embedded is the target's. */
-static void find_draft_head(tensor_finder *f) {
+static void find_mtp_head(tensor_finder *f) {
     forward_model *m = f->m;
     const forward_sizes *of = &m->target->sizes;
     tying tied = m->arch->graph.tied;
@@ -451,7 +451,7 @@ bool tensors_find_all(tensor_finder *f) {
     f->ok = true, f->taken = calloc(m->file->n_tensors + 1, sizeof *f->taken);
     if (!f->taken) return f->ok = gq_fail_memory(f->e, m->file->n_tensors + 1);
     if (f->m->target)
-        find_draft_head(f), find_ends(f);
+        find_mtp_head(f), find_ends(f);
     else
         find_head(f);
     for (size_t i = 0; f->ok && i < m->n_sublayers; i++)

@@ -81,8 +81,8 @@ static forward_answer head_on_inputs(void *data, const forward_inputs *in, gq_er
 static const float *head_hidden_states(const head *h, size_t i, gq_error *e) {
     forward_stream *s = h->stream;
     const float *after = NULL;
-    if (!forward_draft_of(s->model)) return hidden_states_take(&s->hidden_states, i, false, e);
-    forward_layer *l = forward_run_layer(s->run, s->model, forward_draft_layer(s->model), e);
+    if (!forward_mtp_of(s->model)) return hidden_states_take(&s->hidden_states, i, false, e);
+    forward_layer *l = forward_run_layer(s->run, s->model, forward_mtp_layer(s->model), e);
     if (!l) return NULL;
     bool calls = h->to && h->to->block, ok = (!calls || h->to->block(h->to->data, h->number, l, false, e)) &&
                                              forward_stream_probe(s, i, l, FORWARD_WHOLE, NULL, &after, e);

@@ -41,13 +41,13 @@ static uint64_t beside_layer(const forward_job *j, const forward_model *m, size_
 
 /* Bytes that a model's MTP layer takes while it is run, beside the model's hidden states: also with those of
  * the logits that are made of what it leaves. */
-static uint64_t draft_bytes(const bounds_trial *t, const forward_model *draft, size_t batch) {
+static uint64_t mtp_bytes(const bounds_trial *t, const forward_model *mtp, size_t batch) {
     const forward_job *j = t->job;
     memory_ledger l = {.counts = true};
-    run_lay_out_copy(draft, j, batch, &l);
-    uint64_t head = t->logits ? forward_head_bytes(j, &draft, 1, batch) : 0;
+    run_lay_out_copy(mtp, j, batch, &l);
+    uint64_t head = t->logits ? forward_head_bytes(j, &mtp, 1, batch) : 0;
     return add_sat(add_sat(l.bytes, head),
-                   add_sat(forward_layer_memory_bytes(draft, t->layer), beside_layer(j, draft, batch, true)));
+                   add_sat(forward_layer_memory_bytes(mtp, t->layer), beside_layer(j, mtp, batch, true)));
 }
 
 static forward_bounds bounds_with(const bounds_trial *t, size_t batch, bool in_file) {
@@ -63,8 +63,8 @@ static forward_bounds bounds_with(const bounds_trial *t, size_t batch, bool in_f
             add_sat(b.peak, hidden_states_bytes(forward_model_features(m, j->context), j, batch, in_file));
         most =
             max(most, add_sat(forward_layer_memory_bytes(m, t->layer), beside_layer(j, m, batch, in_file)));
-        for (size_t k = 0; k < forward_model_drafts(m); k++)
-            most = max(most, draft_bytes(t, forward_model_draft(m, k), batch));
+        for (size_t k = 0; k < forward_model_mtp_layers(m); k++)
+            most = max(most, mtp_bytes(t, forward_model_mtp_layer(m, k), batch));
     }
     b.peak = add_sat(b.peak, most);
     return b;
@@ -159,7 +159,7 @@ uint64_t forward_peak_in_file(const forward_job *j, const forward_model *const *
 double forward_job_work(const forward_job *j, const forward_model *m, bool logits) {
     const forward_sizes *s = forward_model_sizes(m);
     double layers = (double)s->layers * (double)s->layer_bytes;
-    for (size_t i = 0; i < forward_model_drafts(m); i++)
-        layers += (double)forward_model_sizes(forward_model_draft(m, i))->layer_bytes;
+    for (size_t i = 0; i < forward_model_mtp_layers(m); i++)
+        layers += (double)forward_model_sizes(forward_model_mtp_layer(m, i))->layer_bytes;
     return (layers + (logits ? (double)s->out->size : 0)) * (double)j->windows;
 }

@@ -254,12 +254,13 @@ static uint64_t cache_token_bytes(const forward_model *m, uint64_t experts_used,
     bool splits = forward_model_splits(m);
     uint64_t most = 0;
     for (size_t i = 0; i < m->sizes.layers; i++) {
-        uint64_t part[2] = {0, 0};
+        uint64_t sublayer[2] = {0, 0};
         for (weight_slot s = 0; s < WEIGHT_SLOTS; s++) {
             bool is_mixer = splits && s >= WEIGHT_ATTN_Q && s < WEIGHT_FFN_GATE;
-            part[is_mixer] = add_sat(part[is_mixer], cache_slot_values(&m->layers[i], s, experts_used, base));
+            sublayer[is_mixer] =
+                add_sat(sublayer[is_mixer], cache_slot_values(&m->layers[i], s, experts_used, base));
         }
-        most = max(most, max(part[0], part[1]));
+        most = max(most, max(sublayer[0], sublayer[1]));
     }
     return mul_sat(most, sizeof(float));
 }

@@ -87,13 +87,13 @@ const float *forward_stream_hidden_states(forward_stream *s, size_t batch, size_
 
 /* ---- MTP layers ---- */
 
-void forward_stream_draft(forward_stream *s, const forward_model *draft) {
-    const forward_model *of = forward_draft_of(s->model);
-    s->model = draft ? draft : of ? of : s->model;
+void forward_stream_mtp(forward_stream *s, const forward_model *mtp) {
+    const forward_model *of = forward_mtp_of(s->model);
+    s->model = mtp ? mtp : of ? of : s->model;
 }
 
 /* Returns what the block begins with for a batch; it may be changed. */
-static float *stream_enter_draft(forward_stream *s, size_t batch, gq_error *e) {
+static float *stream_enter_mtp(forward_stream *s, size_t batch, gq_error *e) {
     const forward_job *j = s->run->job;
     size_t stride = hidden_states_stride(&s->hidden_states, batch);
     float *y = run_copy(s->run, s->model, e),
@@ -102,7 +102,7 @@ static float *stream_enter_draft(forward_stream *s, size_t batch, gq_error *e) {
     run_choose_windows(s->run, s->run->batch, hidden_states_first(&s->hidden_states, batch),
                        hidden_states_windows(&s->hidden_states, batch));
     const uint32_t *ids = j->ids + hidden_states_first(&s->hidden_states, batch) * j->context;
-    return forward_draft_enter(s->run->batch, ids, x, stride, y, stride, e) ? y : NULL;
+    return forward_mtp_enter(s->run->batch, ids, x, stride, y, stride, e) ? y : NULL;
 }
 
 /* ---- layers ---- */
@@ -121,7 +121,7 @@ typedef struct asking {
 
 static asking asking_of(const forward_stream *s, const forward_observer *observer) {
     asking a = {.run = s->run, .observer = observer, .what = "MTP layer"};
-    if (forward_draft_of(s->model)) return a;
+    if (forward_mtp_of(s->model)) return a;
     snprintf(a.what, sizeof a.what, "layer %zu of %zu", s->run->read + 1,
              forward_model_sizes(s->model)->layers);
     return a;
@@ -162,8 +162,8 @@ bool forward_stream_skips(const forward_stream *s, size_t batch, const forward_l
 }
 
 /* Runs a part of the layer on x: a batch's hidden states, or a copy of them. probes: results are kept. */
-static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, forward_sublayers which,
-                     float *x, bool probes, asking *a, gq_error *e) {
+static bool run_sublayers(forward_stream *s, size_t batch, const forward_layer *l, forward_sublayers which,
+                          float *x, bool probes, asking *a, gq_error *e) {
     forward_batch *b = run_batch(s->run, s->model, e);
     if (!b) return false;
     if (forward_stream_skips(s, batch, l)) return true;
@@ -175,7 +175,7 @@ static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, fo
     a->first = hidden_states_first(&s->hidden_states, batch) * s->hidden_states.context;
     forward_observer observer = {.on_inputs = stream_ask_to_go_on, .data = a};
     if (a->observer && a->observer->on_scores) observer.on_scores = stream_hand_scores;
-    probe_cache_run cached = probe_cache_run_of(forward_draft_of(s->model) ? NULL : s->cache, s->side, batch,
+    probe_cache_run cached = probe_cache_run_of(forward_mtp_of(s->model) ? NULL : s->cache, s->side, batch,
                                                 tokens, probes && !observer.on_scores, a->observer);
     b->results = cached.of ? &cached.results : NULL;
     bool ok = forward_block(b, l, which, x, hidden_states_stride(&s->hidden_states, batch), &observer, e);
@@ -184,15 +184,15 @@ static bool run_part(forward_stream *s, size_t batch, const forward_layer *l, fo
 }
 
 /* Lets all batches pass an MTP layer. The input of an output matrix of its own is reported after it. */
-static bool stream_pass_draft(forward_stream *s, const forward_layer *l, asking *a, gq_error *e) {
+static bool stream_pass_mtp(forward_stream *s, const forward_layer *l, asking *a, gq_error *e) {
     const forward_observer observer = {.on_inputs = stream_ask_to_go_on, .data = a};
     for (size_t i = 0; i < s->hidden_states.batches; i++) {
         size_t stride = hidden_states_stride(&s->hidden_states, i);
-        float *y = stream_enter_draft(s, i, e);
+        float *y = stream_enter_mtp(s, i, e);
         a->all = (double)forward_model_sizes(s->model)->layer_bytes;
         a->work = a->all * (double)hidden_states_windows(&s->hidden_states, i), a->reported = a->met = 0;
-        if (!y || !run_part(s, i, l, FORWARD_WHOLE, y, false, a, e)) return false;
-        if (forward_draft_has_head(s->model) &&
+        if (!y || !run_sublayers(s, i, l, FORWARD_WHOLE, y, false, a, e)) return false;
+        if (forward_mtp_has_head(s->model) &&
             !forward_final(s->run->batch, y, stride, y, stride, &observer, e))
             return false;
         if (!run_progress(s->run, fmax(0, a->work - a->reported), a->what, e)) return false;
@@ -203,14 +203,14 @@ static bool stream_pass_draft(forward_stream *s, const forward_layer *l, asking 
 bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_sublayers which,
                          const forward_observer *observer, gq_error *e) {
     asking a = asking_of(s, observer);
-    if (forward_draft_of(s->model)) return stream_pass_draft(s, l, &a, e);
+    if (forward_mtp_of(s->model)) return stream_pass_mtp(s, l, &a, e);
     bool done = which & FORWARD_FFN;
     double share = which == FORWARD_WHOLE ? 1 : .5;
     for (size_t i = 0; i < s->hidden_states.batches; i++) {
         float *x = hidden_states_take(&s->hidden_states, i, false, e);
         a.all = (double)forward_model_sizes(s->model)->layer_bytes * share;
         a.work = a.all * (double)hidden_states_windows(&s->hidden_states, i), a.reported = a.met = 0;
-        if (!x || !run_part(s, i, l, which, x, false, &a, e) ||
+        if (!x || !run_sublayers(s, i, l, which, x, false, &a, e) ||
             !hidden_states_put(&s->hidden_states, i, x, done, e) ||
             !run_progress(s->run, a.work - a.reported, a.what, e))
             return false;
@@ -226,7 +226,7 @@ bool forward_stream_pass_loops(forward_stream *s, size_t loop, const forward_lay
         float *x = hidden_states_take(&s->hidden_states, i, false, e);
         if (!x ||
             (hidden_states_loop(&s->hidden_states, i) >= loop &&
-             !run_part(s, i, l, FORWARD_WHOLE, x, false, &a, e)) ||
+             !run_sublayers(s, i, l, FORWARD_WHOLE, x, false, &a, e)) ||
             !hidden_states_put(&s->hidden_states, i, x, true, e) || !run_progress(s->run, 0, a.what, e))
             return false;
     }
@@ -250,7 +250,7 @@ bool forward_stream_follow(forward_stream *s, forward_stream *from, size_t loop,
 
 /* Returns a copy of a batch's hidden states that may be changed. States from a file are a copy already. */
 static float *copy_of(forward_stream *s, size_t batch, gq_error *e) {
-    if (forward_draft_of(s->model)) return stream_enter_draft(s, batch, e);
+    if (forward_mtp_of(s->model)) return stream_enter_mtp(s, batch, e);
     size_t floats = s->hidden_states.width * hidden_states_stride(&s->hidden_states, batch);
     float *x = hidden_states_take(&s->hidden_states, batch, false, e);
     float *copy = x && s->hidden_states.held ? run_copy(s->run, s->model, e) : x;
@@ -262,7 +262,7 @@ bool forward_stream_probe(forward_stream *s, size_t batch, const forward_layer *
     asking a = asking_of(s, observer);
     float *x = copy_of(s, batch, e);
     if (after) *after = x;
-    return x && run_part(s, batch, l, which, x, true, &a, e);
+    return x && run_sublayers(s, batch, l, which, x, true, &a, e);
 }
 
 /* ---- sums of squares ---- */

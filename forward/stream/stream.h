@@ -111,7 +111,7 @@ bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_subl
 /* From now on what is next is an MTP layer of the stream's model (forward/graph/draft/draft.h): passes and
  * probes run its layer, whole, on the hidden states that the model's last layer left, and leave these as they
  * are. NULL: no block. */
-void forward_stream_draft(forward_stream *s, const forward_model *draft);
+void forward_stream_mtp(forward_stream *s, const forward_model *mtp);
 
 /* All windows of the loops from `loop` on through the layer; those of the loops before stay as they are. The
  * hidden states are put into the next slot. */

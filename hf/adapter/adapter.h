@@ -110,11 +110,11 @@ void hf_module_name(const char *name, char *to, size_t size);
 /* Whether a name is that of one expert's part of a parameter of all, in a module whose name ends with `head`. */
 bool hf_module_is_expert_of(const char *name, const char *head, const char *parameter);
 /* Names of one expert's matrices that lie one behind the other in a tensor of all; two spellings. */
-typedef struct hf_expert_parts {
+typedef struct hf_expert_matrices {
     const char *parameter, *parts[2][2];
     unsigned n;
-} hf_expert_parts;
-extern const hf_expert_parts hf_expert_part_rows[]; /* the last has no parameter */
+} hf_expert_matrices;
+extern const hf_expert_matrices hf_expert_matrix_rows[]; /* the last has no parameter */
 
 /* ---- adapter_check.c: whether an adapter has all that its config names. ---- */
 

@@ -44,7 +44,7 @@ static bool name_has_module(const char *name, const char *part) {
 /* ---- modules that are changed ---- */
 
 /* Counts the matrices of main layers that a module's name fits: those that are changed, and the others. */
-static void target_count(const hf_modules *t, const char *target, size_t *changed, size_t *others,
+static void module_count(const hf_modules *t, const char *wanted, size_t *changed, size_t *others,
                          const char **first) {
     *changed = *others = 0;
     for (size_t i = 0; i < t->n_rules; i++) {
@@ -52,7 +52,7 @@ static void target_count(const hf_modules *t, const char *target, size_t *change
         char module[HF_MODULE_BYTES];
         if (!s || s->n_dims != 2 || strstr(s->name, ".experts.") || !name_ends(s->name, ".weight")) continue;
         source_module(s, module, sizeof module);
-        if (!hf_module_ends(module, target)) continue;
+        if (!hf_module_ends(module, wanted)) continue;
         if (hf_module_has_change(t, s))
             ++*changed;
         else if (++*others == 1)
@@ -61,23 +61,23 @@ static void target_count(const hf_modules *t, const char *target, size_t *change
 }
 
 /* A class may lack modules whose tensors the folder has, so that some that are not changed are reported. */
-static bool check_targets(const hf_modules *t, gq_error *e) {
+static bool check_target_modules(const hf_modules *t, gq_error *e) {
     const json_t *list = config_of(t, "target_modules"), *v;
     size_t i;
     if (config_of(t, "exclude_modules") || config_of(t, "layers_to_transform") || t->build->projector)
         return true;
     json_array_foreach(list, i, v) {
-        const char *target = hf_json_text(v), *first = NULL;
+        const char *wanted = hf_json_text(v), *first = NULL;
         size_t changed, others;
-        if (!target) continue;
-        target_count(t, target, &changed, &others, &first);
+        if (!wanted) continue;
+        module_count(t, wanted, &changed, &others, &first);
         if (others == 0) continue;
         if (changed == 0)
             return hf_adapter_fail(t->adapter, e,
                                    "target_modules names '%.80s', of which the model has %zu, such as '%s', "
                                    "but the adapter none: %s",
-                                   target, others, first, WHOLE);
-        if (!check_warn(t, e, "target_modules names '%.80s', but '%s'%s keep%s the model's weights", target,
+                                   wanted, others, first, WHOLE);
+        if (!check_warn(t, e, "target_modules names '%.80s', but '%s'%s keep%s the model's weights", wanted,
                         first, others > 1 ? " and others" : "", others > 1 ? "" : "s"))
             return false;
     }
@@ -259,7 +259,7 @@ static bool check_alike(const hf_modules *t, gq_error *e) {
                                 first, n > 1 ? " and others" : "", n > 1 ? "" : "s");
 }
 
-/* A module that is changed in one layer is changed in all that the config names. What check_targets has told is not
+/* A module that is changed in one layer is changed in all that the config names. What check_target_modules has told is not
  * told again. */
 static bool check_each_layer(const hf_modules *t, gq_error *e) {
     enum { LAYERS_MOST = 4096 };
@@ -495,7 +495,7 @@ static bool check_scale(const hf_modules *t, gq_error *e) {
 }
 
 bool hf_adapter_check_complete(const hf_modules *t, gq_error *e) {
-    return check_layers(t, e) && check_named(t, e) && check_targets(t, e) && check_each_layer(t, e) &&
+    return check_layers(t, e) && check_named(t, e) && check_target_modules(t, e) && check_each_layer(t, e) &&
            check_saved(t, e) && check_parameters(t, e) && check_tokens(t, e) && check_biases(t, e) &&
            check_zeros(t, e) && check_scale(t, e);
 }

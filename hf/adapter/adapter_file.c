@@ -23,17 +23,17 @@ typedef struct adapter_lines {
 } adapter_lines;
 
 /* One matrix of a tensor. */
-typedef struct adapter_part {
+typedef struct adapter_piece {
     const hf_delta *delta;
     const hf_factor *factor;
     adapter_lines lines;
     uint64_t first; /* element of the tensor */
-} adapter_part;
+} adapter_piece;
 
 typedef struct adapter_tensor {
     model_tensor tensor; /* first member; its name is owned */
-    adapter_part *parts;
-    size_t n_parts;
+    adapter_piece *pieces;
+    size_t n_pieces;
     bool has_lines; /* rows are lines, of the rank's length; else rows are ranks */
     float scale;    /* of all elements */
 } adapter_tensor;
@@ -53,8 +53,8 @@ typedef struct adapter_container {
 /* ---- reading ---- */
 
 /* Reads n lines from `first` on: element (i, k) goes to to[i * by_line + k * by_rank]. */
-static bool part_read_lines(const adapter_part *p, uint64_t first, uint64_t n, float *to, uint64_t by_line,
-                            uint64_t by_rank, gq_error *e) {
+static bool piece_read_lines(const adapter_piece *p, uint64_t first, uint64_t n, float *to, uint64_t by_line,
+                             uint64_t by_rank, gq_error *e) {
     const hf_view *l = &p->lines.view;
     for (uint64_t i = 0, some; i < n; i += some) {
         uint64_t at = hf_view_offset(l, l->n_dims, first + i);
@@ -66,13 +66,13 @@ static bool part_read_lines(const adapter_part *p, uint64_t first, uint64_t n, f
 }
 
 /* Reads whole lines, or, where rows are ranks, all of them, and hands out n elements. */
-static bool part_read(const adapter_tensor *t, const adapter_part *p, uint64_t first, uint64_t n, float *to,
-                      gq_error *e) {
+static bool piece_read(const adapter_tensor *t, const adapter_piece *p, uint64_t first, uint64_t n, float *to,
+                       gq_error *e) {
     uint64_t rank = p->delta->rank, line = t->has_lines ? first / rank : 0;
     uint64_t lines = t->has_lines ? (first + n - 1) / rank - line + 1 : p->lines.n;
     float *x = calloc(lines * rank, sizeof *x);
     bool ok = (x || gq_fail_memory(e, lines * rank * sizeof *x)) &&
-              part_read_lines(p, line, lines, x, t->has_lines ? rank : 1, t->has_lines ? 1 : lines, e);
+              piece_read_lines(p, line, lines, x, t->has_lines ? rank : 1, t->has_lines ? 1 : lines, e);
     for (uint64_t i = 0; ok && i < n; i++) to[i] = x[first - line * rank + i] * t->scale;
     free(x);
     return ok;
@@ -87,12 +87,12 @@ static bool container_read(const model_source *m, const model_tensor *of, uint64
     const adapter_tensor *t = tensor_of(of);
     float *x = to;
     (void)m;
-    for (size_t i = 0; i < t->n_parts && n > 0; i++) {
-        const adapter_part *p = &t->parts[i];
+    for (size_t i = 0; i < t->n_pieces && n > 0; i++) {
+        const adapter_piece *p = &t->pieces[i];
         uint64_t end = p->first + p->lines.n * p->delta->rank, some;
         if (first >= end) continue;
         some = min(n, end - first);
-        if (!part_read(t, p, first - p->first, some, x, e)) return false;
+        if (!piece_read(t, p, first - p->first, some, x, e)) return false;
         first += some, n -= some, x += some;
     }
     return true;
@@ -107,7 +107,7 @@ static bool container_fold_content(const model_source *m, uint32_t *content, gq_
 
 static void container_close(void *state) {
     adapter_container *c = state;
-    for (size_t i = 0; i < c->n; i++) free((char *)c->tensors[i].tensor.name), free(c->tensors[i].parts);
+    for (size_t i = 0; i < c->n; i++) free((char *)c->tensors[i].tensor.name), free(c->tensors[i].pieces);
     free(c->tensors);
     hf_build_free(&c->build);
     hf_list_free(&c->list);
@@ -217,13 +217,13 @@ static bool piece_part(const hf_piece *p, adapter_lines *outer, adapter_lines *i
     return true;
 }
 
-static adapter_tensor *tensor_add(adapter_container *c, const hf_tensor *of, const char *end, size_t n_parts,
+static adapter_tensor *tensor_add(adapter_container *c, const hf_tensor *of, const char *end, size_t n_pieces,
                                   gq_error *e) {
     adapter_tensor *t = &c->tensors[c->n];
     char *name = NULL;
-    *t = (adapter_tensor){.scale = 1, .parts = calloc(n_parts, sizeof *t->parts)};
-    if (!t->parts || asprintf(&name, "%s%s", of->tensor.name, end) < 0)
-        return free(t->parts), gq_fail_memory(e, n_parts * sizeof *t->parts), NULL;
+    *t = (adapter_tensor){.scale = 1, .pieces = calloc(n_pieces, sizeof *t->pieces)};
+    if (!t->pieces || asprintf(&name, "%s%s", of->tensor.name, end) < 0)
+        return free(t->pieces), gq_fail_memory(e, n_pieces * sizeof *t->pieces), NULL;
     c->n++;
     t->tensor.name = name;
     if (strlen(name) <= GGUF_MAX_NAME) return t;
@@ -237,9 +237,9 @@ static bool tensor_finish(adapter_tensor *t, const adapter_container *c, uint32_
     uint64_t all = 0;
     m->type = m->kept_type = tensor_type_of(GGUF_F32), m->n_dims = n_dims;
     memcpy(m->ne, ne, sizeof m->ne);
-    for (size_t i = 0; i < t->n_parts; i++) {
-        t->parts[i].first = all, all += t->parts[i].lines.n * t->parts[i].delta->rank;
-        m->offset = t->parts[0].factor->stored->offset;
+    for (size_t i = 0; i < t->n_pieces; i++) {
+        t->pieces[i].first = all, all += t->pieces[i].lines.n * t->pieces[i].delta->rank;
+        m->offset = t->pieces[0].factor->stored->offset;
     }
     if (all != shape_elements(m->ne))
         return gq_fail(e, "%s: the matrices of %s do not make up its shape", c->adapter.file, m->name);
@@ -284,16 +284,16 @@ static bool tensor_make(adapter_container *c, const hf_tensor *of, gq_error *e) 
             adapter_lines tokens = outer;
             outer = inner, inner = tokens, transposed = !transposed;
         }
-        b->parts[i] = (adapter_part){own, transposed ? &own->columns : &own->rows, outer, 0};
-        a->parts[i] = (adapter_part){own, transposed ? &own->rows : &own->columns, inner, 0};
+        b->pieces[i] = (adapter_piece){own, transposed ? &own->columns : &own->rows, outer, 0};
+        a->pieces[i] = (adapter_piece){own, transposed ? &own->rows : &own->columns, inner, 0};
     }
     uint64_t rank = d->rank, *ne = (uint64_t *)of->tensor.ne;
     uint64_t matrices = stacked ? ne[2] : 1;
-    a->n_parts = stacked ? of->n_pieces : 1, b->n_parts = of->n_pieces;
+    a->n_pieces = stacked ? of->n_pieces : 1, b->n_pieces = of->n_pieces;
     b->has_lines = true, a->has_lines = embeds, b->scale = d->scale;
-    uint64_t ne_a[4] = {embeds ? rank : a->parts[0].lines.n, embeds ? a->parts[0].lines.n : rank, matrices,
+    uint64_t ne_a[4] = {embeds ? rank : a->pieces[0].lines.n, embeds ? a->pieces[0].lines.n : rank, matrices,
                         1};
-    uint64_t ne_b[4] = {rank, embeds ? b->parts[0].lines.n : ne[1], embeds ? 1 : ne[2], 1};
+    uint64_t ne_b[4] = {rank, embeds ? b->pieces[0].lines.n : ne[1], embeds ? 1 : ne[2], 1};
     return tensor_finish(a, c, stacked ? 3 : 2, ne_a, e) && tensor_finish(b, c, of->tensor.n_dims, ne_b, e);
 }
 
@@ -343,7 +343,7 @@ static bool adapter_gather(model_source *m, adapter_container *c, gq_error *e) {
     for (size_t i = 0; i < n; i++) m->files[m->n_files++] = &c->adapter.folder.files[i].file;
     for (size_t i = 0; i < n_base; i++) m->files[m->n_files++] = &c->base.files[i].file;
     for (size_t i = 0; i < c->n; i++) {
-        c->tensors[i].tensor.shard = c->tensors[i].parts[0].factor->stored->file;
+        c->tensors[i].tensor.shard = c->tensors[i].pieces[0].factor->stored->file;
         m->tensors[m->n_tensors++] = &c->tensors[i].tensor;
     }
     m->path = c->adapter.folder.path, m->kv = c->metadata.kv, m->n_kv = c->metadata.n;

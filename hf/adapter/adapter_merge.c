@@ -137,7 +137,7 @@ static const hf_source *all_experts_of(const hf_modules *t, const char *module) 
 }
 
 /* Fails for a module that the model does not have. */
-static bool target_fail(const hf_modules *t, const hf_stored *of, const char *module, gq_error *e) {
+static bool module_fail(const hf_modules *t, const hf_stored *of, const char *module, gq_error *e) {
     const hf_source *experts = all_experts_of(t, module);
     if (experts)
         return hf_list_fail(
@@ -282,7 +282,7 @@ static bool stacked_fits(const hf_modules *t, const hf_source *s, const lora_sha
 }
 
 static hf_source *expert_find(const hf_modules *t, const char *module, uint64_t expert,
-                              const hf_expert_parts *row, unsigned part) {
+                              const hf_expert_matrices *row, unsigned part) {
     for (size_t spelling = 0; spelling < 2; spelling++) {
         char name[HF_MODULE_BYTES];
         int n = snprintf(name, sizeof name, "%s.%llu.%s", module, LLU(expert), row->parts[spelling][part]);
@@ -303,7 +303,7 @@ static bool expert_fits(const hf_source *s, uint64_t n, const lora_shape *p, boo
 /* Changes experts that the folder has one by one. *fits false: it has none such. */
 static bool change_each_expert(const hf_modules *t, const hf_adapted *m, const char *module,
                                const char *parameter, const lora_shape *p, bool *fits, gq_error *e) {
-    const hf_expert_parts *row = hf_expert_part_rows;
+    const hf_expert_matrices *row = hf_expert_matrix_rows;
     uint64_t experts = p->all_ranks / p->rank;
     *fits = false;
     while (row->parameter && strcmp(row->parameter, parameter) != 0) row++;
@@ -424,7 +424,7 @@ static bool change_module(hf_modules *t, const hf_adapted *m, gq_error *e) {
         if (found) return true;
     }
     if (!s && hf_module_is_elsewhere(t, m, ".weight")) return true;
-    if (!s) return target_fail(t, hf_adapted_lora(m), m->module, e);
+    if (!s) return module_fail(t, hf_adapted_lora(m), m->module, e);
     return (!m->a || change_linear(t, m, s, e)) && (!m->embed_a || change_embedding(t, m, s, e));
 }
 
@@ -439,7 +439,7 @@ static const hf_adapted *head_change(const hf_adapter *a, const hf_build *b) {
 
 /* A head that is the embedding becomes a matrix of its own before any adapter changes either, as in a model with all
  * adapters loaded: their order does not count. */
-static bool adapters_part_head(const hf_adapters *a, hf_build *b, gq_error *e) {
+static bool adapters_untie_head(const hf_adapters *a, hf_build *b, gq_error *e) {
     bool ok = true;
     for (size_t i = 0; ok && i < a->n; i++) {
         const hf_adapted *m = head_change(&a->items[i], b);
@@ -464,9 +464,9 @@ static bool replace_array(hf_modules *t, const hf_adapted *m, const hf_stored *b
                           gq_error *e) {
     hf_source *s = hf_module_find(t, m->module, suffix);
     if (!s && hf_module_is_elsewhere(t, m, suffix)) return true;
-    if (!s && t->build->projector) return target_fail(t, by, m->module, e);
+    if (!s && t->build->projector) return module_fail(t, by, m->module, e);
     if (!s && !(s = hf_module_add(t, m->module, suffix, e)))
-        return e->status != GQ_OK && e->remedy == GQ_REMEDY_MEMORY ? false : target_fail(t, by, m->module, e);
+        return e->status != GQ_OK && e->remedy == GQ_REMEDY_MEMORY ? false : module_fail(t, by, m->module, e);
     if (s->stored && (s->deltas.n > 0 || s->is_adapters))
         return hf_list_fail(&t->adapter->list, by, e,
                             "it replaces '%s', which an earlier adapter has changed", s->name);
@@ -517,7 +517,7 @@ static bool adapter_attach(hf_modules *t, gq_error *e) {
 }
 
 bool hf_adapters_attach(const hf_adapters *a, hf_build *b, gq_error *e) {
-    if (!b->projector && !adapters_part_head(a, b, e)) return false;
+    if (!b->projector && !adapters_untie_head(a, b, e)) return false;
     for (size_t i = 0; i < a->n; i++) {
         hf_modules t = {.adapter = &a->items[i], .build = b};
         bool ok = hf_modules_begin(&t, e) && adapter_attach(&t, e);

@@ -177,7 +177,7 @@ bool hf_module_is_transposed(const hf_modules *t, const hf_source *s) {
 
 /* ---- experts one by one ---- */
 
-const hf_expert_parts hf_expert_part_rows[] = {
+const hf_expert_matrices hf_expert_matrix_rows[] = {
     {"gate_up_proj", {{"gate_proj", "up_proj"}, {"w1", "w3"}}, 2},
     {"down_proj", {{"down_proj", NULL}, {"w2", NULL}}, 1},
     {.parameter = NULL},
@@ -189,7 +189,7 @@ bool hf_module_is_expert_of(const char *name, const char *head, const char *para
         size_t digits = at[n] == '.' ? strspn(at + n + 1, "0123456789") : 0;
         const char *part = at + n + digits + 2;
         if (digits == 0 || (at > name && at[-1] != '.') || part[-1] != '.') continue;
-        for (const hf_expert_parts *r = hf_expert_part_rows; r->parameter; r++)
+        for (const hf_expert_matrices *r = hf_expert_matrix_rows; r->parameter; r++)
             for (unsigned k = 0; strcmp(r->parameter, parameter) == 0 && k < 2 * r->n; k++) {
                 const char *behind = name_behind(part, r->parts[k / r->n][k % r->n]);
                 if (behind && strcmp(behind, ".weight") == 0) return true;

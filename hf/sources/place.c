@@ -137,7 +137,7 @@ static bool folder_find_image(const char *path, char **name, char **other, gq_er
     if (!hf_folder_list(&f, "", WEIGHTS, &names, &n, e)) return false;
     for (size_t i = 0; i < n && i < FILES_MOST && !*other; i++) {
         unsigned parts;
-        size_t stem = hf_part_stem(names[i], &parts);
+        size_t stem = hf_shard_stem(names[i], &parts);
         bool is_image = (!stem || name_behind(names[i] + stem, "-00001-")) && hf_image_is(path, names[i]);
         if (is_image) *(*name ? other : name) = names[i], names[i] = NULL;
     }
@@ -277,7 +277,7 @@ static bool place_find_file(hf_place *p, const char *path, gq_error *e) {
     }
     size_t n = strlen(path), end = name_ends(name, WEIGHTS) ? strlen(WEIGHTS) : 0;
     unsigned parts;
-    size_t stem = hf_part_stem(name, &parts);
+    size_t stem = hf_shard_stem(name, &parts);
     if (stem) end = strlen(name) - stem;
     p->folder = above, p->is_image = true;
     ok = (p->file = strdup(name)) && (p->stem = strndup(path, n - end));

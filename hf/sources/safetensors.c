@@ -330,12 +330,12 @@ static bool list_read_files(hf_list *l, char **names, size_t n, gq_error *e) {
 
 /* Checks that no part is missing, where nothing but the names tells how many there are. The names are sorted,
  * so parts of one number follow one another. */
-static bool names_check_parts(const hf_folder *f, char **names, size_t n, gq_error *e) {
+static bool names_check_shards(const hf_folder *f, char **names, size_t n, gq_error *e) {
     for (size_t i = 0, same; i < n; i += same) {
         unsigned wanted, other;
-        size_t stem = hf_part_stem(names[i], &wanted);
+        size_t stem = hf_shard_stem(names[i], &wanted);
         for (same = 1; stem && i + same < n; same++)
-            if (hf_part_stem(names[i + same], &other) != stem || other != wanted ||
+            if (hf_shard_stem(names[i + same], &other) != stem || other != wanted ||
                 strncmp(names[i], names[i + same], stem) != 0)
                 break;
         if (stem && same != wanted)
@@ -374,7 +374,7 @@ static bool names_take_whole(hf_folder *f, const char *called, char **names, siz
     snprintf(whole, sizeof whole, "%s%s", called, PART);
     for (size_t i = 0; i < *n; i++) {
         if (strcmp(names[i], whole) == 0) at = i;
-        parts += hf_part_stem(names[i], &of) != 0;
+        parts += hf_shard_stem(names[i], &of) != 0;
         missing += !hf_folder_has(f, names[i]);
     }
     *taken = is_indexed ? missing && at == SIZE_MAX && hf_folder_has(f, whole) : parts && at != SIZE_MAX;
@@ -387,7 +387,7 @@ static bool names_take_whole(hf_folder *f, const char *called, char **names, siz
     } else {
         size_t kept = 0;
         for (size_t i = 0; i < *n; i++)
-            if (i == at || hf_part_stem(names[i], &of))
+            if (i == at || hf_shard_stem(names[i], &of))
                 free(names[i]);
             else
                 names[kept++] = names[i];
@@ -417,7 +417,7 @@ bool hf_list_read_called(hf_list *l, hf_folder *f, const char *called, gq_error 
                       : hf_folder_list(f, called, PART, &names, &n, e));
     if (ok && n == 0) ok = hf_folder_fail_no_weights(f, called, e);
     ok = ok && names_take_whole(f, called, names, &n, index != NULL, &whole, e);
-    if (ok && !index) ok = names_check_parts(f, names, n, e);
+    if (ok && !index) ok = names_check_shards(f, names, n, e);
     ok = ok && list_read_files(l, names, n, e) &&
          (!index || whole ||
           (index_check_names(l, path, map, e) && index_warn_others(f, called, name, names, n, e)));
@@ -430,7 +430,7 @@ bool hf_list_read_called(hf_list *l, hf_folder *f, const char *called, gq_error 
 
 bool hf_list_read(hf_list *l, hf_folder *f, gq_error *e) { return hf_list_read_called(l, f, "model", e); }
 
-size_t hf_part_stem(const char *name, unsigned *parts) {
+size_t hf_shard_stem(const char *name, unsigned *parts) {
     static const char form[] = "-ddddd-of-ddddd.safetensors";
     size_t n = strlen(name), m = sizeof form - 1;
     if (n <= m) return 0;
@@ -446,7 +446,7 @@ bool hf_list_read_file(hf_list *l, hf_folder *f, const char *name, gq_error *e) 
     char **names = NULL, *one = (char *)name;
     size_t n = 0, kept = 0;
     unsigned parts = 0;
-    size_t stem = hf_part_stem(name, &parts);
+    size_t stem = hf_shard_stem(name, &parts);
     *l = (hf_list){.folder = f};
     bool ok = true;
     if (stem) { /* all parts: the names differ in the part's number alone */
@@ -455,12 +455,12 @@ bool hf_list_read_file(hf_list *l, hf_folder *f, const char *name, gq_error *e) 
              hf_folder_list(f, begin, name + stem + sizeof "-ddddd" - 1, &names, &n, e);
         free(begin);
         for (size_t i = 0; ok && i < n; i++)
-            if (hf_part_stem(names[i], &parts) == stem)
+            if (hf_shard_stem(names[i], &parts) == stem)
                 names[kept++] = names[i];
             else
                 free(names[i]);
         if (ok) n = kept;
-        ok = ok && names_check_parts(f, names, n, e);
+        ok = ok && names_check_shards(f, names, n, e);
     }
     ok = ok && list_read_files(l, stem ? names : &one, stem ? n : 1, e);
     hf_names_free(names, n);

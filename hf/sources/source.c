@@ -237,13 +237,13 @@ static bool packed_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint6
 }
 
 /* Buffers to read a few columns of a GPTQ matrix. */
-typedef struct gptq_part {
+typedef struct gptq_columns {
     uint32_t *words, *zeros;
     float *scales;
     uint64_t word_row, group; /* that are in memory; UINT64_MAX: none */
-} gptq_part;
+} gptq_columns;
 
-static bool gptq_load(const hf_source *s, gptq_part *p, uint64_t row, uint64_t column, uint64_t n,
+static bool gptq_load(const hf_source *s, gptq_columns *p, uint64_t row, uint64_t column, uint64_t n,
                       gq_error *e) {
     uint64_t a_word = WORD_BITS / s->bits, zero_words = ceil_div(s->columns, a_word), first = column / a_word;
     int32_t g = 0;
@@ -266,11 +266,11 @@ static bool gptq_load(const hf_source *s, gptq_part *p, uint64_t row, uint64_t c
 static bool gptq_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n,
                       float *to, gq_error *e) {
     uint64_t a_word = WORD_BITS / s->bits, first = column / a_word;
-    gptq_part p = {.words = calloc(n, sizeof *p.words),
-                   .zeros = calloc(n, sizeof *p.zeros),
-                   .scales = calloc(n, sizeof *p.scales),
-                   .word_row = UINT64_MAX,
-                   .group = UINT64_MAX};
+    gptq_columns p = {.words = calloc(n, sizeof *p.words),
+                      .zeros = calloc(n, sizeof *p.zeros),
+                      .scales = calloc(n, sizeof *p.scales),
+                      .word_row = UINT64_MAX,
+                      .group = UINT64_MAX};
     bool ok = (p.words && p.zeros && p.scales) || gq_fail_memory(e, n * sizeof *p.words);
     for (uint64_t r = row; ok && r < row + n_rows; r++, to += n) {
         ok = gptq_load(s, &p, r, column, n, e);

@@ -61,7 +61,7 @@ bool hf_list_read_file(hf_list *l, hf_folder *f, const char *name, gq_error *e);
 bool hf_list_add_file(hf_list *l, const char *name, const char *from, const char *to, gq_error *e);
 /* Returns the length of a name before "-kkkkk-of-nnnnn.safetensors", and the number of parts; 0: the name is
  * no part's. */
-size_t hf_part_stem(const char *name, unsigned *parts);
+size_t hf_shard_stem(const char *name, unsigned *parts);
 /* Fails with what a folder without such weights holds instead, and what to do. */
 bool hf_folder_fail_no_weights(const hf_folder *f, const char *called, gq_error *e);
 void hf_list_free(hf_list *l);

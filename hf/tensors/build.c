@@ -16,9 +16,9 @@
 enum { EXPERTS_MOST = 65536 };
 
 bool hf_build_op(hf_build *b, const hf_match *f, gq_error *e) {
-#define STEP(member, function, makes) [member] = hf_op_##function,
-    static hf_op *const ops[ARCH_OP_LIMIT] = {ARCH_OPS(STEP)};
-#undef STEP
+#define FUNCTION(member, function, makes) [member] = hf_op_##function,
+    static hf_op *const ops[ARCH_OP_LIMIT] = {ARCH_OPS(FUNCTION)};
+#undef FUNCTION
     return ops[f->rule->op](b, f, e);
 }
 

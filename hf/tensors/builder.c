@@ -161,7 +161,7 @@ bool hf_build_with_op(hf_build *b, const hf_match *f, hf_value_op_kind kind, dou
     return p && hf_piece_add_op(p, kind, value, e);
 }
 
-hf_tensor *hf_build_parts(hf_build *b, const hf_match *f, size_t n, gq_error *e) {
+hf_tensor *hf_build_pieces(hf_build *b, const hf_match *f, size_t n, gq_error *e) {
     hf_view v = hf_view_of(f->source);
     uint64_t ne[VIEW_DIMS] = {1};
     for (uint32_t i = 0; i < v.n_dims; i++) ne[i] = v.count[v.n_dims - 1 - i];
@@ -169,7 +169,7 @@ hf_tensor *hf_build_parts(hf_build *b, const hf_match *f, size_t n, gq_error *e)
 }
 
 hf_piece *hf_build_reordered(hf_build *b, const hf_match *f, const hf_view *v, gq_error *e) {
-    hf_tensor *t = hf_build_parts(b, f, 1, e);
+    hf_tensor *t = hf_build_pieces(b, f, 1, e);
     return t ? hf_build_piece(f, t, 0, v, e) : NULL;
 }
 
@@ -179,7 +179,7 @@ unsigned hf_match_names(const hf_match *f) {
     return n;
 }
 
-bool hf_build_equal_parts(hf_build *b, const hf_match *f, uint32_t dim, unsigned n, gq_error *e) {
+bool hf_build_equal_pieces(hf_build *b, const hf_match *f, uint32_t dim, unsigned n, gq_error *e) {
     for (unsigned i = 0; i < n; i++) {
         hf_view v = hf_match_view(f);
         uint64_t rows = v.count[dim] / n;

@@ -237,10 +237,10 @@ bool hf_finish_sinusoids(hf_build *b, gq_error *e) {
                               WIDTH_MOST);
     float *x = numbers_new((uint64_t)POSITIONS * width, e);
     uint32_t half = width / 2;
-    float step = (float)(-log(10000.0) / (half - 1));
+    float rate = (float)(-log(10000.0) / (half - 1));
     for (uint32_t t = 0; x && t < POSITIONS; t++)
         for (uint32_t k = 0; k < half; k++) {
-            float angle = (float)t * expf(step * (float)k);
+            float angle = (float)t * expf(rate * (float)k);
             x[(uint64_t)t * width + k] = sinf(angle), x[(uint64_t)t * width + half + k] = cosf(angle);
         }
     return hf_build_numbers_shaped(b, "a.position_embd.weight", x, (uint64_t)POSITIONS * width, 2,

@@ -312,7 +312,7 @@ static bool name_of_sibling(const hf_build *b, const char *name, char *to, size_
 }
 
 /* Compares a name with one part of a rule's, up to '|'. *length: bytes of the name that fit. */
-static bool part_match(const char *part, const char *name, size_t *length, uint64_t *layer) {
+static bool pattern_match(const char *part, const char *name, size_t *length, uint64_t *layer) {
     enum { DIGITS = 9 };
     size_t at = 0;
     for (; *part && *part != '|'; part++) {
@@ -331,7 +331,7 @@ static bool name_of_rules(const arch_rule *rules, const char *name, char *to, si
             uint64_t layer = 0;
             size_t length;
             if (*part == '|') part++;
-            if (!part_match(part, name, &length, &layer)) continue;
+            if (!pattern_match(part, name, &length, &layer)) continue;
             const char *rest = name + length;
             if (!*rest || !strcmp(rest, ".weight") || !strcmp(rest, ".bias"))
                 return hf_pattern_write(rules->from, layer, UINT64_MAX, rest, to, size);

@@ -68,7 +68,7 @@ HF_OP(transpose_split_halves) {
 HF_OP(split_halves) {
     uint32_t dim = f->source->n_dims > 2 ? 1 : 0;
     if (hf_match_view(f).count[dim] % 2) return hf_match_fail_shape(f, e, "an even number of rows");
-    return hf_build_equal_parts(b, f, dim, 2, e);
+    return hf_build_equal_pieces(b, f, dim, 2, e);
 }
 
 HF_OP(split_rows_of_stack) {
@@ -79,7 +79,7 @@ HF_OP(split_rows_of_stack) {
         return hf_match_fail(f, e, "layer %llu, but a stack has %llu", LLU(f->layer), LLU(each));
     if (rows % n) return hf_match_fail(f, e, "%llu rows, expected a multiple of %u", LLU(rows), n);
     if (strstr(f->rule->from, ".H_module.")) at.layer += each;
-    return hf_build_equal_parts(b, &at, 0, n, e);
+    return hf_build_equal_pieces(b, &at, 0, n, e);
 }
 
 /* A matrix has a row for each head. */

@@ -64,7 +64,7 @@ HF_OP(negate_second_halves) {
     if (whole.n_dims != 2 || width == 0 || width % 2 || rows % width)
         return hf_match_fail(f, e, "%llu rows, expected heads of %llu", LLU(rows), LLU(width));
     uint64_t half = width / 2, n = rows / half;
-    hf_tensor *t = hf_build_parts(b, f, n, e);
+    hf_tensor *t = hf_build_pieces(b, f, n, e);
     for (uint64_t i = 0; t && i < n; i++) {
         hf_view v = whole;
         hf_piece *p = hf_view_cut(&v, 0, i * half, half, 1) ? hf_build_piece(f, t, i, &v, e) : NULL;
@@ -107,7 +107,7 @@ HF_OP(rope_halves_glm) {
                              LLU(rows), LLU(heads), LLU(width));
     uint64_t n = rows / width;
     unsigned parts = rotated < width ? 3 : 2; /* even rows, odd rows, the rest */
-    hf_tensor *t = hf_build_parts(b, f, parts * n, e);
+    hf_tensor *t = hf_build_pieces(b, f, parts * n, e);
     for (uint64_t i = 0; t && i < parts * n; i++) {
         hf_view v = whole;
         uint64_t k = i % parts, at = i / parts * width + (k < 2 ? k : rotated);

@@ -153,7 +153,7 @@ HF_OP(sum_frames) {
 /* Rows of three parts of one size become three tensors. */
 HF_OP(split_thirds) {
     if (hf_view_of(f->source).count[0] % 3) return hf_match_fail_shape(f, e, "rows of three parts");
-    return hf_build_equal_parts(b, f, 0, 3, e);
+    return hf_build_equal_pieces(b, f, 0, 3, e);
 }
 
 /* Queries and keys whose rotation goes by pairs of pairs, height and width in turn: all of one behind those of the
@@ -167,7 +167,7 @@ HF_OP(rope_axes_qkv) {
     if (whole.n_dims < 1 || whole.n_dims > 2 || width == 0 || width % 4 || rows * 3 != whole.count[0] ||
         width * heads != rows)
         return hf_match_fail_shape(f, e, "queries, keys and values of heads of a multiple of 4");
-    hf_tensor *t = hf_build_parts(b, f, 3, e);
+    hf_tensor *t = hf_build_pieces(b, f, 3, e);
     for (size_t i = 0; t && i < 3; i++) {
         hf_view v = whole;
         bool ok =
@@ -186,7 +186,7 @@ HF_OP(rope_axes_of_three) {
     uint64_t heads = b->sizes.heads, width = heads ? whole.count[0] / heads : 0, part = width / 2 * 2 / 3 / 2;
     if (whole.n_dims < 1 || whole.n_dims > 2 || width != 80 || width * heads != whole.count[0])
         return hf_match_fail_shape(f, e, "heads of 80 rows");
-    hf_tensor *t = hf_build_parts(b, f, 2 * heads, e);
+    hf_tensor *t = hf_build_pieces(b, f, 2 * heads, e);
     for (uint64_t i = 0; t && i < 2 * heads; i++) {
         hf_view v = whole;
         uint64_t first = i / 2 * width;

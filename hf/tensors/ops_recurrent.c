@@ -96,7 +96,7 @@ static bool op_factor_rows(hf_build *b, const hf_match *f, gq_error *e) {
     uint64_t size[5] = {inner, inner, n, n, rows - 2 * (uint64_t)inner - 2 * n};
     if (whole.n_dims != 2 || rows <= 2 * (uint64_t)inner + 2 * n)
         return hf_match_fail_shape(f, e, "a shape that fits mamba's sizes");
-    hf_tensor *t = hf_build_parts(b, f, 5, e);
+    hf_tensor *t = hf_build_pieces(b, f, 5, e);
     for (int i = 0; t && i < 5; first += size[i++]) {
         hf_view v = hf_view_of(f->source);
         double value;

@@ -161,13 +161,13 @@ hf_piece *hf_build_shaped(hf_build *b, const hf_match *f, unsigned which, const 
 hf_piece *hf_build_whole(hf_build *b, const hf_match *f, gq_error *e);
 bool hf_build_with_op(hf_build *b, const hf_match *f, hf_value_op_kind kind, double value, gq_error *e);
 /* Finds or makes a tensor of n pieces that has the source tensor's shape, as hf_build_tensor does. */
-hf_tensor *hf_build_parts(hf_build *b, const hf_match *f, size_t n, gq_error *e);
+hf_tensor *hf_build_pieces(hf_build *b, const hf_match *f, size_t n, gq_error *e);
 /* A tensor of one piece that has the source tensor's shape and its elements in another order. */
 hf_piece *hf_build_reordered(hf_build *b, const hf_match *f, const hf_view *v, gq_error *e);
 /* Returns how many names the rule has in GGUF, with '|' between them. */
 unsigned hf_match_names(const hf_match *f);
 /* Makes n tensors of equal parts of a dimension, which n divides. */
-bool hf_build_equal_parts(hf_build *b, const hf_match *f, uint32_t dim, unsigned n, gq_error *e);
+bool hf_build_equal_pieces(hf_build *b, const hf_match *f, uint32_t dim, unsigned n, gq_error *e);
 /* The source tensor as the rule sees it: transposed, where the rule expects the contrary. */
 hf_view hf_match_view(const hf_match *f);
 /* A tensor of numbers, which it takes over; also on failure. */

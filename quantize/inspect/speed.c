@@ -68,7 +68,7 @@ typedef struct speed_run { /* of rows */
     uint8_t *blocks;
 } speed_run;
 
-typedef struct speed_part {
+typedef struct speed_rows {
     const model_source *model;
     const kernels *kernels;
     codec_vector vector;
@@ -76,11 +76,11 @@ typedef struct speed_part {
     size_t size, used;
     speed_run *runs;
     size_t n, capacity;
-} speed_part;
+} speed_rows;
 
 static size_t run_bytes(const speed_run *r) { return (size_t)(r->rows * model_row_bytes(r->tensor)); }
 
-static bool part_add(speed_part *p, const model_tensor *t, uint64_t row, size_t rows, gq_error *e) {
+static bool rows_add(speed_rows *p, const model_tensor *t, uint64_t row, size_t rows, gq_error *e) {
     if (!memory_grow(&p->runs, &p->capacity, p->n + 1, sizeof *p->runs, e)) return false;
     speed_run r = {.tensor = t, .first = row * t->ne[0], .rows = rows, .blocks = p->memory + p->used};
     p->runs[p->n++] = r;
@@ -88,8 +88,8 @@ static bool part_add(speed_part *p, const model_tensor *t, uint64_t row, size_t 
     return true;
 }
 
-static bool part_read(void *arg, work_piece *at, gq_error *e) {
-    const speed_part *p = arg;
+static bool rows_read(void *arg, work_piece *at, gq_error *e) {
+    const speed_rows *p = arg;
     const speed_run *r = &p->runs[at->number];
     at->weights = r->tensor->ne[0] * r->rows, at->bytes = run_bytes(r);
     return model_read(p->model, r->tensor, r->first, at->weights, r->blocks, e);
@@ -102,7 +102,7 @@ typedef struct seconds { /* of all threads together, by type */
 } seconds;
 
 typedef struct speed_pass {
-    const speed_part *part;
+    const speed_rows *part;
     bool products; /* else the bytes are only read */
     uint64_t end;  /* runs of all rounds */
     _Atomic uint64_t next;
@@ -122,7 +122,7 @@ static uint64_t do_run(const speed_pass *t, const speed_run *r, float *out) {
 static void take_runs(void *arg, int thread) {
     speed_pass *t = arg;
     (void)thread;
-    const speed_part *p = t->part;
+    const speed_rows *p = t->part;
     float out[RUN_ROWS];
     seconds spent = {{0}};
     uint64_t sum = 0;
@@ -143,7 +143,7 @@ static void take_runs(void *arg, int thread) {
 }
 
 /* Does a pass and returns the seconds of one round; by_type: each type's share of it. */
-static double speed_time_pass(schedule *s, const speed_part *p, bool products, uint64_t rounds,
+static double speed_time_pass(schedule *s, const speed_rows *p, bool products, uint64_t rounds,
                               seconds *by_type) {
     speed_pass t = {.part = p, .products = products, .end = rounds * p->n, .begun = INFINITY};
     pthread_mutex_init(&t.lock, NULL);
@@ -165,7 +165,7 @@ typedef struct clocked {
     seconds by_type;
 } clocked;
 
-static void part_clock(schedule *s, const speed_part *p, clocked of[2]) {
+static void rows_clock(schedule *s, const speed_rows *p, clocked of[2]) {
     seconds by_type;
     const double first = speed_time_pass(s, p, true, 1, &by_type),
                  rounds = ceil(SHORTEST / fmax(first, 1e-9));
@@ -215,7 +215,7 @@ static bool find_needed(gq_speed *v, gq_speed_file *f, const model_source *m, co
                         unknown, unknown == 1 ? "x" : "ces", unknown == 1 ? "is" : "are");
 }
 
-static bool part_start(speed_part *p, const needed *what, float **x, gq_error *e) {
+static bool rows_start(speed_rows *p, const needed *what, float **x, gq_error *e) {
     const size_t capacity = codec_vector_floats((size_t)what->columns);
     uint64_t size = what->bytes < MOST_MEMORY ? what->bytes : MOST_MEMORY;
     if (size < what->row_bytes) size = what->row_bytes;
@@ -228,16 +228,16 @@ static bool part_start(speed_part *p, const needed *what, float **x, gq_error *e
 }
 
 /* Reads and clocks the tensors that have come together. */
-static bool part_finish(schedule *s, speed_part *p, clocked of[2], gq_error *e) {
+static bool rows_finish(schedule *s, speed_rows *p, clocked of[2], gq_error *e) {
     if (p->n == 0) return true;
-    const schedule_job job = {.end = p->n, .work = part_read, .arg = p};
+    const schedule_job job = {.end = p->n, .work = rows_read, .arg = p};
     if (!schedule_run(s, &job, e)) return false;
-    part_clock(s, p, of);
+    rows_clock(s, p, of);
     p->n = 0, p->used = 0;
     return true;
 }
 
-static bool clock_tensor(schedule *s, speed_part *p, const model_tensor *t, uint64_t rows, clocked of[2],
+static bool clock_tensor(schedule *s, speed_rows *p, const model_tensor *t, uint64_t rows, clocked of[2],
                          gq_error *e) {
     const size_t bytes = (size_t)model_row_bytes(t);
     s->progress.tensor = t->name;
@@ -246,11 +246,11 @@ static bool clock_tensor(schedule *s, speed_part *p, const model_tensor *t, uint
         if (n > RUN_ROWS) n = RUN_ROWS;
         if (n > rows - row) n = (size_t)(rows - row);
         if (fit == 0) {
-            if (!part_finish(s, p, of, e)) return false;
+            if (!rows_finish(s, p, of, e)) return false;
             continue;
         }
         if (n > fit) n = fit;
-        if (!part_add(p, t, row, n, e)) return false;
+        if (!rows_add(p, t, row, n, e)) return false;
         row += n;
     }
     return true;
@@ -272,14 +272,14 @@ static bool clock_model(gq_speed *v, gq_speed_file *f, const model_source *m, sc
     needed what = {0};
     float *x = NULL;
     clocked of[2] = {{0}};
-    speed_part p = {.model = m, .kernels = strip_kernels(e)};
+    speed_rows p = {.model = m, .kernels = strip_kernels(e)};
     f->types = calloc(GGUF_TYPE_LIMIT, sizeof *f->types);
     bool ok = p.kernels && (f->types || gq_fail_memory(e, GGUF_TYPE_LIMIT * sizeof *f->types)) &&
-              find_needed(v, f, m, &facts, p.kernels, &what, e) && part_start(&p, &what, &x, e);
+              find_needed(v, f, m, &facts, p.kernels, &what, e) && rows_start(&p, &what, &x, e);
     s->progress.bytes_total += what.bytes;
     for (size_t i = 0; ok && i < what.n; i++)
         ok = clock_tensor(s, &p, what.tensors[i], rows_used(&facts, what.tensors[i]), of, e);
-    ok = ok && part_finish(s, &p, of, e);
+    ok = ok && rows_finish(s, &p, of, e);
     s->progress.tensor = NULL;
     if (ok) set_seconds(f, of);
     free(what.tensors), free(x), free(p.memory), free(p.runs);

@@ -251,7 +251,7 @@ static bool calibration_open(gq_plan *plan, const gq_options *options, gq_error 
     if (!take_settings(c, asked, e)) return false;
     c->model = forward_model_new(&plan->model, e);
     if (c->model) forward_model_set_arithmetic(c->model, calibration_arithmetic(&c->settings));
-    if (c->model && !forward_model_find_drafts(c->model, &plan->warnings, e)) return false;
+    if (c->model && !forward_model_find_mtp_layers(c->model, &plan->warnings, e)) return false;
     const char *caution = matmul_arithmetic_caution(calibration_arithmetic(&c->settings), plan->kernels);
     if (caution && !warnings_add(&plan->warnings, e, "%s", caution)) return false;
     c->facts.size = sizeof c->facts;

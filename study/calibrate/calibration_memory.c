@@ -191,7 +191,7 @@ static uint64_t layer_blocks_bytes(const gq_plan *plan, const plan_output *out, 
 /* Returns the most bytes of mean squares that a layer's inputs have in all outputs, which a record holds for the
  * validation. UINT64_MAX: no memory. */
 static uint64_t layer_squares_bytes(const gq_plan *plan, const calibration *c) {
-    uint64_t most = 0, blocks = forward_model_sizes(c->model)->blocks + forward_model_drafts(c->model);
+    uint64_t most = 0, blocks = forward_model_sizes(c->model)->blocks + forward_model_mtp_layers(c->model);
     uint64_t *sums = calloc(blocks + 1, sizeof *sums);
     if (!sums) return UINT64_MAX;
     for (size_t i = 0; calibration_does(&c->settings, CALIBRATE_VALIDATION) && i < plan->n_tensors; i++) {

@@ -317,12 +317,12 @@ static bool calibrator_pass_layer(calibrator *c, forward_stream *s, forward_laye
 }
 
 /* Whether a layer is an MTP layer: it is looked at as a whole, and its hidden states lead nowhere. */
-static bool is_draft(const calibrator *c, const forward_layer *l) {
+static bool is_mtp(const calibrator *c, const forward_layer *l) {
     return l && forward_layer_number(l) >= forward_model_sizes(c->of->streams[0])->layers;
 }
 
 static bool do_sublayer(calibrator *c, forward_layer *l, forward_sublayers which, gq_error *e) {
-    bool leads_on = l && !is_draft(c, l);
+    bool leads_on = l && !is_mtp(c, l);
     layer_metrics metrics = {.n = 0};
     bool ok = true;
     if (leads_on && which & FORWARD_ATTENTION && calibration_does(&c->of->settings, CALIBRATE_ROWS) &&
@@ -345,7 +345,7 @@ static bool do_sublayer(calibrator *c, forward_layer *l, forward_sublayers which
 }
 
 bool calibrator_do_layer(calibrator *c, forward_layer *l, gq_error *e) {
-    return l && !is_draft(c, l) && forward_model_splits(c->of->streams[0])
+    return l && !is_mtp(c, l) && forward_model_splits(c->of->streams[0])
                ? do_sublayer(c, l, FORWARD_ATTENTION, e) && do_sublayer(c, l, FORWARD_FFN, e)
                : do_sublayer(c, l, FORWARD_WHOLE, e);
 }

@@ -19,7 +19,7 @@ static bool head_calibrated(const calibration *job) {
 }
 
 /* Whether matrices of MTP layers are calibrated for some output. */
-static bool drafts_calibrated(const calibration *job) {
+static bool mtp_layers_calibrated(const calibration *job) {
     int64_t blocks = (int64_t)forward_model_sizes(job->streams[0])->blocks;
     for (size_t i = 0; i < job->n_tensors; i++)
         for (size_t o = 0; model_block_number(job->tensors[i]->name) >= blocks && o < job->n_outputs; o++)
@@ -232,7 +232,7 @@ static bool run_job(calibrator *c, const gq_callbacks *callbacks, threads_count 
                     .numbers = job->numbers,
                     .n_layers = job->n_layers,
                     .output = head_calibrated(job),
-                    .drafts = drafts_calibrated(job),
+                    .mtp_layers = mtp_layers_calibrated(job),
                     .checkpoint = job->sample ? NULL : c->saved,
                     .progress = &c->progress,
                     .layer_work = calibrator_start_progress(c, callbacks)};
@@ -246,7 +246,7 @@ static bool run_job(calibrator *c, const gq_callbacks *callbacks, threads_count 
 }
 
 size_t calibrate_layers_steps(const calibration *job) {
-    return job->n_layers + (head_calibrated(job) || drafts_calibrated(job));
+    return job->n_layers + (head_calibrated(job) || mtp_layers_calibrated(job));
 }
 
 bool calibrate_layers(const calibration *job, checkpoint *saved, const gq_callbacks *callbacks,

@@ -38,7 +38,7 @@ static bool set_up_runner(gq_evaluation *v, size_t i, gq_error *e) {
     r->model = forward_model_new(&r->file, e);
     if (!r->model) return false;
     evaluated_fill_memory(&v->models[i], r);
-    bool ok = forward_model_find_drafts(r->model, i == v->first ? &v->warnings : &unheard, e);
+    bool ok = forward_model_find_mtp_layers(r->model, i == v->first ? &v->warnings : &unheard, e);
     warnings_free(&unheard);
     return ok;
 }

@@ -309,7 +309,7 @@ static bool evaluation_new_scores(gq_evaluation *v, gq_error *e) {
     v->scores.of_window = scored;
     ok = ok && (!(w->marks || w->targets) || scores_set_weights(&v->scores, &job, e));
     for (size_t i = v->first; ok && i < v->n; i++)
-        if (v->runners[i].model && !v->windows.pools && forward_model_drafts(v->runners[i].model))
+        if (v->runners[i].model && !v->windows.pools && forward_model_mtp_layers(v->runners[i].model))
             ok = scores_add_draft(&v->scores, i, e);
     return ok;
 }

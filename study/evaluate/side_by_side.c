@@ -68,7 +68,7 @@ static bool acceptance_end(void *data, gq_error *e) {
  * with to->top. Does nothing for a model without one. */
 static bool acceptance_run(forward_run *r, forward_stream *s, const forward_model *m,
                            const acceptance_places *p, gq_error *e) {
-    if (!forward_model_drafts(m) || !p->to->accepted) return true;
+    if (!forward_model_mtp_layers(m) || !p->to->accepted) return true;
     size_t most = forward_stream_windows(s) * p->n;
     accepting a = {.places = p, .best = calloc(most, sizeof *a.best)};
     if (!a.best) return gq_fail_memory(e, most * sizeof *a.best);
@@ -78,9 +78,9 @@ static bool acceptance_run(forward_run *r, forward_stream *s, const forward_mode
                                .tile = acceptance_tile,
                                .end = acceptance_end,
                                .data = &a};
-    forward_stream_draft(s, forward_model_draft(m, 0));
+    forward_stream_mtp(s, forward_model_mtp_layer(m, 0));
     bool ok = forward_run_head(r, &s, 1, &head, e);
-    forward_stream_draft(s, NULL);
+    forward_stream_mtp(s, NULL);
     free(a.best);
     return ok;
 }
@@ -230,9 +230,9 @@ static bool contest_score(contest *c, gq_error *e) {
     bool ok = !c->sweep.run || forward_run_head(c->sweep.run, c->sweep.streams, contest_runs(c), &head, e);
     kld_free(c->kld);
     for (size_t i = 0; ok && !c->sweep.run && i < contest_runs(c); i++)
-        if (forward_model_drafts(c->models[i]) && c->to->models[c->first + i].accepted) {
-            const forward_model *draft = forward_model_draft(c->models[i], 0);
-            c->sweep.layer = forward_draft_layer(draft);
+        if (forward_model_mtp_layers(c->models[i]) && c->to->models[c->first + i].accepted) {
+            const forward_model *draft = forward_model_mtp_layer(c->models[i], 0);
+            c->sweep.layer = forward_mtp_layer(draft);
             ok = sweep_skip_layer(&c->sweep, draft, e);
         }
     for (size_t i = 0; ok && c->sweep.run && i < contest_runs(c); i++)
@@ -392,7 +392,7 @@ static bool contest_prepare(contest *c, const side_by_side *s, gq_error *e) {
                                       add_sat(side_by_side_score_bytes(s), kld_bytes(batch, s->n - 1)));
     for (size_t m = c->first; m < s->n; m++) c->models[m - c->first] = s->runners[m].model;
     for (size_t m = 0; m < contest_runs(c); m++)
-        if (forward_model_drafts(c->models[m]))
+        if (forward_model_mtp_layers(c->models[m]))
             c->text.job.extra_bytes = add_sat(c->text.job.extra_bytes, acceptance_bytes(n, batch));
     return true;
 }
@@ -430,7 +430,7 @@ static double contest_head(const contest *c, size_t models) {
     double sum = 0;
     for (size_t m = 0; m < models; m++)
         sum += (double)forward_model_sizes(c->models[m])->out->size * (double)c->text.job.windows *
-               (forward_model_drafts(c->models[m]) ? 2 : 1);
+               (forward_model_mtp_layers(c->models[m]) ? 2 : 1);
     return sum;
 }
 

@@ -308,12 +308,12 @@ static void checkpoint_remove_left(const char *out, bool (*is_left)(int fd, cons
     free(path);
 }
 
-static bool is_of_head(int fd, const void *h) {
+static bool is_of_header(int fd, const void *h) {
     const char *why;
     return checkpoint_mismatch(fd, h, &why) && !why;
 }
 void checkpoint_clean(const char *out, const checkpoint_header *h) {
-    checkpoint_remove_left(out, is_of_head, h);
+    checkpoint_remove_left(out, is_of_header, h);
 }
 
 static bool is_of_kind(int fd, const void *kind) {

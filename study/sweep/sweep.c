@@ -241,7 +241,7 @@ static void sweep_note_sent(sweep *s, size_t done, uint64_t before) {
     s->progress->progress.sent_layer = gq_comm_bytes_sent(s->plan->text.comm) - before;
 }
 
-size_t sweep_steps(const sweep_plan *p) { return p->n_layers + (p->output || p->drafts); }
+size_t sweep_steps(const sweep_plan *p) { return p->n_layers + (p->output || p->mtp_layers); }
 
 /* Gives each stream its hidden states before the first step to be done: those that an earlier run left, or the
  * embedding's, as those of an idle rank do not matter. */
@@ -306,32 +306,31 @@ static bool do_models(sweep *s, bool is_layer, const sweep_calls *calls, gq_erro
 }
 
 /* Lets streams i to end - 1, all of one model, pass its MTP layers. */
-static bool sweep_pass_drafts(sweep *s, size_t i, size_t end, const sweep_calls *calls, gq_error *e) {
+static bool sweep_pass_mtp_layers(sweep *s, size_t i, size_t end, const sweep_calls *calls, gq_error *e) {
     const forward_model *m = s->plan->models[i];
     bool ok = true;
-    for (size_t k = 0; ok && k < forward_model_drafts(m); k++) {
-        const forward_model *draft = forward_model_draft(m, k);
+    for (size_t k = 0; ok && k < forward_model_mtp_layers(m); k++) {
+        const forward_model *mtp = forward_model_mtp_layer(m, k);
         forward_layer *l = NULL;
-        s->layer = forward_draft_layer(draft);
+        s->layer = forward_mtp_layer(mtp);
         for (size_t n = i; n < end; n++)
-            if (s->streams[n]) forward_stream_draft(s->streams[n], draft);
-        ok = s->run ? (l = forward_run_layer(s->run, draft, s->layer, e)) != NULL
-                    : sweep_skip_layer(s, draft, e);
+            if (s->streams[n]) forward_stream_mtp(s->streams[n], mtp);
+        ok = s->run ? (l = forward_run_layer(s->run, mtp, s->layer, e)) != NULL : sweep_skip_layer(s, mtp, e);
         ok = ok && sweep_pass_layer(s, i, end, l, calls, e);
     }
     for (; i < end; i++)
-        if (s->streams[i]) forward_stream_draft(s->streams[i], NULL);
+        if (s->streams[i]) forward_stream_mtp(s->streams[i], NULL);
     return ok;
 }
 
-static bool do_drafts(sweep *s, const sweep_calls *calls, gq_error *e) {
+static bool do_mtp_layers(sweep *s, const sweep_calls *calls, gq_error *e) {
     const sweep_plan *p = s->plan;
     snprintf(s->what, sizeof s->what, "MTP layers");
     s->what_step = strlen(s->what);
     for (size_t i = 0, end; i < p->n_streams; i = end) {
         for (end = i + 1; end < p->n_streams && p->models[end] == p->models[i]; end++) {
         }
-        if (!sweep_pass_drafts(s, i, end, calls, e)) return false;
+        if (!sweep_pass_mtp_layers(s, i, end, calls, e)) return false;
     }
     return true;
 }
@@ -408,7 +407,7 @@ bool sweep_run(sweep *s, const sweep_calls *calls, gq_error *e) {
         s->what_step = strlen(s->what);
         uint64_t before = gq_comm_bytes_sent(p->text.comm);
         if (((is_layer || p->output) && !do_models(s, is_layer, calls, e)) ||
-            (!is_layer && p->drafts && !do_drafts(s, calls, e)) || !end_step(s, calls, e))
+            (!is_layer && p->mtp_layers && !do_mtp_layers(s, calls, e)) || !end_step(s, calls, e))
             return false;
         sweep_note_sent(s, done, before);
     }

@@ -343,7 +343,7 @@ typedef struct sweep_plan {
      * fewer layers is not run through the others. */
     const uint64_t *numbers;
     size_t n_layers;
-    bool output, drafts;
+    bool output, mtp_layers;
     const char
         *folder; /* for a file of hidden states where there is no checkpoint; NULL: they fit into memory */
     checkpoint *checkpoint; /* what is finished, to which steps are added; NULL: nothing is */

@@ -26,7 +26,7 @@ static void open_drafts(opened *o, const draft_model *d, uint32_t type) {
     model_save(draft_model_new(d, type), file);
     o->file = open_model(file);
     if (!(o->model = forward_model_new(&o->file, &e))) fail_msg("%s: %s", d->name, e.text);
-    if (!forward_model_find_drafts(o->model, &o->warnings, &e)) fail_msg("%s: %s", d->name, e.text);
+    if (!forward_model_find_mtp_layers(o->model, &o->warnings, &e)) fail_msg("%s: %s", d->name, e.text);
 }
 
 static void close_drafts(opened *o) {
@@ -73,7 +73,7 @@ static void run_block(const opened *o, size_t block, size_t windows, const forwa
     gq_error e;
     forward_job job = {
         .ids = ids, .windows = WINDOWS, .context = VARIANT_CONTEXT, .threads = 2, .memory = UINT64_MAX};
-    const forward_model *m = o->model, *draft = forward_model_draft(m, block);
+    const forward_model *m = o->model, *draft = forward_model_mtp_layer(m, block);
     forward_bounds bounds = forward_bounds_of(&job, &m, 1, true);
     bounds.batch = windows;
     forward_run *r = forward_run_new(&job, &bounds, &e);
@@ -84,8 +84,8 @@ static void run_block(const opened *o, size_t block, size_t windows, const forwa
     bool ok = forward_stream_embed(s, NULL, &e);
     for (size_t i = 0; ok && i < forward_model_sizes(m)->layers; i++)
         ok = forward_stream_pass(s, forward_run_layer(r, m, i, &e), FORWARD_WHOLE, NULL, &e);
-    forward_stream_draft(s, draft);
-    ok = ok && forward_stream_pass(s, forward_run_layer(r, draft, forward_draft_layer(draft), &e),
+    forward_stream_mtp(s, draft);
+    ok = ok && forward_stream_pass(s, forward_run_layer(r, draft, forward_mtp_layer(draft), &e),
                                    FORWARD_WHOLE, observer, &e);
     ok = ok && (!logits || forward_run_head(r, &s, 1, &head, &e));
     forward_stream_free(s), forward_run_free(r);
@@ -223,8 +223,8 @@ static void check_left_out(const draft_model *d, const char *why) {
     model_source g = open_model(file);
     forward_model *run = forward_model_new(&g, &e);
     if (!run) fail_msg("%s", e.text);
-    assert_true(forward_model_find_drafts(run, &warnings, &e));
-    assert_int_equal(forward_model_drafts(run), 0);
+    assert_true(forward_model_find_mtp_layers(run, &warnings, &e));
+    assert_int_equal(forward_model_mtp_layers(run), 0);
     assert_int_equal(warnings.n, 1);
     if (!strstr(warnings.items[0], why)) fail_msg("%s", warnings.items[0]);
     warnings_free(&warnings);

@@ -83,7 +83,7 @@ void attention_read_windows(forward_model *m, key_reader *r, model_sublayer *p) 
         attention_layer *l = model_layer_numbers(m, p, i);
         uint64_t period = key_number_at(r, &pattern, i, a->period_default, 0, list ? 1 : MODEL_MOST);
         uint64_t at = period ? i % period : 0;
-        bool has_period = !m->draft_of; /* MTP layers see all tokens, unless a list says otherwise */
+        bool has_period = !m->mtp_of; /* MTP layers see all tokens, unless a list says otherwise */
         if (l)
             l->is_local =
                 list ? period != 0 : has_period && (!period || (a->first_global ? at != 0 : at < period - 1));

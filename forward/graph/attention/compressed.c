@@ -64,7 +64,7 @@ static void compressed_read_ratios(forward_model *m, key_reader *r, model_sublay
         if (l->ratio && l->ratio != RATIO_OVERLAPPING && l->ratio != RATIO_APART)
             key_fail(r, ratios.name, "is %zu for layer %zu, expected 0, %d or %d", l->ratio, i,
                      RATIO_OVERLAPPING, RATIO_APART);
-        if (l->ratio && m->draft_of)
+        if (l->ratio && m->mtp_of)
             key_fail(r, ratios.name, "is %zu for MTP layer %zu, expected 0", l->ratio, i);
     }
 }

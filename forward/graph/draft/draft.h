@@ -56,20 +56,20 @@ bool forward_draft_embed(const forward_model *draft, const uint32_t *ids, size_t
 
 /* Sets up the MTP layers of the file. Unsupported ones, and those whose tensors do not fit, are left out with
  * a warning; only missing memory is a failure. To be called once. */
-bool forward_model_find_drafts(forward_model *m, warning_list *warnings, gq_error *e);
+bool forward_model_find_mtp_layers(forward_model *m, warning_list *warnings, gq_error *e);
 /* The MTP layers that are set up, and one of them, which is freed with the model. */
-size_t forward_model_drafts(const forward_model *m);
-const forward_model *forward_model_draft(const forward_model *m, size_t i);
+size_t forward_model_mtp_layers(const forward_model *m);
+const forward_model *forward_model_mtp_layer(const forward_model *m, size_t i);
 /* The model that an MTP layer belongs to; NULL: it is not an MTP layer. */
-const forward_model *forward_draft_of(const forward_model *m);
+const forward_model *forward_mtp_of(const forward_model *m);
 /* The number of its only layer. */
-size_t forward_draft_layer(const forward_model *draft);
+size_t forward_mtp_layer(const forward_model *draft);
 /* Whether it has an output matrix of its own, in place of the model's. */
-bool forward_draft_has_head(const forward_model *draft);
+bool forward_mtp_has_head(const forward_model *draft);
 /* y[features]: the input of an MTP layer. b: a batch of its model; ids: its tokens; x[width]: hidden states
  * after the model's last layer. */
-bool forward_draft_enter(forward_batch *b, const uint32_t *ids, const float *x, size_t stride, float *y,
-                         size_t y_stride, gq_error *e);
+bool forward_mtp_enter(forward_batch *b, const uint32_t *ids, const float *x, size_t stride, float *y,
+                       size_t y_stride, gq_error *e);
 
 /* DFlash and DSpark drafts, which predict a block of tokens at once. A block begins with a known token, the
  * anchor, followed by mask tokens. In each layer its tokens attend to each other and to keys and values

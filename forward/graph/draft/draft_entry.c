@@ -8,7 +8,7 @@
 #include "forward/graph/draft/target_parts.h"
 
 /* The block attends to all keys, also where its file has what would choose some. */
-static void draft_ignore_indexer(tensor_finder *f) {
+static void mtp_ignore_indexer(tensor_finder *f) {
     for (weight_slot s = 0; s < WEIGHT_SLOTS; s++) {
         if (strncmp(weight_facts_of[s].name, "indexer.", 8) != 0) continue;
         tensors_ignore(f, tensors_layer_name(f->m, f->index, s, ".weight"));
@@ -16,13 +16,13 @@ static void draft_ignore_indexer(tensor_finder *f) {
     }
 }
 
-static void draft_find_tensors(tensor_finder *f, const sublayer_spec *p) {
+static void mtp_find_tensors(tensor_finder *f, const sublayer_spec *p) {
     forward_model *m = f->m;
     uint64_t d = m->sizes.width, rows = m->sizes.vocabulary;
     const model_tensor *t;
     char name[GGUF_MAX_NAME + 1];
     (void)p;
-    draft_ignore_indexer(f);
+    mtp_ignore_indexer(f);
     tensors_take_weight(f, WEIGHT_NEXTN_ENORM, REQUIRED, SHAPE(d));
     tensors_take_weight(f, WEIGHT_NEXTN_HNORM, REQUIRED, SHAPE(d));
     tensors_take_weight(f, WEIGHT_NEXTN_EH_PROJ, REQUIRED, SHAPE(2 * d, d));
@@ -36,13 +36,13 @@ static void draft_find_tensors(tensor_finder *f, const sublayer_spec *p) {
 }
 
 /* Rows for both, the token's first. */
-static uint64_t draft_scratch_rows(const forward_model *m, const layer_spec *, const sublayer_spec *) {
+static uint64_t mtp_scratch_rows(const forward_model *m, const layer_spec *, const sublayer_spec *) {
     return 2 * (uint64_t)m->sizes.width;
 }
 
 /* Combines hidden state and embedding; with several streams per token, each stream. The matrix's input is
  * reported for one stream of each token, by turns. */
-static bool draft_begin(forward_batch *b, const sublayer_spec *p, float *x, size_t stride) {
+static bool mtp_begin(forward_batch *b, const sublayer_spec *p, float *x, size_t stride) {
     const model_sublayer *tail = b->layer->plan->tail.sublayer;
     size_t width = b->model->sizes.width, s = b->stride, n = model_streams(b->model, tail);
     float *both = b->work, *hidden = both + width * s, *streams = tail ? batch_carried(b, tail) : x;
@@ -65,9 +65,9 @@ static bool draft_begin(forward_batch *b, const sublayer_spec *p, float *x, size
 
 const sublayer_kind sublayer_mtp = {.carried_rows = carries_hidden_state, /* the token's embedding */
                                     .embed = carries_embedding,
-                                    .find_tensors = draft_find_tensors,
-                                    .scratch_rows = draft_scratch_rows,
-                                    .begin = draft_begin};
+                                    .find_tensors = mtp_find_tensors,
+                                    .scratch_rows = mtp_scratch_rows,
+                                    .begin = mtp_begin};
 
 /* ---- EAGLE-3 ---- */
 

@@ -50,7 +50,7 @@ static void experts_compare_with_tensors(const forward_model *m, key_reader *r, 
     int64_t dense = 0, step = 1;
     bool has_step = key_there(r, steps) && model_fact_int(&r->facts, steps, &step) && step >= 0;
     bool has_lead = key_there(r, leads) && model_fact_int(&r->facts, leads, &dense) && dense >= 0;
-    if (m->draft_of || !(has_step || has_lead)) return;
+    if (m->mtp_of || !(has_step || has_lead)) return;
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
         bool is_routed = m->layers[i].ffn.sublayer == p, leading = (int64_t)i < dense;
         if (!m->layers[i].ffn.sublayer || is_routed == (!leading && step && (i + 1) % (size_t)step == 0) ||

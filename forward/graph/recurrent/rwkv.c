@@ -333,8 +333,8 @@ static void rwkv7_rate_row(void *data, size_t r, int) {
     const rwkv_rows *of = data;
     size_t at = r * of->b->stride;
     for (size_t t = 0; t < of->b->tokens; t++) {
-        float part = of->x[at + t] * of->u[r];
-        of->x[at + t] += of->y[at + t] * part - part;
+        float bonus = of->x[at + t] * of->u[r];
+        of->x[at + t] += of->y[at + t] * bonus - bonus;
     }
 }
 

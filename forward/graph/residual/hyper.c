@@ -282,13 +282,13 @@ static bool hyper_finish(forward_batch *b, const model_sublayer *p, const float 
         return false;
     hyper_norm(b, n, streams, stride);
     /* After an MTP layer the model's own matrix is used again. */
-    if (!m->draft_of && !batch_inputs(b, &(forward_inputs){.weights = {n->fn},
-                                                           .n_weights = 1,
-                                                           .matrices = 1,
-                                                           .x = b->work,
-                                                           .features = all,
-                                                           .tokens = b->tokens,
-                                                           .stride = s}))
+    if (!m->mtp_of && !batch_inputs(b, &(forward_inputs){.weights = {n->fn},
+                                                         .n_weights = 1,
+                                                         .matrices = 1,
+                                                         .x = b->work,
+                                                         .features = all,
+                                                         .tokens = b->tokens,
+                                                         .stride = s}))
         return false;
     matmul_run(b->products, &w, b->work, s, reads, s, b->tokens);
     hyper_finish_weights(b, n, reads, *scale, own->values, 1, n->eps);
