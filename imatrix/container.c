@@ -132,11 +132,10 @@ static bool warn_contradictions(imatrix *im, const char *path, gq_error *e) {
             matrices++;
         }
     }
-    return matrices == 0 ||
-           imatrix_warn(im, e,
-                        "%s: entry '%s': sums that are not zero although no token was counted (%llu such "
-                        "matrices in the file); importance 1 is used there",
-                        path, first, (unsigned long long)matrices);
+    return matrices == 0 || imatrix_warn(im, e,
+                                         "%s: entry '%s' has a count of 0, but sums that are not 0 (%llu "
+                                         "such matrices in the file); importance 1 is used for these",
+                                         path, first, (unsigned long long)matrices);
 }
 
 /* The keys are for reports only, so a strange one is worth a warning and no more. */

@@ -61,7 +61,8 @@ bool gq_tokenize(const gq_tokenizer *t, const char *text, size_t n, const gq_tok
     *to = (gq_tokens){0};
     if (!SIZED_TAKE(how, options, e) || !SIZED_TAKE(callbacks, how.callbacks, e)) return false;
     how.callbacks = &callbacks;
-    if (how.file && text) return gq_fail_usage(e, "a text and a file of one cannot both be made tokens");
+    if (how.file && text)
+        return gq_fail_usage(e, "expected a text or a file of text to tokenize, found both");
     if (!(how.file ? gq_file_open(&file, how.file, e) : gq_file_memory(&file, "the text", text, n, NULL, e)))
         return false;
     unsigned flags =

@@ -43,7 +43,7 @@ struct gq_comm {
 gq_comm *gq_comm_new(const gq_transport *transport, gq_error *e) {
     if (transport->size != sizeof *transport || transport->ranks < 1 || transport->rank < 0 ||
         transport->rank >= transport->ranks) {
-        gq_fail_usage(e, "the transport between ranks does not say what it is");
+        gq_fail_usage(e, "the transport between ranks has no name");
         return NULL;
     }
     gq_comm *c = calloc(1, sizeof *c);

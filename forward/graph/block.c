@@ -239,8 +239,8 @@ bool forward_embed(forward_batch *b, const forward_rows *rows, const uint32_t *i
     forward_rows own = {block_read_rows, b};
     uint32_t some[AT_ONCE];
     if (b->model->sizes.halves && b->context < 2)
-        return gq_fail_usage(e,
-                             "windows of one token: of each an encoder reads the first half, so it needs 2");
+        return gq_fail_usage(
+            e, "windows of one token, expected at least 2: the encoder reads the first half of each");
     for (size_t first = 0; first < b->tokens; first += AT_ONCE) {
         size_t n = b->tokens - first < AT_ONCE ? b->tokens - first : AT_ONCE;
         for (size_t i = 0; i < n; i++) some[i] = switched_id(b->model, coders_id(b, ids, first + i));

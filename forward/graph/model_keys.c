@@ -112,7 +112,7 @@ static void drop_sublayers(forward_model *m, key_reader *r) {
         if (!key_number_at(r, &ff, i, 1, 0, MODEL_MOST)) m->layers[i].ffn = (sublayer_spec){.sublayer = NULL};
         if (m->layers[i].mixer.sublayer && !m->layers[i].ffn.sublayer)
             key_fail(r, ff.name,
-                     "is 0 for layer %zu, which has attention: llama.cpp leaves out what it gives", i);
+                     "is 0 for layer %zu, which has attention: llama.cpp drops the attention's output", i);
     }
 }
 

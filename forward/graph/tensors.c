@@ -349,7 +349,8 @@ static void find_dense(tensor_finder *f) {
         t = tensors_take(f, names[i], OPTIONAL, SHAPE(m->sizes.embedded, rows));
         if (!t) continue;
         if (f->ok && r.ok && key_number(&r, takes[i], t->ne[0], 0, UINT64_MAX) != t->ne[0])
-            key_fail(&r, takes[i], "is not %llu, the width of what goes in", (unsigned long long)t->ne[0]);
+            key_fail(&r, takes[i], "is not %llu, the width of the matrix's input",
+                     (unsigned long long)t->ne[0]);
         m->dense[m->n_dense++] = t, m->sizes.embedded = tensor_rows(t);
         if (m->arch->of_embeddings && i == 0)
             m->dense_bias = tensors_take(f, "dense_2.bias", OPTIONAL, SHAPE(m->sizes.embedded));

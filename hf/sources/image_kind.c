@@ -86,7 +86,7 @@ static bool list_check_note(const hf_list *l, const hf_stored *t, gq_error *e) {
 static bool list_check_kind(const hf_list *l, gq_error *e) {
     static const char lora[] = "a LoRA, not a model: merge it into its model first",
                       four[] = "weights quantized to 4 bits cannot be read: take the file in 16 bits",
-                      control[] = "a ControlNet, not a model: what reads it takes it as it is";
+                      control[] = "a ControlNet, not a model: programs load it as it is, without conversion";
     static const char *const rows[][2] = {
         {".lora_", lora},
         {"lora_unet_", lora},

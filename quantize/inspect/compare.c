@@ -112,7 +112,8 @@ static bool pair_all(gq_comparison *c, compared_quant *to, gq_error *e) {
             !warnings_add(&c->warnings, e, "%s is only in %s", b->tensors[i]->name, to->file.path))
             return false;
     if (to->n == 0)
-        return gq_fail(e, "%s and %s have no tensor that could be compared", c->base.path, to->file.path);
+        return gq_fail(e, "%s and %s have no tensor in common that can be compared", c->base.path,
+                       to->file.path);
     return differing_warn(a, b, &c->warnings, e);
 }
 

@@ -288,8 +288,8 @@ static bool warn_of_others(gq_imatrix *a, const gq_imatrix *b, gq_error *e) {
     uint64_t here = y->n_entries - same, there = x->n_entries - same;
     return (here == 0 && there == 0) ||
            imatrix_warn(&a->data, e,
-                        "%s: %llu of its %llu entries %s in no file before it, and %llu of theirs %s not in "
-                        "it (first: %s): are all of them of one model?",
+                        "%s: %llu of its %llu entries %s in no earlier file, and %llu of the earlier files' "
+                        "%s missing here (first: %s): are all files of one model?",
                         b->path, LLU(here), LLU(y->n_entries), here == 1 ? "is" : "are", LLU(there),
                         there == 1 ? "is" : "are", first);
 }

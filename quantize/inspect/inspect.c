@@ -140,7 +140,7 @@ bool gq_model_read_stored(const gq_model *m, size_t tensor, uint64_t first, uint
     const model_tensor *t = model_part_of(m, tensor, first, n, e);
     const uint64_t columns = t ? t->ne[0] : 1, column = first % columns;
     if (t && t->type->row_header_bytes && column + n > columns && (column || n % columns))
-        return gq_fail_usage(e, "%s: tensor %s: of rows of %s whole ones are read, or a part of one",
+        return gq_fail_usage(e, "%s: tensor %s: rows of %s are read whole, or within one row",
                              model_file_path(&m->file, t), t->name, t->type->name);
     return t && model_read(&m->file, t, first, n, to, e);
 }

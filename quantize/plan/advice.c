@@ -156,7 +156,7 @@ static bool complete_warn_idle(gq_plan *plan, const gq_list *patterns, const boo
     for (size_t i = 0; i < patterns->n; i++)
         if (!matched[i])
             return warnings_add(&plan->warnings, e,
-                                "no tensor is missing whose name matches '%s', which may be missing",
+                                "tensors that may be missing: no missing tensor's name matches '%s'",
                                 patterns->items[i]);
     return true;
 }

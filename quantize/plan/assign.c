@@ -39,9 +39,10 @@ static bool check_change(const gq_plan *plan, const plan_output *out, size_t i, 
                        to->block_elements);
     if (plan_copies(source, t)) return true;
     if (to->row_header_bytes && plan_transposes(source))
-        return gq_fail(
-            e, "%s: tensor %s is transposed on the way, which rows of %s cannot be: they are written whole",
-            file, t->source_name, to->name);
+        return gq_fail(e,
+                       "%s: tensor %s is stored transposed and cannot become %s, whose rows are written "
+                       "whole; choose another type for it",
+                       file, t->source_name, to->name);
     if (source->tensor->type->quantized && !options->allow_requantize)
         return gq_fail_remedy(e, GQ_REMEDY_REQUANTIZE,
                               "%s: tensor %s is already quantized, as %s; asked for: %s%s", file,

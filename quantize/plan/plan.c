@@ -147,7 +147,7 @@ static bool plan_check_request(const gq_options *o, gq_error *e) {
         return gq_fail_usage(e, "no input or no output: expected an input and at least one output");
     if (!plan_check_target(o, e)) return false;
     if (o->projector && o->model)
-        return gq_fail_usage(e, "a projector is read by itself: it cannot be made of a model that is open");
+        return gq_fail_usage(e, "a projector cannot be made of an open model: name its folder instead");
     if (o->effort < 0 || (size_t)o->effort >= sizeof codec_efforts / sizeof *codec_efforts)
         return gq_fail_usage(e, "effort %d, expected 0 (default), 1 (fast) or 2 (best)", o->effort);
     if (o->threads < 0 || o->threads > THREADS_MAX)

@@ -201,8 +201,9 @@ static bool begin_whole(engine *g, gq_error *e) {
     if (g->mode == RUN_NAME) return check_share_of_naming(g, e) && begin_naming(g, e);
     if (!output_open_old(&g->outputs, &all, e) || !journal_count_parts(g->plan, &parts, e)) return false;
     if (parts)
-        return gq_fail(e, "%s has been begun in %u parts: go on with these and join them, or remove %s*",
-                       g->plan->outputs[0].path, parts, g->plan->outputs[0].shards[0].temporary);
+        return gq_fail(
+            e, "%s was started in %u parts: finish these and join them, or remove %s* to start afresh",
+            g->plan->outputs[0].path, parts, g->plan->outputs[0].shards[0].temporary);
     if ((!all && !output_create(&g->outputs, e)) || !open_own_journal(g, all, e)) return false;
     g->mode = g->journals[0].resumed ? RUN_CONTINUE : RUN_FRESH;
     return !all || g->mode == RUN_CONTINUE || output_create(&g->outputs, e);

@@ -128,8 +128,8 @@ bool finalize_open(finalize *r, const output_set *set, gq_error *e) {
     r->fd = safe_file_open(r->path);
     if (r->fd < 0) return errno == ENOENT || fail_record(r, "open", e);
     if (!safe_file_lock(r->fd, SAFE_FILE_ALONE))
-        return gq_fail(e, "another process is giving %s its name (it holds %s)", set->plan->outputs[0].path,
-                       r->path);
+        return gq_fail(e, "another process is renaming %s (it locks %s); wait until it is done",
+                       set->plan->outputs[0].path, r->path);
     if (!finalize_read_record(r, e)) return false;
     if (r->whole) return true;
     bool gone = fstat(r->fd, &st) == 0 && st.st_nlink == 0; /* its owner has just finished */
@@ -145,7 +145,10 @@ static bool places_are_free(const output_set *set, gq_error *e) {
     struct stat st;
     for (size_t i = 0; i < set->n && !set->plan->force; i++)
         if (lstat(set->files[i].shard->path, &st) == 0)
-            return gq_fail(e, "%s has appeared while it was being made", set->files[i].shard->path);
+            return gq_fail(e,
+                           "%s was created by another process during this run; rename or remove it and "
+                           "repeat the command",
+                           set->files[i].shard->path);
     return true;
 }
 

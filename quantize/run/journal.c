@@ -109,7 +109,9 @@ static bool journal_lock(journal *j, gq_error *e) {
     if (safe_file_lock(j->fd, SAFE_FILE_ALONE) && safe_file_still_there(j->fd, j->path)) return true;
     close(j->fd);
     j->fd = -1; /* not ours to remove */
-    return gq_fail(e, "another process is writing this part of the output (it locks %s)", j->path);
+    return gq_fail(e,
+                   "another process is writing this part of the output (it locks %s); wait until it is done",
+                   j->path);
 }
 
 static bool open_existing(journal *j, gq_error *e) {

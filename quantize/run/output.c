@@ -39,7 +39,7 @@ static void close_file(output_file *f) {
 /* Fails as another process holds the file, and closes it, so that it is not removed either. */
 static bool fail_held(output_file *f, gq_error *e) {
     close_file(f);
-    return gq_fail(e, "%s is being written by another process (it holds %s)", f->shard->path,
+    return gq_fail(e, "another process is writing %s (it locks %s); wait until it is done", f->shard->path,
                    f->shard->temporary);
 }
 
@@ -164,7 +164,7 @@ bool output_open_shared(output_set *set, gq_error *e) {
         }
         if (done < 0) return false;
         if (done == 0)
-            return gq_fail(e, "%s appears and vanishes: another process is at work on it",
+            return gq_fail(e, "%s appears and vanishes: another process is writing it; wait until it is done",
                            set->files[i].shard->temporary);
     }
     return true;

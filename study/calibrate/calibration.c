@@ -120,11 +120,10 @@ static bool warn_of_machine(gq_plan *plan, const calibration *c, gq_error *e) {
     enum { MIB = 1 << 20 };
     uint64_t has = memory_budget_machine();
     return c->memory.asked || c->text.bounds.peak <= has ||
-           warnings_add(
-               &plan->warnings, e,
-               "calibration takes %llu MiB, and this machine has %llu MiB; with a limit for the memory "
-               "it rounds fewer columns together and takes less",
-               LLU(c->text.bounds.peak / MIB), LLU(has / MIB));
+           warnings_add(&plan->warnings, e,
+                        "calibration needs %llu MiB, and this machine has %llu MiB; set a memory limit, so "
+                        "that fewer columns are rounded together",
+                        LLU(c->text.bounds.peak / MIB), LLU(has / MIB));
 }
 
 static bool warn_of_text(gq_plan *plan, const calibration *c, gq_error *e) {
@@ -133,8 +132,8 @@ static bool warn_of_text(gq_plan *plan, const calibration *c, gq_error *e) {
                              &plan->warnings, e))
         return false;
     if (f->held_out == 0 && !warnings_add(&plan->warnings, e,
-                                          "there is only one window, so none is held out to check the "
-                                          "calibration; take a text of %d windows or more",
+                                          "the text has one window, so none is held out to validate the "
+                                          "calibration; use a text of %d windows or more",
                                           HELD_OUT_ONE_IN))
         return false;
     return f->per_column >= LITTLE ||
@@ -247,7 +246,7 @@ static bool calibration_open(gq_plan *plan, const gq_options *options, gq_error 
     if (!c) return gq_fail_memory(e, sizeof *c);
     plan->rounding->facts = &c->facts, plan->rounding->knows_inputs = true;
     if (asked->random && asked->text.bytes)
-        return gq_fail_usage(e, "a text and tokens drawn at random cannot both be run on");
+        return gq_fail_usage(e, "expected a text or random tokens to calibrate on, found both");
     if (!take_settings(c, asked, e)) return false;
     c->model = forward_model_new(&plan->model, e);
     if (c->model) forward_model_set_arithmetic(c->model, calibration_arithmetic(&c->settings));
@@ -445,13 +444,12 @@ static bool calibration_plan_bounds(gq_plan *plan, gq_error *e) {
     while (o < plan->n_outputs && !plan_any_calibrated(plan, &plan->outputs[o])) o++;
     if (o == plan->n_outputs)
         return warnings_add(&plan->warnings, e,
-                            "there is nothing to calibrate: no matrix that is run gets a quantized type");
+                            "nothing to calibrate: no matrix of the model's layers gets a quantized type");
     if (c->facts.width < c->facts.columns &&
-        !warnings_add(
-            &plan->warnings, e,
-            "memory is short: the widest matrices have %llu columns, of which only %llu are rounded "
-            "together; more memory would make a better file",
-            LLU(c->facts.columns), LLU(c->facts.width)))
+        !warnings_add(&plan->warnings, e,
+                      "little memory: the widest matrices have %llu columns, of which only %llu are rounded "
+                      "together; with more memory the file would have a lower KL divergence",
+                      LLU(c->facts.columns), LLU(c->facts.width)))
         return false;
     return warn_of_machine(plan, c, e) && warn_of_text(plan, c, e) && warn_of_overrides(plan, e);
 }

@@ -149,7 +149,8 @@ gq_plan *calibration_plan_within(const gq_options *asked, plan_maker *make, gq_e
     gq_plan *plan = NULL;
     double least = 0, given = asked->calibration->seconds;
     if (asked->calibration->steps && *asked->calibration->steps) {
-        gq_fail_usage(e, "steps of a calibration cannot be asked for beside its time, which chooses them");
+        gq_fail_usage(
+            e, "calibration steps and a calibration time cannot be combined: the time chooses the steps");
         return NULL;
     }
     if (!plan_first(asked, make, false, &plan, &least, e)) return NULL;

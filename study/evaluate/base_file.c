@@ -28,7 +28,7 @@ static bool logits_file_open(logits_file *f, int (*open_file)(const char *path),
     f->fd = open_file(f->beside);
     if (f->fd >= 0) return true;
     if (errno == EEXIST)
-        gq_fail(e, "another process is writing %s (it holds %s)", path, f->beside);
+        gq_fail(e, "another process is writing %s (it locks %s); wait until it is done", path, f->beside);
     else
         logits_file_fail(f, e);
     free(f->beside);
@@ -52,7 +52,8 @@ static bool logits_file_fits(const char *path, const char *beside, int fd, uint6
 bool logits_file_start(logits_file *f, const char *path, bool replace, uint64_t bytes, size_t vocabulary,
                        gq_error *e) {
     *f = (logits_file){.fd = -1};
-    if (bytes == UINT64_MAX) return gq_fail(e, "%s: so many logits are more than a file can hold", path);
+    if (bytes == UINT64_MAX)
+        return gq_fail(e, "%s: the logits would need 2^64 bytes or more; evaluate fewer tokens", path);
     if (!gq_check_target(path, replace, e) || !safe_file_may_grow(path, bytes, e) ||
         !logits_file_open(f, safe_file_renew, path, replace, vocabulary, e))
         return false;
@@ -275,8 +276,9 @@ bool base_writer_start(base_writer *w, const char *path, bool replace, const tex
              rows = mul_sat(mul_sat(windows->n, scored_of(windows->context)), base_row_bytes(vocabulary));
     *w = (base_writer){.rows_at = begin};
     if (windows->n > INT32_MAX || vocabulary > INT32_MAX || windows->context > UINT32_MAX)
-        return gq_fail(e, "%s: %zu windows of %zu tokens are more than such a file can hold", path,
-                       windows->n, windows->context);
+        return gq_fail(e,
+                       "%s: %zu windows of %zu tokens do not fit the file's 32-bit counts; use fewer tokens",
+                       path, windows->n, windows->context);
     if (!logits_file_start(&w->file, path, replace, add_sat(begin, rows), vocabulary, e)) return false;
     return write_tokens(w, windows, e) || logits_file_end(&w->file, false, true, e);
 }

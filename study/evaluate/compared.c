@@ -137,7 +137,7 @@ static bool open_base_file(gq_evaluation *v, size_t i, const char *path, gq_erro
     if (!base_file_open(f, path, e) || !name_runner(v, i, path, e)) return false;
     v->models[i] = (gq_evaluated){.path = v->paths[i], .filetype = "", .file_bytes = f->file.size};
     return !f->windows_missing ||
-           warnings_add(&v->warnings, e, "%s: ends early: %zu of its %zu windows are used", f->file.path,
+           warnings_add(&v->warnings, e, "%s is truncated: %zu of its %zu windows are used", f->file.path,
                         f->windows, f->windows + f->windows_missing);
 }
 

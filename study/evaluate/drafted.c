@@ -29,11 +29,10 @@ static bool drafter_check_tokens(const drafter *d, const runner *target, gq_erro
            b = forward_model_sizes(target->model)->vocabulary;
     if (drafter_shares_tokens(&d->own.file, &target->file) && (drafter_tokens(&d->own.file) || a == b))
         return true;
-    return gq_fail_usage(
-        e,
-        "%s: its vocabulary, of %zu tokens, is not that of %s, of %zu, so it cannot draft for it; "
-        "expected a model with the same tokens",
-        d->own.path, a, target->path, b);
+    return gq_fail_usage(e,
+                         "%s has a vocabulary of %zu tokens, and %s another one of %zu: a draft model needs "
+                         "the tokens of its target",
+                         d->own.path, a, target->path, b);
 }
 
 /* Opens a draft's file, or its folder, which may have its vocabulary in another one. */
@@ -117,7 +116,7 @@ static bool draft_check_model(const char *draft, const runner *target, const cha
     drafter d = {.own.path = draft};
     if (target->model &&
         (forward_model_sizes(target->model)->embeds || forward_is_bidirectional(&target->file)))
-        return gq_fail_usage(e, "%s: a draft is for models that predict the next token; leave %s out",
+        return gq_fail_usage(e, "%s: a draft model needs models that predict the next token; leave %s out",
                              target->path, draft);
     bool ok = drafter_open_file(&d, draft, target, folder, e), runs = ok && drafter_runs(&d, target);
     if (ok && !runs) ok = drafter_check_facts(&d, target, e);

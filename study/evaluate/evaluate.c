@@ -52,9 +52,8 @@ void gq_evaluation_free(gq_evaluation *v) {
 /* Base files have a window's second half, and one window after another. */
 static bool evaluation_check_stride(const gq_evaluation_request *r, gq_error *e) {
     return !r->stride || !(r->base || r->base_out || r->logits) ||
-           gq_fail_usage(
-               e, "windows that overlap: files of logits or log-probabilities have windows that follow "
-                  "one another, so they can be neither read nor written");
+           gq_fail_usage(e, "overlapping windows cannot be combined with files of logits or "
+                            "log-probabilities, whose windows follow one another; leave out one of the two");
 }
 
 /* Files of log-probabilities, and windows that overlap, are of next tokens. */
@@ -63,11 +62,11 @@ static bool evaluation_check_masks(const gq_evaluation *v, const gq_evaluation_r
     if (!forward_fills_masks(&first->file)) return true;
     return masks_check(&first->file, forward_model_sizes(first->model)->vocabulary, e) &&
            (!(r->base || r->base_out || r->stride) ||
-            gq_fail_usage(e,
-                          "%s: is a diffusion language model, which predicts what masks stand for: files of "
-                          "log-probabilities and windows that overlap are for models that predict the next "
-                          "token; leave that out, and windows are masked",
-                          first->path));
+            gq_fail_usage(
+                e,
+                "%s is a diffusion language model, which fills in masks: files of log-probabilities and "
+                "overlapping windows need a model that predicts the next token; leave them out",
+                first->path));
 }
 
 /* Prompts, questions and a draft are run in one process, on models that predict tokens; the next one, except for
@@ -85,19 +84,18 @@ static bool evaluation_check_more(gq_evaluation *v, const gq_evaluation_request 
                              : r->draft ? "a draft is"
                                         : "questions are");
     if (r->draft && (r->stride || forward_model_sizes(compared_reference(v)->model)->embeds))
-        return gq_fail_usage(e,
-                             "a draft is for models that give logits, and for windows that do not overlap");
+        return gq_fail_usage(e, "a draft model needs models that give logits and windows that do not "
+                                "overlap; leave the draft out");
     return !r->draft || drafter_open(&v->drafter, r->draft, compared_reference(v), r->adapters.target, e);
 }
 
 /* A decoder predicts the second half of a window, however windows follow one another. */
 static bool evaluation_check_halves(const gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
     return !forward_model_sizes(compared_reference(v)->model)->halves || !r->stride ||
-           gq_fail_usage(
-               e,
-               "%s: has an encoder, which reads the first half of each window, and a decoder for the "
-               "second: windows that overlap are for models without an encoder",
-               compared_reference(v)->path);
+           gq_fail_usage(e,
+                         "%s has an encoder, which reads the first half of each window: overlapping windows "
+                         "need a model without an encoder; leave the overlap out",
+                         compared_reference(v)->path);
 }
 
 /* A model that gives embeddings has neither perplexity nor logits. */
@@ -105,9 +103,9 @@ static bool evaluation_check_kind(const gq_evaluation *v, const gq_evaluation_re
     return !forward_model_sizes(compared_reference(v)->model)->embeds ||
            !(r->base || r->base_out || r->logits || r->stride) ||
            gq_fail_usage(e,
-                         "%s: is an encoder, which gives an embedding for each window and no logits: it has "
-                         "no files of logits or log-probabilities, and its windows follow one another; leave "
-                         "that out, and quantized models are compared by the cosine distance of embeddings",
+                         "%s is an encoder, which gives embeddings and no logits: leave out files of logits "
+                         "or log-probabilities and overlapping windows; quantized models are compared by the "
+                         "cosine distance of embeddings",
                          compared_reference(v)->path);
 }
 
@@ -177,15 +175,14 @@ static bool read_windows(gq_evaluation *v, const gq_evaluation_request *r, uint6
     v->windows.pools = forward_model_sizes(base_model->model)->embeds;
     if (!masks_set(&v->windows, &base_model->file, vocabulary, MASKS_DRAWN, e)) return false;
     if (!evaluation_scored(v))
-        return gq_fail(
-            e,
-            "%s: of each conversation the first token alone counts, which nothing stands before to "
-            "predict it from; give weights to tokens behind it",
-            r->text.name ? r->text.name : "the conversations");
+        return gq_fail(e,
+                       "%s: in each conversation only the first token has a weight above 0, and no token "
+                       "before it predicts it; give weights to later tokens",
+                       r->text.name ? r->text.name : "the conversations");
     if (v->windows.marks && (r->base_out || r->logits))
         return gq_fail_usage(
-            e, "files of logits or log-probabilities have the second half of each window, so there "
-               "are none of conversations with weights");
+            e, "conversations with weights cannot be combined with files of logits or log-probabilities, "
+               "which have the second half of each window; leave the file out");
     return !(r->base || r->base_out) || windows_begin_as_texts(&v->windows, &base_model->file, e);
 }
 
@@ -423,7 +420,7 @@ void gq_evaluation_difference(const gq_evaluation *v, size_t a, size_t b, gq_est
 bool gq_evaluation_interval(const gq_evaluation *v, gq_statistic of, size_t a, size_t b, gq_interval *to,
                             gq_error *e) {
     if (of > GQ_NLL || a >= v->n || b >= v->n || (a == 0 && (of != GQ_NLL || b)))
-        return gq_fail_usage(e, "there is no such statistic of these models");
+        return gq_fail_usage(e, "unknown statistic, or a model's index is out of range");
     return figures_interval(&v->scores, of, a, b, to, e);
 }
 

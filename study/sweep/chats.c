@@ -116,11 +116,9 @@ static bool chat_read_word(const chats_packing *p, chat *c, ids_reader *r, int f
                        chats_name(p->text), r->line, (int)IDS_WORD, shown, (int)IDS_WORD);
     if (first == '=' && chat_read_weight(shown, weight)) return true;
     if (!is_id)
-        return gq_fail(
-            e,
-            "%s, line %zu: '%s' where a token's id, a decimal number, or a weight of 0 to 1 such as "
-            "=0.5 is expected",
-            chats_name(p->text), r->line, shown);
+        return gq_fail(e,
+                       "%s, line %zu: found '%s', expected a token id or a weight from 0 to 1 such as =0.5",
+                       chats_name(p->text), r->line, shown);
     if (id >= p->vocabulary)
         return gq_fail(e,
                        "%s, line %zu: token %llu, but the model has %zu tokens, 0 to %zu; are the ids of "
@@ -201,8 +199,7 @@ static bool chats_warn(const chats_packing *p, warning_list *warnings, gq_error 
                                     name, p->cut, p->cut == 1 ? " is" : "s are", p->to.w->context)) &&
            (!p->uncounted ||
             warnings_add(warnings, e,
-                         "%s: %zu conversation%s left out, as none of the tokens that would be "
-                         "used counts",
+                         "%s: %zu conversation%s left out, as all tokens that would be used have weight 0",
                          name, p->uncounted, p->uncounted == 1 ? " is" : "s are"));
 }
 
@@ -220,7 +217,8 @@ bool chats_read(text_windows *w, const gq_text *text, const gq_file *file, size_
         if (ok && is_beyond) break;
         ok = ok && (!c.n || chats_add(&p, &c, e));
     }
-    ok = ok && (w->n || gq_fail(e, "%s: has no conversation with tokens that count", chats_name(text))) &&
+    ok = ok &&
+         (w->n || gq_fail(e, "%s: no conversation has a token with a weight above 0", chats_name(text))) &&
          chats_warn(&p, warnings, e);
     free(r), free(c.ids), free(c.weights), free(p.to.used);
     return ok;

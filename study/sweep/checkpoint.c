@@ -222,7 +222,7 @@ static bool checkpoint_lock(checkpoint *c, gq_error *e) {
     if (safe_file_lock(c->fd, SAFE_FILE_ALONE) && safe_file_still_there(c->fd, c->path)) return true;
     close(c->fd);
     c->fd = -1; /* not ours to remove */
-    return gq_fail(e, "another process is writing this output (it locks %s)", c->path);
+    return gq_fail(e, "another process is writing this output (it locks %s); wait until it is done", c->path);
 }
 
 static bool lock_old(checkpoint *c, gq_error *e) {

@@ -57,11 +57,11 @@ static bool read_ids(token_list *to, const gq_text *text, const gq_file *file, c
         if (!ok || c < 0) break;
         r->line += c == '\n';
         if (ids_is_space(c)) continue;
-        ok = ids_read_word(r, c, shown, &id, &is_id, e) &&
-             (is_id ||
-              gq_fail(e, "%s, line %zu: '%s' where a token's id is expected, a decimal number below 2^32",
-                      name_of(text), r->line, shown)) &&
-             token_limits_allow(limits, to, e) && token_list_add(to, (uint32_t)id, e);
+        ok =
+            ids_read_word(r, c, shown, &id, &is_id, e) &&
+            (is_id || gq_fail(e, "%s, line %zu: found '%s', expected a token id, a decimal number below 2^32",
+                              name_of(text), r->line, shown)) &&
+            token_limits_allow(limits, to, e) && token_list_add(to, (uint32_t)id, e);
     }
     free(r);
     return ok;
@@ -136,7 +136,7 @@ static bool check_ids(const gq_text *text, const token_list *l, size_t vocabular
             return gq_fail(e, "%s: token %zu is %u, but the model has %zu tokens, 0 to %zu; %s",
                            name_of(text), i + 1, l->ids[i], vocabulary, vocabulary - 1,
                            text->ids ? "are the ids of another vocabulary?"
-                                     : "its vocabulary does not fit its embedding");
+                                     : "its vocabulary has more tokens than its embedding has rows");
     return true;
 }
 
@@ -231,11 +231,10 @@ bool windows_read_overlapping(text_windows *w, const gq_text *text, size_t strid
     *w = windows_of(text);
     w->stride = stride;
     if (stride == 0 || stride >= w->context)
-        return gq_fail_usage(
-            e,
-            "windows of %zu tokens that begin every %zu: expected a step of 1 to %zu, as the "
-            "step's tokens are scored, each after the one before it",
-            w->context, stride, w->context - 1);
+        return gq_fail_usage(e,
+                             "windows of %zu tokens that begin every %zu: expected a stride from 1 to %zu, "
+                             "as the last tokens of each window, one stride of them, are scored",
+                             w->context, stride, w->context - 1);
     if (windows_read_tokens(w, &list, text, model, vocabulary, limits, &ends, warnings, e)) {
         ok = windows_cut_overlapping(w, &list, e);
         free(list.ids);

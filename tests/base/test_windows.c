@@ -91,7 +91,7 @@ TEST(what_cannot_be_windows_is_told) {
     refuse(&plain, "text: has 3 tokens, fewer than one window of 4", TEXT("abc"));
     refuse(&plain, "2 tokens are fewer than one window of 4", TEXT("abcdefgh", .tokens = 2));
     refuse(&plain, "text: has 0 tokens", TEXT(" \n", .ids = true));
-    refuse(&plain, "text, line 2: '1,2' where a token's id", TEXT("0 1\n1,2 3\n", .ids = true));
+    refuse(&plain, "text, line 2: found '1,2', expected a token id", TEXT("0 1\n1,2 3\n", .ids = true));
     refuse(&plain, "'-1'", TEXT("-1", .ids = true));
     gq_text nul = {.name = "text", .bytes = "0 1\0002 3\n", .n = 8, .context = 4, .ids = true};
     refuse(&plain, "'1\\x002'", nul);

@@ -173,7 +173,7 @@ TEST(wrong_requests_are_refused) {
     REFUSED(2, "is both the output and the file of an option", "--calibrate", path("out.gguf"));
     REFUSED(1, "absent", "--calibrate", path("absent"));
     REFUSED(1, "fewer than one window of 16", "--calibrate", path("short"));
-    REFUSED(1, "'three' where a token's id is expected", "--calibrate-ids", path("wrong"));
+    REFUSED(1, "found 'three', expected a token id", "--calibrate-ids", path("wrong"));
     REFUSED(1, "token 3 is 512, but the model has 512", "--calibrate-ids", path("large"));
     REFUSED(2, "fewer than one window", "--calibrate", "@random", "--calibrate-tokens", "8");
     assert_int_equal(count_files(folder), 6);
@@ -183,7 +183,7 @@ TEST(wrong_requests_are_refused) {
 TEST(little_text_is_warned_of) {
     GQUANT_SAYS(0, "are few to calibrate with: 0.03", "--dry-run", QUANTIZE, "--calibrate-ids", path("ids"));
     GQUANT_SAYS(0, "a file may be worse than without", "--dry-run", QUANTIZE, "--calibrate-ids", path("ids"));
-    GQUANT_SAYS(0, "there is only one window, so none is held out", "--dry-run", QUANTIZE, "--calibrate-ids",
+    GQUANT_SAYS(0, "the text has one window, so none is held out", "--dry-run", QUANTIZE, "--calibrate-ids",
                 path("ids"));
     if (SANITIZED) return;
     GQUANT_SAYS(0, "--evaluate has the text of --calibrate", "--dry-run", QUANTIZE, "--calibrate",
@@ -230,7 +230,7 @@ TEST(the_time_decides) {
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         REFUSED(2, "expected a time such as 2h", "--calibrate", text, "--calibrate-time", wrong[i]);
     REFUSED(2, "--calibrate-time works only with --calibrate", "--calibrate-time", "1h");
-    REFUSED(2, "steps of a calibration cannot be asked for beside its time", "--calibrate", text,
+    REFUSED(2, "calibration steps and a calibration time cannot be combined", "--calibrate", text,
             "--calibrate-time", "1h", "--calibrate-steps", "-trials");
     REFUSED(2, " seconds on this machine, and 0.0 are given", "--calibrate", text, "--calibrate-time",
             "0.01s");

@@ -171,7 +171,7 @@ TEST(others_are_not_published) {
     static const char *const why[][2] = {{"shared.gguf", "target_hidden_size is 32, but"},
                                          {"assistant.gguf", "embedding_length_out is 32, but"},
                                          {"bert.gguf", "do not predict the next token"},
-                                         {"target.gguf", "its vocabulary, of 96 tokens, is not that of"},
+                                         {"target.gguf", "target.gguf has a vocabulary of 96 tokens, and"},
                                          {"sees.gguf", "its vocabulary is not that of"}};
     write_model("shared.gguf", target_draft_new("shared"));
     write_model("assistant.gguf", target_draft_new("assistant"));

@@ -189,7 +189,7 @@ TEST(what_cannot_be_done_is_said) {
     GQUANT_SAYS(2, "--context 0", "evaluate", m, "--text", t, "--context", "0");
     GQUANT_SAYS(1, "absent", "evaluate", m, "--text", path("absent"));
     GQUANT_SAYS(1, "fewer than one window of 512", "evaluate", m, "--text", t);
-    GQUANT_SAYS(1, "where a token's id is expected", "evaluate", m, "--ids", t);
+    GQUANT_SAYS(1, "expected a token id", "evaluate", m, "--ids", t);
     GQUANT_SAYS(2, "this run reads or writes the same file", "evaluate", m, "--text", t, "--logits", m);
     GQUANT_SAYS(2, "this run reads or writes the same file", "evaluate", m, "--text", t, "--logits", t);
     write_whole(path("mine"), "mine", 4);

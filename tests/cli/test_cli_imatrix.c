@@ -181,8 +181,8 @@ TEST(data_of_other_models_are_warned_of_when_merged) {
     const char *a = in_folder(folder, "a.dat"), *b = in_folder(folder, "b.dat"),
                *c = in_folder(folder, "c.dat");
     write_other(a, "elsewhere.weight", "shared.weight"), write_other(b, "nowhere.weight", "shared.weight");
-    GQUANT_SAYS(0, "1 of its 2 entries is in no file before it, and 1 of theirs is not in it", "imatrix",
-                "merge", a, b, c);
+    GQUANT_SAYS(0, "1 of its 2 entries is in no earlier file, and 1 of the earlier files' is missing here",
+                "imatrix", "merge", a, b, c);
     GQUANT_SAYS(0, "nowhere.weight", "imatrix", "merge", "--force", a, b, c);
     char *err = gquant(0, (const char *const[]){"imatrix", "merge", "--force", a, a, c, NULL});
     assert_string_equal(err, "");

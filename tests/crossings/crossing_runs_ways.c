@@ -242,8 +242,7 @@ static void beside_a_running_one(const char *where) {
     snapshot_free(&before);
     if (is_short_of_memory(&ended)) return;
     /* A file that the second could not lock, made where the first had just seen none, is not the first's. */
-    if ((second.fault || !stopped) && ended.status == 1 &&
-        strstr(ended.text, "is being written by another process"))
+    if ((second.fault || !stopped) && ended.status == 1 && strstr(ended.text, "another process is writing"))
         return;
     if (refused && ended.status) fail_case("in %s: the first, beside a refused one: %s", where, ended.text);
     if (refused) same_folder(where);

@@ -351,7 +351,7 @@ TEST(tensors_may_be_missing_by_name) {
     gq_plan_free(plan);
     o.force = true, o.allow_missing.n = 2;
     plan = must_plan(&o);
-    assert_true(warned(plan, "no tensor is missing whose name matches 'nothing'"));
+    assert_true(warned(plan, "no missing tensor's name matches 'nothing'"));
     gq_plan_free(plan);
     patterns[0] = "ffn_down";
     assert_non_null(strstr(failure(&o), "blk.1.ffn_up.weight"));

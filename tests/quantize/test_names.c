@@ -50,7 +50,7 @@ TEST(parts_of_long_names_are_joined) {
         o.parts = 12;
         for (o.part = 12; o.part > 0; o.part--) assert_int_equal(run_some(&o, &all, &e), GQ_OK);
         assert_one_prefix(own);
-        assert_non_null(strstr(failure(&whole), "has been begun in 12 parts"));
+        assert_non_null(strstr(failure(&whole), "was started in 12 parts"));
         o.parts = 0, o.join = true;
         gq_results_free(run_plan(&o));
         assert_same_file(path("wanted.gguf"), out.path);

@@ -32,7 +32,7 @@ TEST(parts_make_the_whole) {
     assert_int_equal(run_some(&o, &last, &e), GQ_OK); /* the killed one again */
     assert_false(exists(out.path));
     o.part = 0, o.parts = 0;
-    assert_non_null(strstr(failure(&o), "has been begun in 4 parts"));
+    assert_non_null(strstr(failure(&o), "was started in 4 parts"));
     o.join = true;
     gq_results *joined = run_plan(&o), *whole;
     assert_same_file(path("wanted.gguf"), out.path);

@@ -223,10 +223,11 @@ TEST(what_is_no_conversation_is_refused) {
     refuse(r, "1 2 =x 3", "line 2: '=x'");
     refuse(r, "1 2\n3 =1.5 4", "line 3: '=1.5'");
     refuse(r, "1 =-0.5 4", "'=-0.5'");
-    refuse(r, "1 two", "'two' where a token's id");
+    refuse(r, "1 two", "found 'two', expected a token id");
     refuse(r, "1 512", "token 512, but the model has 512");
-    refuse(r, "=0 1 2 3\n# 4\n\n", "no conversation with tokens that count");
-    refuse(r, "=1 5 =0 6 7 8\n=0.5 6 =0 4\n", "chats: of each conversation the first token alone counts");
+    refuse(r, "=0 1 2 3\n# 4\n\n", "no conversation has a token with a weight above 0");
+    refuse(r, "=1 5 =0 6 7 8\n=0.5 6 =0 4\n",
+           "chats: in each conversation only the first token has a weight above 0");
     refuse(r, "1 =0.000000000000000000000000000000000000000001 2", "is longer than 40 characters");
     refuse(r, "1 =0,5 2", "'=0,5'");
     refuse(r, "1 =1e-1 2", "'=1e-1'");

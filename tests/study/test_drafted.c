@@ -221,7 +221,7 @@ static void assert_refused(const char *draft, const char *why) {
 }
 
 TEST(other_drafts_are_refused_by_name) {
-    assert_refused("target.gguf", "its vocabulary, of 96 tokens, is not that of");
+    assert_refused("target.gguf", "target.gguf has a vocabulary of 96 tokens, and");
     assert_refused("shared.gguf", "target_hidden_size is 32");
     assert_refused("dflash.gguf", "embedding_length is 32, but");
     model *v4 = target_draft_new("dflash");

@@ -140,9 +140,9 @@ TEST(windows_may_overlap) {
     gq_evaluation_free(v), gq_evaluation_free(in_file);
     r = request_of(NULL, 0);
     r.stride = CONTEXT;
-    must_not_evaluate(&r, "expected a step of 1 to 19");
+    must_not_evaluate(&r, "expected a stride from 1 to 19");
     r.stride = 1, r.base_out = path("base");
-    must_not_evaluate(&r, "windows that overlap");
+    must_not_evaluate(&r, "overlapping windows");
 }
 
 TEST(a_model_is_not_far_from_itself) {

@@ -53,7 +53,7 @@ TEST(matrices_that_are_run_are_calibrated) {
     gq_plan_free(plan);
     plan = plan_with(&c, "model.gguf", "F16");
     assert_false(plan_tensor(plan, "blk.0.attn_q.weight")->calibrated);
-    assert_true(warned(plan, "there is nothing to calibrate"));
+    assert_true(warned(plan, "nothing to calibrate"));
     gq_plan_free(plan);
 }
 
@@ -112,7 +112,7 @@ TEST(too_little_text_is_said) {
     gq_plan_free(plan);
     c.text.tokens = 16;
     plan = plan_with(&c, "model.gguf", "Q4_K_M");
-    assert_true(warned(plan, "there is only one window, so none is held out"));
+    assert_true(warned(plan, "the text has one window, so none is held out"));
     gq_plan_free(plan);
     c.text.tokens = 0, c.text.context = 80;
     plan = plan_with(&c, "model.gguf", "Q4_K_M");
@@ -311,12 +311,12 @@ TEST(what_cannot_be_is_refused) {
     c = good, c.damp = 2, must_refuse(&o, GQ_USAGE, "damping of 2");
     c = good, c.arithmetic = "fp8", must_refuse(&o, GQ_USAGE, "'fp8' is not an arithmetic");
     c = good, c.shrink = NAN, must_refuse(&o, GQ_USAGE, "shrinking of");
-    c = good, c.random = true, must_refuse(&o, GQ_USAGE, "cannot both");
+    c = good, c.random = true, must_refuse(&o, GQ_USAGE, "found both");
     c = good, c.text.n = 0, must_refuse(&o, GQ_FAILED, "is empty");
     c = good, c.text.n = 10, must_refuse(&o, GQ_FAILED, "fewer than one window of 16");
     c = good, c.memory = 1 << 20, must_refuse(&o, GQ_USAGE, "1.00 MiB of memory is not enough");
     c = good, c.text = (gq_text){.bytes = "1 2 x", .n = 5, .ids = true, .context = 2};
-    must_refuse(&o, GQ_FAILED, "'x' where a token's id is expected");
+    must_refuse(&o, GQ_FAILED, "found 'x', expected a token id");
     c.text.bytes = "1 2 512", c.text.n = 7, must_refuse(&o, GQ_FAILED, "token 3 is 512");
     c = good, c.text.bytes = NULL, c.random = true, c.text.tokens = 8;
     must_refuse(&o, GQ_USAGE, "fewer than one window");
