@@ -51,7 +51,8 @@ typedef enum arch_image_change {
 typedef struct arch_image_rename {
     /* The beginning of the name, and its replacement; '#' is a number. "": any other name stays. */
     const char *from, *to;
-    /* The source tensor is one part of so many of that name, rows one behind the other; 0 of 0: all of it. */
+    /* The source tensor is piece `part` of `parts` of that name, rows one behind the other; 0 of 0: all of
+     * it. */
     uint8_t part, parts;
     arch_image_change change;
 } arch_image_rename;

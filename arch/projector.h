@@ -39,7 +39,7 @@ typedef struct arch_projector {
      * in front. */
     const char *beside;
     bool may_lack_audio; /* a config without that object makes a projector with a vision encoder alone */
-    /* Source tensors that belong to it: their name contains one of these; "^" in front: begins with it. */
+    /* Parts of source tensors' names that belong to the projector; "^" in front: the name begins so. */
     const char *const *takes;
     const char *
         last_layer; /* what the names of its layers have before their number, where the last one is left out */

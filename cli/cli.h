@@ -66,8 +66,8 @@ static inline const char *report_named(const report *r, const char *path) {
     return path_reported(path, r->request->full_paths);
 }
 
-/* A shell makes several arguments of "model-*.gguf". Those that follow each other and are shards of one model
- * become the first of them, which stands for all. */
+/* Replaces consecutive arguments that are shards of one model, which a shell makes of "model-*.gguf", by the
+ * first of them, which stands for all. */
 void path_join_shards(const char **arguments, size_t *n);
 
 /* Makes the folder, and those above it that are missing. *made: bytes of the path up to and with the first
@@ -166,8 +166,8 @@ void projector_say_beside(const request *r, const gq_plan *plan);
 /* Plans the projector, on all ranks; *plan NULL: none is asked for, it is there and whole, or another rank
  * makes it. `main`: the plan of the text model; NULL: the projector is made alone. */
 bool projector_plan(const request *r, const gq_plan *main, gq_plan **plan, gq_error *e);
-/* Says what it is and writes it, unless only a plan was asked for. All ranks call it, and it fails on all of
- * them. */
+/* Prints a summary of the output and writes it, unless only a plan was asked for. All ranks call it; a
+ * failure of one is a failure of all. */
 bool projector_run(const request *r, const gq_plan *plan, gq_error *e);
 /* The main job where the projector is made alone. */
 int projector_main(const request *r);

@@ -73,8 +73,8 @@ static bool projector_check_name(const request *r, const gq_plan *main, const ch
     return true;
 }
 
-/* Whether the file that is there is what would be written, as a run has left it that was stopped behind it.
- * Another one is an error. */
+/* Whether the existing file is the projector that would be written, left by a run that was stopped after it.
+ * Another file is an error. */
 static bool projector_keep(const request *r, const gq_plan *plan, gq_error *e) {
     gq_found found = {0};
     const char *path = gq_plan_summary(plan, 0)->path;

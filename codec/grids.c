@@ -36,7 +36,7 @@
 #define KEY_IQ3_S KEY_IQ3_XXS
 #define KEY_IQ1(e) KEY_OF_8(e, CHANGED)
 
-/* Of eight entries of grids.inc, ITEM(each). */
+/* Expands to ITEM(each) for eight entries of grids.inc. */
 #define OF_8(ITEM, a, b, c, d, e, f, g, h) \
     ITEM(0x##a) ITEM(0x##b) ITEM(0x##c) ITEM(0x##d) ITEM(0x##e) ITEM(0x##f) ITEM(0x##g) ITEM(0x##h)
 #define INDEX_IQ2_XXS(e) [KEY_IQ2_XXS(e)] = __COUNTER__ - FIRST_IQ2_XXS,

@@ -14,8 +14,8 @@ bool hf_model_is(const char *path);
 bool hf_model_open(model_source *m, const char *path, gq_error *e);
 /* The same with adapters, or a draft model's target; NULL: none. */
 bool hf_model_open_adapted(model_source *m, const char *path, const gq_adapters *adapters, gq_error *e);
-/* The same for the multimodal projector, in place of the text model: the projector (mmproj), into which
- * that part of the adapters is merged. */
+/* The same for the multimodal projector (mmproj) in place of the text model. Only the adapters' changes of
+ * the projector are merged into it. */
 bool hf_projector_open(model_source *m, const char *path, const gq_adapters *adapters, gq_error *e);
 /* Returns the path that names of outputs begin with, whose last part is what the model is called; the path
  * itself where no model is found. malloc'ed; NULL: no memory. */

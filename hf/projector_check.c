@@ -172,7 +172,7 @@ static bool other_blocks_check(const hf_build *b, const arch_projector *row, gq_
 
 /* ---- widths ---- */
 
-/* Which dimension of a layer's tensors is the hidden size: their row length, or their number of rows. */
+/* The dimension of a layer's tensors that is the hidden size: their row length, or their number of rows. */
 typedef struct layer_width {
     const char *name;
     unsigned dim;

@@ -140,8 +140,8 @@ const char *model_inputs_entry(const model_inputs *m, uint64_t i);
  * nothing is known. Where there is no entry nothing is known either. */
 bool model_inputs_find(const model_inputs *m, const char *tensor, uint64_t columns, uint64_t matrices,
                        tensor_inputs *found, gq_error *e);
-/* The same for a tensor as all see it: one that is stored transposed has no inputs, as one weight for a whole
- * row would decide nothing in it. */
+/* The same for a tensor as plans see it: a tensor that is stored transposed has no inputs, as one weight for
+ * a whole row would decide nothing in the row. */
 bool model_inputs_find_tensor(const model_inputs *m, const model_tensor *t, bool transposed,
                               tensor_inputs *found, gq_error *e);
 /* A checksum of the values; 0 where nothing is known. */

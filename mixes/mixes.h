@@ -130,7 +130,8 @@ typedef struct mix_idle_patterns {
     size_t unmatched, powerless; /* the first to match no tensor; or only tensors that they cannot change */
     const char *first_unmatched, *first_powerless;
 } mix_idle_patterns;
-/* Warns of n such patterns, 0 of which are none: what they are for, why they do nothing, and the first. */
+/* Warns of n patterns without effect (0: no warning): what the patterns are for, why they do nothing, and the
+ * first of them. */
 bool mix_patterns_warn(warning_list *to, size_t n, const char *first, const char *why, gq_error *e);
 bool mix_patterns_idle(const mix_pattern *p, const mix_choice *choices, size_t n, mix_idle_patterns *idle,
                        gq_error *e);
@@ -200,7 +201,8 @@ bool mix_is_outside_importance(const char *name);
 
 /* Whether a tensor's matrices are the experts of a layer; a token meets only some of them. */
 bool mix_is_experts(const char *name);
-/* Whether they work on what other experts of the layer give: small ones, one for several of these. */
+/* Whether these experts read the outputs of other experts of the layer: small ones, each for several of the
+ * others. */
 bool mix_is_late_experts(const char *name);
 /* Returns how many experts of a layer a token meets; 0: unknown. */
 int64_t mix_experts_used(const model_facts *f);

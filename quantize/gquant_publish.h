@@ -20,8 +20,8 @@ extern "C" {
 /* ---- what fits a machine: all file types planned ---- */
 typedef struct gq_survey_request {
     size_t size;
-    /* As for gq_plan_new, without outputs and their settings. With a calibration the model is run on its text and KL
-     * divergences are predicted; nothing is calibrated. */
+    /* The options of gq_plan_new, without outputs and their settings. With a calibration the model is run on
+     * its text and KL divergences are predicted; nothing is calibrated. */
     const gq_options *options;
     uint64_t context;   /* tokens to have memory for; 0: as gq_model_memory does */
     uint64_t ram;       /* bytes of memory that the machine has; 0: not given */
@@ -126,7 +126,7 @@ GQ_API void gq_publication_free(gq_publication *p);
 GQ_API const gq_plan *gq_publication_plan(const gq_publication *p);
 GQ_API const gq_plan *gq_publication_projector(const gq_publication *p); /* NULL: there is none */
 GQ_API const gq_plan *gq_publication_companion(const gq_publication *p, gq_companion which); /* likewise */
-/* What the whole takes, about, as it was known before the work. */
+/* Estimates of time, memory and disk space for the whole job, made before the work. */
 GQ_API void gq_publication_needs(const gq_publication *p, gq_needs *to);
 GQ_API size_t gq_publication_made(const gq_publication *p);                     /* files made by this call */
 GQ_API const gq_evaluation *gq_publication_evaluation(const gq_publication *p); /* NULL: there is none */

@@ -250,7 +250,7 @@ GQ_API const gq_calibration_facts *gq_plan_calibration(const gq_plan *plan); /* 
 /* Returns the seconds that gq_run will take, about: those of a calibration as they were measured with
  * gq_options.forecast, all else at the speeds of a usual processor. */
 GQ_API double gq_plan_run_seconds(const gq_plan *plan);
-/* What a run takes, about. */
+/* Estimates of a run's time, memory and disk space. */
 typedef struct gq_needs {
     size_t size;
     double seconds;

@@ -381,8 +381,8 @@ typedef struct gq_evaluation_facts {
     GQ_RENAMED(bool, hidden_states_in_file, states_in_file);
     double seconds;
     double seconds_expected; /* 0: not measured */
-    /* Of ranks: how many there are; windows of the rank that has most. peak_bytes and state_bytes are those
-     * of the rank that has most, too. */
+    /* Runs on several ranks: their number, and the windows of the rank that has most. peak_bytes and
+     * state_bytes are of the rank that has most, too. */
     uint32_t ranks;
     uint64_t rank_windows;
     uint32_t stride; /* as it was asked for */

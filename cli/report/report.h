@@ -65,7 +65,7 @@ void print_json_text(char *text);
 
 /* ---- figures of an evaluation as text, malloc'ed (figure_text.c) ---- */
 
-/* As many decimals as the error allows: two digits of the error. */
+/* Prints a value with as many decimals as its error allows: two digits of the error. */
 char *estimate_text(gq_estimate x);
 char *perplexity_text(gq_estimate x); /* as llama-perplexity does */
 char *kld_text(double x);

@@ -67,7 +67,7 @@ static double evaluation_text_tokens(const gq_evaluation_facts *f) {
     return (double)((f->windows - 1) * step + f->context);
 }
 
-/* Of several quants, the one that needs the shortest text. */
+/* Returns the quant, of several, that needs the shortest text. */
 char *evaluation_advice(const report *r) {
     enum { MOST_TIMES = 1000 }; /* beyond that two quants are as good as equal */
     const gq_evaluation *v = r->evaluation;

@@ -60,8 +60,7 @@ INLINE int digit_levels(const grid_type t) { return t.size == 8 ? 3 : 8; }
 
 /* ---- a step: weights that are coded together ---- */
 typedef struct grid_step {
-    vf x[8]; /* as entries see them: magnitudes, but of one that gets the other sign; shifted types: as they
-                are */
+    vf x[8]; /* as entries have them: magnitudes, but for one with the other sign; of shifted types: unchanged */
     vi flipped; /* bit i: weight i gets the other sign */
     vf per[2];  /* of each entry: units of cost per squared error, all_cost / sum w x^2 */
 } grid_step;

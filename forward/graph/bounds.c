@@ -12,7 +12,7 @@ typedef struct bounds_row {
     bool is_integer;
 } bounds_row;
 
-/* Where 0 is within the bounds, it says that there is no such factor, or nothing to clamp to. */
+/* A 0 within the bounds means that the model has no such factor, or nothing to clamp to. */
 static const bounds_row bounds_rows[] = {
     {"block_count", 1, INT32_MAX, true},
     {"context_length", 1, INT32_MAX, true},

@@ -50,8 +50,8 @@ typedef struct layer_spec layer_spec; /* forward/graph/model.h */
  * work. */
 uint64_t layer_spec_bytes(const layer_spec *plan);
 uint64_t layer_spec_least(const layer_spec *plan);
-/* The share of these bytes for rows that are read when they are multiplied. most: bytes that it may take
- * (forward_layer_new). */
+/* Returns the share of these bytes that holds rows read on multiplication. most: bytes that the layer may
+ * take (forward_layer_new). */
 uint64_t layer_window_bytes(const layer_spec *plan, uint64_t most);
 
 /* A run of rows of the output matrix: of the tokens first ... first + rows - 1 of the vocabulary. `most`

@@ -1,8 +1,8 @@
 
 #include "forward/graph/experts/experts.h"
 
-/* The weights that read a sublayer's input, helpers last, and those beside which nothing is known: they read it
- * in another way, or something reads it that is in no list. */
+/* The weights that read a sublayer's input, helpers last. A layer that has one of `unknown` is left alone: this
+ * weight reads the input in another way, or a weight in no list reads it, too. */
 typedef struct sublayer_readers {
     const sublayer_kind *kind;
     weight_slot readers[FORWARD_GROUP_READERS + 1];

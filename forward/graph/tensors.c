@@ -307,7 +307,7 @@ static void find_ends(tensor_finder *f) {
     f->ok = f->ok && r.ok;
 }
 
-/* Checks a head that classifies, which is not run: what it reads is what is pooled. Its first matrix is
+/* Checks a classification head, which is not run: its input is the pooled hidden state. Its first matrix is
  * square where another one follows. */
 static void find_classifier(tensor_finder *f) {
     static const char *const usual[] = {"cls.weight cls.bias", "cls.output.weight cls.output.bias", NULL};

@@ -19,7 +19,8 @@ typedef struct tensor_finder {
 
 /* Additional questions of the check of a model that is not run (expected.c). */
 typedef struct tensor_hooks {
-    /* The name of a tensor that is missing: where other layers have it and others in one, that one's. */
+    /* Returns the name of a missing tensor; where other layers have the tensor, and others in one matrix,
+     * that matrix's name. */
     const char *(*name)(const tensor_finder *f, const char *name, char other[GGUF_MAX_NAME + 1]);
     /* Whether a tensor of this name may be missing; if so it becomes a doubt. */
     bool (*may_lack)(tensor_finder *f, const char *name);

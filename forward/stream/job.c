@@ -39,8 +39,8 @@ static uint64_t beside_layer(const forward_job *j, const forward_model *m, size_
     return l.bytes;
 }
 
-/* Bytes that a model's MTP layer takes while it is run, beside the model's hidden states: also with those of
- * the logits that are made of what it leaves. */
+/* Returns the bytes that a model's MTP layer takes while it is run, beside the model's hidden states, with
+ * those for its own logits. */
 static uint64_t mtp_bytes(const bounds_trial *t, const forward_model *mtp, size_t batch) {
     const forward_job *j = t->job;
     memory_ledger l = {.counts = true};

@@ -151,9 +151,8 @@ bool hf_adapters_attach(const hf_adapters *a, hf_build *b, gq_error *e);
 /* Looks, in a finished build, for changes of tensors that no tensor is made of: refused in a projector, reported
  * in a model. */
 bool hf_adapters_check_used(const hf_adapters *a, const hf_build *b, gq_error *e);
-/* Adds a pair that says what was merged: names of folders, factors and checksums. A projector has it where they
- * change it.
- */
+/* Adds metadata on what was merged: names of folders, factors and checksums. A projector has it if an adapter
+ * changes the projector. */
 bool hf_adapters_metadata(const hf_adapters *a, const hf_build *b, hf_metadata *metadata, gq_error *e);
 /* Folds all that decides the merged weights into a checksum. */
 bool hf_adapters_fold(const hf_adapters *a, uint32_t *content, gq_error *e);

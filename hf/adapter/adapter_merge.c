@@ -300,7 +300,7 @@ static bool expert_fits(const hf_source *s, uint64_t n, const lora_shape *p, boo
     return s->n_dims == 2 && s->coding != HF_GPTQ && (upright || *transposed);
 }
 
-/* Changes experts that the folder has one by one. *fits false: it has none such. */
+/* Changes experts that the folder stores one by one. *fits false: the folder has no such expert. */
 static bool change_each_expert(const hf_modules *t, const hf_adapted *m, const char *module,
                                const char *parameter, const lora_shape *p, bool *fits, gq_error *e) {
     const hf_expert_matrices *row = hf_expert_matrix_rows;

@@ -100,7 +100,7 @@ KV_MAKE(layers_used_window) {
     return layers_need_list(c, "layer_types", &kinds, e) && layers_set_window(c, p, 1, NULL, e);
 }
 
-/* Where no list says it, all layers but each fourth, from the first on, have a window. */
+/* Without a list, all layers but each fourth, from the first on, have a window. */
 KV_MAKE(layers_granite_window) {
     const json_t *kinds;
     if (!arch_layer_list(c, "layer_types", &kinds, e)) return false;

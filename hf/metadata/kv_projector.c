@@ -245,7 +245,7 @@ KV_MAKE(clip_gemma3n_patch) {
                   : hf_config_fail(c, e, "image_seq_length is 0");
 }
 
-/* Which layers of the audio encoder have a window: all but the last of each group; without groups none does. */
+/* Whether layers of the audio encoder have a window: all but the last of each group; without groups, none. */
 KV_MAKE(clip_mimo_windows) {
     uint32_t layers, group;
     bool is_hybrid;

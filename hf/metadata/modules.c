@@ -56,7 +56,7 @@ static uint32_t pooling_of(json_t *config, char *found, size_t size) {
     return 0;
 }
 
-/* What a model without a pooling that GGUF can name is: a decoder still generates text. */
+/* Says how a model works without a pooling that GGUF can name: a decoder still generates text. */
 static bool pooling_unknown(const hf_config *c, const char *path, const char *found, gq_error *e) {
     char name[NAME_MOST], what[FOUND_MOST + 128];
     snprintf(name, sizeof name, "%s/config.json", path);

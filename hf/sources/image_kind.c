@@ -254,9 +254,9 @@ static bool stored_is_odd(const hf_list *l, const hf_stored *t, bool last_differ
            (t->n_dims != a->n_dims || memcmp(t->shape, a->shape, sizeof a->shape));
 }
 
-/* Returns the number of the block after that of a source tensor if it lacks it, though a later one has it, and
- * most of them do, or of the first block if it alone does; else NO_BLOCK. What has one word after its number is a
- * layer among others, which have numbers, too. */
+/* Returns the number of a block that lacks a source tensor: the block after the tensor's own, if most blocks and a
+ * later one have the tensor; or the first block, if it alone has the tensor; else NO_BLOCK. A name with one word
+ * behind its number is that of a layer among others, which have numbers, too. */
 static uint64_t list_find_hole(const hf_list *l, const char *name, bool last_differs) {
     enum { BLOCKS_MOST = 256, HOLE_MOST = 32 };
     size_t before, behind;

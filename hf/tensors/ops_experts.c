@@ -76,7 +76,7 @@ HF_OP(transpose_down_experts) {
     return (f->source->coding == HF_MXFP4 || f->source->n_dims != 3 ? hf_op_copy : hf_op_transpose)(b, f, e);
 }
 
-/* Where a tensor has gate and up of each expert, one behind the other, and the folder has two source tensors. */
+/* One of two source tensors that become gate and up of each expert in one tensor, one behind the other. */
 static bool op_fused(hf_build *b, const hf_match *f, size_t half, gq_error *e) {
     hf_view whole = hf_view_of(f->source);
     uint64_t n = b->n_experts;

@@ -432,8 +432,8 @@ static bool view_is_transposed(const hf_source *s, const hf_view *v) {
     return s->coding == HF_GPTQ ? s->rows > 1 && !transposed : transposed;
 }
 
-/* Whether some dimension of a view lies inside of one behind it; the last one is not looked at if it is a
- * column, which lies around all others. */
+/* Whether a dimension of a view lies inside of a later one. The last dimension is left out if it is a column,
+ * which lies around all others. */
 static bool view_is_permuted(const hf_view *v, bool last_is_column) {
     uint32_t n = v->n_dims - last_is_column;
     for (uint32_t i = 0; i + 1 < n; i++)

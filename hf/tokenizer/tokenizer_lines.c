@@ -251,7 +251,7 @@ static bool ranks_add_specials(hf_tokenizer *t, uint64_t id, gq_error *e) {
     return ok;
 }
 
-/* Where no file has an id, texts begin and end with the first special token. */
+/* Without an id in any file, texts begin and end with the first special token. */
 static bool ranks_write_ids(const hf_tokenizer *t, uint32_t end, gq_error *e) {
     hf_specials s = {.below = UINT64_MAX};
     bool any = false;

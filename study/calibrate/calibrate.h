@@ -115,8 +115,8 @@ typedef struct site {
     size_t n_weights; /* 0: nothing is left to round */
     size_t features, matrices;
     size_t first, end; /* matrices first to end - 1 were gathered */
-    /* Those matrices, counted from `first`, whose inputs this rank has. dealt: other ranks have the rest; else every
-     * rank has all. */
+    /* The matrices, counted from `first`, whose inputs this rank has. dealt: other ranks have the rest; else
+     * every rank has all. */
     size_t own, own_end;
     bool dealt;
     bool routed, late;

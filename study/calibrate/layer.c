@@ -244,7 +244,8 @@ static bool settle_matrix(calibrator *c, const model_tensor *t, const rounded_ma
     return p->settled < shape_matrices(t->ne) || finish_tensor(c, t, number, e);
 }
 
-/* Gives all ranks what one of them has made of a matrix of a weight, and has the first one write it. */
+/* Sends a rounded matrix of a weight from the rank that has it to all others, and has the first rank write
+ * it. */
 static bool share_matrix(calibrator *c, const model_tensor *t, uint64_t matrix, int rank, rounded_matrix *of,
                          gq_error *e) {
     const calibration *job = c->of;

@@ -58,7 +58,7 @@ static void round_begin_work(matrix_rows *r, double share) {
     r->at_hand = of > 0 ? share * (double)rows_of_spans(r, r->span, r->span_end) / of : 0;
 }
 
-/* Called by threads when they have done so many rows. One of them tells it, the others continue. */
+/* Counts rows that a thread has finished. One thread at a time reports progress; the others continue. */
 static void round_add_done(void *data, size_t n) {
     round_groups *g = data;
     size_t done = atomic_fetch_add(&g->done, n) + n;

@@ -53,8 +53,8 @@ void hessian_add(hessian *m, const float *x, size_t x_stride, const float *y, si
 /* The tokens of the next calls are another group's. Where groups are no longer than HESSIAN_TOKENS a group
  * ends after so many by itself. */
 void hessian_end_group(hessian *m);
-/* Where ranks add the same tokens each forms a share of the sums, which must be told before any are added;
- * and in the end all get all sums, a collective of base/comm/ranks.h. */
+/* When ranks add the same tokens, each rank forms a share of the sums, which is set before any token is
+ * added. In the end all ranks get all sums, by a collective of base/comm/ranks.h. */
 void hessian_share(hessian *m, const gq_comm *comm);
 bool hessian_gather(hessian *m, gq_comm *comm, gq_error *e);
 /* In place of tokens: their mean, columns x columns, which is symmetric. For one stream. */
@@ -102,7 +102,7 @@ bool cholesky_factor(hessian *m, hessian_settings settings, cholesky *f, gq_erro
 void cholesky_round(cholesky *f, matmul_arithmetic arithmetic, threads_pool *pool);
 void cholesky_free(cholesky *f);
 
-/* Which rows of a matrix are fitted, where P is given in place of D. */
+/* The rows of a matrix that are fitted, when P is given in place of D. */
 typedef struct refit_place {
     const uint64_t *rows; /* their numbers */
     uint64_t matrix_rows;

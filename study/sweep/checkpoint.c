@@ -177,8 +177,8 @@ static bool count_finished(checkpoint *c, gq_error *e) {
     return true;
 }
 
-/* Whether it can be continued; ->why says why not. Where that cannot be told it is let go, so that nobody removes
- * it. */
+/* Whether the checkpoint can be continued; ->why says why not. A checkpoint that cannot be read is left
+ * alone, so that nobody removes it. */
 static bool can_go_on(checkpoint *c, const checkpoint_header *h, bool *can, gq_error *e) {
     bool ok = checkpoint_mismatch(c->fd, h, &c->why) || checkpoint_fail_read(c, e);
     ok = ok && (c->why || count_finished(c, e));

@@ -48,7 +48,7 @@ bool memory_budget_fail(const gq_comm *comm, uint64_t asked, const char *to, siz
     gq_fail_usage(e, "%s of memory%s is not enough%s: a layer and a window of %zu tokens take %s%s", given,
                   whose, to, context, needed, where);
     if (!e || asked == memory_budget_machine()) return false;
-    /* What this process has already differs a little from run to run. */
+    /* The memory that this process has at the beginning differs a little from run to run. */
     uint64_t slack = (UINT64_C(2) << 20) + bytes / 64;
     gq_fail_usage(e, "%s; enough is %s", e->text, units_enough_memory(enough, add_sat(bytes, slack)));
     e->remedy = GQ_REMEDY_MORE_MEMORY;

@@ -355,8 +355,7 @@ typedef struct sweep_plan {
     double work, done;             /* the whole work, and the part that an earlier run did */
     double started;          /* by clock_seconds, for progress, where a call is several sweeps; 0: now */
     double seconds_expected; /* for gq_progress; 0: unknown */
-    /* Units of work that one of forward_job_work's is: what layers that pass report, and logits behind the
-     * last step. 0: one. */
+    /* Work per unit that forward_job_work counts: of passes through layers, and of logits behind the last layer. 0: one. */
     double layer_work, logits_work;
     /* For jobs whose progress covers more than the sweep: the caller's work and pieces. NULL: the sweep's own, of
      * `work` and `done`. */
