@@ -78,23 +78,29 @@ static void json_put_raw(json_writer *j, const char *key, const char *value) {
     if (old != key && !j->exact) json_begin_value(j, old), fputs(value, j->to);
 }
 
+size_t json_escape(char to[JSON_ESCAPED], const char *text, size_t n) {
+    uint32_t code;
+    size_t length = gq_utf8(text, n, &code);
+    if (length == 0 || (code >= JSON_RAW_BYTE + 0x80 && code <= JSON_RAW_BYTE + 0xFF))
+        code = JSON_RAW_BYTE + (unsigned char)*text, length = 1;
+    if (code == '"' || code == '\\')
+        snprintf(to, JSON_ESCAPED, "\\%c", (int)code);
+    else if (code >= 0x10000)
+        snprintf(to, JSON_ESCAPED, "\\u%04X\\u%04X", 0xD800 + ((code - 0x10000) >> 10),
+                 0xDC00 + (code & 0x3FF));
+    else if (code < ' ' || code > '~' || code == '<')
+        snprintf(to, JSON_ESCAPED, "\\u%04X", code);
+    else
+        to[0] = (char)code, to[1] = 0;
+    return length;
+}
+
 void json_put_bytes(json_writer *j, const char *key, const char *text, size_t n) {
+    char escaped[JSON_ESCAPED];
     json_begin_value(j, key);
     fputc('"', j->to);
-    for (size_t length; n > 0; text += length, n -= length) {
-        uint32_t code;
-        length = gq_utf8(text, n, &code);
-        if (length == 0 || (code >= JSON_RAW_BYTE + 0x80 && code <= JSON_RAW_BYTE + 0xFF))
-            code = JSON_RAW_BYTE + (unsigned char)*text, length = 1;
-        if (code == '"' || code == '\\')
-            fprintf(j->to, "\\%c", (int)code);
-        else if (code >= 0x10000)
-            fprintf(j->to, "\\u%04X\\u%04X", 0xD800 + ((code - 0x10000) >> 10), 0xDC00 + (code & 0x3FF));
-        else if (code < ' ' || code > '~' || code == '<')
-            fprintf(j->to, "\\u%04X", code);
-        else
-            fputc((int)code, j->to);
-    }
+    for (size_t length; n > 0; text += length, n -= length)
+        length = json_escape(escaped, text, n), fputs(escaped, j->to);
     fputc('"', j->to);
 }
 

@@ -10,7 +10,10 @@
 
 #include "base/error.h"
 
-enum { JSON_RAW_BYTE = 0xEF00 }; /* plus a byte that is not UTF-8: the code point that stands for it */
+enum {
+    JSON_RAW_BYTE = 0xEF00, /* plus a byte that is not UTF-8: the code point that stands for it */
+    JSON_ESCAPED = 13,      /* bytes of two escapes and a NUL */
+};
 
 typedef struct json_writer {
     FILE *to;
@@ -42,5 +45,7 @@ void json_put_signed(json_writer *j, const char *key, int64_t n);
 void json_put_number(json_writer *j, const char *key, double value); /* NaN and infinity: null */
 void json_put_bool(json_writer *j, const char *key, bool value);
 void json_put_texts(json_writer *j, const char *key, const char *const *texts, size_t n);
+/* Writes the first character of a text of n bytes as it stands between quotes; returns its bytes in the text. */
+size_t json_escape(char to[JSON_ESCAPED], const char *text, size_t n);
 /* Returns a member's name of the release before: `key`, where that is the same. */
 const char *json_old_name(const char *key);

@@ -9,7 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LONGEST = 1024, CHARACTER = 12 /* two escapes */, RAW_BYTE = 0xEF00 /* as in json.c */ };
+#include "base/json.h"
+
+enum { LONGEST = 1024 };
 
 __attribute__((format(printf, 2, 3))) static void event_append(event *v, const char *format, ...) {
     va_list args;
@@ -24,22 +26,10 @@ static void put_quoted(event *v, const char *text) {
     size_t end = v->n + LONGEST;
     if (end > sizeof v->text - LONGEST) end = sizeof v->text - LONGEST;
     event_append(v, "\"");
-    while (*text && v->n + CHARACTER < end) {
-        uint32_t code;
-        size_t n = gq_utf8(text, 4, &code); /* a NUL ends a sequence, too */
-        if (n == 0 || (code >= RAW_BYTE + 0x80 && code <= RAW_BYTE + 0xFF)) {
-            event_append(v, "\\u%04x", RAW_BYTE + (unsigned char)*text);
-            n = 1;
-        } else if (code == '"' || code == '\\') {
-            event_append(v, "\\%c", (int)code);
-        } else if (code < ' ' || (code > '~' && code < 0x10000)) {
-            event_append(v, "\\u%04x", code);
-        } else if (code >= 0x10000) {
-            event_append(v, "\\u%04x\\u%04x", 0xD800 + ((code - 0x10000) >> 10), 0xDC00 + (code & 0x3FF));
-        } else {
-            event_append(v, "%c", (int)code);
-        }
-        text += n;
+    while (*text && v->n + JSON_ESCAPED <= end) {
+        char escaped[JSON_ESCAPED];
+        text += json_escape(escaped, text, 4); /* a NUL ends a sequence, too */
+        event_append(v, "%s", escaped);
     }
     event_append(v, "\"");
 }
