@@ -9,7 +9,7 @@
  *
  * 1. Every public call that takes a comm ends with gq_comm_agree on all its ways.
  * 2. What follows a local failure is only the way back to there.
- * 3. Which collectives follow must be the same on all ranks as long as none fails. Heads say which collective
+ * 3. Which collectives follow must be the same on all ranks as long as none fails. Headers say which collective
  *    it is; where ranks differ, all of them fail. */
 #pragma once
 

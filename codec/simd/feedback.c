@@ -299,7 +299,7 @@ static void put_lanes(const feedback_pass *s, size_t p, size_t lane, size_t used
 }
 
 static void finish_rows(const feedback_pass *s, uint8_t *out, feedback_sums *sums) {
-    enum { MOST_BYTES = 512 }; /* of a block, or of a head */
+    enum { MOST_BYTES = 512 }; /* of a block, or of a row header */
     uint8_t lanes[L * MOST_BYTES];
     size_t head = s->type->row_header_bytes, bytes = s->type->block_bytes;
     for (size_t p = 0; p < s->panels; p++)

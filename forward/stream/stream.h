@@ -164,7 +164,7 @@ probe_cache *probe_cache_new(const probe_cache_plan *p, gq_error *e);
 void probe_cache_free(probe_cache *k);
 /* From now on the stream's probes keep their results there. side 0: weights are never replaced in this
  * stream; 1: they are, and those that are still to come were announced by forward_layer_expect. Streams of
- * one side take turns: each passes the part before the next one is looked at. */
+ * one side take turns: each passes the sublayer before the next one is looked at. */
 void forward_stream_cache(forward_stream *s, probe_cache *k, unsigned side);
 
 /* ---- logits ---- */

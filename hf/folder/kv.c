@@ -71,7 +71,7 @@ bool hf_metadata_text(hf_metadata *p, const char *key, const char *text, gq_erro
     return hf_metadata_string(p, key, text, strlen(text), e);
 }
 
-/* Makes room for n more bytes of the open array, behind its head, and returns where they go. */
+/* Makes room for n more bytes of the open array, behind its header, and returns where they go. */
 static uint8_t *metadata_more(hf_metadata *p, size_t n, gq_error *e) {
     size_t at = p->open_bytes ? p->open_bytes : GGUF_ARRAY_HEADER;
     if (!memory_grow(&p->open, &p->open_capacity, at + n, 1, e)) return NULL;

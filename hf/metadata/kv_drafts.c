@@ -81,7 +81,7 @@ KV_MAKE(draft_causal) {
     return hf_config_bool(c, names, &causal, e) && hf_metadata_bool(p, i->key, causal, e);
 }
 
-/* A draft model turns by time alone. */
+/* A draft model rotates by time alone. */
 KV_MAKE(draft_sections) {
     hf_sizes s;
     if (!c->target || !json_object_get(c->target->rope, "mrope_section")) return true;

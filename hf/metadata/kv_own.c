@@ -357,7 +357,7 @@ static bool laguna_is_head(const json_t *v) {
     return json_is_true(v) || (text && (strcmp(text, "per-head") == 0 || strcmp(text, "per_head") == 0));
 }
 
-/* The turned part of a head in layers with a window. Programs that run the folder read `gating` alone, so that a list
+/* The rotated values of a head in layers with a window. Programs that run the folder read `gating` alone, so that a list
  * that says otherwise is refused. */
 KV_MAKE(own_laguna) {
     const json_t *gating = arch_value(c, "gating"), *kinds = arch_value(c, "gating_types"),

@@ -103,8 +103,9 @@ HF_OP(rope_halves_glm) {
     uint64_t width = b->sizes.head_width, rows = whole.n_dims ? whole.count[0] : 0,
              rotated = factor >= 0 && factor <= 1 ? (uint64_t)((double)width * factor) : 1;
     if (whole.n_dims > 2 || width == 0 || rows != heads * width || rotated % 2)
-        return hf_match_fail(f, e, "%llu rows, expected %llu heads of %llu, of which an even part turns",
-                             LLU(rows), LLU(heads), LLU(width));
+        return hf_match_fail(
+            f, e, "%llu rows, expected %llu heads of %llu, of which an even number of values is rotated",
+            LLU(rows), LLU(heads), LLU(width));
     uint64_t n = rows / width;
     unsigned parts = rotated < width ? 3 : 2; /* even rows, odd rows, the rest */
     hf_tensor *t = hf_build_pieces(b, f, parts * n, e);

@@ -259,7 +259,7 @@ static bool latent_attend_unfolded(forward_batch *b, const sublayer_spec *p, flo
 }
 
 /* For files with attn_k_b and attn_v_b: takes queries to the space of the latents, and makes values of the
- * latents that a head has mixed. One head at a time, because its queries then have rank + turned values. */
+ * latents that a head has mixed. One head at a time, because its queries then have rank + rotated values. */
 static bool latent_attend_folded(forward_batch *b, const sublayer_spec *p, const float *q,
                                  const float *latent, float *query, float *o) {
     const latent_numbers *n = p->sublayer->numbers;

@@ -41,7 +41,7 @@ void rope_read_sections(rope_numbers *n, key_reader *r, rope_sections kind);
 void rope_find_tensors(rope_numbers *n, tensor_finder *f);
 
 typedef struct rope_tables {
-    float *cosine[2], *sine[2]; /* [local][pair][context]: with the magnitude; row length turn_stride */
+    float *cosine[2], *sine[2]; /* [local][pair][context]: with the magnitude; row length rotation_stride */
     size_t rotation_stride;
     size_t short_tokens; /* texts of up to so many tokens in a longer window have rows of their own behind
                             the others; 0: none have */
@@ -55,12 +55,12 @@ void rope_lay_out(const rope_numbers *n, rope_tables *t, size_t context, scratch
 bool rope_fill_tables(const rope_numbers *n, rope_tables *t, const forward_model *m, size_t context,
                       gq_error *e);
 
-/* Turn the rotated values of each head: rows first, first + step, ... begin a head's. */
+/* Rotate the values of each head: rows first, first + step, ... begin a head's. */
 void batch_rope(forward_batch *b, const sublayer_spec *p, float *x, size_t heads, size_t step);
 /* The same with pairs of the given kind. */
 void batch_rope_pairs(forward_batch *b, const sublayer_spec *p, float *x, size_t heads, size_t step,
                       bool neox);
-/* Turns columns of each text, the first `columns` of each as far as it has them, by positions that are `step`
+/* Rotates columns of each text, the first `columns` of each as far as it has them, by positions that are `step`
  * apart: rows x of heads that are `head` rows apart. back: the other way. */
 typedef struct rope_columns {
     float *x;

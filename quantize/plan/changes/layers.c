@@ -126,7 +126,7 @@ bool plan_layers_mtp_only(plan_layers *layers, const model_source *model, gq_err
                model->path);
 }
 
-/* Whether a tensor is in a draft's file: an MTP layer's, or what such blocks share with the model. */
+/* Whether a tensor is in a file of MTP layers alone: an MTP layer's, or what such blocks share with the model. */
 static bool mtp_file_has(const plan_layers *layers, const char *name) {
     static const char *const shared[] = {"token_embd.weight",     "output_norm.weight",
                                          "output.weight",         "output_hc_fn.weight",
