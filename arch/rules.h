@@ -65,7 +65,7 @@ typedef enum arch_op_makes {
     /* ---- several tensors from one ---- */ \
     S(OP_SPLIT_HALVES, split_halves, TWO) /* rows [.., 2 n, d] become two tensors of n rows */ \
     S(OP_TRANSPOSE_SPLIT_HALVES, transpose_split_halves, TWO) /* [E, d, 2 n]: transposed, and then halves */ \
-    S(OP_SPLIT_SHARED_EXPERT, split_shared_expert, TWO) /* or, without experts, the only part */ \
+    S(OP_SPLIT_SHARED_EXPERT, split_shared_expert, TWO) /* or, without experts, the only sublayer */ \
     S(OP_SPLIT_EVEN_ODD, split_even_odd, TWO) /* rows, or columns of a transposed matrix */ \
     S(OP_SPLIT_THIRDS, split_thirds, THREE) /* rows of queries, keys, values */ \
     S(OP_SPLIT_QKV, split_qkv, THREE) /* rows of q, k, v, one behind the other */ \

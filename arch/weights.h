@@ -7,7 +7,7 @@
  * matrices of which each sees tokens of its own; late ones read what the layer's other experts give. */
 
 /* The weights that a layer may have, each with a bias that may be there: member, name in the file, kind.
- * Several parts may use one slot, with shapes of their own. */
+ * Several sublayers may use one slot, with shapes of their own. */
 #define ARCH_WEIGHTS(W) \
     W(ATTN_NORM, "attn_norm", SMALL) \
     W(LOOP_NORM, "output_norm", SMALL) /* the model's */ \
@@ -24,7 +24,7 @@
     W(POST_FFW_NORM_2, "post_ffw_norm_2", SMALL) \
     W(FFN_ROUTER_SCALE, "ffn_gate_inp.scale", BARE) \
     W(FFN_DOWN_SCALE, "ffn_down_exps.scale", BARE) \
-    W(MIXER_GAIN, "attn_output.scale", BARE) /* one number that a part's result is multiplied by */ \
+    W(MIXER_GAIN, "attn_output.scale", BARE) /* one number that a sublayer's result is multiplied by */ \
     W(FFN_GAIN, "ffn_down.scale", BARE) \
     W(INP_GATE, "inp_gate", MATRIX) \
     W(PROJ, "proj", MATRIX) \

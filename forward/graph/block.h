@@ -20,7 +20,7 @@ typedef enum forward_sublayers {
     FORWARD_FFN = 2,
     FORWARD_WHOLE = 3
 } forward_sublayers;
-/* x becomes the residual stream after this part of the layer that l holds; a single part is an error where
+/* x becomes the residual stream after this sublayer of the layer that l holds; a single sublayer is an error where
  * the model does not split. Inf or NaN in the input of weights is an error that names them. observer may be
  * NULL. */
 bool forward_block(forward_batch *b, const forward_layer *l, forward_sublayers which, float *x, size_t stride,

@@ -170,7 +170,7 @@ static bool cache_recall(forward_batch *b, weight_slot s, size_t matrix, result_
     return false;
 }
 
-/* Whether a result that was just computed will be the same in later runs of the part. */
+/* Whether a result that was just computed will be the same in later runs of the sublayer. */
 static bool cache_may_add(const probe_cache_run *run, weight_slot s, result_kind what) {
     const weight_facts *facts = &weight_facts_of[s];
     bool of_expert = facts->is_routed && !facts->is_late && what == RESULT_INPUTS;
@@ -249,7 +249,7 @@ static uint64_t cache_slot_values(const layer_spec *l, weight_slot s, uint64_t e
     return add_sat(mul_sat(met, t->ne[0]), base ? t->ne[1] : 0);
 }
 
-/* Bytes per token: of the part of a layer that has most. */
+/* Bytes per token: of the sublayer that has most. */
 static uint64_t cache_token_bytes(const forward_model *m, uint64_t experts_used, bool base) {
     bool splits = forward_model_splits(m);
     uint64_t most = 0;

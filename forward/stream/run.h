@@ -16,7 +16,7 @@ typedef struct hidden_states {
     float *window;           /* a window on its way to or from the file; NULL: there is no file */
     hidden_state_slots file; /* fd -1: nowhere */
     unsigned slot;           /* that holds the hidden states before the layer that is next, or was begun */
-    bool begun;              /* what there is now is what the layer's first part has left */
+    bool begun;              /* what there is now is what the layer's first sublayer has left */
     /* Per loop: CRC-32 of the bytes written so far to the slot after the present one; forward_stream_sum. */
     uint64_t *running, *sums;
 } hidden_states;
@@ -39,9 +39,9 @@ uint64_t hidden_states_bytes(uint64_t width, const forward_job *j, size_t batch,
  * matter. */
 float *hidden_states_take(hidden_states *s, size_t batch, bool fresh, gq_error *e);
 /* Keep what states_take has handed out and the caller changed, in the slot after the present one. done: they
- * are those after a layer, and not only after its first part, for which memory will do. */
+ * are those after a layer, and not only after its first sublayer, for which memory will do. */
 bool hidden_states_put(hidden_states *s, size_t batch, const float *x, bool done, gq_error *e);
-/* To be called when all batches have been put: the next slot, or with done false the first part's hidden
+/* To be called when all batches have been put: the next slot, or with done false the first sublayer's hidden
  * states, become the present ones. */
 void hidden_states_next_slot(hidden_states *s, bool done);
 bool hidden_states_resume(hidden_states *s, unsigned slot, gq_error *e);
@@ -93,7 +93,7 @@ bool run_progress(const forward_run *r, double work, const char *what, gq_error 
 /* Results of a layer's products that probes keep for later probes and for the pass. They are the same each
  * time while the hidden states before the layer and the weights that led to them stay. Of attention and
  * feed-forward sublayers these are the inputs of their last matrix, so that nothing before it is run again; of
- * other parts what each product gives.
+ * other sublayers what each product gives.
  *
  * Each batch of a stream has a fixed number of bytes, in memory as long as that lasts, else in a file without
  * a name. What does not fit, or cannot be read again, is computed again: nothing that is written depends on

@@ -1,5 +1,5 @@
 /* Streams: the hidden states of a model's windows, taken through the layers batch by batch. A pass takes each
- * batch's hidden states, runs the layer or a part of it, and puts them into the next slot; a probe does the
+ * batch's hidden states, runs the layer or a sublayer of it, and puts them into the next slot; a probe does the
  * same to a copy: the hidden states stay, what it brings may be kept. Slots are in states.c, what streams
  * share in run.c, logits in head.c, bounds in job.c. */
 #include "forward/stream/stream.h"
@@ -161,7 +161,7 @@ bool forward_stream_skips(const forward_stream *s, size_t batch, const forward_l
     return forward_layer_idles(s->model, number);
 }
 
-/* Runs a part of the layer on x: a batch's hidden states, or a copy of them. probes: results are kept. */
+/* Runs a sublayer, or the whole layer, on x: a batch's hidden states, or a copy of them. probes: results are kept. */
 static bool run_sublayers(forward_stream *s, size_t batch, const forward_layer *l, forward_sublayers which,
                           float *x, bool probes, asking *a, gq_error *e) {
     forward_batch *b = run_batch(s->run, s->model, e);

@@ -1,6 +1,6 @@
 /* Running models over a whole text, a layer at a time: the weights of one layer are in memory, the hidden
  * hidden states of all tokens, and what a batch of windows needs meanwhile. Hidden states that do not fit into memory
- * are in a file, read and written once per layer, or per part of a layer.
+ * are in a file, read and written once per layer, or per sublayer.
  *
  *     forward_bounds bounds = forward_bounds_of(&job, &m, 1, false);
  *     forward_run *r = forward_run_new(&job, &bounds, &e);
@@ -100,10 +100,10 @@ void forward_stream_copy(forward_stream *s, const forward_stream *from);
 uint64_t forward_stream_sum(const forward_stream *s, size_t loop);
 /* States that an earlier run left in a slot. */
 bool forward_stream_resume(forward_stream *s, unsigned slot, gq_error *e);
-/* All windows through the layer, in order; or through a part of it, the first and then the second. observer:
- * may be NULL. The hidden states are put into the next slot when the last part is done. Where they are not in
- * memory that slot has the first part's meanwhile, too, and until the last part is done the hidden states
- * before the layer stay in theirs: an earlier run that was killed between the parts is resumed before the
+/* All windows through the layer, in order; or through a sublayer, the first and then the second. observer:
+ * may be NULL. The hidden states are put into the next slot when the last sublayer is done. Where they are not in
+ * memory that slot has the first sublayer's meanwhile, too, and until the last sublayer is done the hidden states
+ * before the layer stay in theirs: an earlier run that was killed between the sublayers is resumed before the
  * layer. */
 bool forward_stream_pass(forward_stream *s, const forward_layer *l, forward_sublayers which,
                          const forward_observer *observer, gq_error *e);
@@ -134,7 +134,7 @@ size_t forward_stream_windows(const forward_stream *s);
 /* The loop of batch i, and the number of its first window among those of the loop. */
 size_t forward_stream_loop(const forward_stream *s, size_t batch);
 size_t forward_stream_first(const forward_stream *s, size_t batch);
-/* One batch through what is next, the layer or a part of it, to observe its activations; the hidden states
+/* One batch through what is next, the layer or a sublayer, to observe its activations; the hidden states
  * stay. *after: the batch's state behind it, [features][forward_stride(tokens)], until the next call; it means
  * nothing where the observer has ended the call. after may be NULL. */
 bool forward_stream_probe(forward_stream *s, size_t batch, const forward_layer *l, forward_sublayers which,
@@ -142,7 +142,7 @@ bool forward_stream_probe(forward_stream *s, size_t batch, const forward_layer *
 
 /* ---- results that are kept ---- */
 
-/* Cache of products that probes of a part of a layer keep for later probes and for the pass, so that they are
+/* Cache of products that probes of a sublayer keep for later probes and for the pass, so that they are
  * not computed again for each site: in memory, and beyond that in a file without a name. It serves two sides
  * at a time, a stream of the base model and one of a quant. Values do not depend on it. */
 typedef struct probe_cache probe_cache;

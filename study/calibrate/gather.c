@@ -8,7 +8,7 @@
  * some, and later calls the others. A run ends as soon as nothing behind the site is needed. What is
  * allocated is counted by the same lay_out_ functions.
  *
- * Where the residual stream is the target the base model's residual stream after the part is kept instead of its
+ * Where the residual stream is the target the base model's residual stream after the sublayer is kept instead of its
  * inputs, the rounded stream's inputs are captured, and pairs are made of these and of what its residual stream lacks
  * in the end.
  *
@@ -36,7 +36,7 @@ typedef struct captured {
 
 /* A batch where the residual stream is the target. */
 typedef struct residual_target {
-    float *after; /* [width][tokens]: the base model's residual stream after the part */
+    float *after; /* [width][tokens]: the base model's residual stream after the sublayer */
     float *gate;  /* as gathering.token */
     float *gates; /* per token, of all matrices that it meets */
     float *share; /* [width][tokens]: what one matrix is to answer for */
