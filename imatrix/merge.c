@@ -68,7 +68,7 @@ static bool agree_on_units(imatrix *a, const imatrix *b, float *scale, gq_error 
         const imatrix *calls = a->legacy ? a : b, *tokens = a->legacy ? b : a;
         float chunk = (float)(calls->chunk_size ? calls->chunk_size : imatrix_chunk(tokens));
         if (!calls->chunk_size && !tokens->chunk_size &&
-            !imatrix_warn(a, e, "no file says its tokens per chunk: %g assumed", chunk))
+            !imatrix_warn(a, e, "no file has its number of tokens per chunk: %g is assumed", chunk))
             return false;
         if (b->legacy) *scale = chunk;
         for (uint64_t i = 0; a->legacy && i < a->n_entries; i++) {

@@ -286,7 +286,7 @@ static bool importance_fill_plan(gq_importance_plan *p, const gq_importance_requ
     if (!importance_check_target(p, r, e)) return false;
     if (!importance_open_model(p, r, e) || !importance_check_inputs(p, r, e)) return false;
     if (p->output && p->sizes->embeds)
-        return gq_fail_usage(e, "%s: is an encoder, which has no output matrix: leave that out",
+        return gq_fail_usage(e, "%s is an encoder and has no output matrix: leave the output matrix out",
                              p->file.path);
     p->share.job.threads = comm_threads(p->share.comm, r->threads);
     const char *output = p->output ? p->sizes->out->name : NULL;
@@ -450,7 +450,7 @@ static gq_imatrix *write_out(const running *r, gq_error *e) {
 }
 
 static void say_what_is_kept(const checkpoint *c, gq_error *e) {
-    gq_fail_again(e, e, "%s; what is done is kept in %s, and the same command continues from there", e->text,
+    gq_fail_again(e, e, "%s; finished work is kept in %s, and the same command continues from there", e->text,
                   c->path);
 }
 

@@ -186,7 +186,7 @@ static bool build_matrices(adapter_container *c, gq_error *e) {
 
 static bool tensor_fail(const hf_tensor *t, gq_error *e) {
     const hf_source *s = t->pieces[0].source;
-    return gq_fail(e, "%s: '%s' becomes %s in a step that low-rank matrices cannot go through: %s",
+    return gq_fail(e, "%s: '%s' becomes %s by an operation that low-rank matrices cannot go through: %s",
                    s ? hf_list_path(s->list, s->stored->file) : "the adapter", s ? s->name : "an array",
                    t->tensor.name, INSTEAD);
 }

@@ -103,7 +103,7 @@ static bool warn_unchanged(gq_plan *plan, const plan_output *out, gq_error *e) {
         already += tensor_type_of(out->tensors[i].from)->quantized;
     }
     const char *why = out->tensors[0].why;
-    if (already) why = "some are quantized and have the type that they would get";
+    if (already) why = "some already have the quantized type that they would get";
     return warnings_add(&plan->warnings, e, "%s: no tensor changes%s%s; the output has the input's weights",
                         out->label, *why ? ": " : "", why);
 }

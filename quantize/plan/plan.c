@@ -259,8 +259,7 @@ static bool report_fallbacks(gq_plan *plan, const plan_output *out, const gq_opt
              LLU(first->ne[0]), plural_suffix(first->ne[0]), tensor_type_name(first->to),
              tensor_type_name(first->wanted));
     if (options->strict)
-        return gq_fail(e, "%s: %s, and the plan is strict: no other type may take its place",
-                       plan_input(plan), text);
+        return gq_fail(e, "%s: %s; fallback types are not allowed (strict)", plan_input(plan), text);
     return warnings_add(&plan->warnings, e, "%s: %s; together they add %s", s->filetype, text,
                         units_file(cost, s->fallback_bytes));
 }
@@ -299,9 +298,8 @@ static bool open_all(gq_plan *plan, const gq_options *options, gq_error *e) {
         return true;
     }
     if (options->projector && (options->adapters.base || options->adapters.target))
-        return gq_fail_usage(e,
-                             "files of adapters and drafts are of text models: a projector is made without "
-                             "a base or a target");
+        return gq_fail_usage(e, "a projector takes no base model and no target model, which are for text "
+                                "models' adapters and draft models");
     return options->projector ? input_open_projector(&plan->model, options->input, &options->adapters, e)
                               : input_open_adapted(&plan->model, options->input, &options->adapters, e);
 }

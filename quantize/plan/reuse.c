@@ -32,13 +32,12 @@ static bool offer_to_all(gq_plan *plan, const model_source *from, gq_error *e) {
     size_t n = 0;
     if (!digests)
         return warnings_add(&plan->warnings, e,
-                            "%s: nothing of it is reused, as it has no digests of its tensors", from->path);
+                            "%s: nothing is reused, as the file has no digests of its tensors", from->path);
     for (size_t o = 0; o < plan->n_outputs; o++)
         if (!offer_tensors(plan, &plan->outputs[o], from, digests, &n, e)) return false;
-    return n ||
-           warnings_add(&plan->warnings, e,
-                        "%s: nothing of it is reused, as no tensor has the same type, settings and imatrix",
-                        from->path);
+    return n || warnings_add(&plan->warnings, e,
+                             "%s: nothing is reused, as no tensor has the same type, settings and imatrix",
+                             from->path);
 }
 
 bool plan_reuse(gq_plan *plan, const gq_options *options, gq_error *e) {
@@ -96,8 +95,7 @@ static bool earlier_compare_tensors(const gq_plan *plan, const plan_output *out,
             return gq_fail(why, "its %s has another shape", t->name);
     }
     return earlier->n_tensors == plan->n_tensors ||
-           gq_fail(why, "it has %" PRIu64 " tensors, and would have %zu", earlier->n_tensors,
-                   plan->n_tensors);
+           gq_fail(why, "it has %" PRIu64 " tensors, expected %zu", earlier->n_tensors, plan->n_tensors);
 }
 
 /* Says what made a tensor otherwise than the plan would. */
@@ -224,11 +222,11 @@ bool plan_compare_header(const gq_plan *plan, const plan_output *out, const mode
         !earlier_compare_metadata(plan, out, earlier, why))
         return false;
     if (earlier->n_files != out->n_shards)
-        return gq_fail(why, "it has %u shards, and would have %u", earlier->n_files, out->n_shards);
+        return gq_fail(why, "it has %u shards, expected %u", earlier->n_files, out->n_shards);
     for (uint32_t s = 0; s < out->n_shards; s++) {
         const gq_file *file = earlier->files[s];
         if (file->size != out->shards[s].size)
-            return gq_fail(why, "%s has %" PRIu64 " bytes, and would have %" PRIu64, file->path, file->size,
+            return gq_fail(why, "%s has %" PRIu64 " bytes, expected %" PRIu64, file->path, file->size,
                            out->shards[s].size);
         if (!earlier_compare_bytes(plan, out, s, file, &at, why)) return false;
         if (at < out->shards[s].header_size)

@@ -323,7 +323,7 @@ static void keep_or_remove(engine *g, bool bad_input, gq_error *e) {
     const journal *j = g->n_journals ? &g->journals[0] : NULL;
     if (!bad_input && j && output_still_there(&g->outputs) &&
         (j->resumed || g->syncer.recorded > 0 || g->kept.finished > 0)) {
-        gq_fail_again(e, e, "%s; what is done is kept in %s, and the same command continues from there",
+        gq_fail_again(e, e, "%s; finished work is kept in %s, and the same command continues from there",
                       e->text, plan->outputs[0].shards[0].temporary);
         return;
     }

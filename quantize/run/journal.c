@@ -224,7 +224,7 @@ static bool for_each(const char *output,
     if (!folder)
         gq_fail_memory(e, strlen(output) + 64);
     else if (!ok)
-        gq_fail(e, "cannot look into the folder %s for journals: %s", folder, safe_file_error(errno));
+        gq_fail(e, "cannot list the folder %s to find journals: %s", folder, safe_file_error(errno));
     for (struct dirent *entry; ok && (entry = readdir(dir));) {
         const char *base = strrchr(whole, '/') ? strrchr(whole, '/') + 1 : whole, *rest = entry->d_name;
         uint32_t part = 0, parts = 0;

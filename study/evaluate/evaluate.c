@@ -202,8 +202,8 @@ static bool evaluation_choose_scores(gq_evaluation *v, const gq_evaluation_reque
     if (!r->scores_file) return true;
     v->is_named = *r->scores_file;
     if (r->base || r->base_out || r->logits || r->comm)
-        return !v->is_named || gq_fail_usage(e, "scores are kept only of a run in one process that writes no "
-                                                "logits, and whose base model is a model file");
+        return !v->is_named || gq_fail_usage(e, "scores are saved only for a run in one process that writes "
+                                                "no logits and whose base model is a model file");
     v->scores_path = v->is_named ? strdup(r->scores_file)
                                  : input_kept_path(r->base_model, &r->adapters, GQ_SCORES_SUFFIX, NULL);
     if (!v->scores_path) return gq_fail_memory(e, strlen(r->base_model));

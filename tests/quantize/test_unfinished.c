@@ -322,7 +322,7 @@ TEST(an_output_that_appears_can_be_replaced) {
     const gq_callbacks calls = {.size = sizeof calls, .user = (void *)out, .cancelled = appears};
     assert_null(gq_importance_compute(p, &calls, &e));
     gq_importance_plan_free(p);
-    if (!strstr(e.text, "already exists; what is done is kept in")) fail_msg("%s", e.text);
+    if (!strstr(e.text, "already exists; finished work is kept in")) fail_msg("%s", e.text);
     assert_int_equal(e.status, GQ_FAILED);
     assert_int_equal(e.remedy, GQ_REMEDY_REPLACE);
     unlink(out);

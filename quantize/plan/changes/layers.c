@@ -105,8 +105,8 @@ bool plan_layers_read(plan_layers *layers, const char *list, const model_source 
     const architecture *a = arch_of_facts(&facts);
     if (a && a->graph.tail == TAIL_STACKS)
         return gq_fail_usage(e,
-                             "%s: layers of architecture '%s' cannot be pruned: they belong to two stacks, "
-                             "which have to be of one size",
+                             "%s: layers of architecture '%s' cannot be pruned: they form two stacks that "
+                             "must have the same size",
                              model->path, a->name);
     return layers_keep(layers, list, (mtp_layers){0}, model, e);
 }
@@ -120,10 +120,8 @@ bool plan_layers_mtp_only(plan_layers *layers, const model_source *model, gq_err
     mtp_layers blocks = layers_predicting(model);
     layers->mtp_only = true, layers->first_mtp = blocks.first;
     return blocks.n > 0 ||
-           gq_fail_usage(
-               e,
-               "%s: has no MTP layer that could be written alone: its metadata have no nextn_predict_layers",
-               model->path);
+           gq_fail_usage(e, "%s: has no MTP layer to write alone: its metadata have no nextn_predict_layers",
+                         model->path);
 }
 
 /* Whether a tensor is in a file of MTP layers alone: an MTP layer's, or what such blocks share with the model. */
