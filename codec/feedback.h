@@ -73,7 +73,7 @@ void feedback_round_strip(const feedback_hessian *m, size_t strip);
 typedef struct feedback_chain {
     size_t heads, length; /* rows of a head */
     size_t together;      /* divides length; heads * together is at most FEEDBACK_ROWS */
-    size_t step;          /* rows from a head's first to the next head's, in x and in the blocks */
+    size_t stride;        /* rows from a head's first to the next head's, in x and in the blocks */
     const float *factors; /* [head][length][length]: S_kj / S_kk at [k][j], j < k; places, not rows */
     float *rest;          /* heads * length rows of padded columns, scratch: (t - q) R by head and place */
 } feedback_chain;

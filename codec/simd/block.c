@@ -16,7 +16,7 @@ INLINE pass_lanes lanes_at(const feedback_pass *s, const pass_position *at, size
                         .error = pass_at(s, s->error, p, column) + lane,
                         .rest = pass_at(s, s->rest, p, column) + lane,
                         .value = pass_strip_at(s, s->value, p, c) + lane,
-                        .step = s->panel};
+                        .stride = s->panel};
 }
 /* The same, where nothing is kept. */
 INLINE pass_lanes trial_lanes_at(const feedback_pass *s, const pass_position *at, size_t c, size_t p,
@@ -39,16 +39,16 @@ static void begin_trial_slice(const feedback_pass *s, const pass_position *b, si
 
 /* v, sum being what earlier columns add up to. */
 INLINE vf feedback_value(const pass_lanes *b, size_t c, vf sum) {
-    return vf_load(b->w + c * b->step) +
-           (vf_load(b->target + c * b->step) + sum) / b->root[c * PASS_COLUMNS + c];
+    return vf_load(b->w + c * b->stride) +
+           (vf_load(b->target + c * b->stride) + sum) / b->root[c * PASS_COLUMNS + c];
 }
 /* Computes the columns as they will be if each compensates the errors so far, without rounding. */
 static void expect_slice(const pass_lanes *b, size_t columns) {
     vf sum[SLICE_COLUMNS];
-    for (size_t c = 0; c < columns; c++) sum[c] = vf_load(b->sum + c * b->step);
+    for (size_t c = 0; c < columns; c++) sum[c] = vf_load(b->sum + c * b->stride);
     for (size_t c = 0; c < columns; c++) {
-        vf x = feedback_value(b, c, sum[c]), e = vf_load(b->w + c * b->step) - x;
-        vf_store(b->value + c * b->step, x), vf_store(b->error + c * b->step, e);
+        vf x = feedback_value(b, c, sum[c]), e = vf_load(b->w + c * b->stride) - x;
+        vf_store(b->value + c * b->stride, x), vf_store(b->error + c * b->stride, e);
         pass_push(b, sum, c, c + 1, columns, e);
     }
 }
@@ -129,8 +129,8 @@ INLINE void round_group(const feedback_pass *s, const pass_lanes *b, void *state
     for (size_t g = c; g < end; g++) answer[g] = sum[g];
     for (size_t g = c; g < end; g++) {
         vf x = feedback_value(b, g, answer[g]);
-        vf_store(v + (g - c) * L, x), vf_store(b->value + g * b->step, x);
-        pass_push(b, answer, g, g + 1, end, vf_load(b->w + g * b->step) - x);
+        vf_store(v + (g - c) * L, x), vf_store(b->value + g * b->stride, x);
+        pass_push(b, answer, g, g + 1, end, vf_load(b->w + g * b->stride) - x);
     }
     if (s->steps->round_path)
         s->steps->round_path(state, column, v, b->root + c * (PASS_COLUMNS + 1), q);
@@ -143,17 +143,17 @@ INLINE void round_group(const feedback_pass *s, const pass_lanes *b, void *state
         vf off = vf_load(v + g * L) - vf_load(q + g * L);
         for (size_t k = g; k < group; k++) rest[k] = vf_fused(vf_all(root[k]), off, rest[k]);
     }
-    for (size_t g = 0; g < group; g++) vf_store(b->rest + (c + g) * b->step, rest[g]);
+    for (size_t g = 0; g < group; g++) vf_store(b->rest + (c + g) * b->stride, rest[g]);
     for (size_t g = c; g < end; g++) {
-        vf e = vf_load(b->w + g * b->step) - vf_load(q + (g - c) * L);
-        vf_store(b->error + g * b->step, e);
+        vf e = vf_load(b->w + g * b->stride) - vf_load(q + (g - c) * L);
+        vf_store(b->error + g * b->stride, e);
         pass_push(b, sum, g, end, s->slice, e);
     }
 }
 
 INLINE void round_slice(const feedback_pass *s, const pass_lanes *b, void *state, size_t column, vf *ends) {
     vf sum[SLICE_COLUMNS];
-    for (size_t c = 0; c < s->slice; c++) sum[c] = vf_load(b->sum + c * b->step);
+    for (size_t c = 0; c < s->slice; c++) sum[c] = vf_load(b->sum + c * b->stride);
     for (size_t c = 0; c < s->slice; c += s->group) round_group(s, b, state, column + c, c, sum, ends);
 }
 
@@ -184,7 +184,7 @@ static void try_codes(const feedback_pass *s, const pass_position *b, size_t p, 
             vf sum = vf_load(cost + lane);
             round_slice(s, &of, pass_state_at(s, p, lane, (b->first + b->c) / s->length), c - b->c, NULL);
             for (size_t i = 0; i < s->slice; i++) {
-                vf r = vf_load(of.rest + i * of.step);
+                vf r = vf_load(of.rest + i * of.stride);
                 sum = sum + r * r;
             }
             vf_store(cost + lane, sum);

@@ -22,8 +22,8 @@ static void check_range(const float *p, size_t n) {
 static inline void check_panel(const product_tile *t, size_t panel, size_t columns) {
     const float *w = t->w.at;
     bool by_row = t->w.column_stride == 1;
-    size_t lines = by_row ? t->rows : columns, step = by_row ? t->w.row_stride : t->w.column_stride;
-    for (size_t i = 0; i < lines; i++) check_range(w + i * step, by_row ? columns : t->rows);
+    size_t lines = by_row ? t->rows : columns, stride = by_row ? t->w.row_stride : t->w.column_stride;
+    for (size_t i = 0; i < lines; i++) check_range(w + i * stride, by_row ? columns : t->rows);
     for (size_t r = 0; r < t->rows; r++) check_range(t->y + r * t->y_stride, t->tokens);
     check_range(t->x, columns * panel);
 }

@@ -43,7 +43,7 @@ INLINE void sweep_group(const feedback_pass *s, const pass_lanes *b, void *state
     for (size_t g = 0; g < n; g++) best[g] = gradient[g];
     solve_group(h, n, best);
     for (size_t g = 0; g < n; g++) {
-        size_t i = (c + g) * b->step;
+        size_t i = (c + g) * b->stride;
         vf was = vf_load(b->w + i) - vf_load(b->error + i);
         vf_store(old + g * L, was), vf_store(v + g * L, was + best[g]);
     }
@@ -62,12 +62,12 @@ INLINE void sweep_group(const feedback_pass *s, const pass_lanes *b, void *state
 static void sweep_slice(const feedback_pass *s, const pass_lanes *b, void *state, size_t column,
                         float *change) {
     vf sum[SLICE_COLUMNS];
-    for (size_t c = 0; c < s->slice; c++) sum[c] = vf_load(b->sum + c * b->step);
+    for (size_t c = 0; c < s->slice; c++) sum[c] = vf_load(b->sum + c * b->stride);
     for (size_t c = 0; c < s->slice; c += s->group) {
         vf d[CODEC_MOST_GROUP];
         sweep_group(s, b, state, column + c, c, sum + c, d);
         for (size_t g = 0; g < s->group; g++) {
-            size_t i = (c + g) * b->step;
+            size_t i = (c + g) * b->stride;
             vf_store(change + i, -d[g]), vf_store(b->error + i, vf_load(b->error + i) - d[g]);
             pass_push(b, sum, c + g, c + s->group, s->slice, -d[g]);
         }
@@ -139,7 +139,7 @@ void LEVEL(descend)(const feedback_pass *s, const pass_span *u, size_t strip) {
                                  .w = pass_at(s, s->w, p, column) + lane,
                                  .sum = pass_strip_at(s, s->sum, p, c) + lane,
                                  .error = pass_at(s, s->error, p, column) + lane,
-                                 .step = s->panel};
+                                 .stride = s->panel};
                 sweep_slice(s, &of, pass_state_at(s, p, lane, column / s->length), column % s->length,
                             pass_strip_at(s, change, p, c) + lane);
             }

@@ -80,13 +80,13 @@ static void begin_headers(const feedback_pass *s) {
 /* ---- what moves the target ---- */
 /* z of a slice for a batch of lanes, `known` what later columns add up to. Pointers are to its first column.
  */
-static void solve_slice(const float *own, float *z, float *known, size_t step) {
+static void solve_slice(const float *own, float *z, float *known, size_t stride) {
     for (size_t c = SLICE_COLUMNS; c-- > 0;) {
-        vf x = (vf_load(z + c * step) - vf_load(known + c * step)) / own[c * PASS_COLUMNS + c];
-        vf_store(z + c * step, x);
+        vf x = (vf_load(z + c * stride) - vf_load(known + c * stride)) / own[c * PASS_COLUMNS + c];
+        vf_store(z + c * stride, x);
         for (size_t k = 0; k < c; k++)
-            vf_store(known + k * step,
-                     vf_fused(vf_all(own[k * PASS_COLUMNS + c]), x, vf_load(known + k * step)));
+            vf_store(known + k * stride,
+                     vf_fused(vf_all(own[k * PASS_COLUMNS + c]), x, vf_load(known + k * stride)));
     }
 }
 

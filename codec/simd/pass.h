@@ -60,7 +60,7 @@ INLINE size_t pass_row(const feedback_pass *s, size_t p, size_t k) {
     if (lane >= s->lanes) lane = s->lanes - 1;
     if (!chain) return lane;
     size_t place = (s->first + p / s->batch_panels) * chain->together + lane % chain->together;
-    return lane / chain->together * chain->step + feedback_chain_row(chain->length, chain->together, place);
+    return lane / chain->together * chain->stride + feedback_chain_row(chain->length, chain->together, place);
 }
 INLINE void *pass_state_at(const feedback_pass *s, size_t p, size_t lane, size_t block) {
     size_t batch = (p * s->panel + lane) / L, blocks = s->task->columns / s->length;
@@ -163,7 +163,7 @@ typedef struct pass_lanes {
     const float *root; /* the diagonal's tile, there */
     const float *w, *target;
     float *sum, *error, *rest, *value;
-    size_t step; /* from a column to the next */
+    size_t stride; /* from a column to the next */
 } pass_lanes;
 
 /* e in column c joins the sums of those from `from` to `end`. */

@@ -89,7 +89,7 @@ static bool earlier_compare_tensors(const gq_plan *plan, const plan_output *out,
         const model_tensor *is = model_tensor_named(earlier, t->name);
         if (!is) return gq_fail(why, "it has no tensor %s", t->name);
         if (is->type->id != t->to)
-            return gq_fail(why, "its %s is %s, and would be %s", t->name, is->type->name,
+            return gq_fail(why, "its %s is %s, expected %s", t->name, is->type->name,
                            tensor_type_name(t->to));
         if (memcmp(is->ne, t->ne, sizeof t->ne) != 0)
             return gq_fail(why, "its %s has another shape", t->name);

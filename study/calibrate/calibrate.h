@@ -338,7 +338,7 @@ bool record_is_in_file(const calibrate_entry *entry, const calibration *job, boo
  * chains, a head's rows one after another (codec/feedback.h), all others in groups of rows that know nothing of each
  * other.
  *
- * A matrix is a list of spans of rows. Ranks have contiguous shares of them and go through these in steps, as
+ * A matrix is a list of spans of rows. Ranks have contiguous shares of them and go through these in slices, as
  * many as the largest share needs. */
 
 /* Rows that one thread rounds. */
@@ -391,7 +391,7 @@ typedef struct matrix_rows {
     size_t n_spans;               /* of the matrix */
     uint64_t rotation;            /* of comm_share_rotated: site_rotation of the output and the matrix */
     size_t share, share_end;      /* this rank's */
-    size_t steps, step_spans;
+    size_t slices, slice_spans;
     /* the rows at hand: spans of this rank, where they are from row `first` on */
     size_t span, span_end;
     uint64_t first;
@@ -399,7 +399,7 @@ typedef struct matrix_rows {
     /* The reported progress of the matrix: the share that was done before the current work, and the share of that
      * work. */
     double reported, at_hand;
-    /* If ranks share the rows: this rank's blocks, a step behind the other; those of all ranks' spans of a step, and
+    /* If ranks share the rows: this rank's blocks, a slice behind the other; those of all ranks' spans of a slice, and
      * where each rank's begin. */
     uint8_t *own, *gathered;
     uint64_t *begins;
@@ -418,8 +418,8 @@ void rows_free(matrix_rows *r);
  * rows, by their groups. UINT64_MAX: too many to count. */
 uint64_t rows_bytes(const calibration_settings *s, const model_tensor *tensor, const layer_metrics *metrics,
                     const tensor_type *to, int threads, int ranks);
-/* Reads and decodes the rows of this rank's spans in a step, which are at hand from then on. */
-bool rows_read(matrix_rows *r, size_t step, gq_error *e);
+/* Reads and decodes the rows of this rank's spans in a slice, which are at hand from then on. */
+bool rows_read(matrix_rows *r, size_t slice, gq_error *e);
 
 static inline size_t rows_to_bytes(const matrix_rows *r) { /* of a row */
     return gguf_row_bytes(r->to, r->columns);
@@ -427,8 +427,8 @@ static inline size_t rows_to_bytes(const matrix_rows *r) { /* of a row */
 chain_span rows_span(const matrix_rows *r, size_t i);
 /* The first span of a rank's share. */
 size_t rows_spans_begin(const matrix_rows *r, int rank);
-/* The spans of a rank in a step are those from here on; *end: up to before this one. */
-size_t rows_step_spans(const matrix_rows *r, size_t step, int rank, size_t *end);
+/* The spans of a rank in a slice are those from here on; *end: up to before this one. */
+size_t rows_slice_spans(const matrix_rows *r, size_t slice, int rank, size_t *end);
 /* The rows of spans i to end - 1 that are one behind the other: without a metric of all, else of one. *next:
  * the span behind them. */
 chain_span rows_together_from(const matrix_rows *r, size_t i, size_t end, size_t *next);

@@ -8,7 +8,7 @@
  * token, no Cholesky factor, few tokens and none held out), search is used from the start. Rows are shared out to
  * threads in fixed groups, so the bytes do not depend on the threads.
  *
- * Ranks have shares of the rows (rows.c), and go through these in steps. Then all get the errors span by
+ * Ranks have shares of the rows (rows.c), and go through these in slices. Then all get the errors span by
  * span, which each adds in the same order, and choose the same way; only then does each send the blocks of
  * its share, once. Who has a span more than others changes from layer to layer. */
 #include "study/calibrate/calibrate.h"
@@ -220,16 +220,16 @@ static bool write_blocks(const matrix_rows *r, uint64_t row, const uint8_t *bloc
 
 /* ---- blocks of ranks ---- */
 
-/* The place of a step's blocks among this rank's. */
-static uint8_t *own_blocks(const matrix_rows *r, size_t step) {
-    return r->own + step * r->most * rows_to_bytes(r);
+/* The place of a slice's blocks among this rank's. */
+static uint8_t *own_blocks(const matrix_rows *r, size_t slice) {
+    return r->own + slice * r->most * rows_to_bytes(r);
 }
 
 /* Writes the blocks of the rows at hand; among ranks they wait until all know that these are the ones. */
-static bool finish_rows(const matrix_rows *r, size_t step, const uint8_t *blocks, gq_error *e) {
+static bool finish_rows(const matrix_rows *r, size_t slice, const uint8_t *blocks, gq_error *e) {
     size_t bytes = rows_to_bytes(r);
     if (!r->own) return write_blocks(r, r->first, blocks, rows_count(r), e);
-    uint8_t *to = own_blocks(r, step);
+    uint8_t *to = own_blocks(r, slice);
     for (size_t i = r->span, next; i < r->span_end; i = next) {
         chain_span s = rows_together_from(r, i, r->span_end, &next);
         memcpy(to, blocks + rows_place(r, &s) * bytes, s.rows * bytes);
@@ -238,10 +238,10 @@ static bool finish_rows(const matrix_rows *r, size_t step, const uint8_t *blocks
     return true;
 }
 
-/* packed: a rank's rows of a step, one behind the other. */
-static bool write_packed(const matrix_rows *r, size_t step, int rank, const uint8_t *packed, gq_error *e) {
+/* packed: a rank's rows of a slice, one behind the other. */
+static bool write_packed(const matrix_rows *r, size_t slice, int rank, const uint8_t *packed, gq_error *e) {
     size_t end, bytes = rows_to_bytes(r);
-    for (size_t i = rows_step_spans(r, step, rank, &end), next; i < end; i = next) {
+    for (size_t i = rows_slice_spans(r, slice, rank, &end), next; i < end; i = next) {
         chain_span s = rows_together_from(r, i, end, &next);
         if (!write_blocks(r, s.first, packed, s.rows, e)) return false;
         packed += s.rows * bytes;
@@ -254,16 +254,16 @@ static bool share_blocks(const matrix_rows *r, gq_error *e) {
     gq_comm *comm = r->task->comm;
     int ranks = gq_comm_ranks(comm), rank = gq_comm_rank(comm);
     uint64_t *begins = r->begins;
-    for (size_t step = 0; r->own && step < r->steps; step++) {
+    for (size_t slice = 0; r->own && slice < r->slices; slice++) {
         begins[0] = 0;
         for (int k = 0; k < ranks; k++) {
-            size_t end, begin = rows_step_spans(r, step, k, &end);
+            size_t end, begin = rows_slice_spans(r, slice, k, &end);
             begins[k + 1] = begins[k] + rows_of_spans(r, begin, end) * rows_to_bytes(r);
         }
-        memcpy(r->gathered + begins[rank], own_blocks(r, step), begins[rank + 1] - begins[rank]);
+        memcpy(r->gathered + begins[rank], own_blocks(r, slice), begins[rank + 1] - begins[rank]);
         if (!comm_gather(comm, r->gathered, begins, e)) return false;
         for (int k = 0; k < ranks; k++)
-            if (!write_packed(r, step, k, r->gathered + begins[k], e)) return false;
+            if (!write_packed(r, slice, k, r->gathered + begins[k], e)) return false;
     }
     return true;
 }
@@ -309,11 +309,11 @@ static bool share_errors(const matrix_rows *r, output_errors *sums, gq_error *e)
 /* Rounds all rows one way. of: not NULL: goes all ways before it, too, and compares them. */
 static bool round_rows(matrix_rows *r, round_way way, rounded_rows *of, gq_error *e) {
     calibrate_figures again = {0}; /* not to be counted twice */
-    for (size_t step = 0; step < r->steps; step++) {
-        if (!sweep_ask(&r->task->c->sweep, e) || !rows_read(r, step, e)) return false;
+    for (size_t slice = 0; slice < r->slices; slice++) {
+        if (!sweep_ask(&r->task->c->sweep, e) || !rows_read(r, slice, e)) return false;
         if (of || way == WAY_PLAIN) search_rows(r);
         if (way != WAY_PLAIN) calibrate_rows(r, way, of ? &of->figures : &again);
-        if ((of && !compare_rows(r, way, e)) || !finish_rows(r, step, r->blocks[way], e)) return false;
+        if ((of && !compare_rows(r, way, e)) || !finish_rows(r, slice, r->blocks[way], e)) return false;
         for (round_way each = WAY_PASS; of && each <= way; each++)
             of->infinite[each] = of->infinite[each] || !decodes_to_numbers(r, r->blocks[each]);
     }

@@ -69,7 +69,7 @@ static void chains_list_group(row_chains *c, const row_metric *m) {
     const forward_row_group *g = &m->group;
     for (size_t head = 0; head < g->heads; head++)
         c->spans[c->n_spans++] =
-            (chain_span){g->first + head * g->step, g->rows, m->metric + head * g->rows * g->rows};
+            (chain_span){g->first + head * g->stride, g->rows, m->metric + head * g->rows * g->rows};
 }
 
 /* Adds the chains of one group whose first head has span `first`. *factors and *rest: what is left of these.
@@ -82,7 +82,7 @@ static void chains_add_group(row_chains *c, const row_metric *m, size_t padded, 
     for (size_t span = begin; span < end; span += heads) {
         heads = min(most, end - span);
         c->tasks[c->n_tasks++] = (chain_task){
-            c->spans[span].first, heads * g->rows, {heads, g->rows, together, g->step, *factors, *rest}};
+            c->spans[span].first, heads * g->rows, {heads, g->rows, together, g->stride, *factors, *rest}};
         for (size_t i = 0; i < heads; i++) {
             feedback_chain_factors(c->spans[span + i].metric, g->rows, together, *factors, c->scratch);
             *factors += g->rows * g->rows, *rest += g->rows * padded;
@@ -94,7 +94,8 @@ static void chains_add_group(row_chains *c, const row_metric *m, size_t padded, 
 static bool is_coupled(const layer_metrics *m, size_t row) {
     for (size_t i = 0; i < m->n; i++) {
         const forward_row_group *g = &m->of[i].group;
-        if (row >= g->first && (row - g->first) / g->step < g->heads && (row - g->first) % g->step < g->rows)
+        if (row >= g->first && (row - g->first) / g->stride < g->heads &&
+            (row - g->first) % g->stride < g->rows)
             return true;
     }
     return false;
@@ -144,8 +145,8 @@ static size_t rows_at_once(size_t n, const layer_metrics *m, size_t ranks) {
 
 static void lay_out_shares(matrix_rows *r, size_t ranks) {
     r->n_spans = r->metrics->n ? chains_spans(r->metrics, r->n_rows) : ceil_div(r->n_rows, SPAN_ROWS);
-    r->step_spans = r->metrics->n ? r->n_spans : spans_at_once(r->n_spans, ranks);
-    r->steps = ceil_div(ceil_div(r->n_spans, ranks), r->step_spans);
+    r->slice_spans = r->metrics->n ? r->n_spans : spans_at_once(r->n_spans, ranks);
+    r->slices = ceil_div(ceil_div(r->n_spans, ranks), r->slice_spans);
 }
 
 /* Allocates or counts memory for the rows as stored, decoded and rounded both ways, and for the threads'
@@ -160,7 +161,7 @@ static void lay_out_rows(matrix_rows *r, size_t threads, size_t ranks, memory_le
     r->scratches = memory_take(l, threads, r->scratch_bytes);
     if (r->metrics->n && r->last != WAY_PLAIN) chains_lay_out(&r->chains, r->metrics, r->most, r->columns, l);
     if (ranks == 1) return;
-    r->own = memory_take(l, r->metrics->n ? 1 : r->steps, to);
+    r->own = memory_take(l, r->metrics->n ? 1 : r->slices, to);
     r->gathered = memory_take(l, r->metrics->n ? 1 : ranks, to);
     r->begins = memory_take(l, ranks + 1, sizeof *r->begins);
 }
@@ -235,11 +236,11 @@ chain_span rows_span(const matrix_rows *r, size_t i) {
     return r->metrics->n ? r->chains.spans[i] : (chain_span){first, min(left, SPAN_ROWS), NULL};
 }
 
-size_t rows_step_spans(const matrix_rows *r, size_t step, int rank, size_t *end) {
+size_t rows_slice_spans(const matrix_rows *r, size_t slice, int rank, size_t *end) {
     size_t begin = rows_spans_begin(r, rank);
     *end = rows_spans_begin(r, rank + 1);
-    begin = min(begin + step * r->step_spans, *end);
-    *end = min(begin + r->step_spans, *end);
+    begin = min(begin + slice * r->slice_spans, *end);
+    *end = min(begin + r->slice_spans, *end);
     return begin;
 }
 
@@ -275,8 +276,8 @@ static bool span_read(const matrix_rows *r, const chain_span *s, gq_error *e) {
     return beyond == n || strip_fail_to_hold(&with, of->file, r->tensor, element + beyond, x[beyond], e);
 }
 
-bool rows_read(matrix_rows *r, size_t step, gq_error *e) {
-    r->span = rows_step_spans(r, step, gq_comm_rank(r->task->comm), &r->span_end);
+bool rows_read(matrix_rows *r, size_t slice, gq_error *e) {
+    r->span = rows_slice_spans(r, slice, gq_comm_rank(r->task->comm), &r->span_end);
     r->first = r->metrics->n || r->span == r->span_end ? 0 : rows_span(r, r->span).first;
     for (size_t i = r->span, next; i < r->span_end; i = next) {
         chain_span s = rows_together_from(r, i, r->span_end, &next);

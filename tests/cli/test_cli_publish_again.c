@@ -155,17 +155,16 @@ TEST(refusals_say_why) {
     turn_bit("two.dat", 100); /* of a value */
     const struct {
         const char *first[2], *then[2], *expected;
-    } cases[] = {
-        {{NULL}, {"--imatrix", path("one.dat")}, "it was made without an imatrix"},
-        {{"--imatrix", path("one.dat")}, {NULL}, "it was made with an imatrix, one.dat"},
-        {{"--imatrix", path("one.dat")}, {"--imatrix", path("two.dat")}, "another imatrix, one.dat"},
-        {{"--effort", "fast"}, {NULL}, "it was made with another effort"},
-        {{"--no-digests"}, {NULL}, "it has no digests"},
-        {{NULL}, {"--no-digests"}, "it has digests"},
-        {{"--tensor-type", "attn_q=Q8_0"}, {NULL}, "its blk.0.attn_q.weight is Q8_0, and would be Q4_K"},
-        {{"--override-kv", "a.key=str:x"}, {"--override-kv", "a.key=str:y"}, "its a.key is another"},
-        {{"--override-kv", "a.key=str:x"}, {NULL}, "its metadata have a.key, which would not"},
-        {{NULL}, {"--override-kv", "a.key=str:x"}, "its metadata has no a.key"}};
+    } cases[] = {{{NULL}, {"--imatrix", path("one.dat")}, "it was made without an imatrix"},
+                 {{"--imatrix", path("one.dat")}, {NULL}, "it was made with an imatrix, one.dat"},
+                 {{"--imatrix", path("one.dat")}, {"--imatrix", path("two.dat")}, "another imatrix, one.dat"},
+                 {{"--effort", "fast"}, {NULL}, "it was made with another effort"},
+                 {{"--no-digests"}, {NULL}, "it has no digests"},
+                 {{NULL}, {"--no-digests"}, "it has digests"},
+                 {{"--tensor-type", "attn_q=Q8_0"}, {NULL}, "its blk.0.attn_q.weight is Q8_0, expected Q4_K"},
+                 {{"--override-kv", "a.key=str:x"}, {"--override-kv", "a.key=str:y"}, "its a.key is another"},
+                 {{"--override-kv", "a.key=str:x"}, {NULL}, "its metadata have a.key, which would not"},
+                 {{NULL}, {"--override-kv", "a.key=str:x"}, "its metadata has no a.key"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *words[] = {
             "publish", path("in.gguf"), "--out-dir", path("why"), "Q4_K_M", "-q", NULL, NULL, NULL};

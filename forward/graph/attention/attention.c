@@ -321,13 +321,13 @@ bool attention_make_low_queries(forward_batch *b, size_t rank, const float *x, s
 
 static void attention_open_row(void *data, size_t r, int) {
     const attention_gates *g = data;
-    g->open(g->gates + (r / g->each * g->step + r % g->each) * g->b->stride, g->b->tokens);
+    g->open(g->gates + (r / g->each * g->stride + r % g->each) * g->b->stride, g->b->tokens);
 }
 
 static void attention_gate_row(void *data, size_t r, int) {
     const attention_gates *g = data;
     size_t s = g->b->stride, own = g->each == 1 ? 0 : r % g->value;
-    g->b->model->elements->multiply(g->o + r * s, g->gates + (r / g->value * g->step + own) * s,
+    g->b->model->elements->multiply(g->o + r * s, g->gates + (r / g->value * g->stride + own) * s,
                                     g->b->tokens);
 }
 

@@ -132,7 +132,7 @@ bool attention_make_low_queries(forward_batch *b, size_t rank, const float *x, s
 typedef struct attention_gates {
     forward_batch *b;
     float *o, *gates;
-    size_t heads, value, each, step; /* value: rows of a head in o */
+    size_t heads, value, each, stride; /* value: rows of a head in o */
     void (*open)(float *x, size_t n);
 } attention_gates;
 void attention_gate(const attention_gates *g);

@@ -127,7 +127,7 @@ typedef struct block_choice_run {
     const attention_scratch *own;
     const float *q;
     float *k;
-    size_t step; /* words of a head's choice */
+    size_t stride; /* words of a head's choice */
 } block_choice_run;
 
 /* Lets a query attend to the keys from `first` to before `end`. */
@@ -171,7 +171,7 @@ static void block_choice_run_block(void *data, size_t i, int thread) {
     query_block of = query_block_of(b, place);
     size_t keys = of.first + of.queries;
     float *z = r->own->scores + (size_t)thread * r->own->scores_each, *score = z + keys * QUERIES;
-    uint64_t *chosen = r->own->chosen + head * r->step + place * b->context;
+    uint64_t *chosen = r->own->chosen + head * r->stride + place * b->context;
     memset(chosen, 0, b->context * sizeof *chosen);
     query_block_multiply(b, &of, thread, r->q + head * n->head * s, r->k + of.begin, s, n->head, keys, z);
     for (size_t q = 0; q < of.queries; q++) {

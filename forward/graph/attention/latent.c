@@ -173,13 +173,13 @@ static size_t latent_row_groups(const forward_model *, const layer_spec *plan, c
                                 forward_row_group *groups) {
     const latent_layer *l = p->numbers;
     const attention_layer *a = &l->attention;
-    size_t heads = a->heads, plain = latent_plain_values(p), step = plain + a->value;
+    size_t heads = a->heads, plain = latent_plain_values(p), stride = plain + a->value;
     const model_tensor *q = plan->weight[l->q_rank ? WEIGHT_ATTN_Q_B : WEIGHT_ATTN_Q],
                        *kv = plan->weight[WEIGHT_ATTN_KV_B];
     if (!kv) return 0;
     groups[0] = (forward_row_group){q, ROWS_OF_QUERIES, 0, a->head, heads, a->head};
-    groups[1] = (forward_row_group){kv, ROWS_OF_KEYS, 0, step, heads, plain};
-    groups[2] = (forward_row_group){kv, ROWS_OF_VALUES, plain, step, heads, a->value};
+    groups[1] = (forward_row_group){kv, ROWS_OF_KEYS, 0, stride, heads, plain};
+    groups[2] = (forward_row_group){kv, ROWS_OF_VALUES, plain, stride, heads, a->value};
     return 3;
 }
 
@@ -235,7 +235,7 @@ static bool latent_attend_unfolded(forward_batch *b, const sublayer_spec *p, flo
     const latent_layer *l = p->numbers;
     const attention_layer *a = &l->attention;
     size_t heads = a->heads, rotated = n->attention.rope.angles[0].rotated;
-    size_t s = b->stride, plain = latent_plain_values(p), step = plain + a->value;
+    size_t s = b->stride, plain = latent_plain_values(p), stride = plain + a->value;
     if (!batch_apply(b, WEIGHT_ATTN_KV_B, 0, latent, s, unfolded, s)) return false;
     batch_temper(b, p, q, heads * a->head);
     attention_heads h = {.chosen = latent_choice(b, p),
@@ -250,8 +250,8 @@ static bool latent_attend_unfolded(forward_batch *b, const sublayer_spec *p, flo
                          .head = a->head,
                          .tail = rotated,
                          .value = a->value,
-                         .k_head_stride = step,
-                         .v_head_stride = step,
+                         .k_head_stride = stride,
+                         .v_head_stride = stride,
                          .rotated_from = plain};
     if (!batch_scores(b, p, &h)) return false;
     batch_attend(b, p, &h);

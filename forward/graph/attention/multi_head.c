@@ -150,9 +150,10 @@ static size_t attention_row_groups(const forward_model *m, const layer_spec *pla
     const attention_layer *l = p->numbers;
     const model_tensor *fused = plan->weight[WEIGHT_ATTN_QKV], *k = plan->weight[WEIGHT_ATTN_K],
                        *v = plan->weight[WEIGHT_ATTN_V];
-    size_t step = q_head_stride(m, l), q_rows = l->heads * step, k_rows = l->kv_heads * l->head, n = 0;
+    size_t q_stride = q_head_stride(m, l), q_rows = l->heads * q_stride, k_rows = l->kv_heads * l->head,
+           n = 0;
     groups[n++] = (forward_row_group){
-        fused ? fused : plan->weight[WEIGHT_ATTN_Q], ROWS_OF_QUERIES, 0, step, l->heads, l->head};
+        fused ? fused : plan->weight[WEIGHT_ATTN_Q], ROWS_OF_QUERIES, 0, q_stride, l->heads, l->head};
     if (!fused && (l->borrows_kv || !v)) return n;
     groups[n++] = (forward_row_group){fused ? fused : k, ROWS_OF_KEYS, fused ? q_rows : 0,
                                       l->head,           l->kv_heads,  l->head};
@@ -238,10 +239,10 @@ static void attention_gate_heads(forward_batch *b, const sublayer_spec *p, const
                          .value = l->value,
                          .open = b->model->arch->graph.gate == GATE_SOFTPLUS ? k->softplus : k->sigmoid};
     if (rows) {
-        g.gates = o + l->heads * l->value * b->stride, g.each = g.step = rows / l->heads;
+        g.gates = o + l->heads * l->value * b->stride, g.each = g.stride = rows / l->heads;
         batch_multiply(b, WEIGHT_ATTN_GATE, 0, x, stride, g.gates, b->stride, b->tokens);
     } else if (b->model->arch->graph.gate_in_q) {
-        g.gates = q + l->head * b->stride, g.each = l->head, g.step = q_head_stride(b->model, l);
+        g.gates = q + l->head * b->stride, g.each = l->head, g.stride = q_head_stride(b->model, l);
     } else {
         return;
     }
@@ -267,7 +268,7 @@ static bool attention_make_heads(forward_batch *b, void *data) {
     const float *x = of->x;
     float *q = of->q, *o = of->o;
     size_t stride = of->stride;
-    size_t s = b->stride, step = q_head_stride(m, l), q_rows = l->heads * step;
+    size_t s = b->stride, q_stride = q_head_stride(m, l), q_rows = l->heads * q_stride;
     float *k = q + q_rows * s, *v = k + l->kv_heads * l->head * s,
           *rest = o + (l->heads * l->value + attention_count_gates(b->layer->plan, l)) * s;
     attention_multiply_in(b, of);
@@ -275,7 +276,7 @@ static bool attention_make_heads(forward_batch *b, void *data) {
     bool norms_v =
         m->arch->graph.norms_v || (m->arch->graph.shares_v && !b->layer->plan->weight[WEIGHT_ATTN_V]);
     if (norms_v && !l->borrows_kv) batch_norm_groups(b, NULL, v, l->value, l->kv_heads);
-    if (l->has_rope) batch_rope(b, p, q, l->heads, step);
+    if (l->has_rope) batch_rope(b, p, q, l->heads, q_stride);
     if (l->has_rope && !l->borrows_kv) batch_rope(b, p, k, l->kv_heads, l->head);
     if (m->arch->graph.qk_after_rope) attention_norm_q_and_k(b, p, q, k);
     batch_temper(b, p, q, q_rows);
@@ -290,7 +291,7 @@ static bool attention_make_heads(forward_batch *b, void *data) {
                          .kv_heads = l->kv_heads,
                          .head = l->head,
                          .value = l->value,
-                         .q_head_stride = step,
+                         .q_head_stride = q_stride,
                          .k_head_stride = l->head,
                          .v_head_stride = l->value,
                          .sinks = b->layer->values[WEIGHT_ATTN_SINKS],

@@ -256,14 +256,14 @@ static void rotate_pair(void *data, size_t j, int) {
     }
 }
 
-void batch_rope(forward_batch *b, const sublayer_spec *p, float *x, size_t heads, size_t step) {
+void batch_rope(forward_batch *b, const sublayer_spec *p, float *x, size_t heads, size_t head_stride) {
     const attention_numbers *n = p->sublayer->numbers;
-    batch_rope_pairs(b, p, x, heads, step, n->rope.neox);
+    batch_rope_pairs(b, p, x, heads, head_stride, n->rope.neox);
 }
 
-void batch_rope_pairs(forward_batch *b, const sublayer_spec *p, float *x, size_t heads, size_t step,
+void batch_rope_pairs(forward_batch *b, const sublayer_spec *p, float *x, size_t heads, size_t head_stride,
                       bool neox) {
-    rope_rotate(b, p, &(rope_columns){.x = x, .heads = heads, .head = step}, neox, rotate_pair);
+    rope_rotate(b, p, &(rope_columns){.x = x, .heads = heads, .head = head_stride}, neox, rotate_pair);
 }
 
 static void rotate_column_pair(void *data, size_t j, int) {

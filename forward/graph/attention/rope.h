@@ -55,12 +55,12 @@ void rope_lay_out(const rope_numbers *n, rope_tables *t, size_t context, scratch
 bool rope_fill_tables(const rope_numbers *n, rope_tables *t, const forward_model *m, size_t context,
                       gq_error *e);
 
-/* Rotate the values of each head: rows first, first + step, ... begin a head's. */
-void batch_rope(forward_batch *b, const sublayer_spec *p, float *x, size_t heads, size_t step);
+/* Rotate the values of each head: rows first, first + head_stride, ... begin a head's. */
+void batch_rope(forward_batch *b, const sublayer_spec *p, float *x, size_t heads, size_t head_stride);
 /* The same with pairs of the given kind. */
-void batch_rope_pairs(forward_batch *b, const sublayer_spec *p, float *x, size_t heads, size_t step,
+void batch_rope_pairs(forward_batch *b, const sublayer_spec *p, float *x, size_t heads, size_t head_stride,
                       bool neox);
-/* Rotates columns of each text, the first `columns` of each as far as it has them, by positions that are `step`
+/* Rotates columns of each text, the first `columns` of each as far as it has them, by positions that are `head_stride`
  * apart: rows x of heads that are `head` rows apart. back: the other way. */
 typedef struct rope_columns {
     float *x;

@@ -170,9 +170,9 @@ static void take_back(const scores_task *t, size_t token, size_t rows, scores_me
 static void take_back_norm(const scores_task *t, bool is_query, size_t head, size_t rows, scores_memory *m) {
     const forward_scores *s = t->of;
     const float *gains = s->batch->layer->values[is_query ? WEIGHT_ATTN_Q_NORM : WEIGHT_ATTN_K_NORM];
-    size_t stride = t->sizes.stride, step = s->heads->norm_stride;
+    size_t stride = t->sizes.stride, weights = s->heads->norm_stride;
     if (!gains || s->heads->norm == QK_NONE || s->heads->norm == QK_SCALED) return;
-    gains += head * step;
+    gains += head * weights;
     for (size_t i = 0; i < rows; i++)
         for (size_t j = 0; j < rows; j++) m->product[i * stride + j] *= gains[i] * gains[j];
 }

@@ -20,11 +20,11 @@
 
 typedef enum forward_row_kind { ROWS_OF_QUERIES, ROWS_OF_KEYS, ROWS_OF_VALUES } forward_row_kind;
 
-/* Rows of a weight: those of head h begin at row first + h * step. */
+/* Rows of a weight: those of head h begin at row first + h * stride. */
 typedef struct forward_row_group {
     const model_tensor *weight;
     forward_row_kind kind;
-    size_t first, step;
+    size_t first, stride;
     size_t heads, rows; /* rows: of a head; with keys of which only some are the weight's, the first ones */
 } forward_row_group;
 
