@@ -66,7 +66,7 @@ enum {
 
 typedef struct arch_tokenizer {
     arch_file files[ARCH_FILES]; /* in the order of preference; none: FILE_BYTES */
-    uint32_t multiple;           /* which the number of tokens is rounded up to; 0: 1 */
+    uint32_t multiple;           /* the number of tokens is rounded up to a multiple of this; 0: 1 */
     uint32_t exceptions;
     const char
         *chat; /* the name that llama.cpp has for the chat template of folders without one; NULL: none */
@@ -104,8 +104,8 @@ typedef enum arch_when {
     WHEN_KEY,        /* there is a key `text` */
     WHEN_RECURRENT,  /* a layer of Granite's has no attention */
     WHEN_USED,       /* the key `text` is a number other than 0 */
-    WHEN_NO_DRAFT,   /* it is no draft model of one layer */
-    WHEN_DRAFT,      /* it is one: it has a vocabulary of its own */
+    WHEN_NO_DRAFT,   /* the folder is no draft model of one layer */
+    WHEN_DRAFT,      /* the folder is a draft model of one layer, with a vocabulary of its own */
 } arch_when;
 
 /* An entry of a config's "architectures". A class may be in several rows: a row whose condition holds goes before one
@@ -233,7 +233,7 @@ enum {
     MLX_TRANSPOSES_EXPERTS = 1 << 2,   /* experts are transposed already */
     MLX_NORMS_BY_CONVOLUTION = 1 << 3, /* a convolution of its shape shows that norms have 1 added */
     MLX_NORMS_BY_NAMES = 1 << 4,       /* its names show it */
-    MLX_MULTIPLIES = 1 << 5,           /* it puts some of the config's multipliers into weights */
+    MLX_MULTIPLIES = 1 << 5,           /* MLX multiplies weights by some of the config's multipliers */
 };
 
 /* MTP layers (multi-token prediction). */

@@ -12,7 +12,7 @@
 #define ARCH_SUBLAYERS(P) \
     /* mixers */ \
     P(MIXER_ATTENTION, mixer_attention)   /* keys and values per head */ \
-    P(MIXER_LATENT, mixer_latent)         /* those of all heads from one latent vector */ \
+    P(MIXER_LATENT, mixer_latent)         /* keys and values of all heads come from one latent vector */ \
     P(MIXER_PRODUCT, mixer_product)       /* one matrix: tokens do not see each other */ \
     P(MIXER_COMPRESSED, mixer_compressed) /* one key for all heads, near ones and compressed blocks */ \
     P(MIXER_SHORTCONV, mixer_shortconv)   /* a short convolution between two gates */ \
@@ -67,7 +67,7 @@ typedef enum arch_sublayer {
     K(OWN_SCALE_INPUTS, \
       own_read_scale_inputs) /* residual_scale is of what a sublayer reads, not of its result */ \
     K(OWN_SHARED_LENGTH, own_check_shared_length) /* whether routed layers have a shared expert */ \
-    K(OWN_VALUE_SCALE, own_read_value_scale)      /* of what attention gives */ \
+    K(OWN_VALUE_SCALE, own_read_value_scale)      /* a factor on the attention's output */ \
     /* rope */ \
     K(OWN_NEOX_SECTIONS, own_read_neox_sections)    /* pairs are halves apart where there are sections */ \
     K(OWN_ROPE_ALPHA, own_read_rope_alpha)          /* the base grows with a factor */ \
@@ -327,9 +327,10 @@ typedef struct arch_graph {
     score_scale score_scale;
     float score_cap; /* for OWN_SCORE_CAP */
     qk_norm qk;
-    presence qk_bias; /* of these norms */
+    presence qk_bias; /* biases of the norms of queries and keys */
     bool qk_after_rope;
-    bool qk_centers; /* these norms take the mean off, whatever others do, and their eps is qk_eps */
+    /* the norms of queries and keys take the mean off, whatever others do, and their eps is qk_eps */
+    bool qk_centers;
     float qk_eps;    /* 0: as of the others */
     bool free_head;  /* a head's size is attention.key_length; else width / heads */
     bool free_value; /* attention.value_length may differ from it */
@@ -372,7 +373,7 @@ typedef struct arch_graph {
     rope_factors factors;
     no_rope no_rope;
     double log_multiplier; /* rope.scaling.yarn_log_multiplier is read, and divided by this; 0: not read */
-    bool log_multiplier_twice; /* it counts on both sides of the magnitude's fraction */
+    bool log_multiplier_twice; /* the multiplier counts on both sides of the magnitude's fraction */
     bool temperature;
 
     /* windows */

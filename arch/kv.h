@@ -108,8 +108,8 @@
     M(KV_OWN_HRM, own_hrm)               /* hrm_text: runs of all blocks, and blocks of a stack */ \
     M(KV_OWN_MINIMAX_01, own_minimax_01) /* checks that all residual scales are one */ \
     /* of draft models */ \
-    M(KV_DRAFT_EAGLE, draft_eagle)       /* which layers' states go in, and how wide they are */ \
-    M(KV_DRAFT_LAYERS, draft_layers)     /* which layers' states go in, and the mask's token */ \
+    M(KV_DRAFT_EAGLE, draft_eagle)       /* layers whose states go in, and the states' width */ \
+    M(KV_DRAFT_LAYERS, draft_layers)     /* layers whose states go in, and the mask's token */ \
     M(KV_DRAFT_WINDOW, draft_window)     /* value 1: whatever use_sliding_window says */ \
     M(KV_DRAFT_CAUSAL, draft_causal)     /* whatever it is, where the config says it */ \
     M(KV_DRAFT_SECTIONS, draft_sections) /* where the target has some */ \

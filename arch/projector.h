@@ -30,7 +30,7 @@ typedef struct arch_letter {
 typedef struct arch_projector {
     const char *const
         *classes; /* entries of "architectures", the vision part's before the root's; NULL ends rows */
-    const char *model_type;     /* that the root must have besides; NULL: any */
+    const char *model_type;     /* a model_type that the root must have, too; NULL: any */
     const char *vision, *audio; /* the objects: a key, or "key.key"; NULL: there is none */
     /* JSON objects: values of these that configs may leave out, as the classes of transformers have them; NULL: none */
     const char *vision_missing, *audio_missing;

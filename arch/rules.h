@@ -5,7 +5,7 @@
 
 /* The number of tensors that a op makes: that of the names in its rule's `to`. */
 typedef enum arch_op_makes {
-    MAKES_NONE, /* it checks, or warns; a name in `to` is of no use */
+    MAKES_NONE, /* checks or warns only; a name in `to` is of no use */
     MAKES_ONE,
     MAKES_TWO,
     MAKES_THREE,
@@ -29,9 +29,9 @@ typedef enum arch_op_makes {
     S(OP_GATE_BY_LAYER_BAILING, gate_by_layer_bailing, ONE) /* bailingmoe3: the same */ \
     /* ---- what is left out ---- */ \
     S(OP_OMIT, omit, NONE) \
-    S(OP_OMIT_ZEROS, omit_zeros, NONE) /* it must be zeros */ \
+    S(OP_OMIT_ZEROS, omit_zeros, NONE) /* a tensor that must be zeros */ \
     S(OP_OMIT_TIED_HEAD, omit_tied_head, ONE) /* where the embedding is the head, too */ \
-    S(OP_OMIT_EQUAL_HEAD, omit_equal_head, ONE) /* where its bytes are the embedding's */ \
+    S(OP_OMIT_EQUAL_HEAD, omit_equal_head, ONE) /* if the head's bytes are the embedding's */ \
     S(OP_OMIT_REPEATED_EMBEDDING, omit_repeated_embedding, ONE) /* T5: all but one of three names */ \
     S(OP_OMIT_BIAS_BESIDE_TABLE, omit_bias_beside_table, ONE) /* deepseek4: a bias that a table replaces */ \
     S(OP_OMIT_TARGETS_HEAD, omit_targets_head, ONE) /* where the vocabulary is the target's */ \

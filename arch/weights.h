@@ -162,7 +162,7 @@
     W(FFN_DOWN, "ffn_down", MATRIX) \
     W(FFN_ROUTER, "ffn_gate_inp", MATRIX) \
     W(EXPERT_CHOICE, "exp_probs_b", SMALL) \
-    W(EXPERT_CHOICE_SEEN, "exp_probs_b_vl", SMALL) /* of what is seen, which no text has */ \
+    W(EXPERT_CHOICE_SEEN, "exp_probs_b_vl", SMALL) /* for tokens of images, which no text has */ \
     W(FFN_GATE_EXPS, "ffn_gate_exps", EXPERTS) \
     W(FFN_UP_EXPS, "ffn_up_exps", EXPERTS) \
     W(FFN_GATE_UP_EXPS, "ffn_gate_up_exps", EXPERTS) \

@@ -25,7 +25,8 @@ typedef struct gq_progress {
     double seconds_resumed;
     const char *tensor; /* the first that is not done yet, or the layer at work; NULL: none in particular */
     uint64_t tokens;    /* tokens of the text that models are run on; 0: there is none */
-    double seconds_expected; /* that the whole call takes, by a forecast before the work; 0: there is none */
+    /* seconds of the whole call, by a forecast before the work; 0: there is no forecast */
+    double seconds_expected;
     /* The share of the whole call's work that is done, 0 to 1, by the time that each part of it is predicted
      * to take. It never falls, and is 1 in the last call alone. bytes_done and weights_done may begin again
      * with each stage of a call; this does not. share_resumed: the part of it that an earlier run had

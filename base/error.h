@@ -28,15 +28,15 @@ typedef enum gq_status {
  * library does not know how it is asked. */
 typedef enum gq_remedy {
     GQ_REMEDY_NONE,
-    GQ_REMEDY_REPLACE,       /* that what is there may be replaced: force */
-    GQ_REMEDY_REQUANTIZE,    /* that quantized tensors may be quantized again: allow_requantize */
+    GQ_REMEDY_REPLACE,       /* allow replacing what is there: force */
+    GQ_REMEDY_REQUANTIZE,    /* allow quantizing quantized tensors again: allow_requantize */
     GQ_REMEDY_OTHER_TYPE,    /* another type for tensors that the imatrix lacks: missing_importance */
     GQ_REMEDY_SET_METADATA,  /* a value for a metadata key-value pair that the input lacks: override_kv */
     GQ_REMEDY_MEMORY,        /* more memory: an allocation failed, which says nothing about files */
-    GQ_REMEDY_ALLOW_MISSING, /* that tensors may be missing: allow_missing */
+    GQ_REMEDY_ALLOW_MISSING, /* allow tensors to be missing: allow_missing */
     GQ_REMEDY_TARGET_MODEL,  /* the folder of the draft's target model: gq_adapters.target */
     GQ_REMEDY_OTHER_PROGRAM, /* none: another program may do it, and the files may be right */
-    GQ_REMEDY_PART,          /* that the input is a part of a model: its general.type, by override_kv */
+    GQ_REMEDY_PART,          /* say that the input is a part of a model: its general.type, by override_kv */
     GQ_REMEDY_IMPORTANCE,    /* an imatrix for a type that requires one: imatrix */
     GQ_REMEDY_MORE_MEMORY,   /* a larger limit of memory: the last word of the text, such as 14Gi */
     GQ_REMEDY_SET_PAIR = GQ_REMEDY_SET_METADATA, /* the name of version 0.1, which works for one release */

@@ -157,7 +157,7 @@ typedef struct fallbacks {
     size_t n[TYPES];
     uint64_t columns; /* of a row of the first of them; 0: there is none */
     uint32_t wanted;  /* by the first of them */
-    double bits;      /* that all of them add to a weight */
+    double bits;      /* bits that all tensors together add per weight */
 } fallbacks;
 
 static fallbacks fallbacks_of(const gq_plan *plan) {

@@ -181,7 +181,7 @@ typedef struct codec {
     /* Largest |x| that encode can store; beyond it the caller must refuse. Infinity: any finite. */
     float max_magnitude;
     const codec_steps *steps; /* NULL: no encoder, or numbers rather than blocks */
-    codec_dot *dot;           /* where there is a decoder */
+    codec_dot *dot;           /* NULL: the type has no decoder */
 } codec;
 
 /* Decodes n elements of rows of so many columns, as tensor_type_bytes counts them: whole rows, or a part of

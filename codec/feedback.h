@@ -90,7 +90,7 @@ void feedback_chain_factors(const float *metric, size_t n, size_t together, floa
 
 typedef struct feedback_task {
     const kernels *kernels;
-    uint32_t type; /* of which these have steps */
+    uint32_t type; /* the blocks' type, which has codec_steps */
     codec_effort effort;
     int sweeps;                      /* passes of coordinate descent */
     const feedback_hessian *hessian; /* of runs of columns, one after another; together they are all */

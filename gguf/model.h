@@ -54,8 +54,8 @@ typedef struct model_origin {
     const char *type;    /* of their elements: "BF16", "F8_E4M3, a scale per row": what is before a comma can
                             stand alone */
     const char *changes; /* words with "; " between them: "dequantized; stacked"; "as is" */
-    uint64_t bytes;      /* that are stored of it, with scales */
-    bool quantized;      /* it has scales */
+    uint64_t bytes;      /* stored bytes of the tensor, with scales */
+    bool quantized;      /* the source tensor has scales */
     bool merged;         /* an adapter's changes are in it */
 } model_origin;
 
@@ -68,11 +68,12 @@ typedef struct model_tensor {
     uint64_t size;                /* bytes of all elements in that type */
     uint64_t offset;              /* for the container alone: where it finds the tensor */
     uint32_t shard;               /* number of the file that it, or its beginning, is in */
-    const tensor_type *kept_type; /* that a copy gets where it is not quantized; NULL: its own */
-    bool stays;                   /* it is kept whatever type a copy has: a converter would not touch it */
-    bool stays_16;                /* the same, but a file type of F16 keeps it in F16 */
-    bool transposed;              /* its matrices are stored with rows and columns exchanged */
-    const model_origin *origin;   /* the container's; NULL: it is stored as it is delivered */
+    const tensor_type *kept_type; /* the type of an output that does not quantize the tensor; NULL: its own */
+    /* the tensor is kept whatever type an output has: a converter would not touch it */
+    bool stays;
+    bool stays_16;              /* the same, but a file type of F16 keeps it in F16 */
+    bool transposed;            /* its matrices are stored with rows and columns exchanged */
+    const model_origin *origin; /* the container's; NULL: it is stored as it is delivered */
 } model_tensor;
 
 /* A part of what a container holds that is no part of the text model, or that only some programs use. */
@@ -80,7 +81,7 @@ typedef struct model_beside {
     const char *kind;   /* "vision", "audio", "speech"; "prediction": blocks that predict further tokens */
     uint64_t n;         /* arrays; of the last kind, blocks */
     uint64_t bytes;     /* 0: not counted */
-    bool is_in_outputs; /* it is delivered with the model */
+    bool is_in_outputs; /* the part is delivered with the model */
 } model_beside;
 enum { MODEL_BESIDE = 4 };
 
@@ -125,7 +126,7 @@ struct model_source {
     uint32_t n_files;
     const gq_file **files; /* for their names, sizes and identity; what is in them only the container reads */
     uint32_t version;      /* of the container's format */
-    uint32_t alignment;    /* that tensors of a file written like it get */
+    uint32_t alignment;    /* alignment of tensors in a file written like the input */
     warning_list warnings; /* what the container left out or doubts: a few sentences at most */
     /* A KV pair that programs need but that the container has no value for, and a sentence that says why, both the
      * container's; NULL: nothing is missing. */
@@ -254,6 +255,6 @@ typedef struct model_expected {
     bool (*may_lack)(void *user, const char *tensor); /* whether a tensor may be missing */
     void *user;
     warning_list *doubts; /* sentences about what may be right, and about what cannot be compared */
-    bool without_blocks;  /* those that predict further tokens are not looked at: they are not wanted */
+    bool without_blocks;  /* MTP layers are not read: they are not wanted */
 } model_expected;
 typedef bool model_check(const model_source *g, const model_expected *expected, gq_error *e);

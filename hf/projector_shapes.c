@@ -14,7 +14,7 @@ enum { LETTERS = 128, WORD_BYTES = 16, SIDE_MOST = 4096 };
 /* The values of the letters. */
 typedef struct shape_values {
     uint64_t value[LETTERS];        /* 0: not known yet */
-    const hf_tensor *from[LETTERS]; /* whose size it is; NULL: the config's */
+    const hf_tensor *from[LETTERS]; /* the tensor that a letter's value is from; NULL: the config */
     uint64_t kv_heads;              /* of the vision encoder, by the config; 0: not known */
     uint64_t merged;                /* patches that are joined to one, 0: not known */
     bool has_class;                 /* there is a class embedding, which has a position as well */

@@ -105,7 +105,7 @@ typedef struct tensor_inputs {
     uint64_t columns;          /* 0: nothing is known */
     uint64_t n_values;         /* columns x matrices */
     uint64_t n_counted;        /* matrices with a count of their own; 1: one for all */
-    uint64_t n_unseen;         /* of these, reached by no token */
+    uint64_t n_unseen;         /* counted matrices that no token reached */
     const float *mean_squares; /* n_values; of an expert that no token reached all are the same */
 } tensor_inputs;
 

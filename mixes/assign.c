@@ -67,7 +67,7 @@ typedef struct run {
     const mix_tensor *tensors;
     const char *const *keeps; /* of an image model; else NULL */
     uint64_t filetype;        /* one bit */
-    uint32_t facts;           /* those that are the same for every tensor */
+    uint32_t facts;           /* facts that are the same for every tensor */
     bool tied;                /* no output tensor: the embedding serves as one */
     bool is_projector;        /* multimodal projectors (mmproj) */
     bool big;                 /* a model of the size where V of 3 or 4 bits costs too much */

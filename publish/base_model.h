@@ -5,7 +5,7 @@
 
 typedef struct base_model {
     char *id;           /* malloc'ed; NULL: nothing names it */
-    const char *source; /* where it was found; NULL: it was given */
+    const char *source; /* place where the name was found; NULL: it was given */
 } base_model;
 
 /* Finds it for a model of the folder or file `path`, whose name in file names is `stem`. asked: it was given; NULL: it

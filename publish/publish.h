@@ -36,7 +36,7 @@ struct gq_publication {
     uint64_t memory, context; /* bytes besides the file to run with a context of so many tokens */
     gq_needs needs;
     gq_page page;           /* of README.md; no rows: it was not written */
-    gq_interval *intervals; /* that its rows point to */
+    gq_interval *intervals; /* intervals that the page's rows point to */
     warning_list warnings;
 };
 

@@ -110,7 +110,7 @@ typedef struct gq_origin {
     const char *type;    /* of the array: "BF16", "F8_E4M3, a scale per row" */
     const char *changes; /* what is done to it, such as "dequantized; stacked"; "as is" */
     uint64_t bytes;      /* stored of it, with scales */
-    bool quantized;      /* it has scales */
+    bool quantized;      /* the source tensor has scales */
 } gq_origin;
 
 typedef enum gq_coverage { GQ_IMPORTANCE_UNUSED, GQ_IMPORTANCE_MISSING, GQ_IMPORTANCE_FULL } gq_coverage;

@@ -238,7 +238,7 @@ typedef enum gq_report_format {
     GQ_REPORT_HTML,       /* a page that draws the JSON */
     GQ_REPORT_MARKDOWN,   /* a page with the table of published pages */
     GQ_REPORT_SVG,        /* the chart of published pages */
-    GQ_REPORT_TABLE,      /* that table alone, in Markdown */
+    GQ_REPORT_TABLE,      /* the page's table alone, in Markdown */
     GQ_REPORT_HTML_TABLE, /* the same in HTML */
 } gq_report_format;
 /* The format by the extension of a file's name, in any case; -1: it has none of .json, .csv, .html, .md, .svg. */

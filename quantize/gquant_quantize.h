@@ -230,9 +230,9 @@ typedef struct gq_calibration_facts {
     bool has_trials;       /* there is a target, for which trials may be run */
     uint64_t trial_layers; /* layers in which the effect of each tensor's error on the predictions is tried;
                               0: none, it is estimated */
-    const char *steps;     /* that are done, separated by ", "; "none" */
+    const char *steps;     /* names of the steps that are done, separated by ", "; "none" */
     double
-        seconds_expected; /* that a whole run takes, without the layers that are finished; 0: not measured */
+        seconds_expected; /* seconds of a whole run, without the layers that are finished; 0: not measured */
     uint64_t tokens_advised; /* with fewer tokens of text a longer one would make a better file */
     /* With ranks: their number; the windows of the rank that has most. `memory` is that of the rank that needs most.
      * What ranks send is reported as they work: gq_progress.sent_layer. */
@@ -268,7 +268,8 @@ GQ_API const uint32_t *gq_plan_calibration_ids(const gq_plan *plan, uint64_t *n)
 GQ_API uint64_t gq_plan_reusable(const gq_plan *plan, size_t output, uint64_t *bytes);
 /* The relation of an earlier file to the plan by its header; gq_check_earlier reads the whole file. */
 typedef enum gq_earlier {
-    GQ_EARLIER_OTHER,    /* it has other types, metadata, settings, imatrix data or calibration */
+    /* the earlier file has other types, metadata, settings, imatrix data or calibration */
+    GQ_EARLIER_OTHER,
     GQ_EARLIER_IN_DOUBT, /* nothing speaks against it, but the input was modified after it */
     GQ_EARLIER_SAME,
 } gq_earlier;
@@ -283,8 +284,8 @@ GQ_API char *gq_plan_recipe(const gq_plan *plan, size_t output, gq_error *e);
  * tensor's inputs in the base model, Y those in the rounded one. */
 typedef struct gq_rounding {
     uint64_t matrices;  /* 0: was not calibrated; all that follows is zero, and `why` "" */
-    uint64_t plain;     /* of these, encoded plainly, as `why` says */
-    uint64_t unchecked; /* of these, reached by no held-out token, so that nothing was compared */
+    uint64_t plain;     /* matrices that were encoded plainly, as `why` says */
+    uint64_t unchecked; /* matrices that no held-out token reached, so that nothing was compared */
     double power;       /* |X W|^2 */
     GQ_RENAMED(double, plain_error, searched); /* |X W - Y Q|^2 of plain encoding */
     double written;                            /* the same as written */
@@ -304,7 +305,7 @@ typedef struct gq_step {
     const char *what; /* what it does, in a few words */
     bool on;
     uint64_t matrices; /* on which it was tried */
-    uint64_t kept;     /* of these, that were written with it */
+    uint64_t kept;     /* matrices that were written with the step */
     /* The number of these matrices whose error was measured on held-out tokens without and with the step, and sums of
      * their relative squared errors in the metric that the step minimizes. For the step "validation" they are mean KL
      * divergences on held-out windows, in nats (1 - cosine where the model gives embeddings): of plain encoding, and
@@ -329,8 +330,9 @@ GQ_API gq_results *gq_reuse_check(const gq_plan *plan, const gq_callbacks *callb
 /* The file that exists under an output's name. */
 typedef struct gq_found {
     bool is_there;
-    bool is_whole; /* it is, byte by byte, what gq_run would write */
-    gq_error why;  /* it is there and is not that: text is a clause, "it was made without an imatrix" */
+    bool is_whole; /* the file is, byte by byte, what gq_run would write */
+    /* why a file that is there is not whole: text is a clause, "it was made without an imatrix" */
+    gq_error why;
 } gq_found;
 /* Says of each output of a plan, also of a dry run's, whether the file under its name is what gq_run would
  * write. Headers are compared; tensors, and the sources that they were made of, are read, and checked by the

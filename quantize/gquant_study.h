@@ -62,7 +62,7 @@ GQ_API void gq_imatrix_free(gq_imatrix *m);
 
 typedef struct gq_imatrix_facts {
     size_t size;
-    bool legacy;                      /* it is the .dat layout, whose counts are calls, not tokens */
+    bool legacy;                      /* the file has the .dat layout, whose counts are calls, not tokens */
     uint32_t chunk_count, chunk_size; /* 0: not stored */
     size_t n_entries, n_datasets;
     const char *const *datasets;
@@ -169,7 +169,7 @@ typedef struct gq_importance_facts {
      * What ranks send is reported as they work: gq_progress.sent_layer. */
     uint32_t ranks;
     uint64_t rank_windows;
-    double seconds_expected; /* that the layers left take; 0: not measured */
+    double seconds_expected; /* seconds of the layers that are left; 0: not measured */
     const char *arithmetic;  /* of products: "float32" or "bf16" */
     bool
         is_whole; /* the file already exists, and is what gq_importance_compute would write, which then returns it */

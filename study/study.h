@@ -57,8 +57,8 @@ enum {
 enum { TRIAL_TENSORS = 3 };
 typedef struct trial {
     size_t n, tensor[TRIAL_TENSORS], type[TRIAL_TENSORS]; /* types: of budget_types */
-    const forward_model *block; /* the MTP layer that has them, and makes the logits; NULL: a layer */
-    forward_stream *stream;     /* NULL: it is a block's, which reads the base model's hidden states */
+    const forward_model *block;     /* the MTP layer that has them, and makes the logits; NULL: a layer */
+    forward_stream *stream;         /* NULL: it is a block's, which reads the base model's hidden states */
     uint8_t *blocks[TRIAL_TENSORS]; /* in the coarse types, while they are used */
     double kld;                     /* sum over places */
 } trial;
@@ -68,7 +68,7 @@ typedef struct trial_pass {
     const forward_model *model;
     size_t first, n; /* its trials */
     size_t output;   /* the tensor that makes these logits, where it is wanted; else the number of tensors */
-    double places;   /* that KL divergences are summed over, by their weights */
+    double places;   /* positions that KL divergences are summed over, by their weights */
     double nll;      /* sum of (1 - p) x power of the row of the token that came next */
 } trial_pass;
 
@@ -81,8 +81,8 @@ typedef struct trials {
     text_windows sampled;
     const forward_model **models; /* of the streams */
     sweep sweep;                  /* of the base model's stream */
-    forward_stream **streams;     /* that one and the trials' */
-    trial *tried;                 /* those of MTP layers are the last */
+    forward_stream **streams;     /* the base model's stream, then the trials' */
+    trial *tried;                 /* trials, those of MTP layers last */
     size_t n, begun;              /* trials, and those whose layer has come */
     bool is_grouped;              /* tensors that go together share a trial */
     strip_buffers *scratch;

@@ -28,7 +28,7 @@ typedef struct gq_transport {
     size_t size;
     int rank, ranks;     /* this process's number, from 0 on, and how many there are */
     int machine_ranks;   /* ranks on this machine, this one included: they share its memory */
-    int processor_ranks; /* of these, ranks that may use the same processors */
+    int processor_ranks; /* ranks, of the machine's, that may use the same processors */
     /* Gives all ranks the n bytes of each: `all` has ranks x n bytes, in the order of ranks. */
     bool (*exchange)(void *data, const void *mine, void *all, size_t n, gq_error *e);
     /* Gives all ranks the n bytes of rank `from`. */

@@ -21,7 +21,7 @@ typedef enum comm_kind {
 typedef struct comm_header {
     uint32_t kind, failed;
     uint64_t number; /* of the collective */
-    uint64_t bytes;  /* that it moves, where all ranks know it; else 0 */
+    uint64_t bytes;  /* bytes that the collective moves, if all ranks know; else 0 */
 } comm_header;
 _Static_assert(sizeof(comm_header) == COMM_HEADER_BYTES, "what the documents say");
 

@@ -33,7 +33,7 @@ int comm_threads(const gq_comm *c, int asked);
 
 /* ---- collectives ---- */
 
-enum { COMM_HEADER_BYTES = 24 }; /* that each rank sends for each collective, whatever it moves */
+enum { COMM_HEADER_BYTES = 24 }; /* sent by each rank for each collective, whatever it moves */
 
 /* Waits until all ranks are here. */
 bool comm_meet(gq_comm *c, gq_error *e);
@@ -45,7 +45,8 @@ bool comm_broadcast_from(gq_comm *c, int from, void *bytes, size_t n, gq_error *
 typedef struct comm_pieces {
     size_t n;
     uint64_t (*bytes)(void *data, size_t i); /* of piece i */
-    void *(*at)(void *data, size_t i);       /* where it is on its rank, and where others get it */
+    /* returns the place of piece i on its rank, and where others get it */
+    void *(*at)(void *data, size_t i);
     /* If a piece cannot be used the others still arrive, unused, and the collective fails in the end. */
     bool (*use)(void *data, size_t i, gq_error *e);
     void *data;

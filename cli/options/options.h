@@ -58,7 +58,7 @@ typedef struct request {
     bool count, no_bos, parse_special, process_output, read_once, speed;
     bool dry_run, quiet, verbose, json, full_paths, help, version;
     struct said *said;    /* by the process (say.c); not the request's */
-    const char *log_file; /* that events are appended to; NULL: none */
+    const char *log_file; /* file that events are appended to; NULL: none */
     int progress;         /* descriptor for JSON lines plus 1; 0: none */
     bool any_option;      /* one was given */
     struct given {        /* options, in order */
@@ -66,7 +66,7 @@ typedef struct request {
         const char *argument; /* NULL: it takes none */
     } * given;
     size_t n_given;
-    gq_list files; /* that options name, but for the report and the recipe to write */
+    gq_list files; /* files that options name, without the report and the recipe to write */
     char **owned;  /* texts made while parsing */
     size_t n_owned;
 } request;

@@ -209,7 +209,7 @@ static void chain_gather(const feedback_chain *chain, size_t head, size_t place,
 /* The lane of a batch that belongs to a head, and the place of the order that it is at. */
 typedef struct chain_lane {
     size_t head, place, panel, lane;
-    float *rest; /* of that row */
+    float *rest; /* of the lane's row */
 } chain_lane;
 INLINE chain_lane chain_lane_at(const feedback_pass *s, size_t batch, size_t i) {
     const feedback_chain *chain = s->task->chain;

@@ -79,12 +79,12 @@ typedef struct forward_sizes {
     size_t width;                        /* features that layers read and add to */
     size_t vocabulary;                   /* logits of a token; ids are below it */
     size_t trained;                      /* context_length: positions that the model was made for */
-    uint64_t layer_bytes;                /* that a whole forward_layer holds: of the largest one */
+    uint64_t layer_bytes;                /* memory of a whole forward_layer: of the largest layer */
     uint64_t layer_least;                /* the fewest that one can do with */
-    float logit_factor;                  /* that logits are multiplied by */
+    float logit_factor;                  /* logits are multiplied by this */
     const model_tensor *embedding, *out; /* the same where the file has no output.weight */
     bool halves;             /* an encoder reads the first half of a window, a decoder the second */
-    bool embeds;             /* it gives no logits but a text's embedding (forward/graph/block.h) */
+    bool embeds;             /* the model gives a text's embedding and no logits (forward/graph/block.h) */
     forward_pooling pooling; /* of its hidden states, if it does */
     size_t embedded;         /* features of that */
 } forward_sizes;
@@ -169,7 +169,7 @@ enum { FORWARD_MOST_WEIGHTS = 8 };
 typedef struct forward_inputs {
     const model_tensor *weights[FORWARD_MOST_WEIGHTS];
     size_t n_weights;
-    size_t matrix, matrices; /* which of how many of these weights; 0 of 1 for plain ones */
+    size_t matrix, matrices; /* number of the matrix, and of how many; 0 of 1 for plain weights */
     bool routed;             /* the matrices are experts: each sees tokens of its own */
     bool late;               /* and they read what other experts of the layer give */
     const float *x;

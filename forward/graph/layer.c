@@ -19,7 +19,7 @@
 enum {
     /* Enough that all threads have work, and that activations are seldom packed again. */
     WINDOW_BYTES = 64 << 20,
-    PIECE_ROWS = 16, /* that a thread reads at least: coded sources have scales for several rows */
+    PIECE_ROWS = 16, /* rows that a thread reads at least: coded sources have scales for several rows */
 };
 
 static uint64_t vector_bytes(const model_tensor *t) { return shape_elements(t->ne) * sizeof(float); }

@@ -67,7 +67,7 @@ enum { LAYER_SUBLAYERS = 7 };
 typedef struct layer_spec {
     const model_tensor *weight[WEIGHT_SLOTS], *bias[WEIGHT_SLOTS];
     const model_tensor
-        *factor[WEIGHT_SLOTS]; /* that a matrix's products are multiplied by, one for each matrix */
+        *factor[WEIGHT_SLOTS]; /* a matrix's products are multiplied by this, one for each matrix */
     union {
         struct {
             sublayer_spec mixer;
@@ -83,11 +83,12 @@ typedef struct layer_spec {
     };
     activation_rule act, experts_act; /* of dense sublayers and shared experts; of experts */
     float end_scale;                  /* the layer's output is multiplied by this; 0: 1 */
-    bool is_idle;                     /* it is not run, and its weights are not read */
+    bool is_idle;                     /* the layer is not run, and its weights are not read */
     ffn_input ffn_reads;
     /* Uses of the layer's input, batch.start: */
     bool ffn_needs_start; /* its router or the tail reads it, beside what ffn_reads says */
-    bool adds_start;      /* it is added to x a second time behind the mixer, and attn_norm_2 follows */
+    /* the input is added to x a second time behind the mixer, and attn_norm_2 follows */
+    bool adds_start;
 } layer_spec;
 _Static_assert(offsetof(layer_spec, entry) - offsetof(layer_spec, sublayers) ==
                    (LAYER_SUBLAYERS - 1) * sizeof(sublayer_spec),
@@ -131,7 +132,7 @@ struct forward_model {
      * stream; 0: it is added to the residual stream. */
     float input_scale;
     size_t encoders;      /* layers of an encoder whose blocks have names of their own (residual.h) */
-    uint32_t start_token; /* that the decoder begins with */
+    uint32_t start_token; /* the decoder begins with this token */
     size_t lower_cycles;  /* loops of two stacks (residual.h), the last runs the upper one; 0: no stacks */
     size_t loops;         /* times that all blocks are run, one after another */
     bool norms_loops;     /* output_norm is applied between two of them */
@@ -217,7 +218,7 @@ struct forward_layer {
     uint64_t most;  /* bytes that it may take; 0: any */
     uint8_t *memory;
     uint64_t memory_bytes;
-    uint8_t *window; /* of these bytes, for rows that are read when they are multiplied */
+    uint8_t *window; /* part of `memory`, for rows that are read when they are multiplied */
     uint64_t window_bytes;
     layer_matrix own[WEIGHT_SLOTS], other[WEIGHT_SLOTS]; /* other: in place of its own where that is wanted */
     bool replaced;

@@ -14,7 +14,7 @@ const product_kernels *product_kernels_for(const kernels *level, matmul_arithmet
 
 /* Columns of w and x that lie side by side. */
 typedef struct product_piece {
-    size_t w, x;    /* where it begins: elements from those of the product */
+    size_t w, x;    /* first elements of the piece, counted from the product's */
     size_t columns; /* from the start of a group */
     bool begins;    /* a sum of its own (`apart`) */
 } product_piece;

@@ -118,7 +118,7 @@ typedef struct predicting {
     forward_run *run;
     size_t from, n, quants; /* positions of a window */
     size_t first_window, windows;
-    kld *kld; /* of these windows */
+    kld *kld; /* for each of these windows */
 } predicting;
 
 static bool predictions_start(void *data, size_t first_window, size_t windows, gq_error *e) {

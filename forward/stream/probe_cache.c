@@ -14,8 +14,8 @@ typedef struct cached_result {
     result_kind what;
     size_t matrix, rows, tokens;
     uint64_t at;    /* bytes, from the beginning of the batch's */
-    uint64_t run;   /* that added or recalled it last */
-    double seconds; /* that it took to compute; 0 in memory */
+    uint64_t run;   /* the run that added or recalled the result last */
+    double seconds; /* time to compute the result; 0 in memory */
     bool recalled;
 } cached_result;
 

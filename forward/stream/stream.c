@@ -114,7 +114,7 @@ typedef struct asking {
     const forward_observer *observer;
     size_t first;    /* the batch's first token among the stream's */
     double work;     /* of the batch in hand; 0: not reported */
-    double reported; /* of it */
+    double reported; /* work of the batch that was reported */
     double all, met; /* bytes of the weights that make this work, and of those that were multiplied */
     char what[64];
 } asking;

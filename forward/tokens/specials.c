@@ -112,7 +112,7 @@ void specials_free(specials *s) {
 /* ---- cutting ---- */
 
 typedef struct occurrence {
-    uint32_t order; /* which of the specials */
+    uint32_t order; /* the special token's number */
     uint32_t start;
 } occurrence;
 

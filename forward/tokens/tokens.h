@@ -153,7 +153,7 @@ bool charsmap_find(const charsmap *m, const char *text, size_t n, bool last, nor
 
 typedef struct unigram {
     text_tree tree; /* the tokens that a text may be cut into, by id */
-    text_tree own;  /* those that users have defined */
+    text_tree own;  /* tokens that users have defined */
     float *scores;  /* per token of the vocabulary */
     float unknown;  /* score of the unknown token */
     charsmap map;

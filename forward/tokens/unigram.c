@@ -15,7 +15,7 @@
 
 struct unigram_step {
     double score;        /* of the best way to this place */
-    uint32_t from, next; /* where its last token begins; where the next one ends */
+    uint32_t from, next; /* the last token's begin, and the next token's end */
     uint32_t token;
     bool is_reached, is_open;
 };

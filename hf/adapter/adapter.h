@@ -15,7 +15,7 @@ typedef struct hf_adapted {
     const hf_stored *embed_a, *embed_b; /* lora_embedding_A [r, tokens], lora_embedding_B [width, r] */
     const hf_stored *bias;              /* of lora_B */
     const hf_stored *magnitude;         /* of DoRA */
-    const hf_stored *weight, *own_bias; /* that take the place of the model's: modules_to_save and the like */
+    const hf_stored *weight, *own_bias; /* tensors that replace the model's: modules_to_save and the like */
     const hf_stored *base, *base_bias;  /* the model's own below a change, saved with it */
     const hf_stored *original, *original_bias; /* the model's own beside what takes its place: not read */
     const hf_stored *rows; /* trainable tokens: rows that take the place of the embedding's */

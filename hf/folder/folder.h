@@ -88,18 +88,18 @@ void hf_names_sort(char **names, size_t n); /* by bytes */
 
 typedef struct hf_config {
     hf_folder *folder;
-    char *file;     /* path of config.json, for messages */
-    json_t *stored; /* the object as the file has it */
-    json_t *
-        modules; /* those of an encoder's modules.json, an array; NULL: there are none (hf/metadata/modules.c) */
-    json_t *merged; /* text_config's values over the root's */
+    char *file;      /* path of config.json, for messages */
+    json_t *stored;  /* the object as the file has it */
+    json_t *modules; /* an encoder's modules.json, an array; NULL: there is none (hf/metadata/modules.c) */
+    json_t *merged;  /* text_config's values over the root's */
     json_t *rope; /* the rotation's parameters as the models' several spellings mean them: rope_parameters, or
                    * rope_scaling, completed from the root */
-    const char *class_name;         /* architectures[0] that decides; owned by the objects */
-    const char *arch;               /* general.architecture */
-    const architecture *row;        /* of arch */
-    const arch_class *class_row;    /* of class_name, in this row */
-    const arch_folder *like;        /* whose metadata and rules the folder has: the row's, or another one's */
+    const char *class_name;      /* architectures[0] that decides; owned by the objects */
+    const char *arch;            /* general.architecture */
+    const architecture *row;     /* of arch */
+    const arch_class *class_row; /* of class_name, in this row */
+    /* the row whose metadata and rules the folder has: its own, or another one's */
+    const arch_folder *like;
     uint64_t layers;                /* main blocks */
     uint64_t mtp;                   /* MTP layers (multi-token prediction) behind them */
     const struct hf_config *target; /* of a draft model: the model that it drafts for; else NULL */

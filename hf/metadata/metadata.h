@@ -58,7 +58,7 @@ struct hf_build;  /* hf/tensors/build.h */
 /* Counts over the tensors of the model to be, for general.size_label; weights 0: it has none of these. */
 typedef struct hf_counts {
     uint64_t weights;          /* elements of all tensors */
-    uint64_t expert_weights;   /* of these, in stacked experts: names with _exps. and 3 dimensions */
+    uint64_t expert_weights;   /* weights in stacked experts: names with _exps. and 3 dimensions */
     uint64_t per_expert;       /* sum of elements / experts over these tensors */
     uint64_t experts, stacked; /* sum of their numbers of experts; number of such tensors */
 } hf_counts;

@@ -10,7 +10,7 @@
 #include "base/fail.h"
 
 enum {
-    DELTA_COLUMNS = 256, /* whose sums are in the first cache at once, 1 KiB */
+    DELTA_COLUMNS = 256, /* columns whose sums fit the first cache at once, 1 KiB */
     DELTA_RUN = 1 << 16, /* elements of a norm's piece of rows */
     DELTA_UNROLLED = 4   /* products whose sum stays in a register */
 };

@@ -9,7 +9,7 @@
 #include "base/fail.h"
 
 enum {
-    PIECE_ELEMENTS = 65536, /* that are converted at a time */
+    PIECE_ELEMENTS = 65536, /* elements that are converted at a time */
     WORD_BITS = 32,
     MXFP4_BYTES = 17, /* a scale and 32 codes of 4 bits */
     MXFP4_CODES = 16,
@@ -240,7 +240,7 @@ static bool packed_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint6
 typedef struct gptq_columns {
     uint32_t *words, *zeros;
     float *scales;
-    uint64_t word_row, group; /* that are in memory; UINT64_MAX: none */
+    uint64_t word_row, group; /* rows and groups in memory; UINT64_MAX: none */
 } gptq_columns;
 
 static bool gptq_load(const hf_source *s, gptq_columns *p, uint64_t row, uint64_t column, uint64_t n,

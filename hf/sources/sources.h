@@ -109,7 +109,7 @@ typedef struct hf_own_row {
 } hf_own_row;
 
 typedef struct hf_delta {
-    const hf_list *list; /* that the factors are in */
+    const hf_list *list; /* list of the source tensors that hold the factors */
     hf_factor rows, columns;
     uint32_t rank;
     float scale;
@@ -231,7 +231,7 @@ void hf_deltas_free(hf_deltas *d);
 typedef struct hf_image_kind {
     const char *prefix; /* before the names of the model's tensors; "": none */
     const architecture *arch;
-    const arch_image_mark *mark; /* by which it is reported */
+    const arch_image_mark *mark; /* the mark by which the model is reported */
     size_t n_left_out;           /* source tensors that are not the model's */
     const char *left_out;        /* the first of them */
 } hf_image_kind;
@@ -345,12 +345,12 @@ static inline float number_from_e8m0(uint8_t b) {
  * called. ---- */
 
 typedef struct hf_place {
-    char *folder;   /* that the files are in */
+    char *folder;   /* folder of the files */
     char *pipeline; /* the folder of an image model's parts, of which that is one; NULL: none was named */
     char *file;     /* the only file of weights to read, in that folder; NULL: those that `called` names */
     const char *called; /* what the names of weights begin with: "model", or "diffusion_pytorch_model" */
     bool is_image;      /* an image or video model: weights without the config of a language model */
-    char *stem;         /* that names of outputs begin with: a path whose last part is the model's name */
+    char *stem;         /* beginning of outputs' names: a path whose last part is the model's name */
 } hf_place;
 
 /* Whether a path is a folder, or a file of one, and so is not for the reader of GGUF files. */

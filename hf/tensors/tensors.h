@@ -86,8 +86,8 @@ typedef struct hf_respelled {
 
 struct hf_build {
     const hf_config *config;
-    const arch_folder *arch;                /* whose rules the folder has */
-    const struct arch_projector *projector; /* that is made in place of the text model; NULL: none */
+    const arch_folder *arch;                /* the row whose rules the folder has */
+    const struct arch_projector *projector; /* projector to make in place of the text model; NULL: none */
     hf_sizes sizes;
     uint64_t n_experts;
     uint64_t n_tokens; /* of the vocabulary; UINT64_MAX: not known */

@@ -42,7 +42,7 @@ typedef struct name_check {
     bool ignores_merges;
     size_t text_n;
     char mapped[MAPPED_MOST]; /* the text in byte characters */
-    size_t at[TEXT_MOST + 1]; /* where each byte's character begins */
+    size_t at[TEXT_MOST + 1]; /* begin of each byte's character */
     check_added added[TEXT_MOST];
     hf_merge *merges;
     size_t n_merges, capacity;

@@ -7,7 +7,7 @@
 /* An encoder of rows that takes the Hessian of the inputs, E[x x^T], into account
  * (study/inputs/hessian_encoder.c). */
 typedef struct array_rounding {
-    size_t rows; /* that it encodes at a time, at most */
+    size_t rows; /* rows that are encoded at a time, at most */
     /* search: the encoder without a Hessian, of a type whose codec has steps; borrowed, as the options are.
      * NULL: *e says why. */
     void *(*open)(const strip_encoder *search, size_t columns, const gq_array_options *o, gq_error *e);

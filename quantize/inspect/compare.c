@@ -26,8 +26,8 @@ typedef struct compared_quant {
     named_model file;
     gq_summary summary;
     size_t n;
-    gq_tensor *tensors; /* that it shares with the base model */
-    size_t *numbers;    /* which of the base model's each is */
+    gq_tensor *tensors; /* tensors that the quant shares with the base model */
+    size_t *numbers;    /* each tensor's number in the base model */
     gq_loss *losses;
 } compared_quant;
 

@@ -100,7 +100,7 @@ bool plan_overrides_read(plan_overrides *overrides, const gq_list *items, const 
 const char *plan_override_file(const char *item);
 void plan_overrides_free(plan_overrides *overrides);
 
-enum { REMOVE_OWN_KEYS = 11 }; /* that gquant writes whether the input has them or not */
+enum { REMOVE_OWN_KEYS = 11 }; /* keys that gquant writes whether the input has them or not */
 
 /* Zeros: nothing is left out. */
 typedef struct plan_removed {
@@ -216,7 +216,7 @@ struct gq_plan {
     model_source *reused; /* earlier outputs, to copy tensors from; they decide no bytes */
     size_t n_reused;
     char *measure_file; /* see gq_plan_measure_file */
-    double seconds;     /* it took to make the plan */
+    double seconds;     /* time to make the plan */
     warning_list warnings;
 };
 

@@ -45,7 +45,7 @@ typedef struct chunk_sum {
 typedef struct error_sums {
     const gq_plan *plan;
     gq_results *results;           /* get the losses of tensors as they are complete */
-    const gq_callbacks *callbacks; /* whose tensor_done is called then; may be NULL */
+    const gq_callbacks *callbacks; /* their tensor_done is called then; may be NULL */
     uint64_t begin, next;          /* the first chunk that is counted; the first that is not folded yet */
     size_t tensor;                 /* the first that is not complete yet */
     gq_loss *losses;               /* its own so far, one per output */
@@ -213,7 +213,7 @@ typedef struct journal {
     uint32_t part, parts;   /* 0, 0: of the whole */
     uint64_t begin, end;    /* chunks that it has slots for */
     size_t n_outputs, slot; /* bytes of a slot */
-    bool resumed;           /* it holds slots of an earlier run */
+    bool resumed;           /* the journal holds slots of an earlier run */
     bool unread;            /* reading it failed: it may be an earlier run's, whose files must stay */
 } journal;
 
@@ -331,7 +331,7 @@ typedef struct finalize {
 /* The files that an earlier run of the same plan has left. */
 typedef struct finalize_left {
     bool whole;  /* all files are whole, and some may only lack their names */
-    bool *named; /* which have theirs, in the order of an output_set; malloc'ed, NULL: none */
+    bool *named; /* files that have their names, in the order of an output_set; malloc'ed, NULL: none */
 } finalize_left;
 /* Looks for a record when the plan is made; changes nothing. left->named is the caller's to free. Fails where
  * an input or an output has the record's name. */

@@ -100,7 +100,7 @@ typedef struct schedule {
     const gq_callbacks *callbacks; /* may be NULL */
     gq_progress progress;          /* bytes_total and tensor are the user's to set */
     double work;                   /* of all pieces, in the unit of work_piece; 0: bytes stand for it */
-    double worked, resumed;        /* of it */
+    double worked, resumed;        /* of `work`: done so far; done by an earlier run */
     double started;
     double resuming; /* seconds of all threads together */
     double before;   /* seconds before the first piece, left out of rates */

@@ -218,7 +218,7 @@ typedef struct layer_metrics {
     row_metric of[FORWARD_MOST_GROUPS];
 } layer_metrics;
 
-enum { METRIC_WINDOWS = 4 }; /* that metrics are made of, at most */
+enum { METRIC_WINDOWS = 4 }; /* windows that metrics are made of, at most */
 /* Whether the layer has rows with a metric that an output rounds by feedback. */
 bool layer_metrics_wanted(const calibration *of, const forward_layer *layer);
 /* Runs the base model's stream over the layer, or the sublayer that attends, up to its scores. The caller frees *m,
@@ -378,7 +378,7 @@ typedef struct matrix_rows {
     const tensor_type *from, *to;
     size_t columns;
     size_t n_rows, most; /* of the matrix; at once */
-    round_way last;      /* that is tried */
+    round_way last;      /* the last way that is tried */
     threads_pool *pool;
     uint8_t *raw;
     uint8_t *blocks[ROUND_WAYS]; /* as each way makes them; NULL: that way is not tried */
@@ -387,7 +387,7 @@ typedef struct matrix_rows {
     size_t scratch_bytes;
     matmul_arithmetic arithmetic;
     const layer_metrics *metrics; /* of the rows */
-    row_chains chains;            /* where there are metrics; all rows are at hand at once then */
+    row_chains chains;            /* of matrices with metrics; all rows are at hand at once then */
     size_t n_spans;               /* of the matrix */
     uint64_t rotation;            /* of comm_share_rotated: site_rotation of the output and the matrix */
     size_t share, share_end;      /* this rank's */
@@ -558,7 +558,7 @@ typedef struct calibrator {
     sweep sweep;
     sweep_progress
         progress;      /* in weights that are to be rounded, shared out by what is predicted to take long */
-    double per_second; /* of these units to a predicted second */
+    double per_second; /* units of work per predicted second */
     forward_stream *base, **rounded; /* the sweep's; one per output, NULL: not calibrated */
     matmul *products;
     probe_cache *results;       /* kept between probes; NULL: none are */
@@ -566,7 +566,7 @@ typedef struct calibrator {
     tensor_progress *by_tensor; /* output by output */
     calibrate_record record;    /* of the current step */
     embedding_metric embedding;
-    calibrate_timing untimed; /* of what is no sample */
+    calibrate_timing untimed; /* timing of work that is no sample */
     /* The current position: an output, at a sublayer. */
     struct {
         size_t output;
@@ -659,7 +659,7 @@ enum { VALIDATION_PASSES = VALIDATION_STREAMS + 2 };
 
 /* Decisions for an output, as stored in the checkpoint. */
 typedef struct validation_record {
-    uint64_t positions; /* that the KL divergences are means of; 0: nothing could be compared */
+    uint64_t positions; /* positions that the KL divergences are means of; 0: nothing could be compared */
     uint64_t fallback;  /* bit g: group g is encoded plainly */
     double plain_error, calibrated, written; /* mean KL divergence in nats */
 } validation_record;

@@ -49,9 +49,10 @@ char *calibrate_steps_text(calibrate_step_mask mask, gq_error *e);
 
 /* The effect of a step, summed over matrices. */
 typedef struct calibrate_step_figures {
-    uint64_t matrices;    /* on which it was tried */
-    uint64_t kept;        /* of these, that were written with it */
-    uint64_t compared;    /* of these, whose error with and without it was measured on held-out tokens: */
+    uint64_t matrices; /* on which it was tried */
+    uint64_t kept;     /* matrices that were written with the step */
+    /* matrices whose error with and without the step was measured on held-out tokens: */
+    uint64_t compared;
     double without, with; /* sums of relative squared errors, in the metric that the step makes small */
 } calibrate_step_figures;
 
@@ -66,7 +67,7 @@ enum { EXPERT_HELD_TOKENS = 512 };
 typedef struct __attribute__((packed)) calibration_settings {
     float damp, shrink, gptaq_a; /* of hessian_settings */
     uint64_t windows, context;   /* of the text */
-    calibrate_step_mask steps;   /* that are done */
+    calibrate_step_mask steps;   /* steps that are done */
     uint64_t sweeps;             /* of descent: feedback_sweeps, 0 without CALIBRATE_SWEEPS */
     uint64_t trials;             /* of scales: feedback_trials, 0 without CALIBRATE_TRIALS */
     uint64_t width;       /* of Hessians' blocks, at most: a multiple of PASS_COLUMNS; SIZE_MAX: whole rows */
@@ -121,7 +122,7 @@ static inline uint64_t calibration_held_most(const calibration_settings *s, bool
 
 typedef struct balance_scales {
     model_scales *scales; /* NULL: no column stands out */
-    uint64_t columns;     /* that are multiplied, of all groups */
+    uint64_t columns;     /* columns that are multiplied, of all groups */
 } balance_scales;
 
 /* Probes a sample of the rows of all matrices of the model, whose source has no scales so far. The caller
@@ -197,11 +198,13 @@ typedef struct calibration_text {
 
 /* Bytes, and what they decide. */
 typedef struct calibration_memory {
-    uint64_t asked;    /* for; 0: no limit */
-    uint64_t resident; /* that the process had when the calibration was opened, before anything was measured;
-                          decides no bytes of outputs */
-    uint64_t deciding; /* by which width and trials are decided: what was asked for, or a fixed number, so
-                          that the machine's own memory decides no bytes of outputs */
+    uint64_t asked; /* for; 0: no limit */
+    /* memory of the process when the calibration was opened, before anything was measured; decides no bytes
+     * of outputs */
+    uint64_t resident;
+    /* memory that decides width and trials: what was asked for, or a fixed number, so that the machine's own
+     * memory decides no bytes of outputs */
+    uint64_t deciding;
     uint64_t matrices_at_once;      /* experts whose Hessians fit beside each other */
     uint64_t validation;            /* of the process, besides the streams that are validated (validate.c) */
     uint64_t validation_disk_bytes; /* of validated streams' hidden states in a file; 0: they are in memory */
@@ -229,7 +232,7 @@ typedef struct calibration {
     /* -- the model -- */
     const model_source *file;
     forward_model *model;                /* of the plan's input */
-    balance_scales balance;              /* that it is read with */
+    balance_scales balance;              /* scales that the model is read with */
     const forward_model *const *streams; /* the model, 1 + n_outputs times */
     const uint64_t *numbers;             /* in the model, of the layers that are run; NULL: all are */
     size_t n_layers;

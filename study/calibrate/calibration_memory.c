@@ -30,7 +30,8 @@ bool calibration_runs_ahead(const gq_plan *plan, const calibration *c) {
 
 /* The calibrator's bytes with one matrix of a tensor at a time. */
 typedef struct needs {
-    int ranks;        /* that share the rows of a matrix; 1 while what decides bytes of outputs is computed */
+    /* ranks that share the rows of a matrix; 1 while what decides bytes of outputs is computed */
+    int ranks;
     uint64_t taped;   /* windows, of all loops, whose pairs a rank keeps at a time */
     uint64_t one;     /* each further matrix's Hessian and tokens, of the tensors that have several */
     uint64_t several; /* most matrices of one of these */

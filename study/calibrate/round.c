@@ -32,7 +32,8 @@ const char *round_reason_text(round_reason r) {
     return texts[r];
 }
 
-enum { ROUND_FIGURES = 3 }; /* that ranks exchange: codes, ends, ways with values that are not finite */
+/* figures that ranks exchange: codes, ends, ways with values that are not finite */
+enum { ROUND_FIGURES = 3 };
 
 /* The rows at hand as groups of FEEDBACK_ROWS, which are shared out to all threads. */
 typedef struct round_groups {

@@ -27,7 +27,7 @@ typedef struct router_fit {
     size_t windows;            /* of the text, in all loops */
     size_t window, place;      /* the batch's first one: its number in the text, and its place in of_window */
     const forward_mark *marks; /* of the batch's tokens; NULL: all count alike */
-    size_t choice;             /* that is looked at; 0: the base model's */
+    size_t choice;             /* number of the choice; 0: the base model's */
 } router_fit;
 
 static void lay_out_fit(router_fit *f, memory_ledger *l) {

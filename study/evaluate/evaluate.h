@@ -415,7 +415,7 @@ typedef struct continued_run {
     forward_model *draft;
     const draft_sources *sources;
     sweep sweep;
-    size_t first_window; /* of those that are run now */
+    size_t first_window; /* first of the windows that are run now */
     draft_batch *batches;
     size_t n_batches;
     size_t passing;       /* the batch that a layer of the target is run on */
@@ -441,8 +441,8 @@ void draft_choose_batch(const continued_run *r, forward_batch *batch, const draf
 typedef struct draft_step {
     size_t n;
     size_t *at, *predicts; /* position, and the token that it predicts */
-    size_t *piece;         /* that gets it as its next one; SIZE_MAX: none does */
-    uint32_t *token;       /* that was predicted, the target's */
+    size_t *piece;         /* the piece that gets the token as its next one; SIZE_MAX: none does */
+    uint32_t *token;       /* the predicted token, a token of the target */
     /* [columns][stride of n]: the inputs of the output matrix; logits; the largest ones */
     float *picked, *logits, *best;
     forward_batch *head; /* of one token */
@@ -465,7 +465,7 @@ void draft_step_keep(const draft_step *s, const continued_run *r, size_t k);
 
 typedef struct drafter {
     runner own;                   /* its file, and its model where that runs by itself */
-    bool continues_hidden_states; /* it continues what the target computes instead (continued.c) */
+    bool continues_hidden_states; /* the draft continues the target's hidden states (continued.c) */
 } drafter;
 
 /* Opens a draft for a target, which stays open as long. One of another vocabulary, or of a kind that is not run, is
@@ -521,7 +521,7 @@ struct gq_evaluation {
     gq_drafted *drafted;     /* of each model; NULL: there is none */
     double
         draft_share; /* the time of drafts as a multiple of that of running all models, as it is expected */
-    double draft_seconds; /* that time; 0: unknown */
+    double draft_seconds; /* seconds of drafts; 0: unknown */
     warning_list warnings;
     char architecture[128];
     double seconds, seconds_expected;

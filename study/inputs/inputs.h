@@ -199,7 +199,7 @@ typedef struct hessian_block {
     float *square;   /* sums of (x - y) y^T, likewise, or of r y^T, a rectangle; NULL: x = y */
     /* The same of the group at work; NULL: its tokens all wait until it ends. */
     float *group_triangle, *group_square;
-    hessian_share_of of_triangle, of_square; /* that this rank forms */
+    hessian_share_of of_triangle, of_square; /* shares of the sums that this rank forms */
 } hessian_block;
 
 enum { HESSIAN_SLOT = 256 }; /* waiting tokens that the kernel takes at once */
@@ -218,10 +218,11 @@ struct hessian {
     threads_pool *pool;
     hessian_block *blocks;
     size_t n_blocks;
-    uint64_t tokens;                      /* in the sums and waiting */
-    hessian_group groups[HESSIAN_GROUPS]; /* that wait; the last one is at work, the others have ended */
-    size_t n_groups;                      /* 0: no tokens were added yet */
-    bool begun; /* group_triangle and group_square have tokens of it that do not wait any more */
+    uint64_t tokens; /* in the sums and waiting */
+    /* groups that wait; the last one is at work, the others have ended */
+    hessian_group groups[HESSIAN_GROUPS];
+    size_t n_groups; /* 0: no tokens were added yet */
+    bool begun;      /* group_triangle and group_square have tokens of it that do not wait any more */
     /* Waiting tokens, in slots of HESSIAN_SLOT: y, [column][HESSIAN_SLOT]; y, and x - y or r, in
      * panels of columns, [token][panel]; all as the kernels take them. */
     float *y, *panels, *differences;

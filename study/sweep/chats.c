@@ -38,7 +38,7 @@ bool ids_read_word(ids_reader *r, int c, char shown[IDS_SHOWN], uint64_t *id, bo
 /* The beginning of a file, and the version after it, which ends with its line. */
 static const char MAGIC[] = "#gquant-chats ", VERSION[] = "1";
 enum {
-    OPEN_WINDOWS = 64, /* that still take conversations: with more of them hardly less stays empty */
+    OPEN_WINDOWS = 64, /* windows that still take conversations: with more of them hardly less stays empty */
     MOST_IDS = 1 << 30,
 };
 

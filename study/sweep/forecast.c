@@ -29,7 +29,7 @@ enum {
     SECOND_FACTOR = 16, /* of the second probe at least, times the first one's tokens */
     THIRD_FACTOR = 2,   /* of another one, times the second one's, where most of that was decoding */
     MOST_KINDS = 4,     /* of layers; what is beyond counts as the last one */
-    SOME_EXPERTS = 8,   /* that are run of a layer that does not fit */
+    SOME_EXPERTS = 8,   /* experts that are run of a layer that does not fit */
 };
 
 /* ---- work ---- */
@@ -86,7 +86,7 @@ static bool sample_open(forecast_sample *s, const forecast_request *r, const for
 /* The experts that a probe meets, of which it runs some. */
 typedef struct some_experts {
     size_t matrix, met;
-    double started, seconds; /* of those that are run */
+    double started, seconds; /* of the experts that are run */
 } some_experts;
 
 static forward_answer experts_on_inputs(void *data, const forward_inputs *in, gq_error *e) {

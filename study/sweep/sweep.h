@@ -208,7 +208,7 @@ typedef struct checkpoint_header {
     uint32_t times, content; /* of the model */
     uint32_t ids;            /* checksum */
     uint32_t context;
-    uint32_t settings; /* that values depend on, as a number of the caller's */
+    uint32_t settings; /* settings that values depend on, as a number of the caller's */
     uint64_t windows;
     uint64_t slot; /* bytes of one, of one stream */
     uint32_t streams;
@@ -227,7 +227,7 @@ typedef struct checkpoint {
     int fd; /* -1: not open */
     char *path;
     uint64_t slot;    /* bytes of one */
-    uint32_t streams; /* that have two each */
+    uint32_t streams; /* streams, each with two slots */
     uint64_t end;     /* of the records */
     size_t finished;  /* layers */
     const char *why;  /* there was one that could not be continued; NULL: there was none */

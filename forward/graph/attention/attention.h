@@ -22,14 +22,14 @@ typedef struct attention_numbers {
     size_t shared;                  /* the last layers that use keys and values of earlier ones */
     size_t even_head;               /* width / heads of the first layer */
     size_t window;                  /* tokens that local layers see; 0: there are no local layers */
-    bool has_chunks;                /* they see the tokens of their own chunk of so many, up to themselves */
+    bool has_chunks;                /* tokens see those of their own chunk of so many, up to themselves */
     block_numbers blocks;
     float score_scale;  /* factor of the products of q and k */
     size_t buckets;     /* of distances, with a number of each head (attention.h); 0: there are none */
     float score_cap;    /* cap of scores, cap tanh(s / cap); 0: none */
     float alibi;        /* the steepest slope of scores over distances is 2^-(this / heads); 0: none */
     float clamp;        /* q, k and v are within this and its negative; 0: any */
-    float output_scale; /* of what the mixer gives */
+    float output_scale; /* a factor on the mixer's output */
     rope_numbers rope;
 } attention_numbers;
 

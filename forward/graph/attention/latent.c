@@ -23,7 +23,7 @@ typedef struct latent_layer {
     size_t rank;               /* of the latent vector */
     size_t q_rank;             /* rows of attn_q_a; 0: there is attn_q */
     bool chooses;              /* the layer has an indexer, which chooses the keys that it attends to */
-    bool attends_to_all;       /* it attends to all keys of its window, whoever chooses */
+    bool attends_to_all;       /* the layer attends to all keys of its window, whoever chooses */
 } latent_layer;
 
 typedef struct latent_scratch {

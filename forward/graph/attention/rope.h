@@ -16,7 +16,7 @@ typedef struct rope_angles {
 
 typedef struct rope_numbers {
     bool neox;          /* pairs are (i, i + rotated / 2); else (2i, 2i + 1) */
-    rope_sections kind; /* which of the pairs stand still, in text */
+    rope_sections kind; /* says which pairs stand still in text */
     size_t sections[4];
     bool longrope;         /* long and short factors, even where the row may have one list */
     rope_angles angles[2]; /* [local]: in layers with a window */

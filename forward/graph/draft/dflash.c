@@ -19,7 +19,7 @@ typedef struct dflash_numbers {
     size_t block; /* tokens that it was trained with */
     size_t taps,
         group;         /* of convolutions: tokens, and features that share what is added; 0: there are none */
-    size_t candidates; /* of which a selector takes one; 0: there is no selector */
+    size_t candidates; /* tokens of which a selector takes one; 0: there is no selector */
     uint32_t mask;     /* token */
     bool is_causal;    /* tokens of a block do not see those behind them */
     bool predicts_at_once; /* the anchor predicts, too */

@@ -187,7 +187,7 @@ static void experts_find_chunks(tensor_finder *f, const experts_numbers *n, expe
  */
 static void experts_find_table(tensor_finder *f, experts_numbers *n, experts_layer *l) {
     char name[GGUF_MAX_NAME + 1];
-    enum { MOST_IDS = 1 << 24 }; /* that a float has */
+    enum { MOST_IDS = 1 << 24 }; /* integers that a float has exactly */
     n->vocabulary = f->m->sizes.vocabulary;
     tensors_take_bias(f, WEIGHT_EXPERT_CHOICE_SEEN, f->m->arch->graph.routing.has_tables ? OPTIONAL : ABSENT,
                       SHAPE(n->experts));

@@ -9,7 +9,7 @@ typedef struct experts_numbers {
     size_t experts, used;       /* used: experts per token */
     size_t groups, groups_used; /* 0 or 1 groups: all experts are candidates */
     router_function function;   /* makes weights of the router's values */
-    bool is_late;               /* of those of the chosen alone */
+    bool is_late;               /* it is applied to the chosen experts' values alone */
     bool is_normalized;         /* the weights' sum is made 1 */
     float scale;                /* of the weights; 1: none */
     /* Small experts, one for each `chunk_group` experts, of which a token takes `chunks_used`; 0 chunks:

@@ -15,7 +15,7 @@ typedef struct bank_numbers {
 typedef struct bank_scratch {
     float *mixed;  /* [width][stride] */
     float *shares; /* [threads][hidden states][ELEMENT_SPAN] */
-    size_t banked; /* that are mixed, at most */
+    size_t banked; /* most hidden states that are mixed */
 } bank_scratch;
 
 static uint64_t bank_hidden_states(const forward_model *m, const bank_numbers *n) {

@@ -44,7 +44,7 @@ void ngrams_read_keys(ngram_numbers *n, const forward_model *m, key_reader *r) {
 }
 
 void ngrams_find_table(tensor_finder *f, ngram_numbers *n) {
-    enum { MOST_IDS = 1 << 24 }; /* that a float has */
+    enum { MOST_IDS = 1 << 24 }; /* integers that a float has exactly */
     const char *name = "per_layer_token_embd.weight";
     const model_tensor *t = model_tensor_named(f->m->file, name);
     uint64_t rows = t ? tensor_rows(t) : 1;

@@ -25,7 +25,7 @@ void bank_take(forward_batch *b, float *x, size_t stride);
 typedef enum coder_kind { CODER_NONE, CODER_ENCODER, CODER_DECODER, CODER_CROSS } coder_kind;
 typedef struct coder_layer {
     coder_kind kind; /* CODER_NONE: the model has blocks as most have them */
-    size_t block;    /* whose tensors it has */
+    size_t block;    /* number of the block whose tensors the layer has */
 } coder_layer;
 coder_layer coder_layer_of(const forward_model *m, size_t layer);
 

@@ -80,7 +80,7 @@ typedef struct element_kernels {
 
 enum {
     STATE_COLUMNS = 64, /* of a state that a task has, at most */
-    STATE_TOKENS = 16,  /* that are transposed at once */
+    STATE_TOKENS = 16,  /* tokens that are transposed at once */
 };
 
 /* Some columns of a head's state S[rows][columns], for all tokens of a window in order. For each token
