@@ -77,7 +77,8 @@ typedef struct arch_image {
     const char *const *left_out;  /* the same: left out */
     bool folds;                   /* source tensors whose rows fit no block are stored as rows of 256 */
     bool last_differs;            /* the last block lacks what the others have */
-    const char *begins;           /* what readers look for before all names of the model; NULL: nothing */
+    /* prefix that readers expect before all names of the model; NULL: nothing */
+    const char *begins;
 } arch_image;
 
 typedef struct architecture {

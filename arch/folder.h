@@ -241,9 +241,9 @@ typedef struct arch_mtp {
     const char *key; /* of the config: how many */
     uint32_t fixed;  /* without a key; both absent: there are none */
     uint32_t most;   /* 0: 64 */
-    bool counts;     /* where the key is 0 or missing, the source tensors say how many */
+    bool counts;     /* if the key is 0 or missing, the source tensors are counted */
     bool is_one;     /* all source tensors under "mtp." are of one block, under "backbone." */
-    bool for_each;   /* what all MTP layers share is in each block */
+    bool for_each;   /* each block repeats the tensors that all MTP layers share */
 } arch_mtp;
 
 /* Members that a row does not name are absent, empty or false. */
@@ -282,7 +282,7 @@ typedef struct arch_folder {
 
     bool pools; /* all releases of llama.cpp read how texts are pooled */
 
-    /* what readers of the file know by the architecture: a config that says otherwise is doubted */
+    /* facts that readers of the file derive from the architecture: a config that says otherwise is doubted */
     bool is_silu;            /* the activation */
     bool layers_by_number;   /* graph.period_default says which layers have a window */
     const char *assumed_key; /* a key of the config */

@@ -58,7 +58,7 @@ typedef enum arch_sublayer {
 #define ARCH_OWN_KEYS(K) \
     K(OWN_SCORE_CAP, own_read_score_cap) /* attn_logit_softcapping, or else score_cap */ \
     K(OWN_FINAL_CAP, own_read_final_cap) /* final_logit_softcapping, or else final_cap */ \
-    /* what flows between layers, and scores */ \
+    /* hidden states between layers, and scores */ \
     K(OWN_SCALES_GRANITE, own_read_scales_granite) /* scales of four places, that of logits needed */ \
     K(OWN_SCALES_DEPTH, own_read_scales_depth)     /* three keys, by default of a model's depth and width */ \
     K(OWN_SCALES_FIXED, own_set_scales_depth)      /* the same numbers, without a key */ \

@@ -33,7 +33,7 @@
     M(KV_LEADING, kv_leading) /* "NAME=TEXT": how many entries of a list are this text, up to another */ \
     M(KV_EXPECT, kv_expect) /* none, but "NAME=TEXT": the text, number, true or false that NAME has to be */ \
     M(KV_ROPE, kv_rope)     /* the pairs of the rotation */ \
-    /* those of rotations that stretch the base, or name it otherwise */ \
+    /* metadata of rotations that stretch the base, or name it otherwise */ \
     M(KV_ROPE_MISTRAL, rope_mistral) \
     M(KV_ROPE_PHI, rope_phi) \
     M(KV_ROPE_HUNYUAN, rope_hunyuan) \
@@ -74,7 +74,7 @@
     M(KV_LAYERS_PUZZLE, layers_puzzle) \
     M(KV_LAYERS_DECI, layers_deci) \
     M(KV_LAYERS_PLAMO2, layers_plamo2) \
-    /* what one or two families have */ \
+    /* metadata of one or two families */ \
     M(KV_OWN_MINICPM, own_minicpm) \
     M(KV_OWN_DEEPSEEK_DENSE, own_deepseek_dense) \
     M(KV_OWN_DEEPSEEK_NORM, own_deepseek_norm) \
@@ -92,7 +92,7 @@
     M(KV_OWN_KIMI_CHECKS, own_kimi_checks) \
     M(KV_OWN_MIMO_CHECKS, own_mimo_checks) \
     M(KV_OWN_POOLING, own_pooling) /* of modules.json, and that of classifiers */ \
-    M(KV_OWN_LABELS, own_labels)   /* what a classifier's outputs are called, if the config names them */ \
+    M(KV_OWN_LABELS, own_labels)   /* names of a classifier's outputs, if the config has them */ \
     M(KV_OWN_DENSE, own_dense)     /* sizes of dense heads that modules.json lists */ \
     M(KV_OWN_NOMIC_LENGTH, own_nomic_length) \
     M(KV_OWN_ROBERTA_LENGTH, own_roberta_length) \
@@ -112,7 +112,7 @@
     M(KV_DRAFT_LAYERS, draft_layers)     /* layers whose states go in, and the mask's token */ \
     M(KV_DRAFT_WINDOW, draft_window)     /* value 1: whatever use_sliding_window says */ \
     M(KV_DRAFT_CAUSAL, draft_causal)     /* whatever it is, where the config says it */ \
-    M(KV_DRAFT_SECTIONS, draft_sections) /* where the target has some */ \
+    M(KV_DRAFT_SECTIONS, draft_sections) /* if the target has sections */ \
     M(KV_DRAFT_ANCHOR, draft_anchor)     /* whether a block's first token is sampled from */ \
     M(KV_DRAFT_RATIOS, draft_ratios)     /* no layer compresses keys */ \
     M(KV_DRAFT_GEMMA4, draft_gemma4) \

@@ -41,8 +41,7 @@ typedef struct arch_projector {
     bool may_lack_audio; /* a config without that object makes a projector with a vision encoder alone */
     /* Parts of source tensors' names that belong to the projector; "^" in front: the name begins so. */
     const char *const *takes;
-    const char *
-        last_layer; /* what the names of its layers have before their number, where the last one is left out */
+    const char *last_layer; /* prefix of layers' names before the number, if the last layer is left out */
     /* Tensors that have a type of their own whatever is asked for, by their names as above: F32, F16, or F16 in a file
      * of F16 and else F32. What a converter decides by the shape and the end of a name is in hf/projector.c. */
     const char *const *is_f32, *const *is_f16, *const *follows_f16;
@@ -57,7 +56,8 @@ typedef struct arch_projector {
     const arch_tensor_size *shapes; /* sizes, before those of all projectors */
     const arch_letter *letters;     /* letters of sizes that the config gives a value; NULL: none */
     const char
-        *feeds; /* what the config may call the width of layers' feed-forward sublayer; NULL: as all do */
+        /* another key that the config may have for the width of layers' feed-forward sublayer; NULL: none */
+        *feeds;
     /* Not NULL: folders of this kind are refused with this sentence, which says why and what to do. */
     const char *refused;
     arch_folder folder;

@@ -30,12 +30,12 @@ typedef enum arch_op_makes {
     /* ---- what is left out ---- */ \
     S(OP_OMIT, omit, NONE) \
     S(OP_OMIT_ZEROS, omit_zeros, NONE) /* a tensor that must be zeros */ \
-    S(OP_OMIT_TIED_HEAD, omit_tied_head, ONE) /* where the embedding is the head, too */ \
+    S(OP_OMIT_TIED_HEAD, omit_tied_head, ONE) /* if the embedding is the head, too */ \
     S(OP_OMIT_EQUAL_HEAD, omit_equal_head, ONE) /* if the head's bytes are the embedding's */ \
     S(OP_OMIT_REPEATED_EMBEDDING, omit_repeated_embedding, ONE) /* T5: all but one of three names */ \
     S(OP_OMIT_BIAS_BESIDE_TABLE, omit_bias_beside_table, ONE) /* deepseek4: a bias that a table replaces */ \
-    S(OP_OMIT_TARGETS_HEAD, omit_targets_head, ONE) /* where the vocabulary is the target's */ \
-    S(OP_OMIT_TARGETS_EMBEDDING, omit_targets_embedding, ONE) /* where the config says so */ \
+    S(OP_OMIT_TARGETS_HEAD, omit_targets_head, ONE) /* if the vocabulary is the target's */ \
+    S(OP_OMIT_TARGETS_EMBEDDING, omit_targets_embedding, ONE) /* if the config says so */ \
     S(OP_OMIT_WITH_WARNING, omit_with_warning, NONE) \
     /* ---- order of rows and columns ---- */ \
     S(OP_ROPE_PAIRS_Q, rope_pairs_q, ONE) /* rows of each head from halves to pairs */ \

@@ -45,7 +45,7 @@
     W(ATTN_Q_NORM, "attn_q_norm", SMALL) \
     W(ATTN_K_NORM, "attn_k_norm", SMALL) \
     W(ATTN_SINKS, "attn_sinks", SMALL) \
-    W(ATTN_REL_B, "attn_rel_b", SMALL)       /* what a head adds to scores of a distance */ \
+    W(ATTN_REL_B, "attn_rel_b", SMALL)       /* added by a head to scores of a distance */ \
     W(ENCODER_NORM, "output_norm", SMALL)    /* the encoder's, in layers that read what it gives */ \
     W(ATTN_SUB_NORM, "attn_sub_norm", SMALL) /* between heads and attn_output */ \
     W(FFN_SUB_NORM, "ffn_sub_norm", SMALL)   /* between the gated middle and ffn_down */ \
@@ -63,7 +63,7 @@
     W(ATTN_OUTPUT_B, "attn_output_b", MATRIX) \
     W(COMPRESSOR_KV, "attn_compressor_kv", MATRIX) \
     W(COMPRESSOR_GATE, "attn_compressor_gate", MATRIX) \
-    W(COMPRESSOR_APE, "attn_compressor_ape", SMALL) /* what is added by the position in a block */ \
+    W(COMPRESSOR_APE, "attn_compressor_ape", SMALL) /* added by the position in a block */ \
     W(COMPRESSOR_NORM, "attn_compressor_norm", SMALL) \
     W(INDEXER_COMPRESSOR_KV, "indexer_compressor_kv", MATRIX) \
     W(INDEXER_COMPRESSOR_GATE, "indexer_compressor_gate", MATRIX) \

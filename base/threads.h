@@ -76,8 +76,9 @@ typedef enum threads_result { THREADS_DONE, THREADS_FAILED, THREADS_CANCELLED } 
 typedef struct threads_outcome {
     threads_result result; /* THREADS_FAILED even if the job was also canceled */
     uint64_t index;        /* the lowest that failed */
-    int thread;            /* which did it; a thread does nothing more after a failure, so an error that it
-                              has put aside for itself is still there */
+    /* the thread that failed; it does nothing more after a failure, so an error that it has put aside for
+     * itself is still there */
+    int thread;
 } threads_outcome;
 threads_outcome threads_try(threads_pool *p, const threads_job *job);
 

@@ -214,7 +214,7 @@ typedef struct progress {
     bool shown;           /* the line is on the screen */
     bool is_part;         /* of a call whose progress continues from phase to phase */
     bool is_time_shown;   /* how long it will take */
-    bool is_sent_shown;   /* what a rank sends for a layer */
+    bool is_sent_shown;   /* the bytes that a rank sends for a layer */
     int tenths;           /* of the work, that a line was written for */
     double last;          /* when, in seconds of the run */
     gq_progress now;      /* the last one; `tensor` is not kept */

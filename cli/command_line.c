@@ -95,7 +95,8 @@ static void log_end(const said *s, int status) {
 static void say_how_to_continue(const request *r, int argc, char **argv) {
     /* Commands that keep no scores: evaluate.c refuses --scores-file there, and questions are not scored by
      * windows. */
-    if (r->command != CMD_EVALUATE || r->base || r->base_out || r->logits || r->kinds.n > 0 || r->speed || r->quiet)
+    if (r->command != CMD_EVALUATE || r->base || r->base_out || r->logits || r->kinds.n > 0 || r->speed ||
+        r->quiet)
         return;
     for (int i = 1; i < argc; i++)
         if (!strcmp(argv[i], "--")) return;
@@ -136,7 +137,8 @@ static int lines_main(said *s, tool_lines *l, gq_comm *comm, gq_error *e) {
     int status = e->status ? say_failure(s, e) : GQ_OK;
     for (size_t i = 0; i < l->n && status == GQ_OK; i++)
         status = line_main(s, l->lines[i].argc, l->lines[i].argv, comm);
-    if (l->temporary && gq_comm_rank(comm) == 0) unlink(l->temporary); /* which was not there before */
+    /* the temporary file did not exist before */
+    if (l->temporary && gq_comm_rank(comm) == 0) unlink(l->temporary);
     tool_lines_free(l);
     return status;
 }

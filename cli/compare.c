@@ -67,7 +67,7 @@ static void comparison_print_tensors(FILE *to, const report *r, size_t first, si
 
 /* Prints as many quants side by side as fit a terminal's width, the others below. */
 static void print_all_tensors(FILE *to, const report *r) {
-    enum { NAME = 28, COLUMN = 11 }; /* what a name and a quant without its types take */
+    enum { NAME = 28, COLUMN = 11 }; /* characters of a name, and of a quant without its types */
     size_t screen = (size_t)terminal_columns(to), n = r->n_outputs, beside = n;
     if (screen) beside = screen > NAME + COLUMN ? (screen - NAME) / COLUMN : 1;
     size_t groups = (n + beside - 1) / beside;

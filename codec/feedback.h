@@ -95,10 +95,11 @@ typedef struct feedback_task {
     int sweeps;                      /* passes of coordinate descent */
     const feedback_hessian *hessian; /* of runs of columns, one after another; together they are all */
     size_t n_hessians;
-    size_t columns;                /* whole blocks of the type */
-    void *scratch;                 /* feedback_bytes, aligned to 64; each thread its own */
-    size_t first_row, matrix_rows; /* where P is given: the first row's number in the matrix, a multiple of
-                                      FEEDBACK_ROWS, and how many rows that has */
+    size_t columns; /* whole blocks of the type */
+    void *scratch;  /* feedback_bytes, aligned to 64; each thread its own */
+    /* if P is given: the first row's number in the matrix, a multiple of FEEDBACK_ROWS, and the matrix's rows
+     * */
+    size_t first_row, matrix_rows;
     uint8_t *unswept;            /* gets the blocks as they are before coordinate descent; NULL: not wanted */
     const feedback_chain *chain; /* NULL: rows are independent. No P then */
     int trials;                  /* of other scales per block */

@@ -127,13 +127,13 @@ struct model_source {
     const gq_file **files; /* for their names, sizes and identity; what is in them only the container reads */
     uint32_t version;      /* of the container's format */
     uint32_t alignment;    /* alignment of tensors in a file written like the input */
-    warning_list warnings; /* what the container left out or doubts: a few sentences at most */
+    warning_list warnings; /* parts that the container left out or doubts: a few sentences at most */
     /* A KV pair that programs need but that the container has no value for, and a sentence that says why, both the
      * container's; NULL: nothing is missing. */
     const char *missing_key, *missing_why;
-    model_beside beside[MODEL_BESIDE]; /* what else the container holds */
+    model_beside beside[MODEL_BESIDE]; /* other parts of the container */
     size_t n_beside;
-    bool needs_head; /* what the container read says that the embedding is not the output matrix, too */
+    bool needs_head; /* the container says that the embedding is not the output matrix, too */
     const model_container *container; /* NULL: not open */
     void *state;                      /* the container's */
     /* Scales that are moved between tensors as they are read (gguf/scales.h), the caller's; NULL: none. */

@@ -21,7 +21,7 @@ typedef struct hf_container {
     hf_build build;
     hf_metadata metadata;
     char *path;        /* of the folder, or of the only file that is read */
-    bool is_projector; /* what is read is not the text model */
+    bool is_projector; /* the projector is read, not the text model */
     char *unknown_cut; /* a sentence; NULL: the pre-tokenizer is known */
 } hf_container;
 

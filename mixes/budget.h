@@ -19,7 +19,7 @@ bool budget_type_applies(size_t type, const char *name, const tensor_type *from,
 
 typedef struct budget_candidate {
     uint32_t type;  /* for the caller; not looked at */
-    uint64_t bytes; /* what the tensor then takes in the file, padding included */
+    uint64_t bytes; /* bytes of the tensor in the file with this type, padding included */
     double error;   /* >= 0; any unit that may be added over tensors */
 } budget_candidate;
 

@@ -22,7 +22,7 @@ struct gq_publication {
     base_model base_model;
     char *imatrix_name; /* of the importance matrix's file in the folder; NULL: there is none */
     gq_output *outputs; /* n of them; the paths are malloc'ed */
-    char **labels;      /* what names say of each */
+    char **labels;      /* each output's label in names */
     size_t n, output_capacity, label_capacity;
     size_t made, companions_made; /* by this call */
     publish_file *files;          /* n_files of them: first the outputs, in their order */

@@ -110,7 +110,8 @@ static bool speeds_read_csv(speed_table *t, char *text, const char *path, gq_err
         json_t *test = json_object();
         for (size_t i = 0; line && i < n_heads; i++) {
             line = csv_take_cell(line, &cell);
-            json_object_set_new(test, headings[i], json_string(cell)); /* what is not UTF-8 is left out */
+            /* cells that are not UTF-8 are left out */
+            json_object_set_new(test, headings[i], json_string(cell));
         }
         ok = (test || gq_fail_memory(e, sizeof test)) && speeds_add(t, test, path, e);
         json_decref(test);

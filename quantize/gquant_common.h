@@ -108,7 +108,7 @@ typedef struct gq_origin {
      * has none, it is computed. */
     const char *names;
     const char *type;    /* of the array: "BF16", "F8_E4M3, a scale per row" */
-    const char *changes; /* what is done to it, such as "dequantized; stacked"; "as is" */
+    const char *changes; /* changes on the way, such as "dequantized; stacked"; "as is" */
     uint64_t bytes;      /* stored of it, with scales */
     bool quantized;      /* the source tensor has scales */
 } gq_origin;

@@ -136,7 +136,7 @@ GQ_API const char *const *gq_comparison_warnings(const gq_comparison *c, size_t 
 GQ_API double gq_comparison_seconds(const gq_comparison *c);
 
 /* ---- verifying a file ---- */
-typedef struct gq_checksum { /* what a report says about a tensor */
+typedef struct gq_checksum { /* a tensor's checksum in a report */
     const char *name;
     uint32_t crc32;
 } gq_checksum;
@@ -189,7 +189,8 @@ typedef struct gq_speed_type {
 typedef struct gq_speed_file {
     const char *path;
     uint64_t file_bytes;
-    uint64_t matrices, weights, bytes; /* what one token is multiplied with; of experts, those it uses */
+    /* matrices that a token is multiplied with; of experts, those that it uses */
+    uint64_t matrices, weights, bytes;
     double seconds, read_seconds;
     gq_speed_type *types; /* the n_types types that it has, by number */
     size_t n_types;

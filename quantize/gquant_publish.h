@@ -85,7 +85,7 @@ typedef struct gq_publish_request {
     const char *how;   /* line that makes the folder again, shown as code; NULL: none */
     /* The text to evaluate on and what goes with it; the files are put in. NULL: nothing is evaluated. */
     const gq_evaluation_request *evaluation;
-    const char *speeds; /* what llama-bench measured, its output as JSON, JSON lines or CSV; NULL: nothing */
+    const char *speeds; /* output of llama-bench as JSON, JSON lines or CSV; NULL: none */
     const gq_callbacks *callbacks;
     /* Called before and after each part of the work, for programs that show it; each may be NULL. phase:
      * "plan", "verify" (of what is there), "quantize" (plan: what is made now), "evaluate" or "checksums",

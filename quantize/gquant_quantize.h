@@ -302,7 +302,7 @@ typedef struct gq_rounding {
 /* The result of a step of a calibration, in all tensors of an output. */
 typedef struct gq_step {
     const char *name; /* as in gq_calibration.steps */
-    const char *what; /* what it does, in a few words */
+    const char *what; /* description in a few words */
     bool on;
     uint64_t matrices; /* on which it was tried */
     uint64_t kept;     /* matrices that were written with the step */

@@ -337,7 +337,7 @@ typedef struct gq_continued {
     gq_interval same; /* share of the prompts whose tokens are all the same: Wilson's interval */
     /* Prompts by their tokens that are the same before the first other one; the last has those with all. */
     uint64_t parts[GQ_PARTS];
-    double mean; /* of these numbers of tokens */
+    double mean; /* the mean of these numbers of tokens */
 } gq_continued;
 /* false: none was asked for (gq_evaluation_request.prompts), or the model is the base model. */
 GQ_API bool gq_evaluation_continued(const gq_evaluation *v, size_t model, gq_continued *to);

@@ -30,7 +30,7 @@ typedef struct request {
     gq_options quantize; /* its lists and outputs belong to the request */
     gq_comm *comm;       /* the ranks that do this together; NULL: this process alone */
     const char **arguments;
-    size_t n_arguments; /* what is not an option, in order */
+    size_t n_arguments; /* arguments that are no options, in order */
     const char *report, *out_dir, *recipe_out;
     const char *output, *type; /* by option, in place of arguments */
     /* Paths: of a text or of ids to run models on, and of the logits to write. NULL: not given */

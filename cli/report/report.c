@@ -61,7 +61,7 @@ static report report_make(const request *r, gq_report_request *asked, gq_evaluat
     asked->kinds = (const gq_evaluation *const *)kinds, asked->kind_names = r->kinds.items;
     asked->n_kinds = rep.n_kinds = kinds ? r->kinds.n : 0;
     asked->full_paths = r->full_paths, asked->reuses = r->quantize.reuse.n;
-    rep.of = need(gq_report_new(asked, NULL)); /* it fails only where there is no memory */
+    rep.of = need(gq_report_new(asked, NULL)); /* fails only if memory runs out */
     rep.kind = gq_report_kind(rep.of);
     rep.seconds = gq_report_seconds(rep.of, &rep.plan_seconds);
     rep.outputs = gq_report_outputs(rep.of, &rep.n_outputs);

@@ -18,7 +18,7 @@
 enum {
     GAP = 2,
     SHORTEST = 28, /* columns are left out, and rows stacked, before names become shorter than this */
-    REMARK = 20,   /* what a last column of texts may ask for; longer ones go to a line of their own */
+    REMARK = 20,   /* characters that a last column of texts may have; longer texts get a line of their own */
 };
 
 char *text_shown(const char *text) {
@@ -64,7 +64,7 @@ typedef struct column {
     bool left;
     char rank;  /* '0' to '9': may be left out, the largest first; 0: stays */
     bool out;   /* is left out */
-    bool below; /* what does not fit goes to a line of its own */
+    bool below; /* texts that do not fit get a line of their own */
     size_t width;
 } column;
 

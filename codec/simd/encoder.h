@@ -12,7 +12,7 @@
  * (bench/results/small-models.md). batch_weigh() is the place. */
 typedef struct batch {
     vf x[256];         /* weights, scaled by a power of two so that the largest of the block is in [1, 2) */
-    vf unit, per_unit; /* what 1.0 in x stands for: the power of two; and its inverse */
+    vf unit, per_unit; /* the power of two that 1.0 in x stands for, and its inverse */
     bool weighted;
     float w[256]; /* weights of the objective, the same in all lanes, largest near 1, none zero; only where
                      weighted */
@@ -81,7 +81,7 @@ typedef struct factors {
 typedef struct sub_scales {
     vf sc, mn;
     vf scale, inv;  /* in the unit: what a code is multiplied with, and its inverse */
-    vf min, offset; /* what is subtracted then, and how many codes that is */
+    vf min, offset; /* subtracted from the product, and the same in codes */
 } sub_scales;
 
 /* A type as the driver sees it: what steps_of.inc makes of its batch functions. */

@@ -69,7 +69,7 @@ struct forward_batch {
     batch_own_bytes own[MODEL_SUBLAYERS]; /* a struct of each of the model's sublayers */
     /* during a call */
     const forward_layer *layer;
-    const uint32_t *token; /* what half_tokens has of the columns that are run; NULL: all of the batch */
+    const uint32_t *token; /* half_tokens of the columns that are run; NULL: all of the batch */
     size_t whole_context;  /* tokens of a window where `context` is half of it */
     float *residual;       /* the residual stream, x[features]; NULL outside of layers */
     size_t residual_stride;

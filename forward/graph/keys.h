@@ -12,7 +12,7 @@ typedef struct key_reader {
     const char *file;
     gq_error *e;
     bool ok;
-    bool lacks; /* what was wrong is a key that is missing */
+    bool lacks; /* the fault is a missing key */
 } key_reader;
 
 bool key_there(const key_reader *r, const char *name);

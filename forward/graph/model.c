@@ -35,7 +35,7 @@ static const struct {
 const forward_kernels *forward_kernels_of(const kernels *k) {
     for (size_t i = 1; i < sizeof levels / sizeof *levels; i++)
         if (!strcmp(levels[i].name, kernels_name(k))) return levels[i].kernels;
-    return levels[0].kernels; /* which every processor has that runs any */
+    return levels[0].kernels; /* a level that every supported processor has */
 }
 
 /* ---- a model ---- */

@@ -73,7 +73,7 @@ typedef struct layer_spec {
             sublayer_spec mixer;
             sublayer_spec beside; /* a second mixer; its norms are the first one's */
             sublayer_spec ffn;
-            sublayer_spec tail;     /* what changes the residual stream behind both sublayers */
+            sublayer_spec tail;     /* changes the residual stream behind both sublayers */
             sublayer_spec bank;     /* hidden states before earlier layers (residual.h); it is not run */
             sublayer_spec switched; /* adds to products (switched.c); it is not run either */
             sublayer_spec entry;    /* computes the hidden states before the layer (draft.c) */
@@ -145,7 +145,7 @@ struct forward_model {
     forward_model **mtp_layers;
     size_t n_mtp_layers;
     const forward_model *target; /* of a draft that has a file of its own (draft.h); NULL: it is none */
-    draft_sources sources;       /* what such a draft takes of it */
+    draft_sources sources;       /* the target's data that the draft reads */
     bool norms_fused;            /* a norm follows the matrix that fuses these; else it may stand before */
     size_t mixer_width;          /* of the mixers' input; 0: the width */
     const forward_model *mtp_of; /* NULL: it is no MTP layer */
@@ -205,7 +205,7 @@ typedef struct layer_matrix {
     const uint8_t *data; /* the rows that are in memory; NULL: there is no such weight */
     uint32_t type;
     uint64_t held;       /* rows in memory, from the first on; the others are read when they are multiplied */
-    forward_blocks from; /* where from; read NULL: they are the model's own */
+    forward_blocks from; /* their source; read NULL: they are the model's own */
 } layer_matrix;
 
 enum { LAYER_ALIGNMENT = 64 };

@@ -16,7 +16,7 @@ typedef struct hidden_states {
     float *window;           /* a window on its way to or from the file; NULL: there is no file */
     hidden_state_slots file; /* fd -1: nowhere */
     unsigned slot;           /* slot of the hidden states before the layer that is next, or was begun */
-    bool begun;              /* what there is now is what the layer's first sublayer has left */
+    bool begun;              /* the hidden states are those after the layer's first sublayer */
     /* Per loop: CRC-32 of the bytes written so far to the slot after the present one; forward_stream_sum. */
     uint64_t *running, *sums;
 } hidden_states;

@@ -75,9 +75,9 @@ typedef struct tokenizing {
     const gq_file *file;
     size_t piece;
     buffer raw;    /* of the text, behind what has been cut at special tokens */
-    uint64_t at;   /* where that begins */
+    uint64_t at;   /* its first byte in the text */
     buffer text;   /* cleaned or marked, behind what has been cut into words */
-    uint64_t fed;  /* where in the file that ends */
+    uint64_t fed;  /* the end of the fed text in the file */
     size_t enough; /* bytes of `text` that are worth cutting into words */
     buffer marked, stand_in;
     special_cuts cuts;

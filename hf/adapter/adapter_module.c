@@ -107,7 +107,7 @@ bool hf_module_is_elsewhere(hf_modules *t, const hf_adapted *m, const char *suff
     if (!name_write(m->module, suffix, name, sizeof name)) return false;
     hf_name_result result = rule_find(t->build, name, &f);
     if (t->build
-            ->projector) { /* what no projector takes is the text model's, which says whether it knows it */
+            ->projector) { /* tensors that no projector takes are the text model's, which knows them or not */
         if (result == HF_NAME_UNKNOWN && !hf_names_match(hf_common_left_out, name)) return true;
         if (!m->is_of_folder) return false;
     } else if (result != HF_NAME_LEFT_OUT) {

@@ -179,7 +179,7 @@ typedef struct coded_find {
     const hf_config *config;
     const hf_list *list;
     const json_t *settings; /* quantization_config; NULL: none */
-    json_t *own;            /* what was read from hf_quant_config.json; NULL: nothing */
+    json_t *own;            /* contents of hf_quant_config.json; NULL: none */
     const char
         *method;     /* its quant_method, or what stands for one; NULL: none, or no source tensor is coded */
     bool has_scales; /* some source tensor of F8 has a scale beside it */
@@ -348,7 +348,7 @@ typedef struct hf_place {
     char *folder;   /* folder of the files */
     char *pipeline; /* the folder of an image model's parts, of which that is one; NULL: none was named */
     char *file;     /* the only file of weights to read, in that folder; NULL: those that `called` names */
-    const char *called; /* what the names of weights begin with: "model", or "diffusion_pytorch_model" */
+    const char *called; /* beginning of weights' file names: "model", or "diffusion_pytorch_model" */
     bool is_image;      /* an image or video model: weights without the config of a language model */
     char *stem;         /* beginning of outputs' names: a path whose last part is the model's name */
 } hf_place;

@@ -345,7 +345,7 @@ static uint64_t shapes_size(const hf_build *b, arch_dim dim, uint64_t layer) {
         return streams;
     case DIM_ALL_STREAMS:
         return streams * s->width;
-    case DIM_STREAM_MIX: /* what goes into the part, what comes back, and each stream from each */
+    case DIM_STREAM_MIX: /* the sublayer's input, its output, and each stream from each */
         return streams * (2 + streams);
     case DIM_MARKOV_RANK:
         return shapes_number(c, "markov_rank");

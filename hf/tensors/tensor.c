@@ -73,7 +73,7 @@ static float op_apply(const hf_value_op *op, float x) {
         return expf(x);
     case HF_RECIPROCAL:
         return 1 / x;
-    case HF_ROUND_TERNARY: /* what is no number stays none */
+    case HF_ROUND_TERNARY: /* NaN stays NaN */
         x = rintf(x * op->value);
         return (x > 1 ? 1 : x < -1 ? -1 : x) / op->value;
     case HF_SOFTPLUS: /* as PyTorch has it: large numbers are their own */

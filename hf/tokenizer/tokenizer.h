@@ -207,7 +207,7 @@ typedef struct hf_pieces {
     bool trims;      /* spaces at its ends, and all but one between words, are left out */
     bool is_unigram; /* a text is cut into the pieces of the largest sum of scores; else pieces are merged */
     const uint8_t
-        *characters; /* what becomes of characters before, n_characters bytes; NULL: nothing is reported */
+        *characters; /* map of characters (precompiled_charsmap), n_characters bytes; NULL: not in the file */
     size_t n_characters;
 } hf_pieces;
 

@@ -156,7 +156,7 @@ typedef struct plan_place {
 typedef struct plan_output {
     const mix_filetype *filetype; /* with a target, that of most weights */
     mix_pattern *recipe;          /* of a name with a recipe; NULL: it has none */
-    char label[32];               /* what people call it: the file type's name, or the target */
+    char label[32];               /* name for people: the file type's name, or the target */
     char *path;                   /* as asked for, or derived */
     uint32_t n_shards;
     plan_shard *shards;
@@ -175,7 +175,8 @@ typedef struct plan_identity {
     uint32_t input;   /* times of change of the input's shards */
     uint32_t content; /* their headers, and a sample of the weights */
     uint32_t options; /* the encode_settings, and those of the rounding */
-    uint32_t layout;  /* what is where in each output, from which tensor; and the cut into chunks */
+    /* checksum of the tensors' places in each output, their sources, and the cut into chunks */
+    uint32_t layout;
 } plan_identity;
 
 /* The share of the work that is asked for. The run finds out how much of it is left to do: run_mode in
@@ -189,18 +190,18 @@ typedef enum plan_share {
 struct gq_plan {
     int threads;
     gq_comm *comm;            /* the ranks that carry it out; NULL: this process alone */
-    encode_settings settings; /* what decides the bytes of blocks; hashed by all that is kept */
+    encode_settings settings; /* settings that decide the bytes of blocks; hashed by all that is kept */
     bool force;
     plan_share share;
     uint32_t part, parts;
     uint32_t sync_ms; /* between two times that finished work is made safe */
     const kernels *kernels;
     model_source model;
-    gq_beside beside[MODEL_BESIDE];      /* what else the model's folder holds */
+    gq_beside beside[MODEL_BESIDE];      /* other models in the model's folder */
     bool model_is_lent;                  /* the caller's (gq_options.model) */
     model_inputs inputs;                 /* without entries: no imatrix data */
-    struct rounding *rounding;           /* what decides codes (rounding.h) */
-    const struct model_runners *runners; /* what runs models (quantize.h) */
+    struct rounding *rounding;           /* decides codes (rounding.h) */
+    const struct model_runners *runners; /* functions that run models (quantize.h) */
     plan_layers layers;
     plan_overrides overrides;
     plan_removed removed;

@@ -13,7 +13,7 @@ typedef struct rounding_store {
     bool (*write)(void *data, size_t output, size_t tensor, uint64_t offset, const void *bytes, size_t n,
                   gq_error *e);
     bool (*read)(void *data, size_t output, size_t tensor, uint64_t offset, void *to, size_t n, gq_error *e);
-    bool (*sync)(void *data, gq_error *e); /* what was written is safe from a power cut */
+    bool (*sync)(void *data, gq_error *e); /* makes written bytes safe from a power cut */
     void *data;
 } rounding_store;
 

@@ -61,13 +61,13 @@ typedef struct engine {
     uint32_t n_journals;
     syncer syncer;
     cache cache;
-    rounding_kept kept;       /* what is rounded ahead; held until the run's end */
+    rounding_kept kept;       /* tensors that are rounded ahead; held until the run's end */
     bool *reused;             /* per output and tensor: it is copied from an earlier output */
     uint64_t begin, end;      /* chunks of this run */
     _Atomic bool leave_as_is; /* the failure says what to do: nothing is removed, and nothing more is said */
     pthread_mutex_t opening;
     work_tensor *
-        *tensors; /* that are in work, by number: opened under `opening`, closed where they are folded */
+        *tensors; /* tensors in work, by number: opened under `opening`, closed when they are folded */
     /* Under the schedule's lock: */
     error_sums error_sums;
     size_t n_closed;
@@ -349,7 +349,7 @@ static bool engine_finish(engine *g, gq_error *e) {
     if (g->mode == RUN_PART) return true;
     if (g->mode != RUN_NAME && !output_complete(&g->outputs, g->results, e)) return false;
     if (!give_names(g, e)) return false;
-    if (!finalize_remove(&g->names)) return true; /* it would be taken up without its journals */
+    if (!finalize_remove(&g->names)) return true; /* the record would be taken up without its journals */
     engine_remove_kept(g);
     for (uint32_t k = 0; k < g->n_journals; k++) journal_remove(&g->journals[k]);
     journal_remove_all(g->plan->outputs[0].shards[0].path);

@@ -152,7 +152,7 @@ typedef struct band {
     uint64_t first; /* element of the stored tensor */
     size_t lead, n; /* weights before the wanted ones in what is read of a row; wanted weights */
     size_t length;  /* of what is read of a row, whole blocks */
-    size_t apart;   /* what is read of two rows: BAND_ROOM, or whole short rows one after another */
+    size_t apart;   /* elements from a row's to the next: BAND_ROOM, or whole short rows one after another */
 } band;
 
 /* A band's stored rows become columns of x, whose rows are `stride` apart. */

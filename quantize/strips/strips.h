@@ -40,7 +40,7 @@ uint64_t strip_pieces(const model_tensor *t);
 typedef struct strip {
     uint64_t first; /* element */
     size_t rows, cols;
-    uint64_t matrix, column; /* where `first` is */
+    uint64_t matrix, column; /* place of `first` */
 } strip;
 /* Returns the longest strip from element `first` on that lies in one matrix and ends at element `end` at the
  * latest. ne: the tensor's dimensions. */

@@ -292,8 +292,7 @@ typedef struct round_task {
     size_t held, stride;
     bool is_residual;  /* `base` is what the output is to change by, [rows][stride] */
     bool is_embedding; /* rows of routers stand in for tokens (embedding.c) */
-    bool
-        is_worse; /* what this leads to was tried already: it has a higher KL divergence than plain encoding */
+    bool is_worse;     /* the result was tried already: it has a higher KL divergence than plain encoding */
 } round_task;
 
 /* Adds the figures of a matrix to those of the tensor's matrices before it. */

@@ -217,7 +217,7 @@ typedef struct calibration_memory {
 } calibration_memory;
 
 typedef struct calibration {
-    calibration_settings settings; /* what decides bytes */
+    calibration_settings settings; /* settings that decide bytes */
     char *steps;                   /* names of the settings' steps */
     gq_calibration_facts facts;
     /* -- the text -- */

@@ -30,7 +30,7 @@ enum { NOWHERE = UINT32_MAX };
 typedef struct captured {
     float *x; /* part of gathering.x */
     uint32_t *token;
-    float *gate; /* where the residual stream is the target */
+    float *gate; /* if the residual stream is the target */
     size_t tokens;
 } captured;
 
@@ -57,7 +57,7 @@ typedef struct gathering {
                       `captured` */
     uint32_t *place;
     residual_target target;
-    tape *tapes; /* where ranks share the text: what this one's batches give, loop by loop */
+    tape *tapes; /* if ranks share the text: what this rank's batches give, loop by loop */
     size_t n_tapes;
     size_t loop, window;       /* of the batch: its loop, and the number of its first window there */
     size_t batch;              /* its number */

@@ -233,7 +233,7 @@ typedef struct hidden_state_cache {
     char *path;
     char of[SCORE_CACHE_OF];
     uint64_t bytes;
-    bool whole; /* they are there */
+    bool whole; /* the file has them */
 } hidden_state_cache;
 
 /* Makes the file ready: with an earlier run's hidden states if they are whole, else with room for them. On failure
@@ -350,7 +350,7 @@ typedef struct asked_texts {
     text_windows windows;
     token_limits limits;
     windows_packer packer;
-    size_t *begins; /* where each one's first token that counts is in the windows */
+    size_t *begins; /* place in the windows of each one's first token that counts */
     size_t n, capacity;
 } asked_texts;
 
@@ -508,7 +508,7 @@ struct gq_evaluation {
     runner *runners;   /* the base model, 0, and its quants */
     base_file *bases;  /* per runner, where it is a file of log-probabilities; else zeros */
     bool none_runs;    /* all are such files */
-    char *scores_path; /* where scores are kept; NULL: nowhere */
+    char *scores_path; /* file of the scores; NULL: none */
     bool is_named;     /* by the caller */
     char **paths;
     gq_evaluated *models;

@@ -291,7 +291,7 @@ typedef struct sweep_progress {
     double started; /* by clock_seconds, in seconds */
     double work, done, resumed;
     double begin, end; /* of the piece at hand */
-    double next;       /* where the next piece begins, */
+    double next;       /* begin of the next piece, */
     double limit;      /* and where the last one of the span ends */
 } sweep_progress;
 
@@ -346,7 +346,7 @@ typedef struct sweep_plan {
     bool output, mtp_layers;
     const char
         *folder; /* for a file of hidden states where there is no checkpoint; NULL: they fit into memory */
-    checkpoint *checkpoint; /* what is finished, to which steps are added; NULL: nothing is */
+    checkpoint *checkpoint; /* the finished layers, to which steps are added; NULL: none */
     /* A file of the caller's to which the first stream's hidden states are also written; NULL: none. is_first_done:
      * those behind its last layer are there, so that it passes none. */
     const hidden_state_slots *first;

@@ -56,7 +56,7 @@ typedef struct experts_run {
     const experts_layer *l;
     const experts_scratch *own;
     const float *ids; /* of the tokens, where some layers have tables */
-    const float *in;  /* what experts read, and its stride */
+    const float *in;  /* the experts' input, and its stride */
     size_t in_stride;
     float *sum, *work; /* rows of what they give, which may be b->output; memory for a group of experts */
 } experts_run;

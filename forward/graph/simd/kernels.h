@@ -16,7 +16,7 @@
 typedef struct activation_rule {
     activation act;
     float limit; /* of gates: act(gate) is at most this, and x within -limit and limit; 0: they are free */
-    bool limits_input; /* what the activation reads is at most that, not what it gives */
+    bool limits_input; /* the limit bounds the activation's input, not its output */
     /* ACT_SITU: positive tanh(x / positive) sigmoid(x), of gates times linear tanh(u / linear), linear 0: u.
      * ACT_XIELU: above 0 positive x^2 + linear x; else negative (e^min(x, eps) - 1 - x) + linear x */
     float positive, negative, linear, eps;
