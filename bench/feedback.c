@@ -118,7 +118,7 @@ static void pass_over_chain(void *data, size_t i, int thread) {
     feedback_chain chain = {.heads = heads - head < p->heads ? heads - head : p->heads,
                             .length = length,
                             .together = 1,
-                            .step = length,
+                            .stride = length,
                             .factors = p->factors,
                             .rest = p->rest + row * feedback_padded(n)};
     feedback_sums sums = {0};
