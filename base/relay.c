@@ -19,7 +19,7 @@ static bool relay_is_cancelled(void *data) {
 }
 
 const gq_callbacks *relay_callbacks(progress_relay *r,
-                                    void (*on_progress)(void *relay, const gq_progress *of_part)) {
+                                    void (*on_progress)(void *relay, const gq_progress *of_stage)) {
     r->own = (gq_callbacks){.size = sizeof r->own, .user = r};
     if (r->to.progress) r->own.progress = on_progress;
     if (r->to.tensor_done) r->own.tensor_done = relay_tensor_done;
@@ -27,9 +27,9 @@ const gq_callbacks *relay_callbacks(progress_relay *r,
     return &r->own;
 }
 
-gq_progress relay_progress(const progress_relay *r, const gq_progress *of_part) {
-    gq_progress now = *of_part;
-    double before = fmax(0, clock_seconds() - r->started - of_part->seconds);
+gq_progress relay_progress(const progress_relay *r, const gq_progress *of_stage) {
+    gq_progress now = *of_stage;
+    double before = fmax(0, clock_seconds() - r->started - of_stage->seconds);
     now.seconds += before, now.seconds_resumed += before;
     return now;
 }

@@ -1,22 +1,22 @@
 /* Maps the progress of a subtask to the progress of the whole job: callbacks for the calls that do a job's
- * parts, in place of its caller's. */
+ * stages, in place of its caller's. */
 #pragma once
 
 #include "base/callbacks.h"
 
-/* The first member of what makes the whole of the parts. It must not move while a part is at work. */
+/* The first member of what makes the whole of the stages. It must not move while a stage is at work. */
 typedef struct progress_relay {
-    gq_callbacks to, own; /* the caller's, and those for a part */
+    gq_callbacks to, own; /* the caller's, and those for a stage */
     double started;       /* by clock_seconds */
     gq_progress last;     /* as last reported; size 0: nothing was reported yet */
 } progress_relay;
 
-/* Returns the callbacks for a part. on_progress: gets the relay, where the caller wants progress at all;
+/* Returns the callbacks for a stage. on_progress: gets the relay, where the caller wants progress at all;
  * everything else is passed on unchanged. */
 const gq_callbacks *relay_callbacks(progress_relay *r,
-                                    void (*on_progress)(void *relay, const gq_progress *of_part));
-/* Returns a part's progress, with the seconds of the whole job. */
-gq_progress relay_progress(const progress_relay *r, const gq_progress *of_part);
+                                    void (*on_progress)(void *relay, const gq_progress *of_stage));
+/* Returns a stage's progress, with the seconds of the whole job. */
+gq_progress relay_progress(const progress_relay *r, const gq_progress *of_stage);
 /* Returns a share as it may be reported before the end: it never falls, and is below 1. */
 double relay_share(const progress_relay *r, double share);
 void relay_report(progress_relay *r, const gq_progress *now);
@@ -25,7 +25,7 @@ void relay_end(progress_relay *r);
 
 /* ---- the share of the work that is done ---- */
 
-/* The progress of a call: the share of its work that is done, counted by the predicted time of each part, and the
+/* The progress of a call: the share of its work that is done, counted by the predicted time of each stage, and the
  * time left. A job has one or more stages, such as calibrating and writing. Each stage reports its own
  * gq_progress.share; job_progress makes of these the share of the whole call. The last call to the caller, and no
  * other, has a share of 1. */

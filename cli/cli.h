@@ -212,7 +212,7 @@ typedef struct progress {
     bool terminal;        /* standard error is one, and --quiet was not given */
     bool lines;           /* standard error is none: a line every 10 % of a run that takes long */
     bool shown;           /* the line is on the screen */
-    bool is_part;         /* of a call whose progress continues from phase to phase */
+    bool is_stage;        /* of a call whose progress continues from phase to phase */
     bool is_time_shown;   /* how long it will take */
     bool is_sent_shown;   /* the bytes that a rank sends for a layer */
     int tenths;           /* of the work, that a line was written for */
@@ -227,7 +227,7 @@ void progress_start_phase(progress *p, const request *r, const char *phase); /* 
 void progress_start_measuring(progress *p, const request *r, const char *measures);
 /* A phase of a call that reports the progress of all its phases. *p: of zeros before the first one. plan: what
  * is made in it, or NULL. */
-void progress_start_part(progress *p, const request *r, const gq_plan *plan, const char *phase);
+void progress_start_stage(progress *p, const request *r, const gq_plan *plan, const char *phase);
 gq_callbacks progress_callbacks(progress *p);
 /* Clears the line and ends the phase. e: the error; NULL: it went well. */
 void progress_end(progress *p, const gq_error *e);

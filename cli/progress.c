@@ -79,11 +79,11 @@ void progress_start_measuring(progress *p, const request *r, const char *measure
     if (!r->quiet && !r->progress) p->at_start = measures;
 }
 
-void progress_start_part(progress *p, const request *r, const gq_plan *plan, const char *phase) {
+void progress_start_stage(progress *p, const request *r, const gq_plan *plan, const char *phase) {
     const progress before = *p;
     progress_begin(p, r, plan, plan && gq_plan_calibration(plan) ? "calibrate" : phase);
-    p->is_part = true, p->tenths = before.tenths;
-    if (before.is_part && strcmp(before.phase, p->phase) == 0)
+    p->is_stage = true, p->tenths = before.tenths;
+    if (before.is_stage && strcmp(before.phase, p->phase) == 0)
         p->last = before.last; /* a new phase is shown at once */
     p->is_time_shown = before.is_time_shown && strcmp(before.phase, "plan") != 0; /* that was of planning */
 }
@@ -200,7 +200,7 @@ static void show_time(progress *p, const gq_progress *now) {
     if (p->is_time_shown || !(now->seconds_expected > 0)) return;
     p->is_time_shown = true;
     if ((p->terminal || p->lines) && now->seconds_expected >= WORTH_TELLING &&
-        (p->is_part || strcmp(p->phase, "calibrate") != 0))
+        (p->is_stage || strcmp(p->phase, "calibrate") != 0))
         print_line(stderr, "time: about %s", duration_text(left, now->seconds_expected));
 }
 
@@ -219,7 +219,7 @@ static void print_tenth(progress *p, const gq_progress *now) {
     int tenths = (int)(10 * now->share);
     if (!now->bytes_total || tenths <= p->tenths || now->seconds < PROGRESS_LINES_FROM) return;
     p->tenths = tenths;
-    fprintf(stderr, "%s\n", progress_text(text, now, p->is_part ? p->phase : NULL, 0));
+    fprintf(stderr, "%s\n", progress_text(text, now, p->is_stage ? p->phase : NULL, 0));
 }
 
 static void on_progress(void *user, const gq_progress *now) {
@@ -235,7 +235,7 @@ static void on_progress(void *user, const gq_progress *now) {
     if (!p->terminal) return;
     char text[PROGRESS_LINE_BYTES];
     fprintf(stderr, "\r%s\033[K",
-            progress_text(text, now, p->is_part ? p->phase : NULL, terminal_columns(stderr)));
+            progress_text(text, now, p->is_stage ? p->phase : NULL, terminal_columns(stderr)));
     p->shown = true;
 }
 

@@ -69,7 +69,7 @@ static void publish_begins(void *user, const char *phase, const gq_plan *plan) {
         const char *const *warnings = gq_plan_warnings(plan, &n);
         warn_all(v->request->said, warnings, n);
     }
-    progress_start_part(&v->bar, v->request, plan, phase);
+    progress_start_stage(&v->bar, v->request, plan, phase);
     v->callbacks = progress_callbacks(&v->bar);
 }
 

@@ -54,10 +54,10 @@ static void survey_report_share(gq_survey *s, double share) {
     if (now.size) relay_report(&s->relay, &now);
 }
 
-static void survey_hear(void *relay, const gq_progress *of_part) {
+static void survey_hear(void *relay, const gq_progress *of_stage) {
     gq_survey *s = relay;
-    gq_progress now = *of_part;
-    now.share = relay_share(&s->relay, SURVEY_MEASURING * of_part->share);
+    gq_progress now = *of_stage;
+    now.share = relay_share(&s->relay, SURVEY_MEASURING * of_stage->share);
     relay_report(&s->relay, &now);
 }
 
