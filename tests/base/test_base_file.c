@@ -135,7 +135,7 @@ TEST(a_file_may_end_early) {
     write_whole(path("cut"), base, ROWS_AT + 3 * SCORED * ROW - 1);
     gq_evaluation *v = must_evaluate(&r);
     const char *const *warnings = gq_evaluation_warnings(v, &n);
-    assert_true(n == 1 && strstr(warnings[0], "cut: ends early: 2 of its 5 windows are used"));
+    assert_true(n == 1 && strstr(warnings[0], "cut is truncated: 2 of its 5 windows are used"));
     assert_int_equal(gq_evaluation_summary(v)->windows, 2);
     gq_evaluation_free(v);
     r.text.tokens = 2 * CONTEXT - 1;
@@ -297,7 +297,7 @@ TEST(files_that_do_not_belong_together_are_refused) {
     write_whole(path("bad"), base, ROWS_AT + 2 * SCORED * ROW);
     gq_evaluation *v = must_evaluate(&r);
     assert_int_equal(gq_evaluation_summary(v)->windows, 2);
-    assert_non_null(strstr(gq_evaluation_warnings(v, &n)[0], "bad: ends early: 2 of its 5 windows"));
+    assert_non_null(strstr(gq_evaluation_warnings(v, &n)[0], "bad is truncated: 2 of its 5 windows"));
     gq_evaluation_free(v);
     free(base);
 }

@@ -233,7 +233,7 @@ TEST(what_is_no_conversation_is_refused) {
     refuse(r, "1 =1e-1 2", "'=1e-1'");
     strides.stride = 4, writes.logits = path("logits");
     refuse(strides, "1 2 3", "windows that do not overlap");
-    refuse(writes, "1 2 3", "none of conversations");
+    refuse(writes, "1 2 3", "conversations with weights cannot be combined");
 }
 
 /* Of a line that is longer than a window no more is held than the window's tokens. */

@@ -274,7 +274,7 @@ TEST(memory_narrows_the_blocks) {
         assert_true(f->memory <= c.memory || SANITIZED);
         assert_true(width == 0 || f->width <= width);
         width = f->width;
-        if (width < 512) assert_true(warned(plan, "memory is short"));
+        if (width < 512) assert_true(warned(plan, "little memory"));
         gq_plan_free(plan);
     }
     assert_int_equal(width, 256);
