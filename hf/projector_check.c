@@ -327,16 +327,28 @@ static bool positions_check(const hf_build *b, uint32_t patch, gq_error *e) {
                           patch, LLU(side * side));
 }
 
-/* A vision encoder of RADIO has as many class embeddings and registers as make a multiple of a number, unless its
- * config has the number of registers. */
+/* A vision encoder of RADIO has a class embedding, or one for each teacher, and registers: as many as its config says,
+ * or as make all of them a multiple of a number. */
 static bool registers_check(const hf_build *b, gq_error *e) {
+    static const char fixed[] = "vision.args.cpe_num_registers", multiple[] = "vision.args.register_multiple";
     const hf_tensor *t = hf_build_find(b, "v.class_embd");
+    uint64_t has = t ? t->tensor.ne[1] : 0,
+             teachers = json_array_size(hf_config_get(b->config, "vision.args.teachers"));
+    bool has_many = false;
     uint32_t n;
-    if (hf_config_u32_or(b->config, "vision.args.cpe_num_registers", 0, &n, NULL) && n) return true;
-    if (!hf_config_u32_or(b->config, "vision.args.register_multiple", 0, &n, e)) return false;
-    return !t || !n || t->tensor.ne[1] % n == 0 ||
+    if (!hf_config_u32_or(b->config, fixed, 0, &n, e) ||
+        !hf_config_bool_or(b->config, "vision.args.cls_token_per_teacher", teachers != 0, &has_many, e))
+        return false;
+    if (n) {
+        bool fits = has > n && (has == n + 1 || (has_many && (!teachers || has <= n + teachers)));
+        return !t || fits ||
+               check_fail(b, t, e, "%llu class embeddings and registers, but args.cpe_num_registers is %u",
+                          LLU(has), n);
+    }
+    if (!hf_config_u32_or(b->config, multiple, 0, &n, e)) return false;
+    return !t || !n || has % n == 0 ||
            check_fail(b, t, e, "%llu class embeddings and registers, but args.register_multiple is %u",
-                      LLU(t->tensor.ne[1]), n);
+                      LLU(has), n);
 }
 
 /* The first convolution of sounds reads all frequencies. */
