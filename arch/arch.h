@@ -103,20 +103,44 @@ typedef struct architecture {
 const architecture *arch_named(const char *name);
 const architecture *arch_at(size_t i); /* row i; NULL behind the last */
 
-/* The type in which llama.cpp reads a key, by the lists that make it. */
+/* The type in which llama.cpp reads a key. */
 typedef enum arch_key_type {
     ARCH_KEY_UNKNOWN,
     ARCH_KEY_INTEGER,
     ARCH_KEY_FLOAT,
     ARCH_KEY_BOOL,
     ARCH_KEY_TEXT,
-    ARCH_KEY_LIST,
-    ARCH_KEY_NUMBER /* of any size, with or without a fraction */
+    ARCH_KEY_NUMBER, /* of any size, with or without a fraction */
+    ARCH_KEY_LIST,   /* of anything */
+    ARCH_KEY_INTEGERS,
+    ARCH_KEY_FLOATS,
+    ARCH_KEY_TEXTS
 } arch_key_type;
-arch_key_type arch_type_of_key(const char *key);
+
+/* Which lists a key may have for its one value. */
+typedef enum arch_key_list { LIST_ANY, LIST_OF_LAYERS, LIST_NONE } arch_key_list;
+
+/* How llama.cpp reads a key, and its bounds. */
+typedef struct arch_key {
+    const char *name; /* behind "ARCH."; NULL ends the table */
+    arch_key_type type;
+    arch_key_list list;
+    double least, most; /* both 0: any */
+} arch_key;
+
+/* Keys that several architectures have, or that no list of theirs makes by itself. */
+extern const arch_key arch_keys[];
+/* By arch_keys, and by the lists that make the metadata of the architecture that the key begins with. */
+arch_key arch_key_of(const char *key);
+/* Published files of gemma3n have its number of layers that share keys as a float; readers take a fixed one. */
+bool arch_key_is_ignored(const architecture *a, const char *name);
 const char *arch_key_type_name(arch_key_type type); /* for messages; "" for a type that is not known */
-/* Whether a value that a GGUF stores as this type is read. */
-bool arch_key_type_is(arch_key_type type, uint32_t stored);
+/* Whether it is the type of one value, which keys of an architecture may have for each layer. */
+static inline bool arch_key_is_single(arch_key_type type) {
+    return type != ARCH_KEY_UNKNOWN && type < ARCH_KEY_LIST;
+}
+/* Whether a key's value, one or a list of `stored`, is read. */
+bool arch_key_type_is(arch_key_type type, bool is_list, uint32_t stored);
 /* The row of a model: of two of its name that of embeddings, where a key says how states are pooled, how long an
  * embedding is, or that tokens see those behind them. */
 const architecture *arch_of_facts(const struct model_facts *facts);

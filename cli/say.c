@@ -70,7 +70,7 @@ int say_failure(said *s, const gq_error *e) {
         [GQ_REMEDY_REPLACE] = "; --force replaces it",
         [GQ_REMEDY_REQUANTIZE] = "; --allow-requantize converts it all the same",
         [GQ_REMEDY_OTHER_TYPE] = "; --missing-importance TYPE gives such tensors another type",
-        [GQ_REMEDY_SET_METADATA] = "; --override-kv KEY=str:VALUE sets it when a GGUF is made",
+        [GQ_REMEDY_SET_METADATA] = "; --override-kv KEY=TYPE:VALUE sets it when a GGUF is made",
         [GQ_REMEDY_MEMORY] = less_memory,
         [GQ_REMEDY_ALLOW_MISSING] = ", or go on without it by --allow-missing REGEX",
         [GQ_REMEDY_TARGET_MODEL] = "; --target-model FOLDER names it",

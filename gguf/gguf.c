@@ -101,6 +101,7 @@ static void access_close(void *state) {
     gguf_container *c = state;
     for (uint32_t i = 0; i < c->n_shards; i++) gguf_shard_free(&c->shards[i]);
     free(c->shards);
+    free(c->kv);
     free(c);
 }
 
@@ -285,6 +286,12 @@ bool gguf_model_check_transposed(const model_source *m, gq_error *e) {
     return marked == n ||
            gq_fail(e, "%s: %s has %llu name%s of %llu tensor%s", path, kv->key, (unsigned long long)n,
                    plural_suffix(n), (unsigned long long)marked, plural_suffix(marked));
+}
+
+void gguf_model_set_kv(model_source *m, model_kv *kv) {
+    gguf_container *c = m->state;
+    free(c->kv);
+    m->kv = c->kv = kv;
 }
 
 /* ---- all shards together ---- */

@@ -21,6 +21,7 @@ typedef struct gguf_container {
     uint32_t n_shards;
     gguf_shard *shards;
     size_t shards_capacity;
+    void *kv; /* of gguf_model_set_kv */
 } gguf_container;
 static inline const gguf_container *gguf_container_of(const model_source *m) { return m->state; }
 
@@ -37,6 +38,8 @@ typedef struct gguf_planned {
     uint64_t header_size, size;
 } gguf_planned;
 bool gguf_model_planned(model_source *m, const gguf_planned *shards, uint32_t n, gq_error *e);
+/* Replaces the KV pairs by as many, in one allocation that the model frees. */
+void gguf_model_set_kv(model_source *m, model_kv *kv);
 /* Fails if GGUF_TRANSPOSED_KEY holds anything but names of matrices. Opening a model ignores such entries. */
 bool gguf_model_check_transposed(const model_source *m, gq_error *e);
 

@@ -1,7 +1,9 @@
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "arch/arch.h"
 #include "gguf/gguf.h"
 #include "hf/adapter/adapter.h"
 #include "hf/hf.h"
@@ -21,6 +23,92 @@ const gq_origin *model_origin_show(const model_tensor *t, gq_origin *to) {
 
 uint64_t model_stored_bytes(const model_tensor *t) { return t->origin ? t->origin->bytes : t->size; }
 
+/* ---- metadata in the types that llama.cpp reads ---- */
+
+/* The type that a value, or each of a list, is read in; GGUF_VALUE_TYPES: as it is stored, or it is for checks to
+ * refuse. */
+static uint32_t type_read(const model_kv *kv) {
+    arch_key_type type = arch_key_of(kv->key).type;
+    uint32_t stored = kv->type;
+    uint64_t n;
+    const uint8_t *elements;
+    bool is_list = model_kv_array(kv, &stored, &n, &elements);
+    if (arch_key_type_is(type, is_list, stored)) return GGUF_VALUE_TYPES;
+    if (type == ARCH_KEY_INTEGER) return GGUF_U32;
+    if (type == ARCH_KEY_FLOAT || (type == ARCH_KEY_FLOATS && is_list)) return GGUF_FLOAT32;
+    return type == ARCH_KEY_BOOL                  ? GGUF_BOOL
+           : type == ARCH_KEY_INTEGERS && is_list ? GGUF_INT32
+                                                  : GGUF_VALUE_TYPES;
+}
+
+/* Converts a number whose value the type holds: integers exactly, floats to the nearest. */
+static bool number_convert(const model_kv *number, uint32_t type, uint8_t *to) {
+    int64_t i;
+    double x;
+    bool is_int = model_kv_int(number, &i), is_float = model_kv_float(number, &x);
+    if (type == GGUF_FLOAT32) {
+        float single = is_float ? (float)x : is_int ? (float)i : NAN;
+        memcpy(to, &single, sizeof single);
+        return is_float ? isinf(single) == isinf(x) : is_int && (double)single == (double)i;
+    }
+    if (is_float && x == floor(x) && fabs(x) < 0x1p53) i = (int64_t)x, is_int = true;
+    if (!is_int) return false;
+    memcpy(to, &i, gguf_value_size(type));
+    return type == GGUF_BOOL ? i == 0 || i == 1
+                             : gguf_value_holds(type, i < 0, i < 0 ? 0 - (uint64_t)i : (uint64_t)i);
+}
+
+/* Converts a KV pair to the bytes at `to`, which has room; false: its values do not fit. */
+static bool kv_convert(model_kv *kv, uint32_t type, uint8_t *to) {
+    model_kv number = {.type = kv->type, .value = kv->value, .size = kv->size};
+    uint64_t n = 1, head = 0;
+    bool ok = true;
+    if (model_kv_array(kv, &number.type, &n, &number.value)) {
+        head = GGUF_ARRAY_HEADER, number.size = gguf_value_size(number.type);
+        memcpy(to, &type, sizeof type), memcpy(to + sizeof type, &n, sizeof n);
+        if (!number.size) return false; /* texts, or lists */
+    }
+    for (uint64_t i = 0; ok && i < n; i++, number.value += number.size)
+        ok = number_convert(&number, type, to + head + i * gguf_value_size(type));
+    if (ok) *kv = (model_kv){kv->key, head ? GGUF_ARRAY : type, to, head + n * gguf_value_size(type)};
+    return ok;
+}
+
+/* Converts numbers that are stored in another type than llama.cpp reads, which refuses such a file: as 64-bit
+ * integers, doubles, or a 0 or 1 for a bool. Values that do not fit stay, for checks to refuse. */
+static bool input_convert_metadata(model_source *m, gq_error *e) {
+    uint64_t bytes = 0, n = 0;
+    for (uint64_t i = 0; i < m->n_kv; i++)
+        if (type_read(&m->kv[i]) != GGUF_VALUE_TYPES) bytes += 4 * m->kv[i].size; /* u8 to u32 at most */
+    if (bytes == 0) return true;
+    model_kv *all = malloc(m->n_kv * sizeof *all + bytes);
+    if (!all) return gq_fail_memory(e, m->n_kv * sizeof *all + bytes);
+    uint8_t *to = (uint8_t *)(all + m->n_kv);
+    const model_kv *old = NULL, *new = NULL; /* of the first */
+    for (uint64_t i = 0; i < m->n_kv; i++) {
+        uint32_t type = type_read(&m->kv[i]);
+        all[i] = m->kv[i];
+        if (type == GGUF_VALUE_TYPES || !kv_convert(&all[i], type, to)) continue;
+        to += all[i].size;
+        if (n++ == 0) old = &m->kv[i], new = &all[i];
+    }
+    if (n == 0) return free(all), true;
+    uint32_t from = old->type, type = new->type;
+    uint64_t count;
+    const uint8_t *elements;
+    bool is_list =
+        model_kv_array(old, &from, &count, &elements) && model_kv_array(new, &type, &count, &elements);
+    const char *key = old->key;
+    char more[48] = "";
+    if (n > 1) snprintf(more, sizeof more, " (%llu keys have such types)", LLU(n));
+    gguf_model_set_kv(m, all);
+    return warnings_add(&m->warnings, e,
+                        "%s is stored as %s%s, but llama.cpp reads %s and refuses the file; gquant reads and "
+                        "writes it as %s%s",
+                        key, is_list ? "list of " : "", gguf_value_name(from), gguf_value_name(type),
+                        gguf_value_name(type), more);
+}
+
 bool input_open_adapted(model_source *m, const char *path, const gq_adapters *adapters, gq_error *e) {
     static const gq_adapters none = {.n = 0};
     if (!adapters) adapters = &none;
@@ -38,6 +126,7 @@ bool input_open_adapted(model_source *m, const char *path, const gq_adapters *ad
     bool ok = is_folder && adapters->base ? hf_adapter_file_open(m, path, adapters->base, e)
               : is_folder                 ? hf_model_open_adapted(m, path, adapters, e)
                                           : gguf_model_open(m, path, e);
+    if (ok && !is_folder && !(ok = input_convert_metadata(m, e))) model_close(m);
     if (ok && has_adapters && !is_folder) {
         model_close(m);
         ok =

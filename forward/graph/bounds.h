@@ -4,5 +4,5 @@
 
 #include "gguf/facts.h"
 
-/* Checks all values that have bounds, those of lists, too. file: its path, for messages. */
-bool bounds_check(const model_facts *facts, const char *file, gq_error *e);
+/* Checks the types of all values, and those that have bounds, in lists, too. file: its path, for messages. */
+bool bounds_check(const model_facts *facts, const char *file, warning_list *doubts, gq_error *e);

@@ -10,6 +10,7 @@
 
 #include "base/fail.h"
 #include "forward/graph/bounds.h"
+#include "forward/tokens/tokenizer.h"
 
 /* A part of a model lacks so much that nothing is doubted of it. */
 #define DOUBT(f, ...) \
@@ -135,12 +136,18 @@ static uint64_t layer_number(tensor_finder *f, const key_list *list) {
     return n;
 }
 
+/* Whether a row's length of experts is one that readers of the architecture ignore. */
+static bool experts_are_ffn(const tensor_finder *f, size_t row) {
+    return f->m->arch->graph.experts_are_ffn && expected_rows[row].slot == WEIGHT_FFN_UP_EXPS &&
+           strcmp(expected_rows[row].key, EXPERT_LENGTH) == 0;
+}
+
 /* Without any length llama.cpp takes 0 and refuses the tensor. */
 static void require_length(tensor_finder *f, weight_slot s, const model_tensor *t) {
     const expected_state *state = state_of(f);
     bool is_ffn = false;
     for (size_t i = 0; i < EXPECTED_ROWS; i++) {
-        if (expected_rows[i].slot != s) continue;
+        if (expected_rows[i].slot != s || experts_are_ffn(f, i)) continue;
         if (state->length_of[i].kv) return;
         is_ffn = is_ffn || strcmp(expected_rows[i].key, FFN_LENGTH) == 0;
     }
@@ -158,8 +165,7 @@ static void expected_check_rows(tensor_finder *f, weight_slot s, const model_ten
     for (size_t i = 0; i < EXPECTED_ROWS; i++) {
         if (expected_rows[i].slot != s || !state->length_of[i].kv) continue;
         const char *times = expected_rows[i].times, *key = expected_rows[i].key;
-        if (f->m->arch->graph.experts_are_ffn && s == WEIGHT_FFN_UP_EXPS && strcmp(key, EXPERT_LENGTH) == 0)
-            continue;
+        if (experts_are_ffn(f, i)) continue;
         uint64_t n = layer_number(f, &state->length_of[i]) * expected_rows[i].parts, found = tensor_rows(t);
         bool may_share = f->m->arch->graph.experts_share && strcmp(key, FFN_LENGTH) == 0 &&
                          (s == WEIGHT_FFN_UP_EXPS || s == WEIGHT_FFN_GATE_UP_EXPS);
@@ -181,16 +187,17 @@ static void expected_check_rows(tensor_finder *f, weight_slot s, const model_ten
 
 /* ---- the vocabulary and the head ---- */
 
-/* The number of tokens by the metadata; 0: not stated. */
-static uint64_t tokens_said(const model_facts *facts, const char **by) {
+/* The number of tokens by the metadata; false: not stated. */
+static bool tokens_said(const model_facts *facts, uint64_t *n, const char **by) {
     uint32_t type;
-    uint64_t n;
     const uint8_t *elements;
     int64_t size;
     *by = "tokenizer.ggml.tokens has a token for each row";
-    if (model_kv_array(model_facts_find(facts, "tokenizer.ggml.tokens"), &type, &n, &elements)) return n;
+    if (model_kv_array(model_facts_find(facts, "tokenizer.ggml.tokens"), &type, n, &elements)) return true;
     *by = "vocab_size says";
-    return model_fact_int(facts, "vocab_size", &size) && size > 0 ? (uint64_t)size : 0;
+    if (!model_fact_int(facts, "vocab_size", &size) || size < 0) return false;
+    *n = (uint64_t)size;
+    return true;
 }
 
 /* llama.cpp takes its default in place of an id that no token has, and its converter writes such ids: those
@@ -237,20 +244,60 @@ static void check_vocabulary_size(tensor_finder *f, uint64_t tokens) {
               (unsigned long long)tokens);
 }
 
+/* Whether llama.cpp loads a model with this tokenizer though there is none to tokenize with. */
+static bool tokenizer_is_others(const char *name, uint64_t n) {
+    static const char *const others[] = {"none", "no_vocab", "rwkv", "plamo2", "hybriddna"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (n == strlen(others[i]) && !memcmp(name, others[i], n)) return true;
+    return false;
+}
+
+/* Doubts a file whose tokenizer llama.cpp refuses, and with it the file: text models without one are published, for
+ * other programs. What folders have was compared as it was read. */
+static void doubt_tokenizer(tensor_finder *f) {
+    const model_source *g = f->m->file;
+    const model_facts *facts = &state_of(f)->facts;
+    const char *name;
+    uint64_t n;
+    gq_error why;
+    if (!f->ok || g->version == 0 || state_of(f)->kind != WHOLE_MODEL) return;
+    if (!model_kv_string(model_facts_find(facts, "tokenizer.ggml.model"), &name, &n)) {
+        DOUBT(f, "tokenizer.ggml.model is missing: llama.cpp refuses such a file");
+        return;
+    }
+    if (tokenizer_is_others(name, n)) return;
+    model_kv *kv = malloc((g->n_kv + facts->n_set + 1) * sizeof *kv);
+    f->ok = kv || gq_fail_memory(f->e, (g->n_kv + facts->n_set) * sizeof *kv);
+    if (!f->ok) return;
+    for (uint64_t i = 0; i < facts->n_set; i++) kv[i] = facts->set[facts->n_set - 1 - i];
+    if (g->n_kv) memcpy(kv + facts->n_set, g->kv, g->n_kv * sizeof *kv); /* the first of a key is found */
+    tokenizer *t = tokenizer_new(g->path, kv, g->n_kv + facts->n_set, &why);
+    if (!t)
+        DOUBT(f, "the tokenizer cannot be read, and llama.cpp refuses such a file: %s",
+              model_error_behind_path(&why, g->path));
+    tokenizer_free(t), free(kv);
+}
+
 static void check_vocabulary(tensor_finder *f) {
     const model_source *g = f->m->file;
     const model_tensor *t = model_tensor_named(g, "token_embd.weight");
     const model_facts *facts = &state_of(f)->facts;
     const char *by;
-    uint64_t n = tokens_said(facts, &by), tokens = n ? n : t ? tensor_rows(t) : UINT64_MAX;
-    if (t && n && n != tensor_rows(t))
+    uint64_t n = 0, tokens;
+    bool is_said = tokens_said(facts, &n, &by);
+    tokens = n ? n : t ? tensor_rows(t) : UINT64_MAX;
+    if (t && is_said && n != tensor_rows(t))
         tensors_fail_shape(f, t, (tensor_shape){.ne = {t->ne[t->transposed ? 1 : 0], n}, .n = 2}, by);
+    if (t && !is_said && g->version != 0)
+        DOUBT(f, "there is neither tokenizer.ggml.tokens nor %s.vocab_size: llama.cpp refuses such a file",
+              f->m->arch->name);
     if (tokens != UINT64_MAX) check_vocabulary_size(f, tokens);
     for (uint64_t i = 0; i < g->n_kv; i++) {
         if (!model_kv_find(facts->set, facts->n_set, g->kv[i].key))
             check_token_id(f, g->kv[i].key, tokens, false);
     }
     for (uint64_t i = 0; i < facts->n_set; i++) check_token_id(f, facts->set[i].key, tokens, true);
+    doubt_tokenizer(f);
 }
 
 /* Refuses an output matrix in models with tied embeddings: no program would read it. */
@@ -614,7 +661,7 @@ bool forward_model_check(const model_source *g, const model_expected *expected, 
     if (g->n_tensors == 0)
         return warnings_add(expected->doubts, e,
                             "the model has no tensors, only a vocabulary; the output is the same");
-    if (row && !row->image.keeps && !bounds_check(&facts, g->path, e)) return false;
+    if (row && !row->image.keeps && !bounds_check(&facts, g->path, expected->doubts, e)) return false;
     if (is_no_model(g, &own, arch_of_facts(&own))) return true;
     if (!*facts.arch)
         return warnings_add(expected->doubts, e,

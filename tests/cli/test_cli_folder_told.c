@@ -135,7 +135,7 @@ TEST(an_unknown_pre_tokenizer_can_be_named) {
     const char *from = path("Strange-Cut");
     tiny_folder_write(from, 1, 0, 3);
     tiny_folder_text(from, "tokenizer.json", STRANGE);
-    GQUANT_SAYS(1, "tokenizer.ggml.pre has to be set; --override-kv KEY=str:VALUE", from, path("cut.gguf"),
+    GQUANT_SAYS(1, "tokenizer.ggml.pre has to be set; --override-kv KEY=TYPE:VALUE", from, path("cut.gguf"),
                 "Q8_0");
     GQUANT_SAYS(1, "tokenizer.ggml.pre has to be set", "tokenize", from, path("text.txt"));
     GQUANT_SAYS(1, "tokenizer.ggml.pre has to be set", "imatrix", "compute", from, path("text.txt"),

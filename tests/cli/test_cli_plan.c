@@ -110,7 +110,7 @@ static void absurd(model *m) {
 
 TEST(absurd_metadata_do_no_harm) {
     write_model(absurd);
-    GQUANT_SAYS(1, "llama.attention.head_count has type f32, but llama.cpp reads", "plan", model_path);
+    GQUANT_SAYS(1, "llama.block_count has type u64, but llama.cpp reads", "plan", model_path);
 }
 
 /* ---- advice ---- */

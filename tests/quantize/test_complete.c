@@ -1,5 +1,6 @@
 /* Whether a model is complete: every tensor of every architecture that is run, left out or of another shape,
  * and what a plan makes of it. */
+#include "arch/arch.h"
 #include "forward/graph/forward.h"
 #include "tests/support/folder.h"
 #include "tests/support/forward_models.h"
@@ -285,27 +286,142 @@ TEST(impossible_values_are_refused) {
         {"vocab_size=s:x", "vocab_size has type string, but llama.cpp reads"},
         {"vocab_size=b:true", "vocab_size has type bool"},
         {"rope.freq_base=[10000.0,10000.0]", "freq_base has type array"},
-        {"rope.freq_base=10000", "freq_base has type u32"},
+        {"rope.freq_base=s:10000", "freq_base has type string"},
         {"attention.key_length=[16]", "key_length has type array"},
         {"attention.value_length=[]", "value_length has type array"},
-        {"context_length=f:512", "context_length has type f32"},
+        {"context_length=f:512.5", "context_length has type f32"},
+        {"attention.indexer.head_count=s:x", NULL}, /* of another architecture */
         {":tokenizer.ggml.model=7", "tokenizer.ggml.model has type u32"},
-        {":tokenizer.ggml.add_bos_token=1", "add_bos_token has type u32"},
+        {":tokenizer.ggml.add_bos_token=2", "add_bos_token has type u32"},
         {":tokenizer.ggml.tokens=s:x", "tokens has type string"},
+        {":tokenizer.ggml.tokens=[1,2]", "tokens has type array of u32"},
+        {":general.name=7", "general.name has type u32, but llama.cpp reads it as a string"},
+        {":general.file_type=s:x", "general.file_type has type string"},
+        {"vocab_size=0", "token_embd.weight has shape [32, 96], expected [32, 0], as vocab_size says"},
         {"feed_forward_length=[64,64,64]", "array of 3, expected one value for each of 2"}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         gq_error e;
+        if (!all[i][1]) {
+            write_variant("llama", all[i][0], NULL, "in.gguf");
+            gq_output out;
+            gq_options o = copy_of("in.gguf", &out);
+            gq_plan_free(must_plan(&o)); /* llama.cpp does not read it */
+            continue;
+        }
         plan_refuses("llama", all[i][0], NULL, all[i][1]);
         model_source g = open_model(path("in.gguf"));
         assert_null(forward_model_new(&g, &e));
         model_close(&g);
     }
+    plan_refuses("deepseek32", "attention.indexer.head_count=[4,4]", NULL,
+                 "head_count has type array of u32");
     plan_refuses("llama", "", ".ffn_", "there is no tensor blk.0.ffn_");
     plan_refuses("llama", "", ".attn_", "there is no tensor blk.0.attn_");
     plan_refuses("qwen35moe", "nextn_predict_layers=0", NULL, "blk.");
     plan_refuses("qwen35moe", "block_count=2", NULL, "blk.2.");
     plan_refuses("gemma-embedding-dense", "dense_2_feat_in=7", NULL, "dense_2_feat_in is not");
     plan_refuses("glm-dsa", "attention.key_length=7", NULL, "attention.key_length is 7");
+}
+
+/* ---- numbers in other types ---- */
+
+/* A KV pair's numbers in a wider type, or a bool as u8, as some programs write them; false: it is none that readers
+ * take in one type alone. */
+static bool widen(const model_kv *kv, uint8_t to[4096], model_kv *wide) {
+    arch_key_type read = arch_key_of(kv->key).type;
+    model_kv one = *kv;
+    uint64_t n = 1, head = 0;
+    if (read == ARCH_KEY_UNKNOWN || read == ARCH_KEY_NUMBER) return false;
+    if (model_kv_array(kv, &one.type, &n, &one.value)) head = GGUF_ARRAY_HEADER;
+    uint32_t type = one.type == GGUF_FLOAT32 ? GGUF_FLOAT64 : one.type == GGUF_BOOL ? GGUF_U8 : GGUF_INT64;
+    uint64_t size = gguf_value_size(type);
+    one.size = gguf_value_size(one.type);
+    if (one.type == GGUF_STRING || (one.type == GGUF_BOOL && head) || head + n * size > 4096) return false;
+    memcpy(to, &type, 4), memcpy(to + 4, &n, 8);
+    for (uint64_t k = 0; k < n; k++, one.value += one.size) {
+        int64_t i = *one.value;
+        double x;
+        model_kv_int(&one, &i);
+        memcpy(to + head + k * size, model_kv_float(&one, &x) ? (void *)&x : (void *)&i, size);
+    }
+    *wide = (model_kv){kv->key, head ? GGUF_ARRAY : type, to, head + n * size};
+    return true;
+}
+
+/* Copies a file with numbers in wider types; returns how many keys have some. */
+static size_t write_widened(const char *from, const char *to) {
+    model_source g = open_model(from);
+    model *m = model_new(NULL, 0);
+    size_t changed = 0;
+    for (uint64_t k = 0; k < g.n_kv; k++) {
+        uint8_t bytes[4096];
+        model_kv kv = g.kv[k];
+        changed += widen(&g.kv[k], bytes, &kv);
+        model_set(m, kv.key, kv.type, kv.value, kv.size);
+    }
+    for (uint64_t k = 0; k < g.n_tensors; k++) {
+        const model_tensor *t = g.tensors[k];
+        uint64_t n;
+        float *x = tensor_values(&g, t->name, &n);
+        model_add(m, t->name, GGUF_F32, t->ne, x);
+        free(x);
+    }
+    model_save(m, to);
+    model_close(&g);
+    return changed;
+}
+
+/* Readers take a number in one type, and so it is written, whatever its type was; and what is set, too. */
+TEST(numbers_get_the_type_in_which_they_are_read) {
+    static const char *const names[] = {"llama", "step35", "gemma4", "granitehybrid", "rwkv7", "t5"};
+    static const char *const set[] = {"llama.context_length=int:4096", "llama.rope.freq_base=int:10000"};
+    gq_output out;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        write_variant(names[i], ":tokenizer.ggml.bos_token_id=1;:tokenizer.ggml.add_bos_token=b:true", NULL,
+                      "right.gguf");
+        assert_in_range(write_widened(path("right.gguf"), path("in.gguf")), 8, 100);
+        gq_options o = copy_of("right.gguf", &out);
+        o.force = o.no_digests = true;
+        gq_results_free(run_plan(&o));
+        assert_int_equal(rename(path("out.gguf"), path("expected.gguf")), 0);
+        o.input = path("in.gguf");
+        gq_plan *plan = must_plan(&o);
+        if (!warned(plan, " is stored as i64, but llama.cpp reads u32 and refuses"))
+            fail_msg("%s: no warning", names[i]);
+        gq_results_free(must_run(plan));
+        gq_plan_free(plan);
+        assert_same_file(path("out.gguf"), path("expected.gguf"));
+    }
+    write_variant("llama", "context_length=s:x;rope.freq_base=b:true", NULL, "in.gguf");
+    gq_options o = copy_of("in.gguf", &out);
+    o.force = true;
+    assert_non_null(strstr(failure(&o), "has type"));
+    o.override_kv = (gq_list){set, 2};
+    gq_plan_free(must_plan(&o));
+    unlink(path("out.gguf"));
+}
+
+/* A tokenizer that llama.cpp refuses is warned of: other programs may have their own. */
+TEST(tokenizers_that_are_refused_are_doubted) {
+    static const char *const all[][2] = {
+        {":tokenizer.ggml.model=s:zorblax", "model is 'zorblax', an unsupported tokenizer"},
+        {":tokenizer.ggml.model=s:", "model is '', an unsupported tokenizer"},
+        {":tokenizer.ggml.model=s:gpt2", "merges is missing"},
+        {":tokenizer.ggml.model=s:gpt2;:tokenizer.ggml.pre=s:QWEN2",
+         "pre is 'QWEN2', an unknown pre-tokenizer"}};
+    static const char *const removed[] = {"^tokenizer\\.ggml\\.model$", "vocab_size$"},
+                             *const says[] = {"tokenizer.ggml.model is missing: llama.cpp refuses",
+                                              "neither tokenizer.ggml.tokens nor llama.vocab_size"};
+    gq_output out;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) plan_warns("llama", all[i][0], NULL, all[i][1]);
+    for (size_t i = 0; i < 2; i++) {
+        write_variant("llama", "", NULL, "in.gguf");
+        gq_options o = copy_of("in.gguf", &out);
+        o.force = true, o.remove_kv = (gq_list){&removed[i], 1};
+        gq_plan *plan = must_plan(&o);
+        if (!warned(plan, says[i])) fail_msg("no warning '%s'", says[i]);
+        gq_plan_free(plan);
+    }
 }
 
 /* What is left out counts as missing, and what is set must be right. */

@@ -747,6 +747,7 @@ model *variant_model(const variant *given, uint32_t type, const char *without) {
                  v->experts, v->used, v->dense);
         variant_set(k.m, arch, keys);
     }
+    model_set_string(k.m, "tokenizer.ggml.model", "none");
     if (v->mask) model_set_u32(k.m, "tokenizer.ggml.mask_token_id", v->mask);
     set_keys(k.m, arch, v->keys, without);
     add_tensors(&k);

@@ -88,18 +88,22 @@ static void latent_read_indexer(latent_numbers *n, forward_model *m, key_reader 
 }
 
 /* Readers size the cache of keys and values by the lengths that heads have once they are multiplied out: the
- * rank, and what is rotated beside it. */
-static void latent_check_cache(key_reader *r, uint64_t rank, uint64_t rotated, uint64_t value) {
-    uint64_t key = key_number(r, "attention.key_length", rank + rotated, 0, UINT64_MAX),
-             found = key_number(r, "attention.value_length", rank, 0, UINT64_MAX);
+ * rank, and what is rotated beside it. Without a length they take the even head's. */
+static void latent_check_cache(key_reader *r, const latent_numbers *n) {
+    const attention_numbers *a = &n->attention;
+    const char *names[] = {"attention.key_length", "attention.value_length"};
+    uint64_t rank = n->rank, rotated = a->rope.angles[0].rotated,
+             key = key_number(r, names[0], a->even_head, 0, UINT64_MAX),
+             found = key_number(r, names[1], a->even_head, 0, UINT64_MAX);
     if (!key_there(r, "attention.key_length_mla")) return;
     if (key != rank + rotated)
-        key_fail(r, "attention.key_length",
-                 "is %llu, expected %llu: attention.kv_lora_rank + rope.dimension_count",
-                 (unsigned long long)key, (unsigned long long)(rank + rotated));
-    if (found != rank && found != value)
-        key_fail(r, "attention.value_length", "is %llu, expected %llu, as attention.kv_lora_rank says",
-                 (unsigned long long)found, (unsigned long long)rank);
+        key_fail(r, names[0], "is %llu%s, expected %llu: attention.kv_lora_rank + rope.dimension_count",
+                 (unsigned long long)key, key_there(r, names[0]) ? "" : " without the key",
+                 (unsigned long long)(rank + rotated));
+    if (found != rank && found != a->value)
+        key_fail(r, names[1], "is %llu%s, expected %llu, as attention.kv_lora_rank says",
+                 (unsigned long long)found, key_there(r, names[1]) ? "" : " without the key",
+                 (unsigned long long)rank);
 }
 
 static void latent_read_keys(forward_model *m, key_reader *r, model_sublayer *p) {
@@ -115,7 +119,7 @@ static void latent_read_keys(forward_model *m, key_reader *r, model_sublayer *p)
     latent_share_sizes(m, p);
     if (!r->ok) return;
     rope_read_keys(&a->rope, m, r, a->head < a->local_head ? a->head : a->local_head, a->local_head, true);
-    latent_check_cache(r, n->rank, a->rope.angles[0].rotated, a->value);
+    latent_check_cache(r, n);
     latent_set_score_scale(a);
     latent_read_indexer(n, m, r, p);
     indexer_check_head(&n->indexer, r, a->rope.angles[0].rotated);

@@ -1,5 +1,6 @@
 /* Reads the items of gq_options.override_kv, KEY=TYPE:VALUE, into KV pairs as GGUF stores them. A key that the model
- * has keeps the type it has there: the value is converted, and refused if it does not fit. One number may take the
+ * has gets the type in which llama.cpp reads it, or keeps the type it has there: the value is converted, and refused
+ * if it does not fit. One number may take the
  * place of a list of numbers, for all layers. A text can be that of a file. A new key gets the first of u32, i32, u64
  * and i64 that holds the value, or f32. Keys that follow from the file's layout (alignment, shards, transposed
  * tensors) are refused. The KV pairs stand in for the model's own in model_facts (gguf/facts.h) and in the outputs'
@@ -164,12 +165,11 @@ static bool check_kind(const model_kv *o, const model_kv *old, const char *item,
                          gguf_value_name(old->type), gguf_value_name(o->type));
 }
 
-/* A key that the model lacks has the type in which it is read. */
-static bool check_new(const model_kv *o, const char *item, gq_error *e) {
-    arch_key_type type = arch_type_of_key(o->key);
-    bool fits = type == ARCH_KEY_INTEGER ? o->type == GGUF_U32 : arch_key_type_is(type, o->type);
-    return fits || gq_fail_usage(e, "override '%s': llama.cpp reads the key as a %s, not %s", item,
-                                 arch_key_type_name(type), gguf_value_name(o->type));
+/* A key whose readers are known has the type in which they read it. */
+static bool check_read(const model_kv *o, arch_key_type type, const char *item, gq_error *e) {
+    return arch_key_type_is(type, false, o->type) ||
+           gq_fail_usage(e, "override '%s': llama.cpp reads the key as a %s, not %s", item,
+                         arch_key_type_name(type), gguf_value_name(o->type));
 }
 
 /* Numbers of what the model has no tensors of. */
@@ -257,8 +257,13 @@ static bool read_item(model_kv *o, const char *item, const model_source *model, 
     const model_kv *old =
         name_index_find(by_key, model->kv, sizeof *model->kv, o->key, &i) ? &model->kv[i] : NULL;
     bool number = old && (is_integer(old->type) || is_float(old->type));
-    return read_value(o, number ? old->type : GGUF_ARRAY, equals + 1, item, e) &&
-           (old ? check_kind(o, old, item, e) : check_new(o, item, e) && check_count(o, model, item, e)) &&
+    arch_key_type type = arch_key_of(o->key).type;
+    uint32_t kept = old && type == ARCH_KEY_INTEGER ? GGUF_U32
+                    : old && type == ARCH_KEY_FLOAT ? GGUF_FLOAT32
+                    : number                        ? old->type
+                                                    : GGUF_ARRAY;
+    return read_value(o, kept, equals + 1, item, e) && check_read(o, type, item, e) &&
+           (old ? type || check_kind(o, old, item, e) : check_count(o, model, item, e)) &&
            check_type(o, old, item, e) && check_tokenizer_kind(o, model, item, e) &&
            warn_tokenizer_name(o, item, warnings, e);
 }
