@@ -124,10 +124,9 @@ typedef struct gq_options {
      * may replace such a file. */
     gq_list reuse;
     bool no_digests; /* leave the key gquant.digests out of the outputs' metadata */
-    /* Where there is a calibration: measure how long the work will take, for about a second, or some
-     * seconds where layers are large and threads few; the result is gq_calibration_facts.seconds_expected.
-     * With a target, or with `foretell`, the trials' time is measured before them, too:
-     * gq_progress.seconds_expected. */
+    /* Measures how long a calibration will take, for about a second, or some seconds if layers are large and
+     * threads few; the result is gq_calibration_facts.seconds_expected. With a target, or with `foretell`, the
+     * trials' time is measured before them, too: gq_progress.seconds_expected. */
     bool forecast;
     /* Measure as for a target, for outputs without one, too, so that summaries have the KL divergence to
      * expect. It needs a calibration, whose text the trials run on; the measurements are those of a target. */

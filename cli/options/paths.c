@@ -1,8 +1,8 @@
-/* Which paths a line reads and writes is said by the rows of its options (ARGUMENT_*) and, for bare
- * arguments, by its command. Every path that is written is compared with all others: by name, through links
- * and hidden names that it has until it is whole, and with the files inside of models and folders that are
- * read. What the library names itself (outputs of --out-dir, files beside them) it compares with options'
- * files by gq_options.other_inputs. */
+/* Checks that a line writes to none of its inputs. The rows of its options (ARGUMENT_*) and, for bare arguments,
+ * its command say which paths are read and written. Each written path is compared with all others: by name,
+ * through links, by the hidden name that the file has until it is whole, and with the files inside of models
+ * and folders that are read. The library compares the files that it names itself (outputs of --out-dir, files
+ * beside them) with options' files by gq_options.other_inputs. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

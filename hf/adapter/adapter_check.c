@@ -227,8 +227,8 @@ static bool layer_is_first(const hf_modules *t, const char *module, const layer_
     return true;
 }
 
-/* Where an expression names what is changed, or all linear layers are, a matrix whose name ends as that of a
- * changed one, and that is not changed, is reported. */
+/* Reports an unchanged matrix whose name ends as that of a changed one, if target_modules is an expression, or
+ * all linear layers are changed. */
 static bool check_alike(const hf_modules *t, gq_error *e) {
     enum { ENDS_MOST = 64 };
     const char *ends[ENDS_MOST + 1] = {NULL}, *first = NULL;
