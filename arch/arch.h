@@ -65,7 +65,7 @@ typedef struct arch_image_mark {
     /* Renames of its tensors; a name without a row is unknown. Ends with a row whose `from` is NULL. NULL: all names
      * stay. */
     const arch_image_rename *renames;
-    /* Layers that all its files have, each with a weight and a bias, by the names that readers know; NULL: none. */
+    /* Layers of a weight and a bias that all its files have, by readers' names; after '?': all or none. NULL: none. */
     const char *const *needs;
 } arch_image_mark;
 

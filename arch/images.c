@@ -15,10 +15,14 @@
 /* The tensors around the blocks of Flux.1, and those of Stable Diffusion 3. */
 #define FLUX_NEEDS \
     "img_in", "txt_in", "time_in.in_layer", "time_in.out_layer", "final_layer.linear", \
-        "final_layer.adaLN_modulation.1"
+        "final_layer.adaLN_modulation.1", "?guidance_in.in_layer", "?guidance_in.out_layer"
+#define FLUX1_NEEDS NAMES(FLUX_NEEDS, "vector_in.in_layer", "vector_in.out_layer")
 #define SD3_NEEDS \
     NAMES("x_embedder.proj", "context_embedder", "t_embedder.mlp.0", "t_embedder.mlp.2", "y_embedder.mlp.0", \
           "y_embedder.mlp.2", "final_layer.linear", "final_layer.adaLN_modulation.1")
+#define WAN_NEEDS \
+    NAMES("patch_embedding", "time_embedding.0", "time_embedding.2", "text_embedding.0", "text_embedding.2", \
+          "time_projection.1", "head.head")
 
 #define DIFFUSERS(file) "the names of diffusers: take the model's original file" file
 
@@ -276,7 +280,7 @@ const architecture arch_rows_images[] = {
                                        "transformer_blocks.0.attn.norm_added_k.weight",
                                        "time_text_embed.timestep_embedder.linear_1.weight"},
                                .renames = flux_names,
-                               .needs = NAMES(FLUX_NEEDS, "vector_in.in_layer", "vector_in.out_layer")},
+                               .needs = FLUX1_NEEDS},
                               {.has = {"x_embedder.weight", "single_transformer_blocks.0.proj_mlp.weight",
                                        "transformer_blocks.0.attn.norm_added_k.weight",
                                        "time_embed.timestep_embedder.linear_1.weight"},
@@ -288,6 +292,9 @@ const architecture arch_rows_images[] = {
                                .renames = flux2_names},
                               {.has = {"transformer_blocks.0.attn.norm_added_k.weight"},
                                .instead = DIFFUSERS(", as flux1-dev.safetensors")},
+                              {.has = {"double_blocks.0.img_attn.proj.weight",
+                                       "double_blocks.0.img_mod.lin.weight", "vector_in.in_layer.weight"},
+                               .needs = FLUX1_NEEDS},
                               {.has = {"double_blocks.0.img_attn.proj.weight"}}),
                .keeps = FLUX}},
     {.name = "chroma", .image = {.keeps = FLUX}},
@@ -299,7 +306,7 @@ const architecture arch_rows_images[] = {
                                .needs = SD3_NEEDS},
                               {.has = {"transformer_blocks.0.attn.add_q_proj.weight"},
                                .instead = DIFFUSERS(", as sd3.5_large.safetensors")},
-                              {.has = {"joint_blocks.0.x_block.attn.qkv.weight"}}),
+                              {.has = {"joint_blocks.0.x_block.attn.qkv.weight"}, .needs = SD3_NEEDS}),
                .last_differs = true,
                .keeps = NAMES("x_embedder.", "y_embedder.", "t_embedder.", "context_embedder.",
                               "time_text_embed.", "final_layer.", "pos_embed", "=proj_out.weight")}},
@@ -341,16 +348,16 @@ const architecture arch_rows_images[] = {
                .keeps = NAMES("patchify_proj.", "adaln_single.", "caption_projection.", "proj_out.",
                               "scale_shift_table", "learnable_registers")}},
     {.name = "wan",
-     .image =
-         {.marks = MARKS(
-              {.has = {"blocks.0.attn1.norm_q.weight", "condition_embedder.text_embedder.linear_1.weight"},
-               .renames = wan_names,
-               .needs = NAMES("patch_embedding", "time_embedding.0", "time_embedding.2", "text_embedding.0",
-                              "text_embedding.2", "time_projection.1", "head.head")},
-              {.has = {"blocks.0.self_attn.norm_q.weight", "text_embedding.2.weight", "head.modulation"}}),
-          .stays = NAMES(".modulation"),
-          .keeps = NAMES("patch_embedding.", "text_embedding.", "time_embedding.", "time_projection.",
-                         "img_emb.", "modulation", "head.")}},
+     .image = {.marks = MARKS(
+                   {.has = {"blocks.0.attn1.norm_q.weight",
+                            "condition_embedder.text_embedder.linear_1.weight"},
+                    .renames = wan_names,
+                    .needs = WAN_NEEDS},
+                   {.has = {"blocks.0.self_attn.norm_q.weight", "text_embedding.2.weight", "head.modulation"},
+                    .needs = WAN_NEEDS}),
+               .stays = NAMES(".modulation"),
+               .keeps = NAMES("patch_embedding.", "text_embedding.", "time_embedding.", "time_projection.",
+                              "img_emb.", "modulation", "head.")}},
     {.name = "krea2",
      .image = {.marks =
                    MARKS({.has = {"text_fusion.projector.weight", "img_in.weight"}, .renames = krea2_names},

@@ -205,18 +205,35 @@ static bool image_join(hf_build *b, gq_error *e) {
     return true;
 }
 
+/* Whether a tensor is of the part that a layer's name begins with. */
+static bool image_has_part(const hf_build *b, const char *layer) {
+    size_t n = strcspn(layer, ".") + 1;
+    for (size_t i = 0; i < b->n; i++)
+        if (!strncmp(b->tensors[i].tensor.name, layer, n)) return true;
+    return false;
+}
+
 /* Warns of layers without their weight or their bias, as of blocks with holes: readers start them at random, or refuse
  * the file. */
 static bool image_warn_needs(const hf_build *b, const arch_image_mark *mark, gq_error *e) {
     static const char *const ends[] = {"weight", "bias"};
-    char first[GGUF_MAX_NAME + 1] = "";
+    char first[GGUF_MAX_NAME + 1] = "", name[GGUF_MAX_NAME + 1];
     size_t missing = 0;
-    for (const char *const *need = mark->needs; need && *need; need++)
+    for (const char *const *need = mark->needs; need && *need; need++) {
+        bool is_optional = **need == '?';
         for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-            char name[GGUF_MAX_NAME + 1];
-            snprintf(name, sizeof name, "%s.%s", *need, ends[i]);
-            if (!hf_build_find(b, name) && missing++ == 0) memcpy(first, name, sizeof first);
+            snprintf(name, sizeof name, "%s.%s", *need + is_optional, ends[i]);
+            if (!hf_build_find(b, name) && !(is_optional && !image_has_part(b, name)) && missing++ == 0)
+                memcpy(first, name, sizeof first);
         }
+    }
+    bool is_whole = missing == 0;
+    for (size_t i = 0; i < b->n && is_whole; i++) { /* no layer has a bias alone */
+        const char *bias = b->tensors[i].tensor.name;
+        if (!name_ends(bias, ".bias")) continue;
+        snprintf(name, sizeof name, "%.*s.weight", (int)(strlen(bias) - strlen(".bias")), bias);
+        if (!hf_build_find(b, name) && missing++ == 0) memcpy(first, name, sizeof first);
+    }
     return missing == 0 || hf_folder_warn(b->list->folder, "", e,
                                           "missing tensor %s%s, which all such models have: programs may "
                                           "refuse the GGUF; download the model again",

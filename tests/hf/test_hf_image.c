@@ -237,6 +237,40 @@ TEST(blocks_with_holes) {
     model_close(&m);
 }
 
+/* The tensors around the blocks of a file in the names of its first program: each is missed. */
+TEST(layers_around_the_blocks) {
+    static const char *const layers[] = {"img_in",
+                                         "txt_in",
+                                         "time_in.in_layer",
+                                         "time_in.out_layer",
+                                         "vector_in.in_layer",
+                                         "vector_in.out_layer",
+                                         "guidance_in.in_layer",
+                                         "guidance_in.out_layer",
+                                         "final_layer.linear",
+                                         "final_layer.adaLN_modulation.1"};
+    enum { LAYERS = sizeof layers / sizeof *layers };
+    char names[2 * LAYERS][64], gone[80];
+    for (size_t without = 0; without <= 2 * LAYERS; without++) {
+        const char *arrays[2 * LAYERS + 3] = {"double_blocks.0.img_attn.proj.weight 8,8",
+                                              "double_blocks.0.img_mod.lin.weight 8,8"};
+        for (size_t i = 0, n = 2; i < 2 * LAYERS; i++) {
+            snprintf(names[i], sizeof *names, "%s.%s", layers[i / 2], i % 2 ? "bias 8" : "weight 8,8");
+            if (i != without) arrays[n++] = names[i];
+        }
+        write_arrays("x.safetensors", arrays);
+        if (without < 2 * LAYERS) {
+            snprintf(gone, sizeof gone, "missing tensor %.*s, which", (int)strcspn(names[without], " "),
+                     names[without]);
+            assert_warned("x.safetensors", gone);
+            continue;
+        }
+        model_source m = open_input("x.safetensors");
+        assert_int_equal(m.warnings.n, 0);
+        model_close(&m);
+    }
+}
+
 static const model_tensor *tensor_of(const model_source *m, const char *name) {
     const model_tensor *t = model_tensor_named(m, name);
     if (!t) fail_msg("no tensor %s", name);
