@@ -41,6 +41,7 @@ static char *folder_read(const gq_publication *p, const char *name, bool *is_the
         return gq_fail_memory(e, strlen(p->options.out_dir)), NULL;
     *is_there = lstat(path, &st) == 0;
     if (*is_there) text = gq_read_whole(path, MOST, &n, &(gq_error){0});
+    if (text && memchr(text, 0, n)) free(text), text = NULL; /* what is behind it would be lost */
     free(path);
     char *to = text; /* git on Windows ends lines in CR LF */
     for (const char *at = text; at && (*to = *at); at++)
@@ -267,28 +268,40 @@ bool folder_write_sums(gq_publication *p, const char *lines, gq_error *e) {
     return ok;
 }
 
-bool folder_check(const gq_publication *p, gq_error *e) {
-    if (p->options.force || p->options.dry_run) return true;
-    return folder_check_page(p, e) && folder_check_sums(p, e) &&
-           (!p->request.evaluation || folder_check_chart(p, e));
-}
-
 /* ---- .gitattributes ---- */
+
+/* Reads the lines that are there, malloc'ed; *lines NULL: there are none. */
+static bool folder_read_attributes(const gq_publication *p, char **lines, gq_error *e) {
+    bool is_there;
+    *lines = folder_read(p, PUBLISH_ATTRIBUTES, &is_there, e);
+    return !is_there || *lines ||
+           gq_fail(e, "%s/%s cannot be read as a text of up to 1 MiB: remove or correct it",
+                   p->options.out_dir, PUBLISH_ATTRIBUTES);
+}
 
 bool folder_write_attributes(const gq_publication *p, gq_error *e) {
     static const char lines[] = "*.gguf filter=lfs diff=lfs merge=lfs -text\n"
                                 "*.dat filter=lfs diff=lfs merge=lfs -text\n"
                                 "*.gz filter=lfs diff=lfs merge=lfs -text\n";
-    bool is_there;
-    char *old = folder_read(p, PUBLISH_ATTRIBUTES, &is_there, e), *text = NULL;
-    if (is_there && !old) return gq_fail(e, "%s/%s cannot be read", p->options.out_dir, PUBLISH_ATTRIBUTES);
-    if (old && strstr(old, "*.gguf filter=lfs")) return free(old), true;
+    char *old, *text = NULL;
+    if (!folder_read_attributes(p, &old, e)) return false;
+    const char *line = old ? strstr(old, "*.gguf filter=lfs") : NULL;
+    if (line && (line == old || line[-1] == '\n')) return free(old), true;
     size_t n = old ? strlen(old) : 0;
     bool ok = asprintf(&text, "%s%s%s", old ? old : "", n && old[n - 1] != '\n' ? "\n" : "", lines) >= 0 ||
               (text = NULL, gq_fail_memory(e, n));
     ok = ok && folder_write(p, PUBLISH_ATTRIBUTES, text, e);
     free(text), free(old);
     return ok;
+}
+
+bool folder_check(const gq_publication *p, gq_error *e) {
+    char *lines = NULL;
+    bool ok = folder_read_attributes(p, &lines, e);
+    free(lines);
+    if (!ok || p->options.force || p->options.dry_run) return ok;
+    return folder_check_page(p, e) && folder_check_sums(p, e) &&
+           (!p->request.evaluation || folder_check_chart(p, e));
 }
 
 /* ---- files of the page ---- */

@@ -378,6 +378,29 @@ TEST(pages_that_git_has_changed) {
     free(page), free(sums), free(again), free(sums_again), free(twice);
 }
 
+/* Words behind a byte that ends texts would be lost; lines of .gitattributes that are comments send nothing. */
+TEST(files_that_are_no_texts) {
+    static const char *const names[][2] = {{"zero/README.md", "was not written by gquant publish"},
+                                           {"zero/SHA256SUMS", "was not written by gquant publish"},
+                                           {"zero/.gitattributes", "cannot be read as a text"}};
+    const char *words[] = {"publish", path("in.gguf"), "--out-dir", path("zero"), "Q4_0", NULL};
+    free(gquant(0, words));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t n;
+        char *old = (char *)read_whole(path(names[i][0]), &n), *now = malloc(n + 5);
+        memcpy(now, old, n), memcpy(now + n, "\0mine", 5);
+        write_whole(path(names[i][0]), now, n + 5);
+        gquant_says(1, names[i][1], words);
+        write_whole(path(names[i][0]), old, n);
+        free(old), free(now);
+    }
+    write_whole(path("zero/.gitattributes"), "# *.gguf filter=lfs\n", 20);
+    free(gquant(0, words));
+    char *lines = text_of("zero/.gitattributes");
+    says(lines, "# *.gguf filter=lfs\n*.gguf filter=lfs diff");
+    free(lines);
+}
+
 /* Another call at work in the folder is waited for. */
 TEST(two_calls_do_not_share_a_folder) {
 #ifdef _WIN32
