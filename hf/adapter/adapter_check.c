@@ -99,21 +99,25 @@ static bool module_has_parameters(const hf_modules *t, const char *module) {
     return false;
 }
 
-/* A module's name around the number of its layer, the first in it. */
+/* A module's name around the number of its layer, the first in it, or of its expert, the first behind "experts". */
 typedef struct layer_name {
     const char *tail; /* behind the number */
     int head;         /* bytes before it */
     uint64_t layer;
 } layer_name;
 
-static bool layer_name_read(const char *module, layer_name *to) {
-    for (const char *at = module; (at = strchr(at, '.')); at++) {
+static bool name_read_number(const char *module, const char *from, layer_name *to) {
+    for (const char *at = from; at && (at = strchr(at, '.')); at++) {
         size_t n = strspn(at + 1, DIGITS);
         if (n == 0 || n > 6 || at[1 + n] != '.') continue;
         *to = (layer_name){at + 1 + n, (int)(at + 1 - module), strtoull(at + 1, NULL, 10)};
         return true;
     }
     return false;
+}
+
+static bool layer_name_read(const char *module, layer_name *to) {
+    return name_read_number(module, module, to);
 }
 
 static bool layers_have(const json_t *layers, uint64_t layer) {
@@ -199,24 +203,26 @@ static bool check_named(const hf_modules *t, gq_error *e) {
                                 n > 1 ? "them" : "it", n > 1 ? "them" : "it");
 }
 
-/* Returns the tensor of a module as it would be in another layer, where the model has it, the config names it, and
- * the adapter does not change it; NULL: nothing is missing there. */
+/* Returns the tensor of a module as it would be in another layer, or of another expert, where the model has it, the
+ * config names it, and the adapter does not change it; NULL: nothing is missing there. */
 static const hf_source *layer_missing(const hf_modules *t, const char *module, const layer_name *at,
                                       uint64_t layer, bool *exists) {
     const json_t *layers = layers_chosen(t);
     char name[HF_MODULE_BYTES];
+    layer_name own;
     if (snprintf(name, sizeof name, "%.*s%llu%s", at->head, module, LLU(layer), at->tail) >= (int)sizeof name)
         return NULL;
     const hf_source *s = hf_module_find(t, name, ".weight");
     *exists = s != NULL;
-    return s && s->n_dims == 2 && !hf_module_has_change(t, s) && (!layers || layers_have(layers, layer)) &&
+    return s && s->n_dims == 2 && !hf_module_has_change(t, s) &&
+                   (!layers || (layer_name_read(name, &own) && layers_have(layers, own.layer))) &&
                    hf_adapter_names(t->adapter, "target_modules", name) &&
                    !hf_adapter_names(t->adapter, "exclude_modules", name)
                ? s
                : NULL;
 }
 
-/* Whether the adapter changes the same module of a layer before. */
+/* Whether the adapter changes the same module of no layer, or expert, before. */
 static bool layer_is_first(const hf_modules *t, const char *module, const layer_name *at) {
     char name[HF_MODULE_BYTES];
     for (uint64_t k = 0; k < at->layer; k++) {
@@ -259,37 +265,51 @@ static bool check_alike(const hf_modules *t, gq_error *e) {
                                 first, n > 1 ? " and others" : "", n > 1 ? "" : "s");
 }
 
-/* A module that is changed in one layer is changed in all that the config names. What check_target_modules has told is not
- * told again. */
+enum { LAYERS_MOST = 4096 };
+
+/* Counts the layers, or experts, below `end` that lack a module, if it is the first of its name; *first: the tensor of
+ * the first of them, if there is none yet. */
+static size_t layers_lack(const hf_modules *t, const char *module, const layer_name *at, uint64_t end,
+                          const char **first) {
+    bool exists = true;
+    size_t n = 0;
+    if (at->layer > LAYERS_MOST || !layer_is_first(t, module, at)) return 0;
+    for (uint64_t k = 0; k < end && (exists || k <= at->layer); k++) {
+        const hf_source *s = layer_missing(t, module, at, k, &exists);
+        n += s != NULL;
+        if (s && !*first) *first = s->name;
+    }
+    return n;
+}
+
+/* A module that is changed in one layer is changed in all that the config names, and that of one expert for all
+ * experts. What check_target_modules has told is not told again. */
 static bool check_each_layer(const hf_modules *t, gq_error *e) {
-    enum { LAYERS_MOST = 4096 };
     const hf_adapter *a = t->adapter;
     const char *first = NULL;
-    size_t n = 0;
+    size_t n = 0, n_experts = 0;
+    /* layers behind the main ones (MTP) are none of transformers' classes */
+    uint64_t end = t->build->projector ? LAYERS_MOST : t->build->config->layers;
     bool names_all = json_is_array(config_of(t, "target_modules")) && !config_of(t, "exclude_modules") &&
                      !config_of(t, "layers_to_transform") && !t->build->projector;
     for (size_t i = 0; i < a->n; i++) {
-        const char *module = a->modules[i].module;
+        const char *module = a->modules[i].module, *experts = strstr(module, ".experts.");
         layer_name at;
-        if (!a->modules[i].a || module_has_parameters(t, module) ||
-            (names_all && !strstr(module, ".experts.")) || !layer_name_read(module, &at) ||
-            at.layer > LAYERS_MOST || !layer_is_first(t, module, &at))
-            continue;
-        bool exists = true; /* layers behind the main ones (MTP) are none of transformers' classes */
-        uint64_t end = t->build->projector ? LAYERS_MOST : t->build->config->layers;
-        for (uint64_t k = 0; k < end && (exists || k <= at.layer); k++) {
-            const hf_source *s = layer_missing(t, module, &at, k, &exists);
-            if (s && n++ == 0) first = s->name;
-        }
+        if (!a->modules[i].a || module_has_parameters(t, module) || (names_all && !experts)) continue;
+        if (layer_name_read(module, &at)) n += layers_lack(t, module, &at, end, &first);
+        if (name_read_number(module, experts, &at))
+            n_experts += layers_lack(t, module, &at, LAYERS_MOST, &first);
     }
+    bool of_layers = n > 0;
+    n += n_experts;
     if (n == 0) return check_alike(t, e);
     if (layers_chosen(t))
         return hf_adapter_fail(a, e,
                                "layers_to_transform has the layer of '%s', which the adapter does not "
                                "change: %s",
                                first, WHOLE);
-    return check_warn(t, e, "it changes modules of some layers, but '%s'%s keep%s the model's weights", first,
-                      n > 1 ? " and others" : "", n > 1 ? "" : "s");
+    return check_warn(t, e, "it changes modules of some %s, but '%s'%s keep%s the model's weights",
+                      of_layers ? "layers" : "experts", first, n > 1 ? " and others" : "", n > 1 ? "" : "s");
 }
 
 /* ---- modules saved whole ---- */
@@ -457,14 +477,16 @@ static bool read_is_zero(const hf_adapter *a, const hf_stored *s, bool *is_zero,
     return true;
 }
 
-/* A factor of zeros changes nothing: training may have left lora_B so, but never lora_A, and a file that was not
- * loaded to its end has such holes. */
+/* A factor of zeros changes nothing: training may have left lora_B so, but never lora_A, nor a matrix that takes the
+ * place of the model's; a file that was not loaded to its end has such holes. */
 static bool check_zeros(const hf_modules *t, gq_error *e) {
     const hf_stored *first = NULL;
     size_t n = 0;
     for (size_t i = 0; i < t->adapter->n; i++) {
         const hf_adapted *m = &t->adapter->modules[i];
-        const hf_stored *const factors[] = {m->a, m->b, m->embed_a, m->embed_b, m->magnitude};
+        const hf_stored *matrix = m->weight && m->weight->n_dims > 1 ? m->weight : NULL; /* norms may be 0 */
+        const hf_stored *const factors[] = {m->a,         m->b,   m->embed_a, m->embed_b,
+                                            m->magnitude, matrix, m->rows};
         for (size_t k = 0; k < sizeof factors / sizeof *factors; k++) {
             bool is_zero;
             if (!read_is_zero(t->adapter, factors[k], &is_zero, e)) return false;
@@ -475,7 +497,7 @@ static bool check_zeros(const hf_modules *t, gq_error *e) {
            check_warn(
                t, e,
                "%zu tensor%s only zeros, the first is '%s': such modules keep the model's weights, or have "
-               "none where they are magnitudes; the download may be incomplete",
+               "none where these are magnitudes or the weights themselves; the download may be incomplete",
                n, n == 1 ? " has" : "s have", first->name);
 }
 
