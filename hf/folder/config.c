@@ -26,6 +26,16 @@ const json_t *hf_config_find(const hf_config *c, const char *names) {
     return NULL;
 }
 
+const char *hf_config_name(const hf_config *c, const char *names, char room[HF_CONFIG_NAME]) {
+    for (const char *at = names, *end; *at; at = *end ? end + 1 : end) {
+        end = strchrnul(at, '|');
+        if (!config_follow(c->merged, at, (size_t)(end - at))) continue;
+        snprintf(room, HF_CONFIG_NAME, "%.*s", (int)(end - at), at);
+        return room;
+    }
+    return names;
+}
+
 bool hf_config_has(const hf_config *c, const char *names) { return hf_config_find(c, names) != NULL; }
 
 const json_t *hf_config_get(const hf_config *c, const char *names) {
@@ -47,23 +57,28 @@ static const char *value_kind(const json_t *v) {
 
 static bool config_fail_kind(const hf_config *c, const json_t *v, const char *what, const char *expected,
                              gq_error *e) {
-    return hf_config_fail(c, e, "%s: %s, expected %s", what, value_kind(v), expected);
+    char room[HF_CONFIG_NAME];
+    return hf_config_fail(c, e, "%s: %s, expected %s", hf_config_name(c, what, room), value_kind(v),
+                          expected);
 }
 
 bool hf_value_u32(const hf_config *c, const json_t *v, const char *what, uint32_t *value, gq_error *e) {
+    char room[HF_CONFIG_NAME];
     if (!json_is_integer(v)) return config_fail_kind(c, v, what, "an integer", e);
     json_int_t n = json_integer_value(v);
     if (n < 0 || n > UINT32_MAX)
-        return hf_config_fail(c, e, "%s is %lld, expected 0 to 4294967295", what, (long long)n);
+        return hf_config_fail(c, e, "%s is %lld, expected 0 to 4294967295", hf_config_name(c, what, room),
+                              (long long)n);
     *value = (uint32_t)n;
     return true;
 }
 
 bool hf_value_float(const hf_config *c, const json_t *v, const char *what, double *value, gq_error *e) {
+    char room[HF_CONFIG_NAME];
     if (!json_is_number(v)) return config_fail_kind(c, v, what, "a number", e);
     *value = json_number_value(v);
-    return isfinite((float)*value) ||
-           hf_config_fail(c, e, "%s is %g, expected a number of 32 bits", what, *value);
+    return isfinite((float)*value) || hf_config_fail(c, e, "%s is %g, expected a number of 32 bits",
+                                                     hf_config_name(c, what, room), *value);
 }
 
 bool hf_config_u32(const hf_config *c, const char *names, uint32_t *value, gq_error *e) {

@@ -113,6 +113,9 @@ static inline uint64_t hf_config_blocks(const hf_config *c) { return c->layers +
  * "attn_config.kv_n_heads". */
 const json_t *hf_config_find(const hf_config *c, const char *names); /* the same, but null is a value */
 const json_t *hf_config_get(const hf_config *c, const char *names);
+enum { HF_CONFIG_NAME = 128 };
+/* Returns the first of the names that the config has, for messages; all of them where it has none. */
+const char *hf_config_name(const hf_config *c, const char *names, char room[HF_CONFIG_NAME]);
 bool hf_config_has(const hf_config *c, const char *names); /* the key is there; null counts, too */
 /* Each reads a value of its kind. False: it is not there, or of another kind, and *e names key, file and what
  * was found. An integer is a JSON integer from 0 to 2^32 - 1; a float any number that a 32-bit float can

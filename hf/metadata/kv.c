@@ -92,8 +92,10 @@ bool arch_check_same(const hf_config *c, const char *name, const char *other, gq
 bool arch_layer_list(const hf_config *c, const char *name, const json_t **list, gq_error *e) {
     const json_t *v = arch_value(c, name);
     size_t n = json_array_size(v);
+    char room[HF_CONFIG_NAME];
     *list = v;
     if (!v) return true;
+    name = hf_config_name(c, name, room);
     if (!json_is_array(v))
         return hf_config_fail(c, e, "%s is not an array, expected one value per layer", name);
     return n == c->layers || n == hf_config_blocks(c) ||

@@ -63,7 +63,7 @@ TEST_WITH(numbers_must_be_numbers, NULL, metadata_end) {
     expect_error("Qwen2ForCausalLM", "\"rms_norm_eps\":\"small\"", "rms_norm_eps");
     expect_error("Qwen2ForCausalLM", "\"rope_theta\":1e300", "rope_theta");
     expect_error("Qwen2ForCausalLM", "\"scoring_func\":\"other\"", "softmax");
-    expect_error("Qwen2ForCausalLM", "\"intermediate_size\":[1,2]", "2 entries");
+    expect_error("Qwen2ForCausalLM", "\"intermediate_size\":[1,2]", ": intermediate_size has 2 entries");
     expect_error("Qwen2ForCausalLM", "\"intermediate_size\":[1,2,3,3000000000]", "2147483647");
     expect_error("AfmoeForCausalLM", "\"vocab_size\":9,\"route_norm\":1", "route_norm");
     expect_error("CohereForCausalLM", "\"max_position_embeddings\":9", "logit_scale");
