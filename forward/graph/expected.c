@@ -167,8 +167,9 @@ static void expected_check_rows(tensor_finder *f, weight_slot s, const model_ten
         const char *times = expected_rows[i].times, *key = expected_rows[i].key;
         if (experts_are_ffn(f, i)) continue;
         uint64_t n = layer_number(f, &state->length_of[i]) * expected_rows[i].parts, found = tensor_rows(t);
-        bool may_share = f->m->arch->graph.experts_share && strcmp(key, FFN_LENGTH) == 0 &&
-                         (s == WEIGHT_FFN_UP_EXPS || s == WEIGHT_FFN_GATE_UP_EXPS);
+        bool is_share = f->m->arch->graph.experts_share && strcmp(key, FFN_LENGTH) == 0 &&
+                        (s == WEIGHT_FFN_UP_EXPS || s == WEIGHT_FFN_GATE_UP_EXPS);
+        int64_t used;
         char why[128];
         if (!f->m->arch->graph.shared_is_each && strcmp(key, SHARED_LENGTH) == 0) times = NULL;
         if (times && state->factor_of[i].kv) n *= layer_number(f, &state->factor_of[i]);
@@ -176,8 +177,13 @@ static void expected_check_rows(tensor_finder *f, weight_slot s, const model_ten
             (s == WEIGHT_FFN_UP_SHEXP && f->m->arch->graph.fused_shared))
             n *= 2;
         if (f->m->arch->graph.ffn_is_half) n /= 2;
-        if (n == found || f->is_partial || may_share || !f->ok) return;
-        snprintf(why, sizeof why, "%s.%s%s%s says", f->m->arch->name, key, times ? " times " : "",
+        if (is_share && model_fact_int(&state->facts, "expert_used_count", &used) && used > 0)
+            n /= (uint64_t)used;
+        if (n == found || f->is_partial || !f->ok) return;
+        snprintf(why, sizeof why, "%s.%s%s%s says", f->m->arch->name, key,
+                 times      ? " times "
+                 : is_share ? " shared by expert_used_count"
+                            : "",
                  times ? times : "");
         tensor_shape of = {.ne = {t->ne[t->transposed ? 1 : 0], n, t->ne[2]}, .n = t->ne[2] > 1 ? 3 : 2};
         tensors_fail_shape(f, t, of, why);
