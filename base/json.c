@@ -86,7 +86,7 @@ size_t json_escape(char to[JSON_ESCAPED], const char *text, size_t n) {
     if (code == '"' || code == '\\')
         snprintf(to, JSON_ESCAPED, "\\%c", (int)code);
     else if (code >= 0x10000)
-        snprintf(to, JSON_ESCAPED, "\\u%04X\\u%04X", 0xD800 + ((code - 0x10000) >> 10),
+        snprintf(to, JSON_ESCAPED, "\\u%04X\\u%04X", 0xD800 + ((code - 0x10000) >> 10 & 0x3FF),
                  0xDC00 + (code & 0x3FF));
     else if (code < ' ' || code > '~' || code == '<')
         snprintf(to, JSON_ESCAPED, "\\u%04X", code);
