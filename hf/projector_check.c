@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/memory.h"
 #include "gguf/facts.h"
 
@@ -311,11 +312,11 @@ static bool patches_check(const hf_build *b, uint32_t size, gq_error *e) {
 static bool positions_check(const hf_build *b, uint32_t patch, gq_error *e) {
     const hf_tensor *t = hf_build_find(b, "v.position_embd.weight");
     uint32_t image, high, wide;
-    if (t && hf_config_u32(b->config, "vision.pos_emb_height", &high, NULL) &&
-        hf_config_u32(b->config, "vision.pos_emb_width", &wide, NULL) &&
-        t->tensor.ne[1] != (uint64_t)high * wide)
+    if (t && hf_config_u32(b->config, "vision.init_pos_emb_height|vision.pos_emb_height", &high, NULL) &&
+        hf_config_u32(b->config, "vision.init_pos_emb_width|vision.pos_emb_width", &wide, NULL) &&
+        mul_sat(t->tensor.ne[1], t->tensor.ne[2]) != (uint64_t)high * wide)
         return check_fail(b, t, e, "%llu positions, but the config has a grid of %u by %u",
-                          LLU(t->tensor.ne[1]), high, wide);
+                          LLU(mul_sat(t->tensor.ne[1], t->tensor.ne[2])), high, wide);
     if (!t || !patch || !hf_config_get(b->config, "vision.image_size")) return true;
     if (!hf_config_u32(b->config, "vision.image_size", &image, NULL)) return true; /* two sizes, or none */
     uint64_t side = image / patch, has = t->tensor.ne[1];
