@@ -3,6 +3,7 @@
  */
 #include "bench/made.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +21,10 @@ void made_exit_unless(bool ok, const gq_error *e) {
 
 /* ---- files ---- */
 
+/* A link of that name is replaced, and not the file that it leads to, which may be a real model. */
 FILE *made_create(const char *path) {
-    FILE *f = fopen(path, "wb");
+    if (unlink(path) != 0 && errno != ENOENT) perror(path), exit(1);
+    FILE *f = fopen(path, "wbx");
     if (!f) perror(path), exit(1);
     return f;
 }

@@ -124,7 +124,7 @@ static void write_model(const made_model *m, const char *path) {
     gguf_header_free(h);
 }
 
-/* ---- importance ---- */
+/* ---- imatrix ---- */
 
 enum { CHUNKS = 100 };
 
@@ -165,7 +165,7 @@ static void write_importance(const made_model *m, const char *path) {
 static const char usage[] =
     "usage: make-model [options] OUT.gguf [WEIGHTS]\n"
     "       make-model --folder [--shards N] [options] DIR [WEIGHTS]\n"
-    "Writes a model with made-up weights, llama-shaped: the same weights in either form.\n"
+    "Writes a synthetic llama with random weights, the same in either form. What stands at OUT or in DIR is replaced.\n"
     "  --folder        a folder as Hugging Face has them: config.json, tokenizer.json, safetensors\n"
     "  --shards N      in so many files with an index (1: model.safetensors alone)\n"
     "  --weights N     about so many (30e6), also as the last argument\n"
@@ -178,7 +178,7 @@ static const char usage[] =
     "  --type TYPE     F16 (a file's default), BF16 (a folder's), F32; F8_E4M3 in a folder: matrices of "
     "layers\n"
     "                  have a scale for each 128 x 128, all else is BF16\n"
-    "  --imatrix FILE  importance data that fit it, too\n"
+    "  --imatrix FILE  an imatrix that fits it, too\n"
     "  --seed N        other weights (1)\n"
     "  --sparse        all weights zero, which takes no time and no room on the disk\n";
 

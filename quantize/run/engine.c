@@ -436,6 +436,7 @@ static bool engine_run(engine *g, const gq_callbacks *callbacks, gq_error *e) {
         g->schedule.started = started;
         ok = engine_work(g, e);
         warnings_add_threads(&g->results->warnings, threads_pool_count(g->schedule.pool), NULL);
+        results_warn_of_zeros(g->results, g->plan, NULL);
         bad_input = !ok && (e->status == GQ_BAD_WEIGHTS || !model_unchanged(&g->plan->model, NULL));
     }
     /* A single file is synced when it gets its name; what may be continued, or has several, is recorded now.

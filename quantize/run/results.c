@@ -77,6 +77,27 @@ const char *const *gq_results_warnings(const gq_results *r, size_t *n) {
     return warnings_texts(&r->warnings, n);
 }
 
+/* A matrix whose weights are all zero was quantized to some output. */
+static bool is_all_zeros(const gq_results *r, const gq_plan *plan, size_t tensor) {
+    bool zeros = false;
+    for (size_t o = 0; o < plan->n_outputs; o++) {
+        const gq_loss *loss = &r->losses[o * r->n_tensors + tensor];
+        zeros |= loss->n > 0 && loss->x2 == 0;
+    }
+    return zeros && plan->sources[tensor].tensor->ne[1] > 1;
+}
+
+bool results_warn_of_zeros(gq_results *r, const gq_plan *plan, gq_error *e) {
+    size_t n = 0, first = 0;
+    for (size_t i = 0; i < plan->n_tensors; i++)
+        if (is_all_zeros(r, plan, i) && n++ == 0) first = i;
+    return n == 0 || warnings_add(&r->warnings, e,
+                                  "%s: all weights of %zu of %zu tensors are zero, first '%s'; a download "
+                                  "that stopped looks like "
+                                  "this: compare the file's checksum with the publisher's",
+                                  plan->model.path, n, plan->n_tensors, plan->sources[first].name);
+}
+
 /* ---- error sums: tensors ---- */
 
 /* Reports a tensor whose last chunk is folded. Where this run did not count its first chunk, nothing is

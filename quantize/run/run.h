@@ -30,6 +30,8 @@ gq_results *results_new(const gq_plan *plan, gq_error *e);
 /* Return a tensor's, or a step's, place in the results of a calibrated run. */
 gq_rounding *results_rounding(gq_results *r, size_t output, size_t tensor);
 gq_step *results_step(gq_results *r, size_t output, size_t step);
+/* Warns of matrices that are zero throughout, as far as this run has quantized them. */
+bool results_warn_of_zeros(gq_results *r, const gq_plan *plan, gq_error *e);
 
 /* ---- error sums of chunks, folded in their order ---- */
 

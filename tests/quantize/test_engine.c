@@ -251,6 +251,26 @@ TEST(bad_weights_are_named) {
     }
 }
 
+/* A download that set its file's size ahead and stopped ends in zeros. Vectors may well be zero, as biases are. */
+TEST(matrices_of_zeros_are_reported) {
+    static const uint64_t shape[4] = {256, 300};
+    float *zeros = calloc(256 * 300, sizeof *zeros);
+    model *m = model_new("llama", 1);
+    model_add(m, "token_embd.weight", GGUF_F16, shape, NULL);
+    model_add(m, "blk.0.attn_k.bias", GGUF_F32, (uint64_t[4]){256}, zeros);
+    model_add(m, "blk.0.attn_q.weight", GGUF_F16, shape, zeros);
+    model_add(m, "blk.0.ffn_up.weight", GGUF_BF16, shape, zeros);
+    model_save(m, path("zeros.gguf"));
+    free(zeros);
+    gq_results *results = run_one(path("zeros.gguf"), path("of-zeros.gguf"), "Q4_K_S", 2);
+    size_t n;
+    const char *const *warnings = gq_results_warnings(results, &n);
+    assert_int_equal(n, 1);
+    assert_non_null(strstr(
+        warnings[0], "zeros.gguf: all weights of 2 of 4 tensors are zero, first 'blk.0.attn_q.weight'"));
+    gq_results_free(results);
+}
+
 TEST(scales_of_kept_blocks_are_checked) {
     model *m = model_new("llama", 1);
     model_add(m, "blk.0.attn_q.weight", GGUF_Q8_0, (uint64_t[4]){256, 4}, NULL);
