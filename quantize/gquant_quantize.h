@@ -44,8 +44,10 @@ typedef struct gq_list {
 enum { GQ_CALIBRATION_TOKENS = 65536 };
 typedef struct gq_calibration {
     size_t size;
-    gq_text text; /* tokens 0: GQ_CALIBRATION_TOKENS. Not needed any more when gq_plan_new has returned */
-    bool random;  /* in place of a text: tokens drawn from the vocabulary, the same for the same model. `text`
+    /* tokens 0: GQ_CALIBRATION_TOKENS. Of a longer text the windows lie at even distances within its first million
+     * tokens; ids are taken in their order. Not needed any more when gq_plan_new has returned */
+    gq_text text;
+    bool random; /* in place of a text: tokens drawn from the vocabulary, the same for the same model. `text`
                      then has no bytes, but its context and tokens hold */
     /* Shares from 0 to 1. In these members 0 stands for the default, and a negative number for 0. */
     float correction; /* share of earlier layers' errors that is compensated; default: half of what fits the

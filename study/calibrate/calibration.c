@@ -88,6 +88,26 @@ static bool calibration_mix_random(calibration *c, text_windows *w, const model_
     return ok;
 }
 
+/* Tokens of a text that windows are chosen from, at most: some 4 MB, which are read in a second or two. */
+enum { SPREAD_TOKENS = 1 << 20 };
+
+/* Reads windows of a text. Where it has more tokens than are wanted, the windows lie at even distances, as many texts are
+ * files one after another: the beginning alone would be of one kind. Ids are taken in their order: who makes them has
+ * chosen. */
+static bool calibration_spread(text_windows *w, const gq_text *asked, const model_source *model,
+                               size_t vocabulary, const windows_limits *limits, warning_list *warnings,
+                               gq_error *e) {
+    gq_text text = *asked;
+    size_t window = text.context ? text.context : GQ_CONTEXT, wanted = text.tokens / window;
+    if (!text.ids && wanted) text.tokens = max(text.tokens, SPREAD_TOKENS);
+    if (!windows_read(w, &text, model, vocabulary, limits, warnings, e)) return false;
+    if (text.ids || !wanted || w->n <= wanted) return true;
+    for (size_t i = 0; i < wanted; i++)
+        memmove(w->ids + i * window, w->ids + (i * w->n / wanted) * window, window * sizeof *w->ids);
+    w->n = wanted;
+    return true;
+}
+
 static bool calibration_read_text(gq_plan *plan, calibration *c, const gq_options *options, gq_error *e) {
     const gq_calibration *asked = options->calibration;
     windows_limits limits = {comm_memory(options->comm, memory_budget_of(asked->memory)), options->callbacks};
@@ -100,8 +120,9 @@ static bool calibration_read_text(gq_plan *plan, calibration *c, const gq_option
         c->whole.name = strdup(slash ? slash + 1 : name);
         if (!c->whole.name) return gq_fail_memory(e, strlen(name));
     }
-    bool ok = asked->random ? windows_draw(w, &text, &plan->model, vocabulary, e)
-                            : windows_read(w, &text, &plan->model, vocabulary, &limits, &plan->warnings, e);
+    bool ok = asked->random
+                  ? windows_draw(w, &text, &plan->model, vocabulary, e)
+                  : calibration_spread(w, &text, &plan->model, vocabulary, &limits, &plan->warnings, e);
     ok = ok && (asked->random || !calibration_does(&c->settings, CALIBRATE_RANDOM) ||
                 calibration_mix_random(c, w, &plan->model, vocabulary, e));
     free(w->replaced), w->replaced = NULL;

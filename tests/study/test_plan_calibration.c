@@ -82,6 +82,29 @@ TEST(facts_are_those_of_the_text) {
     gq_plan_free(plan);
 }
 
+/* Files one after another are a text whose beginning is of one kind. Ids are taken from the first on. */
+TEST(windows_are_spread_over_the_text) {
+    gq_calibration c = usual_calibration();
+    c.steps = "-random", c.text.tokens = 6 * CONTEXT + 5;
+    gq_plan *plan = plan_with(&c, "model.gguf", "Q4_K_M");
+    uint64_t n;
+    const uint32_t *ids = gq_plan_calibration_ids(plan, &n);
+    assert_int_equal(n, 6 * CONTEXT);
+    for (size_t i = 0; i < n; i++) {
+        size_t place = i / CONTEXT * (LETTERS / CONTEXT) / 6 * CONTEXT + i % CONTEXT; /* behind BOS */
+        assert_int_equal(ids[i], i % CONTEXT ? letters[place - 1] - 'a' : 8);
+    }
+    gq_plan_free(plan);
+    char given[LETTERS * 4] = "";
+    for (size_t i = 0, at = 0; i < LETTERS; i++) at += (size_t)sprintf(given + at, "%zu ", i % 512);
+    c.text.bytes = given, c.text.n = strlen(given), c.text.ids = true;
+    plan = plan_with(&c, "model.gguf", "Q4_K_M");
+    ids = gq_plan_calibration_ids(plan, &n);
+    assert_int_equal(n, 6 * CONTEXT);
+    for (size_t i = 0; i < n; i++) assert_int_equal(ids[i], i);
+    gq_plan_free(plan);
+}
+
 /* What was measured to cost a third of the gain is not let pass. */
 TEST(little_begins_above_what_was_seen_to_fall_short) {
     char more[2200];
