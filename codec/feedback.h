@@ -11,8 +11,9 @@
  *
  *     r_c = R[c][c] (v_c - q_c),    v_c = w_c + (a z_c + sum over k < c of (w_k - q_k) R[k][c]) / R[c][c],
  *
- * z the solution of z R^T = w D, or of z R^T = p where p, a row of P = E[r y^T], says how the output is to
- * change: r is the change wanted for a token. So q_c is the code nearest to v_c, and an error in column c
+ * z the solution of z R^T = w D. Matrices that write into the residual stream (the step `state` of a calibration)
+ * have z R^T = p in its place: p is a row of P = E[d y^T], d the change wanted of the output for a token, so that
+ * the residual stream comes nearer to the base model's. q_c is the code nearest to v_c, and an error in column c
  * costs R[c][c]^2; a block's scales are chosen with these weights, for what v would be if its columns were
  * not rounded. GPTQ's own form, with the Cholesky factor of H^-1, gives the same v; this one needs no
  * inverse.
@@ -20,15 +21,15 @@
  * Trials choose a block's scales again, for v as it was when its columns were rounded with the scales before.
  * The scales with which these columns add the least to the loss are kept.
  *
- * Afterwards each row is scaled so that its projection on t, under H, is kept. Optional passes of coordinate
- * descent come before that (`sweeps`): each column's code is chosen again, all others given.
+ * Then come optional passes of coordinate descent (`sweeps`): each column's code is chosen again, all others given.
+ * At last each row is multiplied by a gain, so that its projection on t, under H, is kept.
  *
  * Rows are independent of each other, and all sums run in a fixed order, so that bytes depend neither on how
  * rows are grouped nor on the ISA level (except x86-64-v2, which has no fused multiply-add).
  *
  * In a chain rows are not independent: the errors e_i = t_i - q_i of a head's rows count together under a
- * metric G, and the sum over i and j of G_ij e_i H e_j^T is to be small. With S the metric after all rows
- * behind row k are eliminated, row k aims at
+ * metric G, and the sum over i and j of G_ij e_i H e_j^T is to be small. With S the Schur complement of G's block of
+ * the rows behind row k (these rows eliminated), row k aims at
  *
  *     t_k + sum over finished rows j of (S_kj / S_kk) (t_j - q_j),
  *
@@ -74,8 +75,10 @@ typedef struct feedback_chain {
     size_t heads, length; /* rows of a head */
     size_t together;      /* divides length; heads * together is at most FEEDBACK_ROWS */
     size_t stride;        /* rows from a head's first to the next head's, in x and in the blocks */
-    const float *factors; /* [head][length][length]: S_kj / S_kk at [k][j], j < k; places, not rows */
-    float *rest;          /* heads * length rows of padded columns, scratch: (t - q) R by head and place */
+    /* [head][length][length]: S_kj / S_kk at [k][j], j < k. k and j are places in the order of rounding
+     * (feedback_chain_row), not numbers of rows. */
+    const float *factors;
+    float *rest; /* scratch: (t - q) R of finished rows by head and place, each of padded columns */
 } feedback_chain;
 
 /* The row of a head that is rounded at the given place of the order. */
@@ -111,7 +114,7 @@ typedef struct feedback_task {
 
 /* Added to. */
 typedef struct feedback_sums {
-    double power, error;     /* sums of t H t^T and, before the gain, (q - t) H (q - t)^T; of `blocks` */
+    double power, error; /* sums of t H t^T and (q - t) H (q - t)^T before rows get their gain; of `blocks` */
     uint64_t codes, clipped; /* codes; and of these, ends of their range at which a weight was clipped */
 } feedback_sums;
 

@@ -158,7 +158,7 @@ const option_row options[] = {
     VALUE("calibrate-ids", 0, "FILE", TEXT, IN_FILE, calibrate_ids, Q | FORWARD,
           "in place of its text: token ids, or chats"),
     VALUE("calibrate-tokens", 0, "N", COUNT, WORD, calibrate_tokens, Q | B,
-          "use only its first N tokens; default: 65536"),
+          "use N of its tokens; default: 65536"),
     VALUE("calibrate-time", 0, "TIME", DURATION, WORD, calibration.seconds, Q,
           "the best that TIME allows here: 2h, 45m"),
     VALUE("calibrate-steps", 0, "LIST", TEXT, WORD, calibration.steps, Q,

@@ -71,6 +71,17 @@ static void print_plain(FILE *to, const gq_report_output *o) {
     if (n > GQ_WORST) print_line(to, "  and %zu more", n - GQ_WORST);
 }
 
+/* What was measured of a step. The validation compares predictions of the whole model, the others outputs of matrices. */
+static char *step_errors(const gq_step *s) {
+    if (!s->compared) return text_format("%s", "");
+    if (strcmp(s->name, "validation") == 0)
+        return text_format("; mean KLD on held-out windows %.5f as written, %.5f with all layers plain",
+                           s->with, s->without);
+    return text_format("; relative error%s %.5f with it, %.5f without",
+                       s->kept < s->matrices ? " of all" : "", sqrt(s->with / (double)s->compared),
+                       sqrt(s->without / (double)s->compared));
+}
+
 /* A line per step that was done: on how many matrices, and what it did to their errors. */
 static void print_steps(FILE *to, const gq_report_output *o) {
     for (size_t i = 0; i < o->n_steps; i++) {
@@ -78,11 +89,7 @@ static void print_steps(FILE *to, const gq_report_output *o) {
         if (!s->matrices) continue;
         char *others = s->kept < s->matrices ? text_format("; the others were better without it")
                                              : text_format("%s", "");
-        char *errors = s->compared ? text_format("; relative error%s %.5f with it, %.5f without",
-                                                 s->kept < s->matrices ? " of all" : "",
-                                                 sqrt(s->with / (double)s->compared),
-                                                 sqrt(s->without / (double)s->compared))
-                                   : text_format("%s", "");
+        char *errors = step_errors(s);
         print_line(to, "step %s (%s): %" PRIu64 " of %" PRIu64 " matri%s%s%s", s->name, s->what, s->kept,
                    s->matrices, s->matrices == 1 ? "x" : "ces", others, errors);
         free(errors), free(others);
