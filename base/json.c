@@ -89,7 +89,7 @@ size_t json_escape(char to[JSON_ESCAPED], const char *text, size_t n) {
         snprintf(to, JSON_ESCAPED, "\\u%04X\\u%04X", 0xD800 + ((code - 0x10000) >> 10 & 0x3FF),
                  0xDC00 + (code & 0x3FF));
     else if (code < ' ' || code > '~' || code == '<')
-        snprintf(to, JSON_ESCAPED, "\\u%04X", code);
+        snprintf(to, JSON_ESCAPED, "\\u%04X", code & 0xFFFF);
     else
         to[0] = (char)code, to[1] = 0;
     return length;

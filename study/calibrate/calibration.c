@@ -88,20 +88,63 @@ static bool calibration_mix_random(calibration *c, text_windows *w, const model_
     return ok;
 }
 
-/* Tokens of a text that windows are chosen from, at most: some 4 MB, which are read in a second or two. */
-enum { SPREAD_TOKENS = 1 << 20 };
+/* ---- windows over a whole text ----
+ * Many texts are files one after another, and a beginning that is of one kind calibrates badly: with the first 8,192 tokens
+ * of four kinds in a row SmolLM2 135M has twice the KL divergence (bench/results/calibration.md). So of a text that
+ * has more tokens than wanted the windows lie at even distances; and of one that would take long to tokenize, so do
+ * pieces of it. Ids are taken in their order: who makes them has chosen. */
 
-/* Reads windows of a text. Where it has more tokens than are wanted, the windows lie at even distances, as many texts are
- * files one after another: the beginning alone would be of one kind. Ids are taken in their order: who makes them has
- * chosen. */
+enum { SPREAD_PIECES = 64, SPREAD_BYTES = 4 << 20, SPREAD_BYTES_A_TOKEN = 16 };
+
+/* Returns how many bytes of a piece are whole lines, or else whole UTF-8 characters, moved to its beginning. */
+static size_t keep_whole_lines(char *piece, size_t n) {
+    const char *line = memchr(piece, '\n', n);
+    size_t begin = line ? (size_t)(line - piece) + 1 : 0, end = n;
+    while (end > begin && piece[end - 1] != '\n') end--;
+    if (end == begin) {
+        for (begin = 0, end = n; begin < end && (piece[begin] & 0xc0) == 0x80;) begin++;
+        size_t lead = end; /* of the last character, which may be cut */
+        while (lead > begin && end - lead < 3 && (piece[lead - 1] & 0xc0) == 0x80) lead--;
+        if (lead > begin && (piece[lead - 1] & 0xc0) == 0xc0) end = lead - 1;
+    }
+    memmove(piece, piece + begin, end - begin);
+    return end - begin;
+}
+
+/* Replaces a text of more than `bytes` by pieces of it. *owned: the pieces, to be freed; NULL: it is shorter. */
+static bool take_pieces(gq_text *text, size_t bytes, char **owned, gq_error *e) {
+    size_t piece = bytes / SPREAD_PIECES;
+    gq_file f;
+    *owned = NULL;
+    if (text->bytes ? !gq_file_memory(&f, text->name ? text->name : "the text", text->bytes, text->n, NULL, e)
+                    : !gq_file_open(&f, text->name, e))
+        return false;
+    bool ok = f.size <= bytes || (*owned = malloc(bytes)) || gq_fail_memory(e, bytes);
+    size_t n = 0;
+    for (uint64_t i = 0; ok && *owned && i < SPREAD_PIECES; i++) {
+        uint64_t begin = (uint64_t)((__uint128_t)(f.size - piece) * i / (SPREAD_PIECES - 1));
+        ok = gq_file_read(&f, begin, *owned + n, piece, e);
+        if (ok) n += keep_whole_lines(*owned + n, piece);
+    }
+    gq_file_close(&f);
+    if (*owned) text->bytes = *owned, text->n = n;
+    return ok;
+}
+
 static bool calibration_spread(text_windows *w, const gq_text *asked, const model_source *model,
                                size_t vocabulary, const windows_limits *limits, warning_list *warnings,
                                gq_error *e) {
     gq_text text = *asked;
     size_t window = text.context ? text.context : GQ_CONTEXT, wanted = text.tokens / window;
-    if (!text.ids && wanted) text.tokens = max(text.tokens, SPREAD_TOKENS);
-    if (!windows_read(w, &text, model, vocabulary, limits, warnings, e)) return false;
-    if (text.ids || !wanted || w->n <= wanted) return true;
+    size_t enough = (size_t)max(SPREAD_BYTES, mul_sat(text.tokens, SPREAD_BYTES_A_TOKEN));
+    char *pieces = NULL;
+    if (text.ids || !wanted || !(text.name || text.bytes))
+        return windows_read(w, &text, model, vocabulary, limits, warnings, e);
+    text.tokens = enough; /* a token has a byte or more */
+    bool ok = take_pieces(&text, enough, &pieces, e) &&
+              windows_read(w, &text, model, vocabulary, limits, warnings, e);
+    free(pieces);
+    if (!ok || w->n <= wanted) return ok;
     for (size_t i = 0; i < wanted; i++)
         memmove(w->ids + i * window, w->ids + (i * w->n / wanted) * window, window * sizeof *w->ids);
     w->n = wanted;

@@ -105,6 +105,24 @@ TEST(windows_are_spread_over_the_text) {
     gq_plan_free(plan);
 }
 
+/* A text of 6 MB is read in pieces, which reach to its end and consist of whole lines. */
+TEST(windows_are_spread_over_a_long_text) {
+    enum { LINE = 64, LINES = 98304 };
+    char *lines = malloc(LINE * LINES);
+    for (size_t i = 0; i < (size_t)LINE * LINES; i++)
+        lines[i] = i % LINE == LINE - 1 ? '\n' : (char)('a' + (i >= LINE * LINES / 2) * 4 + i % LINE / 16);
+    gq_calibration c = usual_calibration();
+    c.steps = "-random", c.text.bytes = lines, c.text.n = LINE * LINES, c.text.tokens = 7 * CONTEXT;
+    gq_plan *plan = plan_with(&c, "model.gguf", "Q4_K_M");
+    uint64_t n;
+    const uint32_t *ids = gq_plan_calibration_ids(plan, &n);
+    assert_int_equal(n, 7 * CONTEXT);
+    for (size_t i = 0; i < n; i++)
+        if (i % CONTEXT) assert_int_equal(ids[i] / 4, i / CONTEXT >= 4); /* a to d, then e to h */
+    gq_plan_free(plan);
+    free(lines);
+}
+
 /* What was measured to cost a third of the gain is not let pass. */
 TEST(little_begins_above_what_was_seen_to_fall_short) {
     char more[2200];
