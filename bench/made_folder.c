@@ -193,34 +193,48 @@ static void write_entry(FILE *head, const char *name, const char *dtype, const m
             (unsigned long long)from, (unsigned long long)(from + bytes));
 }
 
+/* The header of a safetensors file, as it is made. */
+typedef struct made_head {
+    FILE *to;
+    char *text;
+    size_t n;
+} made_head;
+
+static void head_open(made_head *h) {
+    h->to = open_memstream(&h->text, &h->n);
+    if (!h->to) perror("make-model"), exit(1);
+    fputs("{\"__metadata__\":{\"format\":\"pt\"}", h->to);
+}
+
+static void head_close(made_head *h, FILE *to) {
+    fputc('}', h->to);
+    while (ftell(h->to) % 8) fputc(' ', h->to);
+    if (fclose(h->to) != 0) perror("make-model"), exit(1);
+    uint64_t size = h->n; /* little-endian, as every machine that this runs on */
+    made_write(to, &size, sizeof size);
+    made_write(to, h->text, h->n);
+    free(h->text);
+}
+
 /* Writes the header of a file, and returns the bytes of all that follows it. */
 static uint64_t write_header(const made_folder *f, uint64_t file, FILE *to) {
-    char *text = NULL;
-    size_t n = 0;
     uint64_t data = 0;
-    FILE *head = open_memstream(&text, &n);
-    if (!head) perror("make-model"), exit(1);
-    fputs("{\"__metadata__\":{\"format\":\"pt\"}", head);
+    made_head head;
+    head_open(&head);
     for (size_t i = 0; i < f->n; i++) {
         const made_array *a = &f->arrays[i];
         const made_weight *w = a->weight;
         if (a->file != file) continue;
-        write_entry(head, a->name, a->fp8 ? "F8_E4M3" : made_type_of(f->model, w)->name, w, w->ne[1],
+        write_entry(head.to, a->name, a->fp8 ? "F8_E4M3" : made_type_of(f->model, w)->name, w, w->ne[1],
                     w->ne[0], a->offset, a->bytes);
         char scale[128];
         snprintf(scale, sizeof scale, "%s_scale_inv", a->name);
         if (a->fp8)
-            write_entry(head, scale, "F32", w, fp8_blocks(w->ne[1]), fp8_blocks(w->ne[0]),
+            write_entry(head.to, scale, "F32", w, fp8_blocks(w->ne[1]), fp8_blocks(w->ne[0]),
                         a->offset + a->bytes, a->scale_bytes);
         data = a->offset + a->bytes + a->scale_bytes;
     }
-    fputc('}', head);
-    while (ftell(head) % 8) fputc(' ', head);
-    if (fclose(head) != 0) perror("make-model"), exit(1);
-    uint64_t size = n; /* little-endian, as every machine that this runs on */
-    made_write(to, &size, sizeof size);
-    made_write(to, text, n);
-    free(text);
+    head_close(&head, to);
     return data;
 }
 
@@ -349,6 +363,55 @@ static void write_folder_tokenizer(const made_folder *f) {
     fputs("{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\",\"add_bos_token\":true,\"add_eos_token\":false}\n",
           to);
     made_close(to, path);
+}
+
+/* ---- an adapter ---- */
+
+enum { LORA_RANK = 8, LORA_ALPHA = 16 };
+
+/* Writes lora_A[rank][columns] and lora_B[rows][rank], normal with deviations of 1 / sqrt(columns) and 1 / 100. */
+static void write_lora(FILE *to, const made_model *m, const made_weight *w) {
+    uint64_t a = LORA_RANK * w->ne[0], b = LORA_RANK * w->ne[1],
+             state = m->seed ^ (uint64_t)(w - m->weights + 1) * 0x9e3779b97f4a7c15u;
+    float *x = made_allocate(a + b, sizeof *x);
+    for (uint64_t i = 0; i < a + b; i++)
+        x[i] = made_normal(&state) * (i < a ? 1 / sqrtf((float)w->ne[0]) : .01f);
+    made_write(to, x, (a + b) * sizeof *x);
+    free(x);
+}
+
+void made_write_adapter(const made_model *m, const char *base, const char *path) {
+    made_folder f = {.model = m, .path = path};
+    char name[4096], lora[160];
+    if (mkdir(path, 0777) != 0 && errno != EEXIST) perror(path), exit(1);
+    folder_lay_out(&f, 1);
+    FILE *to = folder_create(&f, "adapter_config.json", name, sizeof name);
+    fprintf(to,
+            "{\"peft_type\":\"LORA\",\"task_type\":\"CAUSAL_LM\",\"base_model_name_or_path\":\"%s\",\"r\":%d,"
+            "\"lora_alpha\":%d,\"bias\":\"none\",\"target_modules\":[\"o_proj\"]}\n",
+            base, LORA_RANK, LORA_ALPHA);
+    made_close(to, name);
+    to = folder_create(&f, "adapter_model.safetensors", name, sizeof name);
+    made_head head;
+    head_open(&head);
+    uint64_t at = 0;
+    for (size_t i = 0; i < f.n; i++) {
+        const made_weight *w = f.arrays[i].weight;
+        int stem = (int)(strlen(f.arrays[i].name) - strlen(".weight"));
+        if (!strstr(f.arrays[i].name, "o_proj")) continue;
+        for (int b = 0; b < 2; b++) {
+            uint64_t rows = b ? w->ne[1] : LORA_RANK, columns = b ? LORA_RANK : w->ne[0];
+            snprintf(lora, sizeof lora, "base_model.model.%.*s.lora_%c.weight", stem, f.arrays[i].name,
+                     "AB"[b]);
+            write_entry(head.to, lora, "F32", w, rows, columns, at, rows * columns * sizeof(float));
+            at += rows * columns * sizeof(float);
+        }
+    }
+    head_close(&head, to);
+    for (size_t i = 0; i < f.n; i++)
+        if (strstr(f.arrays[i].name, "o_proj")) write_lora(to, m, f.arrays[i].weight);
+    made_close(to, name);
+    free(f.arrays);
 }
 
 void made_write_folder(const made_model *m, const char *path, uint64_t shards) {

@@ -165,9 +165,11 @@ static void write_importance(const made_model *m, const char *path) {
 static const char usage[] =
     "usage: make-model [options] OUT.gguf [WEIGHTS]\n"
     "       make-model --folder [--shards N] [options] DIR [WEIGHTS]\n"
-    "Writes a synthetic llama with random weights, the same in either form. What stands at OUT or in DIR is replaced.\n"
+    "Writes a synthetic llama with random weights, the same in either form. What stands at OUT or in DIR is "
+    "replaced.\n"
     "  --folder        a folder as Hugging Face has them: config.json, tokenizer.json, safetensors\n"
     "  --shards N      in so many files with an index (1: model.safetensors alone)\n"
+    "  --lora ADAPTER  with --folder: a folder with a LoRA adapter for it, too\n"
     "  --weights N     about so many (30e6), also as the last argument\n"
     "  --experts N     a mixture of so many experts (0); the folder is a Mixtral\n"
     "  --used N        experts that a token meets (2)\n"
@@ -183,26 +185,20 @@ static const char usage[] =
     "  --sparse        all weights zero, which takes no time and no room on the disk\n";
 
 typedef struct made_options {
-    const char *type, *importance;
+    const char *type, *importance, *lora;
     double weights;
     uint64_t experts, used, width, feed, shards;
     bool folder;
 } made_options;
 
 static bool options_read(made_options *o, made_model *m, int argc, char **argv) {
-    static const struct option longs[] = {{"type", 1, NULL, 't'},
-                                          {"weights", 1, NULL, 'w'},
-                                          {"experts", 1, NULL, 'e'},
-                                          {"used", 1, NULL, 'u'},
-                                          {"width", 1, NULL, 'd'},
-                                          {"feed", 1, NULL, 'F'},
-                                          {"imatrix", 1, NULL, 'i'},
-                                          {"seed", 1, NULL, 's'},
-                                          {"folder", 0, NULL, 'f'},
-                                          {"shards", 1, NULL, 'n'},
-                                          {"sparse", 0, NULL, 'z'},
-                                          {"help", 0, NULL, 'h'},
-                                          {0}};
+    static const struct option longs[] = {{"type", 1, NULL, 't'},    {"weights", 1, NULL, 'w'},
+                                          {"experts", 1, NULL, 'e'}, {"used", 1, NULL, 'u'},
+                                          {"width", 1, NULL, 'd'},   {"feed", 1, NULL, 'F'},
+                                          {"imatrix", 1, NULL, 'i'}, {"seed", 1, NULL, 's'},
+                                          {"folder", 0, NULL, 'f'},  {"lora", 1, NULL, 'l'},
+                                          {"shards", 1, NULL, 'n'},  {"sparse", 0, NULL, 'z'},
+                                          {"help", 0, NULL, 'h'},    {0}};
     for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
         if (c == 't') o->type = optarg;
         if (c == 'w') o->weights = strtod(optarg, NULL);
@@ -213,6 +209,7 @@ static bool options_read(made_options *o, made_model *m, int argc, char **argv) 
         if (c == 'i') o->importance = optarg;
         if (c == 's') m->seed = strtoull(optarg, NULL, 10);
         if (c == 'f') o->folder = true;
+        if (c == 'l') o->lora = optarg;
         if (c == 'n') o->shards = strtoull(optarg, NULL, 10);
         if (c == 'z') m->sparse = true;
         if (c == 'h') fputs(usage, stdout), exit(0);
@@ -229,7 +226,7 @@ static bool options_fit(const made_options *o, made_model *m) {
            o->weights >= 1 && o->weights <= 1e13 && o->experts <= 1024 && o->width <= 65536 &&
            o->width % 256 == 0 && o->feed <= 1 << 20 && o->feed % 256 == 0 && (!o->feed || o->width) &&
            o->used >= 1 && (o->used <= o->experts || o->experts < 2) && o->shards >= 1 &&
-           o->shards <= (o->folder ? 10000 : 1);
+           o->shards <= (o->folder ? 10000 : 1) && (!o->lora || o->folder);
 }
 
 int main(int argc, char **argv) {
@@ -246,6 +243,7 @@ int main(int argc, char **argv) {
         made_write_folder(&m, argv[optind], o.shards);
     else
         write_model(&m, argv[optind]);
+    if (o.lora) made_write_adapter(&m, argv[optind], o.lora);
     if (o.importance) write_importance(&m, o.importance);
     free(m.weights);
     return 0;

@@ -165,6 +165,8 @@ static char *stem_add(char *stem, const char *adapter, gq_error *e) {
 char *input_stem(const char *path, const gq_adapters *adapters, gq_error *e) {
     char *stem = hf_model_is(path) ? hf_model_stem(path, e) : strdup(path);
     if (!stem) gq_fail_memory(e, strlen(path));
+    /* an adapter's folder, whose output lies beside it */
+    for (size_t n = stem ? strlen(stem) : 0; n > 1 && stem[n - 1] == '/'; n--) stem[n - 1] = 0;
     for (size_t i = 0; stem && adapters && i < adapters->n; i++)
         stem = stem_add(stem, adapters->items[i].path, e);
     return stem;

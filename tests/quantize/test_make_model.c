@@ -4,6 +4,8 @@
 #include "tests/support/command.h"
 #include "tests/support/folder.h"
 
+#include <unistd.h>
+
 #define MAKE(...) make_model((const char *const[]){__VA_ARGS__, NULL})
 #define SMALL "--weights", "1e6"
 
@@ -94,6 +96,27 @@ TEST(the_same_options_give_the_same_bytes) {
     assert_true(same_bytes("a/model.safetensors", "b/model.safetensors"));
     MAKE(SMALL, "--folder", "--seed", "2", path("b"));
     assert_false(same_bytes("a/model.safetensors", "b/model.safetensors"));
+}
+
+/* The adapter is merged, becomes a file of its own beside its folder, and no real model behind a link is written over. */
+TEST(an_adapter_is_made_for_the_folder) {
+    MAKE(SMALL, "--folder", "--lora", path("lora"), path("base"));
+    char *adapter = strdup(path("lora/")), *base = strdup(path("base"));
+    GQUANT(0, "-q", base, "--lora", adapter, path("merged.gguf"), "F32");
+    GQUANT(0, "-q", base, path("plain.gguf"), "F32");
+    char *told = PRINTED("compare", path("plain.gguf"), path("merged.gguf"));
+    assert_null(strstr(told, "no weight has changed"));
+    free(told);
+    GQUANT(0, "-q", adapter, "F16", "--base", base);
+    assert_true(exists(path("lora-F16.gguf")));
+    free(adapter), free(base);
+    write_whole(path("real"), "a model", 7);
+    assert_int_equal(symlink("real", path("link.gguf")), 0);
+    MAKE(SMALL, path("link.gguf"));
+    size_t n;
+    uint8_t *real = read_whole(path("real"), &n);
+    assert_int_equal(n, 7);
+    free(real);
 }
 
 TEST(its_options_are_checked_and_told) {
