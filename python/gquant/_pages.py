@@ -123,13 +123,17 @@ class Reports(list, Charted):  # type: ignore[type-arg,misc]
         return {**self[0].record, "outputs": [one for r in self for one in r.record["outputs"]]}
 
 
-def traced(report: Any, **sources: Any) -> Any:
-    """Note what a report comes of, for provenance(): paths, lists of paths, or bytes; None is left out. Warns of what the
-    library warns of, at the caller's line. Returns the report."""
+def traced(report: Any, to: Any = None, format: Optional[int] = None, **sources: Any) -> Any:
+    """Note what a report comes of, for provenance(): paths, lists of paths, or bytes; None is left out. Writes it as the
+    command does, where a format is given; only then warns of what the library warns of, at the caller's line, as a warning
+    may be an exception. Returns the report."""
     found = {role: of if isinstance(of, bytes) else [text_of(path_bytes(path)) for path in (of if isinstance(of, list) else [of])]
              for role, of in sources.items() if of is not None}
     for one in (report, *(report if isinstance(report, list) else [])):
         object.__setattr__(one, "_sources", found)
+    if format is not None:
+        content, e = report._texts[format].encode("utf-8", "surrogateescape"), gq_error()
+        check(library.gq_write_whole(path_bytes(to), True, content, len(content), byref(e)), e)
     warn([text for one in (report if isinstance(report, list) else [report]) for text in one.warnings])
     return report
 
@@ -166,10 +170,3 @@ def report_format(path: Any, *inputs: Any) -> Optional[int]:
     check(library.gq_check_inputs(raw, strings(used), len(used), byref(e)), e)
     check(library.gq_check_target(raw, True, byref(e)), e)
     return int(found)
-
-
-def write_report(path: Any, report: Charted, format: Optional[int]) -> None:
-    """Write a report as the command does."""
-    if format is not None:
-        content, e = report._texts[format].encode("utf-8", "surrogateescape"), gq_error()
-        check(library.gq_write_whole(path_bytes(path), True, content, len(content), byref(e)), e)

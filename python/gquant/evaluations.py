@@ -21,7 +21,7 @@ from ._library import (
     library, old_arguments, old_name,
     optional_path, path_bytes, size_bytes, strings, texts,
 )
-from ._pages import Charted, record_field, report_format, shown, traced, write_report
+from ._pages import Charted, record_field, report_format, shown, traced
 from ._records import raw
 from .arrays import unmasked
 from .models import Path
@@ -300,10 +300,8 @@ def evaluate(base: Path, *quants: Path, text: Text, context: int = 0,
 
     options = ([f"--context {context}"] * bool(context) + [f"--stride {stride}"] * bool(stride)
                + [f"--tokens {tokens}"] * bool(tokens) + adapter_options(lora))
-    made = traced(interruptible(call, progress), base=base, lora=adapter_paths(lora), quant=list(quants), draft=draft,
-                  text=text_bytes(text))
-    write_report(report, made, file)
-    return made  # type: ignore[no-any-return]
+    return traced(interruptible(call, progress), report, file, base=base,  # type: ignore[no-any-return]
+                  lora=adapter_paths(lora), quant=list(quants), draft=draft, text=text_bytes(text))
 
 
 def evaluation_of(found: c_void_p, options: list[str], input: Any, file: Optional[int] = None) -> Evaluation:

@@ -22,7 +22,7 @@ from ._library import (
     Adapters, Size, Texts, UsageError, adapter_options, adapter_paths, adapters_of, c_number, c_text, check, gq_calibration, gq_checksum, gq_comparison_request, gq_error,
     gq_list, gq_options, gq_output, gq_target, library, optional_path, path_bytes, size_bytes, strings, text_of, texts,
 )
-from ._pages import Charted, Report, Reports, gigabytes, record_field, report_format, shown, traced, write_report
+from ._pages import Charted, Report, Reports, gigabytes, record_field, report_format, shown, traced
 from ._records import raw
 from .arrays import EFFORTS, Arithmetic, Effort, Loss, effort_number
 from .evaluations import Text, text_bytes, text_request
@@ -262,9 +262,8 @@ def quantize(
             setattr(asked, name, c_text(text))
     options = option_texts(locals()) + adapter_options(lora)
     reports = interruptible(lambda callbacks: _quantize(asked, callbacks, options, file), progress)
-    traced(reports, input=input, base=base, target=target_model, lora=adapter_paths(lora), imatrix=imatrix,
+    traced(reports, report, file, input=input, base=base, target=target_model, lora=adapter_paths(lora), imatrix=imatrix,
            calibrate=text_bytes(calibrating), output=None if dry_run else [r.path for r in reports])
-    write_report(report, reports, file)
     return reports if many else reports[0]
 
 
@@ -386,9 +385,8 @@ def compare(base: Path, *quants: Path, imatrix: Optional[Path] = None, threads: 
         finally:
             library.gq_comparison_free(found)
 
-    reports = traced(interruptible(call, progress), base=base, lora=adapter_paths(lora), quant=list(quants), imatrix=imatrix)
-    write_report(report, reports, file)
-    return reports  # type: ignore[no-any-return]
+    return traced(interruptible(call, progress), report, file, base=base,  # type: ignore[no-any-return]
+                  lora=adapter_paths(lora), quant=list(quants), imatrix=imatrix)
 
 
 def _compared(document: dict[str, Any], warnings: list[str]) -> Compared:

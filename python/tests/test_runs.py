@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -48,6 +49,10 @@ def test_warnings_are_of_the_callers_line(tmp_path):
         report = gquant.quantize(odd, tmp_path / "x.gguf", "Q4_K_M")
     assert [str(w.message) for w in said] == report.warnings
     assert {w.filename for w in said} == {__file__}
+    with warnings.catch_warnings(), pytest.raises(UserWarning):  # -W error: the report is there all the same
+        warnings.simplefilter("error")
+        gquant.quantize(odd, tmp_path / "y.gguf", "Q4_K_M", report=tmp_path / "run.json")
+    assert json.loads((tmp_path / "run.json").read_text())["warnings"] == report.warnings
 
 
 def test_options(model, tmp_path):
