@@ -74,6 +74,7 @@ static json *evaluate(const char *copy, const char *scores) {
 
 typedef struct measured_numbers {
     double weights, power, sensitivity;
+    double error; /* of Q8_0 */
 } measured_numbers;
 
 static measured_numbers measured_of(const model_source *g, const char *name) {
@@ -84,28 +85,38 @@ static measured_numbers measured_of(const model_source *g, const char *name) {
     measured_numbers x;
     snprintf(key, sizeof key, "measured.tensor.%s.weight", name);
     const model_kv *kv = model_kv_find(g->kv, g->n_kv, key);
-    assert_true(kv && model_kv_array(kv, &type, &n, &at) && type == GGUF_FLOAT64 && 8 * n >= sizeof x);
-    memcpy(&x, at, sizeof x);
+    assert_true(kv && model_kv_array(kv, &type, &n, &at) && type == GGUF_FLOAT64);
+    memcpy(&x, at, offsetof(measured_numbers, error)), x.error = NAN;
+    for (size_t i = 3; i + 1 < n; i += 2) { /* types and their errors */
+        double pair[2];
+        memcpy(pair, at + i * sizeof *pair, sizeof pair);
+        if (pair[0] == GGUF_Q8_0) x.error = pair[1];
+    }
     return x;
 }
 
-/* Errors of an MTP layer's matrices count by the KLD of the layer's own predictions: not as those of the model's layer
- * before it, and also where that has no such matrix. */
+/* Errors of an MTP layer's matrices are weighted by the layer's own inputs, so that they are others than without a text,
+ * and count by the KLD of its own predictions: not as those of the model's layer before it, and also where that has no
+ * such matrix. */
 TEST(targets_know_what_blocks_are_for) {
     static const char *const tensors[] = {"blk.2.nextn.eh_proj", "blk.2.attn_output", "blk.2.ffn_gate_exps"};
     GQUANT(0, "-q", "--calibrate-ids", path("ids"), "--context", "32", "--measure-file", path("kept"),
            "--target-bpw", "9", path("ends.gguf"), path("target.gguf"));
-    model_source g = open_model(path("kept"));
+    GQUANT(0, "-q", "--dry-run", "--measure-file", path("plain"), "--target-bpw", "9", path("ends.gguf"));
+    model_source g = open_model(path("kept")), plain = open_model(path("plain"));
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
         measured_numbers x = measured_of(&g, tensors[i]);
+        measured_numbers without = measured_of(&plain, tensors[i]);
         assert_true(x.power > 0 && x.sensitivity > 0);
+        if (!(fabs(x.power / without.power - 1) < 1e-6 && x.error > 1.001 * without.error))
+            fail_msg("%s: error of %g, %g without importance", tensors[i], x.error, without.error);
     }
     assert_true(measured_of(&g, "blk.2.nextn.shared_head_head").sensitivity > 0);
     double block = measured_of(&g, "blk.2.attn_output").sensitivity,
            layer = measured_of(&g, "blk.1.attn_output").sensitivity;
     if (!(fabs(block / layer - 1) > .1))
         fail_msg("sensitivity of %g in the block, %g before it", block, layer);
-    model_close(&g);
+    model_close(&g), model_close(&plain);
 }
 
 TEST(blocks_are_calibrated_and_accepted) {
