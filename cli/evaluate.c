@@ -56,6 +56,17 @@ gq_evaluation *evaluation_run(const request *r, gq_evaluation_request *asked, gq
     return v;
 }
 
+gq_evaluation *evaluation_plan(const request *r, gq_evaluation_request *asked, gq_error *e) {
+    progress p;
+    progress_start_measuring(&p, r, "estimating the time of the evaluation, for about a second");
+    gq_callbacks callbacks = progress_callbacks(&p);
+    asked->callbacks = &callbacks;
+    gq_evaluation *v = gq_evaluation_plan(asked, e);
+    asked->callbacks = NULL;
+    progress_end(&p, v ? NULL : e);
+    return v;
+}
+
 static bool evaluate_check_request(const request *r, gq_error *e) {
     if (!r->text && !r->ids && !r->base)
         return gq_fail_usage(e, "no text to evaluate on: expected --text FILE, --ids FILE with token ids, or "
@@ -90,13 +101,7 @@ static void evaluate_print_facts(const gq_evaluation_facts *f) {
 
 static bool evaluate_print_plan(const request *r, gq_evaluation_request *asked, gq_error *e) {
     size_t n;
-    progress p;
-    progress_start_measuring(&p, r, "estimating the time of the evaluation, for about a second");
-    gq_callbacks callbacks = progress_callbacks(&p);
-    asked->callbacks = &callbacks;
-    gq_evaluation *v = gq_evaluation_plan(asked, e);
-    asked->callbacks = NULL;
-    progress_end(&p, v ? NULL : e);
+    gq_evaluation *v = evaluation_plan(r, asked, e);
     if (!v) return false;
     const char *const *warnings = gq_evaluation_warnings(v, &n);
     const gq_evaluation_facts *facts = gq_evaluation_summary(v);

@@ -150,7 +150,7 @@ static void publish_say(const request *r, const gq_publication *p) {
     gq_needs needs = {.size = sizeof needs};
     gq_publication_needs(p, &needs);
     if (r->dry_run) {
-        report_needs(stdout, &needs);
+        report_needs(stdout, &needs, "");
         warn_of_disk(r->said, &needs);
         return;
     }

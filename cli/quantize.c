@@ -187,12 +187,6 @@ static bool report_results(const request *r, const gq_plan *plan, const gq_resul
         report_print_json(&rep);
     else if (!r->quiet && (results || r->dry_run || evaluation)) /* nothing is new of files that were there */
         print_report(&rep, rep.n_outputs == 1 || r->verbose);
-    gq_needs needs = {.size = sizeof needs};
-    gq_plan_needs(plan, &needs);
-    if (r->dry_run && !r->json && !r->quiet) {
-        if (!gq_plan_calibration(plan)) report_needs(stdout, &needs); /* else its plan has it */
-        warn_of_disk(r->said, &needs);
-    }
     bool ok = report_write(&rep, r->report, e);
     report_free(&rep);
     if (ok && results && !r->json && !r->quiet) say_how_to_run(plan);
@@ -328,9 +322,37 @@ static bool ask_evaluation(const request *r, gq_evaluation_request *asked, gq_er
     if (!r->text) return true;
     if (!evaluation_ask(r, asked, e)) return false;
     asked->base_model = r->quantize.input, asked->adapters = r->quantize.adapters;
+    asked->forecast = false;
     gq_evaluation *v = gq_evaluation_plan(asked, e);
+    asked->forecast = !r->quiet;
     gq_evaluation_free(v);
     return v;
+}
+
+/* Prints what a run takes, its evaluation included. Quants that are not there yet take about as long as the base model,
+ * which stands in for each, and no more memory. */
+static bool print_needs(const request *r, const gq_plan *plan, const gq_evaluation_request *of, gq_error *e) {
+    bool evaluates = r->text && !is_part(r);
+    gq_needs needs = {.size = sizeof needs};
+    if (!r->dry_run || r->json || r->quiet) return true;
+    gq_plan_needs(plan, &needs);
+    if (evaluates) {
+        gq_evaluation_request asked = *of;
+        asked.quants = &r->quantize.input, asked.n_quants = 1;
+        gq_evaluation *v = evaluation_plan(r, &asked, e);
+        if (!v) return false;
+        const gq_evaluation_facts *f = gq_evaluation_summary(v);
+        double models = (double)(gq_plan_outputs(plan) + 1) / 2; /* for each of the two that are planned */
+        uint64_t memory = (uint64_t)(models * (double)f->peak_bytes);
+        needs.seconds += models * f->seconds_expected;
+        if (memory > needs.memory) needs.memory = memory;
+        if (f->hidden_states_in_file) needs.disk += (uint64_t)(models * (double)f->hidden_state_bytes);
+        gq_evaluation_free(v);
+    }
+    if (evaluates || !gq_plan_calibration(plan)) /* a calibration's plan has its own */
+        report_needs(stdout, &needs, evaluates ? "with --evaluate: " : "");
+    warn_of_disk(r->said, &needs);
+    return true;
 }
 
 /* Evaluates all outputs, which are complete by now. *v stays as it is where nothing is to be evaluated. */
@@ -353,7 +375,7 @@ static bool evaluate_and_report(const request *r, const gq_plan *plan, const gq_
     gq_evaluation *evaluation = NULL;
     gq_error why;
     bool evaluated = evaluate_outputs(r, plan, asked, &evaluation, &why);
-    bool ok = report_results(r, plan, results, evaluation, e);
+    bool ok = report_results(r, plan, results, evaluation, e) && print_needs(r, plan, asked, e);
     gq_evaluation_free(evaluation);
     if (evaluated || !ok) return ok;
     gq_fail(e, "%s; the output is complete, only its evaluation is missing", why.text);

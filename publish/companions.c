@@ -47,7 +47,7 @@ static gq_plan *companion_plan_as(const gq_publication *p, gq_companion which, c
         o.reuse = (gq_list){.n = 0}, o.split_max_size = 0;
     }
     o.size = sizeof o, o.input = p->options.input, o.outputs = &out, o.n_outputs = 1;
-    o.threads = p->options.threads, o.force = p->options.force || dry, o.dry_run = dry;
+    o.threads = p->options.threads, o.force = p->options.force, o.dry_run = dry;
     o.no_digests = p->options.no_digests, o.other_inputs = p->options.other_inputs;
     o.allow_requantize = p->options.allow_requantize;
     if (which == GQ_PROJECTOR) o.adapters = p->options.adapters;

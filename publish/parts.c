@@ -19,19 +19,19 @@ static const double CHECKED_BYTE = 2e-9, SUMMED_BYTE = 4e-9, PRODUCT = 2.5e-11;
 
 /* ---- predictions ---- */
 
-void parts_predict(publication_parts *p, const gq_plan *plan, bool force) {
+void parts_predict(publication_parts *p, const gq_plan *plan, bool force, uint64_t summed) {
     size_t n = gq_plan_outputs(plan), missing = 0;
-    uint64_t checked = 0, all = 0;
+    uint64_t checked = 0;
     struct stat st;
     for (size_t i = 0; i < n; i++) {
         const gq_summary *s = gq_plan_summary(plan, i);
         bool is_kept = !force && stat(s->path, &st) == 0;
         if (is_kept && !checked) checked = s->in_bytes; /* read once for all files */
-        checked += is_kept ? s->file_bytes : 0, missing += !is_kept, all += s->file_bytes;
+        checked += is_kept ? s->file_bytes : 0, missing += !is_kept;
     }
     p->seconds[PART_VERIFY] = (double)checked * CHECKED_BYTE / threads_asked(0);
     p->seconds[PART_MAKE] = missing ? gq_plan_run_seconds(plan) * (double)missing / (double)n : 0;
-    p->seconds[PART_SUMS] = (double)all * SUMMED_BYTE;
+    p->seconds[PART_SUMS] = (double)summed * SUMMED_BYTE;
     p->is_known = true;
 }
 

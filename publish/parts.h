@@ -25,8 +25,9 @@ typedef struct publication_parts {
     double expected; /* of the whole, when the part began; 0: nothing was measured */
 } publication_parts;
 
-/* Predicts all but the evaluation. force: files that are there are made again. */
-void parts_predict(publication_parts *p, const gq_plan *plan, bool force);
+/* Predicts all but the evaluation. force: files that are there are made again. summed: bytes of the files whose SHA-256
+ * is computed. */
+void parts_predict(publication_parts *p, const gq_plan *plan, bool force, uint64_t summed);
 /* Returns what evaluating takes on a usual processor, for n models. */
 double parts_usual_evaluation(const gq_plan *plan, const gq_evaluation_request *r, uint64_t tokens);
 /* Begins a part and returns the callbacks for its call. to: the caller's, copied; may be NULL. *p must not

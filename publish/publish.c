@@ -19,6 +19,7 @@
 #include "publish/folder.h"
 #include "publish/ladder.h"
 #include "publish/outputs.h"
+#include "publish/sums.h"
 #include "publish/table.h"
 
 /* Bytes of a shard at most: hubs take files of up to 50 GB. */
@@ -102,7 +103,7 @@ static gq_plan *publication_plan(gq_publication *p, const gq_output *outputs, si
                                  gq_error *e) {
     gq_options o = p->options;
     o.outputs = outputs, o.n_outputs = n, o.out_dir = NULL, o.forecast &= !dry;
-    o.model = p->model, o.dry_run = dry, o.force |= dry;
+    o.model = p->model, o.dry_run = dry;
     if (!o.split_max_size) o.split_max_size = SHARD_BYTES;
     o.callbacks = publication_begin(p, PART_PLAN, NULL);
     gq_plan *plan = gq_plan_new(&o, e);
@@ -235,6 +236,7 @@ static bool publication_check_evaluation(gq_publication *p, gq_error *e) {
                                               : parts_usual_evaluation(p->plan, &asked, f->tokens);
         p->parts.is_measured |= f->seconds_expected > 0;
         p->needs.memory = (uint64_t)(models * (double)f->peak_bytes);
+        p->needs.disk = f->hidden_states_in_file ? (uint64_t)(models * (double)f->hidden_state_bytes) : 0;
     }
     gq_evaluation_free(planned);
     return ok;
@@ -255,6 +257,7 @@ static bool publication_check_speeds(const gq_publication *p, gq_error *e) {
 /* Writes the page, its chart and the checksums. */
 static bool publication_finish(gq_publication *p, gq_error *e) {
     publication_begin(p, PART_SUMS, NULL);
+    publication_begin_sums(p);
     bool ok = publication_write_extras(p, e) && publication_write_page(p, e);
     if (ok) parts_end(&p->parts);
     publication_end(p, ok ? NULL : e);
@@ -288,16 +291,20 @@ static bool publication_open(gq_publication *p, const gq_options *asked, gq_erro
             base_model_find(&p->base_model, p->request.base_model, p->options.input, p->model, p->stem, e));
 }
 
-/* The evaluation has put its memory there already. */
+/* The evaluation has put its memory and disk space there already. */
 static void publication_take_needs(gq_publication *p) {
-    uint64_t memory = p->needs.memory;
+    gq_needs evaluation = p->needs, companion = {.size = sizeof companion};
     p->needs.size = sizeof p->needs;
     gq_plan_needs(p->plan, &p->needs);
-    p->needs.memory = max(p->needs.memory, memory);
+    p->needs.memory = max(p->needs.memory, evaluation.memory);
+    p->needs.disk += evaluation.disk;
     p->needs.seconds = 0;
     for (size_t i = 0; i < PARTS; i++) p->needs.seconds += p->parts.seconds[i];
-    for (gq_companion i = 0; i < GQ_COMPANIONS; i++)
-        if (p->companions[i]) p->needs.disk += gq_plan_summary(p->companions[i], 0)->file_bytes;
+    for (gq_companion i = 0; i < GQ_COMPANIONS; i++) {
+        if (!p->companions[i]) continue;
+        gq_plan_needs(p->companions[i], &companion);
+        p->needs.disk += companion.disk;
+    }
 }
 
 static bool publication_do(gq_publication *p, gq_error *e) {
@@ -318,7 +325,7 @@ static bool publication_do(gq_publication *p, gq_error *e) {
         return false;
     const char *const *warnings = gq_plan_warnings(p->plan, &n);
     p->parts.is_measured |= p->options.calibration && p->options.forecast;
-    parts_predict(&p->parts, p->plan, p->options.force);
+    parts_predict(&p->parts, p->plan, p->options.force, publication_summed_bytes(p));
     publication_take_needs(p);
     if (p->options.dry_run) return publication_warn(p, warnings, n, e);
     gq_found *found = calloc(p->n, sizeof *found);

@@ -33,6 +33,8 @@ struct gq_publication {
     gq_evaluation *evaluation;          /* NULL: there is none */
     speed_table speeds;
     publication_parts parts;
+    double sums_started;      /* when the first checksum began */
+    gq_progress sums;         /* of all checksums */
     uint64_t memory, context; /* bytes besides the file to run with a context of so many tokens */
     gq_needs needs;
     gq_page page;           /* of README.md; no rows: it was not written */

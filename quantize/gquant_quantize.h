@@ -255,8 +255,9 @@ GQ_API double gq_plan_run_seconds(const gq_plan *plan);
 typedef struct gq_needs {
     size_t size;
     double seconds;
-    uint64_t memory;    /* bytes that the process takes at most */
-    uint64_t disk;      /* bytes of the outputs and of what lies beside them until they are done */
+    uint64_t memory; /* bytes that the process takes at most */
+    uint64_t
+        disk; /* bytes of the outputs and of what lies beside them until they are done, beyond what is there */
     uint64_t disk_free; /* bytes that are free where the first output goes; UINT64_MAX: not known */
 } gq_needs;
 GQ_API void gq_plan_needs(const gq_plan *plan, gq_needs *to);

@@ -17,12 +17,13 @@ void report_room(FILE *to, uint64_t memory, uint64_t disk, bool hidden_states_in
                                      : "");
 }
 
-void report_needs(FILE *to, const gq_needs *needs) {
+void report_needs(FILE *to, const gq_needs *needs, const char *of) {
     char time[UNIT_ROOM], memory[UNIT_ROOM], disk[UNIT_ROOM], left[UNIT_ROOM];
     bool is_known = needs->disk_free < UINT64_MAX;
-    print_line(to, "time: about %s; memory: at most %s; disk: %s%s%s", duration_text(time, needs->seconds),
-               memory_text(memory, (double)needs->memory), file_text(disk, (double)needs->disk),
-               is_known ? " of free " : "", is_known ? file_text(left, (double)needs->disk_free) : "");
+    print_line(to, "%stime: about %s; memory: at most %s; disk: %s%s%s", of,
+               duration_text(time, needs->seconds), memory_text(memory, (double)needs->memory),
+               file_text(disk, (double)needs->disk), is_known ? " of free " : "",
+               is_known ? file_text(left, (double)needs->disk_free) : "");
 }
 
 void report_calibration_plan(FILE *to, const gq_calibration_facts *f) {

@@ -60,8 +60,9 @@ typedef struct rounding_kind {
 
 struct rounding {
     const rounding_kind *kind;
-    uint32_t digest;   /* of all its settings that decide bytes; part of identities where it runs ahead */
-    bool knows_inputs; /* of some tensors at least */
+    uint64_t kept_bytes; /* on the disk, of an interrupted run that will be continued */
+    uint32_t digest;     /* of all its settings that decide bytes; part of identities where it runs ahead */
+    bool knows_inputs;   /* of some tensors at least */
     const gq_calibration_facts *facts; /* NULL: not a calibration */
     const uint32_t *ids; /* tokens that the model is run on, of equal weight; NULL: none, or others */
     uint64_t n_ids;

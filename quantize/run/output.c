@@ -189,8 +189,13 @@ static bool fail_space(const output_file *f, int error, gq_error *e) {
                    strerror(error));
 }
 
-/* Checks that all files on the file system of file i fit together. Bytes that they hold already count as
- * theirs. */
+/* Returns the bytes that a shard takes beyond those that its file on the disk holds already. */
+static uint64_t missing_bytes(const plan_shard *shard, const struct stat *file) {
+    uint64_t held = 512 * (uint64_t)file->st_blocks;
+    return shard->size > held ? shard->size - held : 0;
+}
+
+/* Checks that all files on the file system of file i fit together. */
 static bool enough_free(const output_set *set, size_t i, gq_error *e) {
     struct stat mine, st;
     struct statvfs fs;
@@ -199,8 +204,7 @@ static bool enough_free(const output_set *set, size_t i, gq_error *e) {
     for (size_t k = 0; k < set->n; k++) {
         if (fstat(set->files[k].fd, &st) != 0 || st.st_dev != mine.st_dev) continue;
         if (k < i) return true; /* looked at already */
-        uint64_t held = 512 * (uint64_t)st.st_blocks, size = set->files[k].shard->size;
-        need += size > held ? size - held : 0;
+        need += missing_bytes(set->files[k].shard, &st);
     }
     uint64_t available = (uint64_t)fs.f_bavail * fs.f_frsize;
     char needed[UNITS_TEXT_BYTES], free_bytes[UNITS_TEXT_BYTES];
@@ -223,6 +227,19 @@ uint64_t output_room(const char *path) {
     }
     free(folder);
     return bytes;
+}
+
+bool output_needs(const gq_plan *plan, uint64_t *bytes) {
+    struct stat st;
+    bool any = false;
+    *bytes = 0;
+    for (size_t o = 0; o < plan->n_outputs; o++)
+        for (uint32_t s = 0; s < plan->outputs[o].n_shards; s++) {
+            const plan_shard *shard = &plan->outputs[o].shards[s];
+            if (!plan->force && stat(shard->path, &st) == 0) continue;
+            any = true, *bytes += stat(shard->temporary, &st) == 0 ? missing_bytes(shard, &st) : shard->size;
+        }
+    return any;
 }
 
 bool output_reserve(output_set *set, gq_error *e) {

@@ -105,6 +105,9 @@ bool output_reserve(output_set *set, gq_error *e);
 /* Returns the bytes that are free in the folder of a path, or in the nearest above it that there is; UINT64_MAX: not
  * known. */
 uint64_t output_room(const char *path);
+/* Whether a run makes any file. *bytes: what its files take beyond what an interrupted run has left of them; files that
+ * are there and will not be replaced take nothing. */
+bool output_needs(const gq_plan *plan, uint64_t *bytes);
 
 /* Write or read n bytes of a shard's file. offset: from the beginning of that file. Safe from several
  * threads. */

@@ -440,12 +440,12 @@ void gq_plan_needs(const gq_plan *plan, gq_needs *to) {
     const gq_calibration_facts *c = gq_plan_calibration(plan);
     work_scratches r;
     struct rusage so_far = {0};
-    gq_needs n = {.size = sizeof n, .seconds = gq_plan_run_seconds(plan), .disk = c ? c->disk : 0};
+    gq_needs n = {.size = sizeof n, .seconds = gq_plan_run_seconds(plan)};
     work_scratches_measure(&r, plan);
     getrusage(RUSAGE_SELF, &so_far);
     n.memory = (uint64_t)so_far.ru_maxrss * 1024 + (uint64_t)threads_asked(plan->threads) * r.bytes + SLACK;
     n.memory = max(n.memory, c ? c->memory : 0);
-    for (size_t i = 0; i < plan->n_outputs; i++) n.disk += plan->outputs[i].summary.file_bytes;
+    if (output_needs(plan, &n.disk) && c) n.disk += c->disk - min(c->disk, plan->rounding->kept_bytes);
     n.disk_free = output_room(plan->outputs[0].summary.path);
     sized_give(to, &n, sizeof n);
 }

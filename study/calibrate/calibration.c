@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/safe_file.h"
@@ -530,6 +531,7 @@ static bool calibration_check_checkpoint_paths(const gq_plan *plan, const gq_opt
 static bool calibration_announce(gq_plan *plan, const gq_options *options, bool whole, gq_error *e) {
     calibration *c = plan->rounding->calibration;
     checkpoint kept;
+    struct stat st;
     const char *out = plan->outputs[0].shards[0].path;
     if (!calibration_check_checkpoint_paths(plan, options, e)) return false;
     bool ok = checkpoint_peek(&kept, out, &c->header, e);
@@ -537,6 +539,7 @@ static bool calibration_announce(gq_plan *plan, const gq_options *options, bool 
     size_t layers = min(kept.finished, c->facts.layers);
     bool beyond = kept.finished > layers; /* behind the layers come the output matrix and the validation */
     c->facts.layers_finished = layers;
+    if (kept.finished && fstat(kept.fd, &st) == 0) plan->rounding->kept_bytes = 512 * (uint64_t)st.st_blocks;
     if (kept.finished)
         ok = ok && warnings_add(&plan->warnings, e,
                                 "an unfinished calibration for %s will be continued: %zu layer%s%s done", out,

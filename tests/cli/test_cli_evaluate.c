@@ -74,6 +74,31 @@ TEST(a_plan_says_what_it_takes) {
                 path("text"));
 }
 
+/* Returns the bytes of disk space in the line of what a run takes. */
+static double disk_of(const char *printed, const char *begins) {
+    double size = -1;
+    char unit[4] = "";
+    const char *line = strstr(printed, begins), *disk = line ? strstr(line, "; disk: ") : NULL;
+    if (!disk || sscanf(disk, "; disk: %lf %2[A-Za-z]", &size, unit) < 1) fail_msg("%s", printed);
+    return size * (*unit == 'k' ? 1e3 : *unit == 'M' ? 1e6 : 1);
+}
+
+/* What a run takes has its evaluation, and no disk space for files that are there and stay. */
+TEST(a_run_says_what_it_takes_with_its_evaluation) {
+    const char *out = path("needs.gguf"), *m = path("model.gguf");
+    char *plain = PRINTED("--dry-run", m, out, "Q8_0"),
+         *with = PRINTED("--dry-run", m, out, "Q8_0", "--evaluate", path("text"), "--context", "16",
+                         "--memory", "1K");
+    double quant = disk_of(plain, "\ntime: about "), both = disk_of(with, "\nwith --evaluate: time: about ");
+    if (!(both > quant + 288 * 4 * 32)) fail_msg("%g bytes, with hidden states %g", quant, both);
+    free(plain), free(with);
+    GQUANT(0, "-q", m, out, "Q8_0");
+    plain = PRINTED("--dry-run", m, out, "Q8_0"), with = PRINTED("--dry-run", "--force", m, out, "Q8_0");
+    assert_true(disk_of(plain, "\ntime: about ") == 0);
+    assert_true(disk_of(with, "\ntime: about ") == quant);
+    free(plain), free(with);
+}
+
 /* Errors of few places are not known well themselves. */
 /* A run that is stopped says how it goes on: from the beginning, or by a line to paste that keeps what is done. */
 TEST(a_stopped_evaluation_says_how_it_goes_on) {

@@ -140,12 +140,17 @@ TEST(test_a_publication) {
                              "%s publish --progress json:3 %s Q8_0 Q4_0 --out-dir %s/up >%s/printed 2>&1",
                              command_path(), source, folder, folder) > 0);
         json **events = events_of(line);
-        double share = -1;
+        double share = -1, summed = 0, all = 0;
         size_t last = 0;
         for (size_t k = 0; events[k]; last = k++) {
             if (strcmp(json_text(events[k], "event", ""), "progress") != 0) continue;
             assert_true(json_number(events[k], "share", -1) >= share);
             share = json_number(events[k], "share", -1);
+            if (is(events[k], "progress", "checksums")) { /* one count of all files and the model */
+                double total = json_number(events[k], "bytes_total", 0);
+                assert_true(json_number(events[k], "bytes_done", -1) >= summed && (!all || all == total));
+                summed = json_number(events[k], "bytes_done", -1), all = total;
+            }
             assert_true(share < 1 || is(events[k], "progress", "checksums"));
         }
         assert_true(share == 1 && is(events[last], "done", "checksums"));
