@@ -10,7 +10,7 @@
 /* Keys without an architecture's name whose lists have one value for each layer. */
 static const char *const of_layers[] = {":xielu.alpha_n", ":xielu.alpha_p", ":xielu.beta", ":xielu.eps"};
 
-/* Whether a value has the type in which llama.cpp reads its key. It does not look at templates and sampling itself, so
+/* Whether a value has the type in which llama.cpp reads its key. It does not look at templates, sampling and the kind of file itself, so
  * that the model is loaded. */
 static bool check_type(const model_kv *kv, const char *file, warning_list *doubts, gq_error *e) {
     arch_key key = arch_key_of(kv->key);
@@ -23,7 +23,8 @@ static bool check_type(const model_kv *kv, const char *file, warning_list *doubt
     char why[96];
     snprintf(why, sizeof why, "has type %s%s, but llama.cpp reads it as a %s", is_list ? "array of " : "",
              gguf_value_name(stored), arch_key_type_name(key.type));
-    if (strcmp(kv->key, "tokenizer.chat_template") == 0 || strncmp(kv->key, "general.sampling.", 17) == 0)
+    if (strcmp(kv->key, "tokenizer.chat_template") == 0 || strcmp(kv->key, "general.type") == 0 ||
+        strncmp(kv->key, "general.sampling.", 17) == 0)
         return warnings_add(doubts, e, "%s %s", kv->key, why);
     return gq_fail_remedy(e, is_single ? GQ_REMEDY_SET_METADATA : GQ_REMEDY_NONE, "%s: %s %s", file, kv->key,
                           why);

@@ -200,6 +200,8 @@ TEST(a_plan_refuses_what_is_not_whole) {
         plan_refuses(i ? "minimax-m2" : "hunyuan-moe", "feed_forward_length=77", NULL,
                      "ffn_up_exps.weight has shape");
     plan_refuses("llama-moe", "expert_count=5", NULL, "blk.0.ffn_gate_inp.weight has shape");
+    plan_refuses("qwen2moe", "expert_feed_forward_length=23", NULL,
+                 "as qwen2moe.expert_feed_forward_length says");
     plan_refuses("llama", "vocab_size=95", NULL, "token_embd.weight has shape [32, 96], expected [32, 95]");
     plan_refuses("internlm2", "", "output.weight", "there is no tensor output.weight");
     plan_refuses("qwen35moe", "", "blk.2.nextn.eh_proj.weight", "blk.2.nextn.eh_proj.weight");
@@ -414,6 +416,8 @@ TEST(tokenizers_that_are_refused_are_doubted) {
                                               "neither tokenizer.ggml.tokens nor llama.vocab_size"};
     gq_output out;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) plan_warns("llama", all[i][0], NULL, all[i][1]);
+    plan_warns("llama", ":tokenizer.chat_template=7", NULL, "chat_template has type u32, but");
+    plan_warns("llama", ":general.type=7", NULL, "general.type has type u32, but");
     for (size_t i = 0; i < 2; i++) {
         write_variant("llama", "", NULL, "in.gguf");
         gq_options o = copy_of("in.gguf", &out);

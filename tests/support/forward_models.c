@@ -6,6 +6,7 @@
  * inputs, times a gain.
  */
 #include "tests/support/forward_models.h"
+#include "arch/arch.h"
 
 #include <math.h>
 
@@ -746,6 +747,11 @@ model *variant_model(const variant *given, uint32_t type, const char *without) {
         snprintf(keys, sizeof keys, "expert_count=%u;expert_used_count=%u;leading_dense_block_count=%u",
                  v->experts, v->used, v->dense);
         variant_set(k.m, arch, keys);
+        /* where feed_forward_length is that of all experts used */
+        snprintf(keys, sizeof keys, "expert_feed_forward_length=%u%s", v->ff,
+                 v->shared ? ";expert_shared_feed_forward_length=" : "");
+        if (v->shared) snprintf(keys + strlen(keys), sizeof keys - strlen(keys), "%u", v->shared);
+        if (arch_named(arch)->graph.experts_share) variant_set(k.m, arch, keys);
     }
     model_set_string(k.m, "tokenizer.ggml.model", "none");
     if (v->mask) model_set_u32(k.m, "tokenizer.ggml.mask_token_id", v->mask);
