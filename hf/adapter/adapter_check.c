@@ -60,11 +60,22 @@ static void module_count(const hf_modules *t, const char *wanted, size_t *change
     }
 }
 
-/* A class may lack modules whose tensors the folder has, so that some that are not changed are reported. */
+/* Whether the adapter changes a matrix of the model, or the projector, that is made. */
+static bool changes_any(const hf_modules *t) {
+    for (size_t i = 0; i < t->adapter->n; i++)
+        if (t->adapter->modules[i].a && hf_module_find(t, t->adapter->modules[i].module, ".weight"))
+            return true;
+    return false;
+}
+
+/* A class may lack modules whose tensors the folder has, so that some that are not changed are reported. A list that
+ * names modules of the text model may be that of an adapter that changes nothing of the projector. */
 static bool check_target_modules(const hf_modules *t, gq_error *e) {
     const json_t *list = config_of(t, "target_modules"), *v;
     size_t i;
-    if (config_of(t, "exclude_modules") || config_of(t, "layers_to_transform") || t->build->projector)
+    bool is_text = !t->build->projector;
+    if (config_of(t, "exclude_modules") || config_of(t, "layers_to_transform") ||
+        (!is_text && !changes_any(t)))
         return true;
     json_array_foreach(list, i, v) {
         const char *wanted = hf_json_text(v), *first = NULL;
@@ -72,7 +83,7 @@ static bool check_target_modules(const hf_modules *t, gq_error *e) {
         if (!wanted) continue;
         module_count(t, wanted, &changed, &others, &first);
         if (others == 0) continue;
-        if (changed == 0)
+        if (changed == 0 && is_text)
             return hf_adapter_fail(t->adapter, e,
                                    "target_modules names '%.80s', of which the model has %zu, such as '%s', "
                                    "but the adapter none: %s",
@@ -253,10 +264,12 @@ static bool check_alike(const hf_modules *t, gq_error *e) {
             continue;
         source_module(s, module, sizeof module);
         const char *dot = strrchr(module, '.');
-        /* what joins a projector to the text model is linear, whatever it is called */
-        bool is_joint = n_ends && name_behind(t->by_rule[i].to, "mm.") &&
-                        hf_json_is(config_of(t, "target_modules"), "all-linear");
-        if (((dot && name_is_one(dot + 1, ends)) || is_joint) &&
+        /* a projector's matrices are linear, whatever they are called, but for tables of embeddings */
+        bool is_linear =
+            n_ends &&
+            (name_behind(t->by_rule[i].to, "mm.") || (t->build->projector && !strstr(module, "emb"))) &&
+            hf_json_is(config_of(t, "target_modules"), "all-linear");
+        if (((dot && name_is_one(dot + 1, ends)) || is_linear) &&
             hf_adapter_names(t->adapter, "target_modules", module) &&
             !hf_adapter_names(t->adapter, "exclude_modules", module) && n++ == 0)
             first = s->name;
@@ -291,7 +304,7 @@ static bool check_each_layer(const hf_modules *t, gq_error *e) {
     /* layers behind the main ones (MTP) are none of transformers' classes */
     uint64_t end = t->build->projector ? LAYERS_MOST : t->build->config->layers;
     bool names_all = json_is_array(config_of(t, "target_modules")) && !config_of(t, "exclude_modules") &&
-                     !config_of(t, "layers_to_transform") && !t->build->projector;
+                     !config_of(t, "layers_to_transform");
     for (size_t i = 0; i < a->n; i++) {
         const char *module = a->modules[i].module, *experts = strstr(module, ".experts.");
         layer_name at;
