@@ -249,8 +249,9 @@ arch_key arch_key_of(const char *key) {
         for (const arch_key *k = arch_keys; k->name; k++)
             if (strcmp(k->name, dot + 1) == 0) return *k;
         found = key_in_list(a->folder.metadata, dot);
-        for (size_t p = 0; a->is_projector && !found.type && arch_projector_at(p)->classes; p++)
-            found = key_in_list(arch_projector_at(p)->folder.metadata, dot);
+        const arch_projector *row;
+        for (size_t p = 0; a->is_projector && !found.type && (row = arch_projector_at(p)); p++)
+            found = key_in_list(row->folder.metadata, dot);
     }
     return found;
 }
