@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fail.h"
 #include "base/safe_file.h"
 #include "forward/graph/draft/draft.h"
 #include "forward/graph/experts/experts.h"
@@ -97,12 +98,13 @@ static bool calibration_mix_random(calibration *c, text_windows *w, const model_
 
 enum { SPREAD_PIECES = 64, SPREAD_BYTES = 4 << 20, SPREAD_BYTES_A_TOKEN = 16 };
 
-/* Returns how many bytes of a piece are whole lines, or else whole UTF-8 characters, moved to its beginning. */
+/* Returns how many bytes of a piece are whole lines, if that is half of it, or else whole UTF-8 characters, moved to
+ * its beginning. */
 static size_t keep_whole_lines(char *piece, size_t n) {
     const char *line = memchr(piece, '\n', n);
     size_t begin = line ? (size_t)(line - piece) + 1 : 0, end = n;
     while (end > begin && piece[end - 1] != '\n') end--;
-    if (end == begin) {
+    if (end - begin < n / 2) {
         for (begin = 0, end = n; begin < end && (piece[begin] & 0xc0) == 0x80;) begin++;
         size_t lead = end; /* of the last character, which may be cut */
         while (lead > begin && end - lead < 3 && (piece[lead - 1] & 0xc0) == 0x80) lead--;
@@ -142,8 +144,15 @@ static bool calibration_spread(text_windows *w, const gq_text *asked, const mode
     if (text.ids || !wanted || !(text.name || text.bytes))
         return windows_read(w, &text, model, vocabulary, limits, warnings, e);
     text.tokens = enough; /* a token has a byte or more */
-    bool ok = take_pieces(&text, enough, &pieces, e) &&
-              windows_read(w, &text, model, vocabulary, limits, warnings, e);
+    gq_error why;
+    if (!take_pieces(&text, enough, &pieces, e)) return false;
+    bool ok = windows_read(w, &text, model, vocabulary, limits, warnings, pieces ? &why : e);
+    /* Tokens of many bytes, or bytes that are no text: as much of the whole text as is wanted. */
+    if (pieces && (ok ? w->n < wanted : why.status == GQ_FAILED && why.remedy != GQ_REMEDY_MEMORY)) {
+        windows_free(w);
+        ok = windows_read(w, asked, model, vocabulary, limits, warnings, e);
+    } else if (!ok && pieces)
+        gq_fail_again(e, &why, "%s", why.text);
     free(pieces);
     if (!ok || w->n <= wanted) return ok;
     for (size_t i = 0; i < wanted; i++)

@@ -123,6 +123,29 @@ TEST(windows_are_spread_over_a_long_text) {
     free(lines);
 }
 
+/* Of lines nearly as long as a piece more is kept than blank ones; where the pieces have too few tokens, or are no text,
+ * the whole text is read. */
+TEST(long_texts_of_other_kinds_give_all_tokens) {
+    enum { BYTES = 5 << 20, LINE = 64000, FEW = 300000, BAD = BYTES / 2 + 10000 };
+    char *text = malloc(BYTES);
+    gq_calibration c = usual_calibration();
+    c.steps = "-random", c.text.bytes = text, c.text.n = BYTES, c.text.tokens = 1 << 18;
+    for (size_t kind = 0; kind < 3; kind++) {
+        for (size_t i = 0; i < BYTES; i++) text[i] = letters[i % LETTERS];
+        for (size_t i = 0; kind == 0 && i < BYTES; i += LINE) memcpy(text + i, "\n\n", 2);
+        if (kind > 0) memset(text + FEW, kind == 1 ? '-' : '\x80', BYTES - FEW);
+        gq_plan *plan = plan_with(&c, "model.gguf", "Q4_K_M");
+        assert_int_equal(gq_plan_calibration(plan)->tokens, 1 << 18);
+        gq_plan_free(plan);
+    }
+    gq_options o =
+        options_for(path("model.gguf"), &(gq_output){.path = path("out.gguf"), .filetype = "Q4_K_M"});
+    o.calibration = &c;
+    memset(text, 'a', BYTES), memcpy(text + BAD, "\xf5\x87\xba\xad", 4);
+    must_refuse(&o, GQ_FAILED, "byte 2631440 of"); /* of the text, not of its pieces */
+    free(text);
+}
+
 /* What was measured to cost a third of the gain is not let pass. */
 TEST(little_begins_above_what_was_seen_to_fall_short) {
     char more[2200];
