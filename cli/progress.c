@@ -19,6 +19,11 @@ void interrupt_catch(void) {
     struct sigaction action = {.sa_handler = interrupt_note, .sa_flags = (int)SA_RESETHAND};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+#ifdef SIGHUP /* a terminal that is gone; nohup has it ignored, which stays */
+    struct sigaction before;
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &action, NULL);
+#endif
 }
 
 int interrupt_signal(void) { return noted; }

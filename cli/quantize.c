@@ -224,7 +224,8 @@ static gq_plan *quantize_make_plan(const request *r, bool dry, gq_error *e) {
     if (input_calibration(r, &calibration, &asked.calibration, e)) plan = gq_plan_new(&asked, e);
     input_free(&calibration.text);
     free((void *)asked.other_inputs.items);
-    progress_end(&p, plan ? NULL : e);
+    bool looks_next = !plan && !dry && e->remedy == GQ_REMEDY_REPLACE; /* at what is there: no failure yet */
+    progress_end(&p, plan || looks_next ? NULL : e);
     return plan;
 }
 
@@ -238,7 +239,6 @@ static bool quantize_check_whole(const request *r, const gq_plan *plan, gq_error
     progress_start_phase(&p, r, "verify");
     gq_callbacks callbacks = progress_callbacks(&p);
     bool ok = gq_check_earlier(plan, found, &callbacks, e);
-    progress_end(&p, ok ? NULL : e);
     size_t whole = 0;
     const char *there = "";
     for (size_t i = 0; ok && i < n; i++) {
@@ -250,6 +250,7 @@ static bool quantize_check_whole(const request *r, const gq_plan *plan, gq_error
                                 found[i].why.text);
     }
     ok = ok && (whole == n || gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s already exists", there));
+    progress_end(&p, ok ? NULL : e);
     free(found);
     return gq_comm_agree(r->comm, ok, e);
 }

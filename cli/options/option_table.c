@@ -225,6 +225,7 @@ const option_row options[] = {
     VALUE("outfile", 0, "FILE", TEXT, OUT_FILE, output, Q | M, NULL),
     VALUE("output-file", 0, "FILE", TEXT, OUT_FILE, output, Q | M, NULL),
     VALUE("type", 0, "TYPE", TEXT, WORD, type, Q, "in place of the argument TYPE"),
+    VALUE("outtype", 0, "TYPE", TEXT, WORD, type, Q, NULL),
     VALUE("out-dir", 0, "DIR", TEXT, OUT_FOLDER, out_dir, Q | B | PROJECTOR | COMMON,
           "one file per TYPE (or NAME=TYPE), one read"),
     VALUE("calibration", 0, "OUT", TEXT, OUT_FILE, calibration_text, X, "a text for imatrix and --calibrate"),

@@ -89,6 +89,7 @@ TEST(test_start_names_the_model) {
     static const struct {
         const char *words, *rest, *phase;
     } jobs[] = {{"", "out.gguf Q8_0", "plan"},
+                {"", "out.gguf Q8_0", "plan"}, /* which is there: no failure */
                 {"imatrix compute --context 16", "text out.dat", "importance"},
                 {"evaluate --context 16 --text text", "", "evaluate"},
                 {"evaluate --speed", "", "evaluate"},

@@ -368,6 +368,11 @@ TEST(test_sigterm) {
     interrupt(SIGTERM);
 }
 
+TEST(test_sighup) {
+    need_terminal();
+    interrupt(SIGHUP);
+}
+
 TEST(test_reader_goes_away) {
     const char *out = in_folder(folder, "out.gguf");
     char *script;
