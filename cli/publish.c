@@ -128,12 +128,12 @@ static void publish_say_recommended(const gq_publication *p) {
 }
 
 /* Says which base model the page names, where it was found, or that it names none. */
-static void publish_say_base(const gq_publication *p) {
+static void publish_say_base(const request *r, const gq_publication *p) {
     const char *source, *base = gq_publication_base_model(p, &source);
     if (!base)
-        print_line(
-            stdout,
-            "base model: MODEL names none, so README.md has none; set it with --base-model OWNER/NAME");
+        print_line(stdout,
+                   "base model: %s names none, so README.md has none; set it with --base-model OWNER/NAME",
+                   path_reported(r->arguments[0], r->full_paths));
     else if (source)
         print_line(stdout, "base model: %s, by %s; --base-model names another", base, source);
 }
@@ -156,7 +156,7 @@ static void publish_say(const request *r, const gq_publication *p) {
     }
     print_line(stdout, "%s: %zu of %zu files made, README.md, SHA256SUMS, .gitattributes%s", r->out_dir,
                gq_publication_made(p), files, gq_publication_evaluation(p) ? ", divergence.svg" : "");
-    publish_say_base(p);
+    publish_say_base(r, p);
     publish_say_recommended(p);
     char *line =
         text_add_word(text_format("upload: hf upload %s", r->repo ? r->repo : "OWNER/NAME"), r->out_dir);

@@ -74,24 +74,25 @@ static bool base_model_of_cache(base_model *to, const char *path, gq_error *e) {
     return ok;
 }
 
-/* Takes _name_or_path of a folder's config.json, if it has the folder's name: it may be what was trained further. */
-static bool base_model_of_config(base_model *to, const char *path, const char *name, gq_error *e) {
+/* Takes what a JSON file of a folder names. name: only if it is that model's; NULL: any. */
+static bool base_model_of_file(base_model *to, const char *path, const char *file_name, const char *key,
+                               const char *name, const char *source, gq_error *e) {
     enum { MOST = 16 << 20 };
     char *file = NULL;
     size_t n;
-    if (asprintf(&file, "%s/config.json", path) < 0) return gq_fail_memory(e, strlen(path));
+    if (asprintf(&file, "%s/%s", path, file_name) < 0) return gq_fail_memory(e, strlen(path));
     char *text = gq_read_whole(file, MOST, &n, &(gq_error){0});
     json_t *config = text ? json_loadb(text, n, 0, NULL) : NULL;
-    const char *id = json_string_value(json_object_get(config, "_name_or_path"));
-    bool ok = !id || !base_model_is_id(id, strlen(id)) || !base_model_is_named(id, name) ||
-              base_model_take(to, id, strlen(id), "_name_or_path in config.json", e);
+    const char *id = json_string_value(json_object_get(config, key));
+    bool ok = !id || !base_model_is_id(id, strlen(id)) || (name && !base_model_is_named(id, name)) ||
+              base_model_take(to, id, strlen(id), source, e);
     json_decref(config);
     free(text), free(file);
     return ok;
 }
 
-bool base_model_find(base_model *to, const char *asked, const char *path, const gq_model *m, const char *stem,
-                     gq_error *e) {
+bool base_model_find(base_model *to, const char *asked, const char *path, const char *adapter,
+                     const gq_model *m, const char *stem, gq_error *e) {
     static const char *const keys[] = {"general.source.repo_url", "general.repo_url",
                                        "general.source.huggingface.repository", "general.source.url"};
     *to = (base_model){.id = NULL};
@@ -99,7 +100,12 @@ bool base_model_find(base_model *to, const char *asked, const char *path, const 
     bool ok = base_model_of_cache(to, path, e);
     for (size_t i = 0; ok && i < sizeof keys / sizeof *keys; i++)
         ok = base_model_of_key(to, m, keys[i], NULL, e);
-    ok = ok && (to->id || base_model_of_config(to, path, stem, e));
+    /* A folder's own name may be that of what was trained further. */
+    ok = ok && (to->id || base_model_of_file(to, path, "config.json", "_name_or_path", stem,
+                                             "_name_or_path in config.json", e));
+    ok = ok && (to->id || !adapter ||
+                base_model_of_file(to, adapter, "adapter_config.json", "base_model_name_or_path", NULL,
+                                   "base_model_name_or_path in adapter_config.json", e));
     /* The card's own base model is what the model was made from, and the model itself where the name says so. */
     return ok && base_model_of_key(to, m, "general.base_model.0.repo_url", stem, e);
 }

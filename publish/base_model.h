@@ -9,9 +9,9 @@ typedef struct base_model {
 } base_model;
 
 /* Finds it for a model of the folder or file `path`, whose name in file names is `stem`. asked: it was given; NULL: it
- * was not. false: no memory. */
-bool base_model_find(base_model *to, const char *asked, const char *path, const gq_model *m, const char *stem,
-                     gq_error *e);
+ * was not. adapter: the folder of an adapter that is merged into the model; may be NULL. false: no memory. */
+bool base_model_find(base_model *to, const char *asked, const char *path, const char *adapter,
+                     const gq_model *m, const char *stem, gq_error *e);
 /* Takes an id of n bytes; false: no memory. */
 bool base_model_take(base_model *to, const char *id, size_t n, const char *source, gq_error *e);
 /* Whether a text is a hub's OWNER/NAME. */

@@ -443,7 +443,10 @@ static bool card_collect(fact_list *l, gq_publication *p, const gq_page *page, g
         fact_add(l, "source", "%s", page_file_name(p->options.input)),
             fact_add(l, "source_sha256", "%s", sum);
     if (base) fact_add(l, "base_model", "%s", base);
-    fact_add(l, "title", "%s", title ? title : base ? strchr(base, '/') + 1 : p->stem);
+    fact_add(l, "title", "%s",
+             title                            ? title
+             : base && !p->options.adapters.n ? strchr(base, '/') + 1
+                                              : p->stem);
     for (size_t i = 0; i < p->options.adapters.n; i++)
         fact_add(l, "adapter", "%s", page_file_name(p->options.adapters.items[i].path));
     if (p->request.quantized_by) fact_add(l, "quantized_by", "%s", p->request.quantized_by);

@@ -102,19 +102,20 @@ static void draw_points(FILE *to, const gq_page *p, const chart_axis *x, const c
         const gq_page_row *row = &p->rows[i];
         if (!is_drawn(row)) continue;
         double cx = axis_at(x, size_of_row(p, row)), cy = axis_at(y, value_of_row(row));
-        /* Names stand right of their points: left near the edge, or where the next point lies; and below
-         * where the last name is. */
+        /* Names stand right of their points: left near the edge, or where the next point lies, but above where
+         * the axis is left; and below where the last name is. */
         const gq_page_row *next = i > 0 ? row - 1 : NULL;
         bool near = fabs(cy - last_y) < NAME_HEIGHT && cx - last_x < NAME_WIDTH;
         bool crowded = next && is_drawn(next) && fabs(axis_at(y, value_of_row(next)) - cy) < NAME_HEIGHT &&
                        axis_at(x, size_of_row(p, next)) - cx < NAME_WIDTH;
-        bool left = cx > WIDTH - RIGHT - NAME_WIDTH || (crowded && !near);
+        bool above = crowded && !near && cx < LEFT + NAME_WIDTH;
+        bool left = cx > WIDTH - RIGHT - NAME_WIDTH || (crowded && !near && !above);
+        double down = near ? NAME_HEIGHT - 4 : above ? -(NAME_HEIGHT - 4) : 0;
         fprintf(to, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%d\"/><text class=\"name\" x=\"%.1f\" y=\"%.1f\"%s>",
-                cx, cy, POINT, cx + (left ? -10 : 10), cy + 5 + (near ? NAME_HEIGHT - 4 : 0),
-                left ? " text-anchor=\"end\"" : "");
+                cx, cy, POINT, cx + (left ? -10 : 10), cy + 5 + down, left ? " text-anchor=\"end\"" : "");
         page_write_text(to, row->type, strlen(row->type), true);
         fputs("</text>\n", to);
-        if (!left) last_x = cx, last_y = cy + (near ? NAME_HEIGHT - 4 : 0);
+        if (!left) last_x = cx, last_y = cy + down;
     }
 }
 

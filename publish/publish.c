@@ -288,7 +288,9 @@ static bool publication_open(gq_publication *p, const gq_options *asked, gq_erro
     return publication_name_model(p, e) && publication_list(p, asked, e) &&
            (p->request.base_model || folder_find_base_model(p, e)) &&
            (p->base_model.id ||
-            base_model_find(&p->base_model, p->request.base_model, p->options.input, p->model, p->stem, e));
+            base_model_find(&p->base_model, p->request.base_model, p->options.input,
+                            p->options.adapters.n ? p->options.adapters.items[0].path : NULL, p->model,
+                            p->stem, e));
 }
 
 /* The evaluation has put its memory and disk space there already. */

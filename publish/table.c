@@ -74,14 +74,20 @@ typedef struct table_cell {
     const gq_page_row *recommended; /* NULL: none is marked */
 } table_cell;
 
+static void cell_mark(const table_cell *c, const char *between) {
+    if (c->row == c->recommended)
+        fprintf(c->to, c->html ? "%s<strong>recommended</strong>" : "%s**recommended**", between);
+}
+
 /* The file's name, or its type where all files are of one model; in Markdown it is a link to the file beside the
- * page. */
+ * page. The recommended file is marked here, if its quality was not measured. */
 static void cell_file(const table_cell *c) {
     const char *name = page_file_name(c->row->path), *type = c->row->type;
     const char *shown = c->page->recommends && type && *type != '?' ? type : name;
     if (!c->html) fputc('[', c->to);
     page_write_text(c->to, shown, strlen(shown), c->html);
     if (!c->html) fputs("](", c->to), page_write_link(c->to, name), fputc(')', c->to);
+    if (row_level(c->row) >= GQ_LEVELS) cell_mark(c, " ");
 }
 
 static void cell_size(const table_cell *c) {
@@ -102,7 +108,7 @@ static void cell_error(const table_cell *c) {
 
 static void cell_estimate(const table_cell *c, gq_estimate x, int decimals) {
     fprintf(c->to, "%.*f", decimals, x.value);
-    if (isfinite(x.error) && x.error > 0) fprintf(c->to, " ± %.*f", decimals, x.error);
+    if (isfinite(x.error) && x.error > 0) fprintf(c->to, "\u00a0±\u00a0%.*f", decimals, x.error);
 }
 
 static void cell_kld(const table_cell *c) {
@@ -113,10 +119,10 @@ static void cell_kld(const table_cell *c) {
 static void cell_changed(const table_cell *c) {
     const gq_interval *changed_top1 = c->row->changed_top1;
     if (!c->row->evaluated) return;
-    fprintf(c->to, "%.2f %%",
+    fprintf(c->to, "%.2f\u00a0%%",
             100 * (changed_top1 ? changed_top1->value : 1 - c->row->evaluated->top1_agreement.value));
     if (changed_top1 && !isnan(changed_top1->low))
-        fprintf(c->to, " (%.2f to %.2f)", 100 * changed_top1->low, 100 * changed_top1->high);
+        fprintf(c->to, " (%.2f\u00a0to\u00a0%.2f)", 100 * changed_top1->low, 100 * changed_top1->high);
 }
 
 static void cell_perplexity(const table_cell *c) {
@@ -127,7 +133,7 @@ static void cell_perplexity(const table_cell *c) {
 
 static void cell_mtp(const table_cell *c) {
     if (c->row->evaluated && c->row->evaluated->acceptance.value >= 0)
-        fprintf(c->to, "%.2f %%", 100 * c->row->evaluated->acceptance.value);
+        fprintf(c->to, "%.2f\u00a0%%", 100 * c->row->evaluated->acceptance.value);
 }
 
 static void cell_speed(const table_cell *c, double tokens) {
@@ -139,9 +145,9 @@ static void cell_generation_speed(const table_cell *c) { cell_speed(c, c->row->g
 
 static void cell_quality(const table_cell *c) {
     gq_level level = row_level(c->row);
-    const char *strong = c->html ? "<strong>recommended</strong>" : "**recommended**";
-    if (level < GQ_LEVELS) fputs(gq_level_word(level), c->to);
-    if (c->row == c->recommended) fprintf(c->to, "%s%s", level < GQ_LEVELS ? ", " : "", strong);
+    if (level >= GQ_LEVELS) return;
+    fputs(gq_level_word(level), c->to);
+    cell_mark(c, ", ");
 }
 
 /* The sections of a page, besides its files. */
@@ -154,8 +160,7 @@ enum {
     HAS_MTP = 32,
     HAS_PROMPT_SPEED = 64,
     HAS_GENERATION_SPEED = 128,
-    HAS_QUALITY = 256,
-    HAS_MARK = 512 /* of the file to take, where quality was not measured */
+    HAS_QUALITY = 256
 };
 
 static const struct {
@@ -165,7 +170,6 @@ static const struct {
     void (*write)(const table_cell *c);
 } columns[] = {{HAS_FILES, false, "file", cell_file},
                {HAS_QUALITY, false, "quality", cell_quality},
-               {HAS_MARK, false, "", cell_quality},
                {HAS_FILES, true, "size", cell_size},
                {HAS_MEMORY, true, "memory", cell_memory},
                {HAS_FILES, true, "bits per weight", cell_bits},
@@ -190,7 +194,7 @@ static unsigned page_has(const gq_page *p) {
         if (p->errors && row->relative_error >= 0) has |= HAS_ERRORS;
         if (row_level(row) < GQ_LEVELS) has |= HAS_QUALITY;
     }
-    return has | (p->recommends && !(has & HAS_QUALITY) ? HAS_MARK : 0);
+    return has;
 }
 
 /* Writes a line of the table: the headings, or where c has a row its cells. */
@@ -223,7 +227,7 @@ static void table_add_scale(fact_list *l) {
         double kld, changed_top1;
         size_t n = strlen(scale);
         gq_level_limits(i, &kld, &changed_top1);
-        snprintf(scale + n, sizeof scale - n, "%s up to %g nats and %g %%, ", gq_level_word(i), kld,
+        snprintf(scale + n, sizeof scale - n, "%s up to %g\u00a0nats and %g\u00a0%%, ", gq_level_word(i), kld,
                  100 * changed_top1);
     }
     fact_add(l, "scale", "%s%s beyond", scale, gq_level_word(GQ_SEVERE_LOSS));
@@ -238,8 +242,8 @@ static void table_add_facts(fact_list *l, const gq_page *p, unsigned has) {
     if (p->speed_note) fact_add(l, "speed_note", "%s", p->speed_note);
     if (!p->evaluation) return;
     gq_estimate ppl = p->base_model->perplexity;
-    fact_add(l, "base_perplexity", isfinite(ppl.error) && ppl.error > 0 ? "%.2f ± %.2f" : "%.2f", ppl.value,
-             ppl.error);
+    fact_add(l, "base_perplexity", isfinite(ppl.error) && ppl.error > 0 ? "%.2f\u00a0±\u00a0%.2f" : "%.2f",
+             ppl.value, ppl.error);
     fact_add(l, "tokens", "%" PRIu64, p->evaluation->tokens);
     fact_add(l, "scored", "%" PRIu64, p->evaluation->scored);
     fact_add(l, "windows", "%" PRIu64, p->evaluation->windows);

@@ -201,6 +201,9 @@ TEST(a_run_ends_with_quality_and_the_file_to_take) {
         gq_model_close(m);
     }
     if (fabs(1e3 * disk - bytes) > 500) fail_msg("%g kB, %g bytes", disk, bytes);
+    words[15] = "--dry-run", at = printed(words), words[15] = NULL;
+    says(at, "; disk: 0 bytes of free "); /* the files are there */
+    free(at);
     char *page = text_of("ends/README.md"), *row = strstr(page, "(Ends-Q4_0.gguf)"),
          *line = strstr(out, "Ends-Q4_0.gguf");
     double of_page = -1, kld = -2;
@@ -255,8 +258,9 @@ TEST(quality_follows_what_was_measured) {
         assert_non_null(table);
         for (size_t k = 0; k < 3; k++) {
             bool is = k == cases[i].recommended;
-            snprintf(line, sizeof line, "](%s) | %s%s%s | %zu.00\u00a0MB | %.2f |\n", names[k],
-                     cases[i].words[k], is && *cases[i].words[k] ? ", " : "", is ? "**recommended**" : "",
+            const char *word = cases[i].words[k];
+            snprintf(line, sizeof line, "](%s)%s%s%s%s | %zu.00\u00a0MB | %.2f |\n", names[k],
+                     *word ? " | " : "", word, is ? *word ? ", " : " " : "", is ? "**recommended**" : "",
                      3 - k, cases[i].bits[k]);
             says(table, line);
         }
@@ -396,7 +400,7 @@ TEST(cards_have_what_the_folder_says) {
     tiny_folder_text(path("Other"), "config.json", with);
     out = PRINTED("publish", path("Other"), "--out-dir", path("unnamed"), "Q8_0", "--title", "A *title*",
                   "--license", "mit");
-    says(out, "base model: MODEL names none"), says(out, "hf upload OWNER/NAME");
+    says(out, "Other names none, so README.md has none"), says(out, "hf upload OWNER/NAME");
     page = text_of("unnamed/README.md");
     says(page, "# A \\*title\\* GGUF\n"), assert_null(strstr(page, "base_model"));
     says(page, "license: \"mit\"\n"), assert_null(strstr(page, "Sampling"));
@@ -404,7 +408,7 @@ TEST(cards_have_what_the_folder_says) {
     GQUANT_SAYS(0, "license: the model names none", "publish", path("Other"), "--out-dir", path("unlicensed"),
                 "Q8_0");
     page = text_of("unlicensed/README.md");
-    says(page, "| parameters | layers | context length | architecture |\n|---|---|---|---|\n");
+    says(page, " parameters, "), says(page, ", architecture ");
     free(page);
     GQUANT_SAYS(2, "the repository 'me': expected OWNER/NAME", "publish", path("in.gguf"), "--out-dir",
                 path("unnamed"), "Q8_0", "--repo", "me");
