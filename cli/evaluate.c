@@ -70,7 +70,8 @@ gq_evaluation *evaluation_plan(const request *r, gq_evaluation_request *asked, g
 static bool evaluate_check_request(const request *r, gq_error *e) {
     if (!r->text && !r->ids && !r->base)
         return gq_fail_usage(e, "no text to evaluate on: expected --text FILE, --ids FILE with token ids, or "
-                                "--base FILE with log-probabilities; --speed alone measures the speed");
+                                "--base FILE with log-probabilities ('gquant text --held-out FILE' writes a "
+                                "text); --speed alone measures the speed");
     if (r->kinds.n && r->base)
         return gq_fail_usage(e, "--kind cannot be used with --base: a base file has one text; name the base "
                                 "model instead of --base");

@@ -108,7 +108,7 @@ static const gq_choice *best_with_importance(const survey *s) {
 }
 
 static void print_advice(const survey *s) {
-    char ram[UNIT_ROOM], more[UNIT_ROOM], *target = size_option(s->facts->target);
+    char ram[UNIT_ROOM], more[UNIT_ROOM], left[UNIT_ROOM], *target = size_option(s->facts->target);
     const gq_choice *with_data = s->best ? NULL : best_with_importance(s);
     memory_text(ram, (double)s->ram);
     const gq_choice *to_take = s->best, *copy = fitting_copy(s);
@@ -123,7 +123,7 @@ static void print_advice(const survey *s) {
     else if (to_take)
         print_line(stdout,
                    "Recommended: %s, the largest of the usual types that fits %s; larger types lose less "
-                   "quality. To use all of the memory: --target-size %s",
+                   "quality, smaller ones generate faster. To use all of the memory: --target-size %s",
                    to_take->name, ram, target);
     else if (any_fits(s))
         print_line(stdout,
@@ -137,7 +137,7 @@ static void print_advice(const survey *s) {
             "Nothing fits %s%s: the smallest file that --target-size can make has about %s, and %s is left "
             "for it.",
             ram, with_data ? " without an imatrix" : "", file_text(more, (double)s->facts->smallest),
-            s->facts->target ? target : "nothing");
+            s->facts->target ? file_text(left, (double)s->facts->target) : "nothing");
     else
         print_line(stdout, "Nothing fits %s%s.", ram, with_data ? " without an imatrix" : "");
     if (with_data)

@@ -2,6 +2,7 @@
  * in bench/results/small-models.md from its base model, with an imatrix; 0 where none was measured. It orders
  * types; other models have other values. */
 #include <string.h>
+#include <strings.h>
 
 #include "cli/cli.h"
 
@@ -62,13 +63,18 @@ static void types_print_json(void) {
     json_end(&j);
 }
 
-/* Prints a recipe as a file that --tensor-type-file reads. */
-static int types_print_recipe(const request *r, const char *name) {
+/* Prints what a type is for, or a recipe as a file that --tensor-type-file reads. */
+static int types_print_one(const request *r, const char *name) {
     const gq_named_recipe *found = gq_named_recipe_find(name);
     gq_error e = {0};
-    if (!found)
-        return gq_fail_usage(&e, "unknown recipe '%s'; 'gquant types' lists the recipes", name),
-               say_failure(r->said, &e);
+    for (size_t i = 0; !found && i < gq_filetype_count(); i++)
+        if (!strcasecmp(gq_filetype_name(i), name)) {
+            const char *purpose = types_purpose_text(gq_filetype_name(i));
+            print_line(stdout, "%s: %s%s%s", gq_filetype_name(i), purpose, *purpose ? "; " : "",
+                       gq_filetype_summary(i));
+            return GQ_OK;
+        }
+    if (!found) return filetype_fail_unknown(name, &e), say_failure(r->said, &e);
     printf("# %s: %s\n# gquant --tensor-type-file FILE IN OUT %s\n%s", found->name, found->summary,
            found->filetype, found->items);
     return GQ_OK;
@@ -76,7 +82,7 @@ static int types_print_recipe(const request *r, const char *name) {
 
 int types_main(const request *r) {
     table t;
-    if (r->n_arguments) return types_print_recipe(r, r->arguments[0]);
+    if (r->n_arguments) return types_print_one(r, r->arguments[0]);
     if (r->json) return types_print_json(), GQ_OK;
     table_start(&t, "lr2r1rl", (const char *const[]){"TYPE", "number", "bpw", "KLD", ""});
     for (size_t i = 0; i < gq_filetype_count(); i++) {

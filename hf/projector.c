@@ -31,7 +31,20 @@ static json_t *json_at(const json_t *root, const char *keys) {
 /* Fails for a folder that may be right, but is of no kind that is known here. */
 #define projector_fail_other(e, ...) gq_fail_remedy(e, GQ_REMEDY_OTHER_PROGRAM, __VA_ARGS__)
 
+static bool config_has_encoder(json_t *config) {
+    static const char *const words[] = {"vision", "visual", "image", "audio", "speech", "sound", "mm_"};
+    const char *key;
+    json_t *value;
+    json_object_foreach(config, key, value) for (size_t i = 0; i < sizeof words / sizeof *words;
+                                                 i++) if (strstr(key, words[i])) return true;
+    return false;
+}
+
 static bool fail_class(const hf_config *c, gq_error *e) {
+    if (!config_has_encoder(c->stored))
+        return projector_fail_other(e,
+                                    "%s: %s has no vision or audio encoder, and so no multimodal projector",
+                                    c->file, c->class_name);
     const char *names[512];
     size_t n = 0;
     const arch_projector *row;

@@ -129,12 +129,11 @@ bool input_open_adapted(model_source *m, const char *path, const gq_adapters *ad
     if (ok && !is_folder && !(ok = input_convert_metadata(m, e))) model_close(m);
     if (ok && has_adapters && !is_folder) {
         model_close(m);
-        ok =
-            gq_fail(e,
-                    "%s is a GGUF file, whose tensors no longer have the names and the order that an adapter "
-                    "goes by: name the model's folder from Hugging Face, or make a GGUF file of the adapter "
-                    "and load it beside this one",
-                    path);
+        ok = gq_fail(
+            e,
+            "%s is a GGUF file: adapters are merged while a folder from Hugging Face is read. Name the "
+            "model's folder, or make a GGUF of the adapter and load both in llama.cpp",
+            path);
     }
     return ok;
 }

@@ -121,6 +121,12 @@ static bool tool_read(tool_request *r, char **words, gq_error *e) {
     for (; *words; words++) {
         const char *word = *words, *argument = "";
         fact f = fact_named(r->tool, word);
+        if (word[0] == '-' &&
+            names_have(" hf hfr hf-repo hff hf-file mu model-url ", word + strspn(word, "-")))
+            return gq_fail_usage(e,
+                                 "gquant %s: %s: gquant downloads nothing; hf download OWNER/NAME FILE "
+                                 "does, and -m FILE reads it",
+                                 tool_name(r->tool), word);
         if (f == FACTS)
             return gq_fail_usage(e, "gquant %s: unknown option %s; 'gquant %s --help' lists the options",
                                  tool_name(r->tool), word, tool_name(r->tool));
@@ -385,7 +391,9 @@ static tool tool_of(int argc, char **argv, char ***words) {
         if (tools[i] == TOOL_PERPLEXITY) return tools[i];
         for (char **w = *words; **words && (*words)[0][0] == '-' && *w; w++) {
             fact f = fact_named(tools[i], *w);
-            if (f == FACT_MODEL || f == FACT_TEXT || f == FACT_IN || f == FACT_STATISTICS) return tools[i];
+            if (f == FACT_MODEL || f == FACT_TEXT || f == FACT_IN || f == FACT_STATISTICS ||
+                (by_link && f == FACT_HELP))
+                return tools[i];
         }
         return by_link && !**words ? tools[i] : 0;
     }

@@ -54,10 +54,12 @@ static char *line_with_type_at(const request *r, size_t type) {
 bool filetype_fail_unknown(const char *text, gq_error *e) {
     if (is_model_name(text))
         return gq_fail_usage(e, "no file type after '%s' ('gquant types' lists them)", text);
-    const char *near = gq_filetype_nearest(text);
+    char *usual = text_format("%s_K_M", text); /* of so many bits: Q4, Q5 */
+    const char *near = filetype_known(usual) ? usual : gq_filetype_nearest(text);
     if (near)
-        return gq_fail_usage(e, "unknown file type '%s', did you mean %s? ('gquant types' lists them)", text,
-                             near);
+        gq_fail_usage(e, "unknown file type '%s', did you mean %s? ('gquant types' lists them)", text, near);
+    free(usual);
+    if (near) return false;
     return gq_fail_usage(e, "unknown file type '%s' ('gquant types' lists them)", text);
 }
 

@@ -137,7 +137,7 @@ static void print_models(FILE *to, const report *r, const gq_evaluated *models, 
                 : drafts  ? "ll3r1r2rr"
                           : "ll3r1r2r",
                 NULL);
-    const char *const headings[] = {"model",      "type",        "file MiB", "bpw",
+    const char *const headings[] = {"model",      "type",        "file MB", "bpw",
                                     "perplexity", "as multiple", "same top"};
     for (size_t i = 0; i < (!predicts ? 4 : n > 1 ? 7 : 5); i++) table_text(&out, headings[i]);
     if (drafts) table_text(&out, "accepted");
@@ -145,7 +145,7 @@ static void print_models(FILE *to, const report *r, const gq_evaluated *models, 
         const gq_evaluated *m = &models[i];
         table_name(&out, report_named(r, m->path));
         table_text(&out, m->filetype);
-        table_cell(&out, text_format("%.2f", (double)m->file_bytes / 0x1p20));
+        table_cell(&out, text_format("%.2f", (double)m->file_bytes / 1e6));
         table_cell(&out, m->n_weights ? text_format("%.3f", evaluated_bits(m)) : text_format("-"));
         if (!predicts) continue;
         table_cell(&out, perplexity_text(m->perplexity));

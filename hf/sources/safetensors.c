@@ -217,8 +217,8 @@ static bool list_read_file(hf_list *l, uint32_t file, gq_error *e) {
 
 bool hf_folder_fail_no_weights(const hf_folder *f, const char *called, gq_error *e) {
     static const char adapter[] =
-        "a LoRA adapter, not a model: merge it into its model, as that folder is read, "
-        "or say which one it is for",
+        "a LoRA adapter, not a model: name its model and give the adapter as lora to merge them, or give its "
+        "model as base to make a GGUF of the adapter",
                       pickle[] =
                           "no safetensors, but PyTorch files, which can run programs when they are read: "
                           "convert them to safetensors first";

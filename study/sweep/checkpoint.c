@@ -27,6 +27,7 @@
 #include "base/checked.h"
 #include "base/checksum.h"
 #include "base/safe_file.h"
+#include "base/units.h"
 
 enum { HEADER_ROOM = 4096, BEGUN_AT = 2048 };
 static const char MAGIC[8] = {'G', 'Q', 'S', 'T', 'A', 'T', '0', '3'};
@@ -233,12 +234,16 @@ static bool lock_old(checkpoint *c, gq_error *e) {
 
 static bool checkpoint_reserve(checkpoint *c, uint64_t bytes, gq_error *e) {
     struct statvfs fs;
-    bool is_full = fstatvfs(c->fd, &fs) == 0 && bytes > (uint64_t)fs.f_bavail * fs.f_frsize;
-    return (!is_full && safe_file_reserve(c->fd, bytes)) ||
-           gq_fail(e,
-                   "cannot set aside %llu bytes for %s, which is to hold the hidden states of all tokens: "
-                   "%s; fewer tokens need less",
-                   LLU(bytes), c->path, strerror(is_full ? ENOSPC : errno));
+    char needed[UNITS_TEXT_BYTES], available[UNITS_TEXT_BYTES];
+    bool is_known = fstatvfs(c->fd, &fs) == 0;
+    uint64_t free_bytes = is_known ? (uint64_t)fs.f_bavail * fs.f_frsize : UINT64_MAX;
+    if (bytes <= free_bytes && safe_file_reserve(c->fd, bytes)) return true;
+    int error = bytes > free_bytes ? ENOSPC : errno;
+    units_compare_files(needed, bytes, available, free_bytes);
+    return gq_fail(e,
+                   "cannot make %s for the hidden states of all tokens: it needs %s and %s are free (%s); "
+                   "fewer tokens need less",
+                   c->path, needed, is_known ? available : "too few", strerror(error));
 }
 
 static bool checkpoint_create(checkpoint *c, const checkpoint_header *h, uint64_t bytes, gq_error *e) {

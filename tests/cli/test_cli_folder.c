@@ -186,7 +186,7 @@ TEST(folders_of_other_things) {
     assert_int_equal(mkdir(path("Other"), 0777), 0);
     GQUANT_SAYS(1, "without a model in it", path("Other"), "Q4_0");
     write_text("Other/adapter_config.json", "{}");
-    GQUANT_SAYS(1, "a LoRA adapter, not a model: merge it", path("Other"), "Q4_0");
+    GQUANT_SAYS(1, "a LoRA adapter, not a model: name its model", path("Other"), "Q4_0");
     safetensors s = {.n = 0};
     add_matrix(&s, "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", 8);
     safetensors_write(&s, path("Other/adapter_model.safetensors"));
@@ -194,6 +194,7 @@ TEST(folders_of_other_things) {
     GQUANT_SAYS(1, "a LoRA", path("Other"), "Q4_0");
     GQUANT_SAYS(1, "a LoRA, not a model: merge it", path("Other/adapter_model.safetensors"), "Q4_0");
     write_text("Other/config.json", CONFIG);
+    GQUANT_SAYS(1, "has no vision or audio encoder", "--mmproj", path("Other"));
     GQUANT_SAYS(1, "a LoRA adapter", path("Other"), "Q4_0");
     remove_folder(strdup(path("Other")));
     assert_int_equal(mkdir(path("Other"), 0777), 0);

@@ -84,6 +84,7 @@ TEST(lines_of_imatrix) {
         {"gquant imatrix -m m.gguf --help", 0, "as llama-imatrix"},
         {"gquant-imatrix -m m.gguf -f t.txt -o a.gguf -c 64", 0, "20 windows of 64"},
         {"gquant-imatrix", 2, "-m MODEL is missing"},
+        {"gquant-imatrix --help", 0, "as llama-imatrix"},
     };
     run_cases(cases, sizeof cases / sizeof *cases);
     assert_false(exists(path("b.gguf.gquant-text.gguf")));
@@ -97,6 +98,7 @@ TEST(lines_of_perplexity) {
         {"gquant perplexity -m m.gguf -f t.txt --ctx-size 64 --ppl-stride 0 -t 1", 0, "windows of 64"},
         {"gquant perplexity -m m.gguf -f t.txt -c 64 -ngl 99 -fa auto -ctk q8_0", 0,
          "ignored: -ngl, -fa, -ctk"},
+        {"gquant perplexity -hf me/model -f t.txt", 2, "gquant downloads nothing; hf download"},
         {"gquant perplexity -m m.gguf -f t.txt -c 64 --kl-divergence-base base", 0, "perplexity"},
         {"gquant perplexity -m m.gguf -f t.txt -c 64 --save-all-logits base", 0, "perplexity"},
         {"gquant perplexity -m q4.gguf --kl-divergence-base base --kl-divergence", 0, "divergence"},
@@ -163,6 +165,7 @@ TEST(lines_of_quantize) {
         {"gquant-quantize m.gguf o1.gguf Q4_K_M", 0, "already exists and is complete"},
         {"gquant-quantize m.gguf o1.gguf Q4_K_S", 1, "--force replaces it"},
         {"gquant-quantize m.gguf o23.gguf Q4_K_X", 2, "did you mean Q4_K_"},
+        {"gquant m.gguf --outfile o24.gguf --outtype Q4_K_M", 0, "o24.gguf: Q4_K_M"},
         {"gquant-quantize", 2, "usage: gquant"},
     };
     write_whole(path("types.txt"), "attn_k=q6_k ffn_up=q8_0", 23);

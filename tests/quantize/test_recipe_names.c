@@ -24,7 +24,10 @@ TEST(recipes_have_names) {
         GQUANT(0, "-q", "--force", path("in.gguf"), path("b.gguf"), r->name);
         assert_same_file(path("a.gguf"), path("b.gguf"));
     }
-    GQUANT_SAYS(2, "unknown recipe 'Q4_K_M'", "types", "Q4_K_M");
+    GQUANT_SAYS(2, "unknown file type 'Q4', did you mean Q4_K_M?", "types", "Q4");
+    char *about = PRINTED("types", "q4_k_m");
+    assert_int_equal(strncmp(about, "Q4_K_M: the usual choice", 24), 0);
+    free(about);
     /* Each output has its own; the user's patterns are stronger. */
     GQUANT(0, "-q", "--out-dir", path("dir"), path("in.gguf"), "q4_k_l", "Q4_K_M");
     GQUANT(0, "-q", path("in.gguf"), path("c.gguf"), "Q4_K_L");

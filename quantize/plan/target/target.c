@@ -4,6 +4,7 @@
 #include "quantize/plan/target/target.h"
 #include "base/checked.h"
 #include "base/units.h"
+#include "quantize/plan/rounding.h"
 #include "quantize/quantize.h"
 
 #include <math.h>
@@ -16,6 +17,7 @@
 #include "base/name_index.h"
 #include "base/relay.h"
 #include "mixes/rules.h"
+#include "quantize/plan/rounding.h"
 
 static gq_target target_of(const gq_options *o, size_t output) { return o->outputs[output].target; }
 
@@ -402,8 +404,11 @@ static bool fail_unreachable(const target *t, uint64_t size, gq_error *e) {
     if (t->asked.size) /* to the byte, as that can be asked for */
         return gq_fail_usage(e,
                              "%s: a file of %s cannot be reached: with the smallest types to choose from it "
-                             "has %llu bytes, %s",
-                             plan_input(t->plan), asked, LLU(size), least);
+                             "has %llu bytes, %s%s",
+                             plan_input(t->plan), asked, LLU(size), least,
+                             t->plan->rounding->knows_inputs || t->plan->inputs.n_entries
+                                 ? ""
+                                 : "; an imatrix adds smaller types");
     return gq_fail_usage(
         e, "%s: %g bits per weight cannot be reached: the smallest types to choose from make %.4f",
         plan_input(t->plan), t->asked.bpw, 8 * (double)s->out_bytes / (double)s->n_weights);
