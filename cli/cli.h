@@ -117,11 +117,12 @@ int imatrix_main(const request *r);                  /* imatrix.c */
 bool imatrix_compute(const request *r, gq_error *e); /* importance.c */
 int tokenize_main(const request *r);                 /* tokenize.c */
 int text_main(const request *r);                     /* sample_text.c */
-bool text_is_held_out(const char *path); /* whether a file is what `gquant text --held-out` writes */
-int types_main(const request *r);        /* types.c */
-int completion_main(const request *r);   /* completion.c */
-int help_main(const request *r);         /* help.c */
-int hint_main(void);                     /* short usage, for a command line without words */
+/* Whether a file is what `gquant text` writes: with --held-out, or with --calibration. path may be NULL. */
+bool text_is_sample(const char *path, bool held_out);
+int types_main(const request *r);      /* types.c */
+int completion_main(const request *r); /* completion.c */
+int help_main(const request *r);       /* help.c */
+int hint_main(void);                   /* short usage, for a command line without words */
 int version_main(const request *r);
 
 /* ---- running models on a text, for the command `evaluate` and behind a run (evaluate.c) ---- */

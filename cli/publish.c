@@ -47,9 +47,12 @@ static char *publish_line(const request *r) {
         } else if (g->argument)
             line = publish_add_word(line, path ? path_reported(g->argument, false) : g->argument);
     }
-    if (!r->text || !text_is_held_out(r->text)) return line;
-    char *text = publish_add_word(text_format("gquant text --held-out"), path_reported(r->text, false)),
-         *both = text_format("%s && %s", text, line);
+    bool calibrates = text_is_sample(r->calibrate, false), evaluates = text_is_sample(r->text, true);
+    if (!calibrates && !evaluates) return line;
+    char *text = text_format("gquant text%s", calibrates ? " --calibration" : "");
+    if (calibrates) text = publish_add_word(text, path_reported(r->calibrate, false));
+    if (evaluates) text = publish_add_word(text_add_word(text, "--held-out"), path_reported(r->text, false));
+    char *both = text_format("%s && %s", text, line);
     free(text), free(line);
     return both;
 }

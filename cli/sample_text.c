@@ -49,10 +49,11 @@ static void samples_print(const request *r, const sample_text *texts, size_t n, 
                written ? "License: MIT." : "License: MIT. The option with a file's name writes a text.");
 }
 
-bool text_is_held_out(const char *path) {
-    size_t n, most = strlen((const char *)text_held_out);
-    char *text = gq_read_whole(path, most, &n, &(gq_error){0});
-    bool is = text && n == most && !memcmp(text, text_held_out, n);
+bool text_is_sample(const char *path, bool held_out) {
+    const char *sample = (const char *)(held_out ? text_held_out : text_calibration);
+    size_t n, most = strlen(sample);
+    char *text = path ? gq_read_whole(path, most, &n, &(gq_error){0}) : NULL;
+    bool is = text && n == most && !memcmp(text, sample, n);
     free(text);
     return is;
 }

@@ -111,6 +111,9 @@ def provenance(document: dict[str, Any], sources: dict[str, Any]) -> str:
              ("python", f"{platform.python_version()}, numpy {numpy.__version__}, {platform.platform()}"),
              ("seeds", "fixed in this version: the same call gives the same files and figures, on any number of threads"),
              ("options", " ".join(document.get("options", [])) or "none")]
+    types = [one["file_type"] for one in document.get("outputs", []) if one.get("file_type")]
+    if types:
+        lines.append(("types", " ".join(types)))
     for role, of in sources.items():
         if isinstance(of, bytes):
             lines.append((role, f"sha256 {hashlib.sha256(of).hexdigest()}, {len(of):,} bytes"))

@@ -253,7 +253,7 @@ def test_tables_and_charts_for_a_paper(model, made, text, tmp_path):
         assert re.fullmatch(r"\\begin\{tabular\}\{l[lr]*r\}", table[0]) and r"\end{tabular}" in table
         cells = [line.count(" & ") for line in table if line.endswith(r"\\")]
         assert len(cells) >= 2 and len(set(cells)) == 1 and r"a.gguf & " in r.to_latex()
-    assert r" $\pm$ " in found.to_latex() and r" \% " in found.to_latex() and r"\_" not in found.to_markdown().splitlines()[0]
+    assert r"~$\pm$~" in found.to_latex() and r"~\% " in found.to_latex() and r"\_" not in found.to_markdown().splitlines()[0]
     said = found.provenance()
     digest = hashlib.sha256(pathlib.Path(small.path).read_bytes()).hexdigest()
     for words in (f"gquant    {gquant.__version__} (", "seeds ", "options   --context 40 --tokens 800", "base      sha256 ",
@@ -261,6 +261,7 @@ def test_tables_and_charts_for_a_paper(model, made, text, tmp_path):
                   "scored    380 of 800 tokens, 20 windows of 40"):
         assert words in said, words
     assert "input     sha256 " in small.provenance() and digest in made[0].provenance() and "--keep attn_v" in small.provenance()
+    assert f"types     {small.file_type}\n" in small.provenance()
     assert gquant.plan(model).provenance() and digest in gquant.verify(small.path).provenance()
     split = gquant.quantize(model, tmp_path / "s.gguf", "F16", split_max_size="2M")
     assert split.provenance().count("-of-0000") == 2

@@ -76,7 +76,7 @@ TEST(same_files_are_named) {
     free(err);
 }
 
-/* The page says how the held-out text that comes with gquant is made. */
+/* The page says how the texts that come with gquant are made. */
 TEST(the_line_makes_the_held_out_text) {
     tiny_folder_write(path("Held"), 1, 0, 1);
     GQUANT(0, "-q", "text", "--held-out", path("held.txt"));
@@ -84,6 +84,12 @@ TEST(the_line_makes_the_held_out_text) {
            path("held.txt"), "--context", "64", "--tokens", "256");
     char *page = text_of("held/README.md");
     says(page, "    gquant text --held-out held.txt && gquant publish Held Q8_0 ");
+    free(page);
+    GQUANT(0, "-q", "text", "--calibration", path("calibration.txt"));
+    GQUANT(0, "-q", "publish", path("Held"), "--out-dir", path("held"), "Q8_0", "--calibrate",
+           path("calibration.txt"), "--calibrate-tokens", "256", "--context", "64", "--force");
+    page = text_of("held/README.md");
+    says(page, "    gquant text --calibration calibration.txt && gquant publish Held Q8_0 ");
     free(page);
 }
 
