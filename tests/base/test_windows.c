@@ -141,7 +141,7 @@ TEST(a_file_is_read_as_far_as_tokens_are_wanted) {
     assert_memory_equal(w.ids, ((uint32_t[]){0, 1, 2, 3}), 16);
     windows_free(&w), warnings_free(&warnings);
     text = (gq_text){.name = name, .context = 4, .ids = true};
-    refuse(&plain, "line 1: 'abcd'", text);
+    refuse(&plain, "line 1: found 'abcd'", text);
     free(name);
     model_close(&plain);
 }

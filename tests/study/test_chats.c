@@ -220,8 +220,8 @@ static void refuse(gq_evaluation_request r, const char *text, const char *expect
 
 TEST(what_is_no_conversation_is_refused) {
     gq_evaluation_request r = request_of((gq_text){0}, NULL, 0), strides = r, writes = r;
-    refuse(r, "1 2 =x 3", "line 2: '=x'");
-    refuse(r, "1 2\n3 =1.5 4", "line 3: '=1.5'");
+    refuse(r, "1 2 =x 3", "line 2: found '=x'");
+    refuse(r, "1 2\n3 =1.5 4", "line 3: found '=1.5'");
     refuse(r, "1 =-0.5 4", "'=-0.5'");
     refuse(r, "1 two", "found 'two', expected a token id");
     refuse(r, "1 512", "token 512, but the model has 512");
