@@ -92,9 +92,8 @@ static bool calibration_mix_random(calibration *c, text_windows *w, const model_
 
 /* ---- windows over a whole text ----
  * Many texts are files one after another, and a beginning that is of one kind calibrates badly: with the first 8,192 tokens
- * of four kinds in a row SmolLM2 135M has twice the KL divergence (bench/results/calibration.md). So of a text that
- * has more tokens than wanted the windows lie at even distances; and of one that would take long to tokenize, so do
- * pieces of it. Ids are taken in their order: who makes them has chosen. */
+ * of four kinds in a row SmolLM2 135M has twice the KL divergence (bench/results/calibration.md). So the windows
+ * are taken from all over the text; and of one that would take long to tokenize, so are pieces of it. Ids are taken in their order: who makes them has chosen. */
 
 enum { SPREAD_PIECES = 64, SPREAD_BYTES = 4 << 20, SPREAD_BYTES_A_TOKEN = 16 };
 
@@ -134,6 +133,32 @@ static bool take_pieces(gq_text *text, size_t bytes, char **owned, gq_error *e) 
     return ok;
 }
 
+static size_t greatest_divisor(size_t a, size_t b) {
+    for (size_t rest; b; a = b, b = rest) rest = a % b;
+    return a;
+}
+
+/* Takes `wanted` of the windows, one of each of as many equal parts of the text, at a place that differs from part to part:
+ * kinds of text that take turns are all met. They follow each other as multiples of the golden ratio do, so the first
+ * few are of the whole text, too; some steps of a calibration look at no more. */
+static bool pick_windows(text_windows *w, size_t wanted, gq_error *e) {
+    static const uint64_t GOLDEN = 0x9e3779b97f4a7c15; /* of 2^64 */
+    size_t n = min(w->n, wanted), bytes = w->context * sizeof *w->ids,
+           stride = (size_t)((unsigned __int128)n * GOLDEN >> 64), order = 0;
+    while (stride > 1 && greatest_divisor(stride, n) > 1) stride--;
+    uint32_t *picked = calloc(n, bytes);
+    if (!picked) return gq_fail_memory(e, mul_sat(n, bytes));
+    for (size_t i = 0; i < n; i++, order = (order + max(stride, 1)) % n) {
+        size_t begin = (size_t)((unsigned __int128)w->n * order / n),
+               size = (size_t)((unsigned __int128)w->n * (order + 1) / n) - begin;
+        begin += (size_t)((unsigned __int128)(i * GOLDEN) * size >> 64);
+        memcpy(picked + i * w->context, w->ids + begin * w->context, bytes);
+    }
+    free(w->ids);
+    w->ids = picked, w->n = n;
+    return true;
+}
+
 static bool calibration_spread(text_windows *w, const gq_text *asked, const model_source *model,
                                size_t vocabulary, const windows_limits *limits, warning_list *warnings,
                                gq_error *e) {
@@ -154,11 +179,7 @@ static bool calibration_spread(text_windows *w, const gq_text *asked, const mode
     } else if (!ok && pieces)
         gq_fail_again(e, &why, "%s", why.text);
     free(pieces);
-    if (!ok || w->n <= wanted) return ok;
-    for (size_t i = 0; i < wanted; i++)
-        memmove(w->ids + i * window, w->ids + (i * w->n / wanted) * window, window * sizeof *w->ids);
-    w->n = wanted;
-    return true;
+    return ok && pick_windows(w, wanted, e);
 }
 
 static bool calibration_read_text(gq_plan *plan, calibration *c, const gq_options *options, gq_error *e) {

@@ -84,15 +84,27 @@ TEST(facts_are_those_of_the_text) {
 
 /* Files one after another are a text whose beginning is of one kind. Ids are taken from the first on. */
 TEST(windows_are_spread_over_the_text) {
+    enum { WINDOWS = 64, WANTED = 7 };
+    char numbered[WINDOWS * CONTEXT];
+    for (size_t i = 0; i < sizeof numbered; i++) /* each window has its number in digits of 8 */
+        numbered[i] = (char)('a' + i / CONTEXT / (i % 2 ? 8 : 1) % 8);
     gq_calibration c = usual_calibration();
-    c.steps = "-random", c.text.tokens = 6 * CONTEXT + 5;
+    c.steps = "-random", c.text.bytes = numbered, c.text.n = sizeof numbered,
+    c.text.tokens = WANTED * CONTEXT + 5;
     gq_plan *plan = plan_with(&c, "model.gguf", "Q4_K_M");
     uint64_t n;
     const uint32_t *ids = gq_plan_calibration_ids(plan, &n);
-    assert_int_equal(n, 6 * CONTEXT);
-    for (size_t i = 0; i < n; i++) {
-        size_t place = i / CONTEXT * (LETTERS / CONTEXT) / 6 * CONTEXT + i % CONTEXT; /* behind BOS */
-        assert_int_equal(ids[i], i % CONTEXT ? letters[place - 1] - 'a' : 8);
+    assert_int_equal(n, WANTED * CONTEXT);
+    bool met[WANTED] = {false};
+    for (size_t i = 0; i < WANTED; i++) { /* the first token is BOS */
+        const uint32_t *window = ids + i * CONTEXT;
+        assert_int_equal(window[0], 8);
+        for (size_t k = 3; k < CONTEXT; k++) assert_int_equal(window[k], window[k - 2]);
+        uint32_t number = window[1] + 8 * window[2];
+        size_t part = (number * WANTED + WANTED - 1) / WINDOWS;
+        assert_true(number < WINDOWS && !met[part]);
+        met[part] = true;
+        if (i == 1) assert_true(met[0] && met[4]);
     }
     gq_plan_free(plan);
     char given[LETTERS * 4] = "";
@@ -100,7 +112,7 @@ TEST(windows_are_spread_over_the_text) {
     c.text.bytes = given, c.text.n = strlen(given), c.text.ids = true;
     plan = plan_with(&c, "model.gguf", "Q4_K_M");
     ids = gq_plan_calibration_ids(plan, &n);
-    assert_int_equal(n, 6 * CONTEXT);
+    assert_int_equal(n, WANTED * CONTEXT);
     for (size_t i = 0; i < n; i++) assert_int_equal(ids[i], i);
     gq_plan_free(plan);
 }
@@ -114,11 +126,11 @@ TEST(windows_are_spread_over_a_long_text) {
     gq_calibration c = usual_calibration();
     c.steps = "-random", c.text.bytes = lines, c.text.n = LINE * LINES, c.text.tokens = 7 * CONTEXT;
     gq_plan *plan = plan_with(&c, "model.gguf", "Q4_K_M");
-    uint64_t n;
+    uint64_t n, second = 0;
     const uint32_t *ids = gq_plan_calibration_ids(plan, &n);
     assert_int_equal(n, 7 * CONTEXT);
-    for (size_t i = 0; i < n; i++)
-        if (i % CONTEXT) assert_int_equal(ids[i] / 4, i / CONTEXT >= 4); /* a to d, then e to h */
+    for (size_t i = 0; i < n; i++) second += i % CONTEXT && ids[i] / 4; /* a to d, then e to h */
+    assert_in_range(second, 3 * (CONTEXT - 1), 4 * (CONTEXT - 1));
     gq_plan_free(plan);
     free(lines);
 }
