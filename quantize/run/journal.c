@@ -284,7 +284,7 @@ static void look_at_part(void *user, int folder, const char *name, uint32_t part
     const char *why = why_unfit(seen, fd, part, parts);
     if (fd >= 0) close(fd);
     if (!why) return;
-    gq_fail(seen->e, "part %u of %u of %s has been begun, and %s; to start afresh remove %s*", part, parts,
+    gq_fail(seen->e, "part %u of %u of %s was started, and %s; to start afresh remove %s*", part, parts,
             plan->outputs[0].path, why, plan->outputs[0].shards[0].temporary);
     seen->failed = true;
 }

@@ -191,7 +191,7 @@ TEST(rows_say_what_files_are) {
     static const char no_files[] =
         " include-weights exclude-weights calibrate-steps arithmetic tensor-type custom-q keep transpose "
         "prune-layers "
-        "override-kv remove-kv allow-missing type name base-model license title repo quantized-by ";
+        "override-kv remove-kv allow-missing type outtype name base-model license title repo quantized-by ";
     char name[64];
     for (size_t i = 0; i < n_options; i++) {
         const option_row *o = &options[i];

@@ -207,7 +207,7 @@ void not_mixed(const char *where, bool may_refuse) {
     outcome o = run(where, (setting){.isa = NULL}, all_words(&at.options, any_threads()));
     if (o.status == 0)
         same_outputs(where);
-    else if (!may_refuse || !strstr(o.text, "has been begun") || exists_output(in_folder(at.folder, where)))
+    else if (!may_refuse || !strstr(o.text, "was started") || exists_output(in_folder(at.folder, where)))
         fail_case("in %s: %s", where, o.text);
 }
 

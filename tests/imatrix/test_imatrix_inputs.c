@@ -48,7 +48,7 @@ TEST(expert_by_expert) {
     assert_int_equal(m.n_entries, 2);
     assert_int_equal(m.chunk_count, 40);
     assert_string_equal(m.dataset, "first.txt");
-    assert_true(holds(m.warnings, "no token")); /* sums without a count */
+    assert_true(holds(m.warnings, "a count of 0")); /* sums without a count */
 
     assert_true(model_inputs_find(&m, X, 2, 3, &t, &e));
     assert_int_equal(t.columns, 2);

@@ -180,7 +180,7 @@ TEST(layouts_mixed) {
     read_dat(&b, A, 2, (float[]){6, 2}, 2, "");
     merged(&a, &b);
     EXPECT(&a, A, LIST(512 + 6 * 512, 2 * 512), LIST(512 + 1024));
-    assert_true(holds(a.warnings, "512 assumed"));
+    assert_true(holds(a.warnings, "512 is assumed"));
     imatrix_free(&a);
     /* The caller says, for its legacy file. */
     read_one(&a, A, (float[]){512, 0}, 2, (float[]){512}, 1, NULL, META_ALL);
