@@ -44,7 +44,7 @@ typedef struct gq_list {
 enum { GQ_CALIBRATION_TOKENS = 65536 };
 typedef struct gq_calibration {
     size_t size;
-    /* tokens 0: GQ_CALIBRATION_TOKENS. Of a longer text the windows lie at even distances, and beyond 4 MB
+    /* tokens 0: GQ_CALIBRATION_TOKENS. Of a longer text the windows lie at even distances, and beyond 1 MB
      * (or 16 bytes a token) in 64 pieces at even distances, but from the beginning on where such pieces have too
      * few tokens; ids are taken in their order. Not needed any more when gq_plan_new has returned */
     gq_text text;

@@ -95,7 +95,7 @@ static bool calibration_mix_random(calibration *c, text_windows *w, const model_
  * of four kinds in a row SmolLM2 135M has twice the KL divergence (bench/results/calibration.md). So the windows
  * are taken from all over the text; and of one that would take long to tokenize, so are pieces of it. Ids are taken in their order: who makes them has chosen. */
 
-enum { SPREAD_PIECES = 64, SPREAD_BYTES = 4 << 20, SPREAD_BYTES_A_TOKEN = 16 };
+enum { SPREAD_PIECES = 64, SPREAD_BYTES = 1 << 20, SPREAD_BYTES_A_TOKEN = 16 };
 
 /* Returns how many bytes of a piece are whole lines, if that is half of it, or else whole UTF-8 characters, moved to
  * its beginning. */

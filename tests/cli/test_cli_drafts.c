@@ -79,9 +79,9 @@ typedef struct measured_numbers {
 
 static measured_numbers measured_of(const model_source *g, const char *name) {
     char key[128];
-    uint32_t type;
-    uint64_t n;
-    const uint8_t *at;
+    uint32_t type = 0;
+    uint64_t n = 0;
+    const uint8_t *at = NULL;
     measured_numbers x;
     snprintf(key, sizeof key, "measured.tensor.%s.weight", name);
     const model_kv *kv = model_kv_find(g->kv, g->n_kv, key);
