@@ -43,7 +43,9 @@ struct gq_comm {
 gq_comm *gq_comm_new(const gq_transport *transport, gq_error *e) {
     if (transport->size != sizeof *transport || transport->ranks < 1 || transport->rank < 0 ||
         transport->rank >= transport->ranks) {
-        gq_fail_usage(e, "the transport between ranks has no name");
+        gq_fail_usage(e,
+                      "the transport between ranks is invalid: %zu bytes, rank %d of %d; expected %zu bytes",
+                      transport->size, transport->rank, transport->ranks, sizeof *transport);
         return NULL;
     }
     gq_comm *c = calloc(1, sizeof *c);
