@@ -1,5 +1,5 @@
 /* Plans a calibrated run before a weight is read, in three steps. Opening checks the request, makes the
- * windows and fills the calibration_settings, which decide bytes and whose digest is part of the plan's
+ * windows (study/sweep/spread.c) and fills the calibration_settings, which decide bytes and whose digest is part of the plan's
  * identity; types are chosen after that, as they may depend on it. Bounding comes when all is laid out: it
  * computes memory and disk space, and warns of a text or memory that is too small. Announcing looks beside
  * the output for what an earlier run has left. The machine's memory decides no bytes: where no limit is asked
@@ -46,142 +46,6 @@ static uint32_t ids_of(const calibration *c) {
     return windows_checksum(c->job.ids, c->job.marks, c->job.windows * c->job.context);
 }
 
-/* The mean weight of the texts' tokens. */
-static uint32_t calibration_mean_weight(const text_windows *w) {
-    uint64_t sum = 0, n = 0;
-    for (size_t i = 0; w->marks && i < w->n * w->context; i++)
-        if (w->marks[i].position != FORWARD_BEHIND_TEXT) sum += w->marks[i].weight, n++;
-    return n ? (uint32_t)max(1, (sum + n / 2) / n) : FORWARD_WEIGHT_ONE;
-}
-
-/* Puts a window of random tokens among every four of the text. A text of one kind leaves most directions of the
- * inputs unseen, and errors are moved there; random tokens see them (bench/results/calibration.md). Where tokens have
- * weights, random ones have the texts' mean weight, so that they are no larger a share of what is summed. No such
- * window is held out. */
-static bool calibration_mix_random(calibration *c, text_windows *w, const model_source *model,
-                                   size_t vocabulary, gq_error *e) {
-    enum { TEXTS = 4, EACH = TEXTS + 1 };
-    size_t groups = w->n / TEXTS, n = w->n + groups, window = w->context;
-    gq_text like = {.context = (uint32_t)window, .tokens = groups * window};
-    windows_held held = windows_hold_out(n, window);
-    uint32_t weight = calibration_mean_weight(w);
-    text_windows drawn = {.n = 0}, mixed = *w;
-    memory_ledger l = {.failed = false};
-    if (!groups) return true;
-    mixed.n = n, mixed.marks = NULL, mixed.ids = memory_take(&l, mul_sat(n, window), sizeof *w->ids);
-    if (w->marks) mixed.marks = memory_take(&l, mul_sat(n, window), sizeof *w->marks);
-    bool ok = memory_had(&l, e) && windows_draw(&drawn, &like, model, vocabulary, e);
-    for (size_t i = 0, text = 0; ok && i < n; i++) {
-        size_t group = i / EACH, place = group * EACH + windows_place_in_group(group, EACH);
-        if (windows_is_held(held, place)) place += place % EACH ? -1 : 1; /* its neighbour in the group */
-        bool is_drawn = group < groups && i == place;
-        const uint32_t *from = is_drawn ? drawn.ids + group * window : w->ids + text * window;
-        memcpy(mixed.ids + i * window, from, window * sizeof *from);
-        for (size_t t = 0; w->marks && t < window; t++)
-            mixed.marks[i * window + t] =
-                is_drawn ? (forward_mark){(uint32_t)t, weight} : w->marks[text * window + t];
-        text += !is_drawn;
-    }
-    free(drawn.ids), free(drawn.replaced);
-    if (ok)
-        c->whole.ids = w->ids, c->whole.drawn = groups, free(w->marks), *w = mixed;
-    else
-        free(mixed.ids), free(mixed.marks);
-    return ok;
-}
-
-/* ---- windows over a whole text ----
- * Many texts are files one after another, and a beginning that is of one kind calibrates badly: with the first 8,192 tokens
- * of four kinds in a row SmolLM2 135M has twice the KL divergence (bench/results/calibration.md). So the windows
- * are taken from all over the text; and of one that would take long to tokenize, so are pieces of it. Ids are taken in their order: who makes them has chosen. */
-
-enum { SPREAD_PIECES = 64, SPREAD_BYTES = 1 << 20, SPREAD_BYTES_A_TOKEN = 16 };
-
-/* Returns how many bytes of a piece are whole lines, if that is half of it, or else whole UTF-8 characters, moved to
- * its beginning. */
-static size_t keep_whole_lines(char *piece, size_t n) {
-    const char *line = memchr(piece, '\n', n);
-    size_t begin = line ? (size_t)(line - piece) + 1 : 0, end = n;
-    while (end > begin && piece[end - 1] != '\n') end--;
-    if (end - begin < n / 2) {
-        for (begin = 0, end = n; begin < end && (piece[begin] & 0xc0) == 0x80;) begin++;
-        size_t lead = end; /* of the last character, which may be cut */
-        while (lead > begin && end - lead < 3 && (piece[lead - 1] & 0xc0) == 0x80) lead--;
-        if (lead > begin && (piece[lead - 1] & 0xc0) == 0xc0) end = lead - 1;
-    }
-    memmove(piece, piece + begin, end - begin);
-    return end - begin;
-}
-
-/* Replaces a text of more than `bytes` by pieces of it. *owned: the pieces, to be freed; NULL: it is shorter. */
-static bool take_pieces(gq_text *text, size_t bytes, char **owned, gq_error *e) {
-    size_t piece = bytes / SPREAD_PIECES;
-    gq_file f;
-    *owned = NULL;
-    if (text->bytes ? !gq_file_memory(&f, text->name ? text->name : "the text", text->bytes, text->n, NULL, e)
-                    : !gq_file_open(&f, text->name, e))
-        return false;
-    bool ok = f.size <= bytes || (*owned = malloc(bytes)) || gq_fail_memory(e, bytes);
-    size_t n = 0;
-    for (uint64_t i = 0; ok && *owned && i < SPREAD_PIECES; i++) {
-        uint64_t begin = (uint64_t)((__uint128_t)(f.size - piece) * i / (SPREAD_PIECES - 1));
-        ok = gq_file_read(&f, begin, *owned + n, piece, e);
-        if (ok) n += keep_whole_lines(*owned + n, piece);
-    }
-    gq_file_close(&f);
-    if (*owned) text->bytes = *owned, text->n = n;
-    return ok;
-}
-
-static size_t greatest_divisor(size_t a, size_t b) {
-    for (size_t rest; b; a = b, b = rest) rest = a % b;
-    return a;
-}
-
-/* Takes `wanted` of the windows, one of each of as many equal parts of the text, at a place that differs from part to part:
- * kinds of text that take turns are all met. They follow each other as multiples of the golden ratio do, so the first
- * few are of the whole text, too; some steps of a calibration look at no more. */
-static bool pick_windows(text_windows *w, size_t wanted, gq_error *e) {
-    static const uint64_t GOLDEN = 0x9e3779b97f4a7c15; /* of 2^64 */
-    size_t n = min(w->n, wanted), bytes = w->context * sizeof *w->ids,
-           stride = (size_t)((unsigned __int128)n * GOLDEN >> 64), order = 0;
-    while (stride > 1 && greatest_divisor(stride, n) > 1) stride--;
-    uint32_t *picked = calloc(n, bytes);
-    if (!picked) return gq_fail_memory(e, mul_sat(n, bytes));
-    for (size_t i = 0; i < n; i++, order = (order + max(stride, 1)) % n) {
-        size_t begin = (size_t)((unsigned __int128)w->n * order / n),
-               size = (size_t)((unsigned __int128)w->n * (order + 1) / n) - begin;
-        begin += (size_t)((unsigned __int128)(i * GOLDEN) * size >> 64);
-        memcpy(picked + i * w->context, w->ids + begin * w->context, bytes);
-    }
-    free(w->ids);
-    w->ids = picked, w->n = n;
-    return true;
-}
-
-static bool calibration_spread(text_windows *w, const gq_text *asked, const model_source *model,
-                               size_t vocabulary, const windows_limits *limits, warning_list *warnings,
-                               gq_error *e) {
-    gq_text text = *asked;
-    size_t window = text.context ? text.context : GQ_CONTEXT, wanted = text.tokens / window;
-    size_t enough = (size_t)max(SPREAD_BYTES, mul_sat(text.tokens, SPREAD_BYTES_A_TOKEN));
-    char *pieces = NULL;
-    if (text.ids || !wanted || !(text.name || text.bytes))
-        return windows_read(w, &text, model, vocabulary, limits, warnings, e);
-    text.tokens = enough; /* a token has a byte or more */
-    gq_error why;
-    if (!take_pieces(&text, enough, &pieces, e)) return false;
-    bool ok = windows_read(w, &text, model, vocabulary, limits, warnings, pieces ? &why : e);
-    /* Tokens of many bytes, or bytes that are no text: as much of the whole text as is wanted. */
-    if (pieces && (ok ? w->n < wanted : why.status == GQ_FAILED && why.remedy != GQ_REMEDY_MEMORY)) {
-        windows_free(w);
-        ok = windows_read(w, asked, model, vocabulary, limits, warnings, e);
-    } else if (!ok && pieces)
-        gq_fail_again(e, &why, "%s", why.text);
-    free(pieces);
-    return ok && pick_windows(w, wanted, e);
-}
-
 static bool calibration_read_text(gq_plan *plan, calibration *c, const gq_options *options, gq_error *e) {
     const gq_calibration *asked = options->calibration;
     windows_limits limits = {comm_memory(options->comm, memory_budget_of(asked->memory)), options->callbacks};
@@ -196,9 +60,9 @@ static bool calibration_read_text(gq_plan *plan, calibration *c, const gq_option
     }
     bool ok = asked->random
                   ? windows_draw(w, &text, &plan->model, vocabulary, e)
-                  : calibration_spread(w, &text, &plan->model, vocabulary, &limits, &plan->warnings, e);
+                  : windows_read_spread(w, &text, &plan->model, vocabulary, &limits, &plan->warnings, e);
     ok = ok && (asked->random || !calibration_does(&c->settings, CALIBRATE_RANDOM) ||
-                calibration_mix_random(c, w, &plan->model, vocabulary, e));
+                windows_mix_random(w, &plan->model, vocabulary, &c->whole.ids, &c->whole.drawn, e));
     free(w->replaced), w->replaced = NULL;
     if (!ok || !masks_set(w, &plan->model, vocabulary, MASKS_DRAWN, e)) return false;
     c->job = windows_job(w);

@@ -8,8 +8,6 @@
 #include "base/checked.h"
 #include "base/random.h"
 
-static const uint64_t GOLDEN = 0x9e3779b97f4a7c15; /* 2^64 by the golden ratio */
-
 static uint64_t share_of(uint64_t number, uint64_t n) { return (uint64_t)((__uint128_t)number * n >> 64); }
 
 /* Finds the token that masks. */
@@ -64,7 +62,7 @@ static void masks_set_text(text_windows *w, size_t begin, size_t end, uint64_t k
     uint64_t state = k;
     for (size_t t = begin; t < end; t++) n += masks_weight(w, t) > 0;
     if (!n) return;
-    wanted = share == MASKS_ALL ? n : 1 + share_of((k + 1) * GOLDEN, n);
+    wanted = share == MASKS_ALL ? n : 1 + random_spread(k + 1, n);
     float each = (float)((double)n / (double)wanted / FORWARD_WEIGHT_ONE);
     left = n;
     for (size_t t = begin, missing = wanted; t < end; t++) {

@@ -46,6 +46,9 @@ token_limits windows_token_limits(uint64_t tokens, const windows_limits *limits)
  * tokens the model has; all ids are below it. Of the text no more is read than the tokens need. */
 bool windows_read(text_windows *w, const gq_text *text, const model_source *model, size_t vocabulary,
                   const windows_limits *limits, warning_list *warnings, gq_error *e);
+/* Makes windows likewise, of as many tokens as the text asks for, from all over it (spread.c); of ids the first ones. */
+bool windows_read_spread(text_windows *w, const gq_text *asked, const model_source *model, size_t vocabulary,
+                         const windows_limits *limits, warning_list *warnings, gq_error *e);
 /* Makes windows that begin every `stride` tokens, 1 to context - 1, as many as llama.cpp's strided perplexity
  * makes: where the text ends with a window, that one is left out. Only the text's own BOS is there; no
  * window's first token is replaced, again as in llama.cpp. */
@@ -56,6 +59,13 @@ bool windows_read_overlapping(text_windows *w, const gq_text *text, size_t strid
  * windows. Their number is the text's `tokens`; the text itself is not read. Windows begin as above. */
 bool windows_draw(text_windows *w, const gq_text *text, const model_source *model, size_t vocabulary,
                   gq_error *e);
+/* Puts a window of random tokens among every four of the text. A text of one kind leaves most directions of the
+ * inputs unseen, and errors are moved there; random tokens see them (bench/results/calibration.md). Where tokens have
+ * weights, random ones have the texts' mean weight, so that they are no larger a share of what is summed. No such
+ * window is held out. *texts gets the ids of the text's
+ * windows, to be freed (NULL: there are too few), *n_drawn the number of random ones. */
+bool windows_mix_random(text_windows *w, const model_source *model, size_t vocabulary, uint32_t **texts,
+                        size_t *n_drawn, gq_error *e);
 /* Makes windows of given ids begin as those of a text. */
 bool windows_begin_as_texts(text_windows *w, const model_source *model, gq_error *e);
 /* Makes n texts, which something follows, tokens with the model's own tokenizer: a BOS begins them, no EOS ends them,
