@@ -390,6 +390,9 @@ typedef struct gq_evaluation_facts {
     /* The models fill masks: what is scored are tokens that are masked, and how much one counts is the number
      * of its window's tokens for each that is masked. */
     bool masked;
+    /* Tokens of the text, of prompts and of questions, each as often as the models ran on it in these seconds;
+     * 0: all scores were kept. */
+    uint64_t tokens_run;
 } gq_evaluation_facts;
 GQ_API const gq_evaluation_facts *gq_evaluation_summary(const gq_evaluation *v);
 /* Opens and checks the models and cuts the text into windows, but runs nothing. Only the summary and the

@@ -258,18 +258,21 @@ void report_evaluation(FILE *to, const report *r) {
     bool predicts = !report_has_embeddings(models);
     char *step = facts->stride ? text_format(", one every %" PRIu32, facts->stride) : text_format("%s", "");
     fputc('\n', to);
-    const request *asked = r->request; /* the time is of all that was asked, the tokens are the text's */
-    bool is_of_text = !asked->choices && !asked->prompts && !asked->draft && facts->seconds > 0;
-    char *speed = is_of_text
-                      ? text_format(", %s tokens/s", count_text(rate, (double)facts->tokens / facts->seconds))
+    /* The time is of all that was asked: of drafts too, whose tokens are not counted. */
+    bool is_counted = !r->request->draft && facts->tokens_run > 0 && facts->seconds > 0;
+    char *asked = facts->tokens_run > facts->tokens
+                      ? text_format(", %" PRIu64 " tokens run in all", facts->tokens_run)
                       : text_format("%s", "");
-    print_line(to, "%" PRIu64 " tokens in windows of %" PRIu32 "%s, %" PRIu64 " %s; %s%s", facts->tokens,
+    char *speed = is_counted ? text_format(", %s tokens/s",
+                                           count_text(rate, (double)facts->tokens_run / facts->seconds))
+                             : text_format("%s", "");
+    print_line(to, "%" PRIu64 " tokens in windows of %" PRIu32 "%s, %" PRIu64 " %s%s; %s%s", facts->tokens,
                facts->context, step, facts->scored,
                !predicts       ? "embeddings"
                : facts->masked ? "of them masked and scored"
                                : "of them scored",
-               time_text(time, facts->seconds), speed);
-    free(step), free(speed);
+               asked, time_text(time, facts->seconds), speed);
+    free(step), free(asked), free(speed);
     if (facts->texts)
         print_line(to, "%" PRIu64 " conversations, each with what stands before it alone", facts->texts);
     if (report_has_acceptance(models, n))

@@ -250,7 +250,8 @@ static bool evaluation_plan(gq_evaluation *v, const gq_evaluation_request *r, si
                         .callbacks = r->callbacks,
                         .logits = r->logits,
                         .base_out = r->base_out,
-                        .replace_logits = r->replace_logits};
+                        .replace_logits = r->replace_logits,
+                        .tokens_run = &v->tokens_run};
     if (!evaluation_check_stride(r, e) || !compared_open_all(v, r, e)) return false;
     if (v->none_runs) {
         if (!evaluation_check_more(v, r, e)) return false;
@@ -351,8 +352,7 @@ static void evaluation_sum_up(gq_evaluation *v, const gq_comm *comm) {
                                      .architecture = v->architecture,
                                      .context = (uint32_t)v->windows.context,
                                      .windows = v->windows.n,
-                                     .tokens = v->windows.marks ? v->windows.text_tokens
-                                                                : v->windows.n * v->windows.context,
+                                     .tokens = windows_tokens(&v->windows),
                                      .scored = evaluation_scored(v),
                                      .texts = v->windows.texts,
                                      .masked = v->windows.targets,
@@ -363,7 +363,8 @@ static void evaluation_sum_up(gq_evaluation *v, const gq_comm *comm) {
                                      .seconds = v->seconds,
                                      .seconds_expected = v->seconds_expected,
                                      .ranks = (uint32_t)gq_comm_ranks(comm),
-                                     .rank_windows = rank_windows};
+                                     .rank_windows = rank_windows,
+                                     .tokens_run = v->tokens_run};
 }
 
 static gq_evaluation *evaluation_new(const gq_evaluation_request *request, bool only_plan, gq_error *e) {

@@ -265,6 +265,11 @@ bool score_cache_find(const score_cache *k, const content_sum *model, model_scor
 /* Adds a model's scores and writes the file. */
 bool score_cache_add(score_cache *k, const content_sum *model, const model_scores *from, gq_error *e);
 
+/* Tokens without those that fill up windows. */
+static inline size_t windows_tokens(const text_windows *w) {
+    return w->marks ? w->text_tokens : w->n * w->context;
+}
+
 /* ---- side_by_side.c ----
  * A base model and its quants run on the same windows, layer by layer, and compared at each scored position;
  * no more logits are held than those of a batch's positions for some tokens of the vocabulary. */
@@ -310,6 +315,7 @@ typedef struct side_by_side {
     /* For progress where a call is several such runs: the work of all, that of those before, and when the
      * first began. 0: it is one. */
     double work, done, started;
+    uint64_t *tokens_run; /* each run adds its tokens; NULL: they are not counted */
 } side_by_side;
 
 /* Bytes of the scores of all windows. */
@@ -525,6 +531,7 @@ struct gq_evaluation {
     warning_list warnings;
     char architecture[128];
     double seconds, seconds_expected;
+    uint64_t tokens_run;
     gq_evaluation_facts facts;
 };
 

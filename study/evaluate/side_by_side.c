@@ -519,6 +519,7 @@ bool side_by_side_run(const side_by_side *s, scores *to, warning_list *warnings,
     size_t batch = c.text.job.windows ? forward_job_batch(&c.text.job) : 0;
     lay_out_contest(&c, batch * c.scored, &l);
     bool ok = memory_had(&l, e) && run_all(&c, warnings, e);
+    if (s->tokens_run) *s->tokens_run += windows_tokens(s->windows);
     base_batch_free(&c.base);
     free(c.base_logits), free(c.ranges), free(c.models);
     return ok;

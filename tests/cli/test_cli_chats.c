@@ -87,18 +87,31 @@ TEST(files_of_other_ends_and_versions) {
                 path("next.ids"), "--context", "64");
 }
 
-/* Where no answer changed the interval has a width all the same; the time is of all that was asked. */
+/* Where no answer changed the interval has a width all the same. */
 TEST(nothing_changed_is_not_certain) {
     char *out = PRINTED("evaluate", path("model-F16.gguf"), path("model-F16.gguf"), "--text", path("text"),
-                        "--context", "64", "--choices", path("questions.jsonl"), "--json"),
-         *table = PRINTED("evaluate", path("model-F16.gguf"), "--text", path("text"), "--context", "64",
-                          "--choices", path("questions.jsonl")),
-         *plain = PRINTED("evaluate", path("model-F16.gguf"), "--text", path("text"), "--context", "64");
+                        "--context", "64", "--choices", path("questions.jsonl"), "--json");
     char *more = strstr(out, "\"more\""), *low = more ? strstr(more, "\"low\":") : NULL;
     assert_non_null(low);
     assert_true(strtod(low + strlen("\"low\":"), NULL) < -.1);
-    assert_null(strstr(table, "tokens/s")), says(plain, "tokens/s");
-    free(out), free(table), free(plain);
+    free(out);
+}
+
+/* The time is of all that was asked, and so are the tokens that it is divided by: 256 of the text, and two choices of 6
+ * tokens with their question, three of 6 and two of 7. */
+TEST(rates_are_of_all_tokens_that_run) {
+    char *plain = PRINTED("evaluate", path("model-F16.gguf"), "--text", path("text"), "--context", "64"),
+         *asked = PRINTED("evaluate", path("model-F16.gguf"), "--text", path("text"), "--context", "64",
+                          "--choices", path("questions.jsonl"));
+    says(plain, "256 tokens in windows"), says(plain, " tokens/s"), assert_null(strstr(plain, "run in all"));
+    says(asked, "256 tokens in windows"), says(asked, " tokens/s"), says(asked, "300 tokens run in all");
+    free(plain), free(asked);
+    for (int kept = 0; kept < 2; kept++) {
+        char *out = PRINTED("evaluate", path("model-F16.gguf"), "--text", path("text"), "--context", "64",
+                            "--scores-file", path("kept.scores"));
+        assert_int_equal(kept, !strstr(out, "tokens/s"));
+        free(out);
+    }
 }
 
 TEST(sizes_are_chosen_by_weights) {
