@@ -56,6 +56,48 @@ TEST(test_options_everywhere) {
     free(man), free(help), free(bash), free(zsh), free(fish);
 }
 
+/* The option's paragraph of the man page, or its part of the help: up to where the next one begins. */
+static char *option_paragraph(const char *text, const char *start, const char *name) {
+    for (const char *at = text; (at = strstr(at, start)); at++) {
+        size_t n = strcspn(at + 1, "\n") + 1, head = n + 1 + strcspn(at + n + 1, "\n");
+        char *line = text_format("%.*s", (int)(start[1] == '.' ? head : n), at);
+        bool found = holds_option(line, "--", name);
+        free(line);
+        const char *end = strstr(at + 1, start);
+        if (found) return text_format("%.*s", end ? (int)(end - at) : (int)strlen(at), at);
+    }
+    fail_msg("there is no paragraph of --%s", name);
+    return NULL;
+}
+
+/* Which words an option takes is known by asking what takes them; the man page and the help name these and no others. */
+TEST(words_of_options_are_those_that_are_taken) {
+    static const char *const formats[] = {".json", ".csv",  ".html", ".md",  ".svg", ".txt",
+                                          ".pdf",  ".yaml", ".tsv",  ".xml", ".png", ".jsonl"};
+    char *text = (char *)read_whole(test_path("../docs/gquant.1"), NULL), *help = command_text("help", "all");
+    without_backslashes(text);
+    char *man = option_paragraph(text, "\n.TP", "report"), *row = option_paragraph(help, "\n ", "report");
+    char *page = (char *)read_whole(test_path("../docs/reports.md"), NULL);
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        char *file = text_format("report%s", formats[i]);
+        bool taken = gq_report_format_of(file) >= 0;
+        const char *const places[] = {man, row, page};
+        for (size_t k = 0; k < (taken ? 3 : 2); k++)
+            if (taken != !!strstr(places[k], formats[i])) fail_msg("%s: %s", formats[i], places[k]);
+        free(file);
+    }
+    free(man), free(row), free(page);
+    man = option_paragraph(text, "\n.TP", "effort"), row = option_paragraph(help, "\n ", "effort");
+    for (size_t i = 0; effort_names[i]; i++)
+        if (!strstr(man, effort_names[i]) || !strstr(row, effort_names[i]))
+            fail_msg("%s: %s", effort_names[i], man);
+    free(man), free(row);
+    man = option_paragraph(text, "\n.TP", "mmproj");
+    for (size_t i = 0; mmproj_types[i]; i++)
+        if (!strstr(man, mmproj_types[i])) fail_msg("%s: %s", mmproj_types[i], man);
+    free(man), free(text), free(help);
+}
+
 static bool holds_word(const char *text, const char *word) {
     size_t n = strlen(word);
     for (size_t i = 0; text[i]; i++)
