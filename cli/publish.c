@@ -141,7 +141,22 @@ static void publish_say_base(const request *r, const gq_publication *p) {
         print_line(stdout, "base model: %s, by %s; --base-model names another", base, source);
 }
 
+/* Says what the page keeps of an earlier command, as options. */
+static void publish_say_kept(const gq_publish_request *kept) {
+    const char *const words[][2] = {{"--repo", kept->repo},
+                                    {"--title", kept->title},
+                                    {"--license", kept->license},
+                                    {"--quantized-by", kept->quantized_by}};
+    char *line = text_format("kept from README.md:");
+    size_t bare = strlen(line);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (words[i][1]) line = publish_add_word(text_add_word(line, words[i][0]), words[i][1]);
+    if (line[bare]) print_line(stdout, "%s", line);
+    free(line);
+}
+
 static void publish_say(const request *r, const gq_publication *p) {
+    const gq_publish_request *kept = gq_publication_kept(p);
     size_t n;
     if (r->quiet) return;
     const char *const *warnings = gq_publication_warnings(p, &n);
@@ -160,9 +175,10 @@ static void publish_say(const request *r, const gq_publication *p) {
     print_line(stdout, "%s: %zu of %zu files made, README.md, SHA256SUMS, .gitattributes%s", r->out_dir,
                gq_publication_made(p), files, gq_publication_evaluation(p) ? ", divergence.svg" : "");
     publish_say_base(r, p);
+    publish_say_kept(kept);
     publish_say_recommended(p);
-    char *line =
-        text_add_word(text_format("upload: hf upload %s", r->repo ? r->repo : "OWNER/NAME"), r->out_dir);
+    const char *repo = r->repo ? r->repo : kept->repo ? kept->repo : "OWNER/NAME";
+    char *line = text_add_word(text_format("upload: hf upload %s", repo), r->out_dir);
     print_line(stdout, "%s", line);
     free(line);
 }

@@ -248,7 +248,7 @@ static void card_add_kinds(fact_list *l, const gq_publication *p) {
 
 /* Adds the file that the commands name, and how programs fetch it. */
 static void card_add_recommended(fact_list *l, const gq_publication *p, const gq_page *page) {
-    const char *why, *repo = p->request.repo ? p->request.repo : "OWNER/NAME";
+    const char *why, *repo = p->request.repo ? p->request.repo : REPO_UNKNOWN;
     const gq_page_row *row = page_recommended(page, &why);
     const char *name = page_file_name(row->path), *shard = strstr(name, "-00001-of-");
     char *link = NULL, size[24];

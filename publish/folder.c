@@ -8,6 +8,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,16 +124,92 @@ static bool page_is_of(const char *page, const char *model) {
     return false;
 }
 
-bool folder_find_base_model(gq_publication *p, gq_error *e) {
-    static const char key[] = "\nbase_model: \"";
-    bool is_there;
+/* Returns the text of a key of the front matter, malloc'ed; NULL: it has none. */
+static char *front_value(const char *front, const char *key) {
+    char begins[32];
+    int n = snprintf(begins, sizeof begins, "\n%s: \"", key);
+    const char *at = strstr(front, begins);
+    json_t *value = at ? json_loads(at + n - 1, JSON_DECODE_ANY | JSON_DISABLE_EOF_CHECK, NULL) : NULL;
+    char *text = json_is_string(value) ? strdup(json_string_value(value)) : NULL;
+    json_decref(value);
+    return text;
+}
+
+/* Returns the page's title, malloc'ed, where somebody has given it: it is neither the base model's name nor that of the
+ * files. */
+static char *page_given_title(const gq_publication *p, const char *text, const char *base) {
+    static const char begins[] = "# ", ends[] = " GGUF\n";
+    const char *end = strstr(text, ends), *name = base ? strchr(base, '/') : NULL;
+    if (!end || strncmp(text, begins, strlen(begins)) != 0 || end + strlen(ends) - 1 != strchr(text, '\n'))
+        return NULL;
+    char *title = strndup(text + strlen(begins), (size_t)(end - text) - strlen(begins)), *to = title;
+    for (const char *at = title; at && *at; *to++ = *at++) /* page_write_text marks signs */
+        if (*at == '\\' && at[1]) at++;
+    if (title) *to = 0;
+    if (title && (!strcmp(title, p->stem) || (name && !strcmp(title, name + 1)))) free(title), title = NULL;
+    return title;
+}
+
+/* Returns the repository that the page's commands name, malloc'ed; NULL: none. */
+static char *page_repo(const char *text) {
+    static const char begins[] = "\n    hf download ";
+    const char *at = strstr(text, begins);
+    size_t n = at ? strcspn(at += strlen(begins), " \n") : 0;
+    bool is = n && base_model_is_id(at, n) && strncmp(at, REPO_UNKNOWN " ", n + 1) != 0;
+    return is ? strndup(at, n) : NULL;
+}
+
+/* Takes what the call did not name. */
+static void folder_keep(gq_publication *p, const char *front, const char *text, const char *base) {
+    gq_publish_request *r = &p->request, *kept = &p->kept;
+    size_t n;
+    const char *license = page_model_text(p->model, "general.license", &n);
+    if (!r->repo) r->repo = kept->repo = page_repo(text);
+    if (!r->title) r->title = kept->title = page_given_title(p, text, base);
+    if (!r->quantized_by) r->quantized_by = kept->quantized_by = front_value(front, "quantized_by");
+    char *old = r->license ? NULL : front_value(front, "license");
+    if (old && license && strlen(old) == n && !memcmp(old, license, n))
+        free(old), old = NULL; /* the model's */
+    if (!r->license) r->license = kept->license = old;
+}
+
+bool folder_recall(gq_publication *p, gq_error *e) {
+    bool is_there, ok = true;
     page_there at;
     char *page = folder_read(p, PUBLISH_PAGE, &is_there, e);
-    bool is_ours = page && page_find(page, &at) && page_is_of(page + at.begins, p->stem);
-    if (is_ours) page[at.front] = 0;
-    const char *id = is_ours ? strstr(page, key) : NULL;
-    size_t n = id ? strcspn(id += sizeof key - 1, "\"\n") : 0;
-    bool ok = !id || !base_model_is_id(id, n) || base_model_take(&p->base_model, id, n, PUBLISH_PAGE, e);
+    if (page && page_find(page, &at) && page_is_of(page + at.begins, p->stem)) {
+        page[at.front ? at.front - 1 : 0] = page[at.text] = 0;
+        char *base = front_value(page, "base_model");
+        folder_keep(p, page, page + at.begins, base);
+        if (base && !p->request.base_model && base_model_is_id(base, strlen(base)))
+            ok = base_model_take(&p->base_model, base, strlen(base), PUBLISH_PAGE, e);
+        free(base);
+    }
+    free(page);
+    return ok;
+}
+
+/* Whether the new page has all kinds of figures that the old one has. */
+static bool folder_check_figures(const gq_publication *p, gq_error *e) {
+    static const char begins[] = "\nEvaluated on `";
+    bool is_there, ok = true;
+    page_there at;
+    char *page = folder_read(p, PUBLISH_PAGE, &is_there, e), *text = NULL;
+    if (page && page_find(page, &at) && page_is_of(page + at.begins, p->stem))
+        text = page + at.begins, page[at.text] = 0;
+    const char *name = text ? strstr(text, begins) : NULL;
+    if (name) name += strlen(begins);
+    if (text && !p->request.evaluation && strstr(text, "](" PUBLISH_CHART ")"))
+        ok = gq_fail(e,
+                     "%s/%s has figures of an evaluation%s%.*s, which this command would drop: name the text "
+                     "again (--evaluate, --chats; cached scores are reused), or remove %s and %s",
+                     p->options.out_dir, PUBLISH_PAGE, name ? " on " : "",
+                     name ? (int)strcspn(name, "`\n") : 0, name ? name : "", PUBLISH_PAGE, PUBLISH_CHART);
+    else if (text && !p->request.speeds && strstr(text, " tokens/s |"))
+        ok = gq_fail(e,
+                     "%s/%s has speeds of llama-bench, which this command would drop: name its output again "
+                     "(--speeds), or remove %s",
+                     p->options.out_dir, PUBLISH_PAGE, PUBLISH_PAGE);
     free(page);
     return ok;
 }
@@ -300,7 +377,7 @@ bool folder_check(const gq_publication *p, gq_error *e) {
     bool ok = folder_read_attributes(p, &lines, e);
     free(lines);
     if (!ok || p->options.force || p->options.dry_run) return ok;
-    return folder_check_page(p, e) && folder_check_sums(p, e) &&
+    return folder_check_page(p, e) && folder_check_figures(p, e) && folder_check_sums(p, e) &&
            (!p->request.evaluation || folder_check_chart(p, e));
 }
 

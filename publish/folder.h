@@ -12,9 +12,9 @@ bool folder_list_files(gq_publication *p, gq_error *e);
 /* Whether all that is there can be kept: to be asked before the work. */
 bool folder_check(const gq_publication *p, gq_error *e);
 
-/* Takes the base model that README.md of an earlier call names, so that a call that does not name it keeps it.
- * false: no memory. */
-bool folder_find_base_model(gq_publication *p, gq_error *e);
+/* Takes from README.md of an earlier call what this one does not name: the base model, and what p->kept then has. false:
+ * no memory. */
+bool folder_recall(gq_publication *p, gq_error *e);
 
 /* Writes README.md of its front matter and its text. What stands around the text in the file that is there is
  * kept, and so is a front matter that somebody has changed. */

@@ -242,10 +242,22 @@ static bool publication_check_evaluation(gq_publication *p, gq_error *e) {
     return ok;
 }
 
+/* Whether a file of an earlier call has a speed. Without memory: so it has, and the page asks again. */
+static bool publication_has_speed(const gq_publication *p) {
+    bool has = false;
+    for (size_t i = 0; !has && i < p->speeds.n; i++) {
+        char *path;
+        if (asprintf(&path, "%s/%s", p->options.out_dir, p->speeds.rows[i].name) < 0) return true;
+        has = access(path, F_OK) == 0;
+        free(path);
+    }
+    return has;
+}
+
 /* Whether some file of the folder has a speed: to be asked before the work. */
 static bool publication_check_speeds(const gq_publication *p, gq_error *e) {
     char *note = NULL;
-    if (!p->request.speeds) return true;
+    if (!p->request.speeds || publication_has_speed(p)) return true;
     gq_page_row *rows = calloc(p->n, sizeof *rows);
     if (!rows) return gq_fail_memory(e, p->n * sizeof *rows);
     for (size_t i = 0; i < p->n; i++) rows[i].path = gq_plan_summary(p->plan, i)->path;
@@ -285,8 +297,7 @@ static bool publication_open(gq_publication *p, const gq_options *asked, gq_erro
     p->memory = memory.cache_bytes + memory.buffer_bytes, p->context = memory.context;
     if (!p->options.measure_file && publication_would_upload(p, GQ_MEASURE_SUFFIX))
         p->options.measure_file = "";
-    return publication_name_model(p, e) && publication_list(p, asked, e) &&
-           (p->request.base_model || folder_find_base_model(p, e)) &&
+    return publication_name_model(p, e) && publication_list(p, asked, e) && folder_recall(p, e) &&
            (p->base_model.id ||
             base_model_find(&p->base_model, p->request.base_model, p->options.input,
                             p->options.adapters.n ? p->options.adapters.items[0].path : NULL, p->model,
@@ -365,6 +376,8 @@ void gq_publication_free(gq_publication *p) {
     gq_model_close(p->model);
     for (size_t i = 0; i < p->n; i++) free((void *)p->outputs[i].path), free(p->labels[i]);
     free(p->outputs), free(p->labels), free(p->stem), free(p->base_model.id), free(p->imatrix_name);
+    free((void *)p->kept.repo), free((void *)p->kept.title), free((void *)p->kept.license);
+    free((void *)p->kept.quantized_by);
     for (size_t i = 0; i < p->n_files; i++) free(p->files[i].path), free(p->files[i].label);
     free(p->files), free((void *)p->page.rows), free((void *)p->page.speed_note), free(p->intervals);
     if (p->folder_fd >= 0) close(p->folder_fd);
@@ -401,6 +414,8 @@ const char *gq_publication_base_model(const gq_publication *p, const char **sour
     *source = p->base_model.source;
     return p->base_model.id;
 }
+
+const gq_publish_request *gq_publication_kept(const gq_publication *p) { return &p->kept; }
 
 const char *const *gq_publication_warnings(const gq_publication *p, size_t *n) {
     return warnings_texts(&p->warnings, n);

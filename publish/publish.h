@@ -20,6 +20,8 @@ struct gq_publication {
     gq_model *model;
     char *stem; /* the model's name in file names */
     base_model base_model;
+    gq_publish_request
+        kept; /* repo, title, license and quantized_by, of an earlier page; malloc'ed, NULL: not kept */
     char *imatrix_name; /* of the importance matrix's file in the folder; NULL: there is none */
     gq_output *outputs; /* n of them; the paths are malloc'ed */
     char **labels;      /* each output's label in names */
@@ -42,6 +44,8 @@ struct gq_publication {
     warning_list warnings;
 };
 
+/* Stands in commands for a repository that was not named. */
+#define REPO_UNKNOWN "OWNER/NAME"
 /* Files of the folder besides models. */
 #define PUBLISH_PAGE "README.md"
 #define PUBLISH_SUMS "SHA256SUMS"

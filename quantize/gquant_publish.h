@@ -133,6 +133,9 @@ GQ_API const gq_evaluation *gq_publication_evaluation(const gq_publication *p); 
 /* The base model that the page names, OWNER/NAME; NULL: none was found. *source: where it was found, such as
  * a key of the metadata; NULL: it was given. */
 GQ_API const char *gq_publication_base_model(const gq_publication *p, const char **source);
+/* What the call did not name and README.md keeps of an earlier one: repo, title, license, quantized_by. All else is
+ * NULL or 0. */
+GQ_API const gq_publish_request *gq_publication_kept(const gq_publication *p);
 GQ_API const char *const *gq_publication_warnings(const gq_publication *p, size_t *n);
 
 /* ---- tables and charts of files ---- */

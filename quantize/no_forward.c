@@ -62,5 +62,6 @@ NEVER(const gq_evaluation *, gq_publication_evaluation, (const gq_publication *p
 NOTHING(gq_publication_needs, (const gq_publication *p, gq_needs *to))
 NEVER(const gq_page_row *, gq_publication_rows, (const gq_publication *p, size_t *n))
 NEVER(const gq_page_row *, gq_publication_recommended, (const gq_publication *p, const char **why))
+NEVER(const gq_publish_request *, gq_publication_kept, (const gq_publication *p))
 NEVER(const char *const *, gq_publication_warnings, (const gq_publication *p, size_t *n))
 /* NOLINTEND(misc-unused-parameters) */

@@ -305,6 +305,65 @@ TEST(the_base_model_stays) {
     free(page);
 }
 
+/* A shorter command keeps what the page says, and reports it; a page of another model is not asked. */
+TEST(what_the_page_says_stays) {
+    static const char title[] = "A *big* \\ one", by[] = "Zo\u00eb \"Z\"";
+    const char *words[] = {
+        "publish", path("in.gguf"), "--out-dir", lasting("says"), "Q4_0",           "--repo", "me/In-GGUF",
+        "--title", title,           "--license", "mit",           "--quantized-by", by,       NULL};
+    free(gquant(0, words));
+    for (int again = 0; again < 2; again++) {
+        char *out = OUTPUT(0, "publish", path("in.gguf"), "--out-dir", path("says"), "Q8_0");
+        says(out,
+             "kept from README.md: --repo me/In-GGUF --title 'A *big* \\ one' --license mit --quantized-by ");
+        says(out, "upload: hf upload me/In-GGUF ");
+        char *page = text_of("says/README.md");
+        says(page, "\n# A \\*big\\* \\\\ one GGUF\n"), says(page, "license: \"mit\"\n");
+        says(page, "quantized_by: \"Zo\\u00eb \\\"Z\\\"\"\n"), says(page, "hf download me/In-GGUF ");
+        free(out), free(page);
+    }
+    char *out = OUTPUT(0, "publish", path("in.gguf"), "--out-dir", path("says"), "Q8_0", "--repo", "me/New");
+    says(out, "kept from README.md: --title 'A "), says(out, "upload: hf upload me/New ");
+    free(out);
+    copy_file("in.gguf", "other.gguf");
+    out = OUTPUT(0, "publish", path("other.gguf"), "--out-dir", path("says"), "Q4_0");
+    assert_null(strstr(out, "kept from")), says(out, "hf upload OWNER/NAME");
+    free(out);
+    out = OUTPUT(0, "publish", path("other.gguf"), "--out-dir", path("says"), "Q4_0"); /* nothing was given */
+    assert_null(strstr(out, "kept from"));
+    free(out);
+}
+
+/* Figures of the page are never dropped silently: the text or the speeds are named again, and unchanged files keep
+ * theirs. */
+TEST(figures_are_not_forgotten) {
+    char text[2000];
+    memset(text, 'd', sizeof text);
+    tiny_folder_write(path("Fig"), 1, 0, 1);
+    write_whole(path("fig.txt"), text, sizeof text);
+    static const char speeds[] = "{\"model_filename\":\"Fig-Q8_0.gguf\",\"n_gen\":128,\"avg_ts\":5}";
+    write_whole(path("fig.json"), speeds, strlen(speeds));
+    const char *words[] = {
+        "publish",    path("Fig"),     "--out-dir", path("fig"), "Q8_0",     "--context",
+        "64",         "--tokens",      "256",       "-q",        "--speeds", path("fig.json"),
+        "--evaluate", path("fig.txt"), NULL};
+    free(gquant(0, words));
+    char *page = text_of("fig/README.md"), *after;
+    const char *row = strstr(strstr(page, "(Fig-Q8_0.gguf)"), "MB |"); /* behind the mark of the one to take */
+    words[4] = "Q4_0", words[12] = NULL;
+    gquant_says(1, "README.md has figures of an evaluation on fig.txt, which this command would drop: name",
+                words);
+    assert_false(exists(path("fig/Fig-Q4_0.gguf")));
+    words[10] = "--evaluate", words[11] = path("fig.txt");
+    gquant_says(1, "README.md has speeds of llama-bench, which this command would drop: name", words);
+    words[10] = "--speeds", words[11] = path("fig.json"), words[12] = "--evaluate";
+    free(gquant(0, words));
+    after = text_of("fig/README.md");
+    assert_non_null(memmem(after, strlen(after), row, strcspn(row, "\n")));
+    says(after, "](Fig-Q4_0.gguf)");
+    free(page), free(after);
+}
+
 /* Puts text into a file, behind the first place where it has `at`. */
 static void edit(const char *name, const char *at, const char *text) {
     char *old = text_of(name), *place = strstr(old, at), *now;
