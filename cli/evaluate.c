@@ -145,24 +145,9 @@ static gq_evaluation *evaluate_kind(const request *r, const gq_evaluation_reques
     return v;
 }
 
-/* Finds the one quant to recommend, as published pages do: the smallest that is close to the base model, else the
- * smallest of the least loss. 0: there is none. */
-static size_t evaluate_best(const gq_evaluation *v, gq_level *level) {
-    size_t n, best = 0;
-    const gq_evaluated *m = gq_evaluation_models(v, &n);
-    for (size_t i = 1; i < n; i++) {
-        gq_level its;
-        if (!gq_evaluation_level(v, i, &its, NULL)) return 0;
-        gq_level asked = its > GQ_CLOSE ? its : GQ_CLOSE, least = *level > GQ_CLOSE ? *level : GQ_CLOSE;
-        bool is_better = !best || asked < least || (asked == least && m[i].file_bytes < m[best].file_bytes);
-        if (is_better) best = i, *level = its;
-    }
-    return best;
-}
-
 static void evaluate_recommend(const request *r, const gq_evaluation *v) {
     gq_level level = GQ_VISIBLE_LOSS;
-    size_t n, best = r->json || r->quiet ? 0 : evaluate_best(v, &level);
+    size_t n, best = r->json || r->quiet ? 0 : gq_evaluation_recommended(v, &level);
     const gq_evaluated *m = gq_evaluation_models(v, &n);
     if (!best) return;
     const char *name = path_reported(m[best].path, r->full_paths),
@@ -170,9 +155,8 @@ static void evaluate_recommend(const request *r, const gq_evaluation *v) {
     if (level >= GQ_VISIBLE_LOSS)
         print_line(
             stdout,
-            "Recommended%s: a larger type, or a calibrated file. Even %s%s has %s (KL divergence %.2g nats).",
-            by, name, n > 2 ? ", the smallest of the least loss," : "", gq_level_text(level),
-            m[best].kld.value);
+            "Recommended%s: a larger type, or a calibrated file. %s has %s (KL divergence %.2g nats)%s.", by,
+            name, gq_level_text(level), m[best].kld.value, n > 2 ? "; none of these has less" : "");
     else
         print_line(stdout, "Recommended%s: %s, %s (KL divergence %.2g nats)%s.", by, name,
                    gq_level_text(level), m[best].kld.value,

@@ -17,8 +17,9 @@ typedef struct survey {
     const gq_survey_facts *facts;
     const gq_choice *choices; /* n of them, smallest first */
     size_t n;
-    const gq_choice *best; /* NULL: nothing fits, or there is no limit */
-    bool tried;            /* on a text */
+    const gq_choice *best;  /* NULL: nothing fits, or there is no limit */
+    const gq_choice *usual; /* NULL: there is none */
+    bool tried;             /* on a text */
     const gq_curve_point *curve;
     size_t n_curve;
 } survey;
@@ -26,6 +27,7 @@ typedef struct survey {
 static survey survey_view(const request *r, uint64_t ram, const gq_survey *of) {
     survey s = {.request = r, .ram = ram, .facts = gq_survey_summary(of), .tried = r->text || r->ids};
     s.choices = gq_survey_choices(of, &s.n), s.curve = gq_survey_curve(of, &s.n_curve);
+    s.usual = gq_survey_usual(of);
     for (size_t i = 0; i < s.n; i++)
         if (s.choices[i].best) s.best = &s.choices[i];
     return s;
@@ -107,24 +109,50 @@ static const gq_choice *best_with_importance(const survey *s) {
     return best;
 }
 
+/* The reason for the type to take. */
+static void print_recommended(const survey *s, const char *ram, const char *target) {
+    const gq_choice *c = s->best, *copy = fitting_copy(s);
+    gq_level level = isnan(c->expected) ? GQ_LEVELS : gq_level_of(c->expected, NAN);
+    if (is_copy(c))
+        print_line(stdout, "Recommended: keep the model as it is. It fits %s%s.", ram,
+                   s->facts->quantized ? ", and quantizing it again would add to what was lost" : "");
+    else if (level <= GQ_CLOSE)
+        print_line(
+            stdout,
+            "Recommended: %s, the smallest of the usual types that is expected to be close to the base model "
+            "(KL divergence %.2g nats).",
+            c->name, c->expected);
+    else if (level < GQ_LEVELS)
+        print_line(stdout,
+                   "Recommended: %s. %s is expected of it (KL divergence %.2g nats), and no less of other "
+                   "types that "
+                   "fit %s; a calibrated file loses less.",
+                   c->name, gq_level_word(level), c->expected, ram);
+    else if (copy)
+        print_line(stdout,
+                   "Recommended: %s. It has the lowest quality loss of the usual types, and takes %.0f %% of "
+                   "the bytes. The model fits %s as it is, too: then there is nothing to do.",
+                   c->name, 100 * (double)c->file_bytes / (double)copy->file_bytes, ram);
+    else
+        print_line(stdout,
+                   "Recommended: %s, the largest of the usual types that fits %s, as larger types lose less "
+                   "quality. To "
+                   "use all of the memory: --target-size %s",
+                   c->name, ram, target);
+    if (s->usual && !is_copy(c) && s->usual->file_bytes < c->file_bytes)
+        print_line(
+            stdout,
+            "A smaller file generates tokens faster, in proportion to its size: %s, the usual choice, %.1f "
+            "times as fast.",
+            s->usual->name, (double)c->file_bytes / (double)s->usual->file_bytes);
+}
+
 static void print_advice(const survey *s) {
     char ram[UNIT_ROOM], more[UNIT_ROOM], left[UNIT_ROOM], *target = size_option(s->facts->target);
     const gq_choice *with_data = s->best ? NULL : best_with_importance(s);
     memory_text(ram, (double)s->ram);
-    const gq_choice *to_take = s->best, *copy = fitting_copy(s);
-    if (to_take && is_copy(to_take))
-        print_line(stdout, "Recommended: keep the model as it is. It fits %s%s.", ram,
-                   s->facts->quantized ? ", and quantizing it again would add to what was lost" : "");
-    else if (to_take && copy)
-        print_line(stdout,
-                   "Recommended: %s. It has the lowest quality loss of the usual types, and takes %.0f %% of "
-                   "the bytes. The model fits %s as it is, too: then there is nothing to do.",
-                   to_take->name, 100 * (double)to_take->file_bytes / (double)copy->file_bytes, ram);
-    else if (to_take)
-        print_line(stdout,
-                   "Recommended: %s, the largest of the usual types that fits %s; larger types lose less "
-                   "quality, smaller ones generate faster. To use all of the memory: --target-size %s",
-                   to_take->name, ram, target);
+    if (s->best)
+        print_recommended(s, ram, target);
     else if (any_fits(s))
         print_line(stdout,
                    "The types that fit %s are worse than others of the same size, so none is recommended.",

@@ -103,6 +103,11 @@ int types_main(const request *r) {
     for (size_t i = 0; (named = gq_named_recipe_at(i)); i++)
         table_row(&t, (const char *const[]){named->name, "-", "-", "-", named->summary});
     table_end(&t, stdout);
+    print_wrapped(
+        stdout,
+        "Which one: 'gquant plan MODEL' recommends the largest that fits a machine; Q4_K_M, the usual "
+        "choice, generates tokens faster; 'gquant evaluate' measures whether it is close to the base "
+        "model");
     print_wrapped(stdout, "bpw: bits per weight of a whole model, about. KLD: KL divergence as a multiple of "
                           "Q4_K_M's, of a small "
                           "model with an imatrix (bench/results/small-models.md); it orders types");

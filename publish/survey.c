@@ -1,8 +1,8 @@
 /* A survey: which file types fit a machine, and with a text what KL divergence they are expected to have. The whole job is
  * planned once per file type, so sizes, fallbacks and missing imatrix data are those of a real run, but
  * the weights are not read through. What a model takes to run is the bytes of its tensors, the keys and
- * values of the context in F16, and buffers. A type fits if that is within the memory given, and the largest
- * advised type that fits is the best. Where none fits, survey_smallest estimates whether a target could still
+ * values of the context in F16, and buffers. A type fits if that is within the memory given; the best of the advised
+ * types that fit is that of recommend.h. Where none fits, survey_smallest estimates whether a target could still
  * make a small enough file.
  */
 #include <inttypes.h>
@@ -19,6 +19,7 @@
 #include "base/sized.h"
 #include "base/warnings.h"
 #include "publish/ladder.h"
+#include "publish/recommend.h"
 #include "publish/text.h"
 #include "quantize/gquant_publish.h"
 
@@ -35,6 +36,7 @@ struct gq_survey {
     char *dequantized;
     gq_choice *choices; /* n of them, and their capacity */
     size_t n, capacity;
+    size_t usual; /* number of the usual choice; SIZE_MAX: there is none */
     gq_curve_point *curve;
     size_t n_curve, curve_capacity;
     warning_list warnings;
@@ -211,23 +213,28 @@ static uint64_t survey_smallest(const gq_survey *s) {
     return 0;
 }
 
-/* Marks the largest advised type that fits. A model in 16 bits that fits as it is is better off in half the bytes all the
- * same. */
-static void survey_mark_best(gq_survey *s) {
-    size_t best = SIZE_MAX;
-    uint64_t most = UINT64_MAX;
-    for (size_t i = s->request.ram ? s->n : 0; i-- > 0;) { /* the largest first */
+/* Returns the number of the choice to take, of those that fit where is_limited; SIZE_MAX: there is none. A model that is
+ * quantized already and fits is the best as it is. */
+static size_t survey_best(const gq_survey *s, bool is_limited) {
+    recommendation r = {.at = SIZE_MAX, .is_limited = is_limited};
+    for (size_t i = s->n; i-- > 0;) {
         const gq_choice *c = &s->choices[i];
-        bool is_copy = !strcmp(c->name, "COPY"), keeps = is_copy && !s->facts.quantized;
-        if (!c->fits || c->needs_imatrix || c->file_bytes >= most ||
+        bool is_copy = !strcmp(c->name, "COPY");
+        if ((s->request.ram && !c->fits) || c->needs_imatrix ||
             !gq_filetype_advised((size_t)gq_filetype_find(c->name)))
             continue;
-        best = i;
-        if (!keeps) break;
-        most = c->file_bytes;
+        if (is_copy && s->facts.quantized) return i;
+        gq_level level = isnan(c->expected) ? GQ_LEVELS : gq_level_of(c->expected, (double)NAN);
+        recommend_offer(&r, i, (candidate){c->name, c->file_bytes, c->bits, level, is_copy});
     }
+    return r.at;
+}
+
+static void survey_mark_best(gq_survey *s) {
+    size_t best = s->request.ram ? survey_best(s, true) : SIZE_MAX;
     if (best < SIZE_MAX) s->choices[best].best = true;
     if (s->request.ram && best == SIZE_MAX) s->facts.smallest = survey_smallest(s);
+    s->usual = survey_best(s, false);
 }
 
 /* ---- the model ---- */
@@ -395,6 +402,10 @@ const gq_survey_facts *gq_survey_summary(const gq_survey *s) { return &s->facts;
 const gq_choice *gq_survey_choices(const gq_survey *s, size_t *n) {
     *n = s->n;
     return s->choices;
+}
+
+const gq_choice *gq_survey_usual(const gq_survey *s) {
+    return s->usual < s->n ? &s->choices[s->usual] : NULL;
 }
 
 const gq_curve_point *gq_survey_curve(const gq_survey *s, size_t *n) {

@@ -10,6 +10,7 @@
 
 #include "base/sized.h"
 #include "publish/chart.h"
+#include "publish/recommend.h"
 #include "publish/template.h"
 #include "publish/text.h"
 
@@ -42,26 +43,16 @@ static gq_level row_level(const gq_page_row *row) {
     return gq_level_of(row_upper_end(row->kld), row_upper_end(row->changed_top1));
 }
 
-/* Bits per weight from which a file is not quantized, and those of the types that people use most. */
-static const double NOT_QUANTIZED = 12, USUAL_BITS = 4.4;
-
 const gq_page_row *page_recommended(const gq_page *p, const char **why) {
-    const gq_page_row *usual = NULL, *best = NULL;
-    gq_level level = GQ_LEVELS;
-    for (size_t i = 0; i < p->n; i++) { /* largest first */
+    recommendation r = {.at = SIZE_MAX};
+    for (size_t i = 0; i < p->n; i++) {
         const gq_page_row *row = &p->rows[i];
-        if (row->bits >= NOT_QUANTIZED) continue;
-        if (!usual || row->bits >= USUAL_BITS) usual = row;
-        gq_level its = row_level(row) > GQ_CLOSE ? row_level(row) : GQ_CLOSE; /* closer is not asked for */
-        if (its < GQ_LEVELS && its <= level) best = row, level = its;
+        recommend_offer(&r, i,
+                        (candidate){row->type ? row->type : "", row->file_bytes, row->bits, row_level(row),
+                                    row->bits >= RECOMMEND_WHOLE_BITS});
     }
-    if (!best && !usual && p->n) usual = p->rows;
-    *why = !best && p->evaluation ? "the usual compromise of size and quality"
-           : !best                ? "the usual compromise of size and quality, which was not measured here"
-           : level == GQ_CLOSE    ? "the smallest file that is close to the base model"
-           : level == GQ_VISIBLE_LOSS ? "the smallest file of the least loss, which is visible"
-                                      : "the smallest file of the least loss, which is large";
-    return best ? best : usual;
+    *why = r.at < p->n ? recommend_reason(r.best.level) : "";
+    return r.at < p->n ? &p->rows[r.at] : NULL;
 }
 
 /* ---- columns ---- */
@@ -323,4 +314,17 @@ bool gq_page_row_evaluated(gq_page_row *row, const gq_evaluation *v, size_t mode
         return false;
     row->kld = &storage[0], row->changed_top1 = &storage[1], row->level = gq_level_text(level);
     return true;
+}
+
+size_t gq_evaluation_recommended(const gq_evaluation *v, gq_level *level) {
+    recommendation r = {.at = SIZE_MAX};
+    size_t n = 0;
+    const gq_evaluated *m = gq_evaluation_models(v, &n);
+    for (size_t i = 1; i < n; i++) {
+        double bits = m[i].n_weights ? 8 * (double)m[i].tensor_bytes / (double)m[i].n_weights : 0;
+        if (!gq_evaluation_level(v, i, level, NULL)) return 0;
+        recommend_offer(
+            &r, i, (candidate){m[i].filetype, m[i].file_bytes, bits, *level, bits >= RECOMMEND_WHOLE_BITS});
+    }
+    return *level = r.best.level, r.at < n ? r.at : 0;
 }

@@ -37,8 +37,9 @@ typedef struct gq_choice {
     double bits;           /* per weight */
     double expected;       /* KL divergence as in gq_summary; NaN: not known */
     bool fits;             /* into `ram`, beside what is reserved */
-    bool
-        best; /* the one to take: of the advised types that fit, the largest; of COPY only where it has to be */
+    /* The one to take, of the advised types that fit: the largest; where `expected` is known the smallest that is close
+     * to the base model, or has the least loss. COPY only where it has to be. */
+    bool best;
     /* The type requires an imatrix, and none was given; such a row is never the best. */
     GQ_RENAMED(bool, needs_imatrix, needs_importance);
     uint64_t reserved[4];
@@ -68,6 +69,8 @@ GQ_API void gq_survey_free(gq_survey *s);
 GQ_API const gq_survey_facts *gq_survey_summary(const gq_survey *s);
 /* *n file types, smallest file first; of a model that is quantized already those that make it smaller. */
 GQ_API const gq_choice *gq_survey_choices(const gq_survey *s, size_t *n);
+/* Of these the usual choice, which generates tokens faster than larger ones; NULL: there is none. */
+GQ_API const gq_choice *gq_survey_usual(const gq_survey *s);
 GQ_API const gq_curve_point *gq_survey_curve(const gq_survey *s, size_t *n); /* smallest first */
 GQ_API const char *const *gq_survey_warnings(const gq_survey *s, size_t *n);
 
@@ -171,7 +174,7 @@ typedef struct gq_page {
     uint64_t memory; /* bytes that running a file takes in addition to its size; 0: no column of memory */
     bool errors;     /* a column of relative errors, where any is known */
     const char *speed_note; /* sentence on how speed was measured; NULL: none */
-    bool recommends;        /* the file to take is marked: the smallest of those that lose least */
+    bool recommends;        /* the file to take is marked, as in gq_publication_recommended */
 } gq_page;
 /* Returns the table in Markdown, or as a <table> of HTML, with notes on its columns below; malloc'ed. */
 GQ_API char *gq_page_table(const gq_page *page, bool html, gq_error *e);
@@ -263,6 +266,8 @@ GQ_API char *gq_verification_text(const gq_verification *v, const char *path, bo
                                   const char *report, gq_report_format format, gq_error *e);
 /* The same for a survey of the model `path`: JSON, EXACT, or SVG, a chart of KL divergences. */
 GQ_API char *gq_survey_text(const gq_survey *s, const char *path, gq_report_format format, gq_error *e);
+/* The number of the quant to take, as published pages recommend it; 0: there is none. *level: its level of quality. */
+GQ_API size_t gq_evaluation_recommended(const gq_evaluation *v, gq_level *level);
 /* The certainty of which of two quants has the lower KL divergence: "certain", "likely", "open", or "the same". */
 GQ_API const char *gq_evaluation_certainty(const gq_evaluation *v, size_t a, size_t b);
 

@@ -186,6 +186,9 @@ TEST(one_recommendation_has_a_reason) {
     says(text, "\nRecommended: Q8_0. "), says(text, "as it is, too"), says(text, "fits, the model as it is");
     says(line_of(text, "\nQ8_0 "), "fits, recommended");
     assert_null(strstr(strstr(text, "Recommended") + 1, "Recommended"));
+    says(strstr(text, "Recommended"),
+         "A smaller file generates tokens faster, in proportion to its size: Q4_K_M, the "
+         "usual choice, 1.");
     assert_null(strstr(text, "For "));
     free(text);
     const char *half = in_folder(folder, "half.gguf");

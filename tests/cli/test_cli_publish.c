@@ -242,7 +242,10 @@ TEST(quality_follows_what_was_measured) {
         {{8.5, 4.9, 3.1}, {.07, .08, .4}, .01, {"visible loss", "visible loss", "large loss"}, 1},
         {{16, 4.9, 3.1}, {.0004, 2, 9}, .01, {"indistinguishable", "severe loss", "severe loss"}, 2},
         {{8.5, 6.6, 4.9}, {.0004, .0005, .0006}, .91, {"severe loss", "severe loss", "severe loss"}, 2},
-        {{8.5, 4.9, 3.1}, {NAN, NAN, NAN}, 0, {"", "", ""}, 1}};
+        {{8.5, 4.9, 3.1}, {NAN, NAN, NAN}, 0, {"", "", ""}, 1},
+        {{8.5, 4.9, 4.45}, {NAN, NAN, NAN}, 0, {"", "", ""}, 1}, /* Q4_K_M before IQ4_XS */
+        {{16, 3.4, 2.6}, {NAN, NAN, NAN}, 0, {"", "", ""}, 1}};
+    static const char *const types[] = {"Q8_0", "Q4_K_M", "IQ4_XS"};
     static const char *const names[] = {"a.gguf", "b.gguf", "c.gguf"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         gq_page_row rows[3];
@@ -252,7 +255,7 @@ TEST(quality_follows_what_was_measured) {
             bool is = !isnan(cases[i].apart[k]);
             apart[k] = (gq_interval){cases[i].apart[k] / 2, 0, cases[i].apart[k], 9};
             rows[k] = (gq_page_row){.path = names[k],
-                                    .type = "T",
+                                    .type = types[k],
                                     .file_bytes = 1000000 * (3 - k),
                                     .bits = cases[i].bits[k],
                                     .relative_error = NAN,
