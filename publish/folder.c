@@ -59,6 +59,19 @@ static bool folder_write(const gq_publication *p, const char *name, const char *
     return ok;
 }
 
+static const char NO_TEXT[] =
+    "cannot be read as a text of up to 1 MiB, so nothing that is in it would be kept";
+
+/* Reads what is about to be replaced; *text NULL: there is nothing to keep. Warns where that is unknown. */
+static bool folder_read_old(gq_publication *p, const char *name, char **text, gq_error *e) {
+    bool is_there;
+    *text = folder_read(p, name, &is_there, e);
+    return *text || !is_there ||
+           warnings_add(&p->warnings, e,
+                        "%s/%s could not be read as a text of up to 1 MiB: nothing that was in it is kept",
+                        p->options.out_dir, name);
+}
+
 /* ---- the page ---- */
 
 static const char BEGINS[] = "<!-- gquant publish begins ", ENDS[] = "<!-- gquant publish ends -->\n";
@@ -100,11 +113,13 @@ static bool folder_check_page(const gq_publication *p, gq_error *e) {
     char *page = folder_read(p, PUBLISH_PAGE, &is_there, e);
     const char *why = NULL;
     const char *mark = page ? strstr(page, BEGINS) : NULL;
-    if (is_there && !(page && page_find(page, &there)))
+    if (is_there && !page)
+        why = NO_TEXT;
+    else if (is_there && !page_find(page, &there))
         why = mark && strstr(mark + 1, BEGINS)
                   ? "has the marks of gquant publish more than once: remove the parts that are not current"
               : mark ? "has lost '<!-- gquant publish ends -->', the line behind the text that is made anew"
-              : page && page_is_unmarked(page)
+              : page_is_unmarked(page)
                   ? "was made by an earlier gquant, without the marks that tell whether it was edited"
                   : "exists and was not written by gquant publish";
     else if (is_there && !there.text_is_ours)
@@ -215,11 +230,11 @@ static bool folder_check_figures(const gq_publication *p, gq_error *e) {
 }
 
 bool folder_write_page(gq_publication *p, const char *front, const char *text, gq_error *e) {
-    bool is_there,
-        ok = p->options.force || folder_check_page(p, e); /* again: it may have changed meanwhile */
+    char *old = NULL, *page = NULL;
     page_there at = {0};
+    bool ok = (p->options.force || folder_check_page(p, e)) && /* again: it may have changed meanwhile */
+              folder_read_old(p, PUBLISH_PAGE, &old, e);
     if (!ok) return false;
-    char *old = folder_read(p, PUBLISH_PAGE, &is_there, e), *page = NULL;
     bool is_ours = old && page_find(old, &at);
     if (!is_ours) free(old), old = NULL;
     bool keeps_front = is_ours && !at.front_is_ours;
@@ -288,13 +303,15 @@ static const char *sums_name(const char *line, size_t n) {
 static bool folder_check_sums(const gq_publication *p, gq_error *e) {
     bool is_there;
     char *sums = folder_read(p, PUBLISH_SUMS, &is_there, e);
-    bool ok = !is_there || sums;
+    bool ok = true;
     for (const char *line = sums; ok && line && *line;) {
         size_t n = strcspn(line, "\n");
         ok = n == 0 || sums_name(line, n);
         line += n + (line[n] == '\n');
     }
     free(sums);
+    if (is_there && !sums)
+        return gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s/%s %s", p->options.out_dir, PUBLISH_SUMS, NO_TEXT);
     return ok ||
            gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s/%s exists and was not written by gquant publish: %s",
                           p->options.out_dir, PUBLISH_SUMS, "it has lines that are none of sha256sum's");
@@ -324,8 +341,8 @@ static bool sums_check_kept(gq_publication *p, const char *line, const char *nam
 }
 
 bool folder_write_sums(gq_publication *p, const char *lines, gq_error *e) {
-    bool is_there, ok = p->options.force || folder_check_sums(p, e);
-    char *old = ok ? folder_read(p, PUBLISH_SUMS, &is_there, e) : NULL, *text = NULL;
+    char *old = NULL, *text = NULL;
+    bool ok = (p->options.force || folder_check_sums(p, e)) && folder_read_old(p, PUBLISH_SUMS, &old, e);
     size_t size = 0;
     FILE *to = open_memstream(&text, &size);
     if (to) fputs(lines, to);

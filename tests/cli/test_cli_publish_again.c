@@ -439,17 +439,23 @@ TEST(pages_that_git_has_changed) {
 
 /* Words behind a byte that ends texts would be lost; lines of .gitattributes that are comments send nothing. */
 TEST(files_that_are_no_texts) {
-    static const char *const names[][2] = {{"zero/README.md", "was not written by gquant publish"},
-                                           {"zero/SHA256SUMS", "was not written by gquant publish"},
-                                           {"zero/.gitattributes", "cannot be read as a text"}};
-    const char *words[] = {"publish", path("in.gguf"), "--out-dir", path("zero"), "Q4_0", NULL};
+    static const char *const names[][2] = {
+        {"zero/README.md",
+         "README.md could not be read as a text of up to 1 MiB: nothing that was in it is kept"},
+        {"zero/SHA256SUMS",
+         "SHA256SUMS could not be read as a text of up to 1 MiB: nothing that was in it is kept"},
+        {"zero/.gitattributes", NULL}};
+    const char *words[] = {"publish", path("in.gguf"), "--out-dir", path("zero"), "Q4_0", NULL, NULL};
     free(gquant(0, words));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         size_t n;
         char *old = (char *)read_whole(path(names[i][0]), &n), *now = malloc(n + 5);
         memcpy(now, old, n), memcpy(now + n, "\0mine", 5);
         write_whole(path(names[i][0]), now, n + 5);
-        gquant_says(1, names[i][1], words);
+        gquant_says(1, "cannot be read as a text of up to 1 MiB", words);
+        words[5] = "--force";
+        if (names[i][1]) gquant_says(0, names[i][1], words);
+        words[5] = NULL;
         write_whole(path(names[i][0]), old, n);
         free(old), free(now);
     }
@@ -496,7 +502,7 @@ TEST(requests_that_are_refused) {
     mkdir(path("long"), 0777);
     write_whole(path("long/README.md"), "my own, a long one", 18);
     assert_int_equal(truncate(path("long/README.md"), 2 << 20), 0);
-    GQUANT_SAYS(1, "was not written by gquant publish", "publish", path("in.gguf"), "Q4_0", "--out-dir",
+    GQUANT_SAYS(1, "cannot be read as a text of up to 1 MiB", "publish", path("in.gguf"), "Q4_0", "--out-dir",
                 path("long"));
 }
 
