@@ -72,11 +72,26 @@ TEST(broken_optional_files_are_warned_of) {
     assert_int_equal(of_files, 2);
     json_free(j);
     tiny_folder_text(from, "generation_config.json", "{\"top_k\":\"40\",\"temperature\":0.5}");
-    GQUANT_SAYS(0, "top_k is not a number that fits; it is left out", "info", from);
-    GQUANT_SAYS(0, "top_k is not a number", "plan", from);
-    GQUANT_SAYS(0, "top_k is not a number", "compare", from, path("odd.gguf"));
-    GQUANT_SAYS(0, "top_k is not a number", "tokenize", from, path("text.txt"));
-    GQUANT_SAYS(0, "top_k is not a number", "verify", from);
+    const char *text = path("text.txt"),
+               *rows[][9] = {{"info", from},
+                             {"plan", from},
+                             {"compare", from, path("odd.gguf")},
+                             {"tokenize", from, text},
+                             {"verify", from},
+                             {"evaluate", "--context", "8", "--text", text, from},
+                             {"evaluate", "--speed", from},
+                             {"evaluate", "--context", "8", "--text", text, from, from},
+                             {"imatrix", "compute", "-n", "--context", "8", from, text, path("odd.dat")},
+                             {"--calibrate", text, "--context", "8", "-n", from, "Q8_0"},
+                             {"publish", "-n", from, "--out-dir", path("page"), "Q8_0"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *line[10] = {NULL};
+        memcpy(line, rows[i], sizeof rows[i]);
+        messages = gquant(0, line);
+        if (count_of(messages, "top_k is not a number that fits; it is left out") != 1)
+            fail_msg("%s %s: %s", line[0], line[1], messages);
+        free(messages);
+    }
     tiny_folder_text(from, "generation_config.json", "[]");
     GQUANT_SAYS(0, "expected an object", "imatrix", "compute", "--context", "8", "--force", from,
                 path("text.txt"), path("odd.dat"));
