@@ -216,6 +216,18 @@ static int row_compare(const void *a, const void *b) {
     return x->row == y->row ? 0 : x->row < y->row ? -1 : 1;
 }
 
+/* Whether an earlier adapter has changed a row of these. */
+static bool rows_are_changed(const hf_source *s, const hf_delta *d) {
+    bool changed = s->is_adapters && s->list != d->list;
+    for (const hf_delta *old = s->deltas.items; !changed && old < s->deltas.items + s->deltas.n; old++) {
+        changed = old->list != d->list && !old->own_rows;
+        for (size_t i = 0; old->list != d->list && !changed && i < old->n_own_rows; i++)
+            changed =
+                bsearch(&old->own_rows[i], d->own_rows, d->n_own_rows, sizeof *d->own_rows, row_compare);
+    }
+    return changed;
+}
+
 bool hf_module_replace_rows(hf_modules *t, const hf_adapted *m, gq_error *e) {
     const hf_list *l = &t->adapter->list;
     const json_t *tokens = config_tokens(t->adapter, m->module);
@@ -237,8 +249,13 @@ bool hf_module_replace_rows(hf_modules *t, const hf_adapted *m, gq_error *e) {
             ok = hf_adapter_fail(t->adapter, e, "trainable_token_indices: token %zu is not in '%s'", i,
                                  s->name);
     }
+    if (ok) qsort(d.own_rows, d.n_own_rows, sizeof *d.own_rows, row_compare);
+    if (ok && rows_are_changed(s, &d))
+        ok = hf_folder_warn(
+            &((hf_adapter *)t->adapter)->folder, "", e,
+            "it replaces rows of '%s' that an earlier adapter has changed: that change is lost in them",
+            s->name);
     if (!ok) return free(d.own_rows), false;
-    qsort(d.own_rows, d.n_own_rows, sizeof *d.own_rows, row_compare);
     s->deltas.items[s->deltas.n++] = d;
     return true;
 }
