@@ -102,6 +102,10 @@ static void importance_print_plan(const request *r, const gq_importance_plan *p)
                "%s, %" PRIu64 " layer%s; %" PRIu64 " tokens in windows of %u, %" PRIu64 " window%s at once",
                f->architecture, f->layers, plural_suffix(f->layers), f->tokens, f->context,
                f->windows_at_once, plural_suffix(f->windows_at_once));
+    if (f->is_whole)
+        print_line(stdout, "%s already exists and is complete", r->arguments[r->n_arguments - 1]);
+    else
+        report_existing(stdout, r, r->arguments[r->n_arguments - 1]);
     report_room(stdout, f->memory, f->disk, f->hidden_states_in_file);
     if (f->ranks > 1)
         print_line(stdout, "%" PRIu32 " ranks: each has at most %" PRIu64 " window%s and the memory above",

@@ -168,6 +168,11 @@ static void publish_say(const request *r, const gq_publication *p) {
     gq_needs needs = {.size = sizeof needs};
     gq_publication_needs(p, &needs);
     if (r->dry_run) {
+        for (size_t i = 0; i < gq_plan_outputs(plan); i++)
+            report_existing(stdout, r, gq_plan_summary(plan, i)->path);
+        for (gq_companion i = 0; i < GQ_COMPANIONS; i++)
+            if (gq_publication_companion(p, i))
+                report_existing(stdout, r, gq_plan_summary(gq_publication_companion(p, i), 0)->path);
         report_needs(stdout, &needs, "");
         warn_of_disk(r->said, &needs);
         return;

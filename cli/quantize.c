@@ -337,6 +337,8 @@ static bool print_needs(const request *r, const gq_plan *plan, const gq_evaluati
     gq_needs needs = {.size = sizeof needs};
     if (!r->dry_run || r->json || r->quiet) return true;
     gq_plan_needs(plan, &needs);
+    for (size_t i = 0; i < gq_plan_outputs(plan); i++)
+        report_existing(stdout, r, gq_plan_summary(plan, i)->path);
     if (evaluates) {
         gq_evaluation_request asked = *of;
         asked.quants = &r->quantize.input, asked.n_quants = 1;

@@ -90,6 +90,8 @@ void report_print_drafted(FILE *to, const report *r, const gq_evaluated *models,
 /* Prints the memory and the disk space that running a model takes. */
 void report_room(FILE *to, uint64_t memory, uint64_t disk, bool hidden_states_in_file);
 /* Prints the time, the memory and the disk space that a run takes. of: the words in front of these. */
+/* Says of a file that a dry run would not make anew, or would replace. */
+void report_existing(FILE *to, const request *r, const char *path);
 void report_needs(FILE *to, const gq_needs *needs, const char *of);
 /* Prints what a calibration will take, for people. */
 void report_calibration_plan(FILE *to, const gq_calibration_facts *f);

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 
@@ -15,6 +16,13 @@ void report_room(FILE *to, uint64_t memory, uint64_t disk, bool hidden_states_in
     print_line(to, "disk: %s beside the output until it is done%s", file_text(size, (double)disk),
                hidden_states_in_file ? "; it has the hidden states of all tokens, which are read from there"
                                      : "");
+}
+
+void report_existing(FILE *to, const request *r, const char *path) {
+    if (access(path, F_OK) != 0) return;
+    print_line(to, "%s already exists: the run %s", path_reported(path, r->full_paths),
+               r->quantize.force ? "replaces it"
+                                 : "checks whether it is complete, and does not write it again");
 }
 
 void report_needs(FILE *to, const gq_needs *needs, const char *of) {

@@ -36,6 +36,13 @@ TEST(a_folder_has_files_page_and_sums) {
     gquant_says(0, "", words);
     GQUANT_SAYS(0, "already exists and is complete", "publish", path("in.gguf"), "--out-dir", path("out"),
                 "Q4_K_M");
+    char *plan = NULL;
+    assert_int_equal(run_command((const char *const[]){NULL, "publish", "-n", path("in.gguf"), "--out-dir",
+                                                       path("out"), "Q4_K_M", "Q2_K", NULL},
+                                 &plan, NULL),
+                     0);
+    says(plan, "Q4_K_M.gguf already exists: the run checks"), assert_null(strstr(plan, "Q2_K.gguf already"));
+    free(plan);
     GQUANT_SAYS(1, "already exists", "publish", path("in.gguf"), "--out-dir", path("out"), "Q4_K_M", "-q",
                 "--effort", "fast");
     assert_int_equal(truncate(path("out/in-Q4_K_M.gguf"), 5000), 0);

@@ -162,6 +162,10 @@ TEST(test_nothing_is_begun) {
     assert_int_equal(count_files(folder), 2);
     GQUANT(0, "-q", source, "Q8_0");
     GQUANT_SAYS(0, "already exists and is complete", source, "Q8_0");
+    char *again = PRINTED("-n", source, "Q8_0"), *forced = PRINTED("-n", "--force", source, "Q8_0");
+    says(again, "Q8_0.gguf already exists: the run checks whether it is complete");
+    says(forced, "Q8_0.gguf already exists: the run replaces it");
+    free(again), free(forced);
     GQUANT_SAYS(1, "--force", "--out-dir", folder, source, "Q4_0", "Q8_0");
     unlink(in_folder(folder, "model-Q8_0.gguf"));
     assert_int_equal(count_files(folder), 2);
