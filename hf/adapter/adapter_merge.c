@@ -437,6 +437,14 @@ static const hf_adapted *head_change(const hf_adapter *a, const hf_build *b) {
     return NULL;
 }
 
+/* Whether one of the others changes the embedding. */
+static bool others_change_embedding(const hf_adapters *a, size_t own, const hf_build *b) {
+    for (size_t i = 0; i < a->n; i++)
+        for (size_t k = 0; i != own && k < a->items[i].n; k++)
+            if (hf_module_is(b, a->items[i].modules[k].module, ".weight", "token_embd")) return true;
+    return false;
+}
+
 /* A head that is the embedding becomes a matrix of its own before any adapter changes either, as in a model with all
  * adapters loaded: their order does not count. */
 static bool adapters_untie_head(const hf_adapters *a, hf_build *b, gq_error *e) {
@@ -445,8 +453,15 @@ static bool adapters_untie_head(const hf_adapters *a, hf_build *b, gq_error *e) 
         const hf_adapted *m = head_change(&a->items[i], b);
         hf_modules t = {.adapter = &a->items[i], .build = b};
         if (!m) continue;
-        ok = hf_modules_begin(&t, e) &&
-             (hf_module_find(&t, m->module, ".weight") || hf_module_copy_embedding(&t, m->module, e));
+        ok = hf_modules_begin(&t, e);
+        if (ok && !hf_module_find(&t, m->module, ".weight")) {
+            ok = hf_module_copy_embedding(&t, m->module, e);
+            if (ok && others_change_embedding(a, i, b))
+                ok = hf_folder_warn(
+                    &a->items[i].folder, "", e,
+                    "it gives the model a head of its own, the base model's embedding with this "
+                    "change: what other adapters change in the embedding is not in the head");
+        }
         hf_modules_free(&t);
     }
     return ok;
