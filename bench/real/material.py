@@ -215,14 +215,17 @@ PIECE = 4000  # letters, about two windows
 
 
 def pieces(texts, letters):
-    """Pieces of documents in a random order, each from a random line on; of a document a second one when all have
+    """Pieces of documents in a random order, each from a random line on (from a
+    word on where no line follows: a speech is one line); of a document a second one when all have
     given one. Calibration on many documents is what other texts gain from."""
     chance, out, n = random.Random(7), [], 0
     while n < letters:
         chance.shuffle(texts)
         for t in texts:
             begin = chance.randrange(max(len(t) - PIECE, 0) + 1)
-            begin = t.find("\n", begin) + 1 if begin else 0
+            line = t.find("\n", begin) + 1
+            if begin:
+                begin = line if t[line:].strip() and line else t.find(" ", begin) + 1
             out.append(t[begin:begin + PIECE])
             n += len(out[-1])
     return "\n\n".join(out)
@@ -241,6 +244,9 @@ def tokens(work, name, gquant, kind, evaluation, n, window=WINDOW):
     bos = start[:len(start) - len(ids_of(gquant, model, "a", "--no-bos"))]
     room = window - len(bos)
     windows = [bos + ids[i:i + room] for i in range(0, len(ids) - room + 1, room)]
+    for i, w in enumerate(windows):
+        if len(set(w)) < window // 16:
+            raise SystemExit(f"{path.name}: window {i} has {len(set(w))} different tokens: {text[:60]!r} ... is no text")
     return write(path, "".join(" ".join(w) + "\n" for w in windows))
 
 

@@ -151,6 +151,35 @@ static bool check_length(const gq_text *text, size_t tokens, size_t taken, size_
                    name_of(text), tokens, context);
 }
 
+static bool is_repetitive(const uint32_t *ids, size_t n) {
+    enum { FEW = 8 };
+    uint32_t met[FEW];
+    size_t known = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t k = 0;
+        while (k < known && met[k] != ids[i]) k++;
+        if (k == FEW) return false;
+        if (k == known) met[known++] = ids[i];
+    }
+    return true;
+}
+
+/* Warns of windows that repeat a few tokens, as empty lines do: they say little about a model, and are mostly an accident.
+ */
+static bool warn_of_repetition(const gq_text *text, const token_list *l, size_t context,
+                               warning_list *warnings, gq_error *e) {
+    enum { SHORT = 64 };
+    size_t n = 0, first = 0, windows = l->n / context;
+    for (size_t i = windows; context >= SHORT && i-- > 0;)
+        if (is_repetitive(l->ids + i * context, context)) n++, first = i;
+    return n == 0 ||
+           warnings_add(
+               warnings, e,
+               "%s: %zu of %zu windows repeat a few tokens, the first one token %u at token %zu; such "
+               "windows say little about a model: take another text",
+               name_of(text), n, windows, l->ids[first * context + context / 2], first * context);
+}
+
 /* Packs conversations, of which each has an end. Encoders have no tokens that count more than others. */
 static bool windows_read_chats(text_windows *w, const gq_text *text, const gq_file *file,
                                const model_source *model, size_t vocabulary, const windows_limits *limits,
@@ -187,7 +216,8 @@ static bool windows_read_tokens(text_windows *w, token_list *list, const gq_text
     gq_file_close(&file);
     size_t tokens = list->n;
     if (text->tokens && list->n > text->tokens) list->n = (size_t)text->tokens;
-    ok = ok && check_ids(text, list, vocabulary, e) && check_length(text, tokens, list->n, w->context, e);
+    ok = ok && check_ids(text, list, vocabulary, e) && check_length(text, tokens, list->n, w->context, e) &&
+         warn_of_repetition(text, list, w->context, warnings, e);
     if (!ok) free(list->ids);
     return ok;
 }
