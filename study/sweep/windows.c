@@ -89,11 +89,60 @@ static text_ends ends_of(const tokenizer *t, const model_source *m) {
     return of;
 }
 
+/* What files begin with that are taken for texts by mistake. */
+static const struct {
+    const char *begins;
+    size_t n;
+    const char *what;
+} not_texts[] = {{"\xff\xfe\0\0", 4, "UTF-32: convert it to UTF-8 (iconv -f UTF-32 -t UTF-8)"},
+                 {"\0\0\xfe\xff", 4, "UTF-32: convert it to UTF-8 (iconv -f UTF-32 -t UTF-8)"},
+                 {"\xff\xfe", 2, "UTF-16: convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)"},
+                 {"\xfe\xff", 2, "UTF-16: convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)"},
+                 {"\x1f\x8b", 2, "compressed (gzip): decompress it"},
+                 {"\x28\xb5\x2f\xfd", 4, "compressed (zstd): decompress it"},
+                 {"\xfd"
+                  "7zXZ\0",
+                  6, "compressed (xz): decompress it"},
+                 {"PK\3\4", 4, "a zip archive: extract the text"},
+                 {"GGUF\2\0", 6, "a GGUF model, not a text"},
+                 {"GGUF\3\0", 6, "a GGUF model, not a text"}};
+
+/* Bytes of any kind have tokens, so only a look at the text tells what is none: a file of another kind is refused, and a
+ * warning says of bytes that are not UTF-8. */
+static bool check_is_text(const gq_text *text, const gq_file *file, warning_list *warnings, gq_error *e) {
+    enum { LOOKED_AT = 1 << 16 };
+    size_t n = (size_t)min(file->size, LOOKED_AT), odd = 0, zeros = 0, first = SIZE_MAX;
+    char *bytes = malloc(n + 1);
+    if (!bytes) return gq_fail_memory(e, n);
+    bool ok = gq_file_read(file, 0, bytes, n, e);
+    for (size_t i = 0; ok && i < sizeof not_texts / sizeof *not_texts; i++)
+        if (n >= not_texts[i].n && !memcmp(bytes, not_texts[i].begins, not_texts[i].n))
+            ok = gq_fail(e, "%s is %s", name_of(text), not_texts[i].what);
+    for (size_t i = 0, length; ok && i < n; i += length) {
+        uint32_t code;
+        length = gq_utf8(bytes + i, n - i, &code);
+        bool is_cut = !length && file->size > n && n - i < 4; /* the rest of a character */
+        if (is_cut) break;
+        odd += !length, zeros += length && !bytes[i];
+        if ((!length || !bytes[i]) && first == SIZE_MAX) first = i;
+        length += !length;
+    }
+    free(bytes);
+    return ok &&
+           (odd + zeros == 0 ||
+            warnings_add(
+                warnings, e,
+                "%s: %zu of its first %zu bytes are not UTF-8 or are zero, the first at offset %zu: is it "
+                "a text, in UTF-8?",
+                name_of(text), odd + zeros, n, first));
+}
+
 static bool windows_read_text(token_list *to, const gq_text *text, const gq_file *file,
                               const windows_limits *given, const model_source *m, text_ends *ends,
                               warning_list *warnings, gq_error *e) {
     tokenizer *t = model_check_whole(m, e) ? tokenizer_new(m->path, m->kv, m->n_kv, e) : NULL;
     if (!t) return gq_fail_again(e, e, "%s (ids of tokens can take the place of a text)", gq_error_text(e));
+    if (!check_is_text(text, file, warnings, e)) return tokenizer_free(t), false;
     unsigned flags = TOKENIZE_ADD_SPECIAL | (text->parse_special ? TOKENIZE_PARSE_SPECIAL : 0u);
     token_limits limits = limits_of(text, given);
     bool ok =

@@ -106,6 +106,46 @@ TEST(what_cannot_be_windows_is_told) {
     model_close(&none);
 }
 
+/* Bytes of any kind have tokens. */
+TEST(what_is_no_text_is_told) {
+    static const struct {
+        const char *bytes;
+        size_t n;
+        const char *says;
+        bool refused;
+    } rows[] = {{"\xff\xfe"
+                 "a\0b\0c\0d",
+                 9, "text is UTF-16: convert it", true},
+                {"\xfe\xff\0a\0b\0c\0d", 10, "text is UTF-16", true},
+                {"\xff\xfe\0\0abcd", 8, "text is UTF-32", true},
+                {"\x1f\x8b\10abcd", 7, "text is compressed (gzip)", true},
+                {"GGUF\3\0\0\0abcd", 12, "text is a GGUF model", true},
+                {"PK\3\4abcd", 8, "text is a zip archive", true},
+                {"abcd\0a", 6,
+                 "text: 1 of its first 6 bytes are not UTF-8 or are zero, the first at offset 4", false},
+                {"a\0b\0c\0d\0", 8, "text: 4 of its first 8 bytes", false},
+                {"abcd\xe9", 5, "text: 1 of its first 5 bytes", false},
+                {"abcd\xc3\xa9", 6, NULL, false},
+                {"GGUF abcd PK", 12, NULL, false}};
+    model_source plain = opened(false);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        gq_text text = {.name = "text", .bytes = rows[i].bytes, .n = rows[i].n, .context = 4};
+        if (rows[i].refused) {
+            refuse(&plain, rows[i].says, text);
+            continue;
+        }
+        text_windows w;
+        warning_list warnings = {0};
+        gq_error e;
+        if (!windows_read(&w, &text, &plain, 512, &limits, &warnings, &e)) fail_msg("%s", e.text);
+        const char *said = warnings.n ? warnings.items[0] : "";
+        if (rows[i].says ? !strstr(said, rows[i].says) : strstr(said, "UTF-8") != NULL)
+            fail_msg("%zu: %s", i, said);
+        windows_free(&w), warnings_free(&warnings);
+    }
+    model_close(&plain);
+}
+
 TEST(bytes_without_a_token_are_counted) {
     model_source plain = opened(false);
     text_windows w;
