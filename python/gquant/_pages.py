@@ -9,15 +9,16 @@ from __future__ import annotations
 import base64
 import dataclasses
 import html
+import json
 import math
 import os
 import sys
 from ctypes import byref
-from typing import Any, Optional, Sequence
+from typing import Any, Literal, Optional, Sequence, overload
 
 from ._library import UsageError, check, gq_error, library, path_bytes, strings, text_of
 from . import _tidy
-from ._records import HTML_TABLE, SVG, TABLE, with_old_names
+from ._records import CSV, HTML, HTML_TABLE, JSON, MARKDOWN, SVG, TABLE, with_old_names
 
 
 def image(svg: str) -> str:
@@ -26,10 +27,11 @@ def image(svg: str) -> str:
     return f'<img alt="chart" style="max-width:100%" src="data:image/svg+xml;base64,{data}">\n'
 
 
-def gigabytes(size: float) -> str:
-    """Return a size in bytes in GB, with three digits that count."""
-    value = size / 1e9
-    return f"{value:.{min(8, max(0, 2 - math.floor(math.log10(value))))}f}" if value > 0 else "0"
+def file_size(size: float) -> str:
+    """Return a size in bytes, with three digits that count: "105 MB", "4.92 GB"."""
+    value = size / (1e6 if size < 1e9 else 1e9)
+    digits = f"{value:.{min(8, max(0, 2 - math.floor(math.log10(value))))}f}" if value > 0 else "0"
+    return f"{digits} {'MB' if size < 1e9 else 'GB'}"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -70,12 +72,40 @@ class Report:
         """
         return _tidy.records(self._whole(), of)
 
-    def provenance(self) -> str:
+    def _table(self) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+        return _tidy.table_of(self.records())
+
+    def to_markdown(self) -> str:
+        """Return a table in Markdown."""
+        return _tidy.as_markdown(*self._table())
+
+    def to_latex(self) -> str:
+        """Return the same table for LaTeX with booktabs, its notes as comments."""
+        return _tidy.as_latex(self.to_markdown())
+
+    def _written(self, format: int) -> str:
+        """The content of a report's file."""
+        if format == SVG:
+            return self.plot().decode()  # type: ignore[attr-defined,no-any-return]
+        if format == HTML:
+            return f'<!DOCTYPE html>\n<meta charset="utf-8">\n{table(*self._table())}'
+        return {JSON: lambda: json.dumps(self.to_dict(), indent=2) + "\n", CSV: lambda: _tidy.as_csv(self.records()),
+                MARKDOWN: self.to_markdown}[format]()
+
+    @overload
+    def provenance(self, text: Literal[True] = True) -> str: ...
+
+    @overload
+    def provenance(self, text: Literal[False]) -> dict[str, Any]: ...
+
+    def provenance(self, text: bool = True) -> Any:
         """Return what a paper has to say: versions, options, seeds, and the SHA-256 of all files and texts.
 
+        text: as lines; False: as a dictionary, whose "files" is a record for each file and text.
         Files are read for it, as they are now. Raises NotFound where one is gone.
         """
-        return _tidy.provenance(self._whole(), self._sources)
+        found = _tidy.provenance(self._whole(), self._sources)
+        return _tidy.provenance_lines(found) if text else found
 
 
 class Charted(Report):
@@ -90,9 +120,8 @@ class Charted(Report):
         """Return the table of published pages, a line for each file."""
         return self._texts[TABLE]
 
-    def to_latex(self) -> str:
-        """Return the same table for LaTeX with booktabs, its notes as comments."""
-        return _tidy.as_latex(self._texts[TABLE])
+    def _written(self, format: int) -> str:
+        return self._texts[format]
 
     def plot(self, axes: Any = None) -> Any:
         """Draw the KL divergence, or else the relative error of the weights, against the size of the files.
@@ -103,10 +132,12 @@ class Charted(Report):
             return self._texts[SVG].encode("utf-8", "surrogateescape")
         name, points = _tidy.points(self._whole())
         types, sizes, values, errors = zip(*points) if points else ((), (), (), ())
+        unit = "GB" if max(sizes, default=1) >= 1 else "MB"
+        sizes = [size if unit == "GB" else 1000 * size for size in sizes]
         axes.errorbar(sizes, values, errors, fmt="o-", capsize=3)
-        for point in points:
-            axes.annotate(point[0], point[1:3], xytext=(4, 4), textcoords="offset points")
-        axes.set(xlabel="size, GB", ylabel=name, yscale="log")
+        for i, (type, at) in enumerate(zip(types, zip(sizes, values))):  # above and below by turns, as sizes may be alike
+            axes.annotate(type, at, xytext=(4, -12 if i % 2 else 4), textcoords="offset points")
+        axes.set(xlabel=f"size, {unit}", ylabel=name, yscale="log")
         return axes
 
 
@@ -132,7 +163,7 @@ def traced(report: Any, to: Any = None, format: Optional[int] = None, **sources:
     for one in (report, *(report if isinstance(report, list) else [])):
         object.__setattr__(one, "_sources", found)
     if format is not None:
-        content, e = report._texts[format].encode("utf-8", "surrogateescape"), gq_error()
+        content, e = report._written(format).encode("utf-8", "surrogateescape"), gq_error()
         check(library.gq_write_whole(path_bytes(to), True, content, len(content), byref(e)), e)
     warn([text for one in (report if isinstance(report, list) else [report]) for text in one.warnings])
     return report
@@ -152,11 +183,11 @@ def warn(texts: Sequence[str]) -> None:
 # ---- files ----
 
 
-def report_format(path: Any, *inputs: Any) -> Optional[int]:
+def report_format(path: Any, *inputs: Any, has_chart: bool = True) -> Optional[int]:
     """Return the format of a report, to be asked before the work; None: there is none.
 
-    inputs: paths that the call reads or writes, None among them. Raises UsageError where the report would replace one, and
-    Error where it cannot be written.
+    inputs: paths that the call reads or writes, None among them. Raises UsageError where the report would replace one, or
+    would be a chart that there is not, and Error where it cannot be written.
     """
     if path is None:
         return None
@@ -164,6 +195,8 @@ def report_format(path: Any, *inputs: Any) -> Optional[int]:
     name, found = text_of(raw), library.gq_report_format_of(raw)
     if found < 0:
         raise UsageError(f"{name}: a report's name ends in .json, .csv, .html, .md or .svg")
+    if found == SVG and not has_chart:
+        raise UsageError(f"{name}: this call has no chart to write; a report's name ends in .json, .csv, .html or .md here")
     used = [path_bytes(i) for i in inputs if i is not None]
     if os.path.realpath(raw) in map(os.path.realpath, used):  # also where none is there yet
         raise UsageError(f"{name} is a file that this call reads or writes: give the report another name")

@@ -8,7 +8,7 @@ import os
 import platform
 import re
 from ctypes import byref, create_string_buffer
-from typing import Any
+from typing import Any, Sequence
 
 import numpy
 
@@ -48,10 +48,11 @@ def records(document: dict[str, Any], of: str = "") -> list[dict[str, Any]]:
                                      for d in evaluation.get("differences", [])],
              "tensors": lambda: [_tensor(o["path"], t) for o in document.get("outputs", []) for t in o["tensors"]]
              or [_flat(t) for t in document.get("tensors", [])],
-             "types": lambda: [_flat(t) for t in document.get("types", [])]}
+             "types": lambda: [_flat(t) for t in document.get("types", [])],
+             "entries": lambda: [_flat(t) for t in document.get("entries", [])]}
     if of and of not in kinds:
         raise UsageError(f"records of {of!r} are none of {', '.join(kinds)}")
-    return next((rows for rows in (kinds[kind]() for kind in ([of] if of else ("tensors", "types", "models"))) if rows), [])
+    return next((rows for rows in (kinds[kind]() for kind in ([of] if of else ("tensors", "types", "models", "entries"))) if rows), [])
 
 
 def points(document: dict[str, Any]) -> tuple[str, list[tuple[str, float, float, float]]]:
@@ -67,6 +68,33 @@ def points(document: dict[str, Any]) -> tuple[str, list[tuple[str, float, float,
 
 
 # ---- tables ----
+
+
+def table_of(rows: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Return flat records as a table: its heading, the members that any has, and a line of texts for each."""
+    head = list(dict.fromkeys(key for row in rows for key in row))
+    return head, [["" if row.get(key) is None else f"{row[key]:.6g}" if isinstance(row[key], float) else str(row[key]) for key in head]
+                  for row in rows]
+
+
+def as_markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown. First and last column hold words, the others numbers."""
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(re.sub(r"([\\|*_`<>\[\]])", r"\\\1", cell) for cell in cells) + " |\n"
+
+    return line(head) + "|" + "".join("---|" if i in (0, len(head) - 1) else "---:|" for i in range(len(head))) + "\n" + "".join(map(line, rows))
+
+
+def as_csv(rows: list[dict[str, Any]]) -> str:
+    """Return flat records as CSV, a line for each, all digits kept."""
+    import csv
+    import io
+
+    to = io.StringIO(newline="")
+    lines = csv.DictWriter(to, table_of(rows)[0], lineterminator="\n")
+    lines.writeheader()
+    lines.writerows(rows)
+    return to.getvalue()
 
 
 def as_latex(markdown: str) -> str:
@@ -105,22 +133,37 @@ def _sha256(path: str) -> str:
     return text_of(text.value)
 
 
-def provenance(document: dict[str, Any], sources: dict[str, Any]) -> str:
-    """Return lines with versions, options, seeds, and digests of files as they are now and of texts as they were given."""
-    lines = [("gquant", f"{text_of(library.gq_version())} ({text_of(library.gq_build())}), {text_of(library.gq_isa())}, {text_of(library.gq_features())}"),
-             ("python", f"{platform.python_version()}, numpy {numpy.__version__}, {platform.platform()}"),
-             ("seeds", "fixed in this version: the same call gives the same files and figures, on any number of threads"),
-             ("options", " ".join(document.get("options", [])) or "none")]
-    types = [one["file_type"] for one in document.get("outputs", []) if one.get("file_type")]
-    if types:
-        lines.append(("types", " ".join(types)))
+def provenance(document: dict[str, Any], sources: dict[str, Any]) -> dict[str, Any]:
+    """Return versions, options, seeds, and digests of files as they are now and of texts as they were given."""
+    found: dict[str, Any] = {
+        "gquant": {"version": text_of(library.gq_version()), "build": text_of(library.gq_build()), "isa": text_of(library.gq_isa()),
+                   "features": text_of(library.gq_features())},
+        "python": {"version": platform.python_version(), "numpy": numpy.__version__, "platform": platform.platform()},
+        "seeds": "fixed in this version: the same call gives the same files and figures, on any number of threads",
+        "options": list(document.get("options", [])),
+        "types": [one["file_type"] for one in document.get("outputs", []) if one.get("file_type")], "files": []}
     for role, of in sources.items():
         if isinstance(of, bytes):
-            lines.append((role, f"sha256 {hashlib.sha256(of).hexdigest()}, {len(of):,} bytes"))
+            found["files"].append({"role": role, "name": None, "bytes": len(of), "sha256": hashlib.sha256(of).hexdigest()})
             continue
-        for path in (file for one in of for file in _files(one)):
-            lines.append((role, f"sha256 {_sha256(path)}, {os.path.getsize(path):,} bytes, {file_name(path)}"))
+        found["files"] += [{"role": role, "name": file_name(path), "bytes": os.path.getsize(path), "sha256": _sha256(path)}
+                           for one in of for path in _files(one)]
     if "evaluation" in document:
-        e = document["evaluation"]
+        found["scored"] = {key: document["evaluation"][key] for key in ("scored", "tokens", "windows", "context")}
+    return found
+
+
+def provenance_lines(found: dict[str, Any]) -> str:
+    """Return a provenance() as lines."""
+    ours, python = found["gquant"], found["python"]
+    lines = [("gquant", f"{ours['version']} ({ours['build']}), {ours['isa']}, {ours['features']}"),
+             ("python", f"{python['version']}, numpy {python['numpy']}, {python['platform']}"),
+             ("seeds", found["seeds"]), ("options", " ".join(found["options"]) or "none")]
+    if found["types"]:
+        lines.append(("types", " ".join(found["types"])))
+    lines += [(f["role"], f"sha256 {f['sha256']}, {f['bytes']:,} bytes" + (f", {f['name']}" if f["name"] is not None else ""))
+              for f in found["files"]]
+    if "scored" in found:
+        e = found["scored"]
         lines.append(("scored", f"{e['scored']:,} of {e['tokens']:,} tokens, {e['windows']:,} windows of {e['context']}"))
     return "".join(f"{role:10}{line}\n" for role, line in lines)

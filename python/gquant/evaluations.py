@@ -241,8 +241,13 @@ def text_request(text: Text, context: int, tokens: int, special: bool,
                    context=context, tokens=tokens)
 
 
+def flat_paths(of: Sequence[Union[Path, Sequence[Path]]]) -> tuple[Path, ...]:
+    """Return paths, and those of lists among them, one after another."""
+    return tuple(path for one in of for path in (one if isinstance(one, (list, tuple)) else [one]))  # type: ignore[misc]
+
+
 @old_arguments(original="base")
-def evaluate(base: Path, *quants: Path, text: Text, context: int = 0,
+def evaluate(base: Path, *quants: Union[Path, Sequence[Path]], text: Text, context: int = 0,
              tokens: int = 0, special: bool = False, threads: int = 0, memory: Optional[Size] = None,
              folder: Optional[Path] = None, progress: Optional[ProgressCallback] = None,
              report: Optional[Path] = None, stride: int = 0, scores_file: Optional[Path] = None,
@@ -251,8 +256,8 @@ def evaluate(base: Path, *quants: Path, text: Text, context: int = 0,
              target_model: Optional[Path] = None) -> Evaluation:
     """Run a base model and its quants on a text, and measure how far their predictions are from the base model's.
 
-    base, quants: the base model and its quants, GGUF files of one architecture, shape and vocabulary. Without quants,
-        only the perplexity is measured.
+    base, quants: the base model and its quants, GGUF files of one architecture, shape and vocabulary, or lists of them.
+        Without quants, only the perplexity is measured. The records() of the result have a row for each.
     text: str or bytes, also the contents of a file that gquant-chat has written; or an array of token ids.
     context: tokens of a window; 0: 512. The second half of each window is scored.
     tokens: take so many at most; 0: all.
@@ -276,10 +281,11 @@ def evaluate(base: Path, *quants: Path, text: Text, context: int = 0,
     Returns an Evaluation. Raises UsageError, BadWeights, Cancelled, or Error, for example for an architecture that
     cannot be run.
     """
-    file = report_format(report, base, *quants, scores_file, draft, target_model, *adapter_paths(lora))
+    files = flat_paths(quants)
+    file = report_format(report, base, *files, scores_file, draft, target_model, *adapter_paths(lora))
     asked = gq_evaluation_request(
         size=ctypes.sizeof(gq_evaluation_request), base_model=path_bytes(base),
-        quants=strings([path_bytes(q) for q in quants]), n_quants=len(quants),
+        quants=strings([path_bytes(q) for q in files]), n_quants=len(files),
         text=text_request(text, context, tokens, special), threads=threads, memory=size_bytes(memory),
         folder=optional_path(folder), stride=stride, scores_file=optional_path(scores_file), prompts=prompts,
         n_questions=len(questions), adapters=adapters_of(lora, target=target_model), draft=optional_path(draft))
@@ -301,7 +307,7 @@ def evaluate(base: Path, *quants: Path, text: Text, context: int = 0,
     options = ([f"--context {context}"] * bool(context) + [f"--stride {stride}"] * bool(stride)
                + [f"--tokens {tokens}"] * bool(tokens) + adapter_options(lora))
     return traced(interruptible(call, progress), report, file, base=base,  # type: ignore[no-any-return]
-                  lora=adapter_paths(lora), quant=list(quants), draft=draft, text=text_bytes(text))
+                  lora=adapter_paths(lora), quant=list(files), draft=draft, text=text_bytes(text))
 
 
 def evaluation_of(found: c_void_p, options: list[str], input: Any, file: Optional[int] = None) -> Evaluation:

@@ -18,11 +18,11 @@ import numpy.typing as npt
 
 from ._interruptible import ProgressCallback, interruptible
 from ._library import (
-    Adapters, Handle, Size, UsageError, adapters_of, c_text, check, gq_error, gq_imatrix_row, gq_importance_request, gq_text,
+    Adapters, Handle, Size, UsageError, adapter_paths, adapters_of, c_text, check, gq_error, gq_imatrix_row, gq_importance_request, gq_text,
     library, listed, path_bytes, size_bytes, text_of,
 )
-from ._pages import warn
-from ._records import number, plain
+from ._pages import Report, record_field, report_format, traced
+from ._records import file_name, number, plain
 from .arrays import Arithmetic
 from .evaluations import text_request
 from .models import Path
@@ -71,6 +71,14 @@ def _entry(r: gq_imatrix_row) -> Entry:
     return Entry(text_of(r.name), text_of(r.role), r.layer if r.layer >= 0 else None, r.values,
                  tuple(r.counts[:r.experts]), r.experts_unseen, r.sum, r.min, r.max, r.mean, r.deviation, r.active,
                  r.entropy, r.evenness, r.outliers, r.cosine)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Statistics(Report):
+    """The report of compute(), as `gquant imatrix show --json` has it."""
+
+    warnings: list[str]
+    record: dict[str, Any] = record_field()
 
 
 def _check_layout(layout: str) -> None:
@@ -171,7 +179,7 @@ class Imatrix(Handle):
                 context: int = 0, tokens: int = 0, special: bool = False, layout: str = "gguf", force: bool = False,
                 output_tensor: bool = False, part: int = 0, parts: int = 0, threads: int = 0,
                 memory: Optional[Size] = None, arithmetic: Arithmetic = "float32",
-                progress: Optional[ProgressCallback] = None, lora: Adapters = None) -> "Imatrix":
+                progress: Optional[ProgressCallback] = None, lora: Adapters = None, report: Optional[Path] = None) -> "Imatrix":
         """Run a model on texts, a layer at a time, and write an imatrix file.
 
         model: a GGUF file that can be run (docs/internals/forward.md lists the architectures).
@@ -188,11 +196,13 @@ class Imatrix(Handle):
         arithmetic: "bf16" takes a fraction of the time on a processor with AMX.
         progress: called with a Progress now and then; return False to stop.
         lora: as in quantize().
+        report: file for the statistics of show(), which ends in .json, .csv, .html or .md.
 
         Returns the data as an Imatrix. Make an interrupted call again, and it continues from what is done.
         Raises UsageError, BadWeights, Cancelled or Error.
         """
         _check_layout(layout)
+        file = report_format(report, model, out, *adapter_paths(lora), has_chart=False)
         if isinstance(texts, (str, bytes)):
             several: list[Any] = [texts]
         elif isinstance(texts, Sequence) and texts and isinstance(texts[0], (str, bytes)):
@@ -218,5 +228,7 @@ class Imatrix(Handle):
 
         made = cls.__new__(cls)
         made._own(interruptible(call, progress))
-        warn(made.warnings)
+        traced(_Statistics(made.warnings, {
+            "path": file_name(text_of(path_bytes(out))), "layout": layout, "chunk_count": made.chunk_count,
+            "chunk_size": made.chunk_size, "datasets": list(map(plain, made.datasets)), "entries": made.show()}), report, file)
         return made

@@ -235,7 +235,7 @@ class Model(Handle, Mapping[str, Tensor]):
 
     def _repr_html_(self) -> str:
         """A table for notebooks: what the model is, and its tensors by type with a bar for their share of the bytes."""
-        from ._pages import gigabytes
+        from ._pages import file_size
 
         name = self.metadata.get("general.name", "")
         about = f"{name} {self.metadata.get('general.architecture', '')}".strip()
@@ -249,15 +249,15 @@ class Model(Handle, Mapping[str, Tensor]):
             share = 100 * stored / max(1, f.tensor_bytes)
             bar = (f'<div style="background:#3b82c4;height:.8em;width:{share:.1f}%;min-width:1px" '
                    f'title="{share:.1f} %"></div>')
-            cells = [kind, str(n), f"{size:,}", gigabytes(stored), f"{8 * stored / size if size else 0:.2f}"]
+            cells = [kind, str(n), f"{size:,}", file_size(stored), f"{8 * stored / size if size else 0:.2f}"]
             rows.append("<tr>" + "".join(f'<td style="text-align:{"right" if i else "left"}">{html.escape(cell)}</td>'
                                          for i, cell in enumerate(cells))
                         + f'<td style="width:12em">{bar}</td></tr>\n')
         head = "".join(f'<th style="text-align:{"right" if i else "left"}">{cell}</th>' for i, cell in enumerate(
-            ["type", "tensors", "weights", "size, GB", "bits per weight", "share of the bytes"]))
+            ["type", "tensors", "weights", "size", "bits per weight", "share of the bytes"]))
         bits = 8 * f.tensor_bytes / f.n_weights if f.n_weights else 0.0
         return (f"<p><b>{html.escape(about)}</b>: {f.n_weights:,} weights in {f.n_tensors} tensors, "
-                f"{gigabytes(f.file_bytes)} GB, {bits:.2f} bits per weight</p>\n"
+                f"{file_size(f.file_bytes)}, {bits:.2f} bits per weight</p>\n"
                 f"<table>\n<tr>{head}</tr>\n{''.join(rows)}</table>\n")
 
 

@@ -22,7 +22,7 @@ from ._library import (
     gq_publish_request, gq_survey_request, gq_target, library, old_name, optional_path, path_bytes, size_bytes, text_of,
     texts,
 )
-from ._pages import Charted, Report, gigabytes, image, record_field, shown, table, traced
+from ._pages import Charted, Report, file_size, image, record_field, report_format, shown, table, traced
 from ._records import raw
 from .arrays import Effort, effort_number
 from .evaluations import Evaluation, Text, evaluation_of, text_bytes, text_request
@@ -105,16 +105,19 @@ class Plan(Report):
         best = f", recommended: {self.best.file_type}" if self.best else ""
         return f"Plan({self.path}, {len(self.types)} types, context of {self.context:,} tokens{best})"
 
-    def _repr_html_(self) -> str:
+    def _table(self) -> tuple[list[str], list[list[str]]]:
         tried = any(t.expected_kld is not None for t in self.types)
-        head = ["type", "file, GB", "bits per weight", "memory, GB"] + ["expected KLD"] * tried + ["note"]
+        head = ["type", "file", "bits per weight", "memory"] + ["expected KLD"] * tried + ["note"]
         rows = []
         for t in sorted(self.types, key=lambda t: bool(t.made_for)):
             expected = [] if not tried else ["-" if t.expected_kld is None else f"{t.expected_kld:.4g}"]
             note = f"for {t.made_for}" if t.made_for else "fits, recommended" if t.best else "fits" if t.fits else ""
-            rows.append([t.file_type, gigabytes(t.file_bytes), f"{t.bits_per_weight:.2f}",
-                         gigabytes(t.memory_bytes), *expected, note])
-        return table(head, rows) + (image(self._chart) if tried else "")
+            rows.append([t.file_type, file_size(t.file_bytes), f"{t.bits_per_weight:.2f}",
+                         file_size(t.memory_bytes), *expected, note])
+        return head, rows
+
+    def _repr_html_(self) -> str:
+        return table(*self._table()) + (image(self._chart) if self._chart else "")
 
     def plot(self) -> bytes:
         """Return a chart of the expected KL divergence against the size, as SVG; UsageError where there was no text."""
@@ -127,7 +130,7 @@ class Plan(Report):
 
 def plan(model: Path, *, ram: Optional[Size] = None, reserve: Optional[Size] = None, text: Optional[Text] = None,
          context: int = 0, imatrix: Optional[Path] = None, measure_file: Optional[Path] = None, threads: int = 0,
-         progress: Optional[ProgressCallback] = None, lora: Adapters = None) -> Plan:
+         progress: Optional[ProgressCallback] = None, lora: Adapters = None, report: Optional[Path] = None) -> Plan:
     """Tell which file types of a model fit a machine, and with a text the KL divergence that they are expected to have.
 
     model: a GGUF, any shard of a split one, or a folder from Hugging Face.
@@ -140,9 +143,11 @@ def plan(model: Path, *, ram: Optional[Size] = None, reserve: Optional[Size] = N
     threads: 0: one per core.
     progress: called with a Progress now and then; return False to stop with Cancelled.
     lora: as in quantize().
+    report: file for the report, which ends in .json, .csv, .html, .md or, with a text, .svg (a chart).
 
     Returns a Plan. Raises UsageError, Cancelled, NotFound, or Error, for example for a model that cannot be run.
     """
+    file = report_format(report, model, imatrix, measure_file, *adapter_paths(lora), has_chart=text is not None)
     asked = gq_options(
         size=ctypes.sizeof(gq_options), input=path_bytes(model), imatrix=optional_path(imatrix), threads=threads,
         measure_file=optional_path(measure_file) or b"", calibration=_calibration(text, "text"), adapters=adapters_of(lora))
@@ -162,7 +167,7 @@ def plan(model: Path, *, ram: Optional[Size] = None, reserve: Optional[Size] = N
         finally:
             library.gq_survey_free(found)
 
-    return traced(interruptible(call, progress), input=model, lora=adapter_paths(lora),  # type: ignore[no-any-return]
+    return traced(interruptible(call, progress), report, file, input=model, lora=adapter_paths(lora),  # type: ignore[no-any-return]
                   imatrix=imatrix, text=text_bytes(text))
 
 
@@ -228,7 +233,8 @@ def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[
             allow_missing: Optional[Texts] = None, projector: Optional[str] = None, target_model: Optional[Path] = None,
             split_max_size: Optional[Size] = None, measure_file: Optional[Path] = None, memory: Optional[Size] = None,
             dry_run: bool = False, threads: int = 0, progress: Optional[ProgressCallback] = None,
-            calibration: Optional[Text] = None, lora: Adapters = None) -> Published:
+            calibration: Optional[Text] = None, lora: Adapters = None, repo: Optional[str] = None,
+            title: Optional[str] = None, report: Optional[Path] = None) -> Published:
     """Make a folder to upload: files of a model, README.md with table and chart, SHA256SUMS.
 
     model: a GGUF, or a folder from Hugging Face. It is read once for all files.
@@ -241,16 +247,19 @@ def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[
     projector: type of a folder's multimodal projector ("F16", "BF16", "F32", "Q8_0"); None: F16 where it
         can be made; "none": it is left out.
     evaluate: a text, or token ids, that all files are evaluated on; context, tokens: as in evaluate().
-    base_model, license, quantized_by: for the page; None: what the model says.
+    base_model, license, quantized_by, repo, title: for the page; None: what an earlier page says, or the model. repo:
+        OWNER/NAME that the folder is uploaded to.
     speeds: file of what llama-bench measured, its output as JSON, JSON lines or CSV: columns of tokens per second.
     force: make everything anew, also in place of a README.md that somebody else has written.
     split_max_size: of a shard; None: 48 GB.
     measure_file: as in quantize(). memory: for calibration and evaluation, in bytes or as a text.
     dry_run: only plan: nothing is written.
+    report: file for the report, as in quantize().
     threads: 0: one per core. progress, lora: as in quantize().
 
     Returns a Published. Raises what quantize() and evaluate() raise. Called again, it continues from what is whole.
     """
+    file = report_format(report, model, imatrix, speeds, measure_file, target_model, *adapter_paths(lora))
     wanted = [types] if isinstance(types, str) else list(types)
     sizes = target_size if isinstance(target_size, (list, tuple)) else [] if target_size is None else [target_size]
     outputs = [gq_output(filetype=c_text(t)) for t in wanted]
@@ -276,14 +285,14 @@ def publish(model: Path, folder: Path, types: Texts = (), *, target_size: Union[
         size=ctypes.sizeof(gq_publish_request), options=ctypes.pointer(asked), name=c_text(name) if name else None,
         ladder=ladder, evaluation=evaluation, speeds=optional_path(speeds), how=c_text(_line(locals())))
     for member, value in (("base_model", base_model), ("license", license), ("quantized_by", quantized_by),
-                          ("projector", projector)):
+                          ("projector", projector), ("repo", repo), ("title", title)):
         if value is not None:
             setattr(request, member, c_text(value))
     made = _make_folder(os.fsdecode(folder))
     try:
-        found = interruptible(lambda callbacks: _publish(request, asked, callbacks), progress)
+        found = interruptible(lambda callbacks: _publish(request, asked, callbacks, file), progress)
         return traced(  # type: ignore[no-any-return]
-            found, input=model, lora=adapter_paths(lora), imatrix=imatrix, calibrate=text_bytes(calibration_text(calibrate, calibration)),
+            found, report, file, input=model, lora=adapter_paths(lora), imatrix=imatrix, calibrate=text_bytes(calibration_text(calibrate, calibration)),
             evaluate=text_bytes(evaluate), output=None if dry_run else [f.path for f in found.files])
     finally:
         for path in made:
@@ -303,7 +312,7 @@ def _make_folder(folder: str) -> list[str]:
 
 
 _DEFAULTS = {n: p.default for n, p in inspect.signature(publish).parameters.items()}
-_QUIET = ("force", "threads", "progress", "dry_run", "memory")
+_QUIET = ("force", "threads", "progress", "dry_run", "memory", "report")
 _FILES = ("model", "folder", "imatrix", "speeds", "measure_file")
 _GIVEN = ("calibrate", "calibration", "evaluate")  # whose texts are too long for a line
 
@@ -324,14 +333,14 @@ def _line(arguments: dict[str, Any]) -> str:
     return f"gquant.publish({', '.join(words)})".encode("ascii", "backslashreplace").decode()
 
 
-def _publish(request: gq_publish_request, asked: gq_options, callbacks: Any) -> Published:
+def _publish(request: gq_publish_request, asked: gq_options, callbacks: Any, file: Optional[int]) -> Published:
     e = gq_error()
     request.callbacks = asked.callbacks = callbacks
     found = c_void_p(check(library.gq_publish(byref(request), byref(e)), e))
     try:
         evaluated = c_void_p(library.gq_publication_evaluation(found))
         warnings = texts(library.gq_publication_warnings, found)
-        document, texts_of = _records.gathered(None, warnings, [], plan=c_void_p(library.gq_publication_plan(found)),
+        document, texts_of = _records.gathered(file, warnings, [], plan=c_void_p(library.gq_publication_plan(found)),
                                                evaluation=evaluated, input=asked.input)
         why = c_char_p()
         row = library.gq_publication_recommended(found, byref(why))

@@ -22,10 +22,10 @@ from ._library import (
     Adapters, Size, Texts, UsageError, adapter_options, adapter_paths, adapters_of, c_number, c_text, check, gq_calibration, gq_checksum, gq_comparison_request, gq_error,
     gq_list, gq_options, gq_output, gq_target, library, optional_path, path_bytes, size_bytes, strings, text_of, texts,
 )
-from ._pages import Charted, Report, Reports, gigabytes, record_field, report_format, shown, traced
+from ._pages import Charted, Report, Reports, file_size, record_field, report_format, shown, traced
 from ._records import raw
 from .arrays import EFFORTS, Arithmetic, Effort, Loss, effort_number
-from .evaluations import Text, text_bytes, text_request
+from .evaluations import Text, flat_paths, text_bytes, text_request
 from .models import Origin, Path
 
 
@@ -83,7 +83,7 @@ class Quantized(Charted):
         found = [f"{len(self.tensors)} tensors"]
         found += [f"relative error {self.loss.relative:.4f}"] if any(t.loss for t in self.tensors) else ["not measured"]
         found += [f"{len(self.warnings)} warnings"] if self.warnings else []
-        return (f"Quantized({self.path!r}, {self.file_type}, {gigabytes(self.file_bytes)} GB, {self.bits_per_weight:.2f} bits per weight, "
+        return (f"Quantized({self.path!r}, {self.file_type}, {file_size(self.file_bytes)}, {self.bits_per_weight:.2f} bits per weight, "
                 f"{', '.join(found)})")
 
     @property
@@ -221,6 +221,8 @@ def quantize(
     what is done.
     """
     kinds, paths = _several(type), _several(output)
+    if None in kinds and target_size is None and target_bpw is None:
+        raise UsageError('the file type is missing: quantize(input, output, "Q4_K_M"), or type="Q4_K_M" without an output')
     file = report_format(report, input, imatrix, measure_file, base, target_model, *paths, *adapter_paths(lora))
     many = len(kinds) > 1 or len(paths) > 1 or isinstance(type, (list, tuple)) or isinstance(output, (list, tuple))
     if len(paths) == 1:
@@ -352,12 +354,12 @@ class Compared(Charted):
         return f"Compared({self.path!r}, {self.file_type}, {len(self.tensors)} tensors, relative error {math.nan if error is None else error:.4f})"
 
 
-def compare(base: Path, *quants: Path, imatrix: Optional[Path] = None, threads: int = 0,
+def compare(base: Path, *quants: Union[Path, Sequence[Path]], imatrix: Optional[Path] = None, threads: int = 0,
             progress: Optional[ProgressCallback] = None, report: Optional[Path] = None,
             lora: Adapters = None) -> list[Compared]:
     """Measure how far quants are from the base model, tensor by tensor, whatever types they have and whoever wrote them.
 
-    base, quants: the base model and its quants, GGUF files; at least one quant.
+    base, quants: the base model and its quants, GGUF files, or lists of them; at least one quant.
     imatrix: an imatrix file, for errors weighted by it.
     threads: 0: one per core.
     progress: called with a Progress now and then; return False to stop.
@@ -367,10 +369,11 @@ def compare(base: Path, *quants: Path, imatrix: Optional[Path] = None, threads: 
     Returns a Compared for each quant. Raises UsageError without a quant, Cancelled, or Error where a file cannot be read
     or a quant has nothing to compare.
     """
-    file = report_format(report, base, *quants, imatrix, *adapter_paths(lora))
+    files = flat_paths(quants)
+    file = report_format(report, base, *files, imatrix, *adapter_paths(lora))
     asked = gq_comparison_request(
         size=ctypes.sizeof(gq_comparison_request), base_model=path_bytes(base),
-        quants=strings([path_bytes(q) for q in quants]), n_quants=len(quants), imatrix=optional_path(imatrix),
+        quants=strings([path_bytes(q) for q in files]), n_quants=len(files), imatrix=optional_path(imatrix),
         threads=threads, adapters=adapters_of(lora))
 
     def call(callbacks: Any) -> Reports:
@@ -380,13 +383,13 @@ def compare(base: Path, *quants: Path, imatrix: Optional[Path] = None, threads: 
         try:
             warnings = texts(library.gq_comparison_warnings, found)
             options = [f"--imatrix {_records.file_name(text_of(asked.imatrix))}"] if asked.imatrix else []
-            return _reports(_compared, len(quants), file, warnings, options + adapter_options(lora), comparison=found,
-                            n_quants=len(quants), input=asked.base_model, imatrix=asked.imatrix)
+            return _reports(_compared, len(files), file, warnings, options + adapter_options(lora), comparison=found,
+                            n_quants=len(files), input=asked.base_model, imatrix=asked.imatrix)
         finally:
             library.gq_comparison_free(found)
 
     return traced(interruptible(call, progress), report, file, base=base,  # type: ignore[no-any-return]
-                  lora=adapter_paths(lora), quant=list(quants), imatrix=imatrix)
+                  lora=adapter_paths(lora), quant=list(files), imatrix=imatrix)
 
 
 def _compared(document: dict[str, Any], warnings: list[str]) -> Compared:
@@ -416,7 +419,7 @@ class Verified(Report):
 
 
 def verify(path: Path, expected: Optional[Mapping[str, int]] = None, *, threads: int = 0,
-           progress: Optional[ProgressCallback] = None) -> Verified:
+           progress: Optional[ProgressCallback] = None, report: Optional[Path] = None) -> Verified:
     """Read a whole file and check it.
 
     Values and scales have to be finite, codes in range, shards of one set, all ways of decoding have to agree, and
@@ -427,9 +430,11 @@ def verify(path: Path, expected: Optional[Mapping[str, int]] = None, *, threads:
         compared.
     threads: 0: one per core.
     progress: called with a Progress now and then; return False to stop.
+    report: file for the report, which ends in .json, .csv, .html or .md.
 
     Returns a Verified. Problems with tensors are in it and are not raised; a file that cannot be read raises Error.
     """
+    file = report_format(report, path, has_chart=False)
     items = list((expected or {}).items())
     sums = (gq_checksum * len(items))(*[gq_checksum(c_text(name), crc) for name, crc in items])
 
@@ -447,4 +452,4 @@ def verify(path: Path, expected: Optional[Mapping[str, int]] = None, *, threads:
         finally:
             library.gq_verification_free(found)
 
-    return traced(interruptible(call, progress), file=path)  # type: ignore[no-any-return]
+    return traced(interruptible(call, progress), report, file, file=path)  # type: ignore[no-any-return]

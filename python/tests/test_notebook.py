@@ -1,4 +1,4 @@
-"""Do the cells of the notebooks run one after another: each is executed as Jupyter would, on a small model."""
+"""Do the cells of the notebooks and the first block of docs/python.md run one after another, on a small model?"""
 
 import hashlib
 import json
@@ -10,7 +10,8 @@ import pytest
 
 import gquant
 
-NOTEBOOKS = sorted((pathlib.Path(__file__).resolve().parents[2] / "docs" / "examples").glob("*.ipynb"))
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+NOTEBOOKS = sorted((DOCS / "examples").glob("*.ipynb"))
 BUILT = pathlib.Path(os.environ.get("GQUANT_LIBRARY", "")).parent / "make-model"
 
 
@@ -31,3 +32,12 @@ def test_cells_run(path, tmp_path, monkeypatch, capsys):
     for expected in ("Q4_K_M", "±", "\\toprule", digest):
         assert expected in out
     assert (tmp_path / "notebook-chart.svg").read_bytes().startswith(b"<svg")
+
+
+@pytest.mark.skipif(not DOCS.exists() or not BUILT.exists(), reason="no page, or no build that makes a model")
+def test_the_page_begins_with_lines_that_run(tmp_path, monkeypatch):
+    block = (DOCS / "python.md").read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    subprocess.run([BUILT, "--folder", "--weights", "1000000", tmp_path / "Synthetic-30M"], check=True, stdout=subprocess.DEVNULL)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block.replace("4096", "512").replace("2048", "512").replace("=held_out)", "=held_out, tokens=512)"), "python.md", "exec"), {})
+    assert (tmp_path / "plan.md").read_text().startswith("| type |") and (tmp_path / "Synthetic-30M-GGUF" / "README.md").exists()

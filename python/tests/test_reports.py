@@ -1,5 +1,6 @@
 """Reports in the words of the command: the same documents, pages and folders, by the command and by the package."""
 
+import csv
 import hashlib
 import json
 import locale
@@ -145,7 +146,12 @@ def test_a_published_folder(model, text, tmp_path):
     assert (folder / "SHA256SUMS").read_text().count("\n") == 3 and (folder / "divergence.svg").exists()
     assert found.evaluation.models[1].kld.value > 0 and found.to_dict()["evaluation"]["models"]
     assert "changed top-1 tokens" in found._repr_html_()
-    assert gquant.publish(model, folder, ["Q8_0", "Q4_K_L"]).made == 0
+    with pytest.raises(gquant.Error, match="figures of an evaluation, which this"):
+        gquant.publish(model, folder, ["Q8_0", "Q4_K_L"])
+    again = gquant.publish(model, folder, ["Q8_0", "Q4_K_L"], evaluate=text.read_bytes(), context=40, speeds=bench, repo="me/It",
+                           title="It", report=tmp_path / "p.json")
+    assert again.made == 0 and "hf download me/It " in (folder / "README.md").read_text()
+    alike(json.loads((tmp_path / "p.json").read_text()), again.to_dict())
     (folder / "README.md").write_text("mine")
     with pytest.raises(FileExistsError, match="force=True"):
         gquant.publish(model, folder, "Q8_0")
@@ -305,6 +311,54 @@ def test_reports_in_files(model, tmp_path):
     with pytest.raises(gquant.UsageError, match="ends in .json"):
         gquant.quantize(model, tmp_path / "y.gguf", "Q4_0", report="report.txt")
     assert not (tmp_path / "y.gguf").exists()
+
+
+def test_every_call_writes_a_report(model, text, tmp_path):
+    small = gquant.quantize(model, tmp_path / "a.gguf", "Q4_0").path
+
+    def compute(report):
+        with gquant.Imatrix.compute(model, text.read_bytes(), tmp_path / "i.gguf", context=40, force=True, report=report) as found:
+            return found.show()
+
+    calls = {"plan": lambda to: gquant.plan(model, report=to).records(), "verify": lambda to: gquant.verify(small, report=to).records(),
+             "imatrix": compute}
+    for name, call in calls.items():
+        for end in ("json", "md", "csv", "html"):
+            rows = call(tmp_path / f"{name}.{end}")
+        found = json.loads((tmp_path / f"{name}.json").read_text())
+        assert len(next(found[key] for key in ("tensors", "types", "entries") if key in found)) == len(rows) > 2, name
+        table = list(csv.DictReader((tmp_path / f"{name}.csv").open()))
+        first = next(iter(rows[0]))
+        assert [row[first] for row in table] == [str(row[first]) for row in rows], name
+        assert (tmp_path / f"{name}.md").read_text().count("\n") == len(rows) + 2, name
+        assert (tmp_path / f"{name}.html").read_text().count("<tr>") == len(rows) + 1, name
+        with pytest.raises(gquant.UsageError, match="no chart"):
+            call(tmp_path / "r.svg")
+    assert gquant.plan(model, text=text.read_bytes(), report=tmp_path / "p.svg").plot() == (tmp_path / "p.svg").read_bytes()
+    fits = gquant.plan(model, ram="1G")
+    assert "| Q4\\_K\\_M |" in fits.to_markdown() and "fits, recommended" in fits.to_markdown()
+    assert r"Q4\_K\_M & " in fits.to_latex() and fits.to_latex().startswith(r"\begin{tabular}{lrrrl}")
+
+
+def test_lists_of_files(model, made, text):
+    (small, large), _ = made
+    found = gquant.evaluate(model, [small.path, large.path], text=text.read_bytes(), context=40, tokens=400)
+    assert [r["model"] for r in found.records()][1:] == ["a.gguf", "b.gguf"]
+    assert len(gquant.compare(model, [small.path], large.path)) == 2
+
+
+def test_provenance_as_a_dictionary(model, made):
+    (small, _), _ = made
+    found = small.provenance(text=False)
+    assert found["types"] == [small.file_type] and "--keep attn_v" in found["options"] and found["gquant"]["version"] == gquant.__version__
+    digest = hashlib.sha256(pathlib.Path(small.path).read_bytes()).hexdigest()
+    assert [f["role"] for f in found["files"]][0] == "input" and any(f["sha256"] == digest and f["name"] == "a.gguf" for f in found["files"])
+    json.dumps(found)
+
+
+def test_a_missing_type(model):
+    with pytest.raises(gquant.UsageError, match="the file type is missing"):
+        gquant.quantize(model, "Q6_K")
 
 
 def test_a_format_that_there_is_not(model, monkeypatch, tmp_path):
