@@ -100,7 +100,9 @@ static bool importance_mask(gq_importance_plan *p, gq_error *e) {
 /* Limits the job to the windows of this part. */
 static bool take_part(gq_importance_plan *p, uint32_t part, uint32_t parts, gq_error *e) {
     uint64_t n = p->share.job.windows, begin = 0, end = n;
-    if (parts && parts > n)
+    if (part > parts || (parts && !part))
+        return gq_fail_usage(e, "part %u of %u: parts are numbered from 1", part, parts);
+    if (parts > n)
         return gq_fail_usage(e, "%u parts: the texts have only %llu window%s, and each part needs one", parts,
                              LLU(n), plural_suffix(n));
     if (parts) begin = n * (part - 1) / parts, end = n * part / parts; /* no more than 2^30 ids, 2^20 parts */

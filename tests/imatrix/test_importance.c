@@ -416,6 +416,9 @@ TEST(what_cannot_be_done_is_said) {
     t.n = 0, refuses(&r, "ids: is empty"), t.n = strlen(text);
     t.tokens = CONTEXT - 1, refuses(&r, "fewer than one window of 24"), t.tokens = 0;
     t.context = 1000, refuses(&r, "fewer than one window of 1000"), t.context = CONTEXT;
+    r.part = 1, refuses(&r, "part 1 of 0: parts are numbered from 1");
+    r.part = 0, r.parts = 2, refuses(&r, "part 0 of 2"), r.part = 3, refuses(&r, "part 3 of 2");
+    r.part = r.parts = 0;
     r.memory = 1 << 20, refuses(&r, "1.00 MiB of memory is not enough"), r.memory = 0;
     r.out = path("nowhere/x"), refuses(&r, "does not exist");
     r.out = path("model.gguf"), refuses(&r, "is one of the inputs");
