@@ -163,6 +163,7 @@ const arch_key arch_keys[] = {
     COUNT_OF_LAYERS("expert_feed_forward_length"),
     COUNT_OF_LAYERS("expert_used_count"),
     {"attention.sliding_window_pattern", ARCH_KEY_INTEGER, LIST_ANY, 0, 0},
+    {"rope.dimension_sections", ARCH_KEY_INTEGER, LIST_ANY, 0, 0},
     REAL("attention.layer_norm_epsilon", 0, 1),
     REAL("attention.layer_norm_rms_epsilon", 0, 1),
     REAL("attention.group_norm_epsilon", 0, 1),

@@ -63,6 +63,14 @@ static void check_length(key_reader *r, const char *name) {
                  (unsigned long long)n, (long long)blocks);
 }
 
+/* llama.cpp refuses a list of another length. */
+static void check_sections(key_reader *r) {
+    key_list l = key_list_of(r, "rope.dimension_sections");
+    uint64_t n;
+    if (key_list_counts(&l, &n) && n != 4)
+        key_fail(r, l.name, "is an array of %llu, expected 4 values", (unsigned long long)n);
+}
+
 /* Numbers of layers, of which there are no more than all. */
 static const char *const layer_counts[] = {"leading_dense_block_count", "attention.shared_kv_layers"};
 
@@ -79,5 +87,6 @@ bool bounds_check(const model_facts *facts, const char *file, warning_list *doub
     for (const arch_key *key = arch_keys; key->name && r.ok; key++)
         if (key->list == LIST_OF_LAYERS) check_length(&r, key->name);
     for (size_t k = 0; r.ok && k < sizeof of_layers / sizeof *of_layers; k++) check_length(&r, of_layers[k]);
+    if (r.ok && a) check_sections(&r);
     return r.ok;
 }

@@ -123,7 +123,7 @@ static void own_read_sections(forward_model *m, key_reader *r) {
     key_list l = key_list_of(r, "rope.dimension_sections");
     if (!l.kv || !key_number_at(r, &l, 0, 0, 0, MODEL_MOST) || !key_number_at(r, &l, 1, 0, 0, MODEL_MOST))
         return;
-    rope_read_sections(&attention_of(m)->rope, r, SECTIONS_IN_ORDER);
+    rope_read_sections(&attention_of(m)->rope, r, SECTIONS_IN_ORDER, attention_of(m)->head);
 }
 
 /* Positions are rope's in models of the size of the smaller one, and linear biases in the larger one. */

@@ -107,7 +107,7 @@ TEST(wrong_keys_are_named) {
         {"qwen35", "ssm.inner_size=u:2147483647", "qwen35.ssm.inner_size is 2147483647", "multiple"},
         {"qwen35", "ssm.state_size=u:2147483647", "attn_qkv.weight has shape [32, 48]", "expected [32, "},
         {"qwen35", "ssm.conv_kernel=u:0", "qwen35.ssm.conv_kernel is 0", "expected 1 to 64"},
-        {"qwen35", "rope.dimension_sections=[1,1]", "rope.dimension_sections has 2 values", "an array of 4"},
+        {"qwen35", "rope.dimension_sections=[1,1]", "rope.dimension_sections is an array of 2", "expected 4 values"},
         {"mamba2", "ssm.group_count=u:0", "mamba2.ssm.group_count is 0", "expected 1 to"},
         {"mamba2", "ssm.state_size=u:7", "ssm_in.weight has shape [32, 76]", "expected [32, 80]"},
         {"mamba", "ssm.time_step_rank=u:6", "ssm_x.weight has shape [24, 17]", "expected [24, 18]"},

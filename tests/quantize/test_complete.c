@@ -315,6 +315,18 @@ TEST(impossible_values_are_refused) {
         assert_null(forward_model_new(&g, &e));
         model_close(&g);
     }
+    static const char *const sections[][2] = {
+        {"[1,1,1]", "is an array of 3, expected 4 values"},
+        {"[1,1,1,1,0]", "is an array of 5, expected 4 values"},
+        {"[1,1,1,100000]", "has 100003 pairs in all sections, but a head has"}};
+    static const char *const with_sections[] = {"qwen2vl",   "qwen3vl",    "qwen3vlmoe", "qwen35",
+                                                "qwen35moe", "hunyuan_vl", "paddleocr"};
+    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
+        for (size_t k = 0; k < sizeof with_sections / sizeof *with_sections; k++) {
+            char key[96];
+            snprintf(key, sizeof key, "rope.dimension_sections=%s", sections[i][0]);
+            plan_refuses(with_sections[k], key, NULL, sections[i][1]);
+        }
     plan_refuses("deepseek32", "attention.indexer.head_count=[4,4]", NULL,
                  "head_count has type array of u32");
     plan_refuses("llama", "", ".ffn_", "there is no tensor blk.0.ffn_");

@@ -20,14 +20,17 @@ static size_t read_rotated(const arch_graph *a, key_reader *r, const char *key, 
     return rotated;
 }
 
-void rope_read_sections(rope_numbers *n, key_reader *r, rope_sections kind) {
+void rope_read_sections(rope_numbers *n, key_reader *r, rope_sections kind, size_t head) {
     key_list l = key_list_needed(r, "rope.dimension_sections");
     uint64_t count = 1, sum = 0;
-    if (!key_list_counts(&l, &count) || count < 3)
+    if (!key_list_counts(&l, &count) || count < 4)
         key_fail(r, l.name, "has %llu values, expected an array of 4", (unsigned long long)count);
     for (size_t i = 0; i < 4 && i < count; i++)
         sum += n->sections[i] = key_number_at(r, &l, i, 0, 0, MODEL_MOST);
     if (r->ok && sum == 0) key_fail(r, l.name, "has only zeros, expected how many pairs each section has");
+    if (r->ok && sum > head)
+        key_fail(r, l.name, "has %llu pairs in all sections, but a head has %zu values",
+                 (unsigned long long)sum, head);
     n->kind = kind;
 }
 
@@ -86,7 +89,7 @@ void rope_read_keys(rope_numbers *n, const forward_model *m, key_reader *r, size
         return;
     }
     p->rotated = n->counted = read_rotated(a, r, "rope.dimension_count", head, head, most);
-    if (a->sections != SECTIONS_NONE) rope_read_sections(n, r, a->sections);
+    if (a->sections != SECTIONS_NONE) rope_read_sections(n, r, a->sections, head);
     size_t type = key_choice(r, "rope.scaling.type", types, sizeof types / sizeof *types);
     double factor = type == NONE ? 0 : scaling_factor(r);
     bool scaled = factor != 0;

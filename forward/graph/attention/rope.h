@@ -36,8 +36,8 @@ typedef struct rope_numbers {
  * the model says from how many tokens on there is a temperature. */
 void rope_read_keys(rope_numbers *n, const forward_model *m, key_reader *r, size_t head, size_t local_head,
                     bool is_latent);
-/* Reads the sections of positions. */
-void rope_read_sections(rope_numbers *n, key_reader *r, rope_sections kind);
+/* Reads the sections of positions of heads with so many values. */
+void rope_read_sections(rope_numbers *n, key_reader *r, rope_sections kind, size_t head);
 void rope_find_tensors(rope_numbers *n, tensor_finder *f);
 
 typedef struct rope_tables {
