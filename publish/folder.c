@@ -432,14 +432,58 @@ static const char *folder_label(const gq_publication *p, const gq_model *m, cons
     return "?";
 }
 
-/* Adds a file that an earlier call has made of the same model; warns of any other. */
-static bool folder_look_at(gq_publication *p, const char *name, gq_error *e) {
+/* A tensor's digest in a file of gquant (gguf/model.h): what made it, checksums of its weights and of its bytes. */
+typedef struct tensor_digest {
+    gq_value made_by, source, bytes;
+} tensor_digest;
+
+/* Returns the digests of a file's tensors, malloc'ed; NULL: it has none, or there is no memory. */
+static tensor_digest *folder_digests(const gq_model *m) {
+    size_t n, n_tensors, i = gq_model_find_key(m, "gquant.digests");
+    const gq_metadata *all = gq_model_metadata(m, &n);
+    gq_model_tensors(m, &n_tensors);
+    if (i >= n || !all[i].list || all[i].count != 3 * (uint64_t)n_tensors) return NULL;
+    tensor_digest *to = calloc(n_tensors + 1, sizeof *to);
+    if (to) gq_metadata_values(&all[i], &to->made_by, 3 * n_tensors);
+    return to;
+}
+
+/* Whether a file was made of the same weights as one of this call, by what both say of tensors that are in both;
+ * *tensor: one whose weights differ. A file that says nothing may be. */
+static bool folder_same_weights(const gq_model *old, const gq_model *made, const char **tensor) {
+    tensor_digest *of_old = folder_digests(old), *of_made = folder_digests(made);
+    size_t n, n_made;
+    const gq_stored *tensors = gq_model_tensors(old, &n), *others = gq_model_tensors(made, &n_made);
+    *tensor = NULL;
+    for (size_t i = 0; of_old && of_made && !*tensor && i < n; i++) {
+        size_t k = gq_model_find(made, tensors[i].name);
+        const tensor_digest *a = &of_old[i], *b = &of_made[k < n_made ? k : 0];
+        if (k >= n_made) continue;
+        bool copies = !a->made_by.as_signed && !b->made_by.as_signed && tensors[i].type == others[k].type &&
+                      !gq_type_quantized(tensors[i].type);
+        if ((a->made_by.as_signed && b->made_by.as_signed && a->source.as_signed != b->source.as_signed) ||
+            (copies && a->bytes.as_signed != b->bytes.as_signed))
+            *tensor = tensors[i].name;
+    }
+    free(of_old), free(of_made);
+    return !*tensor;
+}
+
+/* Adds a file that an earlier call has made of the same model; warns of any other. made: a file of this call. */
+static bool folder_look_at(gq_publication *p, const char *name, const gq_model *made, gq_error *e) {
     char *path = NULL, room[64];
     if (asprintf(&path, "%s/%s", p->options.out_dir, name) < 0) return gq_fail_memory(e, strlen(name));
     gq_model *m = companion_is_named(name, p->stem) ? NULL : gq_model_open(path, &(gq_error){0});
     bool ok, is_same = m && folder_same_text(m, p->model, "general.architecture") &&
                        folder_same_text(m, p->model, "general.name");
-    if (is_same) {
+    const char *tensor;
+    if (is_same && made && !folder_same_weights(m, made, &tensor)) {
+        ok = warnings_add(
+            &p->warnings, e,
+            "%s is in the folder, and the page does not name it: it was made of other weights, those of %s "
+            "differ; make it again, or keep it in another folder",
+            path, tensor);
+    } else if (is_same) {
         const gq_model_facts *f = gq_model_summary(m);
         ok = folder_add_file(p, path, folder_label(p, m, name, room), f->file_bytes,
                              f->n_weights ? 8 * (double)f->tensor_bytes / (double)f->n_weights : 0, e);
@@ -493,7 +537,9 @@ bool folder_list_files(gq_publication *p, gq_error *e) {
     }
     if (d) closedir(d);
     if (n) qsort(names, n, sizeof *names, folder_compare_names);
-    for (size_t i = 0; ok && i < n; i++) ok = folder_look_at(p, names[i], e);
+    gq_model *made = p->n ? gq_model_open(p->outputs[0].path, &(gq_error){0}) : NULL;
+    for (size_t i = 0; ok && i < n; i++) ok = folder_look_at(p, names[i], made, e);
+    gq_model_close(made);
     for (size_t i = 0; i < n; i++) free(names[i]);
     free(names);
     return ok;

@@ -349,7 +349,8 @@ TEST(figures_are_not_forgotten) {
         "--evaluate", path("fig.txt"), NULL};
     free(gquant(0, words));
     char *page = text_of("fig/README.md"), *after;
-    const char *row = strstr(strstr(page, "(Fig-Q8_0.gguf)"), "MB |"); /* behind the mark of the one to take */
+    const char *row =
+        strstr(strstr(page, "(Fig-Q8_0.gguf)"), "MB |"); /* behind the mark of the one to take */
     words[4] = "Q4_0", words[12] = NULL;
     gquant_says(1, "README.md has figures of an evaluation on fig.txt, which this command would drop: name",
                 words);
@@ -406,6 +407,25 @@ TEST(edits_and_earlier_files_stay) {
     words[5] = NULL;
     edit("edit/README.md", "publish begins", "x");
     gquant_says(1, "without the marks", words);
+}
+
+/* The page is of these weights: a file of others is not in it, though its names are the same. */
+TEST(files_of_other_weights_are_not_listed) {
+    const char *words[] = {"publish", path("other/Tiny"), "--out-dir", path("weights"), "Q4_0", NULL};
+    mkdir(path("other"), 0777);
+    tiny_folder_write(path("other/Tiny"), 1, 0, 1);
+    free(gquant(0, words));
+    words[4] = "Q8_0";
+    free(gquant(0, words)); /* the same weights */
+    char *page = text_of("weights/README.md");
+    says(page, "](Tiny-Q4_0.gguf)"), says(page, "](Tiny-Q8_0.gguf)");
+    free(page);
+    tiny_folder_write(path("other/Tiny"), 1, 0, 2);
+    words[4] = "Q5_0";
+    gquant_says(0, "it was made of other weights", words);
+    page = text_of("weights/README.md");
+    says(page, "](Tiny-Q5_0.gguf)"), assert_null(strstr(page, "](Tiny-Q4_0.gguf)"));
+    free(page);
 }
 
 /* Writes a file with CR before each LF. */
