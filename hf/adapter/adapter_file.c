@@ -182,6 +182,98 @@ static bool build_matrices(adapter_container *c, gq_error *e) {
     return hf_build_arrays(&c->build, &c->config, &c->list, sources, n, e);
 }
 
+/* ---- is it of this model? ---- */
+
+static bool base_fail(const adapter_container *c, const hf_source *s, const char *why, uint64_t found,
+                      uint64_t expected, gq_error *e) {
+    const char *base = hf_adapter_base(&c->adapter);
+    return gq_fail(e,
+                   "%s: it changes '%s' of %llu %s, but the model in %s has %llu: it is for another model "
+                   "(it names %.120s)",
+                   c->adapter.folder.path, s->name, LLU(found), why, c->place.folder, LLU(expected),
+                   base && *base ? base : "none");
+}
+
+/* Compares with config.json the matrices that read or write the hidden state. */
+static bool base_check_widths(const adapter_container *c, gq_error *e) {
+    static const char *const reads[] = {"attn_q.weight",   "attn_k.weight",   "attn_v.weight",
+                                        "attn_qkv.weight", "ffn_gate.weight", "ffn_up.weight"},
+                             *const writes[] = {"attn_output.weight", "ffn_down.weight"};
+    hf_sizes sizes;
+    if (!hf_config_sizes(&c->config, &sizes, e)) return false;
+    for (size_t i = 0; sizes.width && i < c->build.n; i++) {
+        const hf_tensor *t = &c->build.tensors[i];
+        const char *layer = name_behind(t->tensor.name, "blk."), *name = layer ? strchr(layer, '.') : NULL;
+        const hf_source *s = t->n_pieces ? t->pieces[0].source : NULL;
+        for (size_t k = 0; name && s && k < sizeof reads / sizeof *reads; k++)
+            if (!strcmp(name + 1, reads[k]) && t->tensor.ne[0] != sizes.width)
+                return base_fail(c, s, "inputs", t->tensor.ne[0], sizes.width, e);
+        for (size_t k = 0; name && s && k < sizeof writes / sizeof *writes; k++)
+            if (!strcmp(name + 1, writes[k]) && t->tensor.ne[1] != sizes.width)
+                return base_fail(c, s, "outputs", t->tensor.ne[1], sizes.width, e);
+    }
+    return true;
+}
+
+/* A matrix's name from the word before its first number on, as what stands before that differs among programs; without a
+ * number from the module on: "layers.0.mlp.up_proj.weight", "lm_head.weight". */
+static const char *matrix_tail(const char *name) {
+    const char *word = name, *module = name;
+    for (const char *at = name; (at = strchr(at, '.')); word = ++at) {
+        if (at[1] >= '0' && at[1] <= '9') return word;
+        module = word;
+    }
+    return module;
+}
+
+/* Whether weights have a module, and *fits: its matrix in this shape, or in a coding that does not show it. */
+static bool weights_have(const hf_list *l, const hf_source *s, bool *fits) {
+    const char *tail = matrix_tail(s->name);
+    size_t n = strlen(tail) - strlen("weight"); /* with the dot */
+    bool found = false;
+    *fits = false;
+    for (size_t i = 0; i < l->n; i++) {
+        const hf_stored *t = &l->stored[i];
+        const char *at = t->name;
+        while (at && strncmp(at, tail, n) != 0) at = strchr(at, '.'), at += at != NULL;
+        if (!at) continue;
+        found = true;
+        bool shows_shape = !strcmp(at + n, "weight") && t->n_dims == 2 && t->dtype <= HF_BF16;
+        *fits |= !shows_shape || (t->shape[0] == s->rows && t->shape[1] == s->columns) ||
+                 (t->shape[1] == s->rows && t->shape[0] == s->columns);
+    }
+    return found;
+}
+
+/* Compares modules with the base model's weights, where these are there. */
+static bool base_check_weights(const adapter_container *c, gq_error *e) {
+    hf_folder folder;
+    hf_list l = {.folder = &folder};
+    size_t n = 0;
+    bool ok = true;
+    if (!hf_folder_open(&folder, c->place.folder, e)) return false;
+    bool has_weights = hf_list_read(&l, &folder, &(gq_error){0});
+    for (size_t i = 0; ok && has_weights && i < c->build.n_sources; i++) {
+        const hf_source *s = &c->build.sources[i];
+        bool fits, found = weights_have(&l, s, &fits);
+        n += found;
+        if (found && !fits)
+            ok = gq_fail(e,
+                         "%s: it changes a matrix of %llu rows of %llu, but '%s' of the model in %s has "
+                         "another shape: it is "
+                         "for another model",
+                         c->adapter.folder.path, LLU(s->rows), LLU(s->columns), s->name, c->place.folder);
+    }
+    if (ok && has_weights && n == 0)
+        ok = gq_fail(e,
+                     "%s: the model in %s has no module '%s', nor another one that it changes: it is for "
+                     "another model",
+                     c->adapter.folder.path, c->place.folder,
+                     c->build.n_sources ? c->build.sources[0].name : "");
+    hf_list_free(&l), hf_folder_close(&folder);
+    return ok;
+}
+
 /* ---- tensors ---- */
 
 static bool tensor_fail(const hf_tensor *t, gq_error *e) {
@@ -361,10 +453,10 @@ bool hf_adapter_file_open(model_source *m, const char *path, const char *base, g
     m->container = &container;
     bool ok =
         hf_adapter_open(&c->adapter, &(gq_adapter){.path = path}, e) && hf_place_find(&c->place, base, e);
-    if (ok && c->place.is_image) ok = gq_fail(e, "%s is an image model, expected a language model", base);
+    if (ok && c->place.is_image) ok = gq_fail(e, "%s is not the folder of a language model", base);
     ok = ok && hf_folder_open(&c->base, c->place.folder, e) && hf_config_read(&c->config, &c->base, e) &&
-         build_matrices(c, e) && tensors_make(c, e) && adapter_warn_scales(c, e) && adapter_metadata(c, e) &&
-         adapter_gather(m, c, e);
+         build_matrices(c, e) && base_check_widths(c, e) && base_check_weights(c, e) && tensors_make(c, e) &&
+         adapter_warn_scales(c, e) && adapter_metadata(c, e) && adapter_gather(m, c, e);
     if (!ok) model_close(m);
     return ok;
 }
