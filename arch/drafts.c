@@ -2,7 +2,7 @@
  * they use. */
 #include "arch/rows.h"
 
-#define DRAFT_KIND "a draft, which continues another model's hidden states"
+#define DRAFT_KIND "a draft model, which reads another model's hidden states"
 
 /* The vocabulary's matrices, and the tokens that a smaller vocabulary has. */
 #define SHAPED_ENDS \

@@ -207,7 +207,7 @@ const architecture arch_rows_gemma[] = {
     },
     {
         .name = "gemma4-assistant",
-        .kind = "a draft, which continues another model's hidden states",
+        .kind = "a draft model, which reads another model's hidden states",
         .folder = {CLASSES(CLASS("Gemma4AssistantForCausalLM", GEMMA4_ASSISTANT),
                            CLASS("Gemma4UnifiedAssistantForCausalLM", GEMMA4_ASSISTANT)),
                    .metadata = list_gemma4_assistant,

@@ -7,9 +7,8 @@ const arch_refusal arch_refused[] = {
     {"Qwen3TTSForConditionalGeneration",
      "its embedding is computed by a network from one of texts; llama.cpp's converter makes a GGUF of it, "
      "which can be quantized"},
-    {"PocketTTSModel", "rows of sounds are computed from several arrays; llama.cpp's converter makes a GGUF "
-                       "of it, which can be "
-                       "quantized"},
+    {"PocketTTSModel", "the embeddings of sounds are computed from several tensors; llama.cpp's converter "
+                       "makes a GGUF of it, which can be quantized"},
     {NULL, NULL},
 };
 

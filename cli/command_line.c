@@ -108,8 +108,8 @@ static void say_how_to_continue(const request *r, int argc, char **argv) {
     for (int i = 1; i < argc; i++) line = text_add_word(line, argv[i]);
     char *shown = text_shown(line);
     fprintf(stderr,
-            "repeating the command begins again; with --scores-file what is done is kept:\n"
-            "%s --scores-file evaluation.scores\n",
+            "repeating the command starts afresh; --scores-file keeps finished work:\n%s --scores-file "
+            "evaluation.scores\n",
             shown);
     free(line), free(shown);
 }

@@ -160,7 +160,7 @@ static void evaluate_recommend(const request *r, const gq_evaluation *v) {
     else
         print_line(stdout, "Recommended%s: %s, %s (KL divergence %.2g nats)%s.", by, name,
                    gq_level_text(level), m[best].kld.value,
-                   n > 2 ? "; the smallest of these of which that can be said" : "");
+                   n > 2 ? "; the smallest quant of that level" : "");
     if (m[0].path && !r->base)
         next_say(r, "compare", "--report", "loss.html", m[0].path, m[best].path, (char *)NULL);
 }

@@ -311,8 +311,8 @@ static bool shard_read_tensor(gguf_cursor *c, model_tensor *tensor) {
     if (t.n_dims < 1 || t.n_dims > GGUF_MAX_DIMS)
         return gguf_cursor_fail(c, c->at - 4, "%u dimensions, expected 1 to %d%s", t.n_dims, GGUF_MAX_DIMS,
                                 t.n_dims == GGUF_MAX_DIMS + 1
-                                    ? "; video models get such a tensor when all else is quantized: use the "
-                                      "file from before that, and put it into the result"
+                                    ? "; programs for video models add such a tensor after quantization: "
+                                      "quantize the file without it, then add it to the output"
                                     : "");
     uint64_t start = c->at;
     for (uint32_t i = 0; i < t.n_dims; i++)

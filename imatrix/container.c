@@ -80,7 +80,7 @@ static bool container_read_entry(imatrix *im, const gq_file *file, const contain
     const model_tensor *t[KINDS] = {0};
     for (size_t i = 0; i < n; i++) t[parts[i].kind] = parts[i].tensor;
     if (parts->length == 0)
-        return gq_fail(e, "%s: a tensor is called just '%s', without the name of a weight", file->path,
+        return gq_fail(e, "%s: a tensor's name is only '%s', without the name of a weight", file->path,
                        parts->tensor->name);
     char name[GGUF_MAX_NAME + 1] = {0};
     memcpy(name, parts->tensor->name, parts->length);

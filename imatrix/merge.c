@@ -106,7 +106,7 @@ bool imatrix_merge(imatrix *a, const imatrix *b, const char *path, gq_error *e) 
         }
     }
     if (a->n_entries > IMATRIX_MAX_ENTRIES)
-        return gq_fail(e, "%s: merged there are %llu entries, expected at most %d", path,
+        return gq_fail(e, "%s: the merged imatrix has %llu entries, expected at most %d", path,
                        (unsigned long long)a->n_entries, IMATRIX_MAX_ENTRIES);
     for (uint64_t i = 0; i < b->n_datasets; i++)
         if (!imatrix_add_dataset(a, b->datasets[i], strlen(b->datasets[i]), e)) return false;

@@ -489,11 +489,11 @@ static bool card_warn_facts(gq_publication *p, const fact_list *l, gq_error *e) 
             warnings_add(&p->warnings, e,
                          "license: the model names none, so README.md has none; set it with --license")) &&
            (!(*fact_text(l, "is_seen") || *fact_text(l, "is_named_alike")) ||
-            warnings_add(
-                &p->warnings, e,
-                "%s is evaluated on, and %s: other texts lose more; evaluate on one that was held out",
-                fact_text(l, "text_name"),
-                *fact_text(l, "is_seen") ? "was calibrated with" : "the imatrix is of a text of that name"));
+            warnings_add(&p->warnings, e,
+                         "quants lose more on other texts than on %s, as %s; evaluate on a held-out text",
+                         fact_text(l, "text_name"),
+                         *fact_text(l, "is_seen") ? "it also calibrated them"
+                                                  : "the imatrix was computed on a text of that name"));
 }
 
 /* Warns of figures that an earlier page had. */

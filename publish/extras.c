@@ -49,7 +49,7 @@ static bool extras_copy_imatrix(const gq_publication *p, bool writes, gq_error *
     bool is_same = is_itself || (bytes && is_there && extras_are_same(path, bytes, n)),
          ok = is_itself || bytes;
     ok = ok && (is_same || !is_there || p->options.force ||
-                gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s is there, and is another importance matrix than %s",
+                gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s already exists and differs from the imatrix %s",
                                path, p->options.imatrix));
     ok = ok && (is_same || !writes || gq_write_whole(path, true, bytes, n, e));
     free(bytes), free(path);

@@ -117,14 +117,13 @@ static bool folder_check_page(const gq_publication *p, gq_error *e) {
         why = NO_TEXT;
     else if (is_there && !page_find(page, &there))
         why = mark && strstr(mark + 1, BEGINS)
-                  ? "has the marks of gquant publish more than once: remove the parts that are not current"
-              : mark ? "has lost '<!-- gquant publish ends -->', the line behind the text that is made anew"
+                  ? "has the marks of gquant publish more than once: remove the outdated sections"
+              : mark ? "has no line '<!-- gquant publish ends -->' after the generated text: restore it"
               : page_is_unmarked(page)
-                  ? "was made by an earlier gquant, without the marks that tell whether it was edited"
+                  ? "was written by an earlier gquant, without the marks that show whether it was edited"
                   : "exists and was not written by gquant publish";
     else if (is_there && !there.text_is_ours)
-        why = "was edited between the marks of gquant publish, where the text is made anew: move what you "
-              "wrote "
+        why = "was edited between the marks of gquant publish, where the text is generated: move your words "
               "above or below them";
     free(page);
     return !why || gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s/%s %s", p->options.out_dir, PUBLISH_PAGE, why);
@@ -239,11 +238,10 @@ bool folder_write_page(gq_publication *p, const char *front, const char *text, g
     if (!is_ours) free(old), old = NULL;
     bool keeps_front = is_ours && !at.front_is_ours;
     if (keeps_front)
-        ok =
-            warnings_add(&p->warnings, e,
-                         "%s/%s: its front matter was edited, and is kept as it is; what this line would say "
-                         "there is not written",
-                         p->options.out_dir, PUBLISH_PAGE);
+        ok = warnings_add(
+            &p->warnings, e,
+            "%s/%s: its front matter was edited and is kept; the entries of this run are not written there",
+            p->options.out_dir, PUBLISH_PAGE);
     int n = asprintf(
         &page,
         "%.*s%s%.*s%s%08x %08x: what is between is made anew, your words go above or below -->\n%s%s%s",
@@ -488,8 +486,8 @@ static bool folder_look_at(gq_publication *p, const char *name, const gq_model *
         ok = folder_add_file(p, path, folder_label(p, m, name, room), f->file_bytes,
                              f->n_weights ? 8 * (double)f->tensor_bytes / (double)f->n_weights : 0, e);
     } else {
-        ok = warnings_add(&p->warnings, e, "%s is in the folder, and the page does not name it: %s", path,
-                          companion_is_named(name, p->stem) ? "an earlier line has made it"
+        ok = warnings_add(&p->warnings, e, "%s is in the folder, but README.md does not list it: %s", path,
+                          companion_is_named(name, p->stem) ? "an earlier command made it"
                           : m                               ? "it is of another model"
                                                             : "it cannot be read as a model");
     }

@@ -114,7 +114,11 @@ static char *output_label(const gq_output *out) {
 /* Adds what the request names; file types get their names in capitals. */
 static bool publication_add_output(gq_publication *p, gq_output out, gq_error *e) {
     bool has_target = out.size_of || out.target.size || out.target.bpw > 0;
-    if (out.path) return gq_fail_usage(e, "%s: files of a folder are named by its template", out.path);
+    if (out.path)
+        return gq_fail_usage(e,
+                             "an output of a folder cannot have a name of its own, found %s: the name "
+                             "template names all files",
+                             out.path);
     if (!out.filetype && !has_target)
         return gq_fail_usage(e, "an output has neither a file type nor a size: set one of them");
     if (out.filetype) {

@@ -47,9 +47,9 @@ static bool publication_check_folder(const gq_publication *p, gq_error *e) {
     struct stat in;
     return stat(p->options.input, &in) != 0 || !S_ISDIR(in.st_mode) ||
            !gq_file_is_any(p->options.out_dir, &p->options.input, 1) ||
-           gq_fail_usage(e,
-                         "%s is the model's own folder, of which a README.md is a part: name another folder",
-                         p->options.out_dir);
+           gq_fail_usage(
+               e, "%s is the model's own folder, whose README.md would be replaced: name another folder",
+               p->options.out_dir);
 }
 
 /* Whether the page and what goes with it can be written: their places are free or hold files, none of which
@@ -173,7 +173,8 @@ static bool publication_evaluates_draft(gq_publication *p, gq_evaluation_request
     gq_evaluation_free(planned);
     if (planned) return true;
     asked->draft = NULL;
-    return warnings_add(&p->warnings, e, "the page does not report the draft's acceptance: %s", why.text);
+    return warnings_add(&p->warnings, e, "README.md does not report the draft model's acceptance: %s",
+                        why.text);
 }
 
 /* Whether the last of the quants, which an earlier call has made, can be evaluated beside the others. */
@@ -185,7 +186,7 @@ static bool publication_runs_earlier(gq_publication *p, const gq_evaluation_requ
     gq_evaluation *planned = gq_evaluation_plan(&alone, &why);
     gq_evaluation_free(planned);
     if (!planned)
-        warnings_add(&p->warnings, e, "%s is in the page without figures: %s", *alone.quants, why.text);
+        warnings_add(&p->warnings, e, "README.md lists %s without figures: %s", *alone.quants, why.text);
     return planned;
 }
 
@@ -326,7 +327,7 @@ static bool publication_do(gq_publication *p, gq_error *e) {
     if (!r->name) p->request.name = "{model}-{type}.gguf";
     gq_options asked = p->options;
     p->options.outputs = NULL, p->options.n_outputs = 0;
-    if (!asked.input) return gq_fail_usage(e, "there is no input");
+    if (!asked.input) return gq_fail_usage(e, "no input: name a model");
     if (!asked.out_dir) return gq_fail_usage(e, "no folder for the files: set out_dir");
     if (!publication_check_template(r, e) || !publication_check_ids(r, e) ||
         (!p->options.dry_run && !folder_lock(p, e)) || !publication_open(p, &asked, e) ||

@@ -21,7 +21,7 @@ typedef struct recommendation {
 #define RECOMMEND_WHOLE_BITS 12
 
 /* Takes a file if it is better than the best so far. Of files that were measured the smallest that is close to the base
- * model is best, else the smallest of the least loss. Of others it is the largest, if r->is_limited, else the usual
+ * model is best, else the smallest with the lowest loss. Of others it is the largest, if r->is_limited, else the usual
  * choice: Q4_K_M, or where it is not offered the smallest from 4.4 bits per weight on. */
 void recommend_offer(recommendation *r, size_t at, candidate c);
 /* The reason for a file of this level, as a noun phrase. */

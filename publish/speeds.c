@@ -132,8 +132,8 @@ bool speeds_read(speed_table *t, const char *path, gq_error *e) {
                                            : speeds_read_csv(t, text, path, e);
     free(text);
     return ok && (t->n || gq_fail(e,
-                                  "%s: has no test of a prompt or an answer alone; expected the output of "
-                                  "llama-bench as JSON or CSV",
+                                  "%s: has no test of prompt processing (pp) or generation (tg) alone; "
+                                  "expected the output of llama-bench as JSON or CSV",
                                   path));
 }
 
@@ -163,7 +163,8 @@ bool speeds_take(const speed_table *t, const char *path, gq_page_row *rows, size
             if (s->n_prompt && s->n_prompt == prompt) rows[k].reads = s->tokens, taken++;
             if (s->n_gen && s->n_gen == answer) rows[k].generates = s->tokens, taken++;
         }
-    if (!taken) return gq_fail(e, "%s: names none of the files of the folder", path);
+    if (!taken)
+        return gq_fail(e, "%s: no test is of a file in the folder: run llama-bench on these files", path);
     char reads[64] = "", writes[64] = "";
     if (prompt) snprintf(reads, sizeof reads, "prompt: %" PRIu64 " tokens; ", prompt);
     if (answer) snprintf(writes, sizeof writes, "generation: %" PRIu64 " tokens; ", answer);

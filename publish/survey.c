@@ -371,7 +371,7 @@ gq_survey *gq_survey_new(const gq_survey_request *r, gq_error *error) {
     if (!s) return gq_fail_memory(error, sizeof *s), NULL;
     bool ok = SIZED_TAKE(s->request, r, &e) && SIZED_TAKE(s->options, s->request.options, &e) &&
               SIZED_TAKE(s->relay.to, s->options.callbacks, &e) &&
-              (s->options.input || gq_fail_usage(&e, "there is no input"));
+              (s->options.input || gq_fail_usage(&e, "no input: name a model"));
     if (ok) {
         const char *slash = strrchr(s->options.input, '/');
         int folder = slash ? (int)(slash + 1 - s->options.input) : 0;

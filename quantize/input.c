@@ -117,23 +117,23 @@ bool input_open_adapted(model_source *m, const char *path, const gq_adapters *ad
     *m = (model_source){.path = NULL};
     if (target && (!is_folder || adapters->base))
         return gq_fail_usage(e,
-                             "%s is %s, which needs no target: a draft's vocabulary is in its GGUF file; %s "
-                             "is not used",
+                             "%s is %s, which needs no target model: the GGUF file of a draft model has its "
+                             "vocabulary; leave %s out",
                              path, is_folder ? "an adapter" : "a GGUF file", target);
     if (adapters->base && adapters->n > 0)
-        return gq_fail_usage(e, "%s is an adapter that becomes a file of its own: no other is merged into it",
-                             path);
+        return gq_fail_usage(
+            e, "%s is an adapter that becomes a file of its own: no other adapter can be merged into it",
+            path);
     bool ok = is_folder && adapters->base ? hf_adapter_file_open(m, path, adapters->base, e)
               : is_folder                 ? hf_model_open_adapted(m, path, adapters, e)
                                           : gguf_model_open(m, path, e);
     if (ok && !is_folder && !(ok = input_convert_metadata(m, e))) model_close(m);
     if (ok && has_adapters && !is_folder) {
         model_close(m);
-        ok = gq_fail(
-            e,
-            "%s is a GGUF file: adapters are merged while a folder from Hugging Face is read. Name the "
-            "model's folder, or make a GGUF of the adapter and load both in llama.cpp",
-            path);
+        ok = gq_fail(e,
+                     "%s is a GGUF file: adapters can be merged only into a Hugging Face folder. Name the "
+                     "model's folder, or make a GGUF of the adapter and load both in llama.cpp",
+                     path);
     }
     return ok;
 }
@@ -147,8 +147,7 @@ bool input_open_projector(model_source *m, const char *path, const gq_adapters *
     if (!hf_model_is(path))
         return gq_fail(
             e,
-            "%s is no folder from Hugging Face: a projector (mmproj) is made of the folder that the "
-            "model was published as",
+            "%s is not a Hugging Face folder: a projector (mmproj) is made from the model's published folder",
             path);
     return hf_projector_open(m, path, adapters, e);
 }

@@ -172,7 +172,8 @@ static bool layer_place(forward_layer *l, size_t i, bool awaits, gq_error *e) {
     uint64_t held[WEIGHT_SLOTS] = {0};
     forward_layer_set_model(l, m);
     if (i >= m->sizes.layers)
-        return gq_fail(e, "%s: there is no layer %zu, only %zu of them", m->path, i, m->sizes.layers);
+        return gq_fail(e, "%s: layer %zu does not exist: the model has %zu, counted from 0", m->path, i,
+                       m->sizes.layers);
     layer_choose_held(&m->layers[i], l->most, held);
     layer_placing p = {.l = l, .awaits = awaits, .held = held, .e = e};
     if (!place_all(&p, &m->layers[i])) return false;

@@ -128,7 +128,7 @@ bool merging_may_widen(merging *m, size_t window) {
         return true;
     return gq_fail_usage(m->e,
                          "the tokens of a run of %zu bytes depend on what follows it, and a longer run does "
-                         "not fit the %s of memory that are left for the text",
+                         "not fit in the %s of memory left for the text",
                          window, units_memory(room, memory));
 }
 

@@ -106,8 +106,8 @@ static bool may_take_bytes(tokenizing *r, uint64_t more, uint64_t at, uint64_t r
     uint64_t memory = r->merging.limits->memory, taken = r->merging.held;
     if (!memory || add_sat(taken, more) <= memory) return true;
     return gq_fail_usage(r->e,
-                         "a run of %llu bytes or more without a place to cut it, from byte %llu on: a longer "
-                         "run does not fit the %s of memory that are left for the text",
+                         "%llu bytes or more of the text cannot be split, from byte %llu on: a longer run "
+                         "does not fit in the %s of memory left for the text",
                          (unsigned long long)run, (unsigned long long)at, units_memory(room, memory));
 }
 

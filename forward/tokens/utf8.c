@@ -69,7 +69,7 @@ bool utf8_clean(const char *text, size_t n, uint64_t first, char *to, size_t *le
         size_t got = utf8_decode_character(s, (size_t)(end - s), &code);
         if (got == 0) code = 0xfffd;
         if (code > 0x10ffff)
-            return gq_fail(e, "byte %llu of the text: a character U+%X, and the last is U+10FFFF",
+            return gq_fail(e, "byte %llu of the text: character U+%X, expected at most U+10FFFF",
                            (unsigned long long)first + (size_t)(s - (const unsigned char *)text), code);
         if (code >= 0xce0 && stand_in_of(code) != code) *odd = true;
         at += utf8_put(at, code);

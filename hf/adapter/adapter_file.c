@@ -14,7 +14,7 @@
 #include "hf/metadata/metadata.h"
 
 static const char INSTEAD[] =
-    "llama.cpp's adapters have pairs of matrices alone; merge this one into its model as that is read";
+    "llama.cpp's adapters hold only pairs of matrices; merge this adapter into its model instead (--lora)";
 
 /* The lines of a narrow matrix that a tensor has, in its order. */
 typedef struct adapter_lines {
@@ -411,8 +411,8 @@ static bool adapter_warn_scales(adapter_container *c, gq_error *e) {
     for (size_t i = 0; i < c->n; i++) n += c->tensors[i].scale != 1;
     return n == 0 ||
            hf_folder_warn(&c->adapter.folder, "", e,
-                          "%zu lora_b tensor%s multiplied, for llama.cpp divides one alpha by each rank", n,
-                          n == 1 ? " is" : "s are");
+                          "%zu lora_b tensor%s scaled, as llama.cpp divides one alpha by each tensor's rank",
+                          n, n == 1 ? " is" : "s are");
 }
 
 static bool adapter_metadata(adapter_container *c, gq_error *e) {

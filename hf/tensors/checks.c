@@ -55,8 +55,8 @@ static bool warn_activation(const hf_build *b, gq_error *e) {
     const char *act = hf_config_text(b->config, "hidden_act");
     return !act || !b->config->row->folder.is_silu || text_is_one_of(act, silu) ||
            WARN(b, e,
-                "hidden_act is '%s', but llama.cpp computes silu for the architecture %s: the GGUF will "
-                "compute something else than the model",
+                "hidden_act is '%s', but llama.cpp computes silu for the architecture %s: the GGUF's outputs "
+                "will differ from the model's",
                 act, b->config->arch);
 }
 
@@ -68,8 +68,8 @@ static bool warn_number(const hf_build *b, gq_error *e) {
     json_int_t value = json_is_true(v) ? 1 : json_integer_value(v);
     return !(json_is_boolean(v) || json_is_integer(v)) || value == f->assumed ||
            WARN(b, e,
-                "%.*s is %lld, but for the architecture %s llama.cpp assumes %lld: the GGUF will compute "
-                "something else than the model",
+                "%.*s is %lld, but for the architecture %s llama.cpp assumes %lld: the GGUF's outputs will "
+                "differ from the model's",
                 (int)strcspn(f->assumed_key, "|"), f->assumed_key, (long long)value, b->config->arch,
                 (long long)f->assumed);
 }
@@ -125,7 +125,7 @@ static bool warn_layer_kinds(const hf_build *b, gq_error *e) {
             return WARN(
                 b, e,
                 "layer_types: layer %zu is '%s', but for the architecture %s llama.cpp has one layer of "
-                "every %u attend to all tokens, the %s: the GGUF will compute something else than the model",
+                "every %u attend to all tokens, the %s: the GGUF's outputs will differ from the model's",
                 l, kind, b->config->arch, g->period_default, g->first_global ? "first" : "last");
     }
     return true;
@@ -148,8 +148,8 @@ static bool warn_rotated_layers(const hf_build *b, gq_error *e) {
         bool expected = all_rotate || (l + (rule == ROPE_NOT_FOURTH)) % 4 != 0;
         if (rotates != expected)
             return WARN(b, e,
-                        "%s: layer %zu has %sRoPE, but for the architecture %s llama.cpp %s it: the GGUF "
-                        "will compute something else than the model",
+                        "%s: layer %zu has %sRoPE, but for the architecture %s llama.cpp %s it: the GGUF's "
+                        "outputs will differ from the model's",
                         name, l, rotates ? "" : "no ", c->arch, expected ? "applies" : "does not apply");
     }
     return true;

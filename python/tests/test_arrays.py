@@ -51,7 +51,7 @@ def test_a_hessian_lower_the_error_of_products(x, hessian):
 
 def test_a_hessian_that_are_refused(x, hessian):
     for wrong, says in ((hessian[:, :5], "hessian has the shape"), (hessian - 1000 * np.eye(512), "column 0 is -"),
-                        (np.where(np.arange(512) == 7, np.nan, hessian), "nan"), (np.triu(hessian), "it must be that of 0 and 1")):
+                        (np.where(np.arange(512) == 7, np.nan, hessian), "nan"), (np.triu(hessian), "expected the value at \\[0\\]\\[1\\]")):
         with pytest.raises(gquant.UsageError, match=says):
             gquant.encode(x, "Q4_K", hessian=wrong)
     for wrong, says in ((dict(importance=np.ones(512)), "not both"), (dict(damp=2), "damp 2 is not from 0 to 1")):

@@ -177,8 +177,8 @@ const gq_imatrix_row *gq_imatrix_rows(const gq_imatrix *m, size_t *n) {
 
 bool gq_imatrix_columns(const gq_imatrix *m, size_t row, uint64_t matrix, float *to, size_t n, gq_error *e) {
     if (row >= m->data.n_entries)
-        return gq_fail_usage(e, "%s: there is no entry %zu, but %llu of them", m->path, row,
-                             LLU(m->data.n_entries));
+        return gq_fail_usage(e, "%s: entry %zu does not exist: the file has %llu, counted from 0", m->path,
+                             row, LLU(m->data.n_entries));
     const imatrix_entry *entry = &m->data.entries[row];
     const uint64_t matrices = n ? entry->n_values / n : 0;
     if (matrix >= matrices || entry->n_values % n || (entry->n_counts > 1 && entry->n_counts != matrices))

@@ -124,8 +124,8 @@ size_t gq_model_find_key(const gq_model *m, const char *key) {
 static const model_tensor *model_part_of(const gq_model *m, size_t tensor, uint64_t first, uint64_t n,
                                          gq_error *e) {
     if (tensor >= m->file.n_tensors)
-        return gq_fail_usage(e, "%s: there is no tensor %zu, but %llu of them", gq_model_path(m, 0), tensor,
-                             LLU(m->file.n_tensors)),
+        return gq_fail_usage(e, "%s: tensor %zu does not exist: the file has %llu, counted from 0",
+                             gq_model_path(m, 0), tensor, LLU(m->file.n_tensors)),
                NULL;
     const model_tensor *t = m->file.tensors[tensor];
     const uint64_t all = shape_elements(t->ne), block = t->type->block_elements;

@@ -102,7 +102,7 @@ static bool codes_in_range(const check *c, uint64_t first, size_t n, const uint8
     for (size_t i = 0; c->bad && i < n / type->block_elements; i++) {
         int at = c->bad(stored + i * type->block_bytes);
         if (at >= 0)
-            return gq_fail(e, "block %llu: byte %d is 0x%02x, which is no %s code",
+            return gq_fail(e, "block %llu: byte %d is 0x%02x, not a valid %s code",
                            LLU(first / type->block_elements + i), at,
                            stored[i * type->block_bytes + (size_t)at], type->name);
     }

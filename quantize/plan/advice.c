@@ -75,12 +75,11 @@ static bool warn_requantized(gq_plan *plan, gq_error *e) {
         if (++of[from->id] > of[most]) most = from->id;
     }
     return n == 0 ||
-           warnings_add(
-               &plan->warnings, e,
-               "%zu of %zu tensor%s %s quantized already, most as %s: errors are measured against what they "
-               "are now and come on top of what was lost before; quantize the base model where there is one",
-               n, plan->n_tensors, plural_suffix(plan->n_tensors), n == 1 ? "is" : "are",
-               tensor_type_name(most));
+           warnings_add(&plan->warnings, e,
+                        "%zu of %zu tensor%s %s quantized already, most as %s: errors are measured against "
+                        "the quantized values and add to their loss; quantize the base model if you have it",
+                        n, plan->n_tensors, plural_suffix(plan->n_tensors), n == 1 ? "is" : "are",
+                        tensor_type_name(most));
 }
 
 static bool warn_names(gq_plan *plan, gq_error *e) {

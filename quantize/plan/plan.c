@@ -78,7 +78,7 @@ static const struct {
     member_id first, second;
 } conflicts[] = {
     CONFLICT(outputs, pure, "a target mixes types"),
-    CONFLICT(include_weights, exclude_weights, "name those to use or those to leave out"),
+    CONFLICT(include_weights, exclude_weights, "name the weights to use or the weights to leave out"),
     CONFLICT(keep_split, split_max_size, "each says where shards end"),
     CONFLICT(join, part, "parts are joined when all are done"),
     CONFLICT(imatrix, calibration, "a calibration gathers more than an imatrix holds; leave the imatrix out"),
@@ -88,8 +88,8 @@ static const struct {
              "a calibrated run cannot be done in parts, as each layer depends on those before it"),
     CONFLICT(transpose, calibration,
              "a calibration cannot write transposed tensors; transpose those of the calibrated file"),
-    CONFLICT(no_mtp, mtp_only, "each leaves out what the other writes"),
-    CONFLICT(prune_layers, mtp_only, "a draft has no layers"),
+    CONFLICT(no_mtp, mtp_only, "the first leaves out what the second writes"),
+    CONFLICT(prune_layers, mtp_only, "MTP layers alone have no layers to prune"),
     CONFLICT(tensor_scales, calibration, "a calibration does not support per-tensor scales"),
 };
 #undef CONFLICT

@@ -176,8 +176,8 @@ static bool earlier_compare_metadata(const gq_plan *plan, const plan_output *out
         if (would &&
             (!strcmp(is->key, GGUF_DIGESTS_KEY) || (out->source_at && !strcmp(is->key, GGUF_SOURCE_KEY))))
             continue;
-        if (!would) return gq_fail(why, "its metadata have %s, which would not be there", is->key);
-        if (!earlier_has_kv(is, would)) return gq_fail(why, "its %s is another", is->key);
+        if (!would) return gq_fail(why, "its metadata have %s, which the output would not have", is->key);
+        if (!earlier_has_kv(is, would)) return gq_fail(why, "its %s differs", is->key);
     }
     return true;
 }
@@ -230,7 +230,7 @@ bool plan_compare_header(const gq_plan *plan, const plan_output *out, const mode
                            out->shards[s].size);
         if (!earlier_compare_bytes(plan, out, s, file, &at, why)) return false;
         if (at < out->shards[s].header_size)
-            return gq_fail(why, "the header of %s is another from byte %" PRIu64 " on", file->path, at);
+            return gq_fail(why, "the header of %s differs from byte %" PRIu64 " on", file->path, at);
     }
     return true;
 }

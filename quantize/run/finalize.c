@@ -189,10 +189,9 @@ static bool finalize_rename(const finalize *r, size_t i, gq_error *e) {
     const char *from = r->set->files[i].shard->temporary, *to = r->set->files[i].shard->path;
     for (size_t k = 0; k < r->set->n; k++)
         if (k != i && is_at(to, &r->files[k]))
-            return gq_fail(e,
-                           "cannot rename %s to %s: there is another output, whose name the file system "
-                           "takes for the same",
-                           from, to);
+            return gq_fail(
+                e, "cannot rename %s to %s: another output exists whose name is the same to this file system",
+                from, to);
     if (is_at(to, &r->files[i])) {
         /* If names are given by linking, a kill may have left both names. */
         return !is_at(from, &r->files[i]) || unlink(from) == 0 ||

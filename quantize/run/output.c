@@ -85,7 +85,8 @@ static bool check_own_name(const output_set *set, size_t i, gq_error *e) {
     for (size_t k = 0; k < i; k++)
         if (set->files[k].fd >= 0 && safe_file_still_there(set->files[k].fd, shard->temporary))
             return gq_fail(
-                e, "cannot write both %s and %s: the file system takes these names for one; rename an output",
+                e,
+                "cannot write both %s and %s: these names are the same to this file system; rename an output",
                 set->files[k].shard->path, shard->path);
     return true;
 }
@@ -145,7 +146,7 @@ static int fits_plan(output_file *f, gq_error *e) {
     if (fstat(f->fd, &st) != 0) return fail_open(f, e), -1;
     if ((uint64_t)st.st_size <= f->shard->size) return 1;
     if (!safe_file_lock_alone(f->fd)) {
-        gq_fail(e, "%s has %llu bytes and this plan needs %llu: parts of another plan are at work on it",
+        gq_fail(e, "%s has %llu bytes, expected %llu: parts of another plan are writing it",
                 f->shard->temporary, LLU(st.st_size), LLU(f->shard->size));
         return -1;
     }

@@ -127,7 +127,7 @@ static bool reuse_proves(const reuse_reading *r, size_t output, size_t tensor, g
     const gq_tensor *t = &plan->outputs[output].tensors[tensor];
     const reuse_offer *offer = offer_of(r, output, tensor);
     const size_t at = output * plan->n_tensors + tensor;
-    if (!offer) return gq_fail(why, "it has no %s that could be the same", t->name);
+    if (!offer) return gq_fail(why, "it has no %s of that type and shape", t->name);
     if (offer->is_digested && offer->bytes != r->bytes[at])
         return gq_fail(why, "it is damaged: the bytes of %s are not those that were written", t->name);
     if (plan_copies(source, t))

@@ -89,7 +89,7 @@ static bool open_saved(checkpoint *c, const gq_plan *plan, const calibration *jo
         if (!*why && planned->facts.layers_finished && !c->finished) *why = c->why;
         if (!calibrate_records_hold(c, job, &hold, e)) return false;
         if (hold) return true;
-        *why = "the output lacks what it has rounded";
+        *why = "the output lacks layers that were finished";
         checkpoint_remove(c);
     }
     gq_fail(

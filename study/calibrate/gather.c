@@ -192,8 +192,8 @@ static bool capture_inputs(gathering *g, captured *t, const forward_inputs *in, 
     const site *s = g->s;
     size_t most = g->sizes.tokens * g->sizes.met;
     if (in->tokens > most - g->n_captured)
-        return gq_fail(e, "%s: tensor %s: a token meets more than %zu of its matrices", g->c->of->file->path,
-                       in->weights[0]->name, g->sizes.met);
+        return gq_fail(e, "%s: tensor %s: a token is routed to more than %zu of its matrices",
+                       g->c->of->file->path, in->weights[0]->name, g->sizes.met);
     *t = (captured){g->x + g->n_captured * s->features, in->token ? g->token + g->n_captured : NULL,
                     s->adds != 0 ? g->target.gate + g->n_captured : NULL, in->tokens};
     g->n_captured += in->tokens;

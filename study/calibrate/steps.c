@@ -5,19 +5,19 @@
 #include "study/calibrate/calibrate.h"
 
 const calibrate_step_row calibrate_steps[CALIBRATE_STEPS] = {
-    [CALIBRATE_DAMPING] = {"damping", "damped by each column's own square", true},
-    [CALIBRATE_SWEEPS] = {"sweeps", "codes chosen again with all others known", true},
-    [CALIBRATE_RESIDUAL] = {"state", "aimed at the hidden state after them", true},
+    [CALIBRATE_DAMPING] = {"damping", "each column damped by its own mean square", true},
+    [CALIBRATE_SWEEPS] = {"sweeps", "codes chosen again with all others fixed: coordinate descent", true},
+    [CALIBRATE_RESIDUAL] = {"state", "rounded for the residual stream after them", true},
     [CALIBRATE_EMBEDDING] = {"embedding",
-                             "rounded by what its errors do to routers, and to logits where it is the output",
+                             "rounded by router errors, and by logit errors where it is the output matrix",
                              true},
-    [CALIBRATE_ROUTER] = {"router", "fitted so that tokens keep their experts; errors: experts that change",
+    [CALIBRATE_ROUTER] = {"router", "fitted so that tokens keep their experts; errors: changed experts",
                           true},
     [CALIBRATE_ROWS] = {"rows", "rows of queries, keys and values rounded one after another", true},
     [CALIBRATE_RANDOM] = {"random", "a window of random tokens among every four, for texts of other kinds",
                           true},
-    [CALIBRATE_BALANCE] = {"balance", "columns far from the others scaled, and what they read from", true},
-    [CALIBRATE_TRIALS] = {"trials", "scales of each block chosen by what rounding with them leaves", true},
+    [CALIBRATE_BALANCE] = {"balance", "scale of outlier columns moved into what precedes them", true},
+    [CALIBRATE_TRIALS] = {"trials", "other scales of each block tried by rounding with them", true},
     [CALIBRATE_VALIDATION] =
         {"validation", "layers that do not lower the KL divergence on held-out windows are encoded plainly",
          true},
@@ -49,7 +49,7 @@ static bool step_set_named(const char *name, size_t n, calibrate_step_mask *foun
 static bool steps_fail_unknown(const char *name, size_t n, gq_error *e) {
     char *known = calibrate_steps_text(EVERY_STEP, e);
     if (!known) return false;
-    gq_fail_usage(e, "'%.*s' is no step of a calibration; these are: %s; all, none and default name several",
+    gq_fail_usage(e, "unknown calibration step '%.*s'; expected %s, or all, none, default",
                   n < 64 ? (int)n : 64, name, known);
     free(known);
     return false;

@@ -202,8 +202,8 @@ bool base_batch_start(base_batch *b, const base_file *f, size_t position, size_t
         if (!gq_file_read(&f->file, at, to, sizeof *to, e)) return false;
         if (!isfinite(to->scale) || !isfinite(to->least) || to->scale < 0)
             return gq_fail(e,
-                           "%s: the row at byte %llu has scale %g and least %g; both must be finite, and the "
-                           "scale not below 0",
+                           "%s: the row at byte %llu has scale %g and minimum %g; both must be finite, and "
+                           "the scale not below 0",
                            f->file.path, LLU(at), (double)to->scale, (double)to->least);
     }
     return true;
@@ -375,7 +375,7 @@ static bool base_keep_scores(const base_tiles *b, size_t position, size_t n, sco
             kld_figures f = kld_at(b->kld, t, m);
             double log_p = b->batches[m].log_p[t], kl = base_kld(&base_model, &f, f.log_sum);
             if (!isfinite(log_p) || (m && !isfinite(kl)))
-                return gq_fail(e, "%s: the logarithms of scored position %zu cannot be compared",
+                return gq_fail(e, "%s: the log-probabilities at scored position %zu are not finite",
                                b->files[m].file.path, position + t + 1);
             to->models[m].log_p[position + t] = log_p;
             if (m == 0) continue;

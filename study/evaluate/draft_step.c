@@ -35,9 +35,10 @@ static bool pieces_add(draft_texts *t, const text_windows *w, gq_error *e) {
         for (size_t at = begin; at < end && (at == begin || end - at >= least); at += PIECE_TOKENS)
             if (!piece_add(t, w, begin, at, min(end - at, (size_t)PIECE_TOKENS), e)) return false;
     }
-    return t->texts.n ||
-           gq_fail_usage(e, "the text has no piece of %d tokens behind which a draft could be tried",
-                         LEAST_TOKENS);
+    return t->texts.n || gq_fail_usage(e,
+                                       "the text has no run of %d tokens, the least after which a draft "
+                                       "model is tried; use a longer text",
+                                       LEAST_TOKENS);
 }
 
 bool draft_texts_begin(draft_texts *t, const side_by_side *s, gq_error *e) {

@@ -54,20 +54,19 @@ bool drafter_open(drafter *d, const char *path, const runner *target, const char
     if (!drafter_open_file(d, path, target, folder, e)) return false;
     if (forward_continues_hidden_states(&d->own.file)) {
         if (drafter_tokens(&d->own.file) && !drafter_shares_tokens(&d->own.file, &target->file))
-            return gq_fail_usage(e,
-                                 "%s: its vocabulary is not that of %s, so it is the draft of another model",
-                                 path, target->path);
+            return gq_fail_usage(
+                e, "%s: its vocabulary is not that of %s, so it is a draft model for another target", path,
+                target->path);
         return d->continues_hidden_states = continued_check(&d->own.file, target, e);
     }
     model_facts facts = model_facts_of(d->own.file.kv, d->own.file.n_kv, NULL, 0);
     d->own.model = forward_model_new(&d->own.file, e);
     if (!d->own.model) return false;
     if (forward_is_bidirectional(&d->own.file) || forward_model_sizes(d->own.model)->embeds)
-        return gq_fail_usage(
-            e,
-            "%s: models of architecture '%s' do not predict the next token; expected a draft of "
-            "this model or a model with the same tokens",
-            path, facts.arch);
+        return gq_fail_usage(e,
+                             "%s: models of architecture '%s' do not predict the next token; expected a "
+                             "draft model for this model, or a model with the same tokens",
+                             path, facts.arch);
     return drafter_check_tokens(d, target, e);
 }
 
@@ -95,7 +94,8 @@ static bool drafter_check_facts(const drafter *d, const runner *target, gq_error
         if (strcmp(kinds[i].arch, of.arch) == 0 && model_fact_int(&of, kinds[i].width, &width) &&
             model_fact_int(&to, "embedding_length", &hidden_states) && width != hidden_states)
             return gq_fail_usage(
-                e, "%s: %s.%s is %lld, and %s has hidden states of %lld: it is a draft of another model",
+                e,
+                "%s: %s.%s is %lld, and %s has hidden states of %lld: it is a draft model for another target",
                 d->own.path, of.arch, kinds[i].width, (long long)width, target->path,
                 (long long)hidden_states);
     return true;

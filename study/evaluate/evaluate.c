@@ -78,11 +78,11 @@ static bool evaluation_check_more(gq_evaluation *v, const gq_evaluation_request 
                 (!forward_is_bidirectional(m) || (forward_fills_masks(m) && !r->prompts && !r->draft));
     if (!asks)
         return gq_fail_usage(e,
-                             "%s for models that predict the next token, in one process, and for a base "
-                             "model, not a base file; leave that out",
-                             r->prompts ? "prompts are"
-                             : r->draft ? "a draft is"
-                                        : "questions are");
+                             "%s a model that predicts the next token, one process, and a base model in "
+                             "place of a base file; leave them out",
+                             r->prompts ? "prompts need"
+                             : r->draft ? "draft models need"
+                                        : "questions need");
     if (r->draft && (r->stride || forward_model_sizes(compared_reference(v)->model)->embeds))
         return gq_fail_usage(e, "a draft model needs models that give logits and windows that do not "
                                 "overlap; leave the draft out");

@@ -291,8 +291,8 @@ static bool take_share(float *to, float asked, const char *what, gq_error *e) {
 
 bool hessian_settings_take(hessian_settings *s, float damp, float shrink, float gptaq_a, gq_error *e) {
     *s = HESSIAN_DEFAULT;
-    return take_share(&s->gptaq_a, gptaq_a, "a correction", e) &&
-           take_share(&s->damp, damp, "a damping", e) && take_share(&s->shrink, shrink, "a shrinking", e);
+    return take_share(&s->gptaq_a, gptaq_a, "a weight of the GPTAQ term (correction)", e) &&
+           take_share(&s->damp, damp, "a damping", e) && take_share(&s->shrink, shrink, "a shrinkage", e);
 }
 
 float hessian_gptaq_a(uint64_t tokens, size_t columns) {

@@ -31,8 +31,8 @@ static bool check_pair(const float *h, size_t columns, size_t i, size_t j, gq_er
     double own = (double)h[i * columns + i], other = (double)h[j * columns + j], most = sqrt(own * other);
     if (fabs(here) <= (1 + SLACK) * most && fabs(here - across) <= SLACK * most) return true;
     return gq_fail_usage(e,
-                         "the Hessian of columns %zu and %zu is %g; it must be that of %zu and %zu, "
-                         "%g, and no more than the root of their own, %g and %g",
+                         "Hessian[%zu][%zu] is %g; expected the value at [%zu][%zu], %g, and at most the "
+                         "square root of the product of the two diagonal values, %g and %g",
                          i, j, here, j, i, across, own, other);
 }
 
@@ -74,7 +74,7 @@ static bool encoder_factor_hessian(hessian_encoder *f, hessian_settings settings
     hessian_free(m);
     if (ok && !f->factored.n_runs)
         return gq_fail_usage(
-            e, "the Hessian has no Cholesky factor, however much it is damped: it is no mean of products");
+            e, "the Hessian has no Cholesky factor, even damped: expected a positive semidefinite matrix");
     return ok;
 }
 

@@ -60,8 +60,8 @@ static bool chats_check_version(const gq_text *text, const gq_file *file, gq_err
     version[strcspn(version, "\r\n")] = 0;
     return !strcmp(version, VERSION) ||
            gq_fail(e,
-                   "%s: has conversations of version '%s', expected '%s': gquant-chat of this gquant renders "
-                   "them anew",
+                   "%s: has conversations of version '%s', expected '%s': render them again with this "
+                   "version's gquant-chat",
                    text->name ? text->name : "the conversations", version, VERSION);
 }
 

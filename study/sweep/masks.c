@@ -16,11 +16,10 @@ static bool masks_token(const model_source *m, size_t vocabulary, uint32_t *toke
     int64_t id;
     const model_kv *kv = model_kv_find(m->kv, m->n_kv, KEY);
     if (!kv)
-        return gq_fail(
-            e,
-            "%s: has no key %s. The model predicts what masks stand for, so the token of a mask is "
-            "needed: convert the model again from its folder, with mask_token_id in config.json",
-            m->path, KEY);
+        return gq_fail(e,
+                       "%s: has no key %s, the id of the mask token, which a diffusion language model needs: "
+                       "convert the model again from its folder, with mask_token_id in config.json",
+                       m->path, KEY);
     if (!model_kv_int(kv, &id) || id < 0 || (uint64_t)id >= vocabulary)
         return gq_fail(e, "%s: %s is not a token of the model, which has 0 to %zu", m->path, KEY,
                        vocabulary - 1);

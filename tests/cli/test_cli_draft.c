@@ -117,7 +117,7 @@ TEST(an_adapter_brings_no_vocabulary) {
 /* It continues another model's states. */
 TEST(it_is_not_run) {
     const char *draft = path("Tiny-Draft"), *target = path("Tiny-Model"), *out = path("none.gguf");
-    GQUANT_SAYS(1, "it is a draft, which continues another model's hidden states; it can be quantized",
+    GQUANT_SAYS(1, "it is a draft model, which reads another model's hidden states; it can be quantized",
                 "--target-model", target, "--calibrate", "@random", draft, out, "Q4_K_M");
     assert_false(exists(out));
 }

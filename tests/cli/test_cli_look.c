@@ -293,8 +293,8 @@ TEST(test_verify_values_and_codes) {
     } rows[] = {
         {GGUF_Q8_0, 34 + 1, 0x7C, "element 32 is"}, /* an infinite scale in the second block */
         {GGUF_Q4_K, 1, 0xFE, "is"},                 /* NaN as d */
-        {GGUF_TQ2_0, 5, 0xC0, "byte 5 is 0xc0, which is no TQ2_0 code"},
-        {GGUF_TQ1_0, 50, 0xFF, "byte 50 is 0xff, which is no TQ1_0 code"},
+        {GGUF_TQ2_0, 5, 0xC0, "byte 5 is 0xc0, not a valid TQ2_0 code"},
+        {GGUF_TQ1_0, 50, 0xFF, "byte 50 is 0xff, not a valid TQ1_0 code"},
         {GGUF_MXFP4, 17, 255, "block 1: byte 0 is 0xff"},
         {GGUF_NVFP4, 2, 0x80, "byte 2 is 0x80"},
         {GGUF_F32, 7, 0x7F, "element 1 is"},

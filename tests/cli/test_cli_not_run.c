@@ -41,7 +41,7 @@ static const struct {
 } archs[] = {
     {"wavtokenizer-dec", "cannot be run: it is a decoder of audio; it can be quantized", false},
     {"eagle3",
-     "cannot be run: it is a draft, which continues another model's hidden states; it can be quantized",
+     "cannot be run: it is a draft model, which reads another model's hidden states; it can be quantized",
      false},
     {"some-new-one", "architecture 'some-new-one' cannot be run; it can be quantized", true}};
 

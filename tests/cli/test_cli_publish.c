@@ -237,7 +237,7 @@ TEST(a_run_ends_with_quality_and_the_file_to_take) {
 }
 
 /* One scale, by the upper ends of both intervals; one file is recommended: the smallest that is close to the base model,
- * else the smallest of the least loss, and without figures the smallest of usual size. */
+ * else the smallest with the lowest loss, and without figures the smallest of usual size. */
 TEST(quality_follows_what_was_measured) {
     static const struct {
         double bits[3], apart[3], changed_top1; /* apart NaN: not measured */
@@ -307,11 +307,15 @@ TEST(speeds_are_what_llama_bench_measured) {
          0,
          {"| 123 | 23.4 |", "prompt: 512 tokens; generation: 128 tokens", "Some \\<CPU\\>, 4"}},
         {csv, 0, {" generation, tokens/s |", "| 5.50 |", "A \"fast\" one, big, GPU, 8 threads, build b2"}},
-        {"{\"model_filename\":\"other\",\"n_gen\":1,\"avg_ts\":1}", 1, {"names none of the files"}},
+        {"{\"model_filename\":\"other\",\"n_gen\":1,\"avg_ts\":1}",
+         1,
+         {"no test is of a file in the folder"}},
         {"{\"model_filename\":\"in-Q4_0.gguf\",\"n_gen\":1,\"avg_ts\":-1}", 1, {"the speed '-1'"}},
         {"[{\"avg_ts\":1}]", 1, {"no model_filename"}},
         {"[{]", 1, {"not valid JSON"}},
-        {"{\"model_filename\":\"a\",\"avg_ts\":1}", 1, {"no test of a prompt or an answer"}},
+        {"{\"model_filename\":\"a\",\"avg_ts\":1}",
+         1,
+         {"no test of prompt processing (pp) or generation (tg)"}},
         {"\"", 1, {"no test"}}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_whole(path("bench"), cases[i].text, strlen(cases[i].text));
@@ -445,7 +449,7 @@ TEST(the_importance_matrix_is_published) {
     says(page, " --imatrix in-imatrix.dat\n"); /* which the reader has */
     free(page), free(sums);
     write_whole(path("matrix/in-imatrix.dat"), "other", 5);
-    gquant_says(1, "in-imatrix.dat is there, and is another importance matrix than", words);
+    gquant_says(1, "in-imatrix.dat already exists and differs from the imatrix", words);
     GQUANT(0, "-q", "publish", path("in.gguf"), "--out-dir", path("matrix"),
            "Q8_0"); /* without one it stays */
 }

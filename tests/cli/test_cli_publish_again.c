@@ -116,7 +116,7 @@ TEST(damage_is_never_vouched_for) {
     static const damage damages[] = {
         {"blk.0.ffn_up.weight", NULL, 64, "the bytes of blk.0.ffn_up.weight are not those that were written"},
         {"blk.0.attn_norm.weight", NULL, 0, "the bytes of blk.0.attn_norm.weight are not those that"},
-        {NULL, "llama.rope.freq_base", 0, "its llama.rope.freq_base is another"},
+        {NULL, "llama.rope.freq_base", 0, "its llama.rope.freq_base differs"},
         {NULL, "general.architecture", 0, "it is damaged"},
         {NULL, "gquant.digests", 0, NULL},
         {NULL, "gquant.digests", 64, NULL}};
@@ -162,8 +162,8 @@ TEST(refusals_say_why) {
                  {{"--no-digests"}, {NULL}, "it has no digests"},
                  {{NULL}, {"--no-digests"}, "it has digests"},
                  {{"--tensor-type", "attn_q=Q8_0"}, {NULL}, "its blk.0.attn_q.weight is Q8_0, expected Q4_K"},
-                 {{"--override-kv", "a.key=str:x"}, {"--override-kv", "a.key=str:y"}, "its a.key is another"},
-                 {{"--override-kv", "a.key=str:x"}, {NULL}, "its metadata have a.key, which would not"},
+                 {{"--override-kv", "a.key=str:x"}, {"--override-kv", "a.key=str:y"}, "its a.key differs"},
+                 {{"--override-kv", "a.key=str:x"}, {NULL}, "its metadata have a.key, which the output"},
                  {{NULL}, {"--override-kv", "a.key=str:x"}, "its metadata has no a.key"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *words[] = {
@@ -453,7 +453,7 @@ TEST(pages_that_git_has_changed) {
     gquant_says(1, "has the marks of gquant publish more than once", words);
     *strstr(page, "<!-- gquant publish ends") = 0;
     write_whole(path("git/README.md"), page, strlen(page));
-    gquant_says(1, "has lost '<!-- gquant publish ends -->'", words);
+    gquant_says(1, "has no line '<!-- gquant publish ends -->'", words);
     free(page), free(sums), free(again), free(sums_again), free(twice);
 }
 

@@ -170,7 +170,7 @@ TEST(layers_that_do_not_hold_are_never_used) {
         close(fd);
         int status = run(calibrate, faults[i], &says);
         if (status != (faults[i] ? 1 : 0) ||
-            !strstr(says, faults[i] ? "cannot remove" : "the output lacks what it has rounded"))
+            !strstr(says, faults[i] ? "cannot remove" : "the output lacks layers that were finished"))
             fail_msg("%d: %s", status, says);
         free(says);
         if (faults[i]) assert_int_equal(run(calibrate, NULL, NULL), 0);

@@ -319,7 +319,7 @@ TEST(ids_layers_and_tiles_have_bounds) {
     forward_tile *t = forward_tile_new(m, 10, &e);
     assert_true(l && t);
     forward_layer_ahead(l, 7);
-    assert_told("layer 2", forward_layer_read(l, 2, &e), &e, "there is no layer 2", "2");
+    assert_told("layer 2", forward_layer_read(l, 2, &e), &e, "layer 2 does not exist", "2");
     assert_told("11 rows", forward_tile_read(t, 0, 11, &e), &e, "output.weight", "at most 10");
     assert_told("row 96", forward_tile_read(t, 90, 7, &e), &e, "output.weight", "of 96");
     assert_true(forward_tile_read(t, 90, 6, &e));

@@ -277,7 +277,7 @@ TEST(five_dimensions_are_explained) {
     const char *text = failure(&(gq_options){
         .size = sizeof(gq_options), .input = path("five.gguf"), .outputs = &out, .n_outputs = 1});
     assert_non_null(strstr(text, "5 dimensions, expected 1 to 4"));
-    assert_non_null(strstr(text, "put it into the result"));
+    assert_non_null(strstr(text, "add it to the output"));
 }
 
 int main(void) { return tests_run(folder_make, folder_remove); }

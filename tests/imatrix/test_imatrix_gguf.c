@@ -176,9 +176,9 @@ TEST(damage) {
     refused(just(sums, (piece){Q ".counts", {1, 1}, q_counts, I32}, 2), Q, "I32");
     refused(just(sums, (piece){Q ".counts", {1, 3}, x_counts, 0}, 2), Q, "4 sums and 3 counts");
     refused(just((piece){".in_sum2", {4, 1}, q_sums, 0}, (piece){".counts", {1, 1}, q_counts, 0}, 2),
-            "just '.in_sum2'", NULL);
-    refused(just((piece){".counts", {1, 1}, q_counts, 0}, none, 1), "just '.counts'", NULL);
-    refused(just((piece){".in_sum", {4, 1}, q_acts, 0}, none, 1), "just '.in_sum'", NULL);
+            "only '.in_sum2'", NULL);
+    refused(just((piece){".counts", {1, 1}, q_counts, 0}, none, 1), "only '.counts'", NULL);
+    refused(just((piece){".in_sum", {4, 1}, q_acts, 0}, none, 1), "only '.in_sum'", NULL);
     refused(just(sums, sums, 2), Q, NULL);
     const piece wrong[] = {sums, counts, {Q ".in_sum", {2, 1}, q_acts, 0}};
     refused(container(wrong, 3, META_ALL, NULL, 0), Q, "2 plain sums");

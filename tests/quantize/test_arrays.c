@@ -196,7 +196,7 @@ TEST(importance_of_a_file) {
     assert_memory_equal(found, importance, sizeof found);
     assert_true(gq_imatrix_columns(m, 0, 1, found, COLS / 2, &e));
     assert_memory_equal(found, importance + COLS / 2, sizeof found / 2);
-    refused(gq_imatrix_columns(m, 1, 0, found, COLS, &e), &e, GQ_USAGE, "no entry 1");
+    refused(gq_imatrix_columns(m, 1, 0, found, COLS, &e), &e, GQ_USAGE, "entry 1 does not exist");
     refused(gq_imatrix_columns(m, 0, 1, found, COLS, &e), &e, GQ_USAGE, "512 values");
     refused(gq_imatrix_columns(m, 0, 0, found, 100, &e), &e, GQ_USAGE, "512 values");
     gq_imatrix_free(m);

@@ -222,12 +222,11 @@ TEST(moments_that_are_none) {
         {5, 5, -1, -1, "column 5 is -1"},
         {5, 5, NAN, NAN, "column 5 is nan"},
         {767, 767, INFINITY, INFINITY, "column 767 is inf"},
-        {700, 3, NAN, NAN, "columns 700 and 3 is nan"},
-        {700, 3, 0.001f, NAN, "of 3 and 700, nan"},
-        {700, 3, 0.5f, -0.5f, "0.5; it must be that of 3 and 700, -0.5"},
-        {66, 65, 1e6f, 1e6f,
-         "columns 66 and 65 is 1e+06; it must be that of 65 and 66, 1e+06, and no more than"},
-        {66, 65, INFINITY, INFINITY, "columns 66 and 65 is inf"},
+        {700, 3, NAN, NAN, "[700][3] is nan"},
+        {700, 3, 0.001f, NAN, "at [3][700], nan"},
+        {700, 3, 0.5f, -0.5f, "0.5; expected the value at [3][700], -0.5"},
+        {66, 65, 1e6f, 1e6f, "[66][65] is 1e+06; expected the value at [65][66], 1e+06, and at most"},
+        {66, 65, INFINITY, INFINITY, "[66][65] is inf"},
     };
     float *m = copy_of_moments();
     gq_array_options o = {.size = sizeof o, .hessian = m};

@@ -1,5 +1,5 @@
 /* Tensors on a lattice of few bits: a plan finds them and says which types hold it; these lose nothing, a
- * calibration leaves them alone, and a target counts them as free of error. */
+ * calibration then leaves them unchanged, and a target counts them as free of error. */
 #include <math.h>
 
 #include "tests/support/folder.h"
@@ -78,12 +78,11 @@ TEST(a_plan_finds_them) {
         assert_holds(plan, "blk.0.attn_k.weight", "Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q4_K Q5_K Q6_K ");
         assert_holds(plan, "blk.0.ffn_up.weight", "Q5_0 Q5_1 Q8_0 Q5_K Q6_K MXFP4 ");
         assert_holds(plan, "blk.0.ffn_down.weight", "");
-        assert_true(
-            warned(plan, "on a quantization grid of few bits: 3 tensors (first blk.0.attn_k.weight)"));
-        assert_true(warned(plan, "; Q5_0, Q5_1 and Q8_0 keep them as they are"));
-        assert_true(warned(plan,
-                           "Q4_0: 1 tensor on a quantization grid gets a type that does not hold it, first "
-                           "blk.0.ffn_up.weight as Q4_0; as Q5_0, Q5_1 and Q8_0 nothing"));
+        assert_true(warned(plan, "on a quantization grid of few bits, as in a QAT checkpoint: 3 tensors "
+                                 "(first blk.0.attn_k.weight)"));
+        assert_true(warned(plan, "; Q5_0, Q5_1 and Q8_0 can store them exactly"));
+        assert_true(warned(plan, "Q4_0: 1 tensor on a quantization grid gets a type that cannot store it "
+                                 "exactly, first blk.0.ffn_up.weight as Q4_0; Q5_0, Q5_1 and Q8_0 can"));
         gq_plan_free(plan);
         out.filetype = "F16";
         plan = must_plan(&o);
@@ -169,7 +168,8 @@ TEST(a_survey_says_so_once) {
     if (!s) fail_msg("%s", e.text);
     const char *const *warnings = gq_survey_warnings(s, &n);
     for (size_t i = 0; i < n; i++)
-        found += strstr(warnings[i], "on a quantization grid of few bits: 3 tensors") != NULL;
+        found += strstr(warnings[i],
+                        "on a quantization grid of few bits, as in a QAT checkpoint: 3 tensors") != NULL;
     assert_int_equal(found, 1);
     gq_survey_free(s);
 }
@@ -263,7 +263,7 @@ TEST(a_calibration_leaves_them_alone) {
         found += holds;
     }
     assert_true(found >= 7);
-    assert_true(warned(plan, "calibration leaves them alone"));
+    assert_true(warned(plan, "calibration then leaves them unchanged"));
     gq_results *r = must_run(plan);
     for (size_t i = 0; i < n; i++)
         if ((t[i].grid_types >> t[i].to & 1) && gq_results_losses(r, 0, &n)[i].e2 != 0)

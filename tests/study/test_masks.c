@@ -222,7 +222,7 @@ TEST(what_masks_cannot_do_is_refused) {
     r.stride = 5, must_not_evaluate(&r, "llada.gguf is a diffusion language model");
     r.stride = 0, r.base_out = path("base"), must_not_evaluate(&r, "files of log-probabilities");
     r = request_of("llada.gguf", NULL), r.prompts = 1,
-    must_not_evaluate(&r, "for models that predict the next token");
+    must_not_evaluate(&r, "need a model that predicts the next token");
     write_model("none.gguf", "llada", false, 0, 0);
     write_model("beyond.gguf", "llada", false, VOCABULARY, 0);
     write_model("number.gguf", "llada", 2, MASK, 0);

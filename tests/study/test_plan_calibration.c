@@ -410,10 +410,10 @@ TEST(what_cannot_be_is_refused) {
     o.imatrix = NULL, o.join = true, must_refuse(&o, GQ_USAGE, "in parts");
     o.join = false, o.part = 1, o.parts = 2, must_refuse(&o, GQ_USAGE, "in parts");
     o = plain, o.calibration = &c;
-    c.correction = 1.5f, must_refuse(&o, GQ_USAGE, "a correction of 1.5");
+    c.correction = 1.5f, must_refuse(&o, GQ_USAGE, "the GPTAQ term (correction) of 1.5");
     c = good, c.damp = 2, must_refuse(&o, GQ_USAGE, "damping of 2");
     c = good, c.arithmetic = "fp8", must_refuse(&o, GQ_USAGE, "'fp8' is not an arithmetic");
-    c = good, c.shrink = NAN, must_refuse(&o, GQ_USAGE, "shrinking of");
+    c = good, c.shrink = NAN, must_refuse(&o, GQ_USAGE, "shrinkage of");
     c = good, c.random = true, must_refuse(&o, GQ_USAGE, "found both");
     c = good, c.text.n = 0, must_refuse(&o, GQ_FAILED, "is empty");
     c = good, c.text.n = 10, must_refuse(&o, GQ_FAILED, "fewer than one window of 16");

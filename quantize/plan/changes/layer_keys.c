@@ -39,7 +39,7 @@ typedef struct period_rule {
     const char *what; /* layers that differ; NULL: no such rule */
 } period_rule;
 enum { PERIOD_RULES = 5 };
-#define FULL "attend to all tokens"
+#define FULL "attends to all tokens"
 #define CHOICES "attention.indexer.types"
 
 /* The rules of an architecture, of which few have any: what its row says of layers by their number. */
@@ -61,12 +61,12 @@ static void period_rules_of(const architecture *a, period_rule rules[PERIOD_RULE
                                  .list = g->pattern_by_number ? NULL : pattern,
                                  .what = FULL};
     if (g->no_rope == ROPE_NOT_FOURTH)
-        rules[2] = (period_rule){.key = "", .period = 4, .what = "have no rope"};
+        rules[2] = (period_rule){.key = "", .period = 4, .what = "has no RoPE"};
     if (g->experts_by_number)
-        rules[3] = (period_rule){.key = "interleave_moe_layer_step", .what = "have experts"};
+        rules[3] = (period_rule){.key = "interleave_moe_layer_step", .what = "has experts"};
     if (g->bank != SUBLAYER_NONE)
         rules[4] = (period_rule){
-            .key = "attn_res.block_size", .first = true, .what = "keep their input for later layers"};
+            .key = "attn_res.block_size", .first = true, .what = "keeps its input for later layers"};
 }
 
 /* Metadata that follow from the number of layers (arch_by_number). */
@@ -292,11 +292,12 @@ static bool warn_periods(gq_plan *plan, const architecture *a, gq_error *e) {
         if (r->list || !period_of(plan, r, &period)) continue;
         size_t i = layer_changed(plan, r, period);
         if (i == SIZE_MAX) continue;
-        if (!warnings_add(&plan->warnings, e,
-                          "layers to prune: architecture '%s' decides by a layer's number whether it is one "
-                          "of every %llu that %s, and layer %llu becomes layer %zu; prune so that the others "
-                          "keep their place, or the outputs cannot be loaded or compute something else",
-                          a->name, LLU(period), r->what, LLU(plan->layers.kept[i]), i))
+        if (!warnings_add(
+                &plan->warnings, e,
+                "layers to prune: in architecture '%s' a layer's number says whether it is the one of every "
+                "%llu that %s, and layer %llu becomes layer %zu; prune so that such layers keep their place, "
+                "or the outputs cannot be loaded or compute something else",
+                a->name, LLU(period), r->what, LLU(plan->layers.kept[i]), i))
             return false;
     }
     return true;

@@ -174,8 +174,8 @@ static bool warn_output(gq_plan *plan, const plan_output *out, uint64_t common, 
     if (n == 0) return true;
     types_list(types, sizeof types, common ? common : plan->sources[first].qat_grid);
     return warnings_add(&plan->warnings, e,
-                        "%s: %zu tensor%s on a quantization grid %s a type that does not hold it, first %s "
-                        "as %s; as %s nothing would be lost",
+                        "%s: %zu tensor%s on a quantization grid %s a type that cannot store it exactly, "
+                        "first %s as %s; %s can",
                         out->label, n, plural_suffix(n), n == 1 ? "gets" : "get", plan->sources[first].name,
                         tensor_type_name(out->tensors[first].to), types);
 }
@@ -189,11 +189,11 @@ bool plan_warn_qat_grids(gq_plan *plan, gq_error *e) {
     if (n == 0) return true;
     types_list(types, sizeof types, common ? common : plan->sources[first].qat_grid);
     if (!warnings_add(&plan->warnings, e,
-                      "on a quantization grid of few bits: %zu tensor%s (first %s), as after training for "
-                      "few bits; %s keep %s as %s%s",
+                      "on a quantization grid of few bits, as in a QAT checkpoint: %zu tensor%s (first %s); "
+                      "%s can store %s exactly%s",
                       n, plural_suffix(n), plan->sources[first].name, types,
-                      common ? n == 1 ? "it" : "them" : "that one", n == 1 || !common ? "it is" : "they are",
-                      rounding_runs_ahead(plan) ? "; where a type does, calibration leaves them alone" : ""))
+                      common ? n == 1 ? "it" : "them" : "that one",
+                      rounding_runs_ahead(plan) ? ", and calibration then leaves them unchanged" : ""))
         return false;
     for (size_t o = 0; o < plan->n_outputs; o++)
         if (!warn_output(plan, &plan->outputs[o], common, e)) return false;
