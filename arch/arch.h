@@ -1,5 +1,5 @@
 /* Architectures, a row each. A row has everything that the other folders know about an architecture by its name. Rows
- * are data: they name sublayers, ops and kinds by members of the enums here, and the rooms that read a row have their
+ * are data: they name sublayers, ops and kinds by members of the enums here, and the folders that read a row have their
  * code (hf/ folders, forward/graph/ layers, mixes/ types, quantize/plan what pruning cuts).
  *
  * An architecture that has no new sublayer is a row in one of the files of families, and golden data

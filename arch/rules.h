@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-/* The number of tensors that a op makes: that of the names in its rule's `to`. */
+/* The number of tensors that an op makes: that of the names in its rule's `to`. */
 typedef enum arch_op_makes {
     MAKES_NONE, /* checks or warns only; a name in `to` is of no use */
     MAKES_ONE,
@@ -156,7 +156,7 @@ typedef struct arch_rule {
     arch_op op;
 } arch_rule;
 
-/* Without a op: OP_COPY. P: source tensor `from` of layer N is tensor `to` of block N. */
+/* Without an op: OP_COPY. P: source tensor `from` of layer N is tensor `to` of block N. */
 #define RULE(name, tensor, ...) \
     { .from = name, .to = tensor, __VA_ARGS__ }
 #define P(name, tensor, ...) RULE("model.layers.#." name, "blk.#." tensor, __VA_ARGS__)

@@ -1,5 +1,5 @@
 /* gquant does not run projectors, so four things show whether one is complete: all layers are alike, the config says
- * how wide they are, sizes agree with one another (hf/projector_shapes.h), and each rule of the row has a source
+ * how wide they are, sizes agree with one another (projector_shapes.c), and each rule of the row has a source
  * tensor, but for those that the row says some projectors lack. */
 #include "hf/projector.h"
 

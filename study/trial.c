@@ -317,7 +317,7 @@ static void take_nearer_increase(const trials *t, const trial *of, const model_b
     }
 }
 
-/* A layer without a trial uses the result of the nearest layer's tensor of the same name, but not that of a MTP
+/* A layer without a trial uses the result of the nearest layer's tensor of the same name, but not that of an MTP
  * layer, whose logits are others. */
 static void spread_increase(const trials *t) {
     for (size_t i = 0; i < t->plan->n_tensors; i++) {

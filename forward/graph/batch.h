@@ -129,7 +129,7 @@ typedef struct norm_groups {
     size_t group_stride; /* rows from a group to the next; 0: features */
     bool one_weight;
     bool centers; /* a layer norm, whatever the model's are */
-    bool to_unit; /* unit length takes the place of the norm (simd/elements.h) */
+    bool to_unit; /* unit length takes the place of the norm (simd/elements.c) */
     float eps;
 } norm_groups;
 void batch_norm(forward_batch *b, const norm_groups *g);

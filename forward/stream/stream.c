@@ -1,6 +1,6 @@
 /* Streams: the hidden states of a model's windows, taken through the layers batch by batch. A pass takes each
  * batch's hidden states, runs the layer or a sublayer of it, and puts them into the next slot; a probe does the
- * same to a copy: the hidden states stay, what it brings may be kept. Slots are in states.c, what streams
+ * same to a copy: the hidden states stay, what it brings may be kept. Slots are in hidden_states.c, what streams
  * share in run.c, logits in head.c, bounds in job.c. */
 #include "forward/stream/stream.h"
 

@@ -268,7 +268,7 @@ KV_MAKE(layers_puzzle) {
 
 /* ---- dots3note ---- */
 
-/* Predicting blocks are layers with a window. */
+/* MTP layers have a window. */
 static bool dots3_is_local(const hf_config *c, const json_t *kinds, uint64_t layer) {
     return layer >= c->layers || arch_layer_is(kinds, layer, "sliding_attention");
 }

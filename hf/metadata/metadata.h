@@ -50,10 +50,10 @@ static inline bool arch_layer_is(const json_t *list, uint64_t layer, const char 
     return hf_json_is(json_array_get(list, layer), kind);
 }
 
-/* ---- metadata.c: general.* and the architecture's own metadata. ---- */
+/* ---- general.c, kv.c: general.* and the architecture's own metadata ---- */
 
 struct arch_item; /* arch/kv.h */
-struct hf_build;  /* hf/tensors/build.h */
+struct hf_build;  /* hf/tensors/tensors.h */
 
 /* Counts over the tensors of the model to be, for general.size_label; weights 0: it has none of these. */
 typedef struct hf_counts {

@@ -94,7 +94,7 @@ typedef enum hf_coding {
     HF_FP4,     /* two codes of 4 bits in a byte, times a scale for each group of columns, times a factor */
 } hf_coding;
 
-/* ---- changes that adapters make; hf/sources/delta.h says what they mean ---- */
+/* ---- changes that adapters make; delta.c says what they mean ---- */
 
 /* One of the two matrices. Element (line, k) of matrix m lies at base + m * matrix + line * line_stride + k *
  * rank_stride; lines are the rows or the columns of the array that is changed. */
@@ -158,7 +158,7 @@ typedef struct hf_source {
 uint64_t hf_source_unit(const hf_source *s);
 /* Returns the type whose bytes a source has: reading in it changes nothing. F32 if it has no such type. */
 const tensor_type *hf_source_type(const hf_source *s);
-/* Without the changes of adapters, which hf/sources/delta.h adds: reads `n_rows` rows from row `row` on, of each
+/* Without the changes of adapters, which delta.c adds: reads `n_rows` rows from row `row` on, of each
  * n_columns units from `column` on, in hf_source_type or as F32, one row behind the other. The caller has checked
  * that they are there. */
 bool hf_source_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n_columns,
@@ -252,7 +252,7 @@ bool hf_image_is_last_block(const hf_list *l, const char *name);
 /* Warns of source tensors that were left out, and of blocks that lack a source tensor of their neighbours. */
 bool hf_image_warn(const hf_image_kind *k, const hf_list *l, gq_error *e);
 
-/* ---- names.c: beginnings and ends of names. ---- */
+/* ---- beginnings and ends of names. ---- */
 
 static inline bool name_ends(const char *name, const char *end) {
     size_t n = strlen(name), m = strlen(end);
@@ -289,7 +289,7 @@ static inline bool hf_names_match(const char *const *list, const char *name) {
     return false;
 }
 
-/* ---- numbers.c: the small floats of weights' files, one at a time. ---- */
+/* ---- the small floats of weights' files, one at a time. ---- */
 
 static inline float number_of_bits(uint32_t bits) {
     float x;

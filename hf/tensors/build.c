@@ -1,10 +1,10 @@
 /* Converts the source tensors of a folder to those of a GGUF, in five stages, each in the file of its name:
  *
- * 1. names.c     the name of a source tensor is cleaned of what differs between releases of one model
- * 2. rules.c     its rule is looked up: the architecture's (arch/), then those that all share
- * 3. ops.c     the rule's op makes a tensor of it, or a piece of one; computed.c adds those that no source tensor
- * has 4. checks.c    every tensor must be complete, of the shape that the config says, and none may be missing 5.
- * tensor.c    a delivered tensor is read through its pieces
+ * 1. names.c   the name of a source tensor is cleaned of what differs between releases of one model
+ * 2. rules.c   its rule is looked up: the architecture's (arch/), then those that all share
+ * 3. ops.c     the rule's op makes a tensor of it, or a piece of one; computed.c adds tensors that have no source
+ * 4. checks.c  every tensor must be complete, of the shape that the config says, and none may be missing
+ * 5. tensor.c  a delivered tensor is read through its pieces
  *
  * builder.c has the tensors meanwhile, mlx.c what MLX changes before. Here is the loop over source tensors.
  */

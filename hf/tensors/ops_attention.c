@@ -1,4 +1,4 @@
-/* Steps of attention: rows of queries, keys and values taken apart, joined, and put in the order that readers of a GGUF
+/* Ops of attention: rows of queries, keys and values taken apart, joined, and put in the order that readers of a GGUF
  * rotate them in. */
 #include <math.h>
 #include <string.h>

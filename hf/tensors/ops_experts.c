@@ -1,4 +1,4 @@
-/* Steps of experts: matrices of single experts become a stack, and a stack of several matrices is taken apart; routers. */
+/* Ops of experts: matrices of single experts become a stack, and a stack of several matrices is taken apart; routers. */
 #include <stdlib.h>
 #include <string.h>
 

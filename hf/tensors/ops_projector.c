@@ -1,4 +1,4 @@
-/* Steps of multimodal projectors and their encoders. Their tensors are convolutions, tables of positions, fused queries,
+/* Ops of multimodal projectors and their encoders. Their tensors are convolutions, tables of positions, fused queries,
  * keys and values, and codebooks, in the orders that single families have. */
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Steps of recurrent mixers: Mamba, delta nets, RWKV.
+/* Ops of recurrent mixers: Mamba, delta nets, RWKV.
  *
  * A delta net has fewer key heads (G) than value heads (V). The folder keeps the V / G value heads of a key
  * head together; llama.cpp repeats the key heads as a whole, so value head g V / G + j of the folder becomes

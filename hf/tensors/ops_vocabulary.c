@@ -1,4 +1,4 @@
-/* Steps of what has a row for each token, position or class: embeddings, heads, and a draft model's map of tokens. */
+/* Ops of what has a row for each token, position or class: embeddings, heads, and a draft model's map of tokens. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -148,7 +148,7 @@ hf_tensor *hf_build_add(hf_build *b, const char *name, size_t n_pieces, gq_error
  * until the next one is made. */
 hf_tensor *hf_build_tensor(hf_build *b, const hf_match *f, unsigned which, size_t n_pieces, uint32_t n_dims,
                            const uint64_t *ne, gq_error *e);
-/* Reads elements of an array that a op computes with at once, and refuses integers and codes. */
+/* Reads elements of an array that an op computes with at once, and refuses integers and codes. */
 bool hf_build_floats(const hf_source *s, uint64_t first, uint64_t n, float *to, gq_error *e);
 /* Sets piece number `i`, which must be free, and returns it. */
 hf_piece *hf_build_piece(const hf_match *f, hf_tensor *t, size_t i, const hf_view *v, gq_error *e);
@@ -240,7 +240,7 @@ bool hf_build_finish(hf_build *b, gq_error *e);
 #define OP_DECLARE(member, function, makes) hf_op hf_op_##function;
 ARCH_OPS(OP_DECLARE)
 #undef OP_DECLARE
-/* A op's definition. */
+/* An op's definition. */
 #define HF_OP(name) bool hf_op_##name(hf_build *b, const hf_match *f, gq_error *e)
 
 typedef bool hf_finish(hf_build *b, gq_error *e);

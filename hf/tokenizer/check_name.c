@@ -1,9 +1,9 @@
 /* llama.cpp names a way of cutting texts by a digest of the ids of a fixed text, BOS included where the model puts it.
  * The table here has the digests that it knows.
  *
- * Merges of bytes are carried out on that text, of some 400 bytes. forward/tokens/tokenizer.h does so for any text, but by a name
- * of how to cut, which is what is looked for here. So the cuts are those of the folder's own expressions
- * (hf/tokenizer/probe.h). Of the vocabulary's merges, half a million in the largest, only those matter
+ * Merges of bytes are carried out on that text, of some 400 bytes. forward/tokens/tokenizer.h does so for any text, but
+ * by a name of how to cut, which is what is looked for here. So the cuts are those of the folder's own expressions
+ * (probe.c). Of the vocabulary's merges, half a million in the largest, only those matter
  * whose result is a part of the text; few are, and they are searched one by one.
  */
 #include "hf/tokenizer/tokenizer.h"

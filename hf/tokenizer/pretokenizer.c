@@ -1,8 +1,8 @@
 /* tokenizer.json describes how a text is cut as a chain of steps with regular expressions; a GGUF file has a
  * name that llama.cpp knows the same for. A published vocabulary has its name by the ids that it gives one
- * text (hf/tokenizer/check_name.h). For others the steps are written out as lines, one each, and the lines are looked up
+ * text (check_name.c). For others the steps are written out as lines, one each, and the lines are looked up
  * in a table of the forms that published models have. Lines that are not there may still cut as one of
- * llama.cpp's groups does, which hf/tokenizer/probe.h finds out.
+ * llama.cpp's groups does, which probe.c finds out.
  *
  * A line begins with a letter: S, cut at matches of the regular expression that follows; D, at digits, single
  * ones (1) or groups (0); B, to byte characters, after a cut by GPT-2's expression (1) or not (0); P, at

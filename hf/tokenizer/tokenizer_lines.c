@@ -1,6 +1,6 @@
 /* Vocabularies that have a token a line.
  *
- * PLaMo's tokenizer.jsonl: a source tensor of text, score, kind, and more that readers have no use for. Ids are the
+ * PLaMo's tokenizer.jsonl: a JSON array of text, score, kind, and more that readers have no use for. Ids are the
  * lines' numbers. Special tokens are named by their texts in tokenizer_config.json.
  *
  * Qwen 1's qwen.tiktoken: a token's bytes in base64 and its rank, from 0 on. The rank is the id, and says which
@@ -182,7 +182,7 @@ static uint64_t rank_of(const hf_tokenizer *t, const name_index *by_text, const 
     return name_index_find(by_text, t->tokens, sizeof *t->tokens, piece, &rank) ? rank : UINT64_MAX;
 }
 
-/* Joins the bytes of token `id` by smaller ranks, and adds the key that is left. at[i] is where part i begins,
+/* Joins the bytes of token `id` by smaller ranks, and adds the pair that is left. at[i] is where part i begins,
  * join[i] the rank of parts i and i + 1 together. */
 static bool rank_add_pair(const hf_tokenizer *t, const name_index *by_text, uint64_t id, gq_error *e) {
     const hf_token *token = &t->tokens[id];

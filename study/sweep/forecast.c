@@ -4,8 +4,8 @@
  * a batch does once, is what both probes have in common; it is divided among a real batch's tokens. In a large
  * layer it is nearly all of the first probe, so the second one has SECOND_FACTOR times as many tokens,
  * whatever they take, and where it is most of that, too, as in bf16, there is a third. Of experts that are
- * not in memory a few stand for all, as each probe reads them. States stay as they are, since a probe works on
- * a quant. Of the output matrix a few tiles are computed and compared.
+ * not in memory a few stand for all, as each probe reads them. Hidden states stay as they are, since a probe
+ * works on a copy. Of the output matrix a few tiles are computed and compared.
  */
 #include "study/sweep/sweep.h"
 

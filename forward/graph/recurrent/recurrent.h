@@ -8,7 +8,7 @@
 #include "forward/graph/keys.h"
 #include "forward/graph/sublayer.h"
 
-/* Convolves each row of x[rows] along the tokens of each text (simd/recurrence.h) with the layer's kernel [rows][taps]
+/* Convolves each row of x[rows] along the tokens of each text (simd/recurrence.c) with the layer's kernel [rows][taps]
  * and its bias, if it has one. Centered: of an odd number of taps, as many as before a token are behind it. */
 typedef enum convolution { CONVOLUTION_PLAIN, CONVOLUTION_SILU, CONVOLUTION_CENTERED } convolution;
 void batch_convolve(forward_batch *b, weight_slot kernel, float *x, size_t rows, size_t taps,
@@ -20,7 +20,7 @@ typedef struct recurrence_scratch {
 } recurrence_scratch;
 void recurrence_take_scratch(forward_batch *b, const model_sublayer *p, scratch *s, size_t each);
 
-/* The recurrence of simd/recurrence.h for all heads in all windows. */
+/* The recurrence of simd/recurrence.c for all heads in all windows. */
 typedef struct recurrent_heads {
     const float *key, *query; /* [key_heads][rows] */
     const float *decay;       /* [heads], or with has_decays [heads][rows] */
@@ -37,7 +37,7 @@ void batch_recur(forward_batch *b, const recurrence_scratch *r, const recurrent_
 /* Claims the layers that a list names, or else all but each interval-th: choose_layers of a sublayer. */
 void recurrence_choose_layers(const forward_model *m, key_reader *r, bool *is_own);
 
-/* The recurrence of states that forget (simd/recurrence.h) for all heads in all windows. */
+/* The recurrence of states that forget (simd/recurrence.c) for all heads in all windows. */
 typedef struct forgetting_heads {
     const float *key, *query, *decay, *remove, *restore; /* [heads][head] */
     float *value;                                        /* the same */
