@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "codec/codec.h"
 #include "gguf/model.h"
 
 enum {

@@ -90,6 +90,11 @@ typedef struct mix_choice {
  * first that the model has, from i = 0 on, is meant. Puts the name it would have into `outlet`; false: there
  * are no more, or the tensor acts by itself. */
 enum { MIX_OUTLETS = 2 };
+bool mix_outlet(const char *name, size_t i, char outlet[128]);
+
+/* Whether an architecture is one of the image and video models, whose readers want shapes as they were made:
+ * a [64, 1] there is no [64]. */
+bool mix_is_image_model(const char *name);
 
 /* File types by name, number and size. */
 

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "arch/arch.h"
-#include "mixes/rules.h"
 #include "quantize/plan/rounding.h"
 #include "quantize/quantize.h"
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/checked.h"
+#include "codec/codec.h"
 #include "gguf/gguf.h"
 #include "imatrix/imatrix.h"
 #include "mixes/mixes.h"

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/callbacks.h"
+#include "codec/codec.h"
 #include "imatrix/imatrix.h"
 
 /* ---- strip.c ----

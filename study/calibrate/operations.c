@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "mixes/rules.h"
+#include "mixes/mixes.h"
 
 double calibrate_share_met(const model_source *file, const model_tensor *t, uint64_t *used) {
     model_facts facts = model_facts_of(file->kv, file->n_kv, NULL, 0);

@@ -16,8 +16,6 @@
 #include "base/fail.h"
 #include "base/name_index.h"
 #include "base/relay.h"
-#include "mixes/rules.h"
-#include "quantize/plan/rounding.h"
 
 static gq_target target_of(const gq_options *o, size_t output) { return o->outputs[output].target; }
 
