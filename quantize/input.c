@@ -1,9 +1,13 @@
+#include <dirent.h>
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "arch/arch.h"
+#include "base/fail.h"
 #include "gguf/gguf.h"
 #include "hf/adapter/adapter.h"
 #include "hf/hf.h"
@@ -109,6 +113,51 @@ static bool input_convert_metadata(model_source *m, gq_error *e) {
                         gguf_value_name(type), more);
 }
 
+/* Returns the name of the first shard of a file that is not there, malloc'ed; NULL: it has none. */
+static char *first_shard(const char *path) {
+    const char *name = strrchr(path, '/'), *dot = strrchr(path, '.');
+    name = name ? name + 1 : path;
+    char *folder = strndup(path, (size_t)(name - path)), *found = NULL;
+    size_t n = dot && dot > name ? (size_t)(dot - name) : 0;
+    DIR *d = n && folder ? opendir(*folder ? folder : ".") : NULL;
+    for (struct dirent *entry; d && !found && (entry = readdir(d));)
+        if (!strncmp(entry->d_name, name, n) && !strncmp(entry->d_name + n, "-00001-of-", 10))
+            found = strdup(entry->d_name);
+    if (d) closedir(d);
+    free(folder);
+    return found;
+}
+
+/* Whether a path that is not there is written as a hub has models: OWNER/NAME. */
+static bool is_hub_id(const char *path) {
+    static const char signs[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
+    size_t n = strspn(path, signs), m = path[n] == '/' ? strspn(path + n + 1, signs) : 0;
+    const char *end = path + n + 1 + m;
+    struct stat st;
+    char owner[256];
+    if (!n || !m || n >= sizeof owner || *path == '.' || end[*end == '/'] || !strncmp(end - 5, ".gguf", 5))
+        return false;
+    snprintf(owner, sizeof owner, "%.*s", (int)n, path);
+    return stat(owner, &st) != 0;
+}
+
+/* Adds to the failure of a model that is not there what was probably meant. */
+static bool input_fail_missing(const char *path, gq_error *e) {
+    struct stat st;
+    if (stat(path, &st) == 0 || errno != ENOENT) return false;
+    char *shard = first_shard(path);
+    const char *name = strrchr(path, '/');
+    if (shard)
+        gq_fail_again(e, e, "%s; it was written in shards: name the first one, %.*s%s", e->text,
+                      name ? (int)(name + 1 - path) : 0, path, shard);
+    else if (is_hub_id(path))
+        gq_fail_again(
+            e, e, "%s; a model of Hugging Face is downloaded first: hf download %.*s --local-dir %s", e->text,
+            (int)(strlen(path) - (path[strlen(path) - 1] == '/')), path, strchr(path, '/') + 1);
+    free(shard);
+    return false;
+}
+
 bool input_open_adapted(model_source *m, const char *path, const gq_adapters *adapters, gq_error *e) {
     static const gq_adapters none = {.n = 0};
     if (!adapters) adapters = &none;
@@ -126,7 +175,7 @@ bool input_open_adapted(model_source *m, const char *path, const gq_adapters *ad
             path);
     bool ok = is_folder && adapters->base ? hf_adapter_file_open(m, path, adapters->base, e)
               : is_folder                 ? hf_model_open_adapted(m, path, adapters, e)
-                                          : gguf_model_open(m, path, e);
+                                          : gguf_model_open(m, path, e) || input_fail_missing(path, e);
     if (ok && !is_folder && !(ok = input_convert_metadata(m, e))) model_close(m);
     if (ok && has_adapters && !is_folder) {
         model_close(m);

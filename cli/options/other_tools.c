@@ -319,11 +319,13 @@ static bool perplexity_lines(tool_lines *to, const tool_request *r, gq_error *e)
 static bool tool_fail_tasks(const tool_request *r, gq_error *e) {
     const char *model = r->facts[FACT_MODEL];
     char *line = text_add_word(text_format("gquant evaluate"), model ? model : "MODEL");
-    gq_fail_usage(e,
-                  "gquant perplexity: questions are read as JSON lines, {\"question\": \"...\", \"choices\": "
-                  "[\"...\", \"...\"], \"answer\": 0}: gquant text --held-out held-out.txt && %s --text "
-                  "held-out.txt --choices questions.jsonl",
-                  line);
+    gq_fail_usage(
+        e,
+        "gquant perplexity: questions are read as JSON lines, {\"question\": \"...\", \"choices\": "
+        "[\"...\", \"...\"], \"answer\": 0}; of hellaswag_val.jsonl: jq -c '{question: .ctx, choices: "
+        ".endings, answer: .label}' hellaswag_val.jsonl > questions.jsonl && gquant text --held-out "
+        "held-out.txt && %s --text held-out.txt --choices questions.jsonl",
+        line);
     free(line);
     return false;
 }

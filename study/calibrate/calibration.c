@@ -99,7 +99,8 @@ static bool warn_of_text(gq_plan *plan, const calibration *c, gq_error *e) {
            warnings_add(
                &plan->warnings, e,
                "%llu tokens are few to calibrate with: %.2g per column of some matrices%s; take about %g "
-               "per column, here %llu tokens; more than that brings little",
+               "per column, here %llu tokens (more brings little), or an imatrix and a size for the file, "
+               "which take less time",
                LLU(f->tokens), f->per_column,
                f->per_column < HARMFUL ? ", and with less than 1 a file may be worse than without" : "",
                ENOUGH, LLU((ENOUGH / f->per_column * (double)f->tokens)));

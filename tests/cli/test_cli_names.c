@@ -112,6 +112,32 @@ TEST(test_names_that_are_too_long) {
     assert_int_equal(count_files(folder), files);
 }
 
+/* A model that is not there: its shards are, or it is a hub's. */
+TEST(test_names_of_what_was_meant) {
+    static const char gone[] = "No such file or directory";
+    GQUANT(0, "-q", "--split-max-size", "200K", "in.gguf", "sp.gguf", "Q8_0");
+    GQUANT_SAYS(1, "it was written in shards: name the first one, sp-00001-of-0000", "verify", "sp.gguf");
+    GQUANT_SAYS(1, "name the first one, ./sp-00001-of-0000", "info", "./sp.gguf");
+    GQUANT_SAYS(1, "downloaded first: hf download Qwen/Qwen3-8B --local-dir Qwen3-8B\n", "plan",
+                "Qwen/Qwen3-8B");
+    GQUANT_SAYS(1, "downloaded first: hf download Qwen/Qwen3-8B --local-dir Qwen3-8B/\n", "Qwen/Qwen3-8B/",
+                "Q4_K_M");
+    static const char *const others[] = {"absent",         "absent.gguf", "Qwen/absent.gguf",
+                                         "./absent/model", "a/b/c",       "/a/b"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        char *err = gquant(1, (const char *const[]){"info", others[i], NULL});
+        says(err, gone);
+        if (strcmp(strstr(err, gone) + strlen(gone), "\n") != 0) fail_msg("%s", err);
+        free(err);
+    }
+    for (int k = 1; k <= 9; k++) /* as many as there are */
+        for (int n = 1; n <= 9; n++) {
+            char name[32];
+            snprintf(name, sizeof name, "sp-%05d-of-%05d.gguf", k, n);
+            unlink(name);
+        }
+}
+
 TEST(test_links) {
     struct stat st;
     /* Reading goes through links. */

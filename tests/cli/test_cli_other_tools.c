@@ -119,8 +119,10 @@ TEST(lines_of_perplexity) {
         {"gquant perplexity -f t.txt", 2, "-m MODEL is missing"},
         {"gquant perplexity -m absent.gguf -f t.txt", 1, "absent.gguf"},
         {"gquant perplexity -m m.gguf -f t.txt --hellaswag", 2,
-         "gquant text --held-out held-out.txt && gquant evaluate m.gguf --text held-out.txt "
-         "--choices questions.jsonl"},
+         "jq -c '{question: .ctx, choices: .endings, answer: .label}' hellaswag_val.jsonl > questions.jsonl "
+         "&& "
+         "gquant text --held-out held-out.txt && gquant evaluate m.gguf --text held-out.txt --choices "
+         "questions.jsonl"},
         {"gquant perplexity -m m.gguf -bf t.txt --multiple-choice --multiple-choice-tasks 9", 2,
          "--choices questions.jsonl"},
         {"gquant perplexity -m m.gguf -f t.txt -n", 0, "at most "},

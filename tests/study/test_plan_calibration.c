@@ -167,6 +167,8 @@ TEST(little_begins_above_what_was_seen_to_fall_short) {
     gq_plan *plan = plan_with(&c, "model.gguf", "Q4_K_M");
     assert_true(gq_plan_calibration(plan)->per_column > 2.7 && gq_plan_calibration(plan)->per_column < 2.8);
     assert_true(warned(plan, "are few to calibrate with: 2.8"));
+    assert_true(
+        warned(plan, "or an imatrix and a size for the file, which take less time")); /* what to do instead */
     gq_plan_free(plan);
     c.text.tokens = 2048 + 80;
     plan = plan_with(&c, "model.gguf", "Q4_K_M");
