@@ -297,70 +297,33 @@ static const int8_t q5_near[24][2] = {{0, 0},  {1, 1},  {-1, -1}, {2, 1},  {2, 0
                                       {1, 0},  {0, -3}, {0, 1},   {3, 2},  {4, 1}, {2, 2},  {0, 3},  {0, -1},
                                       {-1, 0}, {4, 2},  {1, 2},   {-2, 0}, {3, 1}, {0, -2}, {4, -1}, {1, 3}};
 
-/* With importance llama.cpp's encoders are slower and the search pays more. */
+/* A search for each effort: without importance, then with it, where llama.cpp's encoders are slower and the search pays
+ * more. `n` placings of so many bits, neighbours of `near`. */
+#define SEARCH(bits, n, step, n_factors, near, n_near, n_polish) \
+    { \
+        .placings = {placings_##bits##_bits, n}, .placing_step = step, .factors = n_factors, \
+        .neighbours = {near, n_near}, .polish = n_polish \
+    }
+/* clang-format off: a row for each search */
 static const codec_search searches_q2_k[3][2] = {
-    [EFFORT_FAST] = {[0 ... 1] = {.placings = {placings_2_bits, 5},
-                                  .placing_step = 0.5f,
-                                  .factors = 1,
-                                  .neighbours = {q2_near, 1}}},
-    [EFFORT_DEFAULT] = {{.placings = {placings_2_bits, 6},
-                         .placing_step = 0.5f,
-                         .factors = 3,
-                         .neighbours = {q2_near, 8},
-                         .polish = 1},
-                        {.placings = {placings_2_bits, 12},
-                         .placing_step = 0.5f,
-                         .factors = 9,
-                         .neighbours = {q2_near, 8},
-                         .polish = 1}},
-    [EFFORT_BEST] = {[0 ... 1] = {.placings = {placings_2_bits, 16},
-                                  .placing_step = 0.5f,
-                                  .factors = 16,
-                                  .neighbours = {q2_near, 24},
-                                  .polish = 2}},
+    [EFFORT_FAST] = {[0 ... 1] = SEARCH(2, 5, 0.5f, 1, q2_near, 1, 0)},
+    [EFFORT_DEFAULT] =          {SEARCH(2, 6, 0.5f, 3, q2_near, 8, 1),
+                                 SEARCH(2, 12, 0.5f, 9, q2_near, 8, 1)},
+    [EFFORT_BEST] = {[0 ... 1] = SEARCH(2, 16, 0.5f, 16, q2_near, 24, 2)},
 };
 static const codec_search searches_q4_k[3][2] = {
-    [EFFORT_FAST] = {[0 ... 1] = {.placings = {placings_4_bits, 5},
-                                  .placing_step = 0.6f,
-                                  .factors = 1,
-                                  .neighbours = {q4_near, 1}}},
-    [EFFORT_DEFAULT] = {{.placings = {placings_4_bits, 8},
-                         .placing_step = 0.6f,
-                         .factors = 9,
-                         .neighbours = {q4_near, 12},
-                         .polish = 2},
-                        {.placings = {placings_4_bits, 20},
-                         .placing_step = 0.6f,
-                         .factors = 12,
-                         .neighbours = {q4_near, 6},
-                         .polish = 1}},
-    [EFFORT_BEST] = {[0 ... 1] = {.placings = {placings_4_bits, 20},
-                                  .placing_step = 0.6f,
-                                  .factors = 36,
-                                  .neighbours = {q4_near, 24},
-                                  .polish = 2}},
+    [EFFORT_FAST] = {[0 ... 1] = SEARCH(4, 5, 0.6f, 1, q4_near, 1, 0)},
+    [EFFORT_DEFAULT] =          {SEARCH(4, 8, 0.6f, 9, q4_near, 12, 2),
+                                 SEARCH(4, 20, 0.6f, 12, q4_near, 6, 1)},
+    [EFFORT_BEST] = {[0 ... 1] = SEARCH(4, 20, 0.6f, 36, q4_near, 24, 2)},
 };
 static const codec_search searches_q5_k[3][2] = {
-    [EFFORT_FAST] = {[0 ... 1] = {.placings = {placings_5_bits, 5},
-                                  .placing_step = 0.6f,
-                                  .factors = 1,
-                                  .neighbours = {q5_near, 1}}},
-    [EFFORT_DEFAULT] = {{.placings = {placings_5_bits, 16},
-                         .placing_step = 0.6f,
-                         .factors = 12,
-                         .neighbours = {q5_near, 12},
-                         .polish = 2},
-                        {.placings = {placings_5_bits, 20},
-                         .placing_step = 0.6f,
-                         .factors = 16,
-                         .neighbours = {q5_near, 12},
-                         .polish = 1}},
-    [EFFORT_BEST] = {[0 ... 1] = {.placings = {placings_5_bits, 20},
-                                  .placing_step = 0.6f,
-                                  .factors = 36,
-                                  .neighbours = {q5_near, 24},
-                                  .polish = 2}},
+    [EFFORT_FAST] = {[0 ... 1] = SEARCH(5, 5, 0.6f, 1, q5_near, 1, 0)},
+    [EFFORT_DEFAULT] =          {SEARCH(5, 16, 0.6f, 12, q5_near, 12, 2),
+                                 SEARCH(5, 20, 0.6f, 16, q5_near, 12, 1)},
+    [EFFORT_BEST] = {[0 ... 1] = SEARCH(5, 20, 0.6f, 36, q5_near, 24, 2)},
 };
+/* clang-format on */
 
 CHOOSE(q2_k) { k_affine_choose(b, (k_affine_shape){16, 15, {16, 2}}, search, weighted, f, subs); }
 ROUND(q2_k) { return round_affine(s, 2, x, code); }

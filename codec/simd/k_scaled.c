@@ -350,52 +350,32 @@ PACK(iq4_xs) {
 }
 
 /* ---- encoders ---- */
+/* A search for each effort, without importance, then with it: ladders of scales for the lower and the upper end of the
+ * codes; moves and their step; factors of the super-block. */
+#define SEARCH(first, step, n, upper_first, upper_step, upper_n, n_moves, by, n_factors) \
+    { \
+        .lower = {first, step, n}, .upper = {upper_first, upper_step, upper_n}, .moves = n_moves, .move_step = by, \
+        .factors = n_factors \
+    }
+/* clang-format off: a row for each search */
 static const codec_search searches_q3_k[3][2] = {
-    [EFFORT_FAST] = {[0 ... 1] = {.lower = {-0.4f, 0.4f, 3},
-                                  .upper = {0, 0.4f, 2},
-                                  .moves = 1,
-                                  .move_step = 0.06f,
-                                  .factors = 2}},
-    [EFFORT_DEFAULT] = {{.lower = {-0.6f, 0.25f, 8},
-                         .upper = {-0.3f, 0.3f, 5},
-                         .moves = 3,
-                         .move_step = 0.08f,
-                         .factors = 12},
-                        {.lower = {-0.4f, 0.3f, 12}, .upper = {-0.1f, 0.3f, 10}, .factors = 8}},
-    [EFFORT_BEST] = {{.lower = {-0.8f, 0.25f, 11},
-                      .upper = {-0.6f, 0.25f, 8},
-                      .moves = 6,
-                      .move_step = 0.06f,
-                      .factors = 12},
-                     {.lower = {-0.5f, 0.2f, 24},
-                      .upper = {-0.4f, 0.2f, 20},
-                      .moves = 8,
-                      .move_step = 0.06f,
-                      .factors = 20}},
+    [EFFORT_FAST] = {[0 ... 1] = SEARCH(-0.4f, 0.4f, 3, 0, 0.4f, 2, 1, 0.06f, 2)},
+    [EFFORT_DEFAULT] =          {SEARCH(-0.6f, 0.25f, 8, -0.3f, 0.3f, 5, 3, 0.08f, 12),
+                                 SEARCH(-0.4f, 0.3f, 12, -0.1f, 0.3f, 10, 0, 0, 8)},
+    [EFFORT_BEST] =             {SEARCH(-0.8f, 0.25f, 11, -0.6f, 0.25f, 8, 6, 0.06f, 12),
+                                 SEARCH(-0.5f, 0.2f, 24, -0.4f, 0.2f, 20, 8, 0.06f, 20)},
 };
 static const codec_search searches_q6_k[3][2] = {
-    [EFFORT_FAST] = {[0 ... 1] = {.lower = {-3, 0.5f, 7}, .factors = 2}},
-    [EFFORT_DEFAULT] = {[0 ... 1] = {.lower = {-6, 0.5f, 14}, .factors = 2}},
-    [EFFORT_BEST] = {[0 ... 1] = {.lower = {-6, 0.35f, 26},
-                                  .upper = {-5, 0.35f, 21},
-                                  .moves = 3,
-                                  .move_step = 0.02f,
-                                  .factors = 8}},
+    [EFFORT_FAST] =    {[0 ... 1] = SEARCH(-3, 0.5f, 7, 0, 0, 0, 0, 0, 2)},
+    [EFFORT_DEFAULT] = {[0 ... 1] = SEARCH(-6, 0.5f, 14, 0, 0, 0, 0, 0, 2)},
+    [EFFORT_BEST] =    {[0 ... 1] = SEARCH(-6, 0.35f, 26, -5, 0.35f, 21, 3, 0.02f, 8)},
 };
 static const codec_search searches_iq4_xs[3][2] = {
-    [EFFORT_FAST] =
-        {[0 ... 1] = {.lower = {0, 8, 2}, .upper = {0, 8, 1}, .moves = 1, .move_step = 0.03f, .factors = 2}},
-    [EFFORT_DEFAULT] = {[0 ... 1] = {.lower = {-10, 6, 5},
-                                     .upper = {-6, 6, 4},
-                                     .moves = 4,
-                                     .move_step = 0.03f,
-                                     .factors = 6}},
-    [EFFORT_BEST] = {[0 ... 1] = {.lower = {-20, 4, 12},
-                                  .upper = {-16, 4, 10},
-                                  .moves = 12,
-                                  .move_step = 0.03f,
-                                  .factors = 32}},
+    [EFFORT_FAST] =    {[0 ... 1] = SEARCH(0, 8, 2, 0, 8, 1, 1, 0.03f, 2)},
+    [EFFORT_DEFAULT] = {[0 ... 1] = SEARCH(-10, 6, 5, -6, 6, 4, 4, 0.03f, 6)},
+    [EFFORT_BEST] =    {[0 ... 1] = SEARCH(-20, 4, 12, -16, 4, 10, 12, 0.03f, 32)},
 };
+/* clang-format on */
 
 static const k_scaled_shape q3_k_shape = {16, 16, {-4, 3, false}, -32, 31, COPY_CLIPPED};
 CHOOSE(q3_k) { k_scaled_choose(b, q3_k_shape, search, weighted, f, subs); }

@@ -210,71 +210,53 @@ INLINE vf round_canonical(const sub_scales *s, vf x, vi *code) {
 }
 
 /* ---- encoders ---- */
+/* A search for each effort, without importance, then with it: ladders of scales for the lower and the upper end of the
+ * codes; moves and their step. */
+#define SEARCH(first, step, n, upper_first, upper_step, upper_n, n_moves, by) \
+    { .lower = {first, step, n}, .upper = {upper_first, upper_step, upper_n}, .moves = n_moves, .move_step = by }
+/* The same of types with a minimum: n placings of so many bits. */
+#define SEARCH_PLACINGS(bits, n, n_polish, n_moves, by) \
+    { \
+        .placings = {placings_##bits##_bits, n}, .placing_step = 0.6f, .polish = n_polish, .moves = n_moves, \
+        .move_step = by \
+    }
+/* clang-format off: a row for each search */
 static const codec_search searches_q4_0[3][2] = {
-    [EFFORT_FAST] = {[0 ... 1] = {.lower = {0, 0, 1}, .moves = 1}},
-    [EFFORT_DEFAULT] =
-        {{.lower = {-0.7f, 0.35f, 6}, .upper = {-0.7f, 0.5f, 2}, .moves = 3, .move_step = 0.015f},
-         {.lower = {-0.3f, 0.45f, 7}, .upper = {-0.6f, 0.5f, 4}, .moves = 2, .move_step = 0.02f}},
-    [EFFORT_BEST] =
-        {{.lower = {-1.5f, 0.15f, 20}, .upper = {-1.2f, 0.15f, 18}, .moves = 8, .move_step = 0.01f},
-         {.lower = {-0.9f, 0.25f, 20}, .upper = {-0.9f, 0.15f, 18}, .moves = 8, .move_step = 0.01f}},
+    [EFFORT_FAST] = {[0 ... 1] = SEARCH(0, 0, 1, 0, 0, 0, 1, 0)},
+    [EFFORT_DEFAULT] =          {SEARCH(-0.7f, 0.35f, 6, -0.7f, 0.5f, 2, 3, 0.015f),
+                                 SEARCH(-0.3f, 0.45f, 7, -0.6f, 0.5f, 4, 2, 0.02f)},
+    [EFFORT_BEST] =             {SEARCH(-1.5f, 0.15f, 20, -1.2f, 0.15f, 18, 8, 0.01f),
+                                 SEARCH(-0.9f, 0.25f, 20, -0.9f, 0.15f, 18, 8, 0.01f)},
 };
 static const codec_search searches_q5_0[3][2] = {
-    [EFFORT_FAST] = {[0 ... 1] = {.lower = {0, 0, 1}, .moves = 1}},
-    [EFFORT_DEFAULT] =
-        {{.lower = {-0.6f, 0.4f, 5}, .upper = {-0.8f, 0.4f, 3}, .moves = 3, .move_step = 0.01f},
-         {.lower = {-0.6f, 0.6f, 7}, .upper = {-0.8f, 0.6f, 4}, .moves = 3, .move_step = 0.01f}},
-    [EFFORT_BEST] =
-        {[0 ... 1] = {.lower = {-3, 0.2f, 24}, .upper = {-2.4f, 0.2f, 20}, .moves = 8, .move_step = 0.005f}},
+    [EFFORT_FAST] = {[0 ... 1] = SEARCH(0, 0, 1, 0, 0, 0, 1, 0)},
+    [EFFORT_DEFAULT] =          {SEARCH(-0.6f, 0.4f, 5, -0.8f, 0.4f, 3, 3, 0.01f),
+                                 SEARCH(-0.6f, 0.6f, 7, -0.8f, 0.6f, 4, 3, 0.01f)},
+    [EFFORT_BEST] = {[0 ... 1] = SEARCH(-3, 0.2f, 24, -2.4f, 0.2f, 20, 8, 0.005f)},
 };
 static const codec_search searches_q8_0[3][2] = {
-    [EFFORT_FAST] = {[0 ... 1] = {.canonical = true}},
-    [EFFORT_DEFAULT] = {[0 ... 1] = {.lower = {-9.2f, 0.8f, 13}}},
-    [EFFORT_BEST] = {[0 ... 1] = {.lower = {-12, 0.2f, 64}, .moves = 8, .move_step = 0.0005f}},
+    [EFFORT_FAST] =    {[0 ... 1] = {.canonical = true}},
+    [EFFORT_DEFAULT] = {[0 ... 1] = SEARCH(-9.2f, 0.8f, 13, 0, 0, 0, 0, 0)},
+    [EFFORT_BEST] =    {[0 ... 1] = SEARCH(-12, 0.2f, 64, 0, 0, 0, 8, 0.0005f)},
 };
 static const codec_search searches_iq4_nl[3][2] = {
-    [EFFORT_FAST] = {[0 ... 1] = {.lower = {0, 8, 2}, .upper = {0, 8, 1}, .moves = 1}},
-    [EFFORT_DEFAULT] =
-        {[0 ... 1] = {.lower = {-14, 6, 6}, .upper = {-10, 6, 5}, .moves = 4, .move_step = 0.02f}},
-    [EFFORT_BEST] =
-        {[0 ... 1] = {.lower = {-24, 4, 13}, .upper = {-20, 4, 12}, .moves = 8, .move_step = 0.01f}},
+    [EFFORT_FAST] =    {[0 ... 1] = SEARCH(0, 8, 2, 0, 8, 1, 1, 0)},
+    [EFFORT_DEFAULT] = {[0 ... 1] = SEARCH(-14, 6, 6, -10, 6, 5, 4, 0.02f)},
+    [EFFORT_BEST] =    {[0 ... 1] = SEARCH(-24, 4, 13, -20, 4, 12, 8, 0.01f)},
 };
 static const codec_search searches_q4_1[3][2] = {
-    [EFFORT_FAST] = {[0 ... 1] = {.placings = {placings_4_bits, 1}, .placing_step = 0.6f}},
-    [EFFORT_DEFAULT] = {{.placings = {placings_4_bits, 8},
-                         .placing_step = 0.6f,
-                         .polish = 1,
-                         .moves = 4,
-                         .move_step = 0.25f},
-                        {.placings = {placings_4_bits, 14},
-                         .placing_step = 0.6f,
-                         .polish = 1,
-                         .moves = 4,
-                         .move_step = 0.25f}},
-    [EFFORT_BEST] = {[0 ... 1] = {.placings = {placings_4_bits, 20},
-                                  .placing_step = 0.6f,
-                                  .polish = 2,
-                                  .moves = 8,
-                                  .move_step = 0.2f}},
+    [EFFORT_FAST] = {[0 ... 1] = SEARCH_PLACINGS(4, 1, 0, 0, 0)},
+    [EFFORT_DEFAULT] =          {SEARCH_PLACINGS(4, 8, 1, 4, 0.25f),
+                                 SEARCH_PLACINGS(4, 14, 1, 4, 0.25f)},
+    [EFFORT_BEST] = {[0 ... 1] = SEARCH_PLACINGS(4, 20, 2, 8, 0.2f)},
 };
 static const codec_search searches_q5_1[3][2] = {
-    [EFFORT_FAST] = {[0 ... 1] = {.placings = {placings_5_bits, 1}, .placing_step = 0.6f}},
-    [EFFORT_DEFAULT] = {{.placings = {placings_5_bits, 12},
-                         .placing_step = 0.6f,
-                         .polish = 0,
-                         .moves = 4,
-                         .move_step = 0.25f},
-                        {.placings = {placings_5_bits, 14},
-                         .placing_step = 0.6f,
-                         .polish = 1,
-                         .moves = 4,
-                         .move_step = 0.25f}},
-    [EFFORT_BEST] = {[0 ... 1] = {.placings = {placings_5_bits, 20},
-                                  .placing_step = 0.6f,
-                                  .polish = 2,
-                                  .moves = 8,
-                                  .move_step = 0.2f}},
+    [EFFORT_FAST] = {[0 ... 1] = SEARCH_PLACINGS(5, 1, 0, 0, 0)},
+    [EFFORT_DEFAULT] =          {SEARCH_PLACINGS(5, 12, 0, 4, 0.25f),
+                                 SEARCH_PLACINGS(5, 14, 1, 4, 0.25f)},
+    [EFFORT_BEST] = {[0 ... 1] = SEARCH_PLACINGS(5, 20, 2, 8, 0.2f)},
 };
+/* clang-format on */
 
 static const scaled_grid q4_0_grid = {-8, 7, false};
 CHOOSE(q4_0) { choose_copied(b, BLOCK_ELEMENTS, 4, q4_0_grid, search, weighted, f, subs); }
