@@ -127,6 +127,7 @@ const arch_key arch_keys[] = {
     COUNT_WITHIN("expert_gating_func", 0, 4),
     COUNT_WITHIN("pooling_type", 0, 4),
     COUNT("vocab_size"),
+    COUNT("embedding_length_out"),
     COUNT("attention.key_length"),
     COUNT("attention.value_length"),
     COUNT("attention.q_lora_rank"),

@@ -595,6 +595,27 @@ static void check_block_numbers(tensor_finder *f) {
                             (unsigned long long)b.number, count->key, (long long)blocks);
 }
 
+/* A classifier has an output for each label; without labels it has one. */
+static void check_labels(tensor_finder *f) {
+    const model_source *g = f->m->file;
+    const model_tensor *t = model_tensor_named(g, "cls.output.weight");
+    const model_kv *labels = model_fact(&state_of(f)->facts, "classifier.output_labels");
+    uint32_t type;
+    uint64_t n, rows = t ? t->ne[1] : 0;
+    const uint8_t *elements;
+    if (!t || !f->ok) return;
+    if (labels && model_kv_array(labels, &type, &n, &elements) && n != rows)
+        f->ok = gq_fail(f->e, "%s: %s has %llu labels, but tensor %s has %llu rows, one for each label",
+                        model_file_path(g, t), labels->key, (unsigned long long)n, t->name,
+                        (unsigned long long)rows);
+    if (!labels && rows != 1)
+        DOUBT(f,
+              "tensor %s has %llu rows, but there is no key %s.classifier.output_labels: llama.cpp expects "
+              "one row then, "
+              "and refuses the file",
+              t->name, (unsigned long long)rows, f->m->arch->name);
+}
+
 static void find_and_check(tensor_finder *f) {
     const expected_state *state = state_of(f);
     int64_t blocks;
@@ -604,7 +625,7 @@ static void find_and_check(tensor_finder *f) {
     if (f->m->arch->graph.extra_layers && !f->m->expected->without_blocks && state->kind != PART_OF_MODEL &&
         model_fact_int(&state->facts, "block_count", &blocks))
         check_extra_blocks(f, (size_t)blocks);
-    if (f->ok && state->kind == WHOLE_MODEL) doubt_optional(f), doubt_others(f);
+    if (f->ok && state->kind == WHOLE_MODEL) check_labels(f), doubt_optional(f), doubt_others(f);
     f->ok = f->ok && warn_of_part(f);
 }
 

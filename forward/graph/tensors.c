@@ -345,15 +345,18 @@ static void find_dense(tensor_finder *f) {
     for (size_t i = 0; m->arch->graph.has_dense && i < FORWARD_MOST_DENSE; i++) {
         const model_tensor *t = model_tensor_named(m->file, names[i]);
         uint64_t rows = t ? tensor_rows(t) : 1;
-        if (t) rows = key_number(&r, sizes[i], rows, 1, MODEL_MOST);
+        bool is_width = m->arch->of_embeddings && i == 0;
+        if (t && is_width)
+            rows = key_number(&r, "embedding_length_out", m->sizes.width, 1, MODEL_MOST);
+        else if (t)
+            rows = key_number(&r, sizes[i], rows, 1, MODEL_MOST);
         t = tensors_take(f, names[i], OPTIONAL, SHAPE(m->sizes.embedded, rows));
         if (!t) continue;
         if (f->ok && r.ok && key_number(&r, takes[i], t->ne[0], 0, UINT64_MAX) != t->ne[0])
             key_fail(&r, takes[i], "is not %llu, the width of the matrix's input",
                      (unsigned long long)t->ne[0]);
         m->dense[m->n_dense++] = t, m->sizes.embedded = tensor_rows(t);
-        if (m->arch->of_embeddings && i == 0)
-            m->dense_bias = tensors_take(f, "dense_2.bias", OPTIONAL, SHAPE(m->sizes.embedded));
+        if (is_width) m->dense_bias = tensors_take(f, "dense_2.bias", OPTIONAL, SHAPE(m->sizes.embedded));
     }
     f->ok = f->ok && r.ok;
 }

@@ -177,6 +177,13 @@ static bool vocabulary_read_tokens(vocabulary *v, const source *s, uint64_t n_me
             p.length = (uint32_t)snprintf(*texts, EMPTY, "[EMPTY_%llu]", (unsigned long long)i);
             *texts += p.length;
         }
+        size_t valid = v->kind == VOCABULARY_BPE ? 0 : p.length; /* its bytes are written as characters */
+        uint32_t code;
+        for (size_t one; valid < p.length && (one = gq_utf8(p.text + valid, p.length - valid, &code));)
+            valid += one;
+        if (valid < p.length)
+            return gq_fail(s->e, "%s: token %llu is not UTF-8, as tokens of byte-level BPE are", s->file,
+                           (unsigned long long)i);
         uint32_t id = pieces_add(&v->pieces, p.text, p.length, &fresh);
         if (!fresh)
             return gq_fail(s->e, "%s: tokens %u and %llu have the same text '%.*s'", s->file, id,

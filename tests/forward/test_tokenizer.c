@@ -396,7 +396,7 @@ TEST(damaged_unigrams_are_named) {
 }
 
 TEST(what_is_missing_or_wrong_is_named) {
-    static const char *const two[] = {"a", "b"}, *const same[] = {"a", "a"};
+    static const char *const two[] = {"a", "b"}, *const same[] = {"a", "a"}, *const odd[] = {"a", "b\xff"};
     static const int32_t one_type = 1;
     keys k = {0};
     fails(&k, "tokenizer.ggml.model is missing");
@@ -410,6 +410,9 @@ TEST(what_is_missing_or_wrong_is_named) {
     fails(&k, "tokenizer.ggml.tokens is missing");
     add_text(&k, "tokenizer.ggml.model", "gpt2"), add_texts(&k, "tokenizer.ggml.tokens", two, 2);
     fails(&k, "tokenizer.ggml.merges is missing");
+    add_text(&k, "tokenizer.ggml.model", "gpt2"), add_texts(&k, "tokenizer.ggml.tokens", odd, 2);
+    add_texts(&k, "tokenizer.ggml.merges", odd, 1);
+    fails(&k, "token 1 is not UTF-8");
     add_text(&k, "tokenizer.ggml.model", "llama"), add_texts(&k, "tokenizer.ggml.tokens", same, 2);
     fails(&k, "tokens 0 and 1 have the same text 'a'");
     add_text(&k, "tokenizer.ggml.model", "llama"), add_texts(&k, "tokenizer.ggml.tokens", two, 2);

@@ -167,6 +167,27 @@ static void write_variant(const char *name, const char *keys, const char *withou
     model_close(&g);
 }
 
+/* Whether a model with one more matrix (a classifier has a bias, too), of random values, is refused with a text, or planned with it as a warning. */
+static bool plan_says_with(const char *name, const char *keys, const char *matrix, uint64_t columns,
+                           uint64_t rows, const char *text) {
+    const variant *v = variant_named(name);
+    model *m = variant_model(v, GGUF_F32, NULL);
+    gq_output out;
+    gq_error e = {0};
+    float *x = random_values(columns * rows, 1);
+    variant_set(m, variant_arch(v), keys);
+    model_add(m, matrix, GGUF_F32, (uint64_t[4]){columns, rows, 1, 1}, x);
+    if (strstr(matrix, "cls.")) model_add(m, "cls.output.bias", GGUF_F32, (uint64_t[4]){rows, 1, 1, 1}, x);
+    free(x);
+    model_save(m, path("more.gguf"));
+    gq_options o = copy_of("more.gguf", &out);
+    gq_plan *plan = gq_plan_new(&o, &e);
+    bool says = plan ? !*text || warned(plan, text) : *text && strstr(e.text, text);
+    if (!says) fail_msg("%s: '%s', expected '%s'", keys, plan ? "a plan" : e.text, text);
+    gq_plan_free(plan);
+    return plan;
+}
+
 static void plan_refuses(const char *name, const char *keys, const char *without, const char *text) {
     gq_output out;
     write_variant(name, keys, without, "in.gguf");
@@ -243,6 +264,21 @@ TEST(rows_of_small_matrices_are_those_of_the_metadata) {
         plan_refuses(all[i].model, key, NULL, says);
     }
     plan_refuses("rwkv7", "attention.gate_lora_rank=0", NULL, ", 0], as rwkv7.attention.gate_lora_rank says");
+}
+
+/* Matrices behind a model that gives embeddings have the rows that its metadata say. */
+TEST(outputs_are_those_of_the_metadata) {
+    const char *out = "cls.output.weight";
+    assert_false(
+        plan_says_with("bert", "classifier.output_labels=[1,2]", out, 32, 3, "output_labels has 2 labels"));
+    assert_true(plan_says_with("bert", "classifier.output_labels=[1,2]", out, 32, 2, ""));
+    assert_true(plan_says_with("bert", "", out, 32, 3, "there is no key bert.classifier.output_labels"));
+    assert_true(plan_says_with("bert", "", out, 32, 1, ""));
+    assert_false(
+        plan_says_with("lfm2", "embedding_length_out=31", "dense_2.weight", 32, 24, "expected [32, 31]"));
+    assert_false(
+        plan_says_with("lfm2", "embedding_length_out=s:x", "dense_2.weight", 32, 24, "has type string"));
+    assert_true(plan_says_with("lfm2", "embedding_length_out=24", "dense_2.weight", 32, 24, ""));
 }
 
 TEST(a_plan_warns_of_what_may_be_right) {
