@@ -26,10 +26,10 @@ bool sample_run(const gq_plan *plan, model_inputs *inputs, const gq_callbacks *c
  * those of a usual processor. */
 trials_forecast calibration_forecast_trials(const calibration *c, size_t n, size_t windows, bool measures);
 
-/* ---- trials.c ---- Finds by trial how much each tensor's error changes the model's predictions: a part of the text
- * is run with one tensor at a time in a coarse type, or in models of many layers with some tensors that go together,
- * and the KL divergence from the base model is measured. Types for a target are chosen by it, before anything is
- * rounded. */
+/* ---- trials.c ----
+ * Finds by trial how much each tensor's error changes the model's predictions: a part of the text is run with one
+ * tensor at a time in a coarse type, or in models of many layers with some tensors that go together, and the KL
+ * divergence from the base model is measured. Types for a target are chosen by it, before anything is rounded. */
 
 /* Decides in how many layers tensors are tried (docs/internals/mixes.md says how). That follows from the model, the
  * wanted tensors, the windows and the calibration's memory.deciding alone. *layers 0: a trial does not fit

@@ -121,9 +121,9 @@ INLINE vf no_gain(const factors *f UNUSED, bool weighted UNUSED, const projectio
     return vf_all(1);
 }
 
-/* ---- what encoder_of.inc asks of a type ---- The search for scales: fills f->d and subs. The code nearest to
- * x, which is returned as it is decoded. A block's bytes as words; d: bits of both factors. A type need not
- * use all that it gets. */
+/* ---- what encoder_of.inc asks of a type ----
+ * The search for scales: fills f->d and subs. The code nearest to x, which is returned as it is decoded. A block's
+ * bytes as words; d: bits of both factors. A type need not use all that it gets. */
 #define CHOOSE(name) \
     INLINE void choose_##name(const batch *b, const codec_search *search UNUSED, bool weighted, \
                               factors *f UNUSED, sub_scales *subs)

@@ -5,8 +5,7 @@
  * these changes no bit and costs little beside the search itself, which then is compiled once. The search for
  * scales, each lane one super-block:
  *   1. per sub-block, scales around one that moments of its weights suggest;
- *   2. d: sizes around the largest scale over the largest packed one, judged by what packed scales make of
- * the codes;
+ *   2. d: sizes around the largest scale over the largest packed one, judged by what packed scales make of the codes;
  *   3. codes at the packed scales, which rounding chooses anew.
  *
  * Then what each type has of its own: how its fields are packed, the numbers of its search at each effort,

@@ -2,11 +2,10 @@
  *
  * The search, each lane one super-block:
  *   1. per sub-block, several placings of the code range over the block's range; for each, codes and then the
- * scale and minimum that are least squares for these codes (affine.h); the best is kept;
+ *      scale and minimum that are least squares for these codes (affine.h); the best is kept;
  *   2. d and dmin: a few larger than needed for the largest scale and minimum, judged by what the packed
- * scales and minimums make of the best codes (their quadratic form: no pass over the data);
- *   3. per sub-block, packed scales and minimums around the settled ones, each judged by the codes that suit
- * it;
+ *      scales and minimums make of the best codes (their quadratic form: no pass over the data);
+ *   3. per sub-block, packed scales and minimums around the settled ones, each judged by the codes that suit it;
  *   4. d and dmin by least squares over the super-block. */
 #include "codec/simd/affine.h"
 #include "codec/simd/qat_grid.h"

@@ -53,10 +53,10 @@ INLINE void vf_store(float *p, vf v) { memcpy(p, &v, sizeof v); }
 INLINE vi vf_bits(vf v) { return (vi)v; }
 INLINE vf vf_from_bits(vi v) { return (vf)v; }
 
-/* ---- masks, select, minimum ---- vf_smaller(a, b) is a < b ? a : b: the second operand when equal or
- * unordered, as x86 has it. vf_pick(m, a, b) takes a in the lanes where the mask holds, b in the others.
- * vf_add_where(sum, m, a) adds a, vi_count(n, m) adds 1, vi_set_where(bits, m, a) sets the bits of a there.
- * vm_any(m): whether a mask holds in any lane. */
+/* ---- masks, select, minimum ----
+ * vf_smaller(a, b) is a < b ? a : b: the second operand when equal or unordered, as x86 has it. vf_pick(m, a, b) takes
+ * a in the lanes where the mask holds, b in the others. vf_add_where(sum, m, a) adds a, vi_count(n, m) adds 1,
+ * vi_set_where(bits, m, a) sets the bits of a there. vm_any(m): whether a mask holds in any lane. */
 #if GQ_LANES == 16 && defined(__AVX512F__)
 typedef __mmask16 vm;
 INLINE vm vf_less(vf a, vf b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LT_OQ); }

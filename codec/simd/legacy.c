@@ -187,8 +187,8 @@ PACK(q5_1) {
     legacy_pack_nibbles(codes, words + 2);
 }
 
-/* ---- the bytes everyone else writes for Q8_0 ---- Step = largest / 127, codes from the step before it is
- * rounded to binary16, by its reciprocal, halves away from zero. */
+/* ---- the bytes everyone else writes for Q8_0 ----
+ * Step = largest / 127, codes from the step before it is rounded to binary16, by its reciprocal, halves away from zero. */
 INLINE void choose_canonical(const batch *b, factors *f, sub_scales *s) {
     vf top = vf_all(0);
     for (int i = 0; i < BLOCK_ELEMENTS; i++) top = vf_larger(vf_magnitude(b->x[i]), top);

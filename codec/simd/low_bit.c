@@ -18,9 +18,9 @@ ROUND(q1_0) {
     return vf_pick(negative, -s->scale, s->scale);
 }
 
-/* ---- the search for the scale of a ternary block ---- As in codec/simd/scaled.h, and with its sums. But a
- * code other than zero means that its weight's magnitude is added, with importance: two sums under a mask.
- * Four scales at a time, since a sum waits for what was added before. */
+/* ---- the search for the scale of a ternary block ----
+ * As in codec/simd/scaled.h, and with its sums. But a code other than zero means that its weight's magnitude is added,
+ * with importance: two sums under a mask. Four scales at a time, since a sum waits for what was added before. */
 enum { TERNARY_ELEMENTS = 256, TERNARY_TOGETHER = 4 };
 
 typedef struct ternary_block {

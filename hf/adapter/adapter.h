@@ -4,9 +4,9 @@
 #include "base/adapters.h"
 #include "hf/tensors/tensors.h"
 
-/* ---- adapter.c: an adapter as PEFT saves it: adapter_config.json, and pairs of narrow matrices for modules of a
- * model. Its tensors are sorted by what they are for; hf/adapter/adapter_merge.c brings them to the tensors of the
- * model. ---- */
+/* ---- adapter.c ----
+ * An adapter as PEFT saves it: adapter_config.json, and pairs of narrow matrices for modules of a model. Its tensors
+ * are sorted by what they are for; hf/adapter/adapter_merge.c brings them to the tensors of the model. */
 
 /* The tensors of one module; NULL: it has no such tensor. */
 typedef struct hf_adapted {

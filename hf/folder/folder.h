@@ -191,8 +191,8 @@ void hf_config_free(hf_config *c);
 /* Returns rope's full_attention, where that is there, else rope itself. */
 const json_t *hf_config_rope_full(const hf_config *c);
 
-/* ---- config_saved.c: configs as transformers 5 saves them: other names and words than those of the models as they
- * were published. ---- */
+/* ---- config_saved.c ----
+ * Configs as transformers 5 saves them: other names and words than those of the models as they were published. */
 
 /* Completes c->merged with the keys and words that were in use before, which the rules look for. Values that are there
  * under both names stay. */

@@ -8,8 +8,8 @@
 #include "arch/kv.h"
 #include "hf/sources/sources.h"
 
-/* ---- kv.c: the metadata that a row's list of items describes (arch/kv.h): each item sets one, or a few
- * that belong together. ---- */
+/* ---- kv.c ----
+ * The metadata that a row's list of items describes (arch/kv.h): each item sets one, or a few that belong together. */
 
 /* Sets the metadata of an item. */
 typedef bool kv_make(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e);
@@ -76,8 +76,9 @@ bool hf_tensor_metadata(struct hf_build *b, hf_metadata *metadata, gq_error *e);
 bool hf_general_metadata(hf_folder *f, const hf_config *c, const hf_counts *counts, hf_metadata *metadata,
                          gq_error *e);
 
-/* ---- model_id.c: takes a model's id apart: "Qwen/Qwen2.5-0.5B-Instruct" has an organization, a name, and in the
- * name a basename, a size and what it was tuned for. ---- */
+/* ---- model_id.c ----
+ * Takes a model's id apart: "Qwen/Qwen2.5-0.5B-Instruct" has an organization, a name, and in the name a basename, a
+ * size and what it was tuned for. */
 
 enum { HF_ID_MOST = 256 }; /* bytes of an id with its NUL; longer ones say nothing */
 
@@ -94,8 +95,9 @@ bool hf_model_id_parse(hf_model_id *m, const char *id, uint64_t weights);
  */
 void hf_model_title(char title[HF_ID_MOST], const char *name);
 
-/* ---- modules.c: the modules of a sentence transformer, which modules.json lists: how hidden states are pooled, and
- * dense heads behind that. ---- */
+/* ---- modules.c ----
+ * The modules of a sentence transformer, which modules.json lists: how hidden states are pooled, and dense heads behind
+ * that. */
 
 /* Reads modules.json and adds the arrays of dense modules to the list, as
  * dense_2.weight and dense_3.weight, where the architecture has such heads. */

@@ -7,8 +7,8 @@
 
 #include "hf/folder/folder.h"
 
-/* ---- safetensors.c: the weights as safetensors files have them: headers read and checked, elements left alone.
- * ---- */
+/* ---- safetensors.c ----
+ * The weights as safetensors files have them: headers read and checked, elements left alone. */
 
 enum { HF_DIMS = 8 };
 
@@ -79,9 +79,10 @@ const char *hf_list_path(const hf_list *l, uint32_t file);
 #define hf_list_fail(l, t, e, format, ...) \
     gq_fail(e, "%s: tensor '%s': " format, hf_list_path(l, (t)->file), (t)->name, ##__VA_ARGS__)
 
-/* ---- source.c: a tensor of the folder as the rules see it: numbers in C order, whatever they are coded in. * Its
- * last dimension is a row; all others together count the rows. A GPTQ matrix is seen as it is stored, with inputs
- * as rows, and MXFP4 in units of a block of 32 elements. ---- */
+/* ---- source.c ----
+ * A tensor of the folder as the rules see it: numbers in C order, whatever they are coded in. Its last dimension is a
+ * row; all others together count the rows. A GPTQ matrix is seen as it is stored, with inputs as rows, and MXFP4 in
+ * units of a block of 32 elements. */
 
 typedef enum hf_coding {
     HF_PLAIN,
@@ -164,15 +165,15 @@ const tensor_type *hf_source_type(const hf_source *s);
 bool hf_source_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n_columns,
                     const tensor_type *as, void *to, gq_error *e);
 
-/* ---- coded.c: the tensors of a folder without their coding: scales, words and blocks that belong together become
- * one source. ---- */
+/* ---- coded.c ----
+ * The tensors of a folder without their coding: scales, words and blocks that belong together become one source. */
 
 /* Makes a source of each source tensor, in the list's order; those that only serve another are none. */
 bool hf_sources_find(const hf_config *c, const hf_list *l, hf_source **sources, size_t *n, gq_error *e);
 void hf_sources_free(hf_source *sources, size_t n);
 
-/* ---- coded_method.c: the method by which a folder's weights are quantized, and the source tensors that belong to
- * it. ---- */
+/* ---- coded_method.c ----
+ * The method by which a folder's weights are quantized, and the source tensors that belong to it. */
 
 /* The quantization settings of config.json, checked against the source tensors. */
 typedef struct coded_find {
@@ -205,13 +206,13 @@ bool coded_find_method(coded_find *c, gq_error *e);
 /* Warns of the scales of activations that were left out. */
 bool coded_warn_left_out(const coded_find *c, gq_error *e);
 
-/* ---- delta.c: a change of low rank to a source tensor: the product of two narrow matrices that an adapter has,
- * which is added as the source tensor is read. * Element (i, j) of matrix m becomes w + scale * (l(i, 0) r(0, j) +
- * l(i, 1) r(1, j) + ...), where i and j count rows and columns as the source tensor is stored. The sum begins with
- * the product of rank 0, each product is rounded before it is added, and all is done in 32-bit floats: the result
- * depends on neither the rectangle that is read nor the processor. With DoRA the sum is then multiplied by a
- * magnitude over the norm of w plus the change, along the row or, where outputs are columns, along the column.
- * ---- */
+/* ---- delta.c ----
+ * A change of low rank to a source tensor: the product of two narrow matrices that an adapter has, which is added as
+ * the source tensor is read. Element (i, j) of matrix m becomes w + scale * (l(i, 0) r(0, j) + l(i, 1) r(1, j) + ...),
+ * where i and j count rows and columns as the source tensor is stored. The sum begins with the product of rank 0, each
+ * product is rounded before it is added, and all is done in 32-bit floats: the result depends on neither the rectangle
+ * that is read nor the processor. With DoRA the sum is then multiplied by a magnitude over the norm of w plus the
+ * change, along the row or, where outputs are columns, along the column. */
 
 /* Reads n_rows rows of a source, as hf_source_read does, with all its changes. */
 bool hf_changed_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n_columns,
@@ -225,8 +226,9 @@ bool hf_delta_set_magnitude(const hf_source *s, hf_delta *d, const hf_stored *ma
 void hf_delta_free(hf_delta *d);
 void hf_deltas_free(hf_deltas *d);
 
-/* ---- image_kind.c: which image or video model a list of source tensors is, whatever stands before their names,
- * and what else the list holds or lacks. ---- */
+/* ---- image_kind.c ----
+ * Which image or video model a list of source tensors is, whatever stands before their names, and what else the list
+ * holds or lacks. */
 
 typedef struct hf_image_kind {
     const char *prefix; /* before the names of the model's tensors; "": none */
@@ -341,8 +343,8 @@ static inline float number_from_e8m0(uint8_t b) {
     return number_of_bits(b == 255 ? 0x7fc00000 : b == 0 ? 0x00400000 : (uint32_t)b << 23);
 }
 
-/* ---- place.c: the place that a path leads to where it is no GGUF file: the files to read, and what the model is
- * called. ---- */
+/* ---- place.c ----
+ * The place that a path leads to where it is no GGUF file: the files to read, and what the model is called. */
 
 typedef struct hf_place {
     char *folder;   /* folder of the files */
@@ -378,9 +380,10 @@ bool hf_name_fail(const hf_list *l, const hf_stored *t, const char *arch, const 
 /* The same for a source tensor of codes that no rule of a quantization reads. */
 bool hf_codes_fail(const hf_list *l, const hf_stored *t, const char *method, gq_error *e);
 
-/* ---- view.c: a way to look at an array: the elements of a delivered tensor, in order, as positions in a source.
- * Each dimension, outermost first, has a count and a stride in units of the source, as an array of numpy's has. All
- * that rules do to a tensor but arithmetic (split, cut, reorder, transpose) is a view. ---- */
+/* ---- view.c ----
+ * A way to look at an array: the elements of a delivered tensor, in order, as positions in a source. Each dimension,
+ * outermost first, has a count and a stride in units of the source, as an array of numpy's has. All that rules do to a
+ * tensor but arithmetic (split, cut, reorder, transpose) is a view. */
 
 enum { VIEW_DIMS = 12 };
 

@@ -8,8 +8,9 @@
 #include "arch/rules.h"
 #include "hf/sources/sources.h"
 
-/* ---- tensor.c: a delivered tensor: pieces one behind the other, each a view of a source, with arithmetic on its
- * elements; or numbers that a rule has computed, or zeros. ---- */
+/* ---- tensor.c ----
+ * A delivered tensor: pieces one behind the other, each a view of a source, with arithmetic on its elements; or numbers
+ * that a rule has computed, or zeros. */
 
 typedef enum hf_value_op_kind {
     HF_ADD,
@@ -62,8 +63,8 @@ void hf_tensor_ranges(const hf_tensor *t, uint64_t first, uint64_t n,
 bool hf_tensor_describe(hf_tensor *t, gq_error *e);
 void hf_tensor_free(hf_tensor *t);
 
-/* ---- build.c: makes the tensors of a GGUF from the source tensors of a folder: names by tables of rules, shapes and
- * order by ops. ---- */
+/* ---- build.c ----
+ * Makes the tensors of a GGUF from the source tensors of a folder: names by tables of rules, shapes and order by ops. */
 
 typedef struct hf_build hf_build;
 
@@ -191,8 +192,8 @@ hf_tensor *hf_build_find(const hf_build *b, const char *name);
  * none. */
 bool hf_build_source(hf_build *b, const char *name, const hf_source **found, gq_error *e);
 
-/* ---- names.c: names of source tensors: one spelling for all releases, the rule that each has, and back from a
- * tensor to its source. ---- */
+/* ---- names.c ----
+ * Names of source tensors: one spelling for all releases, the rule that each has, and back from a tensor to its source. */
 
 typedef enum hf_name_result {
     HF_NAME_FOUND,
@@ -229,8 +230,8 @@ extern const arch_rule hf_common_rules[], hf_mlx_rules[];
 extern const arch_rename hf_common_renames[];
 extern const char *const *const hf_common_left_out;
 
-/* ---- ops.c: ops that rules name (arch/rules.h), and what is computed when all tensors are known
- * (arch/folder.h). ---- */
+/* ---- ops.c ----
+ * Ops that rules name (arch/rules.h), and what is computed when all tensors are known (arch/folder.h). */
 
 /* Does what a rule says for a source tensor. */
 bool hf_build_op(hf_build *b, const hf_match *f, gq_error *e);

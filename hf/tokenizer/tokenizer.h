@@ -6,8 +6,9 @@
 
 #include "hf/folder/folder.h"
 
-/* ---- tokenizer_vocabulary.c: a vocabulary in the making, and the folder's files that it is made from: tokens set by
- * number, and written when all are known. Callers outside include hf/tokenizer/tokenizer.h. ---- */
+/* ---- tokenizer_vocabulary.c ----
+ * A vocabulary in the making, and the folder's files that it is made from: tokens set by number, and written when all
+ * are known. Callers outside include hf/tokenizer/tokenizer.h. */
 
 /* Tokens of a vocabulary. The largest published ones have some 262,000. The bound keeps a config.json that
  * promises billions from filling the memory with placeholders. */
@@ -180,8 +181,8 @@ bool hf_probe_cut(const char *lines, const char *text, size_t n, hf_probe_cuts *
 /* Cuts the probe's text; *name NULL: no group cuts it so, or the steps cannot be run. */
 bool hf_probe_run(const char *lines, const char **name, gq_error *e);
 
-/* ---- sentencepiece.c: tokenizer.model: the vocabulary of a sentencepiece model, a message of Protocol Buffers.
- * ---- */
+/* ---- sentencepiece.c ----
+ * tokenizer.model: the vocabulary of a sentencepiece model, a message of Protocol Buffers. */
 
 /* The numbers of ModelProto.SentencePiece.Type: the order counts. */
 typedef enum hf_piece_type {
@@ -215,8 +216,9 @@ typedef struct hf_pieces {
 bool hf_pieces_read(hf_pieces *p, const char *name, const void *bytes, size_t n, gq_error *e);
 void hf_pieces_free(hf_pieces *p);
 
-/* ---- tokenizer.c: tokenizer.ggml.*: a vocabulary, its special ids, chat templates, and the name of how a text is
- * cut before it is encoded, from tokenizer.json or tokenizer.model and the files beside them. ---- */
+/* ---- tokenizer.c ----
+ * tokenizer.ggml.*: a vocabulary, its special ids, chat templates, and the name of how a text is cut before it is
+ * encoded, from tokenizer.json or tokenizer.model and the files beside them. */
 
 /* Adds the metadata; *n_tokens is the length of the vocabulary, which the embedding must have rows for.
  * *unknown_cut (the caller frees it; may become NULL): a sentence with the regular expression of a
@@ -224,8 +226,8 @@ void hf_pieces_free(hf_pieces *p);
 bool hf_tokenizer_metadata(hf_folder *f, const hf_config *c, hf_metadata *metadata, uint64_t *n_tokens,
                            char **unknown_cut, gq_error *e);
 
-/* ---- tokenizer_lines.c: vocabularies that have a token a line: PLaMo's, Qwen 1's bytes in the order of their ranks,
- * and RWKV's. ---- */
+/* ---- tokenizer_lines.c ----
+ * Vocabularies that have a token a line: PLaMo's, Qwen 1's bytes in the order of their ranks, and RWKV's. */
 
 /* Reads tokenizer.jsonl and writes all metadata of the tokenizer but its template. */
 bool hf_lines_write(hf_tokenizer *t, gq_error *e);
@@ -300,8 +302,9 @@ bool hf_specials_set_first_end(hf_specials *s, const hf_tokenizer *t, gq_error *
 bool hf_specials_drop_flags(hf_specials *s, const hf_tokenizer *t, gq_error *e);
 bool hf_specials_write(const hf_specials *s, hf_metadata *metadata, gq_error *e);
 
-/* ---- tokenizer_words.c: vocabularies of tokenizer.json whose words are cut into the longest tokens (WordPiece), or
- * whose tokens have scores, the largest sum of which decides (unigrams). ---- */
+/* ---- tokenizer_words.c ----
+ * Vocabularies of tokenizer.json whose words are cut into the longest tokens (WordPiece), or whose tokens have scores,
+ * the largest sum of which decides (unigrams). */
 
 bool hf_json_has_words(const hf_tokenizer *t);
 /* Reads the vocabulary. U+2581 goes before tokens that begin a word, and "##" is cut off the others. */

@@ -96,9 +96,10 @@ size_t calibrate_layers_steps(const calibration *job);
 bool calibrate_layers(const calibration *job, checkpoint *saved, const gq_callbacks *callbacks,
                       threads_count *threads, gq_error *e);
 
-/* ---- site.c ---- A site is the input of one or more linear layers, such as that of q, k and v. It has the activations
- * of two streams, the base model's x and y of the model rounded so far: the Hessians of the pairs (x, y) for each
- * matrix, and the pairs of held-out windows. gather.c fills it. */
+/* ---- site.c ----
+ * A site is the input of one or more linear layers, such as that of q, k and v. It has the activations of two streams,
+ * the base model's x and y of the model rounded so far: the Hessians of the pairs (x, y) for each matrix, and the pairs
+ * of held-out windows. gather.c fills it. */
 
 /* The gathered inputs of one matrix. */
 typedef struct site_inputs {
@@ -202,9 +203,10 @@ bool tape_record(tape *t, uint64_t matrix, uint64_t window, const site_pairs *p,
 typedef bool tape_player(void *data, const tape_entry *entry, const site_pairs *p, gq_error *e);
 bool tape_play(tape *t, gq_comm *comm, tape_player *player, void *data, gq_error *e);
 
-/* ---- metric.c ---- The metrics by which rows of a layer's queries, keys and values count together, gathered from
- * the base model's stream. They are made of a fixed choice of positions in the first windows that are not held
- * out, so they depend on nothing but the model, the text and its windows. */
+/* ---- metric.c ----
+ * The metrics by which rows of a layer's queries, keys and values count together, gathered from the base model's
+ * stream. They are made of a fixed choice of positions in the first windows that are not held out, so they depend on
+ * nothing but the model, the text and its windows. */
 
 /* metric: [head][row][row], 1 on the diagonal in the mean over all heads. NULL: nothing was seen that tells
  * rows apart, so each counts by itself. */
@@ -251,8 +253,9 @@ bool gptaq_choose_a(const calibration *job, const site *s, uint64_t matrix, cons
 /* Bytes that this takes for a weight, with so many held-out tokens. */
 uint64_t gptaq_bytes(const model_tensor *t, size_t held);
 
-/* ---- round.c ---- Rounds a matrix by the Hessian of its inputs, and plainly to compare; the result that does better
- * on held-out tokens is written. */
+/* ---- round.c ----
+ * Rounds a matrix by the Hessian of its inputs, and plainly to compare; the result that does better on held-out tokens
+ * is written. */
 
 /* Why a matrix was encoded plainly. */
 typedef enum round_reason {
@@ -490,11 +493,11 @@ bool embedding_round(const round_task *t, const embedding_metric *m, bool is_wor
 bool embedding_start(const calibration *job, size_t output, size_t number, const uint8_t *blocks,
                      bool is_plain, forward_stream *stream, gq_error *e);
 
-/* ---- the inputs of the output matrix of the base model ---- An embedding that is the output matrix as well has to
- * be rounded first, since the rounded model's stream begins with it; but what its rows are multiplied with is known
- * last. So the base model alone is run before, over a part of the text: the Hessian of n columns needs some tokens
- * per column and no more. The rounded model's inputs differ from the base model's by little, and what they differ by
- * could not be compensated anyway. */
+/* ---- the inputs of the output matrix of the base model ----
+ * An embedding that is the output matrix as well has to be rounded first, since the rounded model's stream begins with
+ * it; but what its rows are multiplied with is known last. So the base model alone is run before, over a part of the
+ * text: the Hessian of n columns needs some tokens per column and no more. The rounded model's inputs differ from the
+ * base model's by little, and what they differ by could not be compensated anyway. */
 
 /* Tokens per column that the base model is run with (bench/results/calibration.md). */
 enum { AHEAD_TOKENS_PER_COLUMN = 10 };
@@ -505,11 +508,12 @@ enum { AHEAD_TOKENS_PER_COLUMN = 10 };
 bool embedding_gather_ahead(const calibration *job, sweep_progress *progress, double per_second,
                             embedding_metric *to, gq_error *e);
 
-/* ---- the trial ---- Whether an embedding that was rounded for the routers has a lower KL divergence than plain
- * encoding. How much a routing matters, and how much all else that an error of the embedding does, no metric of one
- * matrix tells: so both are tried. The model is run on the text's beginning with each of them in place of its own
- * embedding, and the KL divergences of its predictions are compared. No window decides how such an embedding is
- * rounded, so none need be held out. */
+/* ---- the trial ----
+ * Whether an embedding that was rounded for the routers has a lower KL divergence than plain encoding. How much a
+ * routing matters, and how much all else that an error of the embedding does, no metric of one matrix tells: so both
+ * are tried. The model is run on the text's beginning with each of them in place of its own embedding, and the KL
+ * divergences of its predictions are compared. No window decides how such an embedding is rounded, so none need be held
+ * out. */
 
 enum {
     EMBEDDING_TRIAL_TOKENS =
@@ -621,10 +625,10 @@ uint64_t site_held_bytes(const site_sizes *z, bool base);
  * caller frees *s, also on failure. */
 bool site_gather(site *s, calibrator *c, gq_error *e);
 
-/* ---- router.c ---- Fits a router to the inputs that it gets in the rounded model, so that tokens keep their
- * experts. A router is not rounded: no mix quantizes it, and its bytes are few. Whether the fit is written is decided
- * on held-out tokens, by the share of the base model's choice that is kept: the sum over tokens and experts of the
- * lesser of the two gates. */
+/* ---- router.c ----
+ * Fits a router to the inputs that it gets in the rounded model, so that tokens keep their experts. A router is not
+ * rounded: no mix quantizes it, and its bytes are few. Whether the fit is written is decided on held-out tokens, by the
+ * share of the base model's choice that is kept: the sum over tokens and experts of the lesser of the two gates. */
 
 /* Returns the bytes that router_refit takes, besides its inputs and copies of the blocks. windows: of a
  * batch. UINT64_MAX: too many to count. */

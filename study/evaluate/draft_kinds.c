@@ -76,9 +76,9 @@ static bool eagle_draft_batch(continued_run *r, draft_batch *b, gq_error *e) {
 const draft_method draft_method_eagle = {
     .arch = "eagle3", .begin = eagle_begin, .draft = eagle_draft_batch, .end = eagle_end};
 
-/* ---- assistants of Gemma 4 ---- All positions of a batch are run at once, each with the token that it has and the
- * target's state of the one before. A draft continues at the same position, with what was drafted and the state that
- * the assistant left for it. */
+/* ---- assistants of Gemma 4 ----
+ * All positions of a batch are run at once, each with the token that it has and the target's state of the one before. A
+ * draft continues at the same position, with what was drafted and the state that the assistant left for it. */
 
 typedef struct assistant_draft {
     draft_step step;
@@ -179,9 +179,9 @@ const draft_method draft_method_assistant = {.arch = "gemma4-assistant",
                                              .draft = assistant_draft_batch,
                                              .end = assistant_end};
 
-/* ---- DFlash and DSpark ---- Of each piece the hidden states of the target stand in a window of their own, and
- * behind them a block for each token that is compared, and for the draft behind the piece. The pieces of a batch go
- * through a layer one after the other. */
+/* ---- DFlash and DSpark ----
+ * Of each piece the hidden states of the target stand in a window of their own, and behind them a block for each token
+ * that is compared, and for the draft behind the piece. The pieces of a batch go through a layer one after the other. */
 
 /* A piece of the batch that is run. */
 typedef struct dflash_piece {

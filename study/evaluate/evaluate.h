@@ -210,8 +210,9 @@ bool base_scores_run(const base_file *files, size_t n, const uint32_t *ids, size
  * array for each model, whose key is the checksum of the model's content. Each array has a checksum. States
  * are in a file beside it, whose header is written when they are whole. Both files can be removed at any time. */
 
-/* ---- the content of a model ---- A checksum of all that a model is. Unlike model_fingerprint, which says whether
- * unfinished work may continue, it reads every byte: what is kept under it vouches for no changed file. */
+/* ---- the content of a model ----
+ * A checksum of all that a model is. Unlike model_fingerprint, which says whether unfinished work may continue, it
+ * reads every byte: what is kept under it vouches for no changed file. */
 
 typedef struct content_sum {
     uint64_t bytes; /* of the tensors */

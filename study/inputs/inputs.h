@@ -145,8 +145,8 @@ void output_errors_add(output_errors *to, const output_errors *spans, size_t n);
 /* Bytes that output_compare takes meanwhile. most_rows: of the largest metric; 0: there is none. */
 uint64_t output_bytes(size_t most_rows);
 
-/* ---- collect.c ---- Importance data in the making: sums of squares of the inputs of the weights of a running
- * model. */
+/* ---- collect.c ----
+ * Importance data in the making: sums of squares of the inputs of the weights of a running model. */
 
 /* A share of a text: groups of tokens (forward/stream/stream.h) from `begin` to `end` - 1. A process alone has all.
  */
