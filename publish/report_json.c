@@ -1,7 +1,7 @@
 /* The JSON report, which docs/reports.md describes member by member: facts of the whole, warnings, then for each
  * output its facts and one object per tensor, and at the end an evaluation. Reports are made to be passed on, so
  * paths are cut to their last part, in the text of warnings as well, unless full paths are asked for. Numbers that
- * are not finite become null. What a verification and a survey have found is written here, too. */
+ * are not finite become null. What a verification has found is written here, too. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

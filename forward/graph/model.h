@@ -184,8 +184,7 @@ static inline model_facts model_expected_facts(const forward_model *m) {
 /* Text of an error behind the model's path. */
 const char *model_error_behind_path(const gq_error *e, const char *path);
 
-/* Sets up a model as one of this architecture. NULL: *e says why. */
-/* sublayers: the code of each arch_sublayer. */
+/* Sets up a model as one of this architecture. sublayers: the code of each arch_sublayer. NULL: *e says why. */
 forward_model *model_new_of(const model_source *g, const architecture *row,
                             const sublayer_kind *const *sublayers, gq_error *e);
 /* Reads metadata and finds tensors of a model whose file, row and sublayers are set. Returns it; NULL: it is

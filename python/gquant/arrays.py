@@ -69,7 +69,7 @@ class FileType:
 
 @dataclasses.dataclass(frozen=True)
 class Loss:
-    """How far weights x' are from the base model x.
+    """How far weights x' are from the weights x that they were made of.
 
     n: elements; 0: not measured, as the bytes were kept.
     x2, e2: sums of x^2 and of (x - x')^2.

@@ -2,7 +2,7 @@
 
 An Imatrix is opened from a file, or made by Imatrix.compute(), which runs a model on texts. The data stay in the
 library; the object has copies of the facts and statistics, which are read again after merge(). An entry belongs to
-one weight; a weight with several experts has a matrix for each of them, with columns of its own. quantize() takes a
+one weight; a weight with several experts has a matrix for each of them, with columns of its own. quantize() takes an
 imatrix file, encode() the columns of one matrix.
 """
 

@@ -320,7 +320,7 @@ class GGUFBuilder(Handle):
         importance: one value per column, for the encoding.
         encoded: whether x holds blocks.
 
-        The draft keeps the blocks until it is closed. Raises UsageError or BadWeights, as encode() does.
+        The builder keeps the blocks until it is closed. Raises UsageError or BadWeights, as encode() does.
         """
         from .arrays import encode
 

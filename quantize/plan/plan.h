@@ -197,6 +197,8 @@ struct gq_plan {
     uint32_t part, parts;
     uint32_t sync_ms; /* between two times that finished work is made safe */
     const kernels *kernels;
+    /* The input. Three steps change it, in this order (plan_fill): tensors get a scale (plan_scale_tensors), metadata
+     * that readers need are added, and a calibration may balance its weights. */
     model_source model;
     gq_beside beside[MODEL_BESIDE];      /* other models in the model's folder */
     bool model_is_lent;                  /* the caller's (gq_options.model) */

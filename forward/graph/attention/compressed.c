@@ -40,7 +40,7 @@ typedef struct compressed_scratch {
     size_t blocks;               /* of a window, at most */
 } compressed_scratch;
 
-/* A compressor's tensors, and the size of its keys. */
+/* A compressor's tensors. */
 typedef struct compressor {
     weight_slot kv, gate, ape, norm;
 } compressor;

@@ -10,10 +10,9 @@
 #include "forward/graph/draft/target_parts.h"
 #include "forward/graph/experts/experts.h"
 
-/* The numbers of a DFlash draft. */
-
 enum { DFLASH_CANDIDATES = 64 };
 
+/* The numbers of a DFlash draft. */
 typedef struct dflash_numbers {
     attention_numbers attention;
     size_t block; /* tokens that it was trained with */
