@@ -26,7 +26,7 @@ typedef struct product_shape {
     size_t rows, columns, tokens;
 } product_shape;
 
-/* cblas.h's, which is not there to build with. */
+/* As CBLAS declares it, whose header is not there to build with. */
 typedef void sgemm_of(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float *a,
                       int lda, const float *b, int ldb, float beta, float *c, int ldc);
 enum { ROW_MAJOR = 101, AS_IT_IS = 111, TRANSPOSED = 112 };
