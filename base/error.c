@@ -71,10 +71,10 @@ static void error_set(gq_error *e, gq_status status, gq_remedy remedy, const cha
         memcpy(e->text, shown, n + 1);
         return;
     }
-    int head = (int)(sequence_start(shown, shown + half) - shown);
+    int front = (int)(sequence_start(shown, shown + half) - shown);
     const char *tail = shown + n - half;
     while ((*tail & 0xc0) == 0x80) tail++;
-    snprintf(e->text, sizeof e->text, "%.*s%s%s", head, shown, gap, tail);
+    snprintf(e->text, sizeof e->text, "%.*s%s%s", front, shown, gap, tail);
 }
 
 /* Shared by the functions below, which differ in their arguments. */

@@ -206,7 +206,7 @@ int main(int argc, char **argv) {
             if (tensor_type_of(t) && turns_is_listed(value, tensor_type_of(t)->name)) type = t;
     }
     if (!k || threads < 1 || effort < 0 || effort > EFFORT_BEST || !rows || rows > MOST_ROWS ||
-        (heads && rows % heads) || !k->codecs[type].steps)
+        (heads && rows % heads) || !k->codecs[type].columnwise)
         return fprintf(stderr, "bench-feedback: bad argument\n"), 2;
     pool = threads_pool_new(threads);
     if (!pool) return 1;

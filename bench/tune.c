@@ -73,7 +73,7 @@ static const search_member *member_named(const char *name, size_t length) {
 typedef struct tuner {
     const kernels *kernels;
     const tensor_type *type;
-    const codec_steps *steps;
+    const codec_columnwise *columnwise;
     codec_effort effort;
     bool weighted;
     int repeats;
@@ -94,12 +94,12 @@ static double encode_batch(const tuner *t, const codec_search *search, size_t ro
     for (size_t k = 0; k < lanes; k++)
         for (size_t i = 0; i < n; i++) t->x[i * lanes + k] = t->weights[(row + k) * COLS + col + i];
     double begin = turns_cpu_seconds();
-    t->steps->choose(t->state, t->x, w, search);
+    t->columnwise->choose(t->state, t->x, w, search);
     double seconds = turns_cpu_seconds() - begin;
-    for (size_t i = 0; i < n; i += t->steps->group)
-        t->steps->round(t->state, i, t->x + i * lanes, t->decoded + i * lanes);
-    t->steps->gain_kept(t->state, t->x, t->decoded, w, gain);
-    t->steps->finish(t->state, gain, t->blocks, t->type->block_bytes, lanes);
+    for (size_t i = 0; i < n; i += t->columnwise->group)
+        t->columnwise->round(t->state, i, t->x + i * lanes, t->decoded + i * lanes);
+    t->columnwise->gain_kept(t->state, t->x, t->decoded, w, gain);
+    t->columnwise->finish(t->state, gain, t->blocks, t->type->block_bytes, lanes);
     for (size_t k = 0; k < lanes; k++) {
         t->kernels->codecs[t->type->id].decode(t->blocks + k * t->type->block_bytes, 0, t->row, n);
         for (size_t i = 0; i < n; i++) {
@@ -145,7 +145,7 @@ static void add_result(const tuner *t, results *all, const codec_search *search,
 /* Lists end where the highest effort uses all of them. */
 static double member_limit(const tuner *t, const search_member *m) {
     bool list = m->at == offsetof(codec_search, placings.n) || m->at == offsetof(codec_search, neighbours.n);
-    return list ? member_get(&t->steps->searches[EFFORT_BEST][t->weighted], m) : INFINITY;
+    return list ? member_get(&t->columnwise->searches[EFFORT_BEST][t->weighted], m) : INFINITY;
 }
 
 /* All values of the first of `n` texts "MEMBER=VALUE,...", and for each those of the others. */
@@ -242,7 +242,7 @@ static void tune_make_buffers(tuner *t) {
     t->importance = tune_allocate(4 * (size_t)COLS);
     t->x = tune_allocate(batch), t->decoded = tune_allocate(batch), t->blocks = tune_allocate(batch),
     t->row = tune_allocate(batch);
-    t->state = tune_allocate(t->steps->state_bytes);
+    t->state = tune_allocate(t->columnwise->state_bytes);
     reference_data(t->weights, t->importance);
 }
 
@@ -268,11 +268,11 @@ int main(int argc, char **argv) {
         if (o == '?') return fputs(usage, stderr), 2;
     }
     t.type = optind < argc ? tensor_type_named(argv[optind]) : NULL;
-    t.steps = t.type && t.kernels ? t.kernels->codecs[t.type->id].steps : NULL;
-    if (!t.steps || t.repeats < 1 || t.rows < t.kernels->lanes || t.rows > REFERENCE_ROWS)
+    t.columnwise = t.type && t.kernels ? t.kernels->codecs[t.type->id].columnwise : NULL;
+    if (!t.columnwise || t.repeats < 1 || t.rows < t.kernels->lanes || t.rows > REFERENCE_ROWS)
         return fputs(usage, stderr), 2;
     tune_make_buffers(&t);
-    codec_search search = t.steps->searches[t.effort][t.weighted];
+    codec_search search = t.columnwise->searches[t.effort][t.weighted];
     if (list) return print_order(&t, &search, list);
     if (optind + 1 < argc && !try_combinations(&t, &all, &search, argv + optind + 1, argc - optind - 1, ""))
         return 2;

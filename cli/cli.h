@@ -235,11 +235,11 @@ gq_callbacks progress_callbacks(progress *p);
 /* Clears the line and ends the phase. e: the error; NULL: it went well. */
 void progress_end(progress *p, const gq_error *e);
 
-/* Writes the line, without control sequences, in at most `columns` - 1 bytes (0: the size of `to`). part:
+/* Writes the line, without control sequences, in at most `columns` - 1 bytes (0: the size of `to`). subject:
  * what bytes and rates are of, where the share and the time left are of more; NULL: of the same. It allocates
  * nothing, since callbacks may not end the program. */
 enum { PROGRESS_LINE_BYTES = 160 };
-char *progress_text(char to[PROGRESS_LINE_BYTES], const gq_progress *now, const char *part, int columns);
+char *progress_text(char to[PROGRESS_LINE_BYTES], const gq_progress *now, const char *subject, int columns);
 
 /* From so many seconds on a run takes long. */
 enum { PROGRESS_LINES_FROM = 5 };

@@ -152,13 +152,13 @@ static rates rates_so_far(const gq_progress *now) {
 
 double progress_weights(const gq_progress *now) { return rates_so_far(now).weights; }
 
-char *progress_text(char to[PROGRESS_LINE_BYTES], const gq_progress *now, const char *part, int columns) {
+char *progress_text(char to[PROGRESS_LINE_BYTES], const gq_progress *now, const char *subject, int columns) {
     int percent = (int)(100 * now->share); /* 100 is said at the end alone */
     rates r = rates_so_far(now);
     char of[UNIT_ROOM], bytes[UNIT_ROOM], weights[UNIT_ROOM], left[UNIT_ROOM];
     size_t room = columns > 0 && columns < PROGRESS_LINE_BYTES ? (size_t)columns : PROGRESS_LINE_BYTES;
     char whole[32] = "of ";
-    if (part) snprintf(whole, sizeof whole, "%s: ", part);
+    if (subject) snprintf(whole, sizeof whole, "%s: ", subject);
     if (!now->bytes_total)
         snprintf(to, room, "measuring"); /* there is nothing to count yet */
     else if (now->tokens)
@@ -199,7 +199,7 @@ static void send_progress(const progress *p, const gq_progress *now) {
 /* Seconds of work; of less nobody needs to know before. */
 static const double WORTH_TELLING = 2;
 
-/* Says how long it will take, before the work. What calibrates says so with its plan, but not as a part. */
+/* Says how long it will take, before the work. What calibrates says so with its plan, but not as a subject. */
 static void show_time(progress *p, const gq_progress *now) {
     char left[UNIT_ROOM];
     if (p->is_time_shown || !(now->seconds_expected > 0)) return;

@@ -15,14 +15,14 @@ void projector_say_beside(const request *r, const gq_plan *plan) {
     char *line = NULL, size[UNIT_ROOM];
     bool more = false;
     for (size_t i = 0; i < n; i++) {
-        char *part =
+        char *item =
             b[i].is_in_outputs
                 ? text_format("%" PRIu64 " MTP layer%s (in the output)", b[i].n, plural_suffix(b[i].n))
                 : text_format("%s (%" PRIu64 " array%s, %s)", b[i].kind, b[i].n, plural_suffix(b[i].n),
                               file_text(size, (double)b[i].bytes));
-        char *whole = text_format("%s%s%s", line ? line : "", line ? ", " : "", part);
+        char *whole = text_format("%s%s%s", line ? line : "", line ? ", " : "", item);
         more |= !strcmp(b[i].kind, "vision") || !strcmp(b[i].kind, "audio");
-        free(line), free(part);
+        free(line), free(item);
         line = whole;
     }
     if (line)

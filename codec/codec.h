@@ -101,7 +101,7 @@ typedef struct codec_search {
     bool canonical; /* Q8_0: no search, but the bytes that everyone else writes */
 } codec_search;
 
-/* ---- encoding step by step ----
+/* ---- encoding column by column ----
  * For callers that round a weight knowing what became of those before it. A batch is kernels.lanes rows at
  * the same block of columns; a row is a lane. What is given per row is given for all lanes, lane after lane:
  * weights of a block as x[block_elements][lanes]. Of rows that are fewer, the last one is repeated.
@@ -117,7 +117,7 @@ typedef struct codec_search {
  * Lanes are independent. Plain encoding is: choose; round each column with the weights that choose saw;
  * finish with what gain_kept says of these; and zeros in place of a block of weights so tiny that zeros are
  * nearer to them. */
-typedef struct codec_steps {
+typedef struct codec_columnwise {
     size_t state_bytes; /* of one block of a batch; the caller's, aligned to 64 */
     /* Columns that are rounded together: 1, more where a code stands for several weights or depends on
      * others; a divisor of the block's columns and of CODEC_MOST_GROUP. */
@@ -142,7 +142,7 @@ typedef struct codec_steps {
 
     /* NULL but where a type needs them: */
     /* round for a path: the codes of a group for which the errors e = x - decoded cost least together, the
-     * sum over columns c of (sum over k <= c of e_k root[k][c])^2. root: rows PASS_COLUMNS floats apart. */
+     * sum over columns c of (sum over k <= c of e_k root[k][c])^2. root: rows STRIP_COLUMNS floats apart. */
     void (*round_path)(void *state, size_t column, const float *x, const float *root, float *decoded);
     /* Choose the headers of rows with weights x, `step` floats from a column to the next, and note them in the
      * states of all their blocks, `state_stride` bytes apart. */
@@ -151,7 +151,7 @@ typedef struct codec_steps {
      * them, `stride` bytes apart. state: of any block. */
     void (*finish_headers)(const void *state, const float *gain, uint8_t *headers, size_t stride,
                            size_t rows);
-} codec_steps;
+} codec_columnwise;
 enum {
     CODEC_MOST_GROUP = 32,
 };
@@ -180,8 +180,8 @@ typedef struct codec {
     codec_encode *encode; /* NULL: decode only */
     /* Largest |x| that encode can store; beyond it the caller must refuse. Infinity: any finite. */
     float max_magnitude;
-    const codec_steps *steps; /* NULL: no encoder, or numbers rather than blocks */
-    codec_dot *dot;           /* NULL: the type has no decoder */
+    const codec_columnwise *columnwise; /* NULL: no encoder, or numbers rather than blocks */
+    codec_dot *dot;                     /* NULL: the type has no decoder */
 } codec;
 
 /* Decodes n elements of rows of so many columns, as tensor_type_bytes counts them: whole rows, or a part of

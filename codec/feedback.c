@@ -9,7 +9,7 @@ uint64_t feedback_bytes(const kernels *k, uint32_t type, size_t columns, matmul_
                          ? kernels_products(k, arithmetic)->bytes * feedback_rounded_elements(columns)
                          : 0;
     return sizeof(float) * feedback_floats(columns) + parts +
-           FEEDBACK_ROWS / k->lanes * blocks * feedback_state_bytes(k->codecs[type].steps);
+           FEEDBACK_ROWS / k->lanes * blocks * feedback_state_bytes(k->codecs[type].columnwise);
 }
 
 uint64_t feedback_most_bytes(size_t columns, matmul_arithmetic arithmetic) {
@@ -60,22 +60,22 @@ void feedback_chain_factors(const float *metric, size_t n, size_t together, floa
 /* Rounds a Hessian's factor to product_rounded, tile by tile, each in its own place: parts are half as long as
  * floats. */
 
-enum { TILE = PASS_COLUMNS * PASS_COLUMNS };
+enum { TILE = STRIP_COLUMNS * STRIP_COLUMNS };
 
 /* Row i of the parts ends where the floats' row i / 2 does, so none is overwritten before it is read. */
 static void round_tile(float *tile) {
-    for (size_t i = 0; i < PASS_COLUMNS; i++) {
-        uint16_t row[PASS_COLUMNS];
-        for (size_t j = 0; j < PASS_COLUMNS; j++) row[j] = matmul_bf16_rounded(tile[i * PASS_COLUMNS + j]);
+    for (size_t i = 0; i < STRIP_COLUMNS; i++) {
+        uint16_t row[STRIP_COLUMNS];
+        for (size_t j = 0; j < STRIP_COLUMNS; j++) row[j] = matmul_bf16_rounded(tile[i * STRIP_COLUMNS + j]);
         memcpy((uint8_t *)tile + i * sizeof row, row, sizeof row);
     }
 }
 
 static void round_root_tile(float *tile) {
     uint16_t transposed[TILE];
-    for (size_t i = 0; i < PASS_COLUMNS; i++)
-        for (size_t j = 0; j < PASS_COLUMNS; j++)
-            transposed[j * PASS_COLUMNS + i] = matmul_bf16_rounded(tile[i * PASS_COLUMNS + j]);
+    for (size_t i = 0; i < STRIP_COLUMNS; i++)
+        for (size_t j = 0; j < STRIP_COLUMNS; j++)
+            transposed[j * STRIP_COLUMNS + i] = matmul_bf16_rounded(tile[i * STRIP_COLUMNS + j]);
     round_tile(tile);
     memcpy((uint8_t *)tile + sizeof transposed, transposed, sizeof transposed);
 }

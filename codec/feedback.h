@@ -40,23 +40,23 @@
 
 enum { FEEDBACK_ROWS = 64 }; /* of a call, at most; fewer take as long for each as the level's vectors hold */
 
-/* Matrices lie in strips of PASS_COLUMNS columns, a strip's rows one after another; what is beyond the last
+/* Matrices lie in strips of STRIP_COLUMNS columns, a strip's rows one after another; what is beyond the last
  * column is zero. A triangle has the rows down to the strip's last column in each; below the diagonal it is
  * zero. A square has all rows in each strip, in tiles of 256 x 256, each transposed: its columns one after
  * another. */
-static inline size_t feedback_strips(size_t columns) { return (columns + PASS_COLUMNS - 1) / PASS_COLUMNS; }
-static inline size_t feedback_padded(size_t columns) { return feedback_strips(columns) * PASS_COLUMNS; }
+static inline size_t feedback_strips(size_t columns) { return (columns + STRIP_COLUMNS - 1) / STRIP_COLUMNS; }
+static inline size_t feedback_padded(size_t columns) { return feedback_strips(columns) * STRIP_COLUMNS; }
 /* The first float of a strip; for the number behind the last strip, the number of floats. */
-static inline size_t feedback_triangle(size_t i) { return i * (i + 1) / 2 * PASS_COLUMNS * PASS_COLUMNS; }
+static inline size_t feedback_triangle(size_t i) { return i * (i + 1) / 2 * STRIP_COLUMNS * STRIP_COLUMNS; }
 static inline size_t feedback_square(size_t columns, size_t i) {
-    return i * PASS_COLUMNS * feedback_padded(columns);
+    return i * STRIP_COLUMNS * feedback_padded(columns);
 }
 
 /* The Hessian of a run of columns, as its Cholesky factor, and the GPTAQ term. */
 typedef struct feedback_hessian {
-    size_t columns;        /* a multiple of PASS_COLUMNS in all runs but the last */
+    size_t columns;        /* a multiple of STRIP_COLUMNS in all runs but the last */
     const float *cholesky; /* triangle: R, the Cholesky factor. 1 on the diagonal beyond the last column */
-    const float *diagonal; /* PASS_COLUMNS x PASS_COLUMNS per strip: H there; for coordinate descent */
+    const float *diagonal; /* STRIP_COLUMNS x STRIP_COLUMNS per strip: H there; for coordinate descent */
     const float *gptaq_d;  /* square: D of the GPTAQ term; NULL: x = y */
     float gptaq_a;         /* a, the factor of the GPTAQ term, 0..1 */
     const float *gptaq_p;  /* P in place of D: all strips of the matrix's rows in each strip of columns, in
@@ -93,7 +93,7 @@ void feedback_chain_factors(const float *metric, size_t n, size_t together, floa
 
 typedef struct feedback_task {
     const kernels *kernels;
-    uint32_t type; /* the blocks' type, which has codec_steps */
+    uint32_t type; /* the blocks' type, which has codec_columnwise */
     codec_effort effort;
     int sweeps;                      /* passes of coordinate descent */
     const feedback_hessian *hessian; /* of runs of columns, one after another; together they are all */
@@ -141,21 +141,23 @@ void codec_feedback(const feedback_task *t, const float *x, size_t rows, uint8_t
                     feedback_sums *sums);
 
 /* The layout of a pass's scratch: floats; where they are rounded to bf16, the
- * operands; then the blocks' state of the type's steps. */
+ * operands; then the blocks' state of the type's codec_columnwise. */
 
 enum {
     FEEDBACK_ARRAYS = 5,       /* with all columns of all rows */
     FEEDBACK_STRIP_ARRAYS = 7, /* with a strip's */
     FEEDBACK_STATE_BYTES =
-        8, /* steps keep at most 6 bytes per row and column, whatever the level's vectors */
+        8, /* codec_columnwise keeps at most 6 bytes per row and column, whatever the level's vectors */
 };
 
 static inline uint64_t feedback_floats(size_t columns) {
-    uint64_t n = (uint64_t)feedback_padded(columns) * FEEDBACK_ARRAYS + PASS_COLUMNS * FEEDBACK_STRIP_ARRAYS;
-    return n * FEEDBACK_ROWS + PASS_COLUMNS * PRODUCT_TRANSPOSED;
+    uint64_t n = (uint64_t)feedback_padded(columns) * FEEDBACK_ARRAYS + STRIP_COLUMNS * FEEDBACK_STRIP_ARRAYS;
+    return n * FEEDBACK_ROWS + STRIP_COLUMNS * PRODUCT_TRANSPOSED;
 }
 /* Elements of rounded operands: two arrays with all columns of all rows, and one with a strip's. */
 static inline uint64_t feedback_rounded_elements(size_t columns) {
-    return (2 * (uint64_t)feedback_padded(columns) + PASS_COLUMNS) * FEEDBACK_ROWS;
+    return (2 * (uint64_t)feedback_padded(columns) + STRIP_COLUMNS) * FEEDBACK_ROWS;
 }
-static inline size_t feedback_state_bytes(const codec_steps *s) { return (s->state_bytes + 63) / 64 * 64; }
+static inline size_t feedback_state_bytes(const codec_columnwise *s) {
+    return (s->state_bytes + 63) / 64 * 64;
+}

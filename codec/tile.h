@@ -38,9 +38,9 @@ static inline uint16_t matmul_bf16_rounded(float x) {
  * operands are rounded both hold whole groups, with zeros behind the last column. */
 enum {
     MATMUL_MOST_PANEL = 32,
-    PASS_COLUMNS = 256, /* of a strip of codec/feedback.h, and rows and columns of its tiles */
+    STRIP_COLUMNS = 256, /* of a strip of codec/feedback.h, and rows and columns of its tiles */
     PRODUCT_TRANSPOSED =
-        PASS_COLUMNS +
+        STRIP_COLUMNS +
         16, /* from a row of a transposed tile to the next; no power of two, so that rows do not
                               share sets of a cache */
 };
@@ -77,8 +77,8 @@ typedef struct product_kernels {
     void (*pack)(const float *x, size_t stride, size_t columns, size_t tokens, void *panel);
     /* Puts n columns of one token from `column` on into a panel; zeros as in `round`. */
     void (*place)(const float *x, size_t n, size_t column, void *panel, size_t token);
-    /* Returns the rows of a tile of PASS_COLUMNS x PASS_COLUMNS floats, or, transposed, its columns, in place or
-     * in `scratch`, PRODUCT_TRANSPOSED x PASS_COLUMNS floats. Where `rounds` the tile is product_rounded. */
+    /* Returns the rows of a tile of STRIP_COLUMNS x STRIP_COLUMNS floats, or, transposed, its columns, in place or
+     * in `scratch`, PRODUCT_TRANSPOSED x STRIP_COLUMNS floats. Where `rounds` the tile is product_rounded. */
     product_rows (*tile)(const float *tile, bool transposed, float *scratch);
     void (*multiply)(const product_tile *t);
 } product_kernels;
@@ -94,7 +94,7 @@ static inline product_tile product_panel(const product_tile *t, size_t i, size_t
 
 /* The parts of a rounded tile, which lie in place of its floats: those of its rows, then of its columns. */
 static inline const uint16_t *product_rounded(const float *tile, bool transposed) {
-    return (const uint16_t *)(const void *)tile + (transposed ? PASS_COLUMNS * PASS_COLUMNS : 0);
+    return (const uint16_t *)(const void *)tile + (transposed ? STRIP_COLUMNS * STRIP_COLUMNS : 0);
 }
 
 /* The arithmetic of products: chains of floats, or bf16. */

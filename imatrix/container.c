@@ -34,9 +34,9 @@ static int compare_base(const void *x, const void *y) {
     return order ? order : (a->length > b->length) - (a->length < b->length);
 }
 
-/* Fills parts[] with the tensors of entries, those of an entry side by side, entries by name. Returns their
+/* Fills tensors[] with the tensors of entries, those of an entry side by side, entries by name. Returns their
  * number. */
-static size_t container_collect(const gguf_shard *s, container_tensor *parts) {
+static size_t container_collect(const gguf_shard *s, container_tensor *tensors) {
     size_t n = 0;
     for (uint64_t i = 0; i < s->n_tensors; i++) {
         const char *name = s->tensors[i].name;
@@ -44,10 +44,10 @@ static size_t container_collect(const gguf_shard *s, container_tensor *parts) {
         for (int kind = 0; kind < KINDS; kind++) {
             size_t suffix = strlen(suffixes[kind]);
             if (length < suffix || strcmp(name + length - suffix, suffixes[kind]) != 0) continue;
-            parts[n++] = (container_tensor){&s->tensors[i], length - suffix, kind};
+            tensors[n++] = (container_tensor){&s->tensors[i], length - suffix, kind};
         }
     }
-    qsort(parts, n, sizeof *parts, compare_base);
+    qsort(tensors, n, sizeof *tensors, compare_base);
     return n;
 }
 
@@ -75,18 +75,18 @@ static bool check_shapes(const char *path, const char *name, const model_tensor 
     return true;
 }
 
-static bool container_read_entry(imatrix *im, const gq_file *file, const container_tensor *parts, size_t n,
+static bool container_read_entry(imatrix *im, const gq_file *file, const container_tensor *tensors, size_t n,
                                  gq_error *e) {
     const model_tensor *t[KINDS] = {0};
-    for (size_t i = 0; i < n; i++) t[parts[i].kind] = parts[i].tensor;
-    if (parts->length == 0)
+    for (size_t i = 0; i < n; i++) t[tensors[i].kind] = tensors[i].tensor;
+    if (tensors->length == 0)
         return gq_fail(e, "%s: a tensor's name is only '%s', without the name of a weight", file->path,
-                       parts->tensor->name);
+                       tensors->tensor->name);
     char name[GGUF_MAX_NAME + 1] = {0};
-    memcpy(name, parts->tensor->name, parts->length);
+    memcpy(name, tensors->tensor->name, tensors->length);
     if (!check_shapes(file->path, name, t, e)) return false;
     imatrix_entry *entry = &im->entries[im->n_entries];
-    if (!imatrix_entry_new(entry, name, parts->length, container_tensor_elements(t[SUMS]),
+    if (!imatrix_entry_new(entry, name, tensors->length, container_tensor_elements(t[SUMS]),
                            container_tensor_elements(t[COUNTS]), t[ACTIVATIONS], e))
         return false;
     im->n_entries++;
@@ -97,10 +97,10 @@ static bool container_read_entry(imatrix *im, const gq_file *file, const contain
     return true;
 }
 
-static bool read_entries(imatrix *im, const gguf_shard *s, const container_tensor *parts, size_t n,
+static bool read_entries(imatrix *im, const gguf_shard *s, const container_tensor *tensors, size_t n,
                          gq_error *e) {
     uint64_t entries = 0;
-    for (size_t i = 0; i < n; i++) entries += i == 0 || compare_base(&parts[i - 1], &parts[i]) != 0;
+    for (size_t i = 0; i < n; i++) entries += i == 0 || compare_base(&tensors[i - 1], &tensors[i]) != 0;
     if (entries == 0)
         return gq_fail(e, "%s: not an imatrix: none of its %llu tensors has a name that ends in %s or %s",
                        s->file.path, (unsigned long long)s->n_tensors, suffixes[SUMS], suffixes[COUNTS]);
@@ -109,8 +109,8 @@ static bool read_entries(imatrix *im, const gguf_shard *s, const container_tenso
                        IMATRIX_MAX_ENTRIES);
     if (!imatrix_reserve(im, entries, e)) return false;
     for (size_t i = 0, next; i < n; i = next) {
-        for (next = i + 1; next < n && compare_base(&parts[i], &parts[next]) == 0;) next++;
-        if (!container_read_entry(im, &s->file, parts + i, next - i, e)) return false;
+        for (next = i + 1; next < n && compare_base(&tensors[i], &tensors[next]) == 0;) next++;
+        if (!container_read_entry(im, &s->file, tensors + i, next - i, e)) return false;
     }
     return true;
 }
@@ -171,13 +171,13 @@ bool imatrix_read_gguf(imatrix *im, gq_file *file, gq_error *e) {
     gguf_shard s;
     if (!gguf_shard_read(&s, file, e)) return false;
     uint64_t bytes = s.n_tensors * sizeof(container_tensor);
-    container_tensor *parts = malloc(bytes ? bytes : 1);
-    bool ok = parts || gq_fail_memory(e, bytes);
-    ok = ok && read_entries(im, &s, parts, container_collect(&s, parts), e) &&
+    container_tensor *tensors = malloc(bytes ? bytes : 1);
+    bool ok = tensors || gq_fail_memory(e, bytes);
+    ok = ok && read_entries(im, &s, tensors, container_collect(&s, tensors), e) &&
          warn_contradictions(im, s.file.path, e) && read_datasets(im, &s, e) &&
          container_read_number(im, &s, KEY_CHUNK_COUNT, &im->chunk_count, e) &&
          container_read_number(im, &s, KEY_CHUNK_SIZE, &im->chunk_size, e);
-    free(parts);
+    free(tensors);
     gguf_shard_free(&s);
     return ok;
 }
@@ -226,11 +226,11 @@ static bool put_entries(const imatrix *im, const gguf_header *h, uint8_t *bytes,
     float scale = im->legacy ? (float)imatrix_chunk(im) : 1;
     for (uint64_t i = 0, tensor = 0; i < im->n_entries; i++) {
         const imatrix_entry *x = &im->entries[i];
-        const float *const parts[KINDS] = {x->sums, x->counts, x->activations};
+        const float *const tensors[KINDS] = {x->sums, x->counts, x->activations};
         bool ok = true;
         for (int kind = 0; kind < KINDS; kind++)
-            if (parts[kind])
-                ok &= container_put_floats(bytes + gguf_header_tensor_offset(h, tensor++), parts[kind],
+            if (tensors[kind])
+                ok &= container_put_floats(bytes + gguf_header_tensor_offset(h, tensor++), tensors[kind],
                                            kind == COUNTS ? x->n_counts : x->n_values, scale);
         if (!ok)
             return gq_fail(e, "entry '%s': the values are too large for %g tokens a call", x->name, scale);

@@ -12,12 +12,12 @@
 bool base_model_is_id(const char *text, size_t n) {
     static const char good[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
     enum { MOST = 96 };
-    const char *slash = memchr(text, '/', n), *parts[] = {text, slash ? slash + 1 : text};
+    const char *slash = memchr(text, '/', n), *names[] = {text, slash ? slash + 1 : text};
     size_t sizes[] = {slash ? (size_t)(slash - text) : 0, slash ? n - (size_t)(slash - text) - 1 : 0};
     for (int i = 0; i < 2; i++) {
-        if (sizes[i] < 1 || sizes[i] > MOST || strchr(".-", parts[i][0])) return false;
+        if (sizes[i] < 1 || sizes[i] > MOST || strchr(".-", names[i][0])) return false;
         for (size_t k = 0; k < sizes[i]; k++)
-            if (!memchr(good, parts[i][k], sizeof good - 1)) return false;
+            if (!memchr(good, names[i][k], sizeof good - 1)) return false;
     }
     return true;
 }

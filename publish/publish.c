@@ -86,17 +86,18 @@ static bool publication_would_upload(const gq_publication *p, const char *suffix
     return is;
 }
 
-static const char *const phases[PARTS] = {"plan", "verify", "quantize", "evaluate", "checksums"};
+static const char *const phase_names[PHASES] = {"plan", "verify", "quantize", "evaluate", "checksums"};
 
-/* Returns the callbacks for the part's call. */
-static const gq_callbacks *publication_begin(gq_publication *p, publication_part part, const gq_plan *plan) {
-    if (p->request.begins) p->request.begins(p->request.user, phases[part], plan);
-    return parts_begin(&p->parts, part, p->request.callbacks);
+/* Returns the callbacks for the call of a phase. */
+static const gq_callbacks *publication_begin(gq_publication *p, publication_phase phase,
+                                             const gq_plan *plan) {
+    if (p->request.begins) p->request.begins(p->request.user, phase_names[phase], plan);
+    return phases_begin(&p->phases, phase, p->request.callbacks);
 }
 
 static void publication_end(gq_publication *p, const gq_error *failure) {
-    parts_leave(&p->parts);
-    if (p->request.ends) p->request.ends(p->request.user, phases[p->parts.at], failure);
+    phases_leave(&p->phases);
+    if (p->request.ends) p->request.ends(p->request.user, phase_names[p->phases.at], failure);
 }
 
 static gq_plan *publication_plan(gq_publication *p, const gq_output *outputs, size_t n, bool dry,
@@ -105,9 +106,9 @@ static gq_plan *publication_plan(gq_publication *p, const gq_output *outputs, si
     o.outputs = outputs, o.n_outputs = n, o.out_dir = NULL, o.forecast &= !dry;
     o.model = p->model, o.dry_run = dry;
     if (!o.split_max_size) o.split_max_size = SHARD_BYTES;
-    o.callbacks = publication_begin(p, PART_PLAN, NULL);
+    o.callbacks = publication_begin(p, PHASE_PLAN, NULL);
     gq_plan *plan = gq_plan_new(&o, e);
-    if (plan && p->options.dry_run) parts_end(&p->parts);
+    if (plan && p->options.dry_run) phases_end(&p->phases);
     publication_end(p, plan ? NULL : e);
     return plan;
 }
@@ -121,8 +122,8 @@ static bool publication_run(gq_publication *p, const gq_plan *plan, gq_error *e)
     size_t n = 0;
     const char *const *warnings = gq_plan_warnings(plan, &n);
     if (!publication_warn(p, warnings, n, e)) return false;
-    p->parts.seconds[PART_MAKE] = gq_plan_run_seconds(plan);
-    const gq_callbacks *callbacks = publication_begin(p, PART_MAKE, plan);
+    p->phases.seconds[PHASE_MAKE] = gq_plan_run_seconds(plan);
+    const gq_callbacks *callbacks = publication_begin(p, PHASE_MAKE, plan);
     bool ok = gq_run(plan, callbacks, &results, e);
     publication_end(p, ok ? NULL : e);
     warnings = results ? gq_results_warnings(results, &n) : NULL;
@@ -136,7 +137,7 @@ static bool publication_run(gq_publication *p, const gq_plan *plan, gq_error *e)
 static bool publication_look(gq_publication *p, gq_found *found, gq_error *e) {
     memset(found, 0, p->n * sizeof *found);
     if (p->options.force) return true;
-    bool ok = gq_check_earlier(p->plan, found, publication_begin(p, PART_VERIFY, NULL), e);
+    bool ok = gq_check_earlier(p->plan, found, publication_begin(p, PHASE_VERIFY, NULL), e);
     publication_end(p, ok ? NULL : e);
     for (size_t i = 0; ok && i < p->n; i++)
         if (found[i].is_there && !found[i].is_whole)
@@ -207,7 +208,7 @@ static bool publication_evaluate(gq_publication *p, gq_error *e) {
     if (!publication_evaluates_draft(p, &asked, e)) return free(paths), false;
     if (asked.scores_file && !*asked.scores_file && publication_would_upload(p, GQ_SCORES_SUFFIX))
         asked.scores_file = NULL;
-    asked.callbacks = publication_begin(p, PART_EVALUATE, NULL);
+    asked.callbacks = publication_begin(p, PHASE_EVALUATE, NULL);
     p->evaluation = gq_evaluate(&asked, e);
     publication_end(p, p->evaluation ? NULL : e);
     free(paths);
@@ -225,17 +226,17 @@ static bool publication_check_evaluation(gq_publication *p, gq_error *e) {
     double models = (double)(p->n + 1) / 2; /* for each of the two that are planned */
     asked.base_model = p->options.input, asked.quants = &p->options.input, asked.n_quants = 1;
     asked.adapters = p->options.adapters, asked.draft = p->request.draft;
-    asked.callbacks = publication_begin(p, PART_PLAN, NULL);
+    asked.callbacks = publication_begin(p, PHASE_PLAN, NULL);
     gq_evaluation *planned = asked.draft ? gq_evaluation_plan(&asked, NULL) : NULL;
     if (!planned) asked.draft = NULL, planned = gq_evaluation_plan(&asked, e);
     bool ok = planned && gq_evaluation_check(p->plan, e);
     publication_end(p, ok ? NULL : e);
     if (ok) {
         const gq_evaluation_facts *f = gq_evaluation_summary(planned);
-        p->parts.seconds[PART_EVALUATE] = f->seconds_expected > 0
-                                              ? models * f->seconds_expected
-                                              : parts_usual_evaluation(p->plan, &asked, f->tokens);
-        p->parts.is_measured |= f->seconds_expected > 0;
+        p->phases.seconds[PHASE_EVALUATE] = f->seconds_expected > 0
+                                                ? models * f->seconds_expected
+                                                : phases_usual_evaluation(p->plan, &asked, f->tokens);
+        p->phases.is_measured |= f->seconds_expected > 0;
         p->needs.memory = (uint64_t)(models * (double)f->peak_bytes);
         p->needs.disk = f->hidden_states_in_file ? (uint64_t)(models * (double)f->hidden_state_bytes) : 0;
     }
@@ -269,10 +270,10 @@ static bool publication_check_speeds(const gq_publication *p, gq_error *e) {
 
 /* Writes the page, its chart and the checksums. */
 static bool publication_finish(gq_publication *p, gq_error *e) {
-    publication_begin(p, PART_SUMS, NULL);
+    publication_begin(p, PHASE_SUMS, NULL);
     publication_begin_sums(p);
     bool ok = publication_write_extras(p, e) && publication_write_page(p, e);
-    if (ok) parts_end(&p->parts);
+    if (ok) phases_end(&p->phases);
     publication_end(p, ok ? NULL : e);
     return ok;
 }
@@ -313,7 +314,7 @@ static void publication_take_needs(gq_publication *p) {
     p->needs.memory = max(p->needs.memory, evaluation.memory);
     p->needs.disk += evaluation.disk;
     p->needs.seconds = 0;
-    for (size_t i = 0; i < PARTS; i++) p->needs.seconds += p->parts.seconds[i];
+    for (size_t i = 0; i < PHASES; i++) p->needs.seconds += p->phases.seconds[i];
     for (gq_companion i = 0; i < GQ_COMPANIONS; i++) {
         if (!p->companions[i]) continue;
         gq_plan_needs(p->companions[i], &companion);
@@ -338,8 +339,8 @@ static bool publication_do(gq_publication *p, gq_error *e) {
         !publication_check_speeds(p, e) || !publication_check_evaluation(p, e))
         return false;
     const char *const *warnings = gq_plan_warnings(p->plan, &n);
-    p->parts.is_measured |= p->options.calibration && p->options.forecast;
-    parts_predict(&p->parts, p->plan, p->options.force, publication_summed_bytes(p));
+    p->phases.is_measured |= p->options.calibration && p->options.forecast;
+    phases_predict(&p->phases, p->plan, p->options.force, publication_summed_bytes(p));
     publication_take_needs(p);
     if (p->options.dry_run) return publication_warn(p, warnings, n, e);
     gq_found *found = calloc(p->n, sizeof *found);

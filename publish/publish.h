@@ -3,7 +3,7 @@
 
 #include "base/warnings.h"
 #include "publish/base_model.h"
-#include "publish/parts.h"
+#include "publish/phases.h"
 #include "publish/speeds.h"
 
 /* A file of the page: an output, or what an earlier call has made of the same model. */
@@ -34,7 +34,7 @@ struct gq_publication {
     gq_plan *companions[GQ_COMPANIONS]; /* of each; NULL: there is none */
     gq_evaluation *evaluation;          /* NULL: there is none */
     speed_table speeds;
-    publication_parts parts;
+    publication_phases phases;
     double sums_started;      /* when the first checksum began */
     gq_progress sums;         /* of all checksums */
     uint64_t memory, context; /* bytes besides the file to run with a context of so many tokens */

@@ -93,15 +93,15 @@ static void put_row(FILE *to, const char *path, const gq_report_output *o, size_
 /* A line per model. The figures of a draft are there if some model has an MTP layer. */
 static void write_models(FILE *to, const gq_report *r) {
     size_t n;
-    bool drafts = false;
+    bool accepts = false;
     const gq_evaluated *models = gq_evaluation_models(r->asked.evaluation, &n);
-    for (size_t i = 0; i < n; i++) drafts |= isfinite(models[i].acceptance.value);
+    for (size_t i = 0; i < n; i++) accepts |= isfinite(models[i].acceptance.value);
     fprintf(to,
             "model,file_type,file_bytes,tensor_bytes,weights,bits_per_weight,perplexity,perplexity_error,"
             "divergence,divergence_error,divergence_median,divergence_90,divergence_95,divergence_99,"
             "divergence_99_9,divergence_max,perplexity_ratio,perplexity_ratio_error,rms_change,"
             "rms_change_error,same_top%s\r\n",
-            drafts ? ",acceptance,acceptance_error" : "");
+            accepts ? ",acceptance,acceptance_error" : "");
     for (const gq_evaluated *m = models; m < models + n; m++) {
         put_quoted(to, report_path_shown(r, m->path));
         fprintf(to, ",%s,%" PRIu64 ",%" PRIu64 ",%" PRIu64, m->filetype, m->file_bytes, m->tensor_bytes,
@@ -114,7 +114,7 @@ static void write_models(FILE *to, const gq_report *r) {
         put_cell(to, m->ratio.value + none), put_cell(to, m->ratio.error + none);
         put_cell(to, m->rms_change.value + none), put_cell(to, m->rms_change.error + none);
         put_cell(to, m->top1_agreement.value + none);
-        if (drafts) put_cell(to, m->acceptance.value), put_cell(to, m->acceptance.error);
+        if (accepts) put_cell(to, m->acceptance.value), put_cell(to, m->acceptance.error);
         fputs("\r\n", to);
     }
 }

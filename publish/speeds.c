@@ -96,19 +96,19 @@ static char *csv_take_cell(char *at, char **cell) {
 static bool speeds_read_csv(speed_table *t, char *text, const char *path, gq_error *e) {
     enum { COLUMNS = 256 };
     char *headings[COLUMNS], *cell;
-    size_t n_heads = 0;
+    size_t n_headings = 0;
     bool ok = true;
     for (char *next, *line = text; ok && line && *line; line = next) {
         next = strchr(line, '\n');
         if (next) *next++ = 0;
         line[strcspn(line, "\r")] = 0;
         if (!*line) continue;
-        if (!n_heads) {
-            while (line && n_heads < COLUMNS) line = csv_take_cell(line, &headings[n_heads++]);
+        if (!n_headings) {
+            while (line && n_headings < COLUMNS) line = csv_take_cell(line, &headings[n_headings++]);
             continue;
         }
         json_t *test = json_object();
-        for (size_t i = 0; line && i < n_heads; i++) {
+        for (size_t i = 0; line && i < n_headings; i++) {
             line = csv_take_cell(line, &cell);
             /* cells that are not UTF-8 are left out */
             json_object_set_new(test, headings[i], json_string(cell));

@@ -46,7 +46,7 @@ void publication_begin_sums(gq_publication *p) {
 
 static bool sums_hear(void *data, size_t n, gq_error *e) {
     gq_publication *p = data;
-    const gq_callbacks *to = &p->parts.relay.own;
+    const gq_callbacks *to = &p->phases.relay.own;
     gq_progress *now = &p->sums;
     now->bytes_done += n, now->seconds = clock_seconds() - p->sums_started;
     now->share = now->bytes_total ? fmin(1, (double)now->bytes_done / (double)now->bytes_total) : 1;

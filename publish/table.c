@@ -228,7 +228,7 @@ enum { FEW_SCORED = 1000 }; /* below it the standard error of a mean KLD is some
 
 static void table_add_facts(fact_list *l, const gq_page *p, unsigned has) {
     fact_set(l, "kld", has & HAS_KLD), fact_set(l, "cosine", has & HAS_COSINE);
-    fact_set(l, "drafts", has & HAS_MTP);
+    fact_set(l, "accepts", has & HAS_MTP);
     if (has & HAS_KLD && has & HAS_QUALITY) table_add_scale(l);
     if (p->speed_note) fact_add(l, "speed_note", "%s", p->speed_note);
     if (!p->evaluation) return;

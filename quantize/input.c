@@ -65,16 +65,16 @@ static bool number_convert(const model_kv *number, uint32_t type, uint8_t *to) {
 /* Converts a KV pair to the bytes at `to`, which has room; false: its values do not fit. */
 static bool kv_convert(model_kv *kv, uint32_t type, uint8_t *to) {
     model_kv number = {.type = kv->type, .value = kv->value, .size = kv->size};
-    uint64_t n = 1, head = 0;
+    uint64_t n = 1, header = 0;
     bool ok = true;
     if (model_kv_array(kv, &number.type, &n, &number.value)) {
-        head = GGUF_ARRAY_HEADER, number.size = gguf_value_size(number.type);
+        header = GGUF_ARRAY_HEADER, number.size = gguf_value_size(number.type);
         memcpy(to, &type, sizeof type), memcpy(to + sizeof type, &n, sizeof n);
         if (!number.size) return false; /* texts, or lists */
     }
     for (uint64_t i = 0; ok && i < n; i++, number.value += number.size)
-        ok = number_convert(&number, type, to + head + i * gguf_value_size(type));
-    if (ok) *kv = (model_kv){kv->key, head ? GGUF_ARRAY : type, to, head + n * gguf_value_size(type)};
+        ok = number_convert(&number, type, to + header + i * gguf_value_size(type));
+    if (ok) *kv = (model_kv){kv->key, header ? GGUF_ARRAY : type, to, header + n * gguf_value_size(type)};
     return ok;
 }
 

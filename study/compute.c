@@ -93,7 +93,7 @@ static bool importance_mask(gq_importance_plan *p, gq_error *e) {
     text_windows all = {
         .ids = p->ids, .n = p->share.job.windows, .context = p->share.job.context, .marks = p->marks};
     bool ok = masks_set(&all, &p->file, p->sizes->vocabulary, MASKS_DRAWN, e);
-    free(all.targets);
+    free(all.masked);
     return ok;
 }
 
@@ -268,7 +268,7 @@ static bool importance_check_whole(gq_importance_plan *p, gq_error *e) {
                           "%s already exists, and nothing shows whether it is this run's result", p->out);
 }
 
-static bool importance_check_target(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
+static bool importance_check_output(gq_importance_plan *p, const gq_importance_request *r, gq_error *e) {
     if (r->dry_run && files_lack_folder(r->out))
         return warnings_add(&p->warnings, e, FILES_NO_FOLDER, r->out);
     gq_error why;
@@ -285,7 +285,7 @@ static bool importance_fill_plan(gq_importance_plan *p, const gq_importance_requ
     if (caution && !warnings_add(&p->warnings, e, "%s", caution)) return false;
     p->out = strdup(r->out);
     if (!p->out) return gq_fail_memory(e, strlen(r->out));
-    if (!importance_check_target(p, r, e)) return false;
+    if (!importance_check_output(p, r, e)) return false;
     if (!importance_open_model(p, r, e) || !importance_check_inputs(p, r, e)) return false;
     if (p->output && p->sizes->embeds)
         return gq_fail_usage(e, "%s is an encoder and has no output matrix: leave the output matrix out",

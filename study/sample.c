@@ -20,16 +20,16 @@ bool sample_windows(text_windows *kept, forward_job *j, const forward_job *all, 
     size_t context = all->context;
     *kept = (text_windows){.ids = malloc(n * context * sizeof *kept->ids), .n = n, .context = context};
     if (all->marks) kept->marks = malloc(n * context * sizeof *kept->marks);
-    if (all->targets) kept->targets = malloc(n * context * sizeof *kept->targets);
-    if (!kept->ids || (all->marks && !kept->marks) || (all->targets && !kept->targets))
+    if (all->masked) kept->masked = malloc(n * context * sizeof *kept->masked);
+    if (!kept->ids || (all->marks && !kept->marks) || (all->masked && !kept->masked))
         return gq_fail_memory(e, n * context * sizeof *kept->marks);
     for (size_t i = 0; i < n; i++) {
         size_t from = i * all->windows / n * context, to = i * context;
         memcpy(kept->ids + to, all->ids + from, context * sizeof *kept->ids);
         if (all->marks) memcpy(kept->marks + to, all->marks + from, context * sizeof *kept->marks);
-        if (all->targets) memcpy(kept->targets + to, all->targets + from, context * sizeof *kept->targets);
+        if (all->masked) memcpy(kept->masked + to, all->masked + from, context * sizeof *kept->masked);
     }
-    j->ids = kept->ids, j->marks = kept->marks, j->targets = kept->targets, j->windows = n;
+    j->ids = kept->ids, j->marks = kept->marks, j->masked = kept->masked, j->windows = n;
     return true;
 }
 

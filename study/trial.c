@@ -193,11 +193,11 @@ static bool row_power(const trials *t, size_t output, uint32_t row, double *powe
     const float *w = t->scratch->decoded[0];
     *power = 0;
     for (uint64_t at = 0; at < n; at += STRIP_ELEMENTS) {
-        size_t part = n - at < STRIP_ELEMENTS ? n - at : STRIP_ELEMENTS;
-        if (!strip_read_decoded(t->plan->kernels, &t->plan->model, s->tensor, row * n + at, part,
+        size_t count = n - at < STRIP_ELEMENTS ? n - at : STRIP_ELEMENTS;
+        if (!strip_read_decoded(t->plan->kernels, &t->plan->model, s->tensor, row * n + at, count,
                                 t->scratch->stored[0], t->scratch->decoded[0], e))
             return false;
-        for (size_t i = 0; i < part; i++) *power += (double)h[at + i] * w[i] * w[i];
+        for (size_t i = 0; i < count; i++) *power += (double)h[at + i] * w[i] * w[i];
     }
     return true;
 }

@@ -195,12 +195,12 @@ static char *tensor_remark(const gq_tensor *t) {
 
 /* The remark, whether the output stores the tensor transposed, and where a folder has it. */
 static char *tensor_note(const gq_tensor *t) {
-    char *parts[] = {tensor_remark(t), text_format("%s", t->transposed ? "transposed" : ""),
+    char *notes[] = {tensor_remark(t), text_format("%s", t->transposed ? "transposed" : ""),
                      report_origin_text(t->origin)};
     char *note = text_format("%s", "");
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        char *longer = text_format("%s%s%s", note, *note && *parts[i] ? "; " : "", parts[i]);
-        free(note), free(parts[i]);
+    for (size_t i = 0; i < sizeof notes / sizeof *notes; i++) {
+        char *longer = text_format("%s%s%s", note, *note && *notes[i] ? "; " : "", notes[i]);
+        free(note), free(notes[i]);
         note = longer;
     }
     return note;

@@ -71,11 +71,11 @@ static void print_plain(FILE *to, const gq_report_output *o) {
     for (size_t i = 0; i < o->n; i++) {
         const gq_rounding *r = &o->roundings[i];
         if (r->plain == 0 || n++ >= GQ_WORST) continue;
-        char *part = r->matrices > 1
-                         ? text_format(", %" PRIu64 " of %" PRIu64 " matrices", r->plain, r->matrices)
-                         : text_format("%s", "");
-        print_line(to, "  %s%s: %s", o->tensors[i].name, part, r->why);
-        free(part);
+        char *count = r->matrices > 1
+                          ? text_format(", %" PRIu64 " of %" PRIu64 " matrices", r->plain, r->matrices)
+                          : text_format("%s", "");
+        print_line(to, "  %s%s: %s", o->tensors[i].name, count, r->why);
+        free(count);
     }
     if (n > GQ_WORST) print_line(to, "  and %zu more", n - GQ_WORST);
 }

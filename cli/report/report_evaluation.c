@@ -130,17 +130,17 @@ static double evaluated_bits(const gq_evaluated *m) {
 
 static void print_models(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
     table out;
-    bool predicts = !report_has_embeddings(models), drafts = report_has_acceptance(models, n);
+    bool predicts = !report_has_embeddings(models), accepts = report_has_acceptance(models, n);
     table_start(&out,
                 !predicts ? "ll3r1r2"
-                : n > 1   ? (drafts ? "ll3r1r2rr4r5r" : "ll3r1r2rr4r5")
-                : drafts  ? "ll3r1r2rr"
+                : n > 1   ? (accepts ? "ll3r1r2rr4r5r" : "ll3r1r2rr4r5")
+                : accepts ? "ll3r1r2rr"
                           : "ll3r1r2r",
                 NULL);
     const char *const headings[] = {"model",      "type",        "file MB", "bpw",
                                     "perplexity", "as multiple", "same top"};
     for (size_t i = 0; i < (!predicts ? 4 : n > 1 ? 7 : 5); i++) table_text(&out, headings[i]);
-    if (drafts) table_text(&out, "accepted");
+    if (accepts) table_text(&out, "accepted");
     for (size_t i = 0; i < n; i++) {
         const gq_evaluated *m = &models[i];
         table_name(&out, report_named(r, m->path));
@@ -152,7 +152,7 @@ static void print_models(FILE *to, const report *r, const gq_evaluated *models, 
         if (n > 1) table_cell(&out, i ? estimate_text(m->ratio) : text_format("-"));
         if (n > 1) table_cell(&out, i ? share_text(m->top1_agreement) : text_format("-"));
         bool has_block = isfinite(m->acceptance.value);
-        if (drafts) table_cell(&out, has_block ? share_text(m->acceptance) : text_format("-"));
+        if (accepts) table_cell(&out, has_block ? share_text(m->acceptance) : text_format("-"));
     }
     table_end(&out, to);
 }

@@ -122,10 +122,10 @@ size_t name_fit(char *to, size_t size, const char *name, size_t width) {
         snprintf(to, size, "%.*s", (int)width, name);
         return strlen(to);
     }
-    size_t head = (width - 2) / 2, tail = n - (width - 2 - head);
-    while (head > 0 && inside_character(name[head])) head--;
+    size_t front = (width - 2) / 2, tail = n - (width - 2 - front);
+    while (front > 0 && inside_character(name[front])) front--;
     while (inside_character(name[tail])) tail++;
-    snprintf(to, size, "%.*s..%s", (int)head, name, name + tail);
+    snprintf(to, size, "%.*s..%s", (int)front, name, name + tail);
     return strlen(to);
 }
 

@@ -52,11 +52,12 @@ static void amx_place(const float *x, size_t n, size_t column, void *panel, size
     uint16_t *to = panel;
     size_t end = column + n + tile_group_rest(column + n);
     for (size_t c = column; c < end; c++)
-        to[(c / 2 * PANEL_TOKENS + token) * 2 + c % 2] = c - column < n ? matmul_bf16_rounded(x[c - column]) : 0;
+        to[(c / 2 * PANEL_TOKENS + token) * 2 + c % 2] =
+            c - column < n ? matmul_bf16_rounded(x[c - column]) : 0;
 }
 
 static product_rows amx_tile(const float *tile, bool transposed, float *) {
-    return (product_rows){product_rounded(tile, transposed), PASS_COLUMNS, 1};
+    return (product_rows){product_rounded(tile, transposed), STRIP_COLUMNS, 1};
 }
 
 /* ---- products ---- */

@@ -9,9 +9,9 @@
 /* ---- values ---- */
 INLINE pass_lanes lanes_at(const feedback_pass *s, const pass_position *at, size_t c, size_t p, size_t lane) {
     size_t column = at->first + c;
-    return (pass_lanes){.root = root_tile(at->u, at->strip, at->strip) + c * PASS_COLUMNS + c,
+    return (pass_lanes){.root = root_tile(at->u, at->strip, at->strip) + c * STRIP_COLUMNS + c,
                         .w = pass_at(s, s->w, p, column) + lane,
-                        .target = pass_at(s, s->target, p, column) + lane,
+                        .shift = pass_at(s, s->shift, p, column) + lane,
                         .sum = pass_strip_at(s, s->sum, p, c) + lane,
                         .error = pass_at(s, s->error, p, column) + lane,
                         .rest = pass_at(s, s->rest, p, column) + lane,
@@ -40,7 +40,7 @@ static void begin_trial_slice(const feedback_pass *s, const pass_position *b, si
 /* v, sum being what earlier columns add up to. */
 INLINE vf feedback_value(const pass_lanes *b, size_t c, vf sum) {
     return vf_load(b->w + c * b->stride) +
-           (vf_load(b->target + c * b->stride) + sum) / b->root[c * PASS_COLUMNS + c];
+           (vf_load(b->shift + c * b->stride) + sum) / b->root[c * STRIP_COLUMNS + c];
 }
 /* Computes the columns as they will be if each compensates the errors so far, without rounding. */
 static void expect_slice(const pass_lanes *b, size_t columns) {
@@ -79,26 +79,26 @@ static bool worse_than_zeros(const float *v, const float *q, const float *import
 
 /* The scales of a batch's block, for weights v. */
 static void choose_block(const feedback_pass *s, void *state, float *v, const float *importance) {
-    const codec_search *search = &s->steps->searches[s->task->effort][1];
-    float q[PASS_COLUMNS * L];
+    const codec_search *search = &s->columnwise->searches[s->task->effort][1];
+    float q[STRIP_COLUMNS * L];
     bool again = false;
-    s->steps->choose(state, v, importance, search);
+    s->columnwise->choose(state, v, importance, search);
     vf tiny = vf_all(0), top = tiny;
     for (size_t i = 0; i < s->length; i++) top = vf_larger(vf_magnitude(vf_load(v + i * L)), top);
     if (!vm_any(vm_both(vf_less(tiny, top), vf_less(top, vf_all(0x1p-9f))))) return;
-    for (size_t i = 0; i < s->length; i += s->group) s->steps->round(state, i, v + i * L, q + i * L);
+    for (size_t i = 0; i < s->length; i += s->group) s->columnwise->round(state, i, v + i * L, q + i * L);
     for (size_t k = 0; k < L; k++)
         if (worse_than_zeros(v + k, q + k, importance, s->length)) {
             for (size_t i = 0; i < s->length; i++) v[i * L + k] = 0;
             again = true;
         }
-    if (again) s->steps->choose(state, v, importance, search); /* where all is zero so are scales */
+    if (again) s->columnwise->choose(state, v, importance, search); /* where all is zero so are scales */
 }
 
 /* Chooses scales for weights `aim` of a strip. */
 static void choose_lanes(const feedback_pass *s, const pass_position *b, size_t p, float *aim,
                          const float *importance) {
-    float v[PASS_COLUMNS * L];
+    float v[STRIP_COLUMNS * L];
     for (size_t lane = 0; lane < s->width; lane += L) {
         for (size_t i = 0; i < s->length; i++)
             vf_store(v + i * L, vf_load(pass_strip_at(s, aim, p, b->c + i) + lane));
@@ -108,10 +108,10 @@ static void choose_lanes(const feedback_pass *s, const pass_position *b, size_t 
 
 /* ---- codes ---- */
 /* Weights beyond the ends of their range, in `ends`. */
-INLINE vf count_ends(const codec_steps *steps, const void *state, size_t column, const float *v, vf ends) {
+INLINE vf count_ends(const codec_columnwise *columnwise, const void *state, size_t column, const float *v, vf ends) {
     float low[CODEC_MOST_GROUP * L], high[CODEC_MOST_GROUP * L];
-    steps->ends(state, column, low, high);
-    for (size_t g = 0; g < steps->group; g++) {
+    columnwise->ends(state, column, low, high);
+    for (size_t g = 0; g < columnwise->group; g++) {
         vf x = vf_load(v + g * L);
         ends = ends + vf_pick(vm_either(vf_less(x, vf_load(low + g * L)), vf_less(vf_load(high + g * L), x)),
                               vf_all(1), vf_all(0));
@@ -132,14 +132,14 @@ INLINE void round_group(const feedback_pass *s, const pass_lanes *b, void *state
         vf_store(v + (g - c) * L, x), vf_store(b->value + g * b->stride, x);
         pass_push(b, answer, g, g + 1, end, vf_load(b->w + g * b->stride) - x);
     }
-    if (s->steps->round_path)
-        s->steps->round_path(state, column, v, b->root + c * (PASS_COLUMNS + 1), q);
+    if (s->columnwise->round_path)
+        s->columnwise->round_path(state, column, v, b->root + c * (STRIP_COLUMNS + 1), q);
     else
-        s->steps->round(state, column, v, q);
-    if (ends) *ends = count_ends(s->steps, state, column, v, *ends);
+        s->columnwise->round(state, column, v, q);
+    if (ends) *ends = count_ends(s->columnwise, state, column, v, *ends);
     for (size_t g = 0; g < group; g++) rest[g] = vf_all(0);
     for (size_t g = 0; g < group; g++) {
-        const float *root = b->root + (c + g) * PASS_COLUMNS + c;
+        const float *root = b->root + (c + g) * STRIP_COLUMNS + c;
         vf off = vf_load(v + g * L) - vf_load(q + g * L);
         for (size_t k = g; k < group; k++) rest[k] = vf_fused(vf_all(root[k]), off, rest[k]);
     }
@@ -224,10 +224,10 @@ static void try_scales(const feedback_pass *s, const pass_position *b, size_t p,
 }
 
 uint64_t LEVEL(round_block)(const feedback_pass *s, const pass_position *b, size_t p) {
-    const float *own = root_tile(b->u, b->strip, b->strip) + b->c * (PASS_COLUMNS + 1);
-    float importance[PASS_COLUMNS]; /* what an error costs, the columns after it answering */
+    const float *own = root_tile(b->u, b->strip, b->strip) + b->c * (STRIP_COLUMNS + 1);
+    float importance[STRIP_COLUMNS]; /* what an error costs, the columns after it answering */
     for (size_t i = 0; i < s->length; i++)
-        importance[i] = own[i * (PASS_COLUMNS + 1)] * own[i * (PASS_COLUMNS + 1)];
+        importance[i] = own[i * (STRIP_COLUMNS + 1)] * own[i * (STRIP_COLUMNS + 1)];
     expect_block(s, b, p);
     memcpy(pass_strip_at(s, s->aim, p, b->c), pass_strip_at(s, s->value, p, b->c),
            sizeof *s->aim * s->length * s->panel);

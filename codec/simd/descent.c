@@ -4,11 +4,11 @@
  * their own part of H. */
 #include "codec/simd/pass.h"
 
-/* g H^-1 in place, H the Hessian of a group of columns: its first element, rows PASS_COLUMNS apart. */
+/* g H^-1 in place, H the Hessian of a group of columns: its first element, rows STRIP_COLUMNS apart. */
 INLINE void solve_group(const float *h, size_t n, vf *g) {
     float a[CODEC_MOST_GROUP][CODEC_MOST_GROUP];
     for (size_t i = 0; i < n; i++)
-        for (size_t j = 0; j < n; j++) a[i][j] = h[i * PASS_COLUMNS + j];
+        for (size_t j = 0; j < n; j++) a[i][j] = h[i * STRIP_COLUMNS + j];
     for (size_t c = 0; c < n; c++)
         for (size_t i = c + 1; i < n; i++) {
             float by = a[i][c] / a[c][c];
@@ -26,7 +26,7 @@ INLINE vf change_of(const float *h, size_t n, const vf *g, const vf *d) {
     vf change = vf_all(0);
     for (size_t i = 0; i < n; i++) {
         vf hd = vf_all(0);
-        for (size_t j = 0; j < n; j++) hd = vf_fused(vf_all(h[i * PASS_COLUMNS + j]), d[j], hd);
+        for (size_t j = 0; j < n; j++) hd = vf_fused(vf_all(h[i * STRIP_COLUMNS + j]), d[j], hd);
         change = change + d[i] * (hd - 2.0f * g[i]);
     }
     return change;
@@ -36,7 +36,7 @@ INLINE vf change_of(const float *h, size_t n, const vf *g, const vf *d) {
  * where codes stand for several weights. d: what becomes of q. */
 INLINE void sweep_group(const feedback_pass *s, const pass_lanes *b, void *state, size_t column, size_t c,
                         const vf *gradient, vf *d) {
-    const float *h = b->root + c * PASS_COLUMNS + c;
+    const float *h = b->root + c * STRIP_COLUMNS + c;
     float v[CODEC_MOST_GROUP * L], old[CODEC_MOST_GROUP * L], q[CODEC_MOST_GROUP * L];
     size_t n = s->group;
     vf best[CODEC_MOST_GROUP];
@@ -47,14 +47,14 @@ INLINE void sweep_group(const feedback_pass *s, const pass_lanes *b, void *state
         vf was = vf_load(b->w + i) - vf_load(b->error + i);
         vf_store(old + g * L, was), vf_store(v + g * L, was + best[g]);
     }
-    s->steps->round(state, column, v, q);
+    s->columnwise->round(state, column, v, q);
     for (size_t g = 0; g < n; g++) d[g] = vf_load(q + g * L) - vf_load(old + g * L);
     if (n == 1) return;
     vm worse = vf_less(vf_all(0), change_of(h, n, gradient, d));
     if (!vm_any(worse)) return;
     for (size_t g = 0; g < n; g++)
         vf_store(v + g * L, vf_pick(worse, vf_load(old + g * L), vf_load(v + g * L)));
-    s->steps->round(state, column, v, q);
+    s->columnwise->round(state, column, v, q);
     for (size_t g = 0; g < n; g++) d[g] = vf_load(q + g * L) - vf_load(old + g * L);
 }
 
@@ -78,7 +78,7 @@ static void sweep_slice(const feedback_pass *s, const pass_lanes *b, void *state
 static void gather_own_rest(const feedback_pass *s, const pass_span *u, size_t strip, bool add) {
     for (size_t p = 0; p < s->panels; p++)
         pass_multiply_tile(s, tile_rows(root_tile(u, strip, strip), 0, 0),
-                           pass_at(s, s->rest, p, u->first + strip * PASS_COLUMNS),
+                           pass_at(s, s->rest, p, u->first + strip * STRIP_COLUMNS),
                            pass_strip_at(s, s->sum, p, 0), add);
 }
 
@@ -90,10 +90,10 @@ static void gather_rest(const feedback_pass *s, const pass_span *u, size_t strip
     bool own_last = s->by->rounds;
     if (!own_last) gather_own_rest(s, u, strip, false);
     for (size_t i = next; i < u->strips; i++) {
-        float *rest = pass_at(s, s->rest, 0, u->first + i * PASS_COLUMNS);
+        float *rest = pass_at(s, s->rest, 0, u->first + i * STRIP_COLUMNS);
         pass_operand x = pass_strip_operand(s, rest, s->padded);
-        pass_multiply_all(s, pass_tile(s, root_tile(u, strip, i), false), PASS_COLUMNS, x, 0, s->sum,
-                          PASS_COLUMNS, !own_last || i > next);
+        pass_multiply_all(s, pass_tile(s, root_tile(u, strip, i), false), STRIP_COLUMNS, x, 0, s->sum,
+                          STRIP_COLUMNS, !own_last || i > next);
     }
     if (own_last) gather_own_rest(s, u, strip, next < u->strips);
 }
@@ -103,30 +103,30 @@ static void change_own_rest(const feedback_pass *s, const pass_span *u, size_t s
     for (size_t p = 0; p < s->panels; p++)
         pass_multiply_tile(s, tile_columns(root_tile(u, strip, strip)),
                            pass_strip_at(s, s->trial_error, p, 0),
-                           pass_at(s, s->rest, p, u->first + strip * PASS_COLUMNS), true);
+                           pass_at(s, s->rest, p, u->first + strip * STRIP_COLUMNS), true);
 }
 
 /* The same of the r of later strips; where numbers are rounded, by way of s->sum. */
 static void change_rest(const feedback_pass *s, const pass_span *u, size_t strip) {
-    pass_operand change = pass_strip_operand(s, s->trial_error, PASS_COLUMNS);
+    pass_operand change = pass_strip_operand(s, s->trial_error, STRIP_COLUMNS);
     bool apart = s->by->rounds;
     for (size_t i = strip + 1; i < u->strips; i++) {
-        float *rest = pass_at(s, s->rest, 0, u->first + i * PASS_COLUMNS);
-        pass_multiply_all(s, pass_tile(s, root_tile(u, strip, i), true), PASS_COLUMNS, change, 0,
-                          apart ? s->sum : rest, apart ? PASS_COLUMNS : s->padded, !apart);
+        float *rest = pass_at(s, s->rest, 0, u->first + i * STRIP_COLUMNS);
+        pass_multiply_all(s, pass_tile(s, root_tile(u, strip, i), true), STRIP_COLUMNS, change, 0,
+                          apart ? s->sum : rest, apart ? STRIP_COLUMNS : s->padded, !apart);
         for (size_t p = 0; apart && p < s->panels; p++, rest += s->padded * s->panel) {
             const float *sum = pass_strip_at(s, s->sum, p, 0);
-            for (size_t k = 0; k < PASS_COLUMNS * s->panel; k++) rest[k] += sum[k];
+            for (size_t k = 0; k < STRIP_COLUMNS * s->panel; k++) rest[k] += sum[k];
         }
     }
 }
 
 /* From last to first, what a change does to r is known wherever an earlier strip needs it. */
 void LEVEL(descend)(const feedback_pass *s, const pass_span *u, size_t strip) {
-    const float *hessian = u->m->diagonal + strip * PASS_COLUMNS * PASS_COLUMNS;
-    size_t first = u->first + strip * PASS_COLUMNS, columns = strip_columns(u, strip);
+    const float *hessian = u->m->diagonal + strip * STRIP_COLUMNS * STRIP_COLUMNS;
+    size_t first = u->first + strip * STRIP_COLUMNS, columns = strip_columns(u, strip);
     float *change = s->trial_error;
-    memset(change, 0, sizeof(float) * PASS_COLUMNS * FEEDBACK_ROWS);
+    memset(change, 0, sizeof(float) * STRIP_COLUMNS * FEEDBACK_ROWS);
     gather_rest(s, u, strip);
     for (size_t c = 0; c < columns; c += s->slice)
         for (size_t p = 0; p < s->panels; p++) {
@@ -135,7 +135,7 @@ void LEVEL(descend)(const feedback_pass *s, const pass_span *u, size_t strip) {
                               pass_strip_at(s, s->sum, p, c), true);
             for (size_t lane = 0; lane < s->width; lane += L) {
                 size_t column = first + c;
-                pass_lanes of = {.root = hessian + c * PASS_COLUMNS + c,
+                pass_lanes of = {.root = hessian + c * STRIP_COLUMNS + c,
                                  .w = pass_at(s, s->w, p, column) + lane,
                                  .sum = pass_strip_at(s, s->sum, p, c) + lane,
                                  .error = pass_at(s, s->error, p, column) + lane,

@@ -84,7 +84,7 @@ typedef struct sub_scales {
     vf min, offset; /* subtracted from the product, and the same in codes */
 } sub_scales;
 
-/* A type as the driver sees it: what steps_of.inc makes of its batch functions. */
+/* A type as the driver sees it: what columnwise_of.inc makes of its batch functions. */
 typedef struct encoder {
     size_t elements, bytes; /* of a block */
     codec_decode *decode;
@@ -152,10 +152,10 @@ INLINE void pack_pairs_of_bits(const vi codes[256], vi words[16]) {
     }
 }
 
-/* Shift `count` words up by `width` bits and put `head` below them: for blocks that start with 1 or 2 bytes.
+/* Shift `count` words up by `width` bits and put `low` below them: for blocks that start with 1 or 2 bytes.
  */
-INLINE void prepend_words(vi *words, int count, vi head, int width) {
-    vu carry = (vu)head;
+INLINE void prepend_words(vi *words, int count, vi low, int width) {
+    vu carry = (vu)low;
     for (int i = 0; i < count; i++) {
         vu w = (vu)words[i];
         words[i] = (vi)(w << width | carry);

@@ -13,20 +13,20 @@
 static void lay_out_operands(feedback_pass *s, uint8_t *at) {
     size_t column = FEEDBACK_ROWS * s->by->bytes, all = s->padded * column;
     s->of_w = (pass_operand){s->w, s->padded}, s->of_error = (pass_operand){s->error, s->padded};
-    s->of_target = (pass_operand){s->target, s->padded}, s->states = at;
+    s->of_shift = (pass_operand){s->shift, s->padded}, s->states = at;
     if (!s->by->rounds) return;
-    s->of_w.at = at, s->of_target.at = s->of_error.at = at + all; /* errors come when z is done with */
-    s->of_strip = (pass_operand){at + 2 * all, PASS_COLUMNS};
+    s->of_w.at = at, s->of_shift.at = s->of_error.at = at + all; /* errors come when z is done with */
+    s->of_strip = (pass_operand){at + 2 * all, STRIP_COLUMNS};
     s->states = at + s->by->bytes * feedback_rounded_elements(s->task->columns);
 }
 
 /* Lays out a pass over `batches` batches of `lanes` rows, or as many as there is room for. */
 static feedback_pass start_pass(const feedback_task *t, size_t lanes, size_t batches) {
-    const codec_steps *steps = t->kernels->codecs[t->type].steps;
+    const codec_columnwise *columnwise = t->kernels->codecs[t->type].columnwise;
     size_t length = tensor_type_of(t->type)->block_elements;
     const product_kernels *floats = kernels_products(t->kernels, MATMUL_FLOAT32);
     feedback_pass s = {.task = t,
-                       .steps = steps,
+                       .columnwise = columnwise,
                        .type = tensor_type_of(t->type),
                        .by = t->by ? t->by : kernels_products(t->kernels, t->hessian->arithmetic),
                        .lanes = lanes,
@@ -34,15 +34,15 @@ static feedback_pass start_pass(const feedback_task *t, size_t lanes, size_t bat
                        .panel = floats->panel,
                        .padded = feedback_padded(t->columns),
                        .length = length,
-                       .group = steps->group,
+                       .group = columnwise->group,
                        .slice = length < SLICE_COLUMNS ? length : SLICE_COLUMNS,
-                       .state_bytes = feedback_state_bytes(steps)};
-    float *scratch = t->scratch, **arrays[] = {&s.w, &s.error, &s.target, &s.rest, &s.goal};
+                       .state_bytes = feedback_state_bytes(columnwise)};
+    float *scratch = t->scratch, **arrays[] = {&s.w, &s.error, &s.shift, &s.rest, &s.goal};
     float **strips[] = {&s.sum, &s.trial, &s.trial_error, &s.trial_rest, &s.value, &s.aim, &s.best};
     _Static_assert(sizeof arrays / sizeof *arrays == FEEDBACK_ARRAYS, "as many as there is room for");
     _Static_assert(sizeof strips / sizeof *strips == FEEDBACK_STRIP_ARRAYS, "as many as there is room for");
     for (size_t i = 0; i < FEEDBACK_ARRAYS; i++, scratch += s.padded * FEEDBACK_ROWS) *arrays[i] = scratch;
-    for (size_t i = 0; i < FEEDBACK_STRIP_ARRAYS; i++, scratch += PASS_COLUMNS * FEEDBACK_ROWS)
+    for (size_t i = 0; i < FEEDBACK_STRIP_ARRAYS; i++, scratch += STRIP_COLUMNS * FEEDBACK_ROWS)
         *strips[i] = scratch;
     s.transposed = scratch;
     lay_out_operands(&s, (uint8_t *)t->scratch + sizeof(float) * feedback_floats(t->columns));
@@ -67,47 +67,47 @@ static void load_rows(const feedback_pass *s, const float *x) {
             for (size_t k = 0; k < L; k++) vf_store(to + (c + k) * s->panel, t[k]);
         }
     }
-    for (size_t c = 0; c < s->padded; c += PASS_COLUMNS) pass_round_columns(s, s->w, s->of_w, c);
+    for (size_t c = 0; c < s->padded; c += STRIP_COLUMNS) pass_round_columns(s, s->w, s->of_w, c);
 }
 
 static void begin_headers(const feedback_pass *s) {
-    for (size_t p = 0; s->steps->begin && p < s->panels; p++)
+    for (size_t p = 0; s->columnwise->begin && p < s->panels; p++)
         for (size_t lane = 0; lane < s->width; lane += L)
-            s->steps->begin(pass_state_at(s, p, lane, 0), s->state_bytes, pass_at(s, s->w, p, 0) + lane,
+            s->columnwise->begin(pass_state_at(s, p, lane, 0), s->state_bytes, pass_at(s, s->w, p, 0) + lane,
                             s->panel, s->task->columns);
 }
 
-/* ---- what moves the target ---- */
+/* ---- shifts: a z of feedback.h ---- */
 /* z of a slice for a batch of lanes, `known` what later columns add up to. Pointers are to its first column.
  */
 static void solve_slice(const float *own, float *z, float *known, size_t stride) {
     for (size_t c = SLICE_COLUMNS; c-- > 0;) {
-        vf x = (vf_load(z + c * stride) - vf_load(known + c * stride)) / own[c * PASS_COLUMNS + c];
+        vf x = (vf_load(z + c * stride) - vf_load(known + c * stride)) / own[c * STRIP_COLUMNS + c];
         vf_store(z + c * stride, x);
         for (size_t k = 0; k < c; k++)
             vf_store(known + k * stride,
-                     vf_fused(vf_all(own[k * PASS_COLUMNS + c]), x, vf_load(known + k * stride)));
+                     vf_fused(vf_all(own[k * STRIP_COLUMNS + c]), x, vf_load(known + k * stride)));
     }
 }
 
 /* w D of a strip. */
 static void multiply_by_d(const feedback_pass *s, const pass_span *u, size_t strip) {
-    size_t first = u->first + strip * PASS_COLUMNS;
+    size_t first = u->first + strip * STRIP_COLUMNS;
     const float *tile = u->m->gptaq_d + feedback_square(u->m->columns, strip);
-    for (size_t i = 0; i < u->strips; i++, tile += PASS_COLUMNS * PASS_COLUMNS)
-        pass_multiply_all(s, pass_tile(s, tile, false), PASS_COLUMNS, s->of_w, u->first + i * PASS_COLUMNS,
-                          pass_at(s, s->target, 0, first), s->padded, i > 0);
+    for (size_t i = 0; i < u->strips; i++, tile += STRIP_COLUMNS * STRIP_COLUMNS)
+        pass_multiply_all(s, pass_tile(s, tile, false), STRIP_COLUMNS, s->of_w, u->first + i * STRIP_COLUMNS,
+                          pass_at(s, s->shift, 0, first), s->padded, i > 0);
 }
 
 /* p of a strip for some lanes of a panel from `lane` on, which are rows from `row` on. Returns how many
  * lanes: those whose rows are in one tile of P. A tile ends beyond the last row, with zeros; there are none
  * behind it. */
 static size_t load_p_lanes(const feedback_pass *s, const float *tiles, size_t row, float *to, size_t lane) {
-    size_t tile = row / PASS_COLUMNS, left = PASS_COLUMNS - row % PASS_COLUMNS, n = s->panel - lane;
+    size_t tile = row / STRIP_COLUMNS, left = STRIP_COLUMNS - row % STRIP_COLUMNS, n = s->panel - lane;
     bool is_there = tile < feedback_strips(s->task->matrix_rows);
     if (n > left) n = left;
-    for (size_t c = 0; c < PASS_COLUMNS; c++) {
-        const float *from = tiles + (tile * PASS_COLUMNS + c) * PASS_COLUMNS + row % PASS_COLUMNS;
+    for (size_t c = 0; c < STRIP_COLUMNS; c++) {
+        const float *from = tiles + (tile * STRIP_COLUMNS + c) * STRIP_COLUMNS + row % STRIP_COLUMNS;
         if (is_there)
             memcpy(to + c * s->panel + lane, from, n * sizeof *to);
         else
@@ -118,42 +118,42 @@ static size_t load_p_lanes(const feedback_pass *s, const float *tiles, size_t ro
 
 /* p of a strip. */
 static void load_p(const feedback_pass *s, const pass_span *u, size_t strip) {
-    size_t first = u->first + strip * PASS_COLUMNS, row = s->task->first_row;
+    size_t first = u->first + strip * STRIP_COLUMNS, row = s->task->first_row;
     const float *tiles =
-        u->m->gptaq_p + strip * feedback_strips(s->task->matrix_rows) * PASS_COLUMNS * PASS_COLUMNS;
+        u->m->gptaq_p + strip * feedback_strips(s->task->matrix_rows) * STRIP_COLUMNS * STRIP_COLUMNS;
     for (size_t p = 0; p < s->panels; p++)
         for (size_t lane = 0; lane < s->panel;)
-            lane += load_p_lanes(s, tiles, row + p * s->panel + lane, pass_at(s, s->target, p, first), lane);
+            lane += load_p_lanes(s, tiles, row + p * s->panel + lane, pass_at(s, s->shift, p, first), lane);
 }
 
 /* z of a strip for all panels, those of later strips being known. */
 static void solve_strip(const feedback_pass *s, const pass_span *u, size_t strip) {
     const float *own = root_tile(u, strip, strip);
-    size_t first = u->first + strip * PASS_COLUMNS;
+    size_t first = u->first + strip * STRIP_COLUMNS;
     (u->m->gptaq_p ? load_p : multiply_by_d)(s, u, strip);
-    memset(s->sum, 0, sizeof(float) * PASS_COLUMNS * FEEDBACK_ROWS);
+    memset(s->sum, 0, sizeof(float) * STRIP_COLUMNS * FEEDBACK_ROWS);
     for (size_t i = strip + 1; i < u->strips; i++)
-        pass_multiply_all(s, pass_tile(s, root_tile(u, strip, i), false), PASS_COLUMNS, s->of_target,
-                          u->first + i * PASS_COLUMNS, s->sum, PASS_COLUMNS, true);
-    for (size_t end = PASS_COLUMNS; end > 0; end -= SLICE_COLUMNS)
+        pass_multiply_all(s, pass_tile(s, root_tile(u, strip, i), false), STRIP_COLUMNS, s->of_shift,
+                          u->first + i * STRIP_COLUMNS, s->sum, STRIP_COLUMNS, true);
+    for (size_t end = STRIP_COLUMNS; end > 0; end -= SLICE_COLUMNS)
         for (size_t p = 0; p < s->panels; p++) {
             size_t c = end - SLICE_COLUMNS;
-            float *z = pass_at(s, s->target, p, first), *known = pass_strip_at(s, s->sum, p, c);
-            if (end < PASS_COLUMNS)
-                pass_multiply(s, tile_rows(own, c, end), SLICE_COLUMNS, PASS_COLUMNS - end,
+            float *z = pass_at(s, s->shift, p, first), *known = pass_strip_at(s, s->sum, p, c);
+            if (end < STRIP_COLUMNS)
+                pass_multiply(s, tile_rows(own, c, end), SLICE_COLUMNS, STRIP_COLUMNS - end,
                               z + end * s->panel, known, true);
             for (size_t lane = 0; lane < s->width; lane += L)
-                solve_slice(own + c * PASS_COLUMNS + c, z + c * s->panel + lane, known + lane, s->panel);
+                solve_slice(own + c * STRIP_COLUMNS + c, z + c * s->panel + lane, known + lane, s->panel);
         }
-    pass_round_columns(s, s->target, s->of_target, first);
+    pass_round_columns(s, s->shift, s->of_shift, first);
 }
 
-static void move_target(const feedback_pass *s, const pass_span *u) {
+static void compute_shifts(const feedback_pass *s, const pass_span *u) {
     if ((!u->m->gptaq_d && !u->m->gptaq_p) || !(u->m->gptaq_a > 0)) return;
     for (size_t strip = u->strips; strip-- > 0;) solve_strip(s, u, strip);
     for (size_t p = 0; p < s->panels; p++) {
-        float *z = pass_at(s, s->target, p, u->first);
-        for (size_t i = 0; i < u->strips * PASS_COLUMNS * s->panel; i++) z[i] *= u->m->gptaq_a;
+        float *z = pass_at(s, s->shift, p, u->first);
+        for (size_t i = 0; i < u->strips * STRIP_COLUMNS * s->panel; i++) z[i] *= u->m->gptaq_a;
     }
 }
 
@@ -162,12 +162,12 @@ static void move_target(const feedback_pass *s, const pass_span *u) {
  * R are below each other, so that all of them can be one product. The strip's own tile, which what follows
  * takes, too, is of floats and goes last. */
 static void gather_products(const feedback_pass *s, const pass_span *u, size_t strip) {
-    size_t first = u->first + strip * PASS_COLUMNS, n = s->by->whole ? strip : 1;
+    size_t first = u->first + strip * STRIP_COLUMNS, n = s->by->whole ? strip : 1;
     for (size_t i = 0; i < strip; i += n) {
         product_rows tiles = pass_tile(s, root_tile(u, i, strip), true);
-        size_t from = u->first + i * PASS_COLUMNS, columns = n * PASS_COLUMNS;
+        size_t from = u->first + i * STRIP_COLUMNS, columns = n * STRIP_COLUMNS;
         pass_multiply_all(s, tiles, columns, s->of_w, from, pass_at(s, s->goal, 0, first), s->padded, i > 0);
-        pass_multiply_all(s, tiles, columns, s->of_error, from, s->sum, PASS_COLUMNS, true);
+        pass_multiply_all(s, tiles, columns, s->of_error, from, s->sum, STRIP_COLUMNS, true);
     }
     transpose_tile(s, root_tile(u, strip, strip));
     for (size_t p = 0; p < s->panels; p++)
@@ -178,12 +178,12 @@ static void gather_products(const feedback_pass *s, const pass_span *u, size_t s
 /* Adds up the parts from earlier strips, and t R, to which the strip's own tile adds; the result stays
  * transposed. */
 static void gather_strip(const feedback_pass *s, const pass_span *u, size_t strip) {
-    size_t first = u->first + strip * PASS_COLUMNS;
-    memset(s->sum, 0, sizeof(float) * PASS_COLUMNS * FEEDBACK_ROWS);
+    size_t first = u->first + strip * STRIP_COLUMNS;
+    memset(s->sum, 0, sizeof(float) * STRIP_COLUMNS * FEEDBACK_ROWS);
     gather_products(s, u, strip);
     for (size_t p = 0; p < s->panels; p++) {
-        float *goal = pass_at(s, s->goal, p, first), *target = pass_at(s, s->target, p, first);
-        for (size_t i = 0; i < PASS_COLUMNS * s->panel; i++) goal[i] += target[i];
+        float *goal = pass_at(s, s->goal, p, first), *shift = pass_at(s, s->shift, p, first);
+        for (size_t i = 0; i < STRIP_COLUMNS * s->panel; i++) goal[i] += shift[i];
     }
 }
 
@@ -196,7 +196,7 @@ static void chain_gather(const feedback_chain *chain, size_t head, size_t place,
     const float *factors = chain->factors + (head * chain->length + place) * chain->length;
     size_t known = place / chain->together * chain->together;
     rest += head * chain->length * padded;
-    for (size_t c = 0; c < PASS_COLUMNS; c += VECTORS * L) {
+    for (size_t c = 0; c < STRIP_COLUMNS; c += VECTORS * L) {
         vf sum[VECTORS];
         for (size_t v = 0; v < VECTORS; v++) sum[v] = vf_all(0);
         for (size_t j = 0; j < known; j++)
@@ -221,23 +221,23 @@ INLINE chain_lane chain_lane_at(const feedback_pass *s, size_t batch, size_t i) 
     return l;
 }
 
-/* Moves the targets of a batch in a strip by what earlier rows leave undone, and notes its negative as these
+/* Adds to the shifts of a batch in a strip by what earlier rows leave undone, and notes its negative as these
  * rows' rest. */
-static void chain_move_targets(const feedback_pass *s, size_t batch, size_t first) {
-    float z[PASS_COLUMNS];
+static void chain_add_shifts(const feedback_pass *s, size_t batch, size_t first) {
+    float z[STRIP_COLUMNS];
     for (size_t i = 0; i < s->lanes; i++) {
         chain_lane l = chain_lane_at(s, batch, i);
-        float *target = pass_at(s, s->target, l.panel, first) + l.lane;
+        float *shift = pass_at(s, s->shift, l.panel, first) + l.lane;
         float *goal = pass_at(s, s->goal, l.panel, first) + l.lane;
         chain_gather(s->task->chain, l.head, l.place, s->task->chain->rest + first, s->padded, z);
-        for (size_t c = 0; c < PASS_COLUMNS; c++) {
-            target[c * s->panel] += z[c], goal[c * s->panel] += z[c];
+        for (size_t c = 0; c < STRIP_COLUMNS; c++) {
+            shift[c * s->panel] += z[c], goal[c * s->panel] += z[c];
             l.rest[first + c] = -z[c];
         }
     }
 }
 
-/* Makes the notes what is left of these rows themselves: r less what moved the target. */
+/* Makes the notes what is left of these rows themselves: r less the shift. */
 static void chain_keep_rest(const feedback_pass *s, size_t batch, size_t first, size_t columns) {
     for (size_t i = 0; i < s->lanes; i++) {
         chain_lane l = chain_lane_at(s, batch, i);
@@ -249,7 +249,7 @@ static void chain_keep_rest(const feedback_pass *s, size_t batch, size_t first, 
 /* ---- strips ---- */
 /* A batch of rows in a strip. */
 static uint64_t round_batch(const feedback_pass *s, const pass_span *u, size_t strip, size_t batch) {
-    pass_position b = {u, strip, 0, u->first + strip * PASS_COLUMNS};
+    pass_position b = {u, strip, 0, u->first + strip * STRIP_COLUMNS};
     size_t begin = batch * s->batch_panels, end = begin + s->batch_panels;
     uint64_t clipped = 0;
     for (; b.c < strip_columns(u, strip); b.c += s->length)
@@ -263,13 +263,13 @@ static uint64_t round_batch(const feedback_pass *s, const pass_span *u, size_t s
 }
 
 static uint64_t round_strip(const feedback_pass *s, const pass_span *u, size_t strip) {
-    size_t first = u->first + strip * PASS_COLUMNS;
+    size_t first = u->first + strip * STRIP_COLUMNS;
     uint64_t clipped = 0;
     gather_strip(s, u, strip);
     for (size_t batch = 0; batch < s->batches; batch++) {
-        if (s->task->chain) chain_move_targets(s, batch, first);
+        if (s->task->chain) chain_add_shifts(s, batch, first);
         clipped += round_batch(s, u, strip, batch);
-        if (s->task->chain && !s->task->sweeps) chain_keep_rest(s, batch, first, PASS_COLUMNS);
+        if (s->task->chain && !s->task->sweeps) chain_keep_rest(s, batch, first, STRIP_COLUMNS);
     }
     pass_round_columns(s, s->error, s->of_error, first);
     return clipped;
@@ -309,11 +309,11 @@ static void finish_rows(const feedback_pass *s, uint8_t *out, feedback_sums *sum
             if (!used) break;
             for (size_t k = 0; k < L; k++) gain[k] = k < used ? gain_of(s, p, lane + k, sums) : 1;
             if (head) {
-                s->steps->finish_headers(pass_state_at(s, p, lane, 0), gain, lanes, head, used);
+                s->columnwise->finish_headers(pass_state_at(s, p, lane, 0), gain, lanes, head, used);
                 put_lanes(s, p, lane, used, lanes, head, out, 0);
             }
             for (size_t i = 0; i < s->task->columns / s->length; i++) {
-                s->steps->finish(pass_state_at(s, p, lane, i), gain, lanes, bytes, used);
+                s->columnwise->finish(pass_state_at(s, p, lane, i), gain, lanes, bytes, used);
                 put_lanes(s, p, lane, used, lanes, bytes, out, head + i * bytes);
             }
         }
@@ -324,15 +324,15 @@ static void feedback_batches(feedback_pass *s, const float *x, uint8_t *blocks, 
     pass_span u = {.first = 0};
     load_rows(s, x);
     begin_headers(s);
-    for (size_t i = 0; i < t->n_hessians; i++, u.first += u.strips * PASS_COLUMNS) {
+    for (size_t i = 0; i < t->n_hessians; i++, u.first += u.strips * STRIP_COLUMNS) {
         u.m = &t->hessian[i], u.strips = feedback_strips(u.m->columns);
-        move_target(s, &u);
+        compute_shifts(s, &u);
         for (size_t strip = 0; strip < u.strips; strip++) sums->clipped += round_strip(s, &u, strip);
     }
     sums->codes += s->batches * s->lanes * t->columns;
     if (t->unswept) finish_rows(s, t->unswept, &(feedback_sums){0});
     u.first = 0;
-    for (size_t i = 0; i < t->n_hessians && t->sweeps > 0; i++, u.first += u.strips * PASS_COLUMNS) {
+    for (size_t i = 0; i < t->n_hessians && t->sweeps > 0; i++, u.first += u.strips * STRIP_COLUMNS) {
         u.m = &t->hessian[i], u.strips = feedback_strips(u.m->columns);
         for (int k = 0; k < t->sweeps; k++)
             for (size_t strip = u.strips; strip-- > 0;) LEVEL(descend)(s, &u, strip);

@@ -4,11 +4,11 @@
  *
  *     decode_q4_k                decode.c; types of grids: grid_read.c
  *     dot_q4_k                   rows times a vector: dot.c, dot_k.c; types of grids: grid_read.c
- *     encode_q4_k, steps_q4_k    which encoder_of.inc makes at the end of the file of the type's family, of
+ *     encode_q4_k, columnwise_q4_k    which encoder_of.inc makes at the end of the file of the type's family, of
  *                                CHOOSE(q4_k), ROUND(q4_k) and PACK(q4_k): legacy.c (32 elements), k_affine.c,
  *                                k_scaled.c, fp4.c, low_bit.c, grid.c (by grid_encoder_of.inc); numbers: plain.c
  *
- * encode.c drives all encoders; feedback.c, block.c and descent.c drive the steps for GPTQ-style rounding;
+ * encode.c drives all encoders; feedback.c, block.c and descent.c drive codec_columnwise for GPTQ-style rounding;
  * measure.c adds up errors; matmul.c and matmul_bf16.c multiply; table.c is what callers get.
  *
  * Words, from large to small:
@@ -18,7 +18,7 @@
  *                  type stores together
  *     group        columns that are coded together: 1, or the 4 or 8 of an entry of a grid
  * and in GPTQ-style rounding:
- *     strip        PASS_COLUMNS columns, after which errors are multiplied with the Cholesky factor at once
+ *     strip        STRIP_COLUMNS columns, after which errors are multiplied with the Cholesky factor at once
  *     slice        columns of a strip that are rounded before the rest of the strip learns of their errors
  *     panel        rows side by side as a product takes them, one batch or several */
 #pragma once
@@ -70,7 +70,7 @@
     codec_encode LEVEL(encode_##name);
 #define GQ_DECLARE(id, name, magnitude) \
     GQ_DECLARE_NUMBERS(id, name, magnitude) \
-    extern const codec_steps LEVEL(steps_##name);
+    extern const codec_columnwise LEVEL(columnwise_##name);
 GQ_CODECS(GQ_DECLARE, GQ_DECLARE_NUMBERS, GQ_DECLARE_DECODE)
 
 /* A decoder begins like this, and goes from block to block. */

@@ -108,13 +108,13 @@ static void float32_place(const float *x, size_t n, size_t column, void *panel, 
 
 /* The tile that lies behind it is taken next, and is called from memory meanwhile. */
 static product_rows float32_tile(const float *tile, bool transposed, float *scratch) {
-    const float *next = tile + PASS_COLUMNS * PASS_COLUMNS;
-    if (!transposed) return (product_rows){tile, PASS_COLUMNS, 1};
-    for (size_t i = 0; i < PASS_COLUMNS; i += L)
-        for (size_t j = 0; j < PASS_COLUMNS; j += L) {
+    const float *next = tile + STRIP_COLUMNS * STRIP_COLUMNS;
+    if (!transposed) return (product_rows){tile, STRIP_COLUMNS, 1};
+    for (size_t i = 0; i < STRIP_COLUMNS; i += L)
+        for (size_t j = 0; j < STRIP_COLUMNS; j += L) {
             vf t[L];
-            for (size_t k = 0; k < L; k++) t[k] = vf_load(tile + (i + k) * PASS_COLUMNS + j);
-            for (size_t k = 0; k < L; k++) __builtin_prefetch(next + (i + k) * PASS_COLUMNS + j, 0, 2);
+            for (size_t k = 0; k < L; k++) t[k] = vf_load(tile + (i + k) * STRIP_COLUMNS + j);
+            for (size_t k = 0; k < L; k++) __builtin_prefetch(next + (i + k) * STRIP_COLUMNS + j, 0, 2);
             vf_transpose(t);
             for (size_t k = 0; k < L; k++) vf_store(scratch + (j + k) * PRODUCT_TRANSPOSED + i, t[k]);
         }

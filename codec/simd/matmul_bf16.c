@@ -69,9 +69,9 @@ static void bf16_place(const float *x, size_t n, size_t column, void *panel, siz
 static product_rows bf16_tile(const float *tile, bool transposed, float *scratch) {
     const uint16_t *parts = product_rounded(tile, transposed);
     int32_t *to = (int32_t *)(void *)scratch;
-    for (size_t i = 0; i < (size_t)PASS_COLUMNS * PASS_COLUMNS; i++)
+    for (size_t i = 0; i < (size_t)STRIP_COLUMNS * STRIP_COLUMNS; i++)
         to[i] = (int32_t)((uint32_t)parts[i] << 16);
-    return (product_rows){scratch, PASS_COLUMNS, 1};
+    return (product_rows){scratch, STRIP_COLUMNS, 1};
 }
 
 /* ---- products ---- */

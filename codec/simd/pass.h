@@ -1,4 +1,4 @@
-/* A pass of codec/feedback.h and what its steps share. Rows are lanes: of a panel of them, as wide as
+/* A pass of codec/feedback.h over the columns, and what its functions share. Rows are lanes: of a panel of them, as wide as
  * products of matrices like it, column c is `panel` floats, one behind the other. */
 #pragma once
 
@@ -19,7 +19,7 @@ typedef struct pass_operand {
 
 typedef struct feedback_pass {
     const feedback_task *task;
-    const codec_steps *steps;
+    const codec_columnwise *columnwise;
     const tensor_type *type;
     size_t panel, panels, padded; /* panel: rows of one; padded: columns */
     size_t width;                 /* lanes of a panel that are worked on: L where no batch has more */
@@ -28,7 +28,7 @@ typedef struct feedback_pass {
     size_t lanes, batch_panels, batches, first; /* lanes: rows of a batch */
     size_t length, group, slice; /* columns: of a block, of a group, of a slice, no more than a block's */
     /* Per panel, [column][row of the panel]: the weights; w - q; a z; r; t R. */
-    float *w, *error, *target, *rest, *goal;
+    float *w, *error, *shift, *rest, *goal;
     /* The same of a strip: what earlier columns add up to; that, w - q and r where nothing is kept; v, as
      * the columns were met; and v as the scales of blocks are chosen for, and as did best. */
     float *sum, *trial, *trial_error, *trial_rest, *value, *aim, *best;
@@ -36,7 +36,7 @@ typedef struct feedback_pass {
     /* Kernels of products over more than a strip, and their operands: the weights, a z, w - q; and a strip,
      * only where operands are rounded. */
     const product_kernels *by;
-    pass_operand of_w, of_target, of_error, of_strip;
+    pass_operand of_w, of_shift, of_error, of_strip;
     uint8_t *states; /* of a batch of lanes, all its blocks, then of the next one */
     size_t state_bytes;
 } feedback_pass;
@@ -46,7 +46,7 @@ INLINE float *pass_at(const feedback_pass *s, float *array, size_t p, size_t c) 
     return array + (p * s->padded + c) * s->panel;
 }
 INLINE float *pass_strip_at(const feedback_pass *s, float *array, size_t p, size_t c) {
-    return array + (p * PASS_COLUMNS + c) * s->panel;
+    return array + (p * STRIP_COLUMNS + c) * s->panel;
 }
 /* The rows that a panel has from its k-th lane on; 0: those lanes repeat the last row. */
 INLINE size_t pass_lanes_used(const feedback_pass *s, size_t p, size_t k) {
@@ -81,9 +81,9 @@ INLINE void pass_multiply(const feedback_pass *s, product_rows w, size_t rows, s
                                                                          .width = s->width,
                                                                          .add = add});
 }
-/* The same of a strip, by a tile of PASS_COLUMNS rows. */
+/* The same of a strip, by a tile of STRIP_COLUMNS rows. */
 INLINE void pass_multiply_tile(const feedback_pass *s, product_rows w, const float *x, float *y, bool add) {
-    pass_multiply(s, w, PASS_COLUMNS, PASS_COLUMNS, x, y, add);
+    pass_multiply(s, w, STRIP_COLUMNS, STRIP_COLUMNS, x, y, add);
 }
 
 /* ---- products over more than a strip ---- */
@@ -95,7 +95,7 @@ INLINE void *pass_operand_at(const feedback_pass *s, pass_operand x, size_t p, s
 INLINE void pass_round_strip(const feedback_pass *s, const float *x, size_t columns, pass_operand to,
                              size_t c) {
     for (size_t p = 0; s->by->rounds && p < s->panels; p++, x += columns * s->panel)
-        s->by->pack(x, s->panel, PASS_COLUMNS, s->panel, pass_operand_at(s, to, p, c));
+        s->by->pack(x, s->panel, STRIP_COLUMNS, s->panel, pass_operand_at(s, to, p, c));
 }
 /* The same of an array of all columns, from column c on, to where its operand has them. */
 INLINE void pass_round_columns(const feedback_pass *s, float *array, pass_operand to, size_t c) {
@@ -106,7 +106,7 @@ INLINE pass_operand pass_strip_operand(const feedback_pass *s, float *x, size_t 
     pass_round_strip(s, x, columns, s->of_strip, 0);
     return s->by->rounds ? s->of_strip : (pass_operand){x, columns};
 }
-/* y (+)= PASS_COLUMNS rows times some columns of each panel, from column c on. y: as x above. */
+/* y (+)= STRIP_COLUMNS rows times some columns of each panel, from column c on. y: as x above. */
 INLINE void pass_multiply_all(const feedback_pass *s, product_rows w, size_t columns, pass_operand x,
                               size_t c, float *y, size_t y_columns, bool add) {
     s->by->multiply(&(product_tile){.w = w,
@@ -116,7 +116,7 @@ INLINE void pass_multiply_all(const feedback_pass *s, product_rows w, size_t col
                                     .y = y,
                                     .y_stride = s->panel,
                                     .y_panel_stride = y_columns * s->panel,
-                                    .rows = PASS_COLUMNS,
+                                    .rows = STRIP_COLUMNS,
                                     .columns = columns,
                                     .tokens = s->panels * s->width,
                                     .width = s->width,
@@ -130,10 +130,10 @@ INLINE product_rows pass_tile(const feedback_pass *s, const float *tile, bool tr
 /* ---- tiles ---- */
 /* Rows of a tile of floats from `row` on, at columns from `column` on. */
 INLINE product_rows tile_rows(const float *tile, size_t row, size_t column) {
-    return (product_rows){tile + row * PASS_COLUMNS + column, PASS_COLUMNS, 1};
+    return (product_rows){tile + row * STRIP_COLUMNS + column, STRIP_COLUMNS, 1};
 }
 /* The tile's columns, for one product; for several transpose_tile is faster. */
-INLINE product_rows tile_columns(const float *tile) { return (product_rows){tile, 1, PASS_COLUMNS}; }
+INLINE product_rows tile_columns(const float *tile) { return (product_rows){tile, 1, STRIP_COLUMNS}; }
 INLINE void transpose_tile(const feedback_pass *s, const float *tile) {
     s->task->kernels->products[MATMUL_FLOAT32]->tile(tile, true, s->transposed);
 }
@@ -150,25 +150,25 @@ typedef struct pass_span {
     size_t first, strips;
 } pass_span;
 INLINE const float *root_tile(const pass_span *u, size_t row_strip, size_t strip) {
-    return u->m->cholesky + feedback_triangle(strip) + row_strip * PASS_COLUMNS * PASS_COLUMNS;
+    return u->m->cholesky + feedback_triangle(strip) + row_strip * STRIP_COLUMNS * STRIP_COLUMNS;
 }
 /* Columns that the strip has. */
 INLINE size_t strip_columns(const pass_span *u, size_t strip) {
-    size_t left = u->m->columns - strip * PASS_COLUMNS;
-    return left < PASS_COLUMNS ? left : PASS_COLUMNS;
+    size_t left = u->m->columns - strip * STRIP_COLUMNS;
+    return left < STRIP_COLUMNS ? left : STRIP_COLUMNS;
 }
 
 /* A batch of lanes in a slice. Pointers are to the first lane in the slice's first column. */
 typedef struct pass_lanes {
     const float *root; /* the diagonal's tile, there */
-    const float *w, *target;
+    const float *w, *shift;
     float *sum, *error, *rest, *value;
     size_t stride; /* from a column to the next */
 } pass_lanes;
 
 /* e in column c joins the sums of those from `from` to `end`. */
 INLINE void pass_push(const pass_lanes *b, vf *sum, size_t c, size_t from, size_t end, vf e) {
-    const float *root = b->root + c * PASS_COLUMNS;
+    const float *root = b->root + c * STRIP_COLUMNS;
     for (size_t k = from; k < end; k++) sum[k] = vf_fused(vf_all(root[k]), e, sum[k]);
 }
 

@@ -5,7 +5,7 @@ _Static_assert(GQ_LANES <= CODEC_MOST_LANES, "callers make room for so many");
 
 #define ROW(id, name, magnitude) \
     [GGUF_##id] = {GGUF_##id, LEVEL(decode_##name), LEVEL(encode_##name), \
-                   magnitude, &LEVEL(steps_##name), LEVEL(dot_##name)},
+                   magnitude, &LEVEL(columnwise_##name), LEVEL(dot_##name)},
 #define ROW_NUMBERS(id, name, magnitude) \
     [GGUF_##id] = {GGUF_##id, LEVEL(decode_##name), LEVEL(encode_##name), magnitude, NULL, LEVEL(dot_##name)},
 #define ROW_DECODE(id, name) \

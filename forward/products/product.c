@@ -37,7 +37,7 @@ static void multiply_rows(const product_kernels *by, const matrix_product *p, si
 /* Forms sums of some rows at a time, so that y is read and written once for all of a row's. */
 static void multiply_apart(const product_kernels *by, const matrix_product *p, size_t row, size_t rows) {
     enum { MOST_ROWS = 48 }; /* 48 KiB on the stack */
-    _Alignas(64) float sums[MOST_ROWS * PASS_COLUMNS];
+    _Alignas(64) float sums[MOST_ROWS * STRIP_COLUMNS];
     size_t end = row + rows, step = MOST_ROWS / by->rows * by->rows;
     for (size_t n; row < end; row += n) {
         n = min(end - row, step);
@@ -68,7 +68,7 @@ static void multiply_unit(void *data, size_t unit, int) {
 
 void products_run(threads_pool *pool, const product_kernels *by, size_t n, size_t most_rows,
                   matrix_product_at *at, const void *data) {
-    enum { UNIT_ROWS = PASS_COLUMNS, UNITS = 8 }; /* per thread; half as many rows where those are fewer */
+    enum { UNIT_ROWS = STRIP_COLUMNS, UNITS = 8 }; /* per thread; half as many rows where those are fewer */
     size_t threads = (size_t)threads_pool_most(pool);
     products s = {by, at, data, 0, n * most_rows < threads * UNITS * UNIT_ROWS ? UNIT_ROWS / 2 : UNIT_ROWS};
     s.units = ceil_div(most_rows, s.unit_rows);

@@ -30,7 +30,7 @@ typedef struct matrix_product {
     size_t n_pieces;
     bool add;
     bool apart; /* pieces from one that `begins` to the next are summed up from 0, and that sum is added to y;
-                   at most PASS_COLUMNS tokens. Kernels that are `whole` may add to y at once */
+                   at most STRIP_COLUMNS tokens. Kernels that are `whole` may add to y at once */
 } matrix_product;
 
 /* Computes n products, the i-th of which `at` returns, with at most so many rows each; some may have none.

@@ -24,7 +24,7 @@ static void blas_place(const float *x, size_t n, size_t column, void *panel, siz
 }
 
 static product_rows blas_tile(const float *tile, bool transposed, float *) {
-    return transposed ? (product_rows){tile, 1, PASS_COLUMNS} : (product_rows){tile, PASS_COLUMNS, 1};
+    return transposed ? (product_rows){tile, 1, STRIP_COLUMNS} : (product_rows){tile, STRIP_COLUMNS, 1};
 }
 
 /* Fortran has matrices by columns, so what is y here is y transposed there, and the factors change places. */

@@ -79,7 +79,7 @@ size_t forward_job_batch(const forward_job *j) {
 }
 
 double forward_job_weight(const forward_job *j, size_t token) {
-    if (j->targets) return (double)j->targets[token].weight;
+    if (j->masked) return (double)j->masked[token].weight;
     if (!j->marks) return 1;
     const forward_mark *next = j->marks + token;
     return next->position ? (double)next->weight / FORWARD_WEIGHT_ONE : 0;

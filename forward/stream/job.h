@@ -10,10 +10,10 @@
 enum { FORWARD_BATCH_TOKENS = 2048 };
 
 /* The token of the text at a mask, and how much its prediction counts: 0 where nothing is masked. */
-typedef struct forward_target {
+typedef struct forward_masked {
     uint32_t token;
     float weight;
-} forward_target;
+} forward_masked;
 
 /* The text, threads and memory of a run, the same for all its streams. Lives as long as the run. */
 typedef struct forward_job {
@@ -23,9 +23,9 @@ typedef struct forward_job {
      * inputs of tokens that count, times the root of their weight, so that squares and products of inputs are
      * weighted sums. NULL: each window is one text, and all count alike. */
     const forward_mark *marks;
-    /* Targets of the same tokens, if some are masked: only these are predicted. NULL: each token's next one
+    /* Masked tokens of the same windows: only these are predicted. NULL: each token's next one
      * is, given by the ids, with the weight that the marks give. */
-    const forward_target *targets;
+    const forward_masked *masked;
     bool in_place;        /* the logits at a mask predict its token, not those at the token before it */
     int threads;          /* threads to use, at most */
     uint64_t memory;      /* bytes to stay within, as far as that can be done */
@@ -55,13 +55,13 @@ static inline float forward_weight_root(uint32_t weight) { return sqrtf((float)w
 static inline const forward_mark *forward_job_marks(const forward_job *j, size_t window) {
     return j->marks ? j->marks + window * j->context : NULL;
 }
-/* The targets of a window and those behind it; NULL: there are none. */
-static inline const forward_target *forward_job_targets(const forward_job *j, size_t window) {
-    return j->targets ? j->targets + window * j->context : NULL;
+/* The masked tokens of a window and of those behind it; NULL: there are none. */
+static inline const forward_masked *forward_job_masked(const forward_job *j, size_t window) {
+    return j->masked ? j->masked + window * j->context : NULL;
 }
 /* The right prediction for the token of this number, counted over all windows. */
 static inline uint32_t forward_job_right(const forward_job *j, size_t token) {
-    return j->targets ? j->targets[token].token : j->ids[token];
+    return j->masked ? j->masked[token].token : j->ids[token];
 }
 /* The position in a window with the logits of the token after `from`. */
 static inline size_t forward_job_place(const forward_job *j, size_t from) { return from + j->in_place; }

@@ -8,7 +8,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 
-enum { UNIT_BYTES = 4, HEAD_BYTES = 4 };
+enum { UNIT_BYTES = 4, HEADER_BYTES = 4 };
 #define DAMAGED \
     "the vocabulary's map of characters (precompiled_charsmap) is damaged, convert the model again: "
 
@@ -17,15 +17,15 @@ static uint32_t read_u32(const uint8_t *at) {
 }
 
 bool charsmap_open(charsmap *m, const uint8_t *bytes, uint64_t n, gq_error *e) {
-    uint64_t units = n >= HEAD_BYTES ? read_u32(bytes) : 0;
-    if (n < HEAD_BYTES || units >= n - HEAD_BYTES)
+    uint64_t units = n >= HEADER_BYTES ? read_u32(bytes) : 0;
+    if (n < HEADER_BYTES || units >= n - HEADER_BYTES)
         return gq_fail(
             e, "says that its table has %llu bytes, but there are %llu in all, and texts must follow it",
             (unsigned long long)units, (unsigned long long)n);
-    *m = (charsmap){.units = bytes + HEAD_BYTES,
+    *m = (charsmap){.units = bytes + HEADER_BYTES,
                     .n_units = (uint32_t)(units / UNIT_BYTES),
-                    .texts = (const char *)bytes + HEAD_BYTES + units,
-                    .n_texts = (size_t)(n - HEAD_BYTES - units)};
+                    .texts = (const char *)bytes + HEADER_BYTES + units,
+                    .n_texts = (size_t)(n - HEADER_BYTES - units)};
     return true;
 }
 

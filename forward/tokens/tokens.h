@@ -47,7 +47,7 @@ size_t symbol_of_byte(uint8_t byte, char to[2]);
 /* Bytes of the symbol that a word of `left` bytes begins with. */
 size_t symbol_length(vocabulary_kind kind, const char *at, size_t left);
 
-/* Joining neighbours: the one step that all vocabularies by merging share. */
+/* Joining neighbours: the one operation that all vocabularies by merging share. */
 
 /* A stretch of a word; length 0: it was joined to its left neighbor. */
 typedef struct symbol {
@@ -167,12 +167,12 @@ unigram *unigram_new(const vocabulary *v, const char *file, const uint8_t *score
                      gq_error *e);
 void unigram_free(unigram *u);
 
-typedef struct unigram_step unigram_step;
+typedef struct unigram_node unigram_node;
 
-/* Work memory of cutting texts, one after another. Zero it at first; unigram_work_free frees only the steps.
+/* Work memory of cutting texts, one after another. Zero it at first; unigram_work_free frees only the nodes.
  */
 typedef struct unigram_work {
-    unigram_step *steps; /* per byte */
+    unigram_node *nodes; /* per byte */
     size_t capacity;
     double score;            /* of the text before */
     bool after_unknown;      /* the token before is the unknown one */

@@ -13,7 +13,7 @@
 #include "base/fail.h"
 #include "base/memory.h"
 
-struct unigram_step {
+struct unigram_node {
     double score;        /* of the best way to this place */
     uint32_t from, next; /* the last token's begin, and the next token's end */
     uint32_t token;
@@ -65,7 +65,7 @@ void unigram_free(unigram *u) {
     free(u);
 }
 
-void unigram_work_free(unigram_work *w) { free(w->steps); }
+void unigram_work_free(unigram_work *w) { free(w->nodes); }
 
 /* ---- the normal form ---- */
 
@@ -113,16 +113,16 @@ bool unigram_normalize(unigram_work *w, const unigram *u, const char *text, size
 
 /* ---- ways ---- */
 
-static void reach(unigram_step *steps, size_t from, size_t to, uint32_t token, double score) {
-    unigram_step *s = &steps[to];
-    score += steps[from].score;
+static void reach(unigram_node *nodes, size_t from, size_t to, uint32_t token, double score) {
+    unigram_node *s = &nodes[to];
+    score += nodes[from].score;
     if (s->is_reached && score <= s->score) return;
     s->score = score, s->from = (uint32_t)from, s->token = token, s->is_reached = true;
 }
 
 /* Takes all tokens at a place whose character has `length` bytes. False: the window ends before it is known
  * which these are. */
-static bool reach_from(unigram_step *steps, const vocabulary *v, const char *text, size_t at, size_t n,
+static bool reach_from(unigram_node *nodes, const vocabulary *v, const char *text, size_t at, size_t n,
                        size_t length, bool whole) {
     const unigram *u = v->unigram;
     bool has_character = false;
@@ -133,52 +133,52 @@ static bool reach_from(unigram_step *steps, const vocabulary *v, const char *tex
         end++;
         if (token == TREE_NONE) continue;
         has_character |= end - at == length;
-        reach(steps, at, end, token, u->scores[token]);
+        reach(nodes, at, end, token, u->scores[token]);
     }
     if (end == n && node != 0 && !whole) return false;
-    if (!has_character) reach(steps, at, at + length, v->unknown, u->unknown);
+    if (!has_character) reach(nodes, at, at + length, v->unknown, u->unknown);
     return true;
 }
 
 /* Returns the last place that all open ways come by: `at`, and what is reached behind it. */
-static size_t common_place(unigram_step *steps, size_t at, size_t n) {
+static size_t common_place(unigram_node *nodes, size_t at, size_t n) {
     size_t open = 0;
-    for (size_t i = at; i <= n; i++) open += steps[i].is_open = steps[i].is_reached;
+    for (size_t i = at; i <= n; i++) open += nodes[i].is_open = nodes[i].is_reached;
     for (size_t i = n; i > 0 && open > 1; i--) {
-        if (!steps[i].is_open) continue;
-        unigram_step *before = &steps[steps[i].from];
-        steps[i].is_open = false;
+        if (!nodes[i].is_open) continue;
+        unigram_node *before = &nodes[nodes[i].from];
+        nodes[i].is_open = false;
         if (before->is_open) open--;
         before->is_open = true;
     }
-    while (n > 0 && !steps[n].is_open) n--;
+    while (n > 0 && !nodes[n].is_open) n--;
     return n;
 }
 
 /* Finds the best way through a window, and the place up to which it is certain. */
 static bool find_way(unigram_work *w, const merging *m, const char *text, size_t n, bool whole,
                      size_t *certain) {
-    if (!memory_grow(&w->steps, &w->capacity, (uint64_t)n + 1, sizeof *w->steps, m->e)) return false;
-    memset(w->steps, 0, (n + 1) * sizeof *w->steps);
-    w->steps[0].score = w->score, w->steps[0].is_reached = true;
+    if (!memory_grow(&w->nodes, &w->capacity, (uint64_t)n + 1, sizeof *w->nodes, m->e)) return false;
+    memset(w->nodes, 0, (n + 1) * sizeof *w->nodes);
+    w->nodes[0].score = w->score, w->nodes[0].is_reached = true;
     size_t at = 0;
     while (at < n) {
         size_t length = symbol_length(m->v->kind, text + at, SIZE_MAX);
         if (length > n - at && !whole) break;
         length = min(length, n - at);
-        if (!reach_from(w->steps, m->v, text, at, n, length, whole)) break;
+        if (!reach_from(w->nodes, m->v, text, at, n, length, whole)) break;
         at += length;
     }
-    *certain = whole ? n : common_place(w->steps, at, n);
+    *certain = whole ? n : common_place(w->nodes, at, n);
     return true;
 }
 
 /* Appends the tokens of the way to a place. */
 static bool emit_way(unigram_work *w, merging *m, size_t place) {
-    unigram_step *steps = w->steps;
-    for (size_t at = place; at > 0; at = steps[at].from) steps[steps[at].from].next = (uint32_t)at;
+    unigram_node *nodes = w->nodes;
+    for (size_t at = place; at > 0; at = nodes[at].from) nodes[nodes[at].from].next = (uint32_t)at;
     for (size_t at = 0; at < place;) {
-        uint32_t token = steps[at = steps[at].next].token;
+        uint32_t token = nodes[at = nodes[at].next].token;
         bool is_unknown = token == m->v->unknown;
         if (token == NO_PIECE)
             return gq_fail(m->e,
@@ -186,7 +186,7 @@ static bool emit_way(unigram_work *w, merging *m, size_t place) {
         if (!(is_unknown && w->after_unknown) && !token_list_add(m->to, token, m->e)) return false;
         w->after_unknown = is_unknown;
     }
-    w->score = steps[place].score;
+    w->score = nodes[place].score;
     return true;
 }
 

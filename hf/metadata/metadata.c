@@ -183,13 +183,12 @@ static bool row_is_zeros(const hf_source *s, uint64_t row, uint64_t width, bool 
 static bool metadata_set_untrained(hf_build *b, hf_metadata *metadata, gq_error *e) {
     const hf_source *s;
     const model_kv *types = hf_metadata_find(metadata, "tokenizer.ggml.token_type");
-    enum { ARRAY_HEAD = 12 }; /* of a key's value: the elements' type, and their number */
     if (!hf_build_source(b, "embed_tokens.weight", &s, e)) return false;
     if (!s || !types || s->n_dims != 2 || s->coding != HF_PLAIN) return true;
-    for (uint32_t i = 0; i < s->rows && ARRAY_HEAD + 4 * ((uint64_t)i + 1) <= types->size; i++) {
+    for (uint32_t i = 0; i < s->rows && GGUF_ARRAY_HEADER + 4 * ((uint64_t)i + 1) <= types->size; i++) {
         int32_t type;
         bool zeros;
-        memcpy(&type, types->value + ARRAY_HEAD + 4 * (uint64_t)i, sizeof type);
+        memcpy(&type, types->value + GGUF_ARRAY_HEADER + 4 * (uint64_t)i, sizeof type);
         if (type == HF_TOKEN_NORMAL) continue;
         if (!row_is_zeros(s, i, s->columns, &zeros, e) ||
             (zeros && !hf_metadata_add_i32(metadata, (int32_t)i, e)))

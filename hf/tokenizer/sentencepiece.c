@@ -59,10 +59,10 @@ static bool proto_take_bytes(proto *p, uint64_t n, proto_field *f) {
 
 /* Takes the next field; the message has bytes left. */
 static bool proto_take_field(proto *p, proto_field *f) {
-    uint64_t head, n;
+    uint64_t tag, n;
     *f = (proto_field){.number = 0};
-    if (!proto_take_number(p, &head)) return false;
-    f->number = head >> 3, f->kind = head & 7;
+    if (!proto_take_number(p, &tag)) return false;
+    f->number = tag >> 3, f->kind = tag & 7;
     if (f->number == 0) return proto_fail(p, "a field without a name");
     switch (f->kind) {
     case PROTO_NUMBER:

@@ -37,7 +37,7 @@ static jinja_value expression_range(jinja *j, const jinja_arguments *a) {
 }
 
 static jinja_value expression_call(jinja *j, jinja_value called, const jinja_arguments *a) {
-    if (j->dead || !jinja_step(j)) return UNDEFINED;
+    if (j->dead || !jinja_spend(j)) return UNDEFINED;
     if (called.kind == JINJA_MACRO) return j->call(j, called, a);
     if (called.kind != JINJA_FUNCTION) return jinja_fail(j, "calls something that is not a function");
     switch ((jinja_function)called.number) {
@@ -76,9 +76,8 @@ static jinja_value expression_item(jinja *j, jinja_value v, jinja_value index) {
     return v.kind == JINJA_LIST ? v.list->items[at] : jinja_text_value(v.text.at + at, 1);
 }
 
-/* Returns a part of a list or a text, from one number to another, or all of it backwards. */
-static jinja_value expression_slice(jinja *j, jinja_value v, jinja_value from, jinja_value to,
-                                    jinja_value step) {
+/* Returns a slice of a list or a text, from one number to another, or all of it backwards. */
+static jinja_value value_slice(jinja *j, jinja_value v, jinja_value from, jinja_value to, jinja_value step) {
     bool is_text = v.kind == JINJA_TEXT, back = step.kind == JINJA_NUMBER && step.number == -1;
     if (v.kind != JINJA_LIST && !is_text) return jinja_fail(j, "indexes something that is not a list");
     size_t n = is_text ? v.text.n : v.list->n;
@@ -96,7 +95,7 @@ static jinja_value expression_slice(jinja *j, jinja_value v, jinja_value from, j
 }
 
 /* Reads "[...]" behind a value, whose bracket is passed. */
-static jinja_value expression_part(jinja *j, jinja_value v) {
+static jinja_value expression_slice(jinja *j, jinja_value v) {
     jinja_value bounds[3] = {UNDEFINED, UNDEFINED, UNDEFINED};
     size_t n = 0;
     while (!jinja_at(j, "]") && !j->failed) {
@@ -108,7 +107,7 @@ static jinja_value expression_part(jinja *j, jinja_value v) {
     }
     jinja_expect(j, "]");
     if (j->dead || j->failed) return UNDEFINED;
-    return n ? expression_slice(j, v, bounds[0], bounds[1], bounds[2]) : expression_item(j, v, bounds[0]);
+    return n ? value_slice(j, v, bounds[0], bounds[1], bounds[2]) : expression_item(j, v, bounds[0]);
 }
 
 static jinja_value expression_member(jinja *j, jinja_value v) {
@@ -121,14 +120,14 @@ static jinja_value expression_member(jinja *j, jinja_value v) {
         return j->dead ? UNDEFINED : expression_item(j, v, name);
     j->at++;
     expression_arguments(j, &a);
-    return jinja_step(j) ? jinja_method(j, name.text, v, &a) : UNDEFINED;
+    return jinja_spend(j) ? jinja_method(j, name.text, v, &a) : UNDEFINED;
 }
 
 static jinja_value expression_filtered(jinja *j, jinja_value v) {
     jinja_arguments a = {.n = 0};
     jinja_text name = jinja_expect_name(j);
     if (jinja_accept(j, "(")) expression_arguments(j, &a);
-    return j->dead || !jinja_step(j) ? UNDEFINED : jinja_filter(j, name, v, &a);
+    return j->dead || !jinja_spend(j) ? UNDEFINED : jinja_filter(j, name, v, &a);
 }
 
 static jinja_value expression_tested(jinja *j, jinja_value v) {
@@ -136,7 +135,7 @@ static jinja_value expression_tested(jinja *j, jinja_value v) {
     bool negated = jinja_accept(j, "not");
     jinja_text name = jinja_expect_name(j);
     if (jinja_accept(j, "(")) expression_arguments(j, &a);
-    if (j->dead || !jinja_step(j)) return UNDEFINED;
+    if (j->dead || !jinja_spend(j)) return UNDEFINED;
     return jinja_bool(jinja_test(j, name, v, jinja_argument(&a, 0, "")) != negated);
 }
 
@@ -146,7 +145,7 @@ static jinja_value expression_behind(jinja *j, jinja_value v) {
         if (jinja_accept(j, "."))
             v = expression_member(j, v);
         else if (jinja_accept(j, "["))
-            v = expression_part(j, v);
+            v = expression_slice(j, v);
         else if (jinja_accept(j, "("))
             expression_arguments(j, &a), v = expression_call(j, v, &a);
         else if (jinja_accept(j, "|"))
@@ -223,7 +222,7 @@ static jinja_value expression_unary(jinja *j) {
     }
     jinja_token t = j->tokens[j->at];
     jinja_value v = UNDEFINED;
-    if (!jinja_step(j)) return v;
+    if (!jinja_spend(j)) return v;
     if (jinja_accept(j, "("))
         v = expression_list(j, ")");
     else if (jinja_accept(j, "["))
@@ -340,7 +339,7 @@ static jinja_value expression_comparison(jinja *j) {
 
 static jinja_value expression_not(jinja *j) {
     if (!jinja_accept(j, "not")) return expression_comparison(j);
-    if (!jinja_step(j)) return UNDEFINED;
+    if (!jinja_spend(j)) return UNDEFINED;
     return jinja_bool(!jinja_is_true(expression_not(j)));
 }
 
@@ -409,7 +408,7 @@ static jinja_value expression_conditional(jinja *j) {
 jinja_value jinja_expression(jinja *j) {
     enum { MOST_DEPTH = 64 };
     if (j->depth > MOST_DEPTH) jinja_fail_syntax(j, "fewer nested brackets");
-    if (!jinja_step(j)) return UNDEFINED;
+    if (!jinja_spend(j)) return UNDEFINED;
     j->depth++;
     jinja_value v = expression_is_conditional(j) ? expression_conditional(j) : jinja_either(j);
     j->depth--;

@@ -49,8 +49,8 @@ static jinja_value filter_capitalize(jinja *j, jinja_value v, const jinja_argume
 }
 
 /* Returns where a text has another; its end: nowhere. */
-static size_t filter_find(jinja_text in, jinja_text part) {
-    const char *at = part.n && part.n <= in.n ? memmem(in.at, in.n, part.at, part.n) : NULL;
+static size_t filter_find(jinja_text in, jinja_text piece) {
+    const char *at = piece.n && piece.n <= in.n ? memmem(in.at, in.n, piece.at, piece.n) : NULL;
     return at ? (size_t)(at - in.at) : in.n;
 }
 
@@ -60,7 +60,7 @@ static jinja_value filter_split(jinja *j, jinja_value v, const jinja_arguments *
     if (v.kind != JINJA_TEXT || by.kind != JINJA_TEXT || !by.text.n)
         return jinja_fail(j, "splits something that is not a string");
     jinja_text rest = v.text;
-    for (int64_t left = most.kind == JINJA_NUMBER ? most.number : INT64_MAX; left && jinja_step(j); left--) {
+    for (int64_t left = most.kind == JINJA_NUMBER ? most.number : INT64_MAX; left && jinja_spend(j); left--) {
         size_t at = filter_find(rest, by.text);
         if (at == rest.n) break;
         jinja_add(&j->memory, list, jinja_text_value(rest.at, at));
@@ -73,12 +73,12 @@ static jinja_value filter_split(jinja *j, jinja_value v, const jinja_arguments *
 static jinja_value filter_join(jinja *j, jinja_value v, const jinja_arguments *a) {
     jinja_value by = jinja_argument(a, 0, "d"), to = jinja_text_of("");
     if (v.kind != JINJA_LIST) return jinja_fail(j, "joins something that is not a list");
-    for (size_t i = 0; i < v.list->n && jinja_step(j); i++) {
-        jinja_text part;
-        if (!jinja_print(&j->memory, v.list->items[i], &part))
+    for (size_t i = 0; i < v.list->n && jinja_spend(j); i++) {
+        jinja_text piece;
+        if (!jinja_print(&j->memory, v.list->items[i], &piece))
             return jinja_fail(j, "joins something that is not a string");
         if (i && by.kind == JINJA_TEXT) to = jinja_join(&j->memory, to.text, by.text);
-        to = jinja_join(&j->memory, to.text, part);
+        to = jinja_join(&j->memory, to.text, piece);
     }
     return to;
 }
@@ -88,14 +88,14 @@ static jinja_value filter_replace(jinja *j, jinja_value v, const jinja_arguments
     if (with.kind != JINJA_TEXT || a->n > 2)
         return jinja_fail(j, "replaces by something that is not a string");
     jinja_arguments by = {.n = 1, .values = {with}};
-    jinja_value parts = filter_split(j, v, &(jinja_arguments){.n = 1, .values = {a->values[0]}});
-    return parts.kind == JINJA_LIST ? filter_join(j, parts, &by) : UNDEFINED;
+    jinja_value pieces = filter_split(j, v, &(jinja_arguments){.n = 1, .values = {a->values[0]}});
+    return pieces.kind == JINJA_LIST ? filter_join(j, pieces, &by) : UNDEFINED;
 }
 
 static bool filter_has(jinja_value v, const jinja_arguments *a, bool end) {
-    jinja_value part = jinja_argument(a, 0, "prefix");
-    if (v.kind != JINJA_TEXT || part.kind != JINJA_TEXT || part.text.n > v.text.n) return false;
-    return !memcmp(v.text.at + (end ? v.text.n - part.text.n : 0), part.text.at, part.text.n);
+    jinja_value piece = jinja_argument(a, 0, "prefix");
+    if (v.kind != JINJA_TEXT || piece.kind != JINJA_TEXT || piece.text.n > v.text.n) return false;
+    return !memcmp(v.text.at + (end ? v.text.n - piece.text.n : 0), piece.text.at, piece.text.n);
 }
 static jinja_value filter_starts(jinja *, jinja_value v, const jinja_arguments *a) {
     return jinja_bool(filter_has(v, a, false));
@@ -180,7 +180,7 @@ static jinja_value filter_select(jinja *j, jinja_value v, const jinja_arguments 
     if (!jinja_is_true(v)) return list;
     if (v.kind != JINJA_LIST || name.kind != JINJA_TEXT)
         return jinja_fail(j, "selects from something that is not a list");
-    for (size_t i = 0; i < v.list->n && jinja_step(j); i++) {
+    for (size_t i = 0; i < v.list->n && jinja_spend(j); i++) {
         jinja_value *found = jinja_find(v.list->items[i], name.text), its = found ? *found : UNDEFINED;
         bool is = test.kind == JINJA_TEXT ? jinja_test(j, test.text, its, jinja_argument(a, 2, ""))
                                           : jinja_is_true(its);
@@ -201,7 +201,7 @@ static jinja_value filter_map(jinja *j, jinja_value v, const jinja_arguments *a)
     jinja_value list = jinja_collection(&j->memory, JINJA_LIST);
     if (v.kind != JINJA_LIST || (name.kind != JINJA_TEXT && filter.kind != JINJA_TEXT))
         return jinja_fail(j, "maps something that is not a list");
-    for (size_t i = 0; i < v.list->n && jinja_step(j); i++) {
+    for (size_t i = 0; i < v.list->n && jinja_spend(j); i++) {
         jinja_value item = v.list->items[i], *found = jinja_find(item, name.text);
         jinja_add(&j->memory, list,
                   name.kind != JINJA_TEXT ? jinja_filter(j, filter.text, item, &(jinja_arguments){.n = 0})

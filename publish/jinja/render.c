@@ -120,7 +120,7 @@ static jinja_value render_items(jinja *j, const render_loop *l, jinja_value of) 
     jinja_value kept = jinja_collection(&j->memory, JINJA_LIST);
     jinja_frame frame, *outer = j->frame;
     render_push(j, &frame, outer);
-    for (size_t i = 0; i < of.list->n && jinja_step(j); i++) {
+    for (size_t i = 0; i < of.list->n && jinja_spend(j); i++) {
         render_bind(j, l, of.list->items[i]);
         if (!j->failed) j->at = l->condition;
         if (jinja_is_true(jinja_expression(j))) jinja_add(&j->memory, kept, of.list->items[i]);
@@ -160,7 +160,7 @@ static void render_for(jinja *j) {
     l.body = j->at;
     items = render_items(j, &l, items);
     jinja_frame frame, *outer = j->frame;
-    for (size_t i = 0; !j->failed && i < items.list->n && jinja_step(j); i++) {
+    for (size_t i = 0; !j->failed && i < items.list->n && jinja_spend(j); i++) {
         j->at = l.body;
         render_push(j, &frame, outer);
         render_bind(j, &l, items.list->items[i]);
@@ -227,7 +227,7 @@ static jinja_value render_call(jinja *j, jinja_value macro, const jinja_argument
     j->at = (size_t)macro.number;
     render_push(j, &frame, j->global);
     jinja_expect(j, "(");
-    for (size_t i = 0; !jinja_accept(j, ")") && jinja_step(j); i++) {
+    for (size_t i = 0; !jinja_accept(j, ")") && jinja_spend(j); i++) {
         char name[64];
         jinja_text parameter = jinja_expect_name(j);
         if (parameter.n >= sizeof name) return jinja_fail(j, "has a long name");
@@ -288,7 +288,7 @@ static render_flow render_body(jinja *j) {
     enum { MOST_DEPTH = 64 };
     render_flow flow = FLOW_ON;
     if (++j->depth > MOST_DEPTH) jinja_fail(j, "has too many nested blocks");
-    while (flow == FLOW_ON && !render_at_end(j) && jinja_step(j)) {
+    while (flow == FLOW_ON && !render_at_end(j) && jinja_spend(j)) {
         const jinja_token *t = &j->tokens[j->at];
         if (t->kind == TOKEN_STATEMENT)
             flow = render_statement(j);

@@ -56,10 +56,10 @@ void jinja_close(jinja *j) {
         jinja_fail_syntax(j, "the end of the tag");
 }
 
-bool jinja_step(jinja *j) {
-    enum { MOST_STEPS = 1 << 20 };
+bool jinja_spend(jinja *j) {
+    enum { MOST_WORK = 1 << 20 };
     if (j->failed) return false;
-    if (++j->steps <= MOST_STEPS && !j->memory.is_full) return true;
+    if (++j->work <= MOST_WORK && !j->memory.is_full) return true;
     int dead = j->dead;
     j->dead = 0;
     jinja_fail(j, "takes too much work");

@@ -21,7 +21,7 @@ typedef struct jinja {
     jinja_memory memory;
     const jinja_token *tokens;
     size_t at, end; /* tokens: the next one, the last one */
-    size_t steps;
+    size_t work;
     int dead, depth;
     jinja_frame *frame, *global;
     jinja_text out;
@@ -40,6 +40,6 @@ void jinja_expect(jinja *j, const char *word);
 jinja_text jinja_expect_name(jinja *j);
 void jinja_close(jinja *j); /* expects the end of a tag */
 /* Begins a piece of work; false: there have been too many, or it has failed. */
-bool jinja_step(jinja *j);
+bool jinja_spend(jinja *j);
 /* Returns the argument at a position, or by a name; undefined: it is not given. */
 jinja_value jinja_argument(const jinja_arguments *a, size_t at, const char *name);

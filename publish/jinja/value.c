@@ -89,8 +89,8 @@ void jinja_set(jinja_memory *m, jinja_value dict, jinja_text key, jinja_value va
 
 bool jinja_text_is(jinja_text a, const char *b) { return strlen(b) == a.n && !memcmp(a.at, b, a.n); }
 
-bool jinja_text_has(jinja_text text, jinja_text part) {
-    return !part.n || (text.n && memmem(text.at, text.n, part.at, part.n));
+bool jinja_text_has(jinja_text text, jinja_text piece) {
+    return !piece.n || (text.n && memmem(text.at, text.n, piece.at, piece.n));
 }
 
 bool jinja_is_true(jinja_value v) {

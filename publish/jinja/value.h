@@ -62,7 +62,7 @@ jinja_value *jinja_find(jinja_value dict, jinja_text key);
 void jinja_set(jinja_memory *m, jinja_value dict, jinja_text key, jinja_value value);
 
 bool jinja_text_is(jinja_text a, const char *b);
-bool jinja_text_has(jinja_text text, jinja_text part);
+bool jinja_text_has(jinja_text text, jinja_text piece);
 bool jinja_is_true(jinja_value v);
 bool jinja_equal(jinja_value a, jinja_value b, int depth);
 /* Returns what {{ }} prints of a value; false: of lists and the like, which templates do not print. */

@@ -158,7 +158,7 @@ static bool encode_by_hessian(array *a, const gq_array_options *o, const gq_call
         return gq_fail_usage(e,
                              "encoding by a Hessian needs a forward pass's products, and " RUNNERS_MISSING);
     if (o->importance) return gq_fail_usage(e, "give importance or a Hessian, not both");
-    if (!a->codec->steps)
+    if (!a->codec->columnwise)
         return gq_fail_usage(e,
                              "%s stores each weight separately, so a Hessian has no effect; expected a type "
                              "with blocks, such as Q4_K",

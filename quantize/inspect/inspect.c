@@ -121,7 +121,7 @@ size_t gq_model_find_key(const gq_model *m, const char *key) {
     return kv ? (size_t)(kv - m->file.kv) : SIZE_MAX;
 }
 
-static const model_tensor *model_part_of(const gq_model *m, size_t tensor, uint64_t first, uint64_t n,
+static const model_tensor *model_range_of(const gq_model *m, size_t tensor, uint64_t first, uint64_t n,
                                          gq_error *e) {
     if (tensor >= m->file.n_tensors)
         return gq_fail_usage(e, "%s: tensor %zu does not exist: the file has %llu, counted from 0",
@@ -137,7 +137,7 @@ static const model_tensor *model_part_of(const gq_model *m, size_t tensor, uint6
 
 bool gq_model_read_stored(const gq_model *m, size_t tensor, uint64_t first, uint64_t n, void *to,
                           gq_error *e) {
-    const model_tensor *t = model_part_of(m, tensor, first, n, e);
+    const model_tensor *t = model_range_of(m, tensor, first, n, e);
     const uint64_t columns = t ? t->ne[0] : 1, column = first % columns;
     if (t && t->type->row_header_bytes && column + n > columns && (column || n % columns))
         return gq_fail_usage(e, "%s: tensor %s: rows of %s are read whole, or within one row",
@@ -146,7 +146,7 @@ bool gq_model_read_stored(const gq_model *m, size_t tensor, uint64_t first, uint
 }
 
 bool gq_model_read(const gq_model *m, size_t tensor, uint64_t first, uint64_t n, float *x, gq_error *e) {
-    const model_tensor *t = model_part_of(m, tensor, first, n, e);
+    const model_tensor *t = model_range_of(m, tensor, first, n, e);
     const kernels *k = t ? strip_kernels(e) : NULL;
     if (!k) return false;
     const codec *c = &k->codecs[t->type->id];

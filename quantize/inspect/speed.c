@@ -1,9 +1,9 @@
 /* Measures how fast a model's matrices are multiplied with a vector on this machine. The matrices that one
  * token needs are listed (of experts, as many as it uses), and their rows are cut into runs of about 256 KiB.
- * Up to 1 GiB of runs is read into memory at a time, a part, which is larger than any cache. In a pass all
- * threads go through the runs of a part, small parts several times, so that a pass lasts at least a tenth of
+ * Up to 1 GiB of runs is read into memory at a time, a batch, which is larger than any cache. In a pass all
+ * threads go through the runs of a batch, small batches several times, so that a pass lasts at least a tenth of
  * a second. Turns of products and of reading the same bytes alternate, three each, and the fastest counts.
- * Times of parts are added up; a pass's time is divided among types by the time that threads spent on them.
+ * Times of batches are added up; a pass's time is divided among types by the time that threads spent on them.
  */
 #include <math.h>
 #include <stdatomic.h>
@@ -50,10 +50,10 @@ static uint64_t rows_used(const model_facts *facts, const model_tensor *t) {
     return t->ne[1] * mix_matrices_met(t->name, t->ne, facts);
 }
 
-/* ---- a part of a model, in memory ---- */
+/* ---- a batch of a model's runs, in memory ---- */
 
 enum {
-    MOST_MEMORY = 1 << 30, /* bytes of a part: more than any cache */
+    MOST_MEMORY = 1 << 30, /* bytes of a batch: more than any cache */
     RUN_BYTES = 256 << 10, /* bytes of rows that a thread takes at once, about */
     RUN_ROWS = 4096,       /* at most */
     PASSES = 3,            /* the fastest of which counts */
@@ -95,14 +95,14 @@ static bool rows_read(void *arg, work_piece *at, gq_error *e) {
     return model_read(p->model, r->tensor, r->first, at->weights, r->blocks, e);
 }
 
-/* ---- a pass: all runs of a part, some rounds of them ---- */
+/* ---- a pass: all runs of a batch, some rounds of them ---- */
 
 typedef struct seconds { /* of all threads together, by type */
     double of[GGUF_TYPE_LIMIT];
 } seconds;
 
 typedef struct speed_pass {
-    const speed_rows *part;
+    const speed_rows *batch;
     bool products; /* else the bytes are only read */
     uint64_t end;  /* runs of all rounds */
     _Atomic uint64_t next;
@@ -113,16 +113,16 @@ typedef struct speed_pass {
 } speed_pass;
 
 static uint64_t do_run(const speed_pass *t, const speed_run *r, float *out) {
-    const kernels *k = t->part->kernels;
+    const kernels *k = t->batch->kernels;
     if (!t->products) return k->read(r->blocks, run_bytes(r));
-    k->codecs[r->tensor->type->id].dot(r->blocks, r->rows, (size_t)r->tensor->ne[0], &t->part->vector, out);
+    k->codecs[r->tensor->type->id].dot(r->blocks, r->rows, (size_t)r->tensor->ne[0], &t->batch->vector, out);
     return 0;
 }
 
 static void take_runs(void *arg, int thread) {
     speed_pass *t = arg;
     (void)thread;
-    const speed_rows *p = t->part;
+    const speed_rows *p = t->batch;
     float out[RUN_ROWS];
     seconds spent = {{0}};
     uint64_t sum = 0;
@@ -145,7 +145,7 @@ static void take_runs(void *arg, int thread) {
 /* Does a pass and returns the seconds of one round; by_type: each type's share of it. */
 static double speed_time_pass(schedule *s, const speed_rows *p, bool products, uint64_t rounds,
                               seconds *by_type) {
-    speed_pass t = {.part = p, .products = products, .end = rounds * p->n, .begun = INFINITY};
+    speed_pass t = {.batch = p, .products = products, .end = rounds * p->n, .begun = INFINITY};
     pthread_mutex_init(&t.lock, NULL);
     threads_together(s->pool, (size_t)threads_pool_most(s->pool), take_runs, &t);
     pthread_mutex_destroy(&t.lock);

@@ -106,7 +106,7 @@ typedef struct site_inputs {
     hessian *hessian;
     uint64_t group; /* the token group (forward/stream/stream.h) that was added last */
     /* Held-out tokens, one after another, `features` values each: in the base model, in the other. Where the
-     * residual stream is the target `base` holds r, of as many values as the weight has rows. */
+     * residual stream is fitted `base` holds d, of as many values as the weight has rows. */
     float *base, *rounded;
     size_t held;
 } site_inputs;
@@ -121,7 +121,7 @@ typedef struct site {
     size_t own, own_end;
     bool dealt;
     bool routed, late;
-    float adds; /* forward_adds of the weight where the residual stream is the target; 0: its own output is */
+    float adds; /* forward_adds of the weight where the residual stream is fitted; 0: its own output is */
     site_inputs *inputs; /* one for each of them */
     /* Seconds: what adding to their Hessians took, and all else for a batch, the least of all batches, since the
      * first one touches new memory. */
@@ -156,7 +156,7 @@ typedef struct site_sizes {
     size_t taped;    /* tokens that a rank keeps until all have theirs; 0: there is one process */
     bool routed;
 } site_sizes;
-/* Returns forward_adds where the residual stream after a weight is its target, else 0. */
+/* Returns forward_adds where the residual stream after a weight is fitted, else 0. */
 float site_adds(const calibration_settings *s, const forward_model *m, const model_tensor *weight);
 /* routed: the weight is of experts; late: as forward_inputs has it. met: matrices that a token then meets;
  * else it is not used. matrices: gathered at once. batch_windows: windows of a batch. */
@@ -609,11 +609,11 @@ calibrate_timing *calibrator_timing_of(calibrator *c, const model_tensor *t);
  * weights left to round. Experts are gathered some at a time, as many as their Hessians fit beside each other.
  * Tokens that only the rounded model sends to an expert count with no difference between the streams.
  *
- * Where the weight's output is added to the residual stream (forward_adds) the target can be the residual stream
+ * Where the weight's output is added to the residual stream (forward_adds), what is fitted can be the residual stream
  * after it, in place of the output that the base model's weight gave. Then both streams run to the end of the sublayer,
- * the rounded one with the weight as it is in the file, and r is what its residual stream lacks for the base model's.
+ * the rounded one with the weight as it is in the file, and d is what its residual stream lacks for the base model's.
  * A token whose output is multiplied by a gate g, of those of all matrices that it meets, sum s, counts as g y with g
- * / s r: each matrix answers for its share, so that together they make up for all of it. */
+ * / s d: each matrix answers for its share, so that together they make up for all of it. */
 
 /* Bytes of what is gathered, and of what is needed only while it is gathered. */
 uint64_t site_bytes(const site_sizes *z);

@@ -245,7 +245,7 @@ static bool calibration_open(gq_plan *plan, const gq_options *options, gq_error 
     calibration_set_width(plan, c);
     c->settings.fused = header_of(plan, c).fused;
     plan->rounding->digest = calibration_settings_digest(&c->settings);
-    if (!c->job.marks && !c->job.targets)
+    if (!c->job.marks && !c->job.masked)
         plan->rounding->ids = c->whole.drawn ? c->whole.ids : c->job.ids,
         plan->rounding->n_ids = (c->job.windows - c->whole.drawn) * c->job.context;
     return true;
@@ -280,7 +280,7 @@ static bool calibrates_embedding(const gq_plan *plan, size_t tensor) {
 static bool is_calibrated(const gq_plan *plan, size_t output, size_t tensor) {
     const gq_tensor *t = &plan->outputs[output].tensors[tensor];
     const tensor_type *to = tensor_type_of(t->to);
-    return t->to != t->from && to && to->quantized && plan->kernels->codecs[t->to].steps &&
+    return t->to != t->from && to && to->quantized && plan->kernels->codecs[t->to].columnwise &&
            !plan_qat_grid_holds(&plan->sources[tensor], t->to) &&
            (calibration_can_round(plan, &plan->sources[tensor]) || calibrates_embedding(plan, tensor));
 }

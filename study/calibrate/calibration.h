@@ -15,8 +15,8 @@
 
 typedef enum calibrate_step {
     CALIBRATE_DAMPING,   /* by each column's own square, not by the mean of all (study/inputs/cholesky.c) */
-    CALIBRATE_SWEEPS,    /* of descent behind a pass (codec/simd/descent.c) */
-    CALIBRATE_RESIDUAL,  /* as target of weights whose output is added to it (site.c) */
+    CALIBRATE_SWEEPS,    /* of descent after the pass of error feedback (codec/simd/descent.c) */
+    CALIBRATE_RESIDUAL,  /* fitted by weights whose output is added to it (site.c) */
     CALIBRATE_EMBEDDING, /* rounded by what its errors do to routers, or as the output matrix (embedding.c) */
     CALIBRATE_ROUTER,    /* fitted to the inputs that it gets now (router.c) */
     CALIBRATE_ROWS,      /* of queries, keys and values, one after another (metric.c) */
@@ -70,8 +70,8 @@ typedef struct __attribute__((packed)) calibration_settings {
     calibrate_step_mask steps;   /* steps that are done */
     uint64_t sweeps;             /* of descent: feedback_sweeps, 0 without CALIBRATE_SWEEPS */
     uint64_t trials;             /* of scales: feedback_trials, 0 without CALIBRATE_TRIALS */
-    uint64_t width;       /* of Hessians' blocks, at most: a multiple of PASS_COLUMNS; SIZE_MAX: whole rows */
-    uint64_t held_every;  /* of windows_held */
+    uint64_t width;      /* of Hessians' blocks, at most: a multiple of STRIP_COLUMNS; SIZE_MAX: whole rows */
+    uint64_t held_every; /* of windows_held */
     uint64_t expert_held; /* EXPERT_HELD_TOKENS */
     uint64_t fused;       /* this processor multiplies and adds in one step */
     uint64_t ids;         /* checksum of the text's tokens */

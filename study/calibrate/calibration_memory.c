@@ -112,7 +112,7 @@ static uint64_t needs_sum(const needs *n, int threads) {
 static const tensor_type *largest_type(const kernels *k) {
     const tensor_type *largest = NULL;
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++) {
-        const tensor_type *t = k->codecs[id].steps ? tensor_type_of(id) : NULL;
+        const tensor_type *t = k->codecs[id].columnwise ? tensor_type_of(id) : NULL;
         if (t && (!largest || gguf_row_bytes(t, 256) > gguf_row_bytes(largest, 256))) largest = t;
     }
     return largest;
@@ -167,10 +167,10 @@ void calibration_set_width(const gq_plan *plan, calibration *c) {
     size_t low = 1, high = feedback_strips(widest->ne[0]); /* strips: low will do, high will not */
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
-        c->settings.width = middle * PASS_COLUMNS;
+        c->settings.width = middle * STRIP_COLUMNS;
         *(width_fits(plan, c, widest) ? &low : &high) = middle;
     }
-    c->settings.width = low * PASS_COLUMNS < widest->ne[0] ? low * PASS_COLUMNS : SIZE_MAX;
+    c->settings.width = low * STRIP_COLUMNS < widest->ne[0] ? low * STRIP_COLUMNS : SIZE_MAX;
 }
 
 /* Returns the bytes of a layer's blocks, which stay in memory until the layer is done, but for those that are

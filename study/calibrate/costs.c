@@ -213,7 +213,7 @@ static void timed_set_text(timed *x) {
            fit = TIMED_WORK * threads_asked(j->text.job.threads) /
                  (TIMED_PASSES * OPERATIONS_PRODUCT * weights);
     size_t tokens = fit > TIMED_TOKENS ? TIMED_TOKENS : max((size_t)fit, TIMED_LEAST);
-    x->run = j->text.job, x->run.marks = NULL, x->run.targets = NULL;
+    x->run = j->text.job, x->run.marks = NULL, x->run.masked = NULL;
     tokens = min(tokens, j->text.job.windows * j->text.job.context);
     x->run.context = max(1, min(j->text.job.context, tokens / 2)), x->run.loops = 1;
     x->run.windows = tokens / x->run.context;

@@ -331,7 +331,7 @@ static bool trial_run(embedding_trial *t, gq_error *e) {
     size_t before = of->text.first_window * t->run.context;
     t->run.ids -= before; /* from the text's beginning on, whatever this rank has */
     if (t->run.marks) t->run.marks -= before;
-    if (t->run.targets) t->run.targets -= before;
+    if (t->run.masked) t->run.masked -= before;
     t->run.windows = of->text.all_windows;
     t->run.windows = forward_job_windows(&t->run, EMBEDDING_TRIAL_TOKENS);
     t->run.probes = false, t->run.loops = 1, t->run.batch_tokens = 0;

@@ -8,7 +8,7 @@
  * some, and later calls the others. A run ends as soon as nothing behind the site is needed. What is
  * allocated is counted by the same lay_out_ functions.
  *
- * Where the residual stream is the target the base model's residual stream after the sublayer is kept instead of its
+ * Where the residual stream is fitted the base model's residual stream after the sublayer is kept instead of its
  * inputs, the rounded stream's inputs are captured, and pairs are made of these and of what its residual stream lacks
  * in the end.
  *
@@ -25,23 +25,23 @@
 
 enum { NOWHERE = UINT32_MAX };
 
-/* The inputs of one matrix in this batch, in the base model, or in the rounded one where the residual stream is the
- * target: [feature][token]. */
+/* The inputs of one matrix in this batch, in the base model, or in the rounded one where the residual stream is
+ * fitted: [feature][token]. */
 typedef struct captured {
     float *x; /* part of gathering.x */
     uint32_t *token;
-    float *gate; /* if the residual stream is the target */
+    float *gate; /* if the residual stream is fitted */
     size_t tokens;
 } captured;
 
-/* A batch where the residual stream is the target. */
-typedef struct residual_target {
+/* A batch where the residual stream is fitted. */
+typedef struct residual_change {
     float *after; /* [width][tokens]: the base model's residual stream after the sublayer */
     float *gate;  /* as gathering.token */
     float *gates; /* per token, of all matrices that it meets */
     float *share; /* [width][tokens]: what one matrix is to answer for */
     size_t tokens;
-} residual_target;
+} residual_change;
 
 typedef struct gathering {
     calibrator *c;
@@ -56,7 +56,7 @@ typedef struct gathering {
         *paired; /* for one expert's tokens in the rounded model: the base model's inputs, and their index in
                       `captured` */
     uint32_t *place;
-    residual_target target;
+    residual_change change;
     tape *tapes; /* if ranks share the text: what this rank's batches give, loop by loop */
     size_t n_tapes;
     size_t loop, window;       /* of the batch: its loop, and the number of its first window there */
@@ -73,7 +73,7 @@ static float *take_features(uint64_t features, uint64_t tokens, memory_ledger *l
 }
 
 static size_t base_features(const site_sizes *z) {
-    return z->shape.target_features ? z->shape.target_features : z->shape.columns;
+    return z->shape.residual_features ? z->shape.residual_features : z->shape.columns;
 }
 
 static void lay_out_inputs(site_inputs *to, const site_sizes *z, memory_ledger *l) {
@@ -89,20 +89,20 @@ static void lay_out_gathering(gathering *g, const site_sizes *z, memory_ledger *
             l, tape_bytes(base_features(z), z->shape.columns, mul_sat(add_sat(z->taped, z->tokens), z->met)));
     g->captured = memory_take_zeros(l, z->matrices, sizeof *g->captured);
     g->x = take_features(z->shape.columns, tokens, l);
-    if (z->shape.target_features) {
-        g->target.after = take_features(z->shape.target_features, z->tokens, l);
-        g->target.share = take_features(z->shape.target_features, z->tokens, l);
-        g->target.gate = memory_take(l, tokens, sizeof *g->target.gate);
-        g->target.gates = memory_take_zeros(l, z->tokens, sizeof *g->target.gates);
+    if (z->shape.residual_features) {
+        g->change.after = take_features(z->shape.residual_features, z->tokens, l);
+        g->change.share = take_features(z->shape.residual_features, z->tokens, l);
+        g->change.gate = memory_take(l, tokens, sizeof *g->change.gate);
+        g->change.gates = memory_take_zeros(l, z->tokens, sizeof *g->change.gates);
     }
     g->token = memory_take(l, tokens, sizeof *g->token); /* of experts, and where not all tokens count */
-    if (!z->routed || z->shape.target_features) return;
+    if (!z->routed || z->shape.residual_features) return;
     g->paired = take_features(z->shape.columns, mul_sat(z->tokens, z->repeats), l);
     g->place = memory_take(l, mul_sat(z->tokens, z->repeats), sizeof *g->place);
 }
 
 static void free_gathering(gathering *g) {
-    residual_target *k = &g->target;
+    residual_change *k = &g->change;
     free(g->captured), free(g->x), free(g->token), free(g->paired), free(g->place);
     free(k->after), free(k->gate), free(k->gates), free(k->share);
     for (size_t i = 0; g->tapes && i < g->n_tapes; i++) tape_free(&g->tapes[i]);
@@ -195,7 +195,7 @@ static bool capture_inputs(gathering *g, captured *t, const forward_inputs *in, 
         return gq_fail(e, "%s: tensor %s: a token is routed to more than %zu of its matrices",
                        g->c->of->file->path, in->weights[0]->name, g->sizes.met);
     *t = (captured){g->x + g->n_captured * s->features, in->token ? g->token + g->n_captured : NULL,
-                    s->adds != 0 ? g->target.gate + g->n_captured : NULL, in->tokens};
+                    s->adds != 0 ? g->change.gate + g->n_captured : NULL, in->tokens};
     g->n_captured += in->tokens;
     for (size_t f = 0; f < s->features; f++)
         memcpy(t->x + f * in->tokens, in->x + f * in->stride, in->tokens * sizeof *t->x);
@@ -330,13 +330,13 @@ static bool pair_inputs(gathering *g, size_t matrix, const forward_inputs *in, g
                      e);
 }
 
-/* ---- the state as target ---- */
+/* ---- the change wanted of the residual stream ---- */
 
 static bool keep_after(gathering *g, const float *after, gq_error *e) {
     (void)e;
-    const residual_target *k = &g->target;
+    const residual_change *k = &g->change;
     size_t stride = forward_stride(k->tokens);
-    for (size_t f = 0; f < g->sizes.shape.target_features; f++)
+    for (size_t f = 0; f < g->sizes.shape.residual_features; f++)
         memcpy(k->after + f * k->tokens, after + f * stride, k->tokens * sizeof *after);
     return true;
 }
@@ -344,20 +344,20 @@ static bool keep_after(gathering *g, const float *after, gq_error *e) {
 /* Adds the gates of a matrix's tokens to those of the other matrices that they meet. */
 static void add_gates(const gathering *g, const forward_inputs *in) {
     for (size_t i = 0; i < in->tokens; i++)
-        g->target.gates[in->token ? in->token[i] : i] += in->gate ? in->gate[i] : 1;
+        g->change.gates[in->token ? in->token[i] : i] += in->gate ? in->gate[i] : 1;
 }
 
-typedef struct target_rows {
+typedef struct change_rows {
     const gathering *g;
     const captured *of;
-} target_rows;
+} change_rows;
 
 static uint32_t token_at(const captured *c, size_t i) { return c->token ? c->token[i] : (uint32_t)i; }
 
-static void share_target_row(void *data, size_t f, int thread) {
-    const target_rows *r = data;
+static void share_change_row(void *data, size_t f, int thread) {
+    const change_rows *r = data;
     const captured *c = r->of;
-    const residual_target *k = &r->g->target;
+    const residual_change *k = &r->g->change;
     (void)thread;
     for (size_t i = 0; i < c->tokens; i++) {
         uint32_t t = token_at(c, i);
@@ -368,26 +368,26 @@ static void share_target_row(void *data, size_t f, int thread) {
 }
 
 static void weigh_input_row(void *data, size_t f, int thread) {
-    const captured *c = ((const target_rows *)data)->of;
+    const captured *c = ((const change_rows *)data)->of;
     (void)thread;
     for (size_t i = 0; i < c->tokens; i++) c->x[f * c->tokens + i] *= c->gate[i];
 }
 
 /* `after` becomes what the rounded stream's state lacks, in units of the weight's output, and is shared out
  * to the matrices. */
-static bool pair_residual_target(gathering *g, const float *after, gq_error *e) {
+static bool pair_residual_change(gathering *g, const float *after, gq_error *e) {
     const site *s = g->s;
-    const residual_target *k = &g->target;
+    const residual_change *k = &g->change;
     size_t stride = forward_stride(k->tokens);
-    for (size_t f = 0; f < g->sizes.shape.target_features; f++)
+    for (size_t f = 0; f < g->sizes.shape.residual_features; f++)
         for (size_t t = 0; t < k->tokens; t++)
             k->after[f * k->tokens + t] = (k->after[f * k->tokens + t] - after[f * stride + t]) / s->adds;
     for (size_t i = 0; i < s->end - s->first; i++) {
         captured *c = &g->captured[i];
-        target_rows rows = {g, c};
+        change_rows rows = {g, c};
         if (!c->tokens) continue;
-        threads_for(sweep_pool(&g->c->sweep), g->sizes.shape.target_features, THREADS_EVEN, share_target_row,
-                    &rows);
+        threads_for(sweep_pool(&g->c->sweep), g->sizes.shape.residual_features, THREADS_EVEN,
+                    share_change_row, &rows);
         threads_for(sweep_pool(&g->c->sweep), s->features, THREADS_EVEN, weigh_input_row, &rows);
         site_pairs p = {.x = k->share,
                         .y = c->x,
@@ -444,13 +444,13 @@ static bool site_run_batch(gathering *g, size_t batch, bool base, gq_error *e) {
     if (!base) {
         const site *s = g->s;
         double met = s->routed ? (double)g->sizes.met / (double)s->matrices : 1;
-        g->pairs = met * (double)(g->target.tokens * (s->end - s->first));
+        g->pairs = met * (double)(g->change.tokens * (s->end - s->first));
         report_gathered(g, 1);
     }
     if (!c->at.layer) return forward_stream_probe_final(stream, batch, &taken, e);
     forward_layer_use(c->at.layer, !base);
     if (!forward_stream_probe(stream, batch, c->at.layer, c->at.sublayers, &taken, &after, e)) return false;
-    return !g->s->n_weights || g->s->adds == 0 || (base ? keep_after : pair_residual_target)(g, after, e);
+    return !g->s->n_weights || g->s->adds == 0 || (base ? keep_after : pair_residual_change)(g, after, e);
 }
 
 /* Forgets the batch before. */
@@ -464,9 +464,9 @@ static void begin_batch(gathering *g, size_t batch) {
     g->window = of->text.first_window + first, g->n_captured = 0;
     g->batch = batch, g->added = g->pairs = 0;
     g->marks = forward_job_marks(&of->text.job, first);
-    g->target.tokens = windows * of->text.job.context;
+    g->change.tokens = windows * of->text.job.context;
     for (size_t k = 0; g->captured && k < s->end - s->first; k++) g->captured[k].tokens = 0;
-    for (size_t i = 0; g->target.gates && i < g->target.tokens; i++) g->target.gates[i] = 0;
+    for (size_t i = 0; g->change.gates && i < g->change.tokens; i++) g->change.gates[i] = 0;
 }
 
 bool site_gather(site *s, calibrator *c, gq_error *e) {

@@ -44,7 +44,7 @@ bool operations_run_ahead(const calibration *j) { return j->ahead.all_windows &&
 
 /* PRODUCT per token and weight, one per token and pair of columns for H, which is symmetric, PRODUCT for D or
  * P, and the others of rounding per weight and column. */
-enum { PRODUCT = OPERATIONS_PRODUCT, TARGET = PRODUCT + 1, PASS = 1, SWEEP = PRODUCT };
+enum { PRODUCT = OPERATIONS_PRODUCT, GPTAQ = PRODUCT + 1, ROUND = 1, SWEEP = PRODUCT };
 
 /* Whether no tensor before it has the same inputs: those that have are neighbours. */
 static bool begins_site(const calibration *j, size_t i) {
@@ -66,8 +66,9 @@ tensor_work operations_of(const calibration *j, size_t output, size_t i) {
     tensor_work w = {.pass = PRODUCT * weights * tokens};
     if (t == forward_model_sizes(m)->out) w.pass = 0; /* only its inputs are needed */
     if (!operations_calibrated(j, output, i)) return w;
-    if (is_residual) w.gather = 2 * w.pass; /* both streams run it to see the residual stream after it, and again */
-    w.round = weights * width * ((is_residual ? 1 : TARGET) + PASS + (double)j->settings.sweeps * SWEEP);
+    if (is_residual)
+        w.gather = 2 * w.pass; /* both streams run it to see the residual stream after it, and again */
+    w.round = weights * width * ((is_residual ? 1 : GPTAQ) + ROUND + (double)j->settings.sweeps * SWEEP);
     if (!begins_site(j, i)) return w;
     w.gather += tokens * matrices * columns * (width + PRODUCT * (is_residual ? (double)t->ne[1] : width));
     w.cholesky = matrices * columns * width * width / 3;

@@ -174,9 +174,9 @@ static matmul_weights span_weights(const matrix_rows *r, const chain_span *s, co
     return (matmul_weights){first, type->id, s->rows, r->columns};
 }
 
-/* Compares rows on the held-out tokens. errors: as output_compare takes them. Where the residual stream is the
- * target, the output wanted is that of the weights as they were with the rounded model's inputs, and what the
- * residual stream lacks besides. */
+/* Compares rows on the held-out tokens. errors: as output_compare takes them. Where the residual stream is
+ * fitted, the output wanted is that of the weights as they were with the rounded model's inputs, and what the
+ * residual stream lacks in addition. */
 static bool compare_span(const matrix_rows *r, const chain_span *s, round_way last, output_errors *errors,
                          gq_error *e) {
     const round_task *in = r->task;

@@ -90,8 +90,8 @@ bool validation_is_done(const calibration_settings *s) {
 }
 
 static void validation_job_free(forward_job *j) {
-    free((void *)j->ids), free((void *)j->marks), free((void *)j->targets);
-    j->ids = NULL, j->marks = NULL, j->targets = NULL, j->windows = 0;
+    free((void *)j->ids), free((void *)j->marks), free((void *)j->masked);
+    j->ids = NULL, j->marks = NULL, j->masked = NULL, j->windows = 0;
 }
 
 /* Makes the held-out windows a job of their own; windows 0: there are none, or the step is not done. text: of all
@@ -100,14 +100,14 @@ static bool validation_job_new(forward_job *to, const calibration_settings *s, c
                                gq_error *e) {
     size_t n = calibration_held(s).n, before = text->first_window * s->context;
     *to = text->job;
-    to->ids = NULL, to->marks = NULL, to->targets = NULL;
+    to->ids = NULL, to->marks = NULL, to->masked = NULL;
     to->windows = 0, to->loops = 1, to->probes = false, to->batch_tokens = 0;
     if (!validation_is_done(s)) return true;
     to->ids = copy_held(s, text->job.ids - before, sizeof *to->ids, n, e);
     if (text->job.marks) to->marks = copy_held(s, text->job.marks - before, sizeof *to->marks, n, e);
-    if (text->job.targets) to->targets = copy_held(s, text->job.targets - before, sizeof *to->targets, n, e);
+    if (text->job.masked) to->masked = copy_held(s, text->job.masked - before, sizeof *to->masked, n, e);
     to->windows = n;
-    bool ok = to->ids && !text->job.marks == !to->marks && !text->job.targets == !to->targets;
+    bool ok = to->ids && !text->job.marks == !to->marks && !text->job.masked == !to->masked;
     if (!ok) validation_job_free(to);
     return ok;
 }

@@ -105,7 +105,7 @@ static uint64_t base_row_bytes(size_t vocabulary) { return sizeof(base_row) + (v
 
 /* ---- reading ---- */
 
-static bool check_head(const gq_file *f, const base_header *h, gq_error *e) {
+static bool check_header(const gq_file *f, const base_header *h, gq_error *e) {
     if (memcmp(h->magic, MAGIC, sizeof MAGIC) != 0)
         return gq_fail(
             e,
@@ -152,7 +152,7 @@ bool base_file_open(base_file *f, const char *path, gq_error *e) {
     base_header h;
     *f = (base_file){.ids = NULL};
     if (gq_file_open(&f->file, path, e) && gq_file_read(&f->file, 0, &h, sizeof h, e) &&
-        check_head(&f->file, &h, e) && count_windows(f, &h, e) && base_read_tokens(f, e))
+        check_header(&f->file, &h, e) && count_windows(f, &h, e) && base_read_tokens(f, e))
         return true;
     base_file_close(f);
     return false;

@@ -14,14 +14,15 @@ static const model_kv *drafter_tokens(const model_source *m) {
 
 /* Whether both have the same tokens, but for a few that one has more at its end, as padding. */
 static bool drafter_shares_tokens(const model_source *a, const model_source *b) {
-    enum { HEAD = 12, MOST_MORE = 128 }; /* bytes before an array's elements; tokens */
+    enum { MOST_MORE = 128 }; /* tokens */
     const model_kv *x = drafter_tokens(a), *y = drafter_tokens(b);
     if (!x || !y) return x == y;
-    if (x->size < HEAD || y->size < HEAD || memcmp(x->value, y->value, 4) != 0) return false;
+    if (x->size < GGUF_ARRAY_HEADER || y->size < GGUF_ARRAY_HEADER || memcmp(x->value, y->value, 4) != 0)
+        return false;
     uint64_t of_x, of_y, n = min(x->size, y->size);
     memcpy(&of_x, x->value + 4, sizeof of_x), memcpy(&of_y, y->value + 4, sizeof of_y);
     return max(of_x, of_y) - min(of_x, of_y) <= MOST_MORE &&
-           memcmp(x->value + HEAD, y->value + HEAD, n - HEAD) == 0;
+           memcmp(x->value + GGUF_ARRAY_HEADER, y->value + GGUF_ARRAY_HEADER, n - GGUF_ARRAY_HEADER) == 0;
 }
 
 static bool drafter_check_tokens(const drafter *d, const runner *target, gq_error *e) {

@@ -143,8 +143,8 @@ static bool evaluation_conclude(gq_evaluation *v, gq_error *e) {
 static size_t evaluation_scored(const gq_evaluation *v) {
     const text_windows *w = &v->windows;
     size_t n = 0;
-    for (size_t i = 0; w->targets && i < w->n * w->context; i++) n += w->targets[i].weight > 0;
-    if (w->targets || !w->marks) return w->targets ? n : w->n * windows_scored(w);
+    for (size_t i = 0; w->masked && i < w->n * w->context; i++) n += w->masked[i].weight > 0;
+    if (w->masked || !w->marks) return w->masked ? n : w->n * windows_scored(w);
     for (size_t i = 0; i < w->n * w->context; i++) n += w->marks[i].weight && w->marks[i].position;
     return n;
 }
@@ -305,7 +305,7 @@ static bool evaluation_new_scores(gq_evaluation *v, gq_error *e) {
     size_t scored = windows_scored(w);
     bool ok = scores_new(&v->scores, w->n * scored, token_group_windows(w->context) * scored, v->n, e);
     v->scores.of_window = scored;
-    ok = ok && (!(w->marks || w->targets) || scores_set_weights(&v->scores, &job, e));
+    ok = ok && (!(w->marks || w->masked) || scores_set_weights(&v->scores, &job, e));
     for (size_t i = v->first; ok && i < v->n; i++)
         if (v->runners[i].model && !v->windows.pools && forward_model_mtp_layers(v->runners[i].model))
             ok = scores_add_draft(&v->scores, i, e);
@@ -355,7 +355,7 @@ static void evaluation_sum_up(gq_evaluation *v, const gq_comm *comm) {
                                      .tokens = windows_tokens(&v->windows),
                                      .scored = evaluation_scored(v),
                                      .texts = v->windows.texts,
-                                     .masked = v->windows.targets,
+                                     .masked = v->windows.masked,
                                      .stride = (uint32_t)v->windows.stride,
                                      .peak_bytes = v->bounds.peak,
                                      .hidden_state_bytes = v->bounds.hidden_states,
@@ -427,7 +427,7 @@ bool gq_evaluation_interval(const gq_evaluation *v, gq_statistic of, size_t a, s
 
 size_t gq_evaluation_depths(const gq_evaluation *v, size_t model, gq_depth to[GQ_DEPTHS]) {
     const text_windows *w = &v->windows;
-    if (w->targets) return 0; /* a mask is predicted from the whole window */
+    if (w->masked) return 0; /* a mask is predicted from the whole window */
     return figures_depths(&v->scores, model, w->context - 1 - windows_scored(w), to);
 }
 

@@ -280,10 +280,10 @@ static inline size_t windows_tokens(const text_windows *w) {
  * windows all are scored, and count as much as the token that is predicted. Of a model that gives embeddings a window
  * is one position. */
 static inline size_t windows_scored(const text_windows *w) {
-    return w->pools                 ? 1
-           : w->stride              ? w->stride
-           : w->marks || w->targets ? w->context - 1
-                                    : scored_of(w->context);
+    return w->pools                ? 1
+           : w->stride             ? w->stride
+           : w->marks || w->masked ? w->context - 1
+                                   : scored_of(w->context);
 }
 
 typedef struct runner {

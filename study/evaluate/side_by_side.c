@@ -370,7 +370,7 @@ static void lay_out_contest(contest *c, size_t positions, memory_ledger *l) {
 
 uint64_t side_by_side_score_bytes(const side_by_side *s) {
     uint64_t n = mul_sat(s->windows->n, windows_scored(s->windows));
-    return add_sat(mul_sat(mul_sat(s->n, n), SCORE_BYTES), s->windows->marks || s->windows->targets
+    return add_sat(mul_sat(mul_sat(s->n, n), SCORE_BYTES), s->windows->marks || s->windows->masked
                                                                ? mul_sat(n, sizeof(float) + sizeof(uint32_t))
                                                                : 0);
 }

@@ -1,6 +1,6 @@
 /* Computes the Cholesky factor of a Hessian: H = R R^T, R upper triangular. Strips of columns are taken from the last
- * one on. A strip first loses what later strips explain of it, then the same is done within it, part by part: a part
- * loses what later parts explain, its small square gets a root in double, and the rows above are multiplied with the
+ * one on. A strip first loses what later strips explain of it, then the same is done within it, band by band: a band
+ * loses what later bands explain, its small square gets a root in double, and the rows above are multiplied with the
  * inverse of that root. All but these small roots are products of matrices, which the kernels do fast and threads
  * share by rows. Before this H is divided by the tokens, shrunk towards its diagonal and damped. Where it has no
  * Cholesky factor, ten times the damping is tried, up to 1.
@@ -13,9 +13,9 @@
 #include "study/inputs/inputs.h"
 
 enum {
-    PART = MATMUL_MOST_PANEL, /* columns of a part */
-    PARTS = PASS_COLUMNS / PART,
-    UNIT = PASS_COLUMNS / 2, /* rows that a thread takes at a time */
+    BAND = MATMUL_MOST_PANEL, /* columns of a band */
+    BANDS = STRIP_COLUMNS / BAND,
+    UNIT = STRIP_COLUMNS / 2, /* rows that a thread takes at a time */
 };
 
 typedef struct work {
@@ -25,25 +25,25 @@ typedef struct work {
     float *root;
     float *later;          /* a strip's tiles in later strips, transposed and negated, in panels */
     product_piece *pieces; /* one for each of these */
-    float parts[PARTS]
-               [PASS_COLUMNS * PART]; /* the same within the strip's own tile: a part's rows in later parts */
-    float inverses[PARTS][PART * PART]; /* inverses of the parts' own roots, transposed, in panels */
+    float bands[BANDS][STRIP_COLUMNS *
+                       BAND]; /* the same within the strip's own tile: a band's rows in later bands */
+    float inverses[BANDS][BAND * BAND]; /* inverses of the bands' own roots, transposed, in panels */
 } work;
 
 static float *tile_at(const work *w, size_t row, size_t strip) {
     return w->root + feedback_triangle(strip) + row * HESSIAN_TILE;
 }
 
-/* Packs a matrix, its rows PASS_COLUMNS floats apart, times `sign` into panels in which its rows are columns.
+/* Packs a matrix, its rows STRIP_COLUMNS floats apart, times `sign` into panels in which its rows are columns.
  */
 static void pack_transposed(size_t panel, const float *from, size_t rows, size_t columns, float sign,
                             float *packed) {
     for (size_t r = 0; r < rows; r++)
         for (size_t c = 0; c < columns; c++)
-            packed[r / panel * panel * columns + c * panel + r % panel] = sign * from[r * PASS_COLUMNS + c];
+            packed[r / panel * panel * columns + c * panel + r % panel] = sign * from[r * STRIP_COLUMNS + c];
 }
 
-/* y = x times a packed matrix of PART rows and `columns`, or y += with `add`. x and y have n rows. */
+/* y = x times a packed matrix of BAND rows and `columns`, or y += with `add`. x and y have n rows. */
 static void cholesky_multiply(const work *w, const float *x, size_t x_panel_stride, size_t n,
                               const float *packed, size_t columns, float *y, bool add) {
     size_t panel = w->floats->panel;
@@ -52,11 +52,11 @@ static void cholesky_multiply(const work *w, const float *x, size_t x_panel_stri
                                         .x_panel_stride = panel * columns,
                                         .panel = panel,
                                         .y = y,
-                                        .y_stride = PASS_COLUMNS,
+                                        .y_stride = STRIP_COLUMNS,
                                         .y_panel_stride = panel,
                                         .rows = n,
                                         .columns = columns,
-                                        .tokens = PART,
+                                        .tokens = BAND,
                                         .width = panel,
                                         .add = add});
 }
@@ -71,10 +71,10 @@ static void pack_later(void *data, size_t i, int thread) {
     const strip_work *s = data;
     const work *w = s->w;
     (void)thread;
-    pack_transposed(w->across->panel, tile_at(w, s->strip, s->strip + 1 + i), PASS_COLUMNS, PASS_COLUMNS, -1,
-                    w->later + i * HESSIAN_TILE);
+    pack_transposed(w->across->panel, tile_at(w, s->strip, s->strip + 1 + i), STRIP_COLUMNS, STRIP_COLUMNS,
+                    -1, w->later + i * HESSIAN_TILE);
     w->pieces[i] =
-        (product_piece){feedback_triangle(s->strip + 1 + i), i * HESSIAN_TILE, PASS_COLUMNS, false};
+        (product_piece){feedback_triangle(s->strip + 1 + i), i * HESSIAN_TILE, STRIP_COLUMNS, false};
 }
 
 static matrix_product take_off(const void *data, size_t i) {
@@ -83,92 +83,92 @@ static matrix_product take_off(const void *data, size_t i) {
     (void)i;
     return (matrix_product){.w = w->root,
                             .x = w->later,
-                            .row_stride = PASS_COLUMNS,
-                            .x_panel_stride = w->across->panel * PASS_COLUMNS,
+                            .row_stride = STRIP_COLUMNS,
+                            .x_panel_stride = w->across->panel * STRIP_COLUMNS,
                             .y = tile_at(w, 0, s->strip),
-                            .y_stride = PASS_COLUMNS,
-                            .rows = (s->strip + 1) * PASS_COLUMNS,
-                            .tokens = PASS_COLUMNS,
+                            .y_stride = STRIP_COLUMNS,
+                            .rows = (s->strip + 1) * STRIP_COLUMNS,
+                            .tokens = STRIP_COLUMNS,
                             .pieces = w->pieces,
                             .n_pieces = w->strips - s->strip - 1,
                             .add = true};
 }
 
-/* Subtracts the part that later strips explain. */
+/* Subtracts what later strips explain. */
 static void take_off_later(strip_work *s) {
     threads_for(s->w->pool, s->w->strips - s->strip - 1, 1, pack_later, s);
-    products_run(s->w->pool, s->w->across, 1, (s->strip + 1) * PASS_COLUMNS, take_off, s);
+    products_run(s->w->pool, s->w->across, 1, (s->strip + 1) * STRIP_COLUMNS, take_off, s);
 }
 
-/* Subtracts from n rows of a strip, x being the first, what later parts explain of this part. */
-static void take_off_parts(const work *w, size_t part, float *x, size_t n) {
-    size_t end = (part + 1) * PART;
-    if (end < PASS_COLUMNS)
-        cholesky_multiply(w, x + end, PASS_COLUMNS, n, w->parts[part], PASS_COLUMNS - end, x + part * PART,
+/* Subtracts from n rows of a strip, x being the first, what later bands explain of this band. */
+static void band_subtract_later(const work *w, size_t band, float *x, size_t n) {
+    size_t end = (band + 1) * BAND;
+    if (end < STRIP_COLUMNS)
+        cholesky_multiply(w, x + end, STRIP_COLUMNS, n, w->bands[band], STRIP_COLUMNS - end, x + band * BAND,
                           true);
 }
-static void times_inverse(const work *w, size_t part, float *x, size_t n) {
-    float copy[PASS_COLUMNS * PART];
+static void times_inverse(const work *w, size_t band, float *x, size_t n) {
+    float copy[STRIP_COLUMNS * BAND];
     for (size_t r = 0; r < n; r++)
-        memcpy(copy + r * PART, x + r * PASS_COLUMNS + part * PART, sizeof(float) * PART);
-    cholesky_multiply(w, copy, PART, n, w->inverses[part], PART, x + part * PART, false);
+        memcpy(copy + r * BAND, x + r * STRIP_COLUMNS + band * BAND, sizeof(float) * BAND);
+    cholesky_multiply(w, copy, BAND, n, w->inverses[band], BAND, x + band * BAND, false);
 }
 
-/* Replaces a part's square by its Cholesky factor, and packs the inverse. False: it has no Cholesky factor. */
-static bool root_of_part(work *w, size_t part, float *square) {
-    double a[PART][PART], v[PART][PART] = {{0}};
-    float inverse[PART * PASS_COLUMNS];
-    for (size_t i = 0; i < PART; i++)
-        for (size_t j = i; j < PART; j++) a[i][j] = (double)square[i * PASS_COLUMNS + j];
-    for (size_t c = PART; c-- > 0;) {
+/* Replaces a band's square by its Cholesky factor, and packs the inverse. False: it has no Cholesky factor. */
+static bool band_factor(work *w, size_t band, float *square) {
+    double a[BAND][BAND], v[BAND][BAND] = {{0}};
+    float inverse[BAND * STRIP_COLUMNS];
+    for (size_t i = 0; i < BAND; i++)
+        for (size_t j = i; j < BAND; j++) a[i][j] = (double)square[i * STRIP_COLUMNS + j];
+    for (size_t c = BAND; c-- > 0;) {
         if (!(a[c][c] > 0) || isinf(a[c][c])) return false;
         a[c][c] = sqrt(a[c][c]);
         for (size_t i = 0; i < c; i++) a[i][c] /= a[c][c];
         for (size_t i = 0; i < c; i++)
             for (size_t j = i; j < c; j++) a[i][j] -= a[i][c] * a[j][c];
     }
-    for (size_t i = PART; i-- > 0;) {
+    for (size_t i = BAND; i-- > 0;) {
         v[i][i] = 1;
-        for (size_t k = i + 1; k < PART; k++)
-            for (size_t c = k; c < PART; c++) v[i][c] -= a[i][k] * v[k][c];
-        for (size_t c = i; c < PART; c++) v[i][c] /= a[i][i];
+        for (size_t k = i + 1; k < BAND; k++)
+            for (size_t c = k; c < BAND; c++) v[i][c] -= a[i][k] * v[k][c];
+        for (size_t c = i; c < BAND; c++) v[i][c] /= a[i][i];
     }
-    for (size_t i = 0; i < PART; i++)
-        for (size_t j = 0; j < PART; j++) {
-            square[i * PASS_COLUMNS + j] = j >= i ? (float)a[i][j] : 0;
-            inverse[i * PASS_COLUMNS + j] = (float)v[i][j];
+    for (size_t i = 0; i < BAND; i++)
+        for (size_t j = 0; j < BAND; j++) {
+            square[i * STRIP_COLUMNS + j] = j >= i ? (float)a[i][j] : 0;
+            inverse[i * STRIP_COLUMNS + j] = (float)v[i][j];
         }
-    pack_transposed(w->floats->panel, inverse, PART, PART, 1, w->inverses[part]);
+    pack_transposed(w->floats->panel, inverse, BAND, BAND, 1, w->inverses[band]);
     return true;
 }
 
 /* Factors the strip's tile on the diagonal, which gets zeros below the diagonal. False: it has no Cholesky factor. */
 static bool cholesky_own(work *w, float *own) {
-    for (size_t i = 1; i < PASS_COLUMNS; i++) memset(own + i * PASS_COLUMNS, 0, sizeof(float) * i);
-    for (size_t part = PARTS; part-- > 0;) {
-        size_t first = part * PART, end = first + PART;
-        pack_transposed(w->floats->panel, own + first * PASS_COLUMNS + end, PART, PASS_COLUMNS - end, -1,
-                        w->parts[part]);
-        take_off_parts(w, part, own, end);
-        if (!root_of_part(w, part, own + first * PASS_COLUMNS + first)) return false;
-        times_inverse(w, part, own, first);
+    for (size_t i = 1; i < STRIP_COLUMNS; i++) memset(own + i * STRIP_COLUMNS, 0, sizeof(float) * i);
+    for (size_t band = BANDS; band-- > 0;) {
+        size_t first = band * BAND, end = first + BAND;
+        pack_transposed(w->floats->panel, own + first * STRIP_COLUMNS + end, BAND, STRIP_COLUMNS - end, -1,
+                        w->bands[band]);
+        band_subtract_later(w, band, own, end);
+        if (!band_factor(w, band, own + first * STRIP_COLUMNS + first)) return false;
+        times_inverse(w, band, own, first);
     }
     return true;
 }
 
 static void finish_unit(void *data, size_t unit, int thread) {
     const strip_work *s = data;
-    float *rows = tile_at(s->w, 0, s->strip) + unit * UNIT * PASS_COLUMNS;
+    float *rows = tile_at(s->w, 0, s->strip) + unit * UNIT * STRIP_COLUMNS;
     (void)thread;
-    for (size_t part = PARTS; part-- > 0;)
-        take_off_parts(s->w, part, rows, UNIT), times_inverse(s->w, part, rows, UNIT);
+    for (size_t band = BANDS; band-- > 0;)
+        band_subtract_later(s->w, band, rows, UNIT), times_inverse(s->w, band, rows, UNIT);
 }
 
 static bool cholesky_strip(work *w, size_t strip) {
     strip_work s = {w, strip};
     take_off_later(&s);
     if (!cholesky_own(w, tile_at(w, strip, strip))) return false;
-    threads_for(w->pool, strip * PASS_COLUMNS / UNIT, 1, finish_unit, &s);
+    threads_for(w->pool, strip * STRIP_COLUMNS / UNIT, 1, finish_unit, &s);
     return true;
 }
 
@@ -187,7 +187,7 @@ typedef struct prepared {
 static const double FACTOR_USUAL = 4, FACTOR_FLOOR = 1e-3;
 
 static double hessian_diagonal(const hessian_block *b, size_t c) {
-    return (double)b->triangle[feedback_triangle(c / PASS_COLUMNS) + c * PASS_COLUMNS + c % PASS_COLUMNS];
+    return (double)b->triangle[feedback_triangle(c / STRIP_COLUMNS) + c * STRIP_COLUMNS + c % STRIP_COLUMNS];
 }
 
 static int square_by_size(const void *a, const void *b) {
@@ -228,18 +228,19 @@ static void fill_strip(void *data, size_t strip, int thread) {
     const cholesky_filling *f = data;
     const work *w = f->w;
     const hessian_block *b = f->p->block;
-    size_t from = feedback_triangle(strip), rows = (strip + 1) * PASS_COLUMNS;
+    size_t from = feedback_triangle(strip), rows = (strip + 1) * STRIP_COLUMNS;
     float *own = tile_at(w, strip, strip), *tile = f->tiles + strip * HESSIAN_TILE;
     (void)thread;
-    for (size_t i = 0; i < rows * PASS_COLUMNS; i++)
+    for (size_t i = 0; i < rows * STRIP_COLUMNS; i++)
         w->root[from + i] = (float)(f->kept * (double)b->triangle[from + i]);
-    for (size_t i = 0; i < PASS_COLUMNS; i++) {
-        size_t c = strip * PASS_COLUMNS + i;
+    for (size_t i = 0; i < STRIP_COLUMNS; i++) {
+        size_t c = strip * STRIP_COLUMNS + i;
         double square = c < b->columns ? hessian_diagonal(b, c) * f->p->per_token : 0;
         double value = c < b->columns ? square + f->own * square + f->added : 1;
-        for (size_t j = 0; j < i; j++) tile[i * PASS_COLUMNS + j] = tile[j * PASS_COLUMNS + i];
-        own[i * PASS_COLUMNS + i] = (float)value;
-        memcpy(tile + i * PASS_COLUMNS + i, own + i * PASS_COLUMNS + i, sizeof(float) * (PASS_COLUMNS - i));
+        for (size_t j = 0; j < i; j++) tile[i * STRIP_COLUMNS + j] = tile[j * STRIP_COLUMNS + i];
+        own[i * STRIP_COLUMNS + i] = (float)value;
+        memcpy(tile + i * STRIP_COLUMNS + i, own + i * STRIP_COLUMNS + i,
+               sizeof(float) * (STRIP_COLUMNS - i));
     }
 }
 
@@ -356,7 +357,7 @@ static void divide_differences(const hessian *m, hessian_block *b, hessian_setti
     size_t strips = feedback_strips(b->columns), rows = feedback_strips(hessian_second(m->shape, b->columns));
     float *d = b->square;
     b->square = NULL;
-    *(m->shape.target_features ? &run->gptaq_p : &run->gptaq_d) = d;
+    *(m->shape.residual_features ? &run->gptaq_p : &run->gptaq_d) = d;
     run->gptaq_a = s.gptaq_a < 0 ? hessian_gptaq_a(m->tokens, b->columns) : s.gptaq_a;
     if (d) threads_for(m->pool, strips * rows, THREADS_EVEN, divide_tile, &(differences){d, m->tokens});
 }
@@ -439,34 +440,33 @@ typedef struct refit_span {
 } refit_span;
 
 static const float *root_row(const refit_span *s, size_t row, size_t strip) {
-    return s->m->cholesky + feedback_triangle(strip) + row * PASS_COLUMNS;
+    return s->m->cholesky + feedback_triangle(strip) + row * STRIP_COLUMNS;
 }
 
 static size_t strip_end(const refit_span *s, size_t strip) {
-    size_t end = (strip + 1) * PASS_COLUMNS;
+    size_t end = (strip + 1) * STRIP_COLUMNS;
     return end < s->columns ? end : s->columns;
 }
 
 /* z = p, the row of P: tiles have a column's rows side by side. tiles: of rows, in a strip of columns. */
 static void read_p(const refit_span *s, uint64_t row, size_t tiles, double *z) {
     for (size_t c = 0; c < s->columns; c++) {
-        size_t tile = c / PASS_COLUMNS * tiles + row / PASS_COLUMNS;
+        size_t tile = c / STRIP_COLUMNS * tiles + row / STRIP_COLUMNS;
         z[c] =
-            (double)s->m->gptaq_p[tile * HESSIAN_TILE + c % PASS_COLUMNS * PASS_COLUMNS + row % PASS_COLUMNS];
+            (double)
+                s->m->gptaq_p[tile * HESSIAN_TILE + c % STRIP_COLUMNS * STRIP_COLUMNS + row % STRIP_COLUMNS];
     }
 }
 
 /* z = w D; tiles of D are transposed. */
 static void multiply_moved(const refit_span *s, const float *w, double *z) {
     for (size_t c = 0; c < s->columns; c++) {
-        size_t strip = c / PASS_COLUMNS;
+        size_t strip = c / STRIP_COLUMNS;
         const float *d = s->m->gptaq_d + feedback_square(s->m->columns, strip);
         double sum = 0;
         for (size_t k = 0; k < s->columns; k++)
-            sum +=
-                (double)w[k] *
-                (double)
-                    d[k / PASS_COLUMNS * HESSIAN_TILE + c % PASS_COLUMNS * PASS_COLUMNS + k % PASS_COLUMNS];
+            sum += (double)w[k] * (double)d[k / STRIP_COLUMNS * HESSIAN_TILE +
+                                            c % STRIP_COLUMNS * STRIP_COLUMNS + k % STRIP_COLUMNS];
         z[c] = sum;
     }
 }
@@ -475,21 +475,21 @@ static void multiply_moved(const refit_span *s, const float *w, double *z) {
 static void solve_transposed(const refit_span *s, double *z) {
     for (size_t r = s->columns; r-- > 0;) {
         double sum = 0;
-        for (size_t strip = r / PASS_COLUMNS; strip < s->strips; strip++) {
-            size_t from = strip * PASS_COLUMNS, first = from > r ? from : r + 1;
+        for (size_t strip = r / STRIP_COLUMNS; strip < s->strips; strip++) {
+            size_t from = strip * STRIP_COLUMNS, first = from > r ? from : r + 1;
             const float *root = root_row(s, r, strip);
             for (size_t c = first; c < strip_end(s, strip); c++) sum += z[c] * (double)root[c - from];
         }
-        z[r] = (z[r] - sum) / (double)root_row(s, r, r / PASS_COLUMNS)[r % PASS_COLUMNS];
+        z[r] = (z[r] - sum) / (double)root_row(s, r, r / STRIP_COLUMNS)[r % STRIP_COLUMNS];
     }
 }
 
 /* z R = what z holds. */
 static void solve_straight(const refit_span *s, double *z) {
     for (size_t r = 0; r < s->columns; r++) {
-        z[r] /= (double)root_row(s, r, r / PASS_COLUMNS)[r % PASS_COLUMNS];
-        for (size_t strip = r / PASS_COLUMNS; strip < s->strips; strip++) {
-            size_t from = strip * PASS_COLUMNS, first = from > r ? from : r + 1;
+        z[r] /= (double)root_row(s, r, r / STRIP_COLUMNS)[r % STRIP_COLUMNS];
+        for (size_t strip = r / STRIP_COLUMNS; strip < s->strips; strip++) {
+            size_t from = strip * STRIP_COLUMNS, first = from > r ? from : r + 1;
             const float *root = root_row(s, r, strip);
             for (size_t c = first; c < strip_end(s, strip); c++) z[c] -= z[r] * (double)root[c - from];
         }

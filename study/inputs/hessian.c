@@ -112,11 +112,11 @@ void hessian_set(hessian *m, const float *mean) {
     for (size_t i = 0, first = 0; i < m->n_blocks; first += m->blocks[i++].columns) {
         const hessian_block *b = &m->blocks[i];
         for (size_t row = 0; row < b->columns; row++)
-            for (size_t strip = row / PASS_COLUMNS; strip < feedback_strips(b->columns); strip++) {
-                size_t from = strip * PASS_COLUMNS, n = b->columns - from;
-                memcpy(b->triangle + feedback_triangle(strip) + row * PASS_COLUMNS,
+            for (size_t strip = row / STRIP_COLUMNS; strip < feedback_strips(b->columns); strip++) {
+                size_t from = strip * STRIP_COLUMNS, n = b->columns - from;
+                memcpy(b->triangle + feedback_triangle(strip) + row * STRIP_COLUMNS,
                        mean + (first + row) * m->shape.columns + first + from,
-                       sizeof *mean * (n < PASS_COLUMNS ? n : PASS_COLUMNS));
+                       sizeof *mean * (n < STRIP_COLUMNS ? n : STRIP_COLUMNS));
             }
     }
     m->tokens = 1;
@@ -126,9 +126,9 @@ void hessian_mean_squares(hessian *m, float *columns) {
     hessian_settle(m);
     for (size_t i = 0; i < m->n_blocks; i++, columns += m->shape.width)
         for (size_t c = 0; c < m->blocks[i].columns; c++) {
-            size_t strip = c / PASS_COLUMNS;
-            const float *row = m->blocks[i].triangle + feedback_triangle(strip) + c * PASS_COLUMNS;
-            columns[c] = m->tokens ? (float)((double)row[c % PASS_COLUMNS] / (double)m->tokens) : 0;
+            size_t strip = c / STRIP_COLUMNS;
+            const float *row = m->blocks[i].triangle + feedback_triangle(strip) + c * STRIP_COLUMNS;
+            columns[c] = m->tokens ? (float)((double)row[c % STRIP_COLUMNS] / (double)m->tokens) : 0;
         }
 }
 
@@ -194,10 +194,10 @@ static matrix_product settle_sums(const settling *s, size_t row, strip_rows of, 
         .x = waiting_at(m, s->is_square ? m->differences : m->panels, column * HESSIAN_SLOT),
         .row_stride = HESSIAN_SLOT,
         .x_panel_stride = m->by->panel * HESSIAN_SLOT,
-        .y = (s->group ? s->group : s->sums) + at + of.begin * PASS_COLUMNS,
-        .y_stride = PASS_COLUMNS,
+        .y = (s->group ? s->group : s->sums) + at + of.begin * STRIP_COLUMNS,
+        .y_stride = STRIP_COLUMNS,
         .rows = of.end - of.begin,
-        .tokens = PASS_COLUMNS,
+        .tokens = STRIP_COLUMNS,
         .pieces = s->pieces,
         .n_pieces = s->n_pieces,
         .add = s->group && m->begun,
@@ -208,16 +208,16 @@ static matrix_product settle_strip(const void *data, size_t strip) {
     const settling *s = data;
     size_t at = feedback_triangle(strip);
     return settle_sums(s, 0, rows_of_share(s->share, at / HESSIAN_TILE, strip + 1),
-                       s->first + strip * PASS_COLUMNS, at);
+                       s->first + strip * STRIP_COLUMNS, at);
 }
 
 /* A tile of the square or rectangle, which is transposed. A square has this block's features alone, a
  * rectangle all. */
 static matrix_product settle_tile(const void *data, size_t tile) {
     const settling *s = data;
-    size_t first = s->m->shape.target_features ? 0 : s->first;
-    return settle_sums(s, tile / s->rows * PASS_COLUMNS, rows_of_share(s->share, tile, 1),
-                       first + tile % s->rows * PASS_COLUMNS, tile * HESSIAN_TILE);
+    size_t first = s->m->shape.residual_features ? 0 : s->first;
+    return settle_sums(s, tile / s->rows * STRIP_COLUMNS, rows_of_share(s->share, tile, 1),
+                       first + tile % s->rows * STRIP_COLUMNS, tile * HESSIAN_TILE);
 }
 
 /* Adds a part of a long group's sums to the total. */
@@ -226,14 +226,14 @@ static void add_group(void *data, size_t i, int thread) {
     matrix_product p = (s->is_square ? settle_tile : settle_strip)(s, i);
     float *to = s->sums + (p.y - s->group);
     (void)thread;
-    for (size_t k = 0; k < p.rows * PASS_COLUMNS; k++) to[k] += p.y[k];
+    for (size_t k = 0; k < p.rows * STRIP_COLUMNS; k++) to[k] += p.y[k];
 }
 
-static void settle_part(settling *s, bool ends) {
+static void settle_block_sums(settling *s, bool ends) {
     threads_pool *pool = s->m->pool;
     size_t n = s->is_square ? s->strips * s->rows : s->strips;
     matrix_product_at *at = s->is_square ? settle_tile : settle_strip;
-    products_run(pool, s->m->by, n, s->is_square ? PASS_COLUMNS : n * PASS_COLUMNS, at, s);
+    products_run(pool, s->m->by, n, s->is_square ? STRIP_COLUMNS : n * STRIP_COLUMNS, at, s);
     if (s->group && ends) threads_for(pool, n, 1, add_group, s);
 }
 
@@ -255,7 +255,7 @@ static void settle_groups(hessian *m, bool ends) {
             s.sums = square ? b->square : b->triangle;
             s.group = square ? b->group_square : b->group_triangle;
             s.share = square ? b->of_square : b->of_triangle;
-            settle_part(&s, ends);
+            settle_block_sums(&s, ends);
         }
     }
     m->n_groups = 1, m->groups[0] = (hessian_group){0, 0}, m->begun = !ends;
@@ -312,7 +312,7 @@ void hessian_share(hessian *m, const gq_comm *comm) {
 
 static bool gather_slices(float *sums, uint64_t slices, gq_comm *comm, uint64_t *begins, gq_error *e) {
     for (int r = 0; r <= gq_comm_ranks(comm); r++)
-        begins[r] = comm_share(comm, slices, r) * HESSIAN_SLICE * PASS_COLUMNS * sizeof *sums;
+        begins[r] = comm_share(comm, slices, r) * HESSIAN_SLICE * STRIP_COLUMNS * sizeof *sums;
     return !slices || comm_gather(comm, sums, begins, e);
 }
 
@@ -359,11 +359,11 @@ static void take_column(void *data, size_t c, int thread) {
     put_in_panels(t, m->differences, m->shape.columns, c, differences);
 }
 
-static void take_target(void *data, size_t c, int thread) {
+static void take_residual(void *data, size_t c, int thread) {
     const taken *t = data;
     const hessian *m = t->m;
     (void)thread;
-    put_in_panels(t, m->differences, m->shape.target_features, c, t->x + c * t->x_stride);
+    put_in_panels(t, m->differences, m->shape.residual_features, c, t->x + c * t->x_stride);
 }
 
 void hessian_add(hessian *m, const float *x, size_t x_stride, const float *y, size_t y_stride,
@@ -376,8 +376,8 @@ void hessian_add(hessian *m, const float *x, size_t x_stride, const float *y, si
         n = min(n, m->groups[0].begin + HESSIAN_TOKENS - place);
         taken t = {m, x ? x + done : NULL, y + done, x_stride, y_stride, place, n};
         threads_for(m->pool, m->shape.columns, THREADS_EVEN, take_column, &t);
-        if (m->shape.target_features)
-            threads_for(m->pool, m->shape.target_features, THREADS_EVEN, take_target, &t);
+        if (m->shape.residual_features)
+            threads_for(m->pool, m->shape.residual_features, THREADS_EVEN, take_residual, &t);
         hessian_group *at_work = group_at_work(m);
         at_work->end += n, m->tokens += n;
         if (at_work->end == at_work->begin + HESSIAN_TOKENS) settle_groups(m, !long_groups(m->shape));

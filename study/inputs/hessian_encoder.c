@@ -107,7 +107,7 @@ static void *hessian_open(const strip_encoder *search, size_t columns, const gq_
 /* ---- scratch ---- */
 
 typedef struct encoder_scratch {
-    uint8_t *pass, *fed;            /* scratch of codec_feedback, and the blocks that it makes */
+    uint8_t *scratch, *fed;         /* scratch of codec_feedback, and the blocks that it makes */
     float *decoded, *lost, *answer; /* lost: errors, [panel][column][row]; answer: H times them */
 } encoder_scratch;
 
@@ -117,16 +117,16 @@ static size_t place_in(const hessian_encoder *f, uint8_t *scratch, encoder_scrat
     const struct {
         void *to;
         size_t bytes;
-    } parts[] = {
-        {&p->pass, feedback_bytes(f->search.kernels, f->search.type->id, f->columns, MATMUL_FLOAT32)},
+    } regions[] = {
+        {&p->scratch, feedback_bytes(f->search.kernels, f->search.type->id, f->columns, MATMUL_FLOAT32)},
         {&p->fed, FEEDBACK_ROWS * gguf_row_bytes(f->search.type, f->columns)},
         {&p->decoded, sizeof(float) * (n < STRIP_ELEMENTS ? STRIP_ELEMENTS : n)},
         {&p->lost, sizeof(float) * n},
-        {&p->answer, sizeof(float) * FEEDBACK_ROWS * PASS_COLUMNS},
+        {&p->answer, sizeof(float) * FEEDBACK_ROWS * STRIP_COLUMNS},
     };
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; at += (parts[i++].bytes + 63) / 64 * 64) {
+    for (size_t i = 0; i < sizeof regions / sizeof *regions; at += (regions[i++].bytes + 63) / 64 * 64) {
         uint8_t *here = scratch ? scratch + at : NULL;
-        memcpy(parts[i].to, &here, sizeof here);
+        memcpy(regions[i].to, &here, sizeof here);
     }
     return at;
 }
@@ -168,9 +168,9 @@ static void encoder_multiply_panels(const hessian_encoder *f, const encoder_scra
                                 .panel = k->panel,
                                 .y = p->answer,
                                 .y_stride = k->panel,
-                                .y_panel_stride = PASS_COLUMNS * k->panel,
-                                .rows = rows < PASS_COLUMNS ? rows : PASS_COLUMNS,
-                                .columns = columns < PASS_COLUMNS ? columns : PASS_COLUMNS,
+                                .y_panel_stride = STRIP_COLUMNS * k->panel,
+                                .rows = rows < STRIP_COLUMNS ? rows : STRIP_COLUMNS,
+                                .columns = columns < STRIP_COLUMNS ? columns : STRIP_COLUMNS,
                                 .tokens = panels * k->panel,
                                 .width = k->panel,
                                 .add = add});
@@ -180,10 +180,10 @@ static void encoder_add_errors(const hessian_encoder *f, const encoder_scratch *
                                size_t first, double factor, double *of_row) {
     size_t panel = encoder_products(f)->panel, rows = f->columns - first;
     for (size_t i = 0; i < panels; i++)
-        for (size_t c = 0; c < (rows < PASS_COLUMNS ? rows : PASS_COLUMNS); c++)
+        for (size_t c = 0; c < (rows < STRIP_COLUMNS ? rows : STRIP_COLUMNS); c++)
             for (size_t lane = 0; lane < panel; lane++)
                 of_row[i * panel + lane] += factor *
-                                            (double)p->answer[(i * PASS_COLUMNS + c) * panel + lane] *
+                                            (double)p->answer[(i * STRIP_COLUMNS + c) * panel + lane] *
                                             (double)p->lost[(i * f->columns + first + c) * panel + lane];
 }
 
@@ -194,8 +194,8 @@ static void encoder_measure_errors(const hessian_encoder *f, const encoder_scrat
     size_t panel = encoder_products(f)->panel, panels = (rows + panel - 1) / panel;
     pack_lost(f, x, decoded, rows, p->lost);
     memset(of_row, 0, sizeof *of_row * FEEDBACK_ROWS);
-    for (size_t first = 0; first < f->columns; first += PASS_COLUMNS) {
-        for (size_t column = 0; column < first; column += PASS_COLUMNS)
+    for (size_t first = 0; first < f->columns; first += STRIP_COLUMNS) {
+        for (size_t column = 0; column < first; column += STRIP_COLUMNS)
             encoder_multiply_panels(f, p, panels, first, column, column > 0);
         if (first > 0) encoder_add_errors(f, p, panels, first, 2, of_row);
         encoder_multiply_panels(f, p, panels, first, first, false);
@@ -224,7 +224,7 @@ static void encoder_feed_rows(const hessian_encoder *f, const encoder_scratch *p
                                     .hessian = f->factored.runs,
                                     .n_hessians = f->factored.n_runs,
                                     .columns = f->columns,
-                                    .scratch = p->pass},
+                                    .scratch = p->scratch},
                    x, rows, p->fed, &sums);
 }
 

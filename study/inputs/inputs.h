@@ -32,11 +32,11 @@ typedef struct hessian hessian;
 
 typedef struct hessian_shape {
     size_t columns;
-    size_t width;           /* of blocks on the diagonal, outside of which nothing is known; a multiple of
-                            PASS_COLUMNS, or at least `columns`: all in one */
-    bool two_streams;       /* x is not y */
-    size_t group_tokens;    /* of a group, at most; up to HESSIAN_TOKENS need nothing more, and 0 is those */
-    size_t target_features; /* features of r, of which P is made; 0: none is, else two_streams is false */
+    size_t width;        /* of blocks on the diagonal, outside of which nothing is known; a multiple of
+                            STRIP_COLUMNS, or at least `columns`: all in one */
+    bool two_streams;    /* x is not y */
+    size_t group_tokens; /* of a group, at most; up to HESSIAN_TOKENS need nothing more, and 0 is those */
+    size_t residual_features; /* features of d, of which P is made; 0: none is, else two_streams is false */
     matmul_arithmetic arithmetic; /* of products. In bf16 (codec/tile.h) tokens are columns: groups begin at
                                      the first token of a group of tokens */
 } hessian_shape;
@@ -184,10 +184,10 @@ collection_sizes collection_measure(const model_source *m, size_t layers, const 
 
 /* ---- the sums that hessian.c makes and cholesky.c reads ---- */
 
-enum { HESSIAN_TILE = PASS_COLUMNS * PASS_COLUMNS };
+enum { HESSIAN_TILE = STRIP_COLUMNS * STRIP_COLUMNS };
 
 /* Sums that a rank forms: slices of so many rows of a tile, the first of them and the one behind the last. */
-enum { HESSIAN_SLICE = 16, HESSIAN_SLICES = PASS_COLUMNS / HESSIAN_SLICE };
+enum { HESSIAN_SLICE = 16, HESSIAN_SLICES = STRIP_COLUMNS / HESSIAN_SLICE };
 typedef struct hessian_share_of {
     uint64_t begin, end;
 } hessian_share_of;
@@ -235,12 +235,12 @@ static inline size_t hessian_block_columns(hessian_shape s, size_t i) {
 }
 /* Features of x - y or r that belong to a block of so many columns; 0: there is nothing of the kind. */
 static inline size_t hessian_second(hessian_shape s, size_t columns) {
-    return s.target_features ? s.target_features : s.two_streams ? columns : 0;
+    return s.residual_features ? s.residual_features : s.two_streams ? columns : 0;
 }
 static inline size_t hessian_blocks(hessian_shape s) { return (s.columns + s.width - 1) / s.width; }
 /* Columns beyond this are no tensor's, and no size of a Hessian overflows. */
 static inline bool hessian_countable(hessian_shape s) {
-    return s.columns <= 1 << 28 && s.target_features <= 1 << 28;
+    return s.columns <= 1 << 28 && s.residual_features <= 1 << 28;
 }
 /* Adds all groups to the sums; the next tokens are another group's. */
 void hessian_settle(hessian *m);

@@ -73,7 +73,7 @@ static bool sample_open(forecast_sample *s, const forecast_request *r, const for
     const forward_job *job = r->job;
     *s = (forecast_sample){.job = *job};
     s->job.probes = true, s->job.loops = 1, s->job.progress = NULL;
-    s->job.marks = NULL, s->job.targets = NULL;
+    s->job.marks = NULL, s->job.masked = NULL;
     s->job.context = min(tokens, job->context);
     s->job.windows = max(1, tokens / job->context);
     /* One batch in memory: the job's own batches are no smaller. */

@@ -67,7 +67,7 @@ static void masks_set_text(text_windows *w, size_t begin, size_t end, uint64_t k
     for (size_t t = begin, missing = wanted; t < end; t++) {
         uint32_t weight = masks_weight(w, t);
         if (!weight || share_of(random_next(&state), left--) >= missing) continue;
-        w->targets[t].weight = each * (float)weight, w->ids[t] = mask, missing--;
+        w->masked[t].weight = each * (float)weight, w->ids[t] = mask, missing--;
     }
 }
 
@@ -77,9 +77,9 @@ bool masks_set(text_windows *w, const model_source *m, size_t vocabulary, masks_
     bool shifts = true;
     if (!forward_fills_masks(m)) return true;
     if (!masks_token(m, vocabulary, &mask, e) || !masks_shift(m, &shifts, e)) return false;
-    w->targets = calloc(all, sizeof *w->targets), w->in_place = !shifts;
-    if (!w->targets) return gq_fail_memory(e, mul_sat(all, sizeof *w->targets));
-    for (size_t t = 0; t < all; t++) w->targets[t].token = w->ids[t];
+    w->masked = calloc(all, sizeof *w->masked), w->in_place = !shifts;
+    if (!w->masked) return gq_fail_memory(e, mul_sat(all, sizeof *w->masked));
+    for (size_t t = 0; t < all; t++) w->masked[t].token = w->ids[t];
     for (size_t begin = 0, end, k = 0; begin < all; begin = end, k++) {
         end = masks_text_end(w, begin);
         masks_set_text(w, begin, end, k, mask, share);

@@ -114,7 +114,7 @@ void text_share_take(text_share *t, gq_comm *comm, bool read_once) {
     t->job.windows = windows_share(comm, n, context, rank + 1) - t->first_window;
     t->job.ids += t->first_window * context;
     t->job.marks = forward_job_marks(&t->job, t->first_window);
-    t->job.targets = forward_job_targets(&t->job, t->first_window);
+    t->job.masked = forward_job_masked(&t->job, t->first_window);
     t->idle = !t->job.windows;
 }
 

@@ -23,7 +23,7 @@ typedef struct text_windows {
     forward_mark *marks;
     size_t texts, text_tokens;
     /* For texts with masked tokens (masks.c): which are masked, and the places of their logits; NULL: none. */
-    forward_target *targets;
+    forward_masked *masked;
     bool in_place;
     /* The first token of each window where BOS has taken its place; NULL: they stand there. */
     uint32_t *replaced;
@@ -174,7 +174,7 @@ typedef enum masks_share {
 /* Fails where the model predicts what masks stand for and does not say which token is one. */
 bool masks_check(const model_source *model, size_t vocabulary, gq_error *e);
 /* Masks tokens of each text that windows hold, if the model predicts what masks stand for: of those that count, and
- * never the first, as models that shift logits have none for it. w->targets is malloc'ed. How many are masked and
+ * never the first, as models that shift logits have none for it. w->masked is malloc'ed. How many are masked and
  * which follows from the number of the text among the windows alone, so it is the same for any threads, ranks and
  * parts. If one token in four is masked, each counts as four: a text counts the same, whatever share is masked. */
 bool masks_set(text_windows *w, const model_source *model, size_t vocabulary, masks_share share, gq_error *e);

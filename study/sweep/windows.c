@@ -392,7 +392,7 @@ uint32_t windows_checksum(const uint32_t *ids, const forward_mark *marks, size_t
 uint32_t windows_sum_up(const text_windows *w) {
     size_t tokens = w->n * w->context;
     uint32_t sum = windows_checksum(w->ids, w->marks, tokens);
-    return w->targets ? checksum_add(sum, w->targets, tokens * sizeof *w->targets) : sum;
+    return w->masked ? checksum_add(sum, w->masked, tokens * sizeof *w->masked) : sum;
 }
 
 forward_job windows_job(const text_windows *w) {
@@ -400,7 +400,7 @@ forward_job windows_job(const text_windows *w) {
                          .windows = w->n,
                          .context = w->context,
                          .marks = w->marks,
-                         .targets = w->targets,
+                         .masked = w->masked,
                          .in_place = w->in_place};
 }
 
@@ -429,7 +429,7 @@ bool windows_warn_longer(size_t context, size_t trained, const char *model, warn
 }
 
 void windows_free(text_windows *w) {
-    free(w->ids), free(w->replaced), free(w->marks), free(w->targets);
+    free(w->ids), free(w->replaced), free(w->marks), free(w->masked);
     *w = (text_windows){.n = 0};
 }
 

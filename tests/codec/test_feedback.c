@@ -69,13 +69,13 @@ typedef struct errors {
 /* The pass over a batch, before the gain: codes nearest to what is left by the errors so far; plain: nearest
  * to the goal, by the same scales. */
 static errors reference_errors(const kernels *k, uint32_t type, const double *goal) {
-    const codec_steps *steps = k->codecs[type].steps;
-    size_t lanes = k->lanes, length = tensor_type_of(type)->block_elements, group = steps->group;
+    const codec_columnwise *columnwise = k->codecs[type].columnwise;
+    size_t lanes = k->lanes, length = tensor_type_of(type)->block_elements, group = columnwise->group;
     static double v[MOST_LANES][N];
     static float q[MOST_LANES][N], plain[MOST_LANES][N];
     errors found;
     void *state = NULL;
-    if (posix_memalign(&state, 64, steps->state_bytes)) fail_msg("no memory");
+    if (posix_memalign(&state, 64, columnwise->state_bytes)) fail_msg("no memory");
     for (size_t l = 0; l < lanes; l++)
         for (size_t c = 0; c < N; c++) v[l][c] = goal ? goal[l * N + c] : (double)s->w[l * N + c];
     for (size_t first = 0; first < N; first += length) {
@@ -85,16 +85,16 @@ static errors reference_errors(const kernels *k, uint32_t type, const double *go
             importance[i] = (float)(1 / (u * u));
             for (size_t l = 0; l < lanes; l++) x[i * lanes + l] = (float)v[l][first + i];
         }
-        steps->choose(state, x, importance, &steps->searches[EFFORT_FAST][1]);
+        columnwise->choose(state, x, importance, &columnwise->searches[EFFORT_FAST][1]);
         for (size_t c = first; c < first + length; c += group) {
             for (size_t i = 0; i < group * lanes; i++) {
                 size_t l = i % lanes, column = c + i / lanes;
                 x[i] = (float)(goal ? goal[l * N + column] : (double)s->w[l * N + column]);
             }
-            steps->round(state, c - first, x, y);
+            columnwise->round(state, c - first, x, y);
             for (size_t i = 0; i < group * lanes; i++) plain[i % lanes][c + i / lanes] = y[i];
             for (size_t i = 0; i < group * lanes; i++) x[i] = (float)v[i % lanes][c + i / lanes];
-            steps->round(state, c - first, x, y);
+            columnwise->round(state, c - first, x, y);
             for (size_t i = 0; i < group * lanes; i++) {
                 size_t l = i % lanes, column = c + i / lanes;
                 double e = (v[l][column] - (double)y[i]) / s->u[column * N + column];
@@ -193,7 +193,7 @@ FIXTURE(free_site) {
 
 /* One of each kind: super-blocks with minimums, with scales of either sign; blocks of 32; a table; no gain;
  * nearly exact; three codes; grids of eight, with an even number of signs and shifted, and of four. What else
- * types differ in test_codec_steps looks at. */
+ * types differ in test_codec_columnwise looks at. */
 static const uint32_t kinds[] = {GGUF_Q4_K, GGUF_Q6_K,  GGUF_Q4_1,   GGUF_IQ4_NL, GGUF_MXFP4,
                                  GGUF_Q8_0, GGUF_TQ2_0, GGUF_IQ2_XS, GGUF_IQ1_M,  GGUF_IQ3_S};
 #define EACH_KIND(type) \
@@ -450,18 +450,18 @@ TEST(identity_is_plain_rounding) {
     feedback_hessian m = {.columns = N, .cholesky = identity};
     EACH_ENCODER(type) {
         if (!type->quantized) continue;
-        const codec_steps *steps = k->codecs[type->id].steps;
+        const codec_columnwise *columnwise = k->codecs[type->id].columnwise;
         size_t length = type->block_elements, bytes = gguf_row_bytes(type, N);
-        size_t state_bytes = (steps->state_bytes + 63) / 64 * 64;
+        size_t state_bytes = (columnwise->state_bytes + 63) / 64 * 64;
         double power[MOST_LANES] = {0}, kept[MOST_LANES] = {0};
         float gain[MOST_LANES], x[256 * MOST_LANES], q[256 * MOST_LANES];
         uint8_t *states = aligned_alloc(64, state_bytes * (N / length));
         for (size_t c = 0; c < N; c += length) {
             void *one = states + c / length * state_bytes;
             for (size_t i = 0; i < length * lanes; i++) x[i] = s->w[i % lanes * N + c + i / lanes];
-            steps->choose(one, x, importance, &steps->searches[EFFORT_FAST][1]);
-            for (size_t i = 0; i < length; i += steps->group)
-                steps->round(one, i, x + i * lanes, q + i * lanes);
+            columnwise->choose(one, x, importance, &columnwise->searches[EFFORT_FAST][1]);
+            for (size_t i = 0; i < length; i += columnwise->group)
+                columnwise->round(one, i, x + i * lanes, q + i * lanes);
             for (size_t i = 0; i < length * lanes; i++) {
                 double v = (double)x[i], r = (double)(x[i] - q[i]);
                 power[i % lanes] += v * v, kept[i % lanes] += v * (v - r);
@@ -469,7 +469,7 @@ TEST(identity_is_plain_rounding) {
         }
         for (size_t l = 0; l < lanes; l++) gain[l] = (float)fmin(1.5, fmax(0.75, power[l] / kept[l]));
         for (size_t i = 0; i < N / length; i++)
-            steps->finish(states + i * state_bytes, gain, plain + i * type->block_bytes, bytes, lanes);
+            columnwise->finish(states + i * state_bytes, gain, plain + i * type->block_bytes, bytes, lanes);
         run(k, type->id, &m, 1, 0, 0, lanes, fed, NULL);
         if (memcmp(fed, plain, lanes * bytes)) fail_msg("%s: not what plain rounding gives", type->name);
         free(states);

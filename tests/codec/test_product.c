@@ -27,7 +27,7 @@ static void plain_place(const float *x, size_t n, size_t column, void *panel, si
 }
 static product_rows plain_tile(const float *tile, bool transposed, float *scratch) {
     (void)scratch;
-    return transposed ? (product_rows){tile, 1, PASS_COLUMNS} : (product_rows){tile, PASS_COLUMNS, 1};
+    return transposed ? (product_rows){tile, 1, STRIP_COLUMNS} : (product_rows){tile, STRIP_COLUMNS, 1};
 }
 static void plain_multiply(const product_tile *t) {
     asked.calls++;
@@ -113,7 +113,7 @@ TEST(moments_go_by_strips) {
                         sizeof *x * feedback_triangle(strips));
     assert_memory_equal(ours->blocks->square, other->blocks->square,
                         sizeof *x * strips * strips * HESSIAN_TILE);
-    assert_int_equal(asked.rows, strips * PASS_COLUMNS);
+    assert_int_equal(asked.rows, strips * STRIP_COLUMNS);
     hessian_free(ours), hessian_free(other);
     free(x), free(y);
 }
@@ -146,7 +146,7 @@ TEST(a_pass_goes_by_strips) {
     memset(&asked, 0, sizeof asked);
     round_by(k, &f, &plain, w, others);
     assert_memory_equal(blocks, others, bytes);
-    assert_int_equal(asked.columns, (feedback_strips(N) - 1) * PASS_COLUMNS);
+    assert_int_equal(asked.columns, (feedback_strips(N) - 1) * STRIP_COLUMNS);
     hessian_free(m), cholesky_free(&f);
     free(x), free(y), free(w), free(blocks), free(others);
 }

@@ -9,7 +9,7 @@
 #include "codec/feedback.h"
 #include "tests/support/numbers.h"
 
-enum { COLUMNS = 512, STRIPS = 2, ROWS = 21, TILE = PASS_COLUMNS * PASS_COLUMNS };
+enum { COLUMNS = 512, STRIPS = 2, ROWS = 21, TILE = STRIP_COLUMNS * STRIP_COLUMNS };
 static float w[ROWS * COLUMNS], root[3 * TILE], diagonal[STRIPS * TILE], difference[STRIPS * STRIPS * TILE];
 static uint8_t blocks[ROWS * COLUMNS * 4];
 
@@ -19,18 +19,18 @@ static void make_moments(void) {
     fill_normal(w, ROWS * COLUMNS, 0.05f), fill_normal(root, 3 * TILE, 0.05f);
     fill_normal(diagonal, STRIPS * TILE, 0.01f), fill_normal(difference, STRIPS * STRIPS * TILE, 0.01f);
     for (size_t i = 0; i < COLUMNS; i++) {
-        size_t strip = i / PASS_COLUMNS, in_strip = i % PASS_COLUMNS;
-        float *row = root + feedback_triangle(strip) + i * PASS_COLUMNS;
+        size_t strip = i / STRIP_COLUMNS, in_strip = i % STRIP_COLUMNS;
+        float *row = root + feedback_triangle(strip) + i * STRIP_COLUMNS;
         for (size_t j = 0; j < in_strip; j++) row[j] = 0;
         row[in_strip] = 1 + 0.3f * random_uniform();
-        diagonal[strip * TILE + in_strip * PASS_COLUMNS + in_strip] = 1;
+        diagonal[strip * TILE + in_strip * STRIP_COLUMNS + in_strip] = 1;
     }
 }
 
 static bool print_digests(const kernels *k, const feedback_hessian *m) {
     for (uint32_t id = 0; id < GGUF_TYPE_LIMIT; id++) {
         const tensor_type *type = tensor_type_of(id);
-        if (!type || !k->codecs[id].steps) continue;
+        if (!type || !k->codecs[id].columnwise) continue;
         feedback_task t = {k, id, EFFORT_FAST, 1, m, 1, COLUMNS, NULL, 0, 0, NULL, NULL, 2, NULL, NULL, NULL};
         feedback_sums sums = {0};
         uint64_t digest = 0xcbf29ce484222325;

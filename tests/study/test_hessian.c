@@ -388,11 +388,11 @@ static void check_waiting(const hessian_shape shape, group_size *size) {
     assert_int_equal(b.n_runs, a.n_runs);
     for (size_t i = 0; i < a.n_runs; i++) {
         const feedback_hessian *of_a = &a.runs[i], *of_b = &b.runs[i];
-        size_t columns = of_a->columns, rows = shape.target_features ? shape.target_features : columns;
+        size_t columns = of_a->columns, rows = shape.residual_features ? shape.residual_features : columns;
         assert_memory_equal(of_a->cholesky, of_b->cholesky,
                             feedback_triangle(feedback_strips(columns)) * sizeof(float));
-        assert_memory_equal(shape.target_features ? of_a->gptaq_p : of_a->gptaq_d,
-                            shape.target_features ? of_b->gptaq_p : of_b->gptaq_d,
+        assert_memory_equal(shape.residual_features ? of_a->gptaq_p : of_a->gptaq_d,
+                            shape.residual_features ? of_b->gptaq_p : of_b->gptaq_d,
                             feedback_padded(rows) * feedback_padded(columns) * sizeof(float));
     }
     cholesky_free(&a), cholesky_free(&b);

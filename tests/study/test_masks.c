@@ -98,7 +98,7 @@ static text_windows masked(const char *name, gq_text text) {
     return w;
 }
 
-static bool is_masked(const text_windows *w, size_t t) { return w->targets[t].weight > 0; }
+static bool is_masked(const text_windows *w, size_t t) { return w->masked[t].weight > 0; }
 
 /* ---- which tokens are masked ---- */
 
@@ -108,14 +108,14 @@ TEST(any_number_of_tokens_is_masked) {
     for (size_t i = 0; i < w.n; i++) {
         size_t n = 0;
         for (size_t t = i * CONTEXT; t < (i + 1) * CONTEXT; t++) {
-            assert_int_equal(w.targets[t].token, t * t * 31 % 61);
-            assert_int_equal(w.ids[t], is_masked(&w, t) ? MASK : w.targets[t].token);
+            assert_int_equal(w.masked[t].token, t * t * 31 % 61);
+            assert_int_equal(w.ids[t], is_masked(&w, t) ? MASK : w.masked[t].token);
             n += is_masked(&w, t), at[t % CONTEXT] += is_masked(&w, t);
         }
         double share = ((double)i + 1) * (sqrt(5) - 1) / 2;
         assert_int_equal(n, 1 + (size_t)((share - floor(share)) * (CONTEXT - 1)));
         for (size_t t = i * CONTEXT; t < (i + 1) * CONTEXT; t++)
-            assert_true(!is_masked(&w, t) || w.targets[t].weight == (float)((CONTEXT - 1) / (double)n));
+            assert_true(!is_masked(&w, t) || w.masked[t].weight == (float)((CONTEXT - 1) / (double)n));
         n_numbers += !numbers[n]++;
     }
     assert_true(w.in_place && n_numbers == CONTEXT - 1 && at[0] == 0);
@@ -129,7 +129,7 @@ TEST(masks_do_not_depend_on_what_follows) {
     text_windows w = masked("llada.gguf", text_of(ids)), few = masked("dream.gguf", some);
     assert_int_equal(few.n, 7);
     assert_memory_equal(w.ids, few.ids, 7 * CONTEXT * sizeof *w.ids);
-    assert_memory_equal(w.targets, few.targets, 7 * CONTEXT * sizeof *w.targets);
+    assert_memory_equal(w.masked, few.masked, 7 * CONTEXT * sizeof *w.masked);
     assert_false(few.in_place);
     windows_free(&w), windows_free(&few);
 }
@@ -143,7 +143,7 @@ TEST(conversations_are_masked_where_they_count) {
     double sums[2] = {0};
     for (size_t t = 0; t < w.n * w.context; t++) {
         assert_true(!is_masked(&w, t) || (w.marks[t].weight && w.marks[t].position));
-        sums[t >= 64] += (double)w.targets[t].weight;
+        sums[t >= 64] += (double)w.masked[t].weight;
         if (t % 64 < 3) assert_false(is_masked(&w, t) && t < 64);
     }
     assert_true(w.n == 1 && w.texts == 2 && sums[0] > 0 && fabs(sums[1] - 2) < 1e-6);
@@ -171,9 +171,9 @@ static void masks_are_scored_as_it_is_known(const char *name, const char *copy) 
         if (!is_masked(&w, t)) continue;
         uint32_t from = w.in_place ? (uint32_t)MASK : w.ids[t - 1];
         const float *p = logits[0][from], *q = logits[1][from];
-        double weight = (double)w.targets[t].weight, of_p = log_sum(p), of_q = log_sum(q);
+        double weight = (double)w.masked[t].weight, of_p = log_sum(p), of_q = log_sum(q);
         size_t top[2] = {0};
-        all += weight, nll += weight * (of_p - (double)p[w.targets[t].token]), n++;
+        all += weight, nll += weight * (of_p - (double)p[w.masked[t].token]), n++;
         for (size_t i = 0; i < VOCABULARY; i++) {
             double log_p = (double)p[i] - of_p;
             apart += weight * exp(log_p) * (log_p - ((double)q[i] - of_q));

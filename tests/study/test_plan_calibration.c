@@ -307,7 +307,7 @@ TEST(passes_take_less_than_is_counted) {
     for (size_t i = 0; (name = kernels_level_name(i)); i++) {
         const kernels *k = kernels_level(name);
         for (uint32_t type = 0; k && type < GGUF_TYPE_LIMIT; type++)
-            for (uint64_t columns = 256; k->codecs[type].steps && columns <= 16384; columns *= 4)
+            for (uint64_t columns = 256; k->codecs[type].columnwise && columns <= 16384; columns *= 4)
                 for (matmul_arithmetic a = MATMUL_FLOAT32; a <= MATMUL_BF16; a++)
                     assert_true(feedback_bytes(k, type, columns, a) <= feedback_most_bytes(columns, a));
     }

@@ -80,12 +80,12 @@ static trellis_path path_find(const float *x, size_t step, float scale, const tr
     return at[0];
 }
 
-/* ---- steps ---- */
+/* ---- columnwise encoding ---- */
 
 static struct {
     kernels kernels;
     codec codecs[GGUF_TYPE_LIMIT];
-    codec_steps steps;
+    codec_columnwise columnwise;
     trellis_way way;
 } made;
 
@@ -119,7 +119,7 @@ static void begin(void *states, size_t state_stride, const float *x, size_t step
 
 /* Rounds a lane. root NULL: columns are independent. */
 static double round_lane(trellis_state *s, size_t lane, const float *x, const float *root, float *decoded) {
-    trellis_costs by = {root ? root : s->weight, root ? PASS_COLUMNS : 0};
+    trellis_costs by = {root ? root : s->weight, root ? STRIP_COLUMNS : 0};
     size_t lanes = made.kernels.lanes;
     trellis_path p = path_find(x + lane, lanes, scale_of(s, lane), &by, made.way == TRELLIS_GREEDY);
     memcpy(s->codes[lane], p.codes, sizeof p.codes);
@@ -201,7 +201,7 @@ static void decode(const uint8_t *row, size_t first, float *x, size_t n) {
         }
 }
 
-/* Plain encoding by the steps: a batch of rows, padded with the last one. */
+/* Plain encoding by codec_columnwise: a batch of rows, padded with the last one. */
 static void encode(const float *x, uint8_t *to, size_t rows, size_t cols, const float *column,
                    const encode_settings *settings) {
     size_t lanes = made.kernels.lanes, blocks = cols / TRELLIS_COLUMNS,
@@ -220,7 +220,7 @@ static void encode(const float *x, uint8_t *to, size_t rows, size_t cols, const 
         for (size_t i = 0; i < blocks; i++) {
             const float *block = transposed + i * TRELLIS_COLUMNS * lanes;
             choose(&states[i], block, column ? column + i * TRELLIS_COLUMNS : NULL,
-                   &made.steps.searches[settings->effort][column != NULL]);
+                   &made.columnwise.searches[settings->effort][column != NULL]);
             round_each(&states[i], 0, block, decoded);
             finish(&states[i], gain, to + r * row_bytes + TRELLIS_HEAD + i * TRELLIS_BLOCK, row_bytes, used);
         }
@@ -249,18 +249,18 @@ const kernels *trellis_kernels(const kernels *k, trellis_way way) {
     };
     made.kernels = *k, made.way = way;
     memcpy(made.codecs, k->codecs, sizeof made.codecs);
-    made.steps = (codec_steps){.state_bytes = sizeof(trellis_state),
-                               .group = TRELLIS_COLUMNS,
-                               .searches = searches,
-                               .choose = choose,
-                               .round = round_each,
-                               .ends = ends,
-                               .gain_kept = gain_kept,
-                               .finish = finish,
-                               .round_path = way == TRELLIS_EACH ? NULL : round_path,
-                               .begin = begin,
-                               .finish_headers = finish_headers};
-    made.codecs[TRELLIS] = (codec){TRELLIS, decode, encode, 0x1p100f, &made.steps, dot};
+    made.columnwise = (codec_columnwise){.state_bytes = sizeof(trellis_state),
+                                         .group = TRELLIS_COLUMNS,
+                                         .searches = searches,
+                                         .choose = choose,
+                                         .round = round_each,
+                                         .ends = ends,
+                                         .gain_kept = gain_kept,
+                                         .finish = finish,
+                                         .round_path = way == TRELLIS_EACH ? NULL : round_path,
+                                         .begin = begin,
+                                         .finish_headers = finish_headers};
+    made.codecs[TRELLIS] = (codec){TRELLIS, decode, encode, 0x1p100f, &made.columnwise, dot};
     made.kernels.codecs = made.codecs;
     return &made.kernels;
 }

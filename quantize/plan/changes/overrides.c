@@ -358,15 +358,15 @@ static bool removed_warn_idle(const gq_list *patterns, const bool *matched, warn
 static bool removed_warn_tokenizer(const plan_removed *to, const model_source *model, warning_list *warnings,
                                    gq_error *e) {
     static const char all[] = "tokenizer.ggml.";
-    static const char *const parts[] = {"model", "tokens", "token_type", "scores", "merges", "pre"};
+    static const char *const keys[] = {"model", "tokens", "token_type", "scores", "merges", "pre"};
     const char *first = NULL;
     bool stays = false;
     for (uint64_t i = 0; i < model->n_kv; i++) {
         const char *key = model->kv[i].key;
         if (strncmp(key, all, sizeof all - 1) != 0) continue;
         stays = stays || !to->kv[i];
-        for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
-            if (to->kv[i] && !first && strcmp(key + sizeof all - 1, parts[k]) == 0) first = key;
+        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+            if (to->kv[i] && !first && strcmp(key + sizeof all - 1, keys[k]) == 0) first = key;
     }
     return !first || !stays ||
            warnings_add(warnings, e,

@@ -220,7 +220,11 @@ bool measure_tensors(gq_plan *plan, const bool *wanted, measured *found, bool *f
 
 static const char OF[] = "measured.of", SUM[] = "measured.crc32", PREFIX[] = "measured.tensor.",
                   TRANSPOSED[] = " transposed";
-enum { HEAD = 3, NUMBERS = HEAD + 2 * BUDGET_TYPES, KEY = sizeof PREFIX + GGUF_MAX_NAME + sizeof TRANSPOSED };
+enum {
+    HEADER = 3,
+    NUMBERS = HEADER + 2 * BUDGET_TYPES,
+    KEY = sizeof PREFIX + GGUF_MAX_NAME + sizeof TRANSPOSED
+};
 
 /* Returns a checksum of what trials depend on: the layers that are written, which trials pass, and the wanted
  * tensors, among which as many trials as memory holds are spread. */
@@ -261,8 +265,8 @@ static void measure_file_read_tensor(const model_kv *kv, measured *found) {
     const uint8_t *elements;
     double numbers[NUMBERS];
     measured m = {.weights = 0};
-    if (!kv || !model_kv_array(kv, &type, &n, &elements) || type != GGUF_FLOAT64 || n < HEAD || n > NUMBERS ||
-        (n - HEAD) % 2)
+    if (!kv || !model_kv_array(kv, &type, &n, &elements) || type != GGUF_FLOAT64 || n < HEADER ||
+        n > NUMBERS || (n - HEADER) % 2)
         return;
     memcpy(numbers, elements, n * sizeof *numbers);
     for (size_t i = 0; i < BUDGET_TYPES; i++) m.error[i] = -1;
@@ -270,7 +274,7 @@ static void measure_file_read_tensor(const model_kv *kv, measured *found) {
     if (!(m.weights > 0 && m.weights <= MEASURE_SAMPLE && m.power >= 0 && m.sensitivity >= -1 &&
           isfinite(m.power + m.sensitivity)))
         return;
-    for (uint64_t i = HEAD; i < n; i += 2) {
+    for (uint64_t i = HEADER; i < n; i += 2) {
         size_t index = type_index(numbers[i]);
         if (index == BUDGET_TYPES || !(numbers[i + 1] >= 0)) return; /* infinite: cannot hold the values */
         m.error[index] = numbers[i + 1];

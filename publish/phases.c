@@ -1,4 +1,4 @@
-#include "publish/parts.h"
+#include "publish/phases.h"
 
 #include <math.h>
 #include <sys/stat.h>
@@ -7,10 +7,10 @@
 #include "base/sized.h"
 #include "base/threads.h"
 
-/* The most that is told before the files are planned. */
+/* The largest share reported before the files are planned. */
 static const double MOST_PLANNING = .05;
 
-/* The share of a part for which its prediction counts as much as what it tells itself. */
+/* The share of a phase for which its prediction counts as much as what it reports itself. */
 static const double PREDICTION_SHARE = .05;
 
 /* Seconds of a usual processor's thread: to read, decode and check a byte, to add it to a SHA-256, and for a
@@ -19,7 +19,7 @@ static const double CHECKED_BYTE = 2e-9, SUMMED_BYTE = 4e-9, PRODUCT = 2.5e-11;
 
 /* ---- predictions ---- */
 
-void parts_predict(publication_parts *p, const gq_plan *plan, bool force, uint64_t summed) {
+void phases_predict(publication_phases *p, const gq_plan *plan, bool force, uint64_t summed) {
     size_t n = gq_plan_outputs(plan), missing = 0;
     uint64_t checked = 0;
     struct stat st;
@@ -29,22 +29,22 @@ void parts_predict(publication_parts *p, const gq_plan *plan, bool force, uint64
         if (is_kept && !checked) checked = s->in_bytes; /* read once for all files */
         checked += is_kept ? s->file_bytes : 0, missing += !is_kept;
     }
-    p->seconds[PART_VERIFY] = (double)checked * CHECKED_BYTE / threads_asked(0);
-    p->seconds[PART_MAKE] = missing ? gq_plan_run_seconds(plan) * (double)missing / (double)n : 0;
-    p->seconds[PART_SUMS] = (double)summed * SUMMED_BYTE;
+    p->seconds[PHASE_VERIFY] = (double)checked * CHECKED_BYTE / threads_asked(0);
+    p->seconds[PHASE_MAKE] = missing ? gq_plan_run_seconds(plan) * (double)missing / (double)n : 0;
+    p->seconds[PHASE_SUMS] = (double)summed * SUMMED_BYTE;
     p->is_known = true;
 }
 
-double parts_usual_evaluation(const gq_plan *plan, const gq_evaluation_request *r, uint64_t tokens) {
+double phases_usual_evaluation(const gq_plan *plan, const gq_evaluation_request *r, uint64_t tokens) {
     double models = 1 + (double)gq_plan_outputs(plan);
     return models * (double)gq_plan_summary(plan, 0)->n_weights * (double)tokens * PRODUCT /
            threads_asked(r->threads);
 }
 
-/* ---- what is told ---- */
+/* ---- progress ---- */
 
-/* Returns the seconds that are left of the part at work. */
-static double parts_own_left(const publication_parts *p, const gq_progress *of) {
+/* Returns the seconds that are left of the phase at work. */
+static double phases_own_left(const publication_phases *p, const gq_progress *of) {
     double done = of->share - of->share_resumed, all = 1 - of->share_resumed;
     if (!(of->share < 1)) return 0;
     double predicted = p->seconds[p->at] * (1 - of->share) / all;
@@ -52,16 +52,16 @@ static double parts_own_left(const publication_parts *p, const gq_progress *of) 
     return (of->seconds_left * done + predicted * PREDICTION_SHARE * all) / (done + PREDICTION_SHARE * all);
 }
 
-static double parts_later(const publication_parts *p) {
+static double phases_later(const publication_phases *p) {
     double sum = 0;
-    for (size_t i = 0; i < PARTS; i++) sum += i == p->at ? 0 : p->seconds[i];
+    for (size_t i = 0; i < PHASES; i++) sum += i == p->at ? 0 : p->seconds[i];
     return sum;
 }
 
-static void parts_hear(void *data, const gq_progress *of) {
-    publication_parts *p = data;
+static void phases_report(void *data, const gq_progress *of) {
+    publication_phases *p = data;
     gq_progress now = relay_progress(&p->relay, of);
-    double elapsed = clock_seconds() - p->relay.started, left = parts_own_left(p, of) + parts_later(p);
+    double elapsed = clock_seconds() - p->relay.started, left = phases_own_left(p, of) + phases_later(p);
     now.seconds_left = p->is_known ? left : (double)NAN;
     if (p->is_known) now.seconds_expected = p->expected;
     now.share = relay_share(&p->relay, p->is_known ? elapsed / (elapsed + left) : MOST_PLANNING * of->share);
@@ -69,17 +69,18 @@ static void parts_hear(void *data, const gq_progress *of) {
     relay_report(&p->relay, &now);
 }
 
-const gq_callbacks *parts_begin(publication_parts *p, publication_part part, const gq_callbacks *to) {
+const gq_callbacks *phases_begin(publication_phases *p, publication_phase phase, const gq_callbacks *to) {
     gq_error unused; /* it was asked before the work */
     double now = clock_seconds();
     if (!SIZED_TAKE(p->relay.to, to, &unused)) p->relay.to = (gq_callbacks){0};
     if (!(p->relay.started > 0)) p->relay.started = now;
-    p->at = part;
-    bool is_work = part != PART_PLAN && part != PART_VERIFY;
-    p->expected = p->is_measured && is_work ? now - p->relay.started + p->seconds[part] + parts_later(p) : 0;
-    return relay_callbacks(&p->relay, parts_hear);
+    p->at = phase;
+    bool is_work = phase != PHASE_PLAN && phase != PHASE_VERIFY;
+    p->expected =
+        p->is_measured && is_work ? now - p->relay.started + p->seconds[phase] + phases_later(p) : 0;
+    return relay_callbacks(&p->relay, phases_report);
 }
 
-void parts_leave(publication_parts *p) { p->seconds[p->at] = 0; }
+void phases_leave(publication_phases *p) { p->seconds[p->at] = 0; }
 
-void parts_end(publication_parts *p) { relay_end(&p->relay); }
+void phases_end(publication_phases *p) { relay_end(&p->relay); }

@@ -11,7 +11,7 @@ typedef struct block {
     const kernels *kernels;
     const tensor_type *type;
     const codec *codec;
-    const codec_steps *steps;
+    const codec_columnwise *columnwise;
     codec_effort effort;
     const float *importance; /* or NULL */
     size_t lanes, cols;
@@ -25,7 +25,7 @@ static float importance[MOST_COLS];
 /* Normal weights, a row now and then much smaller, all zero, or with an outlier. */
 static void start(block *b, const kernels *k, const tensor_type *type, codec_effort effort, bool weighted) {
     *b = (block){.kernels = k, .type = type, .effort = effort, .importance = weighted ? importance : NULL};
-    b->codec = &k->codecs[type->id], b->steps = b->codec->steps;
+    b->codec = &k->codecs[type->id], b->columnwise = b->codec->columnwise;
     b->lanes = k->lanes, b->cols = type->block_elements;
     fill_normal(b->rows, b->lanes * b->cols, 1);
     for (size_t i = 0; i < b->lanes * b->cols; i++) {
@@ -35,14 +35,14 @@ static void start(block *b, const kernels *k, const tensor_type *type, codec_eff
         if (lane == 3 && column == 9) b->rows[i] = 30;
         b->x[column * b->lanes + lane] = b->rows[i];
     }
-    if (posix_memalign(&b->state, 64, b->steps->state_bytes) != 0) fail_msg("no memory");
-    memset(b->state, 0x55, b->steps->state_bytes);
-    b->steps->choose(b->state, b->x, b->importance, &b->steps->searches[effort][weighted]);
+    if (posix_memalign(&b->state, 64, b->columnwise->state_bytes) != 0) fail_msg("no memory");
+    memset(b->state, 0x55, b->columnwise->state_bytes);
+    b->columnwise->choose(b->state, b->x, b->importance, &b->columnwise->searches[effort][weighted]);
 }
 
 static void round_all(block *b) {
-    for (size_t c = 0; c < b->cols; c += b->steps->group)
-        b->steps->round(b->state, c, b->x + c * b->lanes, b->decoded + c * b->lanes);
+    for (size_t c = 0; c < b->cols; c += b->columnwise->group)
+        b->columnwise->round(b->state, c, b->x + c * b->lanes, b->decoded + c * b->lanes);
 }
 
 static void end(block *b) { free(b->state); }
@@ -68,8 +68,8 @@ TEST(steps_are_plain_encoding) {
         uint8_t plain[MOST_LANES * MOST_BYTES], steps[MOST_LANES * MOST_BYTES];
         b.codec->encode(b.rows, plain, b.lanes, b.cols, b.importance, &(encode_settings){.effort = b.effort});
         round_all(&b);
-        b.steps->gain_kept(b.state, b.x, b.decoded, b.importance, b.gain);
-        b.steps->finish(b.state, b.gain, steps, b.type->block_bytes, b.lanes);
+        b.columnwise->gain_kept(b.state, b.x, b.decoded, b.importance, b.gain);
+        b.columnwise->finish(b.state, b.gain, steps, b.type->block_bytes, b.lanes);
         for (size_t lane = 0; lane < b.lanes; lane++)
             if (memcmp(plain + lane * b.type->block_bytes, steps + lane * b.type->block_bytes,
                        b.type->block_bytes))
@@ -90,7 +90,7 @@ TEST(rounded_is_decoded) {
         memset(bytes, FILL, sizeof bytes);
         round_all(&b);
         for (size_t lane = 0; lane < b.lanes; lane++) b.gain[lane] = 1;
-        b.steps->finish(b.state, b.gain, bytes, stride, rows);
+        b.columnwise->finish(b.state, b.gain, bytes, stride, rows);
         for (size_t lane = 0; lane < rows; lane++) {
             b.codec->decode(bytes + lane * stride, 0, y, b.cols);
             for (size_t c = 0; c < b.cols; c++)
@@ -108,7 +108,7 @@ TEST(rounded_is_decoded) {
  */
 static double weighted_square(const block *b, size_t c, const float *v, const float *y, double scale) {
     double sum = 0;
-    for (size_t i = 0; i < b->steps->group; i++) {
+    for (size_t i = 0; i < b->columnwise->group; i++) {
         double e = (double)v[i * b->lanes] - (y ? (double)y[i * b->lanes] * scale : 0);
         sum += (b->importance ? (double)b->importance[c + i] : 1) * e * e;
     }
@@ -127,7 +127,7 @@ static double unrounded(const block *b, size_t c, size_t lane) {
     float low[GROUP * MOST_LANES], high[GROUP * MOST_LANES], top = 0;
     if (b->type->id != GGUF_Q8_0 || b->effort != EFFORT_FAST) return 1;
     for (size_t i = 0; i < b->cols; i++) top = fmaxf(top, fabsf(b->rows[lane * b->cols + i]));
-    b->steps->ends(b->state, c, low, high);
+    b->columnwise->ends(b->state, c, low, high);
     return high[lane] > 0 ? (double)top / (double)high[lane] : 1;
 }
 
@@ -141,12 +141,12 @@ TEST(any_weight_becomes_the_nearest) {
     seed_random(3);
     EACH_BLOCK(&b) {
         round_all(&b);
-        size_t group = b.steps->group, c = next_random() % (b.cols / group) * group;
+        size_t group = b.columnwise->group, c = next_random() % (b.cols / group) * group;
         assert_true(group <= GROUP);
         for (int t = 0; t < TRIES; t++) {
             for (size_t i = 0; i < group * b.lanes; i++)
                 x[t][i] = t == 0 ? 1e6f : t == 1 ? -1e6f : 4 * random_normal() * fabsf(b.x[c * b.lanes + i]);
-            b.steps->round(b.state, c, x[t], y[t]);
+            b.columnwise->round(b.state, c, x[t], y[t]);
         }
         for (int t = 0; t < TRIES * TRIES; t++)
             for (size_t lane = 0; lane < b.lanes; lane++) {
@@ -170,9 +170,9 @@ TEST(ends_are_the_farthest_values) {
     EACH_BLOCK(&b) {
         float low[GROUP * MOST_LANES], high[GROUP * MOST_LANES];
         round_all(&b);
-        size_t group = b.steps->group, c = next_random() % (b.cols / group) * group;
+        size_t group = b.columnwise->group, c = next_random() % (b.cols / group) * group;
         size_t at = next_random() % group;
-        b.steps->ends(b.state, c, low, high);
+        b.columnwise->ends(b.state, c, low, high);
         for (size_t i = 0; i < group * b.lanes; i++) {
             float own = b.decoded[c * b.lanes + i];
             if (own < low[i] || own > high[i]) fail_block(&b, "beyond the ends", i % b.lanes);
@@ -184,7 +184,7 @@ TEST(ends_are_the_farthest_values) {
                 float most = group == 1 ? 1e6f : 100 * fmaxf(high[i], -low[i]);
                 far[i] = positive ? most : -most;
             }
-            b.steps->round(b.state, c, far, y);
+            b.columnwise->round(b.state, c, far, y);
             for (size_t lane = 0; lane < b.lanes; lane++) {
                 size_t i = at * b.lanes + lane;
                 if (y[i] != (positive ? high[i] : low[i]))
@@ -205,7 +205,7 @@ TEST(gains_multiply) {
         round_all(&b);
         for (int again = 0; again < 2; again++) {
             for (size_t lane = 0; lane < b.lanes; lane++) b.gain[lane] = 0.8f + 0.1f * (float)lane;
-            b.steps->finish(b.state, b.gain, bytes, b.type->block_bytes, b.lanes);
+            b.columnwise->finish(b.state, b.gain, bytes, b.type->block_bytes, b.lanes);
         }
         for (size_t lane = 0; lane < b.lanes; lane++) {
             double e2 = 0, y2 = 0;
