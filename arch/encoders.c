@@ -98,7 +98,7 @@ static const arch_item list_modern[] = {
 };
 #define MODERN(from, to) RULE("layers.#." from, "blk.#." to)
 
-/* NeoBERT's feed-forward sublayer has two thirds of the width that its config tells. */
+/* NeoBERT's feed-forward sublayer has two thirds of the width that its config says. */
 static const arch_item list_neo[] = {
     LIST(arch_base),
     ITEM(".classifier.output_labels", KV_OWN_LABELS),

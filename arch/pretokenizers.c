@@ -51,7 +51,7 @@
 #define BLOOM "\\x20?[^()" W "|.,!?\\x{2026}\\x{3002}\\x{ff0c}\\x{3001}\\x{964}\\x{6d4}\\x{60c}]++"
 #define SPACES(...) "[" W "]{" #__VA_ARGS__ "}(?![^" W "])|"
 
-/* Known by their addresses; the comments keep compilers from merging them with patterns of the same text. */
+/* These patterns are known by their addresses; the comments keep compilers from merging them with patterns of the same text. */
 const char SPLIT_TRIPLES[] = "(?#triples)[0-9]++";
 const char SPLIT_TRIPLES_OF_TEXT[] = "(?#triples of text)\\p{N}++";
 

@@ -34,7 +34,7 @@ void relay_end(progress_relay *r);
  * unit. */
 void share_set(gq_progress *p, double done, double resumed, double all);
 
-/* Tells that a sample of the work is measured, before there is anything to count. callbacks: may be NULL. */
+/* Reports that a sample of the work is measured, before there is anything to count. callbacks: may be NULL. */
 void share_report_sample(const gq_callbacks *callbacks);
 
 typedef struct job_progress {

@@ -41,7 +41,7 @@ static void allowance_free(void *memory) {
 }
 
 json_t *json_read(const char *text, size_t n, const char *name, gq_error *e) {
-    /* In multiples of the text: a report of gquant takes about 7, "[{},{}," 80. */
+    /* Limits of memory in multiples of the text's size: a report of gquant takes about 7, "[{},{}," 80. */
     enum { TIMES = 16, LEAST = 1 << 20 };
     json_error_t error;
     json_malloc_t before;

@@ -42,7 +42,7 @@ static bool same_file(const char *a, const char *b) {
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Names of files that are not there yet: Windows and macOS ignore case, unless a folder is told otherwise. */
+/* Names of files that are not there yet: Windows and macOS ignore case, unless a folder is set otherwise. */
 static bool same_name(const char *a, const char *b) {
 #if defined _WIN32 || defined __APPLE__
     return !strcasecmp(a, b);

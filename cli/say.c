@@ -96,7 +96,7 @@ static bool next_is_wanted(const request *r) {
     return !r->quiet && !r->json && !r->progress && isatty(STDOUT_FILENO) && isatty(STDERR_FILENO);
 }
 
-/* Not wrapped, because a broken line cannot be pasted; names with control characters are left out for the same
+/* The line is not wrapped, because a broken one cannot be pasted; names with control characters are left out for the same
  * reason. */
 static void next_print(char *line) {
     char *shown = text_shown(line);

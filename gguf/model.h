@@ -172,7 +172,7 @@ static inline uint64_t model_bytes_read(const model_tensor *t, uint64_t n) {
  * several threads at once. */
 bool model_read(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n, void *to,
                 gq_error *e);
-/* Tells the system which elements will be read soon, or not again. */
+/* Announces to the system which elements will be read soon, or not again. */
 void model_advise(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n,
                   model_advice advice);
 bool model_is_cold(const model_source *m, const model_tensor *t, uint64_t first, uint64_t n);

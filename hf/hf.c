@@ -260,7 +260,7 @@ static bool open_language(hf_container *c, const char *target, gq_error *e) {
            hf_adapters_metadata(&c->adapters, &c->build, &c->metadata, e);
 }
 
-/* Tells of the parts of an image model that are not read with it. */
+/* Warns of the parts of an image model that are not read with it. */
 static bool warn_parts(hf_container *c, gq_error *e) {
     static const char *const models[] = {"transformer_2", "unconditional_transformer"},
                              *const others[] = {"text_encoder",  "text_encoder_2", "text_encoder_3",
@@ -286,7 +286,7 @@ static bool warn_parts(hf_container *c, gq_error *e) {
     return true;
 }
 
-/* An image model: its source tensors say what it is. A config.json beside them tells how they are coded. */
+/* An image model: its source tensors say what it is. A config.json beside them says how they are coded. */
 static bool open_image(hf_container *c, const char *target, gq_error *e) {
     const char *file = c->place.file;
     if (!hf_target_refuse(target, c->path, e) ||

@@ -595,7 +595,7 @@ static bool weight_check_pair(const hf_build *b, const hf_tensor *w, gq_error *e
     return true;
 }
 
-/* Bounds of what flows through a matrix: all four or none, and not without it. */
+/* Bounds of a matrix's inputs and outputs: all four or none, and not without it. */
 static bool bounds_check(const hf_build *b, const hf_tensor *t, gq_error *e) {
     static const char *const bounds[] = {".input_max", ".input_min", ".output_max", ".output_min", ".weight"};
     enum { BOUNDS = 4 };

@@ -140,7 +140,7 @@ static bool put_entry(uint8_t **to, const imatrix *im, const imatrix_entry *x, g
     *to = put_i32(*to, x->n_values);
     for (uint64_t i = 0; i < x->n_values; i++) {
         double count = x->counts[i / w];
-        /* In double, so that a value written back to its own layout returns exactly. */
+        /* The mean is computed in double, so that a value written back to its own layout returns exactly. */
         float value = (float)(count > 0 ? x->sums[i] / count * calls : calls);
         if (!isfinite(value))
             return gq_fail(e, "entry '%s': value %llu is too large for %g calls", x->name,

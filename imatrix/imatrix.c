@@ -1,4 +1,4 @@
-/* Importance data in memory, whatever layout they came in: filtering, checking, finding and normalizing them.
+/* Imatrix data in memory, whatever layout they came in: filtering, checking, finding and normalizing them.
  * Entries are sorted by name and each name is there once, so finding is a binary search. Values are checked
  * after filtering and not while reading, so that a user can filter a bad entry away. The layouts are in dat.c
  * and container.c, merging is in merge.c; they build entries with the functions of imatrix.h. */

@@ -1,4 +1,4 @@
-/* Importance data: per weight tensor and column, how much the inputs that meet it weigh.
+/* Imatrix data: per weight tensor and column, how much the inputs that meet it weigh.
  *
  * Two layouts are read, found by content, each plain or gzip-compressed: the legacy .dat and the GGUF-based
  * one (formats, rules and limits: docs/internals/formats.md). Structure is checked while reading, values by

@@ -162,7 +162,7 @@ const mix_filetype mix_filetypes[] = {MIX_FILETYPES(ROW)};
 #undef ROW
 const size_t mix_n_filetypes = N_FILETYPES;
 
-/* Not offered: other types are as good in the same bytes, or these are for models made for them. */
+/* These types are not offered: other types are as good in the same bytes, or these are for models made for them. */
 static const uint64_t never_advised = FILETYPE(F32) | FILETYPE(F16) | FILETYPE(BF16) | FILETYPE(Q4_0) |
                                       FILETYPE(Q4_1) | FILETYPE(Q5_0) | FILETYPE(Q5_1) | FILETYPE(TQ1_0) |
                                       FILETYPE(TQ2_0) | FILETYPE(MXFP4_MOE) | FILETYPE(Q1_0) | FILETYPE(Q2_0);

@@ -80,7 +80,7 @@ static bool card_has_sense(const gq_publication *p, const char *kind) {
 }
 
 /* The task that a hub lists the model under: the one that its tags name, or what its metadata and its projector
- * say; nothing where none tells. */
+ * say; nothing where none says it. */
 static void card_add_task(fact_list *l, const gq_publication *p, const fact_list *tags) {
     static const char *const tasks[] = {"text-generation",      "feature-extraction",  "sentence-similarity",
                                         "text-ranking",         "text-classification", "fill-mask",

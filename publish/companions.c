@@ -15,7 +15,7 @@ static const struct {
                                [GQ_MTP_FILE] = {"mtp-", {.mtp_only = true}},
                                [GQ_DRAFT_FILE] = {"draft-", {.threads = 0}}};
 
-/* Whether the folder has arrays that see or hear. */
+/* Whether the folder has tensors of a vision or audio encoder. */
 static bool publication_has_senses(const gq_publication *p) {
     size_t n;
     const gq_beside *b = gq_plan_beside(p->plan, &n);

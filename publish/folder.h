@@ -19,7 +19,7 @@ bool folder_recall(gq_publication *p, gq_error *e);
 /* Writes README.md of its front matter and its text. What stands around the text in the file that is there is
  * kept, and so is a front matter that somebody has changed. */
 bool folder_write_page(gq_publication *p, const char *front, const char *text, gq_error *e);
-/* Writes the chart, with a mark that tells whether it was changed. */
+/* Writes the chart, with a mark that shows whether it was changed. */
 bool folder_write_chart(const gq_publication *p, const char *chart, gq_error *e);
 /* Writes SHA256SUMS of lines; those of other files that already exist follow them. */
 bool folder_write_sums(gq_publication *p, const char *lines, gq_error *e);

@@ -1,5 +1,5 @@
 /* The phases of a publication, one after another: how far the whole has come, and the time left of all of it.
- * The call that does a phase tells what is left of its own; the phases to come stand behind it, by the seconds
+ * The call that does a phase reports what is left of its own; the phases to come stand behind it, by the seconds
  * that they are predicted to take. While files are planned nothing is known of these.
  */
 #pragma once
@@ -35,5 +35,5 @@ double phases_usual_evaluation(const gq_plan *plan, const gq_evaluation_request 
 const gq_callbacks *phases_begin(publication_phases *p, publication_phase phase, const gq_callbacks *to);
 /* Ends the phase at work. */
 void phases_leave(publication_phases *p);
-/* Tells that the whole is done, if anything was told before. */
+/* Reports that the whole is done, if anything was reported before. */
 void phases_end(publication_phases *p);

@@ -99,7 +99,7 @@ static bool survey_offers(const gq_survey *s, size_t type, const gq_plan *plan) 
     return !s->facts.quantized || is_copy_type(type) || sum->out_bytes < sum->in_bytes;
 }
 
-/* Whether the type can be planned without importance data. Then the data are another model's: a type that
+/* Whether the type can be planned without imatrix data. Then the data are another model's: a type that
  * only lacks some of them cannot be planned without any either. */
 static bool data_are_to_blame(const gq_survey *s, size_t type) {
     gq_error unused;
@@ -114,7 +114,7 @@ static bool survey_warn_once(gq_survey *s, const char *text, gq_error *e) {
     return warnings_copy(&s->warnings, e, text);
 }
 
-/* Keeps the warnings that are about the model or the importance data, not about a type: those that begin with the
+/* Keeps the warnings that are about the model or the imatrix data, not about a type: those that begin with the
  * name of the data, or with what the model's weights lie on. */
 static bool survey_keep_warnings(gq_survey *s, const gq_plan *plan, gq_error *e) {
     const char *const kept[] = {s->options.imatrix, "on a quantization grid of few bits"};
@@ -128,8 +128,8 @@ static bool survey_keep_warnings(gq_survey *s, const gq_plan *plan, gq_error *e)
     return ok;
 }
 
-/* After a plan that could not keep its measurements: the others keep theirs in a folder of their own, so that
- * not each of them tries the model again. */
+/* Makes a folder for the measurements of later plans, after a plan that could not save its own: so the model is
+ * not tried again by each of them. */
 static bool survey_keep_measurements(gq_survey *s, const gq_plan *plan, gq_error *e) {
     const char *folder = s->request.folder && *s->request.folder ? s->request.folder : "/tmp";
     if (!s->options.foretell || s->folder || gq_plan_measure_file(plan)) return true;
@@ -146,7 +146,7 @@ static void survey_forget_measurements(gq_survey *s) {
     s->measured = s->folder = NULL;
 }
 
-/* After the first plan: the others are given the tokens that it has made of the text. */
+/* Keeps the tokens that the first plan has made of the text, for the plans after it. */
 static bool survey_keep_text(gq_survey *s, const gq_plan *plan, gq_error *e) {
     uint64_t n;
     size_t bytes = 0;
@@ -199,7 +199,7 @@ static int survey_compare_sizes(const void *left, const void *right) {
 }
 
 /* Returns about the smallest file, in bytes, that a target can make: all tensors in the first of these types
- * that can be planned. The types of fewest bits need importance data. 0: none can. */
+ * that can be planned. The types of fewest bits need imatrix data. 0: none can. */
 static uint64_t survey_smallest(const gq_survey *s) {
     static const char *const types[] = {"IQ1_S", "IQ1_M", "Q2_K"};
     gq_error unused;

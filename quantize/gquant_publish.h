@@ -99,7 +99,7 @@ typedef struct gq_publish_request {
     void (*begins)(void *user, const char *phase, const gq_plan *plan);
     void (*ends)(void *user, const char *phase, const gq_error *failure);
     void (*kept)(void *user, const char *path);
-    /* The type of the projector that is made of a folder whose model sees or hears, too, for all files:
+    /* The type of the projector that is made of a folder whose model has a vision or audio encoder, too, for all files:
      * mmproj-{model}- TYPE.gguf. NULL: F16, and where it cannot be made a warning says so. "none": it is left
      * out. */
     const char *projector;
@@ -108,7 +108,7 @@ typedef struct gq_publish_request {
     const char *mtp_file;
     /* A draft of the model, a GGUF or a folder, and the type that it is made in (NULL: Q8_0):
      * draft-{model}-TYPE.gguf. A draft's folder that has no vocabulary takes that of the model's. With an
-     * evaluation the page tells how much of it each file accepts. NULL: none. */
+     * evaluation the page says how much of it each file accepts. NULL: none. */
     const char *draft, *draft_type;
     const char
         *title; /* of the page: the model's name as people write it; NULL: that of its repository or files */
@@ -157,7 +157,7 @@ typedef struct gq_page_row {
     const char *level;
     uint64_t reserved[1];
 } gq_page_row;
-/* Sets the members of a row that a model of an evaluation tells; the intervals are put into storage. */
+/* Sets the members of a row that a model of an evaluation has; the intervals are put into storage. */
 GQ_API bool gq_page_row_evaluated(gq_page_row *row, const gq_evaluation *v, size_t model,
                                   gq_interval storage[2], gq_error *e);
 /* The rows of a published page's table, *n of them, largest file first: all of the model's files in the folder. *n 0: no

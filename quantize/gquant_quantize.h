@@ -53,8 +53,8 @@ typedef struct gq_calibration {
     /* Shares from 0 to 1. In these members 0 stands for the default, and a negative number for 0. */
     float correction; /* share of earlier layers' errors that is compensated; default: half of what fits the
                          held-out tokens of each matrix, at most T / (T + 3 n) for T tokens and n columns */
-    float damp;       /* share of a column's mean square that is added to it; default .01 */
-    float shrink;     /* how far different columns' inputs are taken for independent; default .3 */
+    float damp;       /* share of a column's mean square that is added to it; default 0.01 */
+    float shrink;     /* how far different columns' inputs are taken for independent; default 0.3 */
     uint64_t memory; /* bytes of memory to stay within; 0: 12 GiB, or a quarter of the machine's where that is
                          more. With little memory rounding gets worse, and the plan warns of it */
     /* Steps that are done, separated by commas: NAME or +NAME adds a step, -NAME takes one away, `all`,
@@ -122,7 +122,7 @@ typedef struct gq_options {
      * opens `input` itself. */
     const struct gq_model *model;
     /* Earlier outputs of this library. gq_run copies a tensor from the first of them in which it is what the
-     * run would make of it again, by the digests in their metadata: its source, type, settings and importance
+     * run would make of it again, by the digests in their metadata: its source, type, settings and imatrix
      * data are the same, and it was made by this very build. Outputs are the same with and without. An output
      * may replace such a file. */
     gq_list reuse;
@@ -206,7 +206,7 @@ typedef struct gq_beside {
     const char *kind;   /* "vision", "audio", "speech"; "prediction": blocks that predict further tokens */
     uint64_t n;         /* arrays; of the last kind, blocks */
     uint64_t bytes;     /* 0: not counted */
-    bool is_in_outputs; /* the others: a projector has what sees and hears (gq_options.projector) */
+    bool is_in_outputs; /* the others: a projector has the vision and audio encoders (gq_options.projector) */
 } gq_beside;
 GQ_API const gq_beside *gq_plan_beside(const gq_plan *plan, size_t *n);
 /* The file that a target's measurements came from, or that keeps them now; NULL: there is none. */
@@ -267,7 +267,7 @@ GQ_API void gq_plan_needs(const gq_plan *plan, gq_needs *to);
  * one on conversations, whose ids alone would not do. */
 GQ_API const uint32_t *gq_plan_calibration_ids(const gq_plan *plan, uint64_t *n);
 /* Returns how many of an output's tensors gq_run would copy from earlier outputs (gq_options.reuse) if their
- * sources have not changed, which only reading them tells; *bytes: what they take in it. */
+ * sources have not changed, which only reading them shows; *bytes: what they take in it. */
 GQ_API uint64_t gq_plan_reusable(const gq_plan *plan, size_t output, uint64_t *bytes);
 /* The relation of an earlier file to the plan by its header; gq_check_earlier reads the whole file. */
 typedef enum gq_earlier {
@@ -341,7 +341,7 @@ typedef struct gq_found {
  * write. Headers are compared; tensors, and the sources that they were made of, are read, and checked by the
  * digests, by the sources' own bytes, and by encoding a sixteenth of the weights; all of them where the file
  * has no digests. Of calibrated tensors the file has a checksum of all the model's weights. A transposed
- * tensor does not tell what weights it was made of: such a file must be younger than the input's. found: one
+ * tensor does not say what weights it was made of: such a file must be younger than the input's. found: one
  * per output. false: memory or reading failed. */
 GQ_API bool gq_check_earlier(const gq_plan *plan, gq_found *found, const gq_callbacks *callbacks,
                              gq_error *e);

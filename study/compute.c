@@ -1,4 +1,4 @@
-/* Makes importance data from a model and texts: the model is run over them, a layer at a time, and sums of
+/* Makes imatrix data from a model and texts: the model is run over them, a layer at a time, and sums of
  * the squares of the inputs of its weights are kept. Making the plan turns the texts into windows, takes
  * this part's share of them, bounds the memory, and identifies the run, so that an interrupted one can be
  * continued. The run is a sweep (study/sweep/sweep.c) to which a collection (study/inputs/collect.c)

@@ -37,7 +37,7 @@ trials_forecast calibration_forecast_trials(const calibration *c, size_t n, size
 bool trials_decide_layers(const gq_plan *plan, const bool *wanted, size_t *layers, uint64_t *least,
                           gq_error *e);
 /* Sets `sensitivity` of the wanted tensors that are run and were measured, after trials in so many layers; a layer
- * without trials gets the result of the nearest layer's tensor of the same name. Harms that `found` had
+ * without trials gets the result of the nearest layer's tensor of the same name. KLD increases that `found` had
  * before are dropped. Importance is that of the sources. seconds: for progress. */
 bool trials_run(const gq_plan *plan, const bool *wanted, size_t layers, measured *found,
                 const gq_callbacks *callbacks, const trials_forecast *seconds, gq_error *e);
@@ -94,7 +94,7 @@ size_t trials_layers(const gq_plan *plan);
 
 /* Decides whether tensors share trials: where all layers would need too many otherwise. A layer that is not tried
  * costs more than tensors that are not told apart: on model A, types chosen by 33 shared trials in all 8 layers left
- * .161 of llama.cpp's KL divergence, by 29 in 4 layers .228, by 57 of single tensors .156. */
+ * 0.161 of llama.cpp's KL divergence, by 29 in 4 layers 0.228, by 57 of single tensors 0.156. */
 void trials_decide_groups(trials *t);
 
 /* Chooses the trials of the embedding, of so many layers at equal distances, the first and the last among them, and

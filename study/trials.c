@@ -252,7 +252,7 @@ static bool trials_share(trials *t, size_t layers, gq_error *e) {
     return ok;
 }
 
-/* Tells how long the sample and the trials in so many layers will take, and measures it if asked to. layers
+/* Predicts how long the sample and the trials in so many layers will take, and measures it if asked to. layers
  * 0: the sample alone. */
 static trials_forecast trials_forecast_seconds(const gq_plan *plan, const bool *wanted, size_t layers,
                                                bool measures) {

@@ -149,7 +149,7 @@ static bool comm_exchange_headers(gq_comm *c, comm_header header, const gq_error
         if (!c->headers[r].failed) continue;
         if (mine) why = *mine;
         if (!transport_broadcast(c, r, &why, sizeof why, e)) return false;
-        /* The name of a rank that failed tells on which machine to look. */
+        /* The name of a rank that failed says on which machine to look. */
         if (r > 0 && why.status != GQ_INTERRUPTED && strncmp(why.text, "rank ", 5) != 0)
             gq_fail_again(&why, &why, "rank %d: %s", r, why.text);
         return comm_stop(c, &why, e);

@@ -18,7 +18,7 @@ enum { QAT_GRID_MOST = 16 }; /* the largest multiple: 4 bits with any zero point
 #define QAT_GRID_SLACK_FLOATS 0x1p-17f
 
 /* Finds the largest step of which n weights (a multiple of 4) are whole multiples, the largest weight at most
- * the `most`-th; by least squares. 0: there is none, or all weights are 0, which `on` tells apart: it keeps
+ * the `most`-th; by least squares. 0: there is none, or all weights are 0, which `on` distinguishes: it keeps
  * the lanes that are on a grid or 0. */
 INLINE vf qat_grid_step(const vf *x, int n, int most, float slack, vm *on) {
     vf low, high, step = vf_all(0);

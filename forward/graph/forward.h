@@ -89,7 +89,7 @@ typedef struct forward_sizes {
     size_t embedded;         /* features of that */
 } forward_sizes;
 const forward_sizes *forward_model_sizes(const forward_model *m);
-/* The first token of a window of so many that tells something of the one behind it. */
+/* The first token of a window of so many that predicts the one behind it. */
 static inline size_t forward_predicts_from(const forward_model *m, size_t context) {
     return forward_model_sizes(m)->halves ? context / 2 : 0;
 }

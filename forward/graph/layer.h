@@ -42,7 +42,7 @@ void forward_layer_expect(forward_layer *l, const model_tensor *t, bool expects)
  * forward_layer_read. */
 void forward_layer_use(forward_layer *l, bool replaced);
 
-/* Tells the system that l will read layer i soon; does nothing where there is no layer i. */
+/* Announces to the system that l will read layer i soon; does nothing where there is no layer i. */
 void forward_layer_ahead(const forward_layer *l, size_t i);
 
 typedef struct layer_spec layer_spec; /* forward/graph/model.h */

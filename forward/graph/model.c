@@ -40,7 +40,7 @@ const forward_kernels *forward_kernels_of(const kernels *k) {
 
 /* ---- a model ---- */
 
-/* Before shapes are looked at, which would be called wrong. */
+/* Refuses transposed tensors before shapes are checked, which would be reported as wrong. */
 static bool refuse_transposed(const forward_model *m, gq_error *e) {
     for (uint64_t i = 0; i < m->file->n_tensors; i++) {
         const model_tensor *t = m->file->tensors[i];

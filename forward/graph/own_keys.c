@@ -36,7 +36,7 @@ static void own_read_final_cap(forward_model *m, key_reader *r) {
     m->final_cap = (float)key_float(r, "final_logit_softcapping", (double)m->arch->graph.final_cap, 0, 1e6);
 }
 
-/* ---- scales of what flows between layers ---- */
+/* ---- scales of hidden states between layers ---- */
 
 /* The numbers stand for keys that are absent. Logits are divided by the last. */
 static void own_read_scales(forward_model *m, key_reader *r, double embedding, double residual,

@@ -63,7 +63,7 @@ static void head_free(head *h) {
 
 /* ---- the output matrix's input ---- */
 
-/* Tells an observer where a batch begins. */
+/* Reports to an observer where a batch begins. */
 typedef struct head_positions {
     forward_run *run;
     const forward_observer *observer;

@@ -12,7 +12,7 @@
  *
  * The loop over layers is the caller's. Several streams (copies of a model, or the same model twice) go
  * through a layer one after another, and between two layers, or before a layer's weights are used, anything
- * can be done to them: what flows can be looked at first, batch by batch and as often as wanted, and weights
+ * can be done to them: activations can be looked at first, batch by batch and as often as wanted, and weights
  * be replaced by what was learned from it. Values depend neither on batches, nor on where hidden states are.
  */
 #pragma once

@@ -304,7 +304,7 @@ static bool array_read_name(const hf_adapter *a, const hf_stored *t, adapter_arr
     return fail_name(a, t, e);
 }
 
-/* Tells of names as they are while a model is trained: PEFT itself does not load these. */
+/* Warns of names as they are while a model is trained: PEFT itself does not load these. */
 static bool adapter_warn_names(hf_adapter *a, gq_error *e) {
     for (size_t i = 0; i < a->list.n; i++) {
         const char *name = a->list.stored[i].name;

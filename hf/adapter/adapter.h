@@ -139,8 +139,8 @@ typedef struct hf_adapters {
 /* Opens all. On failure, too, hf_adapters_close has to be called. */
 bool hf_adapters_open(hf_adapters *a, const gq_adapters *given, gq_error *e);
 void hf_adapters_close(hf_adapters *a);
-/* Returns the folder whose tokenizer the merged model has: that of the last adapter that has one, which is
- * told, or else the model's. Takes over the number of tokens where an adapter has resized the embedding. */
+/* Returns the folder whose tokenizer the merged model has: that of the last adapter that has one, with a
+ * warning, or else the model's. Takes over the number of tokens where an adapter has resized the embedding. */
 bool hf_adapters_settle_tokens(hf_adapters *a, hf_config *c, const hf_list *l, hf_folder **tokens,
                                gq_error *e);
 /* Notes which modules the model's folder has tensors of: where a projector is made, whose list loses the others. */

@@ -89,7 +89,7 @@ static bool adapter_resize(hf_adapter *a, hf_config *c, const hf_list *l, const 
                           t->shape[0] > size ? "tokens were added" : "rows were cut off");
 }
 
-/* Tells where an adapter says that it was made for another model. */
+/* Warns where an adapter says that it was made for another model. */
 static bool adapter_check_base(hf_adapter *a, const hf_folder *f, gq_error *e) {
     const char *base = hf_adapter_base(a);
     char *id = NULL, *stem = NULL;
@@ -495,7 +495,7 @@ static bool replace_array(hf_modules *t, const hf_adapted *m, const hf_stored *b
     return true;
 }
 
-/* Tells of what the file does not have. */
+/* Warns of what the file does not have. */
 static bool left_out_warn(const hf_modules *t, gq_error *e) {
     static const char *const words[] = {"%zu module%s, such as '%s', %s of a part that the text model's file "
                                         "leaves out: what of that is a projector's is "

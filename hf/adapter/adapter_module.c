@@ -66,7 +66,7 @@ void hf_modules_free(hf_modules *t) {
 
 /* ---- finding ---- */
 
-/* Several tensors may have one rule and the same numbers, as parts of one tensor: then the rule does not tell.
+/* Several tensors may have one rule and the same numbers, as parts of one tensor: then the rule does not say which.
  */
 static hf_source *find_by_rule(const hf_modules *t, const hf_match *f) {
     hf_module_rule key = {f->rule->to, f->suffix, f->layer, f->expert, 0};

@@ -260,7 +260,7 @@ static bool packed_setting_fits(const hf_source *s, const packed_setting *x) {
            s->scale->n == mul_sat(s->rows, ceil_div(s->columns, (uint64_t)x->group));
 }
 
-/* Finds the setting of a source tensor. Which one is its own is told by its shapes, as patterns of module names may
+/* Finds the setting of a source tensor. Which one is its own follows from its shapes, as patterns of module names may
  * overlap, then by its name, then by the zero points that are there; where none fits it is the first, by which the
  * shapes are refused. */
 static bool packed_find_setting(const coded_find *c, const hf_source *s, packed_setting *found, gq_error *e) {
@@ -322,7 +322,7 @@ static bool source_make_packed(const coded_find *c, hf_source *s, gq_error *e) {
 }
 
 /* Calls `fits` with each number that a key has in the settings of GPTQ: first that of all modules, then those that
- * `dynamic` gives some by a pattern. Which one is a tensor's own is told by its shapes. Returns the first that fits; 0:
+ * `dynamic` gives some by a pattern. Which one is a tensor's own follows from its shapes. Returns the first that fits; 0:
  * none does, *first: that of all modules. */
 static json_int_t gptq_number(const coded_find *c, const hf_source *s, const char *key,
                               bool (*fits)(const hf_source *s, json_int_t n), json_int_t *first) {
@@ -551,14 +551,13 @@ static const hf_stored *coded_scale_of(const coded_find *c, const hf_stored *t) 
 }
 
 /* The sizes of the blocks that share a scale, of the formats of plain elements; NULL: the scale's shape
- * tells.
- */
+ * says it. */
 static const json_t *coded_blocks(const coded_find *c, const hf_stored *t) {
     const json_t *blocks = json_object_get(c->settings, "weight_block_size");
     return blocks ? blocks : plain_setting(c, t, "block_structure");
 }
 
-/* Whether elements are codes that mean nothing without what tells how they are coded. */
+/* Whether elements are codes that mean nothing without what says how they are coded. */
 static bool stored_is_coded(const hf_stored *t) {
     return (t->dtype == HF_U8 || t->dtype == HF_I8 || t->dtype == HF_I32) && t->n_dims >= 2 &&
            name_ends(t->name, ".weight");

@@ -82,7 +82,7 @@ static bool list_check_note(const hf_list *l, const hf_stored *t, gq_error *e) {
                         text);
 }
 
-/* Fails for source tensors that are no model's, or coded as only other programs know: a piece of a name tells. */
+/* Fails for source tensors that are no model's, or coded as only other programs know: a piece of a name shows it. */
 static bool list_check_kind(const hf_list *l, gq_error *e) {
     static const char lora[] = "a LoRA, not a model: merge it into its model first",
                       four[] = "weights quantized to 4 bits cannot be read: take the file in 16 bits",

@@ -328,7 +328,7 @@ static bool list_read_files(hf_list *l, char **names, size_t n, gq_error *e) {
     return hf_list_index(l, e);
 }
 
-/* Checks that no part is missing, where nothing but the names tells how many there are. The names are sorted,
+/* Checks that no part is missing, where nothing but the names says how many there are. The names are sorted,
  * so parts of one number follow one another. */
 static bool names_check_shards(const hf_folder *f, char **names, size_t n, gq_error *e) {
     for (size_t i = 0, same; i < n; i += same) {

@@ -70,7 +70,7 @@ static bool found_is_head(const hf_match *f) {
 }
 
 /* Some programs save experts that are in one source tensor with rows and columns exchanged. The side that has the
- * model's width tells, unless both have it: then they are taken as published. */
+ * model's width shows, unless both have it: then they are taken as published. */
 static void build_transpose_experts(hf_build *b, hf_match *f) {
     const hf_source *s = f->source;
     const uint64_t *n = s->shape;

@@ -240,7 +240,7 @@ hf_name_result hf_names_find_rule(hf_build *b, const char *stored, hf_match *f) 
 /* ---- projectors ---- */
 
 static hf_name_result projector_spelling_find(const arch_projector *row, const char *spelled, hf_match *f) {
-    /* bounds of what flows through a tensor, besides the usual ones */
+    /* bounds of a tensor's inputs and outputs, beyond the usual ones */
     static const char *const suffixes[] = {"",           ".weight",     ".bias",       ".input_max",
                                            ".input_min", ".output_max", ".output_min", NULL};
     char name[NAME_BYTES];

@@ -102,7 +102,7 @@ struct hf_build {
     bool keeps_ones; /* dimensions of 1 at the end of a tensor's */
     bool norms_have_one; /* 1 has been added to what the architecture's norms lack it in (hf/tensors/mlx.c) */
     bool is_transposed;  /* matrices that the architecture's rules transpose are transposed already */
-    /* A source tensor of experts whose matrices were transposed, and one whose shape does not tell; NULL: none. */
+    /* A source tensor of experts whose matrices were transposed, and one whose shape does not show it; NULL: none. */
     const hf_source *transposed, *square;
     hf_tensor *tensors;
     size_t n, capacity;

@@ -1,4 +1,4 @@
-/* Importance data as objects of the public header: opened, described, matched with a model, merged and
+/* Imatrix data as objects of the public header: opened, described, matched with a model, merged and
  * written. A gq_imatrix owns the data (imatrix/imatrix.h) and a row of statistics for each entry; rows are
  * made again whenever the data change. Coverage lists the weights of a model that a quantizer may change,
  * with the entry of each; then the entries that no such weight has, and those of them that no tensor of the

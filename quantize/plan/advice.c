@@ -107,7 +107,7 @@ static bool warn_unchanged(gq_plan *plan, const plan_output *out, gq_error *e) {
                         out->label, *why ? ": " : "", why);
 }
 
-/* Warns of quantizing a vision or audio part: it is small, and everything that the model sees or hears passes
+/* Warns of quantizing a vision or audio part: it is small, and all images and sounds pass
  * through it. */
 static bool warn_projector(gq_plan *plan, const plan_output *out, gq_error *e) {
     const architecture *a = arch_of_facts(&plan->facts);

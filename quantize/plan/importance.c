@@ -1,4 +1,4 @@
-/* Importance data in a plan. The file is read and filtered once, when the plan is opened. A source tensor
+/* Imatrix data in a plan. The file is read and filtered once, when the plan is opened. A source tensor
  * looks its values up at most once, when something first asks for them (plan_cover_source); plan_cover does
  * it for all tensors that some output quantizes, when types are final, and notes the coverage in the outputs'
  * gq_tensors. What a user may have overlooked becomes one warning each, with the first names: tensors without

@@ -237,6 +237,6 @@ void finalize_clean(const char *output) {
 
 bool finalize_remove(const finalize *r) {
     if (r->fd < 0) return true;
-    /* Before journals go: after a power cut the record must not come back without them. */
+    /* The record is removed before the journals: after a power cut it must not come back without them. */
     return unlink(r->path) == 0 && safe_file_sync_folder(r->path, NULL);
 }

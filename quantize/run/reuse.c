@@ -1,7 +1,7 @@
 /* Chooses the tensors that a run copies from earlier outputs. A digest in a file is a claim; three things prove it
  * here: the source's weights have the checksum that they had, the copy's bytes have theirs, and in each chunk of
  * about a million weights the first strip, encoded now, gives the copy's bytes. The last one finds another version's
- * encoders, and files whose digests were made up. It costs a sixteenth of encoding. */
+ * encoders, and files with false digests. It costs a sixteenth of encoding. */
 #include "quantize/run/run.h"
 
 #include <stdlib.h>
@@ -197,7 +197,7 @@ gq_results *gq_reuse_check(const gq_plan *plan, const gq_callbacks *callbacks, g
  * so. Sizes and headers are compared byte by byte (plan/reuse.c), the zeros behind tensors are looked at, and
  * tensors are proved by reading them and their sources, once for all outputs (run/reuse.c). A tensor that was
  * calibrated was made of all the model's weights, whose checksum the file has. One that was transposed does
- * not tell what weights it was made of, so the input's time of modification decides there. */
+ * not say what weights it was made of, so the input's time of modification decides there. */
 
 /* An output's file while it is checked. */
 typedef struct earlier_file {

@@ -8,7 +8,7 @@
 
 /* A column is multiplied if its root mean square is a quarter of the median column's or less, or four times as much
  * or more. Ordinary columns stay: on model A of bench/results/small-models.md, whose columns all lie within that,
- * balancing all of them to the nearest power of two took the KL divergence from .389 of llama.cpp's to .435. */
+ * balancing all of them to the nearest power of two took the KL divergence from 0.389 of llama.cpp's to 0.435. */
 static const double LEAST_LOG2 = 2;
 enum {
     MOST_LOG2 = 10,   /* a factor of 1024 */

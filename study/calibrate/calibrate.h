@@ -208,7 +208,7 @@ bool tape_play(tape *t, gq_comm *comm, tape_player *player, void *data, gq_error
  * stream. They are made of a fixed choice of positions in the first windows that are not held out, so they depend on
  * nothing but the model, the text and its windows. */
 
-/* metric: [head][row][row], 1 on the diagonal in the mean over all heads. NULL: nothing was seen that tells
+/* metric: [head][row][row], 1 on the diagonal in the mean over all heads. NULL: nothing was seen that sets
  * rows apart, so each counts by itself. */
 typedef struct row_metric {
     forward_row_group group;
@@ -235,7 +235,7 @@ uint64_t layer_metrics_bytes(const forward_row_group *groups, size_t n, size_t c
 /* ---- gptaq.c ----
  * How far a matrix's target moves (GPTAQ's term; codec/feedback.h has the formula): the factor a of w + a u.
  *
- * u makes up for what the matrix's inputs differ by from the base model's, as far as the calibration tokens tell. On
+ * u makes up for what the matrix's inputs differ by from the base model's, as far as the calibration tokens show. On
  * other tokens it fits worse, the fewer tokens there were for each column, and the less the difference depends on the
  * inputs at all. So a is what fits the held-out tokens: with E = (x - y) w or what the residual stream lacks, and F =
  * y u,
@@ -510,7 +510,7 @@ bool embedding_gather_ahead(const calibration *job, sweep_progress *progress, do
 
 /* ---- the trial ----
  * Whether an embedding that was rounded for the routers has a lower KL divergence than plain encoding. How much a
- * routing matters, and how much all else that an error of the embedding does, no metric of one matrix tells: so both
+ * routing matters, and how much all else that an error of the embedding does, no metric of one matrix shows: so both
  * are tried. The model is run on the text's beginning with each of them in place of its own embedding, and the KL
  * divergences of its predictions are compared. No window decides how such an embedding is rounded, so none need be held
  * out. */

@@ -10,7 +10,7 @@
 #include "quantize/strips/strips.h"
 
 /* The share of the mean diagonal that is added to it: what else an error of the embedding does, and what every error
- * does to a row. For one that is the output matrix .1 to 3 leave the same KL divergence, and .03 more
+ * does to a row. For one that is the output matrix 0.1 to 3 leave the same KL divergence, and 0.03 more
  * (docs/internals/calibration.md). */
 static const float EMBEDDING_DAMP = 0.3f;
 

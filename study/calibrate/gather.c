@@ -1,5 +1,5 @@
 /* Gathers the inputs of one site. For each batch of windows the base model's stream is run first, and what
- * flows into the site is captured; then the rounded stream is run over the same batch, and each of its tokens
+ * enters the site is captured; then the rounded stream is run over the same batch, and each of its tokens
  * is paired with the base model's. Pairs of held-out windows are stored for checking; all others are added to
  * the Hessian. The first batch decides which site it is: the first one whose weights have matrices left.
  *

@@ -70,7 +70,7 @@ static bool wants_matrix(calibrator *c, const model_tensor *t, uint64_t matrix) 
     return calibrator_matrices_done(c, t) <= matrix;
 }
 
-/* Tells the layer which of its weights are still to be rounded for the output; afterwards: none. */
+/* Sets in the layer which of its weights are still to be rounded for the output; afterwards: none. */
 static void expect_weights(calibrator *c, bool begins) {
     const calibration *job = c->of;
     for (size_t i = 0; c->at.layer && i < job->n_tensors; i++)

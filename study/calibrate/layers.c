@@ -159,7 +159,7 @@ static bool take_records(calibrator *c, gq_error *e) {
     return true;
 }
 
-/* Tells all ranks what is rounded already. Only the first has the records. */
+/* Sends all ranks what is rounded already. Only the first has the records. */
 static bool calibrator_resume(calibrator *c, gq_error *e) {
     const calibration *job = c->of;
     size_t bytes = job->n_outputs * job->n_tensors * sizeof *c->by_tensor;

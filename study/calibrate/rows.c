@@ -154,7 +154,7 @@ static void lay_out_shares(matrix_rows *r, size_t ranks) {
 static void lay_out_rows(matrix_rows *r, size_t threads, size_t ranks, memory_ledger *l) {
     uint64_t n = mul_sat(r->most, r->columns), from = mul_sat(r->most, gguf_row_bytes(r->from, r->columns)),
              to = mul_sat(r->most, gguf_row_bytes(r->to, r->columns));
-    /* For any type, so that the count does not depend on the processor. */
+    /* The bound for any type, so that the count does not depend on the processor. */
     r->scratch_bytes = round_up(feedback_most_bytes(r->columns, r->arithmetic), 64);
     r->raw = memory_take(l, 1, from), r->x = memory_take(l, n, sizeof *r->x);
     for (round_way way = 0; way <= r->last; way++) r->blocks[way] = memory_take(l, 1, to);

@@ -32,7 +32,7 @@ typedef struct cached_run_state {
 
 /* ---- what is there ---- */
 
-/* Until checksums tell which models have to be run, all models count. */
+/* Until checksums show which models have to be run, all models count. */
 static bool cached_sum_up(cached_run_state *k, gq_error *e) {
     side_by_side *s = &k->all;
     k->contents = calloc(s->n, sizeof *k->contents);

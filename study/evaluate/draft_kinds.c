@@ -1,4 +1,4 @@
-/* The kinds of drafts that continue what a target computes: each has a draft_method of its own. */
+/* The kinds of draft models that read what a target computes: each has a draft_method of its own. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,7 +83,7 @@ const draft_method draft_method_eagle = {
 typedef struct assistant_draft {
     draft_step step;
     size_t width, of_target, rows; /* rows: of the state, with the target's keys and values */
-    forward_layer *first, *layer;  /* first: which stays, as it has what makes hidden states of the target's */
+    forward_layer *first, *layer; /* first: which stays, as it has what makes hidden states of the target's */
     forward_batch *batch, *target; /* target: for its last norm */
     float *both;                   /* [2 of_target][stride]: embeddings, and states behind them */
     float *x, *normed, *next;      /* next: [of_target] the hidden states that are left */

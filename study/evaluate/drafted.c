@@ -233,7 +233,7 @@ gq_drafted *drafted_run(const side_by_side *s, const drafter *d, gq_error *e) {
     gq_drafted *to = calloc(s->n, sizeof *to);
     if (!to) return gq_fail_memory(e, s->n * sizeof *to), NULL;
     bool ok = draft_texts_begin(&t, s, e);
-    /* A draft that continues the model's hidden states proposes anew for each model. */
+    /* A draft model that reads the target's hidden states proposes anew for each model. */
     size_t each = d->continues_hidden_states ? 1 : s->n;
     for (size_t m = 0; ok && m < s->n; m += each) {
         side_by_side own = *s;

@@ -258,7 +258,7 @@ typedef struct score_cache {
 /* Writes what scores belong to: build, base_model, text and settings. */
 void score_cache_name(const content_sum *base_model, const text_windows *windows, char of[SCORE_CACHE_OF]);
 /* Reads what is kept, if it is of that; else begins anew, in place of what is there if it holds scores, too.
- * The file is written at once, so that one that cannot be written is told before the work. */
+ * The file is written at once, so that a failure to write it is reported before the work. */
 bool score_cache_open(score_cache *k, const char *path, const char *of, size_t positions, gq_error *e);
 void score_cache_close(score_cache *k); /* also one of zeros */
 /* Fills the scores of a model; KL divergence NULL: the base model's. false: they are not kept. */
@@ -491,7 +491,7 @@ double drafted_share(const side_by_side *s, const drafter *d);
 gq_drafted *drafted_run(const side_by_side *s, const drafter *d, gq_error *e);
 
 /* ---- continued.c ----
- * Drafts that continue what a target computes (forward/graph/draft/draft.h). The target runs on the pieces, as many
+ * Draft models that read what a target computes (forward/graph/draft/draft.h). The target runs on the pieces, as many
  * windows at a time as memory holds what is taken of them; a batch after the other then goes to the method of the
  * draft's kind, which fills choices and proposals. */
 

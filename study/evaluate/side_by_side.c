@@ -290,7 +290,7 @@ static bool models_unchanged(const contest *c, gq_error *e) {
     return true;
 }
 
-/* Begins the files before hours of work: what cannot be written is told at once. */
+/* Begins the files before hours of work: what cannot be written is reported at once. */
 static bool start_files(contest *c, gq_error *e) {
     size_t vocabulary = forward_model_sizes(c->models[0])->vocabulary;
     uint64_t bytes =

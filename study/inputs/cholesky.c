@@ -176,7 +176,7 @@ static bool cholesky_strip(work *w, size_t strip) {
  * Every column is damped by a share of its own square. In large models a few columns are 10 to 300 times larger than
  * others; a share of the mean of all squares would be many times an ordinary column's own, so that these could
  * compensate no errors. A thousandth of what is usual is added for columns that were hardly seen. On model A of
- * bench/results/small-models.md both dampings leave the same KL divergence; with such columns in it, its own leaves .65
+ * bench/results/small-models.md both dampings leave the same KL divergence; with such columns in it, its own leaves 0.65
  * of the other's (bench/results/calibration.md). */
 typedef struct prepared {
     const hessian_block *block;

@@ -1,4 +1,4 @@
-/* Collects importance data from a running model: a site that adds the squares of the inputs of weights.
+/* Collects imatrix data from a running model: a site that adds the squares of the inputs of weights.
  * Weights that share their inputs are one collected_site. A group of tokens (forward/stream/stream.h) is a leaf of
  * the fixed tree of base/comm/fold.h; a token's group follows from its number in the text. So the sums depend
  * neither on batches, nor on threads, nor on ranks. Experts count their own tokens; other weights count a

@@ -12,7 +12,7 @@
  * Hessian (second-moment matrix E[x x^T]) of a site, where activations flow into weights: what rounding with error
  * feedback (codec/feedback.h) goes by.
  *
- *     H = mean of y y^T, y: what flows in the model rounded so far;
+ *     H = mean of y y^T, y: the inputs in the model rounded so far;
  *     D = mean of (x - y) y^T, x: the same tokens in the base model; nothing where both streams are one;
  *     P = mean of r y^T in place of it, r: what the matrix's output is to change by, of as many features as
  *         the matrix has rows.
@@ -146,7 +146,7 @@ void output_errors_add(output_errors *to, const output_errors *spans, size_t n);
 uint64_t output_bytes(size_t most_rows);
 
 /* ---- collect.c ----
- * Importance data in the making: sums of squares of the inputs of the weights of a running model. */
+ * Imatrix data in the making: sums of squares of the inputs of the weights of a running model. */
 
 /* A share of a text: groups of tokens (forward/stream/stream.h) from `begin` to `end` - 1. A process alone has all.
  */

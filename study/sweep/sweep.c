@@ -272,7 +272,7 @@ static bool sweep_pass_layer(sweep *s, size_t i, size_t end, forward_layer *l, c
     return true;
 }
 
-/* Tells the checkpoint that a layer is about to overwrite states. No rank writes any before that. */
+/* Records in the checkpoint that a layer is about to overwrite states. No rank writes any before that. */
 static bool begin_layer(sweep *s, gq_error *e) {
     const sweep_plan *p = s->plan;
     return !p->checkpoint || ((!comm_is_first(p->text.comm) || checkpoint_begin(p->checkpoint, e)) &&

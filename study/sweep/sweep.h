@@ -279,7 +279,7 @@ bool checkpoint_add(checkpoint *c, const uint64_t *sums, const void *bytes, uint
 uint8_t *checkpoint_next(const checkpoint *c, uint64_t *at, uint64_t *n, gq_error *e);
 
 /* ---- sweep.c ----
- * One pass of models over a text, layer by layer: what importance data, evaluation, a sample of the inputs,
+ * One pass of models over a text, layer by layer: what imatrix data, evaluation, a sample of the inputs,
  * trials of types and the calibration have in common. The models' hidden states are in memory, in a file without a
  * name, or in the slots of a checkpoint, from which an interrupted sweep continues. Where ranks share the text
  * each has hidden states of its own windows, and they do the steps together.
@@ -293,7 +293,7 @@ uint8_t *checkpoint_next(const checkpoint *c, uint64_t *at, uint64_t *n, gq_erro
 
 /* The work is a line from 0 to `work`, in forward_job_work's unit or the user's own. It may be cut into
  * spans, such as the steps of a sweep, and these into pieces, whose predicted work need not be met: what is
- * told of a piece stays within it, and the next one begins where it ends, so that the share that is told
+ * reported of a piece stays within it, and the next one begins where it ends, so that the reported share
  * never falls and ends at 1. */
 typedef struct sweep_progress {
     const gq_callbacks *callbacks; /* may be NULL */
@@ -311,7 +311,7 @@ sweep_progress sweep_progress_start(const gq_callbacks *callbacks, double work, 
 void sweep_progress_span(sweep_progress *p, double begin, double end);
 /* Announces a piece of the span and its work. */
 void sweep_progress_piece(sweep_progress *p, double work);
-/* Tells that a share of the piece at hand is done. It asks nothing, and threads may call it in turn. */
+/* Reports that a share of the piece at hand is done. It asks nothing, and threads may call it in turn. */
 void sweep_progress_within(sweep_progress *p, double share, const char *what);
 /* Reports work done since the last call (0: none). It is a forward_job's callback: data is a sweep_progress,
  * `what` names the step and is not copied. false: the caller cancelled, GQ_INTERRUPTED. */
@@ -398,7 +398,7 @@ typedef struct sweep {
     forward_job job;
     forward_run *run;              /* NULL: this rank has no windows */
     forward_stream **streams;      /* absent ones are NULL */
-    sweep_progress own, *progress; /* progress: the one that is told, its own or the plan's */
+    sweep_progress own, *progress; /* progress: the one that gets reports, its own or the plan's */
     char what[64]; /* the step at work, for progress, and behind the first what_step bytes its phase */
     size_t what_step;
     size_t step; /* its number, and that of its layer in the model */
@@ -419,7 +419,7 @@ bool sweep_open(sweep *s, const sweep_plan *p, gq_error *e);
 bool sweep_run(sweep *s, const sweep_calls *calls, gq_error *e);
 /* Both are callbacks, too; data: the sweep. Asks whether to continue; false: the sweep has to end with this error. */
 bool sweep_ask(void *data, gq_error *e);
-/* Tells that a share of the piece of work at hand is done. */
+/* Reports that a share of the piece of work at hand is done. */
 void sweep_report(void *data, double share);
 /* Returns the sweep's threads; NULL: it runs nothing. */
 threads_pool *sweep_pool(const sweep *s);

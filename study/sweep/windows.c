@@ -4,7 +4,7 @@
  * window are left over. A model runs on each window from position 0 on. So where the vocabulary begins texts
  * with BOS, each window's first token becomes BOS, and for an encoder its last token what ends a text, but not where
  * the caller gave ids. Which windows a
- * calibration holds back follows from their number alone (windows_hold_out). Random tokens come from a fixed
+ * calibration holds out follows from their number alone (windows_hold_out). Random tokens come from a fixed
  * seed: the same model gives the same windows. */
 #include "study/sweep/sweep.h"
 
@@ -35,7 +35,7 @@ token_limits windows_token_limits(uint64_t tokens, const windows_limits *limits)
     return l;
 }
 
-/* One token more than is wanted tells that the text has more. */
+/* One token more than is wanted shows that the text has more. */
 static token_limits limits_of(const gq_text *text, const windows_limits *limits) {
     return windows_token_limits(text->tokens ? add_sat(text->tokens, 1) : 0, limits);
 }
@@ -107,7 +107,7 @@ static const struct {
                  {"GGUF\2\0", 6, "a GGUF model, not a text"},
                  {"GGUF\3\0", 6, "a GGUF model, not a text"}};
 
-/* Bytes of any kind have tokens, so only a look at the text tells what is none: a file of another kind is refused, and a
+/* Bytes of any kind have tokens, so only the text itself shows what is none: a file of another kind is refused, and a
  * warning says of bytes that are not UTF-8. */
 static bool check_is_text(const gq_text *text, const gq_file *file, warning_list *warnings, gq_error *e) {
     enum { LOOKED_AT = 1 << 16 };

@@ -226,7 +226,7 @@ static bool measure_all(target *t, bool *fresh, gq_error *e) {
     return ok;
 }
 
-/* How many layers' tensors are tried, and where memory holds no trial that none is. */
+/* Sets how many layers' tensors are tried, and warns where memory holds no trial. */
 static bool decide_trials(target *t, gq_error *e) {
     gq_plan *plan = t->plan;
     uint64_t least;
