@@ -315,15 +315,15 @@ static bool folder_check_sums(const gq_publication *p, gq_error *e) {
                           p->options.out_dir, PUBLISH_SUMS, "it has lines that are none of sha256sum's");
 }
 
-/* Whether one of the lines is that of a file. */
-static bool sums_have(const char *lines, const char *name, size_t n) {
-    for (const char *line = lines; *line;) {
+/* Returns the line of a file; NULL: none of the lines is. */
+static const char *sums_find(const char *lines, const char *name, size_t n) {
+    for (const char *line = lines; line && *line;) {
         size_t length = strcspn(line, "\n");
         const char *its = sums_name(line, length);
-        if (its && (size_t)(line + length - its) == n && !memcmp(its, name, n)) return true;
+        if (its && (size_t)(line + length - its) == n && !memcmp(its, name, n)) return line;
         line += length + (line[length] == '\n');
     }
-    return false;
+    return NULL;
 }
 
 /* Warns of a file that a kept line names and that is not there: sha256sum -c would fail. */
@@ -347,7 +347,7 @@ bool folder_write_sums(gq_publication *p, const char *lines, gq_error *e) {
     for (const char *line = old; to && ok && line && *line;) {
         size_t n = strcspn(line, "\n");
         const char *name = sums_name(line, n);
-        if (name && !sums_have(lines, name, (size_t)(line + n - name))) {
+        if (name && !sums_find(lines, name, (size_t)(line + n - name))) {
             ok = sums_check_kept(p, line, name, (size_t)(line + n - name), e);
             fprintf(to, "%.*s\n", (int)n, line);
         }
@@ -467,15 +467,48 @@ static bool folder_same_weights(const gq_model *old, const gq_model *made, const
     return !*tensor;
 }
 
-/* Adds a file that an earlier call has made of the same model; warns of any other. made: a file of this call. */
-static bool folder_look_at(gq_publication *p, const char *name, const gq_model *made, gq_error *e) {
+static bool folder_go_on(void *data, size_t n, gq_error *e) {
+    const gq_callbacks *to = &((gq_publication *)data)->parts.relay.own;
+    (void)n;
+    return !to->cancelled || !to->cancelled(to->user) || gq_fail_as(e, GQ_INTERRUPTED, "stopped on request");
+}
+
+/* Compares a model's files with their lines of SHA256SUMS; *damaged: one that differs from its line, NULL: none.
+ * A new line for it would bless what a bad disk has made of it. */
+static bool folder_find_damage(gq_publication *p, const gq_model *m, const char *sums, const char **damaged,
+                               gq_error *e) {
+    *damaged = NULL;
+    for (uint32_t i = 0; !*damaged && i < gq_model_summary(m)->shards; i++) {
+        const char *path = gq_model_path(m, i), *name = page_file_name(path);
+        const char *line = sums_find(sums, name, strlen(name));
+        char sum[SHA256_TEXT];
+        if (!line || *line == '\\') continue; /* a name with escapes */
+        if (!sha256_file(path, sum, folder_go_on, p, e)) return false;
+        if (strncasecmp(line, sum, SUM_DIGITS) != 0) *damaged = path;
+    }
+    return true;
+}
+
+/* Adds a file that an earlier call has made of the same model; warns of any other. made: a file of this call;
+ * sums: the lines of SHA256SUMS. */
+static bool folder_look_at(gq_publication *p, const char *name, const gq_model *made, const char *sums,
+                           gq_error *e) {
     char *path = NULL, room[64];
     if (asprintf(&path, "%s/%s", p->options.out_dir, name) < 0) return gq_fail_memory(e, strlen(name));
     gq_model *m = companion_is_named(name, p->stem) ? NULL : gq_model_open(path, &(gq_error){0});
     bool ok, is_same = m && folder_same_text(m, p->model, "general.architecture") &&
                        folder_same_text(m, p->model, "general.name");
-    const char *tensor;
-    if (is_same && made && !folder_same_weights(m, made, &tensor)) {
+    const char *tensor, *damaged = NULL;
+    if (is_same && !folder_find_damage(p, m, sums, &damaged, e)) {
+        ok = false;
+    } else if (damaged) {
+        ok =
+            warnings_add(&p->warnings, e,
+                         "%s is in the folder, and the page does not name it: its SHA-256 is not that of its "
+                         "line in %s, which stays; it was damaged or changed: make it again, or remove the "
+                         "line if the file is right",
+                         damaged, PUBLISH_SUMS);
+    } else if (is_same && made && !folder_same_weights(m, made, &tensor)) {
         ok = warnings_add(
             &p->warnings, e,
             "%s is in the folder, and the page does not name it: it was made of other weights, those of %s "
@@ -535,9 +568,12 @@ bool folder_list_files(gq_publication *p, gq_error *e) {
     }
     if (d) closedir(d);
     if (n) qsort(names, n, sizeof *names, folder_compare_names);
+    bool is_there;
+    char *sums = n ? folder_read(p, PUBLISH_SUMS, &is_there, e) : NULL;
     gq_model *made = p->n ? gq_model_open(p->outputs[0].path, &(gq_error){0}) : NULL;
-    for (size_t i = 0; ok && i < n; i++) ok = folder_look_at(p, names[i], made, e);
+    for (size_t i = 0; ok && i < n; i++) ok = folder_look_at(p, names[i], made, sums, e);
     gq_model_close(made);
+    free(sums);
     for (size_t i = 0; i < n; i++) free(names[i]);
     free(names);
     return ok;

@@ -428,6 +428,27 @@ TEST(files_of_other_weights_are_not_listed) {
     free(page);
 }
 
+/* An earlier file that a bad disk has changed keeps its line of SHA256SUMS, and the page does not name it. */
+TEST(damaged_files_are_not_listed) {
+    const char *words[] = {"publish", path("in.gguf"), "--out-dir", path("damaged"), "Q4_0", NULL};
+    free(gquant(0, words));
+    words[4] = "Q8_0";
+    free(gquant(0, words)); /* whole, and named by both */
+    char *sums = text_of("damaged/SHA256SUMS"), *page = text_of("damaged/README.md");
+    says(page, "](in-Q4_0.gguf)");
+    free(page);
+    size_t n;
+    unsigned char *file = read_whole(path("damaged/in-Q4_0.gguf"), &n);
+    file[n - 40] ^= 1;
+    write_whole(path("damaged/in-Q4_0.gguf"), file, n);
+    gquant_says(0, "its SHA-256 is not that of its line in SHA256SUMS", words);
+    char *again = text_of("damaged/SHA256SUMS");
+    assert_string_equal(sums, again);
+    page = text_of("damaged/README.md");
+    assert_null(strstr(page, "](in-Q4_0.gguf)")), says(page, "](in-Q8_0.gguf)");
+    free(sums), free(again), free(page), free(file);
+}
+
 /* Writes a file with CR before each LF. */
 static void write_crlf(const char *name) {
     char *old = text_of(name), *now = malloc(2 * strlen(old) + 1), *to = now;
