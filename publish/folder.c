@@ -468,7 +468,7 @@ static bool folder_same_weights(const gq_model *old, const gq_model *made, const
 }
 
 static bool folder_go_on(void *data, size_t n, gq_error *e) {
-    const gq_callbacks *to = &((gq_publication *)data)->parts.relay.own;
+    const gq_callbacks *to = &((gq_publication *)data)->phases.relay.own;
     (void)n;
     return !to->cancelled || !to->cancelled(to->user) || gq_fail_as(e, GQ_INTERRUPTED, "stopped on request");
 }
