@@ -104,6 +104,8 @@ const char *mix_filetype_made_for(const mix_filetype *f); /* "ternary models"; "
 /* By name (any case, aliases Q3_K Q4_K Q5_K) or decimal number; by general.file_type; NULL: unknown. */
 const mix_filetype *mix_filetype_named(const char *name);
 const mix_filetype *mix_filetype_numbered(int64_t id);
+/* The file type that a model's metadata name; NULL: none that is known. */
+const mix_filetype *mix_filetype_of(const model_kv *kv, uint64_t n_kv);
 /* The known name nearest to `name`, for suggestions; NULL when none resembles it. */
 const char *mix_filetype_nearest(const char *name);
 

@@ -197,6 +197,11 @@ const mix_filetype *mix_filetype_numbered(int64_t id) {
     return NULL;
 }
 
+const mix_filetype *mix_filetype_of(const model_kv *kv, uint64_t n_kv) {
+    int64_t id;
+    return model_kv_int(model_kv_find(kv, n_kv, "general.file_type"), &id) ? mix_filetype_numbered(id) : NULL;
+}
+
 const mix_filetype *mix_filetype_named(const char *name) {
     for (int i = 0; i < N_FILETYPES; i++)
         if (strcasecmp(name, mix_filetypes[i].name) == 0) return &mix_filetypes[i];

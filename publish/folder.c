@@ -30,16 +30,21 @@ bool folder_lock(gq_publication *p, gq_error *e) {
                    p->options.out_dir);
 }
 
+char *folder_path(const gq_publication *p, const char *name, gq_error *e) {
+    char *path;
+    if (asprintf(&path, "%s/%s", p->options.out_dir, name) >= 0) return path;
+    return gq_fail_memory(e, strlen(name)), NULL;
+}
+
 /* Returns a file of the folder as text, malloc'ed; NULL: there is none, or it cannot be one of ours.
  * *is_there: which of both. */
 static char *folder_read(const gq_publication *p, const char *name, bool *is_there, gq_error *e) {
     enum { MOST = 1 << 20 }; /* ours are a few thousand bytes */
     size_t n;
     struct stat st;
-    char *path, *text = NULL;
+    char *path = folder_path(p, name, e), *text = NULL;
     *is_there = false;
-    if (asprintf(&path, "%s/%s", p->options.out_dir, name) < 0)
-        return gq_fail_memory(e, strlen(p->options.out_dir)), NULL;
+    if (!path) return NULL;
     *is_there = lstat(path, &st) == 0;
     if (*is_there) text = gq_read_whole(path, MOST, &n, &(gq_error){0});
     if (text && memchr(text, 0, n)) free(text), text = NULL; /* what is behind it would be lost */
@@ -51,10 +56,8 @@ static char *folder_read(const gq_publication *p, const char *name, bool *is_the
 }
 
 static bool folder_write(const gq_publication *p, const char *name, const char *text, gq_error *e) {
-    char *path = NULL;
-    bool ok = asprintf(&path, "%s/%s", p->options.out_dir, name) >= 0 ||
-              (path = NULL, gq_fail_memory(e, strlen(name)));
-    ok = ok && gq_write_whole(path, true, text, strlen(text), e);
+    char *path = folder_path(p, name, e);
+    bool ok = path && gq_write_whole(path, true, text, strlen(text), e);
     free(path);
     return ok;
 }
@@ -415,19 +418,12 @@ static bool folder_same_text(const gq_model *a, const gq_model *b, const char *k
 
 /* The page's name for an earlier file: the file name's end after the model's name, or its file type. */
 static const char *folder_label(const gq_publication *p, const gq_model *m, const char *name, char to[64]) {
-    size_t n = strlen(p->stem), length = strlen(name), count;
+    size_t n = strlen(p->stem), length = strlen(name);
     const char *shard = strstr(name, "-00001-of-");
     size_t end = shard ? (size_t)(shard - name) : length - strlen(".gguf");
     if (!strncmp(name, p->stem, n) && name[n] == '-' && end > n + 1 && end - n - 1 < 64)
         return snprintf(to, 64, "%.*s", (int)(end - n - 1), name + n + 1), to;
-    gq_value id;
-    size_t at = gq_model_find_key(m, "general.file_type");
-    const gq_metadata *all = gq_model_metadata(m, &count);
-    bool has =
-        at < count && !all[at].list && gq_metadata_values(&all[at], &id, 1) == 1 && id.kind == GQ_UNSIGNED;
-    for (size_t i = 0; has && i < gq_filetype_count(); i++)
-        if (gq_filetype_id(i) == (int64_t)id.as_unsigned) return gq_filetype_name(i);
-    return "?";
+    return gq_model_filetype(m) ? gq_model_filetype(m) : "?";
 }
 
 /* A tensor's digest in a file of gquant (gguf/model.h): what made it, checksums of its weights and of its bytes. */
@@ -493,8 +489,8 @@ static bool folder_find_damage(gq_publication *p, const gq_model *m, const char 
  * sums: the lines of SHA256SUMS. */
 static bool folder_look_at(gq_publication *p, const char *name, const gq_model *made, const char *sums,
                            gq_error *e) {
-    char *path = NULL, room[64];
-    if (asprintf(&path, "%s/%s", p->options.out_dir, name) < 0) return gq_fail_memory(e, strlen(name));
+    char *path = folder_path(p, name, e), room[64];
+    if (!path) return false;
     gq_model *m = companion_is_named(name, p->stem) ? NULL : gq_model_open(path, &(gq_error){0});
     bool ok, is_same = m && folder_same_text(m, p->model, "general.architecture") &&
                        folder_same_text(m, p->model, "general.name");
@@ -517,7 +513,7 @@ static bool folder_look_at(gq_publication *p, const char *name, const gq_model *
     } else if (is_same) {
         const gq_model_facts *f = gq_model_summary(m);
         ok = folder_add_file(p, path, folder_label(p, m, name, room), f->file_bytes,
-                             f->n_weights ? 8 * (double)f->tensor_bytes / (double)f->n_weights : 0, e);
+                             gq_bits_per_weight(f->tensor_bytes, f->n_weights), e);
     } else {
         ok = warnings_add(&p->warnings, e, "%s is in the folder, but README.md does not list it: %s", path,
                           companion_is_named(name, p->stem) ? "an earlier command made it"
@@ -557,7 +553,7 @@ bool folder_list_files(gq_publication *p, gq_error *e) {
     for (size_t i = 0; ok && i < p->n; i++) {
         const gq_summary *s = gq_plan_summary(p->plan, i);
         ok = folder_add_file(p, s->path, p->labels[i], s->file_bytes,
-                             s->n_weights ? 8 * (double)s->out_bytes / (double)s->n_weights : 0, e);
+                             gq_bits_per_weight(s->out_bytes, s->n_weights), e);
     }
     DIR *d = ok ? opendir(p->options.out_dir) : NULL;
     for (struct dirent *entry; d && ok && (entry = readdir(d));) {

@@ -6,6 +6,8 @@
 
 /* Locks the folder against another call that makes files of it, until the publication is freed. */
 bool folder_lock(gq_publication *p, gq_error *e);
+/* Returns the path of a file in the folder, malloc'ed. NULL: *e says why. */
+char *folder_path(const gq_publication *p, const char *name, gq_error *e);
 /* Lists the files of the page: the outputs, and what earlier calls have made of the same model. Warns of models
  * in the folder that the page does not name. */
 bool folder_list_files(gq_publication *p, gq_error *e);

@@ -54,10 +54,14 @@ void page_write_link(FILE *to, const char *name) {
         fprintf(to, isalnum((unsigned char)*c) || strchr("-._~", *c) ? "%c" : "%%%02X", (unsigned char)*c);
 }
 
+bool page_model_value(const gq_model *m, const char *key, gq_value *v) {
+    size_t n, i = gq_model_find_key(m, key);
+    const gq_metadata *all = gq_model_metadata(m, &n);
+    return i < n && !all[i].list && gq_metadata_values(&all[i], v, 1) == 1;
+}
+
 const char *page_model_text(const gq_model *m, const char *key, size_t *n) {
     gq_value v;
-    size_t count, i = gq_model_find_key(m, key);
-    const gq_metadata *all = gq_model_metadata(m, &count);
-    bool is = i < count && !all[i].list && gq_metadata_values(&all[i], &v, 1) == 1 && v.kind == GQ_TEXT;
+    bool is = page_model_value(m, key, &v) && v.kind == GQ_TEXT;
     return *n = is ? v.length : 0, is ? v.text : NULL;
 }

@@ -19,5 +19,7 @@ const char *page_file_name(const char *path);
 
 /* Returns what `write` prints, of *n bytes, malloc'ed. */
 char *page_text(void (*write)(FILE *to, const void *what), const void *what, size_t *n, gq_error *e);
+/* Gets the value of a key that is no list. */
+bool page_model_value(const gq_model *m, const char *key, gq_value *v);
 /* Returns a model's text of *n bytes under a key; points into the model. NULL: it has none. */
 const char *page_model_text(const gq_model *m, const char *key, size_t *n);

@@ -50,6 +50,7 @@ GQ_API const char *gq_filetype_made_for(size_t i); /* "ternary models", the only
 GQ_API int gq_filetype_find(const char *name);
 /* The most similar name, for "did you mean"; NULL: none is similar. */
 GQ_API const char *gq_filetype_nearest(const char *name);
+GQ_API double gq_bits_per_weight(uint64_t bytes, double weights); /* 0 without weights */
 GQ_API const char *gq_type_name(uint32_t type); /* tensor type by number: "Q6_K"; "unknown" */
 GQ_API bool gq_type_quantized(uint32_t type);   /* false: one number per element, or unknown */
 GQ_API bool gq_type_writable(uint32_t type);    /* whether there is an encoder for it */

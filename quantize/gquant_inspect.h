@@ -91,6 +91,8 @@ GQ_API bool gq_model_read_stored(const gq_model *m, size_t tensor, uint64_t firs
                                  gq_error *e);
 
 /* ---- what a model is to others ---- */
+/* The name of the file type that the model's metadata name; NULL: none that is known. */
+GQ_API const char *gq_model_filetype(const gq_model *m);
 /* Returns the types of a model's tensors as the text of a recipe file (gq_plan_recipe). malloc'ed; NULL: no
  * memory. */
 GQ_API char *gq_model_recipe(const gq_model *m, gq_error *e);

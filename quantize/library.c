@@ -46,6 +46,9 @@ const char *gq_filetype_name(size_t i) { return mix_filetypes[i].name; }
 const char *gq_filetype_summary(size_t i) { return mix_filetypes[i].summary; }
 double gq_filetype_bits(size_t i) { return mix_filetypes[i].bits; }
 int gq_filetype_id(size_t i) { return mix_filetypes[i].id; }
+double gq_bits_per_weight(uint64_t bytes, double weights) {
+    return weights > 0 ? 8 * (double)bytes / weights : 0;
+}
 const char *gq_filetype_made_for(size_t i) { return mix_filetype_made_for(&mix_filetypes[i]); }
 bool gq_filetype_advised(size_t i) { return mix_filetype_advised(&mix_filetypes[i]); }
 

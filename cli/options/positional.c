@@ -237,13 +237,8 @@ static bool outputs_of(request *r, gq_output *out, bool list, gq_error *e) {
 
 /* Returns the name of a file type for a model: what it says of itself, or the type of most bytes. */
 static const char *like_filetype(const gq_model *m) {
-    gq_value id;
-    size_t n, key = gq_model_find_key(m, "general.file_type");
-    const gq_metadata *metadata = gq_model_metadata(m, &n);
-    for (size_t i = 0; key < n && i < gq_filetype_count(); i++)
-        if (gq_metadata_values(&metadata[key], &id, 1) == 1 && id.kind == GQ_SIGNED &&
-            id.as_signed == gq_filetype_id(i))
-            return gq_filetype_name(i);
+    size_t n;
+    if (gq_model_filetype(m)) return gq_model_filetype(m);
     const gq_stored *t = gq_model_tensors(m, &n), *most = t;
     for (size_t i = 0; i < n; i++)
         if (t[i].bytes > most->bytes) most = &t[i];

@@ -120,11 +120,9 @@ static bool pair_all(gq_comparison *c, compared_quant *to, gq_error *e) {
 static void comparison_sum_quant(compared_quant *to) {
     gq_summary *s = &to->summary;
     const model_source *m = &to->file.model;
-    int64_t filetype;
-    s->size = sizeof *s, s->path = to->file.path, s->filetype = "", s->n_tensors = to->n;
-    if (model_kv_int(model_kv_find(m->kv, m->n_kv, "general.file_type"), &filetype) &&
-        mix_filetype_numbered(filetype))
-        s->filetype = mix_filetype_numbered(filetype)->name;
+    const mix_filetype *filetype = mix_filetype_of(m->kv, m->n_kv);
+    s->size = sizeof *s, s->path = to->file.path, s->filetype = filetype ? filetype->name : "",
+    s->n_tensors = to->n;
     s->file_bytes = model_file_bytes(m);
     for (size_t i = 0; i < to->n; i++) {
         const gq_tensor *t = &to->tensors[i];

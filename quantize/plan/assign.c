@@ -274,6 +274,11 @@ static uint32_t recipe_of_model(const void *of, size_t i, mix_tensor *t) {
     return from->type->id;
 }
 
+const char *gq_model_filetype(const gq_model *m) {
+    const mix_filetype *f = mix_filetype_of(m->file.kv, m->file.n_kv);
+    return f ? f->name : NULL;
+}
+
 char *gq_model_recipe(const gq_model *m, gq_error *e) {
     char comment[512], name[256];
     snprintf(comment, sizeof comment, "the types of %s", recipe_file_name(name, sizeof name, m->file.path));

@@ -7,18 +7,11 @@
 
 model_facts compared_facts(const model_source *m) { return model_facts_of(m->kv, m->n_kv, NULL, 0); }
 
-static const char *filetype_of(const model_source *m) {
-    int64_t id;
-    if (model_kv_int(model_kv_find(m->kv, m->n_kv, "general.file_type"), &id))
-        for (size_t i = 0; i < mix_n_filetypes; i++)
-            if (mix_filetypes[i].id == id) return mix_filetypes[i].name;
-    return "";
-}
-
 static void evaluated_fill_memory(gq_evaluated *to, const runner *r) {
     const model_source *m = &r->file;
+    const mix_filetype *filetype = mix_filetype_of(m->kv, m->n_kv);
     to->path = r->path;
-    to->filetype = filetype_of(m);
+    to->filetype = filetype ? filetype->name : "";
     to->file_bytes = model_file_bytes(m);
     for (uint64_t i = 0; i < m->n_tensors; i++) {
         to->tensor_bytes += m->tensors[i]->size;

@@ -385,12 +385,18 @@ TEST(edits_and_earlier_files_stay) {
     edit("edit/SHA256SUMS", ".gguf\n",
          "0000000000000000000000000000000000000000000000000000000000000000 *other.bin\n");
     write_whole(path("edit/other.bin"), "other", 5);
+    const char *named[] = {"--force", path("in.gguf"), path("edit/of-another-name.gguf"), "Q5_0", NULL};
+    free(gquant(0, named));
     words[4] = "Q8_0";
     gquant_says(0, "its front matter was edited", words);
     char *page = text_of("edit/README.md"), *sums = text_of("edit/SHA256SUMS");
-    static const char *const kept[] = {"\n- mine\n",         "\n---\nAbove.\n\n\n<!-- gquant",
-                                       "ends -->\nBelow.\n", "](in-Q4_0.gguf)",
-                                       "](in-Q8_0.gguf)",    "by earlier commands"};
+    static const char *const kept[] = {"\n- mine\n",
+                                       "\n---\nAbove.\n\n\n<!-- gquant",
+                                       "ends -->\nBelow.\n",
+                                       "](in-Q4_0.gguf)",
+                                       "](in-Q8_0.gguf)",
+                                       "by earlier commands",
+                                       "[Q5\\_0](of-another-name.gguf)"};
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) says(page, kept[i]);
     says(sums, " *other.bin\n"), says(sums, "  in-Q4_0.gguf\n"), says(sums, "  in-Q8_0.gguf\n");
     free(gquant(0, words)); /* nothing is added the next time */
