@@ -90,7 +90,7 @@ static void comparison_print_totals(FILE *to, const report *r) {
         table_cell(&out, text_format("%zu %s", i + 1, path));
         free(path);
         table_cell(&out, text_format("%.2f", (double)s->file_bytes / 0x1p20));
-        table_cell(&out, text_format("%.3f", report_bits(s->out_bytes, (double)s->n_weights)));
+        table_cell(&out, text_format("%.3f", gq_bits_per_weight(s->out_bytes, s->n_weights)));
         table_cell(&out, text_format("%.5f", gq_loss_relative(&o->loss)));
         table_error(&out, weighted);
         table_cell(&out, o->loss.e2 > 0 ? text_format("%.2f", snr) : text_format("exact"));

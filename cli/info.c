@@ -96,7 +96,7 @@ static void info_print_tensors(const gq_model *m) {
         table_name(&t, s->name);
         table_cell(&t, shape_text(s->ne, s->n_dims, s->transposed));
         table_cell(&t, report_origin_type(s->type, s->origin));
-        table_cell(&t, text_format("%.3f", report_bits(bytes, (double)s->n_weights)));
+        table_cell(&t, text_format("%.3f", gq_bits_per_weight(bytes, s->n_weights)));
         table_cell(&t, text_format("%.2f", (double)bytes / 1e6));
         if (folder) table_cell(&t, report_origin_text(s->origin));
     }
@@ -147,7 +147,7 @@ static void info_print_types(const gq_model *m) {
         table_text(&t, sums[i].name);
         table_cell(&t, text_format("%" PRIu64, sums[i].n));
         table_text(&t, count_text(count, sums[i].weights));
-        table_cell(&t, text_format("%.3f", report_bits(sums[i].bytes, sums[i].weights)));
+        table_cell(&t, text_format("%.3f", gq_bits_per_weight(sums[i].bytes, sums[i].weights)));
         table_cell(&t, text_format("%.2f", (double)sums[i].bytes / 1e6));
         free(sums[i].name);
     }
@@ -168,7 +168,7 @@ static void print_summary(const char *path, const gq_model *m) {
     free(line);
     print_line(stdout, "%s weights in %" PRIu64 " tensor%s of %s, %.4g bits per weight",
                count_text(count, (double)f->n_weights), f->n_tensors, plural_suffix(f->n_tensors),
-               file_text(size, (double)f->tensor_bytes), report_bits(f->tensor_bytes, (double)f->n_weights));
+               file_text(size, (double)f->tensor_bytes), gq_bits_per_weight(f->tensor_bytes, f->n_weights));
     free(name);
 }
 
@@ -239,7 +239,7 @@ static void put_info_facts(json_writer *j, const char *path, const gq_model *m) 
     json_put_count(j, "file_bytes", f->file_bytes);
     json_put_count(j, "tensor_bytes", f->tensor_bytes);
     json_put_count(j, "weights", f->n_weights);
-    json_put_number(j, "bits_per_weight", report_bits(f->tensor_bytes, (double)f->n_weights));
+    json_put_number(j, "bits_per_weight", gq_bits_per_weight(f->tensor_bytes, f->n_weights));
 }
 
 static void info_print_json(const char *path, const gq_model *m) {

@@ -198,7 +198,7 @@ static fallbacks fallbacks_of(const gq_plan *plan) {
         if (!f.columns) f.columns = t[i].ne[0], f.wanted = t[i].wanted;
         f.n[t[i].to]++;
     }
-    if (s->n_weights) f.bits = 8 * (double)s->fallback_bytes / (double)s->n_weights;
+    f.bits = gq_bits_per_weight(s->fallback_bytes, s->n_weights);
     return f;
 }
 

@@ -95,7 +95,7 @@ static void publish_add_row(table *t, const request *r, const gq_publication *p,
     while (i < n && strcmp(rows[i].path, s->path) != 0) i++;
     table_name(t, path_reported(s->path, r->full_paths));
     table_text(t, file_text(size, (double)s->file_bytes));
-    table_cell(t, text_format("%.3f", report_bits(s->out_bytes, (double)s->n_weights)));
+    table_cell(t, text_format("%.3f", gq_bits_per_weight(s->out_bytes, s->n_weights)));
     table_text(t, s->filetype);
     if (!is_evaluated) return;
     const gq_page_row *row = i < n && rows[i].evaluated ? &rows[i] : NULL; /* none of a projector */

@@ -166,12 +166,11 @@ static void card_add_model(fact_list *l, const gq_publication *p) {
 
 /* Returns the text of the token that a key names, malloc'ed; "": none. */
 static char *card_token(const gq_model *m, const char *key) {
-    size_t n, i = gq_model_find_key(m, key), list = gq_model_find_key(m, "tokenizer.ggml.tokens");
+    size_t n, list = gq_model_find_key(m, "tokenizer.ggml.tokens");
     const gq_metadata *all = gq_model_metadata(m, &n);
-    gq_value id = {.as_signed = -1};
-    if (i < n && !all[i].list) gq_metadata_values(&all[i], &id, 1);
-    bool has_id =
-        list < n && id.kind == GQ_SIGNED && id.as_signed >= 0 && (uint64_t)id.as_signed < all[list].count;
+    gq_value id = {0};
+    bool has_id = list < n && page_model_value(m, key, &id) && id.kind == GQ_SIGNED && id.as_signed >= 0 &&
+                  (uint64_t)id.as_signed < all[list].count;
     size_t at = has_id ? (size_t)id.as_signed : 0;
     gq_value *tokens = has_id ? calloc(at + 1, sizeof *tokens) : NULL;
     bool found = tokens && gq_metadata_values(&all[list], tokens, at + 1) > at && tokens[at].kind == GQ_TEXT;
@@ -208,13 +207,11 @@ static void card_add_sampling(fact_list *l, const gq_model *m) {
                                              {"min_p", "min-p"},
                                              {"penalty_repeat", "repeat-penalty"}};
     char line[160] = "", key[40];
-    for (size_t i = 0, n; i < sizeof options / sizeof *options; i++) {
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         gq_value v;
         snprintf(key, sizeof key, "general.sampling.%s", options[i][0]);
-        size_t at = gq_model_find_key(m, key), used = strlen(line);
-        const gq_metadata *all = gq_model_metadata(m, &n);
-        if (at >= n || all[at].list || !gq_metadata_values(&all[at], &v, 1)) continue;
-        if (v.kind != GQ_FLOAT && v.kind != GQ_SIGNED) continue;
+        size_t used = strlen(line);
+        if (!page_model_value(m, key, &v) || (v.kind != GQ_FLOAT && v.kind != GQ_SIGNED)) continue;
         snprintf(line + used, sizeof line - used, "%s--%s %g", used ? " " : "", options[i][1],
                  v.kind == GQ_FLOAT ? v.as_float : (double)v.as_signed);
     }
@@ -499,9 +496,9 @@ static bool card_warn_facts(gq_publication *p, const fact_list *l, gq_error *e) 
 /* Warns of figures that an earlier page had. */
 static bool card_warn_chart(gq_publication *p, gq_error *e) {
     struct stat st;
-    char *path = NULL;
     if (p->evaluation) return true;
-    if (asprintf(&path, "%s/%s", p->options.out_dir, PUBLISH_CHART) < 0) return gq_fail_memory(e, 64);
+    char *path = folder_path(p, PUBLISH_CHART, e);
+    if (!path) return false;
     bool ok = lstat(path, &st) != 0 ||
               warnings_add(&p->warnings, e,
                            "%s is of an earlier evaluation, whose figures README.md no longer has: the same "

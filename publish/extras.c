@@ -22,13 +22,6 @@ static const char *imatrix_ending(const char *path) {
     return end;
 }
 
-static char *extras_path(const gq_publication *p, gq_error *e) {
-    char *path = NULL;
-    if (asprintf(&path, "%s/%s", p->options.out_dir, p->imatrix_name) < 0)
-        return gq_fail_memory(e, strlen(p->options.out_dir)), NULL;
-    return path;
-}
-
 /* Whether a file has these bytes. */
 static bool extras_are_same(const char *path, const char *bytes, size_t n) {
     size_t size;
@@ -42,7 +35,7 @@ static bool extras_are_same(const char *path, const char *bytes, size_t n) {
 static bool extras_copy_imatrix(const gq_publication *p, bool writes, gq_error *e) {
     struct stat st;
     size_t n;
-    char *path = extras_path(p, e);
+    char *path = folder_path(p, p->imatrix_name, e);
     if (!path) return false;
     bool is_there = lstat(path, &st) == 0, is_itself = gq_file_is_any(path, &p->options.imatrix, 1);
     char *bytes = is_itself ? NULL : gq_read_whole(p->options.imatrix, IMATRIX_MOST, &n, e);

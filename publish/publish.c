@@ -58,10 +58,8 @@ static bool publication_check_places(const gq_publication *p, gq_error *e) {
     static const char *const names[] = {PUBLISH_PAGE, PUBLISH_SUMS, PUBLISH_CHART, PUBLISH_ATTRIBUTES};
     bool ok = publication_check_folder(p, e);
     for (size_t i = 0; ok && !p->options.dry_run && i < sizeof names / sizeof *names; i++) {
-        char *path = NULL;
-        if (asprintf(&path, "%s/%s", p->options.out_dir, names[i]) < 0)
-            return gq_fail_memory(e, strlen(p->options.out_dir));
-        ok = gq_check_target(path, true, e) &&
+        char *path = folder_path(p, names[i], e);
+        ok = path && gq_check_target(path, true, e) &&
              (!publication_reads(p, path) ||
               gq_fail_usage(e, "%s is one of the inputs: writing the page would destroy what is read", path));
         free(path);
@@ -248,9 +246,8 @@ static bool publication_check_evaluation(gq_publication *p, gq_error *e) {
 static bool publication_has_speed(const gq_publication *p) {
     bool has = false;
     for (size_t i = 0; !has && i < p->speeds.n; i++) {
-        char *path;
-        if (asprintf(&path, "%s/%s", p->options.out_dir, p->speeds.rows[i].name) < 0) return true;
-        has = access(path, F_OK) == 0;
+        char *path = folder_path(p, p->speeds.rows[i].name, &(gq_error){0});
+        has = !path || access(path, F_OK) == 0;
         free(path);
     }
     return has;

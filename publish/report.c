@@ -168,8 +168,8 @@ static bool gather_page(gq_report *r, gq_error *e) {
         row->path = o ? o->summary->path : m->path;
         row->type = o ? o->summary->filetype : m->filetype;
         row->file_bytes = o ? o->summary->file_bytes : m->file_bytes;
-        row->bits = o ? report_bits_per_weight(o->summary->out_bytes, (double)o->summary->n_weights)
-                      : report_bits_per_weight(m->tensor_bytes, (double)m->n_weights);
+        row->bits = o ? gq_bits_per_weight(o->summary->out_bytes, o->summary->n_weights)
+                      : gq_bits_per_weight(m->tensor_bytes, m->n_weights);
         if (o && o->loss.n) row->relative_error = gq_loss_relative(&o->loss);
     }
     return true;

@@ -20,9 +20,6 @@ struct gq_report {
 static inline const char *report_path_shown(const gq_report *r, const char *path) {
     return r->asked.full_paths ? path : page_file_name(path);
 }
-static inline double report_bits_per_weight(uint64_t bytes, double weights) {
-    return weights > 0 ? 8 * (double)bytes / weights : 0;
-}
 /* The document (report_json.c). */
 void report_write_json(FILE *to, const void *report);
 void report_write_exact(FILE *to, const void *report);

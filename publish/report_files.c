@@ -70,7 +70,7 @@ static void put_row(FILE *to, const char *path, const gq_report_output *o, size_
     put_quoted(to, path), fputc(',', to), put_quoted(to, t->name), fputs(",\"", to);
     for (uint32_t d = 0; d < t->n_dims; d++) fprintf(to, "%s%" PRIu64, d ? "x" : "", t->ne[d]);
     fprintf(to, "\",%s,%s", gq_type_name(t->from), gq_type_name(t->to));
-    put_cell(to, report_bits_per_weight(t->out_bytes, (double)t->n_weights));
+    put_cell(to, gq_bits_per_weight(t->out_bytes, t->n_weights));
     fprintf(to, ",%" PRIu64 ",%" PRIu64, t->in_bytes, t->out_bytes);
     const double figures[] = {m ? gq_loss_rmse(m) : (double)NAN,     m ? gq_loss_relative(m) : (double)NAN,
                               m ? gq_loss_snr_db(m) : (double)NAN,   m ? m->max_error : (double)NAN,
@@ -107,7 +107,7 @@ static void write_models(FILE *to, const gq_report *r) {
         fprintf(to, ",%s,%" PRIu64 ",%" PRIu64 ",%" PRIu64, m->filetype, m->file_bytes, m->tensor_bytes,
                 m->n_weights);
         const double none = m == models ? (double)NAN : 0; /* makes figures of the base model empty */
-        put_cell(to, report_bits_per_weight(m->tensor_bytes, (double)m->n_weights));
+        put_cell(to, gq_bits_per_weight(m->tensor_bytes, m->n_weights));
         put_cell(to, m->perplexity.value), put_cell(to, m->perplexity.error);
         put_cell(to, m->kld.value + none), put_cell(to, m->kld.error + none);
         for (size_t q = 0; q < GQ_QUANTILES; q++) put_cell(to, m->quantiles[q] + none);

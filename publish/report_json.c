@@ -154,7 +154,7 @@ static void put_output(json_writer *j, const gq_report *r, const gq_report_outpu
     json_put_count(j, "in_bytes", s->in_bytes);
     json_put_count(j, "out_bytes", s->out_bytes);
     json_put_count(j, "file_bytes", s->file_bytes);
-    json_put_number(j, "bits_per_weight", report_bits_per_weight(s->out_bytes, (double)s->n_weights));
+    json_put_number(j, "bits_per_weight", gq_bits_per_weight(s->out_bytes, s->n_weights));
     json_put_count(j, "fallbacks", s->n_fallbacks);
     json_put_count(j, "fallback_bytes", s->fallback_bytes);
     json_put_count(j, "without_imatrix", s->n_without_imatrix);
@@ -317,7 +317,7 @@ static void put_model(json_writer *j, const gq_report *r, const gq_evaluation *v
     json_put_count(j, "file_bytes", m->file_bytes);
     json_put_count(j, "tensor_bytes", m->tensor_bytes);
     json_put_count(j, "weights", m->n_weights);
-    json_put_number(j, "bits_per_weight", report_bits_per_weight(m->tensor_bytes, (double)m->n_weights));
+    json_put_number(j, "bits_per_weight", gq_bits_per_weight(m->tensor_bytes, m->n_weights));
     put_figures(j, m, model > 0);
     if (!has_embeddings(models)) {
         put_statistic(j, "nll_interval", v, GQ_NLL, model, 0);

@@ -89,12 +89,11 @@ bool publication_write_sums(gq_publication *p, gq_error *e) {
     for (size_t i = 0; ok && i < p->n_files; i++) ok = sums_write_model(p, to, p->files[i].path, e);
     for (gq_companion i = 0; ok && i < GQ_COMPANIONS; i++)
         if (p->companions[i]) ok = sums_write_file(p, to, gq_plan_summary(p->companions[i], 0)->path, e);
-    char *imatrix = NULL;
-    if (ok && p->imatrix_name)
-        ok = (asprintf(&imatrix, "%s/%s", p->options.out_dir, p->imatrix_name) >= 0 ||
-              (imatrix = NULL, gq_fail_memory(e, strlen(p->imatrix_name)))) &&
-             sums_write_file(p, to, imatrix, e);
-    free(imatrix);
+    if (ok && p->imatrix_name) {
+        char *imatrix = folder_path(p, p->imatrix_name, e);
+        ok = imatrix && sums_write_file(p, to, imatrix, e);
+        free(imatrix);
+    }
     bool failed = to && ferror(to);
     failed = (to && fclose(to) != 0) || failed;
     ok = ok && (!failed || gq_fail_memory(e, n)) && folder_write_sums(p, text, e);

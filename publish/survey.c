@@ -86,7 +86,7 @@ static gq_choice survey_choice_of(const gq_survey *s, size_t type, const gq_plan
                    .file_bytes = sum->file_bytes,
                    .memory_bytes = sum->out_bytes + survey_beside(s),
                    .expected = sum->expected};
-    c.bits = sum->n_weights ? 8 * (double)sum->out_bytes / (double)sum->n_weights : 0;
+    c.bits = gq_bits_per_weight(sum->out_bytes, sum->n_weights);
     c.fits = c.memory_bytes <= s->request.ram - s->facts.reserve;
     return c;
 }

@@ -321,7 +321,7 @@ size_t gq_evaluation_recommended(const gq_evaluation *v, gq_level *level) {
     size_t n = 0;
     const gq_evaluated *m = gq_evaluation_models(v, &n);
     for (size_t i = 1; i < n; i++) {
-        double bits = m[i].n_weights ? 8 * (double)m[i].tensor_bytes / (double)m[i].n_weights : 0;
+        double bits = gq_bits_per_weight(m[i].tensor_bytes, m[i].n_weights);
         if (!gq_evaluation_level(v, i, level, NULL)) return 0;
         recommend_offer(
             &r, i, (candidate){m[i].filetype, m[i].file_bytes, bits, *level, bits >= RECOMMEND_WHOLE_BITS});

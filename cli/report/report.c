@@ -138,7 +138,7 @@ static void tensor_cells(table *out, const gq_tensor *t) {
     table_name(out, t->name);
     table_cell(out, shape_text(t->ne, t->n_dims, t->transposed));
     table_cell(out, types_text(t));
-    table_cell(out, text_format("%.3f", report_bits(t->out_bytes, (double)t->n_weights)));
+    table_cell(out, text_format("%.3f", gq_bits_per_weight(t->out_bytes, t->n_weights)));
     table_cell(out, text_format("%.2f", (double)t->out_bytes / 1e6));
 }
 
@@ -171,8 +171,7 @@ static void print_sizes(FILE *to, const report *r, const gq_report_output *o) {
     print_line(to, "%s weights in %" PRIu64 " tensor%s of %s -> %s, %.4g -> %.4g bits per weight",
                count_text(count, (double)s->n_weights), s->n_tensors, plural_suffix(s->n_tensors),
                file_text(in, (double)s->in_bytes), file_text(out, (double)s->out_bytes),
-               report_bits(s->in_bytes, (double)s->n_weights),
-               report_bits(s->out_bytes, (double)s->n_weights));
+               gq_bits_per_weight(s->in_bytes, s->n_weights), gq_bits_per_weight(s->out_bytes, s->n_weights));
     print_reused(to, r, o->reused, o->reused_bytes, s->n_tensors);
     if (s->n_fallbacks)
         print_line(to, "fallbacks to other types: %" PRIu64 " (+%s)", s->n_fallbacks,
@@ -353,7 +352,7 @@ void report_overview(FILE *to, const report *r) {
         table_text(&out, o->summary->filetype);
         table_cell(&out, text_format("%.2f", (double)o->summary->file_bytes / 1e6));
         table_cell(&out,
-                   text_format("%.3f", report_bits(o->summary->out_bytes, (double)o->summary->n_weights)));
+                   text_format("%.3f", gq_bits_per_weight(o->summary->out_bytes, o->summary->n_weights)));
         table_error(&out, o->loss.n ? gq_loss_relative(&o->loss) : NAN);
         double last = calibrated ? o->written : weighted;
         table_error(&out, last);
@@ -389,7 +388,7 @@ void report_line(FILE *to, const gq_summary *s, const gq_tensor *t, const gq_los
     name_fit(name, sizeof name, safe, room ? room : sizeof name - 1);
     snprintf(line, sizeof line, "%s: %s", s->filetype, name);
     add_piece(line, columns, "  %s -> %s  %.4g bpw", gq_type_name(t->from), gq_type_name(t->to),
-              report_bits(t->out_bytes, (double)t->n_weights));
+              gq_bits_per_weight(t->out_bytes, t->n_weights));
     if (loss->n) {
         add_piece(line, columns, "  error %.5f", gq_loss_relative(loss));
         if (!isnan(gq_loss_weighted(loss)))

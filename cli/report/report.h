@@ -49,10 +49,6 @@ void report_overview(FILE *to, const report *r);
 /* Prints the line of a finished tensor for --verbose. */
 void report_line(FILE *to, const gq_summary *s, const gq_tensor *t, const gq_loss *loss);
 
-static inline double report_bits(uint64_t bytes, double weights) { /* per weight */
-    return weights > 0 ? 8 * (double)bytes / weights : 0;
-}
-
 /* ---- as text, and as a file by its extension (report.c) ---- */
 
 /* Prints the JSON. */

@@ -125,7 +125,7 @@ static void print_ranking(FILE *to, const report *r, const gq_evaluated *models,
 /* ---- for people ---- */
 
 static double evaluated_bits(const gq_evaluated *m) {
-    return report_bits(m->tensor_bytes, (double)m->n_weights);
+    return gq_bits_per_weight(m->tensor_bytes, m->n_weights);
 }
 
 static void print_models(FILE *to, const report *r, const gq_evaluated *models, size_t n) {
