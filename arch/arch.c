@@ -56,42 +56,14 @@ bool arch_is_by_number(const architecture *a, arch_by_number what, uint64_t laye
 
 /* What is known of a key by how it is made: its type, and whether it may be a list. */
 static arch_key key_of_make(arch_make make) {
-    switch (make) {
-    case KV_LENGTHS:
-    case KV_KV_HEADS:
-        return (arch_key){.type = ARCH_KEY_INTEGER, .list = LIST_OF_LAYERS};
-    case KV_U32:
-    case KV_BLOCKS:
-    case KV_PREDICT:
-    case KV_FIRST:
-    case KV_COUNT:
-    case KV_ZEROS:
-    case KV_TIMES:
-    case KV_PRODUCT:
-    case KV_SUM:
-    case KV_QUOTIENT:
-    case KV_SHARE_OF_HEAD:
-    case KV_SHARE_OF_EVEN_HEAD:
-    case KV_SHARE_OF_WIDTH:
-    case KV_SHARE_OF:
-    case KV_LEADING:
-    case KV_GATING:
-    case KV_ROOT:
-    case KV_INVERSE:
-    case KV_SQUARE:
-    case KV_FLOOR:
-        return (arch_key){.type = ARCH_KEY_INTEGER, .list = LIST_NONE};
-    case KV_FLOAT:
-        return (arch_key){.type = ARCH_KEY_FLOAT, .list = LIST_NONE};
-    case KV_BOOL:
-    case KV_CAUSAL:
-        return (arch_key){.type = ARCH_KEY_BOOL, .list = LIST_NONE};
-    case KV_TEXT:
-    case KV_COPY_TEXT:
-        return (arch_key){.type = ARCH_KEY_TEXT, .list = LIST_NONE};
-    default:
-        return (arch_key){.type = ARCH_KEY_UNKNOWN};
-    }
+#define MAKE_TYPE(member, function, type) [member] = ARCH_KEY_##type,
+    static const arch_key_type types[ARCH_MAKE_LIMIT] = {ARCH_MAKES(MAKE_TYPE)};
+#undef MAKE_TYPE
+    bool of_layers = make == KV_LENGTHS || make == KV_KV_HEADS;
+    return (arch_key){.type = types[make],
+                      .list = of_layers     ? LIST_OF_LAYERS
+                              : types[make] ? LIST_NONE
+                                            : LIST_ANY};
 }
 
 static arch_key key_in_list(const arch_item *list, const char *name) {

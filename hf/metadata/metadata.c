@@ -15,7 +15,7 @@
 enum { BLOCKS_MOST = 8192 }; /* main and predicting; hf_config_read allows 4096 of the former */
 
 bool hf_items_set(const arch_item *list, const hf_config *c, hf_metadata *p, gq_error *e) {
-#define MAKE(member, function) [member] = (function),
+#define MAKE(member, function, type) [member] = (function),
     static kv_make *const makes[ARCH_MAKE_LIMIT] = {ARCH_MAKES(MAKE)};
 #undef MAKE
     while (list->make != MAKE_END && makes[list->make](list, c, p, e)) list++;

@@ -14,7 +14,7 @@
 /* Sets the metadata of an item. */
 typedef bool kv_make(const arch_item *i, const hf_config *c, hf_metadata *p, gq_error *e);
 
-#define KV_MAKE_DECLARE(member, function) kv_make function;
+#define KV_MAKE_DECLARE(member, function, type) kv_make function;
 ARCH_MAKES(KV_MAKE_DECLARE)
 #undef KV_MAKE_DECLARE
 /* The definition of one, which need not use the item. */

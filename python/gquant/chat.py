@@ -38,6 +38,10 @@ class ChatError(Error):
     """A conversation or template that cannot be used. The message names the file and the line."""
 
 
+class NoTemplate(ChatError):
+    """A model has no chat template."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Rendered:
     """A conversation as text. spans: where the assistant's words begin and end in it, in characters."""
@@ -240,7 +244,7 @@ class Templates:
         if has_tools not in self._made:
             source = _choose(self._named, has_tools)
             if not source:
-                raise ChatError(f"{self.path}: has no chat template; name one with --template FILE")
+                raise NoTemplate(f"{self.path}: has no chat template; name one with --template FILE")
             self._made[has_tools] = Template(source, self.specials)
         return self._made[has_tools]
 
@@ -416,7 +420,7 @@ def render_file(model: Path, chats: Path, *, template: Optional[str] = None, ski
                     continue
                 rendered = (made or templates(chat.more.get("tools"))).render(chat.messages, **chat.more)
             except Exception as error:
-                if skip and not (isinstance(error, ChatError) and "--template" in str(error)):
+                if skip and not isinstance(error, NoTemplate):
                     print(f"gquant-chat: {os.fspath(chats)}, line {number}: left out: {error}", file=sys.stderr)
                     continue
                 raise ChatError(f"{os.fspath(chats)}, line {number}: {error}") from error

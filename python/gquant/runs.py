@@ -255,14 +255,12 @@ def quantize(
     asked.no_mtp, asked.mtp_only = no_mtp, mtp_only
     asked.split_max_size, asked.sync_ms = size_bytes(split_max_size), sync_ms
     asked.adapters = adapters_of(lora, base, target_model)
-    lists = (tensor_types, keep, include_weights, exclude_weights, override_kv, transpose, remove_kv, allow_missing)
-    for name, items in zip(_LISTS, lists):
-        if items is not None:
-            setattr(asked, name, list_of(items))
-    for name, text in zip(_TEXTS, (output_tensor_type, token_embedding_type, missing_importance, prune_layers)):
-        if text is not None:
-            setattr(asked, name, c_text(text))
-    options = option_texts(locals()) + adapter_options(lora)
+    given = locals()
+    for names, converted in ((_LISTS, list_of), (_TEXTS, c_text)):
+        for name in names:
+            if given[name] is not None:
+                setattr(asked, name, converted(given[name]))
+    options = option_texts(given) + adapter_options(lora)
     reports = interruptible(lambda callbacks: _quantize(asked, callbacks, options, file), progress)
     traced(reports, report, file, input=input, base=base, target=target_model, lora=adapter_paths(lora), imatrix=imatrix,
            calibrate=text_bytes(calibrating), output=None if dry_run else [r.path for r in reports])
