@@ -14,6 +14,7 @@
 typedef struct survey {
     const request *request;
     uint64_t ram; /* of --ram, or, for people, this machine's */
+    const gq_survey *found;
     const gq_survey_facts *facts;
     const gq_choice *choices; /* n of them, smallest first */
     size_t n;
@@ -25,7 +26,8 @@ typedef struct survey {
 } survey;
 
 static survey survey_view(const request *r, uint64_t ram, const gq_survey *of) {
-    survey s = {.request = r, .ram = ram, .facts = gq_survey_summary(of), .tried = r->text || r->ids};
+    survey s = {
+        .request = r, .ram = ram, .found = of, .facts = gq_survey_summary(of), .tried = r->text || r->ids};
     s.choices = gq_survey_choices(of, &s.n), s.curve = gq_survey_curve(of, &s.n_curve);
     s.usual = gq_survey_usual(of);
     for (size_t i = 0; i < s.n; i++)
@@ -178,90 +180,36 @@ static void print_advice(const survey *s) {
 
 /* ---- why a file type takes more bytes of a model than its name says ---- */
 
-enum { TYPES = 64 };
-
-/* Tensors of an output whose rows do not fit the blocks of their type, by the type that they get instead. */
-typedef struct fallbacks {
-    size_t n[TYPES];
-    uint64_t columns; /* of a row of the first of them; 0: there is none */
-    uint32_t wanted;  /* by the first of them */
-    double bits;      /* bits that all tensors together add per weight */
-} fallbacks;
-
-static fallbacks fallbacks_of(const gq_plan *plan) {
-    fallbacks f = {.columns = 0};
-    const gq_summary *s = gq_plan_summary(plan, 0);
-    size_t n;
-    const gq_tensor *t = gq_plan_tensors(plan, 0, &n);
-    for (size_t i = 0; i < n; i++) {
-        if (t[i].wanted == t[i].to || t[i].to >= TYPES) continue;
-        if (!f.columns) f.columns = t[i].ne[0], f.wanted = t[i].wanted;
-        f.n[t[i].to]++;
-    }
-    f.bits = gq_bits_per_weight(s->fallback_bytes, s->n_weights);
-    return f;
-}
-
-/* "IQ4_NL in 180 tensors, Q5_0 in 30" */
-static char *fallbacks_text(const fallbacks *f) {
-    char *text = NULL;
-    for (uint32_t k = 0; k < TYPES; k++) {
-        if (!f->n[k]) continue;
-        char *longer =
-            text ? text_format("%s, %s in %zu", text, gq_type_name(k), f->n[k])
-                 : text_format("%s in %zu tensor%s", gq_type_name(k), f->n[k], f->n[k] == 1 ? "" : "s");
-        free(text), text = longer;
-    }
-    return text ? text : text_format("%s", "");
-}
-
-static gq_plan *plan_of_choice(const request *r, const gq_model *m, const char *unwritten,
-                               const gq_choice *c) {
-    gq_error unused;
-    gq_options o = r->quantize;
-    gq_output out = {.path = unwritten, .filetype = c->name};
-    o.input = r->arguments[0], o.model = m, o.outputs = &out, o.n_outputs = 1;
-    o.force = o.dry_run = o.allow_requantize = true, o.assume_importance = c->needs_imatrix;
-    return gq_plan_new(&o, &unused);
-}
-
-static void fallbacks_print_end(table *t, const fallbacks *first) {
+static void fallbacks_print_end(table *t, const gq_fallbacks *first) {
     print_wrapped(stdout, "");
     print_line(stdout,
                "Rows of %" PRIu64
                " weights are no multiple of the blocks of %s and its like, so these tensors get "
                "other types, and files are larger than their type's name says:",
-               first->columns, gq_type_name(first->wanted));
+               first->columns, first->wanted);
     table_end(t, stdout);
 }
 
-/* Plans each of the choices once more and prints, for those that fallbacks make more than a hundredth larger,
- * which types take the place of which, in how many tensors, and what they add. Prints nothing where there is
- * none. */
-static void fallbacks_print(const request *r, const gq_choice *choices, size_t n) {
+/* Prints, for the types that fallbacks make more than a hundredth larger, which types take the place of which, in
+ * how many tensors, and what they add. Prints nothing where there is none. */
+static void fallbacks_print(const survey *s) {
     const double least = .01; /* of a file, below which nobody asks why */
-    gq_error unused;
-    gq_model *m = gq_model_open_adapted(r->arguments[0], &r->quantize.adapters, &unused);
-    char *unwritten = text_format("%s.gquant-plan", r->arguments[0]);
-    fallbacks first = {.columns = 0};
+    const gq_fallbacks *first = NULL;
     table t;
     table_start(&t, "lrl", (const char *const[]){"TYPE", "adds bpw", "in place of its own types"});
-    for (size_t i = 0; m && i < n; i++) {
-        gq_plan *plan = plan_of_choice(r, m, unwritten, &choices[i]);
-        fallbacks f = plan ? fallbacks_of(plan) : (fallbacks){.columns = 0};
-        gq_plan_free(plan);
-        if (f.bits <= least * choices[i].bits || *choices[i].made_for) continue;
-        if (!first.columns) first = f;
-        table_text(&t, choices[i].name);
-        table_cell(&t, text_format("%.3f", f.bits));
-        table_cell(&t, fallbacks_text(&f));
+    for (size_t i = 0; i < s->n; i++) {
+        const gq_choice *c = &s->choices[i];
+        const gq_fallbacks *f = gq_survey_fallbacks(s->found, c->name);
+        if (!f || f->bits <= least * c->bits || *c->made_for) continue;
+        if (!first) first = f;
+        table_text(&t, c->name);
+        table_cell(&t, text_format("%.3f", f->bits));
+        table_text(&t, f->instead);
     }
-    if (first.columns)
-        fallbacks_print_end(&t, &first);
+    if (first)
+        fallbacks_print_end(&t, first);
     else
         table_free(&t);
-    free(unwritten);
-    gq_model_close(m);
 }
 
 /* ---- for people: all of it ---- */
@@ -309,7 +257,7 @@ static void print_survey(const survey *s) {
     print_reserve(s);
     if (m->context_trained && m->context > m->context_trained)
         print_line(stdout, "The model was made for a context of %" PRIu64 " tokens.", m->context_trained);
-    fallbacks_print(s->request, s->choices, s->n);
+    fallbacks_print(s);
     if (s->facts->quantized) print_requantizing(s);
     if (s->facts->dequantized)
         print_line(stdout,

@@ -23,6 +23,8 @@
 #include "publish/text.h"
 #include "quantize/gquant_publish.h"
 
+enum { TYPES = 64 }; /* of tensors */
+
 struct gq_survey {
     progress_relay relay; /* what plans report becomes what is reported of the survey */
     gq_survey_request request;
@@ -36,7 +38,8 @@ struct gq_survey {
     char *dequantized;
     gq_choice *choices; /* n of them, and their capacity */
     size_t n, capacity;
-    size_t usual; /* number of the usual choice; SIZE_MAX: there is none */
+    gq_fallbacks *fallbacks; /* one for each file type; columns 0: none */
+    size_t usual;            /* number of the usual choice; SIZE_MAX: there is none */
     gq_curve_point *curve;
     size_t n_curve, curve_capacity;
     warning_list warnings;
@@ -162,11 +165,44 @@ static bool survey_keep_text(gq_survey *s, const gq_plan *plan, gq_error *e) {
     return true;
 }
 
+/* Lists the types of tensors that do not get their own: "IQ4_NL in 180 tensors, Q5_0 in 30". */
+static bool fallbacks_list(gq_fallbacks *f, const size_t n[TYPES], gq_error *e) {
+    char *text = NULL;
+    size_t bytes = 0, listed = 0;
+    FILE *to = open_memstream(&text, &bytes);
+    for (uint32_t k = 0; to && k < TYPES; k++)
+        if (n[k])
+            fprintf(to,
+                    listed++    ? ", %s in %zu"
+                    : n[k] == 1 ? "%s in %zu tensor"
+                                : "%s in %zu tensors",
+                    gq_type_name(k), n[k]);
+    bool failed = !to || ferror(to);
+    failed = (to && fclose(to) != 0) || failed;
+    f->instead = text;
+    return !failed || gq_fail_memory(e, bytes);
+}
+
+static bool survey_keep_fallbacks(gq_survey *s, size_t type, const gq_plan *plan, gq_error *e) {
+    gq_fallbacks *f = &s->fallbacks[type];
+    const gq_summary *sum = gq_plan_summary(plan, 0);
+    size_t n_tensors, n[TYPES] = {0};
+    const gq_tensor *t = gq_plan_tensors(plan, 0, &n_tensors);
+    for (size_t i = 0; i < n_tensors; i++) {
+        if (t[i].wanted == t[i].to || t[i].to >= TYPES) continue;
+        if (!f->columns) f->columns = t[i].ne[0], f->wanted = gq_type_name(t[i].wanted);
+        n[t[i].to]++;
+    }
+    f->bits = gq_bits_per_weight(sum->fallback_bytes, sum->n_weights);
+    return !f->columns || fallbacks_list(f, n, e);
+}
+
 static bool survey_add(gq_survey *s, size_t type, const gq_plan *plan, bool assumed, gq_error *e) {
     if (survey_offers(s, type, plan)) {
         if (!memory_grow(&s->choices, &s->capacity, s->n + 1, sizeof *s->choices, e)) return false;
         s->choices[s->n] = survey_choice_of(s, type, plan);
         s->choices[s->n++].needs_imatrix = assumed;
+        if (!survey_keep_fallbacks(s, type, plan, e)) return false;
     }
     return survey_keep_warnings(s, plan, e) && survey_keep_measurements(s, plan, e) &&
            survey_keep_text(s, plan, e);
@@ -176,6 +212,8 @@ static bool survey_add(gq_survey *s, size_t type, const gq_plan *plan, bool assu
  * is no model then, or the options do not fit it. */
 static bool survey_try_types(gq_survey *s, gq_error *e) {
     size_t planned = 0;
+    s->fallbacks = calloc(gq_filetype_count(), sizeof *s->fallbacks);
+    if (!s->fallbacks) return gq_fail_memory(e, gq_filetype_count() * sizeof *s->fallbacks);
     gq_error why = {0}, first = {0}, unused;
     for (size_t i = 0; i < gq_filetype_count(); i++) {
         gq_plan *plan = survey_plan_type(s, i, false, s->options.imatrix, false, &why);
@@ -242,7 +280,6 @@ static void survey_mark_best(gq_survey *s) {
 /* Returns the quantized type with the most bytes if quantized tensors have more than half of all; else NULL.
  */
 static const char *quantized_as(const gq_model *m) {
-    enum { TYPES = 64 };
     uint64_t of[TYPES] = {0}, all = 0, quantized = 0;
     uint32_t most = 0;
     size_t n;
@@ -393,7 +430,9 @@ gq_survey *gq_survey_new(const gq_survey_request *r, gq_error *error) {
 void gq_survey_free(gq_survey *s) {
     if (!s) return;
     warnings_free(&s->warnings);
-    free(s->unwritten), free(s->dequantized), free(s->choices), free(s->curve), free(s->ids_text);
+    for (size_t i = 0; s->fallbacks && i < gq_filetype_count(); i++) free((char *)s->fallbacks[i].instead);
+    free(s->fallbacks), free(s->unwritten), free(s->dequantized), free(s->choices), free(s->curve),
+        free(s->ids_text);
     free(s);
 }
 
@@ -402,6 +441,11 @@ const gq_survey_facts *gq_survey_summary(const gq_survey *s) { return &s->facts;
 const gq_choice *gq_survey_choices(const gq_survey *s, size_t *n) {
     *n = s->n;
     return s->choices;
+}
+
+const gq_fallbacks *gq_survey_fallbacks(const gq_survey *s, const char *filetype) {
+    int i = gq_filetype_find(filetype);
+    return i >= 0 && s->fallbacks[i].columns ? &s->fallbacks[i] : NULL;
 }
 
 const gq_choice *gq_survey_usual(const gq_survey *s) {

@@ -71,6 +71,15 @@ GQ_API const gq_survey_facts *gq_survey_summary(const gq_survey *s);
 GQ_API const gq_choice *gq_survey_choices(const gq_survey *s, size_t *n);
 /* Of these the usual choice, which generates tokens faster than larger ones; NULL: there is none. */
 GQ_API const gq_choice *gq_survey_usual(const gq_survey *s);
+typedef struct gq_fallbacks { /* of the tensors of a file type whose rows do not fit the blocks of their type */
+    double bits;              /* per weight of all tensors, which they add */
+    uint64_t columns;         /* of a row of the first of them */
+    const char *wanted;       /* its type by the file type */
+    const char *instead;      /* "IQ4_NL in 180 tensors, Q5_0 in 30": types that they get */
+    uint64_t reserved[4];
+} gq_fallbacks;
+/* NULL: the file type was not planned, or all rows fit. */
+GQ_API const gq_fallbacks *gq_survey_fallbacks(const gq_survey *s, const char *filetype);
 GQ_API const gq_curve_point *gq_survey_curve(const gq_survey *s, size_t *n); /* smallest first */
 GQ_API const char *const *gq_survey_warnings(const gq_survey *s, size_t *n);
 
