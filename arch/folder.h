@@ -159,6 +159,21 @@ typedef enum arch_presence {
     SHAPE_ALL_OR_NONE, /* in all layers or in none */
 } arch_presence;
 
+/* Sizes that one key of the config gives. */
+#define ARCH_DIMS_OF_KEYS(M) \
+    M(DIM_TARGET_WIDTH, "backbone_hidden_size") /* of the target's hidden states */ \
+    M(DIM_QUERY_RANK, "q_lora_rank")            /* low rank of queries */ \
+    M(DIM_FEED_FORWARD, "intermediate_size") \
+    M(DIM_EXPERTS, "n_routed_experts") \
+    M(DIM_EXPERT_WIDTH, "moe_intermediate_size") \
+    M(DIM_STREAMS, "hc_mult")                            /* hyper-connections: residual streams */ \
+    M(DIM_MARKOV_RANK, "markov_rank")                    /* DSpark's head */ \
+    M(DIM_SELECTOR_RANK, "dflash_config.selector_rank")  /* DFlash's selector */ \
+    M(DIM_CONV_LENGTH, "dflash_config.conv_kernel_size") /* DFlash's convolutions: kernel length */ \
+    M(DIM_POSNET_WIDTH, "posnet.n_embd")                 /* an audio decoder's hidden states */ \
+    M(DIM_CONVNEXT_INNER, "n_ff")
+#define ARCH_DIM_MEMBER(member, key) member,
+
 /* The size of one dimension of a tensor, which the config gives (hf/tensors/checks.c). A size that a config does not
  * give is not checked. */
 typedef enum arch_dim {
@@ -169,7 +184,6 @@ typedef enum arch_dim {
     DIM_3,
     DIM_WIDTH, /* of hidden states */
     DIM_TWO_WIDTHS,
-    DIM_TARGET_WIDTH, /* of the target's hidden states */
     DIM_TWO_TARGET_WIDTHS,
     DIM_TARGET_HIDDEN_STATES, /* all of the target's hidden states that a draft model reads for one token */
     DIM_TOKENS,
@@ -178,24 +192,16 @@ typedef enum arch_dim {
     DIM_HEAD_WIDTH,
     DIM_QUERIES,     /* all query heads */
     DIM_KEYS,        /* all key heads */
-    DIM_QUERY_RANK,  /* low rank of queries */
     DIM_GROUP_WIDTH, /* columns of the output matrix that each group of heads has */
     DIM_GROUPS_RANK, /* rows of all groups' matrices */
-    DIM_FEED_FORWARD,
-    DIM_EXPERTS,
-    DIM_EXPERT_WIDTH,
     DIM_SHARED_EXPERT_WIDTH,
-    DIM_STREAMS,       /* hyper-connections: residual streams */
-    DIM_ALL_STREAMS,   /* their widths together */
-    DIM_STREAM_MIX,    /* weights that mix them */
-    DIM_MARKOV_RANK,   /* DSpark's head */
-    DIM_SELECTOR_RANK, /* DFlash's selector */
-    DIM_CONV_LENGTH,   /* DFlash's convolutions: kernel length */
-    DIM_CONV_ROWS,     /* rows of the projection that makes their kernels */
-    DIM_POSNET_WIDTH,  /* an audio decoder's hidden states */
-    DIM_CONVNEXT_INNER,
-    DIM_OUTPUTS, /* output_size, else the elements of the output's bias */
+    DIM_ALL_STREAMS, /* their widths together */
+    DIM_STREAM_MIX,  /* weights that mix them */
+    DIM_CONV_ROWS,   /* rows of the projection that makes their kernels */
+    DIM_OUTPUTS,     /* output_size, else the elements of the output's bias */
+    ARCH_DIMS_OF_KEYS(ARCH_DIM_MEMBER)
 } arch_dim;
+#undef ARCH_DIM_MEMBER
 /* The member `shape`: a size for each dimension, the row length first. */
 #define DIMS(...) \
     { __VA_ARGS__ }

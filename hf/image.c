@@ -180,11 +180,8 @@ static bool image_add(hf_build *b, const hf_source *s, hf_image_kind *k, hf_meta
 static bool image_check_bias(const hf_build *b, const hf_tensor *t, gq_error *e) {
     char weight[GGUF_MAX_NAME + 1];
     const hf_tensor *matrix = NULL;
-    if (name_ends(t->tensor.name, ".bias")) {
-        snprintf(weight, sizeof weight, "%.*s.weight", (int)(strlen(t->tensor.name) - strlen(".bias")),
-                 t->tensor.name);
+    if (name_with_end(weight, sizeof weight, t->tensor.name, ".bias", ".weight"))
         matrix = hf_build_find(b, weight);
-    }
     return !matrix || matrix->tensor.n_dims != 2 || matrix->tensor.ne[1] == t->tensor.ne[0] ||
            gq_fail(e, "%s: tensor %s: %llu numbers for the %llu rows of %s; '%s' is one of them",
                    b->list->folder->files[0].file.path, t->tensor.name, LLU(t->tensor.ne[0]),
@@ -230,8 +227,7 @@ static bool image_warn_needs(const hf_build *b, const arch_image_mark *mark, gq_
     bool is_whole = missing == 0;
     for (size_t i = 0; i < b->n && is_whole; i++) { /* no layer has a bias alone */
         const char *bias = b->tensors[i].tensor.name;
-        if (!name_ends(bias, ".bias")) continue;
-        snprintf(name, sizeof name, "%.*s.weight", (int)(strlen(bias) - strlen(".bias")), bias);
+        if (!name_with_end(name, sizeof name, bias, ".bias", ".weight")) continue;
         if (!hf_build_find(b, name) && missing++ == 0) memcpy(first, name, sizeof first);
     }
     return missing == 0 || hf_folder_warn(b->list->folder, "", e,

@@ -30,14 +30,6 @@ static bool shapes_agree(const hf_tensor *a, const hf_tensor *b) {
     return memcmp(a->tensor.ne, b->tensor.ne, sizeof a->tensor.ne) == 0;
 }
 
-/* Returns the number of a key; 0: there is none, or no key (NULL). */
-static uint32_t metadata_number(const hf_metadata *p, const char *key) {
-    const model_kv *kv = key ? hf_metadata_find(p, key) : NULL;
-    uint32_t n = 0;
-    if (kv && kv->type == GGUF_U32) memcpy(&n, kv->value, sizeof n);
-    return n;
-}
-
 /* ---- kinds of names ---- */
 
 /* Kinds of names: a text for each, with the first tensor of the kind. */
@@ -212,9 +204,9 @@ static const struct {
 
 /* Finds the bias beside a weight, whose name is written. */
 static const hf_tensor *weight_bias(const hf_build *b, const hf_tensor *w, char name[GGUF_MAX_NAME + 8]) {
-    snprintf(name, GGUF_MAX_NAME + 8, "%.*s.bias", (int)(strlen(w->tensor.name) - strlen(".weight")),
-             w->tensor.name);
-    return hf_build_find(b, name);
+    *name = 0;
+    bool is_weight = name_with_end(name, GGUF_MAX_NAME + 8, w->tensor.name, ".weight", ".bias");
+    return is_weight ? hf_build_find(b, name) : NULL;
 }
 
 /* Fails for a norm without a bias where those of layers have one. */
@@ -228,10 +220,10 @@ static bool norm_check_bias(const hf_build *b, const hf_tensor *norm, const char
 static bool ends_check(const hf_build *b, const hf_metadata *p, gq_error *e) {
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         const hf_tensor *t = hf_build_find(b, ends[i].name);
-        uint32_t width = metadata_number(p, ends[i].key);
+        uint32_t width = ends[i].key ? hf_metadata_number(p, ends[i].key) : 0;
         if (t && ends[i].is_norm && !norm_check_bias(b, t, ends[i].is_norm, e)) return false;
         if (!t || !width) continue;
-        if (ends[i].other && t->tensor.ne[0] == metadata_number(p, ends[i].other)) continue;
+        if (ends[i].other && t->tensor.ne[0] == hf_metadata_number(p, ends[i].other)) continue;
         const uint64_t *ne = t->tensor.ne, last = ne[t->tensor.n_dims - 1];
         if (ends[i].where == IN_ROWS   ? ne[0] != width
             : ends[i].where == IN_LAST ? last != width
@@ -390,9 +382,7 @@ static bool biases_check(const hf_build *b, gq_error *e) {
     for (size_t i = 0; i < b->n; i++) {
         const hf_tensor *bias = &b->tensors[i];
         char name[GGUF_MAX_NAME + 8];
-        size_t n = strlen(bias->tensor.name);
-        if (!name_ends(bias->tensor.name, ".bias")) continue;
-        snprintf(name, sizeof name, "%.*s.weight", (int)(n - strlen(".bias")), bias->tensor.name);
+        if (!name_with_end(name, sizeof name, bias->tensor.name, ".bias", ".weight")) continue;
         const hf_tensor *w = hf_build_find(b, name);
         if (!w) return check_fail_missing(b, bias, name, e);
         uint32_t last = w->tensor.n_dims - 1;
@@ -634,7 +624,7 @@ static bool kinds_add_tensor(const hf_build *b, name_kinds *kinds, const hf_tens
     bool ok = true;
     for (unsigned i = 0; ok && name_without_number(t->tensor.name, i, text, sizeof text); i++)
         ok = kinds_add(kinds, text, t, e);
-    if (!ok || !name_ends(t->tensor.name, ".weight") || !weight_bias(b, t, bias)) return ok;
+    if (!ok || !weight_bias(b, t, bias)) return ok;
     for (unsigned i = 0; ok && weight_kind(t, i, 0, text); i++)
         for (unsigned k = 0; ok && weight_kind(t, i, k, text); k++) ok = kinds_add(kinds, text, t, e);
     return ok && (!is_layer_norm(t->tensor.name) || !block_prefix(t->tensor.name, text) ||
@@ -751,21 +741,21 @@ bool hf_projector_check(const hf_build *b, const arch_projector *row, const hf_m
                  {"mm.a.local_blk.", ".audio.local_block_count", NULL, NULL, NULL, NULL}};
     if (!hf_projector_check_counts(b->config, row, e)) return false;
     for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
-        uint32_t n = metadata_number(p, parts[k].count), width = metadata_number(p, parts[k].width);
-        if (!outputs_check(b, metadata_number(p, parts[k].outputs), e)) return false;
+        uint32_t n = hf_metadata_number(p, parts[k].count), width = hf_metadata_number(p, parts[k].width);
+        if (!outputs_check(b, hf_metadata_number(p, parts[k].outputs), e)) return false;
         if (row->counted && !strstr(row->counted, parts[k].blocks)) continue;
         if (n > BLOCKS_MOST)
             return hf_config_fail(b->config, e, "%u layers, expected at most %d", n, BLOCKS_MOST);
         if (!blocks_check(b, row, parts[k].blocks, n, e) ||
             (n && parts[k].width &&
              !widths_check(b, parts[k].blocks, widths, sizeof widths / sizeof *widths, "states", width, e)) ||
-            !feeds_check(b, row, parts[k].blocks, parts[k].part, metadata_number(p, parts[k].feeds), e))
+            !feeds_check(b, row, parts[k].blocks, parts[k].part, hf_metadata_number(p, parts[k].feeds), e))
             return false;
     }
     bool has_audio = hf_metadata_find(p, ".has_audio_encoder");
-    uint32_t patch = metadata_number(p, ".vision.patch_size");
+    uint32_t patch = hf_metadata_number(p, ".vision.patch_size");
     return patches_check(b, patch, e) && positions_check(b, patch, e) && registers_check(b, e) &&
-           frequencies_check(b, row->audio, metadata_number(p, ".audio.num_mel_bins"), e) &&
+           frequencies_check(b, row->audio, hf_metadata_number(p, ".audio.num_mel_bins"), e) &&
            ends_check(b, p, e) && hf_projector_check_shapes(b, row, p, e) && biases_check(b, e) &&
            weights_check(b, e) && pairs_check(b, row, e) && sinks_check(b, p, e) &&
            other_blocks_check(b, row, e) && rules_check(b, row, row->folder.rules, has_audio, e) &&

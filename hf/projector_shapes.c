@@ -141,11 +141,8 @@ static bool shape_check(const hf_build *b, shape_values *v, const arch_tensor_si
     }
     if (!fits) return shape_fail(b, v, s, t, dim, expected, e);
     char bias[GGUF_MAX_NAME + 8];
-    if (!strchr(s->dims, '+') || s->dims[strlen(s->dims) - 1] != '+' || !name_ends(t->tensor.name, ".weight"))
-        return true;
-    size_t n = strlen(t->tensor.name) - strlen(".weight");
-    snprintf(bias, sizeof bias, "%.*s.bias", (int)n, t->tensor.name);
-    return hf_build_find(b, bias) ||
+    return !name_ends(s->dims, "+") ||
+           !name_with_end(bias, sizeof bias, t->tensor.name, ".weight", ".bias") || hf_build_find(b, bias) ||
            gq_fail(e, "%s: tensor '%s' (%s): there is no %s beside it: download the whole model",
                    b->list->folder->path, t->tensor.name, t->stored_name ? t->stored_name : "computed", bias);
 }
@@ -170,13 +167,6 @@ static const arch_tensor_size *shape_find(const arch_tensor_size *s, const char 
 }
 
 /* ---- all ---- */
-
-static uint64_t metadata_number(const hf_metadata *p, const char *key) {
-    const model_kv *kv = hf_metadata_find(p, key);
-    uint32_t n = 0;
-    if (kv && kv->type == GGUF_U32) memcpy(&n, kv->value, sizeof n);
-    return n;
-}
 
 static bool shapes_check_list(const hf_build *b, shape_values *v, const arch_tensor_size *list,
                               const arch_tensor_size *before, gq_error *e) {
@@ -255,15 +245,15 @@ bool hf_projector_check_shapes(const hf_build *b, const arch_projector *row, con
         !hf_config_u32_or(b->config, "audio.max_source_positions", 0, &positions, e))
         return false;
     v.kv_heads = kv_heads, v.value['s'] = positions;
-    if (has_vision) v.value['D'] = metadata_number(p, ".vision.embedding_length");
-    if (is_audio) v.value['d'] = metadata_number(p, ".audio.embedding_length");
-    v.value['T'] = metadata_number(p, ".vision.projection_dim"), v.value['N'] = b->sizes.heads;
-    v.value['t'] = metadata_number(p, ".audio.projection_dim");
-    v.value['n'] = is_audio ? metadata_number(p, ".audio.attention.head_count") : 0;
-    v.value['y'] = v.value['d'] * metadata_number(p, ".audio.projector.stack_factor");
-    uint32_t rate = metadata_number(p, ".audio.projector.downsample_rate");
-    if (rate) v.value['V'] = metadata_number(p, ".audio.projector.window_size") / rate;
-    uint64_t side = metadata_number(p, ".vision.spatial_merge_size");
+    if (has_vision) v.value['D'] = hf_metadata_number(p, ".vision.embedding_length");
+    if (is_audio) v.value['d'] = hf_metadata_number(p, ".audio.embedding_length");
+    v.value['T'] = hf_metadata_number(p, ".vision.projection_dim"), v.value['N'] = b->sizes.heads;
+    v.value['t'] = hf_metadata_number(p, ".audio.projection_dim");
+    v.value['n'] = is_audio ? hf_metadata_number(p, ".audio.attention.head_count") : 0;
+    v.value['y'] = v.value['d'] * hf_metadata_number(p, ".audio.projector.stack_factor");
+    uint32_t rate = hf_metadata_number(p, ".audio.projector.downsample_rate");
+    if (rate) v.value['V'] = hf_metadata_number(p, ".audio.projector.window_size") / rate;
+    uint64_t side = hf_metadata_number(p, ".vision.spatial_merge_size");
     v.merged = side < SIDE_MOST ? side * side : 0;
     v.has_class = hf_build_find(b, "v.class_embd");
     for (const arch_letter *l = row->letters; l && l->names; l++) {

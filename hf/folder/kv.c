@@ -15,6 +15,13 @@ const model_kv *hf_metadata_find(const hf_metadata *p, const char *key) {
     return NULL;
 }
 
+uint32_t hf_metadata_number(const hf_metadata *p, const char *key) {
+    const model_kv *kv = hf_metadata_find(p, key);
+    uint32_t n = 0;
+    if (kv && kv->type == GGUF_U32) memcpy(&n, kv->value, sizeof n);
+    return n;
+}
+
 /* Sets a key and takes over its value, which is malloc'ed. */
 static bool metadata_set(hf_metadata *p, const char *key, uint32_t type, uint8_t *value, uint64_t size,
                          gq_error *e) {

@@ -261,6 +261,14 @@ static inline bool name_ends(const char *name, const char *end) {
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
+/* Writes a name with another end in place of one; false: it does not end so. */
+static inline bool name_with_end(char *to, size_t room, const char *name, const char *end,
+                                 const char *other) {
+    if (!name_ends(name, end)) return false;
+    snprintf(to, room, "%.*s%s", (int)(strlen(name) - strlen(end)), name, other);
+    return true;
+}
+
 /* Whether a name is one of a list, or ends with one; the list ends with NULL. */
 static inline bool name_is_one(const char *name, const char *const *list) {
     while (*list && strcmp(*list, name) != 0) list++;

@@ -309,8 +309,6 @@ static uint64_t shapes_size(const hf_build *b, arch_dim dim, uint64_t layer) {
         return s->width;
     case DIM_TWO_WIDTHS:
         return 2ull * s->width;
-    case DIM_TARGET_WIDTH:
-        return shapes_number(c, "backbone_hidden_size");
     case DIM_TWO_TARGET_WIDTHS:
         return 2 * shapes_number(c, "backbone_hidden_size");
     case DIM_TARGET_HIDDEN_STATES:
@@ -327,40 +325,25 @@ static uint64_t shapes_size(const hf_build *b, arch_dim dim, uint64_t layer) {
         return q;
     case DIM_KEYS:
         return shapes_of_layer(b, layer, "num_global_key_value_heads", s->kv_heads) * shapes_head(b, layer);
-    case DIM_QUERY_RANK:
-        return shapes_number(c, "q_lora_rank");
     case DIM_GROUP_WIDTH:
         return groups ? q / groups : 0;
     case DIM_GROUPS_RANK:
         return groups * shapes_number(c, "o_lora_rank");
-    case DIM_FEED_FORWARD:
-        return shapes_number(c, "intermediate_size");
-    case DIM_EXPERTS:
-        return shapes_number(c, "n_routed_experts");
-    case DIM_EXPERT_WIDTH:
-        return shapes_number(c, "moe_intermediate_size");
     case DIM_SHARED_EXPERT_WIDTH:
         return shapes_number(c, "moe_intermediate_size") * shapes_number(c, "n_shared_experts");
-    case DIM_STREAMS:
-        return streams;
     case DIM_ALL_STREAMS:
         return streams * s->width;
     case DIM_STREAM_MIX: /* the sublayer's input, its output, and each stream from each */
         return streams * (2 + streams);
-    case DIM_MARKOV_RANK:
-        return shapes_number(c, "markov_rank");
-    case DIM_SELECTOR_RANK:
-        return shapes_number(c, "dflash_config.selector_rank");
-    case DIM_CONV_LENGTH:
-        return shapes_number(c, "dflash_config.conv_kernel_size");
     case DIM_CONV_ROWS:
         return shapes_kernels(b);
-    case DIM_POSNET_WIDTH:
-        return shapes_number(c, "posnet.n_embd");
-    case DIM_CONVNEXT_INNER:
-        return shapes_number(c, "n_ff");
     case DIM_OUTPUTS:
         return hf_config_has(c, "output_size") ? shapes_number(c, "output_size") : shapes_bias(b);
+#define OF_KEY(member, key) \
+    case member: \
+        return shapes_number(c, key);
+        ARCH_DIMS_OF_KEYS(OF_KEY)
+#undef OF_KEY
     }
     return 0;
 }
