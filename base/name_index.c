@@ -59,6 +59,10 @@ static bool slots_grow(name_index *x, const void *records, size_t size, gq_error
     return true;
 }
 
+int name_compare(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
 bool name_index_add(name_index *x, const void *records, size_t size, uint64_t i, gq_error *e) {
     if (i >= UINT32_MAX) return gq_fail(e, "more than 2^32 names");
     if (4 * x->n >= 3 * x->capacity && !slots_grow(x, records, size, e)) return false;

@@ -21,6 +21,9 @@ typedef struct name_index { /* all zero: empty */
 uint64_t name_hash(const void *bytes, size_t n, uint64_t seed);
 uint64_t name_hash_seed(void);
 
+/* Compares two of an array of names, for qsort. */
+int name_compare(const void *a, const void *b);
+
 /* Adds record `i` of an array of structs of `size` bytes; the array may have moved since the last time. */
 bool name_index_add(name_index *x, const void *records, size_t size, uint64_t i, gq_error *e);
 /* Adds the first n records. */

@@ -320,13 +320,9 @@ bool model_tensor_measure(model_tensor *t, gq_error *e) {
     return true;
 }
 
-static int compare_names(const void *a, const void *b) {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* Sorts the names. */
 static bool check_unique(const char **names, uint64_t n, const char *kind, const char *file, gq_error *e) {
-    qsort(names, n, sizeof *names, compare_names);
+    qsort(names, n, sizeof *names, name_compare);
     for (uint64_t i = 1; i < n; i++) {
         if (strcmp(names[i - 1], names[i]) == 0)
             return gq_fail(e, "%s: duplicate %s '%.200s'", file, kind, names[i]);

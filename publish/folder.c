@@ -18,6 +18,7 @@
 #include "base/checksum.h"
 #include "base/fail.h"
 #include "base/memory.h"
+#include "base/name_index.h"
 #include "base/safe_file.h"
 #include "publish/chart.h"
 #include "publish/companions.h"
@@ -542,10 +543,6 @@ static bool folder_is_earlier(const gq_publication *p, const char *name) {
     return true;
 }
 
-static int folder_compare_names(const void *a, const void *b) {
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 bool folder_list_files(gq_publication *p, gq_error *e) {
     char **names = NULL;
     size_t n = 0, capacity = 0;
@@ -563,7 +560,7 @@ bool folder_list_files(gq_publication *p, gq_error *e) {
         n += ok;
     }
     if (d) closedir(d);
-    if (n) qsort(names, n, sizeof *names, folder_compare_names);
+    if (n) qsort(names, n, sizeof *names, name_compare);
     bool is_there;
     char *sums = n ? folder_read(p, PUBLISH_SUMS, &is_there, e) : NULL;
     gq_model *made = p->n ? gq_model_open(p->outputs[0].path, &(gq_error){0}) : NULL;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/name_index.h"
 /* Whether a layer has attention: by a list of kinds, a list of numbers, or a period. */
 bool hf_granite_has_attention(const hf_config *c, uint64_t layer) {
     const json_t *kinds = hf_config_get(c, "layer_types"), *numbers = hf_config_get(c, "attn_layer_indices");
@@ -155,10 +156,6 @@ static const char *class_named_by(const json_t *object) {
     return json_string_value(json_array_get(json_object_get(object, "architectures"), 0));
 }
 
-static int by_text(const void *left, const void *right) {
-    return strcmp(*(const char *const *)left, *(const char *const *)right);
-}
-
 /* Fails with the name that is closest to one that is read, if any is. */
 static bool architecture_fail(const hf_config *c, gq_error *e) {
     enum { MOST = 1024 };
@@ -169,7 +166,7 @@ static bool architecture_fail(const hf_config *c, gq_error *e) {
             return hf_config_fail(c, e, "%s is not supported: %s", r->name, r->why);
     for (const arch_class *of = class_next(NULL, &row); of && n < MOST; of = class_next(of, &row))
         names[n++] = of->name;
-    qsort(names, n, sizeof *names, by_text);
+    qsort(names, n, sizeof *names, name_compare);
     for (size_t i = 0; i < n; i++)
         if (!distinct || strcmp(names[distinct - 1], names[i]) != 0) names[distinct++] = names[i];
     const char *near = gq_nearest(c->class_name, names, distinct, 7);

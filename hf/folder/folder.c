@@ -11,6 +11,7 @@
 
 #include "base/checksum.h"
 #include "base/memory.h"
+#include "base/name_index.h"
 
 bool hf_folder_open(hf_folder *f, const char *path, gq_error *e) {
     size_t n = strlen(path);
@@ -160,12 +161,8 @@ void hf_names_free(char **names, size_t n) {
     free(names);
 }
 
-static int folder_compare_names(const void *a, const void *b) {
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 void hf_names_sort(char **names, size_t n) {
-    if (n) qsort(names, n, sizeof *names, folder_compare_names);
+    if (n) qsort(names, n, sizeof *names, name_compare);
 }
 
 bool hf_folder_list(const hf_folder *f, const char *begin, const char *end, char ***names, size_t *n,

@@ -243,7 +243,7 @@ static bool calibration_open(gq_plan *plan, const gq_options *options, gq_error 
     if (!calibration_check_folder(plan, c, options->dry_run, e) || !calibration_list_layers(plan, c, e))
         return false;
     calibration_set_width(plan, c);
-    c->settings.fused = header_of(plan, c).fused;
+    c->settings.fused = checkpoint_fuses();
     plan->rounding->digest = calibration_settings_digest(&c->settings);
     if (!c->job.marks && !c->job.masked)
         plan->rounding->ids = c->whole.drawn ? c->whole.ids : c->job.ids,

@@ -32,9 +32,6 @@ const char *round_reason_text(round_reason r) {
     return texts[r];
 }
 
-/* figures that ranks exchange: codes, ends, ways with values that are not finite */
-enum { ROUND_FIGURES = 3 };
-
 /* The rows at hand as groups of FEEDBACK_ROWS, which are shared out to all threads. */
 typedef struct round_groups {
     const matrix_rows *rows;
@@ -280,9 +277,9 @@ typedef struct rounded_rows {
 
 /* Adds what all ranks have seen. */
 static bool share_figures(const matrix_rows *r, rounded_rows *of, gq_error *e) {
-    enum { FIGURES = ROUND_FIGURES };
     gq_comm *comm = r->task->comm;
     size_t ranks = (size_t)gq_comm_ranks(comm);
+    enum { FIGURES = 3 }; /* codes, ends, ways with values that are not finite */
     uint64_t mine[FIGURES] = {of->figures.codes, of->figures.clipped}, *all;
     for (round_way way = 0; way < ROUND_WAYS; way++) mine[2] |= (uint64_t)of->infinite[way] << way;
     if (ranks == 1) return true;

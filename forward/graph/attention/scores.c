@@ -210,8 +210,7 @@ static void add_query(const scores_task *t, size_t position, size_t head, size_t
     const attention_scratch *own = batch_own(t->of->batch, t->of->sublayer->sublayer);
     const attention_layer *l = t->of->sublayer->numbers;
     size_t at = position / t->every * t->sizes.context, rows = t->queries->rows,
-           n = ((const attention_layer *)t->of->sublayer->numbers)->both_ways ? t->sizes.context
-                                                                              : position + 1;
+           n = l->both_ways ? t->sizes.context : position + 1;
     const float *p = m->seen + at, *slope = m->slope + at;
     size_t in_text;
     text_of(t, position, &in_text);
@@ -237,9 +236,8 @@ static void add_query(const scores_task *t, size_t position, size_t head, size_t
 
 static void add_key(const scores_task *t, size_t position, size_t head, size_t kv, scores_memory *m,
                     int thread) {
-    size_t rows = t->keys->rows,
-           from = ((const attention_layer *)t->of->sublayer->numbers)->both_ways ? 0 : position,
-           n = t->sizes.context - from;
+    const attention_layer *l = t->of->sublayer->numbers;
+    size_t rows = t->keys->rows, from = l->both_ways ? 0 : position, n = t->sizes.context - from;
     const float *weight = m->met + position / t->every * t->sizes.context + from;
     for (size_t c = 0; c < rows; c++) {
         const float *q = query_feature(t, head, c) + from;
