@@ -24,7 +24,7 @@ from ._library import (
 from ._pages import Charted, record_field, report_format, shown, traced
 from ._records import raw
 from .arrays import unmasked
-from .models import Path
+from .models import Path, Weighed
 
 Text = Union[str, bytes, npt.ArrayLike]
 
@@ -92,7 +92,7 @@ class Drafted:
 
 
 @dataclasses.dataclass(frozen=True)
-class Evaluated:
+class Evaluated(Weighed):
     """One model on a text.
 
     path, file_type: the file, and the type that it says ("": none).
@@ -135,11 +135,6 @@ class Evaluated:
 
     divergence, same_top = old_name("kld"), old_name("top1_agreement")
     divergence_interval, flips = old_name("kld_interval"), old_name("changed_top1")
-
-    @property
-    def bits_per_weight(self) -> float:
-        """Tensor data in bits per weight."""
-        return 8 * self.tensor_bytes / self.n_weights if self.n_weights else 0.0
 
 
 @dataclasses.dataclass(frozen=True)

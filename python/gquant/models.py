@@ -120,8 +120,20 @@ class Tensor:
         return f"Tensor({self.name!r}, {self.type.name}, {self.shape})"
 
 
+class Weighed:
+    """What has weights: their number, and the bytes of their tensors."""
+
+    tensor_bytes: int
+    n_weights: int
+
+    @property
+    def bits_per_weight(self) -> float:
+        """Tensor data in bits per weight."""
+        return 8 * self.tensor_bytes / self.n_weights if self.n_weights else 0.0
+
+
 @dataclasses.dataclass(frozen=True)
-class ModelFacts:
+class ModelFacts(Weighed):
     """Figures of a model's files.
 
     version: of the GGUF format. shards: files. alignment: of tensor data, in bytes.
@@ -229,9 +241,8 @@ class Model(Handle, Mapping[str, Tensor]):
 
     def __repr__(self) -> str:
         f = self.facts
-        bits = 8 * f.tensor_bytes / f.n_weights if f.n_weights else 0.0
         return (f"Model({os.fsdecode(self.path)!r}, {f.n_tensors} tensors, {f.n_weights:,} weights, "
-                f"{bits:.2f} bits per weight{'' if self._handle else ', closed'})")
+                f"{f.bits_per_weight:.2f} bits per weight{'' if self._handle else ', closed'})")
 
     def _repr_html_(self) -> str:
         """A table for notebooks: what the model is, and its tensors by type with a bar for their share of the bytes."""
@@ -255,9 +266,8 @@ class Model(Handle, Mapping[str, Tensor]):
                         + f'<td style="width:12em">{bar}</td></tr>\n')
         head = "".join(f'<th style="text-align:{"right" if i else "left"}">{cell}</th>' for i, cell in enumerate(
             ["type", "tensors", "weights", "size", "bits per weight", "share of the bytes"]))
-        bits = 8 * f.tensor_bytes / f.n_weights if f.n_weights else 0.0
         return (f"<p><b>{html.escape(about)}</b>: {f.n_weights:,} weights in {f.n_tensors} tensors, "
-                f"{file_size(f.file_bytes)}, {bits:.2f} bits per weight</p>\n"
+                f"{file_size(f.file_bytes)}, {f.bits_per_weight:.2f} bits per weight</p>\n"
                 f"<table>\n<tr>{head}</tr>\n{''.join(rows)}</table>\n")
 
 

@@ -26,7 +26,7 @@ from ._pages import Charted, Report, file_size, image, record_field, report_form
 from ._records import raw
 from .arrays import Effort, effort_number
 from .evaluations import Evaluation, Text, evaluation_of, text_bytes, text_request
-from .models import Path
+from .models import Path, Weighed
 from .runs import calibration_text, list_of
 
 
@@ -188,7 +188,7 @@ def _plan(found: c_void_p, path: bytes, tried: bool) -> Plan:
 
 
 @dataclasses.dataclass(frozen=True)
-class PublishedFile:
+class PublishedFile(Weighed):
     """A file of a published folder: path (of the first shard), file_type, and sizes as in Quantized."""
 
     path: str
@@ -196,11 +196,6 @@ class PublishedFile:
     file_bytes: int
     tensor_bytes: int
     n_weights: int
-
-    @property
-    def bits_per_weight(self) -> float:
-        """Tensor data in bits per weight."""
-        return 8 * self.tensor_bytes / self.n_weights if self.n_weights else 0.0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,7 +26,7 @@ from ._pages import Charted, Report, Reports, file_size, record_field, report_fo
 from ._records import raw
 from .arrays import EFFORTS, Arithmetic, Effort, Loss, effort_number
 from .evaluations import Text, flat_paths, text_bytes, text_request
-from .models import Origin, Path
+from .models import Origin, Path, Weighed
 
 
 # ---- quantizing ----
@@ -58,7 +58,7 @@ class QuantizedTensor:
 
 
 @dataclasses.dataclass(frozen=True)
-class Quantized(Charted):
+class Quantized(Weighed, Charted):
     """One output of quantize().
 
     path, file_type: the file (the first shard if split), and what was asked for.
@@ -85,11 +85,6 @@ class Quantized(Charted):
         found += [f"{len(self.warnings)} warnings"] if self.warnings else []
         return (f"Quantized({self.path!r}, {self.file_type}, {file_size(self.file_bytes)}, {self.bits_per_weight:.2f} bits per weight, "
                 f"{', '.join(found)})")
-
-    @property
-    def bits_per_weight(self) -> float:
-        """Tensor data in bits per weight."""
-        return 8 * self.tensor_bytes / self.n_weights if self.n_weights else 0.0
 
     @property
     def loss(self) -> Loss:
