@@ -10,6 +10,7 @@
 
 #include "base/fail.h"
 #include "forward/graph/bounds.h"
+#include "forward/graph/unrun.h"
 #include "forward/tokens/tokenizer.h"
 
 /* A part of a model lacks so much that nothing is doubted of it. */
@@ -689,11 +690,14 @@ bool forward_model_check(const model_source *g, const model_expected *expected, 
         return warnings_add(expected->doubts, e,
                             "the model has no tensors, only a vocabulary; the output is the same");
     if (row && !row->image.keeps && !bounds_check(&facts, g->path, expected->doubts, e)) return false;
+    if (row && row->is_projector && g->version != 0)
+        return unrun_check_projector(g, &facts, expected->doubts, e);
     if (is_no_model(g, &own, arch_of_facts(&own))) return true;
     if (!*facts.arch)
         return warnings_add(expected->doubts, e,
                             "general.architecture is missing: not verified that all tensors are there, and "
                             "llama.cpp refuses such a file");
+    if (row && row->folder.shapes) return unrun_check_shapes(g, row, &facts, expected->doubts, e);
     if (!arch_can_run(row))
         return warnings_add(expected->doubts, e,
                             "unknown architecture '%s': not verified that all tensors are there", facts.arch);

@@ -285,14 +285,34 @@ TEST(a_plan_warns_of_what_may_be_right) {
     plan_warns("llama-bias", "", "blk.1.attn_q.bias", "there is no tensor blk.1.attn_q.bias");
     plan_warns("qwen2", "", ".bias", "nor another bias of queries, keys");
     plan_warns("llama", "", ".", "only a vocabulary");
-    plan_warns("llama", ":general.architecture=s:wavtokenizer-dec", NULL,
-               "unknown architecture 'wavtokenizer-dec'");
+    plan_warns("llama", ":general.architecture=s:qwen3tts", NULL, "unknown architecture 'qwen3tts'");
+    plan_refuses("llama", ":general.architecture=s:wavtokenizer-dec", NULL, "missing tensor conv1d.weight");
+    plan_refuses("llama", ":general.architecture=s:eagle3", NULL, "missing tensor fc.weight");
     plan_warns("llama", ":general.architecture=s:", NULL, "general.architecture is missing");
     plan_warns("llama", ":general.type=s:part", "blk.1.ffn_up.weight", "it is a part of a llama model");
     plan_warns("llama", ":tokenizer.ggml.eos_token_id=96", NULL,
                "eos_token_id is 96, but there are 96 tokens");
     plan_warns("t5", "decoder_start_token_id=4097", NULL, "decoder_start_token_id is 4097, but there are");
     plan_warns("qwen35moe", "", "blk.2.nextn.shared_head_norm.weight", "blk.2.nextn.shared_head_norm.weight");
+}
+
+/* Projectors are not run, but some of what readers refuse shows. */
+TEST(projectors_are_compared_with_their_kind) {
+#define CLIP ":general.architecture=s:clip;:clip."
+    static const char *const bad[][2] = {
+        {CLIP "vision.patch_size=0", "clip.vision.patch_size is 0"},
+        {CLIP "vision.embedding_length=4294967295", "embedding_length is 4294967295"},
+        {CLIP "vision.image_mean=[0.5,0.5]", "image_mean is an array of 2, expected 3"},
+        {CLIP "vision.block_count=2;:clip.vision.embedding_length=65;:clip.vision.attention.head_count=4",
+         "head_count is 4, expected a divisor of embedding_length, 65"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) plan_refuses("llama", bad[i][0], NULL, bad[i][1]);
+    plan_warns("llama", CLIP "projector_type=s:zorblax", NULL, "projector_type is missing or unknown");
+    plan_warns("llama", CLIP "projector_type=s:qwen3vl_merger", NULL,
+               "there is no tensor v.patch_embd.weight, which such projectors have");
+    plan_warns("qwen35moe", CLIP "projector_type=s:qwen3vl_merger", "blk.1.post_attention_norm.weight",
+               "there is no tensor blk.1.post_attention_norm.weight, which");
+#undef CLIP
 }
 
 /* What no model can have, whatever its tensors are; and half a model that does not say that it is a part. */

@@ -108,6 +108,8 @@ bool plan_layers_read(plan_layers *layers, const char *list, const model_source 
                              "%s: layers of architecture '%s' cannot be pruned: they form two stacks that "
                              "must have the same size",
                              model->path, a->name);
+    if (a && a->is_projector)
+        return gq_fail_usage(e, "%s: layers of a projector (mmproj) cannot be pruned", model->path);
     return layers_keep(layers, list, (mtp_layers){0}, model, e);
 }
 

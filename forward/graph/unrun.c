@@ -1,0 +1,256 @@
+#include "forward/graph/unrun.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arch/kv.h"
+#include "arch/projector.h"
+#include "arch/rules.h"
+#include "base/fail.h"
+
+/* ---- blocks ---- */
+
+enum { BLOCKS_MOST = 4096 };
+
+/* A name around a block's number: "v.blk." and "attn_q.weight"; a tensor's blocks are those of its `begin`. */
+static bool begins_alike(const char *name, const model_block *b, const char *other, const model_block *o) {
+    size_t n = (size_t)(b->digits - name);
+    return n == (size_t)(o->digits - other) && !memcmp(name, other, n);
+}
+
+/* Blocks with one beginning of names: how many there are, and how many have a tensor of that ending. */
+typedef struct block_counts {
+    uint64_t all, have, lacks; /* lacks: the number of one that lacks it */
+} block_counts;
+
+static bool blocks_count(const model_source *g, const char *name, const model_block *b, block_counts *to,
+                         gq_error *e) {
+    uint8_t *seen = calloc(BLOCKS_MOST, 1);
+    if (!seen) return gq_fail_memory(e, BLOCKS_MOST);
+    *to = (block_counts){0};
+    for (uint64_t i = 0; i < g->n_tensors; i++) {
+        model_block o;
+        const char *other = g->by_name[i]->name;
+        if (!model_block_in(other, &o) || o.number >= BLOCKS_MOST || !begins_alike(name, b, other, &o))
+            continue;
+        seen[o.number] |= strcmp(o.rest, b->rest) == 0 ? 3 : 1;
+    }
+    for (uint64_t i = 0; i < BLOCKS_MOST; i++) {
+        to->all += seen[i] & 1, to->have += seen[i] >> 1;
+        if (seen[i] == 1) to->lacks = i;
+    }
+    free(seen);
+    return true;
+}
+
+/* Whether some projectors of a kind, or some of their blocks, lack a tensor. */
+static bool may_lack(const arch_projector *row, const char *name) {
+    const char *const *const lists[] = {row ? row->may_lack : NULL, row ? row->in_some : NULL};
+    for (size_t i = 0; i < 2; i++)
+        for (const char *const *n = lists[i]; n && *n; n++)
+            if (strstr(name, *n)) return true;
+    return false;
+}
+
+/* Doubts a block that lacks a tensor which most blocks have. */
+static bool blocks_check(const model_source *g, const arch_projector *row, warning_list *doubts,
+                         gq_error *e) {
+    bool ok = true;
+    for (uint64_t i = 0; ok && i < g->n_tensors; i++) {
+        model_block b;
+        block_counts c = {0};
+        const char *name = g->by_name[i]->name;
+        if (!model_block_in(name, &b) || may_lack(row, name)) continue;
+        bool is_first = true; /* of its kind: a name that sorts before it has been counted */
+        for (uint64_t k = 0; is_first && k < i; k++) {
+            model_block o;
+            const char *other = g->by_name[k]->name;
+            is_first = !model_block_in(other, &o) || !begins_alike(name, &b, other, &o) ||
+                       strcmp(b.rest, o.rest) != 0;
+        }
+        if (!is_first) continue;
+        ok = blocks_count(g, name, &b, &c, e);
+        if (ok && c.have < c.all && 2 * c.have > c.all)
+            ok = warnings_add(doubts, e, "there is no tensor %.*s%llu.%s, which %llu of %llu blocks have",
+                              (int)(b.digits - name), name, (unsigned long long)c.lacks, b.rest,
+                              (unsigned long long)c.have, (unsigned long long)c.all);
+    }
+    return ok;
+}
+
+/* ---- projectors ---- */
+
+/* Numbers of projectors: whether 0 is one that readers take. */
+static const struct {
+    const char *key;
+    bool may_be_0;
+} counts[] = {{"embedding_length", false},   {"attention.head_count", true}, {"patch_size", false},
+              {"image_size", true},          {"projection_dim", true},       {"num_mel_bins", true},
+              {"feed_forward_length", true}, {"block_count", true},          {"projector.scale_factor", true},
+              {"spatial_merge_size", true}};
+enum { COUNT_MOST = 1 << 24 };
+
+static bool projector_check_encoder(const model_source *g, const model_facts *facts, const char *encoder,
+                                    gq_error *e) {
+    int64_t n, blocks = 0, width = 0, heads = 0;
+    char key[64];
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        snprintf(key, sizeof key, "%s.%s", encoder, counts[i].key);
+        if (!model_fact_int(facts, key, &n)) continue;
+        if (n < !counts[i].may_be_0 || n > COUNT_MOST)
+            return gq_fail_remedy(e, GQ_REMEDY_SET_METADATA, "%s: clip.%s is %lld, expected %d to %d",
+                                  g->path, key, (long long)n, !counts[i].may_be_0, COUNT_MOST);
+        if (!strcmp(counts[i].key, "embedding_length")) width = n;
+    }
+    snprintf(key, sizeof key, "%s.block_count", encoder);
+    bool has_heads = model_fact_int(facts, key, &blocks) && blocks > 0;
+    snprintf(key, sizeof key, "%s.attention.head_count", encoder);
+    if (!has_heads || !model_fact_int(facts, key, &heads)) return true;
+    bool divides = heads > 0 && (width % heads == 0 || model_fact(facts, "vision.sam.embedding_length"));
+    return divides || gq_fail_remedy(e, GQ_REMEDY_SET_METADATA,
+                                     "%s: clip.%s is %lld, expected a divisor of embedding_length, %lld",
+                                     g->path, key, (long long)heads, (long long)width);
+}
+
+/* Means and deviations are of red, green and blue. */
+static bool projector_check_colors(const model_source *g, const model_facts *facts, gq_error *e) {
+    static const char *const keys[] = {"vision.image_mean", "vision.image_std"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const model_kv *kv = model_fact(facts, keys[i]);
+        uint32_t type;
+        uint64_t n;
+        const uint8_t *elements;
+        if (kv && model_kv_array(kv, &type, &n, &elements) && n != 3)
+            return gq_fail_remedy(e, GQ_REMEDY_SET_METADATA,
+                                  "%s: clip.%s is an array of %llu, expected 3 values", g->path, keys[i],
+                                  (unsigned long long)n);
+    }
+    return true;
+}
+
+/* Whether a list of metadata has the projector's kind. */
+static bool list_has_kind(const arch_item *list, const model_facts *facts) {
+    static const char *const keys[] = {".projector_type", ".vision.projector_type", ".audio.projector_type"};
+    for (const arch_item *i = list; i && i->make != MAKE_END; i++) {
+        if (i->list && list_has_kind(i->list, facts)) return true;
+        for (size_t k = 0; i->key && i->make == KV_TEXT && k < 3; k++) {
+            const model_kv *kv = strcmp(i->key, keys[k]) ? NULL : model_fact(facts, keys[k] + 1);
+            if (kv && model_kv_is_text(kv, i->names)) return true;
+        }
+    }
+    return false;
+}
+
+/* Whether a name is one that a rule makes, with any number for '#' and any last word. */
+static bool name_is_of(const char *name, const char *to) {
+    for (; *to && *to != '|'; to++) {
+        if (*to != '#' && *to != '*') {
+            if (*to != *name++) return false;
+            continue;
+        }
+        if (*name < '0' || *name > '9') return false;
+        while (*name >= '0' && *name <= '9') name++;
+    }
+    return *name == 0 || (*name == '.' && !strchr(name + 1, '.'));
+}
+
+/* Counts what rules make and the file lacks; *first: one such name. */
+static size_t rules_count_lacking(const model_source *g, const arch_projector *row, const arch_rule *rules,
+                                  bool has_audio, const char **first) {
+    size_t n = 0;
+    for (const arch_rule *r = rules; r && r->from; r++) {
+        bool is_heard = !strncmp(r->to, "a.", 2) || !strncmp(r->to, "mm.a.", 5);
+        bool has = !*r->to || may_lack(row, r->to) || (is_heard && !has_audio);
+        for (uint64_t i = 0; !has && i < g->n_tensors; i++) has = name_is_of(g->by_name[i]->name, r->to);
+        if (!has && n++ == 0) *first = r->to;
+    }
+    return n;
+}
+
+/* Doubts a number of blocks that is not that of the tensors. */
+static bool projector_check_blocks(const model_source *g, const model_facts *facts, const arch_projector *row,
+                                   const char *encoder, const char *begin, warning_list *doubts,
+                                   gq_error *e) {
+    char key[64];
+    int64_t n, there = 0;
+    if (row->counted && !strstr(row->counted, begin)) return true;
+    snprintf(key, sizeof key, "%s.block_count", encoder);
+    for (uint64_t i = 0; i < g->n_tensors; i++) {
+        model_block b;
+        const char *name = g->by_name[i]->name;
+        if (!strncmp(name, begin, strlen(begin)) && model_block_in(name, &b) && (int64_t)b.number >= there)
+            there = (int64_t)b.number + 1;
+    }
+    return !there || !model_fact_int(facts, key, &n) || n == there ||
+           warnings_add(doubts, e,
+                        "clip.%s is %lld, but there are tensors of %lld blocks (%s): llama.cpp may refuse it",
+                        key, (long long)n, (long long)there, begin);
+}
+
+/* Doubts what all rows of the projector's kind have and it lacks. */
+static bool projector_check_kind(const model_source *g, const model_facts *facts, warning_list *doubts,
+                                 gq_error *e) {
+    const arch_projector *row, *best = NULL;
+    const char *lacking = NULL;
+    size_t least = SIZE_MAX;
+    bool has_audio = false;
+    for (uint64_t i = 0; i < g->n_tensors; i++) has_audio |= !strncmp(g->by_name[i]->name, "a.", 2);
+    for (size_t i = 0; (row = arch_projector_at(i)); i++) {
+        const char *first = NULL;
+        if (!list_has_kind(row->folder.metadata, facts)) continue;
+        size_t n = rules_count_lacking(g, row, row->folder.rules, has_audio, &first);
+        n += rules_count_lacking(g, row, row->folder.more, has_audio, first ? &(const char *){NULL} : &first);
+        if (n < least) least = n, lacking = first, best = row;
+    }
+    if (!blocks_check(g, best, doubts, e)) return false;
+    if (!best)
+        return warnings_add(
+            doubts, e,
+            "a projector whose clip.projector_type is missing or unknown: not verified that all "
+            "tensors are there");
+    return projector_check_blocks(g, facts, best, "vision", "v.blk.", doubts, e) &&
+           projector_check_blocks(g, facts, best, "audio", "a.blk.", doubts, e) &&
+           (!lacking ||
+            warnings_add(doubts, e,
+                         "there is no tensor %.*s, which such projectors have: llama.cpp may refuse it",
+                         (int)strcspn(lacking, "|"), lacking));
+}
+
+bool unrun_check_projector(const model_source *g, const model_facts *facts, warning_list *doubts,
+                           gq_error *e) {
+    return projector_check_encoder(g, facts, "vision", e) && projector_check_encoder(g, facts, "audio", e) &&
+           projector_check_colors(g, facts, e) && projector_check_kind(g, facts, doubts, e);
+}
+
+/* ---- drafts and decoders ---- */
+
+/* Whether the tensor of a shape is there in one block or none; '#' is the number. */
+static bool shape_is_there(const model_source *g, const char *shape, uint64_t block,
+                           char name[GGUF_MAX_NAME + 1]) {
+    const char *number = strchr(shape, '#');
+    if (number)
+        snprintf(name, GGUF_MAX_NAME + 1, "%.*s%llu%s", (int)(number - shape), shape,
+                 (unsigned long long)block, number + 1);
+    else
+        snprintf(name, GGUF_MAX_NAME + 1, "%s", shape);
+    return model_tensor_named(g, name);
+}
+
+bool unrun_check_shapes(const model_source *g, const architecture *row, const model_facts *facts,
+                        warning_list *doubts, gq_error *e) {
+    char name[GGUF_MAX_NAME + 1];
+    for (const arch_shape *s = row->folder.shapes; s->tensor; s++) {
+        int64_t blocks = 1;
+        const char *count = !strncmp(s->tensor, "convnext.", 9) ? "convnext.block_count" : "block_count";
+        if (s->when != SHAPE_NEEDED || s->if_true || s->if_fewer ||
+            (s->with && !model_tensor_named(g, s->with)))
+            continue;
+        if (strchr(s->tensor, '#') && !model_fact_int(facts, count, &blocks)) continue;
+        for (int64_t i = 0; i < blocks && i < BLOCKS_MOST; i++)
+            if (!shape_is_there(g, s->tensor, (uint64_t)i, name))
+                return gq_fail(e, "%s: missing tensor %s, which the architecture %s has", g->path, name,
+                               row->name);
+    }
+    return blocks_check(g, NULL, doubts, e);
+}
