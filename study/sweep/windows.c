@@ -217,7 +217,7 @@ static bool is_repetitive(const uint32_t *ids, size_t n) {
  */
 static bool warn_of_repetition(const gq_text *text, const token_list *l, size_t context,
                                warning_list *warnings, gq_error *e) {
-    enum { SHORT = 64 };
+    enum { SHORT = 256 };
     size_t n = 0, first = 0, windows = l->n / context;
     for (size_t i = windows; context >= SHORT && i-- > 0;)
         if (is_repetitive(l->ids + i * context, context)) n++, first = i;

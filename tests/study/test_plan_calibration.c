@@ -200,7 +200,7 @@ TEST(too_little_text_is_said) {
 
 /* Empty lines, say, where a program that joined files has found no text. */
 static void ids_of_period(char *text, size_t most, size_t period, bool empty_lines) {
-    enum { IDS = 1280, LONG = 64 };
+    enum { IDS = 1280, LONG = 256 };
     size_t n = 0;
     for (size_t i = 0; i < IDS; i++)
         n += (size_t)snprintf(text + n, most - n, "%zu ",
@@ -209,11 +209,11 @@ static void ids_of_period(char *text, size_t most, size_t period, bool empty_lin
 TEST(repetition_is_said) {
     char text[8192];
     gq_calibration c = usual_calibration();
-    c.text.bytes = text, c.text.context = 64, c.text.ids = true;
+    c.text.bytes = text, c.text.context = 256, c.text.ids = true;
     ids_of_period(text, sizeof text, 9, true), c.text.n = strlen(text);
     gq_plan *plan = plan_with(&c, "model.gguf", "Q4_K_M");
     assert_true(warned(
-        plan, "/some/where/text: 5 of 20 windows repeat a few tokens, the first one token 5 at token 64;"));
+        plan, "/some/where/text: 1 of 5 windows repeat a few tokens, the first one token 5 at token 256;"));
     gq_plan_free(plan);
     ids_of_period(text, sizeof text, 9, false), c.text.n = strlen(text);
     plan = plan_with(&c, "model.gguf", "Q4_K_M");
@@ -221,7 +221,7 @@ TEST(repetition_is_said) {
     gq_plan_free(plan);
     ids_of_period(text, sizeof text, 8, false), c.text.n = strlen(text);
     plan = plan_with(&c, "model.gguf", "Q4_K_M");
-    assert_true(warned(plan, "20 of 20 windows repeat a few tokens"));
+    assert_true(warned(plan, "5 of 5 windows repeat a few tokens"));
     gq_plan_free(plan);
 }
 
