@@ -617,6 +617,20 @@ static void check_labels(tensor_finder *f) {
               t->name, (unsigned long long)rows, f->m->arch->name);
 }
 
+/* Tensors that a model may lack, and keys which say that it has them. */
+static void doubt_keys(tensor_finder *f) {
+    static const char *const of[][2] = {{"dense_2_feat_out", "dense_2.weight"},
+                                        {"dense_3_feat_out", "dense_3.weight"},
+                                        {"embedding_length_out", "dense_2.weight"}};
+    const model_facts *facts = &state_of(f)->facts;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        if (i == 2 && strcmp(f->m->arch->name, "lfm2") != 0) continue; /* others' are of other tensors */
+        if (model_fact(facts, of[i][0]) && !model_tensor_named(f->m->file, of[i][1]))
+            DOUBT(f, "there is no tensor %s, though the model has the key %s: its embeddings are others",
+                  of[i][1], of[i][0]);
+    }
+}
+
 static void find_and_check(tensor_finder *f) {
     const expected_state *state = state_of(f);
     int64_t blocks;
@@ -626,7 +640,8 @@ static void find_and_check(tensor_finder *f) {
     if (f->m->arch->graph.extra_layers && !f->m->expected->without_blocks && state->kind != PART_OF_MODEL &&
         model_fact_int(&state->facts, "block_count", &blocks))
         check_extra_blocks(f, (size_t)blocks);
-    if (f->ok && state->kind == WHOLE_MODEL) check_labels(f), doubt_optional(f), doubt_others(f);
+    if (f->ok && state->kind == WHOLE_MODEL)
+        check_labels(f), doubt_optional(f), doubt_others(f), doubt_keys(f);
     f->ok = f->ok && warn_of_part(f);
 }
 

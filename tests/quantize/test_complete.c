@@ -289,6 +289,8 @@ TEST(a_plan_warns_of_what_may_be_right) {
     plan_refuses("llama", ":general.architecture=s:wavtokenizer-dec", NULL, "missing tensor conv1d.weight");
     plan_refuses("llama", ":general.architecture=s:eagle3", NULL, "missing tensor fc.weight");
     plan_warns("llama", ":general.architecture=s:", NULL, "general.architecture is missing");
+    plan_warns("lfm2", "embedding_length_out=24", NULL, "no tensor dense_2.weight, though the model has");
+    plan_warns("gemma-embedding", "dense_3_feat_out=24", NULL, "no tensor dense_3.weight, though the");
     plan_warns("llama", ":general.type=s:part", "blk.1.ffn_up.weight", "it is a part of a llama model");
     plan_warns("llama", ":tokenizer.ggml.eos_token_id=96", NULL,
                "eos_token_id is 96, but there are 96 tokens");
