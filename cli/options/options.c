@@ -111,6 +111,8 @@ static bool option_store(request *r, const option_row *o, const char *text, gq_e
         *(bool *)to = true;
         return true;
     case OPTION_TEXT:
+        if (*(const char **)to && strchr(o->argument, ',')) /* the first list would be lost */
+            return gq_fail_usage(e, "--%s %s: it is given twice; name all in one list", o->name, text);
         *(const char **)to = text;
         return true;
     case OPTION_KEPT:
