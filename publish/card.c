@@ -248,7 +248,7 @@ static void card_add_recommended(fact_list *l, const gq_publication *p, const gq
     const char *why, *repo = p->request.repo ? p->request.repo : REPO_UNKNOWN;
     const gq_page_row *row = page_recommended(page, &why);
     const char *name = page_file_name(row->path), *shard = strstr(name, "-00001-of-");
-    char *link = NULL, size[24];
+    char *link = NULL, *download = NULL, size[24];
     size_t n;
     fact_add(l, "repo", "%s", repo), fact_set(l, "has_repo", p->request.repo);
     fact_add(l, "recommended", "%s", name), fact_add(l, "recommended_type", "%s", row->type),
@@ -259,10 +259,11 @@ static void card_add_recommended(fact_list *l, const gq_publication *p, const gq
     if (to) page_write_link(to, name);
     if (to && fclose(to) == 0) fact_add(l, "recommended_link", "%s", link);
     free(link);
-    if (shard)
-        fact_add(l, "download", "--include '%.*s-*'", (int)(shard - name), name);
-    else
-        fact_add(l, "download", "%s", name);
+    to = open_memstream(&download, &n);
+    if (to && shard) fprintf(to, "--include "), page_write_quoted(to, name, (size_t)(shard - name), "-*");
+    if (to && !shard) page_write_word(to, name);
+    if (to && fclose(to) == 0) fact_add(l, "download", "%s", download);
+    free(download);
     bool is_type = gq_filetype_find(row->type) >= 0; /* which programs look for in files' names */
     fact_add(l, "hf_name", is_type ? "%s:%s" : "%s --hf-file %s", repo, is_type ? row->type : name);
     fact_add(l, "ollama_name", "%s:%s", repo, is_type ? row->type : name);

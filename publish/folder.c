@@ -486,6 +486,18 @@ static bool folder_find_damage(gq_publication *p, const gq_model *m, const char 
     return true;
 }
 
+/* The file of the page that has the same name but for its shards; NULL: none. */
+static const char *folder_find_same_split(const gq_publication *p, const char *name) {
+    const char *shard = strstr(name, "-00001-of-");
+    size_t n = shard ? (size_t)(shard - name) : strlen(name) - strlen(".gguf");
+    for (size_t i = 0; i < p->n_files; i++) {
+        const char *other = page_file_name(p->files[i].path), *its = strstr(other, "-00001-of-");
+        size_t m = its ? (size_t)(its - other) : strlen(other) - strlen(".gguf");
+        if (n == m && !memcmp(name, other, n)) return other;
+    }
+    return NULL;
+}
+
 /* Adds a file that an earlier call has made of the same model; warns of any other. made: a file of this call;
  * sums: the lines of SHA256SUMS. */
 static bool folder_look_at(gq_publication *p, const char *name, const gq_model *made, const char *sums,
@@ -495,8 +507,13 @@ static bool folder_look_at(gq_publication *p, const char *name, const gq_model *
     gq_model *m = companion_is_named(name, p->stem) ? NULL : gq_model_open(path, &(gq_error){0});
     bool ok, is_same = m && folder_same_text(m, p->model, "general.architecture") &&
                        folder_same_text(m, p->model, "general.name");
-    const char *tensor, *damaged = NULL;
-    if (is_same && !folder_find_damage(p, m, sums, &damaged, e)) {
+    const char *tensor, *damaged = NULL, *split = folder_find_same_split(p, name);
+    if (is_same && split) {
+        ok = warnings_add(&p->warnings, e,
+                          "%s is in the folder, and the page does not name it: it is %s in another split; "
+                          "remove one of them",
+                          path, split);
+    } else if (is_same && !folder_find_damage(p, m, sums, &damaged, e)) {
         ok = false;
     } else if (damaged) {
         ok =

@@ -77,6 +77,8 @@ static void template_write_fact(FILE *to, char kind, const char *text, bool html
         template_write_quoted(to, text, n);
     else if (kind == '&')
         fputs(text, to);
+    else if (kind == '$')
+        page_write_word(to, text);
     else if (kind == '\'')
         for (; *text; text++) fputc(iscntrl((unsigned char)*text) ? ' ' : *text == '`' ? '\'' : *text, to);
     else
@@ -95,7 +97,7 @@ typedef struct template_tag {
     char kind;               /* one of KINDS; 0: none of them */
     char name[32];
 } template_tag;
-static const char KINDS[] = "#^/&\"'";
+static const char KINDS[] = "#^/&\"'$";
 
 /* Finds the next tag from `at` on; false: there is none before `end`. */
 static bool template_find(const template_job *j, const char *at, const char *end, template_tag *to) {

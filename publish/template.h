@@ -2,6 +2,7 @@
  *
  *     {{name}}   the fact's text, with Markdown's or HTML's markup escaped
  *     {{'name}}  within code: on one line and without backticks
+ *     {{$name}}  as a word of a shell
  *     {{"name}}  in JSON's quotes, which YAML reads, all in ASCII
  *     {{&name}}  as it is
  *     {{#name}} ... {{/name}}  once for each fact of that name

@@ -65,3 +65,21 @@ const char *page_model_text(const gq_model *m, const char *key, size_t *n) {
     bool is = page_model_value(m, key, &v) && v.kind == GQ_TEXT;
     return *n = is ? v.length : 0, is ? v.text : NULL;
 }
+
+void page_write_quoted(FILE *to, const char *text, size_t n, const char *end) {
+    fputc('\'', to);
+    for (size_t i = 0; i < n; i++)
+        if (text[i] == '\'')
+            fputs("'\\''", to);
+        else
+            fputc(iscntrl((unsigned char)text[i]) ? ' ' : text[i], to);
+    fprintf(to, "%s'", end);
+}
+
+void page_write_word(FILE *to, const char *text) {
+    static const char special[] = " \t\n\r\\\"'`$&|;<>()[]{}*?!#~";
+    if (*text && !strpbrk(text, special))
+        fputs(text, to);
+    else
+        page_write_quoted(to, text, strlen(text), "");
+}

@@ -10,6 +10,10 @@
 void page_write_text(FILE *to, const char *text, size_t n, bool html);
 /* Writes the name of a file beside the page as a link has it. */
 void page_write_link(FILE *to, const char *name);
+/* Writes n bytes and an end as one word of a shell, in quotes. */
+void page_write_quoted(FILE *to, const char *text, size_t n, const char *end);
+/* Writes a word of a shell, in quotes where it needs them. */
+void page_write_word(FILE *to, const char *text);
 /* Decimals with which a number above 0 keeps three digits, at most 8. */
 int page_decimals(double number);
 /* Formats bytes with three digits: "105 MB", "4.92 GB", with a blank that no line breaks at. */

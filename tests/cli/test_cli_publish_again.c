@@ -455,6 +455,25 @@ TEST(damaged_files_are_not_listed) {
     free(sums), free(again), free(page), free(file);
 }
 
+/* Commands of a page work with any name; the same file in another split is not a second one. */
+TEST(names_are_quoted_and_splits_counted_once) {
+    const char *words[] = {"publish", path("other/My Model"), "--out-dir", path("quoted"), "Q4_0", NULL, NULL,
+                           NULL};
+    mkdir(path("other"), 0777);
+    tiny_folder_write(path("other/My Model"), 1, 0, 1);
+    free(gquant(0, words));
+    char *page = text_of("quoted/README.md");
+    says(page, "NAME 'My Model-Q4_0.gguf' --local-dir"), says(page, "-m 'My Model-Q4_0.gguf'\n");
+    free(page);
+    words[5] = "--split-max-size", words[6] = "20k";
+    gquant_says(0, "in another split", words);
+    page = text_of("quoted/README.md");
+    says(page, "NAME --include 'My Model-Q4_0-*' --local-dir"), assert_null(strstr(page, "Q4_0.gguf"));
+    free(page);
+    GQUANT_SAYS(2, "it is given twice", path("in.gguf"), path("o.gguf"), "Q4_0", "--prune-layers", "0",
+                "--prune-layers", "1");
+}
+
 /* Writes a file with CR before each LF. */
 static void write_crlf(const char *name) {
     char *old = text_of(name), *now = malloc(2 * strlen(old) + 1), *to = now;
