@@ -32,6 +32,6 @@ const char *recommend_reason(gq_level level) {
         [GQ_VISIBLE_LOSS] = "the smallest file with visible loss; none has less",
         [GQ_LARGE_LOSS] = "the smallest file with large loss; none has less",
         [GQ_SEVERE_LOSS] = "the smallest file with severe loss; none has less",
-        [GQ_LEVELS] = "the usual choice, which was not measured here"};
+        [GQ_LEVELS] = "the usual choice"};
     return reasons[level];
 }

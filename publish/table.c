@@ -51,7 +51,10 @@ const gq_page_row *page_recommended(const gq_page *p, const char **why) {
                         (candidate){row->type ? row->type : "", row->file_bytes, row->bits, row_level(row),
                                     row->bits >= RECOMMEND_WHOLE_BITS});
     }
-    *why = r.at < p->n ? recommend_reason(r.best.level) : "";
+    bool is_measured = p->evaluation || r.best.level < GQ_LEVELS; /* cosine distances have no level */
+    *why = r.at == SIZE_MAX ? ""
+           : is_measured    ? recommend_reason(r.best.level)
+                            : "the usual choice, which was not measured here";
     return r.at < p->n ? &p->rows[r.at] : NULL;
 }
 

@@ -247,7 +247,7 @@ bool hf_metadata_add_string(hf_metadata *p, const char *text, size_t n, gq_error
 bool hf_metadata_array(hf_metadata *p, const char *key, uint32_t element_type, gq_error *e);
 /* NULL: no such pair. */
 const model_kv *hf_metadata_find(const hf_metadata *p, const char *key);
-/* 0: it is no u32, or there is no such pair. */
+/* 0: it is no u32, or there is no such pair; or key is NULL. */
 uint32_t hf_metadata_number(const hf_metadata *p, const char *key);
 void hf_metadata_remove(hf_metadata *p, const char *key);
 void hf_metadata_free(hf_metadata *p);

@@ -16,7 +16,7 @@ const model_kv *hf_metadata_find(const hf_metadata *p, const char *key) {
 }
 
 uint32_t hf_metadata_number(const hf_metadata *p, const char *key) {
-    const model_kv *kv = hf_metadata_find(p, key);
+    const model_kv *kv = key ? hf_metadata_find(p, key) : NULL;
     uint32_t n = 0;
     if (kv && kv->type == GGUF_U32) memcpy(&n, kv->value, sizeof n);
     return n;
