@@ -3,8 +3,8 @@
  * inputs are correlated.
  *
  * A row w becomes q so that (q - t) H (q - t)^T is small. H = E[y y^T] is the Hessian, the second-moment
- * matrix of the inputs y that the quantized matrix receives (damped, study/inputs/cholesky.c). t = w + a w D
- * H^-1 is the row that fits best, D = E[(x - y) y^T], x the inputs in the base model: asymmetric calibration,
+ * matrix of the inputs y that the quantized matrix receives (shrunk and damped, study/inputs/cholesky.c).
+ * t = w + a w D H^-1 is the row that fits best, D = E[(x - y) y^T], x the inputs in the base model: asymmetric calibration,
  * the term of GPTAQ (Li et al. 2025, arXiv:2504.02692) and Qronos (arXiv:2505.11695), of which the factor a
  * takes a share. With H = R R^T, R the upper triangular Cholesky factor, the loss is the sum over columns c
  * of r_c^2,
@@ -18,7 +18,7 @@
  * not rounded. GPTQ's own form, with the Cholesky factor of H^-1, gives the same v; this one needs no
  * inverse.
  *
- * Trials choose a block's scales again, for v as it was when its columns were rounded with the scales before.
+ * Trials choose a block's scales again, for weights 0.3 of the way from the best trial's to v.
  * The scales with which these columns add the least to the loss are kept.
  *
  * Then come optional passes of coordinate descent (`sweeps`): each column's code is chosen again, all others given.
@@ -28,17 +28,17 @@
  * rows are grouped nor on the ISA level (except x86-64-v2, which has no fused multiply-add).
  *
  * In a chain rows are not independent: the errors e_i = t_i - q_i of a head's rows count together under a
- * metric G, and the sum over i and j of G_ij e_i H e_j^T is to be small. With S the Schur complement of G's block of
- * the rows behind row k (these rows eliminated), row k aims at
+ * metric G, and the sum over i and j of G_ij e_i H e_j^T is to be small. With S = G after eliminating the rows
+ * later than k (a Schur complement), row k aims at
  *
  *     t_k + sum over finished rows j of (S_kj / S_kk) (t_j - q_j),
  *
- * which adds the same sum of (t_j - q_j) R to its z. Lanes are rows of different heads. */
+ * which adds the same sum of (t_j - q_j) R to a z. SIMD lanes hold rows of different heads. */
 #pragma once
 
 #include "codec/codec.h"
 
-enum { FEEDBACK_ROWS = 64 }; /* of a call, at most; fewer take as long for each as the level's vectors hold */
+enum { FEEDBACK_ROWS = 64 }; /* at most per call; time counts whole vectors */
 
 /* Matrices lie in strips of STRIP_COLUMNS columns, a strip's rows one after another; what is beyond the last
  * column is zero. A triangle has the rows down to the strip's last column in each; below the diagonal it is
@@ -69,8 +69,8 @@ typedef struct feedback_hessian {
  * both must be writable. The tile on the diagonal, and P, stay in float32. After the last strip set the arithmetic. */
 void feedback_round_strip(const feedback_hessian *m, size_t strip);
 
-/* Rows that are rounded one after another. `together` rows of each head are rounded at once, as far from each
- * other as possible, and know nothing of each other. */
+/* Rows that are rounded one after another. `together` rows of each head are rounded at once, far apart, without
+ * feedback between them. */
 typedef struct feedback_chain {
     size_t heads, length; /* rows of a head */
     size_t together;      /* divides length; heads * together is at most FEEDBACK_ROWS */

@@ -124,7 +124,8 @@ static bool publication_add_output(gq_publication *p, gq_output out, gq_error *e
     if (out.filetype) {
         const gq_named_recipe *named = gq_named_recipe_find(out.filetype);
         int type = gq_filetype_find(out.filetype);
-        if (!named && type < 0) return gq_fail_usage(e, "unknown file type '%s'", out.filetype);
+        if (!named && type < 0)
+            return gq_fail_usage(e, "unknown file type '%s'; 'gquant types' lists them", out.filetype);
         out.filetype = named ? named->name : gq_filetype_name((size_t)type);
     }
     return publication_add(p, out, output_label(&out), e);

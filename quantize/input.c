@@ -171,8 +171,7 @@ bool input_open_adapted(model_source *m, const char *path, const gq_adapters *ad
                              path, is_folder ? "an adapter" : "a GGUF file", target);
     if (adapters->base && adapters->n > 0)
         return gq_fail_usage(
-            e, "%s is an adapter that becomes a file of its own: no other adapter can be merged into it",
-            path);
+            e, "%s is an adapter: no other adapter can be merged into it; leave the others out", path);
     bool ok = is_folder && adapters->base ? hf_adapter_file_open(m, path, adapters->base, e)
               : is_folder                 ? hf_model_open_adapted(m, path, adapters, e)
                                           : gguf_model_open(m, path, e) || input_fail_missing(path, e);

@@ -335,8 +335,9 @@ static bool tool_check(const tool_request *r, gq_error *e) {
     const char *skipped = r->facts[FACT_SKIPPED];
     if (r->facts[FACT_TASKS]) return tool_fail_tasks(r, e);
     if (has_stride(r) && r->facts[FACT_BASE])
-        return gq_fail_usage(e, "gquant perplexity: --ppl-stride and --kl-divergence-base: a base file has "
-                                "consecutive windows; use only one of these options");
+        return gq_fail_usage(e,
+                             "gquant perplexity: --ppl-stride and --kl-divergence-base cannot be combined: "
+                             "windows of a base file do not overlap");
     return !skipped || strcmp(skipped, "0") == 0 ||
            gq_fail_usage(
                e,

@@ -409,7 +409,7 @@ static bool adapter_read_arrays(hf_adapter *a, gq_error *e) {
                            "%s has an adapter_model.bin, a pickle that can run code when it is loaded: load "
                            "it with peft and save it as safetensors",
                            a->folder.path);
-        return gq_fail(e, "%s has no %s", a->folder.path, WEIGHTS);
+        return gq_fail(e, "%s has no %s; expected the folder of a LoRA adapter", a->folder.path, WEIGHTS);
     }
     return hf_list_read_file(&a->list, &a->folder, WEIGHTS, e) && adapter_sort(a, e);
 }

@@ -122,7 +122,7 @@ size_t gq_model_find_key(const gq_model *m, const char *key) {
 }
 
 static const model_tensor *model_range_of(const gq_model *m, size_t tensor, uint64_t first, uint64_t n,
-                                         gq_error *e) {
+                                          gq_error *e) {
     if (tensor >= m->file.n_tensors)
         return gq_fail_usage(e, "%s: tensor %zu does not exist: the file has %llu, counted from 0",
                              gq_model_path(m, 0), tensor, LLU(m->file.n_tensors)),
@@ -140,8 +140,9 @@ bool gq_model_read_stored(const gq_model *m, size_t tensor, uint64_t first, uint
     const model_tensor *t = model_range_of(m, tensor, first, n, e);
     const uint64_t columns = t ? t->ne[0] : 1, column = first % columns;
     if (t && t->type->row_header_bytes && column + n > columns && (column || n % columns))
-        return gq_fail_usage(e, "%s: tensor %s: rows of %s are read whole, or within one row",
-                             model_file_path(&m->file, t), t->name, t->type->name);
+        return gq_fail_usage(
+            e, "%s: tensor %s: %llu weights from %llu on: expected whole rows of %s, or a part of one",
+            model_file_path(&m->file, t), t->name, LLU(n), LLU(first), t->type->name);
     return t && model_read(&m->file, t, first, n, to, e);
 }
 

@@ -154,8 +154,8 @@ static bool plan_check_request(const gq_options *o, gq_error *e) {
         return gq_fail_usage(e, "threads: expected 1 to %d, found %d", THREADS_MAX, o->threads);
     if (!conflicts_check(o, e)) return false;
     if (o->parts > MAX_PARTS || o->part > o->parts || (o->parts && !o->part && !o->join))
-        return gq_fail_usage(e, "part %u of %u: parts are numbered from 1 to at most %d", o->part, o->parts,
-                             MAX_PARTS);
+        return gq_fail_usage(e, "part %u of %u: parts are numbered from 1 to their number, at most %d",
+                             o->part, o->parts, MAX_PARTS);
     return true;
 }
 

@@ -95,8 +95,9 @@ static bool name_is_free(const finalize *r, const gq_options *options, gq_error 
     if (!plan_check_beside(plan, options, r->path, e)) return false;
     for (size_t i = 0; i < r->set->n; i++)
         if (!strcmp(r->set->files[i].shard->path, r->path))
-            return gq_fail_usage(e, "the output %s has the name of a file beside %s", r->path,
-                                 plan->outputs[0].path);
+            return gq_fail_usage(
+                e, "the output %s would overwrite a file that gquant writes beside %s; choose another name",
+                r->path, plan->outputs[0].path);
     return true;
 }
 

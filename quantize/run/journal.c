@@ -332,8 +332,9 @@ static bool outputs_are_no_journals(const gq_plan *plan, gq_error *e) {
     bool ok = true;
     for (size_t o = 0; ok && o < plan->n_outputs; o++)
         if (strncmp(plan->outputs[o].shards[0].path, whole, strlen(whole)) == 0)
-            ok = gq_fail_usage(e, "the output %s has the name of a journal of %s", plan->outputs[o].path,
-                               plan->outputs[0].path);
+            ok = gq_fail_usage(
+                e, "the output %s would overwrite a file that gquant writes beside %s; choose another name",
+                plan->outputs[o].path, plan->outputs[0].path);
     free(whole);
     return ok;
 }

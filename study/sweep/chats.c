@@ -155,7 +155,7 @@ static size_t packer_find_window(windows_packer *p, size_t tokens, gq_error *e) 
         if (p->used[i] < w->context && w->context - p->used[i] >= tokens) return i;
     size_t all = mul_sat(w->n + 1, w->context);
     if (all > MOST_IDS)
-        return gq_fail(e, "windows of conversations: more than %d tokens", MOST_IDS), SIZE_MAX;
+        return gq_fail(e, "conversations fill windows of more than %d tokens; use fewer", MOST_IDS), SIZE_MAX;
     if (!token_limits_hold(p->limits, &(token_list){.n = 0}, all, mul_sat(all, sizeof *w->marks), e) ||
         !memory_grow(&w->ids, &p->ids_capacity, all, sizeof *w->ids, e) ||
         !memory_grow(&w->marks, &p->marks_capacity, all, sizeof *w->marks, e) ||

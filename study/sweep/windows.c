@@ -310,10 +310,11 @@ bool windows_read_overlapping(text_windows *w, const gq_text *text, size_t strid
     *w = windows_of(text);
     w->stride = stride;
     if (stride == 0 || stride >= w->context)
-        return gq_fail_usage(e,
-                             "windows of %zu tokens that begin every %zu: expected a stride from 1 to %zu, "
-                             "as the last tokens of each window, one stride of them, are scored",
-                             w->context, stride, w->context - 1);
+        return gq_fail_usage(
+            e,
+            "a stride of %zu tokens: expected a stride from 1 to %zu, as of each window of %zu the last "
+            "tokens, one stride of them, are scored",
+            stride, w->context - 1, w->context);
     if (windows_read_tokens(w, &list, text, model, vocabulary, limits, &ends, warnings, e)) {
         ok = windows_cut_overlapping(w, &list, e);
         free(list.ids);

@@ -114,7 +114,7 @@ TEST(lines_of_perplexity) {
         {"gquant perplexity -m m.gguf -f t.txt -c 64 --ppl-stride 128", 2, "expected a stride from 1 to 127"},
         {"gquant perplexity -m m.gguf -f t.txt --ppl-stride x", 2, "expected a number from 1 on"},
         {"gquant perplexity -m m.gguf -f t.txt --ppl-stride 8 --kl-divergence-base base", 2,
-         "use only one of these options"},
+         "windows of a base file do not overlap"},
         {"gquant perplexity -m m.gguf", 2, "-f TEXT is missing"},
         {"gquant perplexity -f t.txt", 2, "-m MODEL is missing"},
         {"gquant perplexity -m absent.gguf -f t.txt", 1, "absent.gguf"},

@@ -242,7 +242,7 @@ TEST(outputs_named_like_temporaries_of_others) {
                             {.path = path(names[i]), .filetype = "Q4_0"}};
         gq_options o = options_for(both);
         o.n_outputs = 2;
-        assert_non_null(strstr(failure(&o), i ? "name of a journal" : "two outputs would be written"));
+        assert_non_null(strstr(failure(&o), i ? "would overwrite a file that gquant writes" : "two outputs would be written"));
         assert_false(exists(path("b.gguf")) || exists(path(names[i])));
     }
 }

@@ -335,8 +335,8 @@ static bool warn_choices(gq_plan *plan, gq_error *e) {
         else if (is_kept && chosen_by != UINT64_MAX)
             return warnings_add(&plan->warnings, e,
                                 "layers to prune: layer %llu attends to the tokens that layer %llu chooses, "
-                                "which is pruned: the outputs cannot be run or compute something else",
-                                LLU(i), LLU(chosen_by));
+                                "which is pruned: outputs fail or differ; keep layer %llu",
+                                LLU(i), LLU(chosen_by), LLU(chosen_by));
     }
     return true;
 }

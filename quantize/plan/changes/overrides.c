@@ -133,10 +133,11 @@ static bool read_value(model_kv *o, uint32_t kept, const char *text, const char 
         uint64_t length = strlen(text + 4);
         uint8_t raw[8 + MAX_TEXT];
         if (length > MAX_TEXT)
-            return gq_fail_usage(e,
-                                 "override '%s': a text is at most %d bytes, this one has %llu; a longer one "
-                                 "can be in a file, file:PATH",
-                                 item, MAX_TEXT, LLU(length));
+            return gq_fail_usage(
+                e,
+                "override '%s': a text of %llu bytes, expected at most %d; put a longer one in "
+                "a file, file:PATH",
+                item, LLU(length), MAX_TEXT);
         memcpy(raw, &length, 8), memcpy(raw + 8, text + 4, length);
         return override_set(o, GGUF_STRING, raw, 8 + length, e);
     }
