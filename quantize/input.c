@@ -132,11 +132,11 @@ static char *first_shard(const char *path) {
 static bool is_hub_id(const char *path) {
     static const char signs[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
     size_t n = strspn(path, signs), m = path[n] == '/' ? strspn(path + n + 1, signs) : 0;
-    const char *end = path + n + 1 + m;
     struct stat st;
     char owner[256];
-    if (!n || !m || n >= sizeof owner || *path == '.' || end[*end == '/'] || !strncmp(end - 5, ".gguf", 5))
-        return false;
+    if (!n || !m || n >= sizeof owner || *path == '.') return false;
+    const char *end = path + n + 1 + m;
+    if (end[*end == '/'] || (m >= 5 && !strncmp(end - 5, ".gguf", 5))) return false;
     snprintf(owner, sizeof owner, "%.*s", (int)n, path);
     return stat(owner, &st) != 0;
 }

@@ -712,7 +712,8 @@ bool forward_model_check(const model_source *g, const model_expected *expected, 
         return warnings_add(expected->doubts, e,
                             "general.architecture is missing: not verified that all tensors are there, and "
                             "llama.cpp refuses such a file");
-    if (row && row->folder.shapes) return unrun_check_shapes(g, row, &facts, expected->doubts, e);
+    if (row && row->folder.shapes && !model_fact_is(&facts, "general.type", "part"))
+        return unrun_check_shapes(g, row, &facts, expected->doubts, e);
     if (!arch_can_run(row))
         return warnings_add(expected->doubts, e,
                             "unknown architecture '%s': not verified that all tensors are there", facts.arch);

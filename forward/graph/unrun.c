@@ -7,41 +7,30 @@
 #include "arch/kv.h"
 #include "arch/projector.h"
 #include "arch/rules.h"
+#include "base/checked.h"
 #include "base/fail.h"
 
 /* ---- blocks ---- */
 
 enum { BLOCKS_MOST = 4096 };
 
-/* A name around a block's number: "v.blk." and "attn_q.weight"; a tensor's blocks are those of its `begin`. */
-static bool begins_alike(const char *name, const model_block *b, const char *other, const model_block *o) {
-    size_t n = (size_t)(b->digits - name);
-    return n == (size_t)(o->digits - other) && !memcmp(name, other, n);
+/* A tensor's name around its block's number: "v.blk." and "attn_q.weight". */
+typedef struct block_name {
+    const char *name;
+    model_block block;
+} block_name;
+
+static int compare_begins(const block_name *a, const block_name *b) {
+    size_t m = (size_t)(a->block.digits - a->name), n = (size_t)(b->block.digits - b->name);
+    int differ = memcmp(a->name, b->name, min(m, n));
+    return differ ? differ : (m > n) - (m < n);
 }
 
-/* Blocks with one beginning of names: how many there are, and how many have a tensor of that ending. */
-typedef struct block_counts {
-    uint64_t all, have, lacks; /* lacks: the number of one that lacks it */
-} block_counts;
-
-static bool blocks_count(const model_source *g, const char *name, const model_block *b, block_counts *to,
-                         gq_error *e) {
-    uint8_t *seen = calloc(BLOCKS_MOST, 1);
-    if (!seen) return gq_fail_memory(e, BLOCKS_MOST);
-    *to = (block_counts){0};
-    for (uint64_t i = 0; i < g->n_tensors; i++) {
-        model_block o;
-        const char *other = g->by_name[i]->name;
-        if (!model_block_in(other, &o) || o.number >= BLOCKS_MOST || !begins_alike(name, b, other, &o))
-            continue;
-        seen[o.number] |= strcmp(o.rest, b->rest) == 0 ? 3 : 1;
-    }
-    for (uint64_t i = 0; i < BLOCKS_MOST; i++) {
-        to->all += seen[i] & 1, to->have += seen[i] >> 1;
-        if (seen[i] == 1) to->lacks = i;
-    }
-    free(seen);
-    return true;
+static int compare_names(const void *a, const void *b) {
+    const block_name *x = a, *y = b;
+    int differ = compare_begins(x, y);
+    if (!differ) differ = strcmp(x->block.rest, y->block.rest);
+    return differ ? differ : (x->block.number > y->block.number) - (x->block.number < y->block.number);
 }
 
 /* Whether some projectors of a kind, or some of their blocks, lack a tensor. */
@@ -53,29 +42,51 @@ static bool may_lack(const arch_projector *row, const char *name) {
     return false;
 }
 
-/* Doubts a block that lacks a tensor which most blocks have. */
+/* Doubts the block that lacks a tensor which most of `all` blocks have: those numbers that are in `seen`. */
+static bool block_doubt(const block_name *names, size_t have, const uint8_t *seen, size_t all,
+                        warning_list *doubts, gq_error *e) {
+    const block_name *n = names;
+    uint64_t lacks = 0; /* the first that is not among the names, whose numbers ascend */
+    for (size_t k = 0; !seen[lacks] || (k < have && names[k].block.number == lacks); lacks++)
+        k += k < have && names[k].block.number == lacks;
+    return warnings_add(doubts, e, "there is no tensor %.*s%llu.%s, which %zu of %zu blocks have",
+                        (int)(n->block.digits - n->name), n->name, LLU(lacks), n->block.rest, have, all);
+}
+
+/* The same of the blocks whose names begin alike, which n names are of. */
+static bool blocks_doubt(const arch_projector *row, const block_name *names, size_t n, uint8_t *seen,
+                         warning_list *doubts, gq_error *e) {
+    size_t all = 0, end;
+    bool ok = true;
+    for (size_t i = 0; i < n; i++) {
+        all += !seen[names[i].block.number];
+        seen[names[i].block.number] = 1;
+    }
+    for (size_t i = 0; ok && i < n; i = end) {
+        for (end = i + 1; end < n && !strcmp(names[i].block.rest, names[end].block.rest);) end++;
+        if (end - i < all && 2 * (end - i) > all && !may_lack(row, names[i].name))
+            ok = block_doubt(names + i, end - i, seen, all, doubts, e);
+    }
+    for (size_t i = 0; i < n; i++) seen[names[i].block.number] = 0;
+    return ok;
+}
+
 static bool blocks_check(const model_source *g, const arch_projector *row, warning_list *doubts,
                          gq_error *e) {
-    bool ok = true;
+    uint8_t *seen = calloc(BLOCKS_MOST, 1);
+    block_name *names = calloc(g->n_tensors + 1, sizeof *names);
+    bool ok = (seen && names) || gq_fail_memory(e, g->n_tensors * sizeof *names);
+    size_t n = 0, end;
     for (uint64_t i = 0; ok && i < g->n_tensors; i++) {
-        model_block b;
-        block_counts c = {0};
-        const char *name = g->by_name[i]->name;
-        if (!model_block_in(name, &b) || may_lack(row, name)) continue;
-        bool is_first = true; /* of its kind: a name that sorts before it has been counted */
-        for (uint64_t k = 0; is_first && k < i; k++) {
-            model_block o;
-            const char *other = g->by_name[k]->name;
-            is_first = !model_block_in(other, &o) || !begins_alike(name, &b, other, &o) ||
-                       strcmp(b.rest, o.rest) != 0;
-        }
-        if (!is_first) continue;
-        ok = blocks_count(g, name, &b, &c, e);
-        if (ok && c.have < c.all && 2 * c.have > c.all)
-            ok = warnings_add(doubts, e, "there is no tensor %.*s%llu.%s, which %llu of %llu blocks have",
-                              (int)(b.digits - name), name, (unsigned long long)c.lacks, b.rest,
-                              (unsigned long long)c.have, (unsigned long long)c.all);
+        names[n].name = g->by_name[i]->name;
+        n += model_block_in(names[n].name, &names[n].block) && names[n].block.number < BLOCKS_MOST;
     }
+    if (ok) qsort(names, n, sizeof *names, compare_names);
+    for (size_t i = 0; ok && i < n; i = end) {
+        for (end = i + 1; end < n && !compare_begins(&names[i], &names[end]);) end++;
+        ok = blocks_doubt(row, names + i, end - i, seen, doubts, e);
+    }
+    free(seen), free(names);
     return ok;
 }
 
@@ -124,7 +135,7 @@ static bool projector_check_colors(const model_source *g, const model_facts *fac
         if (kv && model_kv_array(kv, &type, &n, &elements) && n != 3)
             return gq_fail_remedy(e, GQ_REMEDY_SET_METADATA,
                                   "%s: clip.%s is an array of %llu, expected 3 values", g->path, keys[i],
-                                  (unsigned long long)n);
+                                  LLU(n));
     }
     return true;
 }

@@ -235,7 +235,10 @@ static bool weights_have(const hf_list *l, const hf_source *s, bool *fits) {
     for (size_t i = 0; i < l->n; i++) {
         const hf_stored *t = &l->stored[i];
         const char *at = t->name;
-        while (at && strncmp(at, tail, n) != 0) at = strchr(at, '.'), at += at != NULL;
+        while (at && strncmp(at, tail, n) != 0) {
+            const char *dot = strchr(at, '.');
+            at = dot ? dot + 1 : NULL;
+        }
         if (!at) continue;
         found = true;
         bool shows_shape = !strcmp(at + n, "weight") && t->n_dims == 2 && t->dtype <= HF_BF16;

@@ -375,9 +375,7 @@ static bool announce_fitting(const gq_plan *plan, const journal *j, bool whole, 
 bool journal_announce(const gq_plan *plan, bool whole, warning_list *warnings, gq_error *e) {
     journal_header found, wanted = journal_header_of(plan, plan->part, plan->parts);
     journal j;
-    uint32_t parts;
     if (plan->share == SHARE_JOIN) return true;
-    if (plan->share == SHARE_PART && !journal_count_parts(plan, &parts, e)) return false;
     if (!journal_prepare(&j, plan, plan->part, plan->parts, e)) return false;
     j.fd = safe_file_open(j.path);
     bool ok = true;

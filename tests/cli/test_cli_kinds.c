@@ -35,7 +35,7 @@ TEST(test_projectors) {
     GQUANT_SAYS(0, "Q4_0: a projector (mmproj)", in, out, "Q4_0");
     unlink(out);
     char *err = gquant(0, (const char *const[]){in, out, "Q8_0", NULL});
-    assert_null(strstr(err, "warning"));
+    assert_non_null(strstr(err, "clip.projector_type is missing or unknown"));
     free(err);
     unlink(out);
     json *plan = PLAN(folder, in, out, "Q4_K_M");

@@ -38,12 +38,10 @@ static void write_dat(const char *to) {
 static const struct {
     const char *arch, *says;
     bool predicts;
-} archs[] = {
-    {"wavtokenizer-dec", "cannot be run: it is a decoder of audio; it can be quantized", false},
-    {"eagle3",
-     "cannot be run: it is a draft model, which reads another model's hidden states; it can be quantized",
-     false},
-    {"some-new-one", "architecture 'some-new-one' cannot be run; it can be quantized", true}};
+} archs[] = {{"qwen3tts", "cannot be run: it is a model whose tokens are sounds; it can be quantized", false},
+             {"pockettts",
+              "cannot be run: it is a model that makes sounds, without logits; it can be quantized", false},
+             {"some-new-one", "architecture 'some-new-one' cannot be run; it can be quantized", true}};
 
 TEST(what_can_be_done_is_said) {
     const char *in = path("in.gguf"), *out = path("out.gguf"), *ids = path("ids");
