@@ -169,7 +169,7 @@ TEST(a_file_has_it) {
     float *values = values_of(m, k, 0, n), *some = values_of(m, k, first, 3 * TRELLIS_COLUMNS), *same;
     assert_memory_equal(some, values + first, 3 * TRELLIS_COLUMNS * sizeof *some); /* a row's end, and more */
     assert_false(gq_model_read_stored(m, k, first, 3 * TRELLIS_COLUMNS, some, &e));
-    assert_non_null(strstr(e.text, "are read whole"));
+    assert_non_null(strstr(e.text, "expected whole rows of"));
     gq_results_free(write_copy("plain.gguf", "f16.gguf", "ffn=F16", false, 2));
     f16 = must_open("f16.gguf");
     same = values_of(f16, gq_model_find(f16, name), 0, n);
