@@ -274,8 +274,10 @@ static void doubt_tokenizer(tensor_finder *f) {
     }
     if (tokenizer_is_others(name, n)) return;
     model_kv *kv = malloc((g->n_kv + facts->n_set + 1) * sizeof *kv);
-    f->ok = kv || gq_fail_memory(f->e, (g->n_kv + facts->n_set) * sizeof *kv);
-    if (!f->ok) return;
+    if (!kv) {
+        f->ok = gq_fail_memory(f->e, (g->n_kv + facts->n_set) * sizeof *kv);
+        return;
+    }
     for (uint64_t i = 0; i < facts->n_set; i++) kv[i] = facts->set[facts->n_set - 1 - i];
     if (g->n_kv) memcpy(kv + facts->n_set, g->kv, g->n_kv * sizeof *kv); /* the first of a key is found */
     tokenizer *t = tokenizer_new(g->path, kv, g->n_kv + facts->n_set, &why);

@@ -208,11 +208,11 @@ static bool projector_check_kind(const model_source *g, const model_facts *facts
     bool has_audio = false;
     for (uint64_t i = 0; i < g->n_tensors; i++) has_audio |= !strncmp(g->by_name[i]->name, "a.", 2);
     for (size_t i = 0; (row = arch_projector_at(i)); i++) {
-        const char *first = NULL;
+        const char *first = NULL, *more = NULL;
         if (!list_has_kind(row->folder.metadata, facts)) continue;
         size_t n = rules_count_lacking(g, row, row->folder.rules, has_audio, &first);
-        n += rules_count_lacking(g, row, row->folder.more, has_audio, first ? &(const char *){NULL} : &first);
-        if (n < least) least = n, lacking = first, best = row;
+        n += rules_count_lacking(g, row, row->folder.more, has_audio, &more);
+        if (n < least) least = n, lacking = first ? first : more, best = row;
     }
     if (!blocks_check(g, best, doubts, e)) return false;
     if (!best)

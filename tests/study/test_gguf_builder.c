@@ -168,7 +168,7 @@ TEST(reading_beyond) {
     size_t n, tensor = 0;
     const gq_stored *t = gq_model_tensors(m, &n);
     assert_true(gq_model_read(m, tensor, 0, 32, x, &e));
-    refused(gq_model_read(m, n, 0, 32, x, &e), &e, "there is no tensor");
+    refused(gq_model_read(m, n, 0, 32, x, &e), &e, "does not exist");
     refused(gq_model_read(m, tensor, t->n_weights, 32, x, &e), &e, t->name);
     refused(gq_model_read(m, tensor, UINT64_MAX - 31, 32, x, &e), &e, t->name);
     refused(gq_model_read_stored(m, tensor, 32, t->n_weights, x, &e), &e, t->name);
