@@ -248,10 +248,10 @@ static bool shape_is_there(const model_source *g, const char *shape, uint64_t bl
     return model_tensor_named(g, name);
 }
 
-bool unrun_check_shapes(const model_source *g, const architecture *row, const model_facts *facts,
-                        warning_list *doubts, gq_error *e) {
-    char name[GGUF_MAX_NAME + 1];
-    for (const arch_shape *s = row->folder.shapes; s->tensor; s++) {
+/* Whether all tensors are there that some shapes need; name: the first that is not. */
+static bool shapes_are_there(const model_source *g, const arch_shape *shapes, const model_facts *facts,
+                             char name[GGUF_MAX_NAME + 1]) {
+    for (const arch_shape *s = shapes; s && s->tensor; s++) {
         int64_t blocks = 1;
         const char *count = !strncmp(s->tensor, "convnext.", 9) ? "convnext.block_count" : "block_count";
         if (s->when != SHAPE_NEEDED || s->if_true || s->if_fewer ||
@@ -259,9 +259,17 @@ bool unrun_check_shapes(const model_source *g, const architecture *row, const mo
             continue;
         if (strchr(s->tensor, '#') && !model_fact_int(facts, count, &blocks)) continue;
         for (int64_t i = 0; i < blocks && i < BLOCKS_MOST; i++)
-            if (!shape_is_there(g, s->tensor, (uint64_t)i, name))
-                return gq_fail(e, "%s: missing tensor %s, which the architecture %s has", g->path, name,
-                               row->name);
+            if (!shape_is_there(g, s->tensor, (uint64_t)i, name)) return false;
     }
-    return blocks_check(g, NULL, doubts, e);
+    return true;
+}
+
+bool unrun_check_shapes(const model_source *g, const architecture *row, const model_facts *facts,
+                        warning_list *doubts, gq_error *e) {
+    char name[GGUF_MAX_NAME + 1], other[GGUF_MAX_NAME + 1];
+    bool ok = shapes_are_there(g, row->folder.shapes, facts, name);
+    for (const arch_class *c = row->folder.classes; !ok && c && c->name; c++) /* a file names no class */
+        ok = c->shapes && shapes_are_there(g, c->shapes, facts, other);
+    return ok ? blocks_check(g, NULL, doubts, e)
+              : gq_fail(e, "%s: missing tensor %s, which the architecture %s has", g->path, name, row->name);
 }
