@@ -350,7 +350,7 @@ def test_a_text_as_far_as_tokens_and_memory_go(model):
     text = "abc def\n" * 100000
     every = t(text)
     assert (t(text, tokens=100) == every[:100]).all() and len(t(text, tokens=100)) == 100
-    with pytest.raises(gquant.UsageError, match="a run of"):
+    with pytest.raises(gquant.UsageError, match="a longer run does not fit"):
         t(b"\0" * 40_000_000, memory="32Mi")
     t.close()
 
