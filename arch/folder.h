@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 struct arch_item;   /* arch/kv.h */
 struct arch_rule;   /* arch/rules.h */
@@ -296,3 +297,19 @@ typedef struct arch_folder {
     const char *rope_type;   /* of rope, that needs nothing in the file */
     bool may_judge;          /* some models are a text's judge, with another head */
 } arch_folder;
+
+/* ---- lists of names ---- */
+
+/* Whether a name begins with what is before a '*', or with all, and has somewhere behind that what follows. */
+static inline bool arch_name_begins(const char *name, const char *part) {
+    size_t n = strcspn(part, "*");
+    return strncmp(name, part, n) == 0 && (part[n] == 0 || strstr(name + n, part + n + 1));
+}
+
+/* Whether a list, which ends with NULL, has a text that a name contains; with "^" in front: begins with, and has
+ * what is behind a '*' somewhere after that. */
+static inline bool arch_names_match(const char *const *list, const char *name) {
+    for (; list && *list; list++)
+        if (**list == '^' ? arch_name_begins(name, *list + 1) : strstr(name, *list) != NULL) return true;
+    return false;
+}

@@ -1,7 +1,10 @@
 /* All rows of projectors. */
 #include "arch/projector.h"
 
+#include <string.h>
+
 #include "arch/projectors.h"
+#include "arch/rules.h"
 
 static const arch_projector *const files[] = {arch_projectors_vision, arch_projectors_audio,
                                               arch_projectors_both, arch_projectors_more};
@@ -11,6 +14,22 @@ const arch_projector *arch_projector_at(size_t i) {
         for (const arch_projector *p = files[f]; p->classes; p++)
             if (i-- == 0) return p;
     return NULL;
+}
+
+bool arch_rule_makes(const arch_rule *r, const char *name) {
+    for (const char *to = r->to; *to && *to != '|'; to++) {
+        if (*to != '#' && *to != '*') {
+            if (*to != *name++) return false;
+            continue;
+        }
+        if (*name < '0' || *name > '9') return false;
+        while (*name >= '0' && *name <= '9') name++;
+    }
+    return *name == 0 || (*name == '.' && !strchr(name + 1, '.'));
+}
+
+bool arch_rule_is_heard(const arch_rule *r) {
+    return !strncmp(r->to, "a.", 2) || !strncmp(r->to, "mm.a.", 5);
 }
 
 /* ---- sizes of tensors ---- */

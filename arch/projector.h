@@ -75,3 +75,7 @@ typedef struct arch_projector {
 
 /* Row i; NULL behind the last. Rows are static. */
 const arch_projector *arch_projector_at(size_t i);
+/* Whether a tensor's name is what a rule makes: `to` up to a '|', with numbers for its signs, and any last word. */
+bool arch_rule_makes(const struct arch_rule *r, const char *name);
+/* Whether a rule's tensor is of the audio encoder. */
+bool arch_rule_is_heard(const struct arch_rule *r);

@@ -155,8 +155,8 @@ static void beside_find(model_source *m, const hf_config *c, const hf_list *l) {
     for (size_t i = 0; i < l->n; i++) {
         const hf_stored *t = &l->stored[i];
         size_t k = 0;
-        if (!hf_names_match(hf_common_left_out, t->name)) continue;
-        while (k + 1 < KINDS && !hf_names_match(beside_kinds[k].marks, t->name)) k++;
+        if (!arch_names_match(hf_common_left_out, t->name)) continue;
+        while (k + 1 < KINDS && !arch_names_match(beside_kinds[k].marks, t->name)) k++;
         found[k] =
             (model_beside){beside_kinds[k].name, found[k].n + 1, add_sat(found[k].bytes, t->bytes), false};
     }

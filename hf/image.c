@@ -105,7 +105,7 @@ static bool tensor_set_halves(hf_tensor *t, const hf_source *s, gq_error *e) {
 static void tensor_set_type(model_tensor *m, const hf_source *s, const arch_image *image) {
     const hf_stored *t = s->stored;
     bool wide = s->n_dims <= 1 || s->n_dims > GGUF_MAX_DIMS || t->n <= SMALL_ELEMENTS ||
-                hf_names_match(image->stays, m->name);
+                arch_names_match(image->stays, m->name);
     if (t->dtype == HF_F16 || !wide) m->type = hf_source_type(s);
     if (!wide && (t->dtype == HF_E4M3 || t->dtype == HF_E5M2)) m->kept_type = tensor_type_of(GGUF_F16);
 }
@@ -154,7 +154,7 @@ static bool image_add(hf_build *b, const hf_source *s, hf_image_kind *k, hf_meta
     const char *begins, *stored = hf_image_own_name(k, s->name, &begins);
     char name[GGUF_MAX_NAME + 1];
     arch_image_rename row = {.parts = 0};
-    if (!stored || hf_names_match(image->left_out, stored)) {
+    if (!stored || arch_names_match(image->left_out, stored)) {
         if (k->n_left_out++ == 0) k->left_out = s->name;
         return true;
     }

@@ -172,11 +172,11 @@ static bool projector_set_type(const hf_build *b, const void *user, hf_tensor *h
     bool is_f32 = t->n_dims <= 1 || name_ends(t->name, "_norm.weight");
     (void)b, (void)e;
     t->kept_type = tensor_type_of(GGUF_F32);
-    if (is_f32 || hf_names_match(row->is_f32, t->name)) {
+    if (is_f32 || arch_names_match(row->is_f32, t->name)) {
         t->stays = true;
-    } else if (hf_names_match(row->is_f16, t->name)) {
+    } else if (arch_names_match(row->is_f16, t->name)) {
         t->stays = true, t->kept_type = tensor_type_of(GGUF_F16);
-    } else if (hf_names_match(follow_f16, t->name) || hf_names_match(row->follows_f16, t->name)) {
+    } else if (arch_names_match(follow_f16, t->name) || arch_names_match(row->follows_f16, t->name)) {
         t->stays = t->stays_16 = true;
     } else {
         t->stays = !name_ends(t->name, ".weight");
@@ -210,8 +210,8 @@ static bool projector_keep(hf_list *l, const arch_projector *row, const hf_confi
     if (row->last_layer) snprintf(last, sizeof last, "%s%u.", row->last_layer, layers - 1);
     for (size_t i = 0; i < l->n; i++) {
         hf_stored *t = &l->stored[i];
-        if (hf_names_match(row->takes, t->name) && !hf_names_match(row->folder.left_out, t->name) &&
-            !hf_names_match(buffers, t->name) && !hf_names_match(last_layer, t->name))
+        if (arch_names_match(row->takes, t->name) && !arch_names_match(row->folder.left_out, t->name) &&
+            !arch_names_match(buffers, t->name) && !arch_names_match(last_layer, t->name))
             l->stored[n++] = *t;
         else
             free((char *)t->name);

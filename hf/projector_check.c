@@ -70,7 +70,7 @@ static bool kinds_add(name_kinds *k, const char *text, const hf_tensor *t, gq_er
 
 static bool block_check_shape(const hf_build *b, const arch_projector *row, const hf_tensor *t,
                               const hf_tensor *like, gq_error *e) {
-    return shapes_agree(t, like) || hf_names_match(row->grow, t->tensor.name) ||
+    return shapes_agree(t, like) || arch_names_match(row->grow, t->tensor.name) ||
            check_fail(b, t, e, "its shape differs from that of %s (%s)", like->tensor.name,
                       like->stored_name ? like->stored_name : "computed");
 }
@@ -130,7 +130,7 @@ static bool blocks_check(const hf_build *b, const arch_projector *row, const cha
         unsigned long long number;
         if (!block_in(t->tensor.name, prefix, &number, &rest) || number >= n) continue;
         has = true;
-        bool in_some = hf_names_match(row->in_some, t->tensor.name);
+        bool in_some = arch_names_match(row->in_some, t->tensor.name);
         if (in_some && !block_check_some(b, row, t, prefix, number, rest, e)) return false;
         if (in_some) continue;
         if (number > 0 && !block_check_like(b, row, t, prefix, 0, rest, n, e)) return false;
@@ -386,14 +386,14 @@ static bool biases_check(const hf_build *b, gq_error *e) {
         const hf_tensor *w = hf_build_find(b, name);
         if (!w) return check_fail_missing(b, bias, name, e);
         uint32_t last = w->tensor.n_dims - 1;
-        if (last > 0 && hf_names_match(lengthening, name)) last--;
+        if (last > 0 && arch_names_match(lengthening, name)) last--;
         uint64_t outputs = w->tensor.ne[last], elements = shape_elements(bias->tensor.ne);
         if (!bias_is_vector(&bias->tensor, &w->tensor))
             return check_fail(b, bias, e, "%u dimensions, expected a vector", bias->tensor.n_dims);
         if (outputs != elements)
             return check_fail(b, bias, e, "%llu elements, but %s has %llu outputs", LLU(elements), name,
                               LLU(outputs));
-        if (last > 0 && hf_names_match(even, name) && w->tensor.ne[last - 1] != outputs)
+        if (last > 0 && arch_names_match(even, name) && w->tensor.ne[last - 1] != outputs)
             return check_fail(b, w, e, "%llu inputs, expected %llu", LLU(w->tensor.ne[last - 1]),
                               LLU(outputs));
     }
@@ -602,7 +602,7 @@ static bool bounds_check(const hf_build *b, const hf_tensor *t, gq_error *e) {
 /* Whether a tensor is a norm of a layer's states. */
 static bool is_layer_norm(const char *name) {
     static const char *const norms[] = {"norm", ".ln", "_ln", NULL};
-    return strstr(name, "blk.0.") && name_ends(name, ".weight") && hf_names_match(norms, name) &&
+    return strstr(name, "blk.0.") && name_ends(name, ".weight") && arch_names_match(norms, name) &&
            !name_ends(name, "attn_q_norm.weight") && !name_ends(name, "attn_k_norm.weight");
 }
 
@@ -663,21 +663,8 @@ static bool sinks_check(const hf_build *b, const hf_metadata *p, gq_error *e) {
 
 /* ---- rules ---- */
 
-/* Whether a tensor's name is what a rule makes: `to` up to a '|', with numbers for its signs, and a suffix. */
-static bool name_is_of(const char *name, const char *to) {
-    for (; *to && *to != '|'; to++) {
-        if (*to != '#' && *to != '*') {
-            if (*to != *name++) return false;
-            continue;
-        }
-        if (*name < '0' || *name > '9') return false;
-        while (*name >= '0' && *name <= '9') name++;
-    }
-    return *name == 0 || (*name == '.' && !strchr(name + 1, '.'));
-}
-
 static bool rules_make(const arch_rule *r, const char *name) {
-    while (r && r->from && !name_is_of(name, r->to)) r++;
+    while (r && r->from && !arch_rule_makes(r, name)) r++;
     return r && r->from;
 }
 
@@ -703,7 +690,7 @@ static bool pairs_check(const hf_build *b, const arch_projector *row, gq_error *
 
 static bool rule_makes_norm(const arch_rule *r) {
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (ends[i].is_norm && name_is_of(ends[i].name, r->to)) return true;
+        if (ends[i].is_norm && arch_rule_makes(r, ends[i].name)) return true;
     return false;
 }
 
@@ -711,9 +698,8 @@ static bool rule_makes_norm(const arch_rule *r) {
 static bool rules_check(const hf_build *b, const arch_projector *row, const arch_rule *rules, bool has_audio,
                         gq_error *e) {
     for (const arch_rule *r = rules; r && r->from; r++) {
-        bool is_heard = name_behind(r->to, "a.") || name_behind(r->to, "mm.a."),
-             has = hf_names_match(row->may_lack, r->to) || (is_heard && !has_audio);
-        for (size_t i = 0; !has && i < b->n; i++) has = name_is_of(b->tensors[i].tensor.name, r->to);
+        bool has = arch_names_match(row->may_lack, r->to) || (arch_rule_is_heard(r) && !has_audio);
+        for (size_t i = 0; !has && i < b->n; i++) has = arch_rule_makes(r, b->tensors[i].tensor.name);
         if (!has && rule_makes_norm(r))
             return hf_config_fail(
                 b->config, e,

@@ -35,11 +35,7 @@ static int compare_names(const void *a, const void *b) {
 
 /* Whether some projectors of a kind, or some of their blocks, lack a tensor. */
 static bool may_lack(const arch_projector *row, const char *name) {
-    const char *const *const lists[] = {row ? row->may_lack : NULL, row ? row->in_some : NULL};
-    for (size_t i = 0; i < 2; i++)
-        for (const char *const *n = lists[i]; n && *n; n++)
-            if (strstr(name, *n)) return true;
-    return false;
+    return row && (arch_names_match(row->may_lack, name) || arch_names_match(row->in_some, name));
 }
 
 /* Doubts the block that lacks a tensor which most of `all` blocks have: those numbers that are in `seen`. */
@@ -153,27 +149,13 @@ static bool list_has_kind(const arch_item *list, const model_facts *facts) {
     return false;
 }
 
-/* Whether a name is one that a rule makes, with any number for '#' and any last word. */
-static bool name_is_of(const char *name, const char *to) {
-    for (; *to && *to != '|'; to++) {
-        if (*to != '#' && *to != '*') {
-            if (*to != *name++) return false;
-            continue;
-        }
-        if (*name < '0' || *name > '9') return false;
-        while (*name >= '0' && *name <= '9') name++;
-    }
-    return *name == 0 || (*name == '.' && !strchr(name + 1, '.'));
-}
-
 /* Counts what rules make and the file lacks; *first: one such name. */
 static size_t rules_count_lacking(const model_source *g, const arch_projector *row, const arch_rule *rules,
                                   bool has_audio, const char **first) {
     size_t n = 0;
     for (const arch_rule *r = rules; r && r->from; r++) {
-        bool is_heard = !strncmp(r->to, "a.", 2) || !strncmp(r->to, "mm.a.", 5);
-        bool has = !*r->to || may_lack(row, r->to) || (is_heard && !has_audio);
-        for (uint64_t i = 0; !has && i < g->n_tensors; i++) has = name_is_of(g->by_name[i]->name, r->to);
+        bool has = !*r->to || may_lack(row, r->to) || (arch_rule_is_heard(r) && !has_audio);
+        for (uint64_t i = 0; !has && i < g->n_tensors; i++) has = arch_rule_makes(r, g->by_name[i]->name);
         if (!has && n++ == 0) *first = r->to;
     }
     return n;

@@ -108,7 +108,7 @@ bool hf_module_is_elsewhere(hf_modules *t, const hf_adapted *m, const char *suff
     hf_name_result result = rule_find(t->build, name, &f);
     if (t->build
             ->projector) { /* tensors that no projector takes are the text model's, which knows them or not */
-        if (result == HF_NAME_UNKNOWN && !hf_names_match(hf_common_left_out, name)) return true;
+        if (result == HF_NAME_UNKNOWN && !arch_names_match(hf_common_left_out, name)) return true;
         if (!m->is_of_folder) return false;
     } else if (result != HF_NAME_LEFT_OUT) {
         return false;

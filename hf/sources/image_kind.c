@@ -169,7 +169,7 @@ const char *hf_image_own_name(const hf_image_kind *k, const char *name, const ch
                                          "ip_adapter",
                                          NULL};
     const char *own = name_behind(name, k->prefix), *wanted = k->arch->image.begins;
-    if (hf_names_match(others, name)) return *begins = "", NULL;
+    if (arch_names_match(others, name)) return *begins = "", NULL;
     *begins = own && wanted ? wanted : "";
     return own || !wanted ? own : name; /* what stands outside is read by its own name, too */
 }

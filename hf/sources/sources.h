@@ -285,20 +285,6 @@ static inline const char *name_behind(const char *name, const char *begin) {
     return strncmp(name, begin, n) == 0 ? name + n : NULL;
 }
 
-/* Whether a name begins with what is before a '*', or with all, and has somewhere behind that what follows. */
-static inline bool name_begins(const char *name, const char *part) {
-    size_t n = strcspn(part, "*");
-    return strncmp(name, part, n) == 0 && (part[n] == 0 || strstr(name + n, part + n + 1));
-}
-
-/* Whether a list, which ends with NULL, has a text that a name contains; with "^" in front: begins with, and has
- * what is behind a '*' somewhere after that. */
-static inline bool hf_names_match(const char *const *list, const char *name) {
-    for (; list && *list; list++)
-        if (**list == '^' ? name_begins(name, *list + 1) : strstr(name, *list) != NULL) return true;
-    return false;
-}
-
 /* ---- the small floats of weights' files, one at a time. ---- */
 
 static inline float number_of_bits(uint32_t bits) {

@@ -23,9 +23,9 @@ static bool convolution_is_transposed(const hf_source *s) { return s->shape[2] =
 
 /* Whether a name is one that only MLX gives. */
 static bool name_is_mlx(const char *name) {
-    return hf_names_match(NAMES(".switch_mlp.", ".switch_glu.", ".mlp.share_expert.", ".mlp.gate.gate.",
-                                ".embed_q.", ".unembed_out."),
-                          name) ||
+    return arch_names_match(NAMES(".switch_mlp.", ".switch_glu.", ".mlp.share_expert.", ".mlp.gate.gate.",
+                                  ".embed_q.", ".unembed_out."),
+                            name) ||
            name_ends(name, ".mlp.gate.gate_proj.weight");
 }
 

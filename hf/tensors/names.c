@@ -226,8 +226,8 @@ hf_name_result hf_names_find_rule(hf_build *b, const char *stored, hf_match *f) 
     char name[NAME_BYTES];
     if (snprintf(name, sizeof name, "%s", stored) >= (int)sizeof name) return HF_NAME_TOO_LONG;
     bool fits = hf_names_replace(name, sizeof name, hf_common_renames);
-    if ((hf_names_match(hf_common_left_out, stored) && !hf_names_match(b->arch->kept, name)) ||
-        hf_names_match(b->arch->left_out, name) || hf_names_match(b->config->class_row->left_out, name))
+    if ((arch_names_match(hf_common_left_out, stored) && !arch_names_match(b->arch->kept, name)) ||
+        arch_names_match(b->arch->left_out, name) || arch_names_match(b->config->class_row->left_out, name))
         return HF_NAME_LEFT_OUT;
     if (!fits) return HF_NAME_TOO_LONG;
     hf_name_result result = spelling_find(b, name, f);
@@ -258,7 +258,7 @@ hf_name_result hf_names_find_projector_rule(const arch_projector *row, const cha
     bool taken = false;
     if (snprintf(longer, sizeof longer, "model.%s", name) >= (int)sizeof longer) return HF_NAME_TOO_LONG;
     for (size_t i = 0; i < sizeof spelled / sizeof *spelled; i++) {
-        if (!spelled[i] || !hf_names_match(row->takes, spelled[i])) continue;
+        if (!spelled[i] || !arch_names_match(row->takes, spelled[i])) continue;
         if (projector_spelling_find(row, spelled[i], f) == HF_NAME_FOUND) return HF_NAME_FOUND;
         taken = true;
     }
