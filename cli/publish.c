@@ -86,24 +86,41 @@ static void publish_kept(void *user, const char *path) {
         print_line(stderr, "%s already exists and is complete", path);
 }
 
-/* Adds a file of a plan; is_evaluated: with what the page's row of it says of its quality. */
-static void publish_add_row(table *t, const request *r, const gq_publication *p, const gq_summary *s,
+/* Adds a file; is_evaluated: with what the page's row of it, if any, says of its quality. */
+static void publish_add_row(table *t, const request *r, const gq_page_row *row, const char *type,
                             bool is_evaluated) {
-    size_t n, i = 0;
     char size[UNIT_ROOM];
-    const gq_page_row *rows = gq_publication_rows(p, &n);
-    while (i < n && strcmp(rows[i].path, s->path) != 0) i++;
-    table_name(t, path_reported(s->path, r->full_paths));
-    table_text(t, file_text(size, (double)s->file_bytes));
-    table_cell(t, text_format("%.3f", gq_bits_per_weight(s->out_bytes, s->n_weights)));
-    table_text(t, s->filetype);
+    table_name(t, path_reported(row->path, r->full_paths));
+    table_text(t, file_text(size, (double)row->file_bytes));
+    table_cell(t, text_format("%.3f", row->bits));
+    table_text(t, type);
     if (!is_evaluated) return;
-    const gq_page_row *row = i < n && rows[i].evaluated ? &rows[i] : NULL; /* none of a projector */
-    table_cell(t, row ? estimate_text(row->evaluated->kld) : text_format("-"));
-    table_cell(t, row && row->changed_top1 ? interval_text(row->changed_top1, 100) : text_format("-"));
-    table_text(t, row && row->level ? row->level : "");
+    table_cell(t, row->evaluated ? estimate_text(row->evaluated->kld) : text_format("-"));
+    table_cell(t, row->evaluated && row->changed_top1 ? interval_text(row->changed_top1, 100)
+                                                      : text_format("-"));
+    table_text(t, row->evaluated && row->level ? row->level : "");
 }
 
+/* Adds a file of a plan. */
+static void publish_add_planned(table *t, const request *r, const gq_publication *p, const gq_summary *s,
+                                bool is_evaluated) {
+    size_t n, i = 0;
+    const gq_page_row *rows = gq_publication_rows(p, &n);
+    gq_page_row row = {.path = s->path};
+    while (i < n && strcmp(rows[i].path, s->path) != 0) i++;
+    if (i < n) row = rows[i]; /* none of a projector */
+    row.file_bytes = s->file_bytes, row.bits = gq_bits_per_weight(s->out_bytes, s->n_weights);
+    publish_add_row(t, r, &row, s->filetype, is_evaluated);
+}
+
+/* Whether an output of a plan has the path. */
+static bool publish_plans(const gq_plan *plan, const char *path) {
+    size_t i = 0, n = gq_plan_outputs(plan);
+    while (i < n && strcmp(gq_plan_summary(plan, i)->path, path) != 0) i++;
+    return i < n;
+}
+
+/* Prints the files of the command, then those that earlier ones have made. */
 static void publish_print(const request *r, const gq_publication *p) {
     const gq_plan *plan = gq_publication_plan(p), *more;
     const gq_evaluation *v = gq_publication_evaluation(p);
@@ -114,9 +131,14 @@ static void publish_print(const request *r, const gq_publication *p) {
                 (const char *const[]){"file", "size", "bpw", "type",
                                       predicts ? "KL divergence" : "cosine distance", "changed top-1, %",
                                       ""});
-    for (size_t i = 0; i < gq_plan_outputs(plan); i++) publish_add_row(&t, r, p, gq_plan_summary(plan, i), v);
+    for (size_t i = 0; i < gq_plan_outputs(plan); i++)
+        publish_add_planned(&t, r, p, gq_plan_summary(plan, i), v);
+    const gq_page_row *rows = gq_publication_rows(p, &n);
+    for (size_t i = 0; i < n; i++)
+        if (!publish_plans(plan, rows[i].path)) publish_add_row(&t, r, &rows[i], rows[i].type, v);
     for (gq_companion i = 0; i < GQ_COMPANIONS; i++)
-        if ((more = gq_publication_companion(p, i))) publish_add_row(&t, r, p, gq_plan_summary(more, 0), v);
+        if ((more = gq_publication_companion(p, i)))
+            publish_add_planned(&t, r, p, gq_plan_summary(more, 0), v);
     table_end(&t, stdout);
 }
 

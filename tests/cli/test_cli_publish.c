@@ -34,9 +34,13 @@ TEST(a_folder_has_files_page_and_sums) {
     assert_same_file(path("out/in-Q4_K_M.gguf"), path("alone.gguf"));
     /* Again: nothing is made, and what is damaged or missing is not taken for whole. */
     gquant_says(0, "", words);
-    GQUANT_SAYS(0, "already exists and is complete", "publish", path("in.gguf"), "--out-dir", path("out"),
-                "Q4_K_M");
-    char *plan = NULL;
+    char *out = NULL, *told = NULL, *plan = NULL;
+    const char *const again[] = {NULL, "publish", path("in.gguf"), "--out-dir", path("out"), "Q4_K_M", NULL};
+    assert_int_equal(run_command(again, &out, &told), 0);
+    says(told, "already exists and is complete"), says(out, "\nin-Q4_K_M.gguf ");
+    says(out, "\nin-Q4_K_L.gguf "), says(out, " Q4_K_L\n"),
+        says(out, ": 0 of 1 files made"); /* all of the folder */
+    free(out), free(told);
     assert_int_equal(run_command((const char *const[]){NULL, "publish", "-n", path("in.gguf"), "--out-dir",
                                                        path("out"), "Q4_K_M", "Q2_K", NULL},
                                  &plan, NULL),
