@@ -14,15 +14,15 @@
  * z the solution of z R^T = w D. Matrices that write into the residual stream (the step `state` of a calibration)
  * have z R^T = p in its place: p is a row of P = E[d y^T], d the change wanted of the output for a token, so that
  * the residual stream comes nearer to the base model's. q_c is the code nearest to v_c, and an error in column c
- * costs R[c][c]^2; a block's scales are chosen with these weights, for what v would be if its columns were
- * not rounded. GPTQ's own form, with the Cholesky factor of H^-1, gives the same v; this one needs no
+ * costs R[c][c]^2; a block's scales are chosen with these weights, for v before the block is
+ * rounded. GPTQ's own form, with the Cholesky factor of H^-1, gives the same v; this one needs no
  * inverse.
  *
- * Trials choose a block's scales again, for weights 0.3 of the way from the best trial's to v.
- * The scales with which these columns add the least to the loss are kept.
+ * Trials choose a block's scales again, for weights 0.3 of the way from the best trial's to v; the scales with which
+ * the block's columns add the least to the loss are kept.
  *
- * Then come optional passes of coordinate descent (`sweeps`): each column's code is chosen again, all others given.
- * At last each row is multiplied by a gain, so that its projection on t, under H, is kept.
+ * Then come optional passes of coordinate descent (`sweeps`), from the last column to the first: each code is chosen
+ * again, all others given. Last, each row's scales get a gain from 0.75 to 1.5, so that q H t^T = t H t^T.
  *
  * Rows are independent of each other, and all sums run in a fixed order, so that bytes depend neither on how
  * rows are grouped nor on the ISA level (except x86-64-v2, which has no fused multiply-add).
@@ -40,13 +40,12 @@
 
 enum { FEEDBACK_ROWS = 64 }; /* at most per call; time counts whole vectors */
 
-/* Matrices lie in strips of STRIP_COLUMNS columns, a strip's rows one after another; what is beyond the last
- * column is zero. A triangle has the rows down to the strip's last column in each; below the diagonal it is
- * zero. A square has all rows in each strip, in tiles of 256 x 256, each transposed: its columns one after
+/* Matrices lie in strips of STRIP_COLUMNS columns, a strip's rows one after another; columns beyond the last
+ * are zero. A triangle holds each strip's rows down to its last column, zeros below the diagonal. A square has all rows in each strip, in tiles of 256 x 256, each transposed: its columns one after
  * another. */
 static inline size_t feedback_strips(size_t columns) { return (columns + STRIP_COLUMNS - 1) / STRIP_COLUMNS; }
 static inline size_t feedback_padded(size_t columns) { return feedback_strips(columns) * STRIP_COLUMNS; }
-/* The first float of a strip; for the number behind the last strip, the number of floats. */
+/* The first float of strip i; for the number of strips, the total of floats. */
 static inline size_t feedback_triangle(size_t i) { return i * (i + 1) / 2 * STRIP_COLUMNS * STRIP_COLUMNS; }
 static inline size_t feedback_square(size_t columns, size_t i) {
     return i * STRIP_COLUMNS * feedback_padded(columns);
@@ -59,9 +58,8 @@ typedef struct feedback_hessian {
     const float *diagonal; /* STRIP_COLUMNS x STRIP_COLUMNS per strip: H there; for coordinate descent */
     const float *gptaq_d;  /* square: D of the GPTAQ term; NULL: x = y */
     float gptaq_a;         /* a, the factor of the GPTAQ term, 0..1 */
-    const float *gptaq_p;  /* P in place of D: all strips of the matrix's rows in each strip of columns, in
-                                tiles that have a column's rows side by side; NULL: none */
-    matmul_arithmetic arithmetic; /* of products over more than a strip; in bf16 R and D are rounded
+    const float *gptaq_p;  /* P in place of D: [strip of columns][strip of rows][column][row]; NULL: none */
+    matmul_arithmetic arithmetic; /* of products between strips; in bf16 R and D are rounded
                                      (feedback_round_strip) */
 } feedback_hessian;
 
@@ -76,7 +74,7 @@ typedef struct feedback_chain {
     size_t together;      /* divides length; heads * together is at most FEEDBACK_ROWS */
     size_t stride;        /* rows from a head's first to the next head's, in x and in the blocks */
     /* [head][length][length]: S_kj / S_kk at [k][j], j < k. k and j are places in the order of rounding
-     * (feedback_chain_row), not numbers of rows. */
+     * (feedback_chain_row). */
     const float *factors;
     float *rest; /* scratch: (t - q) R of finished rows by head and place, each of padded columns */
 } feedback_chain;
@@ -108,19 +106,20 @@ typedef struct feedback_task {
     int trials;                  /* of other scales per block */
     void (*report)(void *data, size_t rows); /* called when so many more rows are rounded; NULL: not called */
     void *data;
-    const product_kernels *by; /* of products over more than a strip, in the Hessian's arithmetic; NULL: the
+    const product_kernels *by; /* of products between strips, in the Hessian's arithmetic; NULL: the
                                   level's own */
 } feedback_task;
 
 /* Added to. */
 typedef struct feedback_sums {
-    double power, error; /* sums of t H t^T and (q - t) H (q - t)^T before rows get their gain; of `blocks` */
-    uint64_t codes, clipped; /* codes; and of these, ends of their range at which a weight was clipped */
+    double power,
+        error; /* sums of t H t^T and (q - t) H (q - t)^T of codes after coordinate descent, before gains */
+    uint64_t codes, clipped; /* codes, and those of weights beyond the codes' range */
 } feedback_sums;
 
 /* Passes of coordinate descent at an effort. Two lower the KL divergence by 6 % on model A of
  * bench/results/small-models.md, and by 26 % where a few columns are 10 to 300 times larger: such a column
- * may come late, where no later column can compensate its error. Four lower it by 28 % there. */
+ * may come late, where no later column can compensate its error. Four lower the latter by 28 %. */
 static inline int feedback_sweeps(codec_effort effort) {
     return effort == EFFORT_FAST ? 0 : effort == EFFORT_BEST ? 4 : 2;
 }

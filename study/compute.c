@@ -101,7 +101,7 @@ static bool importance_mask(gq_importance_plan *p, gq_error *e) {
 static bool take_part(gq_importance_plan *p, uint32_t part, uint32_t parts, gq_error *e) {
     uint64_t n = p->share.job.windows, begin = 0, end = n;
     if (part > parts || (parts && !part))
-        return gq_fail_usage(e, "part %u of %u: parts are numbered from 1", part, parts);
+        return gq_fail_usage(e, "part %u of %u: parts are numbered from 1 to their number", part, parts);
     if (parts > n)
         return gq_fail_usage(e, "%u parts: the texts have only %llu window%s, and each part needs one", parts,
                              LLU(n), plural_suffix(n));

@@ -130,7 +130,7 @@ static bool option_store(request *r, const option_row *o, const char *text, gq_e
         return true;
     case OPTION_COUNT:
         return number_parse(text, 1, UINT32_MAX, to) ||
-               gq_fail_usage(e, "--%s %s: expected a number from 1", o->name, text);
+               gq_fail_usage(e, "--%s %s: expected a whole number from 1 on", o->name, text);
     case OPTION_SIZE_OR_0:
         if (!strcmp(text, "0")) return true; /* as it is */
         /* fall through */

@@ -170,7 +170,7 @@ static struct tool_line *line_begin(tool_lines *to, const char *verb, const char
 static bool tool_number(const tool_request *r, fact f, const char *option, uint64_t *to, gq_error *e) {
     const char *argument = r->facts[f];
     return !argument || number_parse(argument, 1, UINT32_MAX, to) ||
-           gq_fail_usage(e, "gquant %s: %s %s: expected a number from 1 on", tool_name(r->tool), option,
+           gq_fail_usage(e, "gquant %s: %s %s: expected a whole number from 1 on", tool_name(r->tool), option,
                          argument);
 }
 

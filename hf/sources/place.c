@@ -110,9 +110,10 @@ static bool hub_follow(char **path, gq_error *e) {
     bool ok = hf_folder_text(&f, "refs/main", &revision, &n, e);
     if (ok && revision) revision[strcspn(revision, " \r\n\t")] = 0;
     if (ok && (!revision || !*revision || strchr(revision, '/') || revision[0] == '.'))
-        ok = gq_fail(
-            e, "%s is a folder of the hub's cache without refs/main: name one of the folders in %s/snapshots",
-            *path, *path);
+        ok = gq_fail(e,
+                     "%s is a folder of the Hugging Face cache without refs/main: name one of the folders in "
+                     "%s/snapshots",
+                     *path, *path);
     if (ok && asprintf(&to, "%s/snapshots/%s", *path, revision) < 0) ok = gq_fail_memory(e, n);
     if (ok && !path_is(to, S_IFDIR))
         ok = gq_fail(e, "%s: refs/main names %s, which is not a folder: download the model again", *path, to);

@@ -73,16 +73,12 @@ static bool evaluation_check_masks(const gq_evaluation *v, const gq_evaluation_r
  * questions, whose choices can be masked. */
 static bool evaluation_check_more(gq_evaluation *v, const gq_evaluation_request *r, gq_error *e) {
     if (!r->prompts && !r->n_questions && !r->draft) return true;
-    const model_source *m = v->first ? NULL : &compared_reference(v)->file;
-    bool asks = m && gq_comm_ranks(r->comm) == 1 &&
-                (!forward_is_bidirectional(m) || (forward_fills_masks(m) && !r->prompts && !r->draft));
-    if (!asks)
-        return gq_fail_usage(e,
-                             "%s a model that predicts the next token, one process, and a base model in "
-                             "place of a base file; leave them out",
-                             r->prompts ? "prompts need"
-                             : r->draft ? "draft models need"
-                                        : "questions need");
+    const char *needs = r->prompts ? "prompts need" : r->draft ? "draft models need" : "questions need";
+    if (v->first) return gq_fail_usage(e, "%s a base model, not a base file; leave one of them out", needs);
+    if (gq_comm_ranks(r->comm) > 1) return gq_fail_usage(e, "%s one process; leave them out", needs);
+    const model_source *m = &compared_reference(v)->file;
+    if (forward_is_bidirectional(m) && (!forward_fills_masks(m) || r->prompts || r->draft))
+        return gq_fail_usage(e, "%s a model that predicts the next token; leave them out", needs);
     if (r->draft && (r->stride || forward_model_sizes(compared_reference(v)->model)->embeds))
         return gq_fail_usage(e, "a draft model needs models that give logits and windows that do not "
                                 "overlap; leave the draft out");

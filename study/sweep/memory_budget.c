@@ -50,7 +50,7 @@ bool memory_budget_fail(const gq_comm *comm, uint64_t asked, const char *to, siz
     if (!e || asked == memory_budget_machine()) return false;
     /* The memory that this process has at the beginning differs a little from run to run. */
     uint64_t slack = (UINT64_C(2) << 20) + bytes / 64;
-    gq_fail_usage(e, "%s; enough is %s", e->text, units_enough_memory(enough, add_sat(bytes, slack)));
+    gq_fail_usage(e, "%s; set %s", e->text, units_enough_memory(enough, add_sat(bytes, slack)));
     e->remedy = GQ_REMEDY_MORE_MEMORY;
     return false;
 }

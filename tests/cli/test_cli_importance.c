@@ -164,7 +164,7 @@ TEST(enough_memory_is_named) {
     char *said, *at, enough[16];
     const char *words[] = {NULL, COMPUTE, path("text"), path("short.gguf"), "--memory", "1M", "-n", NULL};
     assert_int_equal(run_command(words, NULL, &said), 2);
-    if (!(at = strstr(said, "; enough is --memory ")) || sscanf(at + 21, "%15[0-9GMi]\n", enough) != 1)
+    if (!(at = strstr(said, "; set --memory ")) || sscanf(at + 15, "%15[0-9GMi]\n", enough) != 1)
         fail_msg("%s", said);
     for (size_t i = 1; words[i]; i++)
         if (!strcmp(words[i], "1M")) words[i] = enough;

@@ -112,7 +112,7 @@ TEST(lines_of_perplexity) {
         {"gquant perplexity -m m.gguf -f t.txt -c 64 --ppl-stride 32 --chunks 3", 0,
          "240 tokens in windows of 80, one every 32, 96 of them scored"},
         {"gquant perplexity -m m.gguf -f t.txt -c 64 --ppl-stride 128", 2, "expected a stride from 1 to 127"},
-        {"gquant perplexity -m m.gguf -f t.txt --ppl-stride x", 2, "expected a number from 1 on"},
+        {"gquant perplexity -m m.gguf -f t.txt --ppl-stride x", 2, "expected a whole number from 1 on"},
         {"gquant perplexity -m m.gguf -f t.txt --ppl-stride 8 --kl-divergence-base base", 2,
          "windows of a base file do not overlap"},
         {"gquant perplexity -m m.gguf", 2, "-f TEXT is missing"},
