@@ -47,7 +47,8 @@ def main():
         if LEFT < x(tick) < WIDTH - RIGHT:
             svg.append(f'<text x="{x(tick):.1f}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle">{tick}</text>')
     svg.append(f'<text x="{(LEFT + WIDTH) / 2:.0f}" y="{HEIGHT - 8}" text-anchor="middle">file, MB</text>')
-    for n, (maker, colour) in enumerate(COLOURS.items()):
+    for n, maker in enumerate(maker for maker in COLOURS if any(who == maker for who, *_ in data)):
+        colour = COLOURS[maker]
         own = sorted((x(size), y(kl), kind) for who, kind, size, kl in data if who == maker)
         if len(own) > 1:
             svg.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="' +

@@ -9,9 +9,9 @@ import time
 
 import material
 
-# Each gets the same 16-bit base model and the same tokens. AutoRound has its makers' three ways for GGUF:
-# iterations, and the rate of the quick one.
-TUNING = {"autoround": (0,), "autoround-light": (50, 5e-3), "autoround-tuned": (200,)}
+# Each gets the same 16-bit base model and the same tokens. AutoRound has its makers' ways for GGUF: iterations, and the
+# rate of the quick one, or `ext` for their algorithm extension.
+TUNING = {"autoround": (0,), "autoround-light": (50, 5e-3), "autoround-tuned": (200,), "autoround-ext": (50, "ext")}
 GPTQ = ["gptq", "gptaq"]
 SIDES = ["llama.cpp", "importance", "calibrated", "target", *TUNING, "like-autoround", *GPTQ]
 RIVALS = ["auto-round==0.16.1", "gptqmodel==7.7.0", "transformers==5.24.0", "torch==2.15.0", "gguf==0.19.0",
