@@ -17,6 +17,21 @@
 
 #include "cli/cli.h"
 
+/* Returns the commands that take an option, as words of a sentence, malloc'ed; "": none does. */
+static char *option_commands(const char *name) {
+    char *list = text_format("%s", "");
+    for (size_t i = 0; i < n_commands; i++)
+        for (size_t o = 0; o < n_options; o++) {
+            if (!options[o].name || strcmp(options[o].name, name) != 0 ||
+                !(options[o].commands & commands[i].id))
+                continue;
+            const char *its = commands[i].name ? commands[i].name : "IN TYPE";
+            char *longer = text_format("%s%sgquant %s", list, *list ? ", " : "", its);
+            free(list), list = longer;
+        }
+    return list;
+}
+
 static bool unknown_option(const char *given, unsigned for_command, gq_error *e) {
     const char *words[n_options];
     size_t n = 0;
@@ -26,11 +41,14 @@ static bool unknown_option(const char *given, unsigned for_command, gq_error *e)
     const char *near = text_nearest_word(name + strspn(name, "-"), words, n);
     for (size_t i = 0; i < n && !near; i++) /* an abbreviation that is too short */
         if (strncmp(words[i], name + 2, strlen(name + 2)) == 0) near = words[i];
-    if (near)
+    char *others = option_commands(name + strspn(name, "-"));
+    if (*others)
+        gq_fail_usage(e, "unknown option %s here: it is one of %s", name, others);
+    else if (near)
         gq_fail_usage(e, "unknown option %s, did you mean --%s?", name, near);
     else
         gq_fail_usage(e, "unknown option %s", name);
-    free(name);
+    free(name), free(others);
     return false;
 }
 

@@ -115,6 +115,11 @@ TEST(test_shortened_options) {
         free(wanted);
     }
     GQUANT_SAYS(2, "did you mean --dry-run?", source, "Q4_0", "--dry");
+    GQUANT_SAYS(
+        2, "unknown option --tokens here: it is one of gquant evaluate, gquant imatrix, gquant tokenize, ",
+        source, "Q4_0", "--tokens", "5");
+    GQUANT_SAYS(2, "unknown option --effort here: it is one of gquant IN TYPE, ", "info", source,
+                "--effort=fast");
     assert_int_equal(count_files(folder), 2);
     GQUANT(0, "--dry-r", "--thr", "1", "--output-t", "q8_0", source, "Q4_0");
     GQUANT(0, "--dry-run", "--qui", "--eff=fast", source, "Q4_0");
