@@ -76,6 +76,19 @@ static arch_key key_in_list(const arch_item *list, const char *name) {
     return key;
 }
 
+static bool list_makes_key(const arch_item *list, const char *name) {
+    for (const arch_item *i = list; i && i->make != MAKE_END; i++) {
+        bool is_list = i->make == KV_LIST || i->make == KV_LIST_IF;
+        if (is_list ? list_makes_key(i->list, name) : i->key && *i->key == '.' && !strcmp(i->key + 1, name))
+            return true;
+    }
+    return false;
+}
+
+bool arch_makes_key(const architecture *a, const char *name) {
+    return list_makes_key(a->folder.metadata, name);
+}
+
 #define BOUND 1e6 /* of factors */
 #define COUNT(n) \
     { (n), ARCH_KEY_INTEGER, LIST_NONE, 0, 0 }
@@ -124,6 +137,7 @@ const arch_key arch_keys[] = {
     COUNT("hrm.l_cycles"),
     COUNT("hrm.layers_per_stack"),
     COUNT("leading_dense_block_count"),
+    COUNT("embedding_length_per_layer_input"),
     COUNT("nextn_predict_layers"),
     COUNT("ssm.conv_kernel"),
     COUNT("ssm.inner_size"),

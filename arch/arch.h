@@ -132,6 +132,8 @@ typedef struct arch_key {
 extern const arch_key arch_keys[];
 /* By arch_keys, and by the lists that make the metadata of the architecture that the key begins with. */
 arch_key arch_key_of(const char *key);
+/* Whether the lists that make the metadata of an architecture have a key, which configs may lack. */
+bool arch_makes_key(const architecture *a, const char *name);
 /* Published files of gemma3n have its number of layers that share keys as a float; readers take a fixed one. */
 bool arch_key_is_ignored(const architecture *a, const char *name);
 const char *arch_key_type_name(arch_key_type type); /* for messages; "" for a type that is not known */

@@ -358,7 +358,7 @@ const architecture arch_rows_experts[] = {
                        U32(".expert_shared_feed_forward_length", "share_expert_dim"),
                        FLOAT_IF(".expert_weights_scale", "moe_router_scaling_factor"),
                        BOOL_IF(".expert_weights_norm", "norm_expert_weight"),
-                       ITEM(".leading_dense_block_count", KV_OWN_STEP_DENSE),
+                       ITEM(NULL, KV_OWN_STEP_DENSE), /* llama.cpp loads models without this key */
                        U32_OR(".moe_every_n_layers", "moe_every_n_layer", 1),
                        FLOAT_OR(".attention.layer_norm_rms_epsilon", "rms_norm_eps", 1e-5),
                        ITEM_NAMES(".swiglu_clamp_exp", KV_LAYERS_STEP_CLAMP, "swiglu_limits"),

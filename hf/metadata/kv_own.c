@@ -125,7 +125,7 @@ KV_MAKE(own_step_dense) {
             return hf_config_fail(c, e, "moe_layers_enum: expected layers' numbers with commas between");
         if (layer < first) first = layer;
     }
-    return hf_metadata_u32(p, i->key, first == ULONG_MAX ? 0 : (uint32_t)first, e);
+    return hf_metadata_u32(p, ".leading_dense_block_count", first == ULONG_MAX ? 0 : (uint32_t)first, e);
 }
 
 /* ---- widths ---- */

@@ -266,6 +266,44 @@ TEST(rows_of_small_matrices_are_those_of_the_metadata) {
     plan_refuses("rwkv7", "attention.gate_lora_rank=0", NULL, ", 0], as rwkv7.attention.gate_lora_rank says");
 }
 
+/* Keys that llama.cpp needs for tensors that are there. */
+TEST(keys_of_tensors_are_not_missing) {
+    static const struct {
+        const char *model, *key;
+    } all[] = {
+        {"deepseek2", "attention.head_count_kv"},
+        {"deepseek2", "attention.q_lora_rank"},
+        {"deepseek2", "expert_shared_count"},
+        {"deepseek2", "leading_dense_block_count"},
+        {"minicpm3", "attention.q_lora_rank"},
+        {"bailingmoe3", "leading_dense_block_count"},
+        {"glm-dsa", "attention.q_lora_rank"},
+        {"deepseek32", "attention.head_count_kv"},
+        {"glm4moe", "leading_dense_block_count"},
+        {"cohere2moe", "leading_dense_block_count"},
+        {"exaone-moe", "leading_dense_block_count"},
+        {"bailingmoe2", "leading_dense_block_count"},
+        {"hunyuan-moe", "expert_feed_forward_length"},
+        {"llama4", "interleave_moe_layer_step"},
+        {"arwkv7", "token_shift_count"},
+        {"arwkv7", "attention.decay_lora_rank"},
+        {"rwkv7", "attention.iclr_lora_rank"},
+        {"rwkv7", "attention.value_residual_mix_lora_rank"},
+    };
+    gq_output out;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char key[128], pattern[160], *pattern_at = pattern;
+        snprintf(key, sizeof key, "%s.%s", variant_arch(variant_named(all[i].model)), all[i].key);
+        snprintf(pattern, sizeof pattern, "^%s$", key);
+        write_variant(all[i].model, "", NULL, "in.gguf");
+        gq_options o = copy_of("in.gguf", &out);
+        o.remove_kv = (gq_list){(const char *const *)&pattern_at, 1};
+        const char *why = failure(&o);
+        if (!strstr(why, key)) fail_msg("%s: expected a key %s", why, key);
+    }
+    plan_refuses("gemma3n", "embedding_length_per_layer_input=[8,8]", NULL, "has type array");
+}
+
 /* Matrices behind a model that gives embeddings have the rows that its metadata say. */
 TEST(outputs_are_those_of_the_metadata) {
     const char *out = "cls.output.weight";

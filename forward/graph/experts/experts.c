@@ -48,16 +48,20 @@ static bool file_has_layer(const model_source *g, size_t layer) {
 static void experts_compare_with_tensors(const forward_model *m, key_reader *r, const model_sublayer *p) {
     const char *leads = "leading_dense_block_count", *steps = "interleave_moe_layer_step";
     int64_t dense = 0, step = 1;
-    bool has_step = key_there(r, steps) && model_fact_int(&r->facts, steps, &step) && step >= 0;
-    bool has_lead = key_there(r, leads) && model_fact_int(&r->facts, leads, &dense) && dense >= 0;
+    bool has_step = key_there(r, steps) ? model_fact_int(&r->facts, steps, &step) && step >= 0
+                                        : arch_makes_key(m->arch, steps);
+    bool has_lead = key_there(r, leads) ? model_fact_int(&r->facts, leads, &dense) && dense >= 0
+                                        : arch_makes_key(m->arch, leads);
     if (m->mtp_of || !(has_step || has_lead)) return;
+    if (has_step && !key_there(r, steps)) step = 0;
     for (size_t i = 0; i < m->sizes.layers && r->ok; i++) {
         bool is_routed = m->layers[i].ffn.sublayer == p, leading = (int64_t)i < dense;
         if (!m->layers[i].ffn.sublayer || is_routed == (!leading && step && (i + 1) % (size_t)step == 0) ||
             !file_has_layer(m->file, i))
             continue;
         bool by_step = has_step && !(is_routed && leading);
-        key_fail(r, by_step ? steps : leads, "is %lld, but there is %s tensor %s",
+        key_fail(r, by_step ? steps : leads, "is %s%lld, but there is %s tensor %s",
+                 key_there(r, by_step ? steps : leads) ? "" : "missing, which stands for ",
                  (long long)(by_step ? step : dense), is_routed ? "a" : "no",
                  tensors_layer_name(m, i, WEIGHT_FFN_ROUTER, ".weight"));
     }
@@ -119,9 +123,9 @@ static void experts_read_keys(forward_model *m, key_reader *r, model_sublayer *p
     if (by->has_chunks) experts_read_chunks(n, r);
     if (by->has_tables) n->tables = key_number_needed(r, "hash_layer_count", 0, MODEL_MOST);
     if (by->scale_key) n->scale = (float)key_scale(r, "expert_weights_scale", 1);
-    if (!by->has_groups) return;
-    experts_read_groups(n, r);
-    experts_compare_with_tensors(m, r, p);
+    if (by->has_groups) experts_read_groups(n, r);
+    if (by->has_groups || arch_makes_key(m->arch, "leading_dense_block_count"))
+        experts_compare_with_tensors(m, r, p);
 }
 
 static void experts_find_shared(tensor_finder *f, experts_layer *l) {
