@@ -102,7 +102,7 @@ static void cell_error(const table_cell *c) {
 
 static void cell_estimate(const table_cell *c, gq_estimate x, int decimals) {
     fprintf(c->to, "%.*f", decimals, x.value);
-    if (isfinite(x.error) && x.error > 0) fprintf(c->to, "\u00a0±\u00a0%.*f", decimals, x.error);
+    if (isfinite(x.error) && x.error > 0) fprintf(c->to, " ±\u00a0%.*f", decimals, x.error);
 }
 
 static void cell_kld(const table_cell *c) {
@@ -110,13 +110,17 @@ static void cell_kld(const table_cell *c) {
         cell_estimate(c, c->row->evaluated->kld, page_decimals(fabs(c->row->evaluated->kld.value)));
 }
 
+/* As many decimals as half the interval has two digits, as the command prints them. */
 static void cell_changed(const table_cell *c) {
-    const gq_interval *changed_top1 = c->row->changed_top1;
+    const gq_interval *x = c->row->changed_top1;
     if (!c->row->evaluated) return;
-    fprintf(c->to, "%.2f\u00a0%%",
-            100 * (changed_top1 ? changed_top1->value : 1 - c->row->evaluated->top1_agreement.value));
-    if (changed_top1 && !isnan(changed_top1->low))
-        fprintf(c->to, " (%.2f\u00a0to\u00a0%.2f)", 100 * changed_top1->low, 100 * changed_top1->high);
+    bool has_ends = x && !isnan(x->low);
+    double share = x ? x->value : 1 - c->row->evaluated->top1_agreement.value;
+    int decimals = has_ends && x->high > x->low ? page_decimals(50 * (x->high - x->low)) - 1 : 2;
+    if (decimals < 0) decimals = 0;
+    fprintf(c->to, "%.*f\u00a0%%", decimals, 100 * share);
+    if (has_ends)
+        fprintf(c->to, " (%.*f\u00a0to\u00a0%.*f)", decimals, 100 * x->low, decimals, 100 * x->high);
 }
 
 static void cell_perplexity(const table_cell *c) {

@@ -259,7 +259,7 @@ def test_tables_and_charts_for_a_paper(model, made, text, tmp_path):
         assert re.fullmatch(r"\\begin\{tabular\}\{l[lr]*r\}", table[0]) and r"\end{tabular}" in table
         cells = [line.count(" & ") for line in table if line.endswith(r"\\")]
         assert len(cells) >= 2 and len(set(cells)) == 1 and r"a.gguf & " in r.to_latex()
-    assert r"~$\pm$~" in found.to_latex() and r"~\% " in found.to_latex() and r"\_" not in found.to_markdown().splitlines()[0]
+    assert r" $\pm$~" in found.to_latex() and r"~\% " in found.to_latex() and r"\_" not in found.to_markdown().splitlines()[0]
     said = found.provenance()
     digest = hashlib.sha256(pathlib.Path(small.path).read_bytes()).hexdigest()
     for words in (f"gquant    {gquant.__version__} (", "seeds ", "options   --context 40 --tokens 800", "base      sha256 ",
