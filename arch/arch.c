@@ -197,6 +197,7 @@ static const struct {
 } common_keys[] = {{"tokenizer.ggml.add_", NULL, ARCH_KEY_BOOL},
                    {"tokenizer.ggml.", "_token_id", ARCH_KEY_INTEGER},
                    {"tokenizer.ggml.token_type_count", "", ARCH_KEY_INTEGER},
+                   {"tokenizer.ggml.normalizer.", NULL, ARCH_KEY_BOOL},
                    {"tokenizer.ggml.model", "", ARCH_KEY_TEXT},
                    {"tokenizer.ggml.remove_extra_whitespaces", "", ARCH_KEY_BOOL},
                    {"tokenizer.ggml.escape_whitespaces", "", ARCH_KEY_BOOL},

@@ -110,6 +110,9 @@ KV_MAKE(layers_step_clamp) {
     const json_t *list = arch_value(c, i->names);
     if (!list) return true;
     if (!json_is_array(list)) return hf_config_fail(c, e, "%s: expected an array of numbers", i->names);
+    if (json_array_size(list) < c->layers)
+        return hf_config_fail(c, e, "%s has %zu values, expected one for each of %llu layers", i->names,
+                              json_array_size(list), LLU(c->layers));
     for (uint64_t l = 0; l < hf_config_blocks(c); l++) {
         const json_t *v = json_array_get(list, l);
         double limit = 0;

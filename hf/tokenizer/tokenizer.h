@@ -284,8 +284,9 @@ typedef struct hf_special {
 
 typedef struct hf_specials {
     hf_special of[HF_SPECIALS];
-    uint64_t below;  /* larger ids are left out */
-    bool leaves_pad; /* padding is not looked for */
+    uint64_t below;      /* larger ids are left out */
+    bool leaves_pad;     /* padding is not looked for */
+    const json_t *first; /* the token that begins texts, if it is not BOS; else NULL */
 } hf_specials;
 
 /* Finds ids and flags in the folder's files; `below` and `leaves_pad` are set, the rest is zero. */

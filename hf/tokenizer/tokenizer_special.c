@@ -102,8 +102,8 @@ static bool specials_find_ids(hf_specials *s, const hf_tokenizer *t, gq_error *e
         hf_special_type type = (hf_special_type)i;
         const json_t *id = member_of(root, type, "%s_token_id");
         if (!id || json_is_null(id)) id = member_of(text, type, "%s_token_id");
-        if (!s->of[type].is_wanted || s->of[type].is_set || !id || json_is_null(id) || json_is_array(id) ||
-            !types[type].key)
+        if (!s->of[type].is_wanted || s->of[type].is_set || !id || json_is_null(id) ||
+            (json_is_array(id) && type == HF_EOS) || !types[type].key)
             continue;
         if (json_integer_value(id) > UINT32_MAX)
             return hf_config_fail(t->config, e, "%s_token_id is %lld, expected below 4294967296",
@@ -250,8 +250,17 @@ static void template_read(hf_specials *s, const hf_tokenizer *t, const json_t *p
     if (type && strcmp(type, "RobertaProcessing") == 0) template_roberta(s, processor);
     if (!type || strcmp(type, "TemplateProcessing") != 0) return;
     if (n > 1 && (first = template_token(single, 0))) template_begin(s, first);
+    if (first && !hf_json_has_words(t) && !same_token(first, s->of[HF_BOS].token)) s->first = first;
     if (n > 1 && (last = template_token(single, n - 1))) template_end(s, t, last);
     template_between(s, json_object_get(processor, "pair"), first, last);
+}
+
+/* Readers put BOS before a text, or nothing. */
+static bool specials_warn_first(const hf_specials *s, const hf_tokenizer *t, gq_error *e) {
+    return !s->first || hf_folder_warn(t->folder, "tokenizer.json", e,
+                                       "post_processor begins texts with \"%.40s\", which is not BOS: no key "
+                                       "of a GGUF says so, and texts get other token ids",
+                                       json_string_value(s->first));
 }
 
 static void specials_read_template(hf_specials *s, const hf_tokenizer *t) {
@@ -280,7 +289,7 @@ bool hf_specials_find(hf_specials *s, const hf_tokenizer *t, gq_error *e) {
         if (json_is_boolean(flag)) s->of[i].flag = json_is_true(flag);
     }
     specials_find_texts(s, t);
-    return specials_find_ids(s, t, e) && specials_warn_beyond(s, t, e);
+    return specials_find_ids(s, t, e) && specials_warn_beyond(s, t, e) && specials_warn_first(s, t, e);
 }
 
 bool hf_specials_write(const hf_specials *s, hf_metadata *metadata, gq_error *e) {

@@ -112,21 +112,53 @@ static bool words_write_normalizer(hf_tokenizer *t, const json_t *step, gq_error
     return true;
 }
 
-/* Programs that read such files cut words at spaces and punctuation, and let each Chinese character stand alone:
- * no key says otherwise. */
+/* Whether texts are changed as BERT does it. *lowers, *strips: steps that do the same one after the other. */
+static bool words_normalize_as_bert(const json_t *step, bool *lowers, bool *strips) {
+    const json_t *part;
+    size_t i;
+    if (hf_type_is(step, "BertNormalizer")) return *lowers = *strips = true;
+    if (hf_type_is(step, "Lowercase")) return *lowers = true;
+    if (hf_type_is(step, "StripAccents")) return *strips = true;
+    if (!hf_type_is(step, "Sequence")) return hf_type_is(step, "NFD") || hf_type_is(step, "NFC");
+    json_array_foreach(json_object_get(step, "normalizers"), i, part) {
+        if (!words_normalize_as_bert(part, lowers, strips)) return false;
+    }
+    return true;
+}
+
+/* Whether a processor puts a token before and one behind a text. */
+static bool words_are_enclosed(const json_t *processor) {
+    const json_t *single = json_object_get(processor, "single");
+    size_t n = json_array_size(single);
+    return hf_type_is(processor, "BertProcessing") || hf_type_is(processor, "RobertaProcessing") ||
+           (hf_type_is(processor, "TemplateProcessing") && n > 2 &&
+            json_object_get(json_array_get(single, 0), "SpecialToken") &&
+            json_object_get(json_array_get(single, n - 1), "SpecialToken"));
+}
+
+/* Programs that read such files change, cut and enclose texts as BERT does, and let each Chinese character stand
+ * alone: no key says otherwise. */
 static bool words_warn_cuts(const hf_tokenizer *t, gq_error *e) {
-    const json_t *cut = json_object_get(t->json, "pre_tokenizer"),
-                 *normalizer = json_object_get(t->json, "normalizer");
-    if (cut && !json_is_null(cut) && !hf_type_is(cut, "BertPreTokenizer") &&
-        !hf_folder_warn(t->folder, JSON_FILE, e,
-                        "its pre_tokenizer is not a BertPreTokenizer, which llama.cpp assumes: some texts "
-                        "get other token ids"))
-        return false;
-    return !hf_type_is(normalizer, "BertNormalizer") ||
-           !json_is_false(json_object_get(normalizer, "handle_chinese_chars")) ||
-           hf_folder_warn(t->folder, JSON_FILE, e,
-                          "handle_chinese_chars is false, but llama.cpp splits Chinese characters: such "
-                          "texts get other token ids");
+    const json_t *normalizer = json_object_get(t->json, "normalizer");
+    bool lowers = false, strips = false,
+         is_bert = words_normalize_as_bert(normalizer, &lowers, &strips) && lowers && strips;
+    const struct {
+        bool differs;
+        const char *what;
+    } all[] = {{!is_bert, "its normalizer is not a BertNormalizer, which llama.cpp assumes: some"},
+               {json_is_false(json_object_get(normalizer, "clean_text")),
+                "clean_text is false, but llama.cpp drops control characters: such"},
+               {!hf_type_is(json_object_get(t->json, "pre_tokenizer"), "BertPreTokenizer"),
+                "its pre_tokenizer is not a BertPreTokenizer, which llama.cpp assumes: some"},
+               {!words_are_enclosed(json_object_get(t->json, "post_processor")),
+                "its post_processor does not enclose texts in two tokens, as llama.cpp does: all"},
+               {json_is_false(json_object_get(normalizer, "handle_chinese_chars")),
+                "handle_chinese_chars is false, but llama.cpp splits Chinese characters: such"}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].differs &&
+            !hf_folder_warn(t->folder, JSON_FILE, e, "%s texts get other token ids", all[i].what))
+            return false;
+    return true;
 }
 
 bool hf_words_write(hf_tokenizer *t, gq_error *e) {

@@ -355,10 +355,11 @@ static bool plan_fill(gq_plan *plan, const gq_options *options, gq_error *e) {
                       LLU(plan->layers.absent)))
         return false;
     plan->facts = model_facts_of(plan->model.kv, plan->model.n_kv, plan->overrides.items, plan->overrides.n);
-    if (!plan_check_kind(plan, options, e) || !rounding_open(plan, options, e) ||
-        !plan_check_layers(plan, e) || !check_merged(plan, e) || !list_sources(plan, options, e) ||
-        !plan_transpose(plan, options, e) || !plan_find_qat_grids(plan, options, e) ||
-        !plan_assign_types(plan, options, e) || !plan_advise(plan, e) || !plan_warn_qat_grids(plan, e))
+    if (!plan_layer_overrides_check(plan, e) || !plan_check_kind(plan, options, e) ||
+        !rounding_open(plan, options, e) || !plan_check_layers(plan, e) || !check_merged(plan, e) ||
+        !list_sources(plan, options, e) || !plan_transpose(plan, options, e) ||
+        !plan_find_qat_grids(plan, options, e) || !plan_assign_types(plan, options, e) ||
+        !plan_advise(plan, e) || !plan_warn_qat_grids(plan, e))
         return false;
     for (size_t o = 0; o < plan->n_outputs; o++)
         if (!plan_layout(plan, &plan->outputs[o], options, e) ||

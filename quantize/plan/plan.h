@@ -429,3 +429,5 @@ bool plan_layer_key_copy(const gq_plan *plan, const model_kv *kv, gguf_header *h
 bool plan_layer_lists_write(const gq_plan *plan, gguf_header *h, gq_error *e);
 /* Writes the number of layers that are left. */
 bool plan_layer_count_write(const gq_plan *plan, gguf_header *h, gq_error *e);
+/* Refuses metadata that are set and speak of layers that are left out. */
+bool plan_layer_overrides_check(const gq_plan *plan, gq_error *e);

@@ -568,6 +568,13 @@ def tokenizer(change_json):
 def tokenizer_cases(cases):
     def told(name, change, words):
         cases.same("tokenizer: " + name, "llama", tokenizer(change), words, tokenizer(change))
+    begin = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<|end_of_text|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}], "pair": [], "special_tokens": {}}
+    told("texts that begin with another token", lambda j: j.update(post_processor=begin), "begins texts with")
+    for name, change, words in (("lower case alone", lambda j: j.update(normalizer={"type": "Lowercase"}), "not a BertNormalizer"), ("no normalizer", lambda j: j.update(normalizer=None), "not a BertNormalizer"),
+                                ("control characters", lambda j: j["normalizer"].update(clean_text=False), "clean_text is false"), ("no cuts", lambda j: j.update(pre_tokenizer=None), "not a BertPreTokenizer"),
+                                ("no processor", lambda j: j.update(post_processor=None), "does not enclose texts")):
+        cases.same("words: " + name, "bert", tokenizer(change), words, tokenizer(change))
+    cases.no("limits of three layers of four", "bailing3", lambda f: configure(f, expert_swiglu_limit_list=[None, 7.0, 7.0]), "expert_swiglu_limit_list has 3 values")
     told("two tokens of an id", lambda j: j["model"]["vocab"].update({next(reversed(j["model"]["vocab"])): 5}), "1 id, such as 5, has two tokens")
     told("an added token of an id that is taken", lambda j: j["added_tokens"].append({**j["added_tokens"][0], "content": "<x>"}), "has two tokens")
     told("merges that make no token", lambda j: j["model"]["merges"].append("Q ZZ"), "1 merge, such as 'Q ZZ', makes no token")

@@ -41,6 +41,10 @@ TEST_WITH(test_ids_by_texts_come_before_those_of_the_config, folder_with_config,
     assert_made();
     assert_id("bos_token_id", 1);
     assert_id("eos_token_id", 1); /* the first of a list */
+    put_json("config.json", CONFIG("Qwen3MoeForCausalLM") ",'bos_token_id':[1],'pad_token_id':[0]}");
+    assert_made();
+    assert_none("bos_token_id");
+    assert_none("padding_token_id");
     put_json("config.json", CONFIG("Qwen3MoeForCausalLM") ",'bos_token_id':4294967296}");
     assert_refused("bos_token_id is 4294967296");
 }

@@ -392,6 +392,7 @@ TEST(impossible_values_are_refused) {
         {":tokenizer.ggml.model=7", "tokenizer.ggml.model has type u32"},
         {":tokenizer.ggml.add_bos_token=2", "add_bos_token has type u32"},
         {":tokenizer.ggml.tokens=s:x", "tokens has type string"},
+        {":tokenizer.ggml.normalizer.lowercase=s:x", "lowercase has type string"},
         {":tokenizer.ggml.tokens=[1,2]", "tokens has type array of u32"},
         {":general.name=7", "general.name has type u32, but llama.cpp reads it as a string"},
         {":general.file_type=s:x", "general.file_type has type string"},

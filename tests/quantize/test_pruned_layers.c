@@ -93,4 +93,14 @@ TEST(stacks_stay_whole) {
     GQUANT_SAYS(2, "cannot be pruned", "--prune-layers", "1", whole, "out.gguf", "COPY");
 }
 
+/* Metadata that are set must be true of the layers that are written. */
+TEST(what_is_set_is_true_of_layers_that_stay) {
+    const char *whole = in_folder(folder, "whole.gguf");
+    model_save(variant_model(variant_named("qwen35moe"), GGUF_F32, NULL), whole);
+    GQUANT_SAYS(2, "is set to 1, but the output has no MTP layers", "--no-mtp", "--override-kv",
+                "qwen35moe.nextn_predict_layers=int:1", whole, "out.gguf", "COPY");
+    GQUANT_SAYS(2, "block_count is set to 3, but 2 layers are written", "--no-mtp", "--override-kv",
+                "qwen35moe.block_count=int:3", whole, "out.gguf", "COPY");
+}
+
 int main(void) { return tests_run(folder_make, folder_remove); }

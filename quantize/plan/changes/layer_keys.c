@@ -376,3 +376,20 @@ bool plan_check_layers(gq_plan *plan, gq_error *e) {
     return (!a || (warn_periods(plan, a, e) && warn_number(plan, a, e) && warn_first(plan, a, e))) &&
            warn_choices(plan, e) && warn_deepstack(plan, e);
 }
+
+/* What is set is written as it is, whatever layers are left out: it must be true of those that stay. */
+bool plan_layer_overrides_check(const gq_plan *plan, gq_error *e) {
+    for (size_t i = 0; i < plan->overrides.n; i++) {
+        const model_kv *kv = &plan->overrides.items[i];
+        const char *name = name_in_arch(plan, kv->key);
+        int64_t n;
+        if (!name || !model_kv_int(kv, &n)) continue;
+        if (plan->layers.no_mtp && !strcmp(name, "nextn_predict_layers") && n != 0)
+            return gq_fail_usage(e, "%s is set to %lld, but the output has no MTP layers", kv->key,
+                                 (long long)n);
+        if (plan->layers.n && !strcmp(name, "block_count") && n != (int64_t)plan->layers.n)
+            return gq_fail_usage(e, "%s is set to %lld, but %zu layers are written", kv->key, (long long)n,
+                                 plan->layers.n);
+    }
+    return true;
+}
