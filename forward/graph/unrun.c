@@ -161,6 +161,60 @@ static size_t rules_count_lacking(const model_source *g, const arch_projector *r
     return n;
 }
 
+static bool list_removes(const arch_item *list, const char *key) {
+    for (const arch_item *i = list; i && i->make != MAKE_END; i++)
+        if (i->make == KV_LIST ? list_removes(i->list, key)
+                               : i->make == KV_REMOVE && i->key && !strcmp(i->key, key))
+            return true;
+    return false;
+}
+
+/* Whether an item sets its key in all projectors of its kind. */
+static bool item_is_always(const arch_item *i) {
+    static const arch_make makes[] = {KV_U32,     KV_FLOAT,    KV_BOOL, KV_TEXT,   KV_BLOCKS, KV_FLOATS,
+                                      KV_PRODUCT, KV_QUOTIENT, KV_ROOT, KV_SQUARE, KV_TRIPLE, KV_TIMES};
+    bool is_one = false;
+    for (size_t k = 0; k < sizeof makes / sizeof *makes; k++) is_one |= i->make == makes[k];
+    return is_one && i->key && *i->key == '.' && i->need != IF && i->need != IF_NOT_ZERO;
+}
+
+/* Counts metadata that all projectors of a row have and the file lacks; *first: one such key. Its kind is there, under
+ * one of several keys. */
+static size_t keys_count_lacking(const model_facts *facts, const arch_item *all, const arch_item *list,
+                                 const bool has[2], const char **first) {
+    size_t n = 0;
+    for (const arch_item *i = list; i && i->make != MAKE_END; i++) {
+        if (i->make == KV_LIST) n += keys_count_lacking(facts, all, i->list, has, first);
+        if (!item_is_always(i) || strstr(i->key, "projector_type") || model_fact(facts, i->key + 1) ||
+            list_removes(all, i->key) || (!strncmp(i->key, ".vision.", 8) && !has[0]) ||
+            (!strncmp(i->key, ".audio.", 7) && !has[1]))
+            continue;
+        if (n++ == 0) *first = i->key;
+    }
+    return n;
+}
+
+/* Doubts metadata that all projectors of its kind have and it lacks. */
+static bool projector_check_keys(const model_source *g, const model_facts *facts, warning_list *doubts,
+                                 gq_error *e) {
+    const char *lacking = NULL;
+    const arch_projector *row;
+    size_t least = SIZE_MAX;
+    bool has[2] = {false, false};
+    for (uint64_t i = 0; i < g->n_tensors; i++)
+        has[0] |= !strncmp(g->by_name[i]->name, "v.", 2), has[1] |= !strncmp(g->by_name[i]->name, "a.", 2);
+    for (size_t i = 0; least && (row = arch_projector_at(i)); i++) {
+        const char *first = NULL;
+        if (!list_has_kind(row->folder.metadata, facts)) continue;
+        size_t n = keys_count_lacking(facts, row->folder.metadata, row->folder.metadata, has, &first);
+        if (n < least) least = n, lacking = first;
+    }
+    return !lacking ||
+           warnings_add(doubts, e,
+                        "there is no key clip%s, which such projectors have%s: llama.cpp may refuse it",
+                        lacking, least > 1 ? ", and others" : "");
+}
+
 /* Doubts a number of blocks that is not that of the tensors. */
 static bool projector_check_blocks(const model_source *g, const model_facts *facts, const arch_projector *row,
                                    const char *encoder, const char *begin, warning_list *doubts,
@@ -213,7 +267,8 @@ static bool projector_check_kind(const model_source *g, const model_facts *facts
 bool unrun_check_projector(const model_source *g, const model_facts *facts, warning_list *doubts,
                            gq_error *e) {
     return projector_check_encoder(g, facts, "vision", e) && projector_check_encoder(g, facts, "audio", e) &&
-           projector_check_colors(g, facts, e) && projector_check_kind(g, facts, doubts, e);
+           projector_check_colors(g, facts, e) && projector_check_kind(g, facts, doubts, e) &&
+           projector_check_keys(g, facts, doubts, e);
 }
 
 /* ---- drafts and decoders ---- */

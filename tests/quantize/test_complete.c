@@ -350,6 +350,7 @@ TEST(projectors_are_compared_with_their_kind) {
     plan_warns("llama", CLIP "projector_type=s:zorblax", NULL, "projector_type is missing or unknown");
     plan_warns("llama", CLIP "projector_type=s:qwen3vl_merger", NULL,
                "there is no tensor v.patch_embd.weight, which such projectors have");
+    plan_warns("llama", CLIP "projector_type=s:qwen3vl_merger", NULL, "there is no key clip.");
     plan_warns("qwen35moe", CLIP "projector_type=s:qwen3vl_merger", "blk.1.post_attention_norm.weight",
                "there is no tensor blk.1.post_attention_norm.weight, which");
 #undef CLIP
@@ -604,6 +605,10 @@ TEST(overrides_count) {
     gq_options o = copy_of("in.gguf", &out);
     o.force = true, o.override_kv = (gq_list){set, 1};
     assert_non_null(strstr(failure(&o), "as llama.feed_forward_length says"));
+    set[0] = "clip.vision.patch_size=int:3";
+    gq_plan *plan = must_plan(&o);
+    assert_true(warned(plan, "it is set in the file of the llama model, where nobody reads it"));
+    gq_plan_free(plan);
 }
 
 int main(void) { return tests_run(folder_make, folder_remove); }

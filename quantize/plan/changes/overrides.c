@@ -269,6 +269,18 @@ static bool read_item(model_kv *o, const char *item, const model_source *model, 
            warn_tokenizer_name(o, item, warnings, e);
 }
 
+/* A key of projectors says nothing in the model's own file. */
+static bool warn_of_other_file(const char *key, const model_source *model, warning_list *warnings,
+                               gq_error *e) {
+    model_facts facts = model_facts_of(model->kv, model->n_kv, NULL, 0);
+    return strncmp(key, "clip.", 5) != 0 || !*facts.arch || !strcmp(facts.arch, "clip") ||
+           warnings_add(
+               warnings, e,
+               "override '%s': it is set in the file of the %s model, where nobody reads it; to set it "
+               "in a projector, give that GGUF as the input",
+               key, facts.arch);
+}
+
 bool plan_overrides_read(plan_overrides *overrides, const gq_list *items, const model_source *model,
                          warning_list *warnings, gq_error *e) {
     if (items->n == 0) return true;
@@ -278,7 +290,8 @@ bool plan_overrides_read(plan_overrides *overrides, const gq_list *items, const 
     name_index by_key = {0};
     bool ok = name_index_all(&by_key, model->kv, sizeof *model->kv, model->n_kv, e);
     for (size_t i = 0; ok && i < items->n; i++)
-        ok = read_item(&overrides->items[i], items->items[i], model, &by_key, warnings, e);
+        ok = read_item(&overrides->items[i], items->items[i], model, &by_key, warnings, e) &&
+             warn_of_other_file(overrides->items[i].key, model, warnings, e);
     name_index_free(&by_key);
     return ok;
 }
