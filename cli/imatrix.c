@@ -198,13 +198,26 @@ static bool show_imatrix(const request *r, gq_error *e) {
     return ok;
 }
 
+static void warn_of_same_input(const request *r, size_t i) {
+    char line[512];
+    for (size_t k = 1; k < i && !r->quiet; k++)
+        if (path_same(r->arguments[k], r->arguments[i])) {
+            snprintf(line, sizeof line, "%s is given twice, and counts twice", r->arguments[i]);
+            say_warning(r->said, line);
+            return;
+        }
+}
+
 /* Adds up the files that all arguments but the last name, and writes the sum to the last. With a single input
  * only the layout changes. */
 static bool merge_imatrices(const request *r, gq_error *e) {
     const char *out = r->arguments[r->n_arguments - 1], *dot = strrchr(out, '.');
     gq_imatrix *sum = open_imatrix(r, r->arguments[1], e);
     bool ok = sum != NULL;
-    for (size_t i = 2; ok && i + 1 < r->n_arguments; i++) ok = add_imatrix(r, sum, r->arguments[i], e);
+    for (size_t i = 2; ok && i + 1 < r->n_arguments; i++) {
+        warn_of_same_input(r, i);
+        ok = add_imatrix(r, sum, r->arguments[i], e);
+    }
     bool legacy = !dot || strcasecmp(dot, ".gguf") != 0;
     ok = ok && gq_imatrix_write(sum, out, !legacy, r->quantize.force, e);
     if (ok && !r->quiet) {

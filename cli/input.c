@@ -145,7 +145,8 @@ bool input_questions(questions *q, const char *path, gq_error *e) {
     char *text = gq_read_whole(path, TEXT_MOST, &n, e);
     bool ok = text;
     *q = (questions){.rows = json_array()};
-    for (size_t at = 0, end; ok && at < n; at = end + 1, line++) {
+    size_t mark = ok && n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0; /* a byte order mark */
+    for (size_t at = mark, end; ok && at < n; at = end + 1, line++) {
         const char *newline = memchr(text + at, '\n', n - at);
         end = newline ? (size_t)(newline - text) : n;
         text[end] = 0;

@@ -65,6 +65,10 @@ static void print_sound(const char *path, const counts *c, bool compared) {
     const char *by = compared                                 ? "the report says"
                      : c->digests && c->digests == c->tensors ? "the file's own digests say"
                                                               : NULL;
+    if (!c->tensors) {
+        print_line(stdout, "%s: no tensors: a vocabulary only", path);
+        return;
+    }
     if (by)
         print_line(stdout, "%s: sound: %zu tensor%s, bytes as %s", path, c->tensors,
                    plural_suffix(c->tensors), by);

@@ -69,7 +69,7 @@ static bool card_omits_tag(const fact_list *l, const char *tag) {
     return !strcmp(tag, fact_text(l, "architecture")) || !strcmp(tag, fact_text(l, "pipeline_tag"));
 }
 
-static const char CARD_EMBEDS[] = "feature-extraction";
+static const char CARD_EMBEDS[] = "feature-extraction", CARD_RANKS[] = "text-ranking";
 
 static bool card_has_sense(const gq_publication *p, const char *kind) {
     size_t n;
@@ -88,6 +88,7 @@ static void card_add_task(fact_list *l, const gq_publication *p, const fact_list
                                         "text2text-generation", "translation",         "text-to-image",
                                         "image-to-image",       "text-to-video",       "image-to-video",
                                         "text-to-speech"};
+    enum { RANKS = 4 }; /* llama.cpp's number of the pooling that scores a text */
     size_t n;
     const gq_model *m = p->model;
     const gq_metadata *all = gq_model_metadata(m, &n);
@@ -97,11 +98,16 @@ static void card_add_task(fact_list *l, const gq_publication *p, const fact_list
                 fact_add(l, "pipeline_tag", "%s", tasks[t]);
                 return;
             }
-    for (size_t i = 0; i < n; i++)
-        if (card_matches("*.pooling_type", all[i].key)) {
-            fact_add(l, "pipeline_tag", CARD_EMBEDS);
-            return;
-        }
+    const char *architecture = fact_text(l, "architecture");
+    for (size_t i = 0; i < n; i++) {
+        gq_value v;
+        bool pools = card_matches("*.pooling_type", all[i].key) && gq_metadata_values(&all[i], &v, 1) == 1;
+        if (!pools && !card_matches("lfm2.embedding_length_out", all[i].key)) continue;
+        fact_add(l, "pipeline_tag", "%s", pools && v.as_signed == RANKS ? CARD_RANKS : CARD_EMBEDS);
+        return;
+    }
+    if (!strcmp(architecture, "t5encoder")) fact_add(l, "pipeline_tag", CARD_EMBEDS);
+    if (!strcmp(architecture, "t5encoder") || !strcmp(architecture, "wavtokenizer-dec")) return;
     if (gq_model_find_key(m, "tokenizer.ggml.model") < n && gq_model_find(m, "token_embd.weight") != SIZE_MAX)
         fact_add(l, "pipeline_tag",
                  !p->companions[GQ_PROJECTOR]  ? "text-generation"
@@ -269,7 +275,7 @@ static void card_add_recommended(fact_list *l, const gq_publication *p, const gq
     fact_add(l, "ollama_name", "%s:%s", repo, is_type ? row->type : name);
     fact_add(l, "lms_name", "%s%s%s", repo, is_type ? "@" : "", is_type ? row->type : "");
     const char *task = *fact_text(l, "has_vocabulary") ? fact_text(l, "pipeline_tag") : "";
-    bool embeds = !strcmp(task, CARD_EMBEDS);
+    bool embeds = !strcmp(task, CARD_EMBEDS) || !strcmp(task, CARD_RANKS);
     if (*task) fact_add(l, "runs", embeds ? "embedding" : "cli");
     fact_set(l, "runs_chat", *task && !embeds);
     for (size_t i = 0; i < p->n_files && !*fact_text(l, "is_sharded"); i++)

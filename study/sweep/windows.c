@@ -424,6 +424,10 @@ bool windows_tokenize(const model_source *model, const char *const *texts, size_
 
 bool windows_warn_longer(size_t context, size_t trained, const char *model, warning_list *warnings,
                          gq_error *e) {
+    if (context < 2 &&
+        !warnings_add(warnings, e,
+                      "windows of one token: it attends to itself alone, as no token of a longer text does"))
+        return false;
     return trained == 0 || context <= trained ||
            warnings_add(warnings, e, "windows of %zu tokens are longer than the %zu that %s was made for",
                         context, trained, model);

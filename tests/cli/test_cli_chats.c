@@ -6,6 +6,7 @@
 
 static const char CHAT[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n";
 static const char QUESTIONS[] =
+    "\xef\xbb\xbf"
     "{\"question\": \"abcd\", \"choices\": [\"e\", \"f\"], \"answer\": 1}\n\n"
     "{\"question\": \"bcda\", \"choices\": [\"e\", \"f\", \"g\"], \"answer\": \"B\"}\r\n"
     "{\"question\": \"cdab\", \"choices\": [\"eh\", \"fg\"], \"answer\": \"fg\"}";

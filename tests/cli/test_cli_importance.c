@@ -49,6 +49,13 @@ TEST(a_missing_folder_is_warned_of) {
     says(err, "no/d.gguf does not exist yet");
     free(err);
     GQUANT_SAYS(1, "does not exist", COMPUTE, path("text"), path("no/d.gguf"));
+    GQUANT_SAYS(0, "windows of one token", COMPUTE, "--context", "1", "--tokens", "4", path("text"),
+                path("one.gguf"));
+    unlink(path("one.gguf"));
+    model_save(model_new("llama", 1), path("none.gguf"));
+    char *said = PRINTED("verify", path("none.gguf"));
+    says(said, "no tensors: a vocabulary only");
+    free(said), unlink(path("none.gguf"));
     GQUANT_SAYS(0, "no/d.gguf does not exist yet", "--dry-run", path("model.gguf"), path("no/d.gguf"),
                 "Q8_0");
     GQUANT_SAYS(1, "does not exist", path("model.gguf"), path("no/d.gguf"), "Q8_0");

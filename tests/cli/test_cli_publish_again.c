@@ -470,6 +470,12 @@ TEST(names_are_quoted_and_splits_counted_once) {
     page = text_of("quoted/README.md");
     says(page, "NAME --include 'My Model-Q4_0-*' --local-dir"), assert_null(strstr(page, "Q4_0.gguf"));
     free(page);
+    GQUANT(0, "-q", path("other/My Model"), path("rank.gguf"), "F16", "--override-kv",
+           "llama.pooling_type=int:4");
+    GQUANT(0, "-q", "publish", path("rank.gguf"), "--out-dir", path("ranked"), "Q8_0");
+    page = text_of("ranked/README.md");
+    says(page, "pipeline_tag: \"text-ranking\""), assert_null(strstr(page, "llama-cli"));
+    free(page);
     GQUANT_SAYS(2, "it is given twice", path("in.gguf"), path("o.gguf"), "Q4_0", "--prune-layers", "0",
                 "--prune-layers", "1");
 }
