@@ -65,12 +65,16 @@ int text_main(const request *r) {
                              "50,000", r->calibration_text, ""},
                             {"held-out", (const char *)text_held_out, "evaluate; no document is in both",
                              "10,000", r->held_out_text, ""}};
-    bool ok = true, force = r->quantize.force;
-    for (size_t i = 0; ok && i < N; i++) ok = !texts[i].path || gq_check_target(texts[i].path, force, &e);
+    bool ok = true, force = r->quantize.force, is_there[N];
+    for (size_t i = 0; i < N; i++) is_there[i] = texts[i].path && text_is_sample(texts[i].path, i == 1);
     for (size_t i = 0; ok && i < N; i++)
-        ok = !texts[i].path ||
-             (gq_write_whole(texts[i].path, force, texts[i].bytes, strlen(texts[i].bytes), &e) &&
-              gq_file_sha256(texts[i].path, texts[i].sha256, &e));
+        ok = !texts[i].path || gq_check_target(texts[i].path, force || is_there[i], &e);
+    for (size_t i = 0; ok && i < N; i++) {
+        if (is_there[i] && !r->quiet) print_line(stderr, "%s: already exists and is complete", texts[i].path);
+        ok = !texts[i].path || ((is_there[i] || gq_write_whole(texts[i].path, force, texts[i].bytes,
+                                                               strlen(texts[i].bytes), &e)) &&
+                                gq_file_sha256(texts[i].path, texts[i].sha256, &e));
+    }
     if (!ok) return say_failure(r->said, &e);
     samples_print(r, texts, N, r->calibration_text || r->held_out_text);
     if (r->calibration_text)

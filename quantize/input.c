@@ -158,6 +158,17 @@ static bool input_fail_missing(const char *path, gq_error *e) {
     return false;
 }
 
+/* An adapter that is given twice is merged twice. */
+static bool warn_of_twice(model_source *m, const gq_adapters *adapters, gq_error *e) {
+    for (size_t i = 1; i < adapters->n; i++)
+        for (size_t k = 0; k < i; k++)
+            if (gq_file_is_any(adapters->items[i].path, &adapters->items[k].path, 1) &&
+                !warnings_add(&m->warnings, e, "adapter %s is given twice, and merged twice",
+                              adapters->items[i].path))
+                return false;
+    return true;
+}
+
 bool input_open_adapted(model_source *m, const char *path, const gq_adapters *adapters, gq_error *e) {
     static const gq_adapters none = {.n = 0};
     if (!adapters) adapters = &none;
@@ -175,7 +186,8 @@ bool input_open_adapted(model_source *m, const char *path, const gq_adapters *ad
     bool ok = is_folder && adapters->base ? hf_adapter_file_open(m, path, adapters->base, e)
               : is_folder                 ? hf_model_open_adapted(m, path, adapters, e)
                                           : gguf_model_open(m, path, e) || input_fail_missing(path, e);
-    if (ok && !is_folder && !(ok = input_convert_metadata(m, e))) model_close(m);
+    if (ok && !(ok = is_folder ? warn_of_twice(m, adapters, e) : input_convert_metadata(m, e)))
+        model_close(m);
     if (ok && has_adapters && !is_folder) {
         model_close(m);
         ok = gq_fail(e,

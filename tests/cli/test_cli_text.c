@@ -41,6 +41,8 @@ TEST(files_that_are_there_stay) {
                 "--held-out", path("there.txt"));
     assert_int_equal(access(path("new.txt"), F_OK), -1); /* nothing is written where something is refused */
     free(PRINTED("text", "--force", "--held-out", path("there.txt")));
+    GQUANT_SAYS(0, "there.txt: already exists and is complete", "text", "--held-out", path("there.txt"));
+    GQUANT_SAYS(1, "there.txt already exists", "text", "--calibration", path("there.txt"));
     GQUANT_SAYS(2, "", "text", "--calibration", path("one.txt"), "--held-out", path("one.txt"));
     GQUANT_SAYS(2, "", "text", "calibration");
 }

@@ -574,6 +574,7 @@ def tokenizer_cases(cases):
                                 ("control characters", lambda j: j["normalizer"].update(clean_text=False), "clean_text is false"), ("no cuts", lambda j: j.update(pre_tokenizer=None), "not a BertPreTokenizer"),
                                 ("no processor", lambda j: j.update(post_processor=None), "does not enclose texts")):
         cases.same("words: " + name, "bert", tokenizer(change), words, tokenizer(change))
+    cases.says("a mask beyond the tokens", "llada-moe", lambda f: None, {}, "mask_token_id is 156895, but there are")
     cases.no("limits of three layers of four", "bailing3", lambda f: configure(f, expert_swiglu_limit_list=[None, 7.0, 7.0]), "expert_swiglu_limit_list has 3 values")
     told("two tokens of an id", lambda j: j["model"]["vocab"].update({next(reversed(j["model"]["vocab"])): 5}), "1 id, such as 5, has two tokens")
     told("an added token of an id that is taken", lambda j: j["added_tokens"].append({**j["added_tokens"][0], "content": "<x>"}), "has two tokens")

@@ -103,6 +103,8 @@ TEST(an_adapter_is_made_for_the_folder) {
     MAKE(SMALL, "--folder", "--lora", path("lora"), path("base"));
     char *adapter = strdup(path("lora/")), *base = strdup(path("base"));
     GQUANT(0, "-q", base, "--lora", adapter, path("merged.gguf"), "F32");
+    GQUANT_SAYS(0, "is given twice, and merged twice", base, "--lora", adapter, "--lora", adapter,
+                "--dry-run", path("twice.gguf"), "F32");
     GQUANT(0, "-q", base, path("plain.gguf"), "F32");
     char *told = PRINTED("compare", path("plain.gguf"), path("merged.gguf"));
     assert_null(strstr(told, "no weight has changed"));
