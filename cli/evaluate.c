@@ -58,7 +58,8 @@ gq_evaluation *evaluation_run(const request *r, gq_evaluation_request *asked, gq
 
 gq_evaluation *evaluation_plan(const request *r, gq_evaluation_request *asked, gq_error *e) {
     progress p;
-    progress_start_measuring(&p, r, "estimating the time of the evaluation, for about a second");
+    progress_start_measuring(
+        &p, r, "estimating the time of the evaluation, for about a second, up to a minute for large layers");
     gq_callbacks callbacks = progress_callbacks(&p);
     asked->callbacks = &callbacks;
     gq_evaluation *v = gq_evaluation_plan(asked, e);

@@ -50,7 +50,8 @@ static gq_importance_plan *importance_make_plan(const request *r, gq_error *e) {
     progress shown;
     gq_callbacks callbacks;
     if (r->dry_run) {
-        progress_start_measuring(&shown, r, "estimating the time of the run, for about a second");
+        progress_start_measuring(
+            &shown, r, "estimating the time of the run, for about a second, up to a minute for large layers");
         callbacks = progress_callbacks(&shown);
         asked.callbacks = &callbacks;
     }

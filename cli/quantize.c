@@ -208,8 +208,9 @@ static gq_plan *quantize_make_plan(const request *r, bool dry, gq_error *e) {
     gq_calibration calibration;
     progress_start_measuring(
         &p, r,
-        r->n_targets ? "measuring the error of each type in each tensor, to choose types for the target"
-                     : "estimating the time of the calibration, for about a second");
+        r->n_targets
+            ? "measuring the error of each type in each tensor, to choose types for the target"
+            : "estimating the time of the calibration, for about a second, up to a minute for large layers");
     gq_callbacks callbacks = progress_callbacks(&p);
     gq_options asked = r->quantize;
     asked.callbacks = &callbacks;

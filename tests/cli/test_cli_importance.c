@@ -78,8 +78,10 @@ TEST(dry_runs_say_that_they_measure) {
     const char *const little[] = {COMPUTE, path("text"), path("many.gguf"), "--dry-run", NULL};
     const struct {
         const char *const *words, *says;
-    } runs[] = {{computes, "estimating the time of the run, for about a second\n"},
-                {evaluates, "estimating the time of the evaluation, for about a second\n"}};
+    } runs[] = {
+        {computes, "estimating the time of the run, for about a second, up to a minute for large layers\n"},
+        {evaluates,
+         "estimating the time of the evaluation, for about a second, up to a minute for large layers\n"}};
     for (size_t i = 0; i < 2; i++) {
         char *err = gquant(0, runs[i].words);
         says(err, runs[i].says);
