@@ -154,10 +154,11 @@ static void evaluate_recommend(const request *r, const gq_evaluation *v) {
     const char *name = path_reported(m[best].path, r->full_paths),
                *by = report_few_places(gq_evaluation_summary(v)) ? ", as far as so few tokens show" : "";
     if (level >= GQ_VISIBLE_LOSS)
-        print_line(
-            stdout,
-            "Recommended%s: a larger type, or a calibrated file. %s has %s (KL divergence %.2g nats)%s.", by,
-            name, gq_level_text(level), m[best].kld.value, n > 2 ? "; none of these has less" : "");
+        print_line(stdout,
+                   "Recommended%s: a larger type, or a calibrated file unless this is one. %s has %s (KL "
+                   "divergence %.2g nats)%s.",
+                   by, name, gq_level_text(level), m[best].kld.value,
+                   n > 2 ? "; none of these has less" : "");
     else
         print_line(stdout, "Recommended%s: %s, %s (KL divergence %.2g nats)%s.", by, name,
                    gq_level_text(level), m[best].kld.value,
