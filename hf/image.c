@@ -159,7 +159,7 @@ static bool image_add(hf_build *b, const hf_source *s, hf_image_kind *k, hf_meta
         return true;
     }
     if (!name_find_row(s, k->mark, stored, begins, &row, name, e)) return false;
-    if (s->coding == HF_PLAIN && s->stored->dtype >= HF_E8M0)
+    if (s->coding == &hf_plain && s->stored->dtype >= HF_E8M0)
         return hf_list_fail(s->list, s->stored, e,
                             "elements of type %s: weights quantized by another program are not supported; "
                             "use the file in 16 bits",

@@ -144,7 +144,8 @@ static bool source_make(adapter_container *c, const hf_adapted *m, hf_source *s,
     if (asprintf((char **)&stored->name, "%s.weight", m->module) < 0)
         return stored->name = NULL, gq_fail_memory(e, strlen(m->module));
     c->list.n++;
-    *s = (hf_source){.name = strdup(stored->name), .list = &c->list, .stored = stored, .n_dims = 2};
+    *s = (hf_source){.name = strdup(stored->name), .list = &c->list, .stored = stored, .coding = &hf_plain};
+    s->n_dims = 2;
     if (!s->name) return gq_fail_memory(e, strlen(m->module));
     if (a->n_dims != 2 || b->n_dims != 2 || a->shape[0] != b->shape[1] || a->shape[0] > UINT32_MAX)
         return hf_list_fail(&c->adapter.list, a, e, "its shape does not fit that of '%s'", b->name);

@@ -164,7 +164,7 @@ static bool shape_fail(const hf_modules *t, const hf_stored *of, const hf_source
 /* Makes a change of a source; *d is then complete but for its factors. */
 static bool delta_begin(const hf_modules *t, const hf_source *s, const hf_stored *of, hf_delta *d,
                         double scale, gq_error *e) {
-    if (s->coding == HF_MXFP4)
+    if (s->coding == &hf_mxfp4)
         return hf_list_fail(
             &t->adapter->list, of, e,
             "'%s' is MXFP4, into which an adapter cannot be merged: use the model's folder in 16 bits",
@@ -224,8 +224,8 @@ static bool change_linear(const hf_modules *t, const hf_adapted *m, hf_source *s
     bool transposed = s->rows == p.inputs && s->columns == p.outputs;
     if (s->n_dims != 2 || (!upright && !transposed)) return shape_fail(t, m->a, s, p.outputs, p.inputs, e);
     if (upright && transposed)
-        transposed = s->coding == HF_GPTQ || hf_module_is_transposed(t, s);
-    else if ((s->coding == HF_GPTQ) != transposed && (transposed ? !hf_module_is_transposed(t, s) : true))
+        transposed = s->coding == &hf_gptq || hf_module_is_transposed(t, s);
+    else if ((s->coding == &hf_gptq) != transposed && (transposed ? !hf_module_is_transposed(t, s) : true))
         return shape_fail(t, m->a, s, p.outputs, p.inputs, e);
     hf_factor a = {m->a, 0, 0, 1, p.inputs}, b = {m->b, 0, 0, p.rank, 1};
     d.rank = (uint32_t)p.rank, d.outputs_are_columns = transposed;
@@ -297,7 +297,7 @@ static hf_source *expert_find(const hf_modules *t, const char *module, uint64_t 
 static bool expert_fits(const hf_source *s, uint64_t n, const lora_shape *p, bool *transposed) {
     bool upright = mul_sat(s->rows, n) == p->outputs && s->columns == p->inputs;
     *transposed = !upright && mul_sat(s->rows, n) == p->inputs && s->columns == p->outputs;
-    return s->n_dims == 2 && s->coding != HF_GPTQ && (upright || *transposed);
+    return s->n_dims == 2 && s->coding != &hf_gptq && (upright || *transposed);
 }
 
 /* Changes experts that the folder stores one by one. *fits false: the folder has no such expert. */

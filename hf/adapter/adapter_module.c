@@ -135,7 +135,7 @@ hf_source *hf_module_add(hf_modules *t, const char *module, const char *suffix, 
     char *copy = strdup(name);
     if (!copy || !memory_grow(&b->sources, &capacity, b->n_sources + 1, sizeof *b->sources, e))
         return free(copy), gq_fail_memory(e, strlen(name)), NULL;
-    b->sources[b->n_sources++] = (hf_source){.name = copy};
+    b->sources[b->n_sources++] = (hf_source){.name = copy, .coding = &hf_plain};
     if (!name_index_add(&t->by_name, b->sources, sizeof *b->sources, b->n_sources - 1, e)) return NULL;
     return &b->sources[b->n_sources - 1];
 }
@@ -157,6 +157,7 @@ void hf_module_replace(hf_source *s, const hf_list *l, const hf_stored *by) {
     hf_source to = {.name = s->name,
                     .list = l,
                     .stored = by,
+                    .coding = &hf_plain,
                     .n_dims = by->n_dims,
                     .rows = 1,
                     .matrix_rows = 1,
@@ -233,7 +234,7 @@ bool hf_module_replace_rows(hf_modules *t, const hf_adapted *m, gq_error *e) {
     const json_t *tokens = config_tokens(t->adapter, m->module);
     hf_source *s = hf_module_find(t, m->module, ".weight");
     size_t n = json_array_size(tokens);
-    if (!s || s->n_dims != 2 || s->coding != HF_PLAIN || m->rows->n_dims != 2 || m->rows->shape[0] != n ||
+    if (!s || s->n_dims != 2 || s->coding != &hf_plain || m->rows->n_dims != 2 || m->rows->shape[0] != n ||
         m->rows->shape[1] != s->columns)
         return hf_list_fail(
             l, m->rows, e,

@@ -184,7 +184,7 @@ static bool metadata_set_untrained(hf_build *b, hf_metadata *metadata, gq_error 
     const hf_source *s;
     const model_kv *types = hf_metadata_find(metadata, "tokenizer.ggml.token_type");
     if (!hf_build_source(b, "embed_tokens.weight", &s, e)) return false;
-    if (!s || !types || s->n_dims != 2 || s->coding != HF_PLAIN) return true;
+    if (!s || !types || s->n_dims != 2 || s->coding != &hf_plain) return true;
     for (uint32_t i = 0; i < s->rows && GGUF_ARRAY_HEADER + 4 * ((uint64_t)i + 1) <= types->size; i++) {
         int32_t type;
         bool zeros;

@@ -1,6 +1,8 @@
 /* The quantization settings of config.json are often left over: programs that save a dequantized or merged model
  * seldom remove them. So the source tensors decide: where all are floats of 16 bits or more, nothing is quantized,
  * whatever is said. */
+#include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "hf/sources/sources.h"
@@ -54,6 +56,26 @@ bool coded_check_one_scale(const coded_find *c, const hf_stored *t, gq_error *e)
                                   "'%s' and '%s' are both beside it, and nothing says which is its scale: "
                                   "the folder was put together from two; download the model again",
                                   scale->name, other->name);
+}
+
+bool source_set_name(hf_source *s, size_t cut, const char *end, gq_error *e) {
+    size_t n = strlen(s->stored->name) - cut, m = strlen(end);
+    char *name = malloc(n + m + 1);
+    if (!name) return gq_fail_memory(e, n + m + 1);
+    memcpy(name, s->stored->name, n);
+    memcpy(name + n, end, m + 1);
+    s->name = name;
+    return true;
+}
+
+void source_set_shape(hf_source *s, uint32_t n_dims, const uint64_t *shape) {
+    s->n_dims = n_dims, s->rows = 1;
+    for (uint32_t i = 0; i < n_dims; i++) {
+        s->shape[i] = shape[i];
+        if (i + 1 < n_dims) s->rows *= shape[i];
+    }
+    s->columns = n_dims ? shape[n_dims - 1] : 1;
+    s->matrix_rows = n_dims > 1 ? shape[n_dims - 2] : 1;
 }
 
 /* ---- whether anything is coded ---- */
@@ -150,6 +172,62 @@ static bool settings_check(const coded_find *c, gq_error *e) {
            hf_config_fail(c->config, e,
                           "quantization_config: expected an object whose quant_method is a text");
 }
+
+/* ---- what config_groups say of one source tensor ---- */
+
+/* The formats of compressed-tensors whose elements are stored one by one. */
+static const char *const plain_formats[] = {"float-quantized", "int-quantized", "naive-quantized",
+                                            "mxfp8-quantized", NULL};
+
+/* Whether a target names a class of modules that a weight may be of: those of linear layers, or of embeddings. */
+static bool target_is_class(const char *target, const char *module) {
+    size_t n = strlen(target);
+    if (!isupper((unsigned char)*target) || (n > 9 && !strcmp(target + n - 9, "Attention"))) return false;
+    return strcmp(target, "Embedding") != 0 || strstr(module, "embed");
+}
+
+group_claim group_claims(const json_t *group, const hf_stored *weight) {
+    static const char expression[] = "re:";
+    const char *end = strrchr(weight->name, '.');
+    const json_t *targets = json_object_get(group, "targets"), *target;
+    group_claim claim = targets ? CLAIM_NONE : CLAIM_BY_CLASS;
+    char *module = strndup(weight->name, end ? (size_t)(end - weight->name) : strlen(weight->name));
+    size_t i;
+    json_array_foreach(targets, i, target) {
+        const char *text = hf_json_text(target);
+        bool fits = false, is_expression = text && !strncmp(text, expression, sizeof expression - 1);
+        gq_error unused;
+        if (!text || !module) continue;
+        if (is_expression)
+            fits = hf_expression_fits(text, text + sizeof expression - 1, module, &fits, &unused) && fits;
+        else
+            fits = strcmp(text, module) == 0;
+        if (fits)
+            claim = CLAIM_BY_NAME;
+        else if (claim == CLAIM_NONE && !is_expression && target_is_class(text, module))
+            claim = CLAIM_BY_CLASS;
+    }
+    free(module);
+    return claim;
+}
+
+const json_t *plain_setting(const coded_find *c, const hf_stored *t, const char *key) {
+    const char *name, *common = coded_text(c, "format");
+    const json_t *found = NULL;
+    int most = -1;
+    json_t *group;
+    json_object_foreach(json_object_get(c->settings, "config_groups"), name, group) {
+        const char *own = json_string_value(json_object_get(group, "format"));
+        int claim = (int)group_claims(group, t);
+        if (!name_is_one(own ? own : common ? common : "", plain_formats) || claim < most) continue;
+        const json_t *value = json_object_get(json_object_get(group, "weights"), key);
+        found = claim > most || json_equal(found, value) ? value : NULL;
+        most = claim;
+    }
+    return found;
+}
+
+/* ---- the method ---- */
 
 bool coded_find_method(coded_find *c, gq_error *e) {
     c->settings = hf_config_get(c->config, "quantization_config");

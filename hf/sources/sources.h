@@ -84,16 +84,24 @@ const char *hf_list_path(const hf_list *l, uint32_t file);
  * row; all others together count the rows. A GPTQ matrix is seen as it is stored, with inputs as rows, and MXFP4 in
  * units of a block of 32 elements. */
 
-typedef enum hf_coding {
-    HF_PLAIN,
-    HF_SCALED,  /* F8 elements (or any) times a scale for each block of rows and columns */
-    HF_PACKED,  /* small integers in words along a row, times a scale for each group of columns */
-    HF_GPTQ,    /* small integers in words along a column, scales and zeros for each group of rows */
-    HF_MXFP4,   /* blocks of 32 elements, and their scale bytes in another source tensor */
-    HF_TERNARY, /* four codes of 2 bits in a byte, of four rows that lie a quarter of the rows apart; and a
-                   factor */
-    HF_FP4,     /* two codes of 4 bits in a byte, times a scale for each group of columns, times a factor */
+typedef struct hf_source hf_source;
+
+/* What a source is coded in: a row in the file that finds and reads it. */
+typedef struct hf_coding {
+    uint32_t type; /* of GGUF, whose blocks are read; 0: F32 */
+    /* Reads as hf_source_read does, in that type. NULL: hf_plain alone, which is read in any. */
+    bool (*read)(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n_columns,
+                 void *to, gq_error *e);
+    void (*write_type)(const hf_source *s, char *to, size_t room); /* for people. NULL: the stored type */
 } hf_coding;
+
+/* hf_scaled: F8 elements (or any) times a scale for each block of rows and columns.
+ * hf_packed: integers in words along a row, times a scale for each group of columns.
+ * hf_gptq: integers in words along a column, scales and zeros for each group of rows.
+ * hf_mxfp4: blocks of 32 elements, and their scale bytes in another source tensor.
+ * hf_fp4: two codes of 4 bits in a byte, times a scale for each group of columns, times a factor.
+ * hf_ternary: four codes of 2 bits in a byte, of rows that lie a quarter of the rows apart, times a factor. */
+extern const hf_coding hf_plain, hf_scaled, hf_packed, hf_gptq, hf_mxfp4, hf_fp4, hf_ternary;
 
 /* ---- changes that adapters make; delta.c says what they mean ---- */
 
@@ -133,28 +141,30 @@ typedef struct hf_deltas {
 
 /* ---- */
 
-typedef struct hf_source {
+struct hf_source {
     const char *name; /* without a coding's suffix; owned by the list of sources; first member */
     const hf_list *list;
     const hf_stored *stored; /* elements, words, or blocks */
-    hf_coding coding;
+    const hf_coding *coding; /* never NULL */
     uint32_t n_dims;
     uint64_t shape[HF_DIMS]; /* of units */
     uint64_t rows, columns;
-    const hf_stored *scale; /* all but HF_PLAIN */
-    const hf_stored *zero;  /* HF_PACKED, HF_SCALED: NULL: none; HF_GPTQ */
-    const hf_stored *group; /* HF_GPTQ: the group of each row, HF_PACKED: of each column; NULL: in order */
-    uint64_t scale_rows,
-        scale_columns; /* rows (of the last two dimensions) and columns that share a scale; HF_GPTQ: rows, 0: not known */
+    const hf_stored *scale; /* all but hf_plain */
+    const hf_stored *zero;  /* hf_packed, hf_scaled: NULL: none; hf_gptq */
+    const hf_stored *group; /* hf_gptq: the group of each row, hf_packed: of each column; NULL: in order */
+    /* Rows (of the last two dimensions) and columns that share a scale; hf_gptq: rows, 0: not known. */
+    uint64_t scale_rows, scale_columns;
     uint64_t matrix_rows; /* shape[n_dims - 2] */
     uint32_t bits;        /* of a packed integer: 1, 2, 4 or 8 */
-    uint32_t zero_more;   /* HF_GPTQ: what is added to a zero */
-    float factor;         /* HF_FP4, HF_TERNARY: of all elements */
+    uint32_t zero_more;   /* hf_gptq: what is added to a zero */
+    float factor;         /* hf_fp4, hf_ternary: of all elements */
     bool divides;         /* the same: they are divided by it */
     hf_deltas deltas;     /* changes that adapters make; owned */
     bool is_adapters;     /* an adapter's source tensor in the place of the model's */
-} hf_source;
+};
 
+/* Reads n elements of a source tensor from element `first` on as they are stored. */
+bool stored_read(const hf_list *l, const hf_stored *t, uint64_t first, uint64_t n, void *to, gq_error *e);
 /* Returns the elements of a unit: those of a block, or 1. */
 uint64_t hf_source_unit(const hf_source *s);
 /* Returns the type whose bytes a source has: reading in it changes nothing. F32 if it has no such type. */
@@ -200,11 +210,55 @@ const hf_stored *coded_scale_beside(const coded_find *c, const hf_stored *t);
 bool coded_check_one_scale(const coded_find *c, const hf_stored *t, gq_error *e);
 bool stored_is_f8(const hf_stored *t);
 
+/* What hf_sources_find sets of a source: its name, that of the source tensor with the last `cut` characters replaced,
+ * and its shape. */
+bool source_set_name(hf_source *s, size_t cut, const char *end, gq_error *e);
+void source_set_shape(hf_source *s, uint32_t n_dims, const uint64_t *shape);
+#define coded_fail(c, t, other, e) \
+    hf_list_fail((c)->list, t, e, "its shape does not fit that of '%s'", (other)->name)
+
+/* The modules that a group of config_groups names, as compressed-tensors has it: by a name, or an expression of it,
+ * which goes before a class of modules. */
+typedef enum group_claim { CLAIM_NONE, CLAIM_BY_CLASS, CLAIM_BY_NAME } group_claim;
+group_claim group_claims(const json_t *group, const hf_stored *weight);
+/* Returns a setting of the group of a plain format that a source tensor is of; NULL: there is none, or groups that
+ * name it alike disagree. */
+const json_t *plain_setting(const coded_find *c, const hf_stored *t, const char *key);
+
 /* Finds how weights are coded: in config.json, or in the file that modelopt leaves beside it. What they say
  * counts only where source tensors are coded; else it warns. On failure, too, the caller releases c->own. */
 bool coded_find_method(coded_find *c, gq_error *e);
 /* Warns of the scales of activations that were left out. */
 bool coded_warn_left_out(const coded_find *c, gq_error *e);
+
+/* ---- coded_scaled.c, coded_words.c, coded_codes.c ----
+ * A coding each: its parts are found, their shapes compared, and rectangles read. */
+
+bool source_check_scale(const coded_find *c, const hf_stored *t, const hf_stored *scale, gq_error *e);
+/* Reads the scale of a whole source tensor: 0 would lose the source tensor, and no tool writes one that is below 0
+ * or infinite. */
+bool factor_read(const coded_find *c, const hf_stored *scale, float *x, gq_error *e);
+/* Makes a source hf_scaled. `blocks`: how many rows and columns share a scale; NULL: its shape says it. */
+bool source_add_scale(const coded_find *c, hf_source *s, const hf_stored *scale, const json_t *blocks,
+                      gq_error *e);
+/* Reads the scales of some columns of rows, and multiplies a row by its own. `zeros` NULL: none. */
+bool scales_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t column, uint64_t n_columns,
+                 float *to, gq_error *e);
+void source_scale_row(const hf_source *s, uint64_t column, uint64_t n, const float *scales,
+                      const float *zeros, float *x);
+
+bool source_make_packed(const coded_find *c, hf_source *s, gq_error *e);
+bool source_make_gptq(const coded_find *c, hf_source *s, gq_error *e);
+
+/* Experts stay MXFP4, which GGUF has; other source tensors may be split and turned as floats alone. */
+bool source_make_mxfp4(const coded_find *c, hf_source *s, gq_error *e);
+bool source_set_mxfp4(const coded_find *c, hf_source *s, const hf_stored *scale, gq_error *e);
+/* `factor`: the end of the name of what is multiplied, or divided by, in place of the last `cut` characters. */
+bool source_make_nvfp4(const coded_find *c, hf_source *s, const hf_stored *scale, size_t cut,
+                       const char *factor, bool divides, gq_error *e);
+/* BitNet: four codes in a byte, which stand for -1, 0 and 1; bits 2 i and 2 i + 1 of row r are row i R / 4 +
+ * r of the R rows. The scale divides, but for layers that multiply their outputs by it. */
+bool source_make_ternary(const coded_find *c, hf_source *s, const hf_stored *scale, gq_error *e);
 
 /* ---- delta.c ----
  * A change of low rank to a source tensor: the product of two narrow matrices that an adapter has, which is added as

@@ -7,7 +7,7 @@ hf_view hf_view_of(const hf_source *s) {
         v.count[i - 1] = s->shape[i - 1], v.stride[i - 1] = stride;
         stride *= s->shape[i - 1];
     }
-    if (s->coding == HF_GPTQ) hf_view_swap(&v, 0, 1);
+    if (s->coding == &hf_gptq) hf_view_swap(&v, 0, 1);
     return v;
 }
 

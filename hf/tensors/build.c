@@ -75,7 +75,7 @@ static void build_transpose_experts(hf_build *b, hf_match *f) {
     const hf_source *s = f->source;
     const uint64_t *n = s->shape;
     arch_op op = f->rule->op;
-    if (b->is_transposed || s->n_dims != 3 || s->coding != HF_PLAIN || !strstr(f->rule->to, "_exps")) return;
+    if (b->is_transposed || s->n_dims != 3 || s->coding != &hf_plain || !strstr(f->rule->to, "_exps")) return;
     bool rule_transposes = op == OP_TRANSPOSE || op == OP_TRANSPOSE_SPLIT_HALVES || op == OP_SPLIT_EVEN_ODD ||
                            op == OP_TRANSPOSE_DOWN_EXPERTS;
     if (!rule_transposes && op != OP_COPY && op != OP_SPLIT_HALVES) return;
@@ -122,7 +122,7 @@ static bool build_add_one(hf_build *b, const hf_source *s, gq_error *e) {
 
 static bool tensor_check_blocks(const hf_tensor *t, gq_error *e) {
     for (size_t k = 0; k < t->n_pieces && t->tensor.type->id != GGUF_MXFP4; k++)
-        if (t->pieces[k].source && t->pieces[k].source->coding == HF_MXFP4)
+        if (t->pieces[k].source && t->pieces[k].source->coding == &hf_mxfp4)
             return hf_list_fail(t->pieces[k].source->list, t->pieces[k].source->stored, e,
                                 "MXFP4, but other parts of %s are not", t->tensor.name);
     return true;

@@ -101,7 +101,7 @@ hf_tensor *hf_build_tensor(hf_build *b, const hf_match *f, unsigned which, size_
 
 /* Integers that no coding explains would become weights of their size. */
 static bool source_check_numbers(const hf_source *s, gq_error *e) {
-    return s->coding != HF_PLAIN || s->stored->dtype < HF_E8M0 ||
+    return s->coding != &hf_plain || s->stored->dtype < HF_E8M0 ||
            hf_list_fail(
                s->list, s->stored, e,
                "elements of type %s, expected floating-point numbers: use the model's folder in 16 bits",
@@ -109,7 +109,7 @@ static bool source_check_numbers(const hf_source *s, gq_error *e) {
 }
 
 bool hf_build_floats(const hf_source *s, uint64_t first, uint64_t n, float *to, gq_error *e) {
-    if (s->coding != HF_PLAIN)
+    if (s->coding != &hf_plain)
         return hf_list_fail(
             s->list, s->stored, e,
             "it is quantized, which is not supported for this tensor: use the model's folder in 16 bits");
@@ -118,7 +118,7 @@ bool hf_build_floats(const hf_source *s, uint64_t first, uint64_t n, float *to, 
 
 hf_piece *hf_build_piece(const hf_match *f, hf_tensor *t, size_t i, const hf_view *v, gq_error *e) {
     hf_piece *p = &t->pieces[i];
-    if (f->source->coding == HF_MXFP4 && v->n_dims > 0 && v->stride[v->n_dims - 1] != 1) {
+    if (f->source->coding == &hf_mxfp4 && v->n_dims > 0 && v->stride[v->n_dims - 1] != 1) {
         hf_match_fail(f, e, "MXFP4 blocks cannot be transposed or split");
         return NULL;
     }

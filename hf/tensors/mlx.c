@@ -62,7 +62,7 @@ static mlx_marks marks_find(hf_build *b) {
 static void convolutions_set_upright(hf_build *b) {
     for (size_t i = 0; i < b->n_sources; i++) {
         hf_source *s = &b->sources[i];
-        if (s->coding != HF_PLAIN || !tensor_is_convolution(s) || !convolution_is_transposed(s)) continue;
+        if (s->coding != &hf_plain || !tensor_is_convolution(s) || !convolution_is_transposed(s)) continue;
         s->shape[2] = s->shape[1], s->shape[1] = 1;
         s->rows = s->shape[0], s->columns = s->shape[2], s->matrix_rows = 1;
     }

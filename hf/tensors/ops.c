@@ -144,7 +144,7 @@ static bool mean_absolute(const hf_source *s, float *mean, gq_error *e) {
 HF_OP(round_ternary) {
     float mean;
     hf_piece *p = hf_build_whole(b, f, e);
-    if (!p || f->source->coding != HF_PLAIN || f->source->stored->n == 0) return p;
+    if (!p || f->source->coding != &hf_plain || f->source->stored->n == 0) return p;
     return mean_absolute(f->source, &mean, e) &&
            hf_piece_add_op(p, HF_ROUND_TERNARY, (double)(1 / (mean > 1e-5f ? mean : 1e-5f)), e);
 }

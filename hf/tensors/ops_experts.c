@@ -61,7 +61,7 @@ HF_OP(reshape_transpose_experts) { return op_expert_rows(b, f, true, e); }
 
 /* gate_up_proj [E, d, 2 n] of 16 bits, [E, 2 n, d] of MXFP4, or a bias [E, 2 n]. */
 HF_OP(split_even_odd) {
-    bool transposed = f->source->coding != HF_MXFP4 && f->source->n_dims == 3;
+    bool transposed = f->source->coding != &hf_mxfp4 && f->source->n_dims == 3;
     for (unsigned i = 0; i < 2; i++) {
         hf_view v = hf_match_view(f);
         if (transposed) hf_view_swap(&v, 1, 2);
@@ -73,7 +73,7 @@ HF_OP(split_even_odd) {
 }
 
 HF_OP(transpose_down_experts) {
-    return (f->source->coding == HF_MXFP4 || f->source->n_dims != 3 ? hf_op_copy : hf_op_transpose)(b, f, e);
+    return (f->source->coding == &hf_mxfp4 || f->source->n_dims != 3 ? hf_op_copy : hf_op_transpose)(b, f, e);
 }
 
 /* One of two source tensors that become gate and up of each expert in one tensor, one behind the other. */
@@ -141,7 +141,7 @@ HF_OP(reshape_router_bias) {
 /* deepseek4: [vocabulary, used], in place of a choice by scores. */
 HF_OP(experts_of_tokens) {
     const hf_stored *s = f->source->stored;
-    if (f->source->coding != HF_PLAIN || s->n_dims != 2 || s->n == 0)
+    if (f->source->coding != &hf_plain || s->n_dims != 2 || s->n == 0)
         return hf_match_fail(f, e, "%u dimensions, expected a matrix: the numbers of each token's experts",
                              s->n_dims);
     int64_t *ids = hf_ids_read(f, e);

@@ -128,7 +128,7 @@ HF_OP(sum_frames) {
         !hf_config_u32(b->config, "vision.patch_size", &side, e))
         return false;
     uint64_t part = 3 * (uint64_t)side * side, outputs = s->n_dims ? s->shape[0] : 0;
-    if (s->coding != HF_PLAIN || !frames || !part || side > SIDE_MOST || !outputs ||
+    if (s->coding != &hf_plain || !frames || !part || side > SIDE_MOST || !outputs ||
         outputs > UINT64_MAX / 8 / part || frames > 16 || s->stored->n != outputs * frames * part)
         return hf_match_fail_shape(f, e, "[C, frames 3 p p] of patch_temporal frames");
     float *sum = malloc(outputs * part * sizeof *sum), *row = malloc(frames * part * sizeof *row);
@@ -308,7 +308,7 @@ static bool norm_find(hf_build *b, const hf_match *f, const char *end, const hf_
     if (snprintf(name, sizeof name, "%.*s%s", before, f->source->name, end) >= NAME_BYTES)
         return hf_match_fail(f, e, "its name is too long");
     if (!hf_build_source(b, name, found, e)) return false;
-    return (*found && (*found)->coding == HF_PLAIN && (*found)->stored->n == f->source->stored->n) ||
+    return (*found && (*found)->coding == &hf_plain && (*found)->stored->n == f->source->stored->n) ||
            hf_match_fail(f, e, "there is no %s of as many numbers beside it", name);
 }
 
@@ -367,7 +367,7 @@ HF_OP(resample_positions) {
         return false;
     uint64_t to = patch ? image / patch : 0, rows = s->n_dims == 3 ? s->shape[1] : 0,
              from = (uint64_t)sqrt((double)rows), width = s->n_dims == 3 ? s->shape[2] : 0;
-    if (s->coding != HF_PLAIN || !from || from > SIDE_MOST || from * from != rows || !width || !to ||
+    if (s->coding != &hf_plain || !from || from > SIDE_MOST || from * from != rows || !width || !to ||
         to > SIDE_MOST || to > LARGER_MOST * from || s->stored->n != rows * width ||
         width > UINT64_MAX / 8 / to / to)
         return hf_match_fail(
@@ -464,8 +464,8 @@ HF_OP(fold_codebook_counts) {
         if (n == CODEBOOKS_MOST) return hf_match_fail(f, e, "more codebooks than %zu", n);
         sums[n] = s;
         if (!hf_build_source(b, name, &counts[n], e)) return false;
-        if (!counts[n] || counts[n]->stored->n != rows || s->shape[0] != rows || s->coding != HF_PLAIN ||
-            counts[n]->coding != HF_PLAIN)
+        if (!counts[n] || counts[n]->stored->n != rows || s->shape[0] != rows || s->coding != &hf_plain ||
+            counts[n]->coding != &hf_plain)
             return hf_match_fail(f, e, "'%s' is missing, or is of another number of codes", name);
         if (!codebook_find(b, f, (unsigned)n + 1, &s, e)) return false;
     }

@@ -266,7 +266,7 @@ HF_OP(target_ids) {
         !hf_config_u32_or(c->target ? c->target : c, "vocab_size", tokens, &of_target, e))
         return false;
     if (of_target < tokens) tokens = of_target;
-    if (f->source->coding != HF_PLAIN || n == 0 || n > tokens || (expected && n != expected))
+    if (f->source->coding != &hf_plain || n == 0 || n > tokens || (expected && n != expected))
         return hf_match_fail(f, e, "%llu elements, expected %llu, one for each token of the draft model",
                              LLU(n), LLU(expected ? expected : tokens));
     int64_t *ids = hf_ids_read(f, e);

@@ -58,7 +58,7 @@ bool hf_tensor_read(const hf_tensor *t, uint64_t first, uint64_t n, void *to, gq
 void hf_tensor_ranges(const hf_tensor *t, uint64_t first, uint64_t n,
                       void (*visit)(void *user, const gq_file *f, uint64_t offset, uint64_t bytes),
                       void *user);
-/* Describes for people where a tensor comes from: which source tensors, how these are coded, what is done to them. Sets
+/* origin.c: describes for people where a tensor comes from: which source tensors, how these are coded, what is done to them. Sets
  * t->origin and its tensor's pointer to it, once the tensor is joined and stays where it is. */
 bool hf_tensor_describe(hf_tensor *t, gq_error *e);
 void hf_tensor_free(hf_tensor *t);
@@ -218,6 +218,8 @@ bool hf_names_fail(const hf_build *b, const hf_source *s, gq_error *e);
  * else that of the bias or weight beside what its other half is made of; else what the same tensor of another layer is
  * made of, with this layer's number; else what a rule would take. False: it is not known. */
 bool hf_names_find_source(const hf_build *b, const char *name, char *to, size_t size);
+
+/* ---- mtp.c ---- */
 
 /* Sets c->mtp: as many MTP layers as the config announces, if the folder has tensors of any of them. */
 bool hf_mtp_find(hf_config *c, const hf_list *l, gq_error *e);

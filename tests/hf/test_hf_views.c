@@ -30,6 +30,7 @@ static void array_open(array *a) {
     a->source = (hf_source){.name = "x",
                             .list = &a->list,
                             .stored = &a->stored,
+                            .coding = &hf_plain,
                             .n_dims = 3,
                             .shape = {MATRICES, ROWS, COLUMNS},
                             .rows = MATRICES * ROWS,
