@@ -398,10 +398,10 @@ static bool importance_run_model(running *r, const gq_callbacks *callbacks, gq_e
                        .output = p->output,
                        .mtp_layers = importance_has_mtp_layers(p),
                        .checkpoint = &r->checkpoint,
-                       .callbacks = callbacks,
-                       .work = work,
-                       .done = done * work,
-                       .seconds_expected = p->facts.seconds_expected};
+                       .progress = {.callbacks = callbacks,
+                                    .work = work,
+                                    .done = done * work,
+                                    .seconds_expected = p->facts.seconds_expected}};
     bool ok = sweep_open(&s, &plan, e) && (r->sums = collection_new(sweep_pool(&s), importance_share(p), e));
     if (ok) {
         forward_observer observer = collection_observer(r->sums);

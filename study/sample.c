@@ -89,8 +89,7 @@ static bool sample_run_model(sampling *s, const gq_plan *plan, const gq_callback
                     .output = true,
                     .mtp_layers = forward_model_mtp_layers(model) > 0,
                     .folder = folder,
-                    .callbacks = callbacks,
-                    .work = forward_job_work(&s->job, model, false)};
+                    .progress = {.callbacks = callbacks, .work = forward_job_work(&s->job, model, false)}};
     sweep run = {.plan = NULL};
     bool ok = folder ? sweep_open(&run, &p, e) : gq_fail_memory(e, strlen(plan->outputs[0].path));
     ok = ok && (s->sums = collection_new(forward_run_pool(run.run),

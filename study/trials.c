@@ -211,9 +211,9 @@ static bool try_all(trials *t, const forward_bounds *bounds, const gq_callbacks 
                     .n_streams = 1,
                     .numbers = t->of->numbers,
                     .n_layers = t->of->facts.layers,
-                    .callbacks = callbacks};
-    if (seconds->layers > 0) p.logits_work = seconds->head / seconds->layers * layers / head;
-    p.work = layers + (p.logits_work > 0 ? p.logits_work : 1) * head;
+                    .progress = {.callbacks = callbacks}};
+    if (seconds->layers > 0) p.progress.logits_work = seconds->head / seconds->layers * layers / head;
+    p.progress.work = layers + (p.progress.logits_work > 0 ? p.progress.logits_work : 1) * head;
     t->scratch = memory_lines(1, sizeof *t->scratch, e);
     if (!t->scratch) return false;
     if (!sample_windows(&t->sampled, &t->job, &t->of->job, t->job.windows, e)) return false;

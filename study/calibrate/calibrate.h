@@ -1,12 +1,13 @@
-/* Plans and runs a calibration: the calibrator, the sites of a layer, what is gathered for them, and how their
- * matrices are rounded. */
+/* Plans and runs a calibration: how it is bounded and what it takes; then a matrix, the embedding, the calibrator that goes
+ * through the layers, and the validation. site.h has what is gathered for a matrix. */
 #pragma once
 
-#include "forward/graph/attention/scores.h"
-#include "quantize/quantize.h"
-#include "study/calibrate/calibration.h"
+#include <stdatomic.h>
 
-/* ---- steps.c: A calibration that takes no longer than a given time ---- */
+#include "quantize/quantize.h"
+#include "study/calibrate/site.h"
+
+/* ---- within.c: A calibration that takes no longer than a given time ---- */
 
 /* Makes plans of calibrations that take less and less, the best first, and returns the first one whose
  * forecast is within the seconds asked for. Where an unfinished run of one of them lies beside the outputs,
@@ -96,163 +97,6 @@ size_t calibrate_layers_steps(const calibration *job);
 bool calibrate_layers(const calibration *job, checkpoint *saved, const gq_callbacks *callbacks,
                       threads_count *threads, gq_error *e);
 
-/* ---- site.c ----
- * A site is the input of one or more linear layers, such as that of q, k and v. It has the activations of two streams,
- * the base model's x and y of the model rounded so far: the Hessians of the pairs (x, y) for each matrix, and the pairs
- * of held-out windows. gather.c fills it. */
-
-/* The gathered inputs of one matrix. */
-typedef struct site_inputs {
-    hessian *hessian;
-    uint64_t group; /* the token group (forward/stream/stream.h) that was added last */
-    /* Held-out tokens, one after another, `features` values each: in the base model, in the other. Where the
-     * residual stream is fitted `base` holds d, of as many values as the weight has rows. */
-    float *base, *rounded;
-    size_t held;
-} site_inputs;
-
-typedef struct site {
-    const model_tensor *weights[FORWARD_MOST_WEIGHTS];
-    size_t n_weights; /* 0: nothing is left to round */
-    size_t features, matrices;
-    size_t first, end; /* matrices first to end - 1 were gathered */
-    /* The matrices, counted from `first`, whose inputs this rank has. dealt: other ranks have the rest; else
-     * every rank has all. */
-    size_t own, own_end;
-    bool dealt;
-    bool routed, late;
-    float adds; /* forward_adds of the weight where the residual stream is fitted; 0: its own output is */
-    site_inputs *inputs; /* one for each of them */
-    /* Seconds: what adding to their Hessians took, and all else for a batch, the least of all batches, since the
-     * first one touches new memory. */
-    double hessian, probe;
-    size_t batches;
-} site;
-/* Values of a held-out token in site_inputs.base. */
-static inline size_t site_base_features(const site *s) {
-    return s->adds != 0 ? s->weights[0]->ne[1] : s->features;
-}
-/* Matrices that are gathered at once, of those that are left; fit: as many as a rank's memory holds. Where
- * there are at least as many as ranks they are dealt. */
-size_t site_matrices_at_once(size_t left, uint64_t fit, bool routed, size_t ranks);
-/* The rotation (comm_share_rotated) by which the matrices from `first` on are dealt: those of one role anew in each
- * layer. */
-uint64_t site_rotation(const model_tensor *weight, size_t first);
-/* The rank that has the inputs of the i-th matrix that was gathered, where they are dealt. */
-int site_owner(const site *s, const gq_comm *comm, size_t i);
-void site_free(site *s);
-/* Hands over the gathered inputs of the i-th matrix; the caller owns them from now on. */
-site_inputs site_take(site *s, size_t i);
-void site_inputs_free(site_inputs *inputs);
-
-/* The sizes that decide how much memory a site takes. */
-typedef struct site_sizes {
-    hessian_shape shape;
-    size_t matrices; /* gathered at once */
-    size_t met;      /* matrices that a token meets: of experts some of all, of heads all that are gathered */
-    size_t tokens;   /* of a batch, at most */
-    size_t held;     /* tokens held out per matrix, at most */
-    size_t repeats;  /* times that a matrix may meet a token */
-    size_t taped;    /* tokens that a rank keeps until all have theirs; 0: there is one process */
-    bool routed;
-} site_sizes;
-/* Returns forward_adds where the residual stream after a weight is fitted, else 0. */
-float site_adds(const calibration_settings *s, const forward_model *m, const model_tensor *weight);
-/* routed: the weight is of experts; late: as forward_inputs has it. met: matrices that a token then meets;
- * else it is not used. matrices: gathered at once. batch_windows: windows of a batch. */
-typedef struct site_weight {
-    const model_tensor *tensor;
-    bool routed, late;
-    size_t met, matrices;
-    size_t taped; /* windows that a rank keeps */
-} site_weight;
-site_sizes site_sizes_of(const calibration_settings *s, const forward_model *m, const site_weight *w,
-                         size_t batch_windows);
-
-/* ---- site.c ----
- * Pairs of inputs on their way between ranks. Sums over tokens are chains in the order of the text
- * (forward/stream/stream.h), and each rank has some windows of it. So a rank first records the pairs that its own
- * batches give, and then all ranks play all records in the order of the text: each gets every pair, and adds
- * it to its share of the Hessian. */
-
-/* Pairs of a matrix: x[features of the base][tokens] and y[features][tokens]. */
-typedef struct site_pairs {
-    const float *x, *y;
-    size_t x_stride, y_stride, tokens;
-    const uint32_t *token; /* numbers among the batch's; NULL: all in order */
-} site_pairs;
-
-/* The same as one piece: x, y, and the numbers. */
-typedef struct tape_entry {
-    uint64_t matrix, window, tokens; /* window: the batch's first one */
-    uint64_t numbered;               /* 1: `token` is not NULL */
-} tape_entry;
-
-typedef struct tape {
-    size_t x_features, features;
-    size_t n, capacity, n_pieces, pieces_capacity;
-    tape_entry *entries;
-    float **pieces;
-} tape;
-
-/* Bytes of an entry of so many tokens. */
-uint64_t tape_bytes(uint64_t x_features, uint64_t features, uint64_t tokens);
-void tape_free(tape *t); /* also one of zeros */
-bool tape_record(tape *t, uint64_t matrix, uint64_t window, const site_pairs *p, gq_error *e);
-/* A collective: has every rank play the entries of all, those of rank 0 first. Empties the tape. */
-typedef bool tape_player(void *data, const tape_entry *entry, const site_pairs *p, gq_error *e);
-bool tape_play(tape *t, gq_comm *comm, tape_player *player, void *data, gq_error *e);
-
-/* ---- metric.c ----
- * The metrics by which rows of a layer's queries, keys and values count together, gathered from the base model's
- * stream. They are made of a fixed choice of positions in the first windows that are not held out, so they depend on
- * nothing but the model, the text and its windows. */
-
-/* metric: [head][row][row], 1 on the diagonal in the mean over all heads. NULL: nothing was seen that sets
- * rows apart, so each counts by itself. */
-typedef struct row_metric {
-    forward_row_group group;
-    float *metric;
-} row_metric;
-
-typedef struct layer_metrics {
-    size_t n;
-    row_metric of[FORWARD_MOST_GROUPS];
-} layer_metrics;
-
-enum { METRIC_WINDOWS = 4 }; /* windows that metrics are made of, at most */
-/* Whether the layer has rows with a metric that an output rounds by feedback. */
-bool layer_metrics_wanted(const calibration *of, const forward_layer *layer);
-/* Runs the base model's stream over the layer, or the sublayer that attends, up to its scores. The caller frees *m,
- * also on failure. */
-bool layer_metrics_gather(layer_metrics *m, const calibration *of, forward_stream *base, forward_layer *layer,
-                          forward_sublayers which, gq_error *e);
-void layer_metrics_free(layer_metrics *m);
-
-/* Bytes of the metrics of a layer's groups, and those that gathering takes with them. */
-uint64_t layer_metrics_bytes(const forward_row_group *groups, size_t n, size_t context, int threads);
-
-/* ---- gptaq.c ----
- * How far a matrix's target moves (GPTAQ's term; codec/feedback.h has the formula): the factor a of w + a u.
- *
- * u makes up for what the matrix's inputs differ by from the base model's, as far as the calibration tokens show. On
- * other tokens it fits worse, the fewer tokens there were for each column, and the less the difference depends on the
- * inputs at all. So a is what fits the held-out tokens: with E = (x - y) w or what the residual stream lacks, and F =
- * y u,
- *
- *     a = sum E F / sum F F, within 0 and T / (T + 3 n) for T tokens and n columns,
- *
- * over all held-out tokens and some rows of the matrix, and half of that, as other texts differ more. A token whose
- * E is far beyond the others' counts for no more than GPTAQ_FAR times the median: the first tokens of texts can
- * have a residual stream a thousand times as large. */
-
-/* Sets the factor of all blocks of f, where the settings leave it open and tokens are held out; else it stays. The
- * matrix is of all weights of the site. held: its held-out tokens, not transposed yet. */
-bool gptaq_choose_a(const calibration *job, const site *s, uint64_t matrix, const site_inputs *held,
-                    const cholesky *f, threads_pool *pool, gq_error *e);
-/* Bytes that this takes for a weight, with so many held-out tokens. */
-uint64_t gptaq_bytes(const model_tensor *t, size_t held);
-
 /* ---- round.c ----
  * Rounds a matrix by the Hessian of its inputs, and plainly to compare; the result that does better on held-out tokens
  * is written. */
@@ -281,7 +125,7 @@ typedef struct calibrate_figures {
 
 /* A matrix to round, for the output at work, and what it is rounded by. */
 typedef struct round_task {
-    struct calibrator *c;
+    calibrator *c;
     size_t tensor; /* its number */
     uint64_t matrix;
     gq_comm *comm;        /* ranks that share the rows; NULL: this process has all */
@@ -304,36 +148,6 @@ void figures_add(calibrate_figures *to, const calibrate_figures *of);
 /* Rounds and writes a matrix. *sums, which is zeros but for the width, gets its figures, *why the reason if
  * it is not calibrated. */
 bool round_matrix(const round_task *t, calibrate_figures *sums, round_reason *why, gq_error *e);
-
-/* ---- calibrator.c ----
- * Records of finished steps, which a checkpoint keeps with the streams' hidden states: which tensors are rounded,
- * their figures, checksums of their blocks in the outputs' files, and the mean squares of their inputs, by
- * which they could be encoded plainly. */
-
-/* A tensor's entry. `squares` floats stand behind it: of each matrix the mean squares of its columns, zeros
- * where no token was seen. 0: they are not known. */
-typedef struct calibrate_entry {
-    uint64_t tensor;
-    uint32_t output, crc;     /* crc: of the tensor's bytes */
-    uint32_t reason, squares; /* reason: a round_reason */
-    calibrate_figures figures;
-} calibrate_entry;
-
-typedef struct calibrate_record {
-    uint8_t *bytes; /* entries with their floats, one behind the other */
-    size_t n, capacity;
-} calibrate_record;
-
-bool record_add(calibrate_record *r, const calibrate_entry *entry, const float *squares, gq_error *e);
-/* Sets the entries' checksums from what the outputs' files hold now. */
-bool record_sum_up(calibrate_record *r, const calibration *job, gq_error *e);
-
-/* Reads the entry that begins at byte *at of a record of n bytes, and moves *at behind it; squares: where its
- * floats begin, not aligned; may be NULL. false: there is none, or what is there is no entry of the job's. */
-bool record_next(const uint8_t *bytes, uint64_t n, uint64_t *at, const calibration *job,
-                 calibrate_entry *entry, const uint8_t **squares);
-/* Whether the output's file has the entry's checksum. false: *e says why that is not known. */
-bool record_is_in_file(const calibrate_entry *entry, const calibration *job, bool *holds, gq_error *e);
 
 /* ---- rows.c ----
  * The rows of a matrix that is rounded, and memory for as many of them as are at hand at once: rows with a metric in
@@ -391,20 +205,28 @@ typedef struct matrix_rows {
     const layer_metrics *metrics; /* of the rows */
     row_chains chains;            /* of matrices with metrics; all rows are at hand at once then */
     size_t n_spans;               /* of the matrix */
-    uint64_t rotation;            /* of comm_share_rotated: site_rotation of the output and the matrix */
-    size_t share, share_end;      /* this rank's */
-    size_t slices, slice_spans;
-    /* the rows at hand: spans of this rank, where they are from row `first` on */
-    size_t span, span_end;
-    uint64_t first;
-    output_errors *errors; /* per span, on held-out tokens */
-    /* The reported progress of the matrix: the share that was done before the current work, and the share of that
-     * work. */
-    double reported, at_hand;
-    /* If ranks share the rows: this rank's blocks, a slice behind the other; those of all ranks' spans of a slice, and
-     * where each rank's begin. */
-    uint8_t *own, *gathered;
-    uint64_t *begins;
+    output_errors *errors;        /* per span, on held-out tokens */
+    /* Ranks: spans begin to end - 1 are this rank's, and go through memory in slices. */
+    struct {
+        uint64_t rotation; /* of comm_share_rotated: site_rotation of the output and the matrix */
+        size_t begin, end, slices, slice_spans;
+        /* If ranks share the rows: this rank's blocks, a slice behind the other; those of all ranks' spans of a slice,
+         * and where each rank's begin. */
+        uint8_t *own, *gathered;
+        uint64_t *begins;
+    } share;
+    /* The rows at hand: spans `span` to span_end - 1 of this rank, from row `first` on. */
+    struct {
+        size_t span, span_end;
+        uint64_t first;
+        double reported, share; /* of the matrix: reported before the work on them, and what that work is */
+        /* Threads round them some at a time. */
+        round_way way;
+        size_t n;                        /* rows */
+        _Atomic uint64_t codes, clipped; /* of feedback_sums */
+        _Atomic size_t done;             /* rows */
+        atomic_flag telling;
+    } at_hand;
 } matrix_rows;
 
 /* Rows of a span without a metric: those that output errors are added up by. So few that many ranks have as
@@ -440,6 +262,17 @@ size_t rows_place(const matrix_rows *r, const chain_span *s);
 size_t rows_of_spans(const matrix_rows *r, size_t begin, size_t end);
 /* Rows at hand. */
 size_t rows_count(const matrix_rows *r);
+
+/* ---- router.c ----
+ * Fits a router to the inputs that it gets in the rounded model, so that tokens keep their experts. A router is not
+ * rounded: no mix quantizes it, and its bytes are few. Whether the fit is written is decided on held-out tokens, by the
+ * share of the base model's choice that is kept: the sum over tokens and experts of the lesser of the two gates. */
+
+/* Returns the bytes that router_refit takes, besides its inputs and copies of the blocks. windows: of a
+ * batch. UINT64_MAX: too many to count. */
+uint64_t router_bytes(const calibration_settings *s, const model_tensor *tensor, size_t windows);
+/* Writes the router of the layer at hand, fitted or as it was. t->blocks_copy must not be NULL. */
+bool router_refit(const round_task *t, calibrate_figures *sums, round_reason *why, gq_error *e);
 
 /* ---- embedding.c ----
  * The embedding of an output, before the first layer. Its rows are looked up, so its errors are in the state
@@ -515,12 +348,8 @@ bool embedding_gather_ahead(const calibration *job, sweep_progress *progress, do
  * divergences of its predictions are compared. No window decides how such an embedding is rounded, so none need be held
  * out. */
 
-enum {
-    EMBEDDING_TRIAL_TOKENS =
-        512, /* differences of a tenth are seen; those of the models in bench/results/small-models.md
-                                     are larger */
-    EMBEDDING_TRIAL_STREAMS = 3,
-};
+/* Differences of a tenth are seen; those of the models in bench/results/small-models.md are larger. */
+enum { EMBEDDING_TRIAL_TOKENS = 512, EMBEDDING_TRIAL_STREAMS = 3 };
 
 /* Whether an embedding that is calibrated is tried: its errors are in routers and are no output matrix's, and a
  * window of so many tokens has some to predict. numbers, n: as in embedding_is_routed. */
@@ -530,6 +359,36 @@ bool embedding_is_tried(const forward_model *m, const uint64_t *numbers, size_t 
  * all get the same. */
 bool embedding_try(const calibration *job, size_t output, size_t number, const uint8_t *kept, bool *is_worse,
                    gq_error *e);
+
+/* ---- records.c ----
+ * Records of finished steps, which a checkpoint keeps with the streams' hidden states: which tensors are rounded,
+ * their figures, checksums of their blocks in the outputs' files, and the mean squares of their inputs, by
+ * which they could be encoded plainly. */
+
+/* A tensor's entry. `squares` floats stand behind it: of each matrix the mean squares of its columns, zeros
+ * where no token was seen. 0: they are not known. */
+typedef struct calibrate_entry {
+    uint64_t tensor;
+    uint32_t output, crc;     /* crc: of the tensor's bytes */
+    uint32_t reason, squares; /* reason: a round_reason */
+    calibrate_figures figures;
+} calibrate_entry;
+
+typedef struct calibrate_record {
+    uint8_t *bytes; /* entries with their floats, one behind the other */
+    size_t n, capacity;
+} calibrate_record;
+
+bool record_add(calibrate_record *r, const calibrate_entry *entry, const float *squares, gq_error *e);
+/* Sets the entries' checksums from what the outputs' files hold now. */
+bool record_sum_up(calibrate_record *r, const calibration *job, gq_error *e);
+
+/* Reads the entry that begins at byte *at of a record of n bytes, and moves *at behind it; squares: where its
+ * floats begin, not aligned; may be NULL. false: there is none, or what is there is no entry of the job's. */
+bool record_next(const uint8_t *bytes, uint64_t n, uint64_t *at, const calibration *job,
+                 calibrate_entry *entry, const uint8_t **squares);
+/* Whether the output's file has the entry's checksum. false: *e says why that is not known. */
+bool record_is_in_file(const calibrate_entry *entry, const calibration *job, bool *holds, gq_error *e);
 
 /* ---- calibrator.c ----
  * What runs of a calibration: the streams of hidden states and where in the layers they are, which tensors are
@@ -555,13 +414,12 @@ typedef struct rounded_weight {
     uint8_t *blocks; /* NULL: they are read from the output again */
 } rounded_weight;
 
-typedef struct calibrator {
+struct calibrator {
     const calibration *of;
     checkpoint *saved;
     sweep sweep;
-    sweep_progress
-        progress;      /* in weights that are to be rounded, shared out by what is predicted to take long */
-    double per_second; /* units of work per predicted second */
+    sweep_progress progress; /* in weights that are to be rounded, by what is predicted to take long */
+    double per_second;       /* units of work per predicted second */
     forward_stream *base, **rounded; /* the sweep's; one per output, NULL: not calibrated */
     matmul *products;
     probe_cache *results;       /* kept between probes; NULL: none are */
@@ -579,7 +437,7 @@ typedef struct calibrator {
         rounded_weight *weights;
         size_t n_weights;
     } at;
-} calibrator;
+};
 
 /* Makes the tables of tensors. What they take is freed with calibrator_drop_tensors, also after a failure. */
 bool calibrator_list_tensors(calibrator *c, gq_error *e);
@@ -601,40 +459,6 @@ calibrate_cost calibrator_cost_of(const calibrator *c, size_t output, const mode
 calibrate_cost calibrator_site_cost(const calibrator *c, const site *s, size_t matrices);
 /* Returns where a sample notes the time of a tensor. */
 calibrate_timing *calibrator_timing_of(calibrator *c, const model_tensor *t);
-
-/* ---- gather.c ----
- * Gathers the inputs of a site.
- *
- * Both streams are run batch by batch from the hidden states before a sublayer up to the first site that has
- * weights left to round. Experts are gathered some at a time, as many as their Hessians fit beside each other.
- * Tokens that only the rounded model sends to an expert count with no difference between the streams.
- *
- * Where the weight's output is added to the residual stream (forward_adds), what is fitted can be the residual stream
- * after it, in place of the output that the base model's weight gave. Then both streams run to the end of the sublayer,
- * the rounded one with the weight as it is in the file, and d is what its residual stream lacks for the base model's.
- * A token whose output is multiplied by a gate g, of those of all matrices that it meets, sum s, counts as g y with g
- * / s d: each matrix answers for its share, so that together they make up for all of it. */
-
-/* Bytes of what is gathered, and of what is needed only while it is gathered. */
-uint64_t site_bytes(const site_sizes *z);
-uint64_t site_gathering_bytes(const site_sizes *z);
-/* Bytes of a matrix's held-out tokens, of the base model's side or the rounded model's. */
-uint64_t site_held_bytes(const site_sizes *z, bool base);
-
-/* Runs both streams up to the calibrator's next site and gathers it; s->n_weights is 0 where none is left. The
- * caller frees *s, also on failure. */
-bool site_gather(site *s, calibrator *c, gq_error *e);
-
-/* ---- router.c ----
- * Fits a router to the inputs that it gets in the rounded model, so that tokens keep their experts. A router is not
- * rounded: no mix quantizes it, and its bytes are few. Whether the fit is written is decided on held-out tokens, by the
- * share of the base model's choice that is kept: the sum over tokens and experts of the lesser of the two gates. */
-
-/* Returns the bytes that router_refit takes, besides its inputs and copies of the blocks. windows: of a
- * batch. UINT64_MAX: too many to count. */
-uint64_t router_bytes(const calibration_settings *s, const model_tensor *tensor, size_t windows);
-/* Writes the router of the layer at hand, fitted or as it was. t->blocks_copy must not be NULL. */
-bool router_refit(const round_task *t, calibrate_figures *sums, round_reason *why, gq_error *e);
 
 /* ---- layer.c: A layer of a calibration, or the inputs of the output matrix ---- */
 

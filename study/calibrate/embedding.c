@@ -284,9 +284,9 @@ bool embedding_gather_ahead(const calibration *job, sweep_progress *progress, do
                     .n_layers = job->n_layers,
                     .output = true,
                     .folder = job->memory.probes.folder,
-                    .progress = progress};
+                    .progress = {.within = progress}};
     double work = forward_job_work(&ahead->job, job->streams[0], false);
-    p.layer_work = work > 0 ? per_second * job->costs.ahead / work : 0;
+    p.progress.layer_work = work > 0 ? per_second * job->costs.ahead / work : 0;
     sweep_progress_span(progress, 0, per_second * job->costs.ahead);
     bool ok = sweep_open(&a.c.sweep, &p, e) &&
               sweep_run(&a.c.sweep, &(sweep_calls){.on = ahead_on_layer, .data = &a}, e);

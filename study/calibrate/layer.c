@@ -57,12 +57,14 @@ static bool read_rounded_blocks(void *data, const model_tensor *t, uint64_t firs
     return store->read(store->data, c->at.output, calibrator_number_of(c, t), first, to, n, e);
 }
 
-/* Returns the place for a matrix's blocks. NULL: they are not kept, or *e. */
-static uint8_t *matrix_blocks(calibrator *c, const model_tensor *t, uint64_t matrix, gq_error *e) {
+/* Finds the place for a matrix's blocks; *blocks NULL: they are not kept, but read again. */
+static bool matrix_blocks(calibrator *c, const model_tensor *t, uint64_t matrix, uint8_t **blocks,
+                          gq_error *e) {
     size_t number = calibrator_number_of(c, t);
     const rounded_weight *w = rounded_weight_of(c, t, number, e);
     uint64_t bytes = c->of->outputs[c->at.output][number].out_bytes / shape_matrices(t->ne);
-    return w && w->blocks ? w->blocks + matrix * bytes : NULL;
+    *blocks = w && w->blocks ? w->blocks + matrix * bytes : NULL;
+    return w;
 }
 
 /* Whether a matrix of a weight is still to be rounded. */
@@ -138,11 +140,10 @@ static bool round_weight(calibrator *c, const model_tensor *t, const round_task 
     const calibration_settings *settings = &c->of->settings;
     size_t number = calibrator_number_of(c, t);
     const gq_tensor *of = &c->of->outputs[c->at.output][number];
-    uint8_t *blocks = c->at.layer ? matrix_blocks(c, t, in->matrix, e) : NULL;
     round_reason reason = ROUND_CALIBRATED;
-    if (c->at.layer && !blocks && !reads_blocks_again(c, t)) return false;
     round_task task = *in;
-    task.tensor = number, task.blocks_copy = blocks;
+    task.tensor = number;
+    if (c->at.layer && !matrix_blocks(c, t, in->matrix, &task.blocks_copy, e)) return false;
     double began = clock_seconds();
     calibrator_begin_piece(c, calibrator_cost_of(c, c->at.output, t).round / (double)shape_matrices(t->ne));
     if (c->at.metrics) task.metrics = chains_metrics_of(c->at.metrics, t);
@@ -252,10 +253,10 @@ static bool share_matrix(calibrator *c, const model_tensor *t, uint64_t matrix, 
     const rounding_store *store = &job->store;
     size_t number = calibrator_number_of(c, t);
     uint64_t bytes = job->outputs[c->at.output][number].out_bytes / shape_matrices(t->ne);
-    uint8_t *blocks = matrix_blocks(c, t, matrix, e);
+    uint8_t *blocks; /* there are some: one process alone reads them again (calibration_memory.c) */
     const tensor_progress *p = calibrator_progress_at(c, c->at.output, number);
-    if (!keep_squares(c, t, matrix, NULL, e)) return false;
-    return blocks && comm_broadcast_from(job->text.comm, rank, of, sizeof *of, e) &&
+    if (!matrix_blocks(c, t, matrix, &blocks, e) || !keep_squares(c, t, matrix, NULL, e)) return false;
+    return comm_broadcast_from(job->text.comm, rank, of, sizeof *of, e) &&
            (!p->squares || comm_broadcast_from(job->text.comm, rank, p->squares + matrix * t->ne[0],
                                                t->ne[0] * sizeof *p->squares, e)) &&
            comm_broadcast_from(job->text.comm, rank, blocks, bytes, e) &&

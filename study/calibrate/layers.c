@@ -225,17 +225,17 @@ static bool run_job(calibrator *c, const gq_callbacks *callbacks, threads_count 
     bool *absent = calloc(job->n_outputs + 1, sizeof *absent);
     if (!absent) return gq_fail_memory(e, job->n_outputs + 1);
     for (size_t o = 0; o < job->n_outputs; o++) absent[1 + o] = !calibration_uses(job, o);
-    sweep_plan p = {.text = job->text,
-                    .models = job->streams,
-                    .absent = absent,
-                    .n_streams = job->n_outputs + 1,
-                    .numbers = job->numbers,
-                    .n_layers = job->n_layers,
-                    .output = head_calibrated(job),
-                    .mtp_layers = mtp_layers_calibrated(job),
-                    .checkpoint = job->sample ? NULL : c->saved,
-                    .progress = &c->progress,
-                    .layer_work = calibrator_start_progress(c, callbacks)};
+    sweep_plan p = {
+        .text = job->text,
+        .models = job->streams,
+        .absent = absent,
+        .n_streams = job->n_outputs + 1,
+        .numbers = job->numbers,
+        .n_layers = job->n_layers,
+        .output = head_calibrated(job),
+        .mtp_layers = mtp_layers_calibrated(job),
+        .checkpoint = job->sample ? NULL : c->saved,
+        .progress = {.within = &c->progress, .layer_work = calibrator_start_progress(c, callbacks)}};
     bool ok = calibrator_resume(c, e) && run_sweep(c, &p, e);
     *threads = sweep_threads(&c->sweep);
     matmul_free(c->products);

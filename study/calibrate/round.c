@@ -13,7 +13,6 @@
  * its share, once. Who has a span more than others changes from layer to layer. */
 #include "study/calibrate/calibrate.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,18 +31,8 @@ const char *round_reason_text(round_reason r) {
     return texts[r];
 }
 
-/* The rows at hand as groups of FEEDBACK_ROWS, which are shared out to all threads. */
-typedef struct round_groups {
-    const matrix_rows *rows;
-    round_way way;
-    size_t n;                        /* rows */
-    _Atomic uint64_t codes, clipped; /* of feedback_sums */
-    _Atomic size_t done;             /* rows */
-    atomic_flag telling;
-} round_groups;
-
 static void round_report(const matrix_rows *r, double share) {
-    sweep_report(&r->task->c->sweep, r->reported + share * r->at_hand);
+    sweep_report(&r->task->c->sweep, r->at_hand.reported + share * r->at_hand.share);
 }
 
 /* Shares of rounding that its kinds of work usually have, for progress. */
@@ -51,62 +40,63 @@ static const double SEARCH_SHARE = .1, FEEDBACK_SHARE = .6, CHECKS_SHARE = .3;
 
 /* Begins work that has such a share, for the rows at hand. */
 static void round_begin_work(matrix_rows *r, double share) {
-    double of = (double)rows_of_spans(r, r->share, r->share_end);
-    r->reported += r->at_hand;
-    r->at_hand = of > 0 ? share * (double)rows_of_spans(r, r->span, r->span_end) / of : 0;
+    double of = (double)rows_of_spans(r, r->share.begin, r->share.end);
+    r->at_hand.reported += r->at_hand.share;
+    r->at_hand.n = rows_count(r);
+    r->at_hand.share = of > 0 ? share * (double)r->at_hand.n / of : 0;
+    r->at_hand.codes = r->at_hand.clipped = r->at_hand.done = 0;
+    atomic_flag_clear(&r->at_hand.telling);
 }
 
 /* Counts rows that a thread has finished. One thread at a time reports progress; the others continue. */
 static void round_add_done(void *data, size_t n) {
-    round_groups *g = data;
-    size_t done = atomic_fetch_add(&g->done, n) + n;
-    if (atomic_flag_test_and_set(&g->telling)) return;
-    round_report(g->rows, (double)done / (double)g->n);
-    atomic_flag_clear(&g->telling);
+    matrix_rows *r = data;
+    size_t done = atomic_fetch_add(&r->at_hand.done, n) + n;
+    if (atomic_flag_test_and_set(&r->at_hand.telling)) return;
+    round_report(r, (double)done / (double)r->at_hand.n);
+    atomic_flag_clear(&r->at_hand.telling);
 }
 
-static size_t groups_of(const round_groups *g) { return ceil_div(g->n, FEEDBACK_ROWS); }
-static size_t rows_of_group(const round_groups *g, size_t first) { return min(g->n - first, FEEDBACK_ROWS); }
+static size_t groups_of(const matrix_rows *r) { return ceil_div(r->at_hand.n, FEEDBACK_ROWS); }
+static size_t rows_of_group(const matrix_rows *r, size_t first) {
+    return min(r->at_hand.n - first, FEEDBACK_ROWS);
+}
 
-static void search_some(const matrix_rows *r, size_t row, size_t n) {
+static void search_some(matrix_rows *r, size_t row, size_t n) {
     const calibration *of = r->task->c->of;
     of->kernels->codecs[r->to->id].encode(r->x + row * r->columns,
                                           r->blocks[WAY_PLAIN] + row * rows_to_bytes(r), n, r->columns,
                                           r->task->mean_square, of->encoding);
+    round_add_done(r, n);
 }
 
 static void search_group(void *data, size_t i, int thread) {
-    const round_groups *g = data;
     (void)thread;
-    search_some(g->rows, i * FEEDBACK_ROWS, rows_of_group(g, i * FEEDBACK_ROWS));
-    round_add_done(data, rows_of_group(g, i * FEEDBACK_ROWS));
+    search_some(data, i * FEEDBACK_ROWS, rows_of_group(data, i * FEEDBACK_ROWS));
 }
 
 static void search_span(void *data, size_t i, int thread) {
-    const round_groups *g = data;
-    chain_span s = rows_span(g->rows, g->rows->span + i);
+    const matrix_rows *r = data;
+    chain_span s = rows_span(r, r->at_hand.span + i);
     (void)thread;
-    search_some(g->rows, rows_place(g->rows, &s), s.rows);
-    round_add_done(data, s.rows);
+    search_some(data, rows_place(r, &s), s.rows);
 }
 
 static void search_rows(matrix_rows *r) {
-    round_groups g = {.rows = r, .n = rows_count(r), .telling = ATOMIC_FLAG_INIT};
     round_begin_work(r, SEARCH_SHARE);
     if (r->metrics->n)
-        threads_for(r->pool, r->span_end - r->span, 1, search_span, &g);
+        threads_for(r->pool, r->at_hand.span_end - r->at_hand.span, 1, search_span, r);
     else
-        threads_for(r->pool, groups_of(&g), 1, search_group, &g);
+        threads_for(r->pool, groups_of(r), 1, search_group, r);
 }
 
 /* Rounds n rows from `row` on, or a chain's that begin there. Sweeps of a row change those that a chain has
  * behind it, so a chain is always swept as it is the last way. */
-static void calibrate_some(round_groups *g, size_t row, size_t n, const feedback_chain *chain, int thread) {
-    const matrix_rows *r = g->rows;
+static void calibrate_some(matrix_rows *r, size_t row, size_t n, const feedback_chain *chain, int thread) {
     const calibration *of = r->task->c->of;
     const cholesky *f = r->task->factored;
     size_t offset = row * rows_to_bytes(r);
-    round_way way = chain ? r->last : g->way;
+    round_way way = chain ? r->last : r->at_hand.way;
     bool swept = way == WAY_SWEPT;
     feedback_sums sums = {0};
     feedback_task task = {.kernels = of->kernels,
@@ -119,35 +109,33 @@ static void calibrate_some(round_groups *g, size_t row, size_t n, const feedback
                           .n_hessians = f->n_runs,
                           .columns = r->columns,
                           .scratch = r->scratches + r->scratch_bytes * (size_t)thread,
-                          .first_row = r->first + row,
+                          .first_row = r->at_hand.first + row,
                           .matrix_rows = r->tensor->ne[1],
                           .chain = chain,
                           .report = round_add_done,
-                          .data = g,
+                          .data = r,
                           .by = product_kernels_for(of->kernels, f->runs->arithmetic)};
     codec_feedback(&task, r->x + row * r->columns, n, r->blocks[way] + offset, &sums);
-    atomic_fetch_add(&g->codes, sums.codes), atomic_fetch_add(&g->clipped, sums.clipped);
+    atomic_fetch_add(&r->at_hand.codes, sums.codes), atomic_fetch_add(&r->at_hand.clipped, sums.clipped);
 }
 
 static void calibrate_group(void *data, size_t i, int thread) {
-    round_groups *g = data;
-    calibrate_some(g, i * FEEDBACK_ROWS, rows_of_group(g, i * FEEDBACK_ROWS), NULL, thread);
+    calibrate_some(data, i * FEEDBACK_ROWS, rows_of_group(data, i * FEEDBACK_ROWS), NULL, thread);
 }
 
 static void calibrate_chain(void *data, size_t i, int thread) {
-    round_groups *g = data;
-    const chain_task *t = &g->rows->chains.tasks[i];
-    calibrate_some(g, t->first, t->rows, t->chain.heads ? &t->chain : NULL, thread);
+    const chain_task *t = &((const matrix_rows *)data)->chains.tasks[i];
+    calibrate_some(data, t->first, t->rows, t->chain.heads ? &t->chain : NULL, thread);
 }
 
 static void calibrate_rows(matrix_rows *r, round_way way, calibrate_figures *sums) {
-    round_groups g = {.rows = r, .way = way, .n = rows_count(r), .telling = ATOMIC_FLAG_INIT};
     round_begin_work(r, FEEDBACK_SHARE);
+    r->at_hand.way = way;
     if (r->metrics->n)
-        threads_for(r->pool, r->chains.n_tasks, 1, calibrate_chain, &g);
+        threads_for(r->pool, r->chains.n_tasks, 1, calibrate_chain, r);
     else
-        threads_for(r->pool, groups_of(&g), 1, calibrate_group, &g);
-    sums->codes += g.codes, sums->clipped += g.clipped;
+        threads_for(r->pool, groups_of(r), 1, calibrate_group, r);
+    sums->codes += r->at_hand.codes, sums->clipped += r->at_hand.clipped;
 }
 
 /* Whether blocks decode to finite numbers. Error feedback can drive values to infinity; such blocks are not
@@ -155,8 +143,8 @@ static void calibrate_rows(matrix_rows *r, round_way way, calibrate_figures *sum
 static bool decodes_to_numbers(const matrix_rows *r, const uint8_t *blocks) {
     const kernels *k = r->task->c->of->kernels;
     bool numbers = true;
-    for (size_t i = r->span, next; i < r->span_end; i = next) {
-        chain_span s = rows_together_from(r, i, r->span_end, &next);
+    for (size_t i = r->at_hand.span, next; i < r->at_hand.span_end; i = next) {
+        chain_span s = rows_together_from(r, i, r->at_hand.span_end, &next);
         size_t row = rows_place(r, &s), n = s.rows * r->columns;
         float *x = r->x + row * r->columns;
         codec_decode_rows(&k->codecs[r->to->id], blocks + row * rows_to_bytes(r), r->columns, x, n);
@@ -194,13 +182,13 @@ static bool compare_span(const matrix_rows *r, const chain_span *s, round_way la
 static bool compare_rows(matrix_rows *r, round_way last, gq_error *e) {
     double began = clock_seconds();
     round_begin_work(r, CHECKS_SHARE);
-    for (size_t i = r->span, next; i < r->span_end; i = next) {
-        chain_span s = rows_together_from(r, i, r->span_end, &next);
+    for (size_t i = r->at_hand.span, next; i < r->at_hand.span_end; i = next) {
+        chain_span s = rows_together_from(r, i, r->at_hand.span_end, &next);
         output_errors few[FEEDBACK_ROWS / OUTPUT_SPAN] = {0};
         bool in_parts = r->metrics->n && !s.metric;
         if (!compare_span(r, &s, last, in_parts ? few : &r->errors[i], e)) return false;
         if (in_parts) output_errors_add(&r->errors[i], few, sizeof few / sizeof *few);
-        round_report(r, (double)(next - r->span) / (double)(r->span_end - r->span));
+        round_report(r, (double)(next - r->at_hand.span) / (double)(r->at_hand.span_end - r->at_hand.span));
     }
     calibrator_timing_of(r->task->c, r->tensor)->checks += clock_seconds() - began;
     return true;
@@ -220,16 +208,16 @@ static bool write_blocks(const matrix_rows *r, uint64_t row, const uint8_t *bloc
 
 /* The place of a slice's blocks among this rank's. */
 static uint8_t *own_blocks(const matrix_rows *r, size_t slice) {
-    return r->own + slice * r->most * rows_to_bytes(r);
+    return r->share.own + slice * r->most * rows_to_bytes(r);
 }
 
 /* Writes the blocks of the rows at hand; among ranks they wait until all know that these are the ones. */
 static bool finish_rows(const matrix_rows *r, size_t slice, const uint8_t *blocks, gq_error *e) {
     size_t bytes = rows_to_bytes(r);
-    if (!r->own) return write_blocks(r, r->first, blocks, rows_count(r), e);
+    if (!r->share.own) return write_blocks(r, r->at_hand.first, blocks, rows_count(r), e);
     uint8_t *to = own_blocks(r, slice);
-    for (size_t i = r->span, next; i < r->span_end; i = next) {
-        chain_span s = rows_together_from(r, i, r->span_end, &next);
+    for (size_t i = r->at_hand.span, next; i < r->at_hand.span_end; i = next) {
+        chain_span s = rows_together_from(r, i, r->at_hand.span_end, &next);
         memcpy(to, blocks + rows_place(r, &s) * bytes, s.rows * bytes);
         to += s.rows * bytes;
     }
@@ -251,17 +239,17 @@ static bool write_packed(const matrix_rows *r, size_t slice, int rank, const uin
 static bool share_blocks(const matrix_rows *r, gq_error *e) {
     gq_comm *comm = r->task->comm;
     int ranks = gq_comm_ranks(comm), rank = gq_comm_rank(comm);
-    uint64_t *begins = r->begins;
-    for (size_t slice = 0; r->own && slice < r->slices; slice++) {
+    uint64_t *begins = r->share.begins;
+    for (size_t slice = 0; r->share.own && slice < r->share.slices; slice++) {
         begins[0] = 0;
         for (int k = 0; k < ranks; k++) {
             size_t end, begin = rows_slice_spans(r, slice, k, &end);
             begins[k + 1] = begins[k] + rows_of_spans(r, begin, end) * rows_to_bytes(r);
         }
-        memcpy(r->gathered + begins[rank], own_blocks(r, slice), begins[rank + 1] - begins[rank]);
-        if (!comm_gather(comm, r->gathered, begins, e)) return false;
+        memcpy(r->share.gathered + begins[rank], own_blocks(r, slice), begins[rank + 1] - begins[rank]);
+        if (!comm_gather(comm, r->share.gathered, begins, e)) return false;
         for (int k = 0; k < ranks; k++)
-            if (!write_packed(r, slice, k, r->gathered + begins[k], e)) return false;
+            if (!write_packed(r, slice, k, r->share.gathered + begins[k], e)) return false;
     }
     return true;
 }
@@ -297,9 +285,9 @@ static bool share_figures(const matrix_rows *r, rounded_rows *of, gq_error *e) {
 
 /* Adds the errors of all spans, in their order. */
 static bool share_errors(const matrix_rows *r, output_errors *sums, gq_error *e) {
-    for (int k = 0; r->begins && k <= gq_comm_ranks(r->task->comm); k++)
-        r->begins[k] = rows_spans_begin(r, k) * sizeof *r->errors;
-    if (r->begins && !comm_gather(r->task->comm, r->errors, r->begins, e)) return false;
+    for (int k = 0; r->share.begins && k <= gq_comm_ranks(r->task->comm); k++)
+        r->share.begins[k] = rows_spans_begin(r, k) * sizeof *r->errors;
+    if (r->share.begins && !comm_gather(r->task->comm, r->errors, r->share.begins, e)) return false;
     output_errors_add(sums, r->errors, r->n_spans);
     return true;
 }
@@ -307,7 +295,7 @@ static bool share_errors(const matrix_rows *r, output_errors *sums, gq_error *e)
 /* Rounds all rows one way. of: not NULL: goes all ways before it, too, and compares them. */
 static bool round_rows(matrix_rows *r, round_way way, rounded_rows *of, gq_error *e) {
     calibrate_figures again = {0}; /* not to be counted twice */
-    for (size_t slice = 0; slice < r->slices; slice++) {
+    for (size_t slice = 0; slice < r->share.slices; slice++) {
         if (!sweep_ask(&r->task->c->sweep, e) || !rows_read(r, slice, e)) return false;
         if (of || way == WAY_PLAIN) search_rows(r);
         if (way != WAY_PLAIN) calibrate_rows(r, way, of ? &of->figures : &again);

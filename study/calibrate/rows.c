@@ -145,8 +145,8 @@ static size_t rows_at_once(size_t n, const layer_metrics *m, size_t ranks) {
 
 static void lay_out_shares(matrix_rows *r, size_t ranks) {
     r->n_spans = r->metrics->n ? chains_spans(r->metrics, r->n_rows) : ceil_div(r->n_rows, SPAN_ROWS);
-    r->slice_spans = r->metrics->n ? r->n_spans : spans_at_once(r->n_spans, ranks);
-    r->slices = ceil_div(ceil_div(r->n_spans, ranks), r->slice_spans);
+    r->share.slice_spans = r->metrics->n ? r->n_spans : spans_at_once(r->n_spans, ranks);
+    r->share.slices = ceil_div(ceil_div(r->n_spans, ranks), r->share.slice_spans);
 }
 
 /* Allocates or counts memory for the rows as stored, decoded and rounded both ways, and for the threads'
@@ -161,15 +161,15 @@ static void lay_out_rows(matrix_rows *r, size_t threads, size_t ranks, memory_le
     r->scratches = memory_take(l, threads, r->scratch_bytes);
     if (r->metrics->n && r->last != WAY_PLAIN) chains_lay_out(&r->chains, r->metrics, r->most, r->columns, l);
     if (ranks == 1) return;
-    r->own = memory_take(l, r->metrics->n ? 1 : r->slices, to);
-    r->gathered = memory_take(l, r->metrics->n ? 1 : ranks, to);
-    r->begins = memory_take(l, ranks + 1, sizeof *r->begins);
+    r->share.own = memory_take(l, r->metrics->n ? 1 : r->share.slices, to);
+    r->share.gathered = memory_take(l, r->metrics->n ? 1 : ranks, to);
+    r->share.begins = memory_take(l, ranks + 1, sizeof *r->share.begins);
 }
 
 void rows_free(matrix_rows *r) {
     for (round_way way = 0; way < ROUND_WAYS; way++) free(r->blocks[way]);
     free(r->raw), free(r->x), free(r->scratches);
-    free(r->errors), free(r->own), free(r->gathered), free(r->begins);
+    free(r->errors), free(r->share.own), free(r->share.gathered), free(r->share.begins);
     chains_free(&r->chains);
 }
 
@@ -193,7 +193,7 @@ uint64_t rows_bytes(const calibration_settings *s, const model_tensor *tensor, c
 }
 
 size_t rows_spans_begin(const matrix_rows *r, int rank) {
-    return comm_share_rotated(r->task->comm, r->n_spans, r->rotation, rank);
+    return comm_share_rotated(r->task->comm, r->n_spans, r->share.rotation, rank);
 }
 
 bool rows_new(matrix_rows *r, const round_task *t, bool calibrated, gq_error *e) {
@@ -217,15 +217,15 @@ bool rows_new(matrix_rows *r, const round_task *t, bool calibrated, gq_error *e)
     size_t ranks = (size_t)gq_comm_ranks(t->comm);
     r->n_rows = of->sample && !r->metrics->n ? min(of->sample->rows, tensor->ne[1]) : tensor->ne[1];
     r->most = rows_at_once(r->n_rows, r->metrics, ranks),
-    r->rotation = site_rotation(tensor, c->at.output + t->matrix);
+    r->share.rotation = site_rotation(tensor, c->at.output + t->matrix);
     lay_out_shares(r, ranks);
-    r->share = rows_spans_begin(r, rank), r->share_end = rows_spans_begin(r, rank + 1);
+    r->share.begin = rows_spans_begin(r, rank), r->share.end = rows_spans_begin(r, rank + 1);
     lay_out_rows(r, (size_t)threads, ranks, &l);
     r->errors = memory_take_zeros(&l, r->n_spans, sizeof *r->errors);
     if (!memory_had(&l, e)) return rows_free(r), false;
     if (r->metrics->n)
-        chains_fill(&r->chains, r->metrics, r->most, r->columns, of->kernels, threads, r->share,
-                    r->share_end);
+        chains_fill(&r->chains, r->metrics, r->most, r->columns, of->kernels, threads, r->share.begin,
+                    r->share.end);
     return true;
 }
 
@@ -239,8 +239,8 @@ chain_span rows_span(const matrix_rows *r, size_t i) {
 size_t rows_slice_spans(const matrix_rows *r, size_t slice, int rank, size_t *end) {
     size_t begin = rows_spans_begin(r, rank);
     *end = rows_spans_begin(r, rank + 1);
-    begin = min(begin + slice * r->slice_spans, *end);
-    *end = min(begin + r->slice_spans, *end);
+    begin = min(begin + slice * r->share.slice_spans, *end);
+    *end = min(begin + r->share.slice_spans, *end);
     return begin;
 }
 
@@ -253,7 +253,7 @@ chain_span rows_together_from(const matrix_rows *r, size_t i, size_t end, size_t
     return s;
 }
 
-size_t rows_place(const matrix_rows *r, const chain_span *s) { return s->first - r->first; }
+size_t rows_place(const matrix_rows *r, const chain_span *s) { return s->first - r->at_hand.first; }
 
 size_t rows_of_spans(const matrix_rows *r, size_t begin, size_t end) {
     size_t n = 0;
@@ -261,7 +261,7 @@ size_t rows_of_spans(const matrix_rows *r, size_t begin, size_t end) {
     return n;
 }
 
-size_t rows_count(const matrix_rows *r) { return rows_of_spans(r, r->span, r->span_end); }
+size_t rows_count(const matrix_rows *r) { return rows_of_spans(r, r->at_hand.span, r->at_hand.span_end); }
 
 static bool span_read(const matrix_rows *r, const chain_span *s, gq_error *e) {
     const calibration *of = r->task->c->of;
@@ -277,10 +277,11 @@ static bool span_read(const matrix_rows *r, const chain_span *s, gq_error *e) {
 }
 
 bool rows_read(matrix_rows *r, size_t slice, gq_error *e) {
-    r->span = rows_slice_spans(r, slice, gq_comm_rank(r->task->comm), &r->span_end);
-    r->first = r->metrics->n || r->span == r->span_end ? 0 : rows_span(r, r->span).first;
-    for (size_t i = r->span, next; i < r->span_end; i = next) {
-        chain_span s = rows_together_from(r, i, r->span_end, &next);
+    r->at_hand.span = rows_slice_spans(r, slice, gq_comm_rank(r->task->comm), &r->at_hand.span_end);
+    r->at_hand.first =
+        r->metrics->n || r->at_hand.span == r->at_hand.span_end ? 0 : rows_span(r, r->at_hand.span).first;
+    for (size_t i = r->at_hand.span, next; i < r->at_hand.span_end; i = next) {
+        chain_span s = rows_together_from(r, i, r->at_hand.span_end, &next);
         if (!span_read(r, &s, e)) return false;
     }
     return true;

@@ -401,15 +401,14 @@ static bool run_some(validation *v, const forward_bounds *bounds, gq_error *e) {
     const calibration *of = v->of;
     const forward_model *m = of->streams[0], *models[VALIDATION_STREAMS];
     for (size_t k = 0; k < v->streams; k++) models[k] = m;
-    sweep_plan p = {.text = {.job = v->job, .bounds = *bounds},
-                    .models = models,
-                    .n_streams = v->streams,
-                    .numbers = of->numbers,
-                    .n_layers = of->n_layers,
-                    .folder = of->memory.probes.folder,
-                    .progress = v->progress,
-                    .layer_work = v->reported_each};
-    p.logits_work = p.layer_work;
+    sweep_plan p = {
+        .text = {.job = v->job, .bounds = *bounds},
+        .models = models,
+        .n_streams = v->streams,
+        .numbers = of->numbers,
+        .n_layers = of->n_layers,
+        .folder = of->memory.probes.folder,
+        .progress = {.within = v->progress, .layer_work = v->reported_each, .logits_work = v->reported_each}};
     if (of->memory.reads_blocks && !p.text.bounds.layer) p.text.bounds.layer = of->text.bounds.layer;
     const forward_predictions all = {.job = &v->job, .model = m, .at = add_position, .data = v};
     const forward_pooled pooled = {add_embeddings, v};

@@ -168,13 +168,13 @@ static bool continued_run_windows(continued_run *r, const side_by_side *s, size_
     text.job.extra_bytes =
         add_sat(memory_budget_taken(), mul_sat(n * w->context, r->sources->rows * sizeof(float)));
     text.bounds = forward_bounds_of(&text.job, &r->target, 1, false);
-    sweep_plan plan = {.text = text,
-                       .models = &r->target,
-                       .n_streams = 1,
-                       .n_layers = forward_model_sizes(r->target)->layers,
-                       .folder = s->folder,
-                       .callbacks = s->callbacks,
-                       .work = forward_job_work(&text.job, r->target, false)};
+    sweep_plan plan = {
+        .text = text,
+        .models = &r->target,
+        .n_streams = 1,
+        .n_layers = forward_model_sizes(r->target)->layers,
+        .folder = s->folder,
+        .progress = {.callbacks = s->callbacks, .work = forward_job_work(&text.job, r->target, false)}};
     sweep_calls calls = {
         .after = continued_after_layer, .observer = takes_keys ? &observer : NULL, .data = r};
     r->sweep = (sweep){.hidden_states_fd = -1};

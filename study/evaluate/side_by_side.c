@@ -494,17 +494,18 @@ static bool run_all(contest *c, warning_list *warnings, gq_error *e) {
                        .models = c->models,
                        .n_streams = contest_runs(c),
                        .folder = s->folder,
-                       .callbacks = s->callbacks,
-                       .seconds_expected = s->seconds_expected,
-                       .done = s->done,
-                       .started = s->started};
+                       .progress = {.callbacks = s->callbacks,
+                                    .seconds_expected = s->seconds_expected,
+                                    .work = s->work > 0 ? s->work : contest_work(c),
+                                    .done = s->done,
+                                    .started = s->started,
+                                    .logits_work = contest_logits_work(c)}};
     hidden_state_slots hidden_states;
     if (s->hidden_states)
         hidden_states = hidden_state_cache_place(s->hidden_states), plan.first = &hidden_states;
     plan.is_first_done = s->hidden_states && s->hidden_states->whole;
     for (size_t m = 0; m < contest_runs(c); m++)
         plan.n_layers = max(plan.n_layers, forward_model_sizes(c->models[m])->layers);
-    plan.work = s->work > 0 ? s->work : contest_work(c), plan.logits_work = contest_logits_work(c);
     bool ok = sweep_open(&c->sweep, &plan, e) && run_with_files(c, e) &&
               warnings_add_threads(warnings, sweep_threads(&c->sweep), e);
     sweep_close(&c->sweep);

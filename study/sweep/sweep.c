@@ -96,8 +96,9 @@ void sweep_report(void *data, double share) {
 static bool report_forward(void *data, double work, const char *what, gq_error *e) {
     sweep *s = data;
     const sweep_plan *p = s->plan;
-    double unit = s->step < sweep_steps(p) ? p->layer_work : p->logits_work;
-    return sweep_progress_report(s->progress, unit > 0 ? work * unit : work, p->progress ? s->what : what, e);
+    double unit = s->step < sweep_steps(p) ? p->progress.layer_work : p->progress.logits_work;
+    return sweep_progress_report(s->progress, unit > 0 ? work * unit : work,
+                                 p->progress.within ? s->what : what, e);
 }
 
 void sweep_name_phase(sweep *s, const char *phase) {
@@ -207,10 +208,12 @@ static bool open_streams(sweep *s, gq_error *e) {
 
 bool sweep_open(sweep *s, const sweep_plan *p, gq_error *e) {
     *s = (sweep){.plan = p, .job = p->text.job, .what = "embedding", .hidden_states_fd = -1};
-    s->own = sweep_progress_start(p->callbacks, p->work, p->done, s->job.windows * s->job.context);
-    s->own.progress.seconds_expected = p->seconds_expected;
-    if (p->started > 0) s->own.started = p->started, s->own.progress.bytes_resumed = 0, s->own.resumed = 0;
-    s->progress = p->progress ? p->progress : &s->own;
+    s->own = sweep_progress_start(p->progress.callbacks, p->progress.work, p->progress.done,
+                                  s->job.windows * s->job.context);
+    s->own.progress.seconds_expected = p->progress.seconds_expected;
+    if (p->progress.started > 0)
+        s->own.started = p->progress.started, s->own.progress.bytes_resumed = 0, s->own.resumed = 0;
+    s->progress = p->progress.within ? p->progress.within : &s->own;
     s->job.progress = report_forward, s->job.data = s;
     if (p->text.read_once && p->text.comm)
         s->job.share = share_layer, s->job.awaits = !comm_is_first(p->text.comm);
@@ -287,14 +290,20 @@ static bool sweep_ends_loop(const sweep *s, const forward_model *m) {
     return next < p->n_layers && p->numbers[next] / blocks != s->layer / blocks;
 }
 
-/* One model's layer is in memory at a time: streams that share a model go through it together. */
+/* Streams from i on that share a model go through its layers together: returns the one behind the last of them. */
+static size_t streams_alike(const sweep_plan *p, size_t i) {
+    size_t end = i + 1;
+    while (end < p->n_streams && p->models[end] == p->models[i]) end++;
+    return end;
+}
+
+/* One model's layer is in memory at a time. */
 static bool do_models(sweep *s, bool is_layer, const sweep_calls *calls, gq_error *e) {
     const sweep_plan *p = s->plan;
     for (size_t i = 0, end; i < p->n_streams; i = end) {
         const forward_model *m = p->models[i];
         forward_layer *l = NULL;
-        for (end = i + 1; end < p->n_streams && p->models[end] == m; end++) {
-        }
+        end = streams_alike(p, i);
         if (is_layer && (s->layer >= forward_model_sizes(m)->layers || (!i && p->is_first_done))) continue;
         if (is_layer && !s->run && !sweep_skip_layer(s, m, e)) return false;
         if (is_layer && s->run && !(l = forward_run_layer(s->run, m, s->layer, e))) return false;
@@ -328,8 +337,7 @@ static bool do_mtp_layers(sweep *s, const sweep_calls *calls, gq_error *e) {
     snprintf(s->what, sizeof s->what, "MTP layers");
     s->what_step = strlen(s->what);
     for (size_t i = 0, end; i < p->n_streams; i = end) {
-        for (end = i + 1; end < p->n_streams && p->models[end] == p->models[i]; end++) {
-        }
+        end = streams_alike(p, i);
         if (!sweep_pass_mtp_layers(s, i, end, calls, e)) return false;
     }
     return true;

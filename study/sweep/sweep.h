@@ -361,15 +361,18 @@ typedef struct sweep_plan {
      * those behind its last layer are there, so that it passes none. */
     const hidden_state_slots *first;
     bool is_first_done;
-    const gq_callbacks *callbacks; /* notified of progress and asked whether to continue; may be NULL */
-    double work, done;             /* the whole work, and the part that an earlier run did */
-    double started;          /* by clock_seconds, for progress, where a call is several sweeps; 0: now */
-    double seconds_expected; /* for gq_progress; 0: unknown */
-    /* Work per unit that forward_job_work counts: of passes through layers, and of logits behind the last layer. 0: one. */
-    double layer_work, logits_work;
-    /* For jobs whose progress covers more than the sweep: the caller's work and pieces. NULL: the sweep's own, of
-     * `work` and `done`. */
-    sweep_progress *progress;
+    struct {
+        const gq_callbacks *callbacks; /* notified, and asked whether to continue; may be NULL */
+        double work, done;             /* the whole work, and the part that an earlier run did */
+        double started;                /* by clock_seconds, where a call is several sweeps; 0: now */
+        double seconds_expected;       /* for gq_progress; 0: unknown */
+        /* Work per unit that forward_job_work counts: of passes through layers, and of logits behind the last layer.
+         * 0: one. */
+        double layer_work, logits_work;
+        /* For jobs whose progress covers more than the sweep: the caller's work and pieces, in place of those above but
+         * the last two. NULL: the sweep's own. */
+        sweep_progress *within;
+    } progress;
 } sweep_plan;
 
 /* The record that a step leaves in the checkpoint: n bytes, malloc'ed; the sweep frees them. */

@@ -123,7 +123,8 @@ TEST(a_sweep_is_cancelled) {
     gq_callbacks callbacks = {.size = sizeof callbacks, .cancelled = cancelled, .user = &asked};
     events v = {.steps = 0};
     sweep_calls calls = {.after = after, .data = &v};
-    sweep_plan p = {.models = models, .n_streams = 1, .n_layers = LAYERS, .callbacks = &callbacks};
+    sweep_plan p = {
+        .models = models, .n_streams = 1, .n_layers = LAYERS, .progress = {.callbacks = &callbacks}};
     assert_false(run(&v, p, &calls, NULL));
     assert_true(asked == 4 && v.steps == 0);
 }
