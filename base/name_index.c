@@ -59,6 +59,19 @@ static bool slots_grow(name_index *x, const void *records, size_t size, gq_error
     return true;
 }
 
+bool name_is_hub_id(const char *text, size_t n) {
+    static const char good[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
+    enum { MOST = 96 };
+    const char *slash = memchr(text, '/', n), *names[] = {text, slash ? slash + 1 : text};
+    size_t sizes[] = {slash ? (size_t)(slash - text) : 0, slash ? n - (size_t)(slash - text) - 1 : 0};
+    for (int i = 0; i < 2; i++) {
+        if (sizes[i] < 1 || sizes[i] > MOST || strchr(".-", names[i][0])) return false;
+        for (size_t k = 0; k < sizes[i]; k++)
+            if (!memchr(good, names[i][k], sizeof good - 1)) return false;
+    }
+    return true;
+}
+
 int name_compare(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }

@@ -24,6 +24,9 @@ uint64_t name_hash_seed(void);
 /* Compares two of an array of names, for qsort. */
 int name_compare(const void *a, const void *b);
 
+/* Whether n characters are the name of a model as a hub has it: OWNER/NAME. */
+bool name_is_hub_id(const char *text, size_t n);
+
 /* Adds record `i` of an array of structs of `size` bytes; the array may have moved since the last time. */
 bool name_index_add(name_index *x, const void *records, size_t size, uint64_t i, gq_error *e);
 /* Adds the first n records. */

@@ -7,26 +7,14 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/name_index.h"
 #include "publish/text.h"
-
-bool base_model_is_id(const char *text, size_t n) {
-    static const char good[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
-    enum { MOST = 96 };
-    const char *slash = memchr(text, '/', n), *names[] = {text, slash ? slash + 1 : text};
-    size_t sizes[] = {slash ? (size_t)(slash - text) : 0, slash ? n - (size_t)(slash - text) - 1 : 0};
-    for (int i = 0; i < 2; i++) {
-        if (sizes[i] < 1 || sizes[i] > MOST || strchr(".-", names[i][0])) return false;
-        for (size_t k = 0; k < sizes[i]; k++)
-            if (!memchr(good, names[i][k], sizeof good - 1)) return false;
-    }
-    return true;
-}
 
 const char *base_model_of_url(const char *url) {
     static const char *const hubs[] = {"https://huggingface.co/datasets/", "https://huggingface.co/", ""};
     for (size_t i = 0; i < sizeof hubs / sizeof *hubs; i++)
         if (!strncmp(url, hubs[i], strlen(hubs[i])) &&
-            base_model_is_id(url + strlen(hubs[i]), strlen(url + strlen(hubs[i]))))
+            name_is_hub_id(url + strlen(hubs[i]), strlen(url + strlen(hubs[i]))))
             return url + strlen(hubs[i]);
     return NULL;
 }
@@ -68,7 +56,7 @@ static bool base_model_of_cache(base_model *to, const char *path, gq_error *e) {
     if (end) *end = 0, at += strlen(begins);
     char *gap = end && !strncmp(end + 1, "snapshots/", 10) ? strstr(at, "--") : NULL;
     if (gap) *gap = '/', memmove(gap + 1, gap + 2, strlen(gap + 2) + 1);
-    bool ok = !gap || !base_model_is_id(at, strlen(at)) ||
+    bool ok = !gap || !name_is_hub_id(at, strlen(at)) ||
               base_model_take(to, at, strlen(at), "the path in the cache of the Hub", e);
     free(whole);
     return ok;
@@ -84,7 +72,7 @@ static bool base_model_of_file(base_model *to, const char *path, const char *fil
     char *text = gq_read_whole(file, MOST, &n, &(gq_error){0});
     json_t *config = text ? json_loadb(text, n, 0, NULL) : NULL;
     const char *id = json_string_value(json_object_get(config, key));
-    bool ok = !id || !base_model_is_id(id, strlen(id)) || (name && !base_model_is_named(id, name)) ||
+    bool ok = !id || !name_is_hub_id(id, strlen(id)) || (name && !base_model_is_named(id, name)) ||
               base_model_take(to, id, strlen(id), source, e);
     json_decref(config);
     free(text), free(file);

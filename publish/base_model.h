@@ -14,7 +14,5 @@ bool base_model_find(base_model *to, const char *asked, const char *path, const 
                      const gq_model *m, const char *stem, gq_error *e);
 /* Takes an id of n bytes; false: no memory. */
 bool base_model_take(base_model *to, const char *id, size_t n, const char *source, gq_error *e);
-/* Whether a text is a hub's OWNER/NAME. */
-bool base_model_is_id(const char *text, size_t n);
 /* Returns OWNER/NAME at the end of an address of huggingface.co, or the text itself if it is one; NULL: neither. */
 const char *base_model_of_url(const char *url);

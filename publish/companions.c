@@ -1,11 +1,10 @@
-#include "publish/companions.h"
+#include "publish/publish.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/fail.h"
-#include "base/warnings.h"
 
 /* Kinds of companion files: how the name begins, and the plan's options for the file. */
 static const struct {
@@ -15,12 +14,11 @@ static const struct {
                                [GQ_MTP_FILE] = {"mtp-", {.mtp_only = true}},
                                [GQ_DRAFT_FILE] = {"draft-", {.threads = 0}}};
 
-/* Whether the folder has tensors of a vision or audio encoder. */
-static bool publication_has_senses(const gq_publication *p) {
+bool publication_has_sense(const gq_publication *p, const char *kind) {
     size_t n;
     const gq_beside *b = gq_plan_beside(p->plan, &n);
     for (size_t i = 0; i < n; i++)
-        if (!strcmp(b[i].kind, "vision") || !strcmp(b[i].kind, "audio")) return true;
+        if (!strcmp(b[i].kind, kind)) return true;
     return false;
 }
 
@@ -30,7 +28,7 @@ static const char *companion_type(const gq_publication *p, gq_companion which) {
     if (which == GQ_MTP_FILE) return r->mtp_file;
     if (which == GQ_DRAFT_FILE) return !r->draft ? NULL : r->draft_type ? r->draft_type : "Q8_0";
     if (r->projector) return strcmp(r->projector, "none") != 0 ? r->projector : NULL;
-    return publication_has_senses(p) ? "F16" : NULL;
+    return publication_has_sense(p, "vision") || publication_has_sense(p, "audio") ? "F16" : NULL;
 }
 
 /* Plans one of the type under its name in the folder. */

@@ -1,4 +1,4 @@
-#include "publish/extras.h"
+#include "publish/publish.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,6 @@
 
 #include "base/fail.h"
 #include "base/file.h"
-#include "publish/folder.h"
 #include "publish/text.h"
 
 /* Importance matrices are read into memory as a whole; those of models of 400 B take half a gigabyte. */

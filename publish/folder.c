@@ -4,7 +4,8 @@
  * has checksums of both. Words above and below the marks are their owner's and stay. A text between them that
  * is not the one that was written was edited, and stops the work; so does a page without marks. SHA256SUMS
  * keeps the lines of all files that are not of this page, and divergence.svg has a checksum of its own. */
-#include "publish/folder.h"
+
+#include "publish/publish.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -15,13 +16,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/checksum.h"
 #include "base/fail.h"
 #include "base/memory.h"
 #include "base/name_index.h"
 #include "base/safe_file.h"
 #include "publish/chart.h"
-#include "publish/companions.h"
 #include "publish/text.h"
 
 bool folder_lock(gq_publication *p, gq_error *e) {
@@ -66,11 +65,10 @@ static bool folder_write(const gq_publication *p, const char *name, const char *
 static const char NO_TEXT[] =
     "cannot be read as a text of up to 1 MiB, so nothing that is in it would be kept";
 
-/* Reads what is about to be replaced; *text NULL: there is nothing to keep. Warns where that is unknown. */
-static bool folder_read_old(gq_publication *p, const char *name, char **text, gq_error *e) {
-    bool is_there;
-    *text = folder_read(p, name, &is_there, e);
-    return *text || !is_there ||
+/* Warns where what is about to be replaced could not be read. */
+static bool folder_warn_lost(gq_publication *p, const char *name, const char *text, bool is_there,
+                             gq_error *e) {
+    return text || !is_there ||
            warnings_add(&p->warnings, e,
                         "%s/%s could not be read as a text of up to 1 MiB: nothing that was in it is kept",
                         p->options.out_dir, name);
@@ -80,16 +78,9 @@ static bool folder_read_old(gq_publication *p, const char *name, char **text, gq
 
 static const char BEGINS[] = "<!-- gquant publish begins ", ENDS[] = "<!-- gquant publish ends -->\n";
 
-/* A page that is there: where its parts end, and whether they are as they were written. */
-typedef struct page_there {
-    size_t front, before, begins,
-        text; /* behind the front matter; of the first mark; behind it; of the second */
-    bool front_is_ours, text_is_ours;
-} page_there;
-
 /* Finds the parts of a page. false: it has no marks, or more than one pair. */
-static bool page_find(const char *page, page_there *to) {
-    const char *front = !strncmp(page, "---\n", 4) ? strstr(page + 3, "\n---\n") : NULL;
+static bool page_find(page_there *to) {
+    const char *page = to->text, *front = !strncmp(page, "---\n", 4) ? strstr(page + 3, "\n---\n") : NULL;
     const char *first = strstr(page, BEGINS), *behind = first ? strchr(first, '\n') : NULL;
     const char *last = behind ? strstr(behind, ENDS) : NULL;
     unsigned of_front, of_text;
@@ -97,40 +88,12 @@ static bool page_find(const char *page, page_there *to) {
     if (!last || strstr(last, BEGINS) || (first != page && first[-1] != '\n') ||
         sscanf(first + sizeof BEGINS - 1, "%8x %8x", &of_front, &of_text) != 2)
         return false;
-    *to = (page_there){.front = front && front < first ? (size_t)(front + 5 - page) : 0,
-                       .before = (size_t)(first - page),
-                       .begins = (size_t)(behind + 1 - page),
-                       .text = (size_t)(last - page)};
+    to->front = front && front < first ? (size_t)(front + 5 - page) : 0;
+    to->before = (size_t)(first - page);
+    to->begins = (size_t)(behind + 1 - page), to->end = (size_t)(last - page);
     to->front_is_ours = checksum_add(0, page, to->front) == of_front;
-    to->text_is_ours = checksum_add(0, page + to->begins, to->text - to->begins) == of_text;
+    to->text_is_ours = checksum_add(0, page + to->begins, to->end - to->begins) == of_text;
     return true;
-}
-
-/* Whether a page is one that an earlier gquant has written. */
-static bool page_is_unmarked(const char *page) {
-    return strstr(page, "\n- gquant\n") && strstr(page, "`sha256sum -c SHA256SUMS` checks a download.");
-}
-
-static bool folder_check_page(const gq_publication *p, gq_error *e) {
-    bool is_there;
-    page_there there;
-    char *page = folder_read(p, PUBLISH_PAGE, &is_there, e);
-    const char *why = NULL;
-    const char *mark = page ? strstr(page, BEGINS) : NULL;
-    if (is_there && !page)
-        why = NO_TEXT;
-    else if (is_there && !page_find(page, &there))
-        why = mark && strstr(mark + 1, BEGINS)
-                  ? "has the marks of gquant publish more than once: remove the outdated sections"
-              : mark ? "has no line '<!-- gquant publish ends -->' after the generated text: restore it"
-              : page_is_unmarked(page)
-                  ? "was written by an earlier gquant, without the marks that show whether it was edited"
-                  : "exists and was not written by gquant publish";
-    else if (is_there && !there.text_is_ours)
-        why = "was edited between the marks of gquant publish, where the text is generated: move your words "
-              "above or below them";
-    free(page);
-    return !why || gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s/%s %s", p->options.out_dir, PUBLISH_PAGE, why);
 }
 
 /* Whether a link of the page leads to a file with the model's name in its own. */
@@ -140,6 +103,37 @@ static bool page_is_of(const char *page, const char *model) {
         if (memmem(at, strcspn(at, ")\n"), model, strlen(model))) return true;
     }
     return false;
+}
+
+static page_there page_read(const gq_publication *p, gq_error *e) {
+    page_there to = {.text = NULL};
+    to.text = folder_read(p, PUBLISH_PAGE, &to.is_there, e);
+    to.is_marked = to.text && page_find(&to);
+    to.is_models = to.is_marked && page_is_of(to.text + to.begins, p->stem);
+    return to;
+}
+
+/* Whether a page is one that an earlier gquant has written. */
+static bool page_is_unmarked(const char *page) {
+    return strstr(page, "\n- gquant\n") && strstr(page, "`sha256sum -c SHA256SUMS` checks a download.");
+}
+
+static bool folder_check_page(const gq_publication *p, const page_there *page, gq_error *e) {
+    const char *why = NULL;
+    const char *mark = page->text ? strstr(page->text, BEGINS) : NULL;
+    if (page->is_there && !page->text)
+        why = NO_TEXT;
+    else if (page->is_there && !page->is_marked)
+        why = mark && strstr(mark + 1, BEGINS)
+                  ? "has the marks of gquant publish more than once: remove the outdated sections"
+              : mark ? "has no line '<!-- gquant publish ends -->' after the generated text: restore it"
+              : page_is_unmarked(page->text)
+                  ? "was written by an earlier gquant, without the marks that show whether it was edited"
+                  : "exists and was not written by gquant publish";
+    else if (page->is_there && !page->text_is_ours)
+        why = "was edited between the marks of gquant publish, where the text is generated: move your words "
+              "above or below them";
+    return !why || gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s/%s %s", p->options.out_dir, PUBLISH_PAGE, why);
 }
 
 /* Returns the text of a key of the front matter, malloc'ed; NULL: it has none. */
@@ -173,7 +167,7 @@ static char *page_repo(const char *text) {
     static const char begins[] = "\n    hf download ";
     const char *at = strstr(text, begins);
     size_t n = at ? strcspn(at += strlen(begins), " \n") : 0;
-    bool is = n && base_model_is_id(at, n) && strncmp(at, REPO_UNKNOWN " ", n + 1) != 0;
+    bool is = n && name_is_hub_id(at, n) && strncmp(at, REPO_UNKNOWN " ", n + 1) != 0;
     return is ? strndup(at, n) : NULL;
 }
 
@@ -192,29 +186,24 @@ static void folder_keep(gq_publication *p, const char *front, const char *text, 
 }
 
 bool folder_recall(gq_publication *p, gq_error *e) {
-    bool is_there, ok = true;
-    page_there at;
-    char *page = folder_read(p, PUBLISH_PAGE, &is_there, e);
-    if (page && page_find(page, &at) && page_is_of(page + at.begins, p->stem)) {
-        page[at.front ? at.front - 1 : 0] = page[at.text] = 0;
-        char *base = front_value(page, "base_model");
-        folder_keep(p, page, page + at.begins, base);
-        if (base && !p->request.base_model && base_model_is_id(base, strlen(base)))
-            ok = base_model_take(&p->base_model, base, strlen(base), PUBLISH_PAGE, e);
-        free(base);
-    }
-    free(page);
+    page_there *page = &p->old_page;
+    bool ok = true;
+    *page = page_read(p, e);
+    if (!page->is_models) return true;
+    page->text[page->front ? page->front - 1 : 0] = page->text[page->end] = 0;
+    char *base = front_value(page->text, "base_model");
+    folder_keep(p, page->text, page->text + page->begins, base);
+    if (base && !p->request.base_model && name_is_hub_id(base, strlen(base)))
+        ok = base_model_take(&p->base_model, base, strlen(base), PUBLISH_PAGE, e);
+    free(base);
     return ok;
 }
 
 /* Whether the new page has all kinds of figures that the old one has. */
 static bool folder_check_figures(const gq_publication *p, gq_error *e) {
     static const char begins[] = "\nEvaluated on `";
-    bool is_there, ok = true;
-    page_there at;
-    char *page = folder_read(p, PUBLISH_PAGE, &is_there, e), *text = NULL;
-    if (page && page_find(page, &at) && page_is_of(page + at.begins, p->stem))
-        text = page + at.begins, page[at.text] = 0;
+    const char *text = p->old_page.is_models ? p->old_page.text + p->old_page.begins : NULL;
+    bool ok = true;
     const char *name = text ? strstr(text, begins) : NULL;
     if (name) name += strlen(begins);
     if (text && !p->request.evaluation && strstr(text, "](" PUBLISH_CHART ")"))
@@ -228,19 +217,16 @@ static bool folder_check_figures(const gq_publication *p, gq_error *e) {
                      "%s/%s has speeds of llama-bench, which this command would drop: name its output again "
                      "(--speeds), or remove %s",
                      p->options.out_dir, PUBLISH_PAGE, PUBLISH_PAGE);
-    free(page);
     return ok;
 }
 
 bool folder_write_page(gq_publication *p, const char *front, const char *text, gq_error *e) {
-    char *old = NULL, *page = NULL;
-    page_there at = {0};
-    bool ok = (p->options.force || folder_check_page(p, e)) && /* again: it may have changed meanwhile */
-              folder_read_old(p, PUBLISH_PAGE, &old, e);
-    if (!ok) return false;
-    bool is_ours = old && page_find(old, &at);
-    if (!is_ours) free(old), old = NULL;
-    bool keeps_front = is_ours && !at.front_is_ours;
+    page_there old = page_read(p, e); /* again: it may have changed meanwhile */
+    char *page = NULL;
+    bool ok = (p->options.force || folder_check_page(p, &old, e)) &&
+              folder_warn_lost(p, PUBLISH_PAGE, old.text, old.is_there, e);
+    if (!ok) return free(old.text), false;
+    bool keeps_front = old.is_marked && !old.front_is_ours;
     if (keeps_front)
         ok = warnings_add(
             &p->warnings, e,
@@ -249,13 +235,14 @@ bool folder_write_page(gq_publication *p, const char *front, const char *text, g
     int n = asprintf(
         &page,
         "%.*s%s%.*s%s%08x %08x: what is between is made anew, your words go above or below -->\n%s%s%s",
-        keeps_front ? (int)at.front : 0, old ? old : "", keeps_front ? "" : front,
-        is_ours ? (int)(at.before - at.front) : 1, is_ours ? old + at.front : "\n", BEGINS,
-        (unsigned)checksum_add(0, front, strlen(front)), (unsigned)checksum_add(0, text, strlen(text)), text,
-        ENDS, is_ours ? old + at.text + strlen(ENDS) : "");
+        keeps_front ? (int)old.front : 0, old.text ? old.text : "", keeps_front ? "" : front,
+        old.is_marked ? (int)(old.before - old.front) : 1, old.is_marked ? old.text + old.front : "\n",
+        BEGINS, (unsigned)checksum_add(0, front, strlen(front)),
+        (unsigned)checksum_add(0, text, strlen(text)), text, ENDS,
+        old.is_marked ? old.text + old.end + strlen(ENDS) : "");
     if (n < 0) page = NULL, ok = gq_fail_memory(e, strlen(text));
     ok = ok && folder_write(p, PUBLISH_PAGE, page, e);
-    free(old), free(page);
+    free(old.text), free(page);
     return ok;
 }
 
@@ -302,16 +289,13 @@ static const char *sums_name(const char *line, size_t n) {
     return is ? line + escape + BEFORE_NAME : NULL;
 }
 
-static bool folder_check_sums(const gq_publication *p, gq_error *e) {
-    bool is_there;
-    char *sums = folder_read(p, PUBLISH_SUMS, &is_there, e);
+static bool folder_check_sums(const gq_publication *p, const char *sums, bool is_there, gq_error *e) {
     bool ok = true;
     for (const char *line = sums; ok && line && *line;) {
         size_t n = strcspn(line, "\n");
         ok = n == 0 || sums_name(line, n);
         line += n + (line[n] == '\n');
     }
-    free(sums);
     if (is_there && !sums)
         return gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s/%s %s", p->options.out_dir, PUBLISH_SUMS, NO_TEXT);
     return ok ||
@@ -343,8 +327,10 @@ static bool sums_check_kept(gq_publication *p, const char *line, const char *nam
 }
 
 bool folder_write_sums(gq_publication *p, const char *lines, gq_error *e) {
-    char *old = NULL, *text = NULL;
-    bool ok = (p->options.force || folder_check_sums(p, e)) && folder_read_old(p, PUBLISH_SUMS, &old, e);
+    bool is_there;
+    char *old = folder_read(p, PUBLISH_SUMS, &is_there, e), *text = NULL;
+    bool ok = (p->options.force || folder_check_sums(p, old, is_there, e)) &&
+              folder_warn_lost(p, PUBLISH_SUMS, old, is_there, e);
     size_t size = 0;
     FILE *to = open_memstream(&text, &size);
     if (to) fputs(lines, to);
@@ -392,12 +378,15 @@ bool folder_write_attributes(const gq_publication *p, gq_error *e) {
 }
 
 bool folder_check(const gq_publication *p, gq_error *e) {
-    char *lines = NULL;
-    bool ok = folder_read_attributes(p, &lines, e);
-    free(lines);
+    char *text = NULL;
+    bool ok = folder_read_attributes(p, &text, e), is_there;
+    free(text);
     if (!ok || p->options.force || p->options.dry_run) return ok;
-    return folder_check_page(p, e) && folder_check_figures(p, e) && folder_check_sums(p, e) &&
-           (!p->request.evaluation || folder_check_chart(p, e));
+    text = folder_read(p, PUBLISH_SUMS, &is_there, e);
+    ok = folder_check_page(p, &p->old_page, e) && folder_check_figures(p, e) &&
+         folder_check_sums(p, text, is_there, e) && (!p->request.evaluation || folder_check_chart(p, e));
+    free(text);
+    return ok;
 }
 
 /* ---- files of the page ---- */

@@ -4,8 +4,7 @@
  * of a context and the buffers. Sizes that hold more than Q8_0, or less than the smallest types, are left
  * out.
  */
-#include "publish/outputs.h"
-#include "publish/companions.h"
+#include "publish/publish.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,8 +2,6 @@
  * make the rest in one run, evaluate all, and write the page, its chart and the checksums (card.c, sums.c). Every
  * step can be repeated: the same request continues where it was stopped, and makes only what is missing. */
 #include "publish/publish.h"
-#include "publish/card.h"
-#include "publish/extras.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,12 +12,9 @@
 #include "base/checked.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/name_index.h"
 #include "base/sized.h"
-#include "publish/companions.h"
-#include "publish/folder.h"
 #include "publish/ladder.h"
-#include "publish/outputs.h"
-#include "publish/sums.h"
 #include "publish/table.h"
 
 /* Bytes of a shard at most: hubs take files of up to 50 GB. */
@@ -278,7 +273,7 @@ static bool publication_finish(gq_publication *p, gq_error *e) {
 static bool publication_check_ids(const gq_publish_request *r, gq_error *e) {
     const char *const ids[][2] = {{"base model", r->base_model}, {"repository", r->repo}};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
-        if (ids[i][1] && !base_model_is_id(ids[i][1], strlen(ids[i][1])))
+        if (ids[i][1] && !name_is_hub_id(ids[i][1], strlen(ids[i][1])))
             return gq_fail_usage(e, "the %s '%s': expected OWNER/NAME, as a hub has it", ids[i][0],
                                  ids[i][1]);
     return true;
@@ -378,7 +373,8 @@ void gq_publication_free(gq_publication *p) {
     free((void *)p->kept.repo), free((void *)p->kept.title), free((void *)p->kept.license);
     free((void *)p->kept.quantized_by);
     for (size_t i = 0; i < p->n_files; i++) free(p->files[i].path), free(p->files[i].label);
-    free(p->files), free((void *)p->page.rows), free((void *)p->page.speed_note), free(p->intervals);
+    free(p->old_page.text), free(p->files), free((void *)p->page.rows), free((void *)p->page.speed_note),
+        free(p->intervals);
     if (p->folder_fd >= 0) close(p->folder_fd);
     speeds_free(&p->speeds);
     warnings_free(&p->warnings);

@@ -1,7 +1,7 @@
 /* The JSON report, which docs/reports.md describes member by member: facts of the whole, warnings, then for each
  * output its facts and one object per tensor, and at the end an evaluation. Reports are made to be passed on, so
  * paths are cut to their last part, in the text of warnings as well, unless full paths are asked for. Numbers that
- * are not finite become null. What a verification has found is written here, too. */
+ * are not finite become null. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -334,19 +334,6 @@ static void put_model(json_writer *j, const gq_report *r, const gq_evaluation *v
     json_close(j);
 }
 
-/* Says how sure the sign of a difference is, by its size in standard errors: chance alone exceeds three of them in
- * about one case of 400. Of the errors by positions and by windows the larger one counts. */
-const char *gq_evaluation_certainty(const gq_evaluation *v, size_t a, size_t b) {
-    enum { WIDTH = 4 }; /* of the interval, in standard errors */
-    gq_estimate more;
-    gq_interval windows = {NAN, NAN, NAN, 0};
-    gq_evaluation_difference(v, a, b, &more);
-    gq_evaluation_interval(v, GQ_KLD, a, b, &windows, NULL);
-    double errors = fabs(more.value) / fmax(more.error, (windows.high - windows.low) / WIDTH);
-    if (more.value == 0) return "the same";
-    return errors >= 3 ? "certain" : errors >= 2 ? "likely" : "open";
-}
-
 static void put_difference(json_writer *j, const gq_evaluation *v, size_t a, size_t b) {
     gq_estimate more;
     gq_evaluation_difference(v, a, b, &more);
@@ -456,69 +443,4 @@ void report_write_exact(FILE *to, const void *report) {
     json_writer j = json_start(to, '{');
     j.exact = true;
     write_document(&j, report);
-}
-
-/* ---- verifications ---- */
-
-typedef struct verified {
-    const gq_verification *of;
-    const char *path, *report;
-    bool compared, exact;
-} verified;
-
-static void put_verdict(json_writer *j, const gq_verdict *v, bool compared) {
-    char crc[16];
-    snprintf(crc, sizeof crc, "%08x", (unsigned)v->crc32);
-    json_open(j, NULL, '{');
-    json_put_text(j, "name", v->name);
-    json_put_text(j, "type", gq_type_name(v->type));
-    json_put_text(j, "crc32", crc);
-    json_put_bool(j, "decoded", v->decoded);
-    json_put_bool(j, "has_digest", v->has_digest);
-    if (compared) json_put_bool(j, "in_report", v->expected);
-    json_put_text(j, "problem", *v->problem ? v->problem : NULL);
-    json_close(j);
-}
-
-static void put_verified_type(json_writer *j, const gq_verified_type *type) {
-    json_open(j, NULL, '{');
-    json_put_text(j, "type", gq_type_name(type->type));
-    json_put_count(j, "tensors", type->tensors);
-    json_put_count(j, "problems", type->problems);
-    json_put_count(j, "compared", type->compared);
-    json_put_number(j, "worst_product", type->worst);
-    json_close(j);
-}
-
-static void write_verification(FILE *to, const void *what) {
-    const verified *v = what;
-    size_t n, n_types, problems;
-    const gq_verdict *verdicts = gq_verification_verdicts(v->of, &n);
-    const gq_verified_type *types = gq_verification_types(v->of, &n_types);
-    const char *const *missing = gq_verification_missing(v->of, &problems);
-    size_t n_missing = problems;
-    for (size_t i = 0; i < n; i++) problems += *verdicts[i].problem || (v->report && !verdicts[i].expected);
-    json_writer j = json_start(to, '{');
-    j.exact = v->exact;
-    json_put_text(&j, "path", v->path);
-    if (v->report) json_put_text(&j, "report", v->report);
-    json_put_bool(&j, "sound", problems == 0);
-    json_put_count(&j, "problems", problems);
-    json_open_lines(&j, "tensors", '[');
-    for (size_t i = 0; i < n; i++) put_verdict(&j, &verdicts[i], v->compared);
-    json_close(&j);
-    json_open_lines(&j, "types", '[');
-    for (size_t i = 0; i < n_types; i++) put_verified_type(&j, &types[i]);
-    json_close(&j);
-    json_open_lines(&j, "missing", '[');
-    for (size_t i = 0; i < n_missing; i++) json_put_text(&j, NULL, missing[i]);
-    json_close(&j);
-    json_end(&j);
-}
-
-char *gq_verification_text(const gq_verification *v, const char *path, bool compared, const char *report,
-                           gq_report_format format, gq_error *e) {
-    size_t n;
-    const verified of = {v, path, report, compared, format == GQ_REPORT_EXACT};
-    return page_text(write_verification, &of, &n, e);
 }

@@ -5,11 +5,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/checksum.h"
 #include "base/clock.h"
 #include "base/fail.h"
-#include "publish/folder.h"
-#include "publish/sums.h"
+#include "publish/publish.h"
 #include "publish/text.h"
 
 /* Appends a name as sha256sum writes it: ends of lines and backslashes are escaped. */

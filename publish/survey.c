@@ -70,16 +70,20 @@ static uint64_t survey_beside(const gq_survey *s) { return s->facts.cache_bytes 
 
 /* ---- plans of file types ---- */
 
+/* Plans an output of this type or size. */
+static gq_plan *survey_plan(const gq_survey *s, gq_options options, gq_output out, gq_error *e) {
+    out.path = s->unwritten, options.outputs = &out, options.n_outputs = 1;
+    if (s->measured) options.measure_file = s->measured;
+    return gq_plan_new(&options, e);
+}
+
 /* Plans a file of one type as if what is there could be replaced and quantized again, since nothing is
  * written. NULL: the options do not allow the type, *e says why. */
 static gq_plan *survey_plan_type(const gq_survey *s, size_t type, bool pure, const char *imatrix, bool assume,
                                  gq_error *e) {
     gq_options o = s->options;
-    o.assume_importance = assume;
-    gq_output out = {.path = s->unwritten, .filetype = gq_filetype_name(type)};
-    o.outputs = &out, o.n_outputs = 1, o.allow_requantize = true, o.pure = pure, o.imatrix = imatrix;
-    if (s->measured) o.measure_file = s->measured;
-    return gq_plan_new(&o, e);
+    o.assume_importance = assume, o.allow_requantize = true, o.pure = pure, o.imatrix = imatrix;
+    return survey_plan(s, o, (gq_output){.filetype = gq_filetype_name(type)}, e);
 }
 
 static gq_choice survey_choice_of(const gq_survey *s, size_t type, const gq_plan *plan) {
@@ -341,12 +345,8 @@ static bool survey_ask_model(gq_survey *s, gq_error *e) {
 /* ---- the curve ---- */
 
 static bool survey_add_point(gq_survey *s, uint64_t memory, uint64_t bytes, gq_error *e) {
-    gq_options o = s->options;
-    gq_output out = {.path = s->unwritten, .target.size = bytes};
-    o.outputs = &out, o.n_outputs = 1;
-    if (s->measured) o.measure_file = s->measured;
     if (!memory_grow(&s->curve, &s->curve_capacity, s->n_curve + 1, sizeof *s->curve, e)) return false;
-    gq_plan *plan = gq_plan_new(&o, e);
+    gq_plan *plan = survey_plan(s, s->options, (gq_output){.target.size = bytes}, e);
     if (!plan) return false;
     s->curve[s->n_curve++] = (gq_curve_point){
         .file_bytes = bytes, .memory = memory, .expected = gq_plan_summary(plan, 0)->expected};

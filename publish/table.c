@@ -305,33 +305,3 @@ char *gq_page_chart(const gq_page *page, gq_error *e) {
     free((void *)p.rows);
     return text;
 }
-
-bool gq_page_row_evaluated(gq_page_row *row, const gq_evaluation *v, size_t model, gq_interval storage[2],
-                           gq_error *e) {
-    size_t n;
-    const gq_evaluated *models = gq_evaluation_models(v, &n);
-    gq_level level;
-    if (model == 0 || model >= n)
-        return gq_fail_usage(e, "a row must be a quantized model that was evaluated");
-    row->evaluated = &models[model];
-    if (isnan(models[0].perplexity.value)) return true; /* embeddings have no top-1 tokens */
-    if (!gq_evaluation_interval(v, GQ_KLD, model, 0, &storage[0], e) ||
-        !gq_evaluation_interval(v, GQ_CHANGED_TOP1, model, 0, &storage[1], e) ||
-        !gq_evaluation_level(v, model, &level, e))
-        return false;
-    row->kld = &storage[0], row->changed_top1 = &storage[1], row->level = gq_level_text(level);
-    return true;
-}
-
-size_t gq_evaluation_recommended(const gq_evaluation *v, gq_level *level) {
-    recommendation r = {.at = SIZE_MAX};
-    size_t n = 0;
-    const gq_evaluated *m = gq_evaluation_models(v, &n);
-    for (size_t i = 1; i < n; i++) {
-        double bits = gq_bits_per_weight(m[i].tensor_bytes, m[i].n_weights);
-        if (!gq_evaluation_level(v, i, level, NULL)) return 0;
-        recommend_offer(
-            &r, i, (candidate){m[i].filetype, m[i].file_bytes, bits, *level, bits >= RECOMMEND_WHOLE_BITS});
-    }
-    return *level = r.best.level, r.at < n ? r.at : 0;
-}

@@ -130,14 +130,12 @@ static char *first_shard(const char *path) {
 
 /* Whether a path that is not there is written as a hub has models: OWNER/NAME. */
 static bool is_hub_id(const char *path) {
-    static const char signs[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
-    size_t n = strspn(path, signs), m = path[n] == '/' ? strspn(path + n + 1, signs) : 0;
     struct stat st;
     char owner[256];
-    if (!n || !m || n >= sizeof owner || *path == '.') return false;
-    const char *end = path + n + 1 + m;
-    if (end[*end == '/'] || (m >= 5 && !strncmp(end - 5, ".gguf", 5))) return false;
-    snprintf(owner, sizeof owner, "%.*s", (int)n, path);
+    size_t n = strlen(path);
+    n -= n > 0 && path[n - 1] == '/';
+    if (!name_is_hub_id(path, n) || (n >= 5 && !strncmp(path + n - 5, ".gguf", 5))) return false;
+    snprintf(owner, sizeof owner, "%.*s", (int)strcspn(path, "/"), path);
     return stat(owner, &st) != 0;
 }
 
