@@ -127,6 +127,9 @@ int version_main(const request *r);
 
 /* ---- running models on a text, for the command `evaluate` and behind a run (evaluate.c) ---- */
 
+/* Whether --scores-file keeps what an evaluation has done: it is refused where it cannot. */
+bool evaluation_keeps_scores(const request *r);
+
 /* Turns the options into a request, without its models. Reads the text; evaluation_free releases it in every
  * case. */
 bool evaluation_ask(const request *r, gq_evaluation_request *to, gq_error *e);

@@ -93,11 +93,7 @@ static void log_end(const said *s, int status) {
 
 /* Says how an evaluation that was stopped goes on: it keeps what is done in a file that --scores-file names alone. */
 static void say_how_to_continue(const request *r, int argc, char **argv) {
-    /* Commands that keep no scores: evaluate.c refuses --scores-file there, and questions are not scored by
-     * windows. */
-    if (r->command != CMD_EVALUATE || r->base || r->base_out || r->logits || r->kinds.n > 0 || r->speed ||
-        r->quiet)
-        return;
+    if (r->command != CMD_EVALUATE || !evaluation_keeps_scores(r) || r->quiet) return;
     for (int i = 1; i < argc; i++)
         if (!strcmp(argv[i], "--")) return;
     if (r->scores_file && *r->scores_file) {

@@ -6,6 +6,10 @@
 
 #include "cli/cli.h"
 
+bool evaluation_keeps_scores(const request *r) {
+    return !r->base && !r->base_out && !r->logits && r->kinds.n == 0 && !r->speed;
+}
+
 /* Returns the file of scores as the library has it; NULL: none. A folder's own is beside its model. */
 static const char *evaluation_scores_file(const request *r) {
     if (!r->scores_file) return r->command == CMD_PUBLISH ? "" : NULL;

@@ -130,18 +130,21 @@ enum {
         gq_adapters: IS_ADAPTERS)
 _Static_assert(offsetof(request, quantize.parts) == offsetof(request, quantize.part) + sizeof(uint32_t),
                "--part stores two numbers");
-/* The member's offset. A member of another type than the kind stores does not compile: it would be written
- * over, and what is behind it. */
-#define MEMBER(kind, member) \
-    (offsetof(request, member) + 0 * sizeof(struct { \
-                                     _Static_assert(TYPE_OF(member) == kind##_IS, \
-                                                    "the member has not the type that this kind stores"); \
-                                     char c; \
-                                 }))
+/* The member's offset. What does not compile: a member of another type than the kind stores, which would be written
+ * over, and what is behind it; and what rank 0 alone has, if option_clear does not know the kind. */
+#define MEMBER(kind, member, commands) \
+    (offsetof(request, member) + \
+     0 * sizeof(struct { \
+         _Static_assert(TYPE_OF(member) == kind##_IS, "the member has not the type that this kind stores"); \
+         _Static_assert(!((commands)&ONE_RANK) || OPTION_##kind <= OPTION_TEXT || \
+                            OPTION_##kind == OPTION_PROGRESS, \
+                        "option_clear does not know this kind"); \
+         char c; \
+     }))
 #define FLAG(name, letter, member, commands, help) \
-    { name, letter, NULL, OPTION_FLAG, ARGUMENT_WORD, MEMBER(FLAG, member), commands, help }
+    { name, letter, NULL, OPTION_FLAG, ARGUMENT_WORD, MEMBER(FLAG, member, commands), commands, help }
 #define VALUE(name, letter, argument, kind, is, member, commands, help) \
-    { name, letter, argument, OPTION_##kind, ARGUMENT_##is, MEMBER(kind, member), commands, help }
+    { name, letter, argument, OPTION_##kind, ARGUMENT_##is, MEMBER(kind, member, commands), commands, help }
 
 const option_row options[] = {
     HEADING("Types:"),

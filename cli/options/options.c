@@ -52,37 +52,37 @@ static bool unknown_option(const char *given, unsigned for_command, gq_error *e)
     return false;
 }
 
-static bool effort_parse(const char *text, int *effort) {
+static bool effort_parse(const char *text, void *effort) {
     for (int i = 0; effort_names[i]; i++)
         if (strcmp(effort_names[i], text) == 0) {
-            *effort = i;
+            *(int *)effort = i;
             return true;
         }
     return false;
 }
 
-static bool target_bits_parse(const char *text, double *bits) {
+static bool target_bits_parse(const char *text, void *to) {
     char *end;
-    *bits = strtod(text, &end);
-    return end > text && *end == 0 && *bits > 0 && *bits <= 64;
+    double bits = *(double *)to = strtod(text, &end);
+    return end > text && *end == 0 && bits > 0 && bits <= 64;
 }
 
 /* Parses a number from 0 to 1. In a request 0 means "not given", so a given 0 is stored as -1. */
-static bool share_parse(const char *text, float *share) {
+static bool share_parse(const char *text, void *share) {
     char *end;
     float given = strtof(text, &end);
-    *share = given > 0 ? given : -1;
+    *(float *)share = given > 0 ? given : -1;
     return end > text && *end == 0 && given >= 0 && given <= 1;
 }
 
-static bool part_parse(const char *text, uint32_t part[2]) {
+static bool part_parse(const char *text, void *to) {
     const char *slash = strchr(text, '/');
     char left[16];
     uint64_t k, n;
     if (!slash || (size_t)snprintf(left, sizeof left, "%.*s", (int)(slash - text), text) >= sizeof left)
         return false;
     if (!number_parse(slash + 1, 1, UINT32_MAX, &n) || !number_parse(left, 1, n, &k)) return false;
-    part[0] = (uint32_t)k, part[1] = (uint32_t)n;
+    ((uint32_t *)to)[0] = (uint32_t)k, ((uint32_t *)to)[1] = (uint32_t)n;
     return true;
 }
 
@@ -94,7 +94,8 @@ static void adapters_add(gq_adapters *to, const char *path) {
 }
 
 /* Parses the factor of the last adapter. */
-static bool factor_store(const char *text, const gq_adapters *to) {
+static bool factor_parse(const char *text, void *adapters) {
+    const gq_adapters *to = adapters;
     char *end;
     double factor = strtod(text, &end);
     if (end == text || *end || !isfinite(factor) || factor == 0 || to->n == 0) return false;
@@ -102,32 +103,61 @@ static bool factor_store(const char *text, const gq_adapters *to) {
     return true;
 }
 
-static bool progress_parse(const char *text, int *plus_one) {
+static bool progress_parse(const char *text, void *plus_one) {
     uint64_t fd = STDERR_FILENO;
     if (strncmp(text, "json", 4) != 0) return false;
     if (text[4] && (text[4] != ':' || !number_parse(text + 5, 1, 65535, &fd))) return false;
-    *plus_one = (int)fd + 1;
+    *(int *)plus_one = (int)fd + 1;
     return fcntl((int)fd, F_GETFD) >= 0;
 }
 
 /* Finds a type of projectors by its name, in any case; without one it is the first. "none": no projector. */
-static bool mmproj_parse(const char *text, const char **type) {
-    const char *const *t = mmproj_types;
+static bool mmproj_parse(const char *text, void *to) {
+    const char *const *t = mmproj_types, **type = to;
     while (*t && text && strcasecmp(*t, text) != 0) t++;
     *type = *t ? *t : !strcmp(text, "none") ? "none" : NULL;
     return *type;
 }
 
+static bool threads_parse(const char *text, void *to) {
+    uint64_t number = 0;
+    bool ok = number_parse(text, 0, 65535, &number);
+    *(int *)to = (int)number;
+    return ok;
+}
+
+static bool count_parse(const char *text, void *to) { return number_parse(text, 1, UINT32_MAX, to); }
+static bool bytes_parse(const char *text, void *to) { return size_parse(text, to); }
+static bool seconds_parse(const char *text, void *to) { return duration_parse(text, to); }
+
+/* The kinds whose arguments are parsed into a member, and what each expects. */
+static const struct {
+    bool (*parse)(const char *text, void *to);
+    const char *expected;
+} kinds[] = {
+    [OPTION_NUMBER] = {threads_parse, "a number from 0 (one per core) to 65535"},
+    [OPTION_COUNT] = {count_parse, "a whole number from 1 on"},
+    [OPTION_SIZE] = {bytes_parse, "a size such as 40G, 7.5GiB or 500M"},
+    [OPTION_SIZE_OR_0] = {bytes_parse, "a size such as 40G, 7.5GiB or 500M"},
+    [OPTION_TARGET_SIZE] = {bytes_parse, "a size such as 40G, 7.5GiB or 500M"},
+    [OPTION_TARGET_BITS] = {target_bits_parse, "a number up to 64, such as 4.6"},
+    [OPTION_SHARE] = {share_parse, "a number from 0 to 1"},
+    [OPTION_DURATION] = {seconds_parse, "a time such as 2h, 45m, 90s or 1h30m"},
+    [OPTION_EFFORT] = {effort_parse, "fast, default or best"},
+    [OPTION_PART] = {part_parse, "K/N with K from 1 to N"},
+    [OPTION_PROGRESS] = {progress_parse, "json, or json:FD with the number of an open descriptor"},
+    [OPTION_FACTOR] = {factor_parse, "a number other than 0, after the --lora that it scales"},
+    [OPTION_MMPROJ] = {mmproj_parse, "F16, BF16, F32, Q8_0 or none"},
+};
+
 static bool option_store(request *r, const option_row *o, const char *text, gq_error *e) {
     void *to = (char *)r + o->member;
-    uint64_t number;
     const char *read = path_of_given(&(struct given){o, text});
     if (read && (option_is_read(o) || o->kind == OPTION_PAIRS) && o->is != ARGUMENT_OLD_FILE)
         list_add(&r->files, read);
     switch (o->kind) {
     case OPTION_FLAG:
-        *(bool *)to = true;
-        return true;
+        return *(bool *)to = true;
     case OPTION_TEXT:
         if (*(const char **)to && strchr(o->argument, ',')) /* the first list would be lost */
             return gq_fail_usage(e, "--%s %s: it is given twice; name all in one list", o->name, text);
@@ -138,66 +168,39 @@ static bool option_store(request *r, const option_row *o, const char *text, gq_e
         return true;
     case OPTION_PAIRS:
     case OPTION_LIST:
-        list_add(to, text);
-        return true;
-    case OPTION_NUMBER:
-        if (!number_parse(text, 0, 65535, &number))
-            return gq_fail_usage(e, "--%s %s: expected a number from 0 (one per core) to 65535", o->name,
-                                 text);
-        *(int *)to = (int)number;
-        return true;
-    case OPTION_COUNT:
-        return number_parse(text, 1, UINT32_MAX, to) ||
-               gq_fail_usage(e, "--%s %s: expected a whole number from 1 on", o->name, text);
-    case OPTION_SIZE_OR_0:
-        if (!strcmp(text, "0")) return true; /* as it is */
-        /* fall through */
-    case OPTION_SIZE:
-    case OPTION_TARGET_SIZE:
-        if (o->kind == OPTION_TARGET_SIZE && filetype_known(text)) {
-            r->size_of[r->n_targets++] = text;
-            return true;
-        }
-        if (o->kind == OPTION_TARGET_SIZE) to = &r->targets[r->n_targets++].size;
-        if (!size_parse(text, to))
-            return gq_fail_usage(e, "--%s %s: expected a size such as 40G, 7.5GiB or 500M", o->name, text);
-        return true;
-    case OPTION_TARGET_BITS:
-        return target_bits_parse(text, &r->targets[r->n_targets++].bpw) ||
-               gq_fail_usage(e, "--%s %s: expected a number up to 64, such as 4.6", o->name, text);
-    case OPTION_SHARE:
-        return share_parse(text, to) ||
-               gq_fail_usage(e, "--%s %s: expected a number from 0 to 1", o->name, text);
-    case OPTION_DURATION:
-        return duration_parse(text, to) ||
-               gq_fail_usage(e, "--%s %s: expected a time such as 2h, 45m, 90s or 1h30m", o->name, text);
-    case OPTION_EFFORT:
-        return effort_parse(text, to) ||
-               gq_fail_usage(e, "--%s %s: expected fast, default or best", o->name, text);
-    case OPTION_PART:
-        return part_parse(text, to) ||
-               gq_fail_usage(e, "--%s %s: expected K/N with K from 1 to N", o->name, text);
-    case OPTION_PROGRESS:
-        return progress_parse(text, to) ||
-               gq_fail_usage(e, "--%s %s: expected json, or json:FD with the number of an open descriptor",
-                             o->name, text);
+        return list_add(to, text), true;
+    case OPTION_ADAPTER:
+        return adapters_add(to, text), true;
     case OPTION_ITEMS:
         if (!*text) return gq_fail_usage(e, "--%s: expected PATTERN=TYPE, found nothing", o->name);
         return recipe_add(r, to, NULL, text, strlen(text), e);
     case OPTION_RECIPE:
         return recipe_add_file(r, to, text, e);
-    case OPTION_ADAPTER:
-        adapters_add(to, text);
-        return true;
+    case OPTION_SIZE_OR_0:
+        if (!strcmp(text, "0")) return true; /* as it is */
+        break;
+    case OPTION_TARGET_SIZE:
+        if (filetype_known(text)) return r->size_of[r->n_targets++] = text, true;
+        to = &r->targets[r->n_targets++].size;
+        break;
+    case OPTION_TARGET_BITS:
+        to = &r->targets[r->n_targets++].bpw;
+        break;
+    case OPTION_NUMBER:
+    case OPTION_COUNT:
+    case OPTION_SIZE:
+    case OPTION_SHARE:
+    case OPTION_DURATION:
+    case OPTION_EFFORT:
+    case OPTION_PART:
+    case OPTION_PROGRESS:
     case OPTION_FACTOR:
-        return factor_store(text, to) ||
-               gq_fail_usage(e, "--%s %s: expected a number other than 0, after the --lora that it scales",
-                             o->name, text);
     case OPTION_MMPROJ:
-        return mmproj_parse(text, to) ||
-               gq_fail_usage(e, "--%s=%s: expected F16, BF16, F32, Q8_0 or none", o->name, text);
+        break;
     }
-    return false;
+    return kinds[o->kind].parse(text, to) ||
+           gq_fail_usage(e, "--%s%s%s: expected %s", o->name, option_is_optional(o) ? "=" : " ", text,
+                         kinds[o->kind].expected);
 }
 
 void option_clear(request *r, const option_row *o) {
@@ -206,7 +209,7 @@ void option_clear(request *r, const option_row *o) {
         *(bool *)to = false;
     else if (o->kind == OPTION_TEXT)
         *(const char **)to = NULL;
-    else
+    else /* OPTION_PROGRESS: option_table.c allows no other */
         *(int *)to = 0;
 }
 

@@ -186,7 +186,7 @@ extern const char *const effort_names[]; /* NULL-terminated; index is GQ_EFFORT_
 /* Fill *r, which request_free releases in every case. False: bad usage (or an unreadable recipe file). */
 bool request_parse(request *r, int argc, char **argv, gq_error *e);
 
-/* Makes the member of an option that stores a flag, a number or a text what it is without the option. */
+/* Makes the member of an option of ONE_RANK what it is without the option. */
 void option_clear(request *r, const option_row *o);
 
 /* ---- conflicts.c ---- */
