@@ -1,4 +1,4 @@
-#include "forward/graph/bounds.h"
+#include "forward/graph/keys.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "forward/graph/bounds.h"
 #include "forward/graph/unrun.h"
 #include "forward/tokens/tokenizer.h"
 
@@ -359,7 +358,7 @@ static void expected_count_optional(tensor_finder *f, weight_slot s, bool is_bia
 
 /* Doubts a model without a bias of queries, keys and values, which all published ones of its kind have. */
 static void doubt_no_bias(tensor_finder *f) {
-    const char *name = tensors_layer_name(f->m, 0, WEIGHT_ATTN_Q, ".bias");
+    const tensor_name name = tensors_layer_name(f->m, 0, WEIGHT_ATTN_Q, ".bias");
     char own[TENSOR_OWN_NAME];
     for (size_t i = 0; i < f->m->sizes.layers; i++) {
         const model_tensor *const *bias = f->m->layers[i].bias;
@@ -369,7 +368,7 @@ static void doubt_no_bias(tensor_finder *f) {
     if (f->m->arch->graph.bias_is_usual)
         DOUBT(f,
               "there is no tensor %s%s, nor another bias of queries, keys and values, which %s models have",
-              name, tensors_own_name(f, name, own), f->m->arch->name);
+              name.text, tensors_own_name(f, name.text, own), f->m->arch->name);
 }
 
 /* Doubts a layer in which only some of queries, keys and values have a bias. */
@@ -388,9 +387,9 @@ static void doubt_biases(tensor_finder *f) {
                 lacks = slots[k];
         }
         if (!has || lacks == WEIGHT_SLOTS) continue;
-        const char *name = tensors_layer_name(f->m, i, lacks, ".bias");
-        DOUBT(f, "there is no tensor %s%s, though others of queries, keys and values have a bias", name,
-              tensors_own_name(f, name, own));
+        const tensor_name name = tensors_layer_name(f->m, i, lacks, ".bias");
+        DOUBT(f, "there is no tensor %s%s, though others of queries, keys and values have a bias", name.text,
+              tensors_own_name(f, name.text, own));
         return;
     }
 }
@@ -403,9 +402,9 @@ static void doubt_optional(tensor_finder *f) {
         weight_slot s = (weight_slot)(i / 2 % WEIGHT_SLOTS);
         const expected_count *c = &state_of(f)->count_of[i / 2 / WEIGHT_SLOTS][s][i % 2];
         if (!c->lacks || !c->has) continue;
-        const char *name = tensors_layer_name(f->m, c->first, s, i % 2 ? ".bias" : ".weight");
-        DOUBT(f, "there is no tensor %s%s, which %zu of %zu layers like this one have", name,
-              tensors_own_name(f, name, own), c->has, c->has + c->lacks);
+        const tensor_name name = tensors_layer_name(f->m, c->first, s, i % 2 ? ".bias" : ".weight");
+        DOUBT(f, "there is no tensor %s%s, which %zu of %zu layers like this one have", name.text,
+              tensors_own_name(f, name.text, own), c->has, c->has + c->lacks);
         doubts++;
     }
     if (doubts == 0) doubt_biases(f), doubt_no_bias(f);
@@ -487,7 +486,7 @@ static bool heads_differ(const tensor_finder *f) {
 /* A shape that no layer's tensor of the kind has is wrong. */
 static void extra_check_slot(tensor_finder *f, size_t block, weight_slot s, bool is_bias) {
     const char *suffix = is_bias ? ".bias" : ".weight";
-    const model_tensor *t = model_tensor_named(f->m->file, tensors_layer_name(f->m, block, s, suffix));
+    const model_tensor *t = model_tensor_named(f->m->file, tensors_layer_name(f->m, block, s, suffix).text);
     const model_tensor *other = NULL;
     for (size_t i = 0; i < f->m->sizes.layers && t; i++) {
         const layer_spec *l = &f->m->layers[i];

@@ -44,3 +44,10 @@ size_t key_choice(key_reader *r, const char *name, const char *const *texts, siz
 
 /* A fault of a key's value that its reader found: "found" is what the text says of it. */
 void key_fail(key_reader *r, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* ---- bounds.c ----
+ * Bounds of metadata that hold for every architecture, whether its row reads the key or not: no model has a negative
+ * epsilon, a rotation of base 0 or a negative factor. Rows have narrower bounds of their own. */
+
+/* Checks the types of all values, and those that have bounds, in lists, too. file: its path, for messages. */
+bool bounds_check(const model_facts *facts, const char *file, warning_list *doubts, gq_error *e);

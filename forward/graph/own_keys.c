@@ -96,7 +96,7 @@ static void own_check_shared_length(forward_model *m, key_reader *r) {
         bool is_there = tensors_layer_has(m, i, WEIGHT_FFN_UP_SHEXP);
         if ((length > 0) != is_there && (is_there || tensors_layer_has(m, i, WEIGHT_FFN_DOWN_EXPS)))
             key_fail(r, key, "is %lld, but there is %s tensor %s", (long long)length, is_there ? "a" : "no",
-                     tensors_layer_name(m, i, WEIGHT_FFN_UP_SHEXP, ".weight"));
+                     tensors_layer_name(m, i, WEIGHT_FFN_UP_SHEXP, ".weight").text);
     }
 }
 

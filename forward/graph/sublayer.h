@@ -89,11 +89,11 @@ struct sublayer_kind {
     size_t (*row_groups)(const forward_model *m, const layer_spec *l, const sublayer_spec *p,
                          forward_row_group *groups);
 
+    /* For an entry: the mixer's input, in place of the normed residual stream; may be NULL. */
+    const float *(*flows_in)(forward_batch *b, const sublayer_spec *p, size_t *stride);
     /* For a tail: changes the residual stream before a layer, between its sublayers, whose first one has left its
      * input in b->normed, and behind the last layer, x[features] to y[width]; may be NULL. */
     bool (*begin)(forward_batch *b, const sublayer_spec *p, float *x, size_t stride);
-    /* For an entry: the mixer's input, in place of the normed residual stream; may be NULL. */
-    const float *(*flows_in)(forward_batch *b, const sublayer_spec *p, size_t *stride);
     bool (*between)(forward_batch *b, const sublayer_spec *p, float *x, size_t stride);
     bool (*finish)(forward_batch *b, const model_sublayer *p, const float *x, size_t stride, float *y,
                    size_t y_stride);

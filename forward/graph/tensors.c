@@ -118,20 +118,20 @@ void tensors_ignore(tensor_finder *f, const char *name) {
 
 /* ---- one layer's ---- */
 
-const char *tensors_layer_name(const forward_model *m, size_t layer, weight_slot s, const char *suffix) {
-    static _Thread_local char name[GGUF_MAX_NAME + 1];
+tensor_name tensors_layer_name(const forward_model *m, size_t layer, weight_slot s, const char *suffix) {
+    tensor_name name;
     static const char *const prefixes[] = {
         [CODER_NONE] = "", [CODER_ENCODER] = "enc.", [CODER_DECODER] = "dec.", [CODER_CROSS] = "dec."};
     coder_layer of = coder_layer_of(m, layer);
     const char *own = of.kind && s == WEIGHT_ATTN_OUTPUT ? "attn_o" : weight_facts_of[s].name;
     bool crosses = of.kind == CODER_CROSS && strncmp(own, "attn_", 5) == 0;
-    snprintf(name, sizeof name, "%sblk.%zu.%s%s%s", prefixes[of.kind], of.block, crosses ? "cross_" : "", own,
-             suffix);
+    snprintf(name.text, sizeof name.text, "%sblk.%zu.%s%s%s", prefixes[of.kind], of.block,
+             crosses ? "cross_" : "", own, suffix);
     return name;
 }
 
 const model_tensor *tensors_layer_weight(const forward_model *m, size_t layer, weight_slot s) {
-    return model_tensor_named(m->file, tensors_layer_name(m, layer, s, ".weight"));
+    return model_tensor_named(m->file, tensors_layer_name(m, layer, s, ".weight").text);
 }
 
 bool tensors_layer_has(const forward_model *m, size_t layer, weight_slot s) {
@@ -145,11 +145,12 @@ size_t tensors_rows(tensor_finder *f, weight_slot s) {
 }
 
 /* Returns the name of a tensor of the layer. Some converters write small ones without the suffix. */
-static const char *layer_stored_name(const tensor_finder *f, weight_slot s, const char *suffix) {
+static tensor_name layer_stored_name(const tensor_finder *f, weight_slot s, const char *suffix) {
     const weight_facts *facts = &weight_facts_of[s];
-    if (facts->is_bare || (facts->is_decoded &&
-                           !model_tensor_named(f->m->file, tensors_layer_name(f->m, f->index, s, suffix)) &&
-                           model_tensor_named(f->m->file, tensors_layer_name(f->m, f->index, s, ""))))
+    if (facts->is_bare ||
+        (facts->is_decoded &&
+         !model_tensor_named(f->m->file, tensors_layer_name(f->m, f->index, s, suffix).text) &&
+         model_tensor_named(f->m->file, tensors_layer_name(f->m, f->index, s, "").text)))
         return tensors_layer_name(f->m, f->index, s, "");
     return tensors_layer_name(f->m, f->index, s, suffix);
 }
@@ -186,20 +187,20 @@ static bool has_own_factor(const architecture *a, weight_slot own) {
 static void take_factor(tensor_finder *f, weight_slot s, tensor_shape of) {
     for (size_t i = 0; i < sizeof factored / sizeof *factored; i++) {
         if (factored[i].slot != s || has_own_factor(f->m->arch, factored[i].own)) continue;
-        f->l->factor[s] = tensors_take(f, tensors_layer_name(f->m, f->index, s, ".scale"), OPTIONAL,
+        f->l->factor[s] = tensors_take(f, tensors_layer_name(f->m, f->index, s, ".scale").text, OPTIONAL,
                                        SHAPE(of.n > 2 ? of.ne[2] : 1));
-        tensors_ignore(f, tensors_layer_name(f->m, f->index, s, ".input_scale"));
+        tensors_ignore(f, tensors_layer_name(f->m, f->index, s, ".input_scale").text);
     }
 }
 
 void tensors_take_weight(tensor_finder *f, weight_slot s, presence p, tensor_shape of) {
-    f->l->weight[s] = tensors_take(f, layer_stored_name(f, s, ".weight"), p, of);
+    f->l->weight[s] = tensors_take(f, layer_stored_name(f, s, ".weight").text, p, of);
     if (f->l->weight[s]) take_factor(f, s, of);
     if (p == OPTIONAL) note_optional(f, s, false, f->l->weight[s]);
 }
 
 void tensors_take_bias(tensor_finder *f, weight_slot s, presence p, tensor_shape of) {
-    f->l->bias[s] = tensors_take(f, layer_stored_name(f, s, ".bias"), p, of);
+    f->l->bias[s] = tensors_take(f, layer_stored_name(f, s, ".bias").text, p, of);
     if (p == OPTIONAL) note_optional(f, s, true, f->l->bias[s]);
 }
 

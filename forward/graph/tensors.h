@@ -65,8 +65,11 @@ void tensors_ignore(tensor_finder *f, const char *name);
 
 /* ---- of the layer ---- */
 
-/* A name such as "blk.0.attn_q.weight", valid until the next call. */
-const char *tensors_layer_name(const forward_model *m, size_t layer, weight_slot s, const char *suffix);
+/* A name such as "blk.0.attn_q.weight". */
+typedef struct tensor_name {
+    char text[GGUF_MAX_NAME + 1];
+} tensor_name;
+tensor_name tensors_layer_name(const forward_model *m, size_t layer, weight_slot s, const char *suffix);
 bool tensors_layer_has(const forward_model *m, size_t layer, weight_slot s);
 /* Returns the layer's weight of that name; NULL: it has none. */
 const model_tensor *tensors_layer_weight(const forward_model *m, size_t layer, weight_slot s);

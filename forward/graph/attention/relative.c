@@ -25,7 +25,7 @@ void relative_find_tensors(tensor_finder *f, const sublayer_spec *p) {
     coder_layer of = coder_layer_of(f->m, f->index);
     if (!n->buckets) return;
     if (of.kind == CODER_CROSS) { /* no program reads it */
-        tensors_take(f, tensors_layer_name(f->m, f->index, WEIGHT_ATTN_REL_B, ".weight"), UNUSED,
+        tensors_take(f, tensors_layer_name(f->m, f->index, WEIGHT_ATTN_REL_B, ".weight").text, UNUSED,
                      SHAPE(l->heads, n->buckets));
         return;
     }

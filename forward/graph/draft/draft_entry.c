@@ -11,8 +11,8 @@
 static void mtp_ignore_indexer(tensor_finder *f) {
     for (weight_slot s = 0; s < WEIGHT_SLOTS; s++) {
         if (strncmp(weight_facts_of[s].name, "indexer.", 8) != 0) continue;
-        tensors_ignore(f, tensors_layer_name(f->m, f->index, s, ".weight"));
-        tensors_ignore(f, tensors_layer_name(f->m, f->index, s, ".bias"));
+        tensors_ignore(f, tensors_layer_name(f->m, f->index, s, ".weight").text);
+        tensors_ignore(f, tensors_layer_name(f->m, f->index, s, ".bias").text);
     }
 }
 

@@ -63,7 +63,7 @@ static void experts_compare_with_tensors(const forward_model *m, key_reader *r, 
         key_fail(r, by_step ? steps : leads, "is %s%lld, but there is %s tensor %s",
                  key_there(r, by_step ? steps : leads) ? "" : "missing, which stands for ",
                  (long long)(by_step ? step : dense), is_routed ? "a" : "no",
-                 tensors_layer_name(m, i, WEIGHT_FFN_ROUTER, ".weight"));
+                 tensors_layer_name(m, i, WEIGHT_FFN_ROUTER, ".weight").text);
     }
 }
 
@@ -211,7 +211,7 @@ static void experts_find_tensors(tensor_finder *f, const sublayer_spec *p) {
     uint64_t d = m->sizes.width, n = numbers->experts, fused = tensors_rows(f, WEIGHT_FFN_GATE_UP_EXPS);
     if (f->ok && !n) {
         f->ok = gq_fail(f->e, "%s: %s.expert_count is 0 or missing, but there is a tensor %s", m->path,
-                        m->arch->name, tensors_layer_name(f->m, f->index, WEIGHT_FFN_ROUTER, ".weight"));
+                        m->arch->name, tensors_layer_name(f->m, f->index, WEIGHT_FFN_ROUTER, ".weight").text);
         return;
     }
     tensors_take_biased(f, WEIGHT_FFN_ROUTER, REQUIRED, SHAPE(d, n), a->router_bias);

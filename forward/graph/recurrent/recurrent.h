@@ -60,3 +60,12 @@ typedef struct kda_numbers {
 typedef struct kda_layer {
     size_t heads;
 } kda_layer;
+
+/* y = x + (m + lerp) (x of the token before - x) for each row and window; before the first token x is 0. m:
+ * rows of the batch's stride, or NULL: 0. lerp: a number for each row. */
+typedef struct rwkv_blend {
+    const float *x, *m, *lerp;
+    float *y;
+    size_t x_stride;
+} rwkv_blend;
+void rwkv_blend_rows(forward_batch *b, const rwkv_blend *l);

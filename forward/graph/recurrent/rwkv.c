@@ -1,4 +1,4 @@
-/* The mixers and the feed-forward sublayer of RWKV 6 (Peng et al. 2024, arXiv:2404.05892) and 7
+/* The mixers of RWKV 6 (Peng et al. 2024, arXiv:2404.05892) and 7
  * (arXiv:2503.14456). A matrix's input is a blend of the norms of the hidden states at a token and at the
  * previous one; how much of either is a number per feature, which in RWKV 6 depends on the token as well. A
  * head's state is a matrix from the features of keys to those of values, whose rows decay by numbers of the
@@ -21,14 +21,6 @@ typedef struct rwkv_layer {
 
 #define GROUP_NORM_EPS 64e-5F
 
-/* y = x + (m + lerp) (x of the token before - x) for each row and window; before the first token x is 0. m:
- * rows of the batch's stride, or NULL: 0. lerp: a number for each row. */
-typedef struct rwkv_blend {
-    const float *x, *m, *lerp;
-    float *y;
-    size_t x_stride;
-} rwkv_blend;
-
 typedef struct rwkv_blend_loop {
     const forward_batch *b;
     const rwkv_blend *l;
@@ -49,7 +41,7 @@ static void rwkv_blend_row(void *data, size_t r, int) {
     }
 }
 
-static void rwkv_blend_rows(forward_batch *b, const rwkv_blend *l) {
+void rwkv_blend_rows(forward_batch *b, const rwkv_blend *l) {
     threads_for(b->pool, b->model->sizes.width, THREADS_EVEN, rwkv_blend_row, &(rwkv_blend_loop){b, l});
 }
 
@@ -142,7 +134,35 @@ static void rwkv7_find_tensors(tensor_finder *f, const sublayer_spec *p) {
     rwkv_find_matrices(f, p->sublayer->numbers);
 }
 
-enum { RWKV6_ARRAYS = 10, RWKV7_ARRAYS = 9 }; /* of the width, in work */
+/* Arrays of the width, in work. Those of the token before are RWKV 6's with a bonus. */
+enum {
+    R6_RECEPTANCE,
+    R6_KEY,
+    R6_VALUE,
+    R6_GATE,
+    R6_DECAY,
+    R6_KEY_BEFORE,
+    R6_VALUE_BEFORE,
+    R6_DECAY_BEFORE,
+    R6_BLEND,
+    R6_SHARES,
+    RWKV6_ARRAYS
+};
+/* The first ones are made of the blends of these numbers. */
+enum {
+    R7_RECEPTANCE,
+    R7_DECAY,
+    R7_KEY,
+    R7_VALUE,
+    R7_RATE,
+    R7_GATE,
+    R7_OUTPUT,
+    R7_RESTORED,
+    R7_REMOVED,
+    RWKV7_ARRAYS,
+    R7_VALUE_SHARE = R7_RESTORED,
+    R7_BLEND = R7_REMOVED /* before those are computed */
+};
 
 static uint64_t rwkv6_count_rows(const forward_model *m, const layer_spec *, const sublayer_spec *p) {
     const rwkv_numbers *n = p->sublayer->numbers;
@@ -253,24 +273,25 @@ static void rwkv6_blend(forward_batch *b, const sublayer_spec *p, size_t i, cons
     rwkv_blend_rows(b, &(rwkv_blend){.x = x, .m = m, .lerp = lerp, .y = y, .x_stride = stride});
 }
 
-/* The states of all heads; what they give is in a[1]. a: queries, keys, values, gates, decays, then free. */
+/* The states of all heads; what they give is in a[R6_KEY]. */
 static void rwkv6_recur(forward_batch *b, const sublayer_spec *p, float *const *a, float *rate) {
     const rwkv_numbers *n = p->sublayer->numbers;
     const float *first = b->layer->values[WEIGHT_TIME_MIX_FIRST];
     size_t s = b->stride, d = b->model->sizes.width;
-    float *key = a[1], *value = a[2], *decay = a[4];
+    float *key = a[R6_KEY], *value = a[R6_VALUE], *decay = a[R6_DECAY];
     for (size_t h = 0; h < n->heads; h++)
         for (size_t t = 0; t < b->tokens; t++) rate[h * s + t] = 1;
     if (first) { /* a token's query reads the state that the token before it has left */
-        rwkv_shift_rows(b, a[1], key = a[5]), rwkv_shift_rows(b, a[2], value = a[6]);
-        rwkv_shift_rows(b, a[4], decay = a[7]);
+        rwkv_shift_rows(b, a[R6_KEY], key = a[R6_KEY_BEFORE]),
+            rwkv_shift_rows(b, a[R6_VALUE], value = a[R6_VALUE_BEFORE]);
+        rwkv_shift_rows(b, a[R6_DECAY], decay = a[R6_DECAY_BEFORE]);
     } else {
         rwkv_spread_heads(b, n, key), rwkv_spread_heads(b, n, value);
         threads_for(b->pool, d, THREADS_EVEN, rwkv_keep_rest, &(rwkv_rows){.b = b, .x = key, .y = decay});
     }
     batch_recur(b, batch_own(b, p->sublayer),
                 &(recurrent_heads){.key = key,
-                                   .query = a[0],
+                                   .query = a[R6_RECEPTANCE],
                                    .decay = decay,
                                    .rate = rate,
                                    .value = value,
@@ -282,8 +303,14 @@ static void rwkv6_recur(forward_batch *b, const sublayer_spec *p, float *const *
                                    .has_decays = true});
     if (first)
         threads_for(b->pool, n->heads, 1, rwkv_add_bonus,
-                    &(rwkv_rows){.b = b, .n = n, .x = a[0], .y = a[2], .z = value, .u = first, .w = a[1]});
-    memmove(a[1], value, d * s * sizeof *value);
+                    &(rwkv_rows){.b = b,
+                                 .n = n,
+                                 .x = a[R6_RECEPTANCE],
+                                 .y = a[R6_VALUE],
+                                 .z = value,
+                                 .u = first,
+                                 .w = a[R6_KEY]});
+    memmove(a[R6_KEY], value, d * s * sizeof *value);
 }
 
 static bool rwkv6_run(forward_batch *b, const sublayer_spec *p, const float *x, size_t stride) {
@@ -294,8 +321,9 @@ static bool rwkv6_run(forward_batch *b, const sublayer_spec *p, const float *x, 
     size_t s = b->stride, d = b->model->sizes.width;
     float *a[RWKV6_ARRAYS];
     for (size_t i = 0; i < RWKV6_ARRAYS; i++) a[i] = b->work + i * d * s;
-    float *low = a[RWKV6_ARRAYS - 1] + d * s, *rate = low + l->low * s, *blend = a[8], *m = a[9];
-    float *to[] = {a[1], a[2], a[0], a[3]};
+    float *low = a[RWKV6_ARRAYS - 1] + d * s, *rate = low + l->low * s, *blend = a[R6_BLEND],
+          *m = a[R6_SHARES];
+    float *to[] = {a[R6_KEY], a[R6_VALUE], a[R6_RECEPTANCE], a[R6_GATE]};
     rwkv_blend_rows(
         b, &(rwkv_blend){.x = x, .lerp = values[WEIGHT_TIME_MIX_LERP_X], .y = blend, .x_stride = stride});
     batch_multiply(b, WEIGHT_TIME_MIX_W1, 0, blend, s, low, s, b->tokens);
@@ -307,12 +335,12 @@ static bool rwkv6_run(forward_batch *b, const sublayer_spec *p, const float *x, 
     }
     rwkv6_blend(b, p, 0, x, stride, low, m, blend);
     rwkv_multiply_low(b, WEIGHT_TIME_MIX_DECAY_W1, WEIGHT_TIME_MIX_DECAY_W2, WEIGHT_TIME_MIX_DECAY, LOW_TANH,
-                      blend, low, a[4]);
-    threads_for(b->pool, d, THREADS_EVEN, rwkv_decay_row, &(rwkv_rows){.b = b, .x = a[4]});
+                      blend, low, a[R6_DECAY]);
+    threads_for(b->pool, d, THREADS_EVEN, rwkv_decay_row, &(rwkv_rows){.b = b, .x = a[R6_DECAY]});
     rwkv6_recur(b, p, a, rate);
-    if (values[WEIGHT_TIME_MIX_FIRST]) rwkv_norm_heads(b, p->sublayer->numbers, a[1]);
-    batch_gate_states(b, a[3], a[1], d, !values[WEIGHT_TIME_MIX_FIRST]);
-    return batch_apply(b, WEIGHT_TIME_MIX_OUTPUT, 0, a[3], s, b->output, s);
+    if (values[WEIGHT_TIME_MIX_FIRST]) rwkv_norm_heads(b, p->sublayer->numbers, a[R6_KEY]);
+    batch_gate_states(b, a[R6_GATE], a[R6_KEY], d, !values[WEIGHT_TIME_MIX_FIRST]);
+    return batch_apply(b, WEIGHT_TIME_MIX_OUTPUT, 0, a[R6_GATE], s, b->output, s);
 }
 
 /* ---- RWKV 7 ---- */
@@ -348,78 +376,86 @@ static void rwkv7_split_row(void *data, size_t r, int) {
     }
 }
 
-/* a: queries, decays, keys, values, rates, gates, then three that are free. What heads give is in a[6]. */
+/* The states of all heads; what they give is in a[R7_OUTPUT]. */
 static void rwkv7_recur(forward_batch *b, const sublayer_spec *p, float *const *a) {
     const rwkv_numbers *n = p->sublayer->numbers;
     const float *const *values = b->layer->values;
     size_t s = b->stride, d = b->model->sizes.width;
-    memcpy(a[7], a[2], d * s * sizeof **a);
-    batch_affine_rows(b, batch_rows(b, a[7], d), values[WEIGHT_TIME_MIX_K_K], NULL);
-    batch_unit_groups(b, a[7], n->head, n->heads, 1e-24F); /* of the square */
+    memcpy(a[R7_RESTORED], a[R7_KEY], d * s * sizeof **a);
+    batch_affine_rows(b, batch_rows(b, a[R7_RESTORED], d), values[WEIGHT_TIME_MIX_K_K], NULL);
+    batch_unit_groups(b, a[R7_RESTORED], n->head, n->heads, 1e-24F); /* of the square */
     threads_for(b->pool, d, THREADS_EVEN, rwkv7_rate_row,
-                &(rwkv_rows){.b = b, .x = a[2], .y = a[4], .u = values[WEIGHT_TIME_MIX_K_A]});
+                &(rwkv_rows){.b = b, .x = a[R7_KEY], .y = a[R7_RATE], .u = values[WEIGHT_TIME_MIX_K_A]});
     threads_for(b->pool, d, THREADS_EVEN, rwkv7_split_row,
-                &(rwkv_rows){.b = b, .x = a[8], .y = a[7], .z = a[4]});
-    memcpy(a[6], a[3], d * s * sizeof **a);
+                &(rwkv_rows){.b = b, .x = a[R7_REMOVED], .y = a[R7_RESTORED], .z = a[R7_RATE]});
+    memcpy(a[R7_OUTPUT], a[R7_VALUE], d * s * sizeof **a);
     batch_forget(b, batch_own(b, p->sublayer),
-                 &(forgetting_heads){.key = a[2],
-                                     .query = a[0],
-                                     .decay = a[1],
-                                     .remove = a[8],
-                                     .restore = a[7],
-                                     .value = a[6],
+                 &(forgetting_heads){.key = a[R7_KEY],
+                                     .query = a[R7_RECEPTANCE],
+                                     .decay = a[R7_DECAY],
+                                     .remove = a[R7_REMOVED],
+                                     .restore = a[R7_RESTORED],
+                                     .value = a[R7_OUTPUT],
                                      .heads = n->heads,
                                      .head = n->head});
-    rwkv_norm_heads(b, n, a[6]);
-    threads_for(
-        b->pool, n->heads, 1, rwkv_add_bonus,
-        &(rwkv_rows){
-            .b = b, .n = n, .x = a[2], .y = a[3], .z = a[6], .u = values[WEIGHT_TIME_MIX_R_K], .w = a[0]});
+    rwkv_norm_heads(b, n, a[R7_OUTPUT]);
+    threads_for(b->pool, n->heads, 1, rwkv_add_bonus,
+                &(rwkv_rows){.b = b,
+                             .n = n,
+                             .x = a[R7_KEY],
+                             .y = a[R7_VALUE],
+                             .z = a[R7_OUTPUT],
+                             .u = values[WEIGHT_TIME_MIX_R_K],
+                             .w = a[R7_RECEPTANCE]});
 }
 
-static void rwkv7_blend(forward_batch *b, size_t i, const float *x, size_t stride, float *y) {
+static void rwkv7_blend(forward_batch *b, size_t i, const float *x, size_t stride, float *const *a) {
     const float *lerp = b->layer->values[WEIGHT_TIME_MIX_LERP_ALL] + i * b->model->sizes.width;
-    rwkv_blend_rows(b, &(rwkv_blend){.x = x, .lerp = lerp, .y = y, .x_stride = stride});
+    rwkv_blend_rows(b, &(rwkv_blend){.x = x, .lerp = lerp, .y = a[R7_BLEND], .x_stride = stride});
+}
+
+/* Array i: a matrix times its blend. */
+static bool rwkv7_apply(forward_batch *b, weight_slot s, size_t i, const float *x, size_t stride,
+                        float *const *a) {
+    rwkv7_blend(b, i, x, stride, a);
+    return batch_apply(b, s, 0, a[R7_BLEND], b->stride, a[i], b->stride);
 }
 
 static bool rwkv7_run(forward_batch *b, const sublayer_spec *p, const float *x, size_t stride) {
-    enum { OF_RECEPTANCE, OF_DECAY, OF_KEY, OF_VALUE, OF_RATE, OF_GATE };
     const rwkv_layer *l = p->numbers;
     size_t s = b->stride, d = b->model->sizes.width;
     float *a[RWKV7_ARRAYS];
     bool has_gate = b->layer->plan->weight[WEIGHT_TIME_MIX_G1];
     for (size_t i = 0; i < RWKV7_ARRAYS; i++) a[i] = b->work + i * d * s;
-    float *low = a[RWKV7_ARRAYS - 1] + d * s, *blend = a[8];
-    rwkv7_blend(b, OF_RECEPTANCE, x, stride, blend);
-    if (!batch_apply(b, WEIGHT_TIME_MIX_RECEPTANCE, 0, blend, s, a[0], s)) return false;
-    rwkv7_blend(b, OF_KEY, x, stride, blend);
-    if (!batch_apply(b, WEIGHT_TIME_MIX_KEY, 0, blend, s, a[2], s)) return false;
-    rwkv7_blend(b, OF_VALUE, x, stride, blend);
-    if (!batch_apply(b, WEIGHT_TIME_MIX_VALUE, 0, blend, s, a[3], s)) return false;
+    float *low = a[RWKV7_ARRAYS - 1] + d * s, *blend = a[R7_BLEND], *decay = a[R7_DECAY];
+    if (!rwkv7_apply(b, WEIGHT_TIME_MIX_RECEPTANCE, R7_RECEPTANCE, x, stride, a) ||
+        !rwkv7_apply(b, WEIGHT_TIME_MIX_KEY, R7_KEY, x, stride, a) ||
+        !rwkv7_apply(b, WEIGHT_TIME_MIX_VALUE, R7_VALUE, x, stride, a))
+        return false;
     if (!l->is_first) {
         rwkv_multiply_low(b, WEIGHT_TIME_MIX_V1, WEIGHT_TIME_MIX_V2, WEIGHT_TIME_MIX_V0, LOW_PLAIN, blend,
-                          low, a[7]);
-        batch_sigmoid_rows(b, a[7], d);
+                          low, a[R7_VALUE_SHARE]);
+        batch_sigmoid_rows(b, a[R7_VALUE_SHARE], d);
     }
-    rwkv7_mix_values(b, p, a[3], a[7]);
-    rwkv7_blend(b, OF_DECAY, x, stride, blend);
+    rwkv7_mix_values(b, p, a[R7_VALUE], a[R7_VALUE_SHARE]);
+    rwkv7_blend(b, R7_DECAY, x, stride, a);
     rwkv_multiply_low(b, WEIGHT_TIME_MIX_W1, WEIGHT_TIME_MIX_W2, WEIGHT_TIME_MIX_W0, LOW_TANH, blend, low,
-                      a[1]);
-    batch_sigmoid_rows(b, a[1], d);
+                      decay);
+    batch_sigmoid_rows(b, decay, d);
     for (size_t r = 0; r < d; r++)
-        b->model->kernels->recurrence->decay(a[1] + r * s, a[1] + r * s, -0.606531F, b->tokens);
-    rwkv7_blend(b, OF_RATE, x, stride, blend);
+        b->model->kernels->recurrence->decay(decay + r * s, decay + r * s, -0.606531F, b->tokens);
+    rwkv7_blend(b, R7_RATE, x, stride, a);
     rwkv_multiply_low(b, WEIGHT_TIME_MIX_A1, WEIGHT_TIME_MIX_A2, WEIGHT_TIME_MIX_A0, LOW_PLAIN, blend, low,
-                      a[4]);
-    batch_sigmoid_rows(b, a[4], d);
+                      a[R7_RATE]);
+    batch_sigmoid_rows(b, a[R7_RATE], d);
     if (has_gate) {
-        rwkv7_blend(b, OF_GATE, x, stride, blend);
+        rwkv7_blend(b, R7_GATE, x, stride, a);
         rwkv_multiply_low(b, WEIGHT_TIME_MIX_G1, WEIGHT_TIME_MIX_G2, WEIGHT_SLOTS, LOW_SIGMOID, blend, low,
-                          a[5]);
+                          a[R7_GATE]);
     }
     rwkv7_recur(b, p, a);
-    if (has_gate) batch_multiply_rows(b, batch_rows(b, a[6], d), a[5], b->stride);
-    return batch_apply(b, WEIGHT_TIME_MIX_OUTPUT, 0, a[6], s, b->output, s);
+    if (has_gate) batch_multiply_rows(b, batch_rows(b, a[R7_OUTPUT], d), a[R7_GATE], b->stride);
+    return batch_apply(b, WEIGHT_TIME_MIX_OUTPUT, 0, a[R7_OUTPUT], s, b->output, s);
 }
 
 const sublayer_kind mixer_rwkv6 = {
@@ -440,60 +476,4 @@ const sublayer_kind mixer_rwkv7 = {
     .scratch_rows = rwkv7_count_rows,
     .lay_out = rwkv_lay_out,
     .run = rwkv7_run,
-};
-
-/* ---- the feed-forward sublayer ---- */
-
-/* RWKV's feed-forward sublayer: channel_mix_value max(0, channel_mix_key k)^2, where k blends the input with that
- * of the previous token. In RWKV 6 the sigmoid of channel_mix_receptance, times a blend of its own, is a
- * factor. */
-
-typedef struct channel_layer {
-    size_t ff;
-} channel_layer;
-
-static void channel_find_tensors(tensor_finder *f, const sublayer_spec *p) {
-    channel_layer *l = p->numbers;
-    presence is = f->m->arch->graph.has[WEIGHT_CHANNEL_MIX_RECEPTANCE];
-    uint64_t d = f->m->sizes.width;
-    l->ff = tensors_rows(f, WEIGHT_CHANNEL_MIX_KEY);
-    tensors_take_weight(f, WEIGHT_CHANNEL_MIX_LERP_K, REQUIRED, SHAPE(d));
-    tensors_take_weight(f, WEIGHT_CHANNEL_MIX_KEY, REQUIRED, SHAPE(d, l->ff));
-    tensors_take_weight(f, WEIGHT_CHANNEL_MIX_VALUE, REQUIRED, SHAPE(l->ff, d));
-    tensors_take_weight(f, WEIGHT_CHANNEL_MIX_LERP_R, is, SHAPE(d));
-    tensors_take_weight(f, WEIGHT_CHANNEL_MIX_RECEPTANCE, is, SHAPE(d, d));
-}
-
-/* A blend, what the key gives, and the receptance. */
-static uint64_t channel_count_rows(const forward_model *m, const layer_spec *, const sublayer_spec *p) {
-    const channel_layer *l = p->numbers;
-    return 2 * (uint64_t)m->sizes.width + l->ff;
-}
-
-static bool channel_run(forward_batch *b, const sublayer_spec *p, const float *x, size_t stride) {
-    const channel_layer *l = p->numbers;
-    const float *const *values = b->layer->values;
-    size_t s = b->stride, d = b->model->sizes.width;
-    float *blend = b->work, *receptance = blend + d * s, *middle = receptance + d * s;
-    bool is_gated = b->layer->plan->weight[WEIGHT_CHANNEL_MIX_RECEPTANCE];
-    rwkv_blend by = {.x = x, .lerp = values[WEIGHT_CHANNEL_MIX_LERP_R], .y = blend, .x_stride = stride};
-    if (is_gated) {
-        rwkv_blend_rows(b, &by);
-        if (!batch_apply(b, WEIGHT_CHANNEL_MIX_RECEPTANCE, 0, blend, s, receptance, s)) return false;
-        batch_sigmoid_rows(b, receptance, d);
-    }
-    by.lerp = values[WEIGHT_CHANNEL_MIX_LERP_K];
-    rwkv_blend_rows(b, &by);
-    if (!batch_apply(b, WEIGHT_CHANNEL_MIX_KEY, 0, blend, s, middle, s)) return false;
-    batch_gate_rows(b, &(activation_rule){.act = ACT_RELU2}, batch_rows(b, middle, l->ff), NULL, 0);
-    if (!batch_apply(b, WEIGHT_CHANNEL_MIX_VALUE, 0, middle, s, b->output, s)) return false;
-    if (is_gated) batch_multiply_rows(b, batch_rows(b, b->output, d), receptance, b->stride);
-    return true;
-}
-
-const sublayer_kind ffn_channel_mix = {
-    .layer_bytes = sizeof(channel_layer),
-    .find_tensors = channel_find_tensors,
-    .scratch_rows = channel_count_rows,
-    .run = channel_run,
 };
