@@ -289,6 +289,27 @@ TEST(quality_follows_what_was_measured) {
     }
 }
 
+/* Digits of changed tokens follow their interval; a figure may break before its error, so that the table fits its page. */
+TEST(figures_have_the_digits_that_count) {
+    const gq_evaluated of = {.path = "", .kld = {.0213, .0004}, .perplexity = {2472.4, 75}};
+    const gq_evaluation_facts facts = {.size = sizeof facts};
+    const gq_interval kld = {.0213, .02, .0226, 9}, changed_top1 = {.24706, .20392, .29021, 9};
+    const gq_page_row row = {.path = "a.gguf",
+                             .type = "Q5_K_M",
+                             .file_bytes = 3000000,
+                             .bits = 5.5,
+                             .evaluated = &of,
+                             .relative_error = NAN,
+                             .kld = &kld,
+                             .changed_top1 = &changed_top1};
+    const gq_page page = {.size = sizeof page, .rows = &row, .n = 1, .base_model = &of, .evaluation = &facts};
+    gq_error e = {0};
+    char *table = gq_page_table(&page, false, &e);
+    assert_non_null(table);
+    says(table, "| 0.0213 ±\u00a00.0004 | 24.7\u00a0% (20.4\u00a0to\u00a029.0) |");
+    free(table);
+}
+
 /* Speeds are those of llama-bench, in any of its formats; tests of other lengths, of both speeds at once and
  * of other files are passed over. */
 TEST(speeds_are_what_llama_bench_measured) {
