@@ -17,8 +17,7 @@ typedef struct gq_adapter {
     uint64_t reserved[2];
 } gq_adapter;
 
-/* All 0: none. The model must be a folder from Hugging Face. Beside adapters proper, folders that it needs.
- */
+/* All 0: none. The model must be a folder from Hugging Face. Beside adapters proper, folders that it needs. */
 typedef struct gq_adapters {
     const gq_adapter *items; /* n of them, merged in this order */
     size_t n;

@@ -27,10 +27,9 @@ typedef struct gq_progress {
     uint64_t tokens;    /* tokens of the text that models are run on; 0: there is none */
     /* seconds of the whole call, by a forecast before the work; 0: there is no forecast */
     double seconds_expected;
-    /* The share of the whole call's work that is done, 0 to 1, by the time that each part of it is predicted
-     * to take. It never falls, and is 1 in the last call alone. bytes_done and weights_done may begin again
-     * with each stage of a call; this does not. share_resumed: the part of it that an earlier run had
-     * finished. */
+    /* The share of the whole call's work that is done, 0 to 1, by the time that each part of it is predicted to
+     * take. It never falls, and is 1 in the last call alone. bytes_done and weights_done may begin again with
+     * each stage of a call; this does not. share_resumed: the part of it that an earlier run had finished. */
     double share, share_resumed;
     double seconds_left; /* by the time that this run's share took, at first by the forecast; NaN: unknown */
     /* Bytes that this rank sent for the first layer that it ran in this call, by its own counter

@@ -6,8 +6,7 @@
 
 #include "base/error.h"
 
-/* Returns the checksum of the bytes that `sum` is the checksum of, followed by n more. That of no bytes is 0.
- */
+/* Returns the checksum of the bytes that `sum` is the checksum of, followed by n more. That of no bytes is 0. */
 uint32_t checksum_add(uint32_t sum, const void *bytes, size_t n);
 /* The same with a text and its final NUL, so that "a", "bc" and "ab", "c" differ. */
 uint32_t checksum_add_text(uint32_t sum, const char *text);

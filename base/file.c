@@ -41,9 +41,8 @@ static bool check_regular(const struct stat *st, const char *path, gq_error *e) 
 }
 
 static int open_regular(const char *path, struct stat *st, gq_error *e) {
-    /* The kind is looked at before opening, because opening a device can do things, and again after it,
-     * because another file may have taken the name meanwhile. O_NONBLOCK: a FIFO without a writer would
-     * block here. */
+    /* The kind is looked at before opening, because opening a device can do things, and again after it, because
+     * another file may have taken the name meanwhile. O_NONBLOCK: a FIFO without a writer would block here. */
     int fd = -1;
     if (stat(path, st) == 0) {
         if (!check_regular(st, path, e)) return -1;

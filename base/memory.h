@@ -3,11 +3,10 @@
 
 #include "base/error.h"
 
-/* Memory that is counted by the code that takes it: an object's function lays out its arrays with
- * memory_take, and is called with a ledger that only counts to learn their bytes, then with one that
- * allocates. A buffer that is added to the function is then counted by itself. `peak` is the most that was
- * held at a time between calls of memory_hold and memory_release, by which a caller adds up what takes turns.
- */
+/* Memory that is counted by the code that takes it: an object's function lays out its arrays with memory_take,
+ * and is called with a ledger that only counts to learn their bytes, then with one that allocates. A buffer that
+ * is added to the function is then counted by itself. `peak` is the most that was held at a time between calls
+ * of memory_hold and memory_release, by which a caller adds up what takes turns. */
 typedef struct memory_ledger {
     bool counts;    /* nothing is allocated */
     bool failed;    /* an allocation was refused; those that follow are not tried */

@@ -16,8 +16,7 @@ char *safe_file_beside(const char *path, const char *suffix);
 int safe_file_open(const char *path);
 int safe_file_create(const char *path);
 /* Makes a locked file under a name that is always the same, in place of what a killed run has left there.
- * Returns the descriptor, or -1 and errno; EEXIST: another process has the file locked, or that is not known.
- */
+ * Returns the descriptor, or -1 and errno; EEXIST: another process has the file locked, or that is not known. */
 int safe_file_renew(const char *path);
 /* Removes what a killed run has left under such a name, if anything. */
 void safe_file_clean(const char *path);
@@ -43,8 +42,7 @@ bool safe_file_read(int fd, uint64_t offset, void *to, size_t n);
 /* Reads where "the file is too short" is an answer. *there: the file has all n bytes. False and errno:
  * reading failed, which says nothing about the file. */
 bool safe_file_try_read(int fd, uint64_t offset, void *to, size_t n, bool *there);
-/* Adds n bytes from an offset on to a checksum (base/checksum.h), where all of them are there. Else as above.
- */
+/* Adds n bytes from an offset on to a checksum (base/checksum.h), where all of them are there. Else as above. */
 bool safe_file_sum(int fd, uint64_t offset, uint64_t n, uint32_t *sum, bool *there);
 /* Give the file its size, with room on the disk for all of it where the file system can promise that; false
  * and errno. */

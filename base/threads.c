@@ -3,14 +3,13 @@
  *     round << 32 | OVER | OPEN | AWAITED | threads that are inside
  *
  * The caller opens it for a new round. A thread enters an open gate, once per round, by adding itself to those
- * inside; it leaves by taking itself off. The caller closes the gate when it finds no more work, and then
- * waits until nobody is inside. What is to be done in a round is written while the gate is closed and nobody
- * is inside.
+ * inside; it leaves by taking itself off. The caller closes the gate when it finds no more work, and then waits
+ * until nobody is inside. What is to be done in a round is written while the gate is closed and nobody is
+ * inside.
  *
- * Threads that have waited actively in vain sleep on `wake`, the caller on `done`. The order of what follows
- * is why no call to wake is lost: a thread counts itself as asleep, then looks at the gate; the caller opens
- * the gate, then looks whether somebody is asleep. Likewise AWAITED is set before the caller looks who is
- * inside. */
+ * Threads that have waited actively in vain sleep on `wake`, the caller on `done`. The order of what follows is
+ * why no call to wake is lost: a thread counts itself as asleep, then looks at the gate; the caller opens the
+ * gate, then looks whether somebody is asleep. Likewise AWAITED is set before the caller looks who is inside. */
 #include "base/threads.h"
 
 #include <sched.h>

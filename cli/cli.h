@@ -136,8 +136,7 @@ bool evaluation_ask(const request *r, gq_evaluation_request *to, gq_error *e);
 void evaluation_free(gq_evaluation_request *asked);
 /* Plans the evaluation, with progress: measuring its time takes about a second. */
 gq_evaluation *evaluation_plan(const request *r, gq_evaluation_request *asked, gq_error *e);
-/* Runs the models of the request, with progress and warnings. The caller frees the result; NULL: *e says why.
- */
+/* Runs the models of the request, with progress and warnings. The caller frees the result; NULL: *e says why. */
 gq_evaluation *evaluation_run(const request *r, gq_evaluation_request *asked, gq_error *e);
 
 /* ---- texts that the command is given (input.c) ---- */

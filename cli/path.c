@@ -1,8 +1,7 @@
-/* Helpers of the command for paths. Two paths are the same if they lead to one file (device and
- * inode) or, where there is no file yet, if they end in the same name in the same folder. A shell's expansion
- * of model-*.gguf names all shards, of which the first stands for all. Folders that are made for outputs are
- * remembered by how much of the path existed before, so that a job that fails removes what it made and
- * nothing else.
+/* Helpers of the command for paths. Two paths are the same if they lead to one file (device and inode) or, where
+ * there is no file yet, if they end in the same name in the same folder. A shell's expansion of model-*.gguf
+ * names all shards, of which the first stands for all. Folders that are made for outputs are remembered by how
+ * much of the path existed before, so that a job that fails removes what it made and nothing else.
  */
 #include "cli/cli.h"
 

@@ -37,8 +37,7 @@ static survey survey_view(const request *r, uint64_t ram, const gq_survey *of) {
 
 /* ---- for people: the table and what to take ---- */
 
-/* Formats bytes as the command line takes them, in powers of 1000; rounded down, so that the size still fits.
- */
+/* Formats bytes as the command line takes them, in powers of 1000; rounded down, so that the size still fits. */
 static char *size_option(uint64_t bytes) {
     static const struct {
         uint64_t unit;

@@ -138,8 +138,7 @@ typedef struct rates {
     double left;                   /* seconds; NaN: unknown */
 } rates;
 
-/* Computes the rates of this run alone: the work and the seconds of the run that it continues are taken off.
- */
+/* Computes the rates of this run alone: the work and the seconds of the run that it continues are taken off. */
 static rates rates_so_far(const gq_progress *now) {
     double seconds = now->seconds - now->seconds_resumed;
     rates r = {.left = now->seconds_left};

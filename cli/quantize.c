@@ -1,10 +1,9 @@
-/* The main job, `gquant IN [OUT] TYPE`. The steps: check what can be checked at once (report and recipe
- * files, whether --evaluate can run IN and what will be written), make --out-dir, plan, print the plan, write
- * the recipe, run, evaluate the outputs, report. A run may take hours, so every reason to refuse it is looked
- * for before the work that it would waste. --dry-run stops before the run; --part leaves evaluation and
- * report to --join. When a step fails, the folders that this job has made are removed as far as they are
- * empty. Planning and running are the library's gq_plan_new and gq_run; tables and files are made by
- * report*.c.
+/* The main job, `gquant IN [OUT] TYPE`. The steps: check what can be checked at once (report and recipe files,
+ * whether --evaluate can run IN and what will be written), make --out-dir, plan, print the plan, write the
+ * recipe, run, evaluate the outputs, report. A run may take hours, so every reason to refuse it is looked for
+ * before the work that it would waste. --dry-run stops before the run; --part leaves evaluation and report to
+ * --join. When a step fails, the folders that this job has made are removed as far as they are empty. Planning
+ * and running are the library's gq_plan_new and gq_run; tables and files are made by report*.c.
  */
 #include <inttypes.h>
 #include <signal.h>

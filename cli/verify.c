@@ -1,9 +1,8 @@
-/* The command `gquant verify FILE...`: checks structure, values and codes of models, the checksums
- * that a file of gquant's has of its tensors, and those of a report (-r). The library reads a file and gives
- * a verdict per tensor; this file counts the problems, prints them as text or JSON, and makes an exit status
- * of them. With a report a tensor that only one side knows is a problem, too. Files are checked one after
- * another, whatever is wrong with earlier ones, and the exit status is the worst. checksums.c reads the
- * report.
+/* The command `gquant verify FILE...`: checks structure, values and codes of models, the checksums that a file
+ * of gquant's has of its tensors, and those of a report (-r). The library reads a file and gives a verdict per
+ * tensor; this file counts the problems, prints them as text or JSON, and makes an exit status of them. With a
+ * report a tensor that only one side knows is a problem, too. Files are checked one after another, whatever is
+ * wrong with earlier ones, and the exit status is the worst. checksums.c reads the report.
  */
 #include <stdlib.h>
 

@@ -40,15 +40,13 @@ const product_kernels *kernels_products(const kernels *k, matmul_arithmetic arit
 
 typedef enum codec_effort { EFFORT_FAST, EFFORT_DEFAULT, EFFORT_BEST } codec_effort;
 
-/* All options that decide the bytes of a block of a type, and all of them that an encoder gets to see. What
- * is kept from one run to the next (journals, measurements, sets of shards) is distinguished by their digest.
- */
+/* All options that decide the bytes of a block of a type, and all of them that an encoder gets to see. What is
+ * kept from one run to the next (journals, measurements, sets of shards) is distinguished by their digest. */
 typedef struct encode_settings {
     codec_effort effort;
     uint32_t importance; /* digest of the imatrix of which each call gets a part; 0: there is none */
 } encode_settings;
-/* Added to `sum`. What is off adds nothing, so that a setting that joins leaves older digests as they were.
- */
+/* Added to `sum`. What is off adds nothing, so that a setting that joins leaves older digests as they were. */
 uint32_t encode_settings_digest(uint32_t sum, const encode_settings *settings);
 
 /* rows x cols weights -> rows as they are stored. importance: one value >= 0 per column, of one matrix's

@@ -192,10 +192,9 @@ bool model_unchanged(const model_source *m, gq_error *e);
 /* Whether the file with this st_dev and st_ino is one of the model's: whatever its name, writing it would
  * destroy what is read. */
 bool model_has_file(const model_source *m, uint64_t device, uint64_t inode);
-/* A key of ours marks files that were written together: all shards of a set have the same number under it.
- * Other programs write no such key, and a shard without it fits any set. model_mixed finds the first shard
- * whose number differs from that of a shard before it: their indices go to *shard and *other. false: there is
- * none. */
+/* A key of ours marks files that were written together: all shards of a set have the same number under it. Other
+ * programs write no such key, and a shard without it fits any set. model_mixed finds the first shard whose
+ * number differs from that of a shard before it: their indices go to *shard and *other. false: there is none. */
 #define GGUF_SET_KEY "gquant.split.digest"
 bool model_mixed(const model_source *m, uint32_t *shard, uint32_t *other);
 /* A key of ours has three numbers for each tensor, in stored order: what it was made by, and checksums of the

@@ -94,9 +94,8 @@ uint32_t imatrix_chunk(const imatrix *im);
 /* Largest count of an entry, tokens or (legacy) calls. */
 float imatrix_most(const imatrix_entry *entry);
 
-/* The statistics of the inputs of a model's matrices, ready for use: made from an imatrix once, then
- * constant. Filters, normalization and default values for experts that no token reached are applied while it
- * is made. */
+/* The statistics of the inputs of a model's matrices, ready for use: made from an imatrix once, then constant.
+ * Filters, normalization and default values for experts that no token reached are applied while it is made. */
 
 /* The importance of a tensor's columns. A tensor of two dimensions is one matrix, a tensor of experts has one
  * for each expert. The values belong to the model_inputs. */

@@ -1,10 +1,9 @@
-/* Gives each tensor its type, by the rules that docs/internals/mixes.md states. Tensors are visited in the
- * order in which the rules count them, since a rule may depend on a tensor's place among those of its role.
- * For each one: some keep their type whatever is asked for; then the user's patterns and options decide, and
- * where there are none the tables of rules.c by role, file type and facts. A type whose blocks do not fit the
- * rows falls back to another one, and a type that requires an imatrix that is missing is raised or flagged.
- * Types that a target has chosen come in through mix_options.types in place of the tables (budget.c chooses
- * them). */
+/* Gives each tensor its type, by the rules that docs/internals/mixes.md states. Tensors are visited in the order
+ * in which the rules count them, since a rule may depend on a tensor's place among those of its role. For each
+ * one: some keep their type whatever is asked for; then the user's patterns and options decide, and where there
+ * are none the tables of rules.c by role, file type and facts. A type whose blocks do not fit the rows falls
+ * back to another one, and a type that requires an imatrix that is missing is raised or flagged. Types that a
+ * target has chosen come in through mix_options.types in place of the tables (budget.c chooses them). */
 #include <stdlib.h>
 #include <string.h>
 

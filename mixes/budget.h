@@ -12,8 +12,7 @@
 enum { BUDGET_TYPES = 21 };
 extern const uint32_t budget_types[BUDGET_TYPES];
 /* Whether one of them (by its place in the table) is a choice for a tensor with rows of that many columns.
- * loses_nothing: the tensor's weights are all on the type's grid, so that it is one beside better types, too.
- */
+ * loses_nothing: the tensor's weights are all on the type's grid, so that it is one beside better types, too. */
 bool budget_type_applies(size_t type, const char *name, const tensor_type *from, uint64_t columns,
                          bool has_importance, bool loses_nothing);
 

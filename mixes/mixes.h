@@ -115,9 +115,8 @@ bool mix_type_named(const char *name, const char *where, uint32_t *type, gq_erro
 
 /* Items PATTERN=TYPE: which tensors they name, and which of them did nothing. */
 
-/* Parse "PATTERN=TYPE" items (TYPE absent for --keep: pass types = false) into one list, in order; PCRE2
- * search, the pattern text is lower-cased first for --tensor-type as recipes expect. NULL and e on a
- * malformed item. */
+/* Parse "PATTERN=TYPE" items (TYPE absent for --keep: pass types = false) into one list, in order; PCRE2 search,
+ * the pattern text is lower-cased first for --tensor-type as recipes expect. NULL and e on a malformed item. */
 mix_pattern *mix_patterns_new(const char *const *items, size_t n, bool types, gq_error *e);
 void mix_patterns_free(mix_pattern *p);
 /* Whether the text is a well-formed PATTERN=TYPE. */
@@ -167,10 +166,9 @@ const mix_filetype *mix_prevalent(const mix_tensor *tensors, const mix_choice *c
 
 /* Recipes: files of items PATTERN=TYPE, read and written, and those that have a name. */
 
-/* The items of a recipe file, ready for mix_patterns_new. White space separates them, and so does a comma
- * behind a type; where an item would start, '#' makes the rest of the line a comment. Fails on the first item
- * that is not PATTERN=TYPE, with its line and column and with `name`, the file's; NULL: the text is no file.
- */
+/* The items of a recipe file, ready for mix_patterns_new. White space separates them, and so does a comma behind
+ * a type; where an item would start, '#' makes the rest of the line a comment. Fails on the first item that is
+ * not PATTERN=TYPE, with its line and column and with `name`, the file's; NULL: the text is no file. */
 typedef struct mix_recipe {
     size_t n;
     char **items;

@@ -1,8 +1,7 @@
 /* The outputs of a publication: named by a template, and listed by file types, sizes and a ladder.
  *
- * A ladder has a file for each common size of memory: the target is what is left beside the keys and values
- * of a context and the buffers. Sizes that hold more than Q8_0, or less than the smallest types, are left
- * out.
+ * A ladder has a file for each common size of memory: the target is what is left beside the keys and values of a
+ * context and the buffers. Sizes that hold more than Q8_0, or less than the smallest types, are left out.
  */
 #include "publish/publish.h"
 

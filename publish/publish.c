@@ -68,8 +68,7 @@ static bool publication_check_places(const gq_publication *p, gq_error *e) {
 
 /* ---- plans and runs ---- */
 
-/* Whether what is kept beside the input would lie in the folder and be uploaded. Without memory: so it would.
- */
+/* Whether what is kept beside the input would lie in the folder and be uploaded. Without memory: so it would. */
 static bool publication_would_upload(const gq_publication *p, const char *suffix) {
     gq_error unused;
     char *kept = gq_kept_path(p->options.input, suffix, &unused), *slash = kept ? strrchr(kept, '/') : NULL;
@@ -125,8 +124,7 @@ static bool publication_run(gq_publication *p, const gq_plan *plan, gq_error *e)
     return ok;
 }
 
-/* Finds out which outputs are there as they would be made; any other file under an output's name is refused.
- */
+/* Finds out which outputs are there as they would be made; any other file under an output's name is refused. */
 static bool publication_look(gq_publication *p, gq_found *found, gq_error *e) {
     memset(found, 0, p->n * sizeof *found);
     if (p->options.force) return true;

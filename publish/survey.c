@@ -281,8 +281,7 @@ static void survey_mark_best(gq_survey *s) {
 
 /* ---- the model ---- */
 
-/* Returns the quantized type with the most bytes if quantized tensors have more than half of all; else NULL.
- */
+/* Returns the quantized type with the most bytes if quantized tensors have more than half of all; else NULL. */
 static const char *quantized_as(const gq_model *m) {
     uint64_t of[TYPES] = {0}, all = 0, quantized = 0;
     uint32_t most = 0;

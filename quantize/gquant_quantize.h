@@ -4,8 +4,7 @@
  *
  * A plan is all that is known before a weight is read: the type of each tensor, sizes, warnings. It does not
  * change. A run reads the input once for all outputs. One that was stopped continues when the same is asked
- * again.
- * Errors, ownership and threads are as gquant.h says.
+ * again. Errors, ownership and threads are as gquant.h says.
  */
 #pragma once
 
@@ -147,9 +146,8 @@ typedef struct gq_options {
     /* Adapters that are merged into the input, a folder, as it is read; of a draft's folder, its target. With
      * `model` they are those that it was opened with. */
     gq_adapters adapters;
-    /* MTP layers: leave them out; or write a draft's file, which has nothing but these, the embedding, the
-     * last norm and the output matrix, under the metadata of the whole model. Both as llama.cpp's converter
-     * does. */
+    /* MTP layers: leave them out; or write a draft's file, which has nothing but these, the embedding, the last
+     * norm and the output matrix, under the metadata of the whole model. Both as llama.cpp's converter does. */
     bool no_mtp, mtp_only;
     /* Writes the multimodal projector (mmproj) of a folder from Hugging Face in place of its text model, as
      * llama.cpp's converter makes it. Types are F32, F16, BF16 and Q8_0. Of adapters it takes what changes it. */

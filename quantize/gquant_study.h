@@ -9,9 +9,8 @@
  *     v.quants = (const char *[]){"Q4_K_M.gguf"}, v.n_quants = 1;
  *     gq_evaluation *found = gq_evaluate(&v, &e);
  *
- * A model runs a layer at a time, within the memory that the request allows. Figures and files are the same
- * for any number of threads and ranks.
- * Errors, ownership and threads are as gquant.h says.
+ * A model runs a layer at a time, within the memory that the request allows. Figures and files are the same for
+ * any number of threads and ranks. Errors, ownership and threads are as gquant.h says.
  */
 #pragma once
 

@@ -98,8 +98,7 @@ gq_verification *verify_model(const char *path, const gq_checksum *expected, siz
 
 /* ---- makes an imatrix an object of the public header (importance.c) ---- */
 
-/* Returns an object that owns *data; path is for messages. On failure *data is freed and the result is NULL.
- */
+/* Returns an object that owns *data; path is for messages. On failure *data is freed and the result is NULL. */
 gq_imatrix *importance_of(imatrix *data, const char *path, gq_error *e);
 
 /* Fills the rows of all entries, in their order: statistics of an entry's normalised values, all its matrices

@@ -44,9 +44,8 @@ size_t trials_layers(const gq_plan *plan) {
     return plan->rounding->calibration->facts.layers / plan->rounding->calibration->job.loops;
 }
 
-/* Tensors of a layer that go together. On model A errors of attn_q and attn_k cost the same within a factor
- * of 2, and those of ffn_gate and ffn_up within 1.6, while one layer's cost up to a hundred times another's.
- */
+/* Tensors of a layer that go together. On model A errors of attn_q and attn_k cost the same within a factor of
+ * 2, and those of ffn_gate and ffn_up within 1.6, while one layer's cost up to a hundred times another's. */
 static const char *const trial_groups[][TRIAL_TENSORS] = {{"attn_q.", "attn_k.", "attn_v."},
                                                           {"ffn_gate.", "ffn_up."},
                                                           {"ffn_gate_exps.", "ffn_up_exps."},

@@ -1,17 +1,16 @@
-/* Finds by trial how much the error of each tensor changes the predictions. A trial is a stream with one
- * tensor, or some that go together, in a coarse type: it has the base model's hidden states up to the layer of its
- * tensors, and its own from there on. All streams go through the layers side by side, so that each layer is
- * read once. At the end their logits are compared with the base model's.
+/* Finds by trial how much the error of each tensor changes the predictions. A trial is a stream with one tensor,
+ * or some that go together, in a coarse type: it has the base model's hidden states up to the layer of its
+ * tensors, and its own from there on. All streams go through the layers side by side, so that each layer is read
+ * once. At the end their logits are compared with the base model's.
  *
  * Errors are small, so the KL divergence is proportional to their squares, and the trial of one type serves for
- * all types. It adds up over tensors, too: what errors of different tensors add to the logits is not
- * correlated.
+ * all types. It adds up over tensors, too: what errors of different tensors add to the logits is not correlated.
  *
- * Tensors of an MTP layer are tried behind the last layer: the block runs on the base model's hidden states, and its
- * logits are compared. The output matrix needs no trial. Logits z with errors d of mean 0, independent of each other,
- * diverge by 1/2 sum p (1 - p) d^2, and d of row v has the mean square (relative error)^2 x sum h_j W_vj^2, where h_j
- * is the mean square of the matrix's input j. The sum weighs all tokens by their probabilities p; instead only the
- * term of the token that comes next in the text is taken, as its mean is the same. */
+ * Tensors of an MTP layer are tried behind the last layer: the block runs on the base model's hidden states, and
+ * its logits are compared. The output matrix needs no trial. Logits z with errors d of mean 0, independent of
+ * each other, diverge by 1/2 sum p (1 - p) d^2, and d of row v has the mean square (relative error)^2 x sum h_j
+ * W_vj^2, where h_j is the mean square of the matrix's input j. The sum weighs all tokens by their probabilities
+ * p; instead only the term of the token that comes next in the text is taken, as its mean is the same. */
 #include "study/study.h"
 
 #include <stdlib.h>

@@ -1,7 +1,6 @@
-/* Ranks: several processes, on one machine or many, that do one job together. Each runs the same calls with
- * the same requests, and a request names its gq_comm. The library needs four functions that move bytes
- * between ranks, a gq_transport; gquant-mpi has one on MPI (base/comm/mpi.c), and the library itself links no
- * MPI.
+/* Ranks: several processes, on one machine or many, that do one job together. Each runs the same calls with the
+ * same requests, and a request names its gq_comm. The library needs four functions that move bytes between
+ * ranks, a gq_transport; gquant-mpi has one on MPI (base/comm/mpi.c), and the library itself links no MPI.
  *
  *     gq_comm *comm = gq_comm_new(&transport, &e);            // on every rank
  *     gq_importance_request r = {.size = sizeof r, ..., .comm = comm};
@@ -10,9 +9,9 @@
  *     gq_comm_agree(comm, ok, &e);                            // where ranks may have gone different ways
  *     gq_comm_free(comm);
  *
- * A call that takes a gq_comm ends on all ranks with the same result. If ranks fail, all of them get the
- * error of the lowest rank that did, with its number if that is not 0, and the comm is over: every later call
- * with it fails at once. */
+ * A call that takes a gq_comm ends on all ranks with the same result. If ranks fail, all of them get the error
+ * of the lowest rank that did, with its number if that is not 0, and the comm is over: every later call with it
+ * fails at once. */
 #pragma once
 
 #include "base/error.h"
@@ -33,8 +32,7 @@ typedef struct gq_transport {
     bool (*exchange)(void *data, const void *mine, void *all, size_t n, gq_error *e);
     /* Gives all ranks the n bytes of rank `from`. */
     bool (*broadcast)(void *data, int from, void *bytes, size_t n, gq_error *e);
-    /* Moves n bytes from one rank to another. The receiver asks for as many in one call as are sent in one.
-     */
+    /* Moves n bytes from one rank to another. The receiver asks for as many in one call as are sent in one. */
     bool (*send)(void *data, int to, const void *bytes, size_t n, gq_error *e);
     bool (*receive)(void *data, int from, void *bytes, size_t n, gq_error *e);
     void *data;
@@ -51,8 +49,7 @@ GQ_API int gq_comm_ranks(const gq_comm *comm);
  * rank that failed, which is *e on that rank. A rank that fails outside of a call with the comm has to call
  * this before it ends, or the others wait for it. */
 GQ_API bool gq_comm_agree(gq_comm *comm, bool ok, gq_error *e);
-/* Bytes that this rank has handed to the transport: what it sent, and what it broadcast or exchanged, once.
- */
+/* Bytes that this rank has handed to the transport: what it sent, and what it broadcast or exchanged, once. */
 GQ_API uint64_t gq_comm_bytes_sent(const gq_comm *comm);
 
 #ifdef __cplusplus

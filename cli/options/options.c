@@ -3,9 +3,8 @@
  * same shape for all commands. getopt_long then reads the line with the options of that command, and
  * option_store turns each argument into a value by the kind in its row. After that shards of one model are
  * joined (path.c), arguments are counted, the main job's bare arguments are interpreted (positional.c), and
- * options that exclude each other are refused (conflicts.c), as are files that would be written over while
- * they are read (paths.c). A misspelt option or command is answered with
- * the nearest known name.
+ * options that exclude each other are refused (conflicts.c), as are files that would be written over while they
+ * are read (paths.c). A misspelt option or command is answered with the nearest known name.
  */
 #include <fcntl.h>
 #include <getopt.h>

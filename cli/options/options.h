@@ -81,11 +81,10 @@ void request_free(request *r);
 
 /* The commands and their options: one table each, from which parsing, --help and completion follow.
  *
- * A new option is a member of `request` (or of gq_options) and a row of the table in option_table.c, which
- * does not compile where the member's type is not that of the row's kind, or where the row does not say
- * whether a file is read or written; the man page needs its paragraph, which a test checks. A new command is a row
- * there and one of mains[] in cli/command_line.c.
- */
+ * A new option is a member of `request` (or of gq_options) and a row of the table in option_table.c, which does
+ * not compile where the member's type is not that of the row's kind, or where the row does not say whether a
+ * file is read or written; the man page needs its paragraph, which a test checks. A new command is a row there
+ * and one of mains[] in cli/command_line.c. */
 
 typedef struct command_row {
     command id;
@@ -226,8 +225,7 @@ bool positional_fail_verb(const char *verb, char *const *words, size_t n, bool a
 bool filetype_known(const char *text);
 /* Fails: the word is no file type. Names the nearest one. */
 bool filetype_fail_unknown(const char *text, gq_error *e);
-/* Takes the types of --like's file: as items behind the user's own, and as the file type where none is given.
- */
+/* Takes the types of --like's file: as items behind the user's own, and as the file type where none is given. */
 bool request_take_like(request *r, gq_error *e);
 
 /* ---- other_tools.c ---- */
@@ -237,8 +235,7 @@ bool request_take_like(request *r, gq_error *e);
  *     gquant imatrix -m MODEL -f TEXT -o OUT ...        gquant-imatrix, by a link of that name
  *     gquant perplexity -m MODEL -f TEXT ...            gquant-perplexity
  *
- * gquant-quantize needs no translation: the main job takes the words of llama-quantize.
- */
+ * gquant-quantize needs no translation: the main job takes the words of llama-quantize. */
 
 enum { OTHER_TOOL_LINES = 2 };
 typedef struct tool_lines {

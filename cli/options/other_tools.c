@@ -1,9 +1,8 @@
-/* Reads a line in another tool's words into a few facts (the model, the text, ...), by one table of its
- * options, and writes the facts as lines of gquant. Options that say how to compute (layers on a GPU,
- * batches, caches) mean nothing here: they are accepted, with one note for all. Options that would change the
- * result and have no counterpart are refused by name. Those tools write long names with one dash or two, and
- * options whose argument may be missing, so getopt does not fit. Existing outputs are replaced, as those
- * tools do.
+/* Reads a line in another tool's words into a few facts (the model, the text, ...), by one table of its options,
+ * and writes the facts as lines of gquant. Options that say how to compute (layers on a GPU, batches, caches)
+ * mean nothing here: they are accepted, with one note for all. Options that would change the result and have no
+ * counterpart are refused by name. Those tools write long names with one dash or two, and options whose argument
+ * may be missing, so getopt does not fit. Existing outputs are replaced, as those tools do.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -11,8 +11,7 @@
 
 #include "cli/cli.h"
 
-/* Standard errors are computed from the spread over positions, and few positions say little about the spread.
- */
+/* Standard errors are computed from the spread over positions, and few positions say little about the spread. */
 const char *report_few_places(const gq_evaluation_facts *facts) {
     enum { FEW = 1000, FEW_EMBEDDINGS = 50, LEAST = 4 };
     static const char embeddings[] = "fewer than 50 embeddings are compared, too few to know how far the "

@@ -39,8 +39,7 @@ static inline void check_panel(const product_tile *, size_t, size_t) {}
 #define UNROLLED(i, n) _Pragma("GCC unroll 16") for (size_t i = 0; i < (n); i++)
 #endif
 
-/* Chains of a number of rows and of vectors: into y, stride y_stride, what it held, or 0, plus the products.
- */
+/* Chains of a number of rows and of vectors: into y, stride y_stride, what it held, or 0, plus the products. */
 typedef void chains_of(const product_tile *t, const float *w, float *y, size_t y_stride);
 enum { CHAINS_MOST_ROWS = 12 };
 

@@ -152,8 +152,7 @@ INLINE void pack_pairs_of_bits(const vi codes[256], vi words[16]) {
     }
 }
 
-/* Shift `count` words up by `width` bits and put `low` below them: for blocks that start with 1 or 2 bytes.
- */
+/* Shift `count` words up by `width` bits and put `low` below them: for blocks that start with 1 or 2 bytes. */
 INLINE void prepend_words(vi *words, int count, vi low, int width) {
     vu carry = (vu)low;
     for (int i = 0; i < count; i++) {

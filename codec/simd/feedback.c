@@ -78,8 +78,7 @@ static void begin_headers(const feedback_pass *s) {
 }
 
 /* ---- shifts: a z of feedback.h ---- */
-/* z of a slice for a batch of lanes, `known` what later columns add up to. Pointers are to its first column.
- */
+/* z of a slice for a batch of lanes, `known` what later columns add up to. Pointers are to its first column. */
 static void solve_slice(const float *own, float *z, float *known, size_t stride) {
     for (size_t c = SLICE_COLUMNS; c-- > 0;) {
         vf x = (vf_load(z + c * stride) - vf_load(known + c * stride)) / own[c * STRIP_COLUMNS + c];

@@ -40,8 +40,7 @@ CHOOSE(mxfp4) {
     const scaled_weight *w = weighted ? scaled_spread(b->w, 32, scratch) : NULL;
     /* The largest weight is in [1, 2) of the block's unit; with 1/4 of it as the scale of V it is 4..8 of 12,
      * and that is where no weight is clipped and the steps are smallest but one. Finer and coarser scales are
-     * tried too. The stored exponent is that of the scale, plus 128: 0 is 2^-128, below it there is nothing.
-     */
+     * tried too. The stored exponent is that of the scale, plus 128: 0 is 2^-128, below it there is nothing. */
     vi unit = (vi)((vu)vf_bits(b->unit) >> 23) - 127;
     vf best = vf_all(INFINITY), scale = vf_all(0), any = vf_all(0);
     vi exponent = vi_all(0);

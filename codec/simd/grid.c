@@ -137,8 +137,7 @@ INLINE void search_scales(const grid_type t, const batch *b, const vf *x, const 
         top = vf_larger(top, a[k]);
     }
     out->d = vf_all(0), out->error = vf_all(1e30f);
-    /* Four at a time (then some more than asked for), as each alone would wait for its division and its sum.
-     */
+    /* Four at a time (then some more than asked for), as each alone would wait for its division and its sum. */
     for (int k = 0; k < search->factors; k += 4) {
         vf d[4], per_unit[4], inv[4], e[4];
         for (int f = 0; f < 4; f++) {

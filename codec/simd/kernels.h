@@ -26,10 +26,9 @@
 #include "codec/codec.h"
 #include "codec/simd/lanes.h"
 
-/* A row per type that can be decoded: GGUF id, name in symbols, largest magnitude that can be encoded,
- * encoder or not. The magnitude is the largest binary16 (65504) times the largest code, and for the types
- * with a minimum of its own what that alone can hold; for grids, what all weights of an entry can be at once.
- */
+/* A row per type that can be decoded: GGUF id, name in symbols, largest magnitude that can be encoded, encoder
+ * or not. The magnitude is the largest binary16 (65504) times the largest code, and for the types with a minimum
+ * of its own what that alone can hold; for grids, what all weights of an entry can be at once. */
 #define GQ_CODECS(X, NUMBERS, DECODE_ONLY) \
     NUMBERS(F32, f32, INFINITY) \
     NUMBERS(F16, f16, 65504.0f) \

@@ -198,8 +198,7 @@ INLINE vf look_up8(const float table[8], vi i) {
 }
 
 /* ---- binary16, one per lane ---- */
-/* Bits of the nearest binary16, ties to even, clamped to +-65504 (a block must never hold an infinite scale).
- */
+/* Bits of the nearest binary16, ties to even, clamped to +-65504 (a block must never hold an infinite scale). */
 INLINE vi half_bits(vf a) {
     vi sign = (vi)((vu)vf_bits(a) >> 16) & 0x8000;
     vf m = vf_smaller(vf_magnitude(a), vf_all(65504.0f));

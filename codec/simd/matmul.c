@@ -1,9 +1,8 @@
 /* The inner loops of a product: some rows of weights by a panel of tokens, outputs in registers.
  *
- * Per column, the tokens of a panel are loaded as vectors and the weight of each row is broadcast from
- * memory, so that rows x vectors chains run side by side. MOST_ROWS is what the registers hold beside the
- * tokens and a weight; rows that are left over go four at a time, then singly. Eight chains keep two
- * multipliers busy. */
+ * Per column, the tokens of a panel are loaded as vectors and the weight of each row is broadcast from memory,
+ * so that rows x vectors chains run side by side. MOST_ROWS is what the registers hold beside the tokens and a
+ * weight; rows that are left over go four at a time, then singly. Eight chains keep two multipliers busy. */
 #include "codec/simd/chains.h"
 #include "codec/simd/fma.h"
 #include "codec/simd/kernels.h"
@@ -41,8 +40,7 @@ UNCHECKED INLINE void matmul_chains(size_t rows, size_t vectors, const product_t
     UNROLLED(r, rows) { UNROLLED(v, vectors) vf_store(y + r * y_stride + v * L, sum[r][v]); }
 }
 
-/* One function for each number of rows and vectors, and for weights that lie row by row or column by column.
- */
+/* One function for each number of rows and vectors, and for weights that lie row by row or column by column. */
 #define CHAINS(name, rows, vectors) \
     UNCHECKED static void name##_by_row(const product_tile *t, const float *w, float *y, size_t y_stride) { \
         matmul_chains(rows, vectors, t, (product_rows){NULL, t->w.row_stride, 1}, w, y, y_stride); \

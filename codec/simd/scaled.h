@@ -4,8 +4,7 @@
 
 #include "codec/simd/qat_grid.h"
 
-/* Code values: the integers low..high, or (iq4) the 16 values of IQ4_NL, which lie between the same bounds.
- */
+/* Code values: the integers low..high, or (iq4) the 16 values of IQ4_NL, which lie between the same bounds. */
 typedef struct scaled_grid {
     float low, high;
     bool iq4;

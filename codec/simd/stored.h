@@ -24,8 +24,7 @@ static inline uint32_t bits_of(float f) {
 
 static inline float half_to_float(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16;
-    /* Exponent and fraction in place, then the exponent bias moved from 15 to 127; exact for subnormals too.
-     */
+    /* Exponent and fraction in place, then the exponent bias moved from 15 to 127; exact for subnormals too. */
     uint32_t u = bits_of(float_of((uint32_t)(h & 0x7fff) << 13) * 0x1p112f);
     if ((h & 0x7c00) == 0x7c00) u |= 0x7f800000 | ((h & 0x3ff) ? 0x400000 : 0);
     return float_of(sign | u);

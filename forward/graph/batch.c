@@ -20,8 +20,7 @@ static void store(forward_batch *b, weight_slot s, size_t matrix, result_kind wh
     if (b->results) b->results->store(b, s, matrix, what, v);
 }
 
-/* Products of a matrix whose first row is this one of the weight's. Of rows that cannot be read they are 0.
- */
+/* Products of a matrix whose first row is this one of the weight's. Of rows that cannot be read they are 0. */
 static void multiply_rows(forward_batch *b, weight_slot s, uint64_t first, const float *x, size_t x_stride,
                           const batch_values *y) {
     const forward_layer *l = b->layer;

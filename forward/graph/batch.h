@@ -91,10 +91,9 @@ void batch_multiply_some(forward_batch *b, weight_slot s, uint64_t first, const 
  * (batch_report_inputs): all tokens of the batch. */
 bool batch_apply(forward_batch *b, weight_slot s, size_t matrix, const float *x, size_t x_stride, float *y,
                  size_t y_stride);
-/* Computes a matrix's input (RESULT_INPUTS), or the summed output of all experts of a set (RESULT_SUM):
- * make(b, data) fills the values, unless they are known from an earlier run of the batch. What makes inputs
- * reports none; experts report theirs, and a sum that is known is only taken where nobody looks. False:
- * make's. */
+/* Computes a matrix's input (RESULT_INPUTS), or the summed output of all experts of a set (RESULT_SUM): make(b,
+ * data) fills the values, unless they are known from an earlier run of the batch. What makes inputs reports
+ * none; experts report theirs, and a sum that is known is only taken where nobody looks. False: make's. */
 typedef bool batch_maker(forward_batch *b, void *data);
 bool batch_make(forward_batch *b, weight_slot s, size_t matrix, result_kind what, const batch_values *v,
                 batch_maker *make, void *data);

@@ -37,10 +37,9 @@
 
 typedef struct forward_model forward_model;
 
-/* Reads and checks metadata and tensors. An architecture outside the table, a key that is
- * missing, of a wrong type or in contradiction to others, a tensor that is missing, misshapen, of a type
- * without decoder or unknown to the architecture is an error that names it. g stays the caller's and open
- * until forward_model_free. */
+/* Reads and checks metadata and tensors. An architecture outside the table, a key that is missing, of a wrong
+ * type or in contradiction to others, a tensor that is missing, misshapen, of a type without decoder or unknown
+ * to the architecture is an error that names it. g stays the caller's and open until forward_model_free. */
 forward_model *forward_model_new(const model_source *g, gq_error *e);
 /* The same of a draft model for speculative decoding (draft.h), which its numbers have to fit. Both stay as
  * long as it. */

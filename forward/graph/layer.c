@@ -299,8 +299,7 @@ static size_t tile_rows(const forward_model *m, size_t most) {
     return most < m->sizes.vocabulary ? most : m->sizes.vocabulary;
 }
 
-/* Takes memory for the rows and, where there is a bias, for its values; *raw: for the bias as it is stored.
- */
+/* Takes memory for the rows and, where there is a bias, for its values; *raw: for the bias as it is stored. */
 static void lay_out_tile(forward_tile *t, void **raw, memory_ledger *l) {
     const model_tensor *bias = t->model->out_bias;
     t->data = memory_take(l, t->most, model_row_bytes(t->model->sizes.out));

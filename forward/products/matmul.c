@@ -69,8 +69,7 @@ bool matmul_arithmetic_take(matmul_arithmetic *to, const char *name, gq_error *e
 }
 
 const char *matmul_arithmetic_caution(matmul_arithmetic arithmetic, const kernels *k) {
-    /* Tiles take parts of 2 bytes; chains of floats, which do the same elsewhere, are no faster than float32.
-     */
+    /* Tiles take parts of 2 bytes; chains of floats, which do the same elsewhere, are no faster than float32. */
     if (arithmetic != MATMUL_BF16 || kernels_products(k, arithmetic)->bytes == sizeof(uint16_t)) return NULL;
     return "products in bf16 take no less time than in float32 on this processor, which has no AMX; float32 "
            "is more exact";

@@ -77,8 +77,7 @@ struct forward_stream {
 forward_batch *run_batch(forward_run *r, const forward_model *m, gq_error *e);
 /* Makes the batch work on windows of the job, from `first` on. */
 void run_choose_windows(const forward_run *r, forward_batch *b, size_t first, size_t windows);
-/* Hands inputs to an observer, those of tokens that count, times the root of their weights. in->first is set.
- */
+/* Hands inputs to an observer, those of tokens that count, times the root of their weights. in->first is set. */
 forward_answer run_hand_inputs(forward_run *r, const forward_observer *observer, const forward_inputs *in,
                                gq_error *e);
 /* Bytes that weighting inputs of a batch takes; 0 where the job has no marks. */

@@ -37,8 +37,7 @@ static bool charsmap_unit(const charsmap *m, uint32_t at, uint32_t *unit, gq_err
     return true;
 }
 
-/* Finds the longest key that a text begins with; *length 0: none. *ends: what follows could not change that.
- */
+/* Finds the longest key that a text begins with; *length 0: none. *ends: what follows could not change that. */
 static bool longest_key(const charsmap *m, const char *text, size_t n, uint32_t *value, size_t *length,
                         bool *ends, gq_error *e) {
     uint32_t unit, at;

@@ -121,8 +121,7 @@ static void lower_rank(uint32_t *to, uint32_t rank) {
     if (rank < *to) *to = rank;
 }
 
-/* A vocabulary by score: two symbols join where their text is a token, so each beginning of a token counts.
- */
+/* A vocabulary by score: two symbols join where their text is a token, so each beginning of a token counts. */
 static void find_lowest_by_score(const vocabulary *v, join_scratch *r) {
     for (uint32_t i = 0; i < v->n_tokens; i++) {
         const piece *p = &v->pieces.items[i];
@@ -174,8 +173,7 @@ static uint32_t lowest_with_text(const vocabulary *v, const char *word, const sy
     return lowest;
 }
 
-/* The lowest rank at which a symbol may join with what comes behind it, in a word of which n bytes are known.
- */
+/* The lowest rank at which a symbol may join with what comes behind it, in a word of which n bytes are known. */
 static uint32_t lowest_of(const vocabulary *v, const join_scratch *r, const char *word, size_t n,
                           const symbol *s) {
     uint8_t any = r->any[(uint8_t)word[s->start]];

@@ -30,9 +30,8 @@ extern const uint32_t characters_bases[];
 size_t utf8_put(char *to, uint32_t code);
 
 /* Clean n bytes into `to` (room for 3 n): decoded leniently (overlong forms and surrogates count), each byte
- * that does not belong becomes U+FFFD, and everything is written in its shortest form. *odd: it holds
- * characters that utf8_stand_in replaces. Fails above U+10FFFF; first: where the bytes begin, for the
- * message. */
+ * that does not belong becomes U+FFFD, and everything is written in its shortest form. *odd: it holds characters
+ * that utf8_stand_in replaces. Fails above U+10FFFF; first: where the bytes begin, for the message. */
 bool utf8_clean(const char *text, size_t n, uint64_t first, char *to, size_t *length, bool *odd, gq_error *e);
 
 /* Copy a cleaned text, with stand-ins of the same length and class for what PCRE2 refuses (surrogates) or,
@@ -169,8 +168,7 @@ void unigram_free(unigram *u);
 
 typedef struct unigram_node unigram_node;
 
-/* Work memory of cutting texts, one after another. Zero it at first; unigram_work_free frees only the nodes.
- */
+/* Work memory of cutting texts, one after another. Zero it at first; unigram_work_free frees only the nodes. */
 typedef struct unigram_work {
     unigram_node *nodes; /* per byte */
     size_t capacity;

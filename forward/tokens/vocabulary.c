@@ -33,8 +33,7 @@ static bool get_bool(const source *s, const char *name, bool value) {
     return kv && kv->type == GGUF_BOOL ? *kv->value != 0 : value;
 }
 
-/* Finds a list with elements of this type; *elements NULL: the key is not there. False: it is no such list.
- */
+/* Finds a list with elements of this type; *elements NULL: the key is not there. False: it is no such list. */
 static bool get_list(const source *s, const char *name, uint32_t type, uint64_t *n,
                      const uint8_t **elements) {
     const model_kv *kv = vocabulary_find_pair(s, name);

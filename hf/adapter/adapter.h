@@ -71,8 +71,7 @@ typedef struct hf_module_rule {
     size_t source;
 } hf_module_rule;
 
-/* The sources of a build, to be found by an adapter's names. Pointers to sources are good until one is
- * added. */
+/* The sources of a build, to be found by an adapter's names. Pointers to sources are good until one is added. */
 typedef struct hf_modules {
     const hf_adapter *adapter;
     hf_build *build;

@@ -17,10 +17,9 @@ enum {
     HF_JSON_ONE_VALUE = 1 << 0, /* flag: a key that is there twice is an error; else the last value counts */
 };
 
-/* Parses n bytes, which must be an object. `name` is the file for messages. NaN, Infinity, -Infinity
- * and integers of more than 64 bits, which Python writes, become empty strings, so that only their use as a
- * number is an error. The caller releases the value with json_decref. NULL: *e says why, with line and
- * column. */
+/* Parses n bytes, which must be an object. `name` is the file for messages. NaN, Infinity, -Infinity and
+ * integers of more than 64 bits, which Python writes, become empty strings, so that only their use as a number
+ * is an error. The caller releases the value with json_decref. NULL: *e says why, with line and column. */
 json_t *hf_json_parse(const char *name, const char *text, size_t n, unsigned flags, gq_error *e);
 /* Makes one string, "left right", of each pair ["left", "right"] in lists under a key, in the text itself;
  * pairs with an empty half or a space in one stay. Whether the text is JSON at all does not change. */
@@ -67,9 +66,8 @@ bool hf_folder_warn(hf_folder *f, const char *name, gq_error *e, const char *for
     __attribute__((format(printf, 4, 5)));
 /* Warns by what has failed, an error whose text names the file. */
 bool hf_folder_warn_failed(hf_folder *f, const gq_error *why, gq_error *e);
-/* Reads a whole file into *text, which the caller frees; a NUL byte follows the n bytes. *text NULL: there is
- * no such file. Symbolic links are followed; what is no regular file is an error, and so is a Git LFS
- * pointer. */
+/* Reads a whole file into *text, which the caller frees; a NUL byte follows the n bytes. *text NULL: there is no
+ * such file. Symbolic links are followed; what is no regular file is an error, and so is a Git LFS pointer. */
 bool hf_folder_text(hf_folder *f, const char *name, char **text, size_t *n, gq_error *e);
 /* The same, parsed: *json NULL if there is no such file. */
 bool hf_folder_json(hf_folder *f, const char *name, json_t **json, gq_error *e);

@@ -141,8 +141,7 @@ static bool coded_check_rotations(const coded_find *c, gq_error *e) {
     return true;
 }
 
-/* Returns what settings say that quantized the weights. NULL: they say nothing, or "none". MLX has no name.
- */
+/* Returns what settings say that quantized the weights. NULL: they say nothing, or "none". MLX has no name. */
 static const char *settings_name(const coded_find *c) {
     if (c->method) return strcmp(c->method, "none") == 0 ? NULL : c->method;
     bool is_mlx = json_object_get(c->settings, "bits") && json_object_get(c->settings, "group_size");

@@ -95,12 +95,11 @@ typedef struct hf_coding {
     void (*write_type)(const hf_source *s, char *to, size_t room); /* for people. NULL: the stored type */
 } hf_coding;
 
-/* hf_scaled: F8 elements (or any) times a scale for each block of rows and columns.
- * hf_packed: integers in words along a row, times a scale for each group of columns.
- * hf_gptq: integers in words along a column, scales and zeros for each group of rows.
- * hf_mxfp4: blocks of 32 elements, and their scale bytes in another source tensor.
- * hf_fp4: two codes of 4 bits in a byte, times a scale for each group of columns, times a factor.
- * hf_ternary: four codes of 2 bits in a byte, of rows that lie a quarter of the rows apart, times a factor. */
+/* hf_scaled: F8 elements (or any) times a scale for each block of rows and columns. hf_packed: integers in words
+ * along a row, times a scale for each group of columns. hf_gptq: integers in words along a column, scales and
+ * zeros for each group of rows. hf_mxfp4: blocks of 32 elements, and their scale bytes in another source tensor.
+ * hf_fp4: two codes of 4 bits in a byte, times a scale for each group of columns, times a factor. hf_ternary:
+ * four codes of 2 bits in a byte, of rows that lie a quarter of the rows apart, times a factor. */
 extern const hf_coding hf_plain, hf_scaled, hf_packed, hf_gptq, hf_mxfp4, hf_fp4, hf_ternary;
 
 /* ---- changes that adapters make; delta.c says what they mean ---- */
@@ -368,8 +367,7 @@ static inline float number_round_f16(float x) {
     uint32_t sign = number_bits(x) & 0x80000000;
     float a = number_of_bits(number_bits(x) ^ sign);
     if (!(a < 65520.0f)) return a <= 0x1.fffffep127f ? number_of_bits(sign | 0x7f800000) : x;
-    /* Adding 2^13 times the value's power of two (at least 2^-14, the least normal one) cuts behind 10 bits.
-     */
+    /* Adding 2^13 times the value's power of two (at least 2^-14, the least normal one) cuts behind 10 bits. */
     uint32_t power = number_bits(a) & 0x7f800000;
     if (power < 113u << 23) power = 113u << 23;
     float magic = number_of_bits(power + (13u << 23));

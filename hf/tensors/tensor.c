@@ -97,8 +97,7 @@ static void piece_divide_columns(const hf_piece *p, float *x, uint64_t first, ui
 
 /* ---- a range of a view ---- */
 
-/* Reads n units that follow one another in the source: the end of a row, whole rows, the beginning of a row.
- */
+/* Reads n units that follow one another in the source: the end of a row, whole rows, the beginning of a row. */
 static bool source_read_run(const hf_source *s, uint64_t at, uint64_t n, const tensor_type *as, uint8_t *to,
                             gq_error *e) {
     for (uint64_t some; n > 0; n -= some, at += some, to += some * as->block_bytes) {
@@ -191,8 +190,7 @@ static bool view_read_strided(const hf_source *s, const hf_view *v, uint64_t fir
 }
 
 /* Rows of a tensor that are columns of the source: how many from number `row` on lie in the same rows of the
- * source, within four times as many columns as they are (a permuted head does), and which columns these are.
- */
+ * source, within four times as many columns as they are (a permuted head does), and which columns these are. */
 static uint64_t columns_together(const hf_source *s, const hf_view *v, uint64_t row, uint64_t most,
                                  uint64_t *low, uint64_t *width) {
     uint64_t first = hf_view_offset(v, v->n_dims - 1, row), least = first, last = first, n = 1;

@@ -63,8 +63,7 @@ static bool is_quantized(const gq_plan *plan, size_t tensor) {
     return false;
 }
 
-/* Warns of tensors that are quantized already: the errors that a run reports are only those of its own step.
- */
+/* Warns of tensors that are quantized already: the errors that a run reports are only those of its own step. */
 static bool warn_requantized(gq_plan *plan, gq_error *e) {
     size_t n = 0, of[GGUF_TYPE_LIMIT] = {0};
     uint32_t most = 0;
@@ -107,8 +106,7 @@ static bool warn_unchanged(gq_plan *plan, const plan_output *out, gq_error *e) {
                         out->label, *why ? ": " : "", why);
 }
 
-/* Warns of quantizing a vision or audio part: it is small, and all images and sounds pass
- * through it. */
+/* Warns of quantizing a vision or audio part: it is small, and all images and sounds pass through it. */
 static bool warn_projector(gq_plan *plan, const plan_output *out, gq_error *e) {
     const architecture *a = arch_of_facts(&plan->facts);
     if (!a || !a->is_projector) return true;

@@ -1,10 +1,9 @@
 /* Gives each tensor of an output its type. plan_assignment_new collects what the mixes need to know, once for
- * all outputs: names, shapes, the user's patterns, and which tensors have data about their inputs.
- * plan_assign then asks mix_assign (mixes/mixes.h) for one output and turns its choices into gq_tensors with
- * sizes. For a target this happens several times, as plan/target/target.c tries types. Only when types are
- * final does plan_check_types ask whether they can be written: rows fit the blocks, there is a decoder and an
- * encoder, and imatrix data where the type needs them. Which type is right for a tensor is decided in mixes/,
- * not here. */
+ * all outputs: names, shapes, the user's patterns, and which tensors have data about their inputs. plan_assign
+ * then asks mix_assign (mixes/mixes.h) for one output and turns its choices into gq_tensors with sizes. For a
+ * target this happens several times, as plan/target/target.c tries types. Only when types are final does
+ * plan_check_types ask whether they can be written: rows fit the blocks, there is a decoder and an encoder, and
+ * imatrix data where the type needs them. Which type is right for a tensor is decided in mixes/, not here. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

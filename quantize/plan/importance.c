@@ -1,10 +1,9 @@
-/* Imatrix data in a plan. The file is read and filtered once, when the plan is opened. A source tensor
- * looks its values up at most once, when something first asks for them (plan_cover_source); plan_cover does
- * it for all tensors that some output quantizes, when types are final, and notes the coverage in the outputs'
- * gq_tensors. What a user may have overlooked becomes one warning each, with the first names: tensors without
- * data, experts that no token reached, entries of no tensor, transposed tensors. Values that do not fit a
- * tensor's columns are an error, except for tensors that may lack data. How files are read and normalised is
- * imatrix/'s. */
+/* Imatrix data in a plan. The file is read and filtered once, when the plan is opened. A source tensor looks its
+ * values up at most once, when something first asks for them (plan_cover_source); plan_cover does it for all
+ * tensors that some output quantizes, when types are final, and notes the coverage in the outputs' gq_tensors.
+ * What a user may have overlooked becomes one warning each, with the first names: tensors without data, experts
+ * that no token reached, entries of no tensor, transposed tensors. Values that do not fit a tensor's columns are
+ * an error, except for tensors that may lack data. How files are read and normalised is imatrix/'s. */
 #include "quantize/plan/plan.h"
 
 #include <stdio.h>

@@ -11,8 +11,7 @@
 /* ---- layout.c ---- */
 
 /* Cuts the work into chunks: a chunk is a span of one tensor's elements, and the unit that workers take and
- * journals record. The cut depends on shapes alone, never on the number of threads.
- */
+ * journals record. The cut depends on shapes alone, never on the number of threads. */
 
 enum {
     /* Elements of a chunk: whole rows where they fit, else part of one row. 2^20 is about 5 ms of encoding,
@@ -320,8 +319,7 @@ bool plan_outputs_are_there(const gq_plan *plan);
 
 /* ---- identity.c ---- */
 
-/* Checksums that identify a plan; journals, checkpoints and measurements store them.
- */
+/* Checksums that identify a plan; journals, checkpoints and measurements store them. */
 
 extern const char gq_build_id[9]; /* of the sources that this was built from (cmake/build-id.cmake) */
 /* "0.1.0-1a2b3c4d": version and sources, which decide the bytes as much as the plan does. */

@@ -5,8 +5,7 @@
 #include "quantize/run/run.h"
 
 enum {
-    /* 8 chunks are 16 MiB of 16-bit weights: some milliseconds of a fast disk beyond what the workers hold.
-     */
+    /* 8 chunks are 16 MiB of 16-bit weights: some milliseconds of a fast disk beyond what the workers hold. */
     AHEAD = 8,
 };
 

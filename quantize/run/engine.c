@@ -439,8 +439,7 @@ static bool engine_run(engine *g, const gq_callbacks *callbacks, gq_error *e) {
         results_warn_of_zeros(g->results, g->plan, NULL);
         bad_input = !ok && (e->status == GQ_BAD_WEIGHTS || !model_unchanged(&g->plan->model, NULL));
     }
-    /* A single file is synced when it gets its name; what may be continued, or has several, is recorded now.
-     */
+    /* A single file is synced when it gets its name; what may be continued, or has several, is recorded now. */
     bool record = ok ? g->mode == RUN_PART || g->outputs.n > 1 : !bad_input;
     bool kept = syncer_stop(&g->syncer, record, ok ? e : NULL);
     if (ok && g->mode != RUN_NAME && !model_unchanged(&g->plan->model, e)) ok = false, bad_input = true;

@@ -97,8 +97,7 @@ bool output_open_old(output_set *set, bool *all, gq_error *e);
 bool output_create(output_set *set, gq_error *e);
 /* For one of several processes: open or make the files, with a lock that the others share. */
 bool output_open_shared(output_set *set, gq_error *e);
-/* Whether no other process has the files open that output_open_shared opened; if so, none will from now on.
- */
+/* Whether no other process has the files open that output_open_shared opened; if so, none will from now on. */
 bool output_alone(const output_set *set);
 /* Sets the disk space for all files aside. */
 bool output_reserve(output_set *set, gq_error *e);
@@ -117,8 +116,7 @@ bool output_read(const output_set *set, size_t output, uint32_t shard, uint64_t 
                  gq_error *e);
 /* Make all that was written safe from a power cut. */
 bool output_sync(const output_set *set, gq_error *e);
-/* Write the headers and sync: all files are whole then. The results have the digests that belong into them.
- */
+/* Write the headers and sync: all files are whole then. The results have the digests that belong into them. */
 bool output_complete(const output_set *set, const gq_results *results, gq_error *e);
 /* Give a single file its name, which needs no record (finalize.c). */
 bool output_give_name(output_set *set, gq_error *e);
@@ -195,8 +193,7 @@ double run_cost_per_weight(const gq_plan *plan, size_t tensor, const bool *reuse
  *
  * A journal is a file beside the first output: a header that says which plan it belongs to, then one slot per
  * chunk, in chunk order. A slot that is not written reads as zeros. Each has a CRC of its own, so a torn one
- * counts as not done. The caller syncs the chunk's bytes before its slot is written.
- */
+ * counts as not done. The caller syncs the chunk's bytes before its slot is written. */
 
 /* The header of a file beside an output: which plan it belongs to, in the machine's own byte order, as a
  * journal never outlives its run for long. */
@@ -258,10 +255,9 @@ bool journal_announce(const gq_plan *plan, bool whole, warning_list *warnings, g
 
 /* Uses the page cache, which belongs to the whole machine, with care.
  *
- * Input is asked for ahead of the workers. A run that is large beside the machine's memory gives back pages
- * that it no longer needs: input that was not cached before the run, output once it is safe on disk. A run
- * that is small leaves both cached, since a quantized model is mostly used next.
- */
+ * Input is asked for ahead of the workers. A run that is large beside the machine's memory gives back pages that
+ * it no longer needs: input that was not cached before the run, output once it is safe on disk. A run that is
+ * small leaves both cached, since a quantized model is mostly used next. */
 
 typedef struct cache {
     const gq_plan *plan;
@@ -313,11 +309,9 @@ bool syncer_stop(syncer *k, bool record, gq_error *e);
 /* Gives several files their names, which no file system does in one step.
  *
  * When every file is whole and on disk, a record beside the first output says so; then the names are given. A
- * run that is killed in the middle, or fails, is finished by the same command, which finds the record.
- * Loaders find the shards of a split output by its first one. So the first shard of an older set loses its
- * name before the others, and the new first shard gets its name last: a first shard never leads to shards of
- * two sets.
- */
+ * run that is killed in the middle, or fails, is finished by the same command, which finds the record. Loaders
+ * find the shards of a split output by its first one. So the first shard of an older set loses its name before
+ * the others, and the new first shard gets its name last: a first shard never leads to shards of two sets. */
 
 /* The facts that identify a file, whatever its name. */
 typedef struct finalize_file {

@@ -26,8 +26,7 @@ typedef struct strip_buffers {
     float decoded[2][STRIP_ELEMENTS];
 } strip_buffers;
 
-/* Returns the kernels for this processor; NULL: GQUANT_ISA names a level that cannot run here, or none can.
- */
+/* Returns the kernels for this processor; NULL: GQUANT_ISA names a level that cannot run here, or none can. */
 const kernels *strip_kernels(gq_error *e);
 /* Returns how many of a tensor's elements to take at a time where order is all that counts: `most`, or where
  * rows have a header the rows that these hold. */
@@ -84,11 +83,10 @@ void transposed_shape(const uint64_t ne[4], uint64_t to[4]);
 /* Returns the number of the stored element that is the i-th of the tensor transposed. */
 uint64_t transposed_element(const model_tensor *stored, uint64_t i);
 
-/* Does for a part of a transposed tensor what strip_read_decoded does: strip->rows rows from strip->first
- * on, of each strip->cols columns, packed. The rows may be of several matrices, and need not be whole. Every
- * block that holds some of the part is read and decoded anew, so parts of many rows at once are cheaper.
- * Scratch: `bytes` has STORED_BYTES * STRIP_ELEMENTS bytes, `decoded` STRIP_ELEMENTS floats. x gets
- * rows * cols floats. */
+/* Does for a part of a transposed tensor what strip_read_decoded does: strip->rows rows from strip->first on, of
+ * each strip->cols columns, packed. The rows may be of several matrices, and need not be whole. Every block that
+ * holds some of the part is read and decoded anew, so parts of many rows at once are cheaper. Scratch: `bytes`
+ * has STORED_BYTES * STRIP_ELEMENTS bytes, `decoded` STRIP_ELEMENTS floats. x gets rows * cols floats. */
 bool transposed_read(const kernels *k, const model_source *m, const model_tensor *stored, const strip *s,
                      uint8_t *bytes, float *decoded, float *x, gq_error *e);
 
@@ -125,8 +123,7 @@ typedef struct schedule_job {
     uint64_t begin, end; /* pieces */
     /* Does a piece, on several threads at once. */
     bool (*work)(void *arg, work_piece *p, gq_error *e);
-    /* Called after `work` for one piece at a time, in the order in which they are finished. NULL: not called.
-     */
+    /* Called after `work` for one piece at a time, in the order in which they are finished. NULL: not called. */
     bool (*fold)(void *arg, const work_piece *p, gq_error *e);
     void *arg;
 } schedule_job;

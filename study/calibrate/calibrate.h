@@ -28,8 +28,7 @@ void calibration_set_width(const gq_plan *plan, calibration *c);
  * was asked for is too little. */
 bool calibration_bound(const gq_plan *plan, calibration *c, gq_error *e);
 /* Whether the base model is run ahead, for an embedding that is the output matrix and is calibrated in some
- * output.
- */
+ * output. */
 bool calibration_runs_ahead(const gq_plan *plan, const calibration *c);
 
 /* ---- operations.c ----

@@ -310,8 +310,7 @@ static bool set_arithmetic(const gq_plan *plan, const plan_output *out, gguf_hea
            gguf_header_set_string(h, GGUF_ARITHMETIC_KEY, matmul_arithmetic_names[c->settings.arithmetic], e);
 }
 
-/* Names the kind of tensors that keep their type but may have other values: routers that a calibration fits.
- */
+/* Names the kind of tensors that keep their type but may have other values: routers that a calibration fits. */
 static bool set_fitted(const gq_plan *plan, const plan_output *out, gguf_header *h, gq_error *e) {
     for (size_t i = 0; i < plan->n_tensors; i++)
         if (out->tensors[i].calibrated && !tensor_type_of(out->tensors[i].to)->quantized)
@@ -348,8 +347,7 @@ static uint64_t calibration_record_bytes(const gq_plan *plan, const calibration 
     return add_sat(layers * EACH + 2 * tensors * sizeof(calibrate_entry), mul_sat(squares, plan->n_outputs));
 }
 
-/* Warns of overrides under the architecture's keys: calibration runs the model with the values in the file.
- */
+/* Warns of overrides under the architecture's keys: calibration runs the model with the values in the file. */
 static bool warn_of_overrides(gq_plan *plan, gq_error *e) {
     size_t n = strlen(plan->facts.arch);
     for (size_t i = 0; i < plan->overrides.n; i++) {

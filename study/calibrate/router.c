@@ -7,8 +7,7 @@
 
 /* ---- memory ---- */
 
-/* Choices that are looked at: the base model's, and the rounded model's with the router as it was and fitted.
- */
+/* Choices that are looked at: the base model's, and the rounded model's with the router as it was and fitted. */
 enum { CHOICES = 3 };
 
 /* The router in both forms, and the gates of a batch. */

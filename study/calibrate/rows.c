@@ -22,8 +22,7 @@ layer_metrics chains_metrics_of(const layer_metrics *m, const model_tensor *t) {
     return own;
 }
 
-/* The rows of a head that are rounded at once: a power of two that divides them. The level has no part in it.
- */
+/* The rows of a head that are rounded at once: a power of two that divides them. The level has no part in it. */
 static size_t rows_together(const forward_row_group *g) {
     size_t together = 1;
     while (together * g->heads < LEAST_LANES && 2 * together * LEAST_APART <= g->rows &&
@@ -72,8 +71,7 @@ static void chains_list_group(row_chains *c, const row_metric *m) {
             (chain_span){g->first + head * g->stride, g->rows, m->metric + head * g->rows * g->rows};
 }
 
-/* Adds the chains of one group whose first head has span `first`. *factors and *rest: what is left of these.
- */
+/* Adds the chains of one group whose first head has span `first`. *factors and *rest: what is left of these. */
 static void chains_add_group(row_chains *c, const row_metric *m, size_t padded, const kernels *k, int threads,
                              size_t first, chain_share share, float **factors, float **rest) {
     const forward_row_group *g = &m->group;
@@ -101,8 +99,7 @@ static bool is_coupled(const layer_metrics *m, size_t row) {
     return false;
 }
 
-/* Finds the span of rows without a metric behind s, or the first where s has no rows. False: there is none.
- */
+/* Finds the span of rows without a metric behind s, or the first where s has no rows. False: there is none. */
 static bool next_of_rest(const layer_metrics *m, size_t rows, chain_span *s) {
     size_t first = s->first + s->rows, end;
     while (first < rows && is_coupled(m, first)) first++;
@@ -134,8 +131,7 @@ static void chains_fill(row_chains *c, const layer_metrics *m, size_t rows, size
 
 /* ---- a matrix ---- */
 
-/* The spans of the rank that has most. A chain's rows have to be in memory together, so with metrics all are.
- */
+/* The spans of the rank that has most. A chain's rows have to be in memory together, so with metrics all are. */
 static size_t spans_at_once(size_t spans, size_t ranks) {
     return min(ceil_div(spans, ranks), CALIBRATION_ROWS / SPAN_ROWS);
 }

@@ -1,11 +1,10 @@
-/* Evaluates models on a text. The base model and its quants are opened, and checked to be of one architecture and
- * vocabulary; the text is cut into windows, and memory is bounded. A base file can stand for the base model and
- * the text; where the quants are such files, too, nothing is run (base_file.c). Else side_by_side.c runs
- * all models and scores every position. Then figures.c makes means and standard errors of the scores.
- * With a file for scores only those models are run that it does not have (cached_run.c).
- * gq_evaluation_plan stops before the run. gq_evaluation_check applies the same checks to outputs of a plan
- * that do not exist yet, by the headers that the plan has made: so a program knows before hours of quantizing
- * whether the result can be evaluated. */
+/* Evaluates models on a text. The base model and its quants are opened, and checked to be of one architecture
+ * and vocabulary; the text is cut into windows, and memory is bounded. A base file can stand for the base model
+ * and the text; where the quants are such files, too, nothing is run (base_file.c). Else side_by_side.c runs all
+ * models and scores every position. Then figures.c makes means and standard errors of the scores. With a file
+ * for scores only those models are run that it does not have (cached_run.c). gq_evaluation_plan stops before the
+ * run. gq_evaluation_check applies the same checks to outputs of a plan that do not exist yet, by the headers
+ * that the plan has made: so a program knows before hours of quantizing whether the result can be evaluated. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -43,8 +43,7 @@ double forecast_work(const forecast_request *r) {
     double tokens = (double)r->job->windows * (double)r->job->context, sum = 0;
     for (size_t i = 0; i < r->n_models; i++) {
         const forward_sizes *s = forward_model_sizes(r->models[i]);
-        /* Two operations for each weight, which has two bytes: a quantized one has fewer, but has to be
-         * decoded.
+        /* Two operations for each weight, which has two bytes: a quantized one has fewer, but has to be decoded.
          */
         sum += (double)s->layers * (double)s->layer_bytes * tokens;
         sum += 2 * output_weights(r->models[i]) * (double)r->scored * (double)r->job->windows;

@@ -1,11 +1,10 @@
 /* Turns a text into windows of token ids. A text is run through the model's own tokenizer; ids that stand for
- * one are read as decimal numbers; or tokens are drawn at random. The list is then cut to the number of
- * tokens asked for, each id is checked against the model's vocabulary, and tokens that do not fill a last
- * window are left over. A model runs on each window from position 0 on. So where the vocabulary begins texts
- * with BOS, each window's first token becomes BOS, and for an encoder its last token what ends a text, but not where
- * the caller gave ids. Which windows a
- * calibration holds out follows from their number alone (windows_hold_out). Random tokens come from a fixed
- * seed: the same model gives the same windows. */
+ * one are read as decimal numbers; or tokens are drawn at random. The list is then cut to the number of tokens
+ * asked for, each id is checked against the model's vocabulary, and tokens that do not fill a last window are
+ * left over. A model runs on each window from position 0 on. So where the vocabulary begins texts with BOS, each
+ * window's first token becomes BOS, and for an encoder its last token what ends a text, but not where the caller
+ * gave ids. Which windows a calibration holds out follows from their number alone (windows_hold_out). Random
+ * tokens come from a fixed seed: the same model gives the same windows. */
 #include "study/sweep/sweep.h"
 
 #include <stdlib.h>
@@ -440,8 +439,7 @@ void windows_free(text_windows *w) {
 
 /* ---- windows that are held out ---- */
 
-/* every is the smallest multiple of HELD_OUT_ONE_IN with n / every <= most, that is, above n / (most + 1).
- */
+/* every is the smallest multiple of HELD_OUT_ONE_IN with n / every <= most, that is, above n / (most + 1). */
 windows_held windows_hold_out(size_t n, size_t context) {
     size_t most = HELD_OUT_TOKENS / context;
     if (most < 1) most = 1;

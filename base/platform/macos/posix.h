@@ -147,8 +147,7 @@ static inline void macos_qsort_r(void *base, size_t n, size_t size,
 }
 #define qsort_r macos_qsort_r
 
-/* Conditions wait by the time of day there, or for a time: by the clock that nobody sets, for what is left.
- */
+/* Conditions wait by the time of day there, or for a time: by the clock that nobody sets, for what is left. */
 static inline int pthread_condattr_setclock(pthread_condattr_t *attributes, clockid_t clock) {
     return (void)attributes, (void)clock, 0;
 }

@@ -32,8 +32,7 @@
 
 /* ---- files (base/platform/win32/files.c) ---- */
 
-/* Bits that the C library there does not use. There is nothing to block, and no terminal to be controlled by.
- */
+/* Bits that the C library there does not use. There is nothing to block, and no terminal to be controlled by. */
 #define O_CLOEXEC O_NOINHERIT
 #define O_NONBLOCK 0
 #define O_NOCTTY 0

@@ -122,8 +122,7 @@ struct forward_scores {
     const attention_heads *heads;
 };
 
-/* Makes queries q by attn_q_a, whose rows are normed in `low`, and attn_q_b. False: as batch_report_inputs.
- */
+/* Makes queries q by attn_q_a, whose rows are normed in `low`, and attn_q_b. False: as batch_report_inputs. */
 bool attention_make_low_queries(forward_batch *b, size_t rank, const float *x, size_t stride, float *low,
                                 float *q);
 
@@ -147,8 +146,7 @@ typedef struct attention_block {
     size_t limit;     /* keys up to itself that a query sees, at most; 0: all */
     size_t ahead;     /* keys behind itself */
 } attention_block;
-/* Computes the products of queries and keys. first: a multiple of QUERIES, counted from the window's begin.
- */
+/* Computes the products of queries and keys. first: a multiple of QUERIES, counted from the window's begin. */
 attention_block attention_score(forward_batch *b, const sublayer_spec *p, const attention_heads *h,
                                 size_t window, size_t head, size_t first, int thread);
 /* Makes weights of them: 0 for keys that a query does not see. */

@@ -1,14 +1,13 @@
 /* Sparse attention by blocks of keys, in two ways.
  *
- * As minimax-m3 has it: beside its keys a layer makes one more key per token, and for each head of keys one
- * more query:
+ * As minimax-m3 has it: beside its keys a layer makes one more key per token, and for each head of keys one more
+ * query:
  *
  *     score[i][block] = max over the block's keys j up to i of query[i] . key[j]
  *
- * For each head of keys token i attends to the `top` blocks of the largest scores, of equal ones to the
- * first; the `near` last ones up to its own are always among them. In windows of no more than `top` blocks
- * that is all, and nothing is computed. llama.cpp does this with flash attention; without it, it attends to
- * all keys.
+ * For each head of keys token i attends to the `top` blocks of the largest scores, of equal ones to the first;
+ * the `near` last ones up to its own are always among them. In windows of no more than `top` blocks that is all,
+ * and nothing is computed. llama.cpp does this with flash attention; without it, it attends to all keys.
  *
  * Pooled, as qwen4exp has it: a whole block of keys has one key for the choice, the mean of what its tokens
  * give, normalized and rotated by the block's first position:
@@ -16,9 +15,9 @@
  *     score[i][block] = sum over heads of max(0, query[i] . key[block])
  *
  * Token i attends to the tokens behind the last block that ends before it, itself among them, and to those of
- * the blocks with the largest scores, of equal ones the first, until it has top + keys - 1 of them, keys
- * being a block's. So the last block may be cut: then it attends to its first tokens, where llama.cpp takes
- * those that its sort happens to leave. */
+ * the blocks with the largest scores, of equal ones the first, until it has top + keys - 1 of them, keys being a
+ * block's. So the last block may be cut: then it attends to its first tokens, where llama.cpp takes those that
+ * its sort happens to leave. */
 
 #include <math.h>
 #include <string.h>

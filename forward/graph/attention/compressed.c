@@ -149,8 +149,7 @@ static uint64_t compressed_count_rows(const forward_model *, const layer_spec *,
     return 2 * values + l->q_rank + 2 * a->head + max(making, groups);
 }
 
-/* Memory per thread: scores of QUERIES queries for all keys, and what compressed ones add to a head's values.
- */
+/* Memory per thread: scores of QUERIES queries for all keys, and what compressed ones add to a head's values. */
 static void compressed_lay_out(forward_batch *b, const model_sublayer *p, scratch *s) {
     const compressed_numbers *n = p->numbers;
     compressed_scratch *own = batch_own(b, p);
@@ -171,8 +170,7 @@ typedef struct compressing {
     size_t head, ratio, blocks;
 } compressing;
 
-/* One channel of all blocks of a text; a block's key stands in the column of the text's token of its number.
- */
+/* One channel of all blocks of a text; a block's key stands in the column of the text's token of its number. */
 static void compress_text(const compressing *of, const batch_span *text, size_t c) {
     const forward_batch *b = of->b;
     size_t s = b->stride, rows = of->head * compressed_halves(of->ratio);

@@ -184,8 +184,7 @@ float indexer_mean(const element_kernels *k, const float *x, float *score, size_
     return mean;
 }
 
-/* One channel of all pools of the batch; a pool's key stands in the column of the text's token of its number.
- */
+/* One channel of all pools of the batch; a pool's key stands in the column of the text's token of its number. */
 static void indexer_pool_row(void *data, size_t c, int) {
     const indexer_pooling *of = data;
     const forward_batch *b = of->b;

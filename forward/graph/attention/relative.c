@@ -39,8 +39,7 @@ void relative_find_tensors(tensor_finder *f, const sublayer_spec *p) {
     f->l->weight[WEIGHT_ATTN_REL_B] = lent;
 }
 
-/* The number of a distance from a query to a key, positive where the key is behind it. As llama.cpp rounds.
- */
+/* The number of a distance from a query to a key, positive where the key is behind it. As llama.cpp rounds. */
 static uint32_t bucket_of(int64_t distance, size_t buckets, bool both_ways) {
     size_t of_side = both_ways ? buckets / 2 : buckets, near = of_side / 2;
     uint32_t first = both_ways && distance > 0 ? (uint32_t)of_side : 0;

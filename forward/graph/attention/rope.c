@@ -164,8 +164,7 @@ static void rope_fill_one_table(const rope_numbers *n, rope_tables *tables, int 
     }
 }
 
-/* Texts of a window of `context` tokens that are short enough for other factors than it has; 0: none can be.
- */
+/* Texts of a window of `context` tokens that are short enough for other factors than it has; 0: none can be. */
 static size_t rope_short_tokens(const rope_numbers *n, size_t context) {
     bool differ = !n->freqs && n->longer != n->shorter && (double)context > n->original_context;
     return differ ? (size_t)n->original_context : 0;

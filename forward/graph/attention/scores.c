@@ -203,8 +203,7 @@ static const float *query_feature(const scores_task *t, size_t head, size_t c) {
            t->window * t->sizes.context;
 }
 
-/* Adds C of a query: of its keys less their mean, and of that mean as far as the weights do not add up to 1.
- */
+/* Adds C of a query: of its keys less their mean, and of that mean as far as the weights do not add up to 1. */
 static void add_query(const scores_task *t, size_t position, size_t head, size_t kv, scores_memory *m,
                       int thread) {
     const attention_scratch *own = batch_own(t->of->batch, t->of->sublayer->sublayer);

@@ -1,7 +1,6 @@
-/* The mixer of DFlash drafts is attention (multi_head.c). Keys and values come from the target's hidden
- * states, unnormed, and from the block's tokens behind the layer's norm. The keys that a token sees and its
- * position are set before a layer is run. DFlash 2 has convolutions over a block's tokens on both sides of
- * both sublayers. */
+/* The mixer of DFlash drafts is attention (multi_head.c). Keys and values come from the target's hidden states,
+ * unnormed, and from the block's tokens behind the layer's norm. The keys that a token sees and its position are
+ * set before a layer is run. DFlash 2 has convolutions over a block's tokens on both sides of both sublayers. */
 
 #include <math.h>
 #include <stdlib.h>

@@ -119,6 +119,5 @@ bool forward_assistant_enter(forward_batch *b, const forward_layer *l, const flo
 /* h[W]: the hidden states for the next tokens, of normed[D]. */
 bool forward_assistant_leave(forward_batch *b, const forward_layer *l, const float *normed, size_t stride,
                              float *h, size_t h_stride, gq_error *e);
-/* Lets no position of the batch's texts see its own keys; to be called when they are cut (forward_batch_cut).
- */
+/* Lets no position of the batch's texts see its own keys; to be called when they are cut (forward_batch_cut). */
 void forward_assistant_cut(forward_batch *b);

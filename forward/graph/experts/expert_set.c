@@ -1,14 +1,12 @@
-/* Runs a set of experts one after another: an expert's tokens are gathered side by side, go through gate, up
- * and down, and are added to the sum with their weights. So an expert's matrices are decoded once per batch,
- * and a token's sum is formed in the order of the experts, whatever the number of threads. Tokens are
- * gathered and added for a group of experts at a time, so that a row of the batch is read once for all of
- * them. */
+/* Runs a set of experts one after another: an expert's tokens are gathered side by side, go through gate, up and
+ * down, and are added to the sum with their weights. So an expert's matrices are decoded once per batch, and a
+ * token's sum is formed in the order of the experts, whatever the number of threads. Tokens are gathered and
+ * added for a group of experts at a time, so that a row of the batch is read once for all of them. */
 #include <string.h>
 
 #include "forward/graph/experts/experts.h"
 
-/* Successive experts whose tokens stand side by side, each expert's from a multiple of a vector's lanes on.
- */
+/* Successive experts whose tokens stand side by side, each expert's from a multiple of a vector's lanes on. */
 typedef struct expert_group {
     size_t first, end;
     size_t stride;

@@ -187,8 +187,7 @@ static void experts_find_chunks(tensor_finder *f, const experts_numbers *n, expe
     tensors_take_weight(f, WEIGHT_FFN_DOWN_CHEXPS, REQUIRED, SHAPE(ff, d, n->chunks));
 }
 
-/* The table of experts that a layer has in place of a bias for its choice. Images have a bias of their own.
- */
+/* The table of experts that a layer has in place of a bias for its choice. Images have a bias of their own. */
 static void experts_find_table(tensor_finder *f, experts_numbers *n, experts_layer *l) {
     char name[GGUF_MAX_NAME + 1];
     enum { MOST_IDS = 1 << 24 }; /* integers that a float has exactly */

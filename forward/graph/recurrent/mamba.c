@@ -224,10 +224,9 @@ const sublayer_kind mixer_mamba2 = {
 
 /* ---- PLaMo 2 ---- */
 
-/* The mixer of plamo2: Mamba-2's recurrence, with products of its own. ssm_in gives each head's gate and
- * values, of which the values pass a short convolution. ssm_x makes of them the vectors B and C that all
- * heads share, and a step of low rank, all of which are normed; ssm_dt makes each head's step of the latter.
- */
+/* The mixer of plamo2: Mamba-2's recurrence, with products of its own. ssm_in gives each head's gate and values,
+ * of which the values pass a short convolution. ssm_x makes of them the vectors B and C that all heads share,
+ * and a step of low rank, all of which are normed; ssm_dt makes each head's step of the latter. */
 
 typedef struct plamo2_numbers {
     size_t taps;         /* tokens that a convolution sees */

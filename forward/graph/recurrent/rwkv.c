@@ -87,8 +87,7 @@ static void rwkv_find_matrices(tensor_finder *f, const rwkv_numbers *n) {
     tensors_take_weight(f, WEIGHT_TIME_MIX_OUTPUT, REQUIRED, SHAPE(d, d));
 }
 
-/* The shares of the blends for decays, keys, values, queries and gates, where they are vectors of their own.
- */
+/* The shares of the blends for decays, keys, values, queries and gates, where they are vectors of their own. */
 static const weight_slot rwkv6_lerps[] = {WEIGHT_TIME_MIX_LERP_W, WEIGHT_TIME_MIX_LERP_K,
                                           WEIGHT_TIME_MIX_LERP_V, WEIGHT_TIME_MIX_LERP_R,
                                           WEIGHT_TIME_MIX_LERP_G};

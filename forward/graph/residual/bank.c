@@ -1,7 +1,6 @@
-/* The bank of hidden states before earlier layers (residual.h). Every `every`-th layer adds the residual
- * stream to it before its mixer, and the mixer's output alone becomes the new residual stream. The bank is
- * carried with the hidden state from layer to layer. Tokens are taken in spans, with sums over features in
- * double. */
+/* The bank of hidden states before earlier layers (residual.h). Every `every`-th layer adds the residual stream
+ * to it before its mixer, and the mixer's output alone becomes the new residual stream. The bank is carried with
+ * the hidden state from layer to layer. Tokens are taken in spans, with sums over features in double. */
 #include "forward/graph/residual/residual.h"
 
 #include <math.h>

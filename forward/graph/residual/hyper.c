@@ -1,18 +1,17 @@
-/* Hyper-connections (Zhu et al. 2024, arXiv:2409.19606). A token has several streams of the width, all of
- * them the embedding at first. A sublayer of a layer reads their sum by weights, and what it gives is added to
- * each stream by a weight. The weights are made of the norm of all streams together, r, by a matrix and
- * sigmoids:
+/* Hyper-connections (Zhu et al. 2024, arXiv:2409.19606). A token has several streams of the width, all of them
+ * the embedding at first. A sublayer of a layer reads their sum by weights, and what it gives is added to each
+ * stream by a weight. The weights are made of the norm of all streams together, r, by a matrix and sigmoids:
  *
  *     reads  = sigmoid(scale_0 fn r + base) + epsilon
  *     writes = magnitude sigmoid(scale_1 fn r + base) + epsilon
  *
  * Where streams are mixed, writes are 2 sigmoid(scale_1 fn r + base), and before a stream takes in what a
- * sublayer gives it becomes a sum of all streams by weights: of scale_2 fn r + base, a matrix with a row for each
- * stream from which something flows, a softmax along each row, to which epsilon is added. Then columns and
+ * sublayer gives it becomes a sum of all streams by weights: of scale_2 fn r + base, a matrix with a row for
+ * each stream from which something flows, a softmax along each row, to which epsilon is added. Then columns and
  * rows are divided by their sums (and epsilon) by turns, a given number of rounds.
  *
- * Behind the last layer the streams are summed up in the same way as for reading, or their mean is taken.
- * They are carried behind the width, whose rows hold what a sublayer reads. */
+ * Behind the last layer the streams are summed up in the same way as for reading, or their mean is taken. They
+ * are carried behind the width, whose rows hold what a sublayer reads. */
 #include <string.h>
 
 #include "forward/graph/sublayer.h"

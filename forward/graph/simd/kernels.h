@@ -141,8 +141,7 @@ enum { CONVOLUTION_TAPS = 64 }; /* of a kernel, at most */
 typedef struct recurrence_kernels {
     void (*recur)(const recurrence_task *t);
     void (*select)(const selection_task *t);
-    /* x[t] = bias + sum over j < taps of kernel[j] x[t - (taps - 1) + j], with 0 in place of x before x[0].
-     */
+    /* x[t] = bias + sum over j < taps of kernel[j] x[t - (taps - 1) + j], with 0 in place of x before x[0]. */
     void (*convolve)(float *x, const float *kernel, size_t taps, float bias, size_t n);
     /* y = e^(factor x); y may be x. Up to the next multiple of 16, floats behind n are overwritten. */
     void (*decay)(float *y, const float *x, float factor, size_t n);

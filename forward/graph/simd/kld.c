@@ -26,10 +26,9 @@ INLINE vd vd_of_floats(const float *from) {
 }
 INLINE vd vd_pick(vdi which, vd a, vd b) { return (vd)((which & (vdi)a) | (~which & (vdi)b)); }
 
-/* e^x for x <= 0, within 2^-52 of it: libm's differ in their last bits from machine to machine. k ln 2 is
- * taken off in two parts, the first so short that its product with k is exact; what is left is below 0.35,
- * where the series ends behind the 13th power. Below -700 the result is too small to be seen beside the
- * largest, 1. */
+/* e^x for x <= 0, within 2^-52 of it: libm's differ in their last bits from machine to machine. k ln 2 is taken
+ * off in two parts, the first so short that its product with k is exact; what is left is below 0.35, where the
+ * series ends behind the 13th power. Below -700 the result is too small to be seen beside the largest, 1. */
 INLINE vd exp_below(vd x) {
     x = vd_pick(x < -700.0, -700.0 + (vd){0}, x); /* NaN is not below, and stays */
     vd shifted = x * 0x1.71547652b82fep0 + 0x1.8p52, k = shifted - 0x1.8p52;

@@ -75,8 +75,7 @@ static bool set_filetype(const gq_plan *plan, const plan_output *out, gguf_heade
     return !kv || gguf_header_set(h, kv->key, kv->type, kv->value, kv->size, e);
 }
 
-/* Sets a text about the imatrix, of at most MAX_TEXT bytes; `whole`: with its folders, else without.
- */
+/* Sets a text about the imatrix, of at most MAX_TEXT bytes; `whole`: with its folders, else without. */
 static bool meta_set_text(gguf_header *h, const char *key, const char *text, bool whole, gq_error *e) {
     char cut[MAX_TEXT + 1];
     const char *slash = strrchr(text, '/');

@@ -1,10 +1,9 @@
-/* Reads the items of gq_options.override_kv, KEY=TYPE:VALUE, into KV pairs as GGUF stores them. A key that the model
- * has gets the type in which llama.cpp reads it, or keeps the type it has there: the value is converted, and refused
- * if it does not fit. One number may take the
- * place of a list of numbers, for all layers. A text can be that of a file. A new key gets the first of u32, i32, u64
- * and i64 that holds the value, or f32. Keys that follow from the file's layout (alignment, shards, transposed
- * tensors) are refused. The KV pairs stand in for the model's own in model_facts (gguf/facts.h) and in the outputs'
- * metadata (plan/changes/meta.c). */
+/* Reads the items of gq_options.override_kv, KEY=TYPE:VALUE, into KV pairs as GGUF stores them. A key that the
+ * model has gets the type in which llama.cpp reads it, or keeps the type it has there: the value is converted,
+ * and refused if it does not fit. One number may take the place of a list of numbers, for all layers. A text can
+ * be that of a file. A new key gets the first of u32, i32, u64 and i64 that holds the value, or f32. Keys that
+ * follow from the file's layout (alignment, shards, transposed tensors) are refused. The KV pairs stand in for
+ * the model's own in model_facts (gguf/facts.h) and in the outputs' metadata (plan/changes/meta.c). */
 #include "quantize/plan/plan.h"
 
 #include <errno.h>

@@ -59,8 +59,7 @@ typedef struct measure_job {
 } measure_job;
 
 /* Returns the first element of the sample's j-th row. Rows are at equal distances; of long rows one stretch
- * after the other is taken.
- */
+ * after the other is taken. */
 static uint64_t sample_element(const model_tensor *t, const sample *s, uint64_t j, uint64_t *matrix) {
     uint64_t all = shape_rows(t->ne), stretches = t->ne[0] / s->cols;
     uint64_t row = (uint64_t)(((__uint128_t)2 * j + 1) * all / (2 * s->rows));

@@ -1,9 +1,8 @@
-/* Tensors on a quantization grid of few bits: models that were trained for few bits, or stored in few bits
- * and written out in 16. Types that hold the grid lose nothing, and there is nothing for a calibration to
- * make better. A sample of rows is encoded in the types that can hold one: a type holds the grid if all
- * weights come back, but for the rounding to BF16. Of ordinary tensors one row and one type are enough to
- * know. The sample depends on shapes alone and codecs give the same bytes everywhere, so what is found does,
- * too. */
+/* Tensors on a quantization grid of few bits: models that were trained for few bits, or stored in few bits and
+ * written out in 16. Types that hold the grid lose nothing, and there is nothing for a calibration to make
+ * better. A sample of rows is encoded in the types that can hold one: a type holds the grid if all weights come
+ * back, but for the rounding to BF16. Of ordinary tensors one row and one type are enough to know. The sample
+ * depends on shapes alone and codecs give the same bytes everywhere, so what is found does, too. */
 #include "quantize/plan/target/target.h"
 
 #include <stdatomic.h>

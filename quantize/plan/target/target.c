@@ -339,8 +339,7 @@ static void list_candidates(target *t) {
 
 /* ---- the choice ---- */
 
-/* Lay the output out with the types chosen. *size is what the target limits: the file, or its tensors' bytes.
- */
+/* Lay the output out with the types chosen. *size is what the target limits: the file, or its tensors' bytes. */
 static bool target_lay_out(target *t, uint64_t *size, gq_error *e) {
     gq_plan *plan = t->plan;
     plan_output *out = &plan->outputs[t->output];

@@ -47,8 +47,7 @@ const measurement *measure_trials(const gq_plan *plan);
 /* Whether a target may give a tensor budget_types[type], and the codecs can read the tensor and write that
  * type. */
 bool measure_applies(const gq_plan *plan, size_t tensor, size_t type);
-/* Whether `found` has all measurements of the tensors with wanted[i] set. Both have plan->n_tensors elements.
- */
+/* Whether `found` has all measurements of the tensors with wanted[i] set. Both have plan->n_tensors elements. */
 bool measure_known(const gq_plan *plan, const bool *wanted, const measured *found);
 /* Returns the seconds, about, that measure_tensors will take. */
 double measure_seconds(const gq_plan *plan, const bool *wanted, const measured *found);
@@ -59,9 +58,8 @@ bool measure_tensors(gq_plan *plan, const bool *wanted, measured *found, bool *f
 
 /* ---- from one run to the next ---- */
 
-/* Makes the key under which measurements may be used again: input, settings, version and build; for a
- * calibrated plan also the layers that are run and tried and the wanted tensors, as the trials depend on each
- * other. */
+/* Makes the key under which measurements may be used again: input, settings, version and build; for a calibrated
+ * plan also the layers that are run and tried and the wanted tensors, as the trials depend on each other. */
 void measure_key(const gq_plan *plan, const bool *wanted, size_t trial_layers, char key[MEASURE_KEY]);
 /* Fills `found` from the file with what was measured under this key. A file that is damaged, or of another
  * key, counts as not there. */
