@@ -751,12 +751,15 @@ model *variant_model(const variant *given, uint32_t type, const char *without) {
         snprintf(keys, sizeof keys, "expert_feed_forward_length=%u%s", v->ff,
                  v->shared ? ";expert_shared_feed_forward_length=" : "");
         if (v->shared) snprintf(keys + strlen(keys), sizeof keys - strlen(keys), "%u", v->shared);
-        if (arch_named(arch)->graph.experts_share || arch_named(arch)->graph.experts_are_ffn)
-            variant_set(k.m, arch, keys);
+        if (arch_named(arch)->graph.experts_share) variant_set(k.m, arch, keys);
+        snprintf(keys, sizeof keys, "expert_feed_forward_length=%u", v->ff);
+        if (arch_named(arch)->graph.experts_are_ffn &&
+            arch_makes_key(arch_named(arch), "expert_feed_forward_length"))
+            set_keys(k.m, arch, keys, without);
         if (v->shared && arch_makes_key(arch_named(arch), "expert_shared_count"))
-            variant_set(k.m, arch, "expert_shared_count=1");
+            set_keys(k.m, arch, "expert_shared_count=1", without);
     }
-    if (v->latent == 'q' || v->latent == 'c') variant_set(k.m, arch, "attention.q_lora_rank=20");
+    if (v->latent == 'q' || v->latent == 'c') set_keys(k.m, arch, "attention.q_lora_rank=20", without);
     model_set_string(k.m, "tokenizer.ggml.model", "none");
     if (v->mask) model_set_u32(k.m, "tokenizer.ggml.mask_token_id", v->mask);
     set_keys(k.m, arch, v->keys, without);
