@@ -126,10 +126,37 @@ static bool words_normalize_as_bert(const json_t *step, bool *lowers, bool *stri
     return true;
 }
 
-/* Whether a processor puts a token before and one behind a text. */
+/* The BertNormalizer of a normalizer, which may be in a Sequence; NULL: none. */
+static const json_t *words_bert_normalizer(const json_t *step) {
+    const json_t *part, *found = hf_type_is(step, "BertNormalizer") ? step : NULL;
+    size_t i;
+    json_array_foreach(json_object_get(step, "normalizers"), i, part) {
+        if (!found) found = words_bert_normalizer(part);
+    }
+    return found;
+}
+
+/* Whether texts are cut as BERT does it; cutting at spaces before that changes nothing. */
+static bool words_cut_as_bert(const json_t *step) {
+    const json_t *part, *parts = json_object_get(step, "pretokenizers");
+    size_t i;
+    bool is_bert = hf_type_is(step, "BertPreTokenizer");
+    json_array_foreach(parts, i, part) {
+        if (words_cut_as_bert(part))
+            is_bert = true;
+        else if (!hf_type_is(part, "WhitespaceSplit"))
+            return false;
+    }
+    return is_bert;
+}
+
+/* Whether a processor, which may be in a Sequence, puts a token before and one behind a text. */
 static bool words_are_enclosed(const json_t *processor) {
-    const json_t *single = json_object_get(processor, "single");
-    size_t n = json_array_size(single);
+    const json_t *part, *single = json_object_get(processor, "single");
+    size_t i, n = json_array_size(single);
+    json_array_foreach(json_object_get(processor, "processors"), i, part) {
+        if (words_are_enclosed(part)) return true;
+    }
     return hf_type_is(processor, "BertProcessing") || hf_type_is(processor, "RobertaProcessing") ||
            (hf_type_is(processor, "TemplateProcessing") && n > 2 &&
             json_object_get(json_array_get(single, 0), "SpecialToken") &&
@@ -139,20 +166,21 @@ static bool words_are_enclosed(const json_t *processor) {
 /* Programs that read such files change, cut and enclose texts as BERT does, and let each Chinese character stand
  * alone: no key says otherwise. */
 static bool words_warn_cuts(const hf_tokenizer *t, gq_error *e) {
-    const json_t *normalizer = json_object_get(t->json, "normalizer");
+    const json_t *normalizer = json_object_get(t->json, "normalizer"),
+                 *bert = words_bert_normalizer(normalizer);
     bool lowers = false, strips = false,
          is_bert = words_normalize_as_bert(normalizer, &lowers, &strips) && lowers && strips;
     const struct {
         bool differs;
         const char *what;
     } all[] = {{!is_bert, "its normalizer is not a BertNormalizer, which llama.cpp assumes: some"},
-               {json_is_false(json_object_get(normalizer, "clean_text")),
+               {json_is_false(json_object_get(bert, "clean_text")),
                 "clean_text is false, but llama.cpp drops control characters: such"},
-               {!hf_type_is(json_object_get(t->json, "pre_tokenizer"), "BertPreTokenizer"),
+               {!words_cut_as_bert(json_object_get(t->json, "pre_tokenizer")),
                 "its pre_tokenizer is not a BertPreTokenizer, which llama.cpp assumes: some"},
                {!words_are_enclosed(json_object_get(t->json, "post_processor")),
                 "its post_processor does not enclose texts in two tokens, as llama.cpp does: all"},
-               {json_is_false(json_object_get(normalizer, "handle_chinese_chars")),
+               {json_is_false(json_object_get(bert, "handle_chinese_chars")),
                 "handle_chinese_chars is false, but llama.cpp splits Chinese characters: such"}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].differs &&

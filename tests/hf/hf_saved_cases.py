@@ -574,6 +574,13 @@ def tokenizer_cases(cases):
                                 ("control characters", lambda j: j["normalizer"].update(clean_text=False), "clean_text is false"), ("no cuts", lambda j: j.update(pre_tokenizer=None), "not a BertPreTokenizer"),
                                 ("no processor", lambda j: j.update(post_processor=None), "does not enclose texts")):
         cases.same("words: " + name, "bert", tokenizer(change), words, tokenizer(change))
+    def in_sequences(j):
+        for key, parts in (("normalizer", "normalizers"), ("pre_tokenizer", "pretokenizers"), ("post_processor", "processors")):
+            j[key] = {"type": "Sequence", parts: [j[key]]}
+    cases.says("words: BERT's steps in sequences", "bert", tokenizer(in_sequences), {}, "!other token ids")
+    def no_chinese(j):
+        in_sequences(j), j["normalizer"]["normalizers"][0].update(handle_chinese_chars=False)
+    cases.says("words: Chinese characters in sequences", "bert", tokenizer(no_chinese), {}, "handle_chinese_chars is false")
     cases.says("a mask beyond the tokens", "llada-moe", lambda f: None, {}, "mask_token_id is 156895, but there are")
     cases.no("limits of three layers of four", "bailing3", lambda f: configure(f, expert_swiglu_limit_list=[None, 7.0, 7.0]), "expert_swiglu_limit_list has 3 values")
     told("two tokens of an id", lambda j: j["model"]["vocab"].update({next(reversed(j["model"]["vocab"])): 5}), "1 id, such as 5, has two tokens")
