@@ -279,8 +279,8 @@ typedef struct arch_graph {
     arch_sublayer mixers[ARCH_GRAPH_SUBLAYERS], ffns[ARCH_GRAPH_SUBLAYERS];
     /* A second mixer of every layer, which reads what the first one reads; both results are added. */
     arch_sublayer beside;
-    /* A tail, which changes the residual stream after both sublayers of every layer; its input is the residual stream. SUBLAYER_NONE:
-     * nothing. */
+    /* A tail, which changes the residual stream after both sublayers of every layer; its input is the residual
+     * stream. SUBLAYER_NONE: nothing. */
     arch_sublayer tail;
     bool ends_mean;     /* behind the last layer TAIL_HYPER takes the mean of its streams, without weights */
     bool mixes_streams; /* TAIL_HYPER's streams are mixed */
@@ -297,8 +297,8 @@ typedef struct arch_graph {
     /* A layer has a feed-forward sublayer where feed_forward_length says so, and else a mixer: never both. */
     bool one_sublayer;
     arch_coders coders; /* encoder and decoder, or such an encoder alone */
-    /* A layer has no mixer where attention.head_count is 0, and no feed-forward sublayer where feed_forward_length is. A
-     * feed-forward sublayer that is alone reads through its own norm. */
+    /* A layer has no mixer where attention.head_count is 0, and no feed-forward sublayer where
+     * feed_forward_length is. A feed-forward sublayer that is alone reads through its own norm. */
     bool lacks_sublayers;
     /* Without the key full_attention_interval, the last of so many layers has attention, the others have the
      * row's first mixer. */

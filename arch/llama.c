@@ -21,8 +21,8 @@ static const arch_unread cogvlm_unread[] = {
     {"vis_attn_qkv", WEIGHT_ATTN_QKV}, {"vis_attn_output", WEIGHT_ATTN_OUTPUT}, {"vis_gate", WEIGHT_FFN_GATE},
     {"vis_up", WEIGHT_FFN_UP},         {"vis_down", WEIGHT_FFN_DOWN},           {0}};
 
-/* Blocks differ in how many heads share keys, and in their feed-forward sublayers; some have no attention, or one matrix in
- * place of it. */
+/* Blocks differ in how many heads share keys, and in their feed-forward sublayers; some have no attention, or
+ * one matrix in place of it. */
 static const arch_item list_deci[] = {
     ITEM(".block_count", KV_BLOCKS),
     U32(".context_length", "max_position_embeddings"),

@@ -1,8 +1,8 @@
-/* The patterns by which vocabularies by rank on bytes cut a text into words: facts about models, as data. A
- * row serves the pre values in its `names`; its patterns are applied one after another, each to the pieces
- * that those before it have left (forward/tokens/splitter.c). Rows are put together from the named pieces below, which many
- * of them share. Patterns are for PCRE2_UTF and PCRE2_UCP; possessive quantifiers stand where backtracking
- * could find nothing. A new pre value is a name in a row, or a row. */
+/* The patterns by which vocabularies by rank on bytes cut a text into words: facts about models, as data. A row
+ * serves the pre values in its `names`; its patterns are applied one after another, each to the pieces that
+ * those before it have left (forward/tokens/splitter.c). Rows are put together from the named pieces below,
+ * which many of them share. Patterns are for PCRE2_UTF and PCRE2_UCP; possessive quantifiers stand where
+ * backtracking could find nothing. A new pre value is a name in a row, or a row. */
 #include "arch/pretokenizers.h"
 
 #include <string.h>
@@ -51,7 +51,8 @@
 #define BLOOM "\\x20?[^()" W "|.,!?\\x{2026}\\x{3002}\\x{ff0c}\\x{3001}\\x{964}\\x{6d4}\\x{60c}]++"
 #define SPACES(...) "[" W "]{" #__VA_ARGS__ "}(?![^" W "])|"
 
-/* These patterns are known by their addresses; the comments keep compilers from merging them with patterns of the same text. */
+/* These patterns are known by their addresses; the comments keep compilers from merging them with patterns of
+ * the same text. */
 const char SPLIT_TRIPLES[] = "(?#triples)[0-9]++";
 const char SPLIT_TRIPLES_OF_TEXT[] = "(?#triples of text)\\p{N}++";
 

@@ -34,10 +34,10 @@ bool arch_rule_is_heard(const arch_rule *r) {
 
 /* ---- sizes of tensors ---- */
 
-/* The sizes of projectors' tensors, in the notation of arch/projector.h. Letters are widths that several tensors
- * share: D of the states of the vision encoder, Q and K of queries and keys, H of a head, F of the feed-forward sublayer,
- * T of the text model, M of patches that were merged; small letters are the same of the audio encoder, s its
- * positions and y the states that are stacked; others stand in a few lines. */
+/* The sizes of projectors' tensors, in the notation of arch/projector.h. Letters are widths that several
+ * tensors share: D of the states of the vision encoder, Q and K of queries and keys, H of a head, F of the
+ * feed-forward sublayer, T of the text model, M of patches that were merged; small letters are the same of the
+ * audio encoder, s its positions and y the states that are stacked; others stand in a few lines. */
 
 const arch_tensor_size arch_projector_shapes[] = {
     /* the vision encoder: layers */

@@ -13,8 +13,8 @@ typedef enum arch_op_makes {
     MAKES_PART, /* of a tensor, by the number that `from` has for '*' */
 } arch_op_makes;
 
-/* Conversion operations (ops) of a source tensor (docs/hugging-face.md): the member, its function in hf/tensors/ (hf_op_ and
- * the second word), and its result. */
+/* Conversion operations (ops) of a source tensor (docs/hugging-face.md): the member, its function in
+ * hf/tensors/ (hf_op_ and the second word), and its result. */
 /* clang-format off */
 #define ARCH_OPS(S) \
     /* ---- as it is, but for its name ---- */ \

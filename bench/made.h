@@ -57,5 +57,6 @@ const tensor_type *made_type_of(const made_model *m, const made_weight *w);
 int made_word(char *to, size_t size, uint64_t n);
 /* Writes a Hugging Face folder with so many safetensors files. */
 void made_write_folder(const made_model *m, const char *path, uint64_t shards);
-/* Writes a LoRA adapter of rank 8 for the output projections of attention, as PEFT saves it; base: the folder it is for. */
+/* Writes a LoRA adapter of rank 8 for the output projections of attention, as PEFT saves it; base: the folder
+ * it is for. */
 void made_write_adapter(const made_model *m, const char *base, const char *path);

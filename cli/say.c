@@ -96,8 +96,8 @@ static bool next_is_wanted(const request *r) {
     return !r->quiet && !r->json && !r->progress && isatty(STDOUT_FILENO) && isatty(STDERR_FILENO);
 }
 
-/* The line is not wrapped, because a broken one cannot be pasted; names with control characters are left out for the same
- * reason. */
+/* The line is not wrapped, because a broken one cannot be pasted; names with control characters are left out
+ * for the same reason. */
 static void next_print(char *line) {
     char *shown = text_shown(line);
     if (!strcmp(shown, line)) fprintf(stderr, "next: %s\n", line);

@@ -2,12 +2,12 @@
  * column, and the rounding error of a column is compensated in the columns after it, as far as the columns'
  * inputs are correlated.
  *
- * A row w becomes q so that (q - t) H (q - t)^T is small. H = E[y y^T] is the Hessian, the second-moment
- * matrix of the inputs y that the quantized matrix receives (shrunk and damped, study/inputs/cholesky.c).
- * t = w + a w D H^-1 is the row that fits best, D = E[(x - y) y^T], x the inputs in the base model: asymmetric calibration,
+ * A row w becomes q so that (q - t) H (q - t)^T is small. H = E[y y^T] is the Hessian, the second-moment matrix
+ * of the inputs y that the quantized matrix receives (shrunk and damped, study/inputs/cholesky.c). t = w + a w
+ * D H^-1 is the row that fits best, D = E[(x - y) y^T], x the inputs in the base model: asymmetric calibration,
  * the term of GPTAQ (Li et al. 2025, arXiv:2504.02692) and Qronos (arXiv:2505.11695), of which the factor a
- * takes a share. With H = R R^T, R the upper triangular Cholesky factor, the loss is the sum over columns c
- * of r_c^2,
+ * takes a share. With H = R R^T, R the upper triangular Cholesky factor, the loss is the sum over columns c of
+ * r_c^2,
  *
  *     r_c = R[c][c] (v_c - q_c),    v_c = w_c + (a z_c + sum over k < c of (w_k - q_k) R[k][c]) / R[c][c],
  *
@@ -41,8 +41,8 @@
 enum { FEEDBACK_ROWS = 64 }; /* at most per call; time counts whole vectors */
 
 /* Matrices lie in strips of STRIP_COLUMNS columns, a strip's rows one after another; columns beyond the last
- * are zero. A triangle holds each strip's rows down to its last column, zeros below the diagonal. A square has all rows in each strip, in tiles of 256 x 256, each transposed: its columns one after
- * another. */
+ * are zero. A triangle holds each strip's rows down to its last column, zeros below the diagonal. A square has
+ * all rows in each strip, in tiles of 256 x 256, each transposed: its columns one after another. */
 static inline size_t feedback_strips(size_t columns) { return (columns + STRIP_COLUMNS - 1) / STRIP_COLUMNS; }
 static inline size_t feedback_padded(size_t columns) { return feedback_strips(columns) * STRIP_COLUMNS; }
 /* The first float of strip i; for the number of strips, the total of floats. */
@@ -63,8 +63,9 @@ typedef struct feedback_hessian {
                                      (feedback_round_strip) */
 } feedback_hessian;
 
-/* Rounds a strip's tiles of R off the diagonal, and its D, to bf16 in place (product_rounded of codec/tile.h); the memory of
- * both must be writable. The tile on the diagonal, and P, stay in float32. After the last strip set the arithmetic. */
+/* Rounds a strip's tiles of R off the diagonal, and its D, to bf16 in place (product_rounded of codec/tile.h);
+ * the memory of both must be writable. The tile on the diagonal, and P, stay in float32. After the last strip
+ * set the arithmetic. */
 void feedback_round_strip(const feedback_hessian *m, size_t strip);
 
 /* Rows that are rounded one after another. `together` rows of each head are rounded at once, far apart, without
@@ -99,7 +100,7 @@ typedef struct feedback_task {
     size_t columns; /* whole blocks of the type */
     void *scratch;  /* feedback_bytes, aligned to 64; each thread its own */
     /* if P is given: the first row's number in the matrix, a multiple of FEEDBACK_ROWS, and the matrix's rows
-     * */
+     */
     size_t first_row, matrix_rows;
     uint8_t *unswept;            /* gets the blocks as they are before coordinate descent; NULL: not wanted */
     const feedback_chain *chain; /* NULL: rows are independent. No P then */

@@ -1,6 +1,6 @@
-/* What a projector's layers have in common, and what goes together in them, or outside of them: a tensor of one layer is
- * there in each, as large; a matrix has a bias where its like has one; what is made of two tensors has both.
- */
+/* What a projector's layers have in common, and what goes together in them, or outside of them: a tensor of one
+ * layer is there in each, as large; a matrix has a bias where its like has one; what is made of two tensors has
+ * both. */
 #include "hf/projector.h"
 
 #include <stdio.h>

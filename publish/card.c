@@ -1,6 +1,6 @@
-/* The model card: README.md with the front matter that Hugging Face reads. Its words are templates (card/); this
- * file collects the facts that they are filled with, from the model's metadata (card_model.c), the plans and the evaluation.
- */
+/* The model card: README.md with the front matter that Hugging Face reads. Its words are templates (card/);
+ * this file collects the facts that they are filled with, from the model's metadata (card_model.c), the plans
+ * and the evaluation. */
 #include "publish/publish.h"
 
 #include <ctype.h>

@@ -1,6 +1,5 @@
-/* What the model card takes from the model's metadata: task, languages, license, data sets; how a prompt is written, by the
- * model's chat template; and how tokens are sampled.
- */
+/* What the model card takes from the model's metadata: task, languages, license, data sets; how a prompt is
+ * written, by the model's chat template; and how tokens are sampled. */
 #include "publish/publish.h"
 
 #include <ctype.h>

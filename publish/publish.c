@@ -207,9 +207,9 @@ static bool publication_evaluate(gq_publication *p, gq_error *e) {
     return p->evaluation && publication_warn(p, warnings, n, e);
 }
 
-/* Whether the models can be run on the text: to be asked before the work. Of the files to come only the size is known;
- * the base model in place of each takes about as long, and no less memory. It is opened once more, not for each of them,
- * as it may have hundreds of shards. */
+/* Whether the models can be run on the text: to be asked before the work. Of the files to come only the size is
+ * known; the base model in place of each takes about as long, and no less memory. It is opened once more, not
+ * for each of them, as it may have hundreds of shards. */
 static bool publication_check_evaluation(gq_publication *p, gq_error *e) {
     gq_evaluation_request asked;
     if (!p->request.evaluation) return true;

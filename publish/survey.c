@@ -1,10 +1,9 @@
-/* A survey: which file types fit a machine, and with a text what KL divergence they are expected to have. The whole job is
- * planned once per file type, so sizes, fallbacks and missing imatrix data are those of a real run, but
- * the weights are not read through. What a model takes to run is the bytes of its tensors, the keys and
- * values of the context in F16, and buffers. A type fits if that is within the memory given; the best of the advised
- * types that fit is that of recommend.h. Where none fits, survey_smallest estimates whether a target could still
- * make a small enough file.
- */
+/* A survey: which file types fit a machine, and with a text what KL divergence they are expected to have. The
+ * whole job is planned once per file type, so sizes, fallbacks and missing imatrix data are those of a real
+ * run, but the weights are not read through. What a model takes to run is the bytes of its tensors, the keys
+ * and values of the context in F16, and buffers. A type fits if that is within the memory given; the best of
+ * the advised types that fit is that of recommend.h. Where none fits, survey_smallest estimates whether a
+ * target could still make a small enough file. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -255,8 +254,8 @@ static uint64_t survey_smallest(const gq_survey *s) {
     return 0;
 }
 
-/* Returns the number of the choice to take, of those that fit where is_limited; SIZE_MAX: there is none. A model that is
- * quantized already and fits is the best as it is. */
+/* Returns the number of the choice to take, of those that fit where is_limited; SIZE_MAX: there is none. A
+ * model that is quantized already and fits is the best as it is. */
 static size_t survey_best(const gq_survey *s, bool is_limited) {
     recommendation r = {.at = SIZE_MAX, .is_limited = is_limited};
     for (size_t i = s->n; i-- > 0;) {

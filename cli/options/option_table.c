@@ -1,7 +1,7 @@
 /* The tables of commands and options, from which parsing, --help and completion follow; options.h
  * explains the columns and how to add a row. An option's row says where in a request its argument goes
  * (offsetof), how the argument is parsed (OPTION_*), whether it is a file that is read or written (ARGUMENT_*),
- * and which commands take it, one letter per command below. 
+ * and which commands take it, one letter per command below.
  * --help prints those marked COMMON; `help all` prints all in the order of the table, each heading above its own. A
  * row without a help text is an alias: it is parsed but never shown. The first command is the main job, the only one
  * without a name.

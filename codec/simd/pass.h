@@ -1,5 +1,5 @@
-/* A pass of codec/feedback.h over the columns, and what its functions share. Rows are lanes: of a panel of them, as wide as
- * products of matrices like it, column c is `panel` floats, one behind the other. */
+/* A pass of codec/feedback.h over the columns, and what its functions share. Rows are lanes: of a panel of
+ * them, as wide as products of matrices like it, column c is `panel` floats, one behind the other. */
 #pragma once
 
 #include "codec/feedback.h"

@@ -1,17 +1,17 @@
+/* Compares the values of keys with what llama.cpp can read and a model can be (keys.h). */
 #include "forward/graph/keys.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "arch/arch.h"
-#include "forward/graph/keys.h"
 #include "gguf/model.h"
 
 /* Keys without an architecture's name whose lists have one value for each layer. */
 static const char *const of_layers[] = {":xielu.alpha_n", ":xielu.alpha_p", ":xielu.beta", ":xielu.eps"};
 
-/* Whether a value has the type in which llama.cpp reads its key. It does not look at templates, sampling and the kind of file itself, so
- * that the model is loaded. */
+/* Whether a value has the type in which llama.cpp reads its key. It does not look at templates, sampling and
+ * the kind of file itself, so that the model is loaded. */
 static bool check_type(const model_kv *kv, const char *file, warning_list *doubts, gq_error *e) {
     arch_key key = arch_key_of(kv->key);
     uint32_t stored = kv->type;

@@ -216,8 +216,8 @@ static bool base_check_widths(const adapter_container *c, gq_error *e) {
     return true;
 }
 
-/* A matrix's name from the word before its first number on, as what stands before that differs among programs; without a
- * number from the module on: "layers.0.mlp.up_proj.weight", "lm_head.weight". */
+/* A matrix's name from the word before its first number on, as what stands before that differs among programs;
+ * without a number from the module on: "layers.0.mlp.up_proj.weight", "lm_head.weight". */
 static const char *matrix_tail(const char *name) {
     const char *word = name, *module = name;
     for (const char *at = name; (at = strchr(at, '.')); word = ++at) {

@@ -82,8 +82,8 @@ static bool hy4_is_sparse(const json_t *list, size_t layer) {
            arch_layer_is(list, layer, "deepseek_sparse_attention");
 }
 
-/* Layers that choose keys: as indexer_types has them, or in older configs layer_types. Without either no layer does, and
- * the indexer's sizes are left out. */
+/* Layers that choose keys: as indexer_types has them, or in older configs layer_types. Without either no layer
+ * does, and the indexer's sizes are left out. */
 KV_MAKE(own_hy4_indexer) {
     static const arch_item sizes[] = {INDEXER_SIZES, END};
     const json_t *types = arch_value(c, "indexer_types");
@@ -357,8 +357,8 @@ static bool laguna_is_head(const json_t *v) {
     return json_is_true(v) || (text && (strcmp(text, "per-head") == 0 || strcmp(text, "per_head") == 0));
 }
 
-/* The rotated values of a head in layers with a window. Programs that run the folder read `gating` alone, so that a list
- * that says otherwise is refused. */
+/* The rotated values of a head in layers with a window. Programs that run the folder read `gating` alone, so
+ * that a list that says otherwise is refused. */
 KV_MAKE(own_laguna) {
     const json_t *gating = arch_value(c, "gating"), *kinds = arch_value(c, "gating_types"),
                  *local = json_object_get(c->rope, "sliding_attention");

@@ -125,7 +125,11 @@ static bool fp4_read(const hf_source *s, uint64_t row, uint64_t n_rows, uint64_t
     return ok;
 }
 
-const hf_coding hf_fp4 = {.read = fp4_read};
+static void fp4_write_type(const hf_source *s, char *to, size_t room) {
+    snprintf(to, room, s->scale_columns == 16 ? "NVFP4" : "MXFP4");
+}
+
+const hf_coding hf_fp4 = {.read = fp4_read, .write_type = fp4_write_type};
 
 /* ---- codes of -1, 0 and 1 ---- */
 

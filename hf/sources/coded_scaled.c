@@ -144,7 +144,8 @@ static uint64_t scales_of(const hf_source *s, uint64_t column, uint64_t n_column
     return (column + n_columns - 1) / s->scale_columns - column / s->scale_columns + 1;
 }
 
-/* Elements of 8 or 4 bits that are floats have signs of their own, so no tool writes a scale below 0. Integers may have one. */
+/* Elements of 8 or 4 bits that are floats have signs of their own, so no tool writes a scale below 0. Integers
+ * may have one. */
 static bool scales_check(const hf_source *s, const float *scales, uint64_t n, gq_error *e) {
     bool are_floats = s->coding != &hf_scaled || s->stored->dtype == HF_E4M3 || s->stored->dtype == HF_E5M2;
     for (uint64_t i = 0; are_floats && i < n; i++)

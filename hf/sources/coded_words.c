@@ -122,9 +122,9 @@ bool source_make_packed(const coded_find *c, hf_source *s, gq_error *e) {
     return source_set_order(c, s, x.order, e) && source_set_name(s, strlen("_packed"), "", e);
 }
 
-/* Calls `fits` with each number that a key has in the settings of GPTQ: first that of all modules, then those that
- * `dynamic` gives some by a pattern. Which one is a tensor's own follows from its shapes. Returns the first that fits; 0:
- * none does, *first: that of all modules. */
+/* Calls `fits` with each number that a key has in the settings of GPTQ: first that of all modules, then those
+ * that `dynamic` gives some by a pattern. Which one is a tensor's own follows from its shapes. Returns the
+ * first that fits; 0: none does, *first: that of all modules. */
 static json_int_t gptq_number(const coded_find *c, const hf_source *s, const char *key,
                               bool (*fits)(const hf_source *s, json_int_t n), json_int_t *first) {
     const char *pattern;

@@ -363,9 +363,9 @@ static bool index_warn_others(hf_folder *f, const char *called, const char *inde
     return ok;
 }
 
-/* Keeps the one file that holds a whole model, where parts of a model are beside it: an earlier save left them, or their
- * index. transformers takes that file, too. is_indexed: the names are those of an index, which is then left out where a
- * file of it is missing. */
+/* Keeps the one file that holds a whole model, where parts of a model are beside it: an earlier save left them,
+ * or their index. transformers takes that file, too. is_indexed: the names are those of an index, which is then
+ * left out where a file of it is missing. */
 static bool names_take_whole(hf_folder *f, const char *called, char **names, size_t *n, bool is_indexed,
                              bool *taken, gq_error *e) {
     char whole[64];

@@ -154,7 +154,7 @@ struct hf_source {
     /* Rows (of the last two dimensions) and columns that share a scale; hf_gptq: rows, 0: not known. */
     uint64_t scale_rows, scale_columns;
     uint64_t matrix_rows; /* shape[n_dims - 2] */
-    uint32_t bits;        /* of a packed integer: 1, 2, 4 or 8 */
+    uint32_t bits;        /* of a packed integer: 2, 4 or 8 */
     uint32_t zero_more;   /* hf_gptq: what is added to a zero */
     float factor;         /* hf_fp4, hf_ternary: of all elements */
     bool divides;         /* the same: they are divided by it */

@@ -1,5 +1,5 @@
-/* Tensors that no source tensor has are computed when all others are there (ARCH_FINISHES, arch/folder.h): factors of the
- * rotation, and vectors that are products of two. */
+/* Tensors that no source tensor has are computed when all others are there (ARCH_FINISHES, arch/folder.h):
+ * factors of the rotation, and vectors that are products of two. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
-/* Stage 3, ops: what becomes of a source tensor whose name has a rule (ARCH_OPS, arch/rules.h). An op makes a view
- * of it (split, swap, cut: hf/sources/view.c), in which the last dimension is a row, and gives the view to one tensor
- * or to several. Sizes on which the config and a source tensor disagree are found by a split or a cut that does not work out.
+/* Stage 3, ops: what becomes of a source tensor whose name has a rule (ARCH_OPS, arch/rules.h). An op makes a
+ * view of it (split, swap, cut: hf/sources/view.c), in which the last dimension is a row, and gives the view to
+ * one tensor or to several. Sizes on which the config and a source tensor disagree are found by a split or a
+ * cut that does not work out.
  *
  * Here are those that many kinds of tensors need; ops_attention.c, ops_experts.c, ops_recurrent.c, ops_vocabulary.c and
  * ops_projector.c have those of one kind.

@@ -86,8 +86,8 @@ HF_OP(omit_tied_head) {
     return head_op(b)(b, f, e);
 }
 
-/* Reads a matrix for the norms of its columns, and adds the little that keeps a divisor from being 0. Summed in 32 bits from
- * the first row on, as llama.cpp's converter does it. The caller frees them. */
+/* Reads a matrix for the norms of its columns, and adds the little that keeps a divisor from being 0. Summed in
+ * 32 bits from the first row on, as llama.cpp's converter does it. The caller frees them. */
 static float *column_norms(const hf_source *s, gq_error *e) {
     uint64_t n = s->columns;
     float *sums = calloc(n ? n : 1, sizeof *sums), *row = malloc((n ? n : 1) * sizeof *row);

@@ -1,7 +1,6 @@
-/* Where a tensor comes from. Tensors are described from their pieces alone, whatever op has made them. A view of a whole source tensor in its own
- * order changes nothing. One that has fewer elements is a part; strides in another order are a transposition where columns
- * come before rows, else a permutation.
- */
+/* Where a tensor comes from. Tensors are described from their pieces alone, whatever op has made them. A view
+ * of a whole source tensor in its own order changes nothing. One that has fewer elements is a part; strides in
+ * another order are a transposition where columns come before rows, else a permutation. */
 #include "hf/tensors/tensors.h"
 
 #include <stdarg.h>

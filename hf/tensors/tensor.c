@@ -1,5 +1,5 @@
-/* Stage 5, delivered tensors. Reads their elements: A range of a piece is walked in the order of its view. Three ways cover all
- * views:
+/* Stage 5, delivered tensors. Reads their elements: a range of a piece is walked in the order of its view.
+ * Three ways cover all views:
  *
  * - runs: the innermost dimension is contiguous in the source. Each run is read where it goes. Short runs
  * that together fill a small part of the source (a row whose columns are reordered) are read at once and

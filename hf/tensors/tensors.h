@@ -58,8 +58,8 @@ bool hf_tensor_read(const hf_tensor *t, uint64_t first, uint64_t n, void *to, gq
 void hf_tensor_ranges(const hf_tensor *t, uint64_t first, uint64_t n,
                       void (*visit)(void *user, const gq_file *f, uint64_t offset, uint64_t bytes),
                       void *user);
-/* origin.c: describes for people where a tensor comes from: which source tensors, how these are coded, what is done to them. Sets
- * t->origin and its tensor's pointer to it, once the tensor is joined and stays where it is. */
+/* origin.c: describes for people where a tensor comes from: which source tensors, how these are coded, what is
+ * done to them. Sets t->origin and its tensor's pointer to it, once the tensor is joined and stays where it is. */
 bool hf_tensor_describe(hf_tensor *t, gq_error *e);
 void hf_tensor_free(hf_tensor *t);
 

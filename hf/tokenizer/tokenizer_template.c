@@ -101,8 +101,9 @@ static bool template_read_json(const hf_tokenizer *t, json_t **text, gq_error *e
     return true;
 }
 
-/* Finds the template, or a list of several, which the caller releases; *found NULL: there is none. As transformers has it,
- * chat_template.jinja goes before tokenizer_config.json, and this before chat_template.json. */
+/* Finds the template, or a list of several, which the caller releases; *found NULL: there is none. As
+ * transformers has it, chat_template.jinja goes before tokenizer_config.json, and this before
+ * chat_template.json. */
 static bool template_find(const hf_tokenizer *t, json_t **found, gq_error *e) {
     json_t *setting = json_object_get(t->settings, "chat_template"), *file = NULL;
     if (json_is_null(setting)) setting = NULL;

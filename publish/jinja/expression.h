@@ -1,5 +1,5 @@
-/* Expressions of a template, evaluated while they are parsed: what is not to be evaluated (the other side of "or", a branch
- * not taken) is parsed with `dead` above 0. */
+/* Expressions of a template, evaluated while they are parsed: what is not to be evaluated (the other side of
+ * "or", a branch not taken) is parsed with `dead` above 0. */
 #pragma once
 
 #include "publish/jinja/state.h"

@@ -1,5 +1,5 @@
-/* Values of a template's language (Jinja), and the memory that all of one rendering are in. Memory that is not there, or
- * beyond MOST_BYTES, is noted in is_full; texts and lists are then shorter than they should be. */
+/* Values of a template's language (Jinja), and the memory that all of one rendering are in. Memory that is not
+ * there, or beyond MOST_BYTES, is noted in is_full; texts and lists are then shorter than they should be. */
 #pragma once
 
 #include <stdbool.h>

@@ -26,9 +26,9 @@ enum {
 
 /* ---- options that exclude each other ---- */
 
-/* A row of `conflicts` is all that a new pair of options takes: the plan refuses it with the words of the members, and a
- * program that has asked gq_options_conflict refuses it with its own. A row whose member is not in the list of
- * members does not compile. */
+/* A row of `conflicts` is all that a new pair of options takes: the plan refuses it with the words of the
+ * members, and a program that has asked gq_options_conflict refuses it with its own. A row whose member is not
+ * in the list of members does not compile. */
 typedef enum member_kind { IS_FLAG, IS_POINTER, IS_COUNT, IS_SIZE, IS_LIST, IS_TARGET } member_kind;
 
 /* Members of gq_options that exclude others, and the words for them. */

@@ -1,5 +1,5 @@
-/* Plans and runs a calibration: how it is bounded and what it takes; then a matrix, the embedding, the calibrator that goes
- * through the layers, and the validation. site.h has what is gathered for a matrix. */
+/* Plans and runs a calibration: how it is bounded and what it takes; then a matrix, the embedding, the
+ * calibrator that goes through the layers, and the validation. site.h has what is gathered for a matrix. */
 #pragma once
 
 #include <stdatomic.h>
@@ -315,7 +315,7 @@ bool embedding_metric_new(embedding_metric *to, const calibration *of, threads_p
                           site_inputs *output, gq_error *e);
 void embedding_metric_free(embedding_metric *m); /* also one of zeros */
 
-/* Rounds and writes the whole embedding of an output; t->inputs is not used. is_worse: by plain encoding, as rounding
+/* Rounds and writes the whole embedding of an output. is_worse: by plain encoding, as rounding
  * it raised its KL divergence. */
 bool embedding_round(const round_task *t, const embedding_metric *m, bool is_worse, calibrate_figures *sums,
                      round_reason *why, gq_error *e);

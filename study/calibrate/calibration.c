@@ -1,10 +1,10 @@
-/* Plans a calibrated run before a weight is read, in three steps. Opening checks the request, makes the
- * windows (study/sweep/spread.c) and fills the calibration_settings, which decide bytes and whose digest is part of the plan's
- * identity; types are chosen after that, as they may depend on it. Bounding comes when all is laid out: it
- * computes memory and disk space, and warns of a text or memory that is too small. Announcing looks beside
+/* Plans a calibrated run before a weight is read, in three steps. Opening checks the request, makes the windows
+ * (study/sweep/spread.c) and fills the calibration_settings, which decide bytes and whose digest is part of the
+ * plan's identity; types are chosen after that, as they may depend on it. Bounding comes when all is laid out:
+ * it computes memory and disk space, and warns of a text or memory that is too small. Announcing looks beside
  * the output for what an earlier run has left. The machine's memory decides no bytes: where no limit is asked
- * for, the width of the Hessian follows from a fixed amount (calibration_memory.c). The rounding is
- * calibrator.c's, started by calibrate.c. */
+ * for, the width of the Hessian follows from a fixed amount (calibration_memory.c). The rounding is that of
+ * layers.c, started by calibrate.c. */
 
 #include <errno.h>
 #include <stdlib.h>

@@ -303,7 +303,7 @@ static bool play_pairs(void *data, const tape_entry *entry, const site_pairs *p,
     return true;
 }
 
-/* Gives all ranks the Hessian and held-out tokens of the whole text. The inputs of the output matrix does so in the
+/* Gives all ranks the Hessian and held-out tokens of the whole text. For the output matrix this is done in the
  * last loop. */
 static bool join_ranks(gathering *g, gq_error *e) {
     const calibration *of = g->c->of;

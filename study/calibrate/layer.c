@@ -1,7 +1,7 @@
 /* The story of a calibrated layer. For each of its sublayers, one output after another:
  *
  *     gather    both streams run up to the next site that has matrices left; its inputs are added up to
- *               Hessians, and held out where it is to check (site.c)
+ *               Hessians, and held out where it is to check (gather.c)
  *     factor    the Hessian of a matrix becomes a Cholesky factor (study/inputs/cholesky.c)
  *     round     its rows are rounded in all ways: plainly, with error feedback, with sweeps (round.c)
  *     compare   these are multiplied with the held-out tokens; what does best is written (round.c)

@@ -145,7 +145,7 @@ static void lay_out_shares(matrix_rows *r, size_t ranks) {
     r->share.slices = ceil_div(ceil_div(r->n_spans, ranks), r->share.slice_spans);
 }
 
-/* Allocates or counts memory for the rows as stored, decoded and rounded both ways, and for the threads'
+/* Allocates or counts memory for the rows as stored, decoded and rounded in each way, and for the threads'
  * scratch. */
 static void lay_out_rows(matrix_rows *r, size_t threads, size_t ranks, memory_ledger *l) {
     uint64_t n = mul_sat(r->most, r->columns), from = mul_sat(r->most, gguf_row_bytes(r->from, r->columns)),

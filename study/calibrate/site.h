@@ -1,5 +1,5 @@
-/* The inputs of a layer's weights as calibration gathers them: sites, pairs of inputs on their way between ranks, metrics
- * of rows, and GPTAQ's factor. */
+/* The inputs of a layer's weights as calibration gathers them: sites, pairs of inputs on their way between
+ * ranks, metrics of rows, and GPTAQ's factor. */
 #pragma once
 
 #include "forward/graph/attention/scores.h"

@@ -79,7 +79,7 @@ size_t figures_depths(const scores *s, size_t m, size_t from, gq_depth to[GQ_DEP
 
 /* ---- base_file.c: logits as they are ----
  * Writes logits to a file: binary32 in the machine's byte order, [position][token of the vocabulary]. The
- * file gets its name when it is whole. base_file.c begins and ends its files in the same way. */
+ * file gets its name when it is whole. Files of base predictions begin and end in the same way. */
 
 typedef struct logits_file {
     const char *path;
@@ -201,7 +201,7 @@ bool base_scores_run(const base_file *files, size_t n, const uint32_t *ids, size
                      const gq_callbacks *callbacks, scores *to, gq_error *e);
 
 /* ---- score_cache.c ----
- * What an evaluation keeps for the next one of the same base_model, text and settings: the scores of every
+ * What an evaluation keeps for the next one of the same base model, text and settings: the scores of every
  * model at every position, from which all figures follow, and the base model's hidden states behind its last layer,
  * from which its log-probabilities follow. So a quant is run once, and an evaluation that was stopped continues
  * with the quants that it has not scored.

@@ -62,7 +62,8 @@ static size_t scores_counted(const scores *s) {
 /* Returns the value of position i that is averaged. */
 typedef double sample(const scores *s, size_t a, size_t b, size_t i);
 
-/* Sums the samples minus `from`, or the squares of that, in the order of forward/stream/stream.h; each times its weight. */
+/* Sums the samples minus `from`, or the squares of that, in the order of forward/stream/stream.h; each times
+ * its weight. */
 static double scores_sum(const scores *s, sample *of, size_t a, size_t b, double from, bool squares) {
     double total = 0;
     for (size_t begin = 0, end; begin < s->n; begin = end) {

@@ -1,9 +1,9 @@
 /* Windows to calibrate on: from all over a text, and random ones among them.
  *
- * Many texts are files one after another, and a beginning that is of one kind calibrates badly: with the first 8,192
- * tokens of four kinds in a row SmolLM2 135M has twice the KL divergence (bench/results/calibration.md). So the windows are
- * taken from all over the text; and of one that would take long to tokenize, so are pieces of it. Ids are taken in their
- * order: who makes them has chosen. */
+ * Many texts are files one after another, and a beginning that is of one kind calibrates badly: with the first
+ * 8,192 tokens of four kinds in a row SmolLM2 135M has twice the KL divergence (bench/results/calibration.md).
+ * So the windows are taken from all over the text; and of one that would take long to tokenize, so are pieces
+ * of it. Ids are taken in their order: who makes them has chosen. */
 #include "study/sweep/sweep.h"
 
 #include <stdlib.h>
@@ -58,9 +58,9 @@ static size_t greatest_divisor(size_t a, size_t b) {
     return a;
 }
 
-/* Takes `wanted` of the windows, one of each of as many equal parts of the text, at a place that differs from part to part:
- * kinds of text that take turns are all met. They follow each other as multiples of the golden ratio do, so the first
- * few are of the whole text, too; some steps of a calibration look at no more. */
+/* Takes `wanted` of the windows, one of each of as many equal parts of the text, at a place that differs from
+ * part to part: kinds of text that take turns are all met. They follow each other as multiples of the golden
+ * ratio do, so the first few are of the whole text, too; some steps of a calibration look at no more. */
 static bool pick_windows(text_windows *w, size_t wanted, gq_error *e) {
     size_t n = min(w->n, wanted), bytes = w->context * sizeof *w->ids, stride = random_spread(1, n),
            order = 0;

@@ -81,7 +81,7 @@ uint32_t windows_checksum(const uint32_t *ids, const forward_mark *marks, size_t
 /* The same of windows, and of what their masks stand for. */
 uint32_t windows_sum_up(const text_windows *w);
 
-/* Warns where windows are longer than those that a model was made for; trained 0: nobody knows. */
+/* Warns of windows of one token, and of those longer than a model was made for; trained 0: nobody knows. */
 bool windows_warn_longer(size_t context, size_t trained, const char *model, warning_list *warnings,
                          gq_error *e);
 

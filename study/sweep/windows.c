@@ -212,8 +212,8 @@ static bool is_repetitive(const uint32_t *ids, size_t n) {
     return true;
 }
 
-/* Warns of windows that repeat a few tokens, as empty lines do: they say little about a model, and are mostly an accident.
- */
+/* Warns of windows that repeat a few tokens, as empty lines do: they say little about a model, and are mostly
+ * an accident. */
 static bool warn_of_repetition(const gq_text *text, const token_list *l, size_t context,
                                warning_list *warnings, gq_error *e) {
     enum { SHORT = 256 };

@@ -1,4 +1,5 @@
-/* Prediction blocks by the command: their importance data, calibration, acceptance, and files without or with them alone. */
+/* Prediction blocks by the command: their importance data, calibration, acceptance, and files without or with
+ * them alone. */
 #include <math.h>
 
 #include "gguf/model.h"
@@ -95,9 +96,9 @@ static measured_numbers measured_of(const model_source *g, const char *name) {
     return x;
 }
 
-/* Errors of an MTP layer's matrices are weighted by the layer's own inputs, so that they are others than without a text,
- * and count by the KLD of its own predictions: not as those of the model's layer before it, and also where that has no
- * such matrix. */
+/* Errors of an MTP layer's matrices are weighted by the layer's own inputs, so that they are others than
+ * without a text, and count by the KLD of its own predictions: not as those of the model's layer before it, and
+ * also where that has no such matrix. */
 TEST(targets_know_what_blocks_are_for) {
     static const char *const tensors[] = {"blk.2.nextn.eh_proj", "blk.2.attn_output", "blk.2.ffn_gate_exps"};
     GQUANT(0, "-q", "--calibrate-ids", path("ids"), "--context", "32", "--measure-file", path("kept"),

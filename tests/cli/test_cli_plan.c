@@ -179,7 +179,8 @@ TEST(room_is_left_for_the_system) {
     free(text);
 }
 
-/* People get one recommendation with its reason; a model in 16 bits that fits is recommended in fewer bytes all the same. */
+/* People get one recommendation with its reason; a model in 16 bits that fits is recommended in fewer bytes all
+ * the same. */
 TEST(one_recommendation_has_a_reason) {
     write_model(NULL);
     char *text = plan_output((const char *const[]){"--ram", "16G", NULL});

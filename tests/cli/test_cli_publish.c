@@ -191,8 +191,8 @@ TEST(losses_are_in_the_page) {
     free(page), free(chart);
 }
 
-/* What was measured of each file ends the run, in the words of the page, and so does the file to take. Before the work its
- * time, memory and disk space are known. */
+/* What was measured of each file ends the run, in the words of the page, and so does the file to take. Before
+ * the work its time, memory and disk space are known. */
 TEST(a_run_ends_with_quality_and_the_file_to_take) {
     char text[2000];
     memset(text, 'a', sizeof text);
@@ -240,8 +240,8 @@ TEST(a_run_ends_with_quality_and_the_file_to_take) {
     free(out), free(page);
 }
 
-/* One scale, by the upper ends of both intervals; one file is recommended: the smallest that is close to the base model,
- * else the smallest with the lowest loss, and without figures the smallest of usual size. */
+/* One scale, by the upper ends of both intervals; one file is recommended: the smallest that is close to the
+ * base model, else the smallest with the lowest loss, and without figures the smallest of usual size. */
 TEST(quality_follows_what_was_measured) {
     static const struct {
         double bits[3], apart[3], changed_top1; /* apart NaN: not measured */

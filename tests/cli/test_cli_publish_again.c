@@ -1,5 +1,5 @@
-/* A folder that is published again: what is whole stays, what is stale or damaged is noticed, and what somebody else has
- * written is not replaced. */
+/* A folder that is published again: what is whole stays, what is stale or damaged is noticed, and what somebody
+ * else has written is not replaced. */
 #include "gguf/model.h"
 #include "tests/support/command.h"
 #include "tests/support/folder.h"

@@ -132,8 +132,8 @@ TEST(test_narrow_screen) {
     unlink(in);
 }
 
-/* Every line fits, broken between words, so that a longer one is a single word, but for the one to paste, which must not be
- * broken. Of the progress line and others each state counts. */
+/* Every line fits, broken between words, so that a longer one is a single word, but for the one to paste, which
+ * must not be broken. Of the progress line and others each state counts. */
 static void fits_terminal(unsigned short columns, const char *const *words) {
     int status;
     char *text = on_terminal(words, columns, 0, &status);

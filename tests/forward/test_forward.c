@@ -597,7 +597,8 @@ static float *run_text(const char *file, size_t first, size_t n, const forward_m
     return z;
 }
 
-/* Compares each text's logits in the window, whose rest is filled, with those that it has alone. False: the model has no such windows. */
+/* Compares each text's logits in the window, whose rest is filled, with those that it has alone. False: the
+ * model has no such windows. */
 static bool compare_texts(const variant *v, const char *file) {
     const text_place *texts = v->factors == 'l' ? long_texts : short_texts;
     forward_mark marks[TEXTS_END];

@@ -1,5 +1,5 @@
-/* Prediction blocks: their logits and inputs as llama.cpp has them, streams that leave their states, and blocks that are
- * left out. */
+/* Prediction blocks: their logits and inputs as llama.cpp has them, streams that leave their states, and blocks
+ * that are left out. */
 #include <math.h>
 
 #include "forward/graph/draft/draft.h"

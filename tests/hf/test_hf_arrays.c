@@ -249,6 +249,7 @@ TEST_WITH(four_bits_and_two_scales, file_begin, NULL) {
     add("lm_head.weight_global_scale", "F32", "[1]", &factor, 4);
     add("lm_head.input_global_scale", "F32", "[1]", &factor, 4);
     assert_floats(QWEN COMPRESSED("nvfp4-pack-quantized"), "output.weight", divided, 64);
+    assert_origin("output.weight", "lm_head.weight_packed|NVFP4|dequantized");
     assert_floats(
         QWEN
         ",\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":\"mixed-"

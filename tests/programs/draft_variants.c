@@ -1,4 +1,5 @@
-/* draft_variants FOLDER: writes the models of tests/support/draft_models.c, drafts of tests/support/target_drafts.c with their targets, and ids.u16 with the text. */
+/* draft_variants FOLDER: writes the models of tests/support/draft_models.c, drafts of
+ * tests/support/target_drafts.c with their targets, and ids.u16 with the text. */
 #include "tests/support/draft_models.h"
 
 static void write_model(const char *folder, const char *name, model *m) {

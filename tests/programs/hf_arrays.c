@@ -1,7 +1,7 @@
-/* hf_arrays FOLDER TOKENS OUT [TARGET]: what a folder's arrays become, for tests/hf/hf_golden. Prints a line per tensor
- * (name, dimensions, type, whether it stays F32 in every file, bytes) and writes their elements to OUT, one
- * behind the other: MXFP4, I32 and I64 as they are, all others as floats. They are read in pieces of odd sizes, other ones
- * for each tensor. */
+/* hf_arrays FOLDER TOKENS OUT [TARGET]: what a folder's arrays become, for tests/hf/hf_golden. Prints a line
+ * per tensor (name, dimensions, type, whether it stays F32 in every file, bytes) and writes their elements to
+ * OUT, one behind the other: MXFP4, I32 and I64 as they are, all others as floats. They are read in pieces of
+ * odd sizes, other ones for each tensor. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

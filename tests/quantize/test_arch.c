@@ -93,8 +93,8 @@ static bool makes_names(const arch_rule *r) {
                                   : n == 1;
 }
 
-/* A rule behind one with the same name is never asked: it can only be a family's, whose step another has. A sign of `to`
- * needs its number. */
+/* A rule behind one with the same name is never asked: it can only be a family's, whose step another has. A
+ * sign of `to` needs its number. */
 static const char *rules_fault(const arch_rule *list) {
     for (const arch_rule *r = list; r && r->from; r++) {
         if (strchr(r->to, '#') && !strchr(r->from, '#') && r->op != OP_COPY_TO_MTP_LAYERS)

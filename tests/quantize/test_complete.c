@@ -167,7 +167,8 @@ static void write_variant(const char *name, const char *keys, const char *withou
     model_close(&g);
 }
 
-/* Whether a model with one more matrix (a classifier has a bias, too), of random values, is refused with a text, or planned with it as a warning. */
+/* Whether a model with one more matrix (a classifier has a bias, too), of random values, is refused with a
+ * text, or planned with it as a warning. */
 static bool plan_says_with(const char *name, const char *keys, const char *matrix, uint64_t columns,
                            uint64_t rows, const char *text) {
     const variant *v = variant_named(name);

@@ -1,5 +1,5 @@
-/* Drafts of an evaluation: what files that continue a target's states propose, as llama.cpp's library does, and models of
- * the same vocabulary against tokens that are drafted and verified one by one. */
+/* Drafts of an evaluation: what files that continue a target's states propose, as llama.cpp's library does, and
+ * models of the same vocabulary against tokens that are drafted and verified one by one. */
 #include <limits.h>
 #include <math.h>
 

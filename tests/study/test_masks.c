@@ -1,6 +1,7 @@
-/* Diffusion language models, which predict what masks stand for: which tokens are masked, and what follows from that for
- * evaluations and importance data, on models whose predictions are known. In these a token is all that its place's logits
- * follow from: its embedding is a unit vector, no part of the only layer adds anything, and the output matrix has the logits. */
+/* Diffusion language models, which predict what masks stand for: which tokens are masked, and what follows from
+ * that for evaluations and importance data, on models whose predictions are known. In these a token is all that
+ * its place's logits follow from: its embedding is a unit vector, no part of the only layer adds anything, and
+ * the output matrix has the logits. */
 #include <math.h>
 
 #include "imatrix/imatrix.h"

@@ -135,8 +135,8 @@ TEST(windows_are_spread_over_a_long_text) {
     free(lines);
 }
 
-/* Of lines nearly as long as a piece more is kept than blank ones; where the pieces have too few tokens, or are no text,
- * the whole text is read. */
+/* Of lines nearly as long as a piece more is kept than blank ones; where the pieces have too few tokens, or are
+ * no text, the whole text is read. */
 TEST(long_texts_of_other_kinds_give_all_tokens) {
     enum { BYTES = 5 << 20, LINE = 64000, FEW = 300000, BAD = BYTES / 2 + 10000 };
     char *text = malloc(BYTES);

@@ -7,8 +7,8 @@
 #include "tests/support/folder.h"
 #include "tests/support/runs.h"
 
-/* Nodes that a fold of the leaves from begin to end - 1 has at its end: takes off the largest whole subtree at the front, as
- * often as there is one. */
+/* Nodes that a fold of the leaves from begin to end - 1 has at its end: takes off the largest whole subtree at
+ * the front, as often as there is one. */
 static size_t fold_count_nodes(uint64_t begin, uint64_t end) {
     size_t n = 0;
     while (begin < end) {

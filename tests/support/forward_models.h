@@ -41,10 +41,9 @@ typedef struct variant {
     char ffn;          /* g(ate), f(used), p(lain), r(outed), c(hannel mix), n(o receptance); 0: gate */
     char factors;      /* rope factors: f(reqs), l(ong and short) */
     /* A mixer per layer: a(ttention), c(onvolution); delta nets: d, b(oth rates in one matrix), o(ld files');
-     * Mamba 1, 2; j(amba's), h: 2 without norm, p(lamo2's); KDA: k(imi's), l: without low rank, m: k3's, g: GLM's. t: lightning, x: a matrix.
-     * RWKV 6, 7; q, r: those of Qwen's models.
-     * n(one): a layer with a feed-forward sublayer alone. NULL: attention.
-     */
+     * Mamba 1, 2; j(amba's), h: 2 without norm, p(lamo2's); KDA: k(imi's), l: without low rank, m: k3's, g:
+     * GLM's. t: lightning, x: a matrix. RWKV 6, 7; q, r: those of Qwen's models. n(one): a layer with a
+     * feed-forward sublayer alone. NULL: attention. */
     const char *mixers;
     bool one_sublayer; /* a layer with a mixer has no feed-forward sublayer */
     bool beside;       /* attention in every layer, beside its other mixer */

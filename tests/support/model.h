@@ -15,8 +15,8 @@ void model_set_u32(model *m, const char *key, uint32_t value);
 void model_set_string(model *m, const char *key, const char *text);
 /* An array of n elements of a type of fixed size. */
 void model_set_array(model *m, const char *key, uint32_t type, const void *elements, uint64_t n);
-/* A tensor with the values given (F32, converted to the type, also to I32), or, for NULL, with values like a model's that
- * depend on the name. Dimensions of 0 at the end mean 1. */
+/* A tensor with the values given (F32, converted to the type, also to I32), or, for NULL, with values like a
+ * model's that depend on the name. Dimensions of 0 at the end mean 1. */
 void model_add(model *m, const char *name, uint32_t type, const uint64_t ne[4], const float *values);
 void model_write(model *m, const char *path);
 void model_save(model *m, const char *path); /* the same, and frees it */

@@ -41,8 +41,8 @@ static inline void add_values(keys *k, const char *name, uint32_t type, const vo
     put(b, values, 4 * n);
 }
 
-/* A map of characters: 'A' becomes nothing, "A(" and "aab" the texts '(' and "1 b". Nodes have their bases at multiples of 256; that
- * of a child by byte c is unit base ^ c, and the unit at the child's base has its text. */
+/* A map of characters: 'A' becomes nothing, "A(" and "aab" the texts '(' and "1 b". Nodes have their bases at
+ * multiples of 256; that of a child by byte c is unit base ^ c, and the unit at the child's base has its text. */
 static inline void add_map(keys *k) {
     enum { UNITS = 6 * 256, ENDS = 1 << 8, BASE = 10, AA = 512, AAB = 768, A = 1024, A_OPEN = 1280 };
     static const char texts[] = "\0(\0"

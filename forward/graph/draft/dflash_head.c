@@ -1,6 +1,6 @@
-/* The tokens that a block of a DFlash draft proposes: at each place the most likely one; with DSpark the most likely after the
- * previous one, whose own part of the logits is added; with DFlash 2 the one of the most likely few with the
- * highest score of a selector after the previous one. */
+/* The tokens that a block of a DFlash draft proposes: at each place the most likely one; with DSpark the most
+ * likely after the previous one, whose own part of the logits is added; with DFlash 2 the one of the most
+ * likely few with the highest score of a selector after the previous one. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -86,15 +86,15 @@ typedef struct dflash_shape {
 /* The shape of blocks of `most` tokens, or of fewer if the model was not trained for so many. */
 dflash_shape forward_dflash_shape(const forward_model *draft, size_t most);
 
-/* Places `states` hidden states and, behind them, a block of `tokens` tokens for each anchor's position,
- * which is at most `states`. The batch's context has room for all and is longer than any position. */
+/* Places `hidden_states` hidden states and, behind them, a block of `tokens` tokens for each anchor's position,
+ * which is at most `hidden_states`. The batch's context has room for all and is longer than any position. */
 typedef struct dflash_blocks {
     size_t hidden_states, tokens, n;
     const uint32_t *positions;
 } dflash_blocks;
 void forward_dflash_place(forward_batch *b, const dflash_blocks *p);
 /* The hidden state before the first layer, x[2 D]: the blocks' tokens, as forward_draft_embed gives them, are
- * in columns from `states` on; g[D]: the hidden states. */
+ * in columns from `hidden_states` on; g[D]: the hidden states. */
 void forward_dflash_enter(forward_batch *b, const dflash_blocks *p, const float *g, size_t g_stride, float *x,
                           size_t stride);
 

@@ -2,10 +2,10 @@
  * scales would be among the least of these, of one or two significant bits. Runtimes therefore multiply what such
  * a matrix gives by a number of its own, NAME.scale, one for each expert where it has several.
  *
- * Here that number is a power of two, so that weights times its inverse are exact. It puts the largest weight of a
- * tensor on 64 to 128, so that scales reach from a twentieth of their range down. The model is wrapped in a container that multiplies as
- * it reads and has the tensors NAME.scale, so that all that follows, from the layout to a resumed run, knows
- * nothing of it. */
+ * Here that number is a power of two, so that weights times its inverse are exact. It puts the largest weight
+ * of a tensor on 64 to 128, so that scales reach from a twentieth of their range down. The model is wrapped in
+ * a container that multiplies as it reads and has the tensors NAME.scale, so that all that follows, from the
+ * layout to a resumed run, knows nothing of it. */
 #include "quantize/plan/target/target.h"
 
 #include <math.h>
