@@ -598,7 +598,7 @@ static void check_block_numbers(tensor_finder *f) {
 }
 
 /* Keys that llama.cpp reads for a weight, of architectures whose converted models have them: without the key it
- * takes another number, and refuses the tensor. */
+ * takes another number, and refuses the tensor. All models with decays of low rank have both of their keys. */
 static void require_keys(tensor_finder *f) {
     static const struct {
         weight_slot slot;
@@ -609,15 +609,17 @@ static void require_keys(tensor_finder *f) {
               {WEIGHT_ATTN_K_B, "attention.value_length_mla"},
               {WEIGHT_FFN_UP_EXPS, EXPERT_LENGTH}, /* others' rows are compared with feed_forward_length */
               {WEIGHT_FFN_UP_SHEXP, "expert_shared_count"},
+              {WEIGHT_FFN_ROUTED_DOWN, "expert_latent_length"},
               {WEIGHT_TIME_MIX_RECEPTANCE, "token_shift_count"},
-              {WEIGHT_TIME_MIX_W1, "time_mix_extra_dim"},
+              {WEIGHT_TIME_MIX_DECAY_W1, "time_mix_extra_dim"},
               {WEIGHT_TIME_MIX_DECAY_W1, "time_decay_extra_dim"},
               {WEIGHT_TIME_MIX_W1, "attention.decay_lora_rank"},
               {WEIGHT_TIME_MIX_A1, "attention.iclr_lora_rank"},
               {WEIGHT_TIME_MIX_V1, "attention.value_residual_mix_lora_rank"},
               {WEIGHT_TIME_MIX_G1, "attention.gate_lora_rank"}};
     for (size_t i = 0; i < sizeof of / sizeof *of && f->ok; i++) {
-        if (model_fact(&state_of(f)->facts, of[i].key) || !arch_makes_key(f->m->arch, of[i].key)) continue;
+        bool is_made = of[i].slot == WEIGHT_TIME_MIX_DECAY_W1 || arch_makes_key(f->m->arch, of[i].key);
+        if (!is_made || model_fact(&state_of(f)->facts, of[i].key)) continue;
         if (strcmp(of[i].key, EXPERT_LENGTH) == 0 && !f->m->arch->graph.experts_are_ffn) continue;
         const model_tensor *t = NULL;
         for (size_t k = 0; !t && k < f->m->sizes.layers; k++) t = f->m->layers[k].weight[of[i].slot];
@@ -630,6 +632,15 @@ static void require_keys(tensor_finder *f) {
                                    "%s: there is no key %s.%s, though there is tensor %s", f->m->path,
                                    f->m->arch->name, of[i].key, t->name);
     }
+}
+
+/* BERT models have a number of token types, with or without a table of them. */
+static void require_token_types(tensor_finder *f) {
+    static const char key[] = "tokenizer.ggml.token_type_count";
+    if (f->ok && f->m->arch->graph.kinds && !model_facts_find(&state_of(f)->facts, key))
+        f->ok = gq_fail_remedy(f->e, GQ_REMEDY_SET_METADATA,
+                               "%s: there is no key %s, which every %s model has: llama.cpp refuses it",
+                               f->m->path, key, f->m->arch->name);
 }
 
 /* A classifier has an output for each label; without labels it has one. */
@@ -677,7 +688,8 @@ static void find_and_check(tensor_finder *f) {
         model_fact_int(&state->facts, "block_count", &blocks))
         check_extra_blocks(f, (size_t)blocks);
     if (f->ok && state->kind == WHOLE_MODEL)
-        require_keys(f), check_labels(f), doubt_optional(f), doubt_others(f), doubt_keys(f);
+        require_keys(f), require_token_types(f), check_labels(f), doubt_optional(f), doubt_others(f),
+            doubt_keys(f);
     f->ok = f->ok && warn_of_part(f);
 }
 

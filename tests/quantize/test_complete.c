@@ -290,11 +290,21 @@ TEST(keys_of_tensors_are_not_missing) {
         {"arwkv7", "attention.decay_lora_rank"},
         {"rwkv7", "attention.iclr_lora_rank"},
         {"rwkv7", "attention.value_residual_mix_lora_rank"},
+        {"rwkv6", "time_mix_extra_dim"},
+        {"rwkv6", "time_decay_extra_dim"},
+        {"rwkv6qwen2", "time_decay_extra_dim"},
+        {"kimi-k3", "expert_latent_length"},
+        {"granite_swa", "expert_shared_feed_forward_length"},
+        {"bert", "tokenizer.ggml.token_type_count"},
+        {"jina-bert-v3", "tokenizer.ggml.token_type_count"},
+        {"nomic-bert", "tokenizer.ggml.token_type_count"},
     };
     gq_output out;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         char key[128], pattern[160], *pattern_at = pattern;
-        snprintf(key, sizeof key, "%s.%s", variant_arch(variant_named(all[i].model)), all[i].key);
+        bool is_whole = !strncmp(all[i].key, "tokenizer.", 10);
+        snprintf(key, sizeof key, "%s%s%s", is_whole ? "" : variant_arch(variant_named(all[i].model)),
+                 is_whole ? "" : ".", all[i].key);
         snprintf(pattern, sizeof pattern, "^%s$", key);
         write_variant(all[i].model, "", NULL, "in.gguf");
         gq_options o = copy_of("in.gguf", &out);

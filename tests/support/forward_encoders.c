@@ -30,7 +30,7 @@ const variant variants_encoders[] = {
      .positions = true,
      .fused_qkv = true,
      .ffn = 'p',
-     .keys = BOTH ";pooling_type=2"},
+     .keys = BERTS ";pooling_type=2"},
     {.name = "lfm2-embedding",
      .arch = "lfm2",
      .mixers = "Ca",

@@ -758,6 +758,9 @@ model *variant_model(const variant *given, uint32_t type, const char *without) {
             set_keys(k.m, arch, keys, without);
         if (v->shared && arch_makes_key(arch_named(arch), "expert_shared_count"))
             set_keys(k.m, arch, "expert_shared_count=1", without);
+        snprintf(keys, sizeof keys, "expert_latent_length=%u", v->latents);
+        if (v->latents && arch_makes_key(arch_named(arch), "expert_latent_length"))
+            set_keys(k.m, arch, keys, without);
     }
     if (v->latent == 'q' || v->latent == 'c') set_keys(k.m, arch, "attention.q_lora_rank=20", without);
     model_set_string(k.m, "tokenizer.ggml.model", "none");

@@ -158,7 +158,7 @@ const variant variants_more[] = {
      .out_bias = true,
      .tied = true,
      .keys = SCALES ";attention.sliding_window=6;attention.sliding_window_pattern=[true,false,true];"
-                    "attention.rope_pattern=[1,1,0]"},
+                    "attention.rope_pattern=[1,1,0];expert_shared_feed_forward_length=24"},
     {.name = "llama4",
      EXPERTS,
      .layers = 4,
