@@ -264,11 +264,156 @@ static bool projector_check_kind(const model_source *g, const model_facts *facts
                          (int)strcspn(lacking, "|"), lacking));
 }
 
+/* Compares sizes of an encoder's tensors with its metadata and with each other; the first that differs is doubted. */
+typedef struct encoder_sizes {
+    const model_source *g;
+    uint64_t width;
+    warning_list *doubts;
+    gq_error *e;
+    bool ok, is_doubted;
+} encoder_sizes;
+
+static void sizes_compare(encoder_sizes *s, const model_tensor *t, unsigned dimension, uint64_t expected,
+                          const char *why) {
+    if (!t || !s->ok || s->is_doubted || t->ne[dimension] == expected) return;
+    s->is_doubted = true;
+    s->ok = warnings_add(s->doubts, s->e,
+                         "tensor %s has dimension %u of %llu, expected %llu, as %s: llama.cpp may refuse it",
+                         t->name, dimension + 1, LLU(t->ne[dimension]), LLU(expected), why);
+}
+
+/* The tensor whose name is another's but for what follows the block's number. */
+static const model_tensor *block_tensor(const model_source *g, const model_block *b, const char *block,
+                                        const char *rest) {
+    char name[GGUF_MAX_NAME + 1];
+    snprintf(name, sizeof name, "%.*s%s", (int)(b->rest - block), block, rest);
+    return model_tensor_named(g, name);
+}
+
+/* Both matrices of a block's feed-forward network; those of old files have each other's names. */
+static void sizes_check_ffn(encoder_sizes *s, const model_block *b, const model_tensor *down) {
+    const model_tensor *up = block_tensor(s->g, b, down->name, "ffn_up.weight"),
+                       *gate = block_tensor(s->g, b, down->name, "ffn_gate.weight");
+    if (!up) return;
+    if (up->ne[1] == s->width && up->ne[0] != s->width && down->ne[0] == s->width) {
+        const model_tensor *t = up;
+        up = down, down = t;
+    }
+    sizes_compare(s, up, 0, s->width, "embedding_length says");
+    sizes_compare(s, down, 1, s->width, "embedding_length says");
+    sizes_compare(s, down, 0, up->ne[1], "ffn_up has rows");
+    sizes_compare(s, gate, 0, s->width, "embedding_length says");
+    sizes_compare(s, gate, 1, up->ne[1], "ffn_up has rows");
+}
+
+static void sizes_check_block(encoder_sizes *s, const model_tensor *t, const model_block *b) {
+    static const struct {
+        const char *rest;
+        unsigned dimension;
+    } of_width[] = {{"ln1.weight", 0},    {"ln1.bias", 0},        {"ln2.weight", 0},
+                    {"ln2.bias", 0},      {"attn_q.weight", 0},   {"attn_k.weight", 0},
+                    {"attn_v.weight", 0}, {"attn_qkv.weight", 0}, {"attn_out.weight", 1}};
+    for (size_t i = 0; i < sizeof of_width / sizeof *of_width; i++)
+        if (!strcmp(b->rest, of_width[i].rest))
+            sizes_compare(s, t, of_width[i].dimension, s->width, "embedding_length says");
+    if (!strcmp(b->rest, "attn_out.weight")) {
+        const model_tensor *q = block_tensor(s->g, b, t->name, "attn_q.weight");
+        if (q) sizes_compare(s, t, 0, q->ne[1], "attn_q has rows");
+    }
+    if (!strcmp(b->rest, "attn_v.weight")) {
+        const model_tensor *k = block_tensor(s->g, b, t->name, "attn_k.weight");
+        if (k) sizes_compare(s, t, 1, k->ne[1], "attn_k has rows");
+    }
+    if (!strcmp(b->rest, "ffn_down.weight")) sizes_check_ffn(s, b, t);
+}
+
+/* A bias has an element for each row of its matrix. */
+static void sizes_check_bias(encoder_sizes *s, const model_tensor *t) {
+    char name[GGUF_MAX_NAME + 1];
+    size_t n = strlen(t->name);
+    if (n < 7 || strcmp(t->name + n - 7, ".weight") != 0 || t->n_dims > 2) return;
+    snprintf(name, sizeof name, "%.*s.bias", (int)(n - 7), t->name);
+    const model_tensor *bias = model_tensor_named(s->g, name);
+    if (bias && bias->n_dims == 1) sizes_compare(s, bias, 0, t->ne[t->n_dims - 1], "its weight has rows");
+}
+
+/* Doubts tensors of an encoder that are of other sizes than its metadata say, or than their neighbors are. */
+static bool projector_check_sizes(const model_source *g, const model_facts *facts, const char *encoder,
+                                  const char *begin, warning_list *doubts, gq_error *e) {
+    encoder_sizes s = {.g = g, .doubts = doubts, .e = e, .ok = true};
+    int64_t width, patch;
+    char key[64];
+    snprintf(key, sizeof key, "%s.embedding_length", encoder);
+    if (!model_fact_int(facts, key, &width)) return true;
+    s.width = (uint64_t)width;
+    for (uint64_t i = 0; i < g->n_tensors; i++) {
+        const model_tensor *t = g->by_name[i];
+        model_block b;
+        bool is_own = !strncmp(t->name, begin, strlen(begin));
+        if (is_own && !strncmp(t->name + strlen(begin), "blk.", 4) && model_block_in(t->name, &b))
+            sizes_check_block(&s, t, &b);
+        if (is_own || !strncmp(t->name, "mm.", 3)) sizes_check_bias(&s, t);
+    }
+    snprintf(key, sizeof key, "%s.patch_size", encoder);
+    const model_tensor *patches = model_tensor_named(g, "v.patch_embd.weight");
+    if (*begin != 'v' || !patches) return s.ok;
+    sizes_compare(&s, patches, patches->n_dims > 1 ? patches->n_dims - 1 : 0, s.width,
+                  "embedding_length says");
+    if (patches->n_dims == 4 && model_fact_int(facts, key, &patch))
+        sizes_compare(&s, patches, 0, (uint64_t)patch, "patch_size says"),
+            sizes_compare(&s, patches, 1, (uint64_t)patch, "patch_size says");
+    return s.ok;
+}
+
+/* Whether some projectors have a kind under its key. */
+static bool kind_is_known(const arch_item *list, const char *key, const model_kv *kv) {
+    for (const arch_item *i = list; i && i->make != MAKE_END; i++)
+        if ((i->list && kind_is_known(i->list, key, kv)) ||
+            (i->make == KV_TEXT && i->key && !strcmp(i->key + 1, key) && model_kv_is_text(kv, i->names)))
+            return true;
+    return false;
+}
+
+/* Doubts an encoder that the metadata switch off, and, of a file without a kind of the whole, an encoder without a
+ * known kind. */
+static bool projector_check_switch(const model_source *g, const model_facts *facts, const char *encoder,
+                                   const char *begin, warning_list *doubts, gq_error *e) {
+    char key[64];
+    const char *first = NULL;
+    bool is_known = false;
+    for (uint64_t i = 0; !first && i < g->n_tensors; i++)
+        if (!strncmp(g->by_name[i]->name, begin, 2)) first = g->by_name[i]->name;
+    snprintf(key, sizeof key, "has_%s_encoder", encoder);
+    const model_kv *has = model_fact(facts, key);
+    if (first && has && has->type == GGUF_BOOL && !*has->value &&
+        !warnings_add(doubts, e, "clip.%s is false, but there is tensor %s: llama.cpp does not read it", key,
+                      first))
+        return false;
+    if (!first || model_fact(facts, "projector_type")) return true;
+    snprintf(key, sizeof key, "%s.projector_type", encoder);
+    const model_kv *kind = model_fact(facts, key);
+    const arch_projector *row;
+    for (size_t i = 0; kind && !is_known && (row = arch_projector_at(i)); i++)
+        is_known = kind_is_known(row->folder.metadata, key, kind);
+    return is_known || warnings_add(doubts, e,
+                                    "clip.%s is missing or unknown, though there is tensor %s: llama.cpp may "
+                                    "refuse it",
+                                    key, first);
+}
+
+static bool projector_check_parts(const model_source *g, const model_facts *facts, const char *encoder,
+                                  const char *begin, warning_list *doubts, gq_error *e) {
+    return projector_check_sizes(g, facts, encoder, begin, doubts, e) &&
+           projector_check_switch(g, facts, encoder, begin, doubts, e);
+}
+
 bool unrun_check_projector(const model_source *g, const model_facts *facts, warning_list *doubts,
                            gq_error *e) {
     return projector_check_encoder(g, facts, "vision", e) && projector_check_encoder(g, facts, "audio", e) &&
            projector_check_colors(g, facts, e) && projector_check_kind(g, facts, doubts, e) &&
-           projector_check_keys(g, facts, doubts, e);
+           projector_check_keys(g, facts, doubts, e) &&
+           projector_check_parts(g, facts, "vision", "v.", doubts, e) &&
+           projector_check_parts(g, facts, "audio", "a.", doubts, e);
 }
 
 /* ---- drafts and decoders ---- */

@@ -347,6 +347,48 @@ TEST(a_plan_warns_of_what_may_be_right) {
     plan_warns("qwen35moe", "", "blk.2.nextn.shared_head_norm.weight", "blk.2.nextn.shared_head_norm.weight");
 }
 
+/* Whether a plan warns of a small projector, of which one dimension is halved. */
+static bool projector_says(const char *keys, int changed, unsigned dimension, const char *text) {
+    struct {
+        const char *name;
+        uint64_t ne[4];
+    } all[] = {{"v.patch_embd.weight", {4, 4, 3, 64}},    {"v.blk.0.attn_q.weight", {64, 32, 1, 1}},
+               {"v.blk.0.attn_q.bias", {32, 1, 1, 1}},    {"v.blk.0.attn_out.weight", {32, 64, 1, 1}},
+               {"v.blk.0.ffn_up.weight", {64, 96, 1, 1}}, {"v.blk.0.ffn_down.weight", {96, 64, 1, 1}}};
+    model *m = variant_model(variant_named("llama"), GGUF_F32, NULL);
+    gq_output out;
+    variant_set(m, "llama",
+                ":general.architecture=s:clip;:clip.vision.projector_type=s:qwen3vl_merger;"
+                ":clip.vision.embedding_length=64;:clip.vision.patch_size=4;:clip.has_vision_encoder=b:true");
+    variant_set(m, "llama", keys);
+    float *x = random_values(4096 * 4, 1);
+    if (dimension) all[changed].ne[dimension - 1] /= 2;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (dimension || (int)i != changed) model_add(m, all[i].name, GGUF_F32, all[i].ne, x);
+    free(x);
+    model_save(m, path("more.gguf"));
+    gq_options o = copy_of("more.gguf", &out);
+    gq_plan *plan = must_plan(&o);
+    bool says = warned(plan, text);
+    gq_plan_free(plan);
+    return says;
+}
+
+TEST(sizes_of_projectors_are_those_of_their_metadata) {
+    static const char *const parts[] = {"has dimension", "is missing or unknown", "is false"};
+    for (size_t i = 0; i < 3; i++) assert_false(projector_says("", -1, 0, parts[i]));
+    for (int i = 0; i < 6; i++)
+        for (unsigned d = 1; d <= (i == 2 ? 1 : i ? 2 : 4); d++)
+            if (i || d != 3) assert_true(projector_says("", i, d, "has dimension"));
+    assert_true(
+        projector_says(":clip.vision.embedding_length=128", -1, 0, "expected 128, as embedding_length"));
+    assert_true(projector_says(":clip.vision.patch_size=5", -1, 0, "expected 5, as patch_size says"));
+    assert_true(
+        projector_says(":clip.has_vision_encoder=b:false", -1, 0, "has_vision_encoder is false, but"));
+    assert_true(
+        projector_says(":clip.vision.projector_type=s:x", -1, 0, "projector_type is missing or unknown"));
+}
+
 /* Projectors are not run, but some of what readers refuse shows. */
 TEST(projectors_are_compared_with_their_kind) {
 #define CLIP ":general.architecture=s:clip;:clip."
