@@ -76,6 +76,37 @@ static bool check_folder(const char *path, gq_error *e) {
     return ok;
 }
 
+/* Returns where a link leads, malloc'ed; NULL: it is none. */
+static char *link_target(const char *path, const char *folder) {
+    char target[PATH_MAX], *to = NULL;
+    ssize_t n = readlink(path, target, sizeof target - 1);
+    if (n <= 0) return NULL;
+    target[n] = 0;
+    if (*target == '/') return strdup(target);
+    return asprintf(&to, "%s/%s", folder, target) < 0 ? NULL : to;
+}
+
+/* Refuses what stands for a device or an open file of a process, as /dev/stdout does, and a link to it: the entry
+ * itself would be replaced, for all programs. */
+static bool check_not_system(const char *path, gq_error *e) {
+    enum { LINKS = 40 }; /* as many as Linux follows */
+    char *at = strdup(path);
+    bool ok = at || gq_fail_memory(e, strlen(path));
+    for (int i = 0; at && ok && i < LINKS; i++) {
+        char *folder = safe_file_folder(at), *real = folder ? realpath(folder, NULL) : NULL;
+        ok = !real ||
+             (strcmp(real, "/dev") != 0 && strcmp(real, "/proc") != 0 && strncmp(real, "/proc/", 6) != 0);
+        if (!ok)
+            gq_fail(e, "%s %s %s, which belongs to the system: name a file in another folder", path,
+                    i ? "leads to" : "is in", i ? at : folder);
+        char *next = ok && folder ? link_target(at, folder) : NULL;
+        free(at), free(real), free(folder);
+        at = next;
+    }
+    free(at);
+    return ok;
+}
+
 bool gq_check_target(const char *path, bool replace, gq_error *e) {
     struct stat st;
     const char *slash = strrchr(path, '/');
@@ -84,14 +115,14 @@ bool gq_check_target(const char *path, bool replace, gq_error *e) {
     if (n > NAME_MAX)
         return gq_fail_usage(e, "the output's name has %zu bytes; a file name has at most %d", n, NAME_MAX);
     if (!check_folder(path, e)) return false;
-    if (lstat(path, &st) != 0) return errno == ENOENT || gq_fail(e, "%s: %s", path, strerror(errno));
-    /* A link is replaced itself; one that leads to a device, as /dev/stdout does, stands for what it leads
-     * to.
-     */
-    if (S_ISLNK(st.st_mode) && stat(path, &st) != 0) st.st_mode = S_IFREG;
+    bool is_there = lstat(path, &st) == 0;
+    if (!is_there && errno != ENOENT) return gq_fail(e, "%s: %s", path, strerror(errno));
+    /* A link is replaced itself; one that leads to a device stands for what it leads to. */
+    if (!is_there || (S_ISLNK(st.st_mode) && stat(path, &st) != 0)) st.st_mode = S_IFREG;
     if (!S_ISREG(st.st_mode))
         return gq_fail(e, "%s is %s, not a regular file", path, gq_file_kind(st.st_mode));
-    return replace || gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s already exists", path);
+    return check_not_system(path, e) &&
+           (!is_there || replace || gq_fail_remedy(e, GQ_REMEDY_REPLACE, "%s already exists", path));
 }
 
 void gq_clean_target(const char *path) {

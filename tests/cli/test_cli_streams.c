@@ -116,6 +116,18 @@ TEST(test_no_device_is_replaced) {
     expect(1, "is a device", "$gquant imatrix convert --force imatrix.dat device.gguf");
     expect(1, "not a regular file", "$gquant -r /dev/stdout model-F16.gguf device.gguf Q8_0");
     assert_int_equal(unlink(path("device.gguf")), 0);
+    /* An open file of a process is one, too, also where it is a regular file; so is what would be new there. */
+    static const char *const links[] = {"/proc/self/fd/1", "chain.gguf"};
+    assert_int_equal(symlink("/proc/self/fd/1", path("chain.gguf")), 0);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(symlink(links[i], path("device.gguf")), 0);
+        expect(1, "leads to /proc/self/fd/1, which belongs to the system",
+               "$gquant --force model-F16.gguf device.gguf Q8_0 >stdout; rc=$?; cat stdout; rm stdout; "
+               "test -L device.gguf && exit $rc");
+        assert_int_equal(unlink(path("device.gguf")), 0);
+    }
+    assert_int_equal(unlink(path("chain.gguf")), 0);
+    expect(1, "is in /dev, which belongs to the system", "$gquant -n model-F16.gguf /dev/new.gguf Q8_0");
     assert_int_equal(count_files(folder), 3);
 }
 

@@ -143,6 +143,10 @@ struct win32_entry *win32_readdir(win32_folder *d);
 int win32_closedir(win32_folder *d);
 int dirfd(win32_folder *d);
 char *realpath(const char *path, char *to);
+/* Windows resolves links itself, and none leads to a process's files. */
+static inline ssize_t readlink(const char *path, char *to, size_t n) {
+    return (void)path, (void)to, (void)n, -1;
+}
 
 /* ---- memory (base/platform/win32/process.c) ---- */
 
