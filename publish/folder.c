@@ -453,6 +453,56 @@ static bool folder_same_weights(const gq_model *old, const gq_model *made, const
     return !*tensor;
 }
 
+/* Whether a key says what a model is, and not how its file was made, or how it is called. */
+static bool key_is_models(const char *key) {
+    static const char *const others[] = {"general.", "quantize.", "gquant.", "split."};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!strncmp(key, others[i], strlen(others[i]))) return false;
+    return true;
+}
+
+/* Whether two keys have the same value; without memory: they have. */
+static bool folder_same_value(const gq_metadata *a, const gq_metadata *b) {
+    if (a->list != b->list || a->count != b->count) return false;
+    size_t n = (size_t)a->count;
+    gq_value *of_a = calloc(2 * n + 1, sizeof *of_a);
+    bool is = true;
+    if (!of_a) return true;
+    gq_value *of_b = of_a + n;
+    gq_metadata_values(a, of_a, n), gq_metadata_values(b, of_b, n);
+    for (size_t i = 0; is && i < n; i++)
+        is = of_a[i].kind == of_b[i].kind &&
+             (of_a[i].kind == GQ_TEXT
+                  ? of_a[i].length == of_b[i].length && !memcmp(of_a[i].text, of_b[i].text, of_a[i].length)
+                  : of_a[i].as_unsigned == of_b[i].as_unsigned);
+    free(of_a);
+    return is;
+}
+
+/* Returns a key of `a` that `b` has with another value, or not at all; NULL: there is none. *mtp: whether one of these
+ * is the number of MTP layers, with which others go: one of both files has them, and the other a file of their own. */
+static const char *folder_find_other(const gq_model *a, const gq_model *b, bool *mtp) {
+    static const char layers[] = ".nextn_predict_layers";
+    size_t n, m;
+    const gq_metadata *of_a = gq_model_metadata(a, &n), *of_b = gq_model_metadata(b, &m);
+    const char *other = NULL;
+    for (size_t i = 0; i < n; i++) {
+        size_t k = key_is_models(of_a[i].key) ? gq_model_find_key(b, of_a[i].key) : 0;
+        if (!key_is_models(of_a[i].key) || (k < m && folder_same_value(&of_a[i], &of_b[k]))) continue;
+        if (strstr(of_a[i].key, layers)) *mtp = true;
+        if (!other) other = of_a[i].key;
+    }
+    return other;
+}
+
+/* Whether a file says the same of the model as one of this call; *key: one that differs. */
+static bool folder_same_metadata(const gq_model *old, const gq_model *made, const char **key) {
+    bool mtp = false;
+    const char *of_old = folder_find_other(old, made, &mtp), *of_made = folder_find_other(made, old, &mtp);
+    *key = of_made ? of_made : of_old;
+    return mtp || !*key;
+}
+
 static bool folder_go_on(void *data, size_t n, gq_error *e) {
     const gq_callbacks *to = &((gq_publication *)data)->phases.relay.own;
     (void)n;
@@ -496,7 +546,7 @@ static bool folder_look_at(gq_publication *p, const char *name, const gq_model *
     gq_model *m = companion_is_named(name, p->stem) ? NULL : gq_model_open(path, &(gq_error){0});
     bool ok, is_same = m && folder_same_text(m, p->model, "general.architecture") &&
                        folder_same_text(m, p->model, "general.name");
-    const char *tensor, *damaged = NULL, *split = folder_find_same_split(p, name);
+    const char *tensor, *key, *damaged = NULL, *split = folder_find_same_split(p, name);
     if (is_same && split) {
         ok = warnings_add(&p->warnings, e,
                           "%s is in the folder, and the page does not name it: it is %s in another split; "
@@ -517,6 +567,11 @@ static bool folder_look_at(gq_publication *p, const char *name, const gq_model *
             "%s is in the folder, and the page does not name it: it was made of other weights, those of %s "
             "differ; make it again, or keep it in another folder",
             path, tensor);
+    } else if (is_same && made && !folder_same_metadata(m, made, &key)) {
+        ok = warnings_add(&p->warnings, e,
+                          "%s is in the folder, and the page does not name it: its metadata are not those of "
+                          "the model now, %s differs; make it again, or keep it in another folder",
+                          path, key);
     } else if (is_same) {
         const gq_model_facts *f = gq_model_summary(m);
         ok = folder_add_file(p, path, folder_label(p, m, name, room), f->file_bytes,

@@ -434,6 +434,32 @@ TEST(files_of_other_weights_are_not_listed) {
     free(page);
 }
 
+/* Nor is a file with other metadata, which a program would run in another way. */
+TEST(files_of_other_metadata_are_not_listed) {
+    const char *words[] = {"publish", path("in.gguf"), "--out-dir", path("keys"), "Q4_0", NULL, NULL, NULL};
+    free(gquant(0, words));
+    words[4] = "Q8_0", words[5] = "--override-kv", words[6] = "general.version=str:2";
+    free(gquant(0, words)); /* which runs alike */
+    char *page = text_of("keys/README.md");
+    says(page, "](in-Q4_0.gguf)"), says(page, "](in-Q8_0.gguf)");
+    free(page);
+    words[4] = "Q5_0", words[6] = "llama.rope.freq_base=float:77";
+    gquant_says(
+        0,
+        "in-Q8_0.gguf is in the folder, and the page does not name it: its metadata are not those of the "
+        "model now, llama.rope.freq_base differs",
+        words);
+    page = text_of("keys/README.md");
+    says(page, "](in-Q5_0.gguf)"), assert_null(strstr(page, "](in-Q4_0.gguf)"));
+    free(page);
+    words[4] = "Q6_K", words[5] = NULL; /* a key that only an earlier file has, or has as it should */
+    gquant_says(0, "in-Q5_0.gguf is in the folder, and the page does not name it", words);
+    page = text_of("keys/README.md");
+    says(page, "](in-Q6_K.gguf)"), says(page, "](in-Q4_0.gguf)"),
+        assert_null(strstr(page, "](in-Q5_0.gguf)"));
+    free(page);
+}
+
 /* An earlier file that a bad disk has changed keeps its line of SHA256SUMS, and the page does not name it. */
 TEST(damaged_files_are_not_listed) {
     const char *words[] = {"publish", path("in.gguf"), "--out-dir", path("damaged"), "Q4_0", NULL};
