@@ -525,6 +525,37 @@ static bool folder_find_damage(gq_publication *p, const gq_model *m, const char 
     return true;
 }
 
+/* Checks a model of which a file has no line in SHA256SUMS by its own digests. *damaged: a problem with one of its
+ * tensors, malloc'ed; NULL: none. */
+static bool folder_verify(gq_publication *p, const gq_model *m, const char *sums, char **damaged,
+                          gq_error *e) {
+    size_t n;
+    bool has_lines = true;
+    const char *path = gq_model_path(m, 0);
+    gq_callbacks callbacks = {.size = sizeof callbacks};
+    callbacks.user = p->phases.relay.own.user, callbacks.cancelled = p->phases.relay.own.cancelled;
+    for (uint32_t i = 0; has_lines && i < gq_model_summary(m)->shards; i++) {
+        const char *name = page_file_name(gq_model_path(m, i));
+        has_lines = strpbrk(name, "\\\n\r") || sums_find(sums, name, strlen(name)); /* one with escapes */
+    }
+    if (has_lines) return true;
+    gq_model_metadata(m, &n);
+    if (gq_model_find_key(m, "gquant.digests") >= n)
+        return warnings_add(
+            &p->warnings, e,
+            "%s has no line in %s, and no digests of its own: it is listed, and nothing shows "
+            "whether it is whole",
+            path, PUBLISH_SUMS);
+    gq_verification *v = gq_verify(path, NULL, 0, p->options.threads, &callbacks, e);
+    const gq_verdict *verdicts = v ? gq_verification_verdicts(v, &n) : NULL;
+    bool ok = v;
+    for (size_t i = 0; ok && !*damaged && i < n; i++)
+        if (*verdicts[i].problem && asprintf(damaged, "%s: %s", verdicts[i].name, verdicts[i].problem) < 0)
+            *damaged = NULL, ok = gq_fail_memory(e, strlen(verdicts[i].problem));
+    gq_verification_free(v);
+    return ok;
+}
+
 /* The file of the page that has the same name but for its shards; NULL: none. */
 static const char *folder_find_same_split(const gq_publication *p, const char *name) {
     const char *shard = strstr(name, "-00001-of-");
@@ -546,6 +577,7 @@ static bool folder_look_at(gq_publication *p, const char *name, const gq_model *
     gq_model *m = companion_is_named(name, p->stem) ? NULL : gq_model_open(path, &(gq_error){0});
     bool ok, is_same = m && folder_same_text(m, p->model, "general.architecture") &&
                        folder_same_text(m, p->model, "general.name");
+    char *problem = NULL;
     const char *tensor, *key, *damaged = NULL, *split = folder_find_same_split(p, name);
     if (is_same && split) {
         ok = warnings_add(&p->warnings, e,
@@ -572,6 +604,14 @@ static bool folder_look_at(gq_publication *p, const char *name, const gq_model *
                           "%s is in the folder, and the page does not name it: its metadata are not those of "
                           "the model now, %s differs; make it again, or keep it in another folder",
                           path, key);
+    } else if (is_same && !folder_verify(p, m, sums, &problem, e)) {
+        ok = false;
+    } else if (problem) {
+        ok = warnings_add(
+            &p->warnings, e,
+            "%s is in the folder, and the page does not name it: it has no line in %s, and its own "
+            "digests show damage in %s; make it again",
+            path, PUBLISH_SUMS, problem);
     } else if (is_same) {
         const gq_model_facts *f = gq_model_summary(m);
         ok = folder_add_file(p, path, folder_label(p, m, name, room), f->file_bytes,
@@ -583,7 +623,7 @@ static bool folder_look_at(gq_publication *p, const char *name, const gq_model *
                                                             : "it cannot be read as a model");
     }
     gq_model_close(m);
-    free(path);
+    free(path), free(problem);
     return ok;
 }
 

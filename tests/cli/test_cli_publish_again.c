@@ -478,6 +478,22 @@ TEST(damaged_files_are_not_listed) {
     assert_string_equal(sums, again);
     page = text_of("damaged/README.md");
     assert_null(strstr(page, "](in-Q4_0.gguf)")), says(page, "](in-Q8_0.gguf)");
+    free(page);
+    /* Without a line its own digests say so. */
+    assert_int_equal(unlink(path("damaged/SHA256SUMS")), 0);
+    gquant_says(0, "and its own digests show damage in", words);
+    page = text_of("damaged/README.md");
+    assert_null(strstr(page, "](in-Q4_0.gguf)")), says(page, "](in-Q8_0.gguf)");
+    free(page);
+    file[n - 40] ^= 1;
+    write_whole(path("damaged/in-Q4_0.gguf"), file, n);
+    assert_int_equal(unlink(path("damaged/SHA256SUMS")), 0);
+    free(gquant(0, words));
+    page = text_of("damaged/README.md");
+    says(page, "](in-Q4_0.gguf)");
+    GQUANT(0, "-q", "--force", path("in.gguf"), path("damaged/in-Q4_0.gguf"), "Q4_0", "--no-digests");
+    assert_int_equal(unlink(path("damaged/SHA256SUMS")), 0);
+    gquant_says(0, "it is listed, and nothing shows whether it is whole", words);
     free(sums), free(again), free(page), free(file);
 }
 
