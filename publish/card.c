@@ -212,12 +212,27 @@ static void card_add_revision(fact_list *l, const gq_publication *p) {
     free(notes), free(folder), free(text);
 }
 
+/* Adds which of the earlier files say that they were made with an importance matrix, or calibrated. */
+static void card_add_earlier(fact_list *l, const gq_publication *p) {
+    static const char *const ways[][2] = {{"earlier_imatrix", "quantize.imatrix.file"},
+                                          {"earlier_calibrated", "gquant.source"}};
+    for (size_t i = p->n; i < p->n_files; i++) {
+        gq_model *m = gq_model_open(p->files[i].path, &(gq_error){0});
+        for (size_t k = 0; m && k < sizeof ways / sizeof *ways; k++)
+            if (gq_model_find_key(m, ways[k][1]) != SIZE_MAX)
+                fact_add(l, ways[k][0], "%s", p->files[i].label);
+        gq_model_close(m);
+    }
+    fact_set(l, "has_earlier", p->n_files > p->n);
+    fact_set(l, "has_imatrix", p->imatrix_name || *fact_text(l, "earlier_imatrix"));
+}
+
 static void card_add_making(fact_list *l, const gq_publication *p) {
     const gq_calibration *c = p->options.calibration;
     card_add_command(l, p);
     card_add_revision(l, p);
     fact_add(l, "version", "%s", gq_version()), fact_add(l, "build", "%s", gq_build());
-    fact_set(l, "has_earlier", p->n_files > p->n);
+    card_add_earlier(l, p);
     card_add_imatrix(l, p);
     fact_set(l, "is_calibrated", c);
     if (c && c->random) fact_add(l, "calibration_text", "random tokens");

@@ -70,6 +70,12 @@ TEST(what_is_stale_is_not_kept) {
     gquant_says(1, "it was calibrated on other weights", words);
     turn_bit("Cal/model.safetensors", 5000);
     gquant_says(0, "already exists and is complete", words);
+    words[4] = "Q8_0", words[8] = NULL; /* beside it one that is not calibrated */
+    free(gquant(0, words));
+    char *page = text_of("cal/README.md");
+    says(page, "Q4\\_0, of an earlier command, was rounded with GPTQ-style error feedback.");
+    assert_null(strstr(page, "weights were rounded"));
+    free(page);
 }
 
 static void copy_file(const char *from, const char *to) {
@@ -177,6 +183,19 @@ TEST(refusals_say_why) {
     /* The same name, other data. */
     GQUANT(0, "-q", "publish", path("in.gguf"), "--out-dir", path("why"), "Q4_K_M", "--imatrix",
            path("one.dat"));
+    /* A page of both says of each file what is true of it. */
+    static const char said[] = "Q4\\_K\\_M, of an earlier command, was quantized with an importance matrix.";
+    GQUANT(0, "-q", "publish", path("in.gguf"), "--out-dir", path("why"), "Q6_K");
+    char *page = text_of("why/README.md");
+    says(page, said), says(page, "\n- imatrix\n"),
+        assert_null(strstr(page, "uantized with an importance matrix,"));
+    free(page);
+    GQUANT(0, "-q", "publish", path("in.gguf"), "--out-dir", path("why"), "Q4_K_M", "--imatrix",
+           path("one.dat"));
+    page = text_of("why/README.md");
+    says(page, "\nWhat this command names was quantized with an importance matrix, [`"),
+        assert_null(strstr(page, said));
+    free(page);
     copy_file("two.dat", "one.dat");
     GQUANT_SAYS(1, "it was made with another imatrix;", "publish", path("in.gguf"), "--out-dir", path("why"),
                 "Q4_K_M", "--imatrix", path("one.dat"));
