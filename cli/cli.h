@@ -197,8 +197,9 @@ void event_begin(event *v, const char *name, const char *phase);
 void event_text(event *v, const char *key, const char *text);
 void event_count(event *v, const char *key, uint64_t n);
 void event_number(event *v, const char *key, double value); /* NaN and infinity: null */
-/* Ends the line and writes it to two descriptors, of --progress json and of the log; -1: there is none. */
-void event_send(event *v, int fd, int log);
+/* Ends the line and writes it to two descriptors, of --progress json and of the log; -1: there is none. false and
+ * errno: the log could not take it. */
+bool event_send(event *v, int fd, int log);
 /* Opens the log, behind what the file has. path NULL: there is none, *log stays. */
 bool event_log_open(int *log, const char *path, gq_error *e);
 

@@ -1,6 +1,7 @@
 /* The command from its words to its exit status: the words become a request, the request's command runs, and
  * what was printed is flushed. Several ranks (gquant-mpi) all do that with the same words. They share the
  * work of some commands; rank 0 alone does the others, and prints. */
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
@@ -82,13 +83,18 @@ static int agree_on_status(said *s, gq_comm *comm, int status) {
     return say_failure(s, &e);
 }
 
-static void log_end(const said *s, int status) {
+/* A disk that is full by then has lost other events as well. */
+static void log_end(const said *s, const request *r, int status) {
     event v;
     if (s->log < 0) return;
     event_begin(&v, "exit", NULL);
     event_count(&v, "status", (uint64_t)status);
     if (status) event_text(&v, "message", s->failure.text);
-    event_send(&v, -1, s->log);
+    if (event_send(&v, -1, s->log)) return;
+    char *text = text_format("--log-file %s: cannot write: %s; events are missing from it", r->log_file,
+                             strerror(errno));
+    say_warning(s, text);
+    free(text);
 }
 
 /* Says how an evaluation that was stopped goes on: it keeps what is done in a file that --scores-file names alone. */
@@ -118,7 +124,7 @@ static int line_main(said *s, int argc, char **argv, gq_comm *comm) {
     r.said = s;
     int status = ok ? ranks_main(&r, comm) : say_failure(s, &e);
     status = agree_on_status(s, comm, close_output(&r, status));
-    log_end(s, status);
+    log_end(s, &r, status);
     if (s->failure.status == GQ_INTERRUPTED && gq_comm_rank(comm) == 0) say_how_to_continue(&r, argc, argv);
     if (status == GQ_USAGE) {
         const char *name = command_of(r.command)->name;

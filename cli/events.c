@@ -74,15 +74,17 @@ bool event_log_open(int *log, const char *path, gq_error *e) {
     return *log >= 0 || gq_fail(e, "--log-file %s: %s", path, strerror(errno));
 }
 
-static void event_write(const event *v, int fd) {
+static bool event_write(const event *v, int fd) {
     for (size_t at = 0; fd >= 0 && at < v->n;) {
         ssize_t n = write(fd, v->text + at, v->n - at);
-        if (n <= 0) return;
+        if (n <= 0) return false;
         at += (size_t)n;
     }
+    return true;
 }
 
-void event_send(event *v, int fd, int log) {
+bool event_send(event *v, int fd, int log) {
     event_append(v, "}\n");
-    event_write(v, fd), event_write(v, log);
+    event_write(v, fd);
+    return event_write(v, log);
 }

@@ -146,6 +146,9 @@ TEST(test_size_limit) {
            "r.json: cannot write: File too large, files may have at most 1024 bytes here (raise the limit: "
            "ulimit -f)",
            "ulimit -f 1; $gquant -n -r r.json model-F16.gguf Q8_0");
+    expect(0, "--log-file log: cannot write: File too large; events are missing from it",
+           "ulimit -f 1; head -c 1000 /dev/zero >log; $gquant verify wanted.gguf --log-file log; rc=$?; rm "
+           "log; exit $rc");
     expect(1, "out.gguf: cannot write: File too large, files may have at most 1024",
            "ulimit -f 1; $gquant imatrix convert imatrix.dat out.gguf");
     expect(1, "the measurements are not saved", /* a file beside the input */
