@@ -140,10 +140,36 @@ static bool paths_check_inside(const request *r, const line_paths *l, const line
     return e->status = is_output(written) ? GQ_FAILED : why.status, false;
 }
 
+/* What a file is that no report, recipe or log may take the place of; NULL: it is none of these. */
+static const char *kind_of_work(const char *path) {
+    char begin[8] = "";
+    FILE *f = fopen(path, "rb");
+    size_t n = f ? fread(begin, 1, sizeof begin, f) : 0;
+    if (f) fclose(f);
+    if (n < sizeof begin) return NULL;
+    if (!memcmp(begin, "GGUF", 4)) return "a GGUF file";
+    if (!memcmp(begin, "_logits_", 8)) return "a file of logits";
+    bool is_text = (unsigned char)begin[3] >= ' '; /* which may be long */
+    gq_imatrix *m = is_text ? NULL : gq_imatrix_open(path, &(gq_error){0});
+    gq_imatrix_free(m);
+    return m ? "an importance matrix" : NULL;
+}
+
+/* A report replaces an older one, and a log is continued; --force is for outputs alone. */
+static bool paths_check_kind(const line_path *written, gq_error *e) {
+    static const size_t members[] = {offsetof(request, report), offsetof(request, recipe_out),
+                                     offsetof(request, log_file)};
+    const char *kind = NULL;
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        if (written->option->member == members[i]) kind = kind_of_work(written->path);
+    return !kind || gq_fail(e, "--%s %s: %s is there, which would be lost: choose another name, or remove it",
+                            written->option->name, written->path, kind);
+}
+
 /* Whether the file of an option can be written. An output's own command looks, which knows --force. */
 static bool paths_check_place(const line_path *written, gq_error *e) {
     const char *path = written->path;
-    if (!gq_check_target(path, true, e)) return false;
+    if (!gq_check_target(path, true, e) || !paths_check_kind(written, e)) return false;
     gq_clean_target(path); /* also where this run is then refused */
     char *folder = path_folder(path);
     bool ok = access(folder, W_OK | X_OK) == 0 || gq_fail(e, "--%s %s: cannot write in its folder: %s",

@@ -131,6 +131,18 @@ TEST(test_no_device_is_replaced) {
     assert_int_equal(count_files(folder), 3);
 }
 
+/* Nor does a report, a recipe or a log take the place of a model or an imatrix; --force is for outputs. */
+TEST(test_no_work_is_replaced) {
+    expect(1, "--recipe-out imatrix.dat: an importance matrix is there",
+           "$gquant -n --force model-F16.gguf new.gguf Q8_0 --recipe-out imatrix.dat");
+    expect(1, "--report r.json: a GGUF file is there",
+           "cp wanted.gguf r.json; $gquant -n model-F16.gguf new.gguf Q8_0 -r r.json; rc=$?; "
+           "cmp r.json wanted.gguf && rm r.json && exit $rc");
+    expect(1, "--log-file wanted.gguf: a GGUF file is there",
+           "$gquant verify model-F16.gguf --log-file wanted.gguf");
+    assert_int_equal(count_files(folder), 3);
+}
+
 /* A limit on the size of files is an error that says so, before any work; whoever calls the library. */
 TEST(test_size_limit) {
     size_t n;
