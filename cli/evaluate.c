@@ -1,6 +1,7 @@
 /* The command `gquant evaluate`: how much a quant differs from its base model on a text. evaluation_ask and
  * evaluation_run are also what publish and a run with --evaluate use. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -150,6 +151,21 @@ static gq_evaluation *evaluate_kind(const request *r, const gq_evaluation_reques
     return v;
 }
 
+/* Names the figure that decides a model's level, malloc'ed: levels go by the upper ends of intervals. */
+static char *evaluate_deciding(const gq_evaluation *v, size_t model, gq_level level) {
+    size_t n;
+    double kld = gq_evaluation_models(v, &n)[model].kld.value;
+    gq_interval of_kld = {NAN, NAN, NAN, 0}, changed = {NAN, NAN, NAN, 0};
+    gq_evaluation_interval(v, GQ_KLD, model, 0, &of_kld, NULL);
+    gq_evaluation_interval(v, GQ_CHANGED_TOP1, model, 0, &changed, NULL);
+    if (gq_level_of(fmax(kld, of_kld.high), NAN) < level)
+        return text_format("KL divergence %.2g nats, but up to %.1f %% of changed top-1 tokens", kld,
+                           100 * fmax(changed.value, changed.high));
+    if (gq_level_of(kld, NAN) < level)
+        return text_format("KL divergence %.2g nats, up to %.2g by its interval", kld, of_kld.high);
+    return text_format("KL divergence %.2g nats", kld);
+}
+
 static void evaluate_recommend(const request *r, const gq_evaluation *v) {
     gq_level level = GQ_VISIBLE_LOSS;
     size_t n, best = r->json || r->quiet ? 0 : gq_evaluation_recommended(v, &level);
@@ -157,16 +173,16 @@ static void evaluate_recommend(const request *r, const gq_evaluation *v) {
     if (!best) return;
     const char *name = path_reported(m[best].path, r->full_paths),
                *by = report_few_places(gq_evaluation_summary(v)) ? ", as far as so few tokens show" : "";
+    char *figure = evaluate_deciding(v, best, level);
     if (level >= GQ_VISIBLE_LOSS)
         print_line(stdout,
-                   "Recommended%s: a larger type, or a calibrated file unless this is one. %s has %s (KL "
-                   "divergence %.2g nats)%s.",
-                   by, name, gq_level_text(level), m[best].kld.value,
-                   n > 2 ? "; none of these has less" : "");
+                   "Recommended%s: a larger type, or a calibrated file unless this is one. %s has %s "
+                   "(%s)%s.",
+                   by, name, gq_level_text(level), figure, n > 2 ? "; none of these has less" : "");
     else
-        print_line(stdout, "Recommended%s: %s, %s (KL divergence %.2g nats)%s.", by, name,
-                   gq_level_text(level), m[best].kld.value,
+        print_line(stdout, "Recommended%s: %s, %s (%s)%s.", by, name, gq_level_text(level), figure,
                    n > 2 ? "; the smallest quant of that level" : "");
+    free(figure);
     if (m[0].path && !r->base)
         next_say(r, "compare", "--report", "loss.html", m[0].path, m[best].path, (char *)NULL);
 }

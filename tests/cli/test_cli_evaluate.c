@@ -39,6 +39,7 @@ TEST(tables_tell_which_is_better) {
     assert_null(strstr(out + advice + 1, "Recommended"));
     if (!strstr(out + advice, "q8.gguf, ") && !strstr(out + advice, "q8.gguf has"))
         fail_msg("%s", out + advice);
+    says(out + advice, "nats, but up to "), says(out + advice, " % of changed top-1 tokens)");
     free(out);
     out = PRINTED("evaluate", path("model.gguf"), path("q8.gguf"), "--text", path("text"), "--context", "16");
     says(out, "the same top-1 token in");
