@@ -148,6 +148,18 @@ static void print_recommended(const survey *s, const char *ram, const char *targ
             s->usual->name, (double)c->file_bytes / (double)s->usual->file_bytes);
 }
 
+/* Says what takes memory beside a file, where less of it makes room. */
+static void print_ways_out(const survey *s) {
+    char cache[UNIT_ROOM], reserve[UNIT_ROOM];
+    memory_text(cache, (double)s->facts->cache_bytes), memory_text(reserve, (double)s->facts->reserve);
+    if (s->facts->cache_bytes)
+        print_line(stdout, "A smaller --context leaves more for it: %" PRIu64 " tokens take %s.",
+                   s->facts->context, cache);
+    if (s->facts->reserve)
+        print_line(stdout, "A smaller --reserve leaves more for it: %s are set aside for the system.",
+                   reserve);
+}
+
 static void print_advice(const survey *s) {
     char ram[UNIT_ROOM], more[UNIT_ROOM], left[UNIT_ROOM], *target = size_option(s->facts->target);
     const gq_choice *with_data = s->best ? NULL : best_with_importance(s);
@@ -169,6 +181,7 @@ static void print_advice(const survey *s) {
             s->facts->target ? file_text(left, (double)s->facts->target) : "nothing");
     else
         print_line(stdout, "Nothing fits %s%s.", ram, with_data ? " without an imatrix" : "");
+    if (!s->best && !any_fits(s)) print_ways_out(s);
     if (with_data)
         print_line(stdout,
                    "With an imatrix %s fits: take a published file (--imatrix FILE), or make one by 'gquant "

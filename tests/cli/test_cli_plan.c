@@ -299,6 +299,11 @@ TEST(where_nothing_fits_a_target_may) {
     free(text);
     text = plan_output((const char *const[]){"--ram", "1K", NULL});
     if (!strstr(text, "Nothing fits")) fail_msg("%s", text);
+    says(text, "A smaller --context leaves more for it: "),
+        says(text, "A smaller --reserve leaves more for it: ");
+    free(text);
+    text = plan_output((const char *const[]){"--ram", "1K", "--reserve", "0", NULL});
+    says(text, "A smaller --context "), assert_null(strstr(text, "A smaller --reserve "));
     free(text);
 }
 
