@@ -74,6 +74,14 @@ class CurvePoint:
     expected_divergence = old_name("expected_kld")
 
 
+def _note(t: Choice) -> str:
+    """The note of a row, as the command has it: a type for special models gets no "fits"."""
+    if t.made_for:
+        return f"for {t.made_for}"
+    more = "the model as it is" if t.file_type == "COPY" else "needs an imatrix" if t.needs_imatrix else ""
+    return ", ".join(["fits"] * bool(t.fits) + [more or "recommended"] * bool(more or t.best))
+
+
 @dataclasses.dataclass(frozen=True)
 class Plan(Report):
     """The result of plan().
@@ -111,9 +119,8 @@ class Plan(Report):
         rows = []
         for t in sorted(self.types, key=lambda t: bool(t.made_for)):
             expected = [] if not tried else ["-" if t.expected_kld is None else f"{t.expected_kld:.4g}"]
-            note = f"for {t.made_for}" if t.made_for else "fits, recommended" if t.best else "fits" if t.fits else ""
             rows.append([t.file_type, file_size(t.file_bytes), f"{t.bits_per_weight:.2f}",
-                         file_size(t.memory_bytes), *expected, note])
+                         file_size(t.memory_bytes), *expected, _note(t)])
         return head, rows
 
     def _repr_html_(self) -> str:

@@ -111,6 +111,12 @@ def test_plans(model, text, tmp_path):
     assert whole.target_size == 10**9 - whole.cache_bytes - whole.buffer_bytes
     alike(whole.to_dict(), json.loads(command("plan", "--json", "--ram", "1G", "--reserve", "0", model)))
     assert any(t.needs_imatrix for t in ours.types) and not ours.best.needs_imatrix
+    printed = [re.split(r"  +", line.strip()) for line in command("plan", "--ram", "1G", model).splitlines()]
+    notes = {row[0]: row[-1] if len(row) > 4 else "" for row in printed if row and row[0]}
+    assert "fits, needs an imatrix" in notes.values()
+    for row in (ours._table()[1], whole._table()[1]):
+        assert all(cells[-1] == notes[cells[0]] for cells in row if cells[0] in notes)
+    assert "fits, needs an imatrix" in ours.to_markdown()
     kept = tmp_path / "measured"
     tried = gquant.plan(model, text=text.read_bytes(), measure_file=kept)
     assert kept.exists() and len(tried.curve) >= 9
