@@ -30,9 +30,9 @@ const char *recommend_reason(gq_level level) {
     static const char *const reasons[] = {
         [GQ_INDISTINGUISHABLE] = "the smallest file that is close to the base model",
         [GQ_CLOSE] = "the smallest file that is close to the base model",
-        [GQ_VISIBLE_LOSS] = "the smallest file with visible loss; none has less",
-        [GQ_LARGE_LOSS] = "the smallest file with large loss; none has less",
-        [GQ_SEVERE_LOSS] = "the smallest file with severe loss; none has less",
+        [GQ_VISIBLE_LOSS] = "the smallest of the files that lose least (visible loss)",
+        [GQ_LARGE_LOSS] = "the smallest of the files that lose least (large loss)",
+        [GQ_SEVERE_LOSS] = "the smallest of the files that lose least (severe loss)",
         [GQ_LEVELS] = "the usual choice"};
     return reasons[level];
 }

@@ -1,4 +1,5 @@
 /* A published folder: files, page and checksums. */
+#include "publish/recommend.h"
 #include "quantize/gquant_publish.h"
 #include "tests/support/command.h"
 #include "tests/support/folder.h"
@@ -287,6 +288,8 @@ TEST(quality_follows_what_was_measured) {
         }
         free(table);
     }
+    assert_string_equal(recommend_reason(GQ_LARGE_LOSS),
+                        "the smallest of the files that lose least (large loss)");
 }
 
 /* Digits of changed tokens follow their interval; a figure may break before its error, so that the table fits its page. */
