@@ -207,6 +207,8 @@ static void publish_say(const request *r, const gq_publication *p) {
     const char *repo = r->repo ? r->repo : kept->repo ? kept->repo : "OWNER/NAME";
     char *line = text_add_word(text_format("upload: hf upload %s", repo), r->out_dir);
     print_line(stdout, "%s", line);
+    if (!r->repo && !kept->repo)
+        print_line(stdout, "before: README.md's commands name OWNER/NAME, too; repeat this one with --repo");
     free(line);
 }
 

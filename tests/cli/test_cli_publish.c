@@ -438,6 +438,7 @@ TEST(cards_have_what_the_folder_says) {
     char *out = PRINTED("publish", path("Small-1B"), "--out-dir", path("Small-GGUF"), "Q8_0", "--repo",
                         "me/Small-GGUF");
     says(out, "base model: Owner/Small-1B, by _name_or_path in config.json");
+    assert_null(strstr(out, "before: "));
     says(out, "upload: hf upload me/Small-GGUF "), says(out, "Recommended: Small-1B-Q8_0.gguf (");
     char *page = text_of("Small-GGUF/README.md"), *attributes = text_of("Small-GGUF/.gitattributes");
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) says(page, expected[i]);
@@ -450,6 +451,7 @@ TEST(cards_have_what_the_folder_says) {
     out = PRINTED("publish", path("Other"), "--out-dir", path("unnamed"), "Q8_0", "--title", "A *title*",
                   "--license", "mit");
     says(out, "Other names none, so README.md has none"), says(out, "hf upload OWNER/NAME");
+    says(out, "before: README.md's commands name OWNER/NAME, too; repeat this one with --repo\n");
     page = text_of("unnamed/README.md");
     says(page, "# A \\*title\\* GGUF\n"), assert_null(strstr(page, "base_model"));
     says(page, "license: \"mit\"\n"), assert_null(strstr(page, "Sampling"));
