@@ -144,7 +144,8 @@ static void print_models(FILE *to, const report *r, const gq_evaluated *models, 
         const gq_evaluated *m = &models[i];
         table_name(&out, report_named(r, m->path));
         table_text(&out, m->filetype);
-        table_cell(&out, text_format("%.2f", (double)m->file_bytes / 1e6));
+        table_cell(&out, m->n_weights ? text_format("%.2f", (double)m->file_bytes / 1e6)
+                                      : text_format("-")); /* a base file holds no model */
         table_cell(&out, m->n_weights ? text_format("%.3f", evaluated_bits(m)) : text_format("-"));
         if (!predicts) continue;
         table_cell(&out, perplexity_text(m->perplexity));

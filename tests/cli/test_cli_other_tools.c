@@ -102,6 +102,8 @@ TEST(lines_of_perplexity) {
         {"gquant perplexity -m m.gguf -f t.txt -c 64 --kl-divergence-base base", 0, "perplexity"},
         {"gquant perplexity -m m.gguf -f t.txt -c 64 --save-all-logits base", 0, "perplexity"},
         {"gquant perplexity -m q4.gguf --kl-divergence-base base --kl-divergence", 0, "divergence"},
+        {"gquant perplexity -m q4.gguf --kl-divergence-base base --kl-divergence | grep '^base '", 0,
+         "   -      -  "}, /* a base file has no size of a model */
         {"gquant perplexity -m q4.gguf --kl-divergence --kl-divergence-base base -f t.txt -c 64", 0,
          "the same top-1 token in"},
         {"gquant perplexity -m m.gguf --kl-divergence-base base --kl-divergence", 0, "100.00 %"},
