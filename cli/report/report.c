@@ -340,17 +340,18 @@ void report_losses(FILE *to, const report *r, const gq_report_output *o) {
 }
 
 void report_overview(FILE *to, const report *r) {
+    char size[UNIT_ROOM];
     table out;
     bool calibrated = r->n_outputs && r->outputs[0].roundings;
     table_start(&out, "ll1rr2rr",
-                (const char *const[]){"output", "type", "file MB", "bpw", "rel. error",
+                (const char *const[]){"output", "type", "file", "bpw", "rel. error",
                                       calibrated ? "output error" : "weighted"});
     for (size_t i = 0; i < r->n_outputs; i++) {
         const gq_report_output *o = &r->outputs[i];
         double weighted = gq_loss_weighted(&o->loss);
         table_name(&out, o->summary->path);
         table_text(&out, o->summary->filetype);
-        table_cell(&out, text_format("%.2f", (double)o->summary->file_bytes / 1e6));
+        table_text(&out, file_text(size, (double)o->summary->file_bytes));
         table_cell(&out,
                    text_format("%.3f", gq_bits_per_weight(o->summary->out_bytes, o->summary->n_weights)));
         table_error(&out, o->loss.n ? gq_loss_relative(&o->loss) : NAN);

@@ -165,6 +165,7 @@ TEST(lines_of_quantize) {
         {"gquant-quantize --override-kv general.name=str:x m.gguf o19.gguf Q4_K_M", 0, "o19.gguf: Q4_K_M"},
         {"gquant-quantize m.gguf o20.gguf COPY", 0, "no weight has changed"},
         {"gquant-quantize --dry-run m.gguf o21.gguf Q4_K_M", 0, "o21.gguf: Q4_K_M"},
+        {"gquant --dry-run m.gguf o21.gguf=Q4_0 o22.gguf=Q8_0 | grep '^o21'", 0, " kB  "},
         {"gquant-quantize m.gguf o22.gguf IQ2_XS", 1, "needs an imatrix"},
         {"gquant-quantize m.gguf o1.gguf Q4_K_M", 0, "already exists and is complete"},
         {"gquant-quantize m.gguf o1.gguf Q4_K_S", 1, "--force replaces it"},
