@@ -32,7 +32,8 @@ class Progress:
         self.tensor = text_of(p.tensor) if p.tensor else None
 
     def __repr__(self) -> str:
-        return f"Progress({self.bytes_done} of {self.bytes_total} bytes, {self.seconds:.1f} s)"
+        left = f", {self.seconds_left:.0f} s left" if self.seconds_left >= 0 else ""
+        return f"Progress({100 * self.share:.0f} %, {self.bytes_done} of {self.bytes_total} bytes, {self.seconds:.1f} s{left})"
 
 
 ProgressCallback = Callable[[Progress], Any]

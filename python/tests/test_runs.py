@@ -197,6 +197,7 @@ def test_importance(model, ids, tmp_path):
 def test_progress(model, tmp_path):
     seen = []
     gquant.quantize(model, tmp_path / "x.gguf", "Q4_0", progress=seen.append)
+    assert repr(seen[-1]).startswith("Progress(100 %, ")
     assert seen[-1].bytes_done == seen[-1].bytes_total > 0
     assert [p.bytes_done for p in seen] == sorted(p.bytes_done for p in seen)
 
