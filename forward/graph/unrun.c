@@ -401,8 +401,8 @@ static bool projector_check_switch(const model_source *g, const model_facts *fac
                                     key, first);
 }
 
-static bool projector_check_parts(const model_source *g, const model_facts *facts, const char *encoder,
-                                  const char *begin, warning_list *doubts, gq_error *e) {
+static bool projector_check_tensors(const model_source *g, const model_facts *facts, const char *encoder,
+                                    const char *begin, warning_list *doubts, gq_error *e) {
     return projector_check_sizes(g, facts, encoder, begin, doubts, e) &&
            projector_check_switch(g, facts, encoder, begin, doubts, e);
 }
@@ -412,8 +412,8 @@ bool unrun_check_projector(const model_source *g, const model_facts *facts, warn
     return projector_check_encoder(g, facts, "vision", e) && projector_check_encoder(g, facts, "audio", e) &&
            projector_check_colors(g, facts, e) && projector_check_kind(g, facts, doubts, e) &&
            projector_check_keys(g, facts, doubts, e) &&
-           projector_check_parts(g, facts, "vision", "v.", doubts, e) &&
-           projector_check_parts(g, facts, "audio", "a.", doubts, e);
+           projector_check_tensors(g, facts, "vision", "v.", doubts, e) &&
+           projector_check_tensors(g, facts, "audio", "a.", doubts, e);
 }
 
 /* ---- drafts and decoders ---- */

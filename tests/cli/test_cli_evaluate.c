@@ -198,8 +198,7 @@ TEST(a_base_stands_for_original_and_text) {
     assert_non_null(strstr(same, "100.00 %"));
     assert_non_null(strstr(plan, "16 tokens in 1 window of 16"));
     free(same), free(plan);
-    GQUANT_SAYS(2, "a base model, not a base file", "evaluate", "--base", base, base, "--prompts",
-                "3");
+    GQUANT_SAYS(2, "a base model, not a base file", "evaluate", "--base", base, base, "--prompts", "3");
     GQUANT_SAYS(2, "expected a name that ends in", "evaluate", "--base", base, m, "--report", path("report"));
     GQUANT_SAYS(2, "this run reads or writes", "evaluate", "--base", base, m, "--report", base);
     GQUANT_SAYS(2, "--base and --text cannot be combined", "evaluate", "--base", base, m, "--text", t);
