@@ -76,32 +76,35 @@ static bool check_folder(const char *path, gq_error *e) {
     return ok;
 }
 
-/* Returns where a link leads, malloc'ed; NULL: it is none. */
-static char *link_target(const char *path, const char *folder) {
-    char target[PATH_MAX], *to = NULL;
+/* Finds where a link leads, malloc'ed; *to NULL: it is none. */
+static bool link_target(const char *path, const char *folder, char **to, gq_error *e) {
+    char target[PATH_MAX];
     ssize_t n = readlink(path, target, sizeof target - 1);
-    if (n <= 0) return NULL;
+    *to = NULL;
+    if (n <= 0) return true;
     target[n] = 0;
-    if (*target == '/') return strdup(target);
-    return asprintf(&to, "%s/%s", folder, target) < 0 ? NULL : to;
+    bool is_whole = *target == '/';
+    if (asprintf(to, "%s%s%s", is_whole ? "" : folder, is_whole ? "" : "/", target) >= 0) return true;
+    *to = NULL;
+    return gq_fail_memory(e, (size_t)n);
 }
 
 /* Refuses what stands for a device or an open file of a process, as /dev/stdout does, and a link to it: the entry
  * itself would be replaced, for all programs. */
 static bool check_not_system(const char *path, gq_error *e) {
     enum { LINKS = 40 }; /* as many as Linux follows */
-    char *at = strdup(path);
+    char *at = strdup(path), *next = NULL;
     bool ok = at || gq_fail_memory(e, strlen(path));
     for (int i = 0; at && ok && i < LINKS; i++) {
         char *folder = safe_file_folder(at), *real = folder ? realpath(folder, NULL) : NULL;
-        ok = !real ||
-             (strcmp(real, "/dev") != 0 && strcmp(real, "/proc") != 0 && strncmp(real, "/proc/", 6) != 0);
-        if (!ok)
-            gq_fail(e, "%s %s %s, which belongs to the system: name a file in another folder", path,
-                    i ? "leads to" : "is in", i ? at : folder);
-        char *next = ok && folder ? link_target(at, folder) : NULL;
+        if (!folder || (!real && errno == ENOMEM))
+            ok = gq_fail_memory(e, strlen(at));
+        else if (real && (!strcmp(real, "/dev") || !strcmp(real, "/proc") || !strncmp(real, "/proc/", 6)))
+            ok = gq_fail(e, "%s %s %s, which belongs to the system: name a file in another folder", path,
+                         i ? "leads to" : "is in", i ? at : folder);
+        ok = ok && link_target(at, folder, &next, e);
         free(at), free(real), free(folder);
-        at = next;
+        at = next, next = NULL;
     }
     free(at);
     return ok;
