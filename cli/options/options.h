@@ -145,6 +145,7 @@ typedef enum option_argument {
     ARGUMENT_IN_FOLDER,
     ARGUMENT_OLD_FILE, /* read, and an output may take its place */
     ARGUMENT_OUT_FILE,
+    ARGUMENT_OUT_TEXT, /* replaces or continues an older one without --force, but nothing else */
     ARGUMENT_OUT_FOLDER,
     ARGUMENT_KEPT_FILE, /* read and written */
 } option_argument;
@@ -175,7 +176,7 @@ static inline bool option_is_read(const option_row *o) {
            o->is == ARGUMENT_KEPT_FILE;
 }
 static inline bool option_is_written(const option_row *o) {
-    return o->is == ARGUMENT_OUT_FILE || o->is == ARGUMENT_KEPT_FILE;
+    return o->is == ARGUMENT_OUT_FILE || o->is == ARGUMENT_OUT_TEXT || o->is == ARGUMENT_KEPT_FILE;
 }
 extern const char *const mmproj_types[]; /* NULL-terminated; the first is the default */
 extern const char *const effort_names[]; /* NULL-terminated; index is GQ_EFFORT_* */

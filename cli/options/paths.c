@@ -157,11 +157,7 @@ static const char *kind_of_work(const char *path) {
 
 /* A report replaces an older one, and a log is continued; --force is for outputs alone. */
 static bool paths_check_kind(const line_path *written, gq_error *e) {
-    static const size_t members[] = {offsetof(request, report), offsetof(request, recipe_out),
-                                     offsetof(request, log_file)};
-    const char *kind = NULL;
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
-        if (written->option->member == members[i]) kind = kind_of_work(written->path);
+    const char *kind = written->option->is == ARGUMENT_OUT_TEXT ? kind_of_work(written->path) : NULL;
     return !kind || gq_fail(e, "--%s %s: %s is there, which would be lost: choose another name, or remove it",
                             written->option->name, written->path, kind);
 }
