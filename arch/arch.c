@@ -66,27 +66,26 @@ static arch_key key_of_make(arch_make make) {
                                             : LIST_ANY};
 }
 
-static arch_key key_in_list(const arch_item *list, const char *name) {
-    arch_key key = {.type = ARCH_KEY_UNKNOWN};
-    for (const arch_item *i = list; i && i->make != MAKE_END && !key.type; i++)
+/* The item of a list, or of lists in it, that makes a key of an architecture, and a type that is known if is_typed;
+ * NULL: none. */
+static const arch_item *item_of_key(const arch_item *list, const char *name, bool is_typed) {
+    const arch_item *found = NULL;
+    for (const arch_item *i = list; i && i->make != MAKE_END && !found; i++)
         if (i->make == KV_LIST || i->make == KV_LIST_IF)
-            key = key_in_list(i->list, name);
-        else if (i->key && strcmp(i->key, name) == 0)
-            key = key_of_make(i->make);
-    return key;
+            found = item_of_key(i->list, name, is_typed);
+        else if (i->key && *i->key == '.' && !strcmp(i->key + 1, name) &&
+                 (!is_typed || key_of_make(i->make).type))
+            found = i;
+    return found;
 }
 
-static bool list_makes_key(const arch_item *list, const char *name) {
-    for (const arch_item *i = list; i && i->make != MAKE_END; i++) {
-        bool is_list = i->make == KV_LIST || i->make == KV_LIST_IF;
-        if (is_list ? list_makes_key(i->list, name) : i->key && *i->key == '.' && !strcmp(i->key + 1, name))
-            return true;
-    }
-    return false;
+static arch_key key_in_list(const arch_item *list, const char *name) {
+    const arch_item *i = item_of_key(list, name, true);
+    return i ? key_of_make(i->make) : (arch_key){.type = ARCH_KEY_UNKNOWN};
 }
 
 bool arch_makes_key(const architecture *a, const char *name) {
-    return list_makes_key(a->folder.metadata, name);
+    return item_of_key(a->folder.metadata, name, false);
 }
 
 #define BOUND 1e6 /* of factors */
@@ -237,10 +236,10 @@ arch_key arch_key_of(const char *key) {
         if (arch_key_is_ignored(a, dot + 1)) return found;
         for (const arch_key *k = arch_keys; k->name; k++)
             if (strcmp(k->name, dot + 1) == 0) return *k;
-        found = key_in_list(a->folder.metadata, dot);
+        found = key_in_list(a->folder.metadata, dot + 1);
         const arch_projector *row;
         for (size_t p = 0; a->is_projector && !found.type && (row = arch_projector_at(p)); p++)
-            found = key_in_list(row->folder.metadata, dot);
+            found = key_in_list(row->folder.metadata, dot + 1);
     }
     return found;
 }

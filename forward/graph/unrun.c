@@ -178,6 +178,13 @@ static bool item_is_always(const arch_item *i) {
     return is_one && i->key && *i->key == '.' && i->need != IF && i->need != IF_NOT_ZERO;
 }
 
+/* The name of a tensor that begins so; NULL: there is none. */
+static const char *tensor_beginning(const model_source *g, const char *begin) {
+    for (uint64_t i = 0; i < g->n_tensors; i++)
+        if (!strncmp(g->by_name[i]->name, begin, strlen(begin))) return g->by_name[i]->name;
+    return NULL;
+}
+
 /* Counts metadata that all projectors of a row have and the file lacks; *first: one such key. Its kind is there, under
  * one of several keys. */
 static size_t keys_count_lacking(const model_facts *facts, const arch_item *all, const arch_item *list,
@@ -200,9 +207,7 @@ static bool projector_check_keys(const model_source *g, const model_facts *facts
     const char *lacking = NULL;
     const arch_projector *row;
     size_t least = SIZE_MAX;
-    bool has[2] = {false, false};
-    for (uint64_t i = 0; i < g->n_tensors; i++)
-        has[0] |= !strncmp(g->by_name[i]->name, "v.", 2), has[1] |= !strncmp(g->by_name[i]->name, "a.", 2);
+    const bool has[2] = {tensor_beginning(g, "v."), tensor_beginning(g, "a.")};
     for (size_t i = 0; least && (row = arch_projector_at(i)); i++) {
         const char *first = NULL;
         if (!list_has_kind(row->folder.metadata, facts)) continue;
@@ -241,8 +246,7 @@ static bool projector_check_kind(const model_source *g, const model_facts *facts
     const arch_projector *row, *best = NULL;
     const char *lacking = NULL;
     size_t least = SIZE_MAX;
-    bool has_audio = false;
-    for (uint64_t i = 0; i < g->n_tensors; i++) has_audio |= !strncmp(g->by_name[i]->name, "a.", 2);
+    const bool has_audio = tensor_beginning(g, "a.");
     for (size_t i = 0; (row = arch_projector_at(i)); i++) {
         const char *first = NULL, *more = NULL;
         if (!list_has_kind(row->folder.metadata, facts)) continue;
@@ -379,10 +383,8 @@ static bool kind_is_known(const arch_item *list, const char *key, const model_kv
 static bool projector_check_switch(const model_source *g, const model_facts *facts, const char *encoder,
                                    const char *begin, warning_list *doubts, gq_error *e) {
     char key[64];
-    const char *first = NULL;
+    const char *first = tensor_beginning(g, begin);
     bool is_known = false;
-    for (uint64_t i = 0; !first && i < g->n_tensors; i++)
-        if (!strncmp(g->by_name[i]->name, begin, 2)) first = g->by_name[i]->name;
     snprintf(key, sizeof key, "has_%s_encoder", encoder);
     const model_kv *has = model_fact(facts, key);
     if (first && has && has->type == GGUF_BOOL && !*has->value &&
