@@ -214,14 +214,10 @@ static void card_add_revision(fact_list *l, const gq_publication *p) {
 
 /* Adds which of the earlier files say that they were made with an importance matrix, or calibrated. */
 static void card_add_earlier(fact_list *l, const gq_publication *p) {
-    static const char *const ways[][2] = {{"earlier_imatrix", "quantize.imatrix.file"},
-                                          {"earlier_calibrated", "gquant.source"}};
     for (size_t i = p->n; i < p->n_files; i++) {
-        gq_model *m = gq_model_open(p->files[i].path, &(gq_error){0});
-        for (size_t k = 0; m && k < sizeof ways / sizeof *ways; k++)
-            if (gq_model_find_key(m, ways[k][1]) != SIZE_MAX)
-                fact_add(l, ways[k][0], "%s", p->files[i].label);
-        gq_model_close(m);
+        const publish_file *f = &p->files[i];
+        if (f->has_imatrix) fact_add(l, "earlier_imatrix", "%s", f->label);
+        if (f->is_calibrated) fact_add(l, "earlier_calibrated", "%s", f->label);
     }
     fact_set(l, "has_earlier", p->n_files > p->n);
     fact_set(l, "has_imatrix", p->imatrix_name || *fact_text(l, "earlier_imatrix"));

@@ -394,7 +394,7 @@ bool folder_check(const gq_publication *p, gq_error *e) {
 static bool folder_add_file(gq_publication *p, const char *path, const char *label, uint64_t bytes,
                             double bits, gq_error *e) {
     if (!memory_grow(&p->files, &p->file_capacity, p->n_files + 1, sizeof *p->files, e)) return false;
-    publish_file f = {strdup(path), strdup(label), bytes, bits, 0};
+    publish_file f = {.path = strdup(path), .label = strdup(label), .file_bytes = bytes, .bits = bits};
     p->files[p->n_files++] = f;
     return (f.path && f.label) || gq_fail_memory(e, strlen(path));
 }
@@ -461,46 +461,53 @@ static bool key_is_models(const char *key) {
     return true;
 }
 
-/* Whether two keys have the same value; without memory: they have. */
-static bool folder_same_value(const gq_metadata *a, const gq_metadata *b) {
-    if (a->list != b->list || a->count != b->count) return false;
+/* Finds whether two keys have the same value. */
+static bool folder_same_value(const gq_metadata *a, const gq_metadata *b, bool *same, gq_error *e) {
+    *same = a->list == b->list && a->count == b->count;
+    if (!*same) return true;
     size_t n = (size_t)a->count;
     gq_value *of_a = calloc(2 * n + 1, sizeof *of_a);
-    bool is = true;
-    if (!of_a) return true;
+    if (!of_a) return gq_fail_memory(e, (2 * n + 1) * sizeof *of_a);
     gq_value *of_b = of_a + n;
     gq_metadata_values(a, of_a, n), gq_metadata_values(b, of_b, n);
-    for (size_t i = 0; is && i < n; i++)
-        is = of_a[i].kind == of_b[i].kind &&
-             (of_a[i].kind == GQ_TEXT
-                  ? of_a[i].length == of_b[i].length && !memcmp(of_a[i].text, of_b[i].text, of_a[i].length)
-                  : of_a[i].as_unsigned == of_b[i].as_unsigned);
+    for (size_t i = 0; *same && i < n; i++)
+        *same = of_a[i].kind == of_b[i].kind &&
+                (of_a[i].kind == GQ_TEXT
+                     ? of_a[i].length == of_b[i].length && !memcmp(of_a[i].text, of_b[i].text, of_a[i].length)
+                     : of_a[i].as_unsigned == of_b[i].as_unsigned);
     free(of_a);
-    return is;
+    return true;
 }
 
-/* Returns a key of `a` that `b` has with another value, or not at all; NULL: there is none. *mtp: whether one of these
- * is the number of MTP layers, with which others go: one of both files has them, and the other a file of their own. */
-static const char *folder_find_other(const gq_model *a, const gq_model *b, bool *mtp) {
+/* Finds *other, a key of `a` that `b` lacks, or, if `values`, has with another value, where it is NULL; it stays so where
+ * there is none. *mtp: whether one of these is the number of MTP layers, with which others go: one of both files has
+ * them, and the other a file of their own. */
+static bool folder_find_other(const gq_model *a, const gq_model *b, bool values, const char **other,
+                              bool *mtp, gq_error *e) {
     static const char layers[] = ".nextn_predict_layers";
     size_t n, m;
     const gq_metadata *of_a = gq_model_metadata(a, &n), *of_b = gq_model_metadata(b, &m);
-    const char *other = NULL;
     for (size_t i = 0; i < n; i++) {
-        size_t k = key_is_models(of_a[i].key) ? gq_model_find_key(b, of_a[i].key) : 0;
-        if (!key_is_models(of_a[i].key) || (k < m && folder_same_value(&of_a[i], &of_b[k]))) continue;
+        if (!key_is_models(of_a[i].key)) continue;
+        size_t k = gq_model_find_key(b, of_a[i].key);
+        bool same = k < m;
+        if (same && values && !folder_same_value(&of_a[i], &of_b[k], &same, e)) return false;
+        if (same) continue;
         if (strstr(of_a[i].key, layers)) *mtp = true;
-        if (!other) other = of_a[i].key;
+        if (!*other) *other = of_a[i].key;
     }
-    return other;
+    return true;
 }
 
-/* Whether a file says the same of the model as one of this call; *key: one that differs. */
-static bool folder_same_metadata(const gq_model *old, const gq_model *made, const char **key) {
+/* Finds a key of which a file says something else of the model than one of this call; *key NULL: there is none. */
+static bool folder_find_other_key(const gq_model *old, const gq_model *made, const char **key, gq_error *e) {
     bool mtp = false;
-    const char *of_old = folder_find_other(old, made, &mtp), *of_made = folder_find_other(made, old, &mtp);
-    *key = of_made ? of_made : of_old;
-    return mtp || !*key;
+    *key = NULL;
+    if (!folder_find_other(made, old, true, key, &mtp, e) ||
+        !folder_find_other(old, made, false, key, &mtp, e))
+        return false;
+    if (mtp) *key = NULL;
+    return true;
 }
 
 static bool folder_go_on(void *data, size_t n, gq_error *e) {
@@ -510,18 +517,23 @@ static bool folder_go_on(void *data, size_t n, gq_error *e) {
 }
 
 /* Compares a model's files with their lines of SHA256SUMS; *damaged: one that differs from its line, NULL: none.
- * A new line for it would bless what a bad disk has made of it. */
+ * A new line for it would bless what a bad disk has made of it. *found: the checksums of all of them, malloc'ed;
+ * NULL: some have no line. */
 static bool folder_find_damage(gq_publication *p, const gq_model *m, const char *sums, const char **damaged,
-                               gq_error *e) {
+                               char (**found)[SHA256_TEXT], gq_error *e) {
+    const uint32_t n = gq_model_summary(m)->shards;
+    uint32_t compared = 0;
     *damaged = NULL;
-    for (uint32_t i = 0; !*damaged && i < gq_model_summary(m)->shards; i++) {
+    if (!(*found = calloc(n, sizeof **found))) return gq_fail_memory(e, n * sizeof **found);
+    for (uint32_t i = 0; !*damaged && i < n; i++) {
         const char *path = gq_model_path(m, i), *name = page_file_name(path);
         const char *line = sums_find(sums, name, strlen(name));
-        char sum[SHA256_TEXT];
         if (!line || *line == '\\') continue; /* a name with escapes */
-        if (!sha256_file(path, sum, folder_go_on, p, e)) return false;
-        if (strncasecmp(line, sum, SUM_DIGITS) != 0) *damaged = path;
+        if (!sha256_file(path, (*found)[i], folder_go_on, p, e)) return false;
+        if (strncasecmp(line, (*found)[i], SUM_DIGITS) != 0) *damaged = path;
+        compared++;
     }
+    if (compared < n) free(*found), *found = NULL;
     return true;
 }
 
@@ -577,14 +589,14 @@ static bool folder_look_at(gq_publication *p, const char *name, const gq_model *
     gq_model *m = companion_is_named(name, p->stem) ? NULL : gq_model_open(path, &(gq_error){0});
     bool ok, is_same = m && folder_same_text(m, p->model, "general.architecture") &&
                        folder_same_text(m, p->model, "general.name");
-    char *problem = NULL;
-    const char *tensor, *key, *damaged = NULL, *split = folder_find_same_split(p, name);
+    char *problem = NULL, (*found)[SHA256_TEXT] = NULL;
+    const char *tensor, *key = NULL, *damaged = NULL, *split = folder_find_same_split(p, name);
     if (is_same && split) {
         ok = warnings_add(&p->warnings, e,
                           "%s is in the folder, and the page does not name it: it is %s in another split; "
                           "remove one of them",
                           path, split);
-    } else if (is_same && !folder_find_damage(p, m, sums, &damaged, e)) {
+    } else if (is_same && !folder_find_damage(p, m, sums, &damaged, &found, e)) {
         ok = false;
     } else if (damaged) {
         ok =
@@ -599,7 +611,9 @@ static bool folder_look_at(gq_publication *p, const char *name, const gq_model *
             "%s is in the folder, and the page does not name it: it was made of other weights, those of %s "
             "differ; make it again, or keep it in another folder",
             path, tensor);
-    } else if (is_same && made && !folder_same_metadata(m, made, &key)) {
+    } else if (is_same && made && !folder_find_other_key(m, made, &key, e)) {
+        ok = false;
+    } else if (key) {
         ok = warnings_add(&p->warnings, e,
                           "%s is in the folder, and the page does not name it: its metadata are not those of "
                           "the model now, %s differs; make it again, or keep it in another folder",
@@ -616,6 +630,13 @@ static bool folder_look_at(gq_publication *p, const char *name, const gq_model *
         const gq_model_facts *f = gq_model_summary(m);
         ok = folder_add_file(p, path, folder_label(p, m, name, room), f->file_bytes,
                              gq_bits_per_weight(f->tensor_bytes, f->n_weights), e);
+        if (ok) {
+            publish_file *file = &p->files[p->n_files - 1];
+            file->has_imatrix = gq_model_find_key(m, "quantize.imatrix.file") != SIZE_MAX;
+            file->is_calibrated = gq_model_find_key(m, "gquant.source") != SIZE_MAX;
+            file->n_checked = found ? f->shards : 0;
+            file->checked_sums = found, found = NULL;
+        }
     } else {
         ok = warnings_add(&p->warnings, e, "%s is in the folder, but README.md does not list it: %s", path,
                           companion_is_named(name, p->stem) ? "an earlier command made it"
@@ -623,7 +644,7 @@ static bool folder_look_at(gq_publication *p, const char *name, const gq_model *
                                                             : "it cannot be read as a model");
     }
     gq_model_close(m);
-    free(path), free(problem);
+    free(path), free(problem), free(found);
     return ok;
 }
 
@@ -664,7 +685,8 @@ bool folder_list_files(gq_publication *p, gq_error *e) {
     if (n) qsort(names, n, sizeof *names, name_compare);
     bool is_there;
     char *sums = n ? folder_read(p, PUBLISH_SUMS, &is_there, e) : NULL;
-    gq_model *made = p->n ? gq_model_open(p->outputs[0].path, &(gq_error){0}) : NULL;
+    gq_model *made = ok && n && p->n ? gq_model_open(gq_plan_summary(p->plan, 0)->path, e) : NULL;
+    ok = ok && (made || !n || !p->n);
     for (size_t i = 0; ok && i < n; i++) ok = folder_look_at(p, names[i], made, sums, e);
     gq_model_close(made);
     free(sums);

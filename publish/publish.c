@@ -370,7 +370,8 @@ void gq_publication_free(gq_publication *p) {
     free(p->outputs), free(p->labels), free(p->stem), free(p->base_model.id), free(p->imatrix_name);
     free((void *)p->kept.repo), free((void *)p->kept.title), free((void *)p->kept.license);
     free((void *)p->kept.quantized_by);
-    for (size_t i = 0; i < p->n_files; i++) free(p->files[i].path), free(p->files[i].label);
+    for (size_t i = 0; i < p->n_files; i++)
+        free(p->files[i].path), free(p->files[i].label), free(p->files[i].checked_sums);
     free(p->old_page.text), free(p->files), free((void *)p->page.rows), free((void *)p->page.speed_note),
         free(p->intervals);
     if (p->folder_fd >= 0) close(p->folder_fd);

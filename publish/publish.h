@@ -12,8 +12,12 @@
 typedef struct publish_file {
     char *path, *label; /* malloc'ed */
     uint64_t file_bytes;
-    double bits;      /* per weight */
-    size_t evaluated; /* its number in the evaluation; 0: it is not evaluated */
+    double bits;                     /* per weight */
+    size_t evaluated;                /* its number in the evaluation; 0: it is not evaluated */
+    bool has_imatrix, is_calibrated; /* an earlier file, as it says */
+    /* Of an earlier file: its shards, and their checksums, where all were found equal to their lines of SHA256SUMS. */
+    uint32_t n_checked; /* 0: they were not */
+    char (*checked_sums)[SHA256_TEXT];
 } publish_file;
 
 /* README.md as a call finds it: where its parts end, and whether they are as they were written. */

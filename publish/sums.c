@@ -30,7 +30,8 @@ uint64_t publication_summed_bytes(const gq_publication *p) {
     struct stat st;
     uint64_t bytes = sums_have_source(p) ? gq_model_summary(p->model)->file_bytes : 0;
     if (p->imatrix_name && stat(p->options.imatrix, &st) == 0) bytes += (uint64_t)st.st_size;
-    for (size_t i = 0; i < p->n_files; i++) bytes += p->files[i].file_bytes;
+    for (size_t i = 0; i < p->n_files; i++)
+        if (!p->files[i].n_checked) bytes += p->files[i].file_bytes;
     for (size_t i = 0; !p->n_files && i < p->n; i++) bytes += gq_plan_summary(p->plan, i)->file_bytes;
     for (gq_companion i = 0; i < GQ_COMPANIONS; i++)
         if (p->companions[i]) bytes += gq_plan_summary(p->companions[i], 0)->file_bytes;
@@ -53,21 +54,24 @@ static bool sums_hear(void *data, size_t n, gq_error *e) {
     return !to->cancelled || !to->cancelled(to->user) || gq_fail_as(e, GQ_INTERRUPTED, "stopped on request");
 }
 
-static bool sums_write_file(gq_publication *p, FILE *to, const char *path, gq_error *e) {
+/* known: the file's checksum; NULL: it is computed. */
+static bool sums_write_file(gq_publication *p, FILE *to, const char *path, const char *known, gq_error *e) {
     char sum[SHA256_TEXT];
     const char *name = page_file_name(path);
     p->sums.tensor = name;
-    if (!sha256_file(path, sum, sums_hear, p, e)) return false;
+    if (!known && !sha256_file(path, sum, sums_hear, p, e)) return false;
+    if (known) memcpy(sum, known, sizeof sum);
     fprintf(to, "%s%s  ", strpbrk(name, "\\\n\r") ? "\\" : "", sum); /* it says that the name is escaped */
     sums_write_name(to, name);
     return true;
 }
 
-static bool sums_write_model(gq_publication *p, FILE *to, const char *path, gq_error *e) {
-    gq_model *m = gq_model_open(path, e);
+static bool sums_write_model(gq_publication *p, FILE *to, const publish_file *f, gq_error *e) {
+    gq_model *m = gq_model_open(f->path, e);
     bool ok = m;
     for (uint32_t i = 0; ok && i < gq_model_summary(m)->shards; i++)
-        ok = sums_write_file(p, to, gq_model_path(m, i), e);
+        ok = sums_write_file(p, to, gq_model_path(m, i),
+                             f->n_checked == gq_model_summary(m)->shards ? f->checked_sums[i] : NULL, e);
     gq_model_close(m);
     return ok;
 }
@@ -84,12 +88,13 @@ bool publication_write_sums(gq_publication *p, gq_error *e) {
     size_t n = 0;
     FILE *to = open_memstream(&text, &n);
     bool ok = to || gq_fail_memory(e, n);
-    for (size_t i = 0; ok && i < p->n_files; i++) ok = sums_write_model(p, to, p->files[i].path, e);
+    for (size_t i = 0; ok && i < p->n_files; i++) ok = sums_write_model(p, to, &p->files[i], e);
     for (gq_companion i = 0; ok && i < GQ_COMPANIONS; i++)
-        if (p->companions[i]) ok = sums_write_file(p, to, gq_plan_summary(p->companions[i], 0)->path, e);
+        if (p->companions[i])
+            ok = sums_write_file(p, to, gq_plan_summary(p->companions[i], 0)->path, NULL, e);
     if (ok && p->imatrix_name) {
         char *imatrix = folder_path(p, p->imatrix_name, e);
-        ok = imatrix && sums_write_file(p, to, imatrix, e);
+        ok = imatrix && sums_write_file(p, to, imatrix, NULL, e);
         free(imatrix);
     }
     bool failed = to && ferror(to);

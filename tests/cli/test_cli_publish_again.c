@@ -436,7 +436,8 @@ TEST(edits_and_earlier_files_stay) {
 
 /* The page is of these weights: a file of others is not in it, though its names are the same. */
 TEST(files_of_other_weights_are_not_listed) {
-    const char *words[] = {"publish", path("other/Tiny"), "--out-dir", path("weights"), "Q4_0", NULL};
+    const char *words[] = {"publish", path("other/Tiny"), "--out-dir", path("weights"), "Q4_0", NULL, NULL,
+                           NULL};
     mkdir(path("other"), 0777);
     tiny_folder_write(path("other/Tiny"), 1, 0, 1);
     free(gquant(0, words));
@@ -450,6 +451,15 @@ TEST(files_of_other_weights_are_not_listed) {
     gquant_says(0, "it was made of other weights", words);
     page = text_of("weights/README.md");
     says(page, "](Tiny-Q5_0.gguf)"), assert_null(strstr(page, "](Tiny-Q4_0.gguf)"));
+    free(page);
+    tiny_folder_write(path("other/Tiny"), 1, 0, 3);
+    words[4] = "Q6_K", words[5] = "--split-max-size",
+    words[6] = "100K"; /* compared with the first shard's name */
+    gquant_says(
+        0, "Tiny-Q5_0.gguf is in the folder, and the page does not name it: it was made of other weights",
+        words);
+    page = text_of("weights/README.md");
+    says(page, "](Tiny-Q6_K-00001-of-"), assert_null(strstr(page, "](Tiny-Q5_0.gguf)"));
     free(page);
 }
 
